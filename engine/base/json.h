@@ -1,0 +1,44 @@
+/* JSON helpers over jansson. Reading is strict: a field of the wrong type is an error that names the field, so that
+ * every message and file is validated where it arrives. All functions borrow their json_t arguments unless said. */
+#ifndef FB_BASE_JSON_H
+#define FB_BASE_JSON_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Makes jansson allocate through base/mem.h. Call once in main, after fb_mem_use_pool if that is used. */
+void fb_json_init(void);
+
+/* Parses one value from `n` bytes; NULL and an error that carries line and column on failure. Duplicate keys are
+ * refused. The caller owns the result. */
+json_t *fb_json_parse(const char *text, size_t n, fb_error *err);
+
+/* One line, sorted keys, no spaces; the caller frees with fb_free. */
+char *fb_json_line(const json_t *value);
+
+/* Required fields. False and an error naming `key` when it is missing or of another type. Strings stay owned by
+ * `object`. */
+bool fb_json_get_string(const json_t *object, const char *key, const char **out, fb_error *err);
+bool fb_json_get_int(const json_t *object, const char *key, int64_t low, int64_t high, int64_t *out, fb_error *err);
+bool fb_json_get_number(const json_t *object, const char *key, double *out, fb_error *err);
+bool fb_json_get_array(const json_t *object, const char *key, json_t **out, fb_error *err);
+
+/* Optional fields: the default when missing or null or of another type. */
+const char *fb_json_string_or(const json_t *object, const char *key, const char *otherwise);
+int64_t fb_json_int_or(const json_t *object, const char *key, int64_t otherwise);
+double fb_json_number_or(const json_t *object, const char *key, double otherwise);
+bool fb_json_bool_or(const json_t *object, const char *key, bool otherwise);
+
+/* Sets a number, leaving the key out when the value is not finite: what is not known is absent, never zero. */
+void fb_json_set_number(json_t *object, const char *key, double value);
+
+/* The whole of a file, terminated; NULL on error. `limit` bytes at most. The caller frees with fb_free. */
+char *fb_read_file(const char *path, size_t limit, size_t *n, fb_error *err);
+/* Writes a temporary file beside `path` and renames it, so that a reader never sees half a file. */
+bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err);
+
+#endif

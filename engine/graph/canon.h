@@ -1,0 +1,19 @@
+/* The canonicalising pass: dead code, common subexpressions, constants. Runs once, before any plan is made.
+ *
+ * requires  a finished graph
+ * provides  a new finished graph with `canonical` set, in which every node is reachable from an output or effect; no two
+ *           nodes of one op scope (or both outside any) compute the same thing; operations on constants alone are
+ *           constants; identity views (view to the same shape, full slice, identity permute, expand to the same
+ *           shape) are gone; views of views of one kind are one view. Names, scopes and lines of what remains stay; a
+ *           scope keeps its operands and results (renumbered), scopes without nodes vanish.
+ * Equal nodes in different op scopes are not merged: an op scope stands for a framework's own call, which computes its own.
+ */
+#ifndef FB_GRAPH_CANON_H
+#define FB_GRAPH_CANON_H
+
+#include "graph/graph.h"
+
+/* The caller frees the result; `g` is left alone. NULL only on a bug in `g` that the verifier names. */
+fb_graph *fb_graph_canonical(const fb_graph *g, fb_error *err);
+
+#endif

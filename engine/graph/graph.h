@@ -1,0 +1,172 @@
+/* The graph: an SSA DAG of ops with shapes and dtypes. What is computed, and nothing of how.
+ *
+ * Life: fb_graph_new → fb_graph_scope_open/close and fb_graph_add … → fb_graph_output → fb_graph_finish, which verifies
+ * and fixes the hash. From then on a graph is immutable, may be shared freely, and lives until fb_graph_free. All of
+ * it is in one arena. Node ids are dense and in order: operands come before users; a region's body lies between the
+ * operands of its loop node and the loop node itself.
+ *
+ * Plans are only ever made for canonical graphs (graph/canon.h).
+ */
+#ifndef FB_GRAPH_GRAPH_H
+#define FB_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "graph/op.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { FB_MAX_RANK = 8, FB_NONE = -1, FB_MAX_NODES = 1 << 20 };
+#define FB_MAX_ELEMENTS ((int64_t)1 << 40)
+
+typedef int32_t fb_id; /* a node, scope or region: an index; FB_NONE for none */
+
+typedef struct {
+    int rank; /* 0 … FB_MAX_RANK; rank 0 is a scalar with one element */
+    int64_t dim[FB_MAX_RANK];
+} fb_shape;
+
+int64_t fb_shape_elements(const fb_shape *s); /* product of dims, 1 for a scalar, 0 where a dim is 0 */
+bool fb_shape_equal(const fb_shape *a, const fb_shape *b);
+fb_shape fb_shape_of(int rank, const int64_t *dims);
+const char *fb_shape_format(const fb_shape *s, fb_dtype dtype, char to[192]); /* "f32[4,1000]"; dtype FB_DTYPES: "[4,1000]" */
+
+typedef enum { FB_DIST_UNIFORM, FB_DIST_NORMAL, FB_DIST_INTEGER, FB_DIST_CONSTANT, FB_DIST_FILE, FB_DISTS } fb_dist;
+typedef enum { FB_PRECISION_IEEE, FB_PRECISION_TF32 } fb_precision;
+
+/* Attributes: one flat record; ops.def says which fields an op reads. Unread fields are zero, so that records compare. */
+typedef struct {
+    int n_axes, axes[FB_MAX_RANK];
+    bool keepdim;
+    int dim;
+    int64_t start, stop, step;
+    fb_shape shape;
+    int64_t before[FB_MAX_RANK], after[FB_MAX_RANK];
+    double value, high; /* constant or pad value or clamp low; clamp high; distributions: low/mean and high/deviation */
+    fb_dtype dtype;
+    fb_dist dist;
+    fb_precision precision;
+    int index;
+    fb_id region;
+    int64_t trips;
+    uint64_t seed;
+    const char *file; /* FB_DIST_FILE: content key of bytes the front serves; arena-owned */
+} fb_attrs;
+
+typedef struct {
+    fb_op op;
+    fb_dtype dtype;
+    fb_shape shape;
+    int n_args;
+    const fb_id *args;
+    const fb_attrs *attrs; /* never NULL */
+    fb_id scope;           /* innermost scope, FB_NONE at top */
+    fb_id region;          /* 0: the whole graph */
+    const char *name;      /* unique path: "feature[3].layer_norm.mean", "tanh", "tanh_2" */
+    int line;              /* of the script, 0 unknown */
+} fb_node;
+
+typedef enum { FB_SCOPE_REGION, FB_SCOPE_OP } fb_scope_kind;
+
+/* A scope is a region of the script (`feature[3]`) or a framework-level op (`layer_norm`) with its operands, attributes
+ * and result, as the eager preset and the PyTorch peer take it. */
+typedef struct {
+    fb_scope_kind kind;
+    fb_id parent;     /* scope or FB_NONE */
+    const char *name; /* "feature" or "layer_norm": one path element without index */
+    int index;        /* 3 of feature[3]; FB_NONE where the scope is no member of a repetition */
+    const char *path; /* "feature[3].layer_norm" (a second scope of that name: "layer_norm_2") */
+    const char *op;   /* FB_SCOPE_OP: the framework's name, "layer_norm"; else NULL */
+    const char *attrs; /* FB_SCOPE_OP: JSON object text, "{}" when none; else NULL */
+    int n_args;
+    const fb_id *args; /* FB_SCOPE_OP: operand nodes */
+    int n_results;
+    const fb_id *results; /* FB_SCOPE_OP: result nodes */
+    int line;
+} fb_scope;
+
+/* Region 0 is the graph. Others belong to a loop node: carried[i] is the CARRIED node in the body (FB_NONE when the body
+ * does not read it), yields[i] what it becomes; items[k] the ITEM nodes; stacked[j] body values collected over the
+ * steps, which RESULT nodes number after the carried ones. */
+typedef struct {
+    fb_id parent; /* region */
+    fb_id loop;   /* LOOP node; FB_NONE for region 0 */
+    int64_t trips;
+    int n_carried;
+    const fb_id *carried, *yields;
+    int n_items;
+    const fb_id *items;
+    int n_stacked;
+    const fb_id *stacked;
+} fb_region;
+
+typedef struct fb_graph {
+    fb_arena *arena;
+    const char *title;
+    int n_nodes, n_scopes, n_regions, n_outputs;
+    fb_node *nodes;
+    fb_scope *scopes;
+    fb_region *regions;
+    fb_id *outputs; /* results in order; assigns and receives of region 0 are effects, kept alive like outputs */
+    const char **output_names;
+    /* after fb_graph_finish: users of node i are users[user_start[i]] … users[user_start[i + 1] - 1], in order, each
+     * once however many operands it has */
+    int *user_start;
+    fb_id *users;
+    fb_hash hash;
+    bool finished, canonical;
+    struct fb_graph_builder *builder; /* NULL once finished */
+} fb_graph;
+
+fb_graph *fb_graph_new(const char *title);
+void fb_graph_free(fb_graph *g);
+
+/* Adds a node: checks arity, dtypes, attributes; infers shape and dtype; names it. `name` NULL takes the op's name; a
+ * taken name gets _2, _3 …. `attrs` NULL is all zero; it is copied. Returns FB_NONE with an error like
+ * "layer_norm: normalized size 256 does not divide 1000 (x: f32[4,1000])"; the caller adds the script line. */
+fb_id fb_graph_add(fb_graph *g, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs, const char *name, int line,
+                   fb_error *err);
+
+/* Scopes nest; nodes added in between belong to the innermost. index FB_NONE: no repetition. `op` non-NULL makes an op
+ * scope. close takes the results of an op scope (n_results 0 for a region). */
+fb_id fb_graph_scope_open(fb_graph *g, const char *name, int index, const char *op, const fb_id *args, int n_args,
+                          const char *attrs_json, int line, fb_error *err);
+bool fb_graph_scope_close(fb_graph *g, const fb_id *results, int n_results, fb_error *err);
+
+/* Regions: open returns the region id; nodes added until close belong to it. inits and scanned tensors must lie outside.
+ * carried[] and items[] receive the body's nodes. close takes one yield per carried value and the stacked values and
+ * returns the LOOP node; RESULT nodes are then added with fb_graph_add. */
+fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned, int n_scanned,
+                           fb_id *carried, fb_id *items, int line, fb_error *err);
+fb_id fb_graph_region_close(fb_graph *g, const fb_id *yields, const fb_id *stacked, int n_stacked, fb_error *err);
+
+/* `name` NULL: "out", "out_2" …. A node may be output once. */
+bool fb_graph_output(fb_graph *g, fb_id node, const char *name, fb_error *err);
+
+/* Verifies, computes users and the content hash (ops, attributes, edges, names, scopes; not lines or title). */
+bool fb_graph_finish(fb_graph *g, fb_error *err);
+
+/* Checks every invariant above; the sentence names the node. Run after each pass in debug builds. */
+bool fb_graph_verify(const fb_graph *g, fb_error *err);
+
+static inline const fb_node *fb_node_at(const fb_graph *g, fb_id id)
+{
+    return &g->nodes[id];
+}
+static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
+{
+    return fb_op_get(g->nodes[id].op)->cls;
+}
+/* True for nodes a group must hold: computed classes, but not `receive`-less effects that are pure bookkeeping. */
+bool fb_node_is_computed(const fb_graph *g, fb_id id);
+bool fb_node_is_output(const fb_graph *g, fb_id id); /* output or effect */
+fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NONE */
+/* FLOPs of one evaluation of the node (multiply-add counts 2). */
+int64_t fb_node_flops(const fb_graph *g, fb_id id);
+int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
+/* Is scope `inner` the scope `outer` or inside it? */
+bool fb_scope_within(const fb_graph *g, fb_id inner, fb_id outer);
+
+#endif

@@ -1,0 +1,56 @@
+/* Index expressions: quasi-affine integer expressions over loop variables, hash-consed and simplified as they are
+ * built, so that two expressions are equal exactly when their ids are. They are what views, joins and reshapes become:
+ * the access maps (graph/access.h) hold them, legality compares them, code generation prints them.
+ *
+ * Kinds: constant, variable (with its extent: 0 <= v < extent), sum, constant × e, floor(e / c), e mod c (c > 0).
+ * A sum is kept flat and sorted with collected coefficients: Σ cᵢ·tᵢ + c₀, terms tᵢ being variables, divs and mods.
+ * Simplification uses ranges: (8·i + j) / 8 = i and (8·i + j) mod 8 = j when 0 <= j < 8; (e mod 12) mod 4 = e mod 4;
+ * (e / 4) / 3 = e / 12; c·(e / c) + e mod c = e.
+ */
+#ifndef FB_GRAPH_INDEX_H
+#define FB_GRAPH_INDEX_H
+
+#include "base/arena.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct fb_index_pool fb_index_pool;
+typedef int32_t fb_ix; /* an expression of one pool */
+
+fb_index_pool *fb_index_pool_new(void);
+void fb_index_pool_free(fb_index_pool *pool);
+
+fb_ix fb_ix_const(fb_index_pool *p, int64_t value);
+/* A new variable; `name` is borrowed for the pool's life and is what printing shows. */
+fb_ix fb_ix_var(fb_index_pool *p, const char *name, int64_t extent);
+fb_ix fb_ix_add(fb_index_pool *p, fb_ix a, fb_ix b);
+fb_ix fb_ix_sub(fb_index_pool *p, fb_ix a, fb_ix b);
+fb_ix fb_ix_scale(fb_index_pool *p, fb_ix a, int64_t factor);
+fb_ix fb_ix_div(fb_index_pool *p, fb_ix a, int64_t divisor); /* floor; divisor > 0 */
+fb_ix fb_ix_mod(fb_index_pool *p, fb_ix a, int64_t divisor); /* in [0, divisor) */
+
+/* Smallest and largest value over the variables' ranges (conservative for sums of related mods). */
+void fb_ix_range(const fb_index_pool *p, fb_ix e, int64_t *low, int64_t *high);
+bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value);
+bool fb_ix_is_var(const fb_index_pool *p, fb_ix e); /* exactly one variable, coefficient 1 */
+/* Does `var` occur in e at all? */
+bool fb_ix_uses(const fb_index_pool *p, fb_ix e, fb_ix var);
+/* The coefficient when e = coefficient · var + rest and rest does not use var; false when e is not of that form. */
+bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb_ix *rest);
+fb_ix fb_ix_substitute(fb_index_pool *p, fb_ix e, fb_ix var, fb_ix by);
+int64_t fb_ix_extent(const fb_index_pool *p, fb_ix var);
+const char *fb_ix_var_name(const fb_index_pool *p, fb_ix var);
+/* The value with variables set by `value_of(ctx, var)`. */
+int64_t fb_ix_eval(const fb_index_pool *p, fb_ix e, int64_t (*value_of)(void *ctx, fb_ix var), void *ctx);
+
+/* C syntax, least parentheses; a sum or anything that is not a name, call or literal comes parenthesised when
+ * `inner`. Never negative operands of / and %, so that C's truncation is floor. */
+void fb_ix_print(const fb_index_pool *p, fb_ix e, bool inner, fb_str *out);
+
+/* Row-major: coordinates of a linear index over dims, and back. */
+void fb_ix_unravel(fb_index_pool *p, fb_ix linear, int rank, const int64_t *dims, fb_ix *coords);
+fb_ix fb_ix_ravel(fb_index_pool *p, int rank, const int64_t *dims, const fb_ix *coords);
+
+#endif

@@ -1,0 +1,53 @@
+/* The reference: the graph evaluated in double precision (integers in int64), with a bound on the error that computing
+ * in the nodes' own dtypes may add, element by element. Independent of plans, code generation and devices: it shares
+ * with them only ops.def's meaning. Contractions go through CBLAS (dgemm).
+ *
+ * Bound: running error analysis. Every element carries value v and bound e ≥ |computed - v| for a device that evaluates
+ * each op in the node's dtype or better, in any order of summation, rounding at each node or at none:
+ *   pointwise  e = Σ |∂f/∂xᵢ|·eᵢ (+ second-order slack) + k·u·|v|, u the dtype's roundoff, k the ulps allowed to the function
+ *   sums       e = Σ eᵢ + γ·Σ|xᵢ|, γ = n·u for n ≤ 32, else the probabilistic λ·√n·u (λ = 8; Higham & Mary 2019)
+ *   matmul     as sums of products; tf32 uses u = 2^-11 on the operands
+ *   max, relu … pass the operands' bound on; comparisons, argmax, floor, sign, casts to integers are *undecided* where the
+ *   operands' bounds overlap: such elements, and what depends on them, carry e = INFINITY and are counted apart.
+ */
+#ifndef FB_GRAPH_INTERP_H
+#define FB_GRAPH_INTERP_H
+
+#include "graph/graph.h"
+
+/* One evaluated tensor. Floats use `v`, integers and bool `i`; the other is NULL. Row-major. */
+typedef struct {
+    fb_id node;
+    int64_t n;
+    double *v;
+    int64_t *i;
+    double *bound; /* NULL for sources, where it is zero; INFINITY: undecided */
+} fb_tensor;
+
+/* Bytes of FB_DIST_FILE sources; returns false when it has none of that key. Values in the node's dtype order, doubles. */
+typedef bool (*fb_file_values)(void *ctx, const char *key, int64_t n, double *out);
+
+typedef struct {
+    uint64_t seed;
+    bool bounds;              /* also compute the bounds (about twice the time) */
+    fb_file_values files;     /* may be NULL */
+    void *files_ctx;
+    bool (*progress)(void *ctx, int done, int total); /* false cancels; may be NULL */
+    void *progress_ctx;
+    int64_t max_bytes; /* refuse beyond; 0: 8 GiB */
+} fb_interp_options;
+
+typedef struct fb_interp fb_interp; /* the results; owns its tensors */
+
+/* Evaluates all outputs and effects. Tensors that no later node needs are freed as it goes, outputs and assigned
+ * values are kept. `keep` (or NULL) lists further nodes to keep. */
+fb_interp *fb_interp_run(const fb_graph *g, const fb_interp_options *o, const fb_id *keep, int n_keep, fb_error *err);
+const fb_tensor *fb_interp_get(const fb_interp *in, fb_id node); /* NULL when not kept */
+void fb_interp_free(fb_interp *in);
+
+/* The values of a source node under a seed, already rounded to its dtype: the one place that says what an input holds.
+ * `out` has room for `count` elements starting at element `from`, stored in the node's dtype (f16/bf16 as their bits). */
+bool fb_source_fill(const fb_graph *g, fb_id node, uint64_t seed, fb_file_values files, void *files_ctx, int64_t from, int64_t count,
+                    void *out, fb_error *err);
+
+#endif

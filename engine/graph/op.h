@@ -1,0 +1,63 @@
+/* Ops and dtypes: the enums and facts that graph/ops.def holds, as tables. */
+#ifndef FB_GRAPH_OP_H
+#define FB_GRAPH_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { FB_F32, FB_F16, FB_BF16, FB_F64, FB_I32, FB_I64, FB_BOOL, FB_DTYPES } fb_dtype;
+
+const char *fb_dtype_name(fb_dtype dtype); /* "f32" … */
+bool fb_dtype_parse(const char *name, fb_dtype *out);
+int fb_dtype_size(fb_dtype dtype); /* bytes an element: 4 2 2 8 4 8 1 */
+bool fb_dtype_is_float(fb_dtype dtype);
+/* Unit roundoff u of a float dtype (2^-24, 2^-11, 2^-8, 2^-53); 0 for the others. */
+double fb_dtype_roundoff(fb_dtype dtype);
+/* `value` rounded to nearest-even into dtype and back; integers truncate and wrap, bool is value != 0. */
+double fb_dtype_round(fb_dtype dtype, double value);
+
+typedef enum {
+    FB_CLASS_SOURCE,
+    FB_CLASS_POINTWISE,
+    FB_CLASS_REDUCTION,
+    FB_CLASS_SCAN,
+    FB_CLASS_VIEW,
+    FB_CLASS_JOIN,
+    FB_CLASS_CONTRACTION,
+    FB_CLASS_GATHER,
+    FB_CLASS_EFFECT,
+    FB_CLASS_CONTROL,
+} fb_op_class;
+
+typedef enum {
+#define POINTWISE(ID, ...) FB_OP_##ID,
+#define REDUCTION(ID, ...) FB_OP_##ID,
+#define OTHER(ID, ...) FB_OP_##ID,
+#include "graph/ops.def"
+#undef POINTWISE
+#undef REDUCTION
+#undef OTHER
+    FB_OPS
+} fb_op;
+
+typedef struct {
+    const char *name;
+    fb_op_class cls;
+    int min_args, max_args; /* max_args -1: any number */
+    int flops;              /* an output element for pointwise, an input element for reductions */
+    bool special;           /* slow function: recomputing it costs */
+    /* spellings, NULL or "" where there is none; see ops.def */
+    const char *c, *cuda, *integer;
+} fb_op_info;
+
+const fb_op_info *fb_op_get(fb_op op);
+bool fb_op_parse(const char *name, fb_op *out);
+
+/* A node of these classes is computed by a kernel; sources, views and control are not. */
+static inline bool fb_class_is_computed(fb_op_class c)
+{
+    return c == FB_CLASS_POINTWISE || c == FB_CLASS_REDUCTION || c == FB_CLASS_SCAN || c == FB_CLASS_JOIN ||
+           c == FB_CLASS_CONTRACTION || c == FB_CLASS_GATHER || c == FB_CLASS_EFFECT;
+}
+
+#endif
