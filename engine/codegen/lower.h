@@ -1,0 +1,18 @@
+/* Lowering: plan → program, in one dialect. */
+#ifndef FB_CODEGEN_LOWER_H
+#define FB_CODEGEN_LOWER_H
+
+#include "codegen/dialect.h"
+#include "codegen/program.h"
+
+/* The caller frees with fb_program_free; independent of the plan afterwards. Fails only for limits (a launch mode the
+ * device does not have, sizes beyond an index type), with the sentence. */
+fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err);
+
+/* The kernel of one group alone, for the kernel pane: source text (arena-owned), NULL for pure library calls. */
+const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena);
+
+/* The whole text of a program, prelude included, as `emit` prints it. */
+void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out);
+
+#endif

@@ -1,0 +1,86 @@
+/* A program: what a plan becomes for one device. Pure text and numbers; no pointer into the device, nothing of the
+ * planner, so that it may be printed, hashed, sent and kept. Made by fb_lower; one arena owns it all. */
+#ifndef FB_CODEGEN_PROGRAM_H
+#define FB_CODEGEN_PROGRAM_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "plan/plan.h"
+
+typedef enum {
+    FB_BUFFER_INPUT,  /* filled before a sample; also feeds */
+    FB_BUFFER_PARAM,  /* filled before a sample, restored between samples when `assigned` */
+    FB_BUFFER_TEMP,   /* at `offset` in the pool */
+    FB_BUFFER_OUTPUT, /* poisoned before a sample, verified after */
+} fb_buffer_kind;
+
+typedef struct {
+    fb_buffer_kind kind;
+    fb_id node;      /* whose value it holds */
+    const char *name; /* the node's name */
+    fb_dtype dtype;
+    int64_t elements, bytes;
+    int64_t offset; /* FB_BUFFER_TEMP: into the pool, 256-byte aligned */
+    bool assigned;  /* FB_BUFFER_PARAM: some launch writes it */
+} fb_buffer;
+
+/* One kernel. On the host, `entry` is `void entry(const fb_kernel_args *a)` (kernels/prelude.h); on CUDA a __global__
+ * function taking the buffers as pointers in order. Equal sources are one kernel however often launched. */
+typedef struct {
+    const char *name;   /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
+    const char *entry;
+    const char *source; /* complete translation unit but for the dialect's prelude; NULL for pure library calls */
+    fb_family family;
+    int group;          /* of the plan */
+    int n_nodes;
+    const fb_id *nodes;
+    int n_args;
+    /* CUDA geometry; 0 on the host */
+    int grid[3], block[3];
+    int dynamic_shared;
+    fb_group_cost cost; /* modelled */
+} fb_kernel;
+
+/* A library contraction: C[b] (+)= A[b]·B[b], row-major with element strides; batch strides may be 0. */
+typedef struct {
+    fb_dtype dtype;       /* of operands and result */
+    fb_precision precision;
+    int64_t m, n, k, batch;
+    int64_t a_row, a_col, a_batch, b_row, b_col, b_batch, c_row, c_batch;
+    int64_t a_offset, b_offset; /* elements */
+    int a, b, c;                /* buffers */
+    int epilogue;               /* kernel applied to blocks of rows of C while they are hot, or FB_NONE */
+} fb_gemm_call;
+
+typedef enum { FB_LAUNCH_KERNEL, FB_LAUNCH_GEMM, FB_LAUNCH_REPEAT, FB_LAUNCH_END, FB_LAUNCH_SWAP } fb_launch_kind;
+
+/* The launch list; REPEAT count … END nest, for loops. SWAP exchanges two buffers (a loop's carried value). */
+typedef struct {
+    fb_launch_kind kind;
+    int kernel; /* FB_LAUNCH_KERNEL */
+    int gemm;   /* FB_LAUNCH_GEMM */
+    int n_args;
+    const int *args; /* buffers, in the kernel's order: inputs first, then outputs */
+    int64_t count;   /* FB_LAUNCH_REPEAT */
+    int swap_a, swap_b;
+} fb_launch;
+
+typedef struct fb_program {
+    fb_arena *arena;
+    const char *dialect; /* "c", "cuda" */
+    int n_buffers, n_kernels, n_gemms, n_launches;
+    fb_buffer *buffers;
+    fb_kernel *kernels;
+    fb_gemm_call *gemms;
+    fb_launch *launches;
+    int64_t pool_bytes;
+    int64_t total_bytes; /* all buffers: what the device must have free */
+    fb_launch_mode mode;
+    fb_hash hash; /* of all of the above: names the compiled form */
+} fb_program;
+
+void fb_program_free(fb_program *p);
+/* Number of launches a run makes, repeats counted out. */
+int64_t fb_program_launches(const fb_program *p);
+
+#endif

@@ -1,0 +1,101 @@
+/* Devices: one const vtable each (host, cuda, replay), found by name. A device is opened, measures and is closed inside a
+ * worker's child process; the front only ever holds descriptions. One device value is used by one thread.
+ *
+ *     fb_device *d = fb_device_open("host", &err);
+ *     fb_loaded *l = d->ops->load(d, program, &progress, &err);
+ *     d->ops->write(l, buffer, bytes, n, &err); d->ops->run(l, &how, times, &err); d->ops->read(l, buffer, bytes, n, &err);
+ *     d->ops->unload(l); d->ops->close(d);
+ */
+#ifndef FB_DEVICE_DEVICE_H
+#define FB_DEVICE_DEVICE_H
+
+#include "base/error.h"
+#include "codegen/lower.h"
+#include "codegen/program.h"
+#include "plan/machine.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct fb_device fb_device;
+typedef struct fb_loaded fb_loaded; /* a program compiled, with its buffers allocated; each device defines its own */
+
+/* Called now and then during long work; returns false to cancel. `what` is a few words: "compiling 3 of 7". */
+typedef struct {
+    bool (*step)(void *ctx, const char *what, double fraction);
+    void *ctx;
+} fb_progress;
+
+/* What the compiler and the device say of one kernel; counts of -1 and NAN mean not known. */
+typedef struct {
+    int registers, shared_bytes, spill_bytes;
+    double occupancy; /* 0 … 1, theoretical */
+} fb_resources;
+
+typedef enum { FB_CACHE_HOT, FB_CACHE_COLD } fb_cache_state;
+
+typedef struct {
+    fb_cache_state cache;
+    int samples;       /* runs to time, one figure each */
+    fb_launch_mode mode;
+} fb_run_how;
+
+/* One run's figures, µs. wall: from the first launch until the last is known to be done; device: sum of the kernels' own times,
+ * NAN where the device cannot tell them apart from wall. */
+typedef struct {
+    double wall_us, device_us;
+} fb_run_time;
+
+/* Measured traffic and other counters of one kernel over one run; NAN where not known. */
+typedef struct {
+    double dram_read, dram_written, l2_bytes; /* bytes */
+    double occupancy, tensor_active;          /* 0 … 1 */
+    double cycles;
+} fb_counters;
+
+typedef struct {
+    const char *kind; /* "host", "cuda", "replay": the part of the name before ':' */
+    const fb_dialect *dialect;
+    /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user. Works
+     * without opening anything; cheap. */
+    void (*list)(json_t *devices, json_t *libraries);
+    fb_device *(*open)(const char *name, fb_error *err);
+    void (*close)(fb_device *d);
+    const fb_machine *(*machine)(const fb_device *d); /* calibrated from the cache if it was, else defaults */
+    bool (*calibrate)(fb_device *d, const fb_progress *progress, fb_error *err); /* measures, and keeps it in the cache */
+    /* Compiles (through the disk cache), allocates every buffer. FB_ERR_LIMIT before allocating when it cannot fit. */
+    fb_loaded *(*load)(fb_device *d, const fb_program *p, const fb_progress *progress, fb_error *err);
+    void (*unload)(fb_loaded *l);
+    double (*compile_ms)(const fb_loaded *l); /* 0 when everything came from the cache */
+    bool (*resources)(const fb_loaded *l, int kernel, fb_resources *out);
+    /* Whole-buffer transfers, in the buffer's dtype. */
+    bool (*write)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
+    bool (*read)(fb_loaded *l, int buffer, void *bytes, fb_error *err);
+    /* Runs `how.samples` times; before each, assigned parameters are restored (not timed) and, when cold, the caches are
+     * flushed (not timed). */
+    bool (*run)(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err);
+    /* One run with each launch timed alone: us[k] is the total of kernel k over the run (index n_kernels + g for gemm g). */
+    bool (*time_kernels)(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err);
+    /* One run under the counters; NULL or false with FB_ERR_UNAVAILABLE and what to change where there are none. */
+    bool (*count)(fb_loaded *l, fb_counters *out, fb_error *err);
+} fb_device_ops;
+
+struct fb_device {
+    const fb_device_ops *ops;
+    char name[64]; /* "host", "cuda:0" */
+};
+
+/* All device kinds in this binary, NULL-terminated; adding a device is adding a file and a row here. */
+extern const fb_device_ops *const fb_device_table[];
+
+/* NULL and FB_ERR_UNAVAILABLE with what is missing; unknown names list the known ones. */
+const fb_device_ops *fb_device_find(const char *name, fb_error *err);
+fb_device *fb_device_open(const char *name, fb_error *err);
+/* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
+const char *fb_device_default(void);
+
+/* $XDG_CACHE_HOME/fusebox/SUB, made if missing. False when there is no place to write. */
+bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
+
+#endif

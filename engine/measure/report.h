@@ -1,0 +1,72 @@
+/* Reports: what running a program gave. A value that is not known is NAN (or -1 for counts) here and absent in JSON, never
+ * zero. The JSON is the interface of DESIGN.md ("The report as JSON"); one column is one row of a results file. */
+#ifndef FB_MEASURE_REPORT_H
+#define FB_MEASURE_REPORT_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "plan/plan.h"
+
+#include <jansson.h>
+
+/* µs */
+typedef struct {
+    double median, p10, p90;
+    int n; /* 0: not measured */
+} fb_stat;
+
+fb_stat fb_stat_of(const double *samples, int n); /* does not change samples */
+/* Medians whose p10…p90 ranges overlap are a tie. */
+bool fb_stat_tie(const fb_stat *a, const fb_stat *b);
+
+typedef enum { FB_SOURCE_MEASURED, FB_SOURCE_RECORDED, FB_SOURCE_COMPOSED, FB_SOURCE_PREDICTED } fb_figure_source;
+const char *fb_figure_source_name(fb_figure_source s);
+
+typedef struct {
+    const char *name, *family;
+    int n_nodes;
+    const char **nodes;
+    int64_t count; /* launches a run */
+    fb_stat device_us;
+    double predicted_us;
+    double bytes_read, bytes_written;                   /* modelled */
+    double measured_read, measured_written, l2_bytes;   /* counters */
+    double flops;
+    int registers, shared_bytes, spill_bytes;
+    double occupancy;
+    int group; /* of the plan; -1 for foreign devices */
+} fb_kernel_report;
+
+typedef struct {
+    double max_abs, max_rel, bound; /* largest error, and the largest ratio error / allowed (bound <= 1 is right) */
+    int64_t undecided;              /* elements a comparison leaves open: counted, not judged */
+    bool ok;
+    char worst[96]; /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
+} fb_error_report;
+
+typedef struct fb_report {
+    fb_arena *arena;
+    const char *script, *variant, *plan, *device;
+    json_t *params; /* owned; {"batch_size": 1024, …} */
+    int nodes;
+    int64_t launches;
+    const char *launch_mode;
+    fb_stat wall_us, device_us, cold_us;
+    double predicted_us, gap_us, floor_us;
+    double bytes_read, bytes_written, measured_read, measured_written;
+    double flops, peak_bytes, compile_ms;
+    fb_figure_source source;
+    fb_error_report error;
+    int n_kernels;
+    fb_kernel_report *kernels;
+    const char *graph_hash, *plan_hash;
+    const char *failed; /* a sentence when the case failed: then nothing measured stands above */
+    fb_error_kind failed_kind;
+} fb_report;
+
+fb_report *fb_report_new(void);
+void fb_report_free(fb_report *r);
+json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
+fb_report *fb_report_from_json(const json_t *value, fb_error *err);
+
+#endif

@@ -1,0 +1,29 @@
+/* Dependences between computed nodes, views looked through: the DAG whose edges users fuse and cut. Built once a graph.
+ *
+ * Node b depends on a when b reads a's value, through views or directly, or (order edge) when b assigns a parameter that
+ * a reads the old value of, so that a must come first. Loop nodes stand for their whole body towards the outside;
+ * inside a body, its own nodes have edges among themselves. */
+#ifndef FB_PLAN_DEPS_H
+#define FB_PLAN_DEPS_H
+
+#include "graph/graph.h"
+
+typedef struct {
+    fb_id producer, consumer; /* computed nodes */
+    bool order_only;          /* write after read, no value flows */
+} fb_edge;
+
+typedef struct fb_deps {
+    const fb_graph *graph;
+    int n_edges;
+    fb_edge *edges;                /* sorted by consumer, then producer; each pair once */
+    int *in_start, *out_start;     /* n_nodes + 1 entries; in-edges of node i are edges[in_start[i]] … */
+    int *out;                      /* edge numbers sorted by producer: out[out_start[i]] … */
+} fb_deps;
+
+fb_deps *fb_deps_new(const fb_graph *g);
+void fb_deps_free(fb_deps *d);
+/* The edge's number, or FB_NONE. */
+int fb_deps_find(const fb_deps *d, fb_id producer, fb_id consumer);
+
+#endif

@@ -1,0 +1,50 @@
+/* What plan/ knows about a device: plain values handed down from calibration. plan/ asks no device anything.
+ * Units: bytes, µs, GB/s (1e9 bytes a second), GFLOP/s. A value that is not known is NAN (or 0 for counts). */
+#ifndef FB_PLAN_MACHINE_H
+#define FB_PLAN_MACHINE_H
+
+#include "base/error.h"
+#include "graph/op.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { FB_DEVICE_HOST, FB_DEVICE_CUDA, FB_DEVICE_REPLAY, FB_DEVICE_FOREIGN } fb_device_kind;
+
+enum { FB_RATE_POINTS = 16 };
+
+/* A measured rate against size, ascending; in between linear in log(size), constant beyond the ends. */
+typedef struct {
+    int n;
+    double size[FB_RATE_POINTS], rate[FB_RATE_POINTS];
+} fb_rate_curve;
+
+typedef struct {
+    fb_device_kind kind;
+    char name[96];     /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
+    bool calibrated;   /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
+    char date[32];     /* of calibration, ISO 8601; "" unknown */
+    int units;         /* cores or multiprocessors */
+    int compute_major, compute_minor; /* CUDA */
+    int64_t memory_bytes, cache_bytes; /* device memory; last-level cache (L2 on a GPU) */
+    int64_t shared_bytes;              /* largest shared memory of one block; on the host the L2 of one core */
+    int registers_per_unit, max_threads_per_unit;
+    double launch_us;       /* one more launch in a stream (host: call + parallel region) */
+    double graph_launch_us; /* one more kernel in a launched graph */
+    double sync_us;         /* launch of an empty program and waiting for it, less one launch */
+    double barrier_us;      /* grid barrier */
+    fb_rate_curve copy_hot, copy_cold; /* GB/s (read + written) against bytes moved */
+    fb_rate_curve gemm[FB_DTYPES];     /* GFLOP/s against FLOPs, per operand dtype */
+    fb_rate_curve gemm_tf32;
+    double gflops[FB_DTYPES]; /* pointwise arithmetic */
+    double gspecial;          /* slow functions (exp, divide, …) in 1e9 a second */
+} fb_machine;
+
+/* The built-in guess for a kind before calibration. */
+void fb_machine_default(fb_machine *m, fb_device_kind kind);
+double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
+json_t *fb_machine_to_json(const fb_machine *m);
+bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err);
+
+#endif

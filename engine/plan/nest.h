@@ -1,0 +1,55 @@
+/* The nest: a group of nodes as loops over memory. Built once a group, by legality (can this be one kernel?) and used by
+ * cost (what does it touch?) and by code generation (write it out), so that the three cannot disagree.
+ *
+ * A kernel is a list of *sections*. A section is a perfect space of rows × inner (inner extent 1: no reduction, nothing but
+ * rows), cut out of the domain of the values it stores:
+ *   - pointwise: rows are all elements; every stored value (a *root*) is an expression at the row's index, producers inlined.
+ *   - reduce: rows are what is kept, inner is what is reduced. A reduction is a *row value*: it is computed in a *pass* over
+ *     inner before anything that needs it; element-level roots are stored in a pass, row-level roots after the passes.
+ *   - library: the contraction is an accumulator that the epilogue's expressions read at their own row and column.
+ * Views never appear: they are coordinates (graph/access.h). A join read inside a section splits it where its part changes
+ * along a row variable; where the parts are *equal members* (same expressions over the same access maps up to a buffer
+ * and an offset) one section serves all of them with the member number as a row variable, and the buffers and offsets
+ * in a table ("rolled"); where buffer and offset are affine in the member number there is not even a table.
+ * Groups without an edge between their parts are sections side by side, equal ones rolled the same way.
+ */
+#ifndef FB_PLAN_NEST_H
+#define FB_PLAN_NEST_H
+
+#include "base/arena.h"
+#include "graph/access.h"
+#include "plan/machine.h"
+#include "plan/verdict.h"
+
+typedef struct fb_nest fb_nest;
+
+/* What is to become one kernel. */
+typedef struct {
+    const fb_graph *graph;
+    int n_nodes; /* all computed nodes inside, ascending */
+    const fb_id *nodes;
+    int n_stored; /* those to be stored */
+    const fb_id *stored;
+    bool library; /* the (one) contraction is a library call and the rest its epilogue */
+} fb_kernel_nodes;
+
+/* Distinct bytes of one external value that the kernel touches. */
+typedef struct {
+    fb_id node; /* base of the access: source or value stored by another kernel */
+    int64_t bytes;
+} fb_traffic;
+
+typedef struct {
+    int n_reads, n_writes;
+    const fb_traffic *reads, *writes;
+    int64_t flops, specials; /* executed, recomputation inside the kernel included */
+    int64_t rows, inner;     /* of the largest section */
+    int sections, rolled;    /* rolled: most members that one section serves */
+    bool has_reduction;
+} fb_nest_facts;
+
+/* NULL with a verdict (unsupported or illegal) that names nodes when it cannot be one kernel. All is in `arena`. */
+fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why);
+void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
+
+#endif

@@ -1,0 +1,157 @@
+/* Plans: which nodes share a kernel. A small value: copied, edited, compared, kept for undo, saved as JSON.
+ *
+ * A group is one kernel or one library call. Every computed node has at most one group that *stores* it; a node marked
+ * `recompute` has none: it is computed again inside every group that reads it. Views and sources belong to none. A
+ * plan is complete when every computed node has a group or is recomputed; every plan made here is.
+ *
+ * A planner is the context that plans of one canonical graph on one machine share: dependences and a cache of analysed
+ * groups. It is not thread-safe. Plans borrow their planner and must be freed before it.
+ */
+#ifndef FB_PLAN_PLAN_H
+#define FB_PLAN_PLAN_H
+
+#include "plan/deps.h"
+#include "plan/family.h"
+#include "plan/machine.h"
+#include "plan/verdict.h"
+
+#include <jansson.h>
+
+typedef enum { FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA } fb_launch_mode;
+
+const char *fb_launch_mode_name(fb_launch_mode m); /* "stream" "graph" "mega" */
+
+typedef struct fb_planner fb_planner;
+typedef struct fb_plan fb_plan;
+
+/* `g` is borrowed and must be canonical; `m` is copied. */
+fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m);
+void fb_planner_free(fb_planner *p);
+const fb_graph *fb_planner_graph(const fb_planner *p);
+const fb_deps *fb_planner_deps(const fb_planner *p);
+const fb_machine *fb_planner_machine(const fb_planner *p);
+/* A new calibration: drops cached costs, keeps analyses. */
+void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
+
+fb_plan *fb_plan_new(fb_planner *p); /* the preset `none`: every computed node its own group */
+fb_plan *fb_plan_copy(const fb_plan *plan);
+void fb_plan_free(fb_plan *plan);
+bool fb_plan_equal(const fb_plan *a, const fb_plan *b);
+fb_hash fb_plan_hash(const fb_plan *plan); /* of groups, families, knobs, launch mode; not of group numbering */
+fb_planner *fb_plan_planner(const fb_plan *plan);
+
+/* Groups in launch order (topological, ties by first node), numbered 0 … n - 1 in that order; letters on screen follow. */
+int fb_plan_groups(const fb_plan *plan);
+int fb_plan_group_of(const fb_plan *plan, fb_id node); /* the group that stores it, or FB_NONE */
+bool fb_plan_recomputed(const fb_plan *plan, fb_id node);
+
+typedef struct {
+    fb_family family;
+    fb_knobs knobs;
+    int n_nodes;        /* all nodes the kernel computes, ascending, recomputed ones included */
+    const fb_id *nodes;
+    int n_stored;       /* those whose value leaves the kernel through memory, ascending */
+    const fb_id *stored;
+    const fb_nest *nest; /* the analysis; NULL for families that have none */
+} fb_group;
+
+/* Borrowed until the plan is edited or freed. */
+const fb_group *fb_plan_group(const fb_plan *plan, int group);
+fb_launch_mode fb_plan_launch_mode(const fb_plan *plan);
+
+/* ---- edits ---- */
+
+typedef enum {
+    FB_EDIT_FUSE,      /* a, b: put the groups of producer a and consumer b together */
+    FB_EDIT_CUT,       /* a, b: take b, and what in the group depends on it, out of a's group */
+    FB_EDIT_FUSE_ALL,  /* nodes[]: one group */
+    FB_EDIT_ISOLATE,   /* a: a group of its own; the rest of the group falls into connected parts */
+    FB_EDIT_RECOMPUTE, /* a: duplicate into its consumers instead of storing */
+    FB_EDIT_STORE,     /* a: undo of RECOMPUTE */
+    FB_EDIT_LIBRARY,   /* a: the contraction's group becomes a library call */
+    FB_EDIT_GENERATE,  /* a: … becomes a generated kernel */
+    FB_EDIT_KNOB,      /* a (any node of the group), knob, value; 0: automatic */
+    FB_EDIT_LAUNCH,    /* launch */
+} fb_edit_kind;
+
+typedef struct {
+    fb_edit_kind kind;
+    fb_id a, b;
+    int n_nodes;
+    const fb_id *nodes;
+    fb_knob knob;
+    int64_t value;
+    fb_launch_mode launch;
+} fb_edit;
+
+/* Judges an edit without doing it, and, when `result` is not NULL and the verdict is fine or slower, makes the edited
+ * plan (the caller frees). The one place legality is asked: screen, presets, search, fuzzer and scripts all come here. */
+fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
+
+/* The same edit on every repetition of the nodes' scopes (`feature[*].tanh`): applies to as many as it can, in order;
+ * the verdict is the first refusal, or the sum of what was saved. */
+fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
+/* All nodes that stand where `node` stands in the repetitions of its scopes, itself included; arena-owned. */
+int fb_repeated_nodes(const fb_graph *g, fb_id node, fb_arena *arena, fb_id **out);
+/* "feature[*].tanh" → nodes, by exact name or with [*]; 0 when none. */
+int fb_match_nodes(const fb_graph *g, const char *pattern, fb_arena *arena, fb_id **out);
+
+/* ---- figures, all modelled ---- */
+
+typedef struct {
+    double us;                     /* predicted time of the group's kernel, without launch cost */
+    double memory_us, compute_us;  /* the two terms of us = max(…) + overlap */
+    int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
+    int64_t flops, specials;
+    int launches; /* 1; 2 where a family needs two */
+} fb_group_cost;
+
+typedef struct {
+    double us;       /* all groups and launches */
+    double launch_us;
+    int64_t bytes_read, bytes_written, flops;
+    int launches;
+    int64_t peak_bytes; /* all buffers, with reuse */
+    double floor_us;    /* compulsory bytes at copy speed, or FLOPs at peak, whichever is longer: a property of the graph */
+} fb_plan_cost;
+
+void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out);
+void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out);
+double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
+
+/* ---- undo ---- */
+
+/* A stack of plans with a cursor; owns its plans. */
+typedef struct fb_history fb_history;
+fb_history *fb_history_new(fb_plan *first); /* takes it */
+void fb_history_free(fb_history *h);
+const fb_plan *fb_history_now(const fb_history *h);
+void fb_history_push(fb_history *h, fb_plan *plan, const char *label); /* takes plan; forgets what was undone */
+const char *fb_history_undo(fb_history *h); /* the label of what was undone, or NULL when there is nothing */
+const char *fb_history_redo(fb_history *h);
+
+/* ---- files ---- */
+
+/* {"fusebox_plan":1,"graph":HASH,"launch":"stream","groups":[{"nodes":["feature[*].tanh",…],"family":"reduce","knobs":{…}},…],
+ * "recompute":[…]}. Repetitions are written with [*] where a group (or one group a member: "each":true) holds the same
+ * node of every member. Groups of one node with an automatic family are left out. */
+json_t *fb_plan_to_json(const fb_plan *plan);
+/* strict: any missing name is an error that names it. Otherwise groups are kept as far as their nodes exist and are legal,
+ * and one line for each thing dropped is added to `dropped` (may be NULL). */
+fb_plan *fb_plan_from_json(fb_planner *p, const json_t *value, bool strict, fb_str *dropped, fb_error *err);
+/* Lua that makes this plan from `none`: the body of a function(pl). */
+void fb_plan_to_lua(const fb_plan *plan, fb_str *out);
+
+/* ---- what a plan means for memory ---- */
+
+typedef struct {
+    fb_id node;         /* whose value it holds */
+    int64_t bytes;
+    int first, last;    /* launch positions: written first, read last; outputs live to the end */
+    int64_t offset;     /* into the pool of temporaries; FB_NONE for sources and outputs, which have storage of their own */
+} fb_buffer_plan;
+
+/* Liveness and reuse (first fit by size); arena-owned; *pool_bytes is the pool's size. In launch order of groups. */
+int fb_plan_buffers(const fb_plan *plan, fb_arena *arena, fb_buffer_plan **out, int64_t *pool_bytes);
+
+#endif

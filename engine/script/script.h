@@ -1,0 +1,110 @@
+/* Scripts: one sandboxed process a loaded script. This header is the front's side; the process itself is in sandbox.c (pool, rlimits,
+ * seccomp), lua_*.c (the only places that include Lua) and serve.c (its messages).
+ *
+ * Messages are JSON lines over a pair of pipes (worker/protocol.h's channel).
+ * front → script
+ *   {"type":"load","path":"scripts/x.lua","text":…,"machine":{…},"set":{"batch_size":64}}
+ *   {"type":"build","id":N,"variant":"combined","params":{…}}
+ *   {"type":"plan","id":N,"graph":H,"name":"mine"}                         a plan written in Lua, for a graph built before
+ *   {"type":"experiment","id":N}                                          runs until "done"
+ *   {"type":"answer","id":N,"why":{…}}                                    a puzzle's answer function
+ *   {"type":"source","name":…,"text":…} | {"type":"source","name":…,"error":…}     replies to require
+ *   {"type":"file","key":K,"shape":[…],"dtype":…} | {"type":"file","error":…}      replies to load
+ *   {"type":"measured","report":{…}}                                      replies to measure
+ * script → front
+ *   {"type":"script","title":…,"params":[…],"variants":[…],"plans":[…],"columns":[…],"experiment":bool,"puzzle":{…}}
+ *   {"type":"log","text":…}
+ *   {"type":"graph","id":N,"hash":H} followed by the lines of graph_json.h (canonical)
+ *   {"type":"plan","id":N,"plan":{…}}
+ *   {"type":"require","name":"nn"}          {"type":"load_file","name":"w.npy",…}
+ *   {"type":"measure","id":N,"variant":…,"plan":…,"device":…,"params":{…}}      waits; does not count as script time
+ *   {"type":"row","id":N,"case":{…},"row":{…}}      {"type":"plot","id":N,…}      {"type":"done","id":N}
+ *   {"type":"answer","id":N,"answer":…}
+ *   {"type":"error","id":N,"line":12,"text":"script.lua:12: …"}
+ * The front validates every byte that comes back.
+ */
+#ifndef FB_SCRIPT_SCRIPT_H
+#define FB_SCRIPT_SCRIPT_H
+
+#include "graph/graph.h"
+#include "plan/machine.h"
+#include "worker/protocol.h"
+
+enum { FB_SCRIPT_POOL = 64 << 20, FB_SCRIPT_TURN_MS = 2000, FB_SCRIPT_TEXT_MAX = 1 << 20 };
+
+typedef enum { FB_PARAM_INT, FB_PARAM_FLOAT, FB_PARAM_CHOICE, FB_PARAM_BOOL } fb_param_kind;
+
+/* One parameter of the script, as shown and edited. */
+typedef struct {
+    fb_param_kind kind;
+    const char *name, *help;
+    json_t *standard;        /* default value (borrowed from the info's arena'd JSON) */
+    double min, max;         /* NAN: none */
+    const char *step;        /* "x2", "1", … or NULL */
+    int n_choices;
+    const char **choices;
+} fb_param;
+
+typedef struct {
+    const char *compare[2]; /* columns */
+    const char *ask;
+    int n_choices;
+    const char **choice_keys, **choices;
+    int n_hints;
+    const char **hints;
+    const char *tell;
+    bool has_answer;
+} fb_puzzle;
+
+typedef struct {
+    fb_arena *arena;
+    json_t *json; /* keeps what `standard` points at */
+    const char *path, *title;
+    int n_params, n_variants, n_plans, n_columns;
+    fb_param *params;
+    const char **variants; /* one entry "" for a script that is a single model */
+    const char **plans;
+    const char **columns; /* what the script says should be shown; may be none */
+    bool experiment;
+    const fb_puzzle *puzzle; /* NULL when it is none */
+} fb_script_info;
+
+typedef struct fb_script fb_script;
+
+typedef enum { FB_SCRIPT_INFO, FB_SCRIPT_LOG, FB_SCRIPT_GRAPH, FB_SCRIPT_PLAN, FB_SCRIPT_MEASURE, FB_SCRIPT_ROW, FB_SCRIPT_PLOT,
+               FB_SCRIPT_DONE, FB_SCRIPT_ANSWER, FB_SCRIPT_ERROR } fb_script_event_kind;
+
+typedef struct {
+    fb_script_event_kind kind;
+    int64_t id;
+    fb_script_info *info; /* INFO: the caller takes it */
+    fb_graph *graph;      /* GRAPH: the caller takes it */
+    json_t *message;      /* PLAN MEASURE ROW PLOT ANSWER: owned by the event */
+    char text[512];       /* LOG: one line, cleaned */
+    fb_error error;       /* ERROR: "script.lua:12: …" */
+    int line;             /* ERROR: of the script, 0 unknown */
+} fb_script_event;
+
+/* Starts the process and loads `path` (the front reads it and what it requires). Never blocks. The machine is what Lua plans
+ * are judged with; `set` (may be NULL) gives parameters. A process that dies or overruns gives one ERROR event and is gone: load
+ * again with a new fb_script. `search` lists folders for require after the script's own, e.g. the installed scripts/lib; the
+ * embedded library comes first. */
+fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *set, fb_error *err);
+void fb_script_free(fb_script *s);
+void fb_script_info_free(fb_script_info *info);
+
+int64_t fb_script_build(fb_script *s, const char *variant, const json_t *params);
+int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name); /* g: from a GRAPH event of this script */
+int64_t fb_script_experiment(fb_script *s);
+int64_t fb_script_answer(fb_script *s, const json_t *why);
+void fb_script_measured(fb_script *s, const json_t *report);
+
+int fb_script_poll(const fb_script *s, struct pollfd out[2], int *timeout_ms);
+void fb_script_pump(fb_script *s);
+bool fb_script_next(fb_script *s, fb_script_event *out);
+void fb_script_event_clear(fb_script_event *e);
+
+/* Values of files loaded by the script (g:load), to be handed to workers: doubles; NULL when the key is unknown. */
+const double *fb_script_file(const fb_script *s, const char *key, int64_t *n);
+
+#endif

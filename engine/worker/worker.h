@@ -1,0 +1,56 @@
+/* Workers, seen from the front: spawned, fed requests, replaced when they die. And the serving side.
+ *
+ * All calls return at once; answers come as events from fb_worker_pump. When the process dies, every outstanding request
+ * gets an FB_WORKER_ERROR event with kind crash and one sentence, and the next request starts a new process (at most 3 starts in
+ * 10 s). Graphs are sent again to a new process by themselves.
+ */
+#ifndef FB_WORKER_WORKER_H
+#define FB_WORKER_WORKER_H
+
+#include "measure/measure.h"
+#include "worker/protocol.h"
+
+typedef struct fb_worker fb_worker;
+
+typedef enum { FB_WORKER_HELLO, FB_WORKER_PROGRESS, FB_WORKER_PREPARED, FB_WORKER_SAMPLED, FB_WORKER_RELEASED, FB_WORKER_MACHINE,
+               FB_WORKER_DEVICES, FB_WORKER_ERROR } fb_worker_event_kind;
+
+typedef struct {
+    fb_worker_event_kind kind;
+    int64_t id;
+    json_t *message;   /* owned by the event, freed by fb_worker_event_clear */
+    fb_report *report; /* PREPARED, SAMPLED: owned likewise; NULL it to take it */
+    fb_error error;    /* ERROR */
+    char text[160];    /* PROGRESS: what */
+    double fraction;
+} fb_worker_event;
+
+/* `command` NULL: this binary's own `worker` command (self is its path); else a shell-like command line split on blanks with
+ * quotes; for ssh, BatchMode is added. Starts lazily. */
+fb_worker *fb_worker_new(const char *self, const char *command);
+void fb_worker_free(fb_worker *w);
+const char *fb_worker_command(const fb_worker *w);
+
+int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device, const fb_measure_options *o);
+/* For devices that plan for themselves (torch): the plan is a name. */
+int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device, const fb_measure_options *o);
+void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache);
+void fb_worker_release(fb_worker *w, int64_t id);
+void fb_worker_cancel(fb_worker *w, int64_t id);
+int64_t fb_worker_calibrate(fb_worker *w, const char *device);
+int64_t fb_worker_devices(fb_worker *w);
+void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n);
+
+int fb_worker_poll(const fb_worker *w, struct pollfd out[2]);
+void fb_worker_pump(fb_worker *w);
+bool fb_worker_next(fb_worker *w, fb_worker_event *out); /* false: no event waits */
+void fb_worker_event_clear(fb_worker_event *e);
+
+/* `fusebox worker`: serves stdin/stdout until stdin ends; returns the exit status. */
+int fb_worker_serve(int in_fd, int out_fd);
+
+/* A lock per device across processes (flock on a file in the cache). -1 and *ahead when it is taken. */
+int fb_device_lock(const char *device, int *ahead, fb_error *err);
+void fb_device_unlock(int lock);
+
+#endif
