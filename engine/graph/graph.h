@@ -1,9 +1,9 @@
 /* The graph: an SSA DAG of ops with shapes and dtypes. What is computed, and nothing of how.
  *
  * Life: fb_graph_new → fb_graph_scope_open/close and fb_graph_add … → fb_graph_output → fb_graph_finish, which verifies
- * and fixes the hash. From then on a graph is immutable, may be shared freely, and lives until fb_graph_free. All of
- * it is in one arena. Node ids are dense and in order: operands come before users; a region's body lies between the
- * operands of its loop node and the loop node itself.
+ * and fixes the hash. From then on a graph is immutable, may be shared freely, and lives until fb_graph_free, which
+ * frees all of it. Node ids are dense and in order: operands come before users; a region's body lies between the
+ * operands of its loop node and the loop node itself, and may read what lies around the loop.
  *
  * Plans are only ever made for canonical graphs (graph/canon.h).
  */
@@ -36,7 +36,9 @@ const char *fb_shape_format(const fb_shape *s, fb_dtype dtype, char to[192]); /*
 typedef enum { FB_DIST_UNIFORM, FB_DIST_NORMAL, FB_DIST_INTEGER, FB_DIST_CONSTANT, FB_DIST_FILE, FB_DISTS } fb_dist;
 typedef enum { FB_PRECISION_IEEE, FB_PRECISION_TF32 } fb_precision;
 
-/* Attributes: one flat record; ops.def says which fields an op reads. Unread fields are zero, so that records compare. */
+/* Attributes: one flat record; ops.def says which fields an op reads. A node's record is normalised: unread fields are
+ * zero; axes and dims are non-negative, axes of reductions and flips sorted and never left out; a slice's stop is just
+ * past its last element; values are rounded to the dtype. */
 typedef struct {
     int n_axes, axes[FB_MAX_RANK];
     bool keepdim;
@@ -81,9 +83,9 @@ typedef struct {
     const char *op;   /* FB_SCOPE_OP: the framework's name, "layer_norm"; else NULL */
     const char *attrs; /* FB_SCOPE_OP: JSON object text, "{}" when none; else NULL */
     int n_args;
-    const fb_id *args; /* FB_SCOPE_OP: operand nodes */
+    const fb_id *args; /* FB_SCOPE_OP: operand nodes; FB_NONE where canonicalising found the operand dead */
     int n_results;
-    const fb_id *results; /* FB_SCOPE_OP: result nodes */
+    const fb_id *results; /* FB_SCOPE_OP: result nodes; FB_NONE likewise */
     int line;
 } fb_scope;
 
@@ -106,15 +108,19 @@ typedef struct fb_graph {
     fb_arena *arena;
     const char *title;
     int n_nodes, n_scopes, n_regions, n_outputs;
+    /* growing arrays on the heap, all else in the arena */
     fb_node *nodes;
     fb_scope *scopes;
     fb_region *regions;
-    fb_id *outputs; /* results in order; assigns and receives of region 0 are effects, kept alive like outputs */
+    fb_id *outputs; /* results in order; assigns and receives are effects, kept alive like outputs. One node may be two
+                       outputs of a canonical graph, where they were found to be equal. */
     const char **output_names;
+    bool *is_output; /* one a node: output or effect */
     /* after fb_graph_finish: users of node i are users[user_start[i]] … users[user_start[i + 1] - 1], in order, each
      * once however many operands it has */
     int *user_start;
     fb_id *users;
+    fb_id *by_name; /* all nodes, sorted by name */
     fb_hash hash;
     bool finished, canonical;
     struct fb_graph_builder *builder; /* NULL once finished */
@@ -124,18 +130,21 @@ fb_graph *fb_graph_new(const char *title);
 void fb_graph_free(fb_graph *g);
 
 /* Adds a node: checks arity, dtypes, attributes; infers shape and dtype; names it. `name` NULL takes the op's name; a
- * taken name gets _2, _3 …. `attrs` NULL is all zero; it is copied. Returns FB_NONE with an error like
- * "layer_norm: normalized size 256 does not divide 1000 (x: f32[4,1000])"; the caller adds the script line. */
+ * taken name gets _2, _3 … (nodes and scopes share their names). `attrs` NULL is all zero; it is copied. Axes and dims
+ * may count from the end (-1), one dim of a view may be -1 (what is left), dims of an expand may be -1 (as they are),
+ * a reduction without axes takes all. Returns FB_NONE with an error like
+ * "view: 12 elements do not fit shape [5,2] (x: f32[3,4])"; the caller adds the script line. */
 fb_id fb_graph_add(fb_graph *g, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs, const char *name, int line,
                    fb_error *err);
 
-/* Scopes nest; nodes added in between belong to the innermost. index FB_NONE: no repetition. `op` non-NULL makes an op
- * scope. close takes the results of an op scope (n_results 0 for a region). */
+/* Scopes nest (32 deep at most); nodes added in between belong to the innermost. index FB_NONE: no repetition. `op`
+ * non-NULL makes an op scope; attrs_json is then a JSON object or NULL for none. close takes the results of an op scope
+ * (n_results 0 for a region). */
 fb_id fb_graph_scope_open(fb_graph *g, const char *name, int index, const char *op, const fb_id *args, int n_args,
                           const char *attrs_json, int line, fb_error *err);
 bool fb_graph_scope_close(fb_graph *g, const fb_id *results, int n_results, fb_error *err);
 
-/* Regions: open returns the region id; nodes added until close belong to it. inits and scanned tensors must lie outside.
+/* Regions (16 deep at most): open returns the region id; nodes added until close belong to it. inits and scanned tensors must lie outside.
  * carried[] and items[] receive the body's nodes. close takes one yield per carried value and the stacked values and
  * returns the LOOP node; RESULT nodes are then added with fb_graph_add. */
 fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned, int n_scanned,
@@ -159,7 +168,8 @@ static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 {
     return fb_op_get(g->nodes[id].op)->cls;
 }
-/* True for nodes a group must hold: computed classes, but not `receive`-less effects that are pure bookkeeping. */
+/* True for nodes that a group must hold: the computed classes without `feed` and `receive`, which only move what is
+ * there already. */
 bool fb_node_is_computed(const fb_graph *g, fb_id id);
 bool fb_node_is_output(const fb_graph *g, fb_id id); /* output or effect */
 fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NONE */

@@ -40,9 +40,22 @@ typedef enum {
     FB_OPS
 } fb_op;
 
+/* Which operand dtypes a pointwise op or reduction takes, and what dtype it gives (ops.def says what each means). */
+typedef enum {
+    FB_ACCEPTS_ANY,
+    FB_ACCEPTS_FLOAT,
+    FB_ACCEPTS_INT,
+    FB_ACCEPTS_NUMBER,
+    FB_ACCEPTS_LOGIC,
+    FB_ACCEPTS_BITS,
+} fb_op_accepts;
+typedef enum { FB_RESULT_SAME, FB_RESULT_BOOL, FB_RESULT_CAST, FB_RESULT_I64 } fb_op_result;
+
 typedef struct {
     const char *name;
     fb_op_class cls;
+    fb_op_accepts accepts; /* pointwise and reductions */
+    fb_op_result result;   /* pointwise and reductions */
     int min_args, max_args; /* max_args -1: any number */
     int flops;              /* an output element for pointwise, an input element for reductions */
     bool special;           /* slow function: recomputing it costs */

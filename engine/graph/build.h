@@ -1,0 +1,56 @@
+/* Inside graph/: how records enter a graph that is being built, and the facts about attributes that building, hashing,
+ * reading and writing share. The public builder (graph.h) names nodes and tracks open scopes and regions on top of
+ * this; the canonicalising pass and the JSON reader append records as they stand. */
+#ifndef FB_GRAPH_BUILD_H
+#define FB_GRAPH_BUILD_H
+
+#include "graph/graph.h"
+
+/* Appends a copy of `node`: args, attrs (normalised) and name (a whole path, NULL refused) are copied, dtype and shape
+ * inferred. Checks what can be checked at once: arity, operand ids, dtypes, shapes, attributes, a name not taken. */
+fb_id fb_build_node(fb_graph *g, const fb_node *node, fb_error *err);
+/* Append copies; id arrays are copied, ids in them are checked by the verifier alone. */
+fb_id fb_build_scope(fb_graph *g, const fb_scope *scope, fb_error *err);
+fb_id fb_build_region(fb_graph *g, const fb_region *region, fb_error *err);
+bool fb_build_output(fb_graph *g, fb_id node, const char *name, fb_error *err);
+/* The last steps of fb_graph_finish: users and names, the content hash, and dropping the builder's own memory. */
+void fb_build_index(fb_graph *g);
+fb_hash fb_build_hash(const fb_graph *g);
+void fb_build_discard(fb_graph *g);
+
+/* Infers n->dtype and n->shape and normalises `at` for a node whose operands are in the graph. */
+bool fb_infer(const fb_graph *g, fb_node *n, fb_attrs *at, fb_error *err);
+
+/* Which fields of fb_attrs an op reads. */
+enum {
+    FB_AT_AXES = 1 << 0,
+    FB_AT_KEEPDIM = 1 << 1,
+    FB_AT_DIM = 1 << 2,
+    FB_AT_START = 1 << 3,
+    FB_AT_STOP = 1 << 4, /* and step */
+    FB_AT_SHAPE = 1 << 5,
+    FB_AT_PADDING = 1 << 6, /* before, after: as long as the operand's rank */
+    FB_AT_VALUE = 1 << 7,
+    FB_AT_HIGH = 1 << 8,
+    FB_AT_DTYPE = 1 << 9,
+    FB_AT_DIST = 1 << 10,
+    FB_AT_PRECISION = 1 << 11,
+    FB_AT_INDEX = 1 << 12,
+    FB_AT_REGION = 1 << 13,
+    FB_AT_TRIPS = 1 << 14,
+    FB_AT_SEED = 1 << 15,
+    FB_AT_FILE = 1 << 16,
+};
+unsigned fb_op_attrs(fb_op op);
+extern const fb_attrs fb_attrs_none;
+bool fb_attrs_equal(const fb_attrs *a, const fb_attrs *b);
+
+/* May a node of region `inner` read a value of region `outer`? */
+bool fb_region_within(const fb_graph *g, fb_id inner, fb_id outer);
+/* The innermost op scope around `scope`, FB_NONE for none. */
+fb_id fb_scope_op(const fb_graph *g, fb_id scope);
+/* The path that a scope's fields spell: parent's path, dot, name, [index]. Into `to`, returned. */
+enum { FB_MAX_PATH = 4096, FB_MAX_SCOPE_DEPTH = 32, FB_MAX_REGION_DEPTH = 16 };
+const char *fb_scope_spell(const fb_graph *g, fb_id parent, const char *name, int index, char to[FB_MAX_PATH]);
+
+#endif
