@@ -1,5 +1,6 @@
-/* Reports: what running a program gave. A value that is not known is NAN (or -1 for counts) here and absent in JSON, never
- * zero. The JSON is the interface of DESIGN.md ("The report as JSON"); one column is one row of a results file. */
+/* Reports: what running a program gave. A value that is not known is NAN (or -1 for counts) here and absent in JSON,
+ * never zero. The JSON is the interface of DESIGN.md ("The report as JSON"); one column is one row of a results file.
+ */
 #ifndef FB_MEASURE_REPORT_H
 #define FB_MEASURE_REPORT_H
 
@@ -15,7 +16,7 @@ typedef struct {
     int n; /* 0: not measured */
 } fb_stat;
 
-fb_stat fb_stat_of(const double *samples, int n); /* does not change samples */
+fb_stat fb_stat_of(const double *samples, int n); /* leaves samples alone; NANs among them do not count */
 /* Medians whose p10…p90 ranges overlap are a tie. */
 bool fb_stat_tie(const fb_stat *a, const fb_stat *b);
 
@@ -29,8 +30,8 @@ typedef struct {
     int64_t count; /* launches a run */
     fb_stat device_us;
     double predicted_us;
-    double bytes_read, bytes_written;                   /* modelled */
-    double measured_read, measured_written, l2_bytes;   /* counters */
+    double bytes_read, bytes_written;                 /* modelled */
+    double measured_read, measured_written, l2_bytes; /* counters */
     double flops;
     int registers, shared_bytes, spill_bytes;
     double occupancy;
@@ -40,8 +41,8 @@ typedef struct {
 typedef struct {
     double max_abs, max_rel, bound; /* largest error, and the largest ratio error / allowed (bound <= 1 is right) */
     int64_t undecided;              /* elements a comparison leaves open: counted, not judged */
-    bool ok;
-    char worst[96]; /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
+    bool ok;                        /* and when `bound` is NAN: not verified */
+    char worst[96];                 /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
 } fb_error_report;
 
 typedef struct fb_report {
@@ -64,7 +65,8 @@ typedef struct fb_report {
     fb_error_kind failed_kind;
 } fb_report;
 
-fb_report *fb_report_new(void);
+fb_report *fb_report_new(void);                   /* every figure unknown */
+void fb_kernel_report_clear(fb_kernel_report *k); /* every figure unknown; `k` may hold anything */
 void fb_report_free(fb_report *r);
 json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
 fb_report *fb_report_from_json(const json_t *value, fb_error *err);

@@ -1,0 +1,391 @@
+#include "measure/report.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+/* The figures of the source enum, in its order. */
+static const char *const source_names[] = {
+    [FB_SOURCE_MEASURED] = "measured",
+    [FB_SOURCE_RECORDED] = "recorded",
+    [FB_SOURCE_COMPOSED] = "composed",
+    [FB_SOURCE_PREDICTED] = "predicted",
+};
+enum { SOURCES = sizeof source_names / sizeof source_names[0], MAX_KERNELS = 1 << 20 };
+
+const char *fb_figure_source_name(fb_figure_source s)
+{
+    return (unsigned)s < SOURCES ? source_names[s] : "unknown";
+}
+
+/* How a field of fb_report or fb_kernel_report is written. What is not known (NAN, -1, NULL, n == 0) has no key. */
+typedef enum {
+    FIELD_TEXT,   /* const char * */
+    FIELD_NUMBER, /* double */
+    FIELD_WHOLE,  /* double that counts bytes or FLOPs: written as an integer */
+    FIELD_INT,    /* int */
+    FIELD_INT64,  /* int64_t */
+    FIELD_STAT,   /* fb_stat */
+} field_kind;
+
+typedef struct {
+    const char *inside, *within; /* keys of the objects it stands in, outermost first; NULL for none */
+    const char *key;
+    field_kind kind;
+    size_t offset;
+} field;
+
+#define REPORT(KEY, KIND, MEMBER)                                                                                      \
+    {                                                                                                                  \
+        .key = KEY, .kind = FIELD_##KIND, .offset = offsetof(fb_report, MEMBER)                                        \
+    }
+#define REPORT_BYTES(HOW, KEY, MEMBER)                                                                                 \
+    {                                                                                                                  \
+        .inside = "bytes", .within = HOW, .key = KEY, .kind = FIELD_WHOLE, .offset = offsetof(fb_report, MEMBER)       \
+    }
+
+static const field report_fields[] = {
+    REPORT("script", TEXT, script),
+    REPORT("variant", TEXT, variant),
+    REPORT("plan", TEXT, plan),
+    REPORT("device", TEXT, device),
+    REPORT("nodes", INT, nodes),
+    REPORT("launches", INT64, launches),
+    REPORT("launch_mode", TEXT, launch_mode),
+    REPORT("wall_us", STAT, wall_us),
+    REPORT("device_us", STAT, device_us),
+    REPORT("cold_us", STAT, cold_us),
+    REPORT("predicted_us", NUMBER, predicted_us),
+    REPORT("gap_us", NUMBER, gap_us),
+    REPORT("floor_us", NUMBER, floor_us),
+    REPORT_BYTES("modelled", "read", bytes_read),
+    REPORT_BYTES("modelled", "written", bytes_written),
+    REPORT_BYTES("measured", "read", measured_read),
+    REPORT_BYTES("measured", "written", measured_written),
+    REPORT("flops", WHOLE, flops),
+    REPORT("peak_bytes", WHOLE, peak_bytes),
+    REPORT("compile_ms", NUMBER, compile_ms),
+    REPORT("graph_hash", TEXT, graph_hash),
+    REPORT("plan_hash", TEXT, plan_hash),
+    REPORT("failed", TEXT, failed),
+};
+
+#define KERNEL(KEY, KIND, MEMBER)                                                                                      \
+    {                                                                                                                  \
+        .key = KEY, .kind = FIELD_##KIND, .offset = offsetof(fb_kernel_report, MEMBER)                                 \
+    }
+#define KERNEL_BYTES(HOW, KEY, MEMBER)                                                                                 \
+    {                                                                                                                  \
+        .inside = "bytes", .within = HOW, .key = KEY, .kind = FIELD_WHOLE,                                             \
+        .offset = offsetof(fb_kernel_report, MEMBER)                                                                   \
+    }
+
+static const field kernel_fields[] = {
+    KERNEL("name", TEXT, name),
+    KERNEL("family", TEXT, family),
+    KERNEL("count", INT64, count),
+    KERNEL("device_us", STAT, device_us),
+    KERNEL("predicted_us", NUMBER, predicted_us),
+    KERNEL_BYTES("modelled", "read", bytes_read),
+    KERNEL_BYTES("modelled", "written", bytes_written),
+    KERNEL_BYTES("measured", "read", measured_read),
+    KERNEL_BYTES("measured", "written", measured_written),
+    KERNEL_BYTES("measured", "l2", l2_bytes),
+    KERNEL("flops", WHOLE, flops),
+    KERNEL("registers", INT, registers),
+    KERNEL("shared_bytes", INT, shared_bytes),
+    KERNEL("spill_bytes", INT, spill_bytes),
+    KERNEL("occupancy", NUMBER, occupancy),
+    KERNEL("group", INT, group),
+};
+
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Every field unknown. */
+static void fields_clear(const field *fields, size_t n, void *record)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *at = (char *)record + fields[i].offset;
+        switch (fields[i].kind) {
+        case FIELD_TEXT: *(const char **)at = NULL; break;
+        case FIELD_NUMBER:
+        case FIELD_WHOLE: *(double *)at = NAN; break;
+        case FIELD_INT: *(int *)at = -1; break;
+        case FIELD_INT64: *(int64_t *)at = -1; break;
+        case FIELD_STAT: *(fb_stat *)at = (fb_stat){NAN, NAN, NAN, 0}; break;
+        }
+    }
+}
+
+fb_report *fb_report_new(void)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_report *r = FB_NEW(arena, fb_report);
+    r->arena = arena;
+    fields_clear(report_fields, COUNT_OF(report_fields), r);
+    r->error = (fb_error_report){.max_abs = NAN, .max_rel = NAN, .bound = NAN};
+    return r;
+}
+
+void fb_kernel_report_clear(fb_kernel_report *k)
+{
+    *k = (fb_kernel_report){0};
+    fields_clear(kernel_fields, COUNT_OF(kernel_fields), k);
+}
+
+void fb_report_free(fb_report *r)
+{
+    if (!r) return;
+    json_decref(r->params);
+    fb_arena_free(r->arena);
+}
+
+/* ---- writing ---- */
+
+static void set_whole(json_t *object, const char *key, double value)
+{
+    if (!isfinite(value)) return;
+    if (fabs(value) < 0x1p62)
+        json_object_set_new(object, key, json_integer((json_int_t)llround(value)));
+    else
+        json_object_set_new(object, key, json_real(value));
+}
+
+static json_t *stat_to_json(const fb_stat *s)
+{
+    json_t *object = json_object();
+    fb_json_set_number(object, "median", s->median);
+    fb_json_set_number(object, "p10", s->p10);
+    fb_json_set_number(object, "p90", s->p90);
+    json_object_set_new(object, "n", json_integer(s->n));
+    return object;
+}
+
+static void set_field(json_t *object, const field *f, const void *at)
+{
+    switch (f->kind) {
+    case FIELD_TEXT:
+        if (*(const char *const *)at) json_object_set_new(object, f->key, json_string(*(const char *const *)at));
+        break;
+    case FIELD_NUMBER: fb_json_set_number(object, f->key, *(const double *)at); break;
+    case FIELD_WHOLE: set_whole(object, f->key, *(const double *)at); break;
+    case FIELD_INT:
+        if (*(const int *)at >= 0) json_object_set_new(object, f->key, json_integer(*(const int *)at));
+        break;
+    case FIELD_INT64:
+        if (*(const int64_t *)at >= 0) json_object_set_new(object, f->key, json_integer(*(const int64_t *)at));
+        break;
+    case FIELD_STAT:
+        if (((const fb_stat *)at)->n > 0) json_object_set_new(object, f->key, stat_to_json(at));
+        break;
+    }
+}
+
+static bool known(const field *f, const void *at)
+{
+    return f->kind != FIELD_WHOLE || isfinite(*(const double *)at);
+}
+
+static json_t *child_object(json_t *object, const char *key)
+{
+    json_t *child = json_object_get(object, key);
+    if (!child) json_object_set_new(object, key, child = json_object());
+    return child;
+}
+
+static void fields_write(const field *fields, size_t n, const void *record, json_t *object)
+{
+    for (size_t i = 0; i < n; i++) {
+        const field *f = &fields[i];
+        const void *at = (const char *)record + f->offset;
+        json_t *where = object;
+        if (f->inside) {
+            if (!known(f, at)) continue;
+            where = child_object(child_object(object, f->inside), f->within);
+        }
+        set_field(where, f, at);
+    }
+}
+
+static json_t *error_to_json(const fb_error_report *e)
+{
+    json_t *object = json_object();
+    fb_json_set_number(object, "max_abs", e->max_abs);
+    fb_json_set_number(object, "max_rel", e->max_rel);
+    fb_json_set_number(object, "bound", e->bound);
+    if (e->undecided) json_object_set_new(object, "undecided", json_integer(e->undecided));
+    json_object_set_new(object, "ok", json_boolean(e->ok));
+    if (e->worst[0]) json_object_set_new(object, "worst", json_string(e->worst));
+    return object;
+}
+
+static json_t *kernel_to_json(const fb_kernel_report *k)
+{
+    json_t *object = json_object(), *nodes = json_array();
+    fields_write(kernel_fields, COUNT_OF(kernel_fields), k, object);
+    for (int i = 0; i < k->n_nodes; i++) json_array_append_new(nodes, json_string(k->nodes[i]));
+    json_object_set_new(object, "nodes", nodes);
+    return object;
+}
+
+json_t *fb_report_to_json(const fb_report *r)
+{
+    json_t *object = json_object();
+    fields_write(report_fields, COUNT_OF(report_fields), r, object);
+    if (r->params) json_object_set(object, "params", r->params);
+    if (r->failed) {
+        json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
+        return object;
+    }
+    json_object_set_new(object, "source", json_string(fb_figure_source_name(r->source)));
+    if (!isnan(r->error.bound)) json_object_set_new(object, "error", error_to_json(&r->error));
+    json_t *kernels = json_array();
+    for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
+    json_object_set_new(object, "kernels", kernels);
+    return object;
+}
+
+/* ---- reading ---- */
+
+static bool wrong_type(const char *key, const char *type, fb_error *err)
+{
+    return fb_fail(err, FB_ERR_INPUT, "field \"%s\" of a report is not %s", key, type);
+}
+
+static bool read_stat(const json_t *value, fb_stat *s, const char *key, fb_error *err)
+{
+    if (!json_is_object(value)) return wrong_type(key, "an object", err);
+    int64_t n = 0;
+    bool ok = fb_json_get_number(value, "median", &s->median, err) && fb_json_get_number(value, "p10", &s->p10, err) &&
+              fb_json_get_number(value, "p90", &s->p90, err) && fb_json_get_int(value, "n", 1, INT32_MAX, &n, err);
+    s->n = (int)n;
+    return ok || fb_fail_prefix(err, "%s", key);
+}
+
+static bool read_integer(const json_t *object, const field *f, int64_t most, int64_t *out, fb_error *err)
+{
+    return fb_json_get_int(object, f->key, 0, most, out, err);
+}
+
+static bool read_field(const json_t *object, const field *f, fb_arena *arena, void *at, fb_error *err)
+{
+    const json_t *value = json_object_get(object, f->key);
+    int64_t whole = 0;
+    if (!value || json_is_null(value)) return true;
+    switch (f->kind) {
+    case FIELD_TEXT:
+        if (!json_is_string(value)) return wrong_type(f->key, "a string", err);
+        *(const char **)at = fb_arena_strdup(arena, json_string_value(value));
+        return true;
+    case FIELD_NUMBER:
+    case FIELD_WHOLE: return fb_json_get_number(object, f->key, at, err);
+    case FIELD_INT:
+        if (!read_integer(object, f, INT32_MAX, &whole, err)) return false;
+        *(int *)at = (int)whole;
+        return true;
+    case FIELD_INT64: return read_integer(object, f, INT64_MAX, at, err);
+    case FIELD_STAT: return read_stat(value, at, f->key, err);
+    }
+    return true;
+}
+
+static bool fields_read(const field *fields, size_t n, const json_t *object, fb_arena *arena, void *record,
+                        fb_error *err)
+{
+    fields_clear(fields, n, record);
+    for (size_t i = 0; i < n; i++) {
+        const field *f = &fields[i];
+        const json_t *where = object;
+        if (f->inside) where = json_object_get(json_object_get(object, f->inside), f->within);
+        if (where && !read_field(where, f, arena, (char *)record + f->offset, err)) return false;
+    }
+    return true;
+}
+
+static bool read_nodes(const json_t *object, fb_arena *arena, fb_kernel_report *k, fb_error *err)
+{
+    json_t *nodes, *item;
+    size_t i;
+    if (!fb_json_get_array(object, "nodes", &nodes, err)) return false;
+    k->n_nodes = (int)json_array_size(nodes);
+    k->nodes = FB_NEW_ARRAY(arena, const char *, k->n_nodes);
+    json_array_foreach(nodes, i, item)
+    {
+        if (!json_is_string(item)) return wrong_type("nodes", "a list of strings", err);
+        k->nodes[i] = fb_arena_strdup(arena, json_string_value(item));
+    }
+    return true;
+}
+
+static bool read_kernels(const json_t *value, fb_report *r, fb_error *err)
+{
+    const json_t *kernels = json_object_get(value, "kernels"), *item;
+    size_t i;
+    if (!kernels) return true;
+    if (!json_is_array(kernels) || json_array_size(kernels) > MAX_KERNELS) return wrong_type("kernels", "a list", err);
+    r->n_kernels = (int)json_array_size(kernels);
+    r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, r->n_kernels);
+    json_array_foreach(kernels, i, item)
+    {
+        fb_kernel_report *k = &r->kernels[i];
+        if (!json_is_object(item)) return wrong_type("kernels", "a list of objects", err);
+        if (!fields_read(kernel_fields, COUNT_OF(kernel_fields), item, r->arena, k, err) ||
+            !read_nodes(item, r->arena, k, err))
+            return fb_fail_prefix(err, "kernel %zu of a report", i);
+        if (!k->name || !k->family)
+            return fb_fail(err, FB_ERR_INPUT, "kernel %zu of a report has no name or family", i);
+    }
+    return true;
+}
+
+/* A figure that was not finite (a result that is not a number) has no key: it comes back as infinite. */
+static bool read_error(const json_t *value, fb_error_report *e, fb_error *err)
+{
+    const json_t *object = json_object_get(value, "error");
+    if (!object) return true;
+    if (!json_is_object(object)) return wrong_type("error", "an object", err);
+    e->max_abs = fb_json_number_or(object, "max_abs", INFINITY);
+    e->max_rel = fb_json_number_or(object, "max_rel", INFINITY);
+    e->bound = fb_json_number_or(object, "bound", INFINITY);
+    e->undecided = fb_json_int_or(object, "undecided", 0);
+    e->ok = fb_json_bool_or(object, "ok", false);
+    const char *worst = fb_json_string_or(object, "worst", "");
+    fb_text_clean(e->worst, sizeof e->worst, worst, strlen(worst));
+    return true;
+}
+
+static bool read_source(const json_t *value, fb_report *r, fb_error *err)
+{
+    const char *name = fb_json_string_or(value, "source", NULL);
+    if (!name) return true;
+    for (size_t i = 0; i < SOURCES; i++) {
+        if (strcmp(name, source_names[i])) continue;
+        r->source = (fb_figure_source)i;
+        return true;
+    }
+    return fb_fail(err, FB_ERR_INPUT, "\"%s\" is no source of figures", name);
+}
+
+fb_report *fb_report_from_json(const json_t *value, fb_error *err)
+{
+    if (!json_is_object(value)) {
+        fb_fail(err, FB_ERR_INPUT, "a report is not a JSON object");
+        return NULL;
+    }
+    fb_report *r = fb_report_new();
+    json_t *params = json_object_get(value, "params");
+    bool ok = fields_read(report_fields, COUNT_OF(report_fields), value, r->arena, r, err) &&
+              (!params || json_is_object(params) || wrong_type("params", "an object", err)) &&
+              read_source(value, r, err) && read_error(value, &r->error, err) && read_kernels(value, r, err);
+    if (!ok) {
+        fb_report_free(r);
+        return NULL;
+    }
+    r->params = json_incref(params);
+    if (r->failed) r->failed_kind = fb_error_kind_parse(fb_json_string_or(value, "failed_kind", "system"));
+    return r;
+}

@@ -1,0 +1,203 @@
+/* Reports: the round trip through JSON, what is unknown stays absent, and what the statistics say. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "measure/report.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void quantiles_are_those_of_the_samples(void **state)
+{
+    (void)state;
+    const double samples[] = {11, 1, 2, 3, 10, 4, 5, 6, 9, 7, 8};
+    fb_stat s = fb_stat_of(samples, 11);
+    assert_int_equal(s.n, 11);
+    assert_true(s.median == 6 && s.p10 == 2 && s.p90 == 10);
+    assert_true(samples[0] == 11);
+    const double some[] = {NAN, 5, NAN, 7};
+    s = fb_stat_of(some, 4);
+    assert_int_equal(s.n, 2);
+    assert_true(s.median == 6);
+    s = fb_stat_of(NULL, 0);
+    assert_true(s.n == 0 && isnan(s.median));
+}
+
+static void overlapping_spreads_are_a_tie(void **state)
+{
+    (void)state;
+    fb_stat a = {10, 9, 12, 5}, b = {12.5, 11.9, 14, 5}, c = {13, 12.1, 15, 5}, none = {NAN, NAN, NAN, 0};
+    assert_true(fb_stat_tie(&a, &b));
+    assert_true(fb_stat_tie(&b, &a));
+    assert_false(fb_stat_tie(&a, &c));
+    assert_false(fb_stat_tie(&c, &a));
+    assert_false(fb_stat_tie(&a, &none));
+}
+
+static void an_unknown_report_says_nothing(void **state)
+{
+    (void)state;
+    fb_report *r = fb_report_new();
+    r->n_kernels = 1;
+    r->kernels = FB_NEW(r->arena, fb_kernel_report);
+    fb_kernel_report_clear(r->kernels);
+    r->kernels->name = "relu";
+    r->kernels->family = "pointwise";
+    json_t *j = fb_report_to_json(r);
+    char *line = fb_json_line(j);
+    assert_string_equal(
+        line, "{\"kernels\":[{\"family\":\"pointwise\",\"name\":\"relu\",\"nodes\":[]}],\"source\":\"measured\"}");
+    fb_free(line);
+    json_decref(j);
+    fb_report_free(r);
+}
+
+static fb_report *full_report(void)
+{
+    fb_report *r = fb_report_new();
+    r->script = "puzzlers/split_stack.lua";
+    r->variant = "split_stack";
+    r->plan = "eager";
+    r->device = "host";
+    r->params = json_pack("{s:i}", "batch_size", 1024);
+    r->nodes = 131;
+    r->launches = 35;
+    r->launch_mode = "stream";
+    r->wall_us = (fb_stat){100.5, 99, 102, 40};
+    r->device_us = (fb_stat){90.25, 89, 92, 40};
+    r->cold_us = (fb_stat){140, 139, 150, 20};
+    r->predicted_us = 95;
+    r->gap_us = 10.25;
+    r->floor_us = 12;
+    r->bytes_read = 16777216;
+    r->bytes_written = 0;
+    r->flops = 123;
+    r->peak_bytes = 1e9;
+    r->compile_ms = 0;
+    r->source = FB_SOURCE_RECORDED;
+    r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 0.125, .bound = 0.5, .undecided = 3, .ok = true};
+    r->n_kernels = 1;
+    r->kernels = FB_NEW(r->arena, fb_kernel_report);
+    fb_kernel_report *k = r->kernels;
+    fb_kernel_report_clear(k);
+    k->name = "layer_norm";
+    k->family = "reduce";
+    k->n_nodes = 2;
+    k->nodes = FB_NEW_ARRAY(r->arena, const char *, 2);
+    k->nodes[0] = "feature[0].mean";
+    k->nodes[1] = "feature[0].sub";
+    k->count = 16;
+    k->device_us = (fb_stat){1, 0.5, 2, 5};
+    k->bytes_read = 1048576;
+    k->bytes_written = 1048576;
+    k->registers = 0;
+    k->group = 3;
+    return r;
+}
+
+static void a_report_survives_the_round_trip(void **state)
+{
+    (void)state;
+    fb_report *r = full_report();
+    json_t *first = fb_report_to_json(r);
+    fb_error err = {0};
+    fb_report *back = fb_report_from_json(first, &err);
+    assert_non_null(back);
+    json_t *second = fb_report_to_json(back);
+    assert_true(json_equal(first, second));
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json_object_get(second, "bytes"), "modelled"), "written")),
+        0);
+    assert_null(json_object_get(json_object_get(second, "bytes"), "measured"));
+    assert_true(isnan(back->measured_read));
+    assert_int_equal(back->kernels[0].registers, 0);
+    assert_int_equal(back->kernels[0].spill_bytes, -1);
+    json_decref(first);
+    json_decref(second);
+    fb_report_free(r);
+    fb_report_free(back);
+}
+
+static void a_wrong_answer_that_is_no_number_stays_wrong(void **state)
+{
+    (void)state;
+    fb_report *r = fb_report_new();
+    r->error = (fb_error_report){
+        .max_abs = INFINITY, .max_rel = INFINITY, .bound = INFINITY, .worst = "relu[3]: nan, expected 0.5"};
+    json_t *j = fb_report_to_json(r);
+    fb_report *back = fb_report_from_json(j, NULL);
+    assert_false(back->error.ok);
+    assert_true(isinf(back->error.bound));
+    assert_string_equal(back->error.worst, "relu[3]: nan, expected 0.5");
+    json_decref(j);
+    fb_report_free(r);
+    fb_report_free(back);
+}
+
+static void a_failed_case_keeps_its_reason_alone(void **state)
+{
+    (void)state;
+    fb_report *r = fb_report_new();
+    r->failed = "the worker was killed by SIGSEGV";
+    r->failed_kind = FB_ERR_CRASH;
+    json_t *j = fb_report_to_json(r);
+    assert_null(json_object_get(j, "kernels"));
+    assert_null(json_object_get(j, "source"));
+    fb_report *back = fb_report_from_json(j, NULL);
+    assert_string_equal(back->failed, r->failed);
+    assert_int_equal(back->failed_kind, FB_ERR_CRASH);
+    json_decref(j);
+    fb_report_free(r);
+    fb_report_free(back);
+}
+
+static void what_is_malformed_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"[]", "not a JSON object"},
+        {"{\"wall_us\":7}", "wall_us"},
+        {"{\"wall_us\":{\"median\":1,\"p10\":1,\"p90\":1,\"n\":0}}", "\"n\""},
+        {"{\"plan\":3}", "plan"},
+        {"{\"nodes\":-4}", "nodes"},
+        {"{\"nodes\":1.5}", "nodes"},
+        {"{\"params\":[]}", "params"},
+        {"{\"source\":\"guessed\"}", "guessed"},
+        {"{\"error\":1}", "error"},
+        {"{\"kernels\":{}}", "kernels"},
+        {"{\"kernels\":[1]}", "kernels"},
+        {"{\"kernels\":[{\"name\":\"a\",\"family\":\"b\",\"nodes\":[1]}]}", "nodes"},
+        {"{\"kernels\":[{\"name\":\"a\",\"nodes\":[]}]}", "family"},
+        {"{\"bytes\":{\"modelled\":{\"read\":\"many\"}}}", "read"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fb_error err = {0};
+        json_t *j = fb_json_parse(cases[i].text, strlen(cases[i].text), &err);
+        assert_non_null(j);
+        assert_null(fb_report_from_json(j, &err));
+        assert_int_equal(err.kind, FB_ERR_INPUT);
+        if (!strstr(err.text, cases[i].says)) fail_msg("%s: %s", cases[i].text, err.text);
+        json_decref(j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles_are_those_of_the_samples),
+        cmocka_unit_test(overlapping_spreads_are_a_tie),
+        cmocka_unit_test(an_unknown_report_says_nothing),
+        cmocka_unit_test(a_report_survives_the_round_trip),
+        cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),
+        cmocka_unit_test(a_failed_case_keeps_its_reason_alone),
+        cmocka_unit_test(what_is_malformed_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
