@@ -60,7 +60,9 @@ typedef struct {
     int kernel; /* FB_LAUNCH_KERNEL */
     int gemm;   /* FB_LAUNCH_GEMM */
     int n_args;
-    const int *args; /* buffers, in the kernel's order: inputs first, then outputs */
+    const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
+    const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share
+                             * one kernel so); NULL: all zero */
     int64_t count;   /* FB_LAUNCH_REPEAT */
     int swap_a, swap_b;
 } fb_launch;

@@ -1,0 +1,383 @@
+/* What stands before every generated C kernel.
+ *
+ * Accuracy of the float functions, against the correctly rounded value and over all finite arguments (checked by
+ * tests/unit/test_prelude.c): exp, exp2, log, log2, rsqrt, sigmoid, tanh, erf at most 3 ulp, gelu at most 4 ulp, results
+ * below the normal range to within the smallest normal. pow, sin, cos and everything in double come from libm. NaN and
+ * infinities behave as in libm. All of them are straight-line code, so that a loop marked `omp simd` stays a vector loop.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* buffers: in the kernel's order. first, last: the rows to do, for epilogues that are called on blocks of rows; other
+ * kernels do all of theirs. */
+typedef struct {
+    void *const *buffers;
+    int64_t first, last;
+} fb_kernel_args;
+
+/* ---- bits ---- */
+
+static inline uint32_t fb_bits(float x)
+{
+    uint32_t u;
+    __builtin_memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float fb_float(uint32_t u)
+{
+    float x;
+    __builtin_memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* ---- 16-bit floats: stored so, computed in float ---- */
+
+typedef _Float16 fb_f16;
+typedef struct {
+    uint16_t bits;
+} fb_bf16;
+
+static inline float fb_from_bf16(fb_bf16 h)
+{
+    return fb_float((uint32_t)h.bits << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static inline fb_bf16 fb_to_bf16(float x)
+{
+    uint32_t u = fb_bits(x);
+    uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    return (fb_bf16){(uint16_t)(x != x ? (u >> 16 | 0x40) : rounded)};
+}
+
+/* ---- minimum and maximum: NaN wins, as in PyTorch ---- */
+
+static inline float fb_minf(float a, float b)
+{
+    return b < a || b != b ? b : a;
+}
+
+static inline float fb_maxf(float a, float b)
+{
+    return b > a || b != b ? b : a;
+}
+
+static inline double fb_min(double a, double b)
+{
+    return b < a || b != b ? b : a;
+}
+
+static inline double fb_max(double a, double b)
+{
+    return b > a || b != b ? b : a;
+}
+
+static inline int64_t fb_mini(int64_t a, int64_t b)
+{
+    return b < a ? b : a;
+}
+
+static inline int64_t fb_maxi(int64_t a, int64_t b)
+{
+    return b > a ? b : a;
+}
+
+/* clang-format off */
+#pragma omp declare reduction(fb_minf : float : omp_out = fb_minf(omp_out, omp_in)) initializer(omp_priv = INFINITY)
+#pragma omp declare reduction(fb_maxf : float : omp_out = fb_maxf(omp_out, omp_in)) initializer(omp_priv = -INFINITY)
+#pragma omp declare reduction(fb_min : double : omp_out = fb_min(omp_out, omp_in)) initializer(omp_priv = (double)INFINITY)
+#pragma omp declare reduction(fb_max : double : omp_out = fb_max(omp_out, omp_in)) initializer(omp_priv = -(double)INFINITY)
+/* clang-format on */
+
+/* ---- exponentials ---- */
+
+/* e^r for |r| <= ln 2 / 2: Taylor with the last coefficients fitted. */
+static inline float fb_exp_core(float r)
+{
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return p * (r * r) + r + 1.0f;
+}
+
+/* Adding 1.5·2^23 leaves the nearest integer in the low bits. */
+#define FB_ROUNDER 12582912.0f
+
+/* x · 2^n in two steps, so that results below the normal range come out right. `shifted` holds n + FB_ROUNDER. */
+static inline float fb_scale(float x, float shifted)
+{
+    int32_t n = (int32_t)(fb_bits(shifted) - fb_bits(FB_ROUNDER));
+    int32_t half = n >> 1;
+    return x * fb_float((uint32_t)(half + 127) << 23) * fb_float((uint32_t)(n - half + 127) << 23);
+}
+
+static inline float fb_expf(float x)
+{
+    float c = x > 89.0f ? 89.0f : x;
+    c = c < -104.0f ? -104.0f : c;
+    float shifted = c * 1.44269504088896341f + FB_ROUNDER;
+    float n = shifted - FB_ROUNDER;
+    float r = c - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    return fb_scale(fb_exp_core(r), shifted);
+}
+
+static inline float fb_exp2f(float x)
+{
+    float c = x > 129.0f ? 129.0f : x;
+    c = c < -151.0f ? -151.0f : c;
+    float shifted = c + FB_ROUNDER;
+    float r = c - (shifted - FB_ROUNDER);
+    return fb_scale(fb_exp_core(r * 0.693147180559945309f), shifted);
+}
+
+static inline float fb_sigmoidf(float x)
+{
+    float e = fb_expf(-fabsf(x)); /* never overflows */
+    return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+
+/* Below 0.625 an odd polynomial (Cephes), above 1 - 2 / (e^2x + 1). */
+static inline float fb_tanhf(float x)
+{
+    float a = fabsf(x), z = x * x;
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float near = p * z * x + x;
+    float far = copysignf(1.0f - 2.0f / (fb_expf(a + a) + 1.0f), x);
+    return a < 0.625f ? near : far;
+}
+
+/* ---- logarithms ---- */
+
+/* x = 2^e · (1 + f) with 1 + f in [√½, √2); the logarithm of 1 + f is f + the value returned (Cephes). */
+static inline float fb_log_core(float x, float *e, float *f)
+{
+    float small = x < 0x1p-126f ? 0x1p23f : 1.0f; /* subnormals are scaled up first */
+    uint32_t u = fb_bits(x * small);
+    int32_t shifted = (int32_t)(u - 0x3f3504f3u);
+    int32_t n = shifted >> 23;
+    float m = fb_float(u - ((uint32_t)n << 23)) - 1.0f;
+    *e = (float)n - (x < 0x1p-126f ? 23.0f : 0.0f);
+    *f = m;
+    float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    return p * m * z - 0.5f * z;
+}
+
+/* What a logarithm is outside the positive finite numbers. */
+static inline float fb_log_edges(float x, float inside)
+{
+    float y = x == INFINITY ? INFINITY : inside;
+    y = x == 0 ? -INFINITY : y;
+    return x >= 0 ? y : NAN;
+}
+
+static inline float fb_logf(float x)
+{
+    float e, f, y = fb_log_core(x, &e, &f);
+    return fb_log_edges(x, e * 0.693359375f + (f + (y + e * -2.12194440e-4f)));
+}
+
+static inline float fb_log2f(float x)
+{
+    float e, f, y = fb_log_core(x, &e, &f);
+    /* log2 e = 1 + 0.4427 keeps the leading bits exact */
+    return fb_log_edges(x, e + (f + (y + (f * 0.442695040888963407f + y * 0.442695040888963407f))));
+}
+
+/* ---- the rest of the slow functions ---- */
+
+static inline float fb_rsqrtf(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
+/* Two minimax forms meeting at 475/512: a·P(a²) below, 1 - e^R(a) above (N. Juffa). */
+static inline float fb_erff(float x)
+{
+    float a = fabsf(x), s = x * x;
+    float p = -5.96761703e-4f;
+    p = p * s + 4.99119423e-3f;
+    p = p * s - 2.67681349e-2f;
+    p = p * s + 1.12819925e-1f;
+    p = p * s - 3.76125336e-1f;
+    p = p * s + 1.28379166e-1f;
+    float near = p * x + x;
+    float t = a < 4.0f ? a : 4.0f; /* 1 from there on */
+    float r = -1.72853470e-5f * t + 3.83197126e-4f;
+    r = r * (t * t) + (-3.88396438e-3f * t + 2.42546219e-2f);
+    r = r * t - 1.06777877e-1f;
+    r = r * t - 6.34846687e-1f;
+    r = r * t - 1.28717512e-1f;
+    r = r * t - t;
+    float far = copysignf(1.0f - fb_expf(r), x);
+    float y = a > 0.927734375f ? far : near;
+    return x != x ? x : y;
+}
+
+static inline float fb_geluf(float x)
+{
+    return 0.5f * x * (1.0f + fb_erff(x * 0.707106781186547524f));
+}
+
+static inline float fb_powf(float x, float y)
+{
+    return powf(x, y);
+}
+
+static inline double fb_exp(double x)
+{
+    return exp(x);
+}
+
+static inline double fb_exp2(double x)
+{
+    return exp2(x);
+}
+
+static inline double fb_log(double x)
+{
+    return log(x);
+}
+
+static inline double fb_log2(double x)
+{
+    return log2(x);
+}
+
+static inline double fb_rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+
+static inline double fb_tanh(double x)
+{
+    return tanh(x);
+}
+
+static inline double fb_sigmoid(double x)
+{
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+static inline double fb_erf(double x)
+{
+    return erf(x);
+}
+
+static inline double fb_gelu(double x)
+{
+    return 0.5 * x * erfc(x * -0.70710678118654752440);
+}
+
+static inline double fb_pow(double x, double y)
+{
+    return pow(x, y);
+}
+
+/* Remainders take the divisor's sign. */
+static inline float fb_fmod_floorf(float a, float b)
+{
+    float r = fmodf(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static inline double fb_fmod_floor(double a, double b)
+{
+    double r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* ---- integers: everything wraps, division and remainder floor, what has no value is 0 ---- */
+
+static inline int64_t fb_wrap_add(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+static inline int64_t fb_wrap_sub(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+
+static inline int64_t fb_wrap_mul(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+
+static inline int64_t fb_floor_div(int64_t a, int64_t b)
+{
+    if (b == 0) return 0;
+    if (b == -1) return fb_wrap_sub(0, a); /* the smallest integer / -1 would trap */
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static inline int64_t fb_mod_floor(int64_t a, int64_t b)
+{
+    if (b == 0 || b == -1) return 0;
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+static inline int64_t fb_shl(int64_t a, int64_t b)
+{
+    return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b);
+}
+
+static inline int64_t fb_shr(int64_t a, int64_t b)
+{
+    return a >> (b < 0 || b > 63 ? 63 : b);
+}
+
+/* The whole part of a float, clipped; NaN is 0. */
+static inline int64_t fb_int_of(double x)
+{
+    return x != x ? 0 : x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x;
+}
+
+/* ---- random sources: the counter-based generator that fills inputs, element by element ---- */
+
+static inline uint64_t fb_splitmix64(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static inline double fb_random_uniform(uint64_t key, int64_t i, double low, double high)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    return low + (high - low) * ((double)(bits >> 40) * 0x1p-24);
+}
+
+static inline double fb_random_normal(uint64_t key, int64_t i, double mean, double deviation)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    int64_t sum = (int64_t)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48)) - 131070;
+    return mean + deviation * ((double)sum * (1.7320508075688772 / 65536.0));
+}
+
+static inline int64_t fb_random_integer(uint64_t key, int64_t i, int64_t low, int64_t high)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    return high > low ? low + (int64_t)((bits >> 11) % (uint64_t)(high - low)) : low;
+}
