@@ -1,9 +1,9 @@
-/* Devices: one const vtable each (host, cuda, replay), found by name. A device is opened, measures and is closed inside a
- * worker's child process; the front only ever holds descriptions. One device value is used by one thread.
+/* Devices: one const vtable each (host, cuda, replay), found by name. A device is opened, measures and is closed inside
+ * a worker's child process; the front only ever holds descriptions. One device value is used by one thread.
  *
  *     fb_device *d = fb_device_open("host", &err);
  *     fb_loaded *l = d->ops->load(d, program, &progress, &err);
- *     d->ops->write(l, buffer, bytes, n, &err); d->ops->run(l, &how, times, &err); d->ops->read(l, buffer, bytes, n, &err);
+ *     d->ops->write(l, buffer, bytes, &err); d->ops->run(l, &how, times, &err); d->ops->read(l, buffer, bytes, &err);
  *     d->ops->unload(l); d->ops->close(d);
  */
 #ifndef FB_DEVICE_DEVICE_H
@@ -35,17 +35,23 @@ typedef struct {
 
 typedef enum { FB_CACHE_HOT, FB_CACHE_COLD } fb_cache_state;
 
+/* Launched as the program's mode says. */
 typedef struct {
     fb_cache_state cache;
-    int samples;       /* runs to time, one figure each */
-    fb_launch_mode mode;
+    int samples; /* runs to time, one figure each */
 } fb_run_how;
 
-/* One run's figures, µs. wall: from the first launch until the last is known to be done; device: sum of the kernels' own times,
- * NAN where the device cannot tell them apart from wall. */
+/* One run's figures, µs. wall: from the first launch until the last is known to be done; device: sum of the kernels'
+ * own times, NAN where the device cannot tell them apart from wall. */
 typedef struct {
     double wall_us, device_us;
 } fb_run_time;
+
+/* One launch on the timeline of a run. */
+typedef struct {
+    int index;               /* of the kernel, or n_kernels + g for gemm g */
+    double start_us, end_us; /* from the start of the run */
+} fb_span;
 
 /* Measured traffic and other counters of one kernel over one run; NAN where not known. */
 typedef struct {
@@ -57,26 +63,34 @@ typedef struct {
 typedef struct {
     const char *kind; /* "host", "cuda", "replay": the part of the name before ':' */
     const fb_dialect *dialect;
-    /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user. Works
-     * without opening anything; cheap. */
+    /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user.
+     * Works without opening anything; cheap. */
     void (*list)(json_t *devices, json_t *libraries);
     fb_device *(*open)(const char *name, fb_error *err);
     void (*close)(fb_device *d);
     const fb_machine *(*machine)(const fb_device *d); /* calibrated from the cache if it was, else defaults */
-    bool (*calibrate)(fb_device *d, const fb_progress *progress, fb_error *err); /* measures, and keeps it in the cache */
-    /* Compiles (through the disk cache), allocates every buffer. FB_ERR_LIMIT before allocating when it cannot fit. */
+    bool (*calibrate)(fb_device *d, const fb_progress *progress,
+                      fb_error *err); /* measures, and keeps it in the cache */
+    /* How many devices of this kind there are; cheap, opens none. */
+    int (*available)(void);
+    /* Compiles (through the disk cache), allocates every buffer. FB_ERR_LIMIT before allocating when it cannot fit, and
+     * for a launch mode that the device does not have. `p` is borrowed until unload. */
     fb_loaded *(*load)(fb_device *d, const fb_program *p, const fb_progress *progress, fb_error *err);
     void (*unload)(fb_loaded *l);
     double (*compile_ms)(const fb_loaded *l); /* 0 when everything came from the cache */
     bool (*resources)(const fb_loaded *l, int kernel, fb_resources *out);
-    /* Whole-buffer transfers, in the buffer's dtype. */
+    /* Whole-buffer transfers, in the buffer's dtype. What is written to an assigned parameter is what it is restored
+     * to. */
     bool (*write)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
     bool (*read)(fb_loaded *l, int buffer, void *bytes, fb_error *err);
-    /* Runs `how.samples` times; before each, assigned parameters are restored (not timed) and, when cold, the caches are
-     * flushed (not timed). */
+    /* Fills outputs and temporaries with NaNs (integers: all bits set), so that what a kernel forgets to write shows.
+     */
+    bool (*poison)(fb_loaded *l, fb_error *err);
+    /* Runs `how.samples` times; before each, assigned parameters are restored (not timed) and, when cold, the caches
+     * are flushed (not timed). Hot: a run that is not timed goes first unless the last run was of this program too. */
     bool (*run)(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err);
-    /* One run with each launch timed alone: us[k] is the total of kernel k over the run (index n_kernels + g for gemm g). */
-    bool (*time_kernels)(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err);
+    /* One run with each launch timed, repeats counted out; the first `room` in order are stored, *n is how many. */
+    bool (*trace)(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
     /* One run under the counters; NULL or false with FB_ERR_UNAVAILABLE and what to change where there are none. */
     bool (*count)(fb_loaded *l, fb_counters *out, fb_error *err);
 } fb_device_ops;
@@ -95,7 +109,15 @@ fb_device *fb_device_open(const char *name, fb_error *err);
 /* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
 const char *fb_device_default(void);
 
-/* $XDG_CACHE_HOME/fusebox/SUB, made if missing. False when there is no place to write. */
+/* ---- the disk cache (device/cache.c) ---- */
+
+/* $XDG_CACHE_HOME/fusebox/SUB (~/.cache without the variable), made if missing. False when there is no place to write.
+ */
 bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
+/* Marks a file as used just now. */
+void fb_cache_touch(const char *path);
+/* Removes the files of a folder that were not used for longest until `bytes` are left; nothing younger than a minute.
+ */
+void fb_cache_trim(const char *dir, int64_t bytes);
 
 #endif

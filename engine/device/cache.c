@@ -1,0 +1,84 @@
+#include "base/mem.h"
+#include "base/vec.h"
+#include "device/device.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Makes every folder of an absolute path. Private: generated code is loaded from there. */
+static bool make_folders(char *path, fb_error *err)
+{
+    for (char *slash = path + 1; slash; slash = strchr(slash + 1, '/')) {
+        slash = strchr(slash, '/');
+        if (slash) *slash = '\0';
+        int why = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
+        if (slash) *slash = '/';
+        if (why) return fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be made: %s", path, strerror(why));
+        if (!slash) break;
+    }
+    if (access(path, R_OK | W_OK | X_OK) == 0) return true;
+    return fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be written to: %s", path, strerror(errno));
+}
+
+bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct passwd *user;
+    int n;
+    if (!home || home[0] != '/') home = (user = getpwuid(getuid())) ? user->pw_dir : NULL;
+    if (cache && cache[0] == '/')
+        n = snprintf(to, room, "%s/fusebox/%s", cache, sub); /* relative ones are to be ignored */
+    else if (home && home[0] == '/')
+        n = snprintf(to, room, "%s/.cache/fusebox/%s", home, sub);
+    else
+        return fb_fail(err, FB_ERR_SYSTEM, "there is no cache folder: neither XDG_CACHE_HOME nor HOME is set");
+    if (n >= (int)room) return fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
+    return make_folders(to, err);
+}
+
+void fb_cache_touch(const char *path)
+{
+    utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+typedef struct {
+    char name[256];
+    int64_t bytes, used; /* used: seconds since the epoch */
+} entry;
+
+static int longest_unused_first(const void *a, const void *b)
+{
+    int64_t x = ((const entry *)a)->used, y = ((const entry *)b)->used;
+    return (x > y) - (x < y);
+}
+
+void fb_cache_trim(const char *dir, int64_t bytes)
+{
+    enum { YOUNG_SECONDS = 60 };
+    FB_VEC(entry) files = {0};
+    int64_t total = 0, now = time(NULL);
+    DIR *folder = opendir(dir);
+    if (!folder) return;
+    for (struct dirent *d; (d = readdir(folder));) {
+        struct stat st;
+        if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) continue;
+        entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = st.st_mtime};
+        snprintf(e.name, sizeof e.name, "%s", d->d_name);
+        total += e.bytes;
+        FB_VEC_PUSH(&files, e);
+    }
+    if (total > bytes) qsort(files.at, (size_t)files.n, sizeof *files.at, longest_unused_first);
+    for (int i = 0; i < files.n && total > bytes && now - files.at[i].used > YOUNG_SECONDS; i++) {
+        if (unlinkat(dirfd(folder), files.at[i].name, 0) == 0) total -= files.at[i].bytes;
+    }
+    closedir(folder);
+    FB_VEC_FREE(&files);
+}
