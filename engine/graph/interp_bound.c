@@ -1,0 +1,278 @@
+/* Running error analysis, pointwise: how far the computed value can lie from the reference's when every operand lies
+ * within its own bound. A rule is rigorous for bounds of any size (not only the first-order term), so a chain of rules
+ * stays a bound; it gives INFINITY where the operands' intervals leave the result undecided. */
+#include "graph/interp_parts.h"
+
+#include <float.h>
+#include <math.h>
+
+static const struct {
+    double tiny;    /* smallest normal: devices may flush below it. Half arithmetic has subnormals everywhere, so there
+                     * it is the subnormal's spacing */
+    double largest; /* finite */
+} limits[FB_DTYPES] = {
+    [FB_F32] = {FLT_MIN, FLT_MAX},
+    [FB_F16] = {0x1p-24, 65504},
+    [FB_BF16] = {FLT_MIN, 0x1.fep127},
+    [FB_F64] = {DBL_MIN, DBL_MAX},
+};
+
+double fb_bound_unit(fb_dtype dtype)
+{
+    return fb_dtype_roundoff(dtype) * (1 + 0x1p-10) + DBL_EPSILON / 2;
+}
+
+double fb_bound_sum_unit(fb_dtype dtype)
+{
+    return fb_bound_unit(dtype == FB_F64 ? FB_F64 : FB_F32);
+}
+
+double fb_bound_store_unit(fb_dtype dtype)
+{
+    return dtype == FB_F16 || dtype == FB_BF16 ? fb_bound_unit(dtype) : 0;
+}
+
+double fb_bound_tiny(fb_dtype dtype)
+{
+    return limits[dtype].tiny;
+}
+
+double fb_bound_gamma(int64_t n, double u)
+{
+    return n <= 32 ? (double)n * u : 8 * sqrt((double)n) * u;
+}
+
+bool fb_bound_overflows(fb_dtype dtype, double value, double bound)
+{
+    return !(fabs(value) + bound <= limits[dtype].largest);
+}
+
+double fb_bound_sum(double magnitude, double spread, int64_t n, fb_dtype dtype, double sum)
+{
+    if (!isfinite(sum)) return fb_bound_special(isfinite(spread));
+    double e = spread;
+    if (n > 1) {
+        e += fb_bound_gamma(n, fb_bound_sum_unit(dtype)) * (magnitude + spread);
+        e += fb_bound_store_unit(dtype) * (fabs(sum) + e);
+        if (e > 0) e += (double)n * limits[dtype].tiny;
+    }
+    return fb_bound_overflows(dtype, sum, e) ? INFINITY : e;
+}
+
+/* ---- what the rules are written with ---- */
+
+static inline double decided(bool yes)
+{
+    return yes ? 0 : INFINITY;
+}
+
+/* exp(e) − 1, from above. */
+static inline double growth(double e)
+{
+    return e <= 1 ? e * (1 + e) : expm1(e);
+}
+
+/* The largest |log(a + d) − log(a)|, |d| ≤ e. −log(1 − r) = r + r²/2 + r³/3 … ≤ r + r² up to r = 1/2. */
+static inline double log_spread(double a, double e)
+{
+    double r = e / fabs(a);
+    if (e == 0 || r <= 0.5) return e == 0 ? 0 : r * (1 + r);
+    return r < 1 ? -log1p(-r) : INFINITY;
+}
+
+/* 1 − √(1 − r) ≤ r/2 + r²/2 for r in [0, 1]. A negative operand is possible beyond: NaN. */
+static inline double sqrt_spread(double a, double e, double v)
+{
+    double r = e / a;
+    if (e == 0) return 0;
+    return r <= 1 && r >= 0 ? v * 0.5 * r * (1 + r) : INFINITY;
+}
+
+/* 1/√(1 − r) − 1 ≤ r/2 + r² up to r = 1/2. */
+static inline double rsqrt_spread(double a, double e, double v)
+{
+    double r = e / a;
+    if (e == 0) return 0;
+    if (!(r >= 0 && r < 1)) return INFINITY;
+    return v * (r <= 0.5 ? r * (0.5 + r) : 1 / sqrt(1 - r) - 1);
+}
+
+/* |(a + da)/(b + db) − a/b| = |da·b − a·db| / (|b|·|b + db|). */
+static inline double div_spread(double ea, double b, double eb, double v)
+{
+    return eb < fabs(b) ? (ea + fabs(v) * eb) / (fabs(b) - eb) : decided(ea == 0 && eb == 0);
+}
+
+/* f' at the point and half the largest |f''| for the rest, or f' at its largest: whichever is less. */
+static inline double smooth_spread(double e, double slope, double steepest, double curvature)
+{
+    return fmin(steepest * e, slope * e + 0.5 * curvature * e * e);
+}
+
+/* erf' = 2/√π · exp(−x²), largest where the interval is nearest to 0. */
+static inline double erf_spread(double a, double e)
+{
+    double near = fmax(fabs(a) - e, 0);
+    return e == 0 ? 0 : M_2_SQRTPI * exp(-near * near) * e;
+}
+
+/* gelu' = Φ(x) + x·φ(x), at most 1.13 in magnitude; |gelu''| ≤ 2φ(0) < 0.8. */
+static inline double gelu_spread(double a, double e)
+{
+    if (e == 0) return 0;
+    double density = 0.5 * M_SQRT1_2 * M_2_SQRTPI * exp(-0.5 * a * a);
+    return smooth_spread(e, fabs(0.5 * (1 + erf(a * M_SQRT1_2)) + a * density), 1.13, 0.8);
+}
+
+/* a^b = exp(b·log a). A base that may be zero or negative keeps a bound where the exponent is certain and whole. */
+static double pow_spread(double a, double ea, double b, double eb, double v)
+{
+    if (ea == 0 && eb == 0) return 0;
+    bool whole = eb == 0 && b == nearbyint(b);
+    if (ea < fabs(a) && (a > 0 || whole)) {
+        double exponent = (eb == 0 ? 0 : fabs(log(a)) * eb) + (fabs(b) + eb) * log_spread(a, ea);
+        return fabs(v) * growth(exponent);
+    }
+    return whole && b >= 0 ? pow(fabs(a) + ea, b) + fabs(v) : INFINITY;
+}
+
+/* Certain only while the whole interval of a / b lies between the same two integers. */
+static double remainder_spread(double a, double ea, double b, double eb)
+{
+    if (ea == 0 && eb == 0) return 0;
+    double q = a / b, near = div_spread(ea, b, eb, q) + fabs(q) * DBL_EPSILON;
+    return floor(q - near) == floor(q + near) ? ea + fabs(floor(q)) * eb : INFINITY;
+}
+
+static inline double compare(double a, double ea, double b, double eb)
+{
+    return decided(ea + eb == 0 || fabs(a - b) > ea + eb);
+}
+
+/* An undecided condition leaves the distance between the branches, which is little where they meet (a hand-written
+ * relu), and undecided where a branch is. */
+static inline double where_spread(double a, double ea, double b, double eb, double c, double ec)
+{
+    if (ea == 0) return a != 0 ? eb : ec;
+    return fabs(b - c) + fmax(eb, ec);
+}
+
+static inline bool representable(fb_dtype dtype, double v)
+{
+    if (dtype == FB_F32) return (double)(float)v == v;
+    return fb_dtype_round(dtype, v) == v;
+}
+
+/* The limits are rounded to the dtype on a device. */
+static inline double clamp_spread(const fb_attrs *at, fb_dtype dtype, double u, double e)
+{
+    double low = representable(dtype, at->value) ? 0 : fabs(at->value);
+    double high = representable(dtype, at->high) ? 0 : fabs(at->high);
+    return e + u * fmax(low, high);
+}
+
+static inline double cast_spread(double a, double ea, double u, fb_dtype to)
+{
+    if (to == FB_BOOL) return decided(ea == 0 || fabs(a) > ea);
+    if (to != FB_I32 && to != FB_I64) return ea == 0 && representable(to, a) ? 0 : ea + u * (fabs(a) + ea);
+    double beyond = to == FB_I32 ? 0x1p31 : 0x1p63; /* conversions that do not fit differ between devices */
+    return decided(fabs(a) + ea < beyond && trunc(a - ea) == trunc(a + ea));
+}
+
+/* What IEEE 754 rounds correctly is exact when the result fits: masks and counters kept in floats stay decided. Not for
+ * f64, where the reference itself has rounded. */
+static inline bool hit_exactly(fb_dtype dtype, double spread, double v)
+{
+    return spread == 0 && dtype != FB_F64 && representable(dtype, v);
+}
+
+/* ---- the rules ----
+ * RULE(op, units, magnitude, spread): bound = spread + units · u · magnitude (u one rounding into the dtype). `units`
+ * is the accuracy allowed to the devices: 1 for what IEEE 754 rounds correctly (half an ulp), 4 for 2 ulps (division by
+ * a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. The C dialect's and CUDA's functions must be better than
+ * this. 0: exact. */
+enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, POWER = 32 };
+
+#define RULES(RULE)                                                                                                    \
+    RULE(NEG, EXACT, v, ea)                                                                                            \
+    RULE(ABS, EXACT, v, ea)                                                                                            \
+    RULE(SIGN, EXACT, v, decided(ea == 0 || fabs(a) > ea))                                                             \
+    RULE(EXP, FUNCTION, v, v *growth(ea))                                                                              \
+    RULE(EXP2, FUNCTION, v, v *growth(M_LN2 *ea))                                                                      \
+    RULE(LOG, FUNCTION, v, log_spread(a, ea))                                                                          \
+    RULE(LOG2, FUNCTION, v, M_LOG2E *log_spread(a, ea))                                                                \
+    RULE(SQRT, DIVISION, v, sqrt_spread(a, ea, v))                                                                     \
+    RULE(RSQRT, FUNCTION, v, rsqrt_spread(a, ea, v))                                                                   \
+    RULE(RECIP, DIVISION, v, div_spread(0, a, ea, v))                                                                  \
+    RULE(SIN, FUNCTION, v, ea)                                                                                         \
+    RULE(COS, FUNCTION, v, ea)                                                                                         \
+    RULE(TANH, FUNCTION, v, smooth_spread(ea, 1 - v * v, 1, 0.77))                                                     \
+    RULE(SIGMOID, FUNCTION, v, smooth_spread(ea, v *(1 - v), 0.25, 0.0963))                                            \
+    RULE(ERF, FUNCTION, v, erf_spread(a, ea))                                                                          \
+    RULE(GELU, FUNCTION, fabs(v) + fabs(a), gelu_spread(a, ea)) /* 1 + erf cancels left of zero */                     \
+    RULE(RELU, EXACT, v, ea)                                                                                           \
+    RULE(FLOOR, EXACT, v, decided(ea == 0 || floor(a - ea) == floor(a + ea)))                                          \
+    RULE(CEIL, EXACT, v, decided(ea == 0 || ceil(a - ea) == ceil(a + ea)))                                             \
+    RULE(ROUND, EXACT, v, decided(ea == 0 || nearbyint(a - ea) == nearbyint(a + ea)))                                  \
+    RULE(CLAMP, EXACT, v, clamp_spread(in->at, in->dtype, u, ea))                                                      \
+    RULE(CAST, EXACT, v, cast_spread(a, ea, u, in->dtype))                                                             \
+    RULE(ADD, ROUNDED, v, ea + eb)                                                                                     \
+    RULE(SUB, ROUNDED, v, ea + eb)                                                                                     \
+    RULE(MUL, ROUNDED, v, fabs(a) * eb + fabs(b) * ea + ea * eb)                                                       \
+    RULE(DIV, DIVISION, v, div_spread(ea, b, eb, v))                                                                   \
+    RULE(POW, POWER, v, pow_spread(a, ea, b, eb, v))                                                                   \
+    RULE(MINIMUM, EXACT, v, fmax(ea, eb))                                                                              \
+    RULE(MAXIMUM, EXACT, v, fmax(ea, eb))                                                                              \
+    RULE(REMAINDER, ROUNDED, v, remainder_spread(a, ea, b, eb))                                                        \
+    RULE(EQ, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(NE, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(LT, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(LE, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(GT, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(GE, EXACT, v, compare(a, ea, b, eb))                                                                          \
+    RULE(WHERE, EXACT, v, where_spread(a, ea, b, eb, c, ec))
+
+typedef void bound_rule(const fb_bound_block *in, double u, double *e);
+
+/* One loop an op, with the rule inlined. The computed value, not the exact one, is what gets rounded: |v| + spread. */
+#define DEFINE(ID, UNITS, MAGNITUDE, SPREAD)                                                                           \
+    static void rule_##ID(const fb_bound_block *in, double u, double *e)                                               \
+    {                                                                                                                  \
+        for (int k = 0; k < in->n; k++) {                                                                              \
+            const double v = in->v[k], a = in->x[0][k], ea = in->e[0][k], b = in->x[1][k], eb = in->e[1][k],           \
+                         c = in->x[2][k], ec = in->e[2][k];                                                            \
+            (void)v, (void)a, (void)ea, (void)b, (void)eb, (void)c, (void)ec;                                          \
+            double spread = SPREAD;                                                                                    \
+            if ((UNITS) && !((UNITS) == ROUNDED && hit_exactly(in->dtype, spread, v)))                                 \
+                spread += (UNITS)*u * (fabs(MAGNITUDE) + spread);                                                      \
+            e[k] = spread;                                                                                             \
+        }                                                                                                              \
+    }
+RULES(DEFINE)
+
+static const struct {
+    bound_rule *rule;
+    int units;
+} rules[FB_OPS] = {
+#define ROW(ID, UNITS, MAGNITUDE, SPREAD) [FB_OP_##ID] = {rule_##ID, UNITS},
+    RULES(ROW)
+#undef ROW
+};
+
+bool fb_bound_is_exact(fb_op op)
+{
+    return rules[op].units == EXACT && op != FB_OP_CLAMP && op != FB_OP_CAST;
+}
+
+void fb_bound_pointwise(fb_op op, const fb_bound_block *b, double *e)
+{
+    FB_ASSERT(rules[op].rule);
+    bool is_float = fb_dtype_is_float(b->dtype);
+    rules[op].rule(b, is_float ? fb_bound_unit(b->dtype) : 0, e);
+    if (!is_float) return;
+    double tiny = fb_bound_is_exact(op) ? 0 : limits[b->dtype].tiny, largest = limits[b->dtype].largest;
+    for (int k = 0; k < b->n; k++) {
+        double bound = e[k] == 0 ? 0 : e[k] + tiny;
+        e[k] = fabs(b->v[k]) + bound <= largest ? bound : INFINITY;
+    }
+}
