@@ -1,0 +1,485 @@
+/* The cuda device: generated CUDA C → NVRTC cubin for the real architecture → driver API. One context and one stream; all
+ * memory of a program is one block, sized from its buffer table and refused before anything is allocated when it cannot fit.
+ *
+ * A fatal CUDA error poisons the context for good, so the first such error ends the worker's child; the supervisor starts the
+ * next one. */
+#include "device/cuda_parts.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALL(d, call, doing)                                                                                           \
+    do {                                                                                                               \
+        CUresult call_status = (d)->f->call;                                                                           \
+        if (call_status != CUDA_SUCCESS) return fb_cuda_fail(err, call_status, doing);                                 \
+    } while (0)
+
+/* ---- finding and opening ---- */
+
+static int attribute(const fb_cuda_functions *f, CUdevice device, CUdevice_attribute which)
+{
+    int value = 0;
+    f->cuDeviceGetAttribute(&value, which, device);
+    return value;
+}
+
+static void describe(const fb_cuda_functions *f, CUdevice device, fb_machine *m)
+{
+    fb_machine_default(m, FB_DEVICE_CUDA);
+    f->cuDeviceGetName(m->name, sizeof m->name, device);
+    size_t bytes = 0;
+    f->cuDeviceTotalMem(&bytes, device);
+    m->memory_bytes = (int64_t)bytes;
+    m->units = attribute(f, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    m->compute_major = attribute(f, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    m->compute_minor = attribute(f, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    m->cache_bytes = attribute(f, device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    m->shared_bytes = attribute(f, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    m->registers_per_unit = attribute(f, device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+    m->max_threads_per_unit = attribute(f, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+}
+
+static int device_count(const fb_cuda_functions *f, fb_error *err)
+{
+    CUresult status = f->cuInit(0);
+    int n = 0;
+    if (status == CUDA_SUCCESS) status = f->cuDeviceGetCount(&n);
+    if (status == CUDA_SUCCESS && n > 0) return n;
+    if (status == CUDA_SUCCESS || status == CUDA_ERROR_NO_DEVICE) fb_fail(err, FB_ERR_UNAVAILABLE, "no CUDA GPU in this machine");
+    else if (fb_cuda_fail(err, status, "starting CUDA") == false && err) err->kind = FB_ERR_UNAVAILABLE;
+    return 0;
+}
+
+static void cuda_list(json_t *devices, json_t *libraries)
+{
+    fb_cuda_list_libraries(libraries);
+    fb_error why;
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, &why);
+    int n = f ? device_count(f, &why) : 0;
+    for (int i = 0; i < n; i++) {
+        CUdevice device;
+        if (f->cuDeviceGet(&device, i) != CUDA_SUCCESS) continue;
+        fb_machine m;
+        describe(f, device, &m);
+        char name[32];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name", m.name,
+                                                 "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units, "compute_major",
+                                                 m.compute_major, "compute_minor", m.compute_minor));
+    }
+    if (!n) json_array_append_new(devices, json_pack("{s:s, s:s, s:s}", "device", "cuda:0", "kind", "cuda", "missing", why.text));
+}
+
+static void cuda_close(fb_device *base)
+{
+    fb_cuda_device *d = (fb_cuda_device *)base;
+    if (d->flush) d->f->cuMemFree(d->flush);
+    if (d->workspace) d->f->cuMemFree(d->workspace);
+    if (d->blas) d->f->cublasLtDestroy(d->blas);
+    if (d->stream) d->f->cuStreamDestroy(d->stream);
+    if (d->context) d->f->cuDevicePrimaryCtxRelease(d->device);
+    fb_free(d);
+}
+
+static bool open_blas(fb_cuda_device *d, fb_error *err)
+{
+    /* Without cuBLASLt the device still runs every generated kernel. */
+    if (!fb_cuda_get(FB_CUDA_BLASLT, NULL)) return true;
+    if (d->f->cublasLtCreate(&d->blas) != CUBLAS_STATUS_SUCCESS) return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt does not start");
+    CALL(d, cuMemAlloc(&d->workspace, FB_CUDA_WORKSPACE), "allocating cuBLASLt's workspace");
+    return true;
+}
+
+static bool open_context(fb_cuda_device *d, int index, fb_error *err)
+{
+    CALL(d, cuDeviceGet(&d->device, index), "opening the GPU");
+    CALL(d, cuDevicePrimaryCtxRetain(&d->context, d->device), "opening the GPU");
+    CALL(d, cuCtxSetCurrent(d->context), "opening the GPU");
+    CALL(d, cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
+    CALL(d, cuDriverGetVersion(&d->driver_version), "asking the driver's version");
+    describe(d->f, d->device, &d->machine);
+    snprintf(d->arch, sizeof d->arch, "sm_%d%d", d->machine.compute_major, d->machine.compute_minor);
+    fb_cuda_calibration_load(d);
+    return open_blas(d, err);
+}
+
+static fb_device *cuda_open(const char *name, fb_error *err)
+{
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, err);
+    int n = f ? device_count(f, err) : 0;
+    if (!n) return NULL;
+    char *end = NULL;
+    const char *colon = strchr(name, ':');
+    long index = colon ? strtol(colon + 1, &end, 10) : 0;
+    if ((colon && (end == colon + 1 || *end)) || index < 0 || index >= n) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "there is no device %s: this machine has cuda:0 to cuda:%d", name, n - 1);
+        return NULL;
+    }
+    fb_cuda_device *d = fb_calloc(1, sizeof *d);
+    d->f = f;
+    if (!open_context(d, (int)index, err)) {
+        cuda_close(&d->base);
+        return NULL;
+    }
+    return &d->base;
+}
+
+static const fb_machine *cuda_machine(const fb_device *d)
+{
+    return &((const fb_cuda_device *)d)->machine;
+}
+
+/* ---- loading a program ---- */
+
+static void cuda_unload(fb_loaded *l)
+{
+    fb_cuda_device *d = l->device;
+    d->f->cuStreamSynchronize(d->stream);
+    if (l->graph) d->f->cuGraphExecDestroy(l->graph);
+    for (int k = 0; k < l->program->n_kernels; k++)
+        if (l->kernels[k].module) d->f->cuModuleUnload(l->kernels[k].module);
+    for (int g = 0; g < l->program->n_gemms; g++) fb_cuda_gemm_free(d, l->gemms[g]);
+    if (l->memory) d->f->cuMemFree(l->memory);
+    fb_free(l->kernels);
+    fb_free(l->gemms);
+    fb_free(l->buffers);
+    fb_free(l->slots);
+    fb_free(l);
+}
+
+static size_t aligned(int64_t bytes)
+{
+    return ((size_t)bytes + FB_CUDA_ALIGN - 1) & ~(size_t)(FB_CUDA_ALIGN - 1);
+}
+
+static bool allocate(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    size_t need = aligned(p->pool_bytes);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].kind != FB_BUFFER_TEMP) need += aligned(p->buffers[b].bytes);
+        if (p->buffers[b].assigned) l->pristine_bytes += aligned(p->buffers[b].bytes);
+    }
+    need += l->pristine_bytes;
+    size_t unused = 0, total = 0;
+    CALL(d, cuMemGetInfo(&unused, &total), "asking for free memory");
+    if (need > unused) {
+        char want[32], have[32];
+        return fb_fail(err, FB_ERR_LIMIT, "the plan needs %s on %s and %s are free", fb_format_bytes(want, (double)need), d->machine.name,
+                       fb_format_bytes(have, (double)unused));
+    }
+    CALL(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
+    size_t at = aligned(p->pool_bytes);
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool temp = p->buffers[b].kind == FB_BUFFER_TEMP;
+        l->buffers[b] = l->memory + (temp ? (size_t)p->buffers[b].offset : at);
+        if (!temp) at += aligned(p->buffers[b].bytes);
+        l->slots[b] = b;
+    }
+    l->pristine = l->memory + at;
+    return true;
+}
+
+static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_kernel *kernel = &l->program->kernels[k];
+    fb_cuda_kernel *out = &l->kernels[k];
+    CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
+    CALL(d, cuModuleGetFunction(&out->entry, out->module, kernel->entry), "finding a kernel's entry");
+    if (kernel->dynamic_shared > 48 * 1024)
+        CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared), "asking for shared memory");
+    int threads = kernel->block[0] * kernel->block[1] * kernel->block[2], blocks = 0;
+    CALL(d, cuFuncGetAttribute(&out->resources.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, out->entry), "reading a kernel's registers");
+    CALL(d, cuFuncGetAttribute(&out->resources.shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, out->entry), "reading a kernel's shared memory");
+    CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared), "reading a kernel's occupancy");
+    out->resources.shared_bytes += kernel->dynamic_shared;
+    out->resources.spill_bytes = code->spill_bytes;
+    out->resources.occupancy = d->machine.max_threads_per_unit ? (double)blocks * threads / d->machine.max_threads_per_unit : NAN;
+    return true;
+}
+
+static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
+{
+    const fb_program *p = l->program;
+    fb_cuda_code *codes = fb_calloc((size_t)p->n_kernels + 1, sizeof *codes);
+    double start = fb_now_us();
+    bool good = fb_cuda_compile_program(p, l->device->arch, progress, codes, err);
+    bool compiled = false;
+    for (int k = 0; good && k < p->n_kernels; k++) {
+        if (!p->kernels[k].source) continue;
+        compiled |= !codes[k].cached;
+        good = load_kernel(l, k, &codes[k], err);
+    }
+    if (compiled) l->compile_ms = (fb_now_us() - start) * 1e-3;
+    for (int k = 0; k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
+    fb_free(codes);
+    for (int g = 0; good && g < p->n_gemms; g++) good = (l->gemms[g] = fb_cuda_gemm_new(l->device, &p->gemms[g], err)) != NULL;
+    return good && allocate(l, err);
+}
+
+static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progress *progress, fb_error *err)
+{
+    fb_loaded *l = fb_calloc(1, sizeof *l);
+    l->device = (fb_cuda_device *)base;
+    l->program = p;
+    l->kernels = fb_calloc((size_t)p->n_kernels + 1, sizeof *l->kernels);
+    l->gemms = fb_calloc((size_t)p->n_gemms + 1, sizeof *l->gemms);
+    l->buffers = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->buffers);
+    l->slots = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->slots);
+    if (load_all(l, progress, err)) return l;
+    cuda_unload(l);
+    return NULL;
+}
+
+static double cuda_compile_ms(const fb_loaded *l)
+{
+    return l->compile_ms;
+}
+
+static bool cuda_resources(const fb_loaded *l, int kernel, fb_resources *out)
+{
+    *out = l->kernels[kernel].resources;
+    return l->kernels[kernel].entry != NULL;
+}
+
+/* ---- transfers ---- */
+
+static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    if (!p->buffers[buffer].bytes) return true;
+    CALL(d, cuMemcpyHtoD(l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    if (!p->buffers[buffer].assigned) return true;
+    CUdeviceptr at = l->pristine;
+    for (int b = 0; b < buffer; b++)
+        if (p->buffers[b].assigned) at += aligned(p->buffers[b].bytes);
+    CALL(d, cuMemcpyHtoD(at, bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    return true;
+}
+
+static bool cuda_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    if (!l->program->buffers[buffer].bytes) return true;
+    CALL(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes), "copying from the GPU");
+    return true;
+}
+
+bool fb_cuda_restore(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    CUdeviceptr from = l->pristine;
+    for (int b = 0; b < p->n_buffers; b++) {
+        l->slots[b] = b;
+        if (!p->buffers[b].assigned || !p->buffers[b].bytes) continue;
+        CALL(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream), "restoring a parameter");
+        from += aligned(p->buffers[b].bytes);
+    }
+    return true;
+}
+
+bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err)
+{
+    if (!d->flush) {
+        d->flush_bytes = aligned(d->machine.cache_bytes > 0 ? 2 * d->machine.cache_bytes : 64 << 20);
+        CALL(d, cuMemAlloc(&d->flush, d->flush_bytes), "allocating a buffer to flush the cache with");
+    }
+    CALL(d, cuMemsetD32Async(d->flush, 0x7fc00000u, d->flush_bytes / 4, d->stream), "flushing the cache");
+    return true;
+}
+
+bool fb_cuda_wait(fb_cuda_device *d, fb_error *err)
+{
+    CALL(d, cuStreamSynchronize(d->stream), "running the plan");
+    return true;
+}
+
+/* ---- running ---- */
+
+static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_kernel *k = &l->program->kernels[launch->kernel];
+    if (!k->grid[0] || !k->grid[1] || !k->grid[2]) return true; /* no element to compute */
+    CUdeviceptr pointers[1024];
+    void *args[1024];
+    FB_ASSERT(launch->n_args <= 1024);
+    for (int i = 0; i < launch->n_args; i++) {
+        pointers[i] = l->buffers[l->slots[launch->args[i]]];
+        args[i] = &pointers[i];
+    }
+    CALL(d,
+         cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1], (unsigned)k->grid[2],
+                        (unsigned)k->block[0], (unsigned)k->block[1], (unsigned)k->block[2], (unsigned)k->dynamic_shared, d->stream, args, NULL),
+         "launching a kernel");
+    return true;
+}
+
+static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err)
+{
+    int number = launch->kind == FB_LAUNCH_GEMM ? l->program->n_kernels + launch->gemm : launch->kernel;
+    if (watch && !watch->at(watch->ctx, number, false, err)) return false;
+    if (launch->kind == FB_LAUNCH_GEMM) {
+        const fb_gemm_call *g = &l->program->gemms[launch->gemm];
+        if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], l->buffers[l->slots[g->a]], l->buffers[l->slots[g->b]],
+                              l->buffers[l->slots[g->c]], err))
+            return false;
+    } else if (!launch_kernel(l, launch, err)) {
+        return false;
+    }
+    return !watch || watch->at(watch->ctx, number, true, err);
+}
+
+/* Launches [from, to); REPEAT … END nest. */
+static bool issue_range(fb_loaded *l, int from, int to, const fb_cuda_watch *watch, fb_error *err)
+{
+    for (int i = from; i < to; i++) {
+        const fb_launch *launch = &l->program->launches[i];
+        if (launch->kind == FB_LAUNCH_SWAP) {
+            int kept = l->slots[launch->swap_a];
+            l->slots[launch->swap_a] = l->slots[launch->swap_b];
+            l->slots[launch->swap_b] = kept;
+        } else if (launch->kind == FB_LAUNCH_REPEAT) {
+            int end = i + 1;
+            for (int depth = 1; end < to; end++) {
+                fb_launch_kind kind = l->program->launches[end].kind;
+                depth += (kind == FB_LAUNCH_REPEAT) - (kind == FB_LAUNCH_END);
+                if (!depth) break;
+            }
+            for (int64_t n = 0; n < launch->count; n++)
+                if (!issue_range(l, i + 1, end, watch, err)) return false;
+            i = end;
+        } else if (launch->kind != FB_LAUNCH_END && !launch_one(l, launch, watch, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err)
+{
+    return issue_range(l, 0, l->program->n_launches, watch, err);
+}
+
+static bool capture(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    CUgraph graph = NULL;
+    CALL(d, cuStreamBeginCapture(d->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capturing a CUDA graph");
+    bool issued = fb_cuda_issue(l, NULL, err);
+    CUresult ended = d->f->cuStreamEndCapture(d->stream, &graph);
+    if (!issued) return false;
+    if (ended != CUDA_SUCCESS) return fb_cuda_fail(err, ended, "capturing a CUDA graph");
+    CUresult made = d->f->cuGraphInstantiate(&l->graph, graph, 0);
+    d->f->cuGraphDestroy(graph);
+    return made == CUDA_SUCCESS ? true : fb_cuda_fail(err, made, "instantiating a CUDA graph");
+}
+
+static bool start_one(fb_loaded *l, fb_launch_mode mode, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    if (mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
+    CALL(d, cuGraphLaunch(l->graph, d->stream), "launching a CUDA graph");
+    return true;
+}
+
+static bool cuda_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    if (how->mode == FB_LAUNCH_MEGA) return fb_fail(err, FB_ERR_UNAVAILABLE, "the launch mode mega is not there yet");
+    if (how->mode == FB_LAUNCH_GRAPH && !l->graph && (!fb_cuda_restore(l, err) || !capture(l, err))) return false;
+    for (int i = 0; i < how->samples; i++) {
+        if (!fb_cuda_restore(l, err)) return false;
+        if (how->cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
+        if (!fb_cuda_wait(d, err)) return false;
+        double start = fb_now_us();
+        if (!start_one(l, how->mode, err) || !fb_cuda_wait(d, err)) return false;
+        times[i] = (fb_run_time){.wall_us = fb_now_us() - start, .device_us = NAN};
+    }
+    return true;
+}
+
+/* ---- times of single kernels ---- */
+
+/* Where CUPTI is not there: an event before and after each launch, which adds the gaps between them. */
+typedef struct {
+    fb_cuda_device *d;
+    CUevent *events;
+    int *numbers;
+    int n, room;
+} event_log;
+
+static bool log_event(void *ctx, int number, bool after, fb_error *err)
+{
+    event_log *log = ctx;
+    fb_cuda_device *d = log->d;
+    if (log->n == log->room) {
+        log->room = log->room ? 2 * log->room : 64;
+        log->events = fb_realloc(log->events, (size_t)log->room * sizeof *log->events);
+        log->numbers = fb_realloc(log->numbers, (size_t)log->room * sizeof *log->numbers);
+    }
+    CALL(d, cuEventCreate(&log->events[log->n], CU_EVENT_DEFAULT), "creating an event");
+    log->numbers[log->n++] = number;
+    (void)after;
+    CALL(d, cuEventRecord(log->events[log->n - 1], d->stream), "recording an event");
+    return true;
+}
+
+static bool read_events(event_log *log, double *us, fb_error *err)
+{
+    fb_cuda_device *d = log->d;
+    for (int i = 0; i + 1 < log->n; i += 2) {
+        float ms = 0;
+        CALL(d, cuEventElapsedTime(&ms, log->events[i], log->events[i + 1]), "reading an event");
+        us[log->numbers[i]] += ms * 1e3;
+    }
+    return true;
+}
+
+static bool time_by_events(fb_loaded *l, double *us, fb_error *err)
+{
+    event_log log = {.d = l->device};
+    fb_cuda_watch watch = {log_event, &log};
+    bool good = fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err) && read_events(&log, us, err);
+    for (int i = 0; i < log.n; i++) l->device->f->cuEventDestroy(log.events[i]);
+    fb_free(log.events);
+    fb_free(log.numbers);
+    return good;
+}
+
+static bool cuda_time_kernels(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err)
+{
+    if (fb_cuda_get(FB_CUDA_CUPTI, NULL)) return fb_cupti_time_kernels(l, cache, us, err);
+    for (int i = 0; i < l->program->n_kernels + l->program->n_gemms; i++) us[i] = 0;
+    if (!fb_cuda_restore(l, err) || (cache == FB_CACHE_COLD && !fb_cuda_make_cold(l->device, err))) return false;
+    return time_by_events(l, us, err);
+}
+
+const fb_device_ops fb_device_cuda = {
+    .kind = "cuda",
+    .dialect = &fb_dialect_cuda,
+    .list = cuda_list,
+    .open = cuda_open,
+    .close = cuda_close,
+    .machine = cuda_machine,
+    .calibrate = fb_cuda_calibrate,
+    .load = cuda_load,
+    .unload = cuda_unload,
+    .compile_ms = cuda_compile_ms,
+    .resources = cuda_resources,
+    .write = cuda_write,
+    .read = cuda_read,
+    .run = cuda_run,
+    .time_kernels = cuda_time_kernels,
+    .count = fb_cupti_count,
+};

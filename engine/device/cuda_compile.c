@@ -1,0 +1,259 @@
+#include "device/cuda_compile.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/cuda_libs.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 16, MAX_CODE = 64 << 20 };
+
+static const char *const common_options[] = {"--std=c++17", "-default-device", "--ptxas-options=-v"};
+enum { N_COMMON = sizeof common_options / sizeof *common_options };
+
+/* ptxas reports a kernel in lines like
+ *   ptxas info : Used 40 registers, used 1 barriers, 2048 bytes smem
+ *   0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads */
+static void read_resources(fb_cuda_code *code)
+{
+    code->registers = code->shared_bytes = code->spill_bytes = 0;
+    const char *at = code->log ? strstr(code->log, "Used ") : NULL;
+    if (at) sscanf(at, "Used %d registers", &code->registers);
+    const char *smem = at ? strstr(at, " bytes smem") : NULL;
+    if (smem) {
+        while (smem > at && smem[-1] >= '0' && smem[-1] <= '9') smem--;
+        code->shared_bytes = atoi(smem);
+    }
+    int stores = 0, loads = 0;
+    const char *frame = code->log ? strstr(code->log, "bytes stack frame, ") : NULL;
+    if (frame) sscanf(frame, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads);
+    code->spill_bytes = stores + loads;
+}
+
+static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind kind, char code_path[4096], char log_path[4096])
+{
+    fb_error ignored;
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, &ignored);
+    char dir[3900], hex[33];
+    if (!f || !fb_cache_dir("cuda", dir, sizeof dir, &ignored)) return false;
+    int major = 0, minor = 0;
+    f->nvrtcVersion(&major, &minor);
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add_text(h, source);
+    for (int i = 0; i < N_COMMON; i++) fb_hasher_add_text(h, common_options[i]);
+    fb_hasher_add_text(h, arch);
+    fb_hasher_add_i64(h, major * 100 + minor);
+    fb_hash_hex(fb_hasher_end(h), hex);
+    snprintf(code_path, 4096, "%s/%s.%s", dir, hex, kind == FB_CUBIN ? "cubin" : "ptx");
+    snprintf(log_path, 4096, "%s/%s.log", dir, hex);
+    return true;
+}
+
+static bool from_cache(const char *code_path, const char *log_path, fb_cuda_code *out)
+{
+    fb_error ignored;
+    size_t n_log;
+    out->bytes = fb_read_file(code_path, MAX_CODE, &out->n, &ignored);
+    if (!out->bytes) return false;
+    out->log = fb_read_file(log_path, MAX_CODE, &n_log, &ignored);
+    if (!out->log || !out->n) {
+        fb_cuda_code_clear(out);
+        return false;
+    }
+    out->cached = true;
+    read_resources(out);
+    return true;
+}
+
+/* The first line of the log that speaks of an error, without the made-up file name's repetition. */
+static void first_error(const char *log, char *to, size_t room)
+{
+    const char *at = strstr(log, "error");
+    while (at && at > log && at[-1] != '\n') at--;
+    size_t n = at ? strcspn(at, "\n") : 0;
+    fb_text_clean(to, room, at ? at : "no message", at ? n : 10);
+}
+
+static bool take_code(const fb_cuda_functions *f, nvrtcProgram program, fb_cuda_code_kind kind, fb_cuda_code *out)
+{
+    nvrtcResult got = kind == FB_CUBIN ? f->nvrtcGetCUBINSize(program, &out->n) : f->nvrtcGetPTXSize(program, &out->n);
+    if (got != NVRTC_SUCCESS || !out->n) return false;
+    out->bytes = fb_alloc(out->n + 1);
+    got = kind == FB_CUBIN ? f->nvrtcGetCUBIN(program, out->bytes) : f->nvrtcGetPTX(program, out->bytes);
+    ((char *)out->bytes)[out->n] = '\0';
+    if (kind == FB_PTX) out->n = strlen(out->bytes);
+    return got == NVRTC_SUCCESS;
+}
+
+static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char *name, const char *arch, fb_cuda_code_kind kind,
+                    fb_cuda_code *out, fb_error *err)
+{
+    char arch_option[48];
+    snprintf(arch_option, sizeof arch_option, "--gpu-architecture=%s", arch);
+    const char *options[N_COMMON + 1];
+    memcpy(options, common_options, sizeof common_options);
+    options[N_COMMON] = arch_option;
+    nvrtcResult status = f->nvrtcCompileProgram(program, N_COMMON + 1, options);
+    size_t n = 0;
+    f->nvrtcGetProgramLogSize(program, &n);
+    out->log = fb_calloc(1, n + 1);
+    if (n) f->nvrtcGetProgramLog(program, out->log);
+    if (status != NVRTC_SUCCESS) {
+        char line[300];
+        first_error(out->log, line, sizeof line);
+        return fb_fail(err, FB_ERR_SYSTEM, "kernel %s does not compile for %s: %s", name, arch, line);
+    }
+    if (!take_code(f, program, kind, out)) return fb_fail(err, FB_ERR_SYSTEM, "NVRTC gave no code for kernel %s (%s)", name, arch);
+    read_resources(out);
+    return true;
+}
+
+bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err)
+{
+    *out = (fb_cuda_code){0};
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
+    if (!f) return false;
+    char code_path[4096], log_path[4096];
+    bool cache = cache_paths(source, arch, kind, code_path, log_path);
+    if (cache && from_cache(code_path, log_path, out)) return true;
+
+    double start = fb_now_us();
+    char file[128];
+    snprintf(file, sizeof file, "%.100s.cu", name);
+    nvrtcProgram program;
+    nvrtcResult status = f->nvrtcCreateProgram(&program, source, file, 0, NULL, NULL);
+    if (status != NVRTC_SUCCESS) return fb_fail(err, FB_ERR_SYSTEM, "NVRTC: %s", f->nvrtcGetErrorString(status));
+    bool good = compile(f, program, name, arch, kind, out, err);
+    f->nvrtcDestroyProgram(&program);
+    if (!good) {
+        fb_cuda_code_clear(out);
+        return false;
+    }
+    out->ms = (fb_now_us() - start) * 1e-3;
+    /* A cache that cannot be written costs time at the next start, and nothing else. */
+    if (cache && fb_write_file(log_path, out->log, strlen(out->log), NULL)) fb_write_file(code_path, out->bytes, out->n, NULL);
+    return true;
+}
+
+void fb_cuda_code_clear(fb_cuda_code *code)
+{
+    fb_free(code->bytes);
+    fb_free(code->log);
+    *code = (fb_cuda_code){0};
+}
+
+/* ---- many kernels ---- */
+
+typedef struct {
+    const fb_program *program;
+    const char *prelude, *arch;
+    fb_cuda_code *codes;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    int next, done, total, running;
+    bool stop, failed;
+    fb_error error;
+} pool;
+
+static int take_next(pool *p)
+{
+    while (p->next < p->program->n_kernels && !p->program->kernels[p->next].source) p->next++;
+    return p->next < p->program->n_kernels && !p->stop ? p->next++ : -1;
+}
+
+static void *pool_main(void *ctx)
+{
+    pool *p = ctx;
+    pthread_mutex_lock(&p->lock);
+    for (int k; (k = take_next(p)) >= 0;) {
+        pthread_mutex_unlock(&p->lock);
+        const fb_kernel *kernel = &p->program->kernels[k];
+        fb_str text = {0};
+        fb_str_add(&text, p->prelude);
+        fb_str_add(&text, kernel->source);
+        fb_error error;
+        bool good = fb_cuda_compile(fb_str_get(&text), kernel->name, p->arch, FB_CUBIN, &p->codes[k], &error);
+        fb_str_free(&text);
+        pthread_mutex_lock(&p->lock);
+        p->done++;
+        if (!good && !p->failed) {
+            p->failed = p->stop = true;
+            p->error = error;
+        }
+        pthread_cond_signal(&p->moved);
+    }
+    p->running--;
+    pthread_cond_signal(&p->moved);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+bool fb_cuda_compile_program(const fb_program *program, const char *arch, const fb_progress *progress, fb_cuda_code *codes, fb_error *err)
+{
+    pool p = {.program = program, .prelude = fb_dialect_prelude(&fb_dialect_cuda), .arch = arch, .codes = codes};
+    for (int k = 0; k < program->n_kernels; k++) p.total += program->kernels[k].source != NULL;
+    pthread_mutex_init(&p.lock, NULL);
+    pthread_cond_init(&p.moved, NULL);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = p.total < cores ? p.total : (int)cores;
+    if (n > MAX_THREADS) n = MAX_THREADS;
+    pthread_t threads[MAX_THREADS];
+    pthread_mutex_lock(&p.lock);
+    int started = 0;
+    for (; started < n; started++) {
+        if (pthread_create(&threads[started], NULL, pool_main, &p) != 0) break;
+        p.running++;
+    }
+    bool cancelled = false;
+    while (p.running > 0) {
+        char what[64];
+        snprintf(what, sizeof what, "compiling %d of %d", p.done + 1 < p.total ? p.done + 1 : p.total, p.total);
+        if (progress && !p.stop && !progress->step(progress->ctx, what, p.total ? (double)p.done / p.total : 1)) p.stop = cancelled = true;
+        pthread_cond_wait(&p.moved, &p.lock);
+    }
+    pthread_mutex_unlock(&p.lock);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&p.lock);
+    pthread_cond_destroy(&p.moved);
+    if (p.total && !started) return fb_fail(err, FB_ERR_SYSTEM, "no thread could be started to compile on");
+    if (p.failed) {
+        if (err) *err = p.error;
+        return false;
+    }
+    return cancelled ? fb_fail(err, FB_ERR_CANCELLED, "cancelled while compiling") : true;
+}
+
+int fb_cuda_archs(char to[][16], int room, fb_error *err)
+{
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
+    int n = 0, known[64];
+    if (!f || f->nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n > 64 || f->nvrtcGetSupportedArchs(known) != NVRTC_SUCCESS) return 0;
+    for (int i = 0; i < n && i < room; i++) snprintf(to[i], 16, "sm_%d", known[i]);
+    return n < room ? n : room;
+}
+
+double fb_cuda_occupancy(const fb_machine *m, int registers, int shared_bytes, int threads)
+{
+    if (threads <= 0 || m->max_threads_per_unit <= 0) return 0;
+    int warps = (threads + 31) / 32, limit = m->max_threads_per_unit / 32;
+    int blocks = limit / warps;
+    if (blocks > 32) blocks = 32;
+    if (registers > 0 && m->registers_per_unit > 0) {
+        int per_warp = (registers * 32 + 255) / 256 * 256;
+        int by_registers = m->registers_per_unit / per_warp / warps;
+        if (by_registers < blocks) blocks = by_registers;
+    }
+    if (m->shared_bytes > 0) {
+        int64_t each = (shared_bytes + 1023) / 1024 * 1024 + 1024;
+        int64_t by_shared = (m->shared_bytes + 1024) / each;
+        if (by_shared < blocks) blocks = (int)by_shared;
+    }
+    return (double)(blocks * warps) / limit;
+}

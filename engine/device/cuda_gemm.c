@@ -1,0 +1,133 @@
+/* Contractions through cuBLASLt. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ: the
+ * operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
+#include "device/cuda_parts.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct fb_cuda_gemm {
+    fb_gemm_call call;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t left, right, result; /* B, A and C of the row-major call */
+    cublasLtMatmulAlgo_t algo;
+};
+
+static const struct {
+    cudaDataType_t type;
+    cublasComputeType_t compute;
+    bool known;
+} types[FB_DTYPES] = {
+    [FB_F32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F, true},
+    [FB_F16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, true},
+    [FB_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F, true},
+    [FB_F64] = {CUDA_R_64F, CUBLAS_COMPUTE_64F, true},
+};
+
+static bool failed(fb_error *err, cublasStatus_t status, const char *doing)
+{
+    return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt, %s: status %d", doing, (int)status);
+}
+
+/* The layout of a row-major matrix [rows, cols] with element strides, seen as column-major; *transposed says whether the library
+ * must transpose it to get [cols, rows]. */
+static bool layout(fb_cuda_device *d, fb_dtype dtype, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t batch,
+                   int64_t batch_stride, cublasLtMatrixLayout_t *out, bool *transposed, fb_error *err)
+{
+    bool along_cols = col == 1 || cols == 1;
+    if (!along_cols && !(row == 1 || rows == 1)) return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no matrix without a unit stride");
+    int64_t inner = along_cols ? cols : rows, outer = along_cols ? rows : cols;
+    int64_t ld = along_cols ? row : col;
+    if (ld < inner || outer == 1) ld = inner;
+    *transposed = !along_cols;
+    cublasStatus_t status = d->f->cublasLtMatrixLayoutCreate(out, types[dtype].type, (uint64_t)inner, (uint64_t)outer, ld);
+    int32_t count = (int32_t)batch;
+    if (status == CUBLAS_STATUS_SUCCESS && batch > 1) {
+        status = d->f->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = d->f->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride);
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "describing a matrix");
+}
+
+static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
+{
+    const fb_gemm_call *c = &g->call;
+    bool left_t, right_t, result_t;
+    if (!layout(d, c->dtype, c->k, c->n, c->b_row, c->b_col, c->batch, c->b_batch, &g->left, &left_t, err)) return false;
+    if (!layout(d, c->dtype, c->m, c->k, c->a_row, c->a_col, c->batch, c->a_batch, &g->right, &right_t, err)) return false;
+    if (!layout(d, c->dtype, c->m, c->n, c->c_row, 1, c->batch, c->c_batch, &g->result, &result_t, err)) return false;
+    cublasComputeType_t compute = types[c->dtype].compute;
+    if (c->dtype == FB_F32 && c->precision == FB_PRECISION_TF32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
+    cudaDataType_t scale = c->dtype == FB_F64 ? CUDA_R_64F : CUDA_R_32F;
+    cublasStatus_t status = d->f->cublasLtMatmulDescCreate(&g->desc, compute, scale);
+    if (status != CUBLAS_STATUS_SUCCESS) return failed(err, status, "describing a product");
+    cublasOperation_t op_left = left_t ? CUBLAS_OP_T : CUBLAS_OP_N, op_right = right_t ? CUBLAS_OP_T : CUBLAS_OP_N;
+    d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_left, sizeof op_left);
+    d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_right, sizeof op_right);
+    return true;
+}
+
+static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
+{
+    cublasLtMatmulPreference_t wish;
+    cublasStatus_t status = d->f->cublasLtMatmulPreferenceCreate(&wish);
+    if (status != CUBLAS_STATUS_SUCCESS) return failed(err, status, "choosing an algorithm");
+    size_t room = FB_CUDA_WORKSPACE;
+    d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
+    cublasLtMatmulHeuristicResult_t best;
+    int found = 0;
+    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right, g->result, g->result, wish, 1, &best, &found);
+    d->f->cublasLtMatmulPreferenceDestroy(wish);
+    if (status != CUBLAS_STATUS_SUCCESS || found == 0) return failed(err, status, "no algorithm for this product");
+    g->algo = best.algo;
+    return true;
+}
+
+fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err)
+{
+    if (!d->blas) {
+        fb_cuda_get(FB_CUDA_BLASLT, err);
+        return NULL;
+    }
+    if (!types[call->dtype].known) {
+        fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no %s", fb_dtype_name(call->dtype));
+        return NULL;
+    }
+    fb_cuda_gemm *g = fb_calloc(1, sizeof *g);
+    g->call = *call;
+    if (call->m && call->n && call->k && call->batch && (!describe(d, g, err) || !choose(d, g, err))) {
+        fb_cuda_gemm_free(d, g);
+        return NULL;
+    }
+    return g;
+}
+
+void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g)
+{
+    if (!g) return;
+    if (g->desc) d->f->cublasLtMatmulDescDestroy(g->desc);
+    if (g->left) d->f->cublasLtMatrixLayoutDestroy(g->left);
+    if (g->right) d->f->cublasLtMatrixLayoutDestroy(g->right);
+    if (g->result) d->f->cublasLtMatrixLayoutDestroy(g->result);
+    fb_free(g);
+}
+
+bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, fb_error *err)
+{
+    const fb_gemm_call *call = &g->call;
+    size_t size = (size_t)fb_dtype_size(call->dtype);
+    if (!call->m || !call->n || !call->batch) return true;
+    if (!call->k) { /* an empty sum */
+        CUresult zeroed = d->f->cuMemsetD8Async(c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
+        return zeroed == CUDA_SUCCESS ? true : fb_cuda_fail(err, zeroed, "clearing a product over nothing");
+    }
+    static const float one = 1, zero = 0;
+    static const double one64 = 1, zero64 = 0;
+    bool f64 = call->dtype == FB_F64;
+    cublasStatus_t status = d->f->cublasLtMatmul(
+        d->blas, g->desc, f64 ? (const void *)&one64 : &one, (const void *)(b + (size_t)call->b_offset * size), g->left,
+        (const void *)(a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&zero64 : &zero, (const void *)c, g->result,
+        (void *)c, g->result, &g->algo, (void *)d->workspace, FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
+    return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
+}

@@ -1,0 +1,71 @@
+/* The cuda device, in parts: cuda.c (open, load, run), cuda_gemm.c (cuBLASLt), cuda_cupti.c (times and counters),
+ * cuda_calibrate.c. Private to them. */
+#ifndef FB_DEVICE_CUDA_PARTS_H
+#define FB_DEVICE_CUDA_PARTS_H
+
+#include "device/cuda_compile.h"
+#include "device/cuda_libs.h"
+#include "device/device.h"
+
+enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
+
+typedef struct fb_cuda_device {
+    fb_device base;
+    const fb_cuda_functions *f;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    cublasLtHandle_t blas; /* NULL without cuBLASLt */
+    CUdeviceptr workspace; /* of cuBLASLt */
+    CUdeviceptr flush;     /* twice the L2, written to make the cache cold; 0 until needed */
+    size_t flush_bytes;
+    fb_machine machine;
+    char arch[16]; /* "sm_90" */
+    int driver_version;
+} fb_cuda_device;
+
+typedef struct {
+    CUmodule module;
+    CUfunction entry;
+    fb_resources resources;
+} fb_cuda_kernel;
+
+typedef struct fb_cuda_gemm fb_cuda_gemm; /* descriptors and the chosen algorithm of one call */
+
+struct fb_loaded {
+    fb_cuda_device *device;
+    const fb_program *program;
+    fb_cuda_kernel *kernels;
+    fb_cuda_gemm **gemms;
+    CUdeviceptr memory; /* one block for everything */
+    CUdeviceptr *buffers;
+    int *slots;         /* which storage a buffer's number stands for just now: SWAP exchanges two */
+    CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
+    size_t pristine_bytes;
+    CUgraphExec graph;  /* NULL until the first run in graph mode */
+    double compile_ms;
+};
+
+/* Issues the whole launch list on the stream. `each` (may be NULL) is called before (after = false) and after every launch with
+ * its number: kernel k, or n_kernels + g for gemm g. */
+typedef struct {
+    bool (*at)(void *ctx, int number, bool after, fb_error *err);
+    void *ctx;
+} fb_cuda_watch;
+bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err);
+bool fb_cuda_restore(fb_loaded *l, fb_error *err);           /* assigned parameters back to their first values; buffers to their slots */
+bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err);
+bool fb_cuda_wait(fb_cuda_device *d, fb_error *err);
+
+fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err);
+void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);
+bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, fb_error *err);
+
+/* Kernel times of one run through CUPTI's activity records; false with FB_ERR_UNAVAILABLE when CUPTI is not there. */
+bool fb_cupti_time_kernels(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err);
+bool fb_cupti_count(fb_loaded *l, fb_counters *out, fb_error *err);
+
+bool fb_cuda_calibrate(fb_device *d, const fb_progress *progress, fb_error *err);
+bool fb_cuda_calibration_load(fb_cuda_device *d); /* from the cache; false when there is none of this GPU and driver */
+
+#endif
