@@ -2,7 +2,8 @@
  *
  * fb_access_at(graph, node, coords) follows view ops from `node` to the first node that is not a view, its *base*
  * (a source, or a computed node), rewriting the coordinates on the way. `pad` adds a guard: outside it the value is the
- * pad constant. Joins are computed nodes and end a walk, but fb_access_piece says what part of a join an index reads.
+ * pad constant. A walk that meets more pads than there is room for guards ends at that pad, so that `base` is a view.
+ * Joins are computed nodes and end a walk, but fb_access_piece says what part of a join an index reads.
  *
  * Strided is the common case and the only one a library call takes: fb_access_strided gives offset and strides.
  */
@@ -35,7 +36,8 @@ void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *
 fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a);
 
 /* The coordinates of operand `arg` that element `coords` of pointwise `node` reads: broadcasting from the right. */
-void fb_access_broadcast(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords, fb_ix *arg_coords);
+void fb_access_broadcast(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords,
+                         fb_ix *arg_coords);
 
 /* Operand `arg` of join `node` holds the part [*low, *high) of the result's dim *dim; arg_coords are the operand's own
  * coordinates, valid inside that part. */

@@ -1,6 +1,7 @@
 /* Index expressions: quasi-affine integer expressions over loop variables, hash-consed and simplified as they are
- * built, so that two expressions are equal exactly when their ids are. They are what views, joins and reshapes become:
- * the access maps (graph/access.h) hold them, legality compares them, code generation prints them.
+ * built: equal ids are equal expressions, and what chains of views make of equal indices has equal ids. They are what
+ * views, joins and reshapes become: the access maps (graph/access.h) hold them, legality compares them, code generation
+ * prints them.
  *
  * Kinds: constant, variable (with its extent: 0 <= v < extent), sum, constant × e, floor(e / c), e mod c (c > 0).
  * A sum is kept flat and sorted with collected coefficients: Σ cᵢ·tᵢ + c₀, terms tᵢ being variables, divs and mods.
@@ -19,6 +20,7 @@
 typedef struct fb_index_pool fb_index_pool;
 typedef int32_t fb_ix; /* an expression of one pool */
 
+/* An expression lives as long as its pool. A pool is for one thread. */
 fb_index_pool *fb_index_pool_new(void);
 void fb_index_pool_free(fb_index_pool *pool);
 
@@ -37,8 +39,10 @@ bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value);
 bool fb_ix_is_var(const fb_index_pool *p, fb_ix e); /* exactly one variable, coefficient 1 */
 /* Does `var` occur in e at all? */
 bool fb_ix_uses(const fb_index_pool *p, fb_ix e, fb_ix var);
-/* The coefficient when e = coefficient · var + rest and rest does not use var; false when e is not of that form. */
+/* The coefficient (0 when var does not occur) when e = coefficient · var + rest and rest does not use var; false when e
+ * is not of that form. */
 bool fb_ix_stride(fb_index_pool *p, fb_ix e, fb_ix var, int64_t *coefficient, fb_ix *rest);
+/* `by` must stay within var's range, which e was simplified by. */
 fb_ix fb_ix_substitute(fb_index_pool *p, fb_ix e, fb_ix var, fb_ix by);
 int64_t fb_ix_extent(const fb_index_pool *p, fb_ix var);
 const char *fb_ix_var_name(const fb_index_pool *p, fb_ix var);
@@ -49,7 +53,7 @@ int64_t fb_ix_eval(const fb_index_pool *p, fb_ix e, int64_t (*value_of)(void *ct
  * `inner`. Never negative operands of / and %, so that C's truncation is floor. */
 void fb_ix_print(const fb_index_pool *p, fb_ix e, bool inner, fb_str *out);
 
-/* Row-major: coordinates of a linear index over dims, and back. */
+/* Row-major: coordinates of a linear index, which lies within dims, and back. */
 void fb_ix_unravel(fb_index_pool *p, fb_ix linear, int rank, const int64_t *dims, fb_ix *coords);
 fb_ix fb_ix_ravel(fb_index_pool *p, int rank, const int64_t *dims, const fb_ix *coords);
 

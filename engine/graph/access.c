@@ -1,0 +1,233 @@
+#include "graph/access.h"
+
+#include "base/vec.h"
+
+#include <string.h>
+
+static const fb_shape *shape_of(const fb_graph *g, fb_id id)
+{
+    return &g->nodes[id].shape;
+}
+
+static bool is_view(const fb_graph *g, fb_id id)
+{
+    return fb_node_class(g, id) == FB_CLASS_VIEW;
+}
+
+fb_id fb_access_base(const fb_graph *g, fb_id node)
+{
+    while (is_view(g, node)) node = g->nodes[node].args[0];
+    return node;
+}
+
+/* ---- symbolic: one function a view, from the view's coordinates to its operand's ---- */
+
+/* Dims that two shapes share stay apart: going through a linear index only where dims merge or split keeps expressions
+ * short, and right even for coordinates whose ranges are not known well. A group is the shortest run of dims of both
+ * with one product. */
+static void through_view(fb_index_pool *p, const fb_shape *out, const fb_shape *in, const fb_ix *coords, fb_ix *to)
+{
+    if (fb_shape_elements(out) == 0) {
+        for (int d = 0; d < in->rank; d++) to[d] = fb_ix_const(p, 0);
+        return;
+    }
+    for (int i = 0, j = 0; i < out->rank || j < in->rank;) {
+        int i0 = i, j0 = j;
+        int64_t a = i < out->rank ? out->dim[i++] : 1, b = j < in->rank ? in->dim[j++] : 1;
+        while (a != b) {
+            if (a < b)
+                a *= out->dim[i++];
+            else
+                b *= in->dim[j++];
+        }
+        if (i - i0 == 1 && j - j0 == 1) {
+            to[j0] = coords[i0];
+            continue;
+        }
+        fb_ix linear = fb_ix_ravel(p, i - i0, out->dim + i0, coords + i0);
+        fb_ix_unravel(p, linear, j - j0, in->dim + j0, to + j0);
+    }
+}
+
+static fb_ix reversed(fb_index_pool *p, fb_ix at, int64_t size)
+{
+    return fb_ix_sub(p, fb_ix_const(p, size - 1), at);
+}
+
+/* Appends the guards that a pad needs; false, and nothing appended, when there is no room for them. */
+static bool guard(fb_index_pool *p, const fb_node *pad, const fb_shape *in, const fb_ix *to, fb_access *a)
+{
+    int n = a->n_guards;
+    for (int d = 0; d < in->rank; d++) {
+        int64_t low, high;
+        fb_ix_range(p, to[d], &low, &high);
+        if (low >= 0 && high < in->dim[d]) continue;
+        if (n == FB_MAX_GUARDS) return false;
+        a->guards[n++] = (fb_guard){.at = to[d], .low = 0, .high = in->dim[d], .otherwise = pad->attrs->value};
+    }
+    a->n_guards = n;
+    return true;
+}
+
+/* One step down: a->base is a view, a->coords are its coordinates. False when the walk has to end here. */
+static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
+{
+    const fb_node *n = fb_node_at(g, a->base);
+    const fb_attrs *at = n->attrs;
+    const fb_shape *in = shape_of(g, n->args[0]);
+    fb_ix to[FB_MAX_RANK];
+    for (int d = 0; d < in->rank && d < n->shape.rank; d++) to[d] = a->coords[d];
+    switch (n->op) {
+    case FB_OP_VIEW: through_view(p, &n->shape, in, a->coords, to); break;
+    case FB_OP_PERMUTE:
+        for (int d = 0; d < in->rank; d++) to[at->axes[d]] = a->coords[d];
+        break;
+    case FB_OP_SLICE:
+        to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step), fb_ix_const(p, at->start));
+        break;
+    case FB_OP_EXPAND:
+        for (int d = 0; d < in->rank; d++)
+            to[d] = in->dim[d] == 1 ? fb_ix_const(p, 0) : a->coords[d + n->shape.rank - in->rank];
+        break;
+    case FB_OP_PAD:
+        for (int d = 0; d < in->rank; d++) to[d] = fb_ix_sub(p, to[d], fb_ix_const(p, at->before[d]));
+        if (!guard(p, n, in, to, a)) return false;
+        break;
+    case FB_OP_FLIP:
+        for (int i = 0; i < at->n_axes; i++) to[at->axes[i]] = reversed(p, to[at->axes[i]], in->dim[at->axes[i]]);
+        break;
+    default: fb_bug(__FILE__, __LINE__, "a view without an access map");
+    }
+    memcpy(a->coords, to, sizeof to);
+    a->rank = in->rank;
+    a->base = n->args[0];
+    return true;
+}
+
+void fb_access_at(const fb_graph *g, fb_index_pool *p, fb_id node, const fb_ix *coords, fb_access *out)
+{
+    *out = (fb_access){.base = node, .rank = shape_of(g, node)->rank};
+    for (int d = 0; d < out->rank; d++) out->coords[d] = coords[d];
+    while (is_view(g, out->base) && step(g, p, out)) {}
+}
+
+fb_ix fb_access_offset(const fb_graph *g, fb_index_pool *p, const fb_access *a)
+{
+    return fb_ix_ravel(p, a->rank, shape_of(g, a->base)->dim, a->coords);
+}
+
+void fb_access_broadcast(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords,
+                         fb_ix *arg_coords)
+{
+    const fb_shape *x = shape_of(g, g->nodes[node].args[arg]);
+    int shift = shape_of(g, node)->rank - x->rank;
+    for (int d = 0; d < x->rank; d++) arg_coords[d] = x->dim[d] == 1 ? fb_ix_const(p, 0) : coords[d + shift];
+}
+
+void fb_access_piece(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords, fb_ix *arg_coords,
+                     int *dim, int64_t *low, int64_t *high)
+{
+    const fb_node *n = fb_node_at(g, node);
+    *dim = n->attrs->dim;
+    if (n->op == FB_OP_STACK) {
+        *low = arg;
+        *high = arg + 1;
+        for (int d = 0, k = 0; d < n->shape.rank; d++)
+            if (d != *dim) arg_coords[k++] = coords[d];
+        return;
+    }
+    FB_ASSERT(n->op == FB_OP_CAT);
+    *low = 0;
+    for (int i = 0; i < arg; i++) *low += shape_of(g, n->args[i])->dim[*dim];
+    *high = *low + shape_of(g, n->args[arg])->dim[*dim];
+    for (int d = 0; d < n->shape.rank; d++)
+        arg_coords[d] = d == *dim ? fb_ix_sub(p, coords[d], fb_ix_const(p, *low)) : coords[d];
+}
+
+/* ---- strided: numbers alone, from the base upwards ---- */
+
+typedef struct {
+    int64_t offset, strides[FB_MAX_RANK];
+} window;
+
+static void contiguous(const fb_shape *s, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int d = s->rank - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= s->dim[d] > 0 ? s->dim[d] : 1;
+    }
+}
+
+/* Strides of `out` over what `in` walks with `was`, as PyTorch's computeStride finds them: `in` falls into runs of dims
+ * that lie densely behind each other, and each run must be covered by whole dims of `out`. */
+static bool restride(const fb_shape *in, const int64_t *was, const fb_shape *out, int64_t *strides)
+{
+    if (fb_shape_elements(in) == 0) {
+        contiguous(out, strides);
+        return true;
+    }
+    int o = out->rank - 1;
+    int64_t run = 1, covered = 1, base = in->rank ? was[in->rank - 1] : 1;
+    for (int d = in->rank - 1; d >= 0; d--) {
+        run *= in->dim[d];
+        bool joins = d > 0 && (in->dim[d - 1] == 1 || was[d - 1] == run * base);
+        if (joins) continue;
+        while (o >= 0 && (covered < run || out->dim[o] == 1)) {
+            strides[o] = covered * base;
+            covered *= out->dim[o--];
+        }
+        if (covered != run) return false;
+        run = covered = 1;
+        if (d > 0) base = was[d - 1];
+    }
+    for (; o >= 0; o--) strides[o] = base; /* ones in front */
+    return true;
+}
+
+static bool apply(const fb_graph *g, const fb_node *n, window *w)
+{
+    const fb_attrs *at = n->attrs;
+    const fb_shape *in = shape_of(g, n->args[0]);
+    window was = *w;
+    switch (n->op) {
+    case FB_OP_VIEW: return restride(in, was.strides, &n->shape, w->strides);
+    case FB_OP_PERMUTE:
+        for (int d = 0; d < in->rank; d++) w->strides[d] = was.strides[at->axes[d]];
+        return true;
+    case FB_OP_SLICE:
+        w->offset += at->start * was.strides[at->dim];
+        w->strides[at->dim] *= at->step;
+        return true;
+    case FB_OP_EXPAND:
+        for (int d = 0, shift = n->shape.rank - in->rank; d < n->shape.rank; d++)
+            w->strides[d] = d < shift || (in->dim[d - shift] == 1 && n->shape.dim[d] != 1) ? 0 : was.strides[d - shift];
+        return true;
+    case FB_OP_FLIP:
+        for (int i = 0; i < at->n_axes; i++) {
+            int d = at->axes[i];
+            if (in->dim[d] > 0) w->offset += (in->dim[d] - 1) * was.strides[d];
+            w->strides[d] = -was.strides[d];
+        }
+        return true;
+    default: return fb_shape_equal(in, &n->shape); /* a pad by nothing is no pad */
+    }
+}
+
+bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offset, int64_t strides[FB_MAX_RANK])
+{
+    FB_VEC(fb_id) views = {0};
+    while (is_view(g, node)) {
+        FB_VEC_PUSH(&views, node);
+        node = g->nodes[node].args[0];
+    }
+    window w = {0};
+    contiguous(shape_of(g, node), w.strides);
+    bool ok = true;
+    for (int i = views.n - 1; i >= 0 && ok; i--) ok = apply(g, fb_node_at(g, views.at[i]), &w);
+    FB_VEC_FREE(&views);
+    *base = node;
+    *offset = w.offset;
+    memcpy(strides, w.strides, sizeof w.strides);
+    return ok;
+}
