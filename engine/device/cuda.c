@@ -1,12 +1,15 @@
-/* The cuda device: generated CUDA C → NVRTC cubin for the real architecture → driver API. One context and one stream; all
- * memory of a program is one block, sized from its buffer table and refused before anything is allocated when it cannot fit.
+/* The cuda device: generated CUDA C → NVRTC cubin for the real architecture → driver API. One context and one stream;
+ * all memory of a program is one block, sized from its buffer table and refused before anything is allocated when it
+ * cannot fit.
  *
- * A fatal CUDA error poisons the context for good, so the first such error ends the worker's child; the supervisor starts the
- * next one. */
+ * A fatal CUDA error poisons the context for good, so the first such error ends the worker's child; the supervisor
+ * starts the next one. */
 #include "device/cuda_parts.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
 
 #include <limits.h>
 #include <math.h>
@@ -51,9 +54,17 @@ static int device_count(const fb_cuda_functions *f, fb_error *err)
     int n = 0;
     if (status == CUDA_SUCCESS) status = f->cuDeviceGetCount(&n);
     if (status == CUDA_SUCCESS && n > 0) return n;
-    if (status == CUDA_SUCCESS || status == CUDA_ERROR_NO_DEVICE) fb_fail(err, FB_ERR_UNAVAILABLE, "no CUDA GPU in this machine");
-    else if (fb_cuda_fail(err, status, "starting CUDA") == false && err) err->kind = FB_ERR_UNAVAILABLE;
+    if (status == CUDA_SUCCESS || status == CUDA_ERROR_NO_DEVICE)
+        fb_fail(err, FB_ERR_UNAVAILABLE, "no CUDA GPU in this machine");
+    else if (fb_cuda_fail(err, status, "starting CUDA") == false && err)
+        err->kind = FB_ERR_UNAVAILABLE;
     return 0;
+}
+
+static int cuda_available(void)
+{
+    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, NULL);
+    return f ? device_count(f, NULL) : 0;
 }
 
 static void cuda_list(json_t *devices, json_t *libraries)
@@ -69,11 +80,14 @@ static void cuda_list(json_t *devices, json_t *libraries)
         describe(f, device, &m);
         char name[32];
         snprintf(name, sizeof name, "cuda:%d", i);
-        json_array_append_new(devices, json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name", m.name,
-                                                 "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units, "compute_major",
-                                                 m.compute_major, "compute_minor", m.compute_minor));
+        json_array_append_new(devices,
+                              json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name",
+                                        m.name, "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units,
+                                        "compute_major", m.compute_major, "compute_minor", m.compute_minor));
     }
-    if (!n) json_array_append_new(devices, json_pack("{s:s, s:s, s:s}", "device", "cuda:0", "kind", "cuda", "missing", why.text));
+    if (!n)
+        json_array_append_new(devices,
+                              json_pack("{s:s, s:s, s:s}", "device", "cuda:0", "kind", "cuda", "missing", why.text));
 }
 
 static void cuda_close(fb_device *base)
@@ -91,7 +105,8 @@ static bool open_blas(fb_cuda_device *d, fb_error *err)
 {
     /* Without cuBLASLt the device still runs every generated kernel. */
     if (!fb_cuda_get(FB_CUDA_BLASLT, NULL)) return true;
-    if (d->f->cublasLtCreate(&d->blas) != CUBLAS_STATUS_SUCCESS) return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt does not start");
+    if (d->f->cublasLtCreate(&d->blas) != CUBLAS_STATUS_SUCCESS)
+        return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt does not start");
     CALL(d, cuMemAlloc(&d->workspace, FB_CUDA_WORKSPACE), "allocating cuBLASLt's workspace");
     return true;
 }
@@ -141,6 +156,7 @@ static void cuda_unload(fb_loaded *l)
 {
     fb_cuda_device *d = l->device;
     d->f->cuStreamSynchronize(d->stream);
+    if (d->last_run == l) d->last_run = NULL;
     if (l->graph) d->f->cuGraphExecDestroy(l->graph);
     for (int k = 0; k < l->program->n_kernels; k++)
         if (l->kernels[k].module) d->f->cuModuleUnload(l->kernels[k].module);
@@ -172,8 +188,8 @@ static bool allocate(fb_loaded *l, fb_error *err)
     CALL(d, cuMemGetInfo(&unused, &total), "asking for free memory");
     if (need > unused) {
         char want[32], have[32];
-        return fb_fail(err, FB_ERR_LIMIT, "the plan needs %s on %s and %s are free", fb_format_bytes(want, (double)need), d->machine.name,
-                       fb_format_bytes(have, (double)unused));
+        return fb_fail(err, FB_ERR_LIMIT, "the plan needs %s on %s and %s are free",
+                       fb_format_bytes(want, (double)need), d->machine.name, fb_format_bytes(have, (double)unused));
     }
     CALL(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
     size_t at = aligned(p->pool_bytes);
@@ -195,14 +211,19 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
     CALL(d, cuModuleGetFunction(&out->entry, out->module, kernel->entry), "finding a kernel's entry");
     if (kernel->dynamic_shared > 48 * 1024)
-        CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared), "asking for shared memory");
+        CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared),
+             "asking for shared memory");
     int threads = kernel->block[0] * kernel->block[1] * kernel->block[2], blocks = 0;
-    CALL(d, cuFuncGetAttribute(&out->resources.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, out->entry), "reading a kernel's registers");
-    CALL(d, cuFuncGetAttribute(&out->resources.shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, out->entry), "reading a kernel's shared memory");
-    CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared), "reading a kernel's occupancy");
+    CALL(d, cuFuncGetAttribute(&out->resources.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, out->entry),
+         "reading a kernel's registers");
+    CALL(d, cuFuncGetAttribute(&out->resources.shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, out->entry),
+         "reading a kernel's shared memory");
+    CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared),
+         "reading a kernel's occupancy");
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
-    out->resources.occupancy = d->machine.max_threads_per_unit ? (double)blocks * threads / d->machine.max_threads_per_unit : NAN;
+    out->resources.occupancy =
+        d->machine.max_threads_per_unit ? (double)blocks * threads / d->machine.max_threads_per_unit : NAN;
     return true;
 }
 
@@ -221,12 +242,17 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
     if (compiled) l->compile_ms = (fb_now_us() - start) * 1e-3;
     for (int k = 0; k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
     fb_free(codes);
-    for (int g = 0; good && g < p->n_gemms; g++) good = (l->gemms[g] = fb_cuda_gemm_new(l->device, &p->gemms[g], err)) != NULL;
+    for (int g = 0; good && g < p->n_gemms; g++)
+        good = (l->gemms[g] = fb_cuda_gemm_new(l->device, &p->gemms[g], err)) != NULL;
     return good && allocate(l, err);
 }
 
 static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progress *progress, fb_error *err)
 {
+    if (p->mode == FB_LAUNCH_MEGA) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s has no launch mode %s", base->name, fb_launch_mode_name(p->mode));
+        return NULL;
+    }
     fb_loaded *l = fb_calloc(1, sizeof *l);
     l->device = (fb_cuda_device *)base;
     l->program = p;
@@ -270,8 +296,21 @@ static bool cuda_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     if (!l->program->buffers[buffer].bytes) return true;
-    CALL(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes), "copying from the GPU");
+    CALL(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes),
+         "copying from the GPU");
     return true;
+}
+
+/* Bytes of 0xff: a NaN in every float dtype, all bits set in the others. */
+static bool cuda_poison(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    if (p->pool_bytes) CALL(d, cuMemsetD8Async(l->memory, 0xff, (size_t)p->pool_bytes, d->stream), "poisoning");
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].kind == FB_BUFFER_OUTPUT && p->buffers[b].bytes)
+            CALL(d, cuMemsetD8Async(l->buffers[b], 0xff, (size_t)p->buffers[b].bytes, d->stream), "poisoning");
+    return fb_cuda_wait(d, err);
 }
 
 bool fb_cuda_restore(fb_loaded *l, fb_error *err)
@@ -282,7 +321,8 @@ bool fb_cuda_restore(fb_loaded *l, fb_error *err)
     for (int b = 0; b < p->n_buffers; b++) {
         l->slots[b] = b;
         if (!p->buffers[b].assigned || !p->buffers[b].bytes) continue;
-        CALL(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream), "restoring a parameter");
+        CALL(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream),
+             "restoring a parameter");
         from += aligned(p->buffers[b].bytes);
     }
     return true;
@@ -315,12 +355,13 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
     void *args[1024];
     FB_ASSERT(launch->n_args <= 1024);
     for (int i = 0; i < launch->n_args; i++) {
-        pointers[i] = l->buffers[l->slots[launch->args[i]]];
+        pointers[i] = l->buffers[l->slots[launch->args[i]]] + (launch->offsets ? (CUdeviceptr)launch->offsets[i] : 0);
         args[i] = &pointers[i];
     }
     CALL(d,
-         cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1], (unsigned)k->grid[2],
-                        (unsigned)k->block[0], (unsigned)k->block[1], (unsigned)k->block[2], (unsigned)k->dynamic_shared, d->stream, args, NULL),
+         cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1],
+                        (unsigned)k->grid[2], (unsigned)k->block[0], (unsigned)k->block[1], (unsigned)k->block[2],
+                        (unsigned)k->dynamic_shared, d->stream, args, NULL),
          "launching a kernel");
     return true;
 }
@@ -385,90 +426,102 @@ static bool capture(fb_loaded *l, fb_error *err)
     return made == CUDA_SUCCESS ? true : fb_cuda_fail(err, made, "instantiating a CUDA graph");
 }
 
-static bool start_one(fb_loaded *l, fb_launch_mode mode, fb_error *err)
+static bool start_one(fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
-    if (mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
+    if (l->program->mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
     CALL(d, cuGraphLaunch(l->graph, d->stream), "launching a CUDA graph");
+    return true;
+}
+
+static bool run_once(fb_loaded *l, fb_cache_state cache, double *wall_us, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    if (!fb_cuda_restore(l, err)) return false;
+    if (cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
+    if (!fb_cuda_wait(d, err)) return false;
+    double start = fb_now_us();
+    if (!start_one(l, err) || !fb_cuda_wait(d, err)) return false;
+    *wall_us = fb_now_us() - start;
+    d->last_run = cache == FB_CACHE_HOT ? l : NULL;
     return true;
 }
 
 static bool cuda_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err)
 {
     fb_cuda_device *d = l->device;
-    if (how->mode == FB_LAUNCH_MEGA) return fb_fail(err, FB_ERR_UNAVAILABLE, "the launch mode mega is not there yet");
-    if (how->mode == FB_LAUNCH_GRAPH && !l->graph && (!fb_cuda_restore(l, err) || !capture(l, err))) return false;
+    double ignored;
+    if (l->program->mode == FB_LAUNCH_GRAPH && !l->graph && (!fb_cuda_restore(l, err) || !capture(l, err)))
+        return false;
+    if (how->cache == FB_CACHE_HOT && d->last_run != l && !run_once(l, FB_CACHE_HOT, &ignored, err)) return false;
     for (int i = 0; i < how->samples; i++) {
-        if (!fb_cuda_restore(l, err)) return false;
-        if (how->cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
-        if (!fb_cuda_wait(d, err)) return false;
-        double start = fb_now_us();
-        if (!start_one(l, how->mode, err) || !fb_cuda_wait(d, err)) return false;
-        times[i] = (fb_run_time){.wall_us = fb_now_us() - start, .device_us = NAN};
+        times[i].device_us = NAN;
+        if (!run_once(l, how->cache, &times[i].wall_us, err)) return false;
     }
     return true;
 }
 
-/* ---- times of single kernels ---- */
+/* ---- one run with each launch timed ---- */
 
-/* Where CUPTI is not there: an event before and after each launch, which adds the gaps between them. */
+/* Where CUPTI is not there: an event before and after each launch, which adds what lies between them. */
 typedef struct {
     fb_cuda_device *d;
-    CUevent *events;
-    int *numbers;
-    int n, room;
+    FB_VEC(CUevent) events;
+    FB_VEC(int) numbers;
 } event_log;
 
 static bool log_event(void *ctx, int number, bool after, fb_error *err)
 {
     event_log *log = ctx;
-    fb_cuda_device *d = log->d;
-    if (log->n == log->room) {
-        log->room = log->room ? 2 * log->room : 64;
-        log->events = fb_realloc(log->events, (size_t)log->room * sizeof *log->events);
-        log->numbers = fb_realloc(log->numbers, (size_t)log->room * sizeof *log->numbers);
-    }
-    CALL(d, cuEventCreate(&log->events[log->n], CU_EVENT_DEFAULT), "creating an event");
-    log->numbers[log->n++] = number;
-    (void)after;
-    CALL(d, cuEventRecord(log->events[log->n - 1], d->stream), "recording an event");
+    CUevent event;
+    CALL(log->d, cuEventCreate(&event, CU_EVENT_DEFAULT), "creating an event");
+    FB_VEC_PUSH(&log->events, event);
+    if (!after) FB_VEC_PUSH(&log->numbers, number);
+    CALL(log->d, cuEventRecord(event, log->d->stream), "recording an event");
     return true;
 }
 
-static bool read_events(event_log *log, double *us, fb_error *err)
+static bool since_first(event_log *log, int event, double *us, fb_error *err)
 {
-    fb_cuda_device *d = log->d;
-    for (int i = 0; i + 1 < log->n; i += 2) {
-        float ms = 0;
-        CALL(d, cuEventElapsedTime(&ms, log->events[i], log->events[i + 1]), "reading an event");
-        us[log->numbers[i]] += ms * 1e3;
-    }
+    float ms = 0;
+    CALL(log->d, cuEventElapsedTime(&ms, log->events.at[0], log->events.at[event]), "reading an event");
+    *us = ms * 1e3;
     return true;
 }
 
-static bool time_by_events(fb_loaded *l, double *us, fb_error *err)
+static bool trace_by_events(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
     event_log log = {.d = l->device};
     fb_cuda_watch watch = {log_event, &log};
-    bool good = fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err) && read_events(&log, us, err);
-    for (int i = 0; i < log.n; i++) l->device->f->cuEventDestroy(log.events[i]);
-    fb_free(log.events);
-    fb_free(log.numbers);
+    bool good = fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err);
+    *n = log.numbers.n;
+    for (int i = 0; good && i < log.numbers.n && i < room; i++) {
+        spans[i].index = log.numbers.at[i];
+        good = since_first(&log, 2 * i, &spans[i].start_us, err) && since_first(&log, 2 * i + 1, &spans[i].end_us, err);
+    }
+    for (int i = 0; i < log.events.n; i++) l->device->f->cuEventDestroy(log.events.at[i]);
+    FB_VEC_FREE(&log.events);
+    FB_VEC_FREE(&log.numbers);
     return good;
 }
 
-static bool cuda_time_kernels(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err)
+static bool cuda_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
-    if (fb_cuda_get(FB_CUDA_CUPTI, NULL)) return fb_cupti_time_kernels(l, cache, us, err);
-    for (int i = 0; i < l->program->n_kernels + l->program->n_gemms; i++) us[i] = 0;
+    double ignored;
+    if (cache == FB_CACHE_HOT && l->device->last_run != l && l->program->mode != FB_LAUNCH_GRAPH &&
+        !run_once(l, FB_CACHE_HOT, &ignored, err))
+        return false;
     if (!fb_cuda_restore(l, err) || (cache == FB_CACHE_COLD && !fb_cuda_make_cold(l->device, err))) return false;
-    return time_by_events(l, us, err);
+    if (!fb_cuda_wait(l->device, err)) return false;
+    return fb_cuda_get(FB_CUDA_CUPTI, NULL) ? fb_cupti_trace(l, spans, room, n, err)
+                                            : trace_by_events(l, spans, room, n, err);
 }
 
 const fb_device_ops fb_device_cuda = {
     .kind = "cuda",
     .dialect = &fb_dialect_cuda,
     .list = cuda_list,
+    .available = cuda_available,
     .open = cuda_open,
     .close = cuda_close,
     .machine = cuda_machine,
@@ -480,6 +533,7 @@ const fb_device_ops fb_device_cuda = {
     .write = cuda_write,
     .read = cuda_read,
     .run = cuda_run,
-    .time_kernels = cuda_time_kernels,
+    .poison = cuda_poison,
+    .trace = cuda_trace,
     .count = fb_cupti_count,
 };

@@ -1,6 +1,6 @@
-/* Calibration of a GPU: what a launch costs, how fast bytes move by size (cache-hot and cold), how fast products, arithmetic and slow
- * functions run. Kernel times come from CUDA graphs of many launches, less what an empty kernel costs in such a graph. About
- * two seconds; kept in the cache for this GPU and driver. */
+/* Calibration of a GPU: what a launch costs, how fast bytes move by size (cache-hot and cold), how fast products,
+ * arithmetic and slow functions run. Kernel times come from CUDA graphs of many launches, less what an empty kernel
+ * costs in such a graph. About two seconds; kept in the cache for this GPU and driver. */
 #include "device/cuda_parts.h"
 
 #include "base/clock.h"
@@ -22,7 +22,8 @@
 static const char source[] =
     "extern \"C\" __global__ void fb_empty() {}\n"
     "extern \"C\" __global__ void fb_copy(float4 *to, const float4 *from, long long n) {\n"
-    "    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) to[i] = from[i];\n"
+    "    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * "
+    "blockDim.x) to[i] = from[i];\n"
     "}\n"
     "extern \"C\" __global__ void fb_fma(float *to, float a) {\n"
     "    float x = threadIdx.x, y = x + 1, z = x + 2, w = x + 3;\n"
@@ -182,8 +183,17 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
 {
     curve->n = 0;
     for (int64_t n = 128; n <= 4096; n *= 2) {
-        fb_gemm_call call = {.dtype = dtype, .precision = precision, .m = n, .n = n, .k = n, .batch = 1, .a_row = n, .a_col = 1,
-                             .b_row = n, .b_col = 1, .c_row = n};
+        fb_gemm_call call = {.dtype = dtype,
+                             .precision = precision,
+                             .m = n,
+                             .n = n,
+                             .k = n,
+                             .batch = 1,
+                             .a_row = n,
+                             .a_col = 1,
+                             .b_row = n,
+                             .b_col = 1,
+                             .c_row = n};
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
         double us;
         bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);

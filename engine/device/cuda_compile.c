@@ -37,7 +37,8 @@ static void read_resources(fb_cuda_code *code)
     code->spill_bytes = stores + loads;
 }
 
-static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind kind, char code_path[4096], char log_path[4096])
+static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind kind, char code_path[4096],
+                        char log_path[4096])
 {
     fb_error ignored;
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, &ignored);
@@ -92,8 +93,8 @@ static bool take_code(const fb_cuda_functions *f, nvrtcProgram program, fb_cuda_
     return got == NVRTC_SUCCESS;
 }
 
-static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char *name, const char *arch, fb_cuda_code_kind kind,
-                    fb_cuda_code *out, fb_error *err)
+static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char *name, const char *arch,
+                    fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err)
 {
     char arch_option[48];
     snprintf(arch_option, sizeof arch_option, "--gpu-architecture=%s", arch);
@@ -110,12 +111,14 @@ static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char
         first_error(out->log, line, sizeof line);
         return fb_fail(err, FB_ERR_SYSTEM, "kernel %s does not compile for %s: %s", name, arch, line);
     }
-    if (!take_code(f, program, kind, out)) return fb_fail(err, FB_ERR_SYSTEM, "NVRTC gave no code for kernel %s (%s)", name, arch);
+    if (!take_code(f, program, kind, out))
+        return fb_fail(err, FB_ERR_SYSTEM, "NVRTC gave no code for kernel %s (%s)", name, arch);
     read_resources(out);
     return true;
 }
 
-bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err)
+bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
+                     fb_error *err)
 {
     *out = (fb_cuda_code){0};
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
@@ -138,7 +141,8 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
     }
     out->ms = (fb_now_us() - start) * 1e-3;
     /* A cache that cannot be written costs time at the next start, and nothing else. */
-    if (cache && fb_write_file(log_path, out->log, strlen(out->log), NULL)) fb_write_file(code_path, out->bytes, out->n, NULL);
+    if (cache && fb_write_file(log_path, out->log, strlen(out->log), NULL))
+        fb_write_file(code_path, out->bytes, out->n, NULL);
     return true;
 }
 
@@ -195,7 +199,8 @@ static void *pool_main(void *ctx)
     return NULL;
 }
 
-bool fb_cuda_compile_program(const fb_program *program, const char *arch, const fb_progress *progress, fb_cuda_code *codes, fb_error *err)
+bool fb_cuda_compile_program(const fb_program *program, const char *arch, const fb_progress *progress,
+                             fb_cuda_code *codes, fb_error *err)
 {
     pool p = {.program = program, .prelude = fb_dialect_prelude(&fb_dialect_cuda), .arch = arch, .codes = codes};
     for (int k = 0; k < program->n_kernels; k++) p.total += program->kernels[k].source != NULL;
@@ -215,7 +220,8 @@ bool fb_cuda_compile_program(const fb_program *program, const char *arch, const 
     while (p.running > 0) {
         char what[64];
         snprintf(what, sizeof what, "compiling %d of %d", p.done + 1 < p.total ? p.done + 1 : p.total, p.total);
-        if (progress && !p.stop && !progress->step(progress->ctx, what, p.total ? (double)p.done / p.total : 1)) p.stop = cancelled = true;
+        if (progress && !p.stop && !progress->step(progress->ctx, what, p.total ? (double)p.done / p.total : 1))
+            p.stop = cancelled = true;
         pthread_cond_wait(&p.moved, &p.lock);
     }
     pthread_mutex_unlock(&p.lock);
@@ -234,7 +240,9 @@ int fb_cuda_archs(char to[][16], int room, fb_error *err)
 {
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
     int n = 0, known[64];
-    if (!f || f->nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n > 64 || f->nvrtcGetSupportedArchs(known) != NVRTC_SUCCESS) return 0;
+    if (!f || f->nvrtcGetNumSupportedArchs(&n) != NVRTC_SUCCESS || n > 64 ||
+        f->nvrtcGetSupportedArchs(known) != NVRTC_SUCCESS)
+        return 0;
     for (int i = 0; i < n && i < room; i++) snprintf(to[i], 16, "sm_%d", known[i]);
     return n < room ? n : room;
 }

@@ -1,5 +1,5 @@
-/* CUDA source to machine code through NVRTC, cached on disk by content: source, options, NVRTC version and architecture.
- * Needs no GPU: `emit` and the tests use it on machines that have none. */
+/* CUDA source to machine code through NVRTC, cached on disk by content: source, options, NVRTC version and
+ * architecture. Needs no GPU: `emit` and the tests use it on machines that have none. */
 #ifndef FB_DEVICE_CUDA_COMPILE_H
 #define FB_DEVICE_CUDA_COMPILE_H
 
@@ -7,8 +7,8 @@
 
 typedef enum { FB_CUBIN, FB_PTX } fb_cuda_code_kind;
 
-/* What the compiler gave; `bytes` and `log` are freed with fb_cuda_code_clear. The resources come from ptxas's own report,
- * so that they are known without a GPU (spill_bytes counts stores and loads). */
+/* What the compiler gave; `bytes` and `log` are freed with fb_cuda_code_clear. The resources come from ptxas's own
+ * report, so that they are known without a GPU (spill_bytes counts stores and loads). */
 typedef struct {
     void *bytes;
     size_t n;
@@ -18,19 +18,23 @@ typedef struct {
     int registers, shared_bytes, spill_bytes;
 } fb_cuda_code;
 
-/* One translation unit (prelude included) for `arch`: "sm_90". On a compile error the sentence holds the first error line. */
-bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err);
+/* One translation unit (prelude included) for `arch`: "sm_90". On a compile error the sentence holds the first error
+ * line. */
+bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
+                     fb_error *err);
 void fb_cuda_code_clear(fb_cuda_code *code);
 
-/* Compiles the kernels of a program that have source, on as many threads as there are cores; codes[k] stays zero for the
- * others. Stops at the first error or when progress says so. */
-bool fb_cuda_compile_program(const fb_program *p, const char *arch, const fb_progress *progress, fb_cuda_code *codes, fb_error *err);
+/* Compiles the kernels of a program that have source, on as many threads as there are cores; codes[k] stays zero for
+ * the others. Stops at the first error or when progress says so. */
+bool fb_cuda_compile_program(const fb_program *p, const char *arch, const fb_progress *progress, fb_cuda_code *codes,
+                             fb_error *err);
 
 /* The architectures NVRTC knows, ascending ("sm_75" … ); returns how many of `room` were written. */
 int fb_cuda_archs(char to[][16], int room, fb_error *err);
 
-/* Blocks resident on one multiprocessor over its thread limit: the theoretical occupancy of the CUDA occupancy calculator
- * (registers are given out per warp in units of 256, shared memory per block in units of 1 KiB plus 1 KiB of the system). */
+/* Blocks resident on one multiprocessor over its thread limit: the theoretical occupancy of the CUDA occupancy
+ * calculator (registers are given out per warp in units of 256, shared memory per block in units of 1 KiB plus 1 KiB of
+ * the system). */
 double fb_cuda_occupancy(const fb_machine *m, int registers, int shared_bytes, int threads);
 
 #endif

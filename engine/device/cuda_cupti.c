@@ -1,8 +1,8 @@
 /* CUPTI: kernel times from activity records, and traffic from the range profiler. The two never run at once: counters
  * serialise kernels and would spoil the times.
  *
- * A launch is recognised again by an external correlation id (activity) or by its range's name (counters), so that a library
- * call that starts several kernels still counts as the one launch it is. */
+ * A launch is recognised again by an external correlation id (activity) or by its range's name (counters), so that a
+ * library call that starts several kernels still counts as the one launch it is. */
 #include "device/cuda_parts.h"
 
 #include "base/mem.h"
@@ -36,8 +36,16 @@ static struct {
     pthread_mutex_t lock;
     bool registered;
     const fb_cuda_functions *f;
-    FB_VEC(struct kernel_record { uint32_t correlation; double us; }) kernels;
-    FB_VEC(struct link { uint32_t correlation; uint64_t number; }) links;
+    FB_VEC(struct kernel_record {
+        uint32_t correlation;
+        uint64_t start, end;
+    })
+    kernels;
+    FB_VEC(struct link {
+        uint32_t correlation;
+        uint64_t number;
+    })
+    links;
 } activity = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void CUPTIAPI want_buffer(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -51,7 +59,7 @@ static void take_record(const CUpti_Activity *record)
 {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const void *)record;
-        FB_VEC_PUSH(&activity.kernels, (struct kernel_record){k->correlationId, (double)(k->end - k->start) * 1e-3});
+        FB_VEC_PUSH(&activity.kernels, (struct kernel_record){k->correlationId, k->start, k->end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
         const CUpti_ActivityExternalCorrelation *e = (const void *)record;
         FB_VEC_PUSH(&activity.links, (struct link){e->correlationId, e->externalId});
@@ -92,8 +100,12 @@ static bool mark_launch(void *ctx, int number, bool after, fb_error *err)
 {
     const fb_cuda_functions *f = ctx;
     uint64_t ended;
-    if (after) CUPTI(f, cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &ended), "marking a launch");
-    else CUPTI(f, cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, (uint64_t)number), "marking a launch");
+    if (after)
+        CUPTI(f, cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &ended),
+              "marking a launch");
+    else
+        CUPTI(f, cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, (uint64_t)number),
+              "marking a launch");
     return true;
 }
 
@@ -103,38 +115,55 @@ static int by_correlation(const void *a, const void *b)
     return (x->correlation > y->correlation) - (x->correlation < y->correlation);
 }
 
-static void sum_times(double *us, int n)
+static int by_start(const void *a, const void *b)
 {
-    for (int i = 0; i < n; i++) us[i] = 0;
-    qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, by_correlation);
-    for (int i = 0; i < activity.kernels.n; i++) {
-        struct link key = {.correlation = activity.kernels.at[i].correlation};
-        const struct link *found = bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, by_correlation);
-        if (found && found->number < (uint64_t)n) us[found->number] += activity.kernels.at[i].us;
-    }
+    const struct kernel_record *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
 }
 
-bool fb_cupti_time_kernels(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err)
+/* Kernel records in order of execution, each under the number of the launch that it came from. */
+static int64_t take_spans(fb_span *spans, int64_t room)
+{
+    int64_t n = 0;
+    qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, by_correlation);
+    qsort(activity.kernels.at, (size_t)activity.kernels.n, sizeof *activity.kernels.at, by_start);
+    for (int i = 0; i < activity.kernels.n; i++) {
+        const struct kernel_record *k = &activity.kernels.at[i];
+        struct link key = {.correlation = k->correlation};
+        const struct link *found =
+            bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, by_correlation);
+        if (!found) continue;
+        if (n < room)
+            spans[n] = (fb_span){.index = (int)found->number,
+                                 .start_us = (double)(k->start - activity.kernels.at[0].start) * 1e-3,
+                                 .end_us = (double)(k->end - activity.kernels.at[0].start) * 1e-3};
+        n++;
+    }
+    return n;
+}
+
+bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_CUPTI, err);
-    if (!f || !fb_cuda_restore(l, err)) return false;
-    if (cache == FB_CACHE_COLD && !fb_cuda_make_cold(l->device, err)) return false;
-    if (!fb_cuda_wait(l->device, err)) return false;
+    if (!f) return false;
     fb_cuda_watch watch = {mark_launch, (void *)f};
     bool good = start_activity(f, err) && fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err);
     stop_activity(f);
-    if (good) sum_times(us, l->program->n_kernels + l->program->n_gemms);
+    if (good) *n = take_spans(spans, room);
     return good;
 }
 
 /* ---- counters ---- */
 
-/* All of these fit one pass on GH100. Blackwell renames the DRAM bytes; the second name is tried when the first is unknown. */
+/* All of these fit one pass on GH100. Blackwell renames the DRAM bytes; the second name is tried when the first is
+ * unknown. */
 enum { M_READ, M_WRITTEN, M_L2, M_OCCUPANCY, M_TENSOR, M_CYCLES, METRICS };
 static const char *const metric_names[2][METRICS] = {
-    {"dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_bytes.sum", "sm__warps_active.avg.pct_of_peak_sustained_active",
+    {"dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_bytes.sum",
+     "sm__warps_active.avg.pct_of_peak_sustained_active",
      "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "sm__cycles_elapsed.max"},
-    {"dram__bytes_op_read.sum", "dram__bytes_op_write.sum", "lts__t_bytes.sum", "sm__warps_active.avg.pct_of_peak_sustained_active",
+    {"dram__bytes_op_read.sum", "dram__bytes_op_write.sum", "lts__t_bytes.sum",
+     "sm__warps_active.avg.pct_of_peak_sustained_active",
      "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "sm__cycles_elapsed.max"},
 };
 
@@ -150,9 +179,14 @@ typedef struct {
 static bool permission_hint(fb_error *err, CUptiResult status, const fb_cuda_functions *f)
 {
     switch ((int)status) {
-    case 33: case 35: case 40: case 41: case 43:
+    case 33:
+    case 35:
+    case 40:
+    case 41:
+    case 43:
         return fb_fail(err, FB_ERR_UNAVAILABLE,
-                       "the driver keeps GPU counters to administrators (CUPTI status %d): run as root, or load the nvidia module with "
+                       "the driver keeps GPU counters to administrators (CUPTI status %d): run as root, or load the "
+                       "nvidia module with "
                        "NVreg_RestrictProfilingToAdminUsers=0; bytes stay modelled",
                        (int)status);
     default: return failed(f, err, status, "enabling the range profiler");
@@ -164,10 +198,11 @@ static bool open_host(profiler *p, fb_cuda_device *d, fb_error *err)
     const fb_cuda_functions *f = p->f;
     CUpti_Profiler_Initialize_Params init = {.structSize = CUpti_Profiler_Initialize_Params_STRUCT_SIZE};
     CUPTI(f, cuptiProfilerInitialize(&init), "starting the profiler");
-    CUpti_Device_GetChipName_Params chip = {.structSize = CUpti_Device_GetChipName_Params_STRUCT_SIZE, .deviceIndex = (size_t)d->device};
+    CUpti_Device_GetChipName_Params chip = {.structSize = CUpti_Device_GetChipName_Params_STRUCT_SIZE,
+                                            .deviceIndex = (size_t)d->device};
     CUPTI(f, cuptiDeviceGetChipName(&chip), "asking for the chip");
-    CUpti_Profiler_GetCounterAvailability_Params have = {.structSize = CUpti_Profiler_GetCounterAvailability_Params_STRUCT_SIZE,
-                                                         .ctx = d->context};
+    CUpti_Profiler_GetCounterAvailability_Params have = {
+        .structSize = CUpti_Profiler_GetCounterAvailability_Params_STRUCT_SIZE, .ctx = d->context};
     CUptiResult status = f->cuptiProfilerGetCounterAvailability(&have);
     if (status != CUPTI_SUCCESS) return permission_hint(err, status, f);
     p->availability = have.pCounterAvailabilityImage = fb_calloc(1, have.counterAvailabilityImageSize);
@@ -186,7 +221,8 @@ static bool add_metrics(profiler *p, fb_error *err)
     CUptiResult status = CUPTI_ERROR_UNKNOWN;
     for (int set = 0; set < 2 && status != CUPTI_SUCCESS; set++) {
         p->names = metric_names[set];
-        CUpti_Profiler_Host_ConfigAddMetrics_Params add = {.structSize = CUpti_Profiler_Host_ConfigAddMetrics_Params_STRUCT_SIZE,
+        CUpti_Profiler_Host_ConfigAddMetrics_Params add = {.structSize =
+                                                               CUpti_Profiler_Host_ConfigAddMetrics_Params_STRUCT_SIZE,
                                                            .pHostObject = p->host,
                                                            .ppMetricNames = (const char **)p->names,
                                                            .numMetrics = METRICS};
@@ -199,12 +235,13 @@ static bool make_config(profiler *p, fb_error *err)
 {
     const fb_cuda_functions *f = p->f;
     if (!add_metrics(p, err)) return false;
-    CUpti_Profiler_Host_GetConfigImageSize_Params size = {.structSize = CUpti_Profiler_Host_GetConfigImageSize_Params_STRUCT_SIZE,
-                                                          .pHostObject = p->host};
+    CUpti_Profiler_Host_GetConfigImageSize_Params size = {
+        .structSize = CUpti_Profiler_Host_GetConfigImageSize_Params_STRUCT_SIZE, .pHostObject = p->host};
     CUPTI(f, cuptiProfilerHostGetConfigImageSize(&size), "sizing the configuration");
     p->config_size = size.configImageSize;
     p->config = fb_calloc(1, p->config_size);
-    CUpti_Profiler_Host_GetConfigImage_Params image = {.structSize = CUpti_Profiler_Host_GetConfigImage_Params_STRUCT_SIZE,
+    CUpti_Profiler_Host_GetConfigImage_Params image = {.structSize =
+                                                           CUpti_Profiler_Host_GetConfigImage_Params_STRUCT_SIZE,
                                                        .pHostObject = p->host,
                                                        .configImageSize = p->config_size,
                                                        .pConfigImage = p->config};
@@ -215,11 +252,13 @@ static bool make_config(profiler *p, fb_error *err)
 static bool enable(profiler *p, fb_cuda_device *d, int max_ranges, fb_error *err)
 {
     const fb_cuda_functions *f = p->f;
-    CUpti_RangeProfiler_Enable_Params on = {.structSize = CUpti_RangeProfiler_Enable_Params_STRUCT_SIZE, .ctx = d->context};
+    CUpti_RangeProfiler_Enable_Params on = {.structSize = CUpti_RangeProfiler_Enable_Params_STRUCT_SIZE,
+                                            .ctx = d->context};
     CUptiResult status = f->cuptiRangeProfilerEnable(&on);
     if (status != CUPTI_SUCCESS) return permission_hint(err, status, f);
     p->ranges = on.pRangeProfilerObject;
-    CUpti_RangeProfiler_GetCounterDataSize_Params size = {.structSize = CUpti_RangeProfiler_GetCounterDataSize_Params_STRUCT_SIZE,
+    CUpti_RangeProfiler_GetCounterDataSize_Params size = {.structSize =
+                                                              CUpti_RangeProfiler_GetCounterDataSize_Params_STRUCT_SIZE,
                                                           .pRangeProfilerObject = p->ranges,
                                                           .pMetricNames = (const char **)p->names,
                                                           .numMetrics = METRICS,
@@ -314,7 +353,8 @@ static void add_range(fb_counters *out, const double v[METRICS])
 static bool read_ranges(profiler *p, int numbers, fb_counters *out, fb_error *err)
 {
     const fb_cuda_functions *f = p->f;
-    CUpti_RangeProfiler_GetCounterDataInfo_Params info = {.structSize = CUpti_RangeProfiler_GetCounterDataInfo_Params_STRUCT_SIZE,
+    CUpti_RangeProfiler_GetCounterDataInfo_Params info = {.structSize =
+                                                              CUpti_RangeProfiler_GetCounterDataInfo_Params_STRUCT_SIZE,
                                                           .pCounterDataImage = p->data,
                                                           .counterDataImageSize = p->data_size};
     CUPTI(f, cuptiRangeProfilerGetCounterDataInfo(&info), "reading the counters");
@@ -351,8 +391,8 @@ static void close_profiler(profiler *p)
         p->f->cuptiRangeProfilerDisable(&off);
     }
     if (p->host) {
-        CUpti_Profiler_Host_Deinitialize_Params gone = {.structSize = CUpti_Profiler_Host_Deinitialize_Params_STRUCT_SIZE,
-                                                        .pHostObject = p->host};
+        CUpti_Profiler_Host_Deinitialize_Params gone = {
+            .structSize = CUpti_Profiler_Host_Deinitialize_Params_STRUCT_SIZE, .pHostObject = p->host};
         p->f->cuptiProfilerHostDeinitialize(&gone);
     }
     fb_free(p->availability);
@@ -366,13 +406,15 @@ bool fb_cupti_count(fb_loaded *l, fb_counters *out, fb_error *err)
     if (!f) return false;
     int64_t launches = fb_program_launches(l->program);
     if (launches > MAX_RANGES)
-        return fb_fail(err, FB_ERR_UNAVAILABLE, "%lld launches are too many to count one by one (limit %d); bytes stay modelled",
+        return fb_fail(err, FB_ERR_UNAVAILABLE,
+                       "%lld launches are too many to count one by one (limit %d); bytes stay modelled",
                        (long long)launches, MAX_RANGES);
     int numbers = l->program->n_kernels + l->program->n_gemms;
     for (int i = 0; i < numbers; i++) out[i] = (fb_counters){0};
     profiler p = {.f = f};
-    bool good = open_host(&p, l->device, err) && make_config(&p, err) && enable(&p, l->device, launches ? (int)launches : 1, err) &&
-                run_passes(&p, l, err) && read_ranges(&p, numbers, out, err);
+    bool good = open_host(&p, l->device, err) && make_config(&p, err) &&
+                enable(&p, l->device, launches ? (int)launches : 1, err) && run_passes(&p, l, err) &&
+                read_ranges(&p, numbers, out, err);
     close_profiler(&p);
     return good;
 }

@@ -1,5 +1,5 @@
-/* Contractions through cuBLASLt. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ: the
- * operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
+/* Contractions through cuBLASLt. fusebox is row-major and cuBLASLt column-major, so C = A·B is asked for as Cᵀ = Bᵀ·Aᵀ:
+ * the operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
 #include "device/cuda_parts.h"
 
 #include "base/mem.h"
@@ -29,23 +29,26 @@ static bool failed(fb_error *err, cublasStatus_t status, const char *doing)
     return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt, %s: status %d", doing, (int)status);
 }
 
-/* The layout of a row-major matrix [rows, cols] with element strides, seen as column-major; *transposed says whether the library
- * must transpose it to get [cols, rows]. */
-static bool layout(fb_cuda_device *d, fb_dtype dtype, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t batch,
-                   int64_t batch_stride, cublasLtMatrixLayout_t *out, bool *transposed, fb_error *err)
+/* The layout of a row-major matrix [rows, cols] with element strides, seen as column-major; *transposed says whether
+ * the library must transpose it to get [cols, rows]. */
+static bool layout(fb_cuda_device *d, fb_dtype dtype, int64_t rows, int64_t cols, int64_t row, int64_t col,
+                   int64_t batch, int64_t batch_stride, cublasLtMatrixLayout_t *out, bool *transposed, fb_error *err)
 {
     bool along_cols = col == 1 || cols == 1;
-    if (!along_cols && !(row == 1 || rows == 1)) return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no matrix without a unit stride");
+    if (!along_cols && !(row == 1 || rows == 1))
+        return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt takes no matrix without a unit stride");
     int64_t inner = along_cols ? cols : rows, outer = along_cols ? rows : cols;
     int64_t ld = along_cols ? row : col;
     if (ld < inner || outer == 1) ld = inner;
     *transposed = !along_cols;
-    cublasStatus_t status = d->f->cublasLtMatrixLayoutCreate(out, types[dtype].type, (uint64_t)inner, (uint64_t)outer, ld);
+    cublasStatus_t status =
+        d->f->cublasLtMatrixLayoutCreate(out, types[dtype].type, (uint64_t)inner, (uint64_t)outer, ld);
     int32_t count = (int32_t)batch;
     if (status == CUBLAS_STATUS_SUCCESS && batch > 1) {
         status = d->f->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
         if (status == CUBLAS_STATUS_SUCCESS)
-            status = d->f->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride);
+            status = d->f->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                            &batch_stride, sizeof batch_stride);
     }
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "describing a matrix");
 }
@@ -54,8 +57,10 @@ static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
 {
     const fb_gemm_call *c = &g->call;
     bool left_t, right_t, result_t;
-    if (!layout(d, c->dtype, c->k, c->n, c->b_row, c->b_col, c->batch, c->b_batch, &g->left, &left_t, err)) return false;
-    if (!layout(d, c->dtype, c->m, c->k, c->a_row, c->a_col, c->batch, c->a_batch, &g->right, &right_t, err)) return false;
+    if (!layout(d, c->dtype, c->k, c->n, c->b_row, c->b_col, c->batch, c->b_batch, &g->left, &left_t, err))
+        return false;
+    if (!layout(d, c->dtype, c->m, c->k, c->a_row, c->a_col, c->batch, c->a_batch, &g->right, &right_t, err))
+        return false;
     if (!layout(d, c->dtype, c->m, c->n, c->c_row, 1, c->batch, c->c_batch, &g->result, &result_t, err)) return false;
     cublasComputeType_t compute = types[c->dtype].compute;
     if (c->dtype == FB_F32 && c->precision == FB_PRECISION_TF32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -77,7 +82,8 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
-    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right, g->result, g->result, wish, 1, &best, &found);
+    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right, g->result, g->result, wish, 1,
+                                                  &best, &found);
     d->f->cublasLtMatmulPreferenceDestroy(wish);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0) return failed(err, status, "no algorithm for this product");
     g->algo = best.algo;
@@ -127,7 +133,8 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdevic
     bool f64 = call->dtype == FB_F64;
     cublasStatus_t status = d->f->cublasLtMatmul(
         d->blas, g->desc, f64 ? (const void *)&one64 : &one, (const void *)(b + (size_t)call->b_offset * size), g->left,
-        (const void *)(a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&zero64 : &zero, (const void *)c, g->result,
-        (void *)c, g->result, &g->algo, (void *)d->workspace, FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
+        (const void *)(a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&zero64 : &zero,
+        (const void *)c, g->result, (void *)c, g->result, &g->algo, (void *)d->workspace, FB_CUDA_WORKSPACE,
+        (cudaStream_t)d->stream);
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
 }

@@ -10,10 +10,10 @@
 #include <string.h>
 
 typedef struct {
-    const char *name;     /* as shown */
-    const char *base;     /* file name up to ".so" */
+    const char *name;       /* as shown */
+    const char *base;       /* file name up to ".so" */
     const char *sonames[4]; /* newest first */
-    const char *wheel;    /* folder under nvidia/ in wheels of CUDA 12; CUDA 13 wheels share cu13 */
+    const char *wheel;      /* folder under nvidia/ in wheels of CUDA 12; CUDA 13 wheels share cu13 */
     bool system_only;
     const char *cost; /* what its absence costs */
 } lib_row;
@@ -62,8 +62,8 @@ static void *try_pattern(const char *pattern)
     return handle;
 }
 
-/* FOLDER/libX.so* of an environment variable's folder, with `below` in between; glob characters in it are not ours to fear:
- * the worst they do is find another library of the same name. */
+/* FOLDER/libX.so* of an environment variable's folder, with `below` in between; glob characters in it are not ours to
+ * fear: the worst they do is find another library of the same name. */
 static void *try_env(const char *variable, const char *below, const lib_row *row)
 {
     const char *root = getenv(variable);
@@ -106,7 +106,8 @@ static void *open_lib(const lib_row *row)
     return handle;
 }
 
-/* Newer toolkits rename functions with a suffix in their headers (cuMemAlloc_v2); an older library may lack the newest. */
+/* Newer toolkits rename functions with a suffix in their headers (cuMemAlloc_v2); an older library may lack the newest.
+ */
 static void *symbol(void *handle, const char *name)
 {
     void *found = dlsym(handle, name);
@@ -118,7 +119,7 @@ static void *symbol(void *handle, const char *name)
 }
 
 #define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
+#define TEXT(x)  TEXT_(x)
 #define RESOLVE(name)                                                                                                  \
     if (!(*(void **)&state.fn.name = symbol(handle, TEXT(name)))) return TEXT(name);
 
@@ -165,7 +166,8 @@ static void load(fb_cuda_lib lib)
         snprintf(state.lib[lib].path, sizeof state.lib[lib].path, "%s", map->l_name);
     const char *missing = resolve(lib, handle);
     if (missing) {
-        snprintf(state.lib[lib].why, sizeof state.lib[lib].why, "%.100s is too old: it has no %s", row->sonames[0], missing);
+        snprintf(state.lib[lib].why, sizeof state.lib[lib].why, "%.100s is too old: it has no %s", row->sonames[0],
+                 missing);
         dlclose(handle);
         return;
     }
@@ -190,7 +192,8 @@ static void version_of(fb_cuda_lib lib, char *to, size_t room)
     uint32_t cupti = 0;
     switch (lib) {
     case FB_CUDA_DRIVER:
-        if (f->cuDriverGetVersion(&major) == CUDA_SUCCESS) snprintf(to, room, "CUDA %d.%d", major / 1000, major % 1000 / 10);
+        if (f->cuDriverGetVersion(&major) == CUDA_SUCCESS)
+            snprintf(to, room, "CUDA %d.%d", major / 1000, major % 1000 / 10);
         break;
     case FB_CUDA_NVRTC:
         if (f->nvrtcVersion(&major, &minor) == NVRTC_SUCCESS) snprintf(to, room, "%d.%d", major, minor);
@@ -231,5 +234,6 @@ bool fb_cuda_fail(fb_error *err, CUresult status, const char *doing)
     const char *name = "unknown error", *text = "";
     if (state.fn.cuGetErrorName) state.fn.cuGetErrorName(status, &name);
     if (state.fn.cuGetErrorString) state.fn.cuGetErrorString(status, &text);
-    return fb_fail(err, status == CUDA_ERROR_OUT_OF_MEMORY ? FB_ERR_LIMIT : FB_ERR_SYSTEM, "%s: %s (%s)", doing, text, name);
+    return fb_fail(err, status == CUDA_ERROR_OUT_OF_MEMORY ? FB_ERR_LIMIT : FB_ERR_SYSTEM, "%s: %s (%s)", doing, text,
+                   name);
 }

@@ -2,8 +2,8 @@
  * say of each where it was found, which version it is, or what is missing and what that costs the user.
  *
  * Looked for in this order: already in the process; the NVIDIA wheels of an active Python environment; conda; the
- * system's own search by soname, newest first; CUDA_PATH, CUDA_HOME, /usr/local/cuda. libcuda belongs to the driver and is
- * only taken from the system. Nothing else includes the toolkit's headers.
+ * system's own search by soname, newest first; CUDA_PATH, CUDA_HOME, /usr/local/cuda. libcuda belongs to the driver and
+ * is only taken from the system. Nothing else includes the toolkit's headers.
  */
 #ifndef FB_DEVICE_CUDA_LIBS_H
 #define FB_DEVICE_CUDA_LIBS_H
@@ -22,9 +22,9 @@
 #include <nvrtc.h>
 
 #define CUDA_DRIVER(name) __typeof__(name) *name;
-#define CUDA_NVRTC(name) __typeof__(name) *name;
+#define CUDA_NVRTC(name)  __typeof__(name) *name;
 #define CUDA_BLASLT(name) __typeof__(name) *name;
-#define CUDA_CUPTI(name) __typeof__(name) *name;
+#define CUDA_CUPTI(name)  __typeof__(name) *name;
 
 /* Every function of cuda_libs.def under its own name: `cu->cuMemAlloc(&p, n)`. */
 typedef struct {
@@ -38,8 +38,8 @@ typedef struct {
 
 typedef enum { FB_CUDA_DRIVER, FB_CUDA_NVRTC, FB_CUDA_BLASLT, FB_CUDA_CUPTI, FB_CUDA_LIBS } fb_cuda_lib;
 
-/* Opens `lib` if it is not open and returns the one table, or NULL with FB_ERR_UNAVAILABLE: what was looked for, and what
- * it costs that it is not there. Thread-safe; the table lives for ever. */
+/* Opens `lib` if it is not open and returns the one table, or NULL with FB_ERR_UNAVAILABLE: what was looked for, and
+ * what it costs that it is not there. Thread-safe; the table lives for ever. */
 const fb_cuda_functions *fb_cuda_get(fb_cuda_lib lib, fb_error *err);
 
 /* Adds one object a library: {"name":"NVRTC","found":true,"path":…,"version":"13.0"} or {"found":false,"missing":…}. */

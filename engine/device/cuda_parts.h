@@ -22,6 +22,7 @@ typedef struct fb_cuda_device {
     fb_machine machine;
     char arch[16]; /* "sm_90" */
     int driver_version;
+    const fb_loaded *last_run; /* whose data the cache holds; NULL: none's */
 } fb_cuda_device;
 
 typedef struct {
@@ -39,21 +40,22 @@ struct fb_loaded {
     fb_cuda_gemm **gemms;
     CUdeviceptr memory; /* one block for everything */
     CUdeviceptr *buffers;
-    int *slots;         /* which storage a buffer's number stands for just now: SWAP exchanges two */
+    int *slots;           /* which storage a buffer's number stands for just now: SWAP exchanges two */
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
     size_t pristine_bytes;
-    CUgraphExec graph;  /* NULL until the first run in graph mode */
+    CUgraphExec graph; /* NULL until the first run in graph mode */
     double compile_ms;
 };
 
-/* Issues the whole launch list on the stream. `each` (may be NULL) is called before (after = false) and after every launch with
- * its number: kernel k, or n_kernels + g for gemm g. */
+/* Issues the whole launch list on the stream. `each` (may be NULL) is called before (after = false) and after every
+ * launch with its number: kernel k, or n_kernels + g for gemm g. */
 typedef struct {
     bool (*at)(void *ctx, int number, bool after, fb_error *err);
     void *ctx;
 } fb_cuda_watch;
 bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err);
-bool fb_cuda_restore(fb_loaded *l, fb_error *err);           /* assigned parameters back to their first values; buffers to their slots */
+bool fb_cuda_restore(fb_loaded *l,
+                     fb_error *err); /* assigned parameters back to their first values; buffers to their slots */
 bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err);
 bool fb_cuda_wait(fb_cuda_device *d, fb_error *err);
 
@@ -61,8 +63,8 @@ fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_e
 void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, fb_error *err);
 
-/* Kernel times of one run through CUPTI's activity records; false with FB_ERR_UNAVAILABLE when CUPTI is not there. */
-bool fb_cupti_time_kernels(fb_loaded *l, fb_cache_state cache, double *us, fb_error *err);
+/* Issues one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
+bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
 bool fb_cupti_count(fb_loaded *l, fb_counters *out, fb_error *err);
 
 bool fb_cuda_calibrate(fb_device *d, const fb_progress *progress, fb_error *err);
