@@ -31,21 +31,23 @@ static bool failed(const fb_cuda_functions *f, fb_error *err, CUptiResult status
 
 /* ---- activity ---- */
 
+typedef struct {
+    uint32_t correlation;
+    uint64_t start, end; /* ns */
+} kernel_record;
+
+typedef struct {
+    uint32_t correlation;
+    uint64_t number; /* of the launch */
+} launch_link;
+
 /* CUPTI calls back without a context of ours, from threads of its own: one log a process, guarded. */
 static struct {
     pthread_mutex_t lock;
     bool registered;
     const fb_cuda_functions *f;
-    FB_VEC(struct kernel_record {
-        uint32_t correlation;
-        uint64_t start, end;
-    })
-    kernels;
-    FB_VEC(struct link {
-        uint32_t correlation;
-        uint64_t number;
-    })
-    links;
+    FB_VEC(kernel_record) kernels;
+    FB_VEC(launch_link) links;
 } activity = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void CUPTIAPI want_buffer(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -59,10 +61,10 @@ static void take_record(const CUpti_Activity *record)
 {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const void *)record;
-        FB_VEC_PUSH(&activity.kernels, (struct kernel_record){k->correlationId, k->start, k->end});
+        FB_VEC_PUSH(&activity.kernels, (kernel_record){k->correlationId, k->start, k->end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
         const CUpti_ActivityExternalCorrelation *e = (const void *)record;
-        FB_VEC_PUSH(&activity.links, (struct link){e->correlationId, e->externalId});
+        FB_VEC_PUSH(&activity.links, (launch_link){e->correlationId, e->externalId});
     }
 }
 
@@ -111,13 +113,13 @@ static bool mark_launch(void *ctx, int number, bool after, fb_error *err)
 
 static int by_correlation(const void *a, const void *b)
 {
-    const struct link *x = a, *y = b;
+    const launch_link *x = a, *y = b;
     return (x->correlation > y->correlation) - (x->correlation < y->correlation);
 }
 
 static int by_start(const void *a, const void *b)
 {
-    const struct kernel_record *x = a, *y = b;
+    const kernel_record *x = a, *y = b;
     return (x->start > y->start) - (x->start < y->start);
 }
 
@@ -128,9 +130,9 @@ static int64_t take_spans(fb_span *spans, int64_t room)
     qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, by_correlation);
     qsort(activity.kernels.at, (size_t)activity.kernels.n, sizeof *activity.kernels.at, by_start);
     for (int i = 0; i < activity.kernels.n; i++) {
-        const struct kernel_record *k = &activity.kernels.at[i];
-        struct link key = {.correlation = k->correlation};
-        const struct link *found =
+        const kernel_record *k = &activity.kernels.at[i];
+        launch_link key = {.correlation = k->correlation};
+        const launch_link *found =
             bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, by_correlation);
         if (!found) continue;
         if (n < room)
