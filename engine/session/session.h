@@ -1,6 +1,7 @@
-/* The session: what the front works with. Loads a script, keeps columns (variant × plan × device), edits their plans, asks for
- * measurements and collects reports. Everything returns at once; what happens later shows after fb_session_pump, and every visible
- * change raises fb_session_serial. One thread. The workbench polls; the command line calls fb_session_wait.
+/* The session: what the front works with. Loads a script, keeps columns (variant × plan × device), edits their plans,
+ * asks for measurements and collects reports. Everything returns at once; what happens later shows after
+ * fb_session_pump, and every visible change raises fb_session_serial. One thread. The workbench polls; the command line
+ * calls fb_session_wait.
  *
  *     fb_session *s = fb_session_new(&options, &err);
  *     fb_session_load(s, "scripts/puzzlers/split_stack.lua", &err);
@@ -23,13 +24,13 @@
 typedef struct fb_session fb_session;
 
 typedef struct {
-    const char *self;          /* path of this binary, for its own workers */
-    const char *device;        /* --device; NULL: the default device */
+    const char *self;   /* path of this binary, for its own workers */
+    const char *device; /* --device; NULL: the default device */
     int n_workers;
     const char *const *workers; /* --worker commands */
-    const json_t *set;         /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
-    uint64_t seed;             /* of the inputs; 0 is as good as any */
-    bool calibrate;            /* calibrate in the background when the device was not */
+    const json_t *set;          /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
+    uint64_t seed;              /* of the inputs; 0 is as good as any */
+    bool calibrate;             /* calibrate in the background when the device was not */
 } fb_session_options;
 
 fb_session *fb_session_new(const fb_session_options *o, fb_error *err);
@@ -40,15 +41,15 @@ void fb_session_free(fb_session *s); /* ends all processes */
 enum { FB_SESSION_FDS = 64 };
 int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int *timeout_ms);
 void fb_session_pump(fb_session *s);
-bool fb_session_busy(const fb_session *s); /* something was asked for and has not ended */
+bool fb_session_busy(const fb_session *s);           /* something was asked for and has not ended */
 void fb_session_wait(fb_session *s, int timeout_ms); /* poll + pump once; -1: until something happens */
 uint64_t fb_session_serial(const fb_session *s);
 
 /* ---- the script ---- */
 
-/* `path`: a Lua script, or a graph in JSON (one variant ""). A bare name like "split_stack" or "puzzlers/split_stack" finds a bundled
- * script. Fails at once only for what needs no script (missing file). Reloading keeps columns and carries their plans over by node
- * names; what could not be kept is said in the log. */
+/* `path`: a Lua script, or a graph in JSON (one variant ""). A bare name like "split_stack" or "puzzlers/split_stack"
+ * finds a bundled script. Fails at once only for what needs no script (missing file). Reloading keeps columns and
+ * carries their plans over by node names; what could not be kept is said in the log. */
 bool fb_session_load(fb_session *s, const char *path, fb_error *err);
 const fb_script_info *fb_session_script(const fb_session *s); /* NULL until it has answered */
 const fb_error *fb_session_script_error(const fb_session *s); /* kind FB_OK when all is well */
@@ -64,26 +65,26 @@ const char *fb_session_log_line(const fb_session *s, int i);
 /* ---- columns ---- */
 
 typedef enum {
-    FB_COLUMN_BUILDING,  /* waits for its graph or plan */
-    FB_COLUMN_READY,     /* has graph and plan; not measured as it stands */
+    FB_COLUMN_BUILDING, /* waits for its graph or plan */
+    FB_COLUMN_READY,    /* has graph and plan; not measured as it stands */
     FB_COLUMN_QUEUED,
     FB_COLUMN_MEASURING,
-    FB_COLUMN_DONE,      /* report is of this plan */
-    FB_COLUMN_FAILED,    /* error says why */
+    FB_COLUMN_DONE,   /* report is of this plan */
+    FB_COLUMN_FAILED, /* error says why */
 } fb_column_state;
 
 typedef struct {
-    const char *text;    /* "split_stack:max@host" as asked for */
-    const char *variant; /* "" for a single model */
+    const char *text;      /* "split_stack:max@host" as asked for */
+    const char *variant;   /* "" for a single model */
     const char *plan_name; /* preset, script plan, file, or "mine" once edited */
     const char *device;
     fb_column_state state;
     fb_error error;
-    char progress[96];   /* "compiling 3 of 7" */
-    double fraction;     /* 0 … 1, NAN unknown */
-    const fb_graph *graph; /* NULL until built; shared by columns of one variant */
-    const fb_plan *plan;   /* NULL for devices that plan for themselves */
-    fb_plan_cost predicted; /* valid when plan is */
+    char progress[96];         /* "compiling 3 of 7" */
+    double fraction;           /* 0 … 1, NAN unknown */
+    const fb_graph *graph;     /* NULL until built; shared by columns of one variant */
+    const fb_plan *plan;       /* NULL for devices that plan for themselves */
+    fb_plan_cost predicted;    /* valid when plan is */
     const fb_machine *machine; /* of its device; calibrated or not */
     const fb_report *report;   /* the last one of this plan; NULL: none */
     const fb_report *before;   /* of the plan before the last edit, for comparison; NULL: none */
@@ -92,10 +93,13 @@ typedef struct {
 
 int fb_session_columns(const fb_session *s);
 const fb_column *fb_session_column(const fb_session *s, int i);
-/* `spec`: [VARIANT:]PLAN[@DEVICE]; without a variant one column a variant is added. Returns the first new column's index or -1. */
+/* `spec`: [VARIANT:]PLAN[@DEVICE]; without a variant one column a variant is added. Returns the first new column's
+ * index or -1. */
 int fb_session_add(fb_session *s, const char *spec, fb_error *err);
 void fb_session_drop(fb_session *s, int i);
 void fb_session_move(fb_session *s, int from, int to);
+/* The column as a row: a copy of its report, or of why it failed; the caller frees. */
+fb_report *fb_session_report(const fb_session *s, int i);
 /* A copy of a column, with the same plan, to be edited beside it. */
 int fb_session_duplicate(fb_session *s, int i);
 bool fb_session_set_variant(fb_session *s, int i, const char *variant, fb_error *err);
@@ -104,8 +108,8 @@ bool fb_session_set_plan(fb_session *s, int i, const char *plan_name, fb_error *
 
 /* ---- edits ---- */
 
-/* `repeated`: on every repetition of the nodes' scopes. try says what would happen; edit does it and, with automatic measuring, queues
- * a measurement. */
+/* `repeated`: on every repetition of the nodes' scopes. try says what would happen; edit does it and, with automatic
+ * measuring, queues a measurement. */
 fb_verdict fb_session_try(const fb_session *s, int column, const fb_edit *edit, bool repeated);
 fb_verdict fb_session_edit(fb_session *s, int column, const fb_edit *edit, bool repeated);
 const char *fb_session_undo(fb_session *s, int column); /* what was undone, NULL: nothing */
@@ -116,7 +120,9 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
 
 /* Measures the columns together, interleaved (A B A B …), hot then cold. Columns already being measured go on. */
 void fb_session_measure(fb_session *s, const int *columns, int n);
-void fb_session_cancel(fb_session *s); /* everything queued or running */
+/* Prepares the columns and checks their answers against the reference, without timing them. */
+void fb_session_check(fb_session *s, const int *columns, int n);
+void fb_session_cancel(fb_session *s);            /* everything queued or running */
 void fb_session_set_auto(fb_session *s, bool on); /* measure after each edit, debounced by 150 ms */
 bool fb_session_auto(const fb_session *s);
 
@@ -126,7 +132,26 @@ bool fb_session_auto(const fb_session *s);
 const json_t *fb_session_devices(const fb_session *s);
 const json_t *fb_session_libraries(const fb_session *s);
 void fb_session_ask_devices(fb_session *s);
+const char *fb_session_default_device(const fb_session *s); /* NULL until known */
 const fb_machine *fb_session_machine(const fb_session *s, const char *device);
-int64_t fb_session_calibrate(fb_session *s, const char *device);
+/* The request's id, 0 with an error. fb_session_busy until it has ended; the machine says whether it did well. */
+int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err);
+
+/* What an experiment gives and asks, called from fb_session_pump. `known` may give the report of a case that was
+ * measured before (JSON, a new reference; NULL: measure it). The others return false to stop the experiment, with the
+ * error filled. */
+typedef struct {
+    void *ctx;
+    json_t *(*known)(void *ctx, const fb_column *c);
+    bool (*measured)(void *ctx, const fb_report *report, fb_error *err);
+    bool (*row)(void *ctx, const json_t *which, const json_t *row, fb_error *err);
+    bool (*plot)(void *ctx, const json_t *plot, fb_error *err);
+} fb_experiment_hooks;
+
+/* Runs the script's experiment from its start; fb_session_busy until it has ended. False when there is none or one
+ * runs. */
+bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_error *err);
+/* How the last one ended: kind FB_OK when it did well. */
+const fb_error *fb_session_experiment_error(const fb_session *s);
 
 #endif

@@ -1,0 +1,274 @@
+#include "session/internal.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "session/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const int64_t calm_ns = 1500 * 1000000ll; /* of idleness before the background calibration */
+
+/* ---- workers ---- */
+
+static void add_worker(fb_session *s, const char *command)
+{
+    fb_worker_record *w = &s->workers[s->n_workers++];
+    w->worker = fb_worker_new(s->self, command);
+    w->listing = fb_worker_devices(w->worker);
+}
+
+/* Workers that the user gave come first, so that their devices are the ones meant; this machine's own is the last. */
+bool fb_devices_start(fb_session *s, fb_error *err)
+{
+    const fb_session_options *o = &s->options;
+    if (o->n_workers > FB_SESSION_WORKERS - 1)
+        return fb_fail(err, FB_ERR_USAGE, "no more than %d workers", FB_SESSION_WORKERS - 1);
+    for (int i = 0; i < o->n_workers; i++) add_worker(s, o->workers[i]);
+    add_worker(s, NULL);
+    return true;
+}
+
+void fb_devices_free(fb_session *s)
+{
+    for (int i = 0; i < s->n_workers; i++) {
+        fb_worker_free(s->workers[i].worker);
+        for (int k = 0; k < s->workers[i].files.n; k++) fb_free(s->workers[i].files.at[k]);
+        FB_VEC_FREE(&s->workers[i].files);
+    }
+    for (int i = 0; i < s->devices.n; i++) {
+        json_decref(s->devices.at[i]->entry);
+        fb_free(s->devices.at[i]->name);
+        fb_free(s->devices.at[i]);
+    }
+    FB_VEC_FREE(&s->devices);
+    json_decref(s->device_list);
+    json_decref(s->library_list);
+}
+
+static bool all_answered(const fb_session *s)
+{
+    for (int i = 0; i < s->n_workers; i++)
+        if (!s->workers[i].answered) return false;
+    return true;
+}
+
+/* ---- devices ---- */
+
+static fb_device_kind kind_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        fb_device_kind kind;
+    } kinds[] = {{"host", FB_DEVICE_HOST}, {"cuda", FB_DEVICE_CUDA}, {"replay", FB_DEVICE_REPLAY}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(name, kinds[i].name) == 0) return kinds[i].kind;
+    return FB_DEVICE_FOREIGN;
+}
+
+static fb_device_record *find(const fb_session *s, const char *name)
+{
+    for (int i = 0; i < s->devices.n; i++)
+        if (strcmp(s->devices.at[i]->name, name) == 0) return s->devices.at[i];
+    return NULL;
+}
+
+/* An entry that is there for the user to read why something is missing opens no device. */
+static bool usable(const json_t *entry)
+{
+    return fb_json_bool_or(entry, "available", true);
+}
+
+static void list_device(fb_session *s, int worker, json_t *entry)
+{
+    const char *name = fb_json_string_or(entry, "device", NULL);
+    if (!name || !usable(entry) || find(s, name)) return;
+    fb_device_record *d = fb_calloc(1, sizeof *d);
+    d->name = fb_strdup(name);
+    d->worker = worker;
+    d->kind = kind_of(fb_json_string_or(entry, "kind", ""));
+    d->entry = json_incref(entry);
+    fb_machine_default(&d->machine, d->kind);
+    snprintf(d->machine.name, sizeof d->machine.name, "%s", fb_json_string_or(entry, "name", name));
+    FB_VEC_PUSH(&s->devices, d);
+}
+
+static void append_all(json_t **to, json_t *from)
+{
+    if (!*to) *to = json_array();
+    size_t i;
+    json_t *one;
+    json_array_foreach(from, i, one) json_array_append(*to, one);
+}
+
+void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
+{
+    fb_worker_record *w = &s->workers[worker];
+    if (e->kind == FB_WORKER_DEVICES && e->id == w->listing) w->listing = 0;
+    json_t *devices = json_object_get(e->message, "devices");
+    if (w->answered || !json_is_array(devices)) return;
+    w->answered = true;
+    size_t i;
+    json_t *entry;
+    json_array_foreach(devices, i, entry) list_device(s, worker, entry);
+    append_all(&s->device_list, devices);
+    append_all(&s->library_list, json_object_get(e->message, "libraries"));
+    fb_session_changed(s);
+}
+
+const char *fb_session_default_device(const fb_session *s)
+{
+    if (s->device) return s->device;
+    if (!all_answered(s)) return NULL;
+    for (int i = 0; i < s->devices.n; i++)
+        if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
+    return "host";
+}
+
+fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err)
+{
+    if (!name) name = fb_session_default_device(s);
+    fb_device_record *d = name ? find(s, name) : NULL;
+    *wait = !d && !all_answered(s);
+    if (d || *wait) return d;
+    fb_arena *arena = fb_arena_new();
+    const char **names = FB_NEW_ARRAY(arena, const char *, s->devices.n);
+    for (int i = 0; i < s->devices.n; i++) names[i] = s->devices.at[i]->name;
+    fb_fail_unknown(err, FB_ERR_UNAVAILABLE, "device", name, names, s->devices.n);
+    fb_arena_free(arena);
+    return NULL;
+}
+
+/* ---- machines ---- */
+
+static void predict_again(fb_session *s, const fb_device_record *d)
+{
+    for (int i = 0; i < s->slots.n; i++) {
+        fb_slot *slot = s->slots.at[i];
+        for (int k = 0; k < slot->planners.n; k++)
+            if (strcmp(slot->planners.at[k].device, d->name) == 0)
+                fb_planner_set_machine(slot->planners.at[k].planner, &d->machine);
+    }
+    for (int i = 0; i < s->columns.n; i++)
+        if (s->columns.at[i]->shown.machine == &d->machine) fb_column_predict(s->columns.at[i]);
+    fb_session_changed(s);
+}
+
+void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *e)
+{
+    const char *name = fb_json_string_or(e->message, "device", "");
+    fb_device_record *d = find(s, name);
+    if (!d || d->worker != worker) return;
+    fb_error why = {0};
+    if (!fb_machine_from_json(&d->machine, json_object_get(e->message, "machine"), &why))
+        fb_session_say(s, "%s: %s", name, why.text);
+    d->known = true;
+    if (e->id && e->id == d->calibration) {
+        d->calibration = 0;
+        d->tried = true;
+    }
+    predict_again(s, d);
+}
+
+bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
+{
+    fb_worker_record *w = &s->workers[worker];
+    bool own = false;
+    if (e->id && e->id == w->listing) {
+        w->listing = 0;
+        w->answered = true; /* its devices are not there, and whoever asks for one hears so */
+        own = true;
+    }
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        if (!e->id || d->worker != worker || d->calibration != e->id) continue;
+        d->calibration = 0;
+        d->tried = e->error.kind != FB_ERR_CANCELLED;
+        own = true;
+    }
+    if (own && e->error.kind != FB_ERR_CANCELLED) {
+        const char *command = fb_worker_command(w->worker);
+        fb_session_say(s, "%s: %s", command ? command : "worker", e->error.text);
+    }
+    fb_session_changed(s);
+    return own;
+}
+
+int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
+{
+    bool wait = false;
+    fb_device_record *d = fb_device_named(s, device, &wait, err);
+    if (!d) {
+        if (wait) fb_fail(err, FB_ERR_UNAVAILABLE, "%s: the worker has not answered yet", device ? device : "device");
+        return 0;
+    }
+    if (!d->calibration) d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
+    d->asked_for = true;
+    return d->calibration;
+}
+
+/* ---- calibration in the background: once, when nothing else is to be done ---- */
+
+static fb_device_record *to_calibrate(const fb_session *s)
+{
+    if (!s->options.calibrate || !s->measured || s->jobs.n) return NULL;
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        if (d->known && !d->machine.calibrated && !d->tried && !d->calibration) return d;
+    }
+    return NULL;
+}
+
+int fb_devices_timeout(const fb_session *s)
+{
+    if (!s->idle_since_ns || !to_calibrate(s)) return -1;
+    int64_t left = s->idle_since_ns + calm_ns - fb_now_ns();
+    return left <= 0 ? 0 : (int)(left / 1000000) + 1;
+}
+
+void fb_devices_idle(fb_session *s)
+{
+    fb_device_record *d = to_calibrate(s);
+    if (!d)
+        s->idle_since_ns = 0;
+    else if (!s->idle_since_ns)
+        s->idle_since_ns = fb_now_ns();
+    else if (fb_now_ns() - s->idle_since_ns >= calm_ns) {
+        d->asked_for = false;
+        d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
+    }
+}
+
+void fb_devices_interrupt(fb_session *s, int worker)
+{
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        if (d->worker == worker && d->calibration && !d->asked_for)
+            fb_worker_cancel(s->workers[worker].worker, d->calibration);
+    }
+}
+
+/* ---- the header's functions ---- */
+
+const json_t *fb_session_devices(const fb_session *s)
+{
+    return s->device_list;
+}
+
+const json_t *fb_session_libraries(const fb_session *s)
+{
+    return s->library_list;
+}
+
+void fb_session_ask_devices(fb_session *s)
+{
+    for (int i = 0; i < s->n_workers; i++)
+        if (!s->workers[i].listing) s->workers[i].listing = fb_worker_devices(s->workers[i].worker);
+}
+
+const fb_machine *fb_session_machine(const fb_session *s, const char *device)
+{
+    const fb_device_record *d = device ? find(s, device) : NULL;
+    return d ? &d->machine : NULL;
+}

@@ -1,0 +1,198 @@
+/* Inside session/: the records behind fb_session and what its files ask of each other.
+ *
+ *     session.c    new, free, poll, pump, the log
+ *     load.c       the script: loading, its events, parameters, graphs
+ *     columns.c    what a column is of, and how it comes to its graph and plan
+ *     edits.c      edits, undo, carrying plans over to another graph
+ *     devices.c    workers, what they told, machines, calibration
+ *     schedule.c   measuring: jobs of one worker, interleaved
+ *     experiment.c the script's experiment: hidden columns that are measured and dropped
+ *
+ * Life of a column: spec → variant → slot (graph) → device → planner → plan → job → report. fb_column_advance takes
+ * each step as soon as it can; everything that arrives ends in fb_session_pump, which advances all columns.
+ */
+#ifndef FB_SESSION_INTERNAL_H
+#define FB_SESSION_INTERNAL_H
+
+#include "session/session.h"
+
+#include "base/vec.h"
+
+enum { FB_SESSION_WORKERS = 16, FB_SESSION_COLUMNS = 4096, FB_SESSION_LOG = 2000 };
+
+/* A planner of one graph for one device. */
+typedef struct {
+    char *device;
+    fb_planner *planner;
+} fb_slot_planner;
+
+/* The graph of one variant with one set of parameters: built once, shared by columns, freed with its last. */
+typedef struct fb_slot {
+    char *variant, *key; /* key: the parameters as one line of JSON */
+    json_t *params;
+    int generation;  /* of the script it came from; an older one is kept for its columns only */
+    int64_t request; /* the build asked for; 0 none */
+    fb_graph *graph;
+    fb_error error;
+    int users;
+    FB_VEC(fb_slot_planner) planners;
+} fb_slot;
+
+typedef enum { FB_JOB_WAITING, FB_JOB_PREPARING, FB_JOB_HOT, FB_JOB_COLD, FB_JOB_ENDED } fb_job_stage;
+
+/* One column being measured. */
+typedef struct fb_job {
+    fb_job_stage stage;
+    struct fb_column_record *column; /* NULL: forgotten, only to be released */
+    int worker;
+    int64_t id;       /* of the prepared case in its worker; 0 none */
+    bool outstanding; /* an answer is awaited */
+    bool verify_only;
+    int prepares; /* how often it was prepared: again when its process died under another's hands */
+    int hot, cold, rounds;
+    double spent_us, asked_us; /* hot sampling so far; when the last request was sent */
+    int asked;                 /* samples of the last request */
+} fb_job;
+
+typedef struct fb_column_record {
+    fb_column shown; /* what the header promises; first, so that the two convert */
+    fb_session *session;
+    bool hidden; /* of the experiment, not on screen */
+    char *text, *variant, *plan_name, *device;
+    char *base;         /* the plan asked for last: preset, script plan or file */
+    bool variant_given; /* false: to be expanded to one column a variant once the script has answered */
+    json_t *params;     /* its own; NULL: the session's */
+    fb_slot *slot;      /* of shown.graph; counted */
+    fb_slot *next;      /* the slot it waits for while it still shows another; counted; NULL otherwise */
+    fb_history *history;
+    FB_VEC(char *) names; /* of the plans in the history, as long as it was ever */
+    int at;               /* where the history stands */
+    bool plan_wanted;     /* a plan is to be found for slot and device */
+    json_t *carried;      /* an edited plan by names, to be made again on the next graph or device */
+    int64_t plan_request;
+    int64_t changed_ns;  /* when it last changed, for automatic measuring; 0: nothing to do */
+    bool measure_wanted; /* queued before it had a plan */
+    bool verify_wanted;
+    fb_job *job;
+    fb_report *report, *before;
+} fb_column_record;
+
+typedef struct {
+    char *name;
+    int worker;
+    fb_device_kind kind;
+    json_t *entry; /* of the worker's list */
+    fb_machine machine;
+    bool known;          /* the worker has told the machine */
+    int64_t calibration; /* request under way */
+    bool asked_for;      /* … by the user, not in the background */
+    bool tried;          /* calibrated once already in this session */
+} fb_device_record;
+
+typedef struct {
+    fb_worker *worker;
+    bool answered;        /* hello came, or never will */
+    int64_t listing;      /* devices request under way */
+    FB_VEC(char *) files; /* keys that its process has */
+} fb_worker_record;
+
+struct fb_session {
+    fb_session_options options;
+    char *self, *device;
+    json_t *set; /* values given on the command line */
+    uint64_t serial;
+
+    char *path;
+    fb_script *script;
+    fb_script_info *info;
+    fb_error script_error;
+    int script_line, generation;
+    bool script_loading;
+    json_t *params; /* name → value now */
+    FB_VEC(fb_slot *) slots;
+
+    FB_VEC(fb_column_record *) columns; /* shown ones; the header's numbers */
+    FB_VEC(fb_column_record *) hidden;
+
+    fb_worker_record workers[FB_SESSION_WORKERS];
+    int n_workers;
+    FB_VEC(fb_device_record *) devices;
+    json_t *device_list, *library_list;
+
+    FB_VEC(fb_job *) jobs;
+    bool automatic;
+    int64_t idle_since_ns;
+    int measured; /* reports so far */
+
+    struct fb_experiment_state *experiment; /* NULL: none runs */
+    fb_error experiment_error;
+
+    FB_VEC(char *) log;
+};
+
+/* session.c */
+void fb_session_changed(fb_session *s);
+void fb_session_say(fb_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* load.c */
+void fb_load_pump(fb_session *s);
+void fb_load_free(fb_session *s);
+/* The slot of a variant, asked for if it is new; not counted. */
+fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
+void fb_slot_take(fb_slot *slot);
+void fb_slot_release(fb_session *s, fb_slot *slot); /* NULL is fine */
+fb_planner *fb_slot_planner_for(fb_session *s, fb_slot *slot, const fb_device_record *d);
+/* All parameters: `given` over the session's values; validated. The caller owns the result. */
+json_t *fb_params_merge(fb_session *s, const json_t *given, fb_error *err);
+
+/* columns.c */
+fb_column_record *fb_column_new(fb_session *s, const char *spec, fb_error *err);
+void fb_column_free(fb_column_record *c);
+bool fb_column_advance(fb_column_record *c); /* true: something changed */
+void fb_column_fail(fb_column_record *c, const fb_error *why);
+/* Graph, plan or parameters are to be found again. `carry`: the plan, if edited, goes along by names. */
+void fb_column_rebuild(fb_column_record *c, bool carry);
+/* Its plan is another one now: forgets the report (keeping it as `before`), predicts again. */
+void fb_column_replanned(fb_column_record *c);
+void fb_column_predict(fb_column_record *c);
+void fb_columns_expand(fb_session *s); /* those without a variant */
+/* The plan that was wanted, which it takes. */
+void fb_column_take_plan(fb_column_record *c, fb_plan *plan, const char *name);
+bool fb_column_foreign(const fb_column_record *c);
+void fb_column_set_state(fb_column_record *c, fb_column_state state);
+fb_report *fb_column_report(const fb_column_record *c);     /* a row, see fb_session_report */
+fb_column_record *fb_column_at(const fb_session *s, int i); /* NULL outside */
+
+/* edits.c */
+bool fb_column_edited(const fb_column_record *c);
+void fb_column_push(fb_column_record *c, fb_plan *plan, const char *name, const char *label); /* takes the plan */
+void fb_column_forget_plan(fb_column_record *c, bool carry); /* `carry`: an edited one is kept by names */
+void fb_column_show_plan(fb_column_record *c);               /* what the history stands at */
+
+/* devices.c */
+bool fb_devices_start(fb_session *s, fb_error *err);
+void fb_devices_free(fb_session *s);
+/* The device of a name (NULL: the default). NULL with *wait while workers have not answered, else NULL and the error.
+ */
+fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err);
+void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *e);
+void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e);
+/* An error of a request that is the devices' own; false when it is not. */
+bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e);
+void fb_devices_idle(fb_session *s);
+int fb_devices_timeout(const fb_session *s);          /* ms until the background calibration; -1 none */
+void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
+
+/* schedule.c */
+void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only);
+void fb_job_forget(fb_column_record *c);
+void fb_schedule_run(fb_session *s);
+void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e);
+void fb_schedule_free(fb_session *s);
+
+/* experiment.c */
+void fb_experiment_event(fb_session *s, fb_script_event *e);
+void fb_experiment_pump(fb_session *s);
+void fb_experiment_free(fb_session *s);
+
+#endif

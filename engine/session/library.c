@@ -1,0 +1,152 @@
+#include "session/library.h"
+
+#include "base/embedded.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "session/names.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { RECENT = 20, TEXT_MAX = 1 << 20 };
+
+static const char *const kinds[] = {"puzzlers", "models"};
+
+/* ---- bundled scripts ---- */
+
+/* The text between the quotes of the first `title = "…"`, which is where every bundled script has it. */
+static const char *title_of(const char *text, const char *otherwise, fb_arena *arena)
+{
+    const char *p = strstr(text, "title");
+    p = p ? strchr(p, '"') : NULL;
+    const char *end = p ? strpbrk(p + 1, "\"\n") : NULL;
+    if (!end || *end != '"') return otherwise;
+    return fb_arena_printf(arena, "%.*s", (int)(end - p - 1), p + 1);
+}
+
+static bool bundled(const fb_embedded_file *f, const char *kind, fb_arena *arena, fb_bundled *out)
+{
+    char folder[64];
+    int n = snprintf(folder, sizeof folder, "scripts/%s/", kind);
+    size_t end = strlen(f->path);
+    if (strncmp(f->path, folder, (size_t)n) != 0 || end < 4 || strcmp(f->path + end - 4, ".lua") != 0) return false;
+    const char *name = fb_arena_printf(arena, "%.*s", (int)(end - 4 - (size_t)n), f->path + n);
+    *out = (fb_bundled){
+        .path = f->path, .name = name, .kind = kind, .title = title_of(f->text, name, arena), .text = f->text};
+    return true;
+}
+
+int fb_bundled_list(fb_arena *arena, const fb_bundled **out)
+{
+    int room = 0, n = 0;
+    for (const fb_embedded_file *f = fb_embedded_files; f->path; f++) room++;
+    fb_bundled *list = FB_NEW_ARRAY(arena, fb_bundled, room);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (const fb_embedded_file *f = fb_embedded_files; f->path; f++)
+            if (bundled(f, kinds[k], arena, &list[n])) n++;
+    *out = list;
+    return n;
+}
+
+static bool is_called(const fb_bundled *b, const char *typed)
+{
+    char with_kind[256];
+    snprintf(with_kind, sizeof with_kind, "%s/%s", b->kind, b->name);
+    return strcmp(typed, b->name) == 0 || strcmp(typed, with_kind) == 0 || strcmp(typed, b->path) == 0;
+}
+
+const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err)
+{
+    struct stat st;
+    bool exists = stat(typed, &st) == 0;
+    if (exists && S_ISREG(st.st_mode)) return fb_arena_strdup(arena, typed);
+    int why = exists ? (S_ISDIR(st.st_mode) ? EISDIR : 0) : errno;
+    const fb_bundled *list;
+    int n = fb_bundled_list(arena, &list);
+    const char **names = FB_NEW_ARRAY(arena, const char *, n);
+    for (int i = 0; i < n; i++) {
+        if (is_called(&list[i], typed)) return list[i].path;
+        names[i] = list[i].name;
+    }
+    const char *near = strchr(typed, '/') ? NULL : fb_nearest(typed, names, n);
+    fb_fail(err, FB_ERR_INPUT, "%s: %s%s%s%s", typed, why ? strerror(why) : "not a regular file",
+            near ? "; did you mean the bundled script \"" : "", near ? near : "", near ? "\"?" : "");
+    return NULL;
+}
+
+char *fb_script_text(const char *path)
+{
+    char *text = fb_read_file(path, TEXT_MAX, NULL, NULL);
+    if (text) return text;
+    const char *embedded = fb_embedded(path);
+    return embedded ? fb_strdup(embedded) : NULL;
+}
+
+/* ---- recent files ---- */
+
+static bool recent_path(char *to, size_t room)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char folder[PATH_MAX];
+    int n;
+    if (state && state[0] == '/')
+        n = snprintf(folder, sizeof folder, "%s", state);
+    else if (home && home[0] == '/')
+        n = snprintf(folder, sizeof folder, "%s/.local/state", home);
+    else
+        return false;
+    if (n >= (int)sizeof folder - 32) return false;
+    for (char *p = folder + 1; (p = strchr(p, '/')); *p++ = '/') {
+        *p = '\0';
+        mkdir(folder, 0777);
+    }
+    mkdir(folder, 0777);
+    strcat(folder, "/fusebox");
+    mkdir(folder, 0777);
+    return snprintf(to, room, "%s/recent", folder) < (int)room;
+}
+
+static int read_recent(fb_arena *arena, const char ***out)
+{
+    char path[PATH_MAX];
+    const char **list = FB_NEW_ARRAY(arena, const char *, RECENT);
+    *out = list;
+    char *text = recent_path(path, sizeof path) ? fb_read_file(path, TEXT_MAX, NULL, NULL) : NULL;
+    int n = 0;
+    char *rest = NULL;
+    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && n < RECENT; line = strtok_r(NULL, "\n", &rest))
+        list[n++] = fb_arena_strdup(arena, line);
+    fb_free(text);
+    return n;
+}
+
+int fb_recent_list(fb_arena *arena, const char ***out)
+{
+    int all = read_recent(arena, out), n = 0;
+    for (int i = 0; i < all; i++)
+        if (access((*out)[i], R_OK) == 0) (*out)[n++] = (*out)[i];
+    return n;
+}
+
+void fb_recent_add(const char *path)
+{
+    char whole[PATH_MAX], file[PATH_MAX];
+    if (!realpath(path, whole) || strchr(whole, '\n') || !recent_path(file, sizeof file)) return;
+    fb_arena *arena = fb_arena_new();
+    const char **list;
+    int n = read_recent(arena, &list);
+    fb_str text = {0};
+    fb_str_addf(&text, "%s\n", whole);
+    for (int i = 0; i < n && i < RECENT - 1; i++)
+        if (strcmp(list[i], whole) != 0) fb_str_addf(&text, "%s\n", list[i]);
+    fb_write_file(file, text.text, text.n, NULL);
+    fb_str_free(&text);
+    fb_arena_free(arena);
+}

@@ -1,0 +1,32 @@
+/* What there is to open without knowing a path: the bundled scripts, and what was opened lately. */
+#ifndef FB_SESSION_LIBRARY_H
+#define FB_SESSION_LIBRARY_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+/* A bundled script: it lives in the binary, and fb_script_start opens it by `path` where no file of that path is. */
+typedef struct {
+    const char *path;  /* "scripts/puzzlers/split_stack.lua" */
+    const char *name;  /* "split_stack" */
+    const char *kind;  /* "puzzlers", "models" */
+    const char *title; /* what it says of itself, else its name */
+    const char *text;
+} fb_bundled;
+
+/* All of them, puzzlers first; arena-owned. */
+int fb_bundled_list(fb_arena *arena, const fb_bundled **out);
+
+/* The file to open for what a user typed: an existing file is itself; "split_stack", "puzzlers/split_stack" and
+ * "scripts/puzzlers/split_stack.lua" find the bundled one. NULL with the nearest name in the error. Arena-owned. */
+const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err);
+
+/* The text of a script as opened by its path: of the file, else of the bundled one. NULL when there is neither; the
+ * caller frees with fb_free. */
+char *fb_script_text(const char *path);
+
+/* Files opened lately, the latest first, in $XDG_STATE_HOME/fusebox/recent; those that are gone are left out. */
+int fb_recent_list(fb_arena *arena, const char ***out);
+void fb_recent_add(const char *path); /* a list that cannot be written is no reason to fail */
+
+#endif

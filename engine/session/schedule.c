@@ -1,0 +1,439 @@
+/* Measuring. Every worker has at most one request under way, so that a new wish or a cancel takes effect at once:
+ *
+ *     prepare all that wait → one small sample request each in turn until each has enough, hot → the same cold →
+ * release
+ *
+ * Turns are what makes a comparison fair: drift of clocks and caches hits all columns alike. A column that comes later
+ * is prepared at once and joins the turns.
+ */
+#include "session/internal.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    HOT_LEAST = 20, /* samples */
+    HOT_MOST = 2000,
+    HOT_FEWEST = 5, /* of a run so slow that HOT_LEAST would take too long */
+    CHUNK_MOST = 256,
+    COLD = 10,
+    COLD_FEWEST = 3,
+    PREPARES = 3,
+};
+static const double hot_us = 350e3, patience_us = 8e6, chunk_us = 25e3, cold_patience_us = 2e6;
+
+static fb_worker *worker_of(const fb_session *s, const fb_job *j)
+{
+    return s->workers[j->worker].worker;
+}
+
+/* ---- jobs ---- */
+
+static void job_remove(fb_session *s, fb_job *j)
+{
+    for (int i = 0; i < s->jobs.n; i++)
+        if (s->jobs.at[i] == j) {
+            memmove(s->jobs.at + i, s->jobs.at + i + 1, (size_t)(--s->jobs.n - i) * sizeof j);
+            break;
+        }
+    fb_free(j);
+}
+
+static void job_end(fb_session *s, fb_job *j)
+{
+    if (j->id) fb_worker_release(worker_of(s, j), j->id);
+    if (j->column) j->column->job = NULL;
+    job_remove(s, j);
+}
+
+void fb_job_forget(fb_column_record *c)
+{
+    fb_job *j = c->job;
+    if (!j) return;
+    c->job = NULL;
+    j->column = NULL;
+    if (!j->outstanding)
+        job_end(c->session, j);
+    else if (j->stage == FB_JOB_PREPARING)
+        fb_worker_cancel(worker_of(c->session, j), j->id);
+    /* A sample is short: its answer ends the job. */
+}
+
+void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only)
+{
+    if (c->shown.state == FB_COLUMN_BUILDING) {
+        if (verify_only)
+            c->verify_wanted = true;
+        else
+            c->measure_wanted = true;
+        return;
+    }
+    if (c->job || (!c->shown.plan && !fb_column_foreign(c))) return;
+    bool wait = false;
+    fb_error why = {0};
+    fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
+    if (!d) {
+        fb_column_fail(c, &why);
+        return;
+    }
+    fb_job *j = fb_calloc(1, sizeof *j);
+    j->column = c;
+    j->worker = d->worker;
+    j->verify_only = verify_only;
+    c->job = j;
+    c->changed_ns = 0;
+    FB_VEC_PUSH(&s->jobs, j);
+    fb_devices_interrupt(s, d->worker);
+    fb_column_set_state(c, FB_COLUMN_QUEUED);
+}
+
+static void job_failed(fb_session *s, fb_job *j, const fb_error *why)
+{
+    fb_column_record *c = j->column;
+    job_end(s, j);
+    if (!c) return;
+    if (why->kind == FB_ERR_CANCELLED)
+        fb_column_set_state(c, c->report ? FB_COLUMN_DONE : FB_COLUMN_READY);
+    else
+        fb_column_fail(c, why);
+}
+
+static void job_done(fb_session *s, fb_job *j)
+{
+    fb_column_record *c = j->column;
+    job_end(s, j);
+    s->measured++;
+    if (c) fb_column_set_state(c, FB_COLUMN_DONE);
+}
+
+/* ---- reports ---- */
+
+/* What the worker cannot know, and what the front predicted. */
+static void complete(const fb_column_record *c, fb_report *r)
+{
+    r->script = fb_arena_strdup(r->arena, c->session->path);
+    r->variant = fb_arena_strdup(r->arena, c->shown.variant);
+    r->plan = fb_arena_strdup(r->arena, c->plan_name);
+    r->device = fb_arena_strdup(r->arena, c->shown.device);
+    json_decref(r->params);
+    r->params = json_deep_copy(c->shown.params);
+    r->nodes = c->shown.graph->n_nodes;
+    if (!c->shown.plan) return;
+    const fb_plan_cost *p = &c->shown.predicted;
+    if (!isfinite(r->predicted_us)) r->predicted_us = p->us;
+    if (!isfinite(r->floor_us)) r->floor_us = p->floor_us;
+}
+
+static void take_report(fb_job *j, fb_worker_event *e)
+{
+    fb_column_record *c = j->column;
+    if (!c || !e->report) return;
+    complete(c, e->report);
+    fb_report_free(c->report);
+    c->report = e->report;
+    e->report = NULL;
+    c->shown.report = c->report;
+    fb_session_changed(c->session);
+}
+
+/* A plan whose answer is wrong shows no time: the column fails and its report keeps the error alone. */
+static bool is_wrong(const fb_job *j, fb_error *why)
+{
+    const fb_report *r = j->column ? j->column->report : NULL;
+    if (!r || r->failed || r->error.ok) return false;
+    return !fb_fail(why, FB_ERR_INPUT, "wrong result%s%s", r->error.worst[0] ? ": " : "", r->error.worst);
+}
+
+static bool has_failed(const fb_job *j, fb_error *why)
+{
+    const fb_report *r = j->column ? j->column->report : NULL;
+    if (r && r->failed) return !fb_fail(why, r->failed_kind, "%s", r->failed);
+    return is_wrong(j, why);
+}
+
+/* ---- requests ---- */
+
+static void send_files(fb_session *s, int worker, const fb_graph *g)
+{
+    fb_worker_record *w = &s->workers[worker];
+    for (int i = 0; i < g->n_nodes; i++) {
+        const char *key = g->nodes[i].attrs->file;
+        bool there = !key || g->nodes[i].attrs->dist != FB_DIST_FILE;
+        for (int k = 0; k < w->files.n && !there; k++) there = strcmp(w->files.at[k], key) == 0;
+        int64_t n;
+        const double *values = there || !s->script ? NULL : fb_script_file(s->script, key, &n);
+        if (!values) continue;
+        fb_worker_send_file(w->worker, key, values, n);
+        FB_VEC_PUSH(&w->files, fb_strdup(key));
+    }
+}
+
+static void forget_files(fb_worker_record *w)
+{
+    while (w->files.n) fb_free(w->files.at[--w->files.n]);
+}
+
+static void prepare(fb_session *s, fb_job *j)
+{
+    fb_column_record *c = j->column;
+    fb_worker *w = worker_of(s, j);
+    fb_measure_options o = {.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = 2};
+    send_files(s, j->worker, c->shown.graph);
+    j->stage = FB_JOB_PREPARING;
+    j->outstanding = true;
+    j->prepares++;
+    j->hot = j->cold = j->rounds = 0;
+    j->spent_us = 0;
+    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.graph, c->shown.plan, c->shown.device, &o)
+                          : fb_worker_prepare_named(w, c->shown.graph, c->plan_name, c->shown.device, &o);
+    fb_column_set_state(c, FB_COLUMN_MEASURING);
+}
+
+static int chunk(const fb_job *j)
+{
+    if (j->stage == FB_JOB_COLD) return COLD / 2;
+    if (!j->rounds) return 3;
+    double each = j->spent_us / j->hot, n = each > 0 ? chunk_us / each : CHUNK_MOST;
+    return n < 1 ? 1 : n > CHUNK_MOST ? CHUNK_MOST : (int)n;
+}
+
+static void sample(fb_session *s, fb_job *j)
+{
+    j->asked = chunk(j);
+    j->asked_us = fb_now_us();
+    j->outstanding = true;
+    fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT);
+}
+
+static void sampled(fb_job *j)
+{
+    j->rounds++;
+    j->spent_us += fb_now_us() - j->asked_us;
+    if (j->stage == FB_JOB_HOT)
+        j->hot += j->asked;
+    else
+        j->cold += j->asked;
+    if (j->column) j->column->shown.fraction = fmin(1, j->spent_us / hot_us);
+}
+
+static bool hot_enough(const fb_job *j)
+{
+    if (j->spent_us > patience_us && j->hot >= HOT_FEWEST) return true;
+    return j->hot >= HOT_LEAST && (j->spent_us >= hot_us || j->hot >= HOT_MOST);
+}
+
+static bool cold_enough(const fb_job *j)
+{
+    return j->cold >= COLD || (j->cold >= COLD_FEWEST && j->spent_us > cold_patience_us);
+}
+
+/* ---- turns ---- */
+
+/* A column still on its way that is to be measured with the others. */
+static bool someone_comes(const fb_session *s)
+{
+    for (int i = 0; i < s->columns.n; i++)
+        if (s->columns.at[i]->measure_wanted && s->columns.at[i]->shown.state == FB_COLUMN_BUILDING) return true;
+    return false;
+}
+
+static bool any_in(const fb_session *s, int worker, fb_job_stage stage)
+{
+    for (int i = 0; i < s->jobs.n; i++)
+        if (s->jobs.at[i]->worker == worker && s->jobs.at[i]->stage == stage) return true;
+    return false;
+}
+
+static fb_job *least_rounds(const fb_session *s, int worker, fb_job_stage stage)
+{
+    fb_job *best = NULL;
+    for (int i = 0; i < s->jobs.n; i++) {
+        fb_job *j = s->jobs.at[i];
+        if (j->worker == worker && j->stage == stage && (!best || j->rounds < best->rounds)) best = j;
+    }
+    return best;
+}
+
+/* Hot ones that have enough wait for the others before any cache is flushed. */
+static void go_cold(fb_session *s, int worker)
+{
+    for (int i = 0; i < s->jobs.n; i++) {
+        fb_job *j = s->jobs.at[i];
+        if (j->worker != worker || j->stage != FB_JOB_HOT) continue;
+        j->stage = FB_JOB_COLD;
+        j->rounds = 0;
+        j->spent_us = 0;
+    }
+}
+
+static fb_job *hot_turn(const fb_session *s, int worker)
+{
+    fb_job *best = NULL;
+    for (int i = 0; i < s->jobs.n; i++) {
+        fb_job *j = s->jobs.at[i];
+        if (j->worker != worker || j->stage != FB_JOB_HOT || hot_enough(j)) continue;
+        if (!best || j->rounds < best->rounds) best = j;
+    }
+    return best;
+}
+
+static bool busy(const fb_session *s, int worker)
+{
+    for (int i = 0; i < s->jobs.n; i++)
+        if (s->jobs.at[i]->worker == worker && s->jobs.at[i]->outstanding) return true;
+    return false;
+}
+
+static void next_turn(fb_session *s, int worker)
+{
+    if (busy(s, worker)) return;
+    fb_job *j = least_rounds(s, worker, FB_JOB_WAITING);
+    if (j) {
+        prepare(s, j);
+        return;
+    }
+    if (someone_comes(s)) return;
+    if (any_in(s, worker, FB_JOB_HOT)) {
+        j = hot_turn(s, worker);
+        if (!j) go_cold(s, worker);
+    }
+    if (!j) j = least_rounds(s, worker, FB_JOB_COLD);
+    if (j) sample(s, j);
+}
+
+void fb_schedule_run(fb_session *s)
+{
+    for (int i = 0; i < s->n_workers; i++) next_turn(s, i);
+}
+
+/* ---- answers ---- */
+
+static fb_job *job_of(const fb_session *s, int worker, int64_t id)
+{
+    for (int i = 0; i < s->jobs.n; i++)
+        if (id && s->jobs.at[i]->worker == worker && s->jobs.at[i]->id == id) return s->jobs.at[i];
+    return NULL;
+}
+
+/* The process that held the prepared cases is gone: the other jobs begin again. */
+static void process_died(fb_session *s, int worker, const fb_job *but)
+{
+    forget_files(&s->workers[worker]);
+    for (int i = 0; i < s->jobs.n; i++) {
+        fb_job *j = s->jobs.at[i];
+        if (j == but || j->worker != worker || !j->id || j->outstanding) continue;
+        j->id = 0;
+        j->stage = FB_JOB_WAITING;
+    }
+}
+
+static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
+{
+    fb_error why = {0};
+    take_report(j, e);
+    if (!j->column)
+        job_end(s, j);
+    else if (has_failed(j, &why))
+        job_failed(s, j, &why);
+    else if (j->verify_only)
+        job_done(s, j);
+    else
+        j->stage = FB_JOB_HOT;
+}
+
+static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
+{
+    fb_error why = {0};
+    sampled(j);
+    take_report(j, e);
+    if (!j->column)
+        job_end(s, j);
+    else if (has_failed(j, &why))
+        job_failed(s, j, &why);
+    else if (j->stage == FB_JOB_COLD && cold_enough(j))
+        job_done(s, j);
+}
+
+static void refused(fb_session *s, fb_job *j, const fb_worker_event *e)
+{
+    bool crash = e->error.kind == FB_ERR_CRASH, sampling = j->stage == FB_JOB_HOT || j->stage == FB_JOB_COLD;
+    if (crash) {
+        process_died(s, j->worker, j);
+        fb_session_say(s, "%s: %s", j->column ? j->column->text : "worker", e->error.text);
+    }
+    j->id = 0;
+    if (crash && sampling && j->column && j->prepares < PREPARES) {
+        j->stage = FB_JOB_WAITING; /* another's end may have taken the process along */
+        return;
+    }
+    job_failed(s, j, &e->error);
+}
+
+void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
+{
+    fb_job *j = job_of(s, worker, e->id);
+    if (!j) return; /* an answer to what was forgotten */
+    if (e->kind == FB_WORKER_PROGRESS) {
+        if (!j->column) return;
+        snprintf(j->column->shown.progress, sizeof j->column->shown.progress, "%.*s",
+                 (int)sizeof j->column->shown.progress - 1, e->text);
+        j->column->shown.fraction = e->fraction;
+        fb_session_changed(s);
+        return;
+    }
+    if (e->kind == FB_WORKER_RELEASED) return;
+    j->outstanding = false;
+    if (e->kind == FB_WORKER_PREPARED)
+        prepared(s, j, e);
+    else if (e->kind == FB_WORKER_SAMPLED)
+        more_samples(s, j, e);
+    else if (e->kind == FB_WORKER_ERROR)
+        refused(s, j, e);
+}
+
+void fb_schedule_free(fb_session *s)
+{
+    while (s->jobs.n) fb_free(s->jobs.at[--s->jobs.n]);
+    FB_VEC_FREE(&s->jobs);
+}
+
+/* ---- the header's functions ---- */
+
+static void start_all(fb_session *s, const int *columns, int n, bool verify_only)
+{
+    for (int i = 0; i < n; i++) {
+        fb_column_record *c = fb_column_at(s, columns[i]);
+        if (c) fb_job_start(s, c, verify_only);
+    }
+}
+
+void fb_session_measure(fb_session *s, const int *columns, int n)
+{
+    start_all(s, columns, n, false);
+}
+
+void fb_session_check(fb_session *s, const int *columns, int n)
+{
+    start_all(s, columns, n, true);
+}
+
+void fb_session_cancel(fb_session *s)
+{
+    for (int i = s->jobs.n; i-- > 0;) {
+        fb_job *j = s->jobs.at[i];
+        fb_column_record *c = j->column;
+        if (!c) continue;
+        if (j->outstanding) fb_worker_cancel(worker_of(s, j), j->id);
+        fb_job_forget(c);
+        fb_column_set_state(c, c->report ? FB_COLUMN_DONE : FB_COLUMN_READY);
+    }
+    for (int i = 0; i < s->columns.n; i++) {
+        fb_column_record *c = s->columns.at[i];
+        c->measure_wanted = c->verify_wanted = false;
+        c->changed_ns = 0;
+    }
+}
