@@ -1,0 +1,933 @@
+/* The reference interpreter: every op against known values or a straightforward evaluation, sources, loops, assigns,
+ * and what it refuses. */
+#include "base/blas.h"
+#include "graph/element.h"
+#include "graph/interp_parts.h"
+#include "tests/data/lecture_tables.h"
+#include "tests/unit/interp_help.h"
+
+#include <pthread.h>
+
+/* ---- pointwise ---- */
+
+typedef struct {
+    fb_op op;
+    double a, b, c; /* clamp: b and c are its limits */
+    double wanted;
+} point;
+
+#define INF  INFINITY
+#define IMIN ((double)INT64_MIN)
+
+/* Values with PyTorch's answer. Every op with a float form is here (a test below counts them). */
+static const point float_points[] = {
+    {FB_OP_NEG, 1.5, 0, 0, -1.5},
+    {FB_OP_NEG, 0, 0, 0, -0.0},
+    {FB_OP_ABS, -2.5, 0, 0, 2.5},
+    {FB_OP_SIGN, -3, 0, 0, -1},
+    {FB_OP_SIGN, NAN, 0, 0, 0},
+    {FB_OP_SIGN, -0.0, 0, 0, 0},
+    {FB_OP_EXP, 1, 0, 0, M_E},
+    {FB_OP_EXP, -INF, 0, 0, 0},
+    {FB_OP_EXP2, 10, 0, 0, 1024},
+    {FB_OP_LOG, M_E, 0, 0, 1},
+    {FB_OP_LOG, 0, 0, 0, -INF},
+    {FB_OP_LOG, -1, 0, 0, NAN},
+    {FB_OP_LOG2, 8, 0, 0, 3},
+    {FB_OP_SQRT, 2, 0, 0, M_SQRT2},
+    {FB_OP_SQRT, -1, 0, 0, NAN},
+    {FB_OP_RSQRT, 4, 0, 0, 0.5},
+    {FB_OP_RSQRT, 0, 0, 0, INF},
+    {FB_OP_RECIP, -8, 0, 0, -0.125},
+    {FB_OP_SIN, M_PI_2, 0, 0, 1},
+    {FB_OP_COS, M_PI, 0, 0, -1},
+    {FB_OP_TANH, 0.5, 0, 0, 0.46211715726000975850},
+    {FB_OP_SIGMOID, 0.5, 0, 0, 0.62245933120185456464},
+    {FB_OP_SIGMOID, -800, 0, 0, 0},
+    {FB_OP_ERF, 1, 0, 0, 0.84270079294971486934},
+    {FB_OP_GELU, 1, 0, 0, 0.84134474606854294859},
+    {FB_OP_RELU, -2, 0, 0, 0},
+    {FB_OP_RELU, 2, 0, 0, 2},
+    {FB_OP_RELU, NAN, 0, 0, NAN},
+    {FB_OP_FLOOR, -1.5, 0, 0, -2},
+    {FB_OP_CEIL, -1.5, 0, 0, -1},
+    {FB_OP_ROUND, 2.5, 0, 0, 2},
+    {FB_OP_ROUND, -3.5, 0, 0, -4},
+    {FB_OP_CLAMP, 5, -1, 1, 1},
+    {FB_OP_CLAMP, -5, -1, 1, -1},
+    {FB_OP_CLAMP, 0.25, -1, 1, 0.25},
+    {FB_OP_CLAMP, 1e30, 0, INF, 1e30},
+    {FB_OP_ADD, 1.25, 2, 0, 3.25},
+    {FB_OP_SUB, 1.25, 2, 0, -0.75},
+    {FB_OP_SUB, INF, INF, 0, NAN},
+    {FB_OP_MUL, 1.25, -2, 0, -2.5},
+    {FB_OP_DIV, 1, 3, 0, 1.0 / 3},
+    {FB_OP_DIV, -1, 0, 0, -INF},
+    {FB_OP_POW, 2, -2, 0, 0.25},
+    {FB_OP_POW, -2, 3, 0, -8},
+    {FB_OP_POW, -2, 0.5, 0, NAN},
+    {FB_OP_MINIMUM, 1, 2, 0, 1},
+    {FB_OP_MINIMUM, NAN, 2, 0, NAN},
+    {FB_OP_MINIMUM, 2, NAN, 0, NAN},
+    {FB_OP_MAXIMUM, 1, 2, 0, 2},
+    {FB_OP_MAXIMUM, NAN, 2, 0, NAN},
+    {FB_OP_MAXIMUM, 2, NAN, 0, NAN},
+    {FB_OP_REMAINDER, -7, 3, 0, 2},
+    {FB_OP_REMAINDER, 7, -3, 0, -2},
+    {FB_OP_REMAINDER, 5.5, 2, 0, 1.5},
+    {FB_OP_REMAINDER, -1, INF, 0, INF},
+    {FB_OP_EQ, 1, 1, 0, 1},
+    {FB_OP_EQ, NAN, NAN, 0, 0},
+    {FB_OP_EQ, 0, -0.0, 0, 1},
+    {FB_OP_NE, NAN, NAN, 0, 1},
+    {FB_OP_NE, 1, 1, 0, 0},
+    {FB_OP_LT, 1, 2, 0, 1},
+    {FB_OP_LE, 2, 2, 0, 1},
+    {FB_OP_GT, 1, 2, 0, 0},
+    {FB_OP_GE, NAN, 2, 0, 0},
+    {FB_OP_WHERE, 1, 2, 3, 2},
+    {FB_OP_WHERE, 0, NAN, 3, 3},
+};
+
+static const point int_points[] = {
+    {FB_OP_NEG, IMIN, 0, 0, IMIN},
+    {FB_OP_NEG, 5, 0, 0, -5},
+    {FB_OP_ABS, -5, 0, 0, 5},
+    {FB_OP_SIGN, -5, 0, 0, -1},
+    {FB_OP_RELU, -5, 0, 0, 0},
+    {FB_OP_CLAMP, -5, 0, INF, 0},
+    {FB_OP_CLAMP, 9, -INF, 7.9, 7},
+    {FB_OP_BITWISE_NOT, 5, 0, 0, -6},
+    {FB_OP_ADD, IMIN, -1024, 0, 0x1p63 - 1024},
+    {FB_OP_SUB, 5, 7, 0, -2},
+    {FB_OP_MUL, -3, 7, 0, -21},
+    {FB_OP_FLOOR_DIV, -7, 2, 0, -4},
+    {FB_OP_FLOOR_DIV, 7, 0, 0, 0},
+    {FB_OP_FLOOR_DIV, IMIN, -1, 0, IMIN},
+    {FB_OP_MINIMUM, 3, -4, 0, -4},
+    {FB_OP_MAXIMUM, 3, -4, 0, 3},
+    {FB_OP_REMAINDER, -7, 3, 0, 2},
+    {FB_OP_REMAINDER, 7, -3, 0, -2},
+    {FB_OP_REMAINDER, 7, 0, 0, 0},
+    {FB_OP_EQ, 3, 3, 0, 1},
+    {FB_OP_NE, 3, 3, 0, 0},
+    {FB_OP_LT, -1, 3, 0, 1},
+    {FB_OP_LE, 4, 3, 0, 0},
+    {FB_OP_GT, 4, 3, 0, 1},
+    {FB_OP_GE, 3, 3, 0, 1},
+    {FB_OP_BITWISE_AND, 12, 10, 0, 8},
+    {FB_OP_BITWISE_OR, 12, 10, 0, 14},
+    {FB_OP_BITWISE_XOR, 12, 10, 0, 6},
+    {FB_OP_SHL, 3, 4, 0, 48},
+    {FB_OP_SHL, 3, 64, 0, 0},
+    {FB_OP_SHR, -16, 2, 0, -4},
+    {FB_OP_SHR, -16, 99, 0, -1},
+    {FB_OP_WHERE, 0, 2, 3, 3},
+    {FB_OP_WHERE, 1, 2, 3, 2},
+};
+
+static const point bool_points[] = {
+    {FB_OP_LOGICAL_NOT, 1, 0, 0, 0}, {FB_OP_LOGICAL_NOT, 0, 0, 0, 1}, {FB_OP_LOGICAL_AND, 1, 1, 0, 1},
+    {FB_OP_LOGICAL_AND, 1, 0, 0, 0}, {FB_OP_LOGICAL_OR, 0, 1, 0, 1},  {FB_OP_LOGICAL_OR, 0, 0, 0, 0},
+    {FB_OP_BITWISE_AND, 1, 0, 0, 0}, {FB_OP_BITWISE_OR, 1, 0, 0, 1},  {FB_OP_BITWISE_XOR, 1, 1, 0, 0},
+    {FB_OP_EQ, 1, 0, 0, 0},          {FB_OP_WHERE, 1, 0, 1, 0},
+};
+
+static void check_point(const point *p, fb_dtype dtype)
+{
+    rig r = rig_new();
+    const double *from[3] = {&p->a, &p->b, &p->c};
+    const fb_op_info *info = fb_op_get(p->op);
+    fb_id args[3];
+    for (int a = 0; a < info->min_args; a++) {
+        args[a] = data(&r, p->op == FB_OP_WHERE && a == 0 ? FB_BOOL : dtype, SCALAR, from[a]);
+    }
+    fb_id y = add(&r, p->op, &(fb_attrs){.value = p->b, .high = p->c}, info->min_args, args);
+    run(&r, y);
+    const fb_tensor *t = get(&r, y);
+    assert_int_equal(t->n, 1);
+    double have = value_at(t, 0);
+    if (!same(have, p->wanted) && !(fabs(have - p->wanted) <= 1e-15 * fmax(1, fabs(p->wanted))))
+        fail_msg("%s(%g, %g, %g) as %s is %.17g, not %.17g", info->name, p->a, p->b, p->c, fb_dtype_name(dtype), have,
+                 p->wanted);
+    if (!isfinite(p->wanted) && !fb_op_get(p->op)->special && t->v) assert_true(bound_at(t, 0) == 0);
+    rig_free(&r);
+}
+
+static void pointwise_ops_give_known_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof float_points / sizeof *float_points; i++) check_point(&float_points[i], FB_F64);
+    for (size_t i = 0; i < sizeof int_points / sizeof *int_points; i++) check_point(&int_points[i], FB_I64);
+    for (size_t i = 0; i < sizeof bool_points / sizeof *bool_points; i++) check_point(&bool_points[i], FB_BOOL);
+}
+
+static void no_pointwise_op_is_left_out(void **state)
+{
+    (void)state;
+    bool seen[FB_OPS] = {[FB_OP_CAST] = true}; /* has a test of its own */
+    for (size_t i = 0; i < sizeof float_points / sizeof *float_points; i++) seen[float_points[i].op] = true;
+    for (size_t i = 0; i < sizeof int_points / sizeof *int_points; i++) seen[int_points[i].op] = true;
+    for (size_t i = 0; i < sizeof bool_points / sizeof *bool_points; i++) seen[bool_points[i].op] = true;
+    for (int op = 0; op < FB_OPS; op++) {
+        if (fb_op_get((fb_op)op)->cls == FB_CLASS_POINTWISE && !seen[op])
+            fail_msg("%s is not tested", fb_op_get((fb_op)op)->name);
+    }
+}
+
+static void casts_convert_between_all_dtypes(void **state)
+{
+    (void)state;
+    static const struct {
+        fb_dtype from, to;
+        double x, wanted;
+    } cases[] = {
+        {FB_F64, FB_F32, 0.1, 0.1 /* the reference does not round */},
+        {FB_F32, FB_I32, -2.7, -2},
+        {FB_F64, FB_I64, 0x1p62, 0x1p62},
+        {FB_F64, FB_I64, NAN, 0},
+        {FB_F64, FB_I32, 0x1p32 + 5, 5},
+        {FB_F32, FB_BOOL, 0.25, 1},
+        {FB_F16, FB_BOOL, 0, 0},
+        {FB_I64, FB_I32, 0x1p32 + 7, 7},
+        {FB_I64, FB_I32, 0x1p31, -0x1p31},
+        {FB_I32, FB_BOOL, -4, 1},
+        {FB_I32, FB_F16, 2049, 2049},
+        {FB_BOOL, FB_F32, 1, 1},
+        {FB_BOOL, FB_I64, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r = rig_new();
+        fb_id x = data(&r, cases[i].from, SHAPE(1), &cases[i].x);
+        fb_id y = add_at(&r, FB_OP_CAST, x, (fb_attrs){.dtype = cases[i].to});
+        run(&r, y);
+        EXPECT(&r, y, cases[i].wanted);
+        rig_free(&r);
+    }
+}
+
+static void i32_wraps_at_32_bits(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_I32, SHAPE(2), (double[]){0x1p31 - 1, -0x1p31});
+    fb_id one = constant(&r, FB_I32, 1);
+    fb_id y[] = {add2(&r, FB_OP_ADD, x, one), add1(&r, FB_OP_ABS, x), add2(&r, FB_OP_SHL, x, one),
+                 add1(&r, FB_OP_SUM, x)};
+    run_keeping_all(&r, y, 4, true);
+    EXPECT(&r, y[0], -0x1p31, -0x1p31 + 1);
+    EXPECT(&r, y[1], 0x1p31 - 1, -0x1p31);
+    EXPECT(&r, y[2], -2, 0);
+    EXPECT(&r, y[3], -1);
+    rig_free(&r);
+}
+
+/* Any two shapes that broadcast, element by element, across block boundaries. */
+static void broadcasting_reads_the_right_elements(void **state)
+{
+    (void)state;
+    static const struct {
+        fb_shape a, b;
+    } cases[] = {
+        {{0}, {2, {3, 4}}},
+        {{2, {3, 1}}, {1, {4}}},
+        {{3, {2, 1, 5}}, {2, {3, 1}}},
+        {{1, {1}}, {0}},
+        {{2, {700, 3}}, {1, {3}}},
+        {{2, {3, 700}}, {2, {3, 1}}},
+        {{2, {2, 600}}, {1, {600}}},
+        {{4, {2, 1, 3, 1}}, {3, {4, 1, 5}}},
+        {{2, {1, 5}}, {2, {0, 5}}},
+    };
+    double *x = fb_calloc(4096, sizeof *x), *y = fb_calloc(4096, sizeof *y);
+    for (int i = 0; i < 4096; i++) x[i] = i, y[i] = i * 0x1p-13;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r = rig_new();
+        fb_id a = data(&r, FB_F64, cases[i].a, x), b = data(&r, FB_F64, cases[i].b, y);
+        fb_id c = add2(&r, FB_OP_ADD, a, b);
+        run(&r, c);
+        const fb_tensor *t = get(&r, c);
+        fb_shape s = r.g->nodes[c].shape;
+        assert_int_equal(t->n, fb_shape_elements(&s));
+        for (int64_t k = 0; k < t->n; k++) {
+            int64_t at[2] = {0, 0}, step[2] = {1, 1}, rest = k;
+            for (int d = s.rank - 1; d >= 0; d--) {
+                int64_t index = rest % s.dim[d];
+                rest /= s.dim[d];
+                for (int o = 0; o < 2; o++) {
+                    const fb_shape *from = o ? &cases[i].b : &cases[i].a;
+                    int own = d - (s.rank - from->rank);
+                    if (own < 0) continue;
+                    at[o] += from->dim[own] == 1 ? 0 : index * step[o];
+                    step[o] *= from->dim[own];
+                }
+            }
+            assert_true(t->v[k] == x[at[0]] + y[at[1]]);
+        }
+        rig_free(&r);
+    }
+    fb_free(x);
+    fb_free(y);
+}
+
+/* ---- reductions ---- */
+
+static double reduce_naively(fb_op op, const double *x, int n)
+{
+    double acc = op == FB_OP_PROD ? 1 : op == FB_OP_SUM || op == FB_OP_MEAN ? 0 : x[0];
+    int best = 0;
+    for (int k = 0; k < n; k++) {
+        if (op == FB_OP_SUM || op == FB_OP_MEAN) acc += x[k];
+        if (op == FB_OP_PROD) acc *= x[k];
+        if (op == FB_OP_AMAX) acc = fmax(acc, x[k]);
+        if (op == FB_OP_AMIN) acc = fmin(acc, x[k]);
+        if (op == FB_OP_ARGMAX ? x[k] > x[best] : x[k] < x[best]) best = k;
+    }
+    if (op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return best;
+    return op == FB_OP_MEAN ? acc / n : acc;
+}
+
+/* Whole numbers, so that every order of summation gives the same. */
+static void check_reduction(fb_op op, fb_dtype dtype, unsigned axes, bool keepdim, const double *x)
+{
+    static const int64_t dim[3] = {3, 4, 5};
+    rig r = rig_new();
+    fb_id from = data(&r, dtype, fb_shape_of(3, dim), x);
+    fb_attrs at = {.keepdim = keepdim};
+    for (int d = 0; d < 3; d++) {
+        if (axes >> d & 1) at.axes[at.n_axes++] = d;
+    }
+    fb_id y = add_at(&r, op, from, at);
+    run(&r, y);
+    const fb_tensor *t = get(&r, y);
+    double rows[60][60];
+    int n[60] = {0}, count = 0;
+    for (int k = 0; k < 60; k++) {
+        int index[3] = {k / 20, k / 5 % 4, k % 5}, row = 0;
+        for (int d = 0; d < 3; d++) {
+            if (!(axes >> d & 1)) row = row * (int)dim[d] + index[d];
+        }
+        rows[row][n[row]++] = x[k];
+        if (row >= count) count = row + 1;
+    }
+    assert_int_equal(t->n, count);
+    assert_int_equal(r.g->nodes[y].shape.rank, keepdim ? 3 : 3 - at.n_axes);
+    for (int k = 0; k < count; k++) {
+        double wanted = reduce_naively(op, rows[k], n[k]);
+        if (fabs(value_at(t, k) - wanted) > 1e-14 * fabs(wanted))
+            fail_msg("%s over axes %x: [%d] is %.17g, not %.17g", fb_op_get(op)->name, axes, k, value_at(t, k), wanted);
+    }
+    rig_free(&r);
+}
+
+static void reductions_agree_with_plain_loops(void **state)
+{
+    (void)state;
+    dice d = {7};
+    double x[60];
+    for (int k = 0; k < 60; k++) x[k] = roll_below(&d, 9) - 4 + (k % 3 == 0 ? 0 : 5);
+    for (int op = 0; op < FB_OPS; op++) {
+        const fb_op_info *info = fb_op_get((fb_op)op);
+        if (info->cls != FB_CLASS_REDUCTION) continue;
+        for (unsigned axes = 1; axes < 8; axes++) {
+            if (info->result == FB_RESULT_I64 && (axes & (axes - 1))) continue;
+            check_reduction((fb_op)op, FB_F32, axes, axes & 1, x);
+            if (info->accepts == FB_ACCEPTS_NUMBER) check_reduction((fb_op)op, FB_I64, axes, !(axes & 1), x);
+        }
+    }
+}
+
+static void reductions_have_pytorch_s_edges(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2, 4), (double[]){1, NAN, 5, NAN, 7, 3, 7, 3});
+    fb_id gone = data(&r, FB_F32, SHAPE(2, 0), NULL), low = data(&r, FB_F32, SHAPE(2), (double[]){-INF, -INF});
+    fb_attrs last = {.n_axes = 1, .axes = {-1}};
+    fb_id y[] = {
+        add_at(&r, FB_OP_ARGMAX, x, last),  add_at(&r, FB_OP_ARGMIN, x, last), add_at(&r, FB_OP_AMAX, x, last),
+        add_at(&r, FB_OP_AMIN, x, last),    add_at(&r, FB_OP_SUM, gone, last), add_at(&r, FB_OP_PROD, gone, last),
+        add_at(&r, FB_OP_MEAN, gone, last), add1(&r, FB_OP_AMAX, low),         add1(&r, FB_OP_SUM, low)};
+    run_keeping_all(&r, y, 9, true);
+    EXPECT(&r, y[0], 1, 0); /* the first NaN wins; the first of equals */
+    EXPECT(&r, y[1], 1, 1);
+    EXPECT(&r, y[2], NAN, 7);
+    EXPECT(&r, y[3], NAN, 3);
+    EXPECT(&r, y[4], 0, 0);
+    EXPECT(&r, y[5], 1, 1);
+    EXPECT(&r, y[6], NAN, NAN);
+    EXPECT(&r, y[7], -INF);
+    EXPECT(&r, y[8], -INF);
+    for (int i = 4; i < 9; i++) assert_true(bound_at(get(&r, y[i]), 0) == 0);
+    rig_free(&r);
+}
+
+static void a_scalar_reduces_to_itself(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = constant(&r, FB_F32, 3);
+    fb_id y[] = {add1(&r, FB_OP_SUM, x), add1(&r, FB_OP_AMAX, x), add1(&r, FB_OP_MEAN, x)};
+    run_keeping_all(&r, y, 3, true);
+    for (int i = 0; i < 3; i++) EXPECT(&r, y[i], 3);
+    assert_true(bound_at(get(&r, y[0]), 0) == 0);
+    rig_free(&r);
+}
+
+static void cumsum_runs_along_any_dim(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2, 3), (double[]){1, 2, 3, 4, 5, 6});
+    fb_id i = data(&r, FB_I32, SHAPE(2), (double[]){0x1p31 - 1, 1});
+    fb_id y[] = {add_at(&r, FB_OP_CUMSUM, x, (fb_attrs){.dim = 0}), add_at(&r, FB_OP_CUMSUM, x, (fb_attrs){.dim = 1}),
+                 add_at(&r, FB_OP_CUMSUM, i, (fb_attrs){.dim = 0})};
+    run_keeping_all(&r, y, 3, true);
+    EXPECT(&r, y[0], 1, 2, 3, 5, 7, 9);
+    EXPECT(&r, y[1], 1, 3, 6, 4, 9, 15);
+    EXPECT(&r, y[2], 0x1p31 - 1, -0x1p31);
+    rig_free(&r);
+}
+
+/* ---- views and joins ---- */
+
+static void views_move_elements(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    double x[24];
+    for (int k = 0; k < 24; k++) x[k] = k;
+    fb_id a = data(&r, FB_F32, SHAPE(2, 3, 4), x);
+    fb_id y[] = {
+        add_at(&r, FB_OP_VIEW, a, (fb_attrs){.shape = SHAPE(4, 6)}),
+        add_at(&r, FB_OP_PERMUTE, a, (fb_attrs){.n_axes = 3, .axes = {2, 0, 1}}),
+        add_at(&r, FB_OP_SLICE, a, (fb_attrs){.dim = 2, .start = 1, .stop = 4, .step = 2}),
+        add_at(&r, FB_OP_FLIP, a, (fb_attrs){.n_axes = 2, .axes = {0, 2}}),
+        add_at(&r, FB_OP_SLICE, a, (fb_attrs){.dim = 1, .start = 3, .stop = 3, .step = 1}),
+    };
+    run_keeping_all(&r, y, 5, true);
+    expect_values(&r, y[0], 24, x);
+    double wanted[24];
+    for (int k = 0; k < 24; k++) wanted[k] = k / 6 + 12 * (k / 3 % 2) + 4 * (k % 3);
+    expect_values(&r, y[1], 24, wanted);
+    EXPECT(&r, y[2], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23);
+    for (int k = 0; k < 24; k++) wanted[k] = 12 * (1 - k / 12) + 4 * (k / 4 % 3) + 3 - k % 4;
+    expect_values(&r, y[3], 24, wanted);
+    assert_int_equal(get(&r, y[4])->n, 0);
+    rig_free(&r);
+}
+
+static void expand_and_pad_add_elements(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id a = data(&r, FB_F32, SHAPE(2, 1), (double[]){1, 2}), s = constant(&r, FB_I32, 9);
+    fb_id gone = data(&r, FB_F32, SHAPE(0, 2), NULL);
+    fb_id y[] = {
+        add_at(&r, FB_OP_EXPAND, a, (fb_attrs){.shape = SHAPE(2, 2, 3)}),
+        add_at(&r, FB_OP_EXPAND, s, (fb_attrs){.shape = SHAPE(2, 2)}),
+        add_at(&r, FB_OP_PAD, a, (fb_attrs){.before = {1, 0}, .after = {0, 2}, .value = -1}),
+        add_at(&r, FB_OP_PAD, gone, (fb_attrs){.before = {1}, .after = {1}, .value = 5}),
+    };
+    run_keeping_all(&r, y, 4, true);
+    EXPECT(&r, y[0], 1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2);
+    EXPECT(&r, y[1], 9, 9, 9, 9);
+    EXPECT(&r, y[2], -1, -1, -1, 1, -1, -1, 2, -1, -1);
+    EXPECT(&r, y[3], 5, 5, 5, 5);
+    rig_free(&r);
+}
+
+static void joins_put_operands_side_by_side(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id a = data(&r, FB_F32, SHAPE(2, 2), (double[]){1, 2, 3, 4}),
+          b = data(&r, FB_F32, SHAPE(2, 1), (double[]){5, 6});
+    fb_id none = data(&r, FB_F32, SHAPE(2, 0), NULL), c = add1(&r, FB_OP_EXP, a);
+    fb_id y[] = {add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 3, (fb_id[]){a, none, b}),
+                 add(&r, FB_OP_CAT, &(fb_attrs){.dim = 0}, 2, (fb_id[]){a, a}),
+                 add(&r, FB_OP_STACK, &(fb_attrs){.dim = 2}, 2, (fb_id[]){a, a}),
+                 add(&r, FB_OP_STACK, &(fb_attrs){.dim = 0}, 2, (fb_id[]){a, c})};
+    run_keeping_all(&r, y, 4, true);
+    EXPECT(&r, y[0], 1, 2, 5, 3, 4, 6);
+    EXPECT(&r, y[1], 1, 2, 3, 4, 1, 2, 3, 4);
+    EXPECT(&r, y[2], 1, 1, 2, 2, 3, 3, 4, 4);
+    assert_true(bound_at(get(&r, y[3]), 3) == 0 && bound_at(get(&r, y[3]), 4) > 0);
+    assert_null(get(&r, y[0])->bound);
+    rig_free(&r);
+}
+
+/* ---- contractions and gathers ---- */
+
+static void check_matmul(fb_shape sa, fb_shape sb)
+{
+    enum { MOST = 4096 };
+    dice d = {3};
+    double *x = fb_calloc(MOST, sizeof *x), *y = fb_calloc(MOST, sizeof *y);
+    for (int k = 0; k < MOST; k++) x[k] = roll_below(&d, 17) - 8, y[k] = roll_below(&d, 17) - 8;
+    rig r = rig_new();
+    fb_id c = add2(&r, FB_OP_MATMUL, data(&r, FB_F32, sa, x), data(&r, FB_F32, sb, y));
+    run(&r, c);
+    const fb_tensor *t = get(&r, c);
+    fb_shape s = r.g->nodes[c].shape;
+    int64_t m = sa.dim[sa.rank - 2], k = sa.dim[sa.rank - 1], n = sb.dim[sb.rank - 1];
+    for (int64_t i = 0; i < t->n; i++) {
+        int64_t which[2] = {0, 0}, step[2] = {1, 1}, rest = i / (m * n);
+        for (int dd = s.rank - 3; dd >= 0; dd--) {
+            int64_t index = rest % s.dim[dd];
+            rest /= s.dim[dd];
+            for (int o = 0; o < 2; o++) {
+                const fb_shape *from = o ? &sb : &sa;
+                int own = dd - (s.rank - from->rank);
+                if (own < 0) continue;
+                which[o] += from->dim[own] == 1 ? 0 : index * step[o];
+                step[o] *= from->dim[own];
+            }
+        }
+        double sum = 0;
+        for (int64_t p = 0; p < k; p++)
+            sum += x[which[0] * m * k + i / n % m * k + p] * y[which[1] * k * n + p * n + i % n];
+        assert_true(t->v[i] == sum);
+    }
+    rig_free(&r);
+    fb_free(x);
+    fb_free(y);
+}
+
+static void matmul_broadcasts_batches(void **state)
+{
+    (void)state;
+    check_matmul(SHAPE(3, 4), SHAPE(4, 5));
+    check_matmul(SHAPE(2, 3, 4), SHAPE(4, 5));
+    check_matmul(SHAPE(3, 4), SHAPE(2, 4, 5));
+    check_matmul(SHAPE(2, 1, 3, 4), SHAPE(3, 4, 2));
+    check_matmul(SHAPE(1, 3, 4), SHAPE(2, 4, 2));
+    check_matmul(SHAPE(64, 20), SHAPE(20, 1));
+    check_matmul(SHAPE(3, 0), SHAPE(0, 2));
+    check_matmul(SHAPE(0, 3), SHAPE(3, 2));
+    check_matmul(SHAPE(0, 2, 3), SHAPE(3, 2));
+}
+
+static void the_plain_product_agrees_with_blas(void **state)
+{
+    (void)state;
+    enum { M = 37, N = 300, K = 130 };
+    fb_error err = {0};
+    const fb_blas *blas = fb_blas_get(&err);
+    dice d = {11};
+    double *a = fb_calloc(M * K, 8), *b = fb_calloc(K * N, 8), *c = fb_calloc(M * N, 8), *wanted = fb_calloc(M * N, 8);
+    for (int k = 0; k < M * K; k++) a[k] = roll_below(&d, 100);
+    for (int k = 0; k < K * N; k++) b[k] = roll_below(&d, 100);
+    for (int i = 0; i < M * N; i++) {
+        for (int k = 0; k < K; k++) wanted[i] += a[i / N * K + k] * b[k * N + i % N];
+    }
+    fb_matmul_plain(M, N, K, a, b, c);
+    assert_memory_equal(c, wanted, M * N * 8);
+    if (blas) {
+        assert_true(blas->description[0] != 0 && blas->library[0] != 0);
+        assert_ptr_equal(fb_blas_get(NULL), blas);
+        blas->dgemm(FB_BLAS_ROW_MAJOR, FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, M, N, K, 1, a, K, b, N, 0, c, N);
+        assert_memory_equal(c, wanted, M * N * 8);
+    } else {
+        assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    }
+    fb_free(a);
+    fb_free(b);
+    fb_free(c);
+    fb_free(wanted);
+}
+
+static void gathers_ignore_rows_that_are_not_there(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id table = data(&r, FB_F32, SHAPE(3, 2), (double[]){1, 2, 3, 4, 5, 6});
+    fb_id index = data(&r, FB_I64, SHAPE(2, 2), (double[]){2, -1, 0, 3});
+    fb_id src = data(&r, FB_F32, SHAPE(2, 2, 2), (double[]){1, 2, 3, 4, 5, 6, 7, 8});
+    fb_id twice = data(&r, FB_I32, SHAPE(3), (double[]){1, 1, 0}), s = data(&r, FB_I32, SHAPE(3), (double[]){5, 6, 7});
+    fb_id y[] = {add2(&r, FB_OP_EMBEDDING, table, index),
+                 add(&r, FB_OP_SCATTER_ADD, &(fb_attrs){.start = 3}, 2, (fb_id[]){src, index}),
+                 add(&r, FB_OP_SCATTER_ADD, &(fb_attrs){.start = 2}, 2, (fb_id[]){s, twice})};
+    run_keeping_all(&r, y, 3, true);
+    EXPECT(&r, y[0], 5, 6, 0, 0, 1, 2, 0, 0);
+    EXPECT(&r, y[1], 5, 6, 0, 0, 1, 2);
+    EXPECT(&r, y[2], 7, 11);
+    rig_free(&r);
+}
+
+/* ---- sources ---- */
+
+static void elements_round_and_store_like_their_dtype(void **state)
+{
+    (void)state;
+    for (int bits = 0; bits < 65536; bits++) {
+        uint16_t from = (uint16_t)bits, back;
+        double value;
+        for (int dtype = FB_F16; dtype <= FB_BF16; dtype++) {
+            fb_elements_load((fb_dtype)dtype, 1, &from, &value);
+            fb_elements_store((fb_dtype)dtype, 1, &value, &back);
+            if (!isnan(value)) {
+                assert_int_equal(back, from);
+                continue;
+            }
+            fb_elements_load((fb_dtype)dtype, 1, &back, &value);
+            assert_true(isnan(value));
+        }
+    }
+    dice d = {5};
+    for (int k = 0; k < 200000; k++) {
+        double x = ldexp(roll_between(&d, -2, 2), roll_below(&d, 60) - 40), have;
+        if (k % 4 == 0) x = ldexp(nearbyint(x * 4096) / 4096, roll_below(&d, 30) - 25); /* often half-way */
+        if (k % 7 == 0) x += ldexp(x, -40);
+        for (int dtype = 0; dtype <= FB_F64; dtype++) {
+            fb_elements_round((fb_dtype)dtype, 1, &x, &have);
+            if (!same(have, fb_dtype_round((fb_dtype)dtype, x)))
+                fail_msg("%a as %s is %a, not %a", x, fb_dtype_name((fb_dtype)dtype), have,
+                         fb_dtype_round((fb_dtype)dtype, x));
+        }
+    }
+}
+
+static void a_source_is_a_function_of_seed_name_and_index(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs uniform = {.dtype = FB_F32, .shape = SHAPE(100, 100), .value = -1, .high = 1};
+    fb_attrs normal = {.dtype = FB_F16, .shape = SHAPE(100, 100), .dist = FB_DIST_NORMAL, .value = 3, .high = 2};
+    fb_attrs whole = {.dtype = FB_I32, .shape = SHAPE(100, 100), .dist = FB_DIST_INTEGER, .value = -5, .high = 5};
+    fb_id u = add(&r, FB_OP_INPUT, &uniform, 0, NULL), n = add(&r, FB_OP_PARAM, &normal, 0, NULL);
+    fb_id i = add(&r, FB_OP_FEED, &whole, 0, NULL), v = add(&r, FB_OP_INPUT, &uniform, 0, NULL);
+    fb_id outputs[] = {u, n, i, v};
+    run_keeping_all(&r, outputs, 4, true);
+    double mean = 0, square = 0;
+    bool differ = false;
+    for (int k = 0; k < 10000; k++) {
+        double x = get(&r, u)->v[k], z = get(&r, n)->v[k];
+        assert_true(x >= -1 && x < 1 && x == (double)(float)x);
+        assert_true(z == fb_dtype_round(FB_F16, z));
+        assert_true(get(&r, i)->i[k] >= -5 && get(&r, i)->i[k] < 5);
+        differ |= x != get(&r, v)->v[k];
+        mean += z / 10000, square += z * z / 10000;
+    }
+    assert_true(differ); /* another name, other values */
+    assert_true(fabs(mean - 3) < 0.1 && fabs(sqrt(square - mean * mean) - 2) < 0.1);
+    /* Any part of it, as stored, is the same. */
+    float part[5000];
+    uint16_t half[7];
+    assert_true(fb_source_fill(r.g, u, 0, NULL, NULL, 17, 5000, part, NULL));
+    for (int k = 0; k < 5000; k++) assert_true(part[k] == (float)get(&r, u)->v[17 + k]);
+    assert_true(fb_source_fill(r.g, n, 0, NULL, NULL, 9993, 7, half, NULL));
+    double last;
+    fb_elements_load(FB_F16, 1, &half[6], &last);
+    assert_true(last == get(&r, n)->v[9999]);
+    assert_true(fb_source_fill(r.g, u, 1, NULL, NULL, 0, 1, part, NULL));
+    assert_true(part[0] != (float)get(&r, u)->v[0]); /* another seed */
+    rig_free(&r);
+}
+
+static void constants_iota_and_random_need_no_seed(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs random = {.dtype = FB_F32, .shape = SHAPE(3), .high = 1, .seed = 42};
+    fb_attrs iota = {.dtype = FB_I32, .shape = SHAPE(2, 3), .dim = 1};
+    fb_id c = constant(&r, FB_F32, 0.1), b = constant(&r, FB_BOOL, 2);
+    fb_id x = add(&r, FB_OP_RANDOM, &random, 0, NULL), y = add(&r, FB_OP_RANDOM, &random, 0, NULL);
+    fb_id i = add(&r, FB_OP_IOTA, &iota, 0, NULL);
+    iota.dim = 0, iota.dtype = FB_F16;
+    fb_id j = add(&r, FB_OP_IOTA, &iota, 0, NULL), outputs[] = {c, b, x, y, i, j};
+    run_keeping_all(&r, outputs, 6, true);
+    assert_true(get(&r, c)->v[0] == (double)0.1f);
+    EXPECT(&r, b, 1);
+    EXPECT(&r, i, 0, 1, 2, 0, 1, 2);
+    EXPECT(&r, j, 0, 0, 0, 1, 1, 1);
+    expect_values(&r, y, 3, get(&r, x)->v);
+    float stored[3];
+    assert_true(fb_source_fill(r.g, x, 99, NULL, NULL, 0, 3, stored, NULL));
+    for (int k = 0; k < 3; k++) assert_true(stored[k] == (float)get(&r, x)->v[k]);
+    rig_free(&r);
+}
+
+/* ---- loops and assigns ---- */
+
+/* h' = tanh(h · 0.5 + x[t]), stacked, against the same in C. */
+static void a_loop_carries_scans_and_stacks(void **state)
+{
+    (void)state;
+    enum { T = 4, N = 3 };
+    double x[T * N], wanted[T * N], h[N] = {0.1, 0.2, 0.3};
+    for (int k = 0; k < T * N; k++) x[k] = 0.1 * k - 0.5;
+    rig r = rig_new();
+    fb_id init = data(&r, FB_F64, SHAPE(N), h), xs = data(&r, FB_F64, SHAPE(T, N), x), carried, item;
+    assert_int_not_equal(fb_graph_region_open(r.g, T, &init, 1, &xs, 1, &carried, &item, 0, &r.err), FB_NONE);
+    fb_id step = add(&r, FB_OP_STEP, NULL, 0, NULL);
+    fb_id next =
+        add1(&r, FB_OP_TANH, add2(&r, FB_OP_ADD, add2(&r, FB_OP_MUL, carried, constant(&r, FB_F64, 0.5)), item));
+    fb_id loop = fb_graph_region_close(r.g, &next, (fb_id[]){next, step}, 2, &r.err);
+    assert_int_not_equal(loop, FB_NONE);
+    fb_id out[3];
+    for (int i = 0; i < 3; i++) out[i] = add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = i});
+    run_keeping_all(&r, out, 3, true);
+    double now[N] = {0.1, 0.2, 0.3};
+    for (int k = 0; k < T * N; k++) wanted[k] = now[k % N] = tanh(now[k % N] * 0.5 + x[k]);
+    expect_values(&r, out[0], N, now);
+    expect_values(&r, out[1], T * N, wanted);
+    EXPECT(&r, out[2], 0, 1, 2, 3);
+    assert_true(bound_at(get(&r, out[1]), 0) > 0 && isfinite(bound_at(get(&r, out[0]), 0)));
+    assert_true(bound_at(get(&r, out[0]), 1) == bound_at(get(&r, out[1]), (T - 1) * N + 1));
+    rig_free(&r);
+}
+
+static void two_carried_values_are_exchanged_at_once(void **state)
+{
+    (void)state;
+    for (int trips = 0; trips < 4; trips++) {
+        rig r = rig_new();
+        fb_id init[2] = {constant(&r, FB_I64, 1), constant(&r, FB_I64, 1)}, c[2];
+        assert_int_not_equal(fb_graph_region_open(r.g, trips, init, 2, NULL, 0, c, NULL, 0, &r.err), FB_NONE);
+        fb_id yields[2] = {c[1], add2(&r, FB_OP_ADD, c[0], c[1])};
+        fb_id loop = fb_graph_region_close(r.g, yields, yields, 1, &r.err);
+        assert_int_not_equal(loop, FB_NONE);
+        fb_id out[3];
+        for (int i = 0; i < 3; i++) out[i] = add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = i});
+        run_keeping_all(&r, out, 3, true);
+        static const double fibonacci[] = {1, 1, 2, 3, 5};
+        expect_values(&r, out[0], 1, fibonacci + trips);
+        expect_values(&r, out[1], 1, fibonacci + trips + 1);
+        expect_values(&r, out[2], trips, fibonacci + 1);
+        rig_free(&r);
+    }
+}
+
+/* Inner: a += outer's counter, inner's trips times; outer: three times. */
+static void loops_nest(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id zero = constant(&r, FB_I64, 0), a, b;
+    assert_int_not_equal(fb_graph_region_open(r.g, 3, &zero, 1, NULL, 0, &a, NULL, 0, &r.err), FB_NONE);
+    fb_id outer_step = add(&r, FB_OP_STEP, NULL, 0, NULL);
+    assert_int_not_equal(fb_graph_region_open(r.g, 4, &a, 1, NULL, 0, &b, NULL, 0, &r.err), FB_NONE);
+    fb_id sum = add2(&r, FB_OP_ADD, b, outer_step);
+    fb_id inner = fb_graph_region_close(r.g, &sum, NULL, 0, &r.err);
+    assert_int_not_equal(inner, FB_NONE);
+    fb_id after = add_at(&r, FB_OP_RESULT, inner, (fb_attrs){0});
+    fb_id outer = fb_graph_region_close(r.g, &after, &after, 1, &r.err);
+    assert_int_not_equal(outer, FB_NONE);
+    fb_id last = add_at(&r, FB_OP_RESULT, outer, (fb_attrs){0}),
+          all = add_at(&r, FB_OP_RESULT, outer, (fb_attrs){.index = 1});
+    run_keeping_all(&r, (fb_id[]){last, all}, 2, true);
+    EXPECT(&r, last, 12);
+    EXPECT(&r, all, 0, 4, 12);
+    rig_free(&r);
+}
+
+static void reads_see_the_old_parameter(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id p = source(&r, FB_OP_PARAM, FB_F32, SHAPE(2), (double[]){1, 2});
+    fb_id doubled = add2(&r, FB_OP_ADD, p, p), assign = add2(&r, FB_OP_ASSIGN, p, doubled);
+    fb_id late = add1(&r, FB_OP_NEG, p), receive = add1(&r, FB_OP_RECEIVE, doubled);
+    run(&r, late);
+    EXPECT(&r, assign, 2, 4);
+    EXPECT(&r, late, -1, -2);
+    EXPECT(&r, receive, 2, 4);
+    rig_free(&r);
+}
+
+/* Gradient descent on p²/2 with rate 1/2, in a loop: p halves each step for the body, stays for what lies outside. */
+static void assigns_in_a_loop_take_effect_between_steps(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id p = source(&r, FB_OP_PARAM, FB_F64, SCALAR, (double[]){8});
+    assert_int_not_equal(fb_graph_region_open(r.g, 3, NULL, 0, NULL, 0, NULL, NULL, 0, &r.err), FB_NONE);
+    fb_id half = add2(&r, FB_OP_MUL, p, constant(&r, FB_F64, 0.5)), assign = add2(&r, FB_OP_ASSIGN, p, half);
+    fb_id seen = add1(&r, FB_OP_NEG, p);
+    fb_id loop = fb_graph_region_close(r.g, NULL, &seen, 1, &r.err);
+    assert_int_not_equal(loop, FB_NONE);
+    fb_id all = add_at(&r, FB_OP_RESULT, loop, (fb_attrs){0}), after = add1(&r, FB_OP_NEG, p);
+    run_keeping_all(&r, (fb_id[]){all, after}, 2, true);
+    EXPECT(&r, all, -8, -4, -2);
+    EXPECT(&r, assign, 1);
+    EXPECT(&r, after, -8);
+    rig_free(&r);
+}
+
+/* ---- what is kept, refused, cancelled ---- */
+
+static bool stop_at_two(void *ctx, int done, int total)
+{
+    int *calls = ctx;
+    assert_true(done <= total);
+    return ++*calls < 3;
+}
+
+static void only_what_was_asked_for_is_kept(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2), (double[]){1, 2}), a = add1(&r, FB_OP_NEG, x), b = add1(&r, FB_OP_EXP, a);
+    fb_id unused = add1(&r, FB_OP_EXP, x);
+    assert_true(fb_graph_output(r.g, b, NULL, &r.err) && fb_graph_finish(r.g, &r.err));
+    fb_interp_options o = {.files = rig_file, .files_ctx = &r};
+    fb_interp *in = fb_interp_run(r.g, &o, NULL, 0, &r.err);
+    assert_non_null(in);
+    assert_null(fb_interp_get(in, x));
+    assert_null(fb_interp_get(in, a));
+    assert_null(fb_interp_get(in, unused));
+    assert_null(fb_interp_get(in, -1));
+    assert_null(fb_interp_get(in, 1000));
+    assert_null(fb_interp_get(in, b)->bound); /* bounds were not asked for */
+    fb_interp_free(in);
+    in = fb_interp_run(r.g, &o, &a, 1, &r.err);
+    assert_true(fb_interp_get(in, a)->v[1] == -2);
+    fb_interp_free(in);
+    rig_free(&r);
+}
+
+static void refusals_name_the_node(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs big = {.dtype = FB_F32, .shape = SHAPE(1 << 20)};
+    fb_id x = add(&r, FB_OP_INPUT, &big, 0, NULL), y = add1(&r, FB_OP_EXP, add1(&r, FB_OP_NEG, x));
+    assert_true(fb_graph_output(r.g, y, NULL, &r.err) && fb_graph_finish(r.g, &r.err));
+    fb_interp_options o = {.max_bytes = 9 << 20};
+    assert_null(fb_interp_run(r.g, &o, NULL, 0, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_LIMIT);
+    assert_non_null(strstr(r.err.text, "neg"));
+    o.max_bytes = 17 << 20; /* two tensors at a time are enough for a chain */
+    fb_interp_free(fb_interp_run(r.g, &o, NULL, 0, &(fb_error){0}));
+    fb_error none = {0};
+    fb_interp *in = fb_interp_run(r.g, &o, NULL, 0, &none);
+    assert_non_null(in);
+    fb_interp_free(in);
+    int calls = 0;
+    o.progress = stop_at_two, o.progress_ctx = &calls;
+    assert_null(fb_interp_run(r.g, &o, NULL, 0, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_CANCELLED);
+    assert_int_equal(calls, 3);
+    rig_free(&r);
+}
+
+static void a_file_that_is_not_there_is_an_error(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2), NULL), y = add1(&r, FB_OP_NEG, x);
+    assert_true(fb_graph_output(r.g, y, NULL, &r.err) && fb_graph_finish(r.g, &r.err));
+    assert_null(fb_interp_run(r.g, &(fb_interp_options){0}, NULL, 0, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_INPUT);
+    assert_non_null(strstr(r.err.text, "input"));
+    float to[2];
+    assert_false(fb_source_fill(r.g, x, 0, NULL, NULL, 0, 2, to, &r.err));
+    rig_free(&r);
+}
+
+static void an_enormous_tensor_is_refused(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id zero = constant(&r, FB_F32, 0);
+    fb_id y = add_at(&r, FB_OP_EXPAND, zero, (fb_attrs){.shape = SHAPE(1 << 20, 1 << 20)});
+    assert_true(fb_graph_output(r.g, y, NULL, &r.err) && fb_graph_finish(r.g, &r.err));
+    assert_null(fb_interp_run(r.g, &(fb_interp_options){0}, NULL, 0, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_LIMIT);
+    rig_free(&r);
+}
+
+/* ---- the lecture's numbers ---- */
+
+static void expect_near(const rig *r, fb_id id, const double *wanted, double tolerance)
+{
+    const fb_tensor *t = get(r, id);
+    assert_int_equal(t->n, LECTURE_ROWS * LECTURE_COLUMNS);
+    for (int k = 0; k < LECTURE_ROWS * LECTURE_COLUMNS; k++) assert_true(fabs(t->v[k] - wanted[k]) <= tolerance);
+}
+
+static void the_lecture_s_tables_come_out(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(LECTURE_ROWS, LECTURE_COLUMNS), lecture_x);
+    fb_id y = data(&r, FB_F32, SHAPE(LECTURE_ROWS, LECTURE_COLUMNS), lecture_y);
+    fb_id bias = data(&r, FB_F32, SHAPE(LECTURE_COLUMNS), lecture_bias), s = constant(&r, FB_F32, LECTURE_SCALE);
+    fb_id add_relu = add1(&r, FB_OP_RELU, add2(&r, FB_OP_ADD, x, bias));
+    fb_id scaled = add2(&r, FB_OP_ADD, x, add2(&r, FB_OP_MUL, s, y));
+    fb_id add_mul_relu = add1(&r, FB_OP_RELU, add2(&r, FB_OP_ADD, scaled, bias));
+    run_keeping_all(&r, (fb_id[]){add_relu, add_mul_relu}, 2, true);
+    expect_near(&r, add_relu, lecture_add_relu, LECTURE_ADD_RELU_TOLERANCE);
+    expect_near(&r, add_mul_relu, lecture_add_mul_relu, LECTURE_ADD_MUL_RELU_TOLERANCE);
+    rig_free(&r);
+}
+
+static void the_lecture_s_ones_make_twos(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs ones = {.dtype = FB_F32, .shape = SHAPE(128, 512), .dist = FB_DIST_CONSTANT, .value = 1};
+    fb_id x = add(&r, FB_OP_INPUT, &ones, 0, NULL);
+    ones.shape = SHAPE(512);
+    fb_id y = add1(&r, FB_OP_RELU, add2(&r, FB_OP_ADD, x, add(&r, FB_OP_INPUT, &ones, 0, NULL)));
+    run(&r, y);
+    for (int k = 0; k < 128 * 512; k++) assert_true(get(&r, y)->v[k] == 2);
+    rig_free(&r);
+}
+
+static void *look_for_blas(void *unused)
+{
+    (void)unused;
+    return (void *)fb_blas_get(NULL);
+}
+
+static void blas_is_opened_once_for_all_threads(void **state)
+{
+    (void)state;
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, look_for_blas, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *found;
+        assert_int_equal(pthread_join(threads[i], &found), 0);
+        assert_ptr_equal(found, fb_blas_get(NULL));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blas_is_opened_once_for_all_threads),
+        cmocka_unit_test(pointwise_ops_give_known_values),
+        cmocka_unit_test(no_pointwise_op_is_left_out),
+        cmocka_unit_test(casts_convert_between_all_dtypes),
+        cmocka_unit_test(i32_wraps_at_32_bits),
+        cmocka_unit_test(broadcasting_reads_the_right_elements),
+        cmocka_unit_test(reductions_agree_with_plain_loops),
+        cmocka_unit_test(reductions_have_pytorch_s_edges),
+        cmocka_unit_test(a_scalar_reduces_to_itself),
+        cmocka_unit_test(cumsum_runs_along_any_dim),
+        cmocka_unit_test(views_move_elements),
+        cmocka_unit_test(expand_and_pad_add_elements),
+        cmocka_unit_test(joins_put_operands_side_by_side),
+        cmocka_unit_test(matmul_broadcasts_batches),
+        cmocka_unit_test(the_plain_product_agrees_with_blas),
+        cmocka_unit_test(gathers_ignore_rows_that_are_not_there),
+        cmocka_unit_test(elements_round_and_store_like_their_dtype),
+        cmocka_unit_test(a_source_is_a_function_of_seed_name_and_index),
+        cmocka_unit_test(constants_iota_and_random_need_no_seed),
+        cmocka_unit_test(a_loop_carries_scans_and_stacks),
+        cmocka_unit_test(two_carried_values_are_exchanged_at_once),
+        cmocka_unit_test(loops_nest),
+        cmocka_unit_test(reads_see_the_old_parameter),
+        cmocka_unit_test(assigns_in_a_loop_take_effect_between_steps),
+        cmocka_unit_test(only_what_was_asked_for_is_kept),
+        cmocka_unit_test(refusals_name_the_node),
+        cmocka_unit_test(a_file_that_is_not_there_is_an_error),
+        cmocka_unit_test(an_enormous_tensor_is_refused),
+        cmocka_unit_test(the_lecture_s_tables_come_out),
+        cmocka_unit_test(the_lecture_s_ones_make_twos),
+    };
+    return cmocka_run_group_tests_name("interp", tests, NULL, NULL);
+}
