@@ -13,8 +13,15 @@ typedef struct chunk {
 
 enum { CHUNK_HEADER = (sizeof(chunk) + 15) & ~15, FIRST = 4096, LARGEST = 1 << 20 };
 
+typedef struct deferred {
+    struct deferred *next;
+    void (*drop)(void *what);
+    void *what;
+} deferred;
+
 struct fb_arena {
     chunk *head;
+    deferred *deferred;
     size_t next_size, used;
 };
 
@@ -28,6 +35,7 @@ fb_arena *fb_arena_new(void)
 void fb_arena_free(fb_arena *arena)
 {
     if (!arena) return;
+    for (deferred *d = arena->deferred; d; d = d->next) d->drop(d->what);
     for (chunk *c = arena->head, *next; c; c = next) {
         next = c->next;
         fb_free(c);
@@ -91,6 +99,13 @@ char *fb_arena_printf(fb_arena *arena, const char *format, ...)
     vsnprintf(text, (size_t)(n < 0 ? 0 : n) + 1, format, again);
     va_end(again);
     return text;
+}
+
+void fb_arena_defer(fb_arena *arena, void (*drop)(void *what), void *what)
+{
+    deferred *d = FB_NEW(arena, deferred);
+    *d = (deferred){arena->deferred, drop, what};
+    arena->deferred = d;
 }
 
 size_t fb_arena_used(const fb_arena *arena)

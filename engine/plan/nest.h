@@ -1,16 +1,17 @@
-/* The nest: a group of nodes as loops over memory. Built once a group, by legality (can this be one kernel?) and used by
- * cost (what does it touch?) and by code generation (write it out), so that the three cannot disagree.
+/* The nest: a group of nodes as loops over memory. Built once a group, by legality (can this be one kernel?) and used
+ * by cost (what does it touch?) and by code generation (write it out), so that the three cannot disagree.
  *
- * A kernel is a list of *sections*. A section is a perfect space of rows × inner (inner extent 1: no reduction, nothing but
- * rows), cut out of the domain of the values it stores:
- *   - pointwise: rows are all elements; every stored value (a *root*) is an expression at the row's index, producers inlined.
- *   - reduce: rows are what is kept, inner is what is reduced. A reduction is a *row value*: it is computed in a *pass* over
- *     inner before anything that needs it; element-level roots are stored in a pass, row-level roots after the passes.
+ * A kernel is a list of *sections*. A section is a perfect space of rows × inner (inner extent 1: no reduction, nothing
+ * but rows), cut out of the domain of the values it stores:
+ *   - pointwise: rows are all elements; every stored value (a *root*) is an expression at the row's index, producers
+ * inlined.
+ *   - reduce: rows are what is kept, inner is what is reduced. A reduction is a *row value*: it is computed in a *pass*
+ * over inner before anything that needs it; element-level roots are stored in a pass, row-level roots after the passes.
  *   - library: the contraction is an accumulator that the epilogue's expressions read at their own row and column.
- * Views never appear: they are coordinates (graph/access.h). A join read inside a section splits it where its part changes
- * along a row variable; where the parts are *equal members* (same expressions over the same access maps up to a buffer
- * and an offset) one section serves all of them with the member number as a row variable, and the buffers and offsets
- * in a table ("rolled"); where buffer and offset are affine in the member number there is not even a table.
+ * Views never appear: they are coordinates (graph/access.h). A join read inside a section splits it where its part
+ * changes along a row variable; where the parts are *equal members* (same expressions over the same access maps up to a
+ * buffer and an offset) one section serves all of them with the member number as a row variable, and the buffers and
+ * offsets in a table ("rolled"); where buffer and offset are affine in the member number there is not even a table.
  * Groups without an edge between their parts are sections side by side, equal ones rolled the same way.
  */
 #ifndef FB_PLAN_NEST_H
@@ -31,6 +32,8 @@ typedef struct {
     int n_stored; /* those to be stored */
     const fb_id *stored;
     bool library; /* the (one) contraction is a library call and the rest its epilogue */
+    bool convert; /* library: the call's result has another type than the contraction, whose value the epilogue stores
+                     too */
 } fb_kernel_nodes;
 
 /* Distinct bytes of one external value that the kernel touches. */

@@ -1,0 +1,195 @@
+/* What a nest touches and computes.
+ *
+ * Bytes are distinct: a strided access touches the product of the extents of the variables it moves with, exactly where
+ * strides do not fold onto each other; anything else counts as the smaller of points visited and range spanned. Several
+ * accesses of one base add up where they are apart and are taken together as one range where they are not.
+ */
+#include "plan/nest_build.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    fb_id base;
+    fb_ix at;
+    int when;
+    int64_t low, high, elements; /* touches `elements` of low … high */
+} touch;
+
+typedef FB_VEC(touch) touches;
+
+static int64_t at_most(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many values of `var` pass the tests that are plainly about it. */
+static int64_t values_tested(const fb_nest *nest, int when, fb_ix var, int64_t extent)
+{
+    int64_t low = 0, high = extent;
+    for (int c = when; c != FB_NONE; c = nest->whens[c].outer) {
+        int64_t stride, offset;
+        fb_ix rest;
+        if (!fb_ix_stride(nest->pool, nest->whens[c].at, var, &stride, &rest) || stride != 1) continue;
+        if (!fb_ix_is_const(nest->pool, rest, &offset)) continue;
+        if (nest->whens[c].low - offset > low) low = nest->whens[c].low - offset;
+        if (nest->whens[c].high - offset < high) high = nest->whens[c].high - offset;
+    }
+    return high > low ? high - low : 0;
+}
+
+static touch touch_of(const fb_nest *nest, const fb_space *rows, const fb_space *space, fb_id base, fb_ix at, int when)
+{
+    touch t = {.base = base, .at = at, .when = when, .elements = 1};
+    int64_t size = fb_shape_elements(&nest->graph->nodes[base].shape);
+    fb_ix_range(nest->pool, at, &t.low, &t.high);
+    if (t.low < 0) t.low = 0;
+    if (t.high >= size) t.high = size - 1;
+    const fb_space *both[] = {rows, space};
+    bool data = !fb_ix_is_const(nest->pool, at, &(int64_t){0});
+    for (int s = 0; s < 2; s++) {
+        for (int d = 0; both[s] && d < both[s]->n; d++) {
+            if (!fb_ix_uses(nest->pool, at, both[s]->var[d])) continue;
+            data = false;
+            t.elements = at_most(t.elements * values_tested(nest, when, both[s]->var[d], both[s]->extent[d]), size);
+        }
+    }
+    if (data) t.elements = size; /* indices from memory alone: nothing is known */
+    t.elements = at_most(t.elements, t.high - t.low + 1);
+    if (t.elements < 0) t.elements = 0;
+    return t;
+}
+
+static void note(touches *all, touch t)
+{
+    for (int i = 0; i < all->n; i++)
+        if (all->at[i].base == t.base && all->at[i].at == t.at && all->at[i].when == t.when) return;
+    FB_VEC_PUSH(all, t);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const touch *x = a, *y = b;
+    if (x->base != y->base) return x->base < y->base ? -1 : 1;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+/* Overlapping ranges of one base become one. */
+static int sum_up(const fb_nest *nest, touches *all, const fb_traffic **out)
+{
+    if (all->n) qsort(all->at, (size_t)all->n, sizeof *all->at, by_place);
+    fb_traffic *list = FB_NEW_ARRAY(nest->arena, fb_traffic, all->n);
+    int n = 0;
+    for (int i = 0; i < all->n;) {
+        fb_id base = all->at[i].base;
+        int64_t elements = 0;
+        while (i < all->n && all->at[i].base == base) {
+            int64_t low = all->at[i].low, high = all->at[i].high, touched = 0;
+            for (; i < all->n && all->at[i].base == base && all->at[i].low <= high; i++) {
+                touched += all->at[i].elements;
+                if (all->at[i].high > high) high = all->at[i].high;
+            }
+            elements += at_most(touched, high - low + 1);
+        }
+        list[n++] = (fb_traffic){base, elements * fb_dtype_size(nest->graph->nodes[base].dtype)};
+    }
+    *out = list;
+    return n;
+}
+
+static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, int64_t times)
+{
+    const fb_node *n = &nest->graph->nodes[v->node];
+    const fb_op_info *op = fb_op_get(n->op);
+    fb_nest_facts *f = &nest->facts;
+    if (v->kind == FB_VALUE_OP) {
+        f->flops += op->flops * times;
+        f->specials += op->special ? times : 0;
+    } else if (v->kind == FB_VALUE_SCAN) {
+        f->flops += times;
+    } else if (v->kind == FB_VALUE_REDUCE) {
+        int64_t each = op->cls == FB_CLASS_CONTRACTION ? 2 : 1;
+        f->flops += each * times * fb_space_points(&s->spaces[v->over]);
+    }
+}
+
+static void count_section(fb_nest *nest, const fb_section *s, touches *reads, touches *writes)
+{
+    fb_nest_facts *f = &nest->facts;
+    int64_t rows = fb_space_points(&s->rows), inner = 1;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        f->has_reduction |= v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN;
+        if (v->space == FB_NONE) count_value(nest, s, v, rows);
+        if (v->kind != FB_VALUE_LOAD || v->node == nest->accumulator) continue;
+        note(reads,
+             touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
+    }
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), *computed = fb_calloc((size_t)s->n_values + 1, 1);
+    for (int p = 0; p < s->n_passes; p++) {
+        int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
+        if (points > inner) inner = points;
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) {
+            if (!needed[i] || s->values[i].space != s->passes[p].space || (s->values[i].kept && computed[i])) continue;
+            count_value(nest, s, &s->values[i], rows * points);
+            computed[i] = true;
+        }
+    }
+    fb_free(needed);
+    fb_free(computed);
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *r = &s->roots[i];
+        note(writes,
+             touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space], r->storage, r->at, FB_NONE));
+    }
+    if (rows * inner > f->rows * f->inner) {
+        f->rows = rows;
+        f->inner = inner;
+    }
+}
+
+/* The operands of a library call, each whole; and its own result when that is stored. */
+static void count_library(fb_nest *nest, touches *reads, touches *writes)
+{
+    const fb_graph *g = nest->graph;
+    const fb_node *c = &g->nodes[nest->accumulator];
+    nest->facts.flops += fb_node_flops(g, nest->accumulator);
+    for (int a = 0; a < 2; a++) {
+        const fb_node *x = &g->nodes[c->args[a]];
+        fb_space rows = {.n = x->shape.rank};
+        fb_access access;
+        for (int d = 0; d < x->shape.rank; d++) {
+            rows.extent[d] = x->shape.dim[d];
+            rows.var[d] =
+                x->shape.dim[d] > 1 ? fb_ix_var(nest->pool, "d", x->shape.dim[d]) : fb_ix_const(nest->pool, 0);
+        }
+        fb_access_at(g, nest->pool, c->args[a], rows.var, &access);
+        fb_ix at = fb_access_offset(g, nest->pool, &access);
+        for (int d = rows.n - 1; d >= 0; d--) {
+            if (rows.extent[d] > 1) continue;
+            for (int e = d; e < rows.n - 1; e++) {
+                rows.var[e] = rows.var[e + 1];
+                rows.extent[e] = rows.extent[e + 1];
+            }
+            rows.n--;
+        }
+        note(reads, touch_of(nest, &rows, NULL, access.base, at, FB_NONE));
+    }
+    for (int i = 0; i < nest->kernel.n_stored; i++) {
+        int64_t size = fb_shape_elements(&c->shape);
+        if (nest->kernel.stored[i] == nest->accumulator && !nest->kernel.convert)
+            note(writes, (touch){nest->accumulator, FB_NONE, FB_NONE, 0, size - 1, size});
+    }
+}
+
+void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n)
+{
+    touches reads = {0}, writes = {0};
+    nest->facts = (fb_nest_facts){.rows = 0, .inner = 1, .rolled = n ? 1 : 0};
+    for (int i = 0; i < n; i++) count_section(nest, &unrolled[i], &reads, &writes);
+    if (nest->accumulator != FB_NONE) count_library(nest, &reads, &writes);
+    nest->facts.n_reads = sum_up(nest, &reads, &nest->facts.reads);
+    nest->facts.n_writes = sum_up(nest, &writes, &nest->facts.writes);
+    FB_VEC_FREE(&reads);
+    FB_VEC_FREE(&writes);
+}

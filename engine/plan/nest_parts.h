@@ -1,0 +1,134 @@
+/* What a nest is made of: shared by the files that build it (plan/nest*.c) and by code generation, which prints it.
+ *
+ *     sections ─ rows (row variables)
+ *              ├ spaces (inner variables; one for each shape that is reduced over or stored over)
+ *              ├ values: one statement each, operands before users; row-level, or varying over one space
+ *              ├ roots: values that are stored, and where
+ *              └ passes: loops over a space, in order of depth
+ *
+ * Depth orders what happens to one row: a value of depth d needs the reductions of all passes of depth < d. A reduction
+ * whose operands have depth d is computed in the pass (space, d) and is itself a row-level value of depth d + 1.
+ *
+ * Everything is an index expression of the nest's pool over row, inner and data variables. A data variable is an index
+ * that was read from memory (embedding): it stands for a value of the section.
+ */
+#ifndef FB_PLAN_NEST_PARTS_H
+#define FB_PLAN_NEST_PARTS_H
+
+#include "plan/nest.h"
+
+enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400 };
+
+typedef int32_t fb_val; /* a value of its section */
+
+/* Loops, outermost first; extents are at least 2, dims of one element have no variable. n 0: exactly one point. */
+typedef struct {
+    int n;
+    fb_ix var[FB_MAX_ROW_VARS];
+    int64_t extent[FB_MAX_ROW_VARS];
+} fb_space;
+
+int64_t fb_space_points(const fb_space *s);
+
+/* low <= at < high, and all of `outer` (FB_NONE: nothing more) hold. */
+typedef struct {
+    int outer;
+    fb_ix at;
+    int64_t low, high;
+} fb_when;
+
+typedef enum {
+    FB_VALUE_CONST,  /* number */
+    FB_VALUE_LOAD,   /* element `at` of `node`'s storage, 0 unless `when` */
+    FB_VALUE_INDEX,  /* the integer `at` */
+    FB_VALUE_RANDOM, /* element `at` of the random source `node` */
+    FB_VALUE_OP,     /* the pointwise `node` of args */
+    FB_VALUE_SELECT, /* args[0] where the innermost test of `when` holds, else args[1] */
+    FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over` */
+    FB_VALUE_SCAN,   /* the running `node` of args[0] along the one variable of space `over` */
+} fb_value_kind;
+
+typedef struct {
+    fb_value_kind kind;
+    fb_id node; /* whose value it is */
+    fb_dtype dtype;
+    int n_args;
+    fb_val args[3];
+    fb_ix at;
+    int when;  /* FB_NONE: always */
+    int table; /* FB_VALUE_LOAD in a rolled section: the base and shift of each member; FB_NONE: `node` itself */
+    int over;  /* FB_VALUE_REDUCE and _SCAN */
+    double number;
+    int space;     /* it varies over this space; FB_NONE: row-level */
+    uint32_t rows; /* bit d: varies with row variable d */
+    int depth;
+    bool kept; /* slow to compute and needed in several passes: kept in a row buffer after the first */
+} fb_value;
+
+typedef struct {
+    fb_id node;    /* stored here … */
+    fb_id storage; /* … in the storage of this node (a parameter for `assign`, else itself) */
+    fb_val value;
+    fb_ix at; /* element offset */
+    int table;
+    int space, depth; /* as of the value, but space is the one that `at` varies over */
+} fb_root;
+
+/* Rolled: where member m finds or puts it: element `at` + shift[m] of base[m]. */
+typedef struct {
+    bool store;
+    const fb_id *base;
+    const int64_t *shift;
+} fb_table;
+
+typedef struct {
+    fb_ix var;
+    fb_val value;
+    char *name; /* what `var` prints as */
+} fb_data_var;
+
+typedef struct {
+    int space, depth;
+} fb_pass;
+
+typedef struct {
+    fb_space rows;
+    int n_spaces, n_values, n_roots, n_passes, n_tables, n_data;
+    fb_space *spaces;
+    fb_value *values;
+    fb_root *roots;
+    fb_pass *passes;
+    fb_table *tables;
+    fb_data_var *data;
+    bool blocked; /* row variable 0 are the rows of a library call's result, done in blocks first … last - 1 */
+    bool scatter; /* an index_add: its one root, zeroed first, is added to at every point of spaces[0] × rows */
+    int members;  /* how many equal sections this one serves; the outermost row variable numbers them when it is > 1 */
+    fb_ix member; /* that variable */
+} fb_section;
+
+struct fb_nest {
+    fb_arena *arena;
+    const fb_graph *graph;
+    fb_index_pool *pool;
+    fb_kernel_nodes kernel;
+    fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
+    int n_whens;
+    fb_when *whens;
+    int n_sections;
+    fb_section *sections;
+    int n_reads, n_writes;
+    const fb_id *reads, *writes; /* storages, ascending; an assigned parameter that is also read is in both */
+    fb_nest_facts facts;
+};
+
+/* Is this value computed anew at every point of its space (or row)? Constants and indices are printed where they stand.
+ */
+static inline bool fb_value_is_leaf(const fb_value *v)
+{
+    return v->kind == FB_VALUE_CONST || v->kind == FB_VALUE_INDEX;
+}
+
+/* Does pass `p` of the section need value v, which varies over the pass's space? `needed` has room for n_values. */
+void fb_section_needed(const fb_section *s, int pass, bool *needed);
+
+#endif
