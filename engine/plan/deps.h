@@ -2,14 +2,15 @@
  *
  * Node b depends on a when b reads a's value, through views or directly, or (order edge) when b assigns a parameter that
  * a reads the old value of, so that a must come first. Loop nodes stand for their whole body towards the outside;
- * inside a body, its own nodes have edges among themselves. */
+ * inside a body, its own nodes have edges among themselves. So an edge's ends are computed nodes or loop nodes of one
+ * region: whoever lists the edges that a user may fuse skips those at a loop (fb_node_is_computed). */
 #ifndef FB_PLAN_DEPS_H
 #define FB_PLAN_DEPS_H
 
 #include "graph/graph.h"
 
 typedef struct {
-    fb_id producer, consumer; /* computed nodes */
+    fb_id producer, consumer; /* computed nodes, or loops */
     bool order_only;          /* write after read, no value flows */
 } fb_edge;
 

@@ -57,6 +57,9 @@ typedef struct {
 
 /* Borrowed until the plan is edited or freed. */
 const fb_group *fb_plan_group(const fb_plan *plan, int group);
+/* NULL; or, for a single node that no family takes (nest is NULL then), the verdict that says why: such a plan can be
+ * looked at but not lowered. */
+const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group);
 fb_launch_mode fb_plan_launch_mode(const fb_plan *plan);
 
 /* ---- edits ---- */

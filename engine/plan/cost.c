@@ -1,0 +1,189 @@
+/* The cost model. A kernel takes t = max(memory, compute) + 0.05 · min(memory, compute): the two overlap but not quite
+ * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
+ * hot one where they fit the last-level cache. A plan takes the sum of its kernels, their launches, and one wait. */
+#include "graph/access.h"
+#include "plan/plan_parts.h"
+
+#include <math.h>
+
+#define NO_OVERLAP 0.05
+
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+double fb_memory_us(const fb_machine *m, double bytes)
+{
+    const fb_rate_curve *curve = bytes <= (double)m->cache_bytes ? &m->copy_hot : &m->copy_cold;
+    double rate = fb_rate_at(curve->n ? curve : &m->copy_cold, bytes);
+    return rate > 0 ? bytes / rate * 1e-3 : 0; /* 1 GB/s is 1e3 bytes a µs */
+}
+
+static double together(double memory_us, double compute_us)
+{
+    return fmax(memory_us, compute_us) + NO_OVERLAP * fmin(memory_us, compute_us);
+}
+
+double fb_launch_us(const fb_machine *m, fb_launch_mode mode)
+{
+    switch (mode) {
+    case FB_LAUNCH_GRAPH: return known(m->graph_launch_us);
+    case FB_LAUNCH_MEGA: return known(m->barrier_us);
+    default: return known(m->launch_us);
+    }
+}
+
+/* A node that no family takes has no nest: its own operands and result are what it would touch. */
+static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
+{
+    for (int i = 0; i < a->kernel.n_nodes; i++) {
+        const fb_node *n = &g->nodes[a->kernel.nodes[i]];
+        for (int k = 0; k < n->n_args; k++) out->bytes_read += fb_node_bytes(g, n->args[k]);
+        out->bytes_written += fb_node_bytes(g, a->kernel.nodes[i]);
+        out->flops += fb_node_flops(g, a->kernel.nodes[i]);
+    }
+}
+
+void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    *out = (fb_group_cost){.launches = 1, .flops = a->facts.flops, .specials = a->facts.specials};
+    for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
+    for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
+    if (!a->nest) facts_of_nodes(g, a, out);
+    /* A library on a GPU knows few epilogues: the rest is a kernel of its own. */
+    if (a->family == FB_FAMILY_LIBRARY && a->kernel.n_nodes > 1 && m->kind != FB_DEVICE_HOST) out->launches = 2;
+    out->memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written));
+    out->compute_us = fb_family_compute_us(g, m, a);
+    out->us = together(out->memory_us, out->compute_us);
+}
+
+/* Times the loop around region `r` makes it run. */
+static double trips_of(const fb_graph *g, fb_id r)
+{
+    double trips = 1;
+    for (; r > 0; r = g->regions[r].parent) trips *= (double)g->regions[r].trips;
+    return trips;
+}
+
+/* Saturates, so that absurd trip counts stay numbers. */
+static int64_t times(int64_t what, double trips)
+{
+    return (int64_t)fmin((double)what * trips, 1e15);
+}
+
+static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_group_cost c;
+    fb_plan_group_cost(plan, group, &c);
+    double trips = trips_of(g, g->nodes[plan->view->slot_of[group]].region);
+    out->us += c.us * trips;
+    out->bytes_read += times(c.bytes_read, trips);
+    out->bytes_written += times(c.bytes_written, trips);
+    out->flops += times(c.flops, trips);
+    out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
+}
+
+/* Everything that has storage of its own, and the pool. */
+static int64_t peak_bytes(const fb_plan *plan)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_buffer_plan *buffer;
+    int64_t bytes;
+    int n = fb_plan_buffers(plan, arena, &buffer, &bytes);
+    for (int i = 0; i < n; i++)
+        if (buffer[i].offset == FB_NONE) bytes += buffer[i].bytes;
+    fb_arena_free(arena);
+    return bytes;
+}
+
+void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
+{
+    const fb_planner *p = plan->planner;
+    int n = fb_plan_groups(plan);
+    fb_view *view = plan->view;
+    if (view->cost_epoch != p->epoch) {
+        fb_plan_cost c = {0};
+        for (int i = 0; i < n; i++) add_group(plan, i, &c);
+        c.launch_us = c.launches * fb_launch_us(&p->machine, plan->launch) + known(p->machine.sync_us);
+        c.us += c.launch_us;
+        c.peak_bytes = peak_bytes(plan);
+        c.floor_us = fb_graph_floor_us(p->g, &p->machine, NULL, NULL, NULL);
+        view->cost = c;
+        view->cost_epoch = p->epoch;
+    }
+    *out = view->cost;
+}
+
+/* ---- the floor ---- */
+
+static double peak_rate(const fb_rate_curve *c)
+{
+    double best = NAN;
+    for (int i = 0; i < c->n; i++) best = fmax(best, c->rate[i]);
+    return best;
+}
+
+/* 1e9 FLOP/s that node `id` could at best reach. */
+static double best_rate(const fb_graph *g, const fb_machine *m, fb_id id)
+{
+    const fb_node *n = &g->nodes[id];
+    if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) return m->gflops[n->dtype];
+    bool tf32 = n->attrs->precision == FB_PRECISION_TF32;
+    return fmax(m->gflops[n->dtype], peak_rate(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]));
+}
+
+/* A source that only gathers read is touched where they point, at most. */
+static int64_t source_bytes(const fb_graph *g, fb_id source, const int64_t *gathered)
+{
+    int64_t all = fb_node_bytes(g, source);
+    return gathered[source] >= 0 && gathered[source] < all ? gathered[source] : all;
+}
+
+static bool has_storage(fb_op op)
+{
+    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
+}
+
+/* For each base: bytes that gathers alone read of it, or -1 where anything else reads it. */
+static void gathered_bytes(const fb_graph *g, int64_t *gathered, bool *read)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (!fb_node_is_computed(g, i) && n->op != FB_OP_LOOP && !fb_node_is_output(g, i)) continue;
+        for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
+            fb_id base = fb_access_base(g, n->args[k]);
+            read[base] = true;
+            if (n->op == FB_OP_EMBEDDING && k == 0 && gathered[base] >= 0)
+                gathered[base] += fb_node_bytes(g, i);
+            else
+                gathered[base] = -1;
+        }
+        if (fb_node_is_output(g, i) && fb_access_base(g, i) != i) read[fb_access_base(g, i)] = true;
+    }
+}
+
+double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops)
+{
+    int64_t in = 0, out = 0;
+    double work = 0, compute_us = 0;
+    int64_t *gathered = fb_calloc((size_t)g->n_nodes + 1, sizeof *gathered);
+    bool *is_read = fb_calloc((size_t)g->n_nodes + 1, sizeof *is_read);
+    gathered_bytes(g, gathered, is_read);
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (has_storage(n->op) && is_read[i]) in += source_bytes(g, i, gathered);
+        if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
+        if (!fb_node_is_computed(g, i)) continue;
+        double f = (double)fb_node_flops(g, i) * trips_of(g, n->region), rate = best_rate(g, m, i);
+        work += f;
+        compute_us += rate > 0 ? f / rate * 1e-3 : 0;
+    }
+    fb_free(gathered);
+    fb_free(is_read);
+    if (read) *read = in;
+    if (written) *written = out;
+    if (flops) *flops = (int64_t)fmin(work, 9e18);
+    return fmax(fb_memory_us(m, (double)(in + out)), compute_us);
+}

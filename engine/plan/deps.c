@@ -1,0 +1,160 @@
+#include "plan/deps.h"
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "graph/access.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    const fb_graph *g;
+    FB_VEC(fb_edge) edges;
+} collector;
+
+/* The node that stands for `id` in region `region`: itself, or the loop around it; FB_NONE when it lies outside. */
+static fb_id lift(const fb_graph *g, fb_id id, fb_id region)
+{
+    while (id != FB_NONE && g->nodes[id].region != region) id = g->regions[g->nodes[id].region].loop;
+    return id;
+}
+
+/* The innermost region that both nodes are in or below. */
+static fb_id common_region(const fb_graph *g, fb_id a, fb_id b)
+{
+    fb_id r = g->nodes[a].region;
+    while (lift(g, b, r) == FB_NONE) r = g->regions[r].parent;
+    return r;
+}
+
+static void add_edge(collector *c, fb_id producer, fb_id consumer, bool order_only)
+{
+    fb_id region = common_region(c->g, producer, consumer);
+    fb_edge e = {lift(c->g, producer, region), lift(c->g, consumer, region), order_only};
+    if (e.producer != e.consumer) FB_VEC_PUSH(&c->edges, e);
+}
+
+/* What computes `id`, views looked through: a computed node, the loop of a result, or FB_NONE for a source. */
+static fb_id computer(const fb_graph *g, fb_id id, fb_id *base)
+{
+    *base = fb_access_base(g, id);
+    if (g->nodes[*base].op == FB_OP_RESULT) return g->nodes[*base].args[0];
+    return fb_node_is_computed(g, *base) ? *base : FB_NONE;
+}
+
+/* Is the assigned parameter written only after the loop or node is done with? Reading an assign's own result and the
+ * old value both is ordered by the value alone. */
+static bool depends_on(const fb_graph *g, fb_id node, fb_id on)
+{
+    if (g->user_start[on] == g->user_start[on + 1]) return false;
+    bool *reached = fb_calloc((size_t)g->n_nodes, sizeof *reached);
+    reached[on] = true;
+    for (fb_id i = on + 1; i <= node; i++)
+        for (int k = 0; k < g->nodes[i].n_args && !reached[i]; k++) reached[i] = reached[g->nodes[i].args[k]];
+    bool yes = reached[node];
+    fb_free(reached);
+    return yes;
+}
+
+/* Readers of each assigned parameter come before the assignment. */
+static void add_order(collector *c, const fb_edge *reads, int n_reads, const fb_id *assign_of)
+{
+    for (int i = 0; i < n_reads; i++) {
+        fb_id assign = assign_of[reads[i].producer], reader = reads[i].consumer;
+        if (assign != FB_NONE && assign != reader && !depends_on(c->g, reader, assign))
+            add_edge(c, reader, assign, true);
+    }
+}
+
+static void collect(collector *c)
+{
+    const fb_graph *g = c->g;
+    fb_id *assign_of = fb_alloc((size_t)g->n_nodes * sizeof *assign_of + 1);
+    FB_VEC(fb_edge) reads = {0}; /* of parameters */
+    for (fb_id i = 0; i < g->n_nodes; i++) assign_of[i] = FB_NONE;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (n->op == FB_OP_ASSIGN) assign_of[n->args[0]] = i;
+        if (!fb_node_is_computed(g, i) && n->op != FB_OP_LOOP) continue;
+        for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
+            fb_id base, from = computer(g, n->args[k], &base);
+            if (from != FB_NONE)
+                add_edge(c, from, i, false);
+            else if (g->nodes[base].op == FB_OP_PARAM)
+                FB_VEC_PUSH(&reads, (fb_edge){base, i, false});
+        }
+    }
+    add_order(c, reads.at, reads.n, assign_of);
+    FB_VEC_FREE(&reads);
+    fb_free(assign_of);
+}
+
+static int by_consumer(const void *a, const void *b)
+{
+    const fb_edge *x = a, *y = b;
+    if (x->consumer != y->consumer) return x->consumer < y->consumer ? -1 : 1;
+    if (x->producer != y->producer) return x->producer < y->producer ? -1 : 1;
+    return (int)x->order_only - (int)y->order_only;
+}
+
+/* Keeps the first of each pair: an edge that carries a value also orders. */
+static int unique(fb_edge *e, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (!kept || e[kept - 1].consumer != e[i].consumer || e[kept - 1].producer != e[i].producer) e[kept++] = e[i];
+    return kept;
+}
+
+static void index_edges(fb_deps *d)
+{
+    size_t n = (size_t)d->graph->n_nodes;
+    d->in_start = fb_calloc(n + 2, sizeof(int));
+    d->out_start = fb_calloc(n + 2, sizeof(int));
+    d->out = fb_calloc((size_t)d->n_edges + 1, sizeof(int));
+    for (int i = 0; i < d->n_edges; i++) {
+        d->in_start[d->edges[i].consumer + 1]++;
+        d->out_start[d->edges[i].producer + 2]++;
+    }
+    for (size_t i = 1; i <= n; i++) {
+        d->in_start[i] += d->in_start[i - 1];
+        d->out_start[i + 1] += d->out_start[i];
+    }
+    /* out_start is one entry ahead, so that filling a bucket moves its start to where it belongs. */
+    for (int i = 0; i < d->n_edges; i++) d->out[d->out_start[d->edges[i].producer + 1]++] = i;
+}
+
+fb_deps *fb_deps_new(const fb_graph *g)
+{
+    collector c = {.g = g};
+    collect(&c);
+    if (c.edges.n) qsort(c.edges.at, (size_t)c.edges.n, sizeof *c.edges.at, by_consumer);
+    fb_deps *d = fb_calloc(1, sizeof *d);
+    d->graph = g;
+    d->edges = c.edges.at;
+    d->n_edges = unique(d->edges, c.edges.n);
+    index_edges(d);
+    return d;
+}
+
+void fb_deps_free(fb_deps *d)
+{
+    if (!d) return;
+    fb_free(d->edges);
+    fb_free(d->in_start);
+    fb_free(d->out_start);
+    fb_free(d->out);
+    fb_free(d);
+}
+
+int fb_deps_find(const fb_deps *d, fb_id producer, fb_id consumer)
+{
+    int low = d->in_start[consumer], high = d->in_start[consumer + 1];
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (d->edges[mid].producer < producer)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < d->in_start[consumer + 1] && d->edges[low].producer == producer ? low : FB_NONE;
+}

@@ -1,0 +1,643 @@
+/* Edits: judge first, then make. Joining groups is judged on the plan as it is; edits that take groups apart are made
+ * on a copy, which is then checked. Either way the verdict compares the cost of the groups concerned before and after.
+ */
+#include "plan/plan_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFUSE(why, kind, ...) (*(why) = fb_verdict_make(FB_VERDICT_##kind, __VA_ARGS__), false)
+
+static const char *name_of(const fb_plan *plan, fb_id node)
+{
+    return plan->planner->g->nodes[node].name;
+}
+
+/* ---- what it brings ---- */
+
+typedef struct {
+    double us;
+    int64_t bytes;
+    int launches;
+} toll;
+
+static void pay(toll *t, const fb_plan *plan, fb_analysis *a)
+{
+    const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
+    t->us += c->us + c->launches * fb_launch_us(&plan->planner->machine, plan->launch);
+    t->bytes += c->bytes_read + c->bytes_written;
+    t->launches += c->launches;
+}
+
+/* Of all slots that own some of the nodes, each once. */
+static toll toll_of_nodes(const fb_plan *plan, const fb_ids *nodes)
+{
+    toll t = {0};
+    fb_mark_begin(plan->planner, FB_MARK_BACKWARD);
+    for (int i = 0; i < nodes->n; i++) {
+        fb_id s = plan->owner[nodes->at[i]];
+        if (s == FB_NONE || fb_marked(plan->planner, FB_MARK_BACKWARD, s)) continue;
+        fb_mark(plan->planner, FB_MARK_BACKWARD, s);
+        pay(&t, plan, fb_slot_analysis(plan, s));
+    }
+    return t;
+}
+
+static void add_amount(fb_str *s, const char *verb, int launches, int64_t bytes)
+{
+    char text[32];
+    if (!launches && !bytes) return;
+    fb_str_addf(s, "%s%s ", s->n ? ", " : "", verb);
+    if (launches) fb_str_addf(s, "%d launch%s", launches, launches == 1 ? "" : "es");
+    if (launches && bytes) fb_str_add(s, " and ");
+    if (bytes) fb_str_add(s, fb_format_bytes(text, (double)bytes));
+}
+
+/* "saves 1 launch and 33.6 MB, predicted 9.8 µs → 5.9 µs" */
+static fb_verdict verdict_of(const char *what, toll before, toll after)
+{
+    enum { TIE = 1000 }; /* parts; a prediction is no finer than that */
+    int launches = before.launches - after.launches;
+    int64_t bytes = before.bytes - after.bytes;
+    bool slower = after.us > before.us + before.us / TIE;
+    char from[32], to[32];
+    fb_str s = {0};
+    add_amount(&s, "saves", launches > 0 ? launches : 0, bytes > 0 ? bytes : 0);
+    add_amount(&s, "costs", launches < 0 ? -launches : 0, bytes < 0 ? -bytes : 0);
+    fb_str_addf(&s, "%spredicted %s → %s", s.n ? ", " : "", fb_format_us(from, before.us), fb_format_us(to, after.us));
+    fb_verdict v =
+        fb_verdict_make(slower ? FB_VERDICT_SLOWER : FB_VERDICT_FINE, FB_RULE_NONE, "%s: %s", what, fb_str_get(&s));
+    fb_str_free(&s);
+    v.before_us = before.us;
+    v.after_us = after.us;
+    v.bytes_saved = bytes;
+    v.launches_saved = launches;
+    return v;
+}
+
+static fb_verdict nothing_to_do(const fb_plan *plan, fb_plan **result, fb_verdict v)
+{
+    if (result) *result = fb_plan_copy(plan);
+    return v;
+}
+
+/* ---- joining ---- */
+
+bool fb_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why)
+{
+    fb_ids nodes = {0}, stored = {0};
+    fb_plan_gather(plan, slots, n, &nodes, &stored);
+    fb_analysis *a = fb_analyse(plan->planner, &nodes, &stored, fb_choice_joined(plan, slots, n));
+    FB_VEC_FREE(&nodes);
+    FB_VEC_FREE(&stored);
+    if (a->accepted) {
+        *to = a;
+        return true;
+    }
+    *why = a->why;
+    fb_analysis_drop(plan->planner, a);
+    return false;
+}
+
+void fb_commit_join(fb_plan *plan, const fb_id *slots, int n, fb_analysis *to)
+{
+    fb_order_merge(plan, slots, n);
+    plan->slot[fb_plan_join(plan, slots, n)].analysis = to;
+}
+
+static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slots, fb_plan **result)
+{
+    fb_verdict v;
+    fb_analysis *to;
+    if (!fb_may_join(plan, slots->at, slots->n, &v) || !fb_judge_join(plan, slots->at, slots->n, &to, &v)) return v;
+    toll after = {0};
+    pay(&after, plan, to);
+    v = verdict_of(what, toll_of_nodes(plan, slots), after);
+    if (result) {
+        *result = fb_plan_copy(plan);
+        fb_commit_join(*result, slots->at, slots->n, to);
+    } else {
+        fb_analysis_drop(plan->planner, to);
+    }
+    return v;
+}
+
+static bool has_group(const fb_plan *plan, fb_id node, fb_verdict *why)
+{
+    if (!fb_may_own(plan->planner, node, why)) return false;
+    if (!plan->recompute[node]) return true;
+    return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
+                  "`%s` is recomputed by each reader and has no kernel of its own: store it first",
+                  name_of(plan, node));
+}
+
+static bool reads(const fb_plan *plan, fb_id consumer, fb_id producer)
+{
+    int e = fb_deps_find(plan->planner->deps, producer, consumer);
+    return e != FB_NONE && !plan->planner->deps->edges[e].order_only;
+}
+
+static fb_verdict try_fuse(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_verdict v;
+    if (!fb_may_own(plan->planner, e->a, &v) || !fb_may_own(plan->planner, e->b, &v)) return v;
+    const char *a = name_of(plan, e->a), *b = name_of(plan, e->b);
+    if (e->a == e->b || (plan->recompute[e->a] && reads(plan, e->b, e->a)))
+        return nothing_to_do(plan, result,
+                             fb_verdict_make(FB_VERDICT_FINE, FB_RULE_SAME_GROUP,
+                                             "`%s` is computed in the kernel of `%s` already", a, b));
+    if (!has_group(plan, e->a, &v) || !has_group(plan, e->b, &v)) return v;
+    if (plan->owner[e->a] == plan->owner[e->b])
+        return nothing_to_do(
+            plan, result,
+            fb_verdict_make(FB_VERDICT_FINE, FB_RULE_SAME_GROUP, "`%s` and `%s` share a kernel already", a, b));
+    fb_id pair[] = {plan->owner[e->a], plan->owner[e->b]};
+    fb_ids slots = {.at = pair, .n = 2};
+    fb_str what = {0};
+    fb_str_addf(&what, "fuse `%s` into `%s`", a, b);
+    v = join(plan, fb_str_get(&what), &slots, result);
+    fb_str_free(&what);
+    return v;
+}
+
+static fb_verdict try_fuse_all(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_verdict v;
+    fb_ids slots = {0};
+    for (int i = 0; i < e->n_nodes; i++) {
+        if (!has_group(plan, e->nodes[i], &v)) {
+            FB_VEC_FREE(&slots);
+            return v;
+        }
+    }
+    fb_mark_begin(plan->planner, FB_MARK_BACKWARD);
+    for (int i = 0; i < e->n_nodes; i++) {
+        fb_id s = plan->owner[e->nodes[i]];
+        if (fb_marked(plan->planner, FB_MARK_BACKWARD, s)) continue;
+        fb_mark(plan->planner, FB_MARK_BACKWARD, s);
+        FB_VEC_PUSH(&slots, s);
+    }
+    if (slots.n < 2) {
+        v = nothing_to_do(plan, result,
+                          fb_verdict_make(FB_VERDICT_FINE, FB_RULE_SAME_GROUP, "these nodes share a kernel already"));
+    } else {
+        fb_str what = {0};
+        fb_str_addf(&what, "fuse %d kernels, of `%s` to `%s`", slots.n, name_of(plan, e->nodes[0]),
+                    name_of(plan, e->nodes[e->n_nodes - 1]));
+        v = join(plan, fb_str_get(&what), &slots, result);
+        fb_str_free(&what);
+    }
+    FB_VEC_FREE(&slots);
+    return v;
+}
+
+/* ---- taking apart ---- */
+
+/* Numbers the connected parts among owned nodes that have one `side`; part[k] is the k-th's number, from `first` on. */
+static int connected_parts(const fb_plan *plan, const fb_ids *owned, const int *side, int which, int *part, int first)
+{
+    const fb_deps *d = plan->planner->deps;
+    int *place = plan->planner->mark[FB_MARK_FORWARD]; /* a node: its place among owned, plus the round before */
+    int base = plan->planner->round[FB_MARK_FORWARD] + 1, parts = first;
+    for (int i = 0; i < owned->n; i++) place[owned->at[i]] = base + i;
+    plan->planner->round[FB_MARK_FORWARD] = base + owned->n;
+    fb_ids stack = {0};
+    for (int i = 0; i < owned->n; i++) {
+        if (side[i] != which || part[i] != FB_NONE) continue;
+        part[i] = parts;
+        FB_VEC_PUSH(&stack, i);
+        while (stack.n) {
+            fb_id node = owned->at[stack.at[--stack.n]];
+            int n_in = d->in_start[node + 1] - d->in_start[node], n_out = d->out_start[node + 1] - d->out_start[node];
+            for (int k = 0; k < n_in + n_out; k++) {
+                fb_id other = k < n_in ? d->edges[d->in_start[node] + k].producer
+                                       : d->edges[d->out[d->out_start[node] + k - n_in]].consumer;
+                int at = place[other] - base;
+                if (at < 0 || at >= owned->n || side[at] != which || part[at] != FB_NONE) continue;
+                part[at] = parts;
+                FB_VEC_PUSH(&stack, at);
+            }
+        }
+        parts++;
+    }
+    FB_VEC_FREE(&stack);
+    return parts;
+}
+
+static int *filled(int n, int value)
+{
+    int *out = fb_alloc(((size_t)n + 1) * sizeof *out);
+    for (int i = 0; i < n; i++) out[i] = value;
+    return out;
+}
+
+static void split_into_nodes(fb_plan *plan, fb_id slot)
+{
+    fb_ids owned = {0};
+    fb_plan_owned(plan, slot, &owned);
+    int *part = filled(owned.n, 0);
+    for (int i = 0; i < owned.n; i++) part[i] = i;
+    fb_plan_split(plan, slot, &owned, part, owned.n);
+    fb_free(part);
+    FB_VEC_FREE(&owned);
+}
+
+void fb_split_refused(fb_plan *plan, fb_id slot)
+{
+    if (plan->slot[slot].n == 1 || fb_slot_analysis(plan, slot)->accepted) return;
+    fb_ids owned = {0};
+    fb_plan_owned(plan, slot, &owned);
+    int *side = filled(owned.n, 0), *part = filled(owned.n, FB_NONE);
+    int parts = connected_parts(plan, &owned, side, 0, part, 0);
+    if (parts > 1) fb_plan_split(plan, slot, &owned, part, parts);
+    for (int i = 0; i < owned.n; i++) {
+        fb_id s = plan->owner[owned.at[i]];
+        if (plan->slot[s].n > 1 && !fb_slot_analysis(plan, s)->accepted) split_into_nodes(plan, s);
+    }
+    fb_free(side);
+    fb_free(part);
+    FB_VEC_FREE(&owned);
+}
+
+/* side[k] = 1 for owned nodes that depend on `from` inside the slot, `from` itself included. */
+static int *downstream(const fb_plan *plan, const fb_ids *owned, fb_id from)
+{
+    const fb_deps *d = plan->planner->deps;
+    int *side = filled(owned->n, 0);
+    fb_mark_begin(plan->planner, FB_MARK_FORWARD);
+    fb_ids stack = {0};
+    FB_VEC_PUSH(&stack, from);
+    fb_mark(plan->planner, FB_MARK_FORWARD, from);
+    while (stack.n) {
+        fb_id node = stack.at[--stack.n];
+        for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++) {
+            fb_id c = d->edges[d->out[k]].consumer;
+            bool through = plan->owner[c] == plan->owner[from] || plan->recompute[c];
+            if (!through || fb_marked(plan->planner, FB_MARK_FORWARD, c)) continue;
+            fb_mark(plan->planner, FB_MARK_FORWARD, c);
+            FB_VEC_PUSH(&stack, c);
+        }
+    }
+    for (int i = 0; i < owned->n; i++) side[i] = fb_marked(plan->planner, FB_MARK_FORWARD, owned->at[i]);
+    FB_VEC_FREE(&stack);
+    return side;
+}
+
+static void split_refused_all(fb_plan *plan, const fb_ids *nodes)
+{
+    for (int i = 0; i < nodes->n; i++)
+        if (plan->owner[nodes->at[i]] != FB_NONE) fb_split_refused(plan, plan->owner[nodes->at[i]]);
+}
+
+static void add_all(fb_ids *to, const fb_ids *from)
+{
+    for (int i = 0; i < from->n; i++) FB_VEC_PUSH(to, from->at[i]);
+}
+
+/* A change of the plan in place; adds every node whose group it touches. The caller orders and checks afterwards. */
+typedef bool change(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why);
+
+static bool change_store(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why);
+
+static bool change_cut(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!fb_may_own(plan->planner, e->a, why) || !fb_may_own(plan->planner, e->b, why)) return false;
+    const char *a = name_of(plan, e->a), *b = name_of(plan, e->b);
+    if (fb_deps_find(plan->planner->deps, e->a, e->b) == FB_NONE)
+        return REFUSE(why, ILLEGAL, FB_RULE_NO_EDGE, "`%s` does not read `%s`: there is nothing to cut between them", b,
+                      a);
+    if (plan->recompute[e->a]) return change_store(plan, e, touched, why);
+    if (plan->owner[e->a] != plan->owner[e->b])
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` and `%s` are in different kernels already", a, b);
+    fb_ids owned = {0};
+    fb_id slot = plan->owner[e->a];
+    fb_plan_owned(plan, slot, &owned);
+    int *side = downstream(plan, &owned, e->b);
+    fb_plan_split(plan, slot, &owned, side, 2);
+    split_refused_all(plan, &owned);
+    add_all(touched, &owned);
+    fb_free(side);
+    FB_VEC_FREE(&owned);
+    return true;
+}
+
+static bool change_isolate(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!has_group(plan, e->a, why)) return false;
+    fb_id slot = plan->owner[e->a];
+    if (plan->slot[slot].n == 1)
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` has a kernel of its own already", name_of(plan, e->a));
+    fb_ids owned = {0};
+    fb_plan_owned(plan, slot, &owned);
+    int *side = downstream(plan, &owned, e->a), *part = filled(owned.n, FB_NONE);
+    for (int i = 0; i < owned.n; i++)
+        if (owned.at[i] == e->a) side[i] = 2, part[i] = 0;
+    int parts = connected_parts(plan, &owned, side, 0, part, 1);
+    parts = connected_parts(plan, &owned, side, 1, part, parts);
+    fb_plan_split(plan, slot, &owned, part, parts);
+    split_refused_all(plan, &owned);
+    add_all(touched, &owned);
+    fb_free(side);
+    fb_free(part);
+    FB_VEC_FREE(&owned);
+    return true;
+}
+
+typedef struct {
+    fb_plan *plan;
+    fb_ids slots;
+} collected;
+
+static void collect(void *ctx, fb_id slot)
+{
+    collected *c = ctx;
+    if (fb_marked(c->plan->planner, FB_MARK_BACKWARD, slot)) return;
+    fb_mark(c->plan->planner, FB_MARK_BACKWARD, slot);
+    FB_VEC_PUSH(&c->slots, slot);
+}
+
+/* The slots that compute recomputed `node` are not what they were. */
+static void touch_readers(fb_plan *plan, fb_id node, fb_ids *touched)
+{
+    collected c = {.plan = plan};
+    fb_mark_begin(plan->planner, FB_MARK_BACKWARD);
+    fb_slots_computing(plan, node, collect, &c);
+    for (int i = 0; i < c.slots.n; i++) {
+        fb_slot_forget(plan, c.slots.at[i]);
+        FB_VEC_PUSH(touched, c.slots.at[i]);
+    }
+    FB_VEC_FREE(&c.slots);
+    fb_plan_touch(plan);
+}
+
+static bool change_recompute(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!fb_may_own(plan->planner, e->a, why)) return false;
+    if (plan->recompute[e->a])
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is recomputed already", name_of(plan, e->a));
+    if (!fb_may_recompute(plan, e->a, why)) return false;
+    fb_id slot = plan->owner[e->a];
+    fb_ids owned = {0};
+    fb_plan_owned(plan, slot, &owned);
+    int *part = filled(owned.n, 0);
+    for (int i = 0; i < owned.n; i++) part[i] = owned.at[i] == e->a;
+    fb_plan_split(plan, slot, &owned, part, 2);
+    add_all(touched, &owned);
+    plan->slot[e->a] = (fb_slot){0};
+    plan->owner[e->a] = FB_NONE;
+    plan->recompute[e->a] = true;
+    plan->n_recompute++;
+    touch_readers(plan, e->a, touched);
+    fb_free(part);
+    FB_VEC_FREE(&owned);
+    return true;
+}
+
+static bool change_store(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!fb_may_own(plan->planner, e->a, why)) return false;
+    if (!plan->recompute[e->a])
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is stored already", name_of(plan, e->a));
+    touch_readers(plan, e->a, touched);
+    plan->recompute[e->a] = false;
+    plan->n_recompute--;
+    fb_plan_own_alone(plan, e->a);
+    FB_VEC_PUSH(touched, e->a);
+    return true;
+}
+
+static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    bool library = e->kind == FB_EDIT_LIBRARY;
+    if (!has_group(plan, e->a, why)) return false;
+    fb_id slot = plan->owner[e->a];
+    bool contraction = false;
+    for (fb_id i = slot; i != FB_NONE; i = plan->next[i])
+        contraction |= fb_node_class(plan->planner->g, i) == FB_CLASS_CONTRACTION;
+    if (!contraction)
+        return REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
+                      "the kernel of `%s` holds no contraction: there is nothing that %s", name_of(plan, e->a),
+                      library ? "a library could do" : "could be generated instead of a library call");
+    bool is_library = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY;
+    plan->slot[slot].choice = library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
+    fb_slot_forget(plan, slot);
+    fb_plan_touch(plan);
+    FB_VEC_PUSH(touched, e->a);
+    if (is_library != library) return true;
+    *why = fb_verdict_make(FB_VERDICT_FINE, FB_RULE_SAME_GROUP, "`%s` is %s already", name_of(plan, e->a),
+                           library ? "a library call" : "a generated kernel");
+    return true;
+}
+
+static bool change_knob(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!has_group(plan, e->a, why)) return false;
+    fb_id slot = plan->owner[e->a];
+    if (!fb_may_set_knob(fb_slot_analysis(plan, slot), e->knob, e->value, why)) return false;
+    fb_plan_set_knob(plan, slot, e->knob, e->value);
+    FB_VEC_PUSH(touched, e->a);
+    return true;
+}
+
+static bool change_launch(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!fb_may_launch(&plan->planner->machine, e->launch, why)) return false;
+    plan->launch = e->launch;
+    fb_plan_touch(plan);
+    for (fb_id i = 0; i < plan->planner->g->n_nodes; i++)
+        if (plan->slot[i].n && fb_node_is_computed(plan->planner->g, i)) FB_VEC_PUSH(touched, i);
+    return true;
+}
+
+/* ---- the table of edits ---- */
+
+static const struct {
+    const char *what; /* with one or two names, and a setting */
+    change *change;   /* NULL: judged as a join */
+} table[] = {
+    [FB_EDIT_CUT] = {"cut", change_cut},
+    [FB_EDIT_ISOLATE] = {"isolate", change_isolate},
+    [FB_EDIT_RECOMPUTE] = {"recompute", change_recompute},
+    [FB_EDIT_STORE] = {"store", change_store},
+    [FB_EDIT_LIBRARY] = {"library call for", change_choice},
+    [FB_EDIT_GENERATE] = {"generate", change_choice},
+    [FB_EDIT_KNOB] = {"set", change_knob},
+    [FB_EDIT_LAUNCH] = {"launch mode", change_launch},
+};
+
+static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *out)
+{
+    fb_str a = {0}, b = {0};
+    int64_t star[FB_MAX_STARS];
+    fb_str_addf(out, "%s ", table[e->kind].what);
+    if (e->kind == FB_EDIT_LAUNCH) {
+        fb_str_add(out, fb_launch_mode_name(e->launch));
+        return;
+    }
+    if (times > 1)
+        fb_name_pattern(name_of(plan, e->a), &a, star);
+    else
+        fb_str_add(&a, name_of(plan, e->a));
+    if (e->kind == FB_EDIT_KNOB) fb_str_addf(out, "%s = %lld for ", fb_knob_name(e->knob), (long long)e->value);
+    fb_str_addf(out, "`%s`", fb_str_get(&a));
+    if (e->kind == FB_EDIT_CUT) {
+        if (times > 1)
+            fb_name_pattern(name_of(plan, e->b), &b, star);
+        else
+            fb_str_add(&b, name_of(plan, e->b));
+        fb_str_addf(out, " from `%s`", fb_str_get(&b));
+    }
+    if (times > 1) fb_str_addf(out, " (×%d)", times);
+    fb_str_free(&a);
+    fb_str_free(&b);
+}
+
+/* Can the touched groups be ordered and generated? */
+static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
+{
+    fb_id on_cycle;
+    if (!fb_order_all(plan, &on_cycle))
+        return REFUSE(why, ILLEGAL, FB_RULE_CYCLE,
+                      "the kernel of `%s` would have to run both before and after another one",
+                      name_of(plan, on_cycle));
+    for (int i = 0; i < touched->n; i++) {
+        fb_id slot = plan->owner[touched->at[i]];
+        if (slot == FB_NONE || fb_slot_analysis(plan, slot)->accepted) continue;
+        /* A single node that no family takes was there before, and stays. */
+        if (plan->slot[slot].n == 1 && fb_slot_analysis(plan, slot)->kernel.n_nodes == 1 &&
+            fb_slot_analysis(plan, slot)->choice == FB_CHOICE_AUTO)
+            continue;
+        *why = fb_slot_analysis(plan, slot)->why;
+        return false;
+    }
+    return true;
+}
+
+/* Makes all the changes on one copy: one order, each touched group analysed once. */
+static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, fb_plan **result)
+{
+    fb_verdict why = {0};
+    fb_ids touched = {0};
+    fb_plan *to = fb_plan_copy(plan);
+    bool good = true;
+    int changed = 0;
+    for (int i = 0; i < n && good; i++) {
+        good = table[edits[i].kind].change(to, &edits[i], &touched, &why);
+        changed += good;
+        if (!good && why.rule == FB_RULE_SAME_GROUP) good = true;
+    }
+    if (good && changed) good = holds(to, &touched, &why);
+    if (good && changed && !(n == 1 && why.rule == FB_RULE_SAME_GROUP)) {
+        fb_str what = {0};
+        describe(plan, &edits[0], n, &what);
+        why = verdict_of(fb_str_get(&what), toll_of_nodes(plan, &touched), toll_of_nodes(to, &touched));
+        fb_str_free(&what);
+    }
+    if (good && result)
+        *result = to;
+    else
+        fb_plan_free(to);
+    FB_VEC_FREE(&touched);
+    return why;
+}
+
+fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    if (result) *result = NULL;
+    switch (e->kind) {
+    case FB_EDIT_FUSE: return try_fuse(plan, e, result);
+    case FB_EDIT_FUSE_ALL: return try_fuse_all(plan, e, result);
+    default: return try_changes(plan, e, 1, result);
+    }
+}
+
+/* ---- the same edit on all repetitions ---- */
+
+static fb_verdict fuse_repeated(const fb_plan *plan, const fb_edit *e, const fb_pair *pairs, int n, fb_plan **result)
+{
+    fb_growth growth = {0};
+    fb_plan *to = fb_plan_copy(plan);
+    fb_ids nodes = {0};
+    fb_str a = {0}, b = {0}, what = {0};
+    int64_t star[FB_MAX_STARS];
+    for (int i = 0; i < n; i++) {
+        FB_VEC_PUSH(&nodes, pairs[i].a);
+        FB_VEC_PUSH(&nodes, pairs[i].b);
+    }
+    fb_plan_grow(to, pairs, n, &growth);
+    fb_name_pattern(name_of(plan, e->a), &a, star);
+    fb_name_pattern(name_of(plan, e->b), &b, star);
+    fb_str_addf(&what, "fuse `%s` into `%s` (×%d)", fb_str_get(&a), fb_str_get(&b), n);
+    fb_verdict v = verdict_of(fb_str_get(&what), toll_of_nodes(plan, &nodes), toll_of_nodes(to, &nodes));
+    if (growth.refused) {
+        growth.first.before_us = v.before_us;
+        growth.first.after_us = v.after_us;
+        growth.first.bytes_saved = v.bytes_saved;
+        growth.first.launches_saved = v.launches_saved;
+        v = growth.first;
+    }
+    if (result && growth.refused < n)
+        *result = to;
+    else
+        fb_plan_free(to);
+    fb_str_free(&a);
+    fb_str_free(&b);
+    fb_str_free(&what);
+    FB_VEC_FREE(&nodes);
+    return v;
+}
+
+/* One after the other, leaving out what is refused. */
+static fb_verdict try_in_turn(const fb_plan *plan, const fb_edit *edits, int n, fb_plan **result)
+{
+    fb_plan *now = NULL;
+    fb_verdict first = {0};
+    bool refused = false;
+    for (int i = 0; i < n; i++) {
+        fb_plan *next = NULL;
+        fb_verdict v = fb_plan_try(now ? now : plan, &edits[i], &next);
+        if (!next && !refused) first = v, refused = true;
+        if (!next) continue;
+        fb_plan_free(now);
+        now = next;
+    }
+    if (result)
+        *result = now;
+    else
+        fb_plan_free(now);
+    return first;
+}
+
+static fb_verdict change_repeated(const fb_plan *plan, const fb_edit *e, const fb_pair *pairs, int n, fb_plan **result)
+{
+    fb_edit *edits = fb_alloc((size_t)n * sizeof *edits);
+    for (int i = 0; i < n; i++) {
+        edits[i] = *e;
+        edits[i].a = pairs[i].a;
+        edits[i].b = pairs[i].b;
+    }
+    fb_verdict v = try_changes(plan, edits, n, result);
+    if (v.kind >= FB_VERDICT_UNSUPPORTED) v = try_in_turn(plan, edits, n, result);
+    fb_free(edits);
+    return v;
+}
+
+fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_verdict v;
+    bool two = e->kind == FB_EDIT_FUSE || e->kind == FB_EDIT_CUT;
+    if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH) return fb_plan_try(plan, e, result);
+    if (result) *result = NULL;
+    if (!fb_may_own(plan->planner, e->a, &v) || (two && !fb_may_own(plan->planner, e->b, &v))) return v;
+    fb_pairs pairs = {0};
+    fb_repeated_pairs(plan->planner, e->a, two ? e->b : FB_NONE, &pairs);
+    if (pairs.n == 1)
+        v = fb_plan_try(plan, e, result);
+    else if (e->kind == FB_EDIT_FUSE)
+        v = fuse_repeated(plan, e, pairs.at, pairs.n, result);
+    else
+        v = change_repeated(plan, e, pairs.at, pairs.n, result);
+    FB_VEC_FREE(&pairs);
+    return v;
+}

@@ -1,0 +1,300 @@
+/* The family table. A row says which sets of nodes are of its kind, what it asks of them beyond a nest, and how long
+ * its arithmetic takes. Rows stand in the order in which they are tried. */
+#include "plan/family.h"
+
+#include "graph/access.h"
+#include "plan/plan_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How often each class occurs, and one contraction. */
+typedef struct {
+    int n[FB_CLASS_CONTROL + 1];
+    fb_id contraction;
+} census;
+
+typedef struct {
+    fb_family family;
+    bool library; /* the nest is an epilogue around a library call */
+    bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
+    bool (*accepts)(const fb_kernel_nodes *k, const census *c, fb_verdict *why); /* beyond the nest; NULL: all */
+    bool (*preferred)(const fb_kernel_nodes *k, const census *c); /* when nobody asked for it; NULL: yes */
+    double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
+} family_row;
+
+static census count(const fb_kernel_nodes *k)
+{
+    census c = {.contraction = FB_NONE};
+    for (int i = 0; i < k->n_nodes; i++) {
+        fb_op_class cls = fb_node_class(k->graph, k->nodes[i]);
+        c.n[cls]++;
+        if (cls == FB_CLASS_CONTRACTION && c.contraction == FB_NONE) c.contraction = k->nodes[i];
+    }
+    return c;
+}
+
+/* ---- time of arithmetic ---- */
+
+static double dtype_rate(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    for (int i = 0; i < a->kernel.n_nodes; i++)
+        if (g->nodes[a->kernel.nodes[i]].dtype == FB_F64) return m->gflops[FB_F64];
+    return m->gflops[FB_F32];
+}
+
+static double over(double work, double giga_a_second)
+{
+    return giga_a_second > 0 ? work / giga_a_second * 1e-3 : 0;
+}
+
+static double scalar_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    return over((double)a->facts.flops, dtype_rate(g, m, a)) + over((double)a->facts.specials, m->gspecial);
+}
+
+/* A generated contraction reads both operands again for each product. Those reads come from the nearest cache, at about
+ * 8 times the bandwidth behind it (the ratio that XLA's model takes for a GPU's L1). */
+static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    enum { NEAR_CACHE = 8 };
+    double bytes = 0;
+    for (int i = 0; i < a->kernel.n_nodes; i++) {
+        fb_id id = a->kernel.nodes[i];
+        if (fb_node_class(g, id) == FB_CLASS_CONTRACTION)
+            bytes += (double)fb_node_flops(g, id) * fb_dtype_size(g->nodes[id].dtype);
+    }
+    return fmax(scalar_us(g, m, a), fb_memory_us(m, bytes) / NEAR_CACHE);
+}
+
+static double library_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    census c = count(&a->kernel);
+    const fb_node *n = &g->nodes[c.contraction];
+    double flops = (double)fb_node_flops(g, c.contraction), rest = (double)a->facts.flops - flops;
+    bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
+    double rate = fb_rate_at(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype], flops);
+    return over(flops, rate) + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
+}
+
+/* ---- library calls ---- */
+
+/* A matrix of the last two dims that BLAS takes: one of the strides is 1 and the other steps over whole lines. */
+static bool blas_matrix(const fb_shape *s, const int64_t *stride)
+{
+    int64_t rows = s->dim[s->rank - 2], cols = s->dim[s->rank - 1], r = stride[s->rank - 2], c = stride[s->rank - 1];
+    if (rows == 1) r = cols > 1 && c != 1 ? 1 : cols;
+    if (cols == 1) c = rows > 1 && r != 1 ? 1 : rows;
+    return (c == 1 && r >= cols) || (r == 1 && c >= rows);
+}
+
+/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0. */
+static bool even_batches(const fb_shape *result, const fb_shape *operand, const int64_t *stride)
+{
+    int64_t expect = -1;
+    for (int d = result->rank - 3; d >= 0; d--) {
+        int at = d - (result->rank - operand->rank);
+        int64_t extent = result->dim[d], step = at < 0 || operand->dim[at] == 1 ? 0 : stride[at];
+        if (extent == 1) continue;
+        if (expect >= 0 && step != expect) return false;
+        expect = step * extent;
+    }
+    return true;
+}
+
+static bool inside(const fb_kernel_nodes *k, fb_id id)
+{
+    for (int i = 0; i < k->n_nodes; i++)
+        if (k->nodes[i] == id) return true;
+    return false;
+}
+
+static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, fb_id arg, fb_verdict *why)
+{
+    const fb_graph *g = k->graph;
+    const char *matmul = g->nodes[contraction].name, *name = g->nodes[arg].name;
+    fb_id base;
+    int64_t offset, strides[FB_MAX_RANK];
+    if (inside(k, fb_access_base(g, arg))) {
+        *why = fb_verdict_make(
+            FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+            "`%s` is a library call, and the library computes nothing on the way in: `%s` must be stored first", matmul,
+            g->nodes[fb_access_base(g, arg)].name);
+        return false;
+    }
+    const fb_shape *s = &g->nodes[arg].shape;
+    if (fb_access_strided(g, arg, &base, &offset, strides) && blas_matrix(s, strides) &&
+        even_batches(&g->nodes[contraction].shape, s, strides))
+        return true;
+    *why = fb_verdict_make(
+        FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+        "`%s` reads `%s` through views that are no matrix of rows or columns at one stride, which is all "
+        "that the library takes",
+        matmul, name);
+    return false;
+}
+
+static bool library_kind(const fb_kernel_nodes *k, const census *c)
+{
+    (void)k;
+    return c->n[FB_CLASS_CONTRACTION] > 0;
+}
+
+static bool library_accepts(const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+{
+    const fb_graph *g = k->graph;
+    const fb_node *n = &g->nodes[c->contraction];
+    if (c->n[FB_CLASS_CONTRACTION] > 1) {
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                               "one library call is one contraction, and here are %d, `%s` among them",
+                               c->n[FB_CLASS_CONTRACTION], n->name);
+        return false;
+    }
+    if (!fb_dtype_is_float(n->dtype)) {
+        *why =
+            fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_DTYPE,
+                            "the library multiplies no %s matrices, as `%s` wants", fb_dtype_name(n->dtype), n->name);
+        return false;
+    }
+    for (int i = 0; i < k->n_nodes; i++) {
+        fb_op_class cls = fb_node_class(g, k->nodes[i]);
+        if (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_EFFECT) continue;
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                               "the epilogue of library call `%s` is pointwise, which `%s` is not", n->name,
+                               g->nodes[k->nodes[i]].name);
+        return false;
+    }
+    return library_operand(k, c->contraction, n->args[0], why) && library_operand(k, c->contraction, n->args[1], why);
+}
+
+/* A product with a vector, or of vectors, is bound by memory: a reduction loop does as well and fuses with more. */
+static bool library_preferred(const fb_kernel_nodes *k, const census *c)
+{
+    const fb_node *n = &k->graph->nodes[c->contraction];
+    const fb_shape *a = &k->graph->nodes[n->args[0]].shape;
+    return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
+}
+
+/* ---- the others ---- */
+
+static bool copy_kind(const fb_kernel_nodes *k, const census *c)
+{
+    return k->n_nodes == 1 && (c->n[FB_CLASS_JOIN] || c->n[FB_CLASS_GATHER]);
+}
+
+static bool pointwise_kind(const fb_kernel_nodes *k, const census *c)
+{
+    (void)k;
+    return !c->n[FB_CLASS_REDUCTION] && !c->n[FB_CLASS_SCAN] && !c->n[FB_CLASS_CONTRACTION];
+}
+
+static bool reduce_kind(const fb_kernel_nodes *k, const census *c)
+{
+    return !pointwise_kind(k, c);
+}
+
+static const family_row table[] = {
+    {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us},
+    {.family = FB_FAMILY_POINTWISE, .its_kind = pointwise_kind, .compute_us = scalar_us},
+    {.family = FB_FAMILY_LIBRARY,
+     .library = true,
+     .its_kind = library_kind,
+     .accepts = library_accepts,
+     .preferred = library_preferred,
+     .compute_us = library_us},
+    {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
+};
+enum { ROWS = sizeof table / sizeof *table };
+
+/* ---- choosing ---- */
+
+static bool wanted(const family_row *row, const fb_kernel_nodes *k, const census *c, fb_choice choice)
+{
+    if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
+    if (!row->library) return true;
+    return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(k, c)));
+}
+
+static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a)
+{
+    if (row->accepts && !row->accepts(&a->kernel, c, &a->why)) return false;
+    a->kernel.library = row->library;
+    a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, &a->why);
+    if (!a->nest) return false;
+    fb_nest_facts_of(a->nest, &a->facts);
+    a->family = row->family;
+    return true;
+}
+
+void fb_family_choose(const fb_planner *p, fb_analysis *a)
+{
+    census c = count(&a->kernel);
+    for (int i = 0; i < ROWS && !a->accepted; i++)
+        if (wanted(&table[i], &a->kernel, &c, a->choice)) a->accepted = try_row(p, &table[i], &c, a);
+}
+
+bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+{
+    fb_ids nodes = {0}, stored = {0};
+    fb_plan_gather(plan, slots, n, &nodes, &stored);
+    fb_kernel_nodes k = {.graph = plan->planner->g, .n_nodes = nodes.n, .nodes = nodes.at, .library = true};
+    census c = count(&k);
+    bool takes = library_accepts(&k, &c, why);
+    FB_VEC_FREE(&nodes);
+    FB_VEC_FREE(&stored);
+    return takes;
+}
+
+double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (table[i].family == a->family) return table[i].compute_us(g, m, a);
+    return 0;
+}
+
+/* ---- names ---- */
+
+static const char *const family_name[FB_FAMILIES] = {
+    [FB_FAMILY_POINTWISE] = "pointwise", [FB_FAMILY_REDUCE] = "reduce", [FB_FAMILY_GEMM] = "gemm",
+    [FB_FAMILY_CHAIN] = "chain",         [FB_FAMILY_SCAN] = "scan",     [FB_FAMILY_LIBRARY] = "library",
+    [FB_FAMILY_COPY] = "copy",
+};
+
+static const char *const knob_name[FB_KNOBS] = {
+    [FB_KNOB_ROWS] = "rows",     [FB_KNOB_VECTOR] = "vector",   [FB_KNOB_THREADS] = "threads",
+    [FB_KNOB_TILE_M] = "tile_m", [FB_KNOB_TILE_N] = "tile_n",   [FB_KNOB_TILE_K] = "tile_k",
+    [FB_KNOB_STAGES] = "stages", [FB_KNOB_SPLIT_K] = "split_k",
+};
+
+static bool parse(const char *const *names, int n, const char *name, int *out)
+{
+    for (*out = 0; *out < n; ++*out)
+        if (strcmp(names[*out], name) == 0) return true;
+    return false;
+}
+
+const char *fb_family_name(fb_family f)
+{
+    return f < FB_FAMILIES ? family_name[f] : "none";
+}
+
+bool fb_family_parse(const char *name, fb_family *out)
+{
+    int i;
+    bool found = parse(family_name, FB_FAMILIES, name, &i);
+    if (found) *out = (fb_family)i;
+    return found;
+}
+
+const char *fb_knob_name(fb_knob k)
+{
+    return knob_name[k];
+}
+
+bool fb_knob_parse(const char *name, fb_knob *out)
+{
+    int i;
+    bool found = parse(knob_name, FB_KNOBS, name, &i);
+    if (found) *out = (fb_knob)i;
+    return found;
+}

@@ -1,0 +1,156 @@
+/* Growing groups along many edges. Judging one edge analyses the whole group that it would make, so that a chain of n
+ * fusions judged one after the other would cost n²/2 nodes. Here edges are joined optimistically: those of one
+ * resulting group are judged as one, and only where that is refused are they halved and the halves tried in order. A
+ * run of good edges costs one analysis, a bad edge among n costs log n. */
+#include "plan/plan_parts.h"
+
+#include <stdlib.h>
+
+typedef struct {
+    fb_plan *plan;
+    fb_growth *growth;
+    fb_id *root; /* union-find over slots, valid where FB_MARK_DOWN holds */
+} grower;
+
+static fb_id find(grower *w, fb_id slot)
+{
+    while (w->root[slot] != slot) slot = w->root[slot] = w->root[w->root[slot]];
+    return slot;
+}
+
+static fb_id enter(grower *w, fb_id slot)
+{
+    fb_planner *p = w->plan->planner;
+    if (!fb_marked(p, FB_MARK_DOWN, slot)) {
+        fb_mark(p, FB_MARK_DOWN, slot);
+        w->root[slot] = slot;
+    }
+    return find(w, slot);
+}
+
+/* A pair, and the slot that stands for the group it would be in. */
+typedef struct {
+    fb_id component;
+    int order;
+    fb_pair pair;
+} member;
+
+typedef FB_VEC(member) members;
+
+static int by_component(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    return x->component != y->component ? (x->component > y->component) - (x->component < y->component)
+                                        : x->order - y->order;
+}
+
+static bool apart(const fb_plan *plan, fb_pair e)
+{
+    return plan->owner[e.a] != FB_NONE && plan->owner[e.b] != FB_NONE && plan->owner[e.a] != plan->owner[e.b];
+}
+
+/* Sorts the pairs that still have something to join by the group they would make, each group's in their order. */
+static void components(grower *w, const fb_pair *pairs, int n, members *out)
+{
+    fb_mark_begin(w->plan->planner, FB_MARK_DOWN);
+    for (int i = 0; i < n; i++) {
+        if (!apart(w->plan, pairs[i])) continue;
+        fb_id a = enter(w, w->plan->owner[pairs[i].a]), b = enter(w, w->plan->owner[pairs[i].b]);
+        if (a != b) w->root[a > b ? a : b] = a > b ? b : a;
+        FB_VEC_PUSH(out, (member){.order = i, .pair = pairs[i]});
+    }
+    for (int i = 0; i < out->n; i++) out->at[i].component = find(w, w->plan->owner[out->at[i].pair.a]);
+    if (out->n) qsort(out->at, (size_t)out->n, sizeof *out->at, by_component);
+}
+
+static int by_slot(const void *a, const void *b)
+{
+    return (*(const fb_id *)a > *(const fb_id *)b) - (*(const fb_id *)a < *(const fb_id *)b);
+}
+
+/* The slots that these pairs join, each once. */
+static void slots_of(const fb_plan *plan, const member *m, int n, fb_ids *slots)
+{
+    for (int i = 0; i < n; i++) {
+        FB_VEC_PUSH(slots, plan->owner[m[i].pair.a]);
+        FB_VEC_PUSH(slots, plan->owner[m[i].pair.b]);
+    }
+    qsort(slots->at, (size_t)slots->n, sizeof *slots->at, by_slot);
+    int kept = 0;
+    for (int i = 0; i < slots->n; i++)
+        if (!kept || slots->at[kept - 1] != slots->at[i]) slots->at[kept++] = slots->at[i];
+    slots->n = kept;
+}
+
+static bool has_library(const fb_plan *plan, const fb_ids *slots, fb_id *call)
+{
+    const fb_graph *g = plan->planner->g;
+    for (int i = 0; i < slots->n; i++) {
+        fb_id s = slots->at[i];
+        bool contraction = false;
+        for (fb_id k = s; k != FB_NONE && !contraction; k = plan->next[k]) {
+            contraction = fb_node_class(g, k) == FB_CLASS_CONTRACTION;
+            if (contraction) *call = k;
+        }
+        if (contraction && fb_slot_analysis(plan, s)->family == FB_FAMILY_LIBRARY) return true;
+    }
+    return false;
+}
+
+static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
+{
+    fb_id call = FB_NONE;
+    fb_analysis *to;
+    if (!fb_may_join(w->plan, slots->at, slots->n, why)) return false;
+    bool library = w->growth->keep_library && has_library(w->plan, slots, &call);
+    if (library && !fb_library_takes(w->plan, slots->at, slots->n, why)) return false;
+    if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
+    if (library && to->family != FB_FAMILY_LIBRARY) {
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call",
+                               w->plan->planner->g->nodes[call].name);
+        fb_analysis_drop(w->plan->planner, to);
+        return false;
+    }
+    fb_commit_join(w->plan, slots->at, slots->n, to);
+    return true;
+}
+
+static void grow(grower *w, const fb_pair *pairs, int n);
+
+static void grow_component(grower *w, const member *m, int n)
+{
+    fb_verdict why = {0};
+    fb_ids slots = {0};
+    slots_of(w->plan, m, n, &slots);
+    bool joined = try_component(w, &slots, &why);
+    FB_VEC_FREE(&slots);
+    if (joined) return;
+    if (n == 1) {
+        if (!w->growth->refused++) w->growth->first = why;
+        return;
+    }
+    fb_pair *pairs = fb_alloc((size_t)n * sizeof *pairs);
+    for (int i = 0; i < n; i++) pairs[i] = m[i].pair;
+    grow(w, pairs, n / 2);
+    grow(w, pairs + n / 2, n - n / 2);
+    fb_free(pairs);
+}
+
+static void grow(grower *w, const fb_pair *pairs, int n)
+{
+    members m = {0};
+    components(w, pairs, n, &m);
+    for (int i = 0, end; i < m.n; i = end) {
+        for (end = i + 1; end < m.n && m.at[end].component == m.at[i].component;) end++;
+        grow_component(w, m.at + i, end - i);
+    }
+    FB_VEC_FREE(&m);
+}
+
+void fb_plan_grow(fb_plan *plan, const fb_pair *pairs, int n, fb_growth *growth)
+{
+    grower w = {.plan = plan, .growth = growth};
+    w.root = fb_alloc(((size_t)plan->planner->g->n_nodes + 1) * sizeof *w.root);
+    grow(&w, pairs, n);
+    fb_free(w.root);
+}

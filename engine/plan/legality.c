@@ -1,0 +1,258 @@
+#include "plan/legality.h"
+
+#include "graph/access.h"
+#include "plan/plan_parts.h"
+
+#include <math.h>
+
+enum { RECOMPUTED_TOGETHER = 256 };
+
+static const fb_rule_info table[] = {
+    {FB_RULE_SAME_GROUP, "same group", "The two share a kernel already, or are apart already: there is nothing to do.",
+     "same_group"},
+    {FB_RULE_NOT_COMPUTED, "not computed",
+     "Sources, views and loops belong to no kernel, so none of them can be fused or cut.", "not_computed"},
+    {FB_RULE_NO_EDGE, "no edge", "A cut goes between a node and one that reads its value.", "no_edge"},
+    {FB_RULE_CYCLE, "cycle", "A kernel cannot run both before and after another one.", "cycle"},
+    {FB_RULE_REGION, "region", "Nodes inside a loop and nodes outside it, or in different loops, share no kernel.",
+     "region"},
+    {FB_RULE_WRITE_AFTER_READ, "write after read",
+     "Every read of an assigned parameter must see the old value: in one kernel, only where it reads the very element "
+     "that is "
+     "written.",
+     "write_after_read"},
+    {FB_RULE_DOMAIN, "domain", "Parts of one kernel must iterate over spaces that fit each other.", "domain"},
+    {FB_RULE_REDUCED_FIRST, "reduced first",
+     "What needs all of a reduction before its first element cannot run in the kernel that reduces, unless one row is "
+     "enough.",
+     "reduced_first"},
+    {FB_RULE_ACCESS, "access", "Some access maps no family can follow inside a kernel.", "access"},
+    {FB_RULE_GATHER, "gather", "Where an index is data, the value it points into must be complete in memory.",
+     "gather"},
+    {FB_RULE_CONTRACTION, "contraction", "A contraction stands where the family takes none, or more than it takes.",
+     "contraction"},
+    {FB_RULE_LIBRARY, "library", "A library call takes strided operands that are stored, and a pointwise epilogue.",
+     "library"},
+    {FB_RULE_DTYPE, "dtype", "The family or the library does not take this dtype.", "dtype"},
+    {FB_RULE_CAPACITY, "capacity", "What one block must keep on chip is more than there is.", "capacity"},
+    {FB_RULE_SIZE, "size", "One kernel holds a limited number of nodes and buffers.", "size"},
+    {FB_RULE_RECOMPUTE, "recompute",
+     "Only pointwise values, joins and gathers that are no output are cheap enough to compute again.", "recompute"},
+    {FB_RULE_KNOB, "knob", "The device, family or knob has no such setting.", "knob"},
+};
+
+const fb_rule_info *fb_rule_get(fb_rule rule)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].rule == rule) return &table[i];
+    return NULL;
+}
+
+#define REFUSE(why, kind, ...) (*(why) = fb_verdict_make(FB_VERDICT_##kind, __VA_ARGS__), false)
+
+/* ---- which nodes a kernel may hold ---- */
+
+bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why)
+{
+    if (node < 0 || node >= p->g->n_nodes)
+        return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "there is no node %d in this graph", node);
+    if (fb_node_is_computed(p->g, node)) return true;
+    const fb_node *n = &p->g->nodes[node];
+    fb_op_class cls = fb_node_class(p->g, node);
+    if (cls == FB_CLASS_VIEW)
+        return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED,
+                      "`%s` is a view of `%s`: it is index arithmetic and belongs to no kernel", n->name,
+                      p->g->nodes[fb_access_base(p->g, node)].name);
+    if (cls == FB_CLASS_CONTROL)
+        return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "`%s` is a loop: its body's nodes are fused, not the loop",
+                      n->name);
+    return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "`%s` is a source: it is in memory before any kernel runs",
+                  n->name);
+}
+
+static const char *slot_name(const fb_plan *plan, fb_id slot)
+{
+    return plan->planner->g->nodes[slot].name;
+}
+
+/* Blocked by order alone or by values too? */
+static bool blocked(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+{
+    fb_id through = fb_order_blocked(plan, slots, n, false);
+    if (through == FB_NONE) return false;
+    if (fb_order_blocked(plan, slots, n, true) == FB_NONE)
+        *why = fb_verdict_make(FB_VERDICT_ILLEGAL, FB_RULE_WRITE_AFTER_READ,
+                               "`%s` reads a parameter that `%s` and `%s` together would have overwritten before",
+                               slot_name(plan, through), slot_name(plan, slots[0]), slot_name(plan, slots[1]));
+    else
+        *why = fb_verdict_make(
+            FB_VERDICT_ILLEGAL, FB_RULE_CYCLE,
+            "the kernel of `%s` lies between: it would have to run both before and after the kernel of `%s` and `%s`",
+            slot_name(plan, through), slot_name(plan, slots[0]), slot_name(plan, slots[1]));
+    return true;
+}
+
+bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    int total = 0;
+    for (int i = 0; i < n; i++) {
+        if (g->nodes[slots[i]].region != g->nodes[slots[0]].region)
+            return REFUSE(why, ILLEGAL, FB_RULE_REGION,
+                          "`%s` and `%s` are in different loop bodies and do not run equally often",
+                          slot_name(plan, slots[0]), slot_name(plan, slots[i]));
+        total += plan->slot[slots[i]].n;
+    }
+    if (total > FB_KERNEL_NODES)
+        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", total,
+                      FB_KERNEL_NODES);
+    return !blocked(plan, slots, n, why);
+}
+
+/* ---- parameters that a kernel overwrites ---- */
+
+/* Does `node` read the parameter's very own element, whether from memory or from what was computed of it? */
+static bool in_place(const fb_graph *g, fb_id node, fb_id arg, fb_id param)
+{
+    const fb_node *n = &g->nodes[node];
+    bool elementwise = fb_node_class(g, node) == FB_CLASS_POINTWISE || n->op == FB_OP_ASSIGN;
+    return elementwise && arg == fb_access_base(g, arg) && fb_shape_equal(&n->shape, &g->nodes[param].shape);
+}
+
+static bool may_assign(const fb_planner *p, const fb_kernel_nodes *k, fb_id assign, fb_verdict *why)
+{
+    const fb_graph *g = p->g;
+    fb_id param = g->nodes[assign].args[0];
+    bool *touched = fb_calloc((size_t)g->n_nodes, sizeof *touched); /* the parameter, and what depends on it in here */
+    bool good = true;
+    touched[param] = true;
+    for (int i = 0; i < k->n_nodes && good; i++) {
+        fb_id id = k->nodes[i];
+        const fb_node *n = &g->nodes[id];
+        for (int j = n->op == FB_OP_ASSIGN; j < n->n_args && good; j++) {
+            if (!touched[fb_access_base(g, n->args[j])]) continue;
+            touched[id] = true;
+            good = in_place(g, id, n->args[j], param);
+            if (!good)
+                *why = fb_verdict_make(
+                    FB_VERDICT_ILLEGAL, FB_RULE_WRITE_AFTER_READ,
+                    "`%s` reads other elements of `%s` than the one that `%s` writes: in one kernel it could see "
+                    "the new value",
+                    n->name, g->nodes[param].name, g->nodes[assign].name);
+        }
+    }
+    fb_free(touched);
+    return good;
+}
+
+bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why)
+{
+    if (k->n_nodes > FB_KERNEL_NODES)
+        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", k->n_nodes,
+                      FB_KERNEL_NODES);
+    for (int i = 0; i < k->n_nodes; i++)
+        if (p->g->nodes[k->nodes[i]].op == FB_OP_ASSIGN && !may_assign(p, k, k->nodes[i], why)) return false;
+    return true;
+}
+
+/* ---- recomputing ---- */
+
+/* Recomputed nodes that hang together with `node` by edges; walks over them are as long. */
+static int recomputed_with(const fb_plan *plan, fb_id node, int count)
+{
+    const fb_deps *d = plan->planner->deps;
+    fb_mark(plan->planner, FB_MARK_SET, node);
+    count++;
+    for (int i = d->in_start[node]; i < d->in_start[node + 1] && count <= RECOMPUTED_TOGETHER; i++) {
+        fb_id other = d->edges[i].producer;
+        if (plan->recompute[other] && !fb_marked(plan->planner, FB_MARK_SET, other))
+            count = recomputed_with(plan, other, count);
+    }
+    for (int k = d->out_start[node]; k < d->out_start[node + 1] && count <= RECOMPUTED_TOGETHER; k++) {
+        fb_id other = d->edges[d->out[k]].consumer;
+        if (plan->recompute[other] && !fb_marked(plan->planner, FB_MARK_SET, other))
+            count = recomputed_with(plan, other, count);
+    }
+    return count;
+}
+
+static bool read_by_loop(const fb_planner *p, fb_id node)
+{
+    const fb_deps *d = p->deps;
+    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
+        if (p->g->nodes[d->edges[d->out[k]].consumer].op == FB_OP_LOOP) return true;
+    return false;
+}
+
+bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
+{
+    const fb_planner *p = plan->planner;
+    const fb_node *n = &p->g->nodes[node];
+    fb_op_class cls = fb_node_class(p->g, node);
+    if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_JOIN && n->op != FB_OP_EMBEDDING)
+        return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
+                      "`%s` is no pointwise value, join or gather: computing it again in each reader %s", n->name,
+                      cls == FB_CLASS_EFFECT ? "would repeat its effect" : "costs a whole pass over its operands");
+    if (p->keep[node])
+        return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
+                      "`%s` must end up in memory: it is an output, or carried to the next step", n->name);
+    if (read_by_loop(p, node))
+        return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
+                      "`%s` is read inside a loop, which would compute it again at each step", n->name);
+    fb_mark_begin(plan->planner, FB_MARK_SET);
+    if (recomputed_with(plan, node, 0) > RECOMPUTED_TOGETHER)
+        return REFUSE(why, UNSUPPORTED, FB_RULE_RECOMPUTE,
+                      "with `%s`, more than %d recomputed nodes would hang together", n->name, RECOMPUTED_TOGETHER);
+    return true;
+}
+
+/* ---- knobs and launch modes ---- */
+
+#define IN(family) (1u << FB_FAMILY_##family)
+
+/* Which families have a knob, and its range; sizes that the hardware splits evenly are powers of two. */
+static const struct {
+    unsigned families;
+    int64_t low, high;
+    bool power_of_two;
+} knob_table[FB_KNOBS] = {
+    [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, false},
+    [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, true},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(GEMM) | IN(CHAIN) | IN(SCAN), 1, 1024, false},
+    [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, true},
+    [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, true},
+    [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, false},
+    [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, false},
+};
+
+bool fb_may_set_knob(const fb_analysis *a, fb_knob knob, int64_t value, fb_verdict *why)
+{
+    if ((int)knob < 0 || knob >= FB_KNOBS) return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
+    const char *name = fb_knob_name(knob);
+    if (!a->accepted || !(knob_table[knob].families & 1u << a->family))
+        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s`", fb_family_name(a->family),
+                      name);
+    int64_t low = knob_table[knob].low, high = knob_table[knob].high;
+    if (value != 0 && (value < low || value > high))
+        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is from %lld to %lld, or 0 for automatic, not %lld", name,
+                      (long long)low, (long long)high, (long long)value);
+    if (knob_table[knob].power_of_two && (value & (value - 1)))
+        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a power of two, not %lld", name, (long long)value);
+    return true;
+}
+
+bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
+{
+    switch (mode) {
+    case FB_LAUNCH_STREAM: return true;
+    case FB_LAUNCH_GRAPH:
+        if (isfinite(m->graph_launch_us)) return true;
+        return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "%s launches no graphs: launch mode `graph` is for CUDA devices",
+                      m->name);
+    case FB_LAUNCH_MEGA:
+        return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
+                      "no family writes a whole plan as one cooperative kernel: launch mode `mega`");
+    }
+    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such launch mode");
+}

@@ -1,0 +1,17 @@
+/* The rules that an edit may break, as a table: what each forbids and which test shows it. The rules that look at
+ * iteration spaces and access maps are enforced where the nest is built (plan/nest.c), the rest in plan/legality.c. */
+#ifndef FB_PLAN_LEGALITY_H
+#define FB_PLAN_LEGALITY_H
+
+#include "plan/verdict.h"
+
+typedef struct {
+    fb_rule rule;
+    const char *name;     /* "write after read" */
+    const char *sentence; /* what it says, in general */
+    const char *test;     /* in tests/unit/test_legality.c */
+} fb_rule_info;
+
+const fb_rule_info *fb_rule_get(fb_rule rule); /* NULL for FB_RULE_NONE */
+
+#endif
