@@ -272,7 +272,9 @@ void fb_bound_pointwise(fb_op op, const fb_bound_block *b, double *e)
     if (!is_float) return;
     double tiny = fb_bound_is_exact(op) ? 0 : limits[b->dtype].tiny, largest = limits[b->dtype].largest;
     for (int k = 0; k < b->n; k++) {
-        double bound = e[k] == 0 ? 0 : e[k] + tiny;
-        e[k] = fabs(b->v[k]) + bound <= largest ? bound : INFINITY;
+        double size = fabs(b->v[k]), bound = e[k];
+        /* Of the smallest doubles, u·|v| is zero too. */
+        if (bound > 0 || (size > 0 && size < DBL_MIN)) bound += tiny;
+        e[k] = size + bound <= largest ? bound : INFINITY;
     }
 }

@@ -154,11 +154,22 @@ static int64_t int_of_double(fb_dtype dtype, double value)
     return (int64_t)fb_dtype_round(dtype, value);
 }
 
-/* The result of one element when its operands take the ends of their intervals: the same for all ends, or undecided. */
+/* An infinity whose sign is that of a zero: bounds do not follow the signs of zeros. */
+static bool from_a_zero(fb_op op, const fb_bound_block *b, int k)
+{
+    if (!isinf(b->v[k])) return false;
+    return op == FB_OP_DIV ? b->x[1][k] == 0
+                           : (op == FB_OP_RECIP || op == FB_OP_RSQRT || op == FB_OP_POW) && b->x[0][k] == 0;
+}
+
+/* The result of one element when its operands take the ends of their intervals: the same for all ends, or undecided.
+ * pow(1, NaN) and pow(NaN, 0) are 1, which ends do not show. */
 static bool corners_agree(const job *j, const fb_bound_block *b, int k)
 {
     int ends = 1 << j->node->n_args;
     double x[3][8] = {{0}}, y[8];
+    if (from_a_zero(j->node->op, b, k)) return false;
+    if (j->node->op == FB_OP_POW && b->e[0][k] + b->e[1][k] > 0) return false;
     for (int c = 0; c < ends; c++) {
         for (int a = 0; a < j->node->n_args; a++) {
             double e = b->e[a][k];
@@ -167,8 +178,8 @@ static bool corners_agree(const job *j, const fb_bound_block *b, int k)
         }
     }
     kernels[j->node->op].f64(j->node->attrs, ends, x[0], x[1], x[2], y);
-    for (int c = 1; c < ends; c++) {
-        if (!(y[c] == y[0] || (isnan(y[c]) && isnan(y[0])))) return false;
+    for (int c = 0; c < ends; c++) {
+        if (!(y[c] == b->v[k] || (isnan(y[c]) && isnan(b->v[k])))) return false;
     }
     return true;
 }

@@ -65,7 +65,8 @@ static double bound_mean(const double *x, const double *e, int64_t n, fb_dtype d
 {
     fb_dtype accumulator = dtype == FB_F64 ? FB_F64 : FB_F32;
     double spread = n ? bound_sum(x, e, n, accumulator, v * (double)n) / (double)n : 0;
-    return isfinite(v) ? spread + DIVISION_UNITS * fb_bound_unit(dtype) * (fabs(v) + spread) : spread;
+    if (!isfinite(v) || (v == 0 && spread == 0)) return spread;
+    return spread + DIVISION_UNITS * fb_bound_unit(dtype) * (fabs(v) + spread) + fb_bound_tiny(dtype);
 }
 
 /* Between the extreme of the intervals' lower ends and that of their upper ends. */
@@ -94,20 +95,26 @@ static double bound_amin(const double *x, const double *e, int64_t n, fb_dtype d
     return bound_extreme(x, e, n, -1, v);
 }
 
-/* Π(|x| + e)(1 + u) − Π|x|, kept as product and excess so that nothing cancels. */
+/* Π(|x| + e)(1 + u) − Π|x|, kept as product and excess so that nothing cancels. In some order all factors beyond 1 come
+ * together: their product must not overflow, and it magnifies what underflows in the others. */
 static double bound_prod(const double *x, const double *e, int64_t n, fb_dtype dtype, double v)
 {
-    double product = 1, excess = 0, u = fb_bound_sum_unit(dtype);
+    fb_dtype accumulator = dtype == FB_F64 ? FB_F64 : FB_F32;
+    double product = 1, excess = 0, largest = 1, u = fb_bound_unit(accumulator);
     bool certain = true;
     for (int64_t k = 0; k < n; k++) {
         double magnitude = fabs(x[k]), spread = e ? e[k] : 0;
         excess = excess * (magnitude + spread) + product * spread;
         product *= magnitude;
-        if (k) excess += u * (product + excess) + fb_bound_tiny(dtype);
+        if (k) excess += u * (product + excess);
+        largest *= fmax(1, magnitude + spread);
         certain &= spread == 0;
     }
     if (!isfinite(v)) return fb_bound_special(certain);
-    return excess + fb_bound_store_unit(dtype) * (fabs(v) + excess);
+    if (fb_bound_overflows(accumulator, largest, 0)) return INFINITY;
+    if (n > 1) excess += (double)n * fb_bound_tiny(accumulator) * largest;
+    if (dtype != accumulator) excess += fb_bound_unit(dtype) * (fabs(v) + excess) + (v != 0 ? fb_bound_tiny(dtype) : 0);
+    return excess;
 }
 
 /* Decided while no other element's interval reaches the winner's. Equal exact elements are decided: the first. */

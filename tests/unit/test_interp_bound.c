@@ -47,7 +47,15 @@ static float point(fb_op op, float a, float b)
     case FB_OP_NEG: return -a;
     case FB_OP_ABS: return fabsf(a);
     case FB_OP_EXP: return expf(a);
+    case FB_OP_EXP2: return exp2f(a);
     case FB_OP_LOG: return logf(a);
+    case FB_OP_LOG2: return log2f(a);
+    case FB_OP_FLOOR: return floorf(a);
+    case FB_OP_ROUND: return nearbyintf(a);
+    case FB_OP_SIGN: return (float)((a > 0) - (a < 0));
+    case FB_OP_POW: return powf(a, b);
+    case FB_OP_REMAINDER: return fmodf(a, b) + (fmodf(a, b) != 0 && (fmodf(a, b) < 0) != (b < 0) ? b : 0);
+    case FB_OP_PROD: return a * b;
     case FB_OP_SQRT: return sqrtf(a);
     case FB_OP_RSQRT: return 1 / sqrtf(a);
     case FB_OP_RECIP: return 1 / a;
@@ -74,15 +82,17 @@ static float reduce_row(fb_op op, const float *x, int n, int order)
     if (op == FB_OP_SUM) return sum_row(x, n, order);
     if (op == FB_OP_MEAN)
         return order == LANES ? sum_row(x, n, order) * (1.0f / (float)n) : sum_row(x, n, order) / (float)n;
-    for (int k = 1; k < n; k++) acc = point(op == FB_OP_AMAX ? FB_OP_MAXIMUM : FB_OP_MINIMUM, acc, x[k]);
+    for (int k = 1; k < n; k++)
+        acc = point(op == FB_OP_PROD ? op : op == FB_OP_AMAX ? FB_OP_MAXIMUM : FB_OP_MINIMUM, acc, x[k]);
     return acc;
 }
 
-static const fb_op unary[] = {FB_OP_NEG,  FB_OP_ABS,     FB_OP_EXP, FB_OP_SIN,  FB_OP_COS,
-                              FB_OP_TANH, FB_OP_SIGMOID, FB_OP_ERF, FB_OP_GELU, FB_OP_RELU};
-static const fb_op positive[] = {FB_OP_LOG, FB_OP_SQRT, FB_OP_RSQRT, FB_OP_RECIP}; /* after exp */
-static const fb_op binary[] = {FB_OP_ADD, FB_OP_SUB, FB_OP_MUL, FB_OP_DIV, FB_OP_MINIMUM, FB_OP_MAXIMUM};
-static const fb_op reducing[] = {FB_OP_SUM, FB_OP_MEAN, FB_OP_AMAX, FB_OP_AMIN};
+static const fb_op unary[] = {FB_OP_NEG, FB_OP_ABS,  FB_OP_EXP,  FB_OP_SIN,  FB_OP_COS,   FB_OP_TANH,  FB_OP_SIGMOID,
+                              FB_OP_ERF, FB_OP_GELU, FB_OP_RELU, FB_OP_EXP2, FB_OP_FLOOR, FB_OP_ROUND, FB_OP_SIGN};
+static const fb_op positive[] = {FB_OP_LOG, FB_OP_SQRT, FB_OP_RSQRT, FB_OP_RECIP, FB_OP_LOG2}; /* after exp */
+static const fb_op binary[] = {FB_OP_ADD,     FB_OP_SUB,     FB_OP_MUL,      FB_OP_DIV,
+                               FB_OP_MINIMUM, FB_OP_MAXIMUM, FB_OP_REMAINDER};
+static const fb_op reducing[] = {FB_OP_SUM, FB_OP_MEAN, FB_OP_AMAX, FB_OP_AMIN, FB_OP_PROD};
 #define PICK(d, table) table[roll_below(d, (int)(sizeof table / sizeof *table))]
 
 typedef struct {
@@ -159,7 +169,7 @@ static void make_input(maker *m, const double *values)
 static void make_step(maker *m)
 {
     const tensor *a = &m->t[roll_below(&m->d, m->n)], *b = &m->t[roll_below(&m->d, m->n)];
-    switch (roll_below(&m->d, 8)) {
+    switch (roll_below(&m->d, 9)) {
     case 0:
     case 1: make_point(m, PICK(&m->d, unary), a, NULL); break;
     case 2:
@@ -167,6 +177,7 @@ static void make_step(maker *m)
         break;
     case 3: make_reduction(m, PICK(&m->d, reducing), a); break;
     case 4: make_cumsum(m, a); break;
+    case 5: make_point(m, FB_OP_POW, make_point(m, FB_OP_SIGMOID, a, NULL), b); break;
     default: make_point(m, PICK(&m->d, binary), a, b);
     }
 }
@@ -450,6 +461,25 @@ static void what_is_exact_has_no_bound(void **state)
     rig_free(&r);
 }
 
+/* What a long run of the simulation once found. */
+static void orders_and_signs_that_a_device_may_choose_are_undecided(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(4), (double[]){1e30, 1e-30, 1e30, 1e-30}), one = constant(&r, FB_F32, 1);
+    fb_id zero = add1(&r, FB_OP_ROUND, data(&r, FB_F32, SCALAR, (double[]){-0.25}));
+    fb_id nan = data(&r, FB_F32, SCALAR, (double[]){NAN}), tiny = data(&r, FB_F64, SCALAR, (double[]){0x1p-1060});
+    fb_id product = add1(&r, FB_OP_PROD, x); /* 1e60 on the way, in some order */
+    fb_id inverse = add2(&r, FB_OP_DIV, one, zero), power = add2(&r, FB_OP_POW, about(&r, one), nan);
+    fb_id small = add1(&r, FB_OP_TANH, add_at(&r, FB_OP_CAST, tiny, (fb_attrs){.dtype = FB_F32})); /* flushed to zero */
+    run_keeping_all(&r, (fb_id[]){product, inverse, power, small}, 4, true);
+    assert_true(isinf(bound_at(get(&r, product), 0)));
+    assert_true(isinf(bound_at(get(&r, inverse), 0)));
+    assert_true(isinf(bound_at(get(&r, power), 0)));
+    assert_true(bound_at(get(&r, small), 0) >= get(&r, small)->v[0]);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +493,7 @@ int main(void)
         cmocka_unit_test(argmax_of_close_values_is_undecided),
         cmocka_unit_test(overflow_is_undecided_and_infinity_is_not),
         cmocka_unit_test(what_is_exact_has_no_bound),
+        cmocka_unit_test(orders_and_signs_that_a_device_may_choose_are_undecided),
     };
     return cmocka_run_group_tests_name("interp bounds", tests, NULL, NULL);
 }
