@@ -75,6 +75,7 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
     const fb_node *n = fb_node_at(g, a->base);
     const fb_attrs *at = n->attrs;
     const fb_shape *in = shape_of(g, n->args[0]);
+    int guards = a->n_guards;
     fb_ix to[FB_MAX_RANK];
     for (int d = 0; d < in->rank && d < n->shape.rank; d++) to[d] = a->coords[d];
     switch (n->op) {
@@ -98,6 +99,11 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
         break;
     default: fb_bug(__FILE__, __LINE__, "a view without an access map");
     }
+    for (int d = 0; d < in->rank; d++)
+        if (fb_ix_size(p, to[d]) > FB_MAX_INDEX_SIZE) {
+            a->n_guards = guards;
+            return false;
+        }
     memcpy(a->coords, to, sizeof to);
     a->rank = in->rank;
     a->base = n->args[0];

@@ -2,7 +2,8 @@
  *
  * fb_access_at(graph, node, coords) follows view ops from `node` to the first node that is not a view, its *base*
  * (a source, or a computed node), rewriting the coordinates on the way. `pad` adds a guard: outside it the value is the
- * pad constant. A walk that meets more pads than there is room for guards ends at that pad, so that `base` is a view.
+ * pad constant. A walk that meets more pads than there is room for guards, or makes a coordinate larger than
+ * FB_MAX_INDEX_SIZE, ends at that view, which then is the base and has to be stored.
  * Joins are computed nodes and end a walk, but fb_access_piece says what part of a join an index reads.
  *
  * Strided is the common case and the only one a library call takes: fb_access_strided gives offset and strides.
@@ -13,7 +14,7 @@
 #include "graph/graph.h"
 #include "graph/index.h"
 
-enum { FB_MAX_GUARDS = 2 * FB_MAX_RANK };
+enum { FB_MAX_GUARDS = 2 * FB_MAX_RANK, FB_MAX_INDEX_SIZE = 256 };
 
 /* low <= at < high, or else the value is `otherwise`. */
 typedef struct {

@@ -9,8 +9,8 @@
  *     r / c = A / (c/g)        r mod c = g·(A mod (c/g)) + B
  *
  * Sums are put right last (`improve`): x mod c and x - c·(x / c) are the same, and whichever of the two makes the whole
- * sum shorter is taken. Every step makes an expression shorter or a divisor smaller; `depth` bounds how far simplifying
- * goes all the same, beyond it expressions stay as they come. */
+ * sum shorter is taken. Trying both is exponential in how deep divisions nest, so a call has only so much `fuel` for
+ * it; beyond that expressions stay as they come. */
 #include "graph/index.h"
 
 #include "base/error.h"
@@ -54,7 +54,7 @@ struct fb_index_pool {
     FB_VEC(expr) exprs;
     interned *table;
     fb_arena *arena;
-    int depth;
+    int depth, fuel;
 };
 
 /* A sum being built: the terms sorted, factors never zero. */
@@ -67,7 +67,24 @@ typedef struct {
 #define FAR     ((int64_t)1 << 62)
 #define LARGEST ((int64_t)1 << 50)
 
-enum { DEEPEST = 48 };
+enum { DEEPEST = 32, FUEL = 400 };
+
+/* Brackets every recursive step; the outermost fills up. */
+static void enter(fb_index_pool *p)
+{
+    if (p->depth++ == 0) p->fuel = FUEL;
+    p->fuel--;
+}
+
+static void leave(fb_index_pool *p)
+{
+    p->depth--;
+}
+
+static bool tired(const fb_index_pool *p)
+{
+    return p->fuel <= 0 || p->depth >= DEEPEST;
+}
 
 static int64_t clip(__int128 v)
 {
@@ -111,6 +128,13 @@ static void range_of_terms(const fb_index_pool *p, const term *terms, int n, int
     *high = clip(hi);
 }
 
+/* a + b, short of overflowing: shared parts count each time, so sizes may double with every step. */
+static int larger(int a, int b)
+{
+    enum { LIMIT = 1 << 28 };
+    return a + b < LIMIT ? a + b : LIMIT;
+}
+
 /* Range, size and variables, from the parts. */
 static void describe(const fb_index_pool *p, expr *e)
 {
@@ -123,14 +147,14 @@ static void describe(const fb_index_pool *p, expr *e)
     case SUM:
         range_of_terms(p, e->terms, e->n, e->value, &e->low, &e->high);
         for (int i = 0; i < e->n; i++) {
-            e->size += at(p, (fb_ix)e->terms[i].of)->size;
+            e->size = larger(e->size, at(p, (fb_ix)e->terms[i].of)->size);
             e->vars |= at(p, (fb_ix)e->terms[i].of)->vars;
         }
         break;
     case DIV:
     case MOD: {
         const expr *x = at(p, e->x);
-        e->size = x->size + 1;
+        e->size = larger(x->size, 1);
         e->vars = x->vars;
         e->low = e->kind == DIV ? fb_floor_div(x->low, e->value) : 0;
         e->high = e->kind == DIV ? fb_floor_div(x->high, e->value) : e->value - 1;
@@ -219,7 +243,7 @@ static void sum_copy(sum *to, const sum *from)
 static int sum_size(const fb_index_pool *p, const sum *s)
 {
     int size = 0;
-    for (int i = 0; i < s->terms.n; i++) size += at(p, (fb_ix)s->terms.at[i].of)->size;
+    for (int i = 0; i < s->terms.n; i++) size = larger(size, at(p, (fb_ix)s->terms.at[i].of)->size);
     return size;
 }
 
@@ -253,9 +277,9 @@ static bool improve(fb_index_pool *p, sum *s)
 /* The expression of a sum, which is freed. */
 static fb_ix sum_end(fb_index_pool *p, sum *s)
 {
-    p->depth++;
+    enter(p);
     /* A single term has nothing to join with. */
-    while (p->depth < DEEPEST && s->terms.n > 1 && improve(p, s)) {}
+    while (!tired(p) && s->terms.n > 1 && improve(p, s)) {}
     p->depth--;
     fb_ix e;
     if (!s->terms.n)
@@ -392,7 +416,7 @@ static fb_ix divide_rest(fb_index_pool *p, fb_ix r, int64_t c)
     expr e = *at(p, r);
     int64_t low = fb_floor_div(e.low, c), g;
     if (low == fb_floor_div(e.high, c) && e.low > -FAR && e.high < FAR) return fb_ix_const(p, low);
-    if (p->depth >= DEEPEST) return intern(p, (expr){.kind = DIV, .x = r, .value = c});
+    if (tired(p)) return intern(p, (expr){.kind = DIV, .x = r, .value = c});
     sum a = {0}, b = {0};
     if (common_factor(p, r, c, &g, &a, &b)) {
         FB_VEC_FREE(&b.terms);
@@ -411,12 +435,12 @@ fb_ix fb_ix_div(fb_index_pool *p, fb_ix e, int64_t c)
     FB_ASSERT(c > 0);
     if (c == 1) return e;
     sum q = {0}, r = {0};
-    p->depth++;
+    enter(p);
     split(p, e, c, &q, &r);
     fb_ix rest = divide_rest(p, sum_end(p, &r), c);
     sum_add(p, &q, 1, rest);
     e = sum_end(p, &q);
-    p->depth--;
+    leave(p);
     return e;
 }
 
@@ -443,7 +467,7 @@ static fb_ix remainder_of_rest(fb_index_pool *p, fb_ix r, int64_t c)
     expr e = *at(p, r);
     int64_t g;
     if (e.low >= 0 && e.high < c) return r;
-    if (p->depth >= DEEPEST) return intern(p, (expr){.kind = MOD, .x = r, .value = c});
+    if (tired(p)) return intern(p, (expr){.kind = MOD, .x = r, .value = c});
     sum a = {0}, b = {0};
     if (drop_inner_mods(p, r, c, &a)) return fb_ix_mod(p, sum_end(p, &a), c);
     FB_VEC_FREE(&a.terms);
@@ -462,11 +486,11 @@ fb_ix fb_ix_mod(fb_index_pool *p, fb_ix e, int64_t c)
     FB_ASSERT(c > 0);
     if (c == 1) return fb_ix_const(p, 0);
     sum q = {0}, r = {0};
-    p->depth++;
+    enter(p);
     split(p, e, c, &q, &r);
     FB_VEC_FREE(&q.terms);
     e = remainder_of_rest(p, sum_end(p, &r), c);
-    p->depth--;
+    leave(p);
     return e;
 }
 
@@ -476,6 +500,11 @@ void fb_ix_range(const fb_index_pool *p, fb_ix e, int64_t *low, int64_t *high)
 {
     *low = at(p, e)->low;
     *high = at(p, e)->high;
+}
+
+int fb_ix_size(const fb_index_pool *p, fb_ix e)
+{
+    return at(p, e)->size;
 }
 
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value)

@@ -35,6 +35,8 @@ fb_ix fb_ix_mod(fb_index_pool *p, fb_ix a, int64_t divisor); /* in [0, divisor) 
 
 /* Smallest and largest value over the variables' ranges (conservative for sums of related mods). */
 void fb_ix_range(const fb_index_pool *p, fb_ix e, int64_t *low, int64_t *high);
+/* Variables, divisions and remainders that printing would show. */
+int fb_ix_size(const fb_index_pool *p, fb_ix e);
 bool fb_ix_is_const(const fb_index_pool *p, fb_ix e, int64_t *value);
 bool fb_ix_is_var(const fb_index_pool *p, fb_ix e); /* exactly one variable, coefficient 1 */
 /* Does `var` occur in e at all? */

@@ -171,6 +171,15 @@ static bool infer_declared(const context *c)
     return check_dtype(c) && set(c, c->at->dtype, &c->at->shape);
 }
 
+/* Printable, without what JSON would have to escape. */
+static bool is_file_key(const char *key)
+{
+    if (!key || !*key || strlen(key) > 200) return false;
+    for (; *key; key++)
+        if (*key <= ' ' || *key > '~' || *key == '"' || *key == '\\') return false;
+    return true;
+}
+
 static bool infer_data(const context *c)
 {
     fb_attrs *at = c->at;
@@ -189,7 +198,7 @@ static bool infer_data(const context *c)
     case FB_DIST_CONSTANT: at->high = 0; break;
     case FB_DIST_FILE:
         if (c->n->op == FB_OP_RANDOM) return refuse(c, "random values do not come from a file");
-        if (!at->file || !*at->file) return refuse(c, "values from a file need the file's key");
+        if (!is_file_key(at->file)) return refuse(c, "values from a file need the file's key");
         at->value = at->high = 0;
         break;
     default: return refuse(c, "unknown distribution %d", (int)at->dist);
@@ -546,8 +555,9 @@ static void keep_read_fields(const fb_node *n, fb_attrs *at)
         kept.before[d] = at->before[d];
         kept.after[d] = at->after[d];
     }
-    if (reads & FB_AT_VALUE) kept.value = at->value;
-    if (reads & FB_AT_HIGH) kept.high = at->high;
+    /* one NaN, so that equal graphs have equal hashes */
+    if (reads & FB_AT_VALUE) kept.value = isnan(at->value) ? NAN : at->value;
+    if (reads & FB_AT_HIGH) kept.high = isnan(at->high) ? NAN : at->high;
     if (reads & FB_AT_DTYPE) kept.dtype = at->dtype;
     if (reads & FB_AT_DIST) kept.dist = at->dist;
     if (reads & FB_AT_PRECISION) kept.precision = at->precision;
