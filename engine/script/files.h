@@ -1,0 +1,23 @@
+/* Tables of numbers from files beside a script, read by the front: .npy (f2 f4 f8 i4 i8, C order) and .csv. */
+#ifndef FB_SCRIPT_FILES_H
+#define FB_SCRIPT_FILES_H
+
+#include "base/error.h"
+#include "graph/graph.h"
+
+#include <jansson.h>
+
+typedef struct {
+    char key[33]; /* content: equal files read the same way share it */
+    fb_dtype dtype;
+    fb_shape shape;
+    int64_t n;
+    double *values; /* heap; the receiver frees */
+} fb_file_table;
+
+/* `name` decides the format and stands in errors. `columns` (csv only, may be NULL): one name or number (from 1), or a
+ * list of them; a single one gives one dimension. A first row that is no numbers is the header. */
+bool fb_file_parse(const char *name, const char *bytes, size_t n, const json_t *columns, fb_file_table *out,
+                   fb_error *err);
+
+#endif

@@ -1,0 +1,343 @@
+/* Experiments and puzzle answers: functions of the script that ask for measurements and say what they found. */
+#include "script/process.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char experiment_type[] = "experiment", why_type[] = "why";
+
+typedef struct {
+    int64_t id;
+    bool running;
+} experiment;
+
+static experiment *check_experiment(lua_State *L)
+{
+    experiment *e = luaL_checkudata(L, 1, experiment_type);
+    if (!e->running) fb_lua_raise(L, "this experiment is over");
+    return e;
+}
+
+/* ---- sweep ---- */
+
+/* All values of a parameter that "*" stands for: the choices; true and false; from min to max by step ("x2" doubles, a
+ * number adds). Pushes the list. */
+static void push_range(lua_State *L, const json_t *param)
+{
+    enum { LONGEST = 10000 };
+    const char *kind = fb_json_string_or(param, "kind", ""), *name = fb_json_string_or(param, "name", "");
+    const json_t *choices = json_object_get(param, "choices");
+    lua_newtable(L);
+    if (choices) {
+        lua_pop(L, 1);
+        fb_lua_push_json(L, choices);
+        return;
+    }
+    if (strcmp(kind, "bool") == 0) {
+        for (int i = 0; i < 2; i++) {
+            lua_pushboolean(L, i);
+            lua_rawseti(L, -2, i + 1);
+        }
+        return;
+    }
+    double min = fb_json_number_or(param, "min", NAN), max = fb_json_number_or(param, "max", NAN);
+    const json_t *step = json_object_get(param, "step");
+    const char *text = json_string_value(step);
+    bool factor = text && *text == 'x';
+    double by = text ? atof(text + factor) : json_is_number(step) ? json_number_value(step) : 1;
+    if (!isfinite(min) || !isfinite(max))
+        fb_lua_raise(L, "sweep: parameter %s has no min and max to sweep over; list its values", name);
+    if (!(factor ? by > 1 && min > 0 : by > 0))
+        fb_lua_raise(L, "sweep: parameter %s does not advance by its step", name);
+    int n = 0;
+    for (double v = min; v <= max; v = factor ? v * by : v + by) {
+        if (++n > LONGEST) fb_lua_raise(L, "sweep: parameter %s has more than %d values", name, LONGEST);
+        if (strcmp(kind, "int") == 0)
+            lua_pushinteger(L, (lua_Integer)v);
+        else
+            lua_pushnumber(L, v);
+        lua_rawseti(L, -2, n);
+    }
+}
+
+/* Pushes sweep[key] as a list: a single value is a list of one, "*" all values, nothing what `otherwise` pushes. */
+static void push_values(lua_State *L, int sweep, const char *key, const json_t *all, const json_t *param)
+{
+    lua_getfield(L, sweep, key);
+    if (lua_istable(L, -1)) return;
+    bool star = lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "*") == 0;
+    if (star || (lua_isnil(L, -1) && all)) {
+        lua_pop(L, 1);
+        if (param)
+            push_range(L, param);
+        else if (all)
+            fb_lua_push_json(L, all);
+        else
+            fb_lua_raise(L, "sweep: \"*\" stands for parameters and variants, not for %s", key);
+        return;
+    }
+    lua_newtable(L);
+    lua_insert(L, -2);
+    lua_rawseti(L, -2, 1);
+}
+
+/* Upvalues: keys, lists of values, names of the parameters among the keys, and the number of the next case. A case is
+ * { variant, plan, device, params = { … } }, its parameters also at the top. */
+static int next_case(lua_State *L)
+{
+    int keys = lua_upvalueindex(1), lists = lua_upvalueindex(2);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, keys), number = lua_tointeger(L, lua_upvalueindex(3)), rest = number;
+    lua_settop(L, 0);
+    lua_newtable(L); /* 1: the case */
+    lua_newtable(L); /* 2: its parameters */
+    for (lua_Integer k = n; k >= 1; k--) {
+        lua_rawgeti(L, keys, k);
+        lua_rawgeti(L, lists, k);
+        lua_Integer size = (lua_Integer)lua_rawlen(L, 4);
+        if (!size) return 0;
+        lua_rawgeti(L, 4, rest % size + 1);
+        rest /= size;
+        lua_pushvalue(L, 3);
+        lua_pushvalue(L, 5);
+        lua_rawset(L, 1);
+        if (k > 3) {
+            lua_pushvalue(L, 3);
+            lua_pushvalue(L, 5);
+            lua_rawset(L, 2);
+        }
+        lua_settop(L, 2);
+    }
+    if (rest) return 0;
+    lua_setfield(L, 1, "params");
+    lua_pushinteger(L, number + 1);
+    lua_replace(L, lua_upvalueindex(3));
+    return 1;
+}
+
+static void add_key(lua_State *L, int keys, const char *key)
+{
+    lua_Integer n = (lua_Integer)lua_rawlen(L, keys) + 1;
+    lua_rawseti(L, keys + 1, n); /* the list on top */
+    lua_pushstring(L, key);
+    lua_rawseti(L, keys, n);
+}
+
+/* e:sweep { plan = { "eager", "max" }, batch_size = "*" }: all combinations; what is named last varies fastest, in the
+ * order variant, plan, device, parameters as declared. */
+static int sweep(lua_State *L)
+{
+    fb_process *p = fb_process_of(L);
+    check_experiment(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_settop(L, 2);
+    lua_newtable(L); /* 3: keys */
+    lua_newtable(L); /* 4: lists */
+    push_values(L, 2, "variant", p->variants, NULL);
+    add_key(L, 3, "variant");
+    json_decref(p->held);
+    p->held = json_pack("[s, s]", "eager", "max");
+    push_values(L, 2, "plan", p->held, NULL);
+    add_key(L, 3, "plan");
+    lua_getfield(L, 2, "device");
+    bool device = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (device) {
+        push_values(L, 2, "device", NULL, NULL);
+    } else { /* one value, "": the device that is there */
+        lua_newtable(L);
+        lua_pushliteral(L, "");
+        lua_rawseti(L, -2, 1);
+    }
+    add_key(L, 3, "device");
+    size_t i;
+    json_t *param;
+    json_array_foreach(p->params, i, param)
+    {
+        const char *name = fb_json_string_or(param, "name", "");
+        lua_getfield(L, 2, name);
+        bool given = !lua_isnil(L, -1);
+        lua_pop(L, 1);
+        if (!given) continue;
+        push_values(L, 2, name, NULL, param);
+        add_key(L, 3, name);
+    }
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        bool known = strcmp(key, "variant") == 0 || strcmp(key, "plan") == 0 || strcmp(key, "device") == 0;
+        json_array_foreach(p->params, i, param) known = known || strcmp(key, fb_json_string_or(param, "name", "")) == 0;
+        if (!known) return fb_lua_raise(L, "sweep: there is no parameter %.60s", key);
+    }
+    lua_settop(L, 4);
+    lua_pushinteger(L, 0);
+    lua_pushcclosure(L, next_case, 3);
+    return 1;
+}
+
+/* ---- measure, row, plot ---- */
+
+/* What a case leaves out, or leaves empty, is left to the front. */
+static void add_text(lua_State *L, json_t *m, const char *key)
+{
+    int type = lua_getfield(L, 2, key);
+    if (type != LUA_TNIL && type != LUA_TSTRING)
+        fb_lua_raise(L, "a case's %s is text, not %s", key, luaL_typename(L, -1));
+    const char *text = type == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    if (*text && json_object_set_new(m, key, json_string(text)) < 0)
+        fb_lua_raise(L, "a case's %s is not valid UTF-8", key);
+    lua_pop(L, 1);
+}
+
+/* The case at 2 as a message, held by the process. */
+static json_t *case_message(lua_State *L, const char *type, int64_t id)
+{
+    fb_process *p = fb_process_of(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_getfield(L, 2, "params");
+    json_t *params = lua_isnil(L, -1) ? json_object() : fb_lua_to_json(L, -1, "params");
+    lua_pop(L, 1);
+    json_t *m = json_object();
+    json_decref(p->held);
+    p->held = m;
+    json_object_set_new(m, "type", json_string(type));
+    json_object_set_new(m, "id", json_integer(id));
+    json_object_set_new(m, "params", params);
+    add_text(L, m, "variant");
+    add_text(L, m, "plan");
+    add_text(L, m, "device");
+    return m;
+}
+
+/* r = e:measure(c): the report of one column; r.failed is a sentence where there is none. */
+static int measure(lua_State *L)
+{
+    fb_process *p = fb_process_of(L);
+    experiment *e = check_experiment(L);
+    if (p->graph) return fb_lua_raise(L, "measure: not while a graph is being built");
+    fb_process_send(p, json_incref(case_message(L, "measure", e->id)));
+    lua_State *before = p->L;
+    p->L = L;
+    const json_t *m = fb_process_await_measured(p);
+    p->L = before;
+    fb_lua_push_json(L, json_object_get(m, "report"));
+    return 1;
+}
+
+static void count_row(lua_State *L)
+{
+    if (fb_process_of(L)->rows++ >= FB_PROCESS_ROWS)
+        fb_lua_raise(L, "an experiment gives at most %d rows and plots", FB_PROCESS_ROWS);
+}
+
+/* e:row(c, { us = … }). */
+static int row(lua_State *L)
+{
+    fb_process *p = fb_process_of(L);
+    experiment *e = check_experiment(L);
+    count_row(L);
+    luaL_checktype(L, 3, LUA_TTABLE);
+    json_t *whole = json_incref(case_message(L, "case", e->id));
+    json_t *m = json_pack("{s:s, s:I, s:o}", "type", "row", "id", (json_int_t)e->id, "case", whole);
+    json_object_del(whole, "type");
+    json_object_del(whole, "id");
+    json_decref(p->held);
+    p->held = json_incref(m);
+    json_t *values = fb_lua_to_json(L, 3, "row"); /* lets go of what was held: m is ours from here */
+    json_object_set_new(m, "row", values);
+    fb_process_send(p, m);
+    return 0;
+}
+
+/* e:plot { x = "batch_size", y = "us", by = "plan", log = "xy" }. */
+static int plot(lua_State *L)
+{
+    experiment *e = check_experiment(L);
+    count_row(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    json_t *m = fb_lua_to_json(L, 2, "plot");
+    if (!json_is_object(m)) {
+        json_decref(m);
+        return fb_lua_raise(L, "plot: fields like x = \"batch_size\" are expected");
+    }
+    json_object_set_new(m, "type", json_string("plot"));
+    json_object_set_new(m, "id", json_integer(e->id));
+    fb_process_send(fb_process_of(L), m);
+    return 0;
+}
+
+int fb_experiment_run(lua_State *L)
+{
+    const fb_run_request *r = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    fb_module_push_field(L, "experiment");
+    if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has no experiment");
+    experiment *e = lua_newuserdatauv(L, sizeof *e, 0);
+    *e = (experiment){r->id, true};
+    luaL_setmetatable(L, experiment_type);
+    lua_pushvalue(L, 2);
+    lua_insert(L, 1);
+    bool ok = fb_lua_try(L, 1, 0);
+    e->running = false;
+    return ok ? 0 : lua_error(L);
+}
+
+/* ---- puzzle answers ---- */
+
+/* why:largest(): the part that explains most of the difference. */
+static int largest(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    lua_getfield(L, 1, "parts");
+    double most = 0;
+    lua_pushnil(L); /* 3: the answer */
+    if (lua_istable(L, 2))
+        for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+            if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER) continue;
+            double us = lua_tonumber(L, -1);
+            bool tie =
+                us == most && lua_type(L, 3) == LUA_TSTRING && strcmp(lua_tostring(L, -2), lua_tostring(L, 3)) < 0;
+            if (!(us > most) && !tie) continue;
+            most = us;
+            lua_pushvalue(L, -2);
+            lua_replace(L, 3);
+        }
+    lua_settop(L, 3);
+    return 1;
+}
+
+int fb_answer_run(lua_State *L)
+{
+    fb_run_request *r = lua_touserdata(L, 1);
+    lua_settop(L, 0);
+    fb_module_push_field(L, "puzzle");
+    if (lua_istable(L, 1)) lua_getfield(L, 1, "answer");
+    if (!lua_isfunction(L, -1)) return fb_lua_raise(L, "the script's puzzle has no answer function");
+    if (json_is_object(r->why))
+        fb_lua_push_json(L, r->why);
+    else
+        lua_newtable(L);
+    luaL_setmetatable(L, why_type);
+    lua_call(L, 1, 1);
+    r->result = fb_lua_to_json(L, -1, "answer");
+    json_decref(r->result); /* held by the process */
+    return 0;
+}
+
+void fb_experiment_open(lua_State *L)
+{
+    static const luaL_Reg experiment_methods[] = {
+        {"sweep", sweep}, {"measure", measure}, {"row", row}, {"plot", plot}, {NULL, NULL}};
+    static const luaL_Reg why_methods[] = {{"largest", largest}, {NULL, NULL}};
+    luaL_newmetatable(L, experiment_type);
+    luaL_newlib(L, experiment_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pushliteral(L, "experiment");
+    lua_setfield(L, -2, "__metatable");
+    luaL_newmetatable(L, why_type);
+    luaL_newlib(L, why_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 2);
+}

@@ -1,0 +1,90 @@
+/* The sandbox: resource limits, no new privileges, and a filter that ends the process at any system call but the few
+ * that it needs. Memory is the pool that was mapped before; asking for more says that there is none.
+ *
+ * requires  the pool, the Lua state, and anything else that opens files or maps memory, done before
+ * provides  a process that can read and write what it holds open, read clocks and end */
+#include "config.h"
+#include "script/process.h"
+
+#include <errno.h>
+#include <seccomp.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+static const int allowed[] = {
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+#ifdef FB_ASAN
+    /* What the sanitizer's own bookkeeping and reports need. */
+    SCMP_SYS(mmap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(madvise),
+    SCMP_SYS(mremap),
+    SCMP_SYS(brk),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(futex),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(tgkill),
+    SCMP_SYS(prctl),
+    SCMP_SYS(openat),
+    SCMP_SYS(close),
+    SCMP_SYS(readlink),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(ioctl),
+    SCMP_SYS(lseek),
+#endif
+};
+
+#ifndef FB_ASAN
+/* The C library asks for these in passing (qsort, for one, how much memory there is) and lives with a no. */
+static const int refused[] = {SCMP_SYS(brk),    SCMP_SYS(mmap),    SCMP_SYS(mremap),
+                              SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(sysinfo)};
+#endif
+
+static bool filter(fb_error *err)
+{
+    scmp_filter_ctx c = seccomp_init(SCMP_ACT_KILL_PROCESS);
+    int failed = c ? 0 : -ENOMEM;
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed && !failed; i++)
+        failed = seccomp_rule_add(c, SCMP_ACT_ALLOW, allowed[i], 0);
+#ifndef FB_ASAN
+    for (size_t i = 0; i < sizeof refused / sizeof *refused && !failed; i++)
+        failed = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOMEM), refused[i], 0);
+#endif
+    if (!failed) failed = seccomp_load(c);
+    if (c) seccomp_release(c);
+    if (!failed) return true;
+    return fb_fail(err, FB_ERR_UNAVAILABLE, "the kernel takes no system-call filter (%s), so scripts are not run",
+                   strerror(-failed));
+}
+
+static bool limit(int what, rlim_t value, const char *name, fb_error *err)
+{
+    struct rlimit r = {value, value};
+    return setrlimit(what, &r) == 0 || fb_fail(err, FB_ERR_SYSTEM, "cannot limit %s: %s", name, strerror(errno));
+}
+
+bool fb_sandbox_enter(fb_error *err)
+{
+    /* CPU time is limited a turn at a time (serve.c and the front); this is for a process that lost its front. */
+    enum { CPU_SECONDS = 3600 };
+    if (!limit(RLIMIT_CPU, CPU_SECONDS, "CPU time", err) || !limit(RLIMIT_CORE, 0, "core dumps", err)) return false;
+#ifndef FB_ASAN
+    if (!limit(RLIMIT_FSIZE, 0, "file size", err) || !limit(RLIMIT_NOFILE, 0, "open files", err)) return false;
+#endif
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return fb_fail(err, FB_ERR_SYSTEM, "cannot give up privileges: %s", strerror(errno));
+    return filter(err);
+}

@@ -1,0 +1,14 @@
+/* Between the front's files of this module: the process's main function, and the reading of what a script says of
+ * itself. */
+#ifndef FB_SCRIPT_START_H
+#define FB_SCRIPT_START_H
+
+#include "script/script.h"
+
+/* For fb_child_start: the script process from its first instruction. */
+int fb_script_process(void *ctx, int in, int out);
+
+/* The "script" message, checked. The caller frees; it keeps a reference to `message`. */
+fb_script_info *fb_script_info_read(const json_t *message, const char *path, fb_error *err);
+
+#endif
