@@ -47,7 +47,7 @@ void fb_devices_free(fb_session *s)
     json_decref(s->library_list);
 }
 
-static bool all_answered(const fb_session *s)
+bool fb_session_devices_known(const fb_session *s)
 {
     for (int i = 0; i < s->n_workers; i++)
         if (!s->workers[i].answered) return false;
@@ -120,7 +120,7 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
 const char *fb_session_default_device(const fb_session *s)
 {
     if (s->device) return s->device;
-    if (!all_answered(s)) return NULL;
+    if (!fb_session_devices_known(s)) return NULL;
     for (int i = 0; i < s->devices.n; i++)
         if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
     return "host";
@@ -130,7 +130,7 @@ fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, f
 {
     if (!name) name = fb_session_default_device(s);
     fb_device_record *d = name ? find(s, name) : NULL;
-    *wait = !d && !all_answered(s);
+    *wait = !d && !fb_session_devices_known(s);
     if (d || *wait) return d;
     fb_arena *arena = fb_arena_new();
     const char **names = FB_NEW_ARRAY(arena, const char *, s->devices.n);

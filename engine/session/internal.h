@@ -96,6 +96,11 @@ typedef struct {
     FB_VEC(char *) files; /* keys that its process has */
 } fb_worker_record;
 
+typedef struct {
+    char *text;
+    bool printed; /* by the script */
+} fb_log_line;
+
 struct fb_session {
     fb_session_options options;
     char *self, *device;
@@ -127,12 +132,15 @@ struct fb_session {
     struct fb_experiment_state *experiment; /* NULL: none runs */
     fb_error experiment_error;
 
-    FB_VEC(char *) log;
+    FB_VEC(fb_log_line) log;
+    int64_t log_dropped;
 };
 
 /* session.c */
 void fb_session_changed(fb_session *s);
 void fb_session_say(fb_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+void fb_session_log(fb_session *s, const char *text, bool printed);
 
 /* load.c */
 void fb_load_pump(fb_session *s);

@@ -317,6 +317,11 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
     return g || script;
 }
 
+const char *fb_session_path(const fb_session *s)
+{
+    return s->path;
+}
+
 const fb_script_info *fb_session_script(const fb_session *s)
 {
     return s->info;
@@ -389,7 +394,7 @@ static void script_event(fb_session *s, fb_script_event *e)
         answered(s, e->info);
         e->info = NULL;
         break;
-    case FB_SCRIPT_LOG: fb_session_say(s, "%s", e->text); break;
+    case FB_SCRIPT_LOG: fb_session_log(s, e->text, true); break;
     case FB_SCRIPT_GRAPH:
         if ((slot = slot_of_request(s, e->id))) {
             slot->request = 0;

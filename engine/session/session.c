@@ -37,7 +37,7 @@ void fb_session_free(fb_session *s)
     fb_schedule_free(s);
     fb_load_free(s);
     fb_devices_free(s);
-    for (int i = 0; i < s->log.n; i++) fb_free(s->log.at[i]);
+    for (int i = 0; i < s->log.n; i++) fb_free(s->log.at[i].text);
     FB_VEC_FREE(&s->log);
     json_decref(s->set);
     json_decref(s->params);
@@ -59,22 +59,29 @@ uint64_t fb_session_serial(const fb_session *s)
 
 /* ---- the log ---- */
 
+void fb_session_log(fb_session *s, const char *text, bool printed)
+{
+    size_t n = strlen(text), room = 3 * n + 1; /* a bad byte becomes one sign, never more */
+    char *line = fb_alloc(room);
+    fb_text_clean(line, room, text, n);
+    if (s->log.n == FB_SESSION_LOG) {
+        fb_free(s->log.at[0].text);
+        memmove(s->log.at, s->log.at + 1, (size_t)(--s->log.n) * sizeof *s->log.at);
+        s->log_dropped++;
+    }
+    FB_VEC_PUSH(&s->log, (fb_log_line){.text = line, .printed = printed});
+    fb_session_changed(s);
+}
+
 void fb_session_say(fb_session *s, const char *format, ...)
 {
-    fb_str raw = {0};
+    fb_str text = {0};
     va_list ap;
     va_start(ap, format);
-    fb_str_vaddf(&raw, format, ap);
+    fb_str_vaddf(&text, format, ap);
     va_end(ap);
-    char *line = fb_alloc(raw.n * 3 + 1); /* a bad byte becomes one '?', never more */
-    fb_text_clean(line, raw.n * 3 + 1, fb_str_get(&raw), raw.n);
-    fb_str_free(&raw);
-    if (s->log.n == FB_SESSION_LOG) {
-        fb_free(s->log.at[0]);
-        memmove(s->log.at, s->log.at + 1, (size_t)(--s->log.n) * sizeof *s->log.at);
-    }
-    FB_VEC_PUSH(&s->log, line);
-    fb_session_changed(s);
+    fb_session_log(s, fb_str_get(&text), false);
+    fb_str_free(&text);
 }
 
 int fb_session_log_lines(const fb_session *s)
@@ -84,7 +91,17 @@ int fb_session_log_lines(const fb_session *s)
 
 const char *fb_session_log_line(const fb_session *s, int i)
 {
-    return i >= 0 && i < s->log.n ? s->log.at[i] : "";
+    return i >= 0 && i < s->log.n ? s->log.at[i].text : "";
+}
+
+bool fb_session_log_printed(const fb_session *s, int i)
+{
+    return i >= 0 && i < s->log.n && s->log.at[i].printed;
+}
+
+int64_t fb_session_log_dropped(const fb_session *s)
+{
+    return s->log_dropped;
 }
 
 /* ---- events ---- */

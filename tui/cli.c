@@ -1,0 +1,356 @@
+#include "tui/cli.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "session/library.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- messages ---- */
+
+static void say(const char *format, va_list ap)
+{
+    fb_str text = {0};
+    fb_str_vaddf(&text, format, ap);
+    char *clean = fb_alloc(3 * text.n + 1);
+    fb_text_clean(clean, 3 * text.n + 1, fb_str_get(&text), text.n);
+    fprintf(stderr, "fusebox: %s\n", clean);
+    fb_free(clean);
+    fb_str_free(&text);
+}
+
+void fb_cli_say(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    say(format, ap);
+    va_end(ap);
+}
+
+_Noreturn void fb_cli_usage(const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    say(format, ap);
+    va_end(ap);
+    exit(FB_EXIT_USAGE);
+}
+
+int fb_cli_status(fb_error_kind kind)
+{
+    return kind == FB_OK                ? FB_EXIT_FINE
+           : kind == FB_ERR_USAGE       ? FB_EXIT_USAGE
+           : kind == FB_ERR_UNAVAILABLE ? FB_EXIT_NO_DEVICE
+                                        : FB_EXIT_WRONG;
+}
+
+int fb_cli_fail(const fb_error *err)
+{
+    fb_cli_say("%s", err->text);
+    return fb_cli_status(err->kind);
+}
+
+/* The line of the script that an error speaks of, and a caret under its first word. */
+static void show_line(const char *path, int line)
+{
+    char *text = line > 0 ? fb_script_text(path) : NULL;
+    const char *at = text;
+    for (int i = 1; at && i < line; i++) {
+        at = strchr(at, '\n');
+        if (at) at++;
+    }
+    if (at && *at) {
+        size_t n = strcspn(at, "\n"), indent = 0;
+        char clean[400];
+        fb_text_clean(clean, sizeof clean, at, n < 120 ? n : 120);
+        for (size_t i = 0; i < n && i < 120; i++)
+            if (at[i] == '\t') clean[i] = ' '; /* a tab comes back as one sign in its place */
+        while (clean[indent] == ' ') indent++;
+        fprintf(stderr, "%6d | %s\n       | %*s^\n", line, clean, (int)indent, "");
+    }
+    fb_free(text);
+}
+
+int fb_cli_fail_at(const fb_error *err, const char *path, int line)
+{
+    int status = fb_cli_fail(err);
+    if (path) show_line(path, line);
+    return status;
+}
+
+bool fb_cli_utf8(void)
+{
+    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
+const char *fb_cli_self(void)
+{
+    static char path[PATH_MAX];
+    ssize_t n = path[0] ? 0 : readlink("/proc/self/exe", path, sizeof path - 1);
+    if (n < 0) fb_cli_usage("cannot find this binary: %s", strerror(errno));
+    if (n > 0) path[n] = '\0';
+    return path;
+}
+
+/* ---- options ---- */
+
+/* One value of --set, as JSON has it; what is neither a number nor true or false is text. */
+static json_t *value_of(const char *text)
+{
+    char *end;
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) return json_boolean(text[0] == 't');
+    errno = 0;
+    long long whole = strtoll(text, &end, 10);
+    if (text[0] && !*end && !errno) return json_integer(whole);
+    double number = strtod(text, &end);
+    json_t *real = text[0] && !*end ? json_real(number) : NULL; /* NULL for nan and inf too */
+    return real ? real : json_string(text);
+}
+
+static void set_option(json_t *set, const char *arg)
+{
+    const char *equals = strchr(arg, '=');
+    char name[65];
+    int n = equals ? (int)(equals - arg) : 0;
+    if (n < 1 || n > 64) fb_cli_usage("--set %s: it must be name=value[,value…]", arg);
+    snprintf(name, sizeof name, "%.*s", n, arg);
+    json_t *values = json_array();
+    char *list = fb_strdup(equals + 1), *rest = list;
+    for (char *one; (one = strsep(&rest, ","));) {
+        json_t *value = *one ? value_of(one) : NULL;
+        if (!value) fb_cli_usage("--set %s: a value is missing", arg);
+        json_array_append_new(values, value);
+    }
+    fb_free(list);
+    json_object_set_new(set, name, values);
+}
+
+static int common_key(int key, char *arg, struct argp_state *state)
+{
+    fb_cli_options *o = state->input;
+    switch (key) {
+    case 'd': o->device = arg; return 0;
+    case 'w':
+        if (o->n_workers == (int)(sizeof o->workers / sizeof *o->workers) - 1)
+            fb_cli_usage("--worker: too many of them");
+        o->workers[o->n_workers++] = arg;
+        return 0;
+    case 's':
+        if (!o->set) o->set = json_object();
+        set_option(o->set, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option common_options[] = {
+    {"device", 'd', "DEVICE", 0, "Device of columns that name none (default: the first GPU, else host)", -2},
+    {"worker", 'w', "COMMAND", 0, "Also use the devices of a worker, e.g. 'ssh gpubox fusebox worker'; may be repeated",
+     -2},
+    {"set", 's', "NAME=VALUE[,VALUE…]", 0, "Set a parameter of the script; several values sweep; may be repeated", -2},
+    {0},
+};
+
+const struct argp fb_cli_common = {.options = common_options, .parser = common_key};
+
+static int parse_key(int key, char *arg, struct argp_state *state)
+{
+    fb_cli *cli = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &cli->common; return 0;
+    case ARGP_KEY_ARG:
+        if (cli->most >= 0 && cli->n_args >= cli->most)
+            fb_cli_usage("%s: one argument too many: \"%s\"", state->name, arg);
+        cli->args[cli->n_args++] = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (cli->n_args < cli->least)
+            fb_cli_usage("%s: an argument is missing; see %s --help", state->name, state->name);
+        return 0;
+    default: return cli->own ? cli->own(cli->ctx, key, arg, state) : ARGP_ERR_UNKNOWN;
+    }
+}
+
+void fb_cli_parse(fb_cli *cli, const fb_command *me, const struct argp_option *options, int argc, char **argv)
+{
+    const struct argp_child children[] = {{.argp = &fb_cli_common}, {0}};
+    const struct argp argp = {.options = options,
+                              .parser = parse_key,
+                              .args_doc = me->args,
+                              .doc = me->summary,
+                              .children = children,
+                              .help_filter = cli->help};
+    cli->args = fb_calloc((size_t)argc + 1, sizeof *cli->args);
+    argp_parse(&argp, argc, argv, 0, NULL, cli);
+}
+
+void fb_cli_free(fb_cli *cli)
+{
+    json_decref(cli->common.set);
+    fb_free(cli->args);
+}
+
+/* ---- sessions ---- */
+
+/* What the script prints belongs to stderr, so that stdout stays what was asked for. */
+static int64_t print_log(const fb_session *s, int64_t from)
+{
+    int64_t first = fb_session_log_dropped(s);
+    int n = fb_session_log_lines(s);
+    for (int i = from > first ? (int)(from - first) : 0; i < n; i++)
+        if (fb_session_log_printed(s, i)) fprintf(stderr, "%s\n", fb_session_log_line(s, i));
+    return first + n;
+}
+
+static int64_t logged; /* lines printed of the one session there is */
+
+static void progress(const fb_session *s, int *width)
+{
+    int done = 0, n = fb_session_columns(s);
+    const fb_column *now = NULL;
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(s, i);
+        done += c->state == FB_COLUMN_DONE || c->state == FB_COLUMN_FAILED;
+        if (c->state == FB_COLUMN_MEASURING && !now) now = c;
+    }
+    int k = fprintf(stderr, "\r%d/%d %s %s", done, n, now ? now->text : "", now ? now->progress : "");
+    fprintf(stderr, "%*s\r", *width > k ? *width - k : 0, "");
+    *width = k;
+}
+
+void fb_cli_wait(fb_session *s)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    int width = 0;
+    uint64_t serial = 0;
+    while (fb_session_busy(s)) {
+        fb_session_wait(s, -1);
+        if (terminal && fb_session_serial(s) != serial) {
+            serial = fb_session_serial(s);
+            progress(s, &width);
+        }
+        if (width) fprintf(stderr, "\r%*s\r", width, "");
+        logged = print_log(s, logged);
+    }
+    logged = print_log(s, logged);
+}
+
+static bool all_answer(fb_session *s, bool script, int *status)
+{
+    while (script && !fb_session_script(s) && !fb_session_script_error(s)->kind) fb_session_wait(s, -1);
+    while (!fb_session_devices_known(s)) fb_session_wait(s, -1);
+    logged = print_log(s, logged);
+    const fb_error *why = fb_session_script_error(s);
+    if (!why->kind) return true;
+    *status = fb_cli_fail_at(why, fb_session_path(s), fb_session_script_error_line(s));
+    return false;
+}
+
+fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
+{
+    fb_session_options o = {
+        .self = fb_cli_self(),
+        .device = cli->common.device,
+        .n_workers = cli->common.n_workers,
+        .workers = cli->common.workers,
+        .set = cli->common.set,
+    };
+    fb_error err = {0};
+    fb_session *s = fb_session_new(&o, &err);
+    logged = 0;
+    if (!s || (path && !fb_session_load(s, path, &err)))
+        *status = fb_cli_fail(&err);
+    else if (all_answer(s, path != NULL, status)) {
+        if (!o.device || fb_session_machine(s, o.device)) return s;
+        fb_session_calibrate(s, o.device, &err); /* no such device: it says which there are */
+        *status = fb_cli_fail(&err);
+    }
+    fb_session_free(s);
+    return NULL;
+}
+
+bool fb_cli_plan(fb_session *s, int column, int *status)
+{
+    while (fb_session_column(s, column)->state == FB_COLUMN_BUILDING) fb_session_wait(s, -1);
+    logged = print_log(s, logged);
+    const fb_column *c = fb_session_column(s, column);
+    if (c->state != FB_COLUMN_FAILED) return true;
+    *status = fb_cli_fail_at(&c->error, fb_session_path(s), fb_session_script_error_line(s));
+    return false;
+}
+
+static bool is_variant(const fb_script_info *info, const char *name)
+{
+    for (int i = 0; i < info->n_variants; i++)
+        if (strcmp(info->variants[i], name) == 0) return true;
+    return false;
+}
+
+int fb_cli_column(fb_session *s, const char *spec, const char *otherwise, int *status)
+{
+    fb_str whole = {0};
+    fb_error err = {0};
+    bool variant = is_variant(fb_session_script(s), spec);
+    fb_str_addf(&whole, "%s%s%s", spec, variant && spec[0] ? ":" : "", variant ? otherwise : "");
+    int first = fb_session_columns(s), c = fb_session_add(s, whole.text, &err);
+    int added = fb_session_columns(s) - first;
+    fb_str_free(&whole);
+    if (c < 0)
+        *status = fb_cli_fail(&err);
+    else if (added == 1)
+        return c;
+    else {
+        const fb_script_info *info = fb_session_script(s);
+        fb_cli_say("\"%s\" is %d columns, one a variant: name one, such as \"%s:%s\"", spec, added, info->variants[0],
+                   spec);
+        *status = FB_EXIT_USAGE;
+    }
+    return -1;
+}
+
+bool fb_cli_each_variant(fb_session *s, const char *plan, int *status)
+{
+    fb_error err = {0};
+    if (fb_session_add(s, plan, &err) >= 0) return true;
+    *status = fb_cli_fail(&err);
+    return false;
+}
+
+/* ---- sweeps ---- */
+
+enum { CASES_MOST = 1000000 };
+
+int fb_cli_cases(const fb_cli *cli)
+{
+    const char *name;
+    json_t *values;
+    int64_t n = 1;
+    json_object_foreach(cli->common.set, name, values)
+    {
+        n *= (int64_t)json_array_size(values);
+        if (n > CASES_MOST) fb_cli_usage("--set: more than %d combinations", CASES_MOST);
+    }
+    return (int)n;
+}
+
+/* The first parameter given changes slowest. */
+bool fb_cli_case(const fb_cli *cli, fb_session *s, int i, fb_error *err)
+{
+    const char *name;
+    json_t *values;
+    int left = fb_cli_cases(cli);
+    json_object_foreach(cli->common.set, name, values)
+    {
+        int n = (int)json_array_size(values);
+        left /= n;
+        if (!fb_session_set_param(s, name, json_array_get(values, (size_t)(i / left % n)), err)) return false;
+    }
+    return true;
+}

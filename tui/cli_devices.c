@@ -1,0 +1,196 @@
+/* Commands about devices: devices, worker. */
+#include "tui/cli.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "tui/cli_table.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    bool recalibrate, list_only;
+    fb_format format;
+} devices_options;
+
+enum { KEY_RECALIBRATE = 256, KEY_LIST, KEY_FORMAT };
+
+static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    devices_options *o = ctx;
+    switch (key) {
+    case KEY_RECALIBRATE: o->recalibrate = true; return 0;
+    case KEY_LIST: o->list_only = true; return 0;
+    case KEY_FORMAT:
+        if (!fb_format_parse(arg, &o->format) || o->format > FB_FORMAT_JSON)
+            fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- calibrating ---- */
+
+/* Opening a device tells whether it was calibrated before; only then is it known whether to measure. */
+static void calibrate(fb_session *s, const char *device, bool again)
+{
+    const fb_machine *m = fb_session_machine(s, device);
+    if (!m || (m->calibrated && !again)) return;
+    fb_error err = {0};
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "calibrating %s …\r", device);
+    if (!fb_session_calibrate(s, device, &err)) fb_cli_fail(&err);
+    fb_cli_wait(s);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "%*s\r", 40, "");
+    if (!m->calibrated && fb_session_log_lines(s))
+        fb_cli_say("%s", fb_session_log_line(s, fb_session_log_lines(s) - 1));
+}
+
+/* ---- printing ---- */
+
+static const char *size_text(double bytes, char to[32])
+{
+    return bytes > 0 ? fb_format_bytes(to, bytes) : "";
+}
+
+static void rate_line(fb_str *out, const char *what, const fb_rate_curve *c, const char *unit)
+{
+    char size[32];
+    if (!c->n) return;
+    fb_str_addf(out, "  %s:", what);
+    for (int i = 0; i < c->n; i++) {
+        double scale = strcmp(unit, "GB/s") == 0 ? 1 : 1e9;
+        if (scale == 1)
+            fb_format_bytes(size, c->size[i]);
+        else
+            snprintf(size, sizeof size, "%.3g GFLOP", c->size[i] / scale);
+        fb_str_addf(out, "%s %.3g at %s", i ? "," : "", c->rate[i], size);
+    }
+    fb_str_addf(out, " (%s)\n", unit);
+}
+
+static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
+{
+    char memory[32], cache[32], us[32];
+    fb_str_addf(out, "%s: %s\n", device, m->name);
+    if (m->units) fb_str_addf(out, "  %d %s", m->units, m->kind == FB_DEVICE_CUDA ? "multiprocessors" : "cores");
+    if (m->memory_bytes) fb_str_addf(out, ", %s of memory", size_text((double)m->memory_bytes, memory));
+    if (m->cache_bytes) fb_str_addf(out, ", %s of last-level cache", size_text((double)m->cache_bytes, cache));
+    fb_str_addf(out, "%s%s%s\n", m->units || m->memory_bytes ? "; " : "  ",
+                m->calibrated ? "calibrated " : "uncalibrated: guesses", m->calibrated ? m->date : "");
+    if (isfinite(m->launch_us)) fb_str_addf(out, "  launch %s", fb_format_us(us, m->launch_us));
+    if (isfinite(m->graph_launch_us)) fb_str_addf(out, ", in a graph %s", fb_format_us(us, m->graph_launch_us));
+    if (isfinite(m->sync_us)) fb_str_addf(out, ", synchronising %s", fb_format_us(us, m->sync_us));
+    if (isfinite(m->barrier_us)) fb_str_addf(out, ", grid barrier %s", fb_format_us(us, m->barrier_us));
+    fb_str_add(out, "\n");
+    rate_line(out, "copy, hot", &m->copy_hot, "GB/s");
+    rate_line(out, "copy, cold", &m->copy_cold, "GB/s");
+    rate_line(out, "gemm f32", &m->gemm[FB_F32], "GFLOP/s");
+    rate_line(out, "gemm bf16", &m->gemm[FB_BF16], "GFLOP/s");
+}
+
+static void entry_line(fb_str *out, const json_t *entry)
+{
+    const char *name =
+        fb_json_string_or(entry, "device", fb_json_string_or(entry, "name", fb_json_string_or(entry, "library", "?")));
+    fb_str_addf(out, "%s:", name);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)entry, key, value)
+    {
+        if (json_is_string(value) && strcmp(json_string_value(value), name) != 0)
+            fb_str_addf(out, " %s", json_string_value(value));
+    }
+    fb_str_add(out, "\n");
+}
+
+static void print_text(fb_session *s)
+{
+    fb_str out = {0};
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)fb_session_devices(s), i, entry)
+    {
+        const char *name = fb_json_string_or(entry, "device", "");
+        const fb_machine *m = fb_session_machine(s, name);
+        if (m)
+            machine_lines(&out, name, m);
+        else
+            entry_line(&out, entry);
+    }
+    if (json_array_size(fb_session_libraries(s))) fb_str_add(&out, "\nlibraries\n");
+    json_array_foreach((json_t *)fb_session_libraries(s), i, entry)
+    {
+        fb_str_add(&out, "  ");
+        entry_line(&out, entry);
+    }
+    fb_put(stdout, fb_str_get(&out));
+    fb_str_free(&out);
+}
+
+static void print_json(fb_session *s)
+{
+    json_t *whole = json_object(), *devices = json_object(), *entry;
+    size_t i;
+    json_array_foreach((json_t *)fb_session_devices(s), i, entry)
+    {
+        const char *name = fb_json_string_or(entry, "device", "");
+        const fb_machine *m = fb_session_machine(s, name);
+        json_object_set_new(devices, name, m ? fb_machine_to_json(m) : json_deep_copy(entry));
+    }
+    json_object_set_new(whole, "fusebox", json_integer(1));
+    json_object_set_new(whole, "devices", devices);
+    json_object_set(whole, "libraries", (json_t *)fb_session_libraries(s));
+    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    printf("%s\n", text);
+    fb_free(text);
+    json_decref(whole);
+}
+
+static int devices_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"recalibrate", KEY_RECALIBRATE, NULL, 0, "Measure again what was calibrated before", 0},
+        {"list", KEY_LIST, NULL, 0, "Only list, calibrate nothing", 0},
+        {"format", KEY_FORMAT, "FORMAT", 0, "table (default) or json", 0},
+        {0},
+    };
+    devices_options o = {0};
+    fb_cli cli = {.least = 0, .most = 0, .own = devices_key, .ctx = &o};
+    fb_cli_parse(&cli, me, options, argc, argv);
+    int status = FB_EXIT_FINE;
+    fb_session *s = fb_cli_open(&cli, NULL, &status);
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)(s && !o.list_only ? fb_session_devices(s) : NULL), i, entry)
+    {
+        const char *name = fb_json_string_or(entry, "device", "");
+        if (!cli.common.device || strcmp(cli.common.device, name) == 0) calibrate(s, name, o.recalibrate);
+    }
+    if (s && o.format == FB_FORMAT_JSON)
+        print_json(s);
+    else if (s)
+        print_text(s);
+    fb_session_free(s);
+    fb_cli_free(&cli);
+    return status;
+}
+
+const fb_command fb_command_devices = {
+    .name = "devices", .args = "", .summary = "What was found where, and its calibration", .run = devices_main};
+
+/* ---- worker ---- */
+
+static int worker_main(const fb_command *me, int argc, char **argv)
+{
+    fb_cli cli = {.least = 0, .most = 0};
+    fb_cli_parse(&cli, me, NULL, argc, argv);
+    fb_cli_free(&cli);
+    return fb_worker_serve(STDIN_FILENO, STDOUT_FILENO);
+}
+
+const fb_command fb_command_worker = {.name = "worker",
+                                      .args = "",
+                                      .summary = "Serve this machine's devices on stdin and stdout, for --worker",
+                                      .run = worker_main};

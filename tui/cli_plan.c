@@ -1,0 +1,264 @@
+/* Commands that look at graphs and plans without measuring: explain, emit, graph. */
+#include "tui/cli.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "codegen/lower.h"
+#include "graph/graph_json.h"
+#include "graph/print.h"
+#include "session/names.h"
+#include "tui/cli_table.h"
+
+#include <string.h>
+
+/* ---- what the three share ---- */
+
+typedef struct {
+    fb_cli cli;
+    const char *edge_from, *edge_to; /* explain */
+    const char *format;              /* graph */
+    fb_session *session;
+    int status;
+} look;
+
+/* The columns asked for, or one a variant with the plan `otherwise`, each with its plan made. */
+static bool columns_ready(look *l, const char *otherwise)
+{
+    fb_session *s = l->session;
+    fb_error err = {0};
+    if (!fb_cli_case(&l->cli, s, 0, &err)) {
+        l->status = fb_cli_fail(&err);
+        return false;
+    }
+    bool fine = l->cli.n_args > 1 ? fb_cli_column(s, l->cli.args[1], otherwise, &l->status) >= 0
+                                  : fb_cli_each_variant(s, otherwise, &l->status);
+    for (int i = 0; fine && i < fb_session_columns(s); i++) fine = fb_cli_plan(s, i, &l->status);
+    return fine;
+}
+
+static int look_main(look *l, const fb_command *me, const struct argp_option *options, int argc, char **argv,
+                     const char *otherwise, void (*show)(look *l))
+{
+    l->cli.ctx = l;
+    fb_cli_parse(&l->cli, me, options, argc, argv);
+    if (fb_cli_cases(&l->cli) > 1)
+        fb_cli_usage("%s: --set takes one value here; several sweep in \"fusebox run\"", argv[0]);
+    l->session = fb_cli_open(&l->cli, l->cli.args[0], &l->status);
+    if (l->session && columns_ready(l, otherwise)) show(l);
+    fb_session_free(l->session);
+    fb_cli_free(&l->cli);
+    return l->status;
+}
+
+static const char *name_of(const fb_graph *g, fb_id node)
+{
+    return g->nodes[node].name;
+}
+
+/* ---- explain ---- */
+
+static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    look *l = ctx;
+    if (key != 'e') return ARGP_ERR_UNKNOWN;
+    if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
+    l->edge_from = arg;
+    l->edge_to = state->argv[state->next++];
+    return 0;
+}
+
+static void explain_edge(const look *l, int column, fb_id from, fb_id to)
+{
+    const fb_column *c = fb_session_column(l->session, column);
+    int group = fb_plan_group_of(c->plan, from);
+    bool fused = group != FB_NONE && group == fb_plan_group_of(c->plan, to);
+    fb_edit edit = {.kind = fused ? FB_EDIT_CUT : FB_EDIT_FUSE, .a = from, .b = to};
+    fb_verdict v = fb_session_try(l->session, column, &edit, false);
+    fb_str line = {0};
+    if (fb_session_columns(l->session) > 1) fb_str_addf(&line, "%s: ", c->variant);
+    fb_str_addf(&line, "%s → %s: %s: %s: %s\n", name_of(c->graph, from), name_of(c->graph, to), fused ? "cut" : "fuse",
+                fb_verdict_kind_name(v.kind), v.text);
+    fb_put(stdout, line.text);
+    fb_str_free(&line);
+}
+
+static fb_id node_named(look *l, const fb_graph *g, const char *name)
+{
+    fb_id node = fb_graph_find(g, name);
+    if (node != FB_NONE) return node;
+    const char **names = fb_calloc((size_t)g->n_nodes + 1, sizeof *names);
+    for (int i = 0; i < g->n_nodes; i++) names[i] = g->nodes[i].name;
+    const char *near = fb_nearest(name, names, g->n_nodes);
+    if (near)
+        fb_cli_say("no node \"%s\"; did you mean \"%s\"?", name, near);
+    else
+        fb_cli_say("no node \"%s\"; \"fusebox graph\" lists them", name);
+    fb_free(names);
+    l->status = FB_EXIT_USAGE;
+    return FB_NONE;
+}
+
+/* One edge in every variant that has both nodes; in none, the first variant's sentence. */
+static void explain_one(look *l)
+{
+    int n = fb_session_columns(l->session), found = 0;
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(l->session, i);
+        fb_id from = fb_graph_find(c->graph, l->edge_from), to = fb_graph_find(c->graph, l->edge_to);
+        if (from == FB_NONE || to == FB_NONE) continue;
+        explain_edge(l, i, from, to);
+        found++;
+    }
+    const fb_graph *g = fb_session_column(l->session, 0)->graph;
+    if (!found && node_named(l, g, l->edge_from) != FB_NONE) node_named(l, g, l->edge_to);
+}
+
+static void explain_show(look *l)
+{
+    if (l->edge_from) {
+        explain_one(l);
+        return;
+    }
+    for (int i = 0; i < fb_session_columns(l->session); i++) {
+        const fb_deps *d = fb_planner_deps(fb_plan_planner(fb_session_column(l->session, i)->plan));
+        for (int k = 0; k < d->n_edges; k++) explain_edge(l, i, d->edges[k].producer, d->edges[k].consumer);
+    }
+}
+
+static int explain_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"edge", 'e', "A B", 0, "Only the edge from node A to node B", 0},
+        {0},
+    };
+    look l = {.cli = {.least = 1, .most = 2, .own = explain_key}};
+    return look_main(&l, me, options, argc, argv, "none", explain_show);
+}
+
+const fb_command fb_command_explain = {.name = "explain",
+                                       .args = "SCRIPT [COLUMN]",
+                                       .summary = "The verdict on every edge, one a line (default plan: none)",
+                                       .run = explain_main};
+
+/* ---- emit ---- */
+
+static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    (void)ctx;
+    if (key != 't') return ARGP_ERR_UNKNOWN;
+    static const char *const later[] = {"cuda", "ptx", "sass", "resources"};
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (strcmp(arg, later[i]) == 0)
+            fb_cli_usage("%s: target \"%s\" is not in this version; there is: c", state->name, arg);
+    if (strcmp(arg, "c") != 0) fb_cli_usage("%s: no target \"%s\"; there is: c", state->name, arg);
+    return 0;
+}
+
+static void emit_show(look *l)
+{
+    const fb_column *c = fb_session_column(l->session, 0);
+    fb_error err = {0};
+    fb_program *p = NULL;
+    if (!c->plan)
+        fb_fail(&err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
+    else
+        p = fb_lower(c->plan, &fb_dialect_c, &err);
+    if (!p) {
+        l->status = fb_cli_fail(&err);
+        return;
+    }
+    fb_str text = {0};
+    fb_program_print(p, &fb_dialect_c, &text);
+    fputs(fb_str_get(&text), stdout);
+    fb_str_free(&text);
+    fb_program_free(p);
+}
+
+static int emit_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"target", 't', "TARGET", 0, "What to print: c (default)", 0},
+        {0},
+    };
+    look l = {.cli = {.least = 2, .most = 2, .own = emit_key}};
+    return look_main(&l, me, options, argc, argv, "max", emit_show);
+}
+
+const fb_command fb_command_emit = {
+    .name = "emit", .args = "SCRIPT COLUMN", .summary = "The generated source of a column", .run = emit_main};
+
+/* ---- graph ---- */
+
+static int graph_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    look *l = ctx;
+    if (key != 'f') return ARGP_ERR_UNKNOWN;
+    if (strcmp(arg, "text") != 0 && strcmp(arg, "dot") != 0 && strcmp(arg, "json") != 0)
+        fb_cli_usage("%s: no format \"%s\"; there are: text, dot, json", state->name, arg);
+    l->format = arg;
+    return 0;
+}
+
+static void list_groups(const fb_column *c, fb_str *out)
+{
+    fb_str_addf(out, "\nkernels of %s\n", c->plan_name);
+    for (int k = 0; k < fb_plan_groups(c->plan); k++) {
+        const fb_group *group = fb_plan_group(c->plan, k);
+        fb_str_addf(out, "%4d  %-9s", k + 1, fb_family_name(group->family));
+        for (int i = 0; i < group->n_nodes; i++) fb_str_addf(out, " %s", name_of(c->graph, group->nodes[i]));
+        fb_str_add(out, "\n");
+    }
+}
+
+static void print_dot(const fb_column *c, bool grouped, fb_str *out)
+{
+    int *group_of = fb_calloc((size_t)c->graph->n_nodes + 1, sizeof *group_of);
+    for (int i = 0; i < c->graph->n_nodes; i++) group_of[i] = c->plan ? fb_plan_group_of(c->plan, i) : FB_NONE;
+    fb_graph_print_dot(c->graph, grouped ? group_of : NULL, out);
+    fb_free(group_of);
+}
+
+static void graph_show(look *l)
+{
+    int n = fb_session_columns(l->session);
+    bool with_plan = l->cli.n_args > 1, json = strcmp(l->format, "json") == 0, text = strcmp(l->format, "text") == 0;
+    if (json && n > 1) {
+        const fb_script_info *info = fb_session_script(l->session);
+        fb_cli_say("a JSON document holds one graph: name a variant, such as \"%s\"", info->variants[0]);
+        l->status = FB_EXIT_USAGE;
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(l->session, i);
+        fb_str out = {0};
+        if (text && n > 1) fb_str_addf(&out, "%s%s\n", i ? "\n" : "", c->variant);
+        if (json)
+            fb_graph_write_json(c->graph, &out);
+        else if (text)
+            fb_graph_print_text(c->graph, true, &out);
+        else
+            print_dot(c, with_plan, &out);
+        if (text && with_plan && c->plan) list_groups(c, &out);
+        if (text)
+            fb_put(stdout, fb_str_get(&out));
+        else
+            fputs(fb_str_get(&out), stdout);
+        fb_str_free(&out);
+    }
+}
+
+static int graph_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"format", 'f', "FORMAT", 0, "text (default), dot or json", 0},
+        {0},
+    };
+    look l = {.cli = {.least = 1, .most = 2, .own = graph_key}, .format = "text"};
+    return look_main(&l, me, options, argc, argv, "none", graph_show);
+}
+
+const fb_command fb_command_graph = {.name = "graph",
+                                     .args = "SCRIPT [COLUMN]",
+                                     .summary = "The graph, with the kernels of a column where one is given",
+                                     .run = graph_main};

@@ -1,0 +1,268 @@
+/* fusebox run: measure columns, over all combinations of swept parameters, or drive the script's experiment. */
+#include "tui/cli.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "session/results.h"
+#include "tui/cli_rows.h"
+#include "tui/cli_run.h"
+
+#include <string.h>
+
+typedef struct {
+    fb_cli cli;
+    fb_format format;
+    const char *out;
+    bool experiment, retry;
+    fb_session *session;
+    fb_results *results; /* NULL without --out */
+    fb_rows rows;
+    int status;
+} run;
+
+enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY };
+
+static const struct argp_option options[] = {
+    {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, csv or markdown", 0},
+    {"experiment", KEY_EXPERIMENT, NULL, 0,
+     "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
+    {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
+    {0},
+};
+
+static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    run *r = ctx;
+    switch (key) {
+    case 'o': r->out = arg; return 0;
+    case KEY_EXPERIMENT: r->experiment = true; return 0;
+    case KEY_RETRY: r->retry = true; return 0;
+    case KEY_FORMAT:
+        if (!fb_format_parse(arg, &r->format))
+            fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown", state->name, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- rows ---- */
+
+static void failed(run *r, const char *what, const char *why, fb_error_kind kind)
+{
+    fb_cli_say("%s: %s", what, why);
+    if (!r->status || r->status == FB_EXIT_NO_DEVICE)
+        r->status = fb_cli_status(kind) == FB_EXIT_NO_DEVICE ? FB_EXIT_NO_DEVICE : FB_EXIT_WRONG;
+}
+
+/* A row that the file does not hold yet. False when it could not be written: the run ends there. */
+static bool write_row(run *r, json_t *row, fb_error *err)
+{
+    return !r->results || fb_results_add(r->results, row, err);
+}
+
+static void show_row(run *r, json_t *row)
+{
+    fb_rows_device(&r->rows, r->session, fb_json_string_or(row, "device", NULL));
+    json_array_append(r->rows.rows, row);
+}
+
+/* What the file holds of a column, unless it failed and is to be tried again. */
+static const json_t *known_row(const run *r, const fb_column *c)
+{
+    const json_t *row = r->results ? fb_results_find(r->results, r->rows.script, c) : NULL;
+    bool again = row && r->retry && fb_json_string_or(row, "failed", NULL);
+    return again ? NULL : row;
+}
+
+/* ---- columns ---- */
+
+static bool add_columns(run *r)
+{
+    const fb_script_info *info = fb_session_script(r->session);
+    static const char *const standard[] = {"eager", "max"};
+    const char *const *specs = (const char *const *)r->cli.args + 1;
+    int n = r->cli.n_args - 1;
+    if (!n) {
+        specs = info->n_columns ? info->columns : standard;
+        n = info->n_columns ? info->n_columns : 2;
+    }
+    for (int i = 0; i < n; i++) {
+        fb_error err = {0};
+        if (fb_session_add(r->session, specs[i], &err) >= 0) continue;
+        r->status = fb_cli_fail(&err);
+        return false;
+    }
+    return true;
+}
+
+static void wait_built(fb_session *s)
+{
+    for (int i = 0; i < fb_session_columns(s); i++)
+        while (fb_session_column(s, i)->state == FB_COLUMN_BUILDING) fb_session_wait(s, -1);
+}
+
+/* All columns of one set of parameters: those the file does not hold are measured together. */
+static bool run_case(run *r, fb_error *err)
+{
+    fb_session *s = r->session;
+    int n = fb_session_columns(s), wanted = 0;
+    int *columns = fb_calloc((size_t)n + 1, sizeof *columns);
+    const json_t **known = fb_calloc((size_t)n + 1, sizeof *known);
+    wait_built(s);
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(s, i);
+        known[i] = known_row(r, c);
+        if (!known[i] && c->state != FB_COLUMN_FAILED) columns[wanted++] = i;
+    }
+    fb_session_measure(s, columns, wanted);
+    fb_cli_wait(s);
+    bool fine = true;
+    for (int i = 0; i < n; i++) {
+        fb_report *report = known[i] ? NULL : fb_session_report(s, i);
+        json_t *row = known[i] ? json_incref((json_t *)known[i]) : fb_report_to_json(report);
+        const char *why = fb_json_string_or(row, "failed", NULL);
+        if (why)
+            failed(r, fb_session_column(s, i)->text, why,
+                   fb_error_kind_parse(fb_json_string_or(row, "failed_kind", "")));
+        show_row(r, row);
+        fine = fine && (known[i] || write_row(r, row, err));
+        json_decref(row);
+        fb_report_free(report);
+    }
+    fb_free(columns);
+    fb_free(known);
+    return fine;
+}
+
+static void run_columns(run *r)
+{
+    fb_error err = {0};
+    if (!add_columns(r)) return;
+    int n = fb_cli_cases(&r->cli);
+    for (int i = 0; i < n; i++) {
+        if (fb_cli_case(&r->cli, r->session, i, &err) && run_case(r, &err)) continue;
+        r->status = fb_cli_fail(&err);
+        break;
+    }
+    fb_rows_print(&r->rows, r->format, stdout);
+}
+
+/* ---- the experiment ---- */
+
+static json_t *experiment_known(void *ctx, const fb_column *c)
+{
+    return json_incref((json_t *)known_row(ctx, c));
+}
+
+static bool experiment_measured(void *ctx, const fb_report *report, fb_error *err)
+{
+    run *r = ctx;
+    json_t *row = fb_report_to_json(report);
+    fb_rows_device(&r->rows, r->session, report->device);
+    bool fine = write_row(r, row, err);
+    json_decref(row);
+    return fine;
+}
+
+static bool experiment_row(void *ctx, const json_t *which, const json_t *row, fb_error *err)
+{
+    run *r = ctx;
+    const json_t *held = r->results ? fb_results_find_case(r->results, which) : NULL;
+    json_t *whole = json_pack("{s:O, s:O}", "case", which, "row", row);
+    bool same = held && json_equal((json_t *)held, whole), fine = same || write_row(r, whole, err);
+    json_array_append_new(r->rows.cases, whole);
+    return fine;
+}
+
+static bool experiment_plot(void *ctx, const json_t *plot, fb_error *err)
+{
+    (void)err;
+    run *r = ctx;
+    json_t *copy = json_deep_copy(plot);
+    json_object_del(copy, "type");
+    json_object_del(copy, "id");
+    json_array_append_new(r->rows.plots, copy);
+    return true;
+}
+
+static void run_experiment(run *r)
+{
+    const fb_experiment_hooks hooks = {.ctx = r,
+                                       .known = experiment_known,
+                                       .measured = experiment_measured,
+                                       .row = experiment_row,
+                                       .plot = experiment_plot};
+    fb_error err = {0};
+    if (!fb_cli_case(&r->cli, r->session, 0, &err) || !fb_session_experiment(r->session, &hooks, &err)) {
+        r->status = fb_cli_fail(&err);
+        return;
+    }
+    fb_cli_wait(r->session);
+    const fb_error *why = fb_session_experiment_error(r->session);
+    if (why->kind)
+        r->status = fb_cli_fail_at(why, fb_session_path(r->session), fb_session_script_error_line(r->session));
+    fb_rows_print(&r->rows, r->format, stdout);
+}
+
+/* ---- the command ---- */
+
+static void run_script(run *r)
+{
+    fb_error err = {0};
+    if (r->out && !(r->results = fb_results_open(r->out, &err))) {
+        r->status = fb_cli_fail(&err);
+        return;
+    }
+    fb_rows_init(&r->rows, fb_session_path(r->session));
+    if (r->experiment)
+        run_experiment(r);
+    else
+        run_columns(r);
+    fb_rows_free(&r->rows);
+    fb_results_close(r->results);
+}
+
+static int run_main(const fb_command *me, int argc, char **argv)
+{
+    run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r}};
+    fb_cli_parse(&r.cli, me, options, argc, argv);
+    if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
+    r.session = fb_cli_open(&r.cli, r.cli.args[0], &r.status);
+    if (r.session) run_script(&r);
+    fb_session_free(r.session);
+    fb_cli_free(&r.cli);
+    return r.status;
+}
+
+const fb_command fb_command_run = {.name = "run",
+                                   .args = "SCRIPT [COLUMN]…",
+                                   .summary = "Measure columns ([VARIANT:]PLAN[@DEVICE]) side by side",
+                                   .run = run_main};
+
+/* ---- results files ---- */
+
+bool fb_cli_is_results(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 6 && strcmp(path + n - 6, ".jsonl") == 0;
+}
+
+int fb_cli_show_results(const char *path)
+{
+    fb_error err = {0};
+    fb_results *results = fb_results_read(path, &err);
+    if (!results) return fb_cli_fail(&err);
+    fb_rows rows;
+    fb_rows_init(&rows, path);
+    for (int i = 0; i < fb_results_rows(results); i++) {
+        const json_t *row = fb_results_row(results, i);
+        bool is_case = json_object_get(row, "case") != NULL;
+        json_array_append(is_case ? rows.cases : rows.rows, (json_t *)row);
+        if (!is_case) fb_rows_device(&rows, NULL, fb_json_string_or(row, "device", NULL));
+    }
+    fb_rows_print(&rows, FB_FORMAT_TABLE, stdout);
+    fb_rows_free(&rows);
+    fb_results_close(results);
+    return FB_EXIT_FINE;
+}

@@ -1,0 +1,284 @@
+#include "tui/cli_table.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "tui/cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+typedef struct {
+    char *title, *under;
+    bool left;
+} column;
+
+typedef struct {
+    FB_VEC(char *) cells;
+    char *rest; /* follows the cells; NULL none */
+} row;
+
+struct fb_table {
+    FB_VEC(column) columns;
+    FB_VEC(row) rows;
+};
+
+bool fb_format_parse(const char *name, fb_format *out)
+{
+    static const char *const names[] = {[FB_FORMAT_TABLE] = "table",
+                                        [FB_FORMAT_JSON] = "json",
+                                        [FB_FORMAT_CSV] = "csv",
+                                        [FB_FORMAT_MARKDOWN] = "markdown"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (fb_format)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- text ---- */
+
+static const struct {
+    const char *sign, *spelled;
+} spellings[] = {{"×", "x"},  {"µ", "u"},   {"✓", "ok"}, {"✗", "WRONG"}, {"–", "-"}, {"—", "-"},  {"·", "|"},
+                 {"→", "->"}, {"…", "..."}, {"≤", "<="}, {"±", "+-"},    {"─", "-"}, {"“", "\""}, {"”", "\""}};
+
+/* A sign that has no spelling here becomes one '?'. */
+static char *spell(const char *text)
+{
+    fb_str out = {0};
+    while (*text) {
+        size_t k = 0, n = sizeof spellings / sizeof *spellings;
+        while (k < n && strncmp(text, spellings[k].sign, strlen(spellings[k].sign)) != 0) k++;
+        if (k < n) {
+            fb_str_add(&out, spellings[k].spelled);
+            text += strlen(spellings[k].sign);
+        } else if ((unsigned char)*text < 0x80) {
+            fb_str_add_n(&out, text++, 1);
+        } else {
+            fb_str_add(&out, "?");
+            do text++;
+            while ((*text & 0xc0) == 0x80);
+        }
+    }
+    return fb_str_take(&out);
+}
+
+static char *shown(const char *text)
+{
+    return fb_cli_utf8() ? fb_strdup(text) : spell(text);
+}
+
+void fb_put(FILE *out, const char *text)
+{
+    char *copy = shown(text);
+    fputs(copy, out);
+    fb_free(copy);
+}
+
+/* Columns on a terminal. */
+static int width_of(const char *text)
+{
+    size_t n = mbstowcs(NULL, text, 0);
+    if (n == (size_t)-1) return (int)strlen(text);
+    wchar_t *wide = fb_calloc(n + 1, sizeof *wide);
+    mbstowcs(wide, text, n + 1);
+    int w = wcswidth(wide, n);
+    fb_free(wide);
+    return w < 0 ? (int)n : w;
+}
+
+/* ---- filling ---- */
+
+fb_table *fb_table_new(void)
+{
+    return fb_calloc(1, sizeof(fb_table));
+}
+
+void fb_table_free(fb_table *t)
+{
+    for (int i = 0; i < t->columns.n; i++) {
+        fb_free(t->columns.at[i].title);
+        fb_free(t->columns.at[i].under);
+    }
+    for (int i = 0; i < t->rows.n; i++) {
+        for (int k = 0; k < t->rows.at[i].cells.n; k++) fb_free(t->rows.at[i].cells.at[k]);
+        FB_VEC_FREE(&t->rows.at[i].cells);
+        fb_free(t->rows.at[i].rest);
+    }
+    FB_VEC_FREE(&t->columns);
+    FB_VEC_FREE(&t->rows);
+    fb_free(t);
+}
+
+void fb_table_column(fb_table *t, const char *title, const char *under, bool left)
+{
+    FB_VEC_PUSH(&t->columns, (column){.title = fb_strdup(title), .under = fb_strdup(under), .left = left});
+}
+
+void fb_table_row(fb_table *t)
+{
+    FB_VEC_PUSH(&t->rows, (row){0});
+}
+
+void fb_table_cell(fb_table *t, const char *text)
+{
+    FB_VEC_PUSH(&t->rows.at[t->rows.n - 1].cells, fb_strdup(text ? text : ""));
+}
+
+void fb_table_cellf(fb_table *t, const char *format, ...)
+{
+    fb_str text = {0};
+    va_list ap;
+    va_start(ap, format);
+    fb_str_vaddf(&text, format, ap);
+    va_end(ap);
+    fb_table_cell(t, fb_str_get(&text));
+    fb_str_free(&text);
+}
+
+void fb_table_rest(fb_table *t, const char *text)
+{
+    t->rows.at[t->rows.n - 1].rest = fb_strdup(text);
+}
+
+static const char *cell_at(const row *r, int i)
+{
+    return i < r->cells.n ? r->cells.at[i] : "";
+}
+
+/* ---- for people ---- */
+
+static int column_width(const fb_table *t, int i)
+{
+    char *title = shown(t->columns.at[i].title), *under = shown(t->columns.at[i].under);
+    int w = width_of(title), u = width_of(under), most = w > u ? w : u;
+    fb_free(title);
+    fb_free(under);
+    for (int k = 0; k < t->rows.n; k++) {
+        char *cell = shown(cell_at(&t->rows.at[k], i));
+        int c = width_of(cell);
+        if (c > most) most = c;
+        fb_free(cell);
+    }
+    return most;
+}
+
+static void put_cell(FILE *out, const char *text, int width, bool left, bool last)
+{
+    char *cell = shown(text);
+    int pad = width - width_of(cell);
+    fprintf(out, "%*s%s%*s%s", left || pad < 0 ? 0 : pad, "", cell, left && !last && pad > 0 ? pad : 0, "",
+            last ? "" : "  ");
+    fb_free(cell);
+}
+
+static void print_heading(const fb_table *t, const int *width, bool under, bool colour, FILE *out)
+{
+    bool any = !under;
+    for (int i = 0; i < t->columns.n; i++) any |= t->columns.at[i].under[0] != '\0';
+    if (!any) return;
+    fputs(colour ? (under ? "\033[2m" : "\033[1m") : "", out);
+    for (int i = 0; i < t->columns.n; i++) {
+        const column *c = &t->columns.at[i];
+        put_cell(out, under ? c->under : c->title, width[i], c->left, i == t->columns.n - 1);
+    }
+    fputs(colour ? "\033[0m\n" : "\n", out);
+}
+
+static void print_aligned(const fb_table *t, FILE *out)
+{
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool colour = isatty(fileno(out)) && !(no_colour && no_colour[0]) && term && strcmp(term, "dumb") != 0;
+    int *width = fb_calloc((size_t)t->columns.n + 1, sizeof *width);
+    for (int i = 0; i < t->columns.n; i++) width[i] = column_width(t, i);
+    print_heading(t, width, false, colour, out);
+    print_heading(t, width, true, colour, out);
+    for (int k = 0; k < t->rows.n; k++) {
+        const row *r = &t->rows.at[k];
+        int n = r->rest ? r->cells.n : t->columns.n;
+        for (int i = 0; i < n; i++)
+            put_cell(out, cell_at(r, i), width[i], t->columns.at[i].left, !r->rest && i == t->columns.n - 1);
+        if (r->rest) fb_put(out, r->rest);
+        fputc('\n', out);
+    }
+    fb_free(width);
+}
+
+/* ---- for programs ---- */
+
+/* RFC 4180. */
+static void csv_field(FILE *out, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (const char *p = text; *p; p++) {
+        if (*p == '"') fputc('"', out);
+        fputc(*p, out);
+    }
+    fputc('"', out);
+}
+
+static void print_csv(const fb_table *t, FILE *out)
+{
+    for (int i = 0; i < t->columns.n; i++) {
+        if (i) fputc(',', out);
+        csv_field(out, t->columns.at[i].title);
+    }
+    fputs("\r\n", out);
+    for (int k = 0; k < t->rows.n; k++) {
+        for (int i = 0; i < t->columns.n; i++) {
+            if (i) fputc(',', out);
+            csv_field(out, cell_at(&t->rows.at[k], i));
+        }
+        fputs("\r\n", out);
+    }
+}
+
+static void markdown_cell(FILE *out, const char *text)
+{
+    fputs(" ", out);
+    for (const char *p = text; *p; p++) {
+        if (*p == '|') fputc('\\', out);
+        fputc(*p, out);
+    }
+    fputs(" |", out);
+}
+
+static void print_markdown(const fb_table *t, FILE *out)
+{
+    fputc('|', out);
+    for (int i = 0; i < t->columns.n; i++) {
+        const column *c = &t->columns.at[i];
+        fb_str title = {0};
+        fb_str_addf(&title, "%s%s%s%s", c->title, c->under[0] ? " (" : "", c->under, c->under[0] ? ")" : "");
+        markdown_cell(out, fb_str_get(&title));
+        fb_str_free(&title);
+    }
+    fputs("\n|", out);
+    for (int i = 0; i < t->columns.n; i++) fputs(t->columns.at[i].left ? " --- |" : " ---: |", out);
+    fputc('\n', out);
+    for (int k = 0; k < t->rows.n; k++) {
+        const row *r = &t->rows.at[k];
+        fputc('|', out);
+        for (int i = 0; i < t->columns.n; i++) markdown_cell(out, r->rest && i == r->cells.n ? r->rest : cell_at(r, i));
+        fputc('\n', out);
+    }
+}
+
+void fb_table_print(const fb_table *t, fb_format format, FILE *out)
+{
+    switch (format) {
+    case FB_FORMAT_TABLE: print_aligned(t, out); break;
+    case FB_FORMAT_CSV: print_csv(t, out); break;
+    case FB_FORMAT_MARKDOWN: print_markdown(t, out); break;
+    case FB_FORMAT_JSON: break;
+    }
+}
