@@ -44,8 +44,17 @@ struct fb_script {
     int64_t experiment_id;
     int64_t deadline_ns; /* 0: nothing runs */
     int logs;
+    bool more; /* lines were left for the next pump */
     FB_VEC(fb_file_table) files;
 };
+
+/* Writes what the pipe takes without waiting, and reads nothing: what is read outside fb_script_pump would lie there
+ * unseen. An end shows at the next pump. */
+static void send_now(fb_script *s)
+{
+    fb_error ignored;
+    fb_channel_flush(s->child.channel, 0, &ignored);
+}
 
 /* ---- events ---- */
 
@@ -451,7 +460,8 @@ void fb_script_pump(fb_script *s)
         say_how_it_ended(s);
         return;
     }
-    fb_channel_pump(s->child.channel, &err); /* what was asked for leaves at once */
+    s->more = s->events.n >= MAX_EVENTS;
+    send_now(s);
     int64_t now = fb_now_ns();
     if (s->deadline_ns && now > s->deadline_ns) {
         char text[100];
@@ -466,6 +476,7 @@ void fb_script_pump(fb_script *s)
 int fb_script_poll(const fb_script *s, struct pollfd out[2], int *timeout_ms)
 {
     if (s->gone) return 0;
+    if (s->more && timeout_ms) *timeout_ms = 0;
     if (s->deadline_ns && timeout_ms) {
         int64_t left = (s->deadline_ns - fb_now_ns()) / 1000000 + 1;
         if (left < 0) left = 0;
@@ -497,8 +508,7 @@ static int64_t ask(fb_script *s, json_t *m)
     }
     fb_channel_send(s->child.channel, m);
     if (idle) begin_turn(s);
-    fb_error err;
-    fb_channel_pump(s->child.channel, &err); /* an end shows at the next pump */
+    send_now(s);
     return id;
 }
 
@@ -530,8 +540,7 @@ void fb_script_measured(fb_script *s, const json_t *report)
     s->experiment = EXPERIMENT_RUNS;
     fb_channel_send(s->child.channel, json_pack("{s:s, s:o}", "type", "measured", "report", json_deep_copy(report)));
     begin_turn(s);
-    fb_error err;
-    fb_channel_pump(s->child.channel, &err);
+    send_now(s);
 }
 
 /* ---- start and end ---- */
@@ -579,8 +588,7 @@ fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *
     fb_channel_send(s->child.channel, load);
     s->pending = 1;
     begin_turn(s);
-    fb_error ignored; /* an end shows at the next pump */
-    fb_channel_pump(s->child.channel, &ignored);
+    send_now(s);
     return s;
 }
 

@@ -275,8 +275,9 @@ static json_t *convert_table(conversion *c, int i, int depth)
         json_array_append_new(value, convert(c, lua_gettop(L), depth));
         lua_pop(L, 1);
     }
+    if (n) return value;
     lua_pushnil(L);
-    while (!n && !c->why && lua_next(L, i)) {
+    while (!c->why && lua_next(L, i)) {
         if (lua_type(L, -2) != LUA_TSTRING) {
             c->why = "a table is either a list or has names as keys";
         } else {

@@ -1,0 +1,159 @@
+-- Layers as PyTorch has them, written in the primitives of the graph.
+--
+-- Each layer is one *op* scope: it folds to one line, the preset `eager` makes it one kernel, and a framework that
+-- measures the graph calls its own. Weights are made beside the scope and named after it (`linear_weight`), because they
+-- are the op's operands. `name` in the options renames a layer: nn.linear(x, 512, { name = "fc1" }).
+local nn = {}
+
+local function options(what, given, known)
+  for key in pairs(given or {}) do
+    if not known[key] then error(what .. ": unknown option \"" .. tostring(key) .. "\"", 0) end
+  end
+  return given or {}
+end
+
+-- Uniform in ±1/sqrt(fan_in), as nn.Linear and the recurrent cells start.
+local function weight(g, name, shape, dtype, fan_in)
+  local bound = fan_in > 0 and 1 / math.sqrt(fan_in) or 0
+  return g:param(name, shape, dtype, { low = -bound, high = bound })
+end
+
+local function last(x) return x.shape[#x.shape] end
+
+-- y = x Wᵀ + b. W is [out, in] as PyTorch keeps it.
+function nn.linear(x, out, opts)
+  opts = options("linear", opts, { bias = true, name = true, weight = true })
+  local g, name, inputs = x.graph, opts.name or "linear", last(x)
+  if not inputs then error("linear: a scalar has no features (x: " .. tostring(x) .. ")", 0) end
+  local W = opts.weight or weight(g, name .. "_weight", { out, inputs }, x.dtype, inputs)
+  if opts.bias == false then
+    return g:op("linear", { x, W }, {}, function() return x:matmul(W:t()) end, name)
+  end
+  local b = weight(g, name .. "_bias", { out }, x.dtype, inputs)
+  return g:op("linear", { x, W, b }, {}, function() return x:matmul(W:t()) + b end, name)
+end
+
+-- bias + a b, one call to the framework.
+function nn.addmm(bias, a, b, opts)
+  opts = options("addmm", opts, { name = true })
+  return a.graph:op("addmm", { bias, a, b }, {}, function() return a:matmul(b) + bias end, opts.name)
+end
+
+-- (x - mean) / sqrt(var + eps) over the last dimension, then weight and bias if `affine`. Where eps is 0 nothing is added.
+function nn.layer_norm(x, opts)
+  opts = options("layer_norm", opts, { eps = true, affine = true, size = true, name = true })
+  local g, name, eps, n = x.graph, opts.name or "layer_norm", opts.eps or 1e-5, last(x)
+  if opts.size and opts.size ~= n then
+    error(("layer_norm: normalized size %s is not the last dimension (x: %s)"):format(opts.size, tostring(x)), 0)
+  end
+  local operands, w, b = { x }, nil, nil
+  if opts.affine then
+    w = g:param(name .. "_weight", { n }, x.dtype, { dist = "constant", value = 1 })
+    b = g:param(name .. "_bias", { n }, x.dtype, { dist = "constant", value = 0 })
+    operands = { x, w, b }
+  end
+  return g:op("layer_norm", operands, { normalized_shape = { n }, eps = eps }, function()
+    local centred = x - x:mean(-1, true)
+    local variance = (centred * centred):mean(-1, true)
+    if eps > 0 then variance = variance + eps end
+    local y = centred * variance:rsqrt()
+    if w then y = y * w + b end
+    return y
+  end, name)
+end
+
+-- exp(x - max) / sum, along dim (the last one unless it is said).
+function nn.softmax(x, dim, opts)
+  opts = options("softmax", opts, { name = true })
+  dim = dim or -1
+  return x.graph:op("softmax", { x }, { dim = dim }, function()
+    local e = (x - x:amax(dim, true)):exp()
+    return e / e:sum(dim, true)
+  end, opts.name)
+end
+
+-- One primitive already; here so that all activations are found in one place.
+function nn.gelu(x) return x:gelu() end
+function nn.relu(x) return x:relu() end
+
+-- x sigmoid(x).
+function nn.silu(x)
+  return x.graph:op("silu", { x }, {}, function() return x * x:sigmoid() end)
+end
+
+-- A chain of linear layers: sizes { hidden, …, out }, `activation` (relu) between them.
+function nn.mlp(x, sizes, opts)
+  opts = options("mlp", opts, { activation = true, bias = true })
+  local act = opts.activation or "relu"
+  for i, size in ipairs(sizes) do
+    x = nn.linear(x, size, { name = "fc" .. i, bias = opts.bias })
+    if i < #sizes then x = act == "silu" and nn.silu(x) or x[act](x) end
+  end
+  return x
+end
+
+-- Rows of a table [rows, size] by an index tensor.
+function nn.embedding(index, rows, size, opts)
+  opts = options("embedding", opts, { name = true, dtype = true })
+  local table = index.graph:param((opts.name or "embedding") .. "_weight", { rows, size }, opts.dtype or "f32", { dist = "normal" })
+  return table:embedding(index)
+end
+
+-- softmax(q kᵀ / sqrt(d) + mask) v over the last two dimensions. A bool mask keeps where it is true, any other is added.
+function nn.attention(q, k, v, opts)
+  opts = options("attention", opts, { mask = true, scale = true, name = true })
+  local scale = opts.scale or 1 / math.sqrt(last(q))
+  local operands = { q, k, v, opts.mask }
+  return q.graph:op("scaled_dot_product_attention", operands, { scale = scale }, function()
+    local scores = q:matmul(k:transpose(-2, -1)) * scale
+    if opts.mask and opts.mask.dtype == "bool" then
+      scores = q.graph:where(opts.mask, scores, -1e30)
+    elseif opts.mask then
+      scores = scores + opts.mask
+    end
+    local e = (scores - scores:amax(-1, true)):exp()
+    return (e / e:sum(-1, true)):matmul(v)
+  end, opts.name or "attention")
+end
+
+-- Weights of a recurrent cell with `gates` blocks of rows: W_ih [gates H, I], W_hh [gates H, H] and two biases.
+local function cell_weights(x, h, gates, name)
+  local g, H = x.graph, last(h)
+  return weight(g, name .. "_weight_ih", { gates * H, last(x) }, x.dtype, H),
+    weight(g, name .. "_weight_hh", { gates * H, H }, x.dtype, H),
+    weight(g, name .. "_bias_ih", { gates * H }, x.dtype, H),
+    weight(g, name .. "_bias_hh", { gates * H }, x.dtype, H)
+end
+
+-- One step of an LSTM: x [N, I], state h, c [N, H] → h, c. `weights` (as nn.lstm_weights gives) are shared between steps.
+function nn.lstm_weights(x, h, name) return { cell_weights(x, h, 4, name or "lstm_cell") } end
+
+function nn.lstm_cell(x, h, c, opts)
+  opts = options("lstm_cell", opts, { weights = true, name = true })
+  local name = opts.name or "lstm_cell"
+  local W_ih, W_hh, b_ih, b_hh = table.unpack(opts.weights or nn.lstm_weights(x, h, name))
+  return x.graph:op("lstm_cell", { x, h, c, W_ih, W_hh, b_ih, b_hh }, {}, function()
+    local gates = x:matmul(W_ih:t()) + b_ih + h:matmul(W_hh:t()) + b_hh
+    local i, f, z, o = table.unpack(gates:chunk(4, 1))
+    local c_next = f:sigmoid() * c + i:sigmoid() * z:tanh()
+    return o:sigmoid() * c_next:tanh(), c_next
+  end, name)
+end
+
+-- One step of a GRU: x [N, I], state h [N, H] → h.
+function nn.gru_weights(x, h, name) return { cell_weights(x, h, 3, name or "gru_cell") } end
+
+function nn.gru_cell(x, h, opts)
+  opts = options("gru_cell", opts, { weights = true, name = true })
+  local name = opts.name or "gru_cell"
+  local W_ih, W_hh, b_ih, b_hh = table.unpack(opts.weights or nn.gru_weights(x, h, name))
+  return x.graph:op("gru_cell", { x, h, W_ih, W_hh, b_ih, b_hh }, {}, function()
+    local xr, xz, xn = table.unpack((x:matmul(W_ih:t()) + b_ih):chunk(3, 1))
+    local hr, hz, hn = table.unpack((h:matmul(W_hh:t()) + b_hh):chunk(3, 1))
+    local z = (xz + hz):sigmoid()
+    local n = (xn + (xr + hr):sigmoid() * hn):tanh()
+    return n + z * (h - n)
+  end, name)
+end
+
+return nn

@@ -1,0 +1,79 @@
+-- To fuse or not to fuse? Puzzler 1.
+--
+-- Both variants normalise 16 features of [1024, 256], take tanh, one linear layer and relu, and compute the same numbers.
+-- split_stack cuts the input into features, treats one after the other and stacks the results; combined treats the input
+-- as one [16, 1024, 256] tensor. In PyTorch the second is several times faster. Why?
+--
+-- Things to try: count the launches of both; fuse `feature[*].tanh` into `stack`; compare the preset `max` of both.
+local fb, nn = require "fusebox", require "nn"
+
+return fb.script {
+  title = "To fuse or not to fuse?",
+
+  params = {
+    batch_size = fb.int { 1024, min = 64, max = 16384, step = "x2", help = "rows of a feature" },
+    input_dim = fb.int { 256, min = 1, max = 4096, step = "x2", help = "columns of a feature" },
+    num_inputs = fb.int { 16, min = 1, max = 256, step = "x2", help = "features" },
+    dtype = fb.choice { "f32", "bf16", "f16" },
+  },
+
+  variants = {
+    split_stack = function(g, p)
+      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim }, p.dtype)
+      local norm = {}
+      for i, f in ipairs(x:split(p.batch_size * p.input_dim)) do
+        g:scope("feature", i, function()
+          norm[i] = nn.layer_norm(f:view(p.batch_size, p.input_dim), { eps = 0 }):tanh()
+        end)
+      end
+      return nn.linear(g:stack(norm), 1):relu()
+    end,
+
+    combined = function(g, p)
+      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim }, p.dtype)
+      local norm = nn.layer_norm(x:view(p.num_inputs, p.batch_size, p.input_dim), { eps = 0 }):tanh()
+      return nn.linear(norm, 1):relu()
+    end,
+  },
+
+  columns = { "split_stack:eager", "split_stack:max", "combined:eager", "combined:max" },
+
+  plans = {
+    -- Everything whose fusion is predicted to save more than a microsecond.
+    greedy = function(pl)
+      for e in pl:edges() do
+        local v = pl:verdict("fuse", e)
+        if v.kind == "fine" and v.saves_us and v.saves_us > 1 then pl:fuse(e) end
+      end
+    end,
+  },
+
+  -- How the answer depends on the size of the batch.
+  experiment = function(e)
+    for c in e:sweep { plan = { "eager", "max" }, batch_size = "*" } do
+      local r = e:measure(c)
+      e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
+    end
+    e:plot { x = "batch_size", y = "us", by = "plan", log = "xy" }
+  end,
+
+  puzzle = {
+    compare = { "split_stack:eager", "combined:eager" },
+    ask = "Why is combined faster?",
+    choices = {
+      { "dispatch", "It launches fewer kernels, so less time goes to launching." },
+      { "bytes", "It moves fewer bytes between memory and the processor." },
+      { "compute", "It does less arithmetic." },
+      { "occupancy", "Its kernels are large enough to keep the device busy." },
+    },
+    answer = function(why) return why:largest() end,
+    hints = {
+      "Compare the launches of the two columns.",
+      "Press w: which bar of the waterfall is the longest?",
+      "stack copies all 16 features once more. How many bytes is that, and how many are moved altogether?",
+    },
+    tell = "Both do the same arithmetic. split_stack launches each layer_norm and tanh once a feature and then copies "
+      .. "everything to stack it. How much of the difference is launches and how much is bytes depends on who launches: "
+      .. "try the launch mode `graph`, which removes launch cost and no traffic, and the preset `max`, which removes both.",
+  },
+}
