@@ -1,0 +1,519 @@
+/* What commands do, where it is not one view's business: one function a command, in a table. */
+#include "base/json.h"
+#include "tui/terminal.h"
+#include "tui/ui.h"
+
+#include <ctype.h>
+#include <ncurses.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void action(fb_app *app, const char *arg);
+
+/* ---- edits ---- */
+
+static void report_verdict(fb_app *app, const char *done, const fb_verdict *v)
+{
+    bool fine = v->kind == FB_VERDICT_FINE || v->kind == FB_VERDICT_SLOWER;
+    fb_role role = fine ? (v->kind == FB_VERDICT_FINE ? FB_ROLE_GOOD : FB_ROLE_WARN) : FB_ROLE_BAD;
+    if (fine)
+        fb_app_say(app, role, "%s", done);
+    else
+        fb_app_say(app, role, "%s: %s", fb_verdict_kind_name(v->kind), v->text);
+}
+
+static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated)
+{
+    fb_verdict v = fb_session_edit(app->session, app->column, edit, repeated);
+    fb_model_update(app);
+    return v;
+}
+
+static void toggle(fb_app *app, const char *arg)
+{
+    (void)arg;
+    int n, row = app->scroll[FB_VIEW_GRAPH].cursor, room = app->model.outline->graph->n_nodes;
+    const fb_row_edge edge = *fb_model_edge(app, &n);
+    fb_id *nodes = fb_alloc(((size_t)room + 1) * sizeof *nodes);
+    fb_edit edit = fb_toggle_edit(&app->model.rows, row, &edge, nodes, room);
+    fb_str text = {0};
+    fb_verdict v = do_edit(app, &edit, edge.repeated);
+    fb_toggle_text(app, &edge, &v, &text);
+    fb_str done = {0};
+    fb_str_addf(&done, "done: %s · u takes it back", fb_str_get(&text));
+    report_verdict(app, fb_str_get(&done), &v);
+    fb_str_free(&done);
+    fb_str_free(&text);
+    fb_free(nodes);
+}
+
+static void choose_edge(fb_app *app, int step)
+{
+    int n;
+    fb_model_edge(app, &n);
+    app->edge = (app->edge + step + n) % n;
+}
+
+static void edge_next(fb_app *app, const char *arg)
+{
+    (void)arg;
+    choose_edge(app, 1);
+}
+
+static void edge_back(fb_app *app, const char *arg)
+{
+    (void)arg;
+    choose_edge(app, -1);
+}
+
+static void edit_node(fb_app *app, fb_edit_kind kind, const char *done)
+{
+    const fb_row *row = fb_model_row(app);
+    fb_edit edit = {.kind = kind, .a = fb_model_node(app), .b = FB_NONE};
+    fb_verdict v = do_edit(app, &edit, row->repeated);
+    report_verdict(app, done, &v);
+}
+
+static void isolate(fb_app *app, const char *arg)
+{
+    (void)arg;
+    edit_node(app, FB_EDIT_ISOLATE, "a kernel of its own · u takes it back");
+}
+
+static void recompute(fb_app *app, const char *arg)
+{
+    (void)arg;
+    bool already = fb_plan_recomputed(app->model.column->plan, fb_model_node(app));
+    edit_node(app, already ? FB_EDIT_STORE : FB_EDIT_RECOMPUTE,
+              already ? "stored again · u takes it back" : "computed again where it is read · u takes it back");
+}
+
+static void library(fb_app *app, const char *arg)
+{
+    (void)arg;
+    const fb_plan *plan = app->model.column->plan;
+    int group = fb_plan_group_of(plan, fb_model_node(app));
+    bool is = group != FB_NONE && fb_plan_group(plan, group)->family == FB_FAMILY_LIBRARY;
+    edit_node(app, is ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY,
+              is ? "generated · u takes it back" : "a library call · u takes it back");
+}
+
+static void launch(fb_app *app, const char *arg)
+{
+    static const fb_launch_mode modes[] = {FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA};
+    enum { N = sizeof modes / sizeof *modes };
+    int at = -1;
+    for (int i = 0; i < N; i++) {
+        if (*arg && !strcmp(arg, fb_launch_mode_name(modes[i]))) at = i;
+        if (!*arg && modes[i] == fb_plan_launch_mode(app->model.column->plan)) at = (i + 1) % N;
+    }
+    if (at < 0) {
+        fb_app_say(app, FB_ROLE_BAD, "no launch mode \"%s\": stream, graph or mega", arg);
+        return;
+    }
+    fb_edit edit = {.kind = FB_EDIT_LAUNCH, .a = FB_NONE, .b = FB_NONE, .launch = modes[at]};
+    fb_verdict v = do_edit(app, &edit, false);
+    report_verdict(app, fb_launch_mode_name(modes[at]), &v);
+}
+
+static void undo(fb_app *app, const char *arg)
+{
+    (void)arg;
+    const char *what = fb_session_undo(app->session, app->column);
+    if (what)
+        fb_app_say(app, FB_ROLE_DIM, "undone: %s", what);
+    else
+        fb_app_say(app, FB_ROLE_WARN, "nothing to undo in this column");
+    fb_model_update(app);
+}
+
+static void redo(fb_app *app, const char *arg)
+{
+    (void)arg;
+    const char *what = fb_session_redo(app->session, app->column);
+    if (what)
+        fb_app_say(app, FB_ROLE_DIM, "done again: %s", what);
+    else
+        fb_app_say(app, FB_ROLE_WARN, "nothing to do again in this column");
+    fb_model_update(app);
+}
+
+/* ---- columns ---- */
+
+static void told(fb_app *app, bool good, const fb_error *err)
+{
+    if (!good) fb_app_say(app, FB_ROLE_BAD, "%s", err->text);
+    fb_model_update(app);
+}
+
+static void variant(fb_app *app, const char *arg)
+{
+    const fb_script_info *info = fb_session_script(app->session);
+    fb_error err = {0};
+    if (info->n_variants < 2) {
+        fb_app_say(app, FB_ROLE_WARN, "the script is a single model: it has no variants");
+        return;
+    }
+    for (int i = 0; i < info->n_variants && !*arg; i++)
+        if (!strcmp(info->variants[i], app->model.column->variant)) {
+            arg = info->variants[(i + 1) % info->n_variants];
+            break;
+        }
+    told(app, fb_session_set_variant(app->session, app->column, arg, &err), &err);
+}
+
+static void plan(fb_app *app, const char *arg)
+{
+    fb_error err = {0};
+    if (!*arg)
+        fb_prompt_open(&app->prompt, ':', "plan ");
+    else
+        told(app, fb_session_set_plan(app->session, app->column, arg, &err), &err);
+}
+
+static void device(fb_app *app, const char *arg)
+{
+    fb_error err = {0};
+    if (!*arg)
+        fb_prompt_open(&app->prompt, ':', "device ");
+    else
+        told(app, fb_session_set_device(app->session, app->column, arg, &err), &err);
+}
+
+static void add(fb_app *app, const char *arg)
+{
+    fb_error err = {0};
+    if (!*arg) {
+        fb_prompt_open(&app->prompt, ':', "add ");
+        return;
+    }
+    int at = fb_session_add(app->session, arg, &err);
+    if (at >= 0) {
+        app->column = at;
+        app->first_measured = false; /* it joins the measurement once it is there */
+    }
+    told(app, at >= 0, &err);
+}
+
+static void copy(fb_app *app, const char *arg)
+{
+    (void)arg;
+    int at = fb_session_duplicate(app->session, app->column);
+    if (at >= 0) app->column = at;
+    fb_model_update(app);
+}
+
+static void drop(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_session_drop(app->session, app->column);
+    fb_model_update(app);
+}
+
+static void move_column(fb_app *app, int step)
+{
+    int to = app->column + step;
+    if (to < 0 || to >= fb_session_columns(app->session)) return;
+    fb_session_move(app->session, app->column, to);
+    app->column = to;
+    fb_model_update(app);
+}
+
+static void move_left(fb_app *app, const char *arg)
+{
+    (void)arg;
+    move_column(app, -1);
+}
+
+static void move_right(fb_app *app, const char *arg)
+{
+    (void)arg;
+    move_column(app, 1);
+}
+
+static void column(fb_app *app, const char *arg)
+{
+    int at = atoi(arg), n = fb_session_columns(app->session);
+    if (at < 1 || at > n) {
+        fb_app_say(app, FB_ROLE_WARN, "no column %s: there %s %d", arg, n == 1 ? "is" : "are", n);
+        return;
+    }
+    app->column = at - 1;
+    fb_model_update(app);
+}
+
+static void measure(fb_app *app, const char *arg)
+{
+    (void)arg;
+    int n = fb_session_columns(app->session);
+    int *all = fb_calloc((size_t)n + 1, sizeof *all);
+    for (int i = 0; i < n; i++) all[i] = i;
+    fb_session_measure(app->session, all, n);
+    fb_free(all);
+}
+
+static void automatic(fb_app *app, const char *arg)
+{
+    (void)arg;
+    bool on = !fb_session_auto(app->session);
+    fb_session_set_auto(app->session, on);
+    fb_app_say(app, FB_ROLE_DIM, on ? "each edit is measured by itself" : "nothing is measured before you press m");
+}
+
+static void cancel(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_session_cancel(app->session);
+    fb_app_say(app, FB_ROLE_DIM, "cancelled");
+}
+
+static void calibrate(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_error err = {0};
+    told(app, fb_session_calibrate(app->session, app->model.column->device, &err) != 0, &err);
+}
+
+/* A value as typed: what JSON takes for a value is one; anything else is a word. */
+static void set(fb_app *app, const char *arg)
+{
+    const char *equals = strchr(arg, '=');
+    fb_error err = {0};
+    if (!equals || equals == arg) {
+        fb_app_say(app, FB_ROLE_WARN, "set takes name=value");
+        return;
+    }
+    char *name = fb_strdup(arg);
+    name[equals - arg] = '\0';
+    json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    if (!value) value = json_string(equals + 1);
+    bool good = value ? fb_session_set_param(app->session, name, value, &err)
+                      : fb_fail(&err, FB_ERR_INPUT, "the value of %s is not text", name);
+    told(app, good, &err);
+    json_decref(value);
+    fb_free(name);
+}
+
+static void save(fb_app *app, const char *arg)
+{
+    fb_error err = {0};
+    if (!*arg)
+        fb_prompt_open(&app->prompt, ':', "save ");
+    else if (fb_session_save_plan(app->session, app->column, arg, &err))
+        fb_app_say(app, FB_ROLE_GOOD, "saved in %s", arg);
+    else
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+}
+
+/* ---- moving about ---- */
+
+static void change_pane(fb_app *app, int step)
+{
+    if (app->n_over) return;
+    app->focus = (fb_view_id)(((int)app->focus + step + FB_PANES) % FB_PANES);
+}
+
+static void next_pane(fb_app *app, const char *arg)
+{
+    (void)arg;
+    change_pane(app, 1);
+}
+
+static void previous_pane(fb_app *app, const char *arg)
+{
+    (void)arg;
+    change_pane(app, -1);
+}
+
+static void find(fb_app *app, const char *arg)
+{
+    if (!*arg) {
+        fb_prompt_open(&app->prompt, '/', "");
+        return;
+    }
+    snprintf(app->find, sizeof app->find, "%s", arg);
+    fb_find(app, 1);
+}
+
+static void find_next(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_find(app, 1);
+}
+
+static void find_back(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_find(app, -1);
+}
+
+/* ---- views ---- */
+
+static void source(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_SOURCE);
+}
+
+static void more(fb_app *app, const char *arg)
+{
+    (void)arg;
+    app->more = !app->more;
+}
+
+static void zoom(fb_app *app, const char *arg)
+{
+    (void)arg;
+    if (!app->n_over) app->zoomed = !app->zoomed;
+}
+
+static void show_log(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_LOG);
+}
+
+static void show_list(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_LIST);
+}
+
+static void show_params(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_PARAMS);
+}
+
+static void show_help(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_HELP);
+}
+
+static void open_script(fb_app *app, const char *arg)
+{
+    if (!*arg)
+        fb_prompt_open(&app->prompt, ':', "open ");
+    else
+        fb_app_open(app, arg);
+}
+
+static void reload(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_error err = {0};
+    app->error_shown = false;
+    if (!fb_session_load(app->session, app->path, &err))
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    else
+        fb_app_say(app, FB_ROLE_DIM, "loading %s again", app->path);
+    fb_model_update(app);
+}
+
+static void prompt(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_prompt_open(&app->prompt, ':', "");
+}
+
+static bool measuring(const fb_app *app)
+{
+    for (int i = 0; i < fb_session_columns(app->session); i++) {
+        fb_column_state s = fb_session_column(app->session, i)->state;
+        if (s == FB_COLUMN_QUEUED || s == FB_COLUMN_MEASURING) return true;
+    }
+    return false;
+}
+
+static void back(fb_app *app, const char *arg)
+{
+    bool bare_list = app->n_over == 1 && app->over[0] == FB_VIEW_LIST && !app->path;
+    if (app->n_over && !bare_list)
+        fb_app_hide(app);
+    else if (app->zoomed)
+        app->zoomed = false;
+    else if (measuring(app))
+        cancel(app, arg);
+}
+
+static void quit(fb_app *app, const char *arg)
+{
+    (void)arg;
+    app->quit = true;
+}
+
+static void close_view(fb_app *app, const char *arg)
+{
+    bool bare_list = app->n_over == 1 && app->over[0] == FB_VIEW_LIST && !app->path;
+    if (!app->n_over || bare_list)
+        quit(app, arg);
+    else
+        fb_app_hide(app);
+}
+
+static void redraw(fb_app *app, const char *arg)
+{
+    (void)arg;
+    clearok(stdscr, TRUE);
+    app->dirty = true;
+}
+
+static void suspend(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_terminal_suspend();
+    app->dirty = true;
+}
+
+static action *const actions[FB_COMMANDS] = {
+    [FB_CMD_TOGGLE] = toggle,
+    [FB_CMD_EDGE_BACK] = edge_back,
+    [FB_CMD_EDGE_NEXT] = edge_next,
+    [FB_CMD_ISOLATE] = isolate,
+    [FB_CMD_RECOMPUTE] = recompute,
+    [FB_CMD_LIBRARY] = library,
+    [FB_CMD_LAUNCH] = launch,
+    [FB_CMD_UNDO] = undo,
+    [FB_CMD_REDO] = redo,
+    [FB_CMD_VARIANT] = variant,
+    [FB_CMD_PLAN] = plan,
+    [FB_CMD_DEVICE] = device,
+    [FB_CMD_ADD] = add,
+    [FB_CMD_COPY] = copy,
+    [FB_CMD_DROP] = drop,
+    [FB_CMD_MOVE_LEFT] = move_left,
+    [FB_CMD_MOVE_RIGHT] = move_right,
+    [FB_CMD_COLUMN] = column,
+    [FB_CMD_MEASURE] = measure,
+    [FB_CMD_AUTO] = automatic,
+    [FB_CMD_CANCEL] = cancel,
+    [FB_CMD_CALIBRATE] = calibrate,
+    [FB_CMD_PARAMS] = show_params,
+    [FB_CMD_SET] = set,
+    [FB_CMD_SAVE] = save,
+    [FB_CMD_NEXT_PANE] = next_pane,
+    [FB_CMD_PREVIOUS_PANE] = previous_pane,
+    [FB_CMD_FIND] = find,
+    [FB_CMD_FIND_NEXT] = find_next,
+    [FB_CMD_FIND_BACK] = find_back,
+    [FB_CMD_SOURCE] = source,
+    [FB_CMD_MORE] = more,
+    [FB_CMD_ZOOM] = zoom,
+    [FB_CMD_LOG] = show_log,
+    [FB_CMD_LIST] = show_list,
+    [FB_CMD_OPEN] = open_script,
+    [FB_CMD_RELOAD] = reload,
+    [FB_CMD_HELP] = show_help,
+    [FB_CMD_PROMPT] = prompt,
+    [FB_CMD_BACK] = back,
+    [FB_CMD_CLOSE] = close_view,
+    [FB_CMD_QUIT] = quit,
+    [FB_CMD_REDRAW] = redraw,
+    [FB_CMD_SUSPEND] = suspend,
+};
+
+void fb_action(fb_app *app, fb_command c, const char *arg)
+{
+    if (actions[c]) actions[c](app, arg);
+}

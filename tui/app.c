@@ -1,0 +1,441 @@
+/* The event loop: waits for keys, signals and the session's processes, never for anything else; draws at most every 16
+ * ms. */
+#include "tui/app.h"
+
+#include "base/clock.h"
+#include "tui/terminal.h"
+#include "tui/ui.h"
+
+#include <errno.h>
+#include <ncurses.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FRAME_NS = 16000000, WORK_NS = 8000000 };
+
+static const fb_view *const views[FB_VIEWS] = {
+    [FB_VIEW_GRAPH] = &fb_view_graph,   [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
+    [FB_VIEW_SOURCE] = &fb_view_source, [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
+    [FB_VIEW_PARAMS] = &fb_view_params, [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
+};
+
+const fb_view *fb_view_at(fb_view_id id)
+{
+    return views[id];
+}
+
+/* ---- what is shown ------------------------------------------------------------------------------------------------
+ */
+
+fb_view_id fb_app_view(const fb_app *app)
+{
+    return app->n_over ? app->over[app->n_over - 1] : app->focus;
+}
+
+void fb_app_show(fb_app *app, fb_view_id id)
+{
+    for (int i = 0; i < app->n_over; i++) /* shown once: what lay below comes to the top */
+        if (app->over[i] == id) {
+            memmove(app->over + i, app->over + i + 1, sizeof *app->over * (size_t)(app->n_over - i - 1));
+            app->n_over--;
+            break;
+        }
+    app->over[app->n_over++] = id;
+    app->dirty = true;
+    if (views[id]->opened) views[id]->opened(app);
+}
+
+bool fb_app_hide(fb_app *app)
+{
+    if (!app->n_over) return false;
+    app->n_over--;
+    app->dirty = true;
+    return true;
+}
+
+void fb_app_say(fb_app *app, fb_role role, const char *format, ...)
+{
+    va_list ap;
+    fb_str_clear(&app->message);
+    va_start(ap, format);
+    fb_str_vaddf(&app->message, format, ap);
+    va_end(ap);
+    app->message_role = role;
+    app->dirty = true;
+}
+
+void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes)
+{
+    fb_arena_free(app->arena[id]);
+    app->arena[id] = fb_arena_new();
+    app->state[id] = fb_arena_alloc(app->arena[id], bytes);
+    return app->state[id];
+}
+
+/* ---- scripts ------------------------------------------------------------------------------------------------------
+ */
+
+void fb_app_open(fb_app *app, const char *path)
+{
+    fb_error err = {0};
+    while (fb_session_columns(app->session)) fb_session_drop(app->session, fb_session_columns(app->session) - 1);
+    char *copy = fb_strdup(path);
+    fb_free(app->path);
+    app->path = copy;
+    app->columns_made = app->first_measured = false;
+    app->error_shown = false;
+    app->column = 0;
+    memset(app->scroll, 0, sizeof app->scroll);
+    app->n_over = 0;
+    if (!fb_session_load(app->session, copy, &err)) {
+        fb_app_show(app, FB_VIEW_LIST);
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    }
+    fb_model_update(app);
+}
+
+/* What the script says should stand side by side; else eager and max of every variant. */
+static void make_columns(fb_app *app, const fb_script_info *info)
+{
+    static const char *const usual[] = {"eager", "max"};
+    fb_error err = {0};
+    for (int i = 0; i < info->n_columns; i++)
+        if (fb_session_add(app->session, info->columns[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    for (int i = 0; i < 2 && !info->n_columns; i++)
+        if (fb_session_add(app->session, usual[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    app->columns_made = true;
+}
+
+static void measure_first(fb_app *app)
+{
+    enum { MOST = 64 };
+    int all[MOST], n = fb_session_columns(app->session);
+    if (n > MOST) n = MOST;
+    for (int i = 0; i < n; i++) {
+        if (fb_session_column(app->session, i)->state == FB_COLUMN_BUILDING) return;
+        all[i] = i;
+    }
+    app->first_measured = true;
+    if (n && fb_session_auto(app->session)) fb_session_measure(app->session, all, n);
+}
+
+static void follow_session(fb_app *app)
+{
+    const fb_script_info *info = fb_session_script(app->session);
+    bool wrong = fb_session_script_error(app->session)->kind != FB_OK;
+    app->serial = fb_session_serial(app->session);
+    if (info && !app->columns_made) make_columns(app, info);
+    if (app->columns_made && !app->first_measured) measure_first(app);
+    if (wrong && !app->error_shown) fb_app_show(app, FB_VIEW_ERROR);
+    if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
+    app->error_shown = wrong;
+    fb_model_update(app);
+}
+
+/* ---- commands -----------------------------------------------------------------------------------------------------
+ */
+
+const char *fb_app_why_not(fb_app *app, fb_command c)
+{
+    fb_need need = fb_command_get(c)->needs;
+    int n;
+    if (need == NEED_NOTHING) return NULL;
+    if (need == NEED_BUSY) return fb_session_busy(app->session) ? NULL : "nothing is being measured";
+    if (!app->path) return "no script is open: o lists what there is";
+    if (need == NEED_SCRIPT_PATH) return NULL;
+    if (!fb_session_script(app->session)) return "the script has not been loaded";
+    if (need == NEED_SCRIPT) return NULL;
+    if (!app->model.column) return "there is no column: A adds one";
+    if (need == NEED_COLUMN) return NULL;
+    if (!app->model.column->plan)
+        return app->model.column->graph ? "this device plans for itself" : "the graph is not built yet";
+    if (need == NEED_PLAN) return NULL;
+    if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";
+    if (need == NEED_SCOPE) {
+        const fb_row *row = fb_model_row(app);
+        return row && app->model.outline->entries[row->entry].kind == FB_ENTRY_REPEAT ? NULL
+                                                                                      : "the row is no repetition";
+    }
+    if (need == NEED_NODE) {
+        fb_id node = fb_model_node(app);
+        return node != FB_NONE && fb_node_is_computed(app->model.outline->graph, node) ? NULL
+                                                                                       : "the row is no computed node";
+    }
+    return fb_model_edge(app, &n) ? NULL : "no kernel edge starts or ends here: sources and views belong to no kernel";
+}
+
+bool fb_scroll_command(fb_scroll *s, int count, int page, fb_command c)
+{
+    switch (c) {
+    case FB_CMD_DOWN: s->cursor++; break;
+    case FB_CMD_UP: s->cursor--; break;
+    case FB_CMD_PAGE_DOWN: s->cursor += page > 1 ? page - 1 : 1; break;
+    case FB_CMD_PAGE_UP: s->cursor -= page > 1 ? page - 1 : 1; break;
+    case FB_CMD_TOP: s->cursor = 0; break;
+    case FB_CMD_BOTTOM: s->cursor = count - 1; break;
+    default: return false;
+    }
+    fb_scroll_fit(s, count, page);
+    return true;
+}
+
+void fb_scroll_fit(fb_scroll *s, int count, int h)
+{
+    if (s->cursor >= count) s->cursor = count - 1;
+    if (s->cursor < 0) s->cursor = 0;
+    if (h < 1) h = 1;
+    if (s->top > count - h) s->top = count - h;
+    if (s->cursor < s->top) s->top = s->cursor;
+    if (s->cursor >= s->top + h) s->top = s->cursor - h + 1;
+    if (s->top < 0) s->top = 0;
+}
+
+bool fb_row_ground(fb_app *app, fb_view_id id, const fb_rect *r, int y, int row, bool focused)
+{
+    bool at = row == app->scroll[id].cursor && focused;
+    fb_draw_ground(at ? FB_GROUND_CURSOR : FB_GROUND_PLAIN);
+    if (at) fb_draw_blank(r, y);
+    return at;
+}
+
+static const fb_rect *rect_of(const fb_app *app, fb_view_id id)
+{
+    return (int)id < FB_PANES && !app->n_over ? &app->layout.pane[id] : &app->layout.whole;
+}
+
+void fb_app_run(fb_app *app, fb_command c, const char *arg)
+{
+    fb_view_id id = fb_app_view(app);
+    const char *why = fb_app_why_not(app, c);
+    app->dirty = true;
+    if (why) {
+        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_command_get(c)->name, why);
+        return;
+    }
+    if (views[id]->command && views[id]->command(app, c, arg)) return;
+    int before = app->scroll[id].cursor;
+    if (fb_scroll_command(&app->scroll[id], views[id]->count(app), rect_of(app, id)->h, c)) {
+        if (id == FB_VIEW_GRAPH && app->scroll[id].cursor != before) app->edge = 0;
+        return;
+    }
+    fb_action(app, c, arg);
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------------------------
+ */
+
+void fb_app_key(fb_app *app, int key)
+{
+    app->dirty = true;
+    if (app->prompt.kind) {
+        fb_line_key(app, key);
+        return;
+    }
+    fb_str_clear(&app->message);
+    fb_command c = fb_command_of_key(key);
+    char digit[2] = {(char)key, '\0'};
+    if (c != FB_CMD_NONE)
+        fb_app_run(app, c, c == FB_CMD_COLUMN ? digit : "");
+    else if (key > ' ' && key < 0x7f)
+        fb_app_say(app, FB_ROLE_DIM, "%c is no key here; ? lists those that are", key);
+}
+
+static void read_keys(fb_app *app)
+{
+    for (;;) {
+        wint_t value;
+        int kind = get_wch(&value);
+        if (kind == ERR) return;
+        if (kind == KEY_CODE_YES && value == KEY_RESIZE) continue; /* SIGWINCH told us */
+        int key = fb_key_of_curses(kind == KEY_CODE_YES, value);
+        if (key != FB_KEY_NONE) fb_app_key(app, key);
+    }
+}
+
+static int play_keys(fb_app *app, int timeout)
+{
+    bool ended = false;
+    int wait = 0;
+    while (app->keys && !app->quit) {
+        bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path);
+        int key = fb_keys_next(app->keys, idle, &wait, &ended);
+        if (ended) {
+            fb_keys_free(app->keys);
+            app->keys = NULL;
+        } else if (key != FB_KEY_NONE) {
+            fb_app_key(app, key);
+        } else if (wait) {
+            return wait > 0 && (timeout < 0 || wait < timeout) ? wait : timeout;
+        }
+    }
+    return timeout;
+}
+
+/* ---- the screen ---------------------------------------------------------------------------------------------------
+ */
+
+static void draw_view(fb_app *app, fb_view_id id, const fb_rect *r, bool focused)
+{
+    if (r->h < 1 || r->w < 1) return;
+    fb_scroll_fit(&app->scroll[id], views[id]->count(app), r->h);
+    views[id]->draw(app, r, focused);
+    fb_draw_ground(FB_GROUND_PLAIN);
+}
+
+static void draw_too_small(int rows, int cols)
+{
+    fb_rect all = {0, 0, rows, cols};
+    char text[96];
+    snprintf(text, sizeof text, "terminal too small: %d×%d, needs %d×%d", cols, rows, FB_MIN_COLS, FB_MIN_ROWS);
+    fb_draw_wrapped(&all, 0, 0, rows, FB_ROLE_TEXT, text);
+}
+
+static void draw(fb_app *app)
+{
+    int n = fb_session_columns(app->session);
+    fb_view_id top = fb_app_view(app);
+    fb_layout_wish wish = {.rows = LINES,
+                           .cols = COLS,
+                           .zoomed = app->zoomed ? (int)app->focus : -1,
+                           .whole = app->n_over > 0,
+                           .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
+                           .column_cells = 15 + 14 * (n > 1 ? n : 2)};
+    erase();
+    fb_draw_no_cursor();
+    app->layout = fb_layout_make(&wish);
+    if (app->layout.too_small) {
+        draw_too_small(LINES, COLS);
+    } else {
+        fb_frame_draw(app);
+        if (app->n_over)
+            draw_view(app, top, &app->layout.whole, true);
+        else
+            for (int p = 0; p < FB_PANES; p++)
+                draw_view(app, (fb_view_id)p, &app->layout.pane[p], p == (int)app->focus);
+        fb_hint_draw(app);
+    }
+    fb_draw_show();
+    app->dirty = false;
+}
+
+/* ---- the loop -----------------------------------------------------------------------------------------------------
+ */
+
+static void take_signals(fb_app *app)
+{
+    unsigned char numbers[64];
+    ssize_t n = read(fb_terminal_signals(), numbers, sizeof numbers);
+    for (ssize_t i = 0; i < n; i++) {
+        switch (numbers[i]) {
+        case SIGWINCH:
+            fb_terminal_resize();
+            app->dirty = true;
+            break;
+        case SIGTSTP: fb_terminal_suspend(); break;
+        case SIGCONT:
+            clearok(stdscr, TRUE);
+            app->dirty = true;
+            break;
+        default:
+            app->died_of = numbers[i];
+            app->quit = true;
+            break;
+        }
+    }
+}
+
+/* Waits for the first of: a key, a signal, news for the session, the next frame. */
+static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
+{
+    struct pollfd fds[FB_SESSION_FDS + 2];
+    int timeout = -1;
+    int n = fb_session_poll(app->session, fds, &timeout);
+    fds[n] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+    fds[n + 1] = (struct pollfd){.fd = fb_terminal_signals(), .events = POLLIN};
+    if (limit >= 0 && (timeout < 0 || limit < timeout)) timeout = limit;
+    if (app->dirty) {
+        int64_t left = (last_frame + FRAME_NS - fb_now_ns()) / 1000000;
+        if (left < 0) left = 0;
+        if (timeout < 0 || left < timeout) timeout = (int)left;
+    }
+    if (fb_verdicts_waiting(app->verdicts)) timeout = 0;
+    if (poll(fds, (nfds_t)n + 2, timeout) < 0 && errno != EINTR) app->quit = true;
+    if (fds[n + 1].revents) take_signals(app);
+    if (fds[n].revents & POLLIN)
+        read_keys(app);
+    else if (fds[n].revents & (POLLHUP | POLLERR | POLLNVAL)) { /* nobody is there any more */
+        app->died_of = SIGHUP;
+        app->quit = true;
+    }
+}
+
+static void find_verdicts(fb_app *app)
+{
+    int64_t until = fb_now_ns() + WORK_NS;
+    while (fb_verdicts_waiting(app->verdicts) && fb_now_ns() < until) {
+        fb_verdicts_work(app->verdicts, app->session, app->column, &app->model.rows);
+        app->dirty = true;
+    }
+}
+
+static void loop(fb_app *app)
+{
+    int64_t last_frame = 0;
+    while (!app->quit) {
+        int limit = play_keys(app, -1);
+        if (app->quit) break;
+        wait_for_news(app, last_frame, limit);
+        fb_session_pump(app->session);
+        if (fb_session_serial(app->session) != app->serial) follow_session(app);
+        find_verdicts(app);
+        if (app->dirty && fb_now_ns() - last_frame >= FRAME_NS) {
+            draw(app);
+            last_frame = fb_now_ns();
+        }
+    }
+}
+
+static void free_app(fb_app *app)
+{
+    fb_model_free(&app->model);
+    fb_verdicts_free(app->verdicts);
+    fb_prompt_free(&app->prompt);
+    fb_keys_free(app->keys);
+    fb_str_free(&app->message);
+    for (int i = 0; i < FB_VIEWS; i++) fb_arena_free(app->arena[i]);
+    fb_free(app->path);
+}
+
+static int refuse(const fb_error *err, int status)
+{
+    fprintf(stderr, "fusebox: %s\n", err->text);
+    return status;
+}
+
+int fb_tui_main(const fb_tui_options *o)
+{
+    fb_error err = {0};
+    fb_app app = {.session = o->session, .dirty = true};
+    if (o->keys_file && !(app.keys = fb_keys_read(o->keys_file, &err))) return refuse(&err, 2);
+    if (o->path && !fb_session_load(o->session, o->path, &err)) {
+        fb_keys_free(app.keys);
+        return refuse(&err, err.kind == FB_ERR_USAGE ? 2 : 1);
+    }
+    if (!fb_terminal_open(&err)) {
+        fb_keys_free(app.keys);
+        return refuse(&err, 2);
+    }
+    app.verdicts = fb_verdicts_new();
+    if (o->path) app.path = fb_strdup(o->path);
+    fb_session_set_auto(o->session, true);
+    if (!o->path || o->list) fb_app_show(&app, FB_VIEW_LIST);
+    follow_session(&app);
+    loop(&app);
+    fb_terminal_close();
+    free_app(&app);
+    if (app.died_of) fb_terminal_die(app.died_of);
+    return 0;
+}

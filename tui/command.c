@@ -1,0 +1,92 @@
+#include "tui/command.h"
+
+#include <ncurses.h>
+#include <string.h>
+
+static const fb_command_info table[FB_COMMANDS] = {
+#define COMMAND(ID, SECTION, NAME, KEYS, HINT, NEEDS, ARGS, HELP)                                                      \
+    [FB_CMD_##ID] = {.section = FB_SECTION_##SECTION,                                                                  \
+                     .name = NAME,                                                                                     \
+                     .keys = KEYS,                                                                                     \
+                     .hint = HINT,                                                                                     \
+                     .args = ARGS,                                                                                     \
+                     .help = HELP,                                                                                     \
+                     .needs = NEEDS},
+#include "tui/commands.def"
+#undef COMMAND
+};
+
+static const struct {
+    const char *name;
+    int key;
+    int curses; /* KEY_…; 0 for characters */
+} names[] = {
+    {"Up", FB_KEY_UP, KEY_UP},
+    {"Down", FB_KEY_DOWN, KEY_DOWN},
+    {"Left", FB_KEY_LEFT, KEY_LEFT},
+    {"Right", FB_KEY_RIGHT, KEY_RIGHT},
+    {"PgUp", FB_KEY_PAGE_UP, KEY_PPAGE},
+    {"PgDn", FB_KEY_PAGE_DOWN, KEY_NPAGE},
+    {"Home", FB_KEY_HOME, KEY_HOME},
+    {"End", FB_KEY_END, KEY_END},
+    {"S-Tab", FB_KEY_BACK_TAB, KEY_BTAB},
+    {"Delete", FB_KEY_DELETE, KEY_DC},
+    {"Backspace", FB_KEY_BACKSPACE, KEY_BACKSPACE},
+    {"F1", FB_KEY_F1, KEY_F(1)},
+    {"Enter", FB_KEY_ENTER, KEY_ENTER},
+    {"Esc", FB_KEY_ESC, 0},
+    {"Tab", FB_KEY_TAB, 0},
+    {"Space", ' ', 0},
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+const fb_command_info *fb_command_get(fb_command c)
+{
+    return &table[c];
+}
+
+const char *fb_section_name(fb_section s)
+{
+    static const char *const text[FB_SECTIONS] = {
+        [FB_SECTION_EDIT] = "Fusing and cutting",
+        [FB_SECTION_COLUMNS] = "Columns",
+        [FB_SECTION_MOVE] = "Moving about",
+        [FB_SECTION_VIEW] = "Views",
+    };
+    return text[s];
+}
+
+fb_command fb_command_find(const char *name, size_t n)
+{
+    for (int c = 0; c < FB_COMMANDS; c++)
+        if (strlen(table[c].name) == n && !strncmp(table[c].name, name, n)) return (fb_command)c;
+    return FB_CMD_NONE;
+}
+
+int fb_key_parse(const char *name, size_t n)
+{
+    if (n == 1) return (unsigned char)*name;
+    if (n == 3 && name[0] == 'C' && name[1] == '-' && name[2] >= 'a' && name[2] <= 'z') return name[2] - 'a' + 1;
+    for (int i = 0; i < NAMES; i++)
+        if (strlen(names[i].name) == n && !strncmp(names[i].name, name, n)) return names[i].key;
+    return FB_KEY_NONE;
+}
+
+int fb_key_of_curses(bool code, unsigned value)
+{
+    if (!code) return value == 127 || value == 8 ? FB_KEY_BACKSPACE : value == '\n' ? FB_KEY_ENTER : (int)value;
+    for (int i = 0; i < NAMES; i++)
+        if (names[i].curses && (unsigned)names[i].curses == value) return names[i].key;
+    return FB_KEY_NONE;
+}
+
+fb_command fb_command_of_key(int key)
+{
+    for (int c = 0; c < FB_COMMANDS; c++)
+        for (const char *p = table[c].keys; *p;) {
+            size_t n = strcspn(p, " ");
+            if (fb_key_parse(p, n) == key) return (fb_command)c;
+            p += n + strspn(p + n, " ");
+        }
+    return FB_CMD_NONE;
+}

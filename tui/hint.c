@@ -1,0 +1,189 @@
+/* The box under the panes, which speaks of the row under the cursor, and the bar of keys below it. */
+#include "tui/ui.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- verdicts in words ----------------------------------------------------------------------------------------------
+ */
+
+static void short_name(const fb_app *app, fb_id node, bool whole_scope, fb_str *out)
+{
+    const fb_rows *r = &app->model.rows;
+    int row = fb_rows_find(r, node);
+    const char *path = app->model.outline->graph->nodes[node].name, *dot = strrchr(path, '.');
+    bool folded = row != FB_NONE && r->outline->entries[r->rows.at[row].entry].kind != FB_ENTRY_NODE;
+    if (folded && whole_scope)
+        fb_str_add(out, fb_row_name(r, row));
+    else
+        fb_str_add(out, dot ? dot + 1 : path);
+}
+
+static void edge_text(const fb_app *app, const fb_row_edge *e, fb_str *out)
+{
+    if (e->inside) {
+        const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
+        fb_str_addf(out, "all of %s", fb_row_name(&app->model.rows, s->cursor));
+        return;
+    }
+    short_name(app, e->a, true, out);
+    fb_str_add(out, " → ");
+    short_name(app, e->b, true, out);
+}
+
+static const char *plural(int n)
+{
+    return n == 1 || n == -1 ? "" : "es";
+}
+
+static void savings(const fb_verdict *v, fb_str *out)
+{
+    char size[32], before[32], after[32];
+    int more = v->launches_saved < 0 ? -v->launches_saved : v->launches_saved;
+    if (more) fb_str_addf(out, " · %s %d launch%s", v->launches_saved > 0 ? "saves" : "adds", more, plural(more));
+    if (v->bytes_saved) {
+        bool same = v->launches_saved && (v->launches_saved > 0) == (v->bytes_saved > 0);
+        fb_str_addf(out, "%s%s",
+                    same                 ? ", "
+                    : v->bytes_saved > 0 ? " · saves "
+                                         : " · adds ",
+                    fb_format_bytes(size, fabs((double)v->bytes_saved)));
+    }
+    if (isfinite(v->before_us) && isfinite(v->after_us))
+        fb_str_addf(out, " · predicted %s → %s", fb_format_us(before, v->before_us), fb_format_us(after, v->after_us));
+}
+
+void fb_toggle_text(fb_app *app, const fb_row_edge *e, const fb_verdict *v, fb_str *out)
+{
+    bool cut = fb_row_edge_state(e) == FB_EDGE_FUSED;
+    if (e->inside) {
+        edge_text(app, e, out);
+        fb_str_add(out, cut ? " apart" : " in one kernel");
+    } else {
+        fb_str_add(out, cut ? "cut " : "fuse ");
+        short_name(app, e->a, true, out);
+        fb_str_add(out, cut ? " from " : " into ");
+        short_name(app, e->b, true, out);
+    }
+    if (e->count > 1) fb_str_addf(out, " (×%d)", e->count);
+    if (v) savings(v, out);
+}
+
+static void explain_edge(fb_app *app, fb_hint *hint)
+{
+    static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD,
+                                    [FB_VERDICT_SLOWER] = FB_ROLE_WARN,
+                                    [FB_VERDICT_UNSUPPORTED] = FB_ROLE_BAD,
+                                    [FB_VERDICT_ILLEGAL] = FB_ROLE_BAD};
+    int n, row = app->scroll[FB_VIEW_GRAPH].cursor;
+    const fb_row_edge *e = fb_model_edge(app, &n);
+    if (!e) return;
+    edge_text(app, e, &hint->title);
+    static const char *const states[] = {
+        [FB_EDGE_FUSED] = "fused", [FB_EDGE_CUT] = "cut", [FB_EDGE_MIXED] = "partly fused"};
+    fb_str_addf(&hint->title, " · %s", states[fb_row_edge_state(e)]);
+    if (n > 1) fb_str_addf(&hint->title, " · edge %d of %d", app->edge + 1, n);
+    const fb_row_edge edge = *e;
+    const fb_verdict *v = fb_verdicts_get(app->verdicts, &app->model.rows, row, app->edge, true);
+    bool refused = v && (v->kind == FB_VERDICT_UNSUPPORTED || v->kind == FB_VERDICT_ILLEGAL);
+    if (refused) {
+        bool cut = fb_row_edge_state(&edge) == FB_EDGE_FUSED;
+        fb_str_addf(&hint->line[0], "cannot %s · %s: %s", cut ? "cut" : "fuse", fb_verdict_kind_name(v->kind), v->text);
+    } else {
+        fb_str_add(&hint->line[0], "Space: ");
+        fb_toggle_text(app, &edge, v, &hint->line[0]);
+        if (!v)
+            fb_str_add(&hint->line[0], " · …");
+        else if (v->kind == FB_VERDICT_SLOWER)
+            fb_str_add(&hint->line[0], " · predicted slower");
+    }
+    hint->role[0] = v ? roles[v->kind] : FB_ROLE_DIM;
+}
+
+/* ---- the box
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static void draw_box(fb_app *app)
+{
+    fb_view_id id = fb_app_view(app);
+    const fb_rect *r = &app->layout.hint;
+    fb_hint hint = {.role = {FB_ROLE_TEXT, FB_ROLE_DIM}};
+    fb_rect top = {r->y - 1, r->x - 1, 1, r->w + 2};
+    if (id == FB_VIEW_GRAPH) explain_edge(app, &hint);
+    if (fb_view_at(id)->explain) fb_view_at(id)->explain(app, &hint);
+    if (app->message.n) {
+        fb_str_clear(&hint.line[0]);
+        fb_str_add(&hint.line[0], fb_str_get(&app->message));
+        hint.role[0] = app->message_role;
+    }
+    if (hint.title.n) {
+        fb_str title = {0};
+        fb_str_addf(&title, " %s ", fb_str_get(&hint.title));
+        fb_draw_cut(&top, 0, 0, top.w - 2, FB_ROLE_TITLE, fb_str_get(&title));
+        fb_str_free(&title);
+    }
+    const char *first = fb_str_get(&hint.line[0]), *second = fb_str_get(&hint.line[1]);
+    int used = fb_text_width(first) <= r->w ? 1 : r->h; /* a long sentence takes the second line */
+    if (used == 1)
+        fb_draw(r, 0, 0, hint.role[0], first);
+    else
+        used = fb_draw_wrapped(r, 0, 0, r->h, hint.role[0], first);
+    if (used < 2) fb_draw_cut(r, 1, 0, r->w, hint.role[1], second);
+    fb_str_free(&hint.title);
+    fb_str_free(&hint.line[0]);
+    fb_str_free(&hint.line[1]);
+}
+
+/* ---- the bar
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Those worth a place, in the order of the table, by what has the keys. */
+static bool belongs(fb_view_id id, fb_command c)
+{
+    fb_section section = fb_command_get(c)->section;
+    bool always = c == FB_CMD_HELP || c == FB_CMD_CLOSE || c == FB_CMD_FIND;
+    if ((int)id >= FB_PANES) return always;
+    if (c == FB_CMD_ENTER) return id != FB_VIEW_COLUMNS;
+    if (section == FB_SECTION_EDIT) return id == FB_VIEW_GRAPH;
+    return true;
+}
+
+/* A hint that names its key itself ("/ find") has it as its first word. */
+static void parts(const fb_command_info *info, char key[16], const char **what)
+{
+    size_t n = strcspn(info->keys, " ");
+    const char *blank = strrchr(info->hint, ' ');
+    snprintf(key, 16, "%.*s", (int)n, info->keys);
+    *what = info->hint;
+    if (!blank) return;
+    snprintf(key, 16, "%.*s", (int)(blank - info->hint), info->hint);
+    *what = blank + 1;
+}
+
+static void draw_bar(fb_app *app)
+{
+    const fb_rect *r = &app->layout.keys;
+    fb_view_id id = fb_app_view(app);
+    char key[16];
+    const char *what;
+    int x = 1, help = 9, quit = 9;
+    for (int c = 0; c < FB_COMMANDS; c++) {
+        const fb_command_info *info = fb_command_get((fb_command)c);
+        if (!*info->hint || !belongs(id, (fb_command)c)) continue;
+        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE, off = fb_app_why_not(app, (fb_command)c) != NULL;
+        parts(info, key, &what);
+        int w = fb_text_width(key) + 1 + fb_text_width(what);
+        if (x + w > r->w - (last ? 0 : help + quit)) continue;
+        int at = fb_draw(r, 0, x, off ? FB_ROLE_OFF : FB_ROLE_KEY, key);
+        x = fb_draw(r, 0, at + 1, off ? FB_ROLE_OFF : FB_ROLE_DIM, what) + 2;
+    }
+}
+
+void fb_hint_draw(fb_app *app)
+{
+    draw_box(app);
+    if (app->prompt.kind)
+        fb_prompt_draw(&app->prompt, &app->layout.keys, fb_line_ghost(app));
+    else
+        draw_bar(app);
+}

@@ -1,0 +1,41 @@
+#include "tui/layout.h"
+
+enum { HINT_ROWS = 2, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
+
+static int clamp(int v, int low, int high)
+{
+    return v > high ? (high < low ? low : high) : v < low ? low : v;
+}
+
+/* The graph wants names and shapes, the table its columns: each gets at least its minimum, the table what it wishes up
+ * to half of the rest, and the graph what is left. */
+static int graph_width(const fb_layout_wish *wish)
+{
+    int frames = 4, free = wish->cols - frames;
+    int table = clamp(wish->column_cells, MIN_TABLE, free * 3 / 5);
+    int graph = clamp(free - table, MIN_GRAPH, MAX_GRAPH);
+    return clamp(graph, MIN_GRAPH, free - MIN_TABLE);
+}
+
+fb_layout fb_layout_make(const fb_layout_wish *wish)
+{
+    fb_layout l = {.too_small = wish->rows < FB_MIN_ROWS || wish->cols < FB_MIN_COLS};
+    if (l.too_small) return l;
+    int cols = wish->cols;
+    l.header = (fb_rect){0, 0, 1, cols};
+    l.keys = (fb_rect){wish->rows - 1, 0, 1, cols};
+    l.hint = (fb_rect){wish->rows - 2 - HINT_ROWS, 2, HINT_ROWS, cols - 4};
+    int top = 2, bottom = l.hint.y - 1; /* rows of the panes: [top, bottom) */
+    fb_rect body = {top, 1, bottom - top, cols - 2};
+    if (wish->whole || wish->zoomed >= 0) {
+        l.whole = body;
+        if (!wish->whole) l.pane[wish->zoomed] = body;
+        return l;
+    }
+    int graph = graph_width(wish), table_x = graph + 3, table = cols - graph - 4;
+    int table_h = clamp(wish->table_rows, 3, body.h - 1 - MIN_KERNELS);
+    l.pane[FB_PANE_GRAPH] = (fb_rect){top, 1, body.h, graph};
+    l.pane[FB_PANE_COLUMNS] = (fb_rect){top, table_x, table_h, table};
+    l.pane[FB_PANE_KERNELS] = (fb_rect){top + table_h + 1, table_x, body.h - table_h - 1, table};
+    return l;
+}

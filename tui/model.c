@@ -1,0 +1,215 @@
+/* What is drawn of the column that has the focus: outline, letters, rows and kernels, made anew where they changed. */
+#include "tui/ui.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void forget_kernels(fb_model *m)
+{
+    for (int i = 0; i < m->kernels.n; i++) fb_free(m->kernels.at[i].name);
+    m->kernels.n = 0;
+}
+
+void fb_model_free(fb_model *m)
+{
+    forget_kernels(m);
+    FB_VEC_FREE(&m->kernels);
+    fb_letters_free(&m->letters);
+    fb_rows_free(&m->rows);
+    fb_outline_free(m->outline);
+    *m = (fb_model){0};
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------
+ */
+
+static fb_kernel_line *kernel_line(fb_model *m, int letter)
+{
+    for (int i = 0; i < m->kernels.n; i++)
+        if (m->kernels.at[i].letter == letter) return &m->kernels.at[i];
+    return NULL;
+}
+
+/* One line a letter, with predicted figures. */
+static void predict_kernels(fb_model *m, const fb_plan *plan)
+{
+    for (int l = 0; l < m->letters.n; l++) {
+        fb_str name = {0};
+        fb_letter_title(&m->letters, plan, l, &name);
+        const fb_group *g = fb_plan_group(plan, m->letters.first_group[l]);
+        FB_VEC_PUSH(&m->kernels, (fb_kernel_line){.letter = l,
+                                                  .group = m->letters.first_group[l],
+                                                  .name = fb_str_take(&name),
+                                                  .family = fb_family_name(g->family),
+                                                  .p10 = NAN,
+                                                  .p90 = NAN});
+    }
+    for (int g = 0; g < m->letters.n_groups; g++) {
+        fb_group_cost cost;
+        fb_kernel_line *k = &m->kernels.at[m->letters.of_group[g]];
+        fb_plan_group_cost(plan, g, &cost);
+        k->us += cost.us;
+        k->read += (double)cost.bytes_read;
+        k->written += (double)cost.bytes_written;
+        k->flops += (double)cost.flops;
+        k->count += cost.launches;
+    }
+    for (int i = 0; i < m->kernels.n; i++) m->kernels.at[i].bytes = m->kernels.at[i].read + m->kernels.at[i].written;
+}
+
+static void take_measured(fb_model *m, const fb_report *r)
+{
+    for (int i = 0; i < r->n_kernels; i++) {
+        const fb_kernel_report *k = &r->kernels[i];
+        fb_kernel_line *line = NULL;
+        if (k->device_us.n == 0) continue;
+        if (k->group >= 0 && k->group < m->letters.n_groups) line = kernel_line(m, m->letters.of_group[k->group]);
+        if (!line) continue;
+        double times = k->count > 0 ? (double)k->count : 1;
+        if (!line->measured) line->us = line->p10 = line->p90 = 0;
+        line->measured = true;
+        line->us += k->device_us.median * times;
+        line->p10 += k->device_us.p10 * times;
+        line->p90 += k->device_us.p90 * times;
+    }
+}
+
+/* A device that plans for itself: its kernels as it reports them. */
+static void foreign_kernels(fb_model *m, const fb_report *r)
+{
+    for (int i = 0; i < r->n_kernels; i++) {
+        const fb_kernel_report *k = &r->kernels[i];
+        double times = k->count > 0 ? (double)k->count : 1;
+        FB_VEC_PUSH(&m->kernels, (fb_kernel_line){.letter = FB_NONE,
+                                                  .group = FB_NONE,
+                                                  .name = fb_strdup(k->name),
+                                                  .family = k->family,
+                                                  .count = k->count,
+                                                  .us = k->device_us.n ? k->device_us.median * times : NAN,
+                                                  .p10 = k->device_us.p10 * times,
+                                                  .p90 = k->device_us.p90 * times,
+                                                  .bytes = k->bytes_read + k->bytes_written,
+                                                  .read = k->bytes_read,
+                                                  .written = k->bytes_written,
+                                                  .flops = k->flops,
+                                                  .measured = k->device_us.n > 0});
+    }
+}
+
+static void make_kernels(fb_model *m)
+{
+    const fb_column *c = m->column;
+    const fb_report *r = c && c->report && !c->report->failed ? c->report : NULL;
+    forget_kernels(m);
+    if (c && c->plan && m->outline) {
+        predict_kernels(m, c->plan);
+        if (r) take_measured(m, r);
+    } else if (r) {
+        foreign_kernels(m, r);
+    }
+    m->most_us = m->most_bytes = 0;
+    for (int i = 0; i < m->kernels.n; i++) {
+        m->most_us = fmax(m->most_us, m->kernels.at[i].us);
+        m->most_bytes = fmax(m->most_bytes, m->kernels.at[i].bytes);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
+
+void fb_model_refold(fb_app *app)
+{
+    fb_model *m = &app->model;
+    const fb_plan *plan = m->column ? m->column->plan : NULL;
+    if (!m->outline) return;
+    fb_verdicts_clear(app->verdicts); /* it remembers rows */
+    fb_rows_make(&m->rows, m->outline, plan, plan ? &m->letters : NULL);
+    app->edge = 0;
+    app->dirty = true;
+}
+
+static void new_outline(fb_app *app, const fb_graph *g)
+{
+    fb_model *m = &app->model;
+    fb_outline *o = fb_outline_new(g);
+    if (m->outline) fb_outline_carry(o, m->outline);
+    fb_outline_free(m->outline);
+    m->outline = o;
+    m->graph_hash = g->hash;
+}
+
+static void drop_outline(fb_app *app)
+{
+    fb_model *m = &app->model;
+    fb_verdicts_clear(app->verdicts);
+    fb_letters_free(&m->letters);
+    fb_rows_free(&m->rows);
+    fb_outline_free(m->outline);
+    m->outline = NULL;
+}
+
+void fb_model_update(fb_app *app)
+{
+    fb_model *m = &app->model;
+    int n = fb_session_columns(app->session);
+    if (app->column >= n) app->column = n ? n - 1 : 0;
+    m->column = n ? fb_session_column(app->session, app->column) : NULL;
+    const fb_graph *g = m->column ? m->column->graph : NULL;
+    const fb_plan *plan = m->column ? m->column->plan : NULL;
+    app->dirty = true;
+    if (!g) {
+        drop_outline(app);
+        make_kernels(m);
+        return;
+    }
+    bool other_graph = !m->outline || m->outline->graph != g || !fb_hash_equal(m->graph_hash, g->hash);
+    fb_hash hash = plan ? fb_plan_hash(plan) : (fb_hash){0};
+    if (other_graph) new_outline(app, g);
+    if (other_graph || m->rows.plan != plan || !fb_hash_equal(hash, m->plan_hash)) {
+        int edge = app->edge;
+        fb_letters_free(&m->letters);
+        if (plan) fb_letters_make(&m->letters, plan, m->outline);
+        m->plan_hash = hash;
+        fb_model_refold(app);
+        if (!other_graph) app->edge = edge; /* what was toggled stays chosen */
+    }
+    make_kernels(m);
+}
+
+/* ---- the cursor ---------------------------------------------------------------------------------------------------
+ */
+
+const fb_row *fb_model_row(fb_app *app)
+{
+    const fb_model *m = &app->model;
+    int at = app->scroll[FB_VIEW_GRAPH].cursor;
+    return m->outline && at >= 0 && at < m->rows.rows.n ? &m->rows.rows.at[at] : NULL;
+}
+
+const fb_row_edge *fb_model_edge(fb_app *app, int *n)
+{
+    *n = 0;
+    if (!fb_model_row(app)) return NULL;
+    const fb_row_edge *edges = fb_rows_edges(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor, n);
+    if (!*n) return NULL;
+    if (app->edge >= *n) app->edge = *n - 1;
+    return &edges[app->edge];
+}
+
+fb_id fb_model_node(fb_app *app)
+{
+    const fb_row *row = fb_model_row(app);
+    if (!row) return FB_NONE;
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    return e->kind == FB_ENTRY_NODE ? e->id : FB_NONE;
+}
+
+void fb_model_go(fb_app *app, fb_id node)
+{
+    fb_model *m = &app->model;
+    if (!m->outline || m->outline->entry_of[node] == FB_NONE) return;
+    int row = fb_rows_find(&m->rows, node);
+    if (row == FB_NONE) return;
+    app->scroll[FB_VIEW_GRAPH].cursor = row;
+    app->edge = 0;
+}

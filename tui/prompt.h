@@ -1,0 +1,27 @@
+/* The line at the bottom where commands and texts are typed. */
+#ifndef FB_TUI_PROMPT_H
+#define FB_TUI_PROMPT_H
+
+#include "base/str.h"
+#include "base/vec.h"
+#include "tui/layout.h"
+
+typedef struct {
+    char kind; /* 0: not open; ':' a command; '/' a text to find */
+    fb_str text;
+    size_t at;           /* bytes before the cursor */
+    FB_VEC(char *) past; /* commands typed before, the latest last */
+    int back;            /* how far we are in it */
+} fb_prompt;
+
+typedef enum { FB_PROMPT_GOES_ON, FB_PROMPT_DONE, FB_PROMPT_LEFT } fb_prompt_end;
+
+void fb_prompt_open(fb_prompt *p, char kind, const char *text);
+void fb_prompt_close(fb_prompt *p, bool keep); /* keep: among those typed before */
+void fb_prompt_free(fb_prompt *p);
+/* What the key does to the line. Tab is not the prompt's. */
+fb_prompt_end fb_prompt_key(fb_prompt *p, int key);
+void fb_prompt_replace(fb_prompt *p, const char *text);
+void fb_prompt_draw(const fb_prompt *p, const fb_rect *r, const char *ghost); /* ghost: dim text after it */
+
+#endif

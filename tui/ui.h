@@ -1,0 +1,169 @@
+/* Inside tui/: the application's state, and what a view is. */
+#ifndef FB_TUI_UI_H
+#define FB_TUI_UI_H
+
+#include "session/session.h"
+#include "tui/app.h"
+#include "tui/command.h"
+#include "tui/draw.h"
+#include "tui/keys.h"
+#include "tui/layout.h"
+#include "tui/prompt.h"
+#include "tui/rows.h"
+#include "tui/verdicts.h"
+
+typedef struct fb_app fb_app;
+
+/* The first FB_PANES are the workbench's panes; the others are shown over them. */
+typedef enum {
+    FB_VIEW_GRAPH = FB_PANE_GRAPH,
+    FB_VIEW_COLUMNS = FB_PANE_COLUMNS,
+    FB_VIEW_KERNELS = FB_PANE_KERNELS,
+    FB_VIEW_SOURCE,
+    FB_VIEW_HELP,
+    FB_VIEW_LOG,
+    FB_VIEW_PARAMS,
+    FB_VIEW_LIST,
+    FB_VIEW_ERROR,
+    FB_VIEWS,
+    FB_VIEW_NONE = -1,
+} fb_view_id;
+
+/* Where a view's cursor is; kept in range by the app. */
+typedef struct {
+    int cursor, top, left;
+} fb_scroll;
+
+/* What the box under the panes says of the cursor. */
+typedef struct {
+    fb_str title, line[2];
+    fb_role role[2];
+} fb_hint;
+
+typedef struct {
+    const char *name;
+    void (*title)(fb_app *app, fb_str *out);
+    int (*count)(fb_app *app); /* rows that the cursor moves through */
+    void (*draw)(fb_app *app, const fb_rect *r, bool focused);
+    void (*text)(fb_app *app, int row, fb_str *out); /* what find looks at; NULL: nothing to find */
+    void (*explain)(fb_app *app, fb_hint *hint);     /* NULL: nothing to say */
+    /* The view's own way with a command. False: not its business. */
+    bool (*command)(fb_app *app, fb_command c, const char *arg);
+    bool (*find)(fb_app *app, const char *text, int step); /* NULL: the rows' texts are searched */
+    void (*opened)(fb_app *app);                           /* shown from now on; may be NULL */
+} fb_view;
+
+extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
+    fb_view_params, fb_view_list, fb_view_error;
+const fb_view *fb_view_at(fb_view_id id);
+
+/* One line of the kernel list: all kernels of one letter. */
+typedef struct {
+    int letter; /* FB_NONE: the device plans for itself */
+    int group;  /* the first; FB_NONE likewise */
+    char *name;
+    const char *family;
+    int64_t count;    /* launches a run */
+    double us, bytes; /* of all of them; NAN unknown */
+    double p10, p90;
+    double read, written, flops;
+    bool measured; /* us */
+} fb_kernel_line;
+
+/* What is drawn of the column that has the focus, made anew when the session says that something changed. */
+typedef struct {
+    const fb_column *column; /* NULL: there is none */
+    fb_hash graph_hash, plan_hash;
+    fb_outline *outline; /* NULL until there is a graph */
+    fb_letters letters;
+    fb_rows rows;
+    FB_VEC(fb_kernel_line) kernels;
+    double most_us, most_bytes; /* the longest bars */
+} fb_model;
+
+struct fb_app {
+    fb_session *session;
+    uint64_t serial;
+    char *path; /* of the script; NULL: none was asked for */
+    bool columns_made, first_measured;
+
+    int column; /* the one that has the focus */
+    fb_model model;
+    fb_verdicts *verdicts;
+    int edge; /* of the graph view's row */
+
+    fb_layout layout;
+    fb_view_id focus;          /* a pane */
+    fb_view_id over[FB_VIEWS]; /* shown over the panes, the last on top */
+    int n_over;
+    fb_scroll scroll[FB_VIEWS];
+    bool zoomed, more;
+    bool error_shown; /* the script's present error was brought up */
+
+    fb_prompt prompt;
+    fb_keys *keys; /* being played; NULL: none */
+    char find[128];
+    fb_str message; /* on the hint's first line until the next key */
+    fb_role message_role;
+    fb_arena *arena[FB_VIEWS]; /* what views keep for themselves: fb_view_state */
+    void *state[FB_VIEWS];
+
+    bool dirty, quit;
+    int died_of; /* the signal that ends us, 0: none */
+};
+
+/* ---- app.c ---- */
+
+fb_view_id fb_app_view(const fb_app *app); /* the one that has the keys */
+void fb_app_show(fb_app *app, fb_view_id id);
+bool fb_app_hide(fb_app *app); /* false: nothing lies over the panes */
+void fb_app_run(fb_app *app, fb_command c, const char *arg);
+/* NULL: the command works now; else the reason why not. */
+const char *fb_app_why_not(fb_app *app, fb_command c);
+void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void fb_app_open(fb_app *app, const char *path);
+void fb_app_key(fb_app *app, int key);
+
+/* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */
+void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes);
+
+/* ---- actions.c, line.c: commands that are no view's own; the prompt ---- */
+
+void fb_action(fb_app *app, fb_command c, const char *arg);
+void fb_line_key(fb_app *app, int key); /* a key while the prompt is open */
+void fb_line_run(fb_app *app, const char *line);
+const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
+void fb_find(fb_app *app, int step);    /* the next row that holds app->find, from the cursor; step 0 begins at it */
+
+/* ---- model.c ---- */
+
+void fb_model_update(fb_app *app); /* after the session changed, or another column has the focus */
+void fb_model_refold(fb_app *app); /* after a fold changed */
+void fb_model_free(fb_model *m);
+/* The row under the graph view's cursor, its edges and the chosen one; NULL where there is none. */
+const fb_row *fb_model_row(fb_app *app);
+const fb_row_edge *fb_model_edge(fb_app *app, int *n);
+void fb_model_go(fb_app *app, fb_id node); /* the graph view's cursor to where the node is to be seen */
+fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE on a scope */
+
+/* ---- frame.c, hint.c ---- */
+
+void fb_frame_draw(fb_app *app); /* lines and titles, header */
+void fb_hint_draw(fb_app *app);  /* hint box and hint bar */
+/* "fuse tanh into stack (×16)" and what it brings; into out. */
+void fb_toggle_text(fb_app *app, const fb_row_edge *e, const fb_verdict *v, fb_str *out);
+
+/* Lines that the columns pane needs above its rows. */
+int fb_columns_head(const fb_app *app);
+
+/* ---- for views ---- */
+
+/* Moves a cursor over `count` rows; false: the command moves no cursor. */
+bool fb_scroll_command(fb_scroll *s, int count, int page, fb_command c);
+/* Brings the cursor into range and into sight of `h` lines. */
+void fb_scroll_fit(fb_scroll *s, int count, int h);
+/* Sets the ground for row `row` of view `id` and blanks its line when it is the cursor's. Returns true for the cursor.
+ */
+bool fb_row_ground(fb_app *app, fb_view_id id, const fb_rect *r, int y, int row, bool focused);
+
+#endif

@@ -1,0 +1,466 @@
+/* The columns side by side: variant × plan × device, one row a figure. */
+#include "tui/ui.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LABEL = 15, NARROWEST = 10, WIDEST = 18 };
+
+typedef struct {
+    char text[80];
+    fb_role role;
+} fb_cell;
+
+static const fb_report *report_of(const fb_column *c)
+{
+    return c->report && !c->report->failed ? c->report : NULL;
+}
+
+static bool has_plan(const fb_column *c)
+{
+    return c->plan && isfinite(c->predicted.us);
+}
+
+/* ---- the figures
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void unknown(const fb_column *c, fb_cell *out)
+{
+    bool coming = c->state == FB_COLUMN_BUILDING || c->state == FB_COLUMN_QUEUED || c->state == FB_COLUMN_MEASURING;
+    snprintf(out->text, sizeof out->text, "%s", coming ? "…" : c->state == FB_COLUMN_FAILED ? "failed" : "-");
+    out->role = c->state == FB_COLUMN_FAILED ? FB_ROLE_BAD : FB_ROLE_DIM;
+}
+
+static void predicted(fb_cell *out, const char *text)
+{
+    snprintf(out->text, sizeof out->text, "~%s", text);
+    out->role = FB_ROLE_PREDICTED;
+}
+
+/* The measured time, else the predicted one, else none. */
+static double time_of(const fb_column *c, bool *measured)
+{
+    const fb_report *r = report_of(c);
+    *measured = r && r->wall_us.n > 0;
+    return *measured ? r->wall_us.median : has_plan(c) ? c->predicted.us : NAN;
+}
+
+static void stat_cell(const fb_column *c, const fb_stat *s, fb_cell *out)
+{
+    char text[32];
+    if (!s || s->n == 0) {
+        unknown(c, out);
+        return;
+    }
+    snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, s->median));
+}
+
+static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char text[32];
+    (void)first;
+    if (c->report && c->report->failed)
+        snprintf(out->text, sizeof out->text, "failed"), out->role = FB_ROLE_BAD;
+    else if (r && !r->error.ok && isfinite(r->error.bound))
+        snprintf(out->text, sizeof out->text, "wrong"), out->role = FB_ROLE_BAD;
+    else if (r && r->wall_us.n)
+        stat_cell(c, &r->wall_us, out), out->role = FB_ROLE_STRONG;
+    else if (has_plan(c) && c->state != FB_COLUMN_FAILED)
+        predicted(out, fb_format_us(text, c->predicted.us));
+    else
+        unknown(c, out);
+}
+
+static void against_first(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    bool measured_first, measured;
+    double before = time_of(first, &measured_first), after = time_of(c, &measured), times = before / after;
+    if (!isfinite(times)) {
+        unknown(c, out);
+        return;
+    }
+    bool both = measured && measured_first;
+    if (first != c && both && fb_stat_tie(&first->report->wall_us, &c->report->wall_us)) {
+        snprintf(out->text, sizeof out->text, "tie");
+        return;
+    }
+    snprintf(out->text, sizeof out->text, "%s%.*f ×", both || first == c ? "" : "~",
+             first == c   ? 0
+             : times < 10 ? 2
+                          : 1,
+             times);
+    out->role = first == c ? FB_ROLE_DIM : !both ? FB_ROLE_PREDICTED : times > 1 ? FB_ROLE_GOOD : FB_ROLE_BAD;
+}
+
+static void launches(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (r && r->launches >= 0)
+        snprintf(out->text, sizeof out->text, "%lld", (long long)r->launches);
+    else if (has_plan(c))
+        snprintf(out->text, sizeof out->text, "%d", c->predicted.launches);
+    else
+        unknown(c, out);
+}
+
+static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char text[32];
+    (void)first;
+    if (!r && has_plan(c) && c->state != FB_COLUMN_FAILED)
+        predicted(out, fb_format_us(text, c->predicted.us - c->predicted.launch_us));
+    else
+        stat_cell(c, r ? &r->device_us : NULL, out);
+}
+
+static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char text[32];
+    (void)first;
+    if (r && isfinite(r->gap_us))
+        snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, r->gap_us));
+    else if (!r && has_plan(c) && c->state != FB_COLUMN_FAILED)
+        predicted(out, fb_format_us(text, c->predicted.launch_us));
+    else
+        unknown(c, out);
+}
+
+static void moved(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double bytes = r ? r->bytes_read + r->bytes_written : NAN;
+    char text[32];
+    (void)first;
+    if (!isfinite(bytes) && has_plan(c)) bytes = (double)(c->predicted.bytes_read + c->predicted.bytes_written);
+    if (isfinite(bytes))
+        snprintf(out->text, sizeof out->text, "%s", fb_format_bytes(text, bytes));
+    else
+        unknown(c, out);
+}
+
+static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    bool measured;
+    double us = time_of(c, &measured), floor = r && isfinite(r->floor_us) ? r->floor_us
+                                               : has_plan(c)              ? c->predicted.floor_us
+                                                                          : NAN;
+    (void)first;
+    if (!isfinite(us) || !(floor > 0)) {
+        unknown(c, out);
+        return;
+    }
+    snprintf(out->text, sizeof out->text, "%s%.1f ×", measured ? "" : "~", us / floor);
+    out->role = measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
+}
+
+static void error(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (!r || !isfinite(r->error.max_rel) || !isfinite(r->error.bound)) {
+        unknown(c, out);
+        return;
+    }
+    char number[32];
+    snprintf(number, sizeof number, "%.0e", r->error.max_rel);
+    char *e = strchr(number, 'e'), *digits = e ? e + 2 : NULL;
+    if (digits && digits[0] == '0' && digits[1]) memmove(digits, digits + 1, strlen(digits)); /* 1e-07 → 1e-7 */
+    if (r->error.max_rel == 0) snprintf(number, sizeof number, "0");
+    snprintf(out->text, sizeof out->text, "%s %s", number, r->error.ok ? "✓" : "✗");
+    out->role = r->error.ok ? FB_ROLE_GOOD : FB_ROLE_BAD;
+}
+
+static void prediction(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    char text[32];
+    (void)first;
+    if (has_plan(c))
+        predicted(out, fb_format_us(text, c->predicted.us));
+    else
+        unknown(c, out);
+}
+
+static void cold(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    stat_cell(c, r ? &r->cold_us : NULL, out);
+}
+
+static void spread(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char low[32], high[32];
+    (void)first;
+    if (!r || !r->wall_us.n) {
+        unknown(c, out);
+        return;
+    }
+    fb_format_us(low, r->wall_us.p10);
+    fb_format_us(high, r->wall_us.p90);
+    const char *unit_low = strchr(low, ' '), *unit_high = strchr(high, ' ');
+    bool same = unit_low && unit_high && !strcmp(unit_low, unit_high);
+    if (same)
+        snprintf(out->text, sizeof out->text, "%.*s–%s", (int)(unit_low - low), low, high);
+    else
+        snprintf(out->text, sizeof out->text, "%s–%s", low, high);
+}
+
+static void samples(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (r && r->wall_us.n)
+        snprintf(out->text, sizeof out->text, "%d", r->wall_us.n);
+    else
+        unknown(c, out);
+}
+
+static void flops(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double n = r && isfinite(r->flops) ? r->flops : has_plan(c) ? (double)c->predicted.flops : NAN;
+    (void)first;
+    if (!isfinite(n))
+        unknown(c, out);
+    else if (n < 1e6)
+        snprintf(out->text, sizeof out->text, "%.1f k", n / 1e3);
+    else if (n < 1e9)
+        snprintf(out->text, sizeof out->text, "%.1f M", n / 1e6);
+    else if (n < 1e12)
+        snprintf(out->text, sizeof out->text, "%.1f G", n / 1e9);
+    else
+        snprintf(out->text, sizeof out->text, "%.2f T", n / 1e12);
+}
+
+static void peak(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double bytes = r && isfinite(r->peak_bytes) ? r->peak_bytes : has_plan(c) ? (double)c->predicted.peak_bytes : NAN;
+    char text[32];
+    (void)first;
+    if (isfinite(bytes))
+        snprintf(out->text, sizeof out->text, "%s", fb_format_bytes(text, bytes));
+    else
+        unknown(c, out);
+}
+
+static void compiling(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (r && isfinite(r->compile_ms))
+        snprintf(out->text, sizeof out->text, "%.0f ms", r->compile_ms);
+    else
+        unknown(c, out);
+}
+
+static void before_edit(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    stat_cell(c, c->before && !c->before->failed ? &c->before->wall_us : NULL, out);
+    out->role = FB_ROLE_DIM;
+}
+
+/* ---- the rows
+ * --------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *label;
+    void (*cell)(const fb_column *first, const fb_column *c, fb_cell *out);
+    const char *help;
+} rows[] = {
+    {"wall", wall,
+     "Time of one whole run, from the first launch to the last kernel's end: the median, hot. ~ is predicted, not "
+     "measured."},
+    {"vs 1", against_first, "How many times as fast as column 1; a tie when the spreads (p10 to p90) overlap."},
+    {"launches", launches, "Kernels and library calls that one run launches."},
+    {"device busy", device_busy, "Time in which the device computes: the kernels' own times added up."},
+    {"device idle", device_idle, "Wall time in which no kernel runs: what launching and waiting costs."},
+    {"moved, modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
+    {"× floor", above_floor, "Wall time over the time that the compulsory bytes and FLOPs alone would take."},
+    {"error", error,
+     "Largest relative error against the double-precision reference; ✓: within the bound derived for each element."},
+    /* from here on with + alone */
+    {"predicted", prediction,
+     "What the cost model says, from the device's calibration; it stands beside every measurement."},
+    {"cold", cold, "Wall time with the caches cold: inputs rotate or the cache is flushed before each run."},
+    {"p10–p90", spread, "The middle 80 % of the measured wall times."},
+    {"samples", samples, "Measured runs behind the median, interleaved with those of the other columns."},
+    {"before edit", before_edit, "The plan's wall time before its last edit."},
+    {"FLOPs", flops, "Floating-point operations executed, recomputed ones included."},
+    {"peak memory", peak, "All buffers at their largest, after reuse."},
+    {"compiled in", compiling, "Generating and compiling the kernels; next to nothing when they were in the cache."},
+};
+enum { ROWS = sizeof rows / sizeof *rows, FIRST_ROWS = 8 };
+
+static int count(fb_app *app)
+{
+    return app->more ? ROWS : FIRST_ROWS;
+}
+
+static bool has_variants(const fb_app *app)
+{
+    for (int i = 0; i < fb_session_columns(app->session); i++)
+        if (*fb_session_column(app->session, i)->variant) return true;
+    return false;
+}
+
+int fb_columns_head(const fb_app *app)
+{
+    return has_variants(app) ? 2 : 1;
+}
+
+static bool devices_differ(const fb_app *app)
+{
+    int n = fb_session_columns(app->session);
+    for (int i = 1; i < n; i++)
+        if (strcmp(fb_session_column(app->session, i)->device, fb_session_column(app->session, 0)->device) != 0)
+            return true;
+    return false;
+}
+
+static const char *state_sign(const fb_column *c)
+{
+    switch (c->state) {
+    case FB_COLUMN_BUILDING:
+    case FB_COLUMN_QUEUED: return " …";
+    case FB_COLUMN_MEASURING: return " ▸";
+    case FB_COLUMN_FAILED: return " ✗";
+    default: return "";
+    }
+}
+
+static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int width)
+{
+    const fb_column *c = fb_session_column(app->session, at);
+    bool chosen = at == app->column;
+    fb_str plan = {0}, top = {0};
+    fb_rect cell = {r->y, r->x + right - width + 1, r->h, width - 1};
+    if (devices_differ(app))
+        fb_str_addf(&plan, "%s@%s", c->plan_name, c->device);
+    else
+        fb_str_add(&plan, c->plan_name);
+    bool two = has_variants(app);
+    fb_str_addf(&top, "%d %s%s%s", at + 1, two ? c->variant : fb_str_get(&plan), chosen ? " ◂" : "", state_sign(c));
+    fb_role role = chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE;
+    int w = fb_text_width(fb_str_get(&top));
+    fb_draw_cut(&cell, 0, w < cell.w ? cell.w - w : 0, cell.w, role, fb_str_get(&top));
+    w = fb_text_width(fb_str_get(&plan));
+    if (two)
+        fb_draw_cut(&cell, 1, w < cell.w ? cell.w - w : 0, cell.w, chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM,
+                    fb_str_get(&plan));
+    fb_str_free(&plan);
+    fb_str_free(&top);
+}
+
+/* Which columns are in sight: the first, which all are compared with, and a window that holds the one with the focus.
+ */
+static int visible(const fb_app *app, int room, int to[64])
+{
+    int n = fb_session_columns(app->session), shown = 0, from = 1;
+    if (!n || room < 1) return 0;
+    if (room > 64) room = 64;
+    to[shown++] = 0;
+    if (app->column >= room) from = app->column - room + 2;
+    if (room == 1) to[0] = app->column;
+    for (int i = from; i < n && shown < room; i++) to[shown++] = i;
+    return shown;
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    fb_scroll *s = &app->scroll[FB_VIEW_COLUMNS];
+    int n = fb_session_columns(app->session), head = fb_columns_head(app), at[64];
+    int room = (r->w - LABEL - 1) / NARROWEST, shown = visible(app, room, at);
+    if (!n) {
+        fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? "no column: A adds one" : "");
+        return;
+    }
+    int width = (r->w - LABEL - 1) / shown;
+    if (width > WIDEST) width = WIDEST;
+    const fb_column *first = fb_session_column(app->session, 0);
+    for (int k = 0; k < shown; k++) draw_head(app, r, at[k], LABEL + (k + 1) * width, width);
+    if (at[shown - 1] < n - 1) fb_draw(r, 0, r->w - 1, FB_ROLE_KEY, "→");
+    if (shown > 1 && at[1] > 1) fb_draw(r, 0, LABEL, FB_ROLE_KEY, "←");
+    fb_scroll_fit(s, count(app), r->h - head);
+    for (int y = 0; y < r->h - head && s->top + y < count(app); y++) {
+        int row = s->top + y;
+        bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, row, focused);
+        fb_draw_cut(r, y + head, 1, LABEL, here ? FB_ROLE_TEXT : FB_ROLE_DIM, rows[row].label);
+        for (int k = 0; k < shown; k++) {
+            fb_cell cell = {.role = FB_ROLE_TEXT};
+            rows[row].cell(first, fb_session_column(app->session, at[k]), &cell);
+            fb_draw_right(r, y + head, LABEL + (k + 1) * width, cell.role, cell.text);
+        }
+    }
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    bool guess = false, measured;
+    for (int i = 0; i < fb_session_columns(app->session); i++) {
+        time_of(fb_session_column(app->session, i), &measured);
+        guess |= !measured;
+    }
+    fb_str_add(out, "columns");
+    if (guess) fb_str_add(out, " · ~ predicted");
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    (void)app;
+    fb_str_add(out, rows[row].label);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const fb_column *c = app->model.column;
+    char was[32], is[32];
+    int row = app->scroll[FB_VIEW_COLUMNS].cursor;
+    if (row >= count(app)) return;
+    fb_str_add(&hint->title, rows[row].label);
+    fb_str_add(&hint->line[0], rows[row].help);
+    if (!c) return;
+    if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
+        fb_str_clear(&hint->line[0]);
+        fb_str_addf(&hint->line[0], "column %d failed: %s", app->column + 1,
+                    c->state == FB_COLUMN_FAILED ? c->error.text : c->report->failed);
+        hint->role[0] = FB_ROLE_BAD;
+    }
+    fb_str_addf(&hint->line[1], "%d  %s", app->column + 1, c->text);
+    if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
+        bool tie = fb_stat_tie(&c->before->wall_us, &c->report->wall_us);
+        fb_str_addf(&hint->line[1], " · the last edit: %s → %s%s", fb_format_us(was, c->before->wall_us.median),
+                    fb_format_us(is, c->report->wall_us.median), tie ? ", a tie" : "");
+    }
+    if (report_of(c) && !c->report->error.ok && *c->report->error.worst)
+        fb_str_addf(&hint->line[1], " · wrong: %s", c->report->error.worst);
+}
+
+static bool command(fb_app *app, fb_command c, const char *arg)
+{
+    int n = fb_session_columns(app->session), to = app->column + (c == FB_CMD_RIGHT) - (c == FB_CMD_LEFT);
+    (void)arg;
+    if (c != FB_CMD_LEFT && c != FB_CMD_RIGHT) return false;
+    if (to >= 0 && to < n) {
+        app->column = to;
+        fb_model_update(app);
+    }
+    return true;
+}
+
+const fb_view fb_view_columns = {
+    .name = "columns",
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .command = command,
+};

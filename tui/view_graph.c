@@ -1,0 +1,318 @@
+/* The graph: scopes that fold, nodes, which kernel each is in, how its edges are. */
+#include "tui/ui.h"
+
+#include <string.h>
+
+enum { MARKS = 4 };
+
+static int count(fb_app *app)
+{
+    return app->model.outline ? app->model.rows.rows.n : 0;
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    const fb_column *c = app->model.column;
+    fb_str_add(out, "graph");
+    if (!c) return;
+    if (*c->variant) fb_str_addf(out, " · %s", c->variant);
+    fb_str_addf(out, " · %d %s", app->column + 1, c->plan_name);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------------------------------
+ */
+
+/* The letter and how the row hangs together with its neighbours: "b╭", "b│", "b╰". */
+static void draw_gutter(const fb_row *row, const fb_rect *r, int y, int w)
+{
+    static const char *const ties[] = {[FB_TIE_NONE] = " ",   [FB_TIE_ALONE] = "╶", [FB_TIE_FIRST] = "╭",
+                                       [FB_TIE_MIDDLE] = "│", [FB_TIE_LAST] = "╰",  [FB_TIE_THROUGH] = "│"};
+    char name[16];
+    if (row->tie == FB_TIE_THROUGH) {
+        fb_draw(r, y, w, FB_ROLE_DIM, ties[row->tie]);
+        return;
+    }
+    if (row->letter == FB_NONE) {
+        if (row->recomputed) fb_draw_right(r, y, w, FB_ROLE_DIM, "↻");
+        return;
+    }
+    fb_role role = row->several ? FB_ROLE_DIM : (fb_role)(FB_ROLE_GROUP + row->letter % FB_GROUP_COLOURS);
+    fb_letter_name(row->letter, name);
+    if (row->several) strcat(name, "+");
+    fb_draw_right(r, y, w, role, name);
+    if (!row->several) fb_draw(r, y, w, role, ties[row->tie]);
+}
+
+static int letters_width(const fb_app *app)
+{
+    int n = app->model.letters.n;
+    return n <= 26 ? 2 : n <= 26 * 27 ? 3 : 4;
+}
+
+/* One mark an incoming edge: fused, cut, cannot. Verdicts that are not known yet are asked for. */
+static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
+{
+    int n, shown = 0, x = right;
+    const fb_row_edge *edges = fb_rows_edges(&app->model.rows, row, &n);
+    for (int i = n - 1; i >= 0; i--) {
+        const fb_row_edge e = fb_rows_edges(&app->model.rows, row, &n)[i];
+        if (!e.incoming) continue;
+        if (shown++ == MARKS - 1) {
+            fb_draw(r, y, x - 1, FB_ROLE_DIM, "+");
+            return;
+        }
+        fb_edge_state state = fb_row_edge_state(&e);
+        const fb_verdict *v =
+            state == FB_EDGE_FUSED ? NULL : fb_verdicts_get(app->verdicts, &app->model.rows, row, i, false);
+        bool cannot = v && (v->kind == FB_VERDICT_ILLEGAL || v->kind == FB_VERDICT_UNSUPPORTED);
+        const char *mark = state == FB_EDGE_FUSED ? "●" : state == FB_EDGE_MIXED ? "◐" : cannot ? "✗" : "○";
+        fb_draw(r, y, --x, cannot ? FB_ROLE_BAD : state == FB_EDGE_CUT ? FB_ROLE_DIM : FB_ROLE_TEXT, mark);
+    }
+    (void)edges;
+}
+
+static void shape_of(const fb_graph *g, fb_id node, fb_str *out)
+{
+    const fb_node *n = &g->nodes[node];
+    char text[192];
+    fb_str_add(out, fb_shape_format(&n->shape, n->dtype == FB_F32 ? FB_DTYPES : n->dtype, text));
+}
+
+/* What a scope gives: the shape of its last node. */
+static void draw_shape(fb_app *app, const fb_rect *r, int y, int left, const fb_entry *e)
+{
+    const fb_graph *g = app->model.outline->graph;
+    fb_str text = {0};
+    bool open_region = e->kind != FB_ENTRY_NODE && e->fold != FB_FOLDED;
+    if (!open_region) shape_of(g, e->last, &text);
+    int w = fb_text_width(fb_str_get(&text)), x = r->w - 1 - w;
+    if (w && x > left) fb_draw(r, y, x, FB_ROLE_DIM, fb_str_get(&text));
+    fb_str_free(&text);
+}
+
+static const char *fold_sign(const fb_entry *e)
+{
+    return e->kind == FB_ENTRY_NODE ? " " : e->fold == FB_FOLDED ? "▸" : "▾";
+}
+
+static fb_role name_role(const fb_graph *g, const fb_entry *e)
+{
+    if (e->kind == FB_ENTRY_REPEAT) return FB_ROLE_STRONG;
+    if (e->kind == FB_ENTRY_SCOPE) return FB_ROLE_TEXT;
+    return fb_node_is_computed(g, e->id) ? FB_ROLE_TEXT : FB_ROLE_DIM;
+}
+
+static void draw_row(fb_app *app, const fb_rect *r, int y, int at)
+{
+    const fb_rows *rows = &app->model.rows;
+    const fb_outline *o = app->model.outline;
+    const fb_row *row = &rows->rows.at[at];
+    const fb_entry *e = &o->entries[row->entry];
+    int gutter = letters_width(app), x = gutter + 2;
+    draw_gutter(row, r, y, gutter);
+    for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");
+    fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
+    x = fb_draw(r, y, x + 2, name_role(o->graph, e), fb_row_name(rows, at));
+    if (e->kind == FB_ENTRY_REPEAT) x = fb_drawf(r, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
+    if (e->kind == FB_ENTRY_NODE && o->graph->nodes[e->id].region > 0) x = fb_draw(r, y, x + 1, FB_ROLE_DIM, "↻");
+    if (e->kind == FB_ENTRY_NODE && fb_node_is_output(o->graph, e->id)) x = fb_draw(r, y, x + 1, FB_ROLE_KEY, "out");
+    int shapes = r->w - 20 > x ? r->w - 20 : x + 1;
+    if (rows->plan) {
+        int marks = x + 1 + MARKS > shapes ? x + 1 + MARKS : shapes;
+        draw_marks(app, r, y, marks, at);
+        x = marks;
+    }
+    draw_shape(app, r, y, x, e);
+}
+
+/* While the cursor is in the kernel list, the rows of its kernel are marked here. */
+static int marked_letter(const fb_app *app)
+{
+    int at = app->scroll[FB_VIEW_KERNELS].cursor;
+    bool there = app->focus == FB_VIEW_KERNELS && !app->n_over && at < app->model.kernels.n;
+    return there ? app->model.kernels.at[at].letter : FB_NONE;
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
+    int n = count(app), marked = marked_letter(app);
+    for (int y = 0; y < r->h && s->top + y < n; y++) {
+        const fb_row *row = &app->model.rows.rows.at[s->top + y];
+        bool at = fb_row_ground(app, FB_VIEW_GRAPH, r, y, s->top + y, focused);
+        if (!at && marked != FB_NONE && row->letter == marked) fb_draw_ground(FB_GROUND_MARK);
+        draw_row(app, r, y, s->top + y);
+        fb_draw_ground(FB_GROUND_PLAIN);
+    }
+    if (n) return;
+    const fb_column *c = app->model.column;
+    const char *why = !c                             ? "no column: A adds one"
+                      : c->state == FB_COLUMN_FAILED ? c->error.text
+                                                     : "building the graph …";
+    fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? why : "loading the script …");
+}
+
+/* ---- folding and finding
+ * ---------------------------------------------------------------------------------------------- */
+
+static void go_to_entry(fb_app *app, int entry)
+{
+    int row = app->model.rows.row_of_entry[entry];
+    if (row != FB_NONE) app->scroll[FB_VIEW_GRAPH].cursor = row;
+}
+
+static void set_fold(fb_app *app, int entry, fb_fold fold)
+{
+    app->model.outline->entries[entry].fold = fold;
+    fb_model_refold(app);
+    go_to_entry(app, entry);
+}
+
+static void fold(fb_app *app, const fb_row *row)
+{
+    const fb_outline *o = app->model.outline;
+    int at = row->entry;
+    if (o->entries[at].kind == FB_ENTRY_NODE || o->entries[at].fold == FB_FOLDED) {
+        int p = o->entries[at].parent;
+        while (p != FB_NONE && app->model.rows.row_of_entry[p] == FB_NONE) p = o->entries[p].parent;
+        if (p != FB_NONE) go_to_entry(app, p); /* first to what contains it, then that is folded */
+        return;
+    }
+    set_fold(app, at, FB_FOLDED);
+}
+
+static void unfold(fb_app *app, const fb_row *row)
+{
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    if (e->kind != FB_ENTRY_NODE && e->fold == FB_FOLDED) set_fold(app, row->entry, FB_OPEN);
+}
+
+static void members(fb_app *app, const fb_row *row)
+{
+    int at = row->entry;
+    set_fold(app, at, app->model.outline->entries[at].fold == FB_MEMBERS ? FB_OPEN : FB_MEMBERS);
+}
+
+static void fold_all(fb_app *app, bool folded)
+{
+    fb_id node = app->model.outline->entries[fb_model_row(app)->entry].first;
+    fb_outline_fold_all(app->model.outline, folded);
+    fb_model_refold(app);
+    fb_model_go(app, node);
+}
+
+static void enter(fb_app *app, const fb_row *row)
+{
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    if (e->kind != FB_ENTRY_NODE && (row->several || row->letter == FB_NONE)) {
+        set_fold(app, row->entry, e->fold == FB_FOLDED ? FB_OPEN : FB_FOLDED);
+        return;
+    }
+    if (row->letter == FB_NONE)
+        fb_app_say(app, FB_ROLE_WARN, "sources and views belong to no kernel");
+    else
+        fb_app_show(app, FB_VIEW_SOURCE);
+}
+
+static bool command(fb_app *app, fb_command c, const char *arg)
+{
+    const fb_row *row = fb_model_row(app);
+    (void)arg;
+    if (!row) return false;
+    switch (c) {
+    case FB_CMD_LEFT: fold(app, row); return true;
+    case FB_CMD_RIGHT: unfold(app, row); return true;
+    case FB_CMD_MEMBERS: members(app, row); return true;
+    case FB_CMD_FOLD_ALL: fold_all(app, true); return true;
+    case FB_CMD_UNFOLD_ALL: fold_all(app, false); return true;
+    case FB_CMD_ENTER: enter(app, row); return true;
+    default: return false;
+    }
+}
+
+/* All nodes are searched, folded away or not; of repetitions shown as one only the first. */
+static bool find(fb_app *app, const char *text, int step)
+{
+    fb_model *m = &app->model;
+    const fb_row *row = fb_model_row(app);
+    if (!row) return false;
+    const fb_graph *g = m->outline->graph;
+    int n = m->outline->n, here = row->entry;
+    for (int k = 1; k <= n; k++) {
+        int at = ((here + step * k) % n + n) % n;
+        const fb_entry *e = &m->outline->entries[at];
+        const char *name = e->kind == FB_ENTRY_NODE ? g->nodes[e->id].name : e->path;
+        const char *dot = strrchr(name, '.');
+        if (!strcasestr(strchr(text, '.') || strchr(text, '[') ? name : dot ? dot + 1 : name, text)) continue;
+        int shown = fb_rows_find(&m->rows, e->first);
+        if (e->kind != FB_ENTRY_NODE && m->rows.row_of_entry[at] == FB_NONE) continue;
+        if (e->kind == FB_ENTRY_NODE && (shown == FB_NONE || m->rows.rows.at[shown].entry != at)) {
+            bool hidden = shown != FB_NONE && m->outline->entries[m->rows.rows.at[shown].entry].kind != FB_ENTRY_NODE;
+            if (!hidden) continue; /* another repetition of a row in sight */
+            fb_outline_reveal(m->outline, e->id);
+            fb_model_refold(app);
+        }
+        go_to_entry(app, at);
+        app->edge = 0;
+        return true;
+    }
+    return false;
+}
+
+/* ---- the hint's second line
+ * --------------------------------------------------------------------------------------------- */
+
+static void explain_node(const fb_graph *g, fb_id id, fb_str *out)
+{
+    const fb_node *n = &g->nodes[id];
+    char shape[192], size[32], value[32];
+    fb_str_addf(out, "%s = %s(", n->name, fb_op_get(n->op)->name);
+    for (int i = 0; i < n->n_args; i++) {
+        const fb_node *a = &g->nodes[n->args[i]];
+        const char *dot = strrchr(a->name, '.');
+        bool literal = a->op == FB_OP_CONST && a->shape.rank == 0;
+        if (literal) snprintf(value, sizeof value, "%g", a->attrs->value);
+        fb_str_addf(out, "%s%s", i ? ", " : "", i == 4 ? "…" : literal ? value : dot ? dot + 1 : a->name);
+        if (i == 4) break;
+    }
+    fb_str_addf(out, ")  %s  %s", fb_shape_format(&n->shape, n->dtype, shape),
+                fb_format_bytes(size, (double)fb_node_bytes(g, id)));
+    if (n->line) fb_str_addf(out, "  line %d", n->line);
+}
+
+static void explain_scope(const fb_outline *o, const fb_entry *e, fb_str *out)
+{
+    const fb_scope *s = &o->graph->scopes[e->id];
+    int nodes = 0;
+    for (fb_id i = e->first; i <= e->last; i++) nodes += fb_node_is_computed(o->graph, i);
+    if (e->kind == FB_ENTRY_REPEAT)
+        fb_str_addf(out, "%s, %d repetitions shown as one: x shows each", s->name, e->members);
+    else
+        fb_str_addf(out, "%s %s", s->path,
+                    s->kind == FB_SCOPE_OP ? "is one call of a framework" : "is a region of the script");
+    fb_str_addf(out, ", %d computed nodes", nodes);
+    if (s->line) fb_str_addf(out, ", line %d", s->line);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const fb_row *row = fb_model_row(app);
+    if (!row) return;
+    const fb_outline *o = app->model.outline;
+    const fb_entry *e = &o->entries[row->entry];
+    if (!hint->title.n) fb_str_add(&hint->title, fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor));
+    if (e->kind == FB_ENTRY_NODE)
+        explain_node(o->graph, e->id, &hint->line[1]);
+    else
+        explain_scope(o, e, &hint->line[1]);
+}
+
+const fb_view fb_view_graph = {
+    .name = "graph",
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .explain = explain,
+    .command = command,
+    .find = find,
+};

@@ -1,0 +1,125 @@
+/* Help: every command of the table, with its keys, and why it cannot be used just now. Then what the signs mean. */
+#include "tui/ui.h"
+
+#include <string.h>
+
+typedef struct {
+    const char *text; /* a heading, or NULL for a command */
+    fb_command command;
+    const char *sign, *meaning; /* both NULL: none */
+} line;
+
+static const struct {
+    const char *sign, *meaning;
+} signs[] = {
+    {"a b c", "kernels: rows with one letter share one; a+ holds several"},
+    {"● ○ ✗ ◐", "a row's edges from above: fused, cut, cannot be fused, some of each"},
+    {"×16", "repetitions shown as one line; what is done there is done to all"},
+    {"~", "predicted by the cost model, not measured"},
+    {"…", "on its way"},
+    {"tie", "the difference is smaller than the spread"},
+};
+enum { SIGNS = sizeof signs / sizeof *signs, LINES_MAX = FB_COMMANDS + SIGNS + 3 * (FB_SECTIONS + 1) };
+
+typedef struct {
+    int n;
+    line lines[LINES_MAX];
+} help;
+
+static void add(help *h, line l)
+{
+    h->lines[h->n++] = l;
+}
+
+static void opened(fb_app *app)
+{
+    help *h = fb_view_state(app, FB_VIEW_HELP, sizeof *h);
+    app->scroll[FB_VIEW_HELP] = (fb_scroll){0};
+    for (int s = 0; s < FB_SECTIONS; s++) {
+        if (s) add(h, (line){.text = ""});
+        add(h, (line){.text = fb_section_name((fb_section)s)});
+        for (int c = 0; c < FB_COMMANDS; c++)
+            if (fb_command_get((fb_command)c)->section == (fb_section)s) add(h, (line){.command = (fb_command)c});
+    }
+    add(h, (line){.text = ""});
+    add(h, (line){.text = "Signs"});
+    for (int i = 0; i < SIGNS; i++) add(h, (line){.sign = signs[i].sign, .meaning = signs[i].meaning});
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    (void)app;
+    fb_str_add(out, "help");
+}
+
+static int count(fb_app *app)
+{
+    const help *h = app->state[FB_VIEW_HELP];
+    return h ? h->n : 0;
+}
+
+/* The view that help was called from decides what works: it lies below. */
+static const char *why_not(fb_app *app, fb_command c)
+{
+    int over = app->n_over;
+    app->n_over = 0;
+    const char *why = fb_app_why_not(app, c);
+    app->n_over = over;
+    return why;
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    enum { KEYS = 2, NAME = 19, TEXT = 35 };
+    const help *h = app->state[FB_VIEW_HELP];
+    const fb_scroll *s = &app->scroll[FB_VIEW_HELP];
+    for (int y = 0; y < r->h && s->top + y < h->n; y++) {
+        const line *l = &h->lines[s->top + y];
+        fb_row_ground(app, FB_VIEW_HELP, r, y, s->top + y, focused);
+        if (l->text) {
+            fb_draw(r, y, KEYS - 1, FB_ROLE_FOCUS, l->text);
+        } else if (l->sign) {
+            fb_draw(r, y, KEYS, FB_ROLE_KEY, l->sign);
+            fb_draw_cut(r, y, NAME, r->w - NAME, FB_ROLE_TEXT, l->meaning);
+        } else {
+            const fb_command_info *info = fb_command_get(l->command);
+            bool off = why_not(app, l->command) != NULL;
+            fb_draw_cut(r, y, KEYS, NAME - KEYS - 1, off ? FB_ROLE_OFF : FB_ROLE_KEY, info->keys);
+            fb_draw_cut(r, y, NAME, TEXT - NAME - 1, off ? FB_ROLE_OFF : FB_ROLE_STRONG, info->name);
+            fb_draw_cut(r, y, TEXT, r->w - TEXT, off ? FB_ROLE_OFF : FB_ROLE_TEXT, info->help);
+        }
+    }
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    const line *l = &((const help *)app->state[FB_VIEW_HELP])->lines[row];
+    if (l->text)
+        fb_str_add(out, l->text);
+    else if (l->sign)
+        fb_str_addf(out, "%s %s", l->sign, l->meaning);
+    else
+        fb_str_addf(out, "%s %s", fb_command_get(l->command)->name, fb_command_get(l->command)->help);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const help *h = app->state[FB_VIEW_HELP];
+    int at = app->scroll[FB_VIEW_HELP].cursor;
+    if (at >= h->n || h->lines[at].text || h->lines[at].sign) return;
+    const fb_command_info *info = fb_command_get(h->lines[at].command);
+    const char *why = why_not(app, h->lines[at].command);
+    fb_str_addf(&hint->title, ":%s%s%s", info->name, *info->args ? " " : "", info->args);
+    fb_str_add(&hint->line[0], info->help);
+    if (why) fb_str_addf(&hint->line[1], "off now: %s", why);
+}
+
+const fb_view fb_view_help = {
+    .name = "help",
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .opened = opened,
+};

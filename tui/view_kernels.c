@@ -1,0 +1,110 @@
+/* The kernels of the column that has the focus: one line a letter, with bars for time and bytes. */
+#include "tui/ui.h"
+
+#include <math.h>
+
+static int count(fb_app *app)
+{
+    return app->model.kernels.n;
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    const fb_model *m = &app->model;
+    fb_str_add(out, "kernels");
+    if (!m->column) return;
+    fb_str_addf(out, " of %d", app->column + 1);
+    bool measured = false;
+    for (int i = 0; i < m->kernels.n; i++) measured |= m->kernels.at[i].measured;
+    if (m->kernels.n && !measured) fb_str_add(out, " · predicted");
+}
+
+static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line *k)
+{
+    enum { GUTTER = 3, FIGURE = 9 };
+    const fb_model *m = &app->model;
+    char letter[16] = "", text[32], times[32] = "";
+    fb_role role = FB_ROLE_TEXT;
+    bool figures = r->w >= 58;
+    int bars = figures ? (r->w - 2 * FIGURE) / 4 : r->w / 3, bar = bars / 2 - 1,
+        name = r->w - bars - (figures ? 2 * FIGURE : 0) - GUTTER - 2;
+    int x = GUTTER + 1 + name;
+    if (k->letter != FB_NONE) {
+        fb_letter_name(k->letter, letter);
+        role = (fb_role)(FB_ROLE_GROUP + k->letter % FB_GROUP_COLOURS);
+    }
+    if (k->count > 1) snprintf(times, sizeof times, " ×%lld", (long long)k->count);
+    fb_draw_right(r, y, GUTTER - 1, role, letter);
+    int room = name - fb_text_width(times) - 1;
+    int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT, k->name);
+    fb_draw(r, y, at, FB_ROLE_KEY, times);
+    if (figures && isfinite(k->us)) {
+        char us[40];
+        snprintf(us, sizeof us, "%s%s", k->measured ? "" : "~", fb_format_us(text, k->us));
+        fb_draw_right(r, y, x + FIGURE - 1, k->measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED, us);
+        x += FIGURE;
+    }
+    fb_draw_bar(r, y, x, bar, k->measured ? FB_ROLE_TIME : FB_ROLE_PREDICTED, k->us / m->most_us);
+    x += bar + 1;
+    if (figures && isfinite(k->bytes)) {
+        fb_draw_right(r, y, x + FIGURE - 1, FB_ROLE_DIM, fb_format_bytes(text, k->bytes));
+        x += FIGURE;
+    }
+    fb_draw_bar(r, y, x, bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    fb_scroll *s = &app->scroll[FB_VIEW_KERNELS];
+    for (int y = 0; y < r->h && s->top + y < count(app); y++) {
+        fb_row_ground(app, FB_VIEW_KERNELS, r, y, s->top + y, focused);
+        draw_line(app, r, y, &app->model.kernels.at[s->top + y]);
+        fb_draw_ground(FB_GROUND_PLAIN);
+    }
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    fb_str_add(out, app->model.kernels.at[row].name);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    int at = app->scroll[FB_VIEW_KERNELS].cursor;
+    char letter[8] = "", us[32], low[32], high[32], read[32], written[32];
+    if (at >= app->model.kernels.n) return;
+    const fb_kernel_line *k = &app->model.kernels.at[at];
+    if (k->letter != FB_NONE) fb_letter_name(k->letter, letter);
+    fb_str_addf(&hint->title, "%s %s", letter, k->name);
+    fb_str_addf(&hint->line[0], "%s kernel, %lld launch%s", k->family ? k->family : "foreign", (long long)k->count,
+                k->count == 1 ? "" : "es");
+    if (isfinite(k->us))
+        fb_str_addf(&hint->line[0], " · %s%s", k->measured ? "" : "predicted ", fb_format_us(us, k->us));
+    if (k->measured && isfinite(k->p10))
+        fb_str_addf(&hint->line[0], " (%s–%s)", fb_format_us(low, k->p10), fb_format_us(high, k->p90));
+    if (isfinite(k->bytes))
+        fb_str_addf(&hint->line[1], "modelled: reads %s, writes %s, %.3g FLOPs a byte", fb_format_bytes(read, k->read),
+                    fb_format_bytes(written, k->written), k->bytes > 0 ? k->flops / k->bytes : 0);
+}
+
+static bool command(fb_app *app, fb_command c, const char *arg)
+{
+    int at = app->scroll[FB_VIEW_KERNELS].cursor;
+    (void)arg;
+    if (c != FB_CMD_ENTER || at >= app->model.kernels.n) return false;
+    if (app->model.kernels.at[at].group == FB_NONE)
+        fb_app_say(app, FB_ROLE_WARN, "this device does not tell its source");
+    else
+        fb_app_show(app, FB_VIEW_SOURCE);
+    return true;
+}
+
+const fb_view fb_view_kernels = {
+    .name = "kernels",
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .command = command,
+};

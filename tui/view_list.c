@@ -1,0 +1,101 @@
+/* The start list: puzzlers, models and recent files. */
+#include "session/library.h"
+#include "tui/ui.h"
+
+#include <string.h>
+
+typedef struct {
+    const char *kind; /* "puzzlers", "models", "recent" */
+    const char *path, *name, *title;
+    bool first; /* of its kind */
+} item;
+
+typedef struct {
+    int n;
+    item *items;
+} list;
+
+static list *state(fb_app *app)
+{
+    return app->state[FB_VIEW_LIST];
+}
+
+static void opened(fb_app *app)
+{
+    list *l = fb_view_state(app, FB_VIEW_LIST, sizeof *l);
+    fb_arena *arena = app->arena[FB_VIEW_LIST];
+    const fb_bundled *bundled;
+    const char **recent;
+    int nb = fb_bundled_list(arena, &bundled), nr = fb_recent_list(arena, &recent);
+    l->items = FB_NEW_ARRAY(arena, item, nb + nr + 1);
+    for (int i = 0; i < nb; i++) {
+        const fb_bundled *b = &bundled[i];
+        if (!strcmp(b->kind, "lib")) continue;
+        l->items[l->n++] = (item){b->kind, b->path, b->name, b->title, false};
+    }
+    for (int i = 0; i < nr; i++) {
+        const char *slash = strrchr(recent[i], '/');
+        l->items[l->n++] = (item){"recent", recent[i], slash ? slash + 1 : recent[i], recent[i], false};
+    }
+    for (int i = 0; i < l->n; i++) l->items[i].first = !i || strcmp(l->items[i].kind, l->items[i - 1].kind) != 0;
+    fb_scroll_fit(&app->scroll[FB_VIEW_LIST], l->n, 1);
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    (void)app;
+    fb_str_add(out, "puzzlers, models, recent files");
+}
+
+static int count(fb_app *app)
+{
+    return state(app) ? state(app)->n : 0;
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    enum { KIND = 2, NAME = 13, TITLE = 36 };
+    const list *l = state(app);
+    const fb_scroll *s = &app->scroll[FB_VIEW_LIST];
+    if (!l->n) fb_draw(r, 1, 2, FB_ROLE_DIM, "nothing here yet: `fusebox new FILE` writes a script to start from");
+    for (int y = 0; y < r->h && s->top + y < l->n; y++) {
+        const item *it = &l->items[s->top + y];
+        fb_row_ground(app, FB_VIEW_LIST, r, y, s->top + y, focused);
+        if (it->first || !y) fb_draw_cut(r, y, KIND, NAME - KIND - 1, FB_ROLE_FOCUS, it->kind);
+        fb_draw_cut(r, y, NAME, TITLE - NAME - 1, FB_ROLE_STRONG, it->name);
+        fb_draw_cut(r, y, TITLE, r->w - TITLE - 1, FB_ROLE_DIM, it->title);
+    }
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    fb_str_addf(out, "%s %s", state(app)->items[row].name, state(app)->items[row].title);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    int at = app->scroll[FB_VIEW_LIST].cursor;
+    fb_str_add(&hint->title, "open");
+    if (at < count(app)) fb_str_addf(&hint->line[0], "Enter opens %s", state(app)->items[at].path);
+    fb_str_add(&hint->line[1], ":open FILE opens any script or graph in JSON");
+}
+
+static bool command(fb_app *app, fb_command c, const char *arg)
+{
+    int at = app->scroll[FB_VIEW_LIST].cursor;
+    (void)arg;
+    if (c != FB_CMD_ENTER || at >= count(app)) return false;
+    fb_app_open(app, state(app)->items[at].path);
+    return true;
+}
+
+const fb_view fb_view_list = {
+    .name = "list",
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .command = command,
+    .opened = opened,
+};
