@@ -97,7 +97,8 @@ int fb_lua_line(lua_State *L)
 {
     fb_process *p = fb_process_of(L);
     lua_Debug ar;
-    for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    enum { DEEPEST = 200 }; /* each level is looked for from the top */
+    for (int level = 0; level < DEEPEST && lua_getstack(L, level, &ar); level++) {
         lua_getinfo(L, "Sl", &ar);
         if (ar.currentline > 0 && ar.source[0] == '@' && strcmp(ar.source + 1, p->name) == 0)
             return p->line = ar.currentline;
@@ -282,7 +283,10 @@ static json_t *convert_table(conversion *c, int i, int depth)
             c->why = "a table is either a list or has names as keys";
         } else {
             json_t *item = convert(c, lua_gettop(L), depth);
-            if (json_object_set_new(value, lua_tostring(L, -2), item) < 0) c->why = "a key is not valid UTF-8";
+            if (c->why) /* the stack is as the failure left it */
+                json_decref(item);
+            else if (json_object_set_new(value, lua_tostring(L, -2), item) < 0)
+                c->why = "a key is not valid UTF-8";
         }
         lua_pop(L, 1);
     }

@@ -22,7 +22,7 @@ enum {
     FB_PROCESS_PRINTS = 1000,      /* printed lines a turn */
     FB_PROCESS_LINE = 400,         /* bytes of one of them */
     FB_PROCESS_ROWS = 100000,      /* rows and plots an experiment */
-    FB_PROCESS_CPU_MS = 1800,      /* of a turn; below the front's wall limit, because here the line is known */
+    FB_PROCESS_TURN_MS = 1850,     /* below the front's limit, because here the line is known */
     FB_PROCESS_KEPT = 4,           /* graphs kept for plans written in Lua … */
     FB_PROCESS_KEPT_NODES = 20000, /* … and their nodes together */
 };
@@ -47,7 +47,7 @@ typedef struct fb_process {
 
     char name[FB_PROCESS_NAME + 1]; /* "script.lua" */
     int line;                       /* of the script, as last seen: for messages that cannot ask Lua */
-    int64_t turn_ns;                /* CPU time when the turn began */
+    int64_t turn_ns;                /* when the turn began, moved on by what was spent waiting for the front */
     int prints, rows;
 
     fb_machine machine;

@@ -1,0 +1,3 @@
+-- expect: coroutine_nest.lua
+local function deeper() coroutine.wrap(deeper)() end
+deeper()

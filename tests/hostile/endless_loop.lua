@@ -1,0 +1,2 @@
+-- expect: endless_loop.lua:2: ran for
+while true do end

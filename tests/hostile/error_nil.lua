@@ -1,0 +1,2 @@
+-- expect: error_nil.lua:2: error\(…\) was called with a nil
+error(nil)

@@ -1,0 +1,2 @@
+-- expect: no_collectgarbage.lua:2: .*collectgarbage
+collectgarbage("stop")

@@ -1,0 +1,2 @@
+-- expect: no_debug.lua:2: .*nil value
+debug.sethook()

@@ -1,0 +1,2 @@
+-- expect: no_dump.lua:2: .*dump
+string.dump(print)

@@ -1,0 +1,2 @@
+-- expect: no_io.lua:2: .*nil value
+io.open("/etc/passwd")

@@ -1,0 +1,2 @@
+-- expect: ran for
+while true do print("x") end

@@ -1,0 +1,2 @@
+-- expect: print_long.lua.*returns
+print(("x\n"):rep(1 << 20))

@@ -1,0 +1,2 @@
+-- expect: ran for
+local s = string.rep("", 1 << 60)

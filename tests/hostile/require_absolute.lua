@@ -1,0 +1,2 @@
+-- expect: require_absolute.lua:2: require
+require "/etc/passwd"

@@ -1,0 +1,2 @@
+-- expect: require_up.lua:2: require
+require "../../etc/passwd"

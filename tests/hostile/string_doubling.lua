@@ -1,0 +1,3 @@
+-- expect: 64 MB
+local s = "x"
+while true do s = s .. s end

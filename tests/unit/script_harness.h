@@ -1,0 +1,34 @@
+/* Drives one script process for tests: waits for the events of a request, with a limit. */
+#ifndef TEST_SCRIPT_HARNESS_H
+#define TEST_SCRIPT_HARNESS_H
+
+#include "base/clock.h"
+#include "script/script.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* The next event that is none of the log; false after `limit_ms`. */
+static inline bool next_event(fb_script *s, fb_script_event *e, int limit_ms)
+{
+    int64_t end = fb_now_ns() + limit_ms * 1000000ll;
+    for (;;) {
+        while (fb_script_next(s, e)) {
+            if (e->kind != FB_SCRIPT_LOG) return true;
+            fb_script_event_clear(e);
+        }
+        int timeout = (int)((end - fb_now_ns()) / 1000000);
+        if (timeout < 0) return false;
+        struct pollfd fds[2];
+        int n = fb_script_poll(s, fds, &timeout);
+        poll(fds, (nfds_t)n, timeout);
+        fb_script_pump(s);
+    }
+}
+
+#endif
