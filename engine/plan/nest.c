@@ -458,13 +458,42 @@ static bool check_assigns(fb_builder *b)
     return true;
 }
 
+/* ---- the library's result, overwritten by what is made of it ---- */
+
+/* The root reads its own element of the accumulator before it is stored, and nobody reads one afterwards. */
+static bool in_place(const fb_nest *nest, const fb_section *s, const fb_root *r)
+{
+    const fb_node *c = &nest->graph->nodes[nest->accumulator], *n = &nest->graph->nodes[r->storage];
+    if (r->storage != r->node || n->dtype != c->dtype || fb_shape_elements(&n->shape) != fb_shape_elements(&c->shape))
+        return false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind == FB_VALUE_LOAD && v->node == nest->accumulator && v->at != r->at) return false;
+    }
+    for (int i = 0; i < s->n_passes; i++)
+        if (s->passes[i].depth > r->depth || (s->passes[i].depth == r->depth && s->passes[i].space != r->space))
+            return false;
+    return s->n_passes == 0 || r->space != FB_NONE;
+}
+
+static void place_product(fb_builder *b)
+{
+    fb_nest *nest = b->nest;
+    nest->product = nest->accumulator;
+    if (nest->accumulator == FB_NONE || fb_builder_stored(b, nest->accumulator) != FB_NONE || b->sections.n != 1)
+        return;
+    const fb_section *s = &b->sections.at[0];
+    for (int i = 0; i < s->n_roots && nest->product == nest->accumulator; i++)
+        if (in_place(nest, s, &s->roots[i])) nest->product = s->roots[i].storage;
+}
+
 /* ---- all of it ---- */
 
 static bool is_stored_elsewhere(const fb_builder *b, int i)
 {
     const fb_nest *nest = b->nest;
     fb_id node = nest->kernel.stored[i];
-    if (node == nest->accumulator && !nest->kernel.convert) return true; /* by the library */
+    if (node == nest->accumulator) return true; /* by the library */
     return fb_shape_elements(&nest->graph->nodes[node].shape) == 0;
 }
 
@@ -534,6 +563,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     b.done = FB_NEW_ARRAY(b.scratch, bool, k->n_stored);
     bool fine = build(&b) && collect_buffers(&b);
     if (fine) {
+        place_product(&b);
         nest->whens = fb_arena_copy(arena, b.whens.at, (size_t)b.whens.n * sizeof *b.whens.at);
         nest->n_whens = b.whens.n;
         fb_nest_count(nest, b.sections.at, b.sections.n);
@@ -554,6 +584,11 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     FB_VEC_FREE(&b.vars);
     fb_arena_free(b.scratch);
     return fine ? nest : NULL;
+}
+
+fb_id fb_nest_product(const fb_nest *nest)
+{
+    return nest->accumulator == FB_NONE ? FB_NONE : nest->product;
 }
 
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out)

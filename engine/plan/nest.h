@@ -32,8 +32,6 @@ typedef struct {
     int n_stored; /* those to be stored */
     const fb_id *stored;
     bool library; /* the (one) contraction is a library call and the rest its epilogue */
-    bool convert; /* library: the call's result has another type than the contraction, whose value the epilogue stores
-                     too */
 } fb_kernel_nodes;
 
 /* Distinct bytes of one external value that the kernel touches. */
@@ -53,6 +51,9 @@ typedef struct {
 
 /* NULL with a verdict (unsupported or illegal) that names nodes when it cannot be one kernel. All is in `arena`. */
 fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why);
+/* Library: the node in whose storage the call's result is written: the contraction itself, or what the epilogue
+ * overwrites it with, element by element. FB_NONE for other nests. */
+fb_id fb_nest_product(const fb_nest *nest);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

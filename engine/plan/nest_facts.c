@@ -177,7 +177,7 @@ static void count_library(fb_nest *nest, touches *reads, touches *writes)
     }
     for (int i = 0; i < nest->kernel.n_stored; i++) {
         int64_t size = fb_shape_elements(&c->shape);
-        if (nest->kernel.stored[i] == nest->accumulator && !nest->kernel.convert)
+        if (nest->kernel.stored[i] == nest->accumulator)
             note(writes, (touch){nest->accumulator, FB_NONE, FB_NONE, 0, size - 1, size});
     }
 }

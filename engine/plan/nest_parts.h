@@ -112,6 +112,8 @@ struct fb_nest {
     fb_index_pool *pool;
     fb_kernel_nodes kernel;
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
+    fb_id product;     /* where the library writes it: the accumulator's own storage, or that of the one value which the
+                        * epilogue puts in place of it, element by element */
     int n_whens;
     fb_when *whens;
     int n_sections;

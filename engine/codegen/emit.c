@@ -1,0 +1,396 @@
+/* A kernel's frame: what it says of itself, what its buffers are called, and its sections one after the other. */
+#include "codegen/emit.h"
+
+#include "codegen/emit_parts.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+static void line(fb_emitter *e, int indent, const char *end, const char *format, va_list ap)
+{
+    for (int i = 0; i < indent; i++) fb_str_add(e->out, "    ");
+    fb_str_vaddf(e->out, format, ap);
+    fb_str_add(e->out, end);
+}
+
+void fb_emit(fb_emitter *e, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    line(e, e->indent, "\n", format, ap);
+    va_end(ap);
+}
+
+void fb_emit_open(fb_emitter *e, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    line(e, e->indent, *format == '%' ? "{\n" : " {\n", format, ap);
+    va_end(ap);
+    e->indent++;
+}
+
+void fb_emit_close(fb_emitter *e)
+{
+    e->indent--;
+    fb_emit(e, "}");
+}
+
+void fb_emit_raw(fb_emitter *e, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    line(e, 0, "\n", format, ap);
+    va_end(ap);
+}
+
+/* ---- names ---- */
+
+/* Words that mean something in C or CUDA where a kernel stands, and what skeletons use themselves. */
+static const char *const reserved[] = {
+    "args",     "alignas",  "asm",    "auto",     "bool",      "break",    "case",     "char",      "class",
+    "const",    "continue", "cos",    "default",  "delete",    "do",       "double",   "else",      "enum",
+    "erf",      "exp",      "exp2",   "extern",   "fabs",      "false",    "first",    "float",     "floor",
+    "fmod",     "for",      "goto",   "half",     "if",        "inline",   "int",      "isnan",     "last",
+    "log",      "log2",     "long",   "main",     "max",       "member",   "min",      "namespace", "new",
+    "operator", "owner",    "pow",    "private",  "public",    "register", "restrict", "return",    "rint",
+    "round",    "short",    "signed", "sin",      "sizeof",    "sqrt",     "static",   "struct",    "switch",
+    "tanh",     "template", "this",   "true",     "typedef",   "typeof",   "union",    "unsigned",  "void",
+    "volatile", "warp",     "while",  "ceil",     "abs",       "gelu",     "signbit",  "NAN",       "INFINITY",
+    "lanes",    "lane",     "end",    "blockIdx", "threadIdx", "blockDim", "gridDim",  "try",       "catch",
+    "throw",    "linux",    "unix",
+};
+
+/* A local variable may hide a function of libm where the dialect's spellings call none by that name. */
+static bool hides_only_libm(const fb_emitter *e, const char *name)
+{
+    static const char *const harmless[] = {"exp", "exp2", "log", "log2", "tanh", "erf",
+                                           "pow", "gelu", "max", "min",  "fmod"};
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless && e->dialect->own_math; i++)
+        if (strcmp(name, harmless[i]) == 0) return true;
+    return false;
+}
+
+static bool names_loop(const fb_emitter *e, const char *name)
+{
+    for (int s = 0; s < e->nest->n_sections; s++) {
+        const fb_section *sec = &e->nest->sections[s];
+        for (int k = -1; k < sec->n_spaces; k++) {
+            const fb_space *space = k < 0 ? &sec->rows : &sec->spaces[k];
+            for (int d = 0; d < space->n; d++)
+                if (strcmp(fb_ix_var_name(e->nest->pool, space->var[d]), name) == 0) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_taken(const fb_emitter *e, const char *name)
+{
+    if (strncmp(name, "fb_", 3) == 0 || strncmp(name, "index_", 6) == 0) return true;
+    if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(name, reserved[i]) == 0) return !hides_only_libm(e, name);
+    for (int i = 0; i < e->n_used; i++)
+        if (strcmp(e->used[i], name) == 0) return true;
+    return strcmp(name, e->entry) == 0 || names_loop(e, name);
+}
+
+const char *fb_emit_name(fb_emitter *e, const char *wish)
+{
+    const char *name = wish;
+    for (int i = 2; is_taken(e, name); i++) name = fb_arena_printf(e->arena, "%s_%d", wish, i);
+    const char **used = FB_NEW_ARRAY(e->arena, const char *, e->n_used + 1);
+    if (e->n_used) memcpy(used, e->used, (size_t)e->n_used * sizeof *used);
+    used[e->n_used++] = name;
+    e->used = used;
+    return name;
+}
+
+/* The last element of a path without its member number; a number that only makes a computed node unique goes too. */
+static const char *plain_name(const fb_graph *g, fb_id node, fb_arena *arena)
+{
+    const char *name = g->nodes[node].name, *dot = strrchr(name, '.');
+    char *plain = fb_arena_strdup(arena, dot ? dot + 1 : name);
+    char *bracket = strchr(plain, '[');
+    if (bracket) *bracket = 0;
+    if (fb_node_class(g, node) == FB_CLASS_SOURCE) return plain;
+    char *end = plain + strlen(plain);
+    while (end > plain && isdigit((unsigned char)end[-1])) end--;
+    if (end > plain + 1 && *end && end[-1] == '_') end[-1] = 0;
+    return plain;
+}
+
+const char *fb_emit_plain(fb_emitter *e, fb_id node)
+{
+    return plain_name(e->nest->graph, node, e->arena);
+}
+
+static const char *op_of(const fb_graph *g, fb_id node)
+{
+    const char *outer = fb_op_get(g->nodes[node].op)->name;
+    for (fb_id s = g->nodes[node].scope; s != FB_NONE; s = g->scopes[s].parent)
+        if (g->scopes[s].kind == FB_SCOPE_OP) outer = g->scopes[s].op;
+    return outer;
+}
+
+const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena)
+{
+    enum { MOST = 5, LONGEST = 56 };
+    const char *part[MOST + 1];
+    int n = 0;
+    for (int i = 0; i < n_nodes; i++) {
+        const char *op = op_of(g, nodes[i]);
+        bool seen = false;
+        for (int j = 0; j < n && j <= MOST; j++) seen |= strcmp(part[j < MOST ? j : MOST], op) == 0;
+        if (seen) continue;
+        part[n < MOST ? n : MOST] = op; /* beyond the first few only the last is told */
+        n++;
+    }
+    fb_str s = {0};
+    for (int i = 0; i < n && i <= MOST; i++) {
+        if (i == MOST && n > MOST + 1) fb_str_add(&s, "_etc");
+        fb_str_addf(&s, "%s%s", i ? "_" : "", part[i]);
+    }
+    const char *name = fb_str_get(&s);
+    char *kept = fb_arena_printf(arena, "%.*s", LONGEST, *name ? name : "kernel");
+    for (char *c = kept; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    fb_str_free(&s);
+    return kept;
+}
+
+/* ---- buffers ---- */
+
+static void add_arg(fb_emitter *e, fb_id storage, bool written)
+{
+    for (int i = 0; i < e->n_args; i++) {
+        if (e->args[i].storage != storage) continue;
+        e->args[i].written |= written;
+        return;
+    }
+    e->args[e->n_args++] =
+        (fb_emit_arg){.storage = storage, .written = written, .dtype = e->nest->graph->nodes[storage].dtype};
+}
+
+static int64_t zero_of(void *ctx, fb_ix var)
+{
+    (void)ctx;
+    (void)var;
+    return 0;
+}
+
+/* Where all plain accesses of a buffer start at the same distance from it, and that is aligned as buffers are, the
+ * launch's pointer starts there: kernels over windows of one tensor are one kernel so. */
+typedef struct {
+    bool seen, mixed;
+    int64_t start;
+} window;
+
+static void see(const fb_emitter *e, window *w, fb_id storage, int table, fb_ix at)
+{
+    if (storage == e->nest->accumulator) storage = e->nest->product;
+    for (int i = 0; i < e->n_args; i++) {
+        if (e->args[i].storage != storage) continue;
+        int64_t start = fb_ix_eval(e->nest->pool, at, zero_of, NULL);
+        w[i].mixed |= table != FB_NONE || (w[i].seen && w[i].start != start);
+        w[i].seen = true;
+        w[i].start = start;
+    }
+}
+
+static void see_table(window *w, const fb_emitter *e, const fb_table *t, int members)
+{
+    for (int m = 0; m < members; m++)
+        for (int i = 0; i < e->n_args; i++)
+            if (e->args[i].storage == t->base[m]) w[i].mixed = true;
+}
+
+static void find_windows(fb_emitter *e)
+{
+    enum { ALIGNED = 64 };
+    window *w = FB_NEW_ARRAY(e->arena, window, e->n_args);
+    for (int s = 0; s < e->nest->n_sections; s++) {
+        const fb_section *sec = &e->nest->sections[s];
+        for (int i = 0; i < sec->n_values; i++)
+            if (sec->values[i].kind == FB_VALUE_LOAD)
+                see(e, w, sec->values[i].node, sec->values[i].table, sec->values[i].at);
+        for (int i = 0; i < sec->n_roots; i++) see(e, w, sec->roots[i].storage, sec->roots[i].table, sec->roots[i].at);
+        for (int i = 0; i < sec->n_tables; i++) see_table(w, e, &sec->tables[i], sec->members);
+    }
+    for (int i = 0; i < e->n_args; i++) {
+        int64_t bytes = w[i].start * fb_dtype_size(e->args[i].dtype);
+        if (w[i].seen && !w[i].mixed && w[i].start > 0 && bytes % ALIGNED == 0) e->args[i].shift = w[i].start;
+    }
+}
+
+static void find_args(fb_emitter *e)
+{
+    const fb_nest *nest = e->nest;
+    e->args = FB_NEW_ARRAY(e->arena, fb_emit_arg, nest->n_reads + nest->n_writes + 1);
+    for (int i = 0; i < nest->n_reads; i++) add_arg(e, nest->reads[i], false);
+    if (nest->accumulator != FB_NONE) add_arg(e, nest->product, false);
+    for (int i = 0; i < nest->n_writes; i++) add_arg(e, nest->writes[i], true);
+    for (int i = 0; i < e->n_args; i++) e->args[i].name = fb_emit_name(e, fb_emit_plain(e, e->args[i].storage));
+    find_windows(e);
+}
+
+/* ---- sections ---- */
+
+static void count_uses(fb_emitter *e)
+{
+    const fb_section *s = e->section;
+    for (int i = 0; i < s->n_values; i++)
+        for (int a = 0; a < s->values[i].n_args; a++) e->uses[s->values[i].args[a]]++;
+    for (int i = 0; i < s->n_roots; i++) e->uses[s->roots[i].value]++;
+}
+
+static const char *data_name(const fb_emitter *e, fb_val v)
+{
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v) return e->section->data[i].name;
+    return NULL;
+}
+
+/* Pointers by member. A table of plain buffers from the first on would do with an offset; one initialiser a member
+ * shows all. */
+static void write_tables(fb_emitter *e)
+{
+    const fb_section *s = e->section;
+    for (int t = 0; t < s->n_tables; t++) {
+        const fb_table *table = &s->tables[t];
+        const char *type = e->dialect->memory_type[e->nest->graph->nodes[table->base[0]].dtype];
+        const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "%s_of", fb_emit_plain(e, table->base[0])));
+        e->tables[t] = name;
+        fb_str list = {0};
+        for (int m = 0; m < s->members; m++) {
+            const char *base = NULL;
+            for (int i = 0; i < e->n_args; i++)
+                if (e->args[i].storage == table->base[m]) base = e->args[i].name;
+            fb_str_addf(&list, "%s%s", m == 0 ? "" : m % 8 ? ", " : ",\n            ", base);
+            if (table->shift[m]) fb_str_addf(&list, " + %lld", (long long)table->shift[m]);
+        }
+        fb_emit(e, "%s%s *const %s[%d] = {%s};", table->store ? "" : "const ", type, name, s->members,
+                fb_str_get(&list));
+        fb_str_free(&list);
+    }
+}
+
+void fb_emit_section(fb_emitter *e, int number)
+{
+    const fb_section *s = &e->nest->sections[number];
+    e->section = s;
+    e->number = number;
+    e->names = FB_NEW_ARRAY(e->arena, const char *, s->n_values);
+    e->whole = FB_NEW_ARRAY(e->arena, const char *, s->n_values);
+    e->known = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    e->uses = FB_NEW_ARRAY(e->arena, int, s->n_values);
+    e->tables = FB_NEW_ARRAY(e->arena, const char *, s->n_tables);
+    count_uses(e);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const char *type = e->dialect->value_type[v->dtype];
+        if (fb_value_is_leaf(v) && !data_name(e, i)) continue;
+        if (data_name(e, i) && strcmp(type, e->dialect->index_type) == 0)
+            e->names[i] = data_name(e, i);
+        else
+            e->names[i] = fb_emit_name(e, fb_emit_plain(e, v->node));
+    }
+    write_tables(e);
+}
+
+/* ---- what the kernel says of itself ---- */
+
+static const char *why_family(fb_family f)
+{
+    static const char *const why[FB_FAMILIES] = {
+        [FB_FAMILY_POINTWISE] = "every element by itself",
+        [FB_FAMILY_REDUCE] = "rows are reduced, and all of a row's work is done while it is at hand",
+        [FB_FAMILY_LIBRARY] = "what follows a library call, on rows of its result that are still in the cache",
+        [FB_FAMILY_COPY] = "what no index arithmetic can stand for",
+    };
+    return why[f] ? why[f] : "";
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Nodes by the names that members of a repetition share, each with how often it is there. */
+static void write_nodes(fb_emitter *e)
+{
+    const fb_kernel_nodes *k = &e->nest->kernel;
+    const char **names = FB_NEW_ARRAY(e->arena, const char *, k->n_nodes);
+    for (int i = 0; i < k->n_nodes; i++) names[i] = fb_emit_plain(e, k->nodes[i]);
+    fb_str s = {0};
+    size_t column = 0;
+    const char **order = fb_arena_copy(e->arena, names, (size_t)k->n_nodes * sizeof *names);
+    if (k->n_nodes) qsort(order, (size_t)k->n_nodes, sizeof *order, by_text);
+    for (int i = 0; i < k->n_nodes; i++) {
+        bool first = true;
+        int count = 0;
+        for (int j = 0; j < i && first; j++) first = strcmp(names[i], names[j]) != 0;
+        if (!first) continue;
+        for (int j = 0; j < k->n_nodes; j++) count += strcmp(order[j], names[i]) == 0;
+        char item[96];
+        snprintf(item, sizeof item, count > 1 ? "%.64s ×%d" : "%.64s", names[i], count);
+        if (s.n - column > 96) {
+            fb_str_add(&s, ",\n *        ");
+            column = s.n;
+        } else if (s.n) {
+            fb_str_add(&s, ", ");
+        }
+        fb_str_add(&s, item);
+    }
+    if (s.n) fb_emit_raw(e, " * holds: %s", fb_str_get(&s));
+    fb_str_free(&s);
+}
+
+static void write_header(fb_emitter *e)
+{
+    fb_emit_raw(e, "/* %s", e->entry);
+    write_nodes(e);
+    fb_emit_raw(e, " * %s: %s */", fb_family_name(e->family), why_family(e->family));
+}
+
+fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_dialect *dialect,
+                              const char *entry, fb_arena *arena)
+{
+    static const fb_knobs automatic;
+    fb_kernel_text result = {.entry = entry};
+    if (!nest->n_sections || !dialect->section[family]) return result;
+    fb_str out = {0};
+    fb_emitter e = {.dialect = dialect,
+                    .nest = nest,
+                    .family = family,
+                    .knobs = knobs ? knobs : &automatic,
+                    .out = &out,
+                    .arena = fb_arena_new(),
+                    .entry = entry};
+    find_args(&e);
+    write_header(&e);
+    dialect->open(&e);
+    for (int i = 0; i < nest->n_sections; i++) {
+        if (i) fb_str_add(&out, "\n");
+        int kept = e.n_used; /* names of the last section are free again */
+        if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");
+        fb_emit_section(&e, i);
+        dialect->section[family](&e);
+        if (nest->n_sections > 1) fb_emit_close(&e);
+        e.n_used = kept;
+    }
+    dialect->close(&e);
+    result.text = fb_arena_strdup(arena, fb_str_get(&out));
+    result.n_args = e.n_args;
+    result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
+    for (int i = 0; i < e.n_args; i++)
+        result.args[i] =
+            (fb_kernel_arg){e.args[i].storage, e.args[i].written, e.args[i].shift * fb_dtype_size(e.args[i].dtype)};
+    fb_str_free(&out);
+    fb_arena_free(e.arena);
+    return result;
+}

@@ -1,0 +1,756 @@
+/* The C dialect: OpenMP over rows, SIMD inside.
+ *
+ * Four shapes of a section, chosen by extents and strides, which are all known:
+ *   elements  no reduction: outer loops in parallel, the last one vectorised
+ *   rows      a row at a time, its passes one after the other, vectorised along the row
+ *   lanes     neighbouring rows lie side by side in memory (a column reduction): a chunk of them is worked on together,
+ * vectorised across rows, every row value an array with an entry a lane long      few rows with very long passes: rows
+ * in turn, each pass in parallel Kernels too small for threads to pay have no pragma for them.
+ */
+#include "codegen/emit_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    WORK_FOR_THREADS = 1 << 16, /* operations: below, waking the team costs more than it brings */
+    PARALLEL_ROWS = 64,         /* so many iterations keep any team even */
+    CHUNK = 4096,               /* elements of a long vector loop that is cut for threads */
+    LONG_PASS = 1 << 15,
+    FEW_ROWS = 16,
+    MOST_LANES = 512,
+};
+
+typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_LANES, SHAPE_LONG } shape;
+
+typedef struct {
+    fb_emitter *e;
+    const fb_section *s;
+    shape shape;
+    int64_t work;     /* operations, about */
+    int64_t lanes;    /* SHAPE_LANES */
+    const char *lane; /* … how a lane's entry is indexed: "j - j0" */
+    int opened;
+    bool *declared; /* a value: its accumulator is */
+} loops;
+
+/* ---- the frame ---- */
+
+static void open_kernel(fb_emitter *e)
+{
+    fb_emit_open(e, "void %s(const fb_kernel_args *args)", e->entry);
+    for (int i = 0; i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
+                e->dialect->memory_type[a->dtype], a->name, i);
+    }
+    fb_str_add(e->out, "\n");
+}
+
+static void close_kernel(fb_emitter *e)
+{
+    fb_emit_close(e);
+}
+
+static int64_t operations(const fb_section *s)
+{
+    int64_t points = 1;
+    for (int p = 0; p < s->n_passes; p++) points += fb_space_points(&s->spaces[s->passes[p].space]);
+    int64_t each = 1 + s->n_values / (1 + s->n_passes);
+    int64_t rows = fb_space_points(&s->rows);
+    return points > INT64_MAX / each / (rows ? rows : 1) ? INT64_MAX : rows * points * each;
+}
+
+static const char *var(const loops *l, fb_ix v)
+{
+    return fb_ix_var_name(l->e->nest->pool, v);
+}
+
+static void open_for(loops *l, fb_ix v, int64_t extent)
+{
+    const char *name = var(l, v);
+    bool blocked = l->s->blocked && v == l->s->rows.var[0];
+    if (blocked)
+        fb_emit_open(l->e, "for (int64_t %s = args->first; %s < args->last; %s++)", name, name, name);
+    else
+        fb_emit_open(l->e, "for (int64_t %s = 0; %s < %" PRId64 "; %s++)", name, name, extent, name);
+    l->opened++;
+}
+
+static void close_to(loops *l, int opened)
+{
+    for (; l->opened > opened; l->opened--) fb_emit_close(l->e);
+}
+
+/* "#pragma omp parallel for …", unless the section is too small. */
+static bool pragma_parallel(loops *l, const char *words)
+{
+    if (l->work < WORK_FOR_THREADS) return false;
+    char condition[96] = "";
+    if (l->s->blocked) {
+        int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
+        snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")", WORK_FOR_THREADS / each);
+    }
+    fb_emit_raw(l->e, "#pragma omp parallel for%s schedule(static)%s", words, condition);
+    return true;
+}
+
+/* How many of the outer loops to run as one, so that there are enough iterations for any team. */
+static int collapse_of(const loops *l, int n, int64_t *iterations)
+{
+    const fb_space *rows = &l->s->rows;
+    int c = 0;
+    *iterations = 1;
+    while (c < n && *iterations < PARALLEL_ROWS) *iterations *= rows->extent[c++];
+    return c;
+}
+
+static const char *collapse_words(const loops *l, int n)
+{
+    return n > 1 ? fb_arena_printf(l->e->arena, " collapse(%d)", n) : "";
+}
+
+/* ---- roots ---- */
+
+static void store_roots(loops *l, int space, int depth)
+{
+    for (int i = 0; i < l->s->n_roots; i++) {
+        const fb_root *r = &l->s->roots[i];
+        if (r->space != space || r->depth != depth) continue;
+        fb_emit_needed(l->e, r->value, space);
+        fb_emit_store(l->e, r);
+    }
+}
+
+/* ---- elements ---- */
+
+/* Statements that only need the first `level` row variables, before the next loop opens. */
+static void hoist(loops *l, int level)
+{
+    uint32_t inside = ~((1u << level) - 1);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (!(l->s->values[i].rows & inside) && l->s->values[i].depth == 0) fb_emit_needed(l->e, i, FB_NONE);
+}
+
+static void emit_elements(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int n = rows->n;
+    if (n == 0) {
+        store_roots(l, FB_NONE, 0);
+        return;
+    }
+    int64_t iterations, last = rows->extent[n - 1];
+    bool cut = false;
+    if (n == 1) {
+        hoist(l, 0);
+        if (!pragma_parallel(l, " simd")) fb_emit_raw(l->e, "#pragma omp simd");
+        open_for(l, rows->var[0], last);
+        store_roots(l, FB_NONE, 0);
+        close_to(l, 0);
+        return;
+    }
+    int together = collapse_of(l, n - 1, &iterations);
+    hoist(l, 0);
+    cut = iterations < PARALLEL_ROWS && last >= 2 * CHUNK && l->work >= WORK_FOR_THREADS && !l->s->blocked;
+    pragma_parallel(l, collapse_words(l, together + cut));
+    for (int d = 0; d < n - 1; d++) {
+        open_for(l, rows->var[d], rows->extent[d]);
+        if (d + 1 >= together && !cut) hoist(l, d + 1);
+    }
+    const char *name = var(l, rows->var[n - 1]);
+    if (cut) {
+        fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %d)", name, name, last, name, CHUNK);
+        l->opened++;
+        hoist(l, n - 1);
+        fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
+                CHUNK, last);
+        fb_emit_raw(l->e, "#pragma omp simd");
+        fb_emit_open(l->e, "for (int64_t %s = %s0; %s < end; %s++)", name, name, name, name);
+        l->opened++;
+    } else {
+        fb_emit_raw(l->e, "#pragma omp simd");
+        open_for(l, rows->var[n - 1], last);
+    }
+    store_roots(l, FB_NONE, 0);
+    close_to(l, 0);
+}
+
+/* ---- reductions ---- */
+
+static bool is_reduced_in(const fb_value *v, fb_pass p)
+{
+    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
+}
+
+static const char *type_of(const loops *l, fb_val v)
+{
+    return l->e->dialect->value_type[l->s->values[v].dtype];
+}
+
+/* The type that is compared: argmax keeps the best element beside its index. */
+static const char *operand_type(const loops *l, fb_val v)
+{
+    return l->e->dialect->value_type[l->s->values[l->s->values[v].args[0]].dtype];
+}
+
+static const char *best_name(const loops *l, fb_val v)
+{
+    return fb_arena_printf(l->e->arena, "best_%s", l->e->names[v]);
+}
+
+static bool is_float_value(const loops *l, fb_val v)
+{
+    return fb_dtype_is_float(l->s->values[v].dtype);
+}
+
+/* One step of reduction v, in terms of its accumulator's name (or array entry). */
+static void step(loops *l, fb_val v, const char *entry)
+{
+    fb_emitter *e = l->e;
+    const fb_value *x = &l->s->values[v];
+    fb_reduction r = fb_emit_reduction(e, v);
+    const char *acc = fb_arena_printf(e->arena, "%s%s", e->names[v], entry);
+    const char *a = fb_emit_ref(e, x->args[0]);
+    bool f = is_float_value(l, x->args[0]);
+    if (r.arg) {
+        const char *best = fb_arena_printf(e->arena, "%s%s", best_name(l, v), entry);
+        const char *at = fb_emit_index(e, l->s->spaces[x->over].n ? l->s->spaces[x->over].var[0] : FB_NONE, false);
+        const char *better = r.op == FB_OP_ARGMAX ? ">" : "<";
+        if (f)
+            fb_emit_open(e, "if (%s %s %s || (%s != %s && %s == %s))", a, better, best, a, a, best, best);
+        else
+            fb_emit_open(e, "if (%s %s %s)", a, better, best);
+        fb_emit(e, "%s = %s;", best, a);
+        fb_emit(e, "%s = %s;", acc, at);
+        fb_emit_close(e);
+        return;
+    }
+    if (x->n_args == 2) {
+        const char *b = fb_emit_ref(e, x->args[1]);
+        if (f)
+            fb_emit(e, "%s += %s * %s;", acc, a, b);
+        else
+            fb_emit(e, "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, acc, a, b);
+        return;
+    }
+    switch (r.op) {
+    case FB_OP_AMAX:
+    case FB_OP_AMIN:
+        if (f)
+            fb_emit(e, "%s = %s(%s, %s);", acc, r.clause, acc, a);
+        else
+            fb_emit(e, "%s = %s %s %s ? %s : %s;", acc, a, r.op == FB_OP_AMAX ? ">" : "<", acc, a, acc);
+        break;
+    case FB_OP_PROD:
+        if (f)
+            fb_emit(e, "%s *= %s;", acc, a);
+        else
+            fb_emit(e, "%s = fb_wrap_mul(%s, %s);", acc, acc, a);
+        break;
+    default:
+        if (f)
+            fb_emit(e, "%s += %s;", acc, a);
+        else
+            fb_emit(e, "%s = fb_wrap_add(%s, %s);", acc, acc, a);
+    }
+}
+
+static const char *mean_of(const loops *l, fb_val v)
+{
+    const fb_value *x = &l->s->values[v];
+    if (l->e->nest->graph->nodes[x->node].op != FB_OP_MEAN) return NULL;
+    return fb_emit_literal(l->e, x->dtype, (double)fb_space_points(&l->s->spaces[x->over]));
+}
+
+/* " reduction(+ : sum, mean) reduction(fb_maxf : amax)" for the pass. */
+static const char *clauses(loops *l, fb_pass p, const char *array)
+{
+    fb_emitter *e = l->e;
+    fb_str s = {0};
+    static const char *const ids[] = {"+", "*", "max", "min", "fb_max", "fb_min", "fb_maxf", "fb_minf"};
+    for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
+        bool first = true;
+        for (int i = 0; i < l->s->n_values; i++) {
+            if (!is_reduced_in(&l->s->values[i], p)) continue;
+            fb_reduction r = fb_emit_reduction(e, i);
+            if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
+            fb_str_addf(&s, "%s%s%s", first ? fb_arena_printf(e->arena, " reduction(%s : ", ids[k]) : ", ", e->names[i],
+                        array);
+            first = false;
+        }
+        if (!first) fb_str_add(&s, ")");
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* Scans and arg-reductions go element by element, in order. */
+static bool in_order(const loops *l, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space) return true;
+        if (is_reduced_in(v, p) && fb_emit_reduction(l->e, i).arg) return true;
+    }
+    return false;
+}
+
+static void declare_scans(loops *l, fb_pass p, const bool *needed, const char *array, const char *start)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
+        fb_emit(l->e, "%s%s%s%s = %s;", l->declared[i] ? "" : type_of(l, i), l->declared[i] ? "" : " ", l->e->names[i],
+                array, start);
+        l->declared[i] = true;
+    }
+}
+
+/* ---- rows ---- */
+
+/* What the pass computes at one point. */
+static void pass_body(loops *l, fb_pass p, const bool *needed, const char *entry)
+{
+    fb_emitter *e = l->e;
+    bool *mark = fb_emit_mark(e);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (needed[i] && l->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (is_reduced_in(&l->s->values[i], p)) step(l, i, entry);
+    store_roots(l, p.space, p.depth);
+    fb_emit_forget(e, mark);
+}
+
+/* Slow values that later passes use again go to a row buffer, declared before and filled in this pass. */
+static fb_ix row_point(const loops *l, const fb_space *space)
+{
+    return fb_ix_ravel(l->e->nest->pool, space->n, space->extent, space->var);
+}
+
+static void declare_kept(loops *l, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
+        fb_emit(l->e, "%s %s_row[%" PRId64 "];", type_of(l, i), l->e->names[i],
+                fb_space_points(&l->s->spaces[p.space]));
+    }
+}
+
+static void fill_kept(loops *l, fb_pass p, const bool *needed)
+{
+    const char *at = fb_emit_index(l->e, row_point(l, &l->s->spaces[p.space]), false);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
+        fb_emit_needed(l->e, i, p.space);
+        fb_emit(l->e, "%s_row[%s] = %s;", l->e->names[i], at, l->e->names[i]);
+    }
+}
+
+static void refer_kept(loops *l, fb_pass p, const bool *needed)
+{
+    const char *at = fb_emit_index(l->e, row_point(l, &l->s->spaces[p.space]), false);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !l->e->whole[i])
+            l->e->whole[i] = fb_arena_printf(l->e->arena, "%s_row[%s]", l->e->names[i], at);
+    }
+}
+
+static void row_values_before(loops *l, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < l->s->n_values; i++)
+        if (needed[i] && l->s->values[i].space == FB_NONE && l->s->values[i].kind != FB_VALUE_REDUCE)
+            fb_emit_needed(l->e, i, FB_NONE);
+    (void)p;
+}
+
+static void declare_accumulators(loops *l, fb_pass p)
+{
+    fb_emitter *e = l->e;
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!is_reduced_in(&l->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s %s = %s;", operand_type(l, i), best_name(l, i), r.start);
+        fb_emit(e, "%s %s = %s;", type_of(l, i), e->names[i], r.arg ? "0" : r.start);
+    }
+}
+
+static void emit_pass(loops *l, int number)
+{
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
+    const fb_space *space = &l->s->spaces[p.space];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    fb_section_needed(l->s, number, needed);
+    row_values_before(l, p, needed);
+    declare_kept(l, p, needed);
+    declare_accumulators(l, p);
+    declare_scans(l, p, needed, "", "0");
+    bool ordered = in_order(l, p, needed), threads = l->shape == SHAPE_LONG && !ordered;
+    const char *reductions = ordered ? "" : clauses(l, p, "");
+    int outside = l->opened;
+    for (int d = 0; d < space->n; d++) {
+        bool first = d == 0, last = d == space->n - 1;
+        if (threads && first)
+            fb_emit_raw(e, "#pragma omp parallel for%s%s schedule(static)", last ? " simd" : "", reductions);
+        else if (last && !ordered)
+            fb_emit_raw(e, "#pragma omp simd%s", reductions);
+        open_for(l, space->var[d], space->extent[d]);
+    }
+    bool *mark = fb_emit_mark(e);
+    fill_kept(l, p, needed);
+    pass_body(l, p, needed, "");
+    fb_emit_forget(e, mark);
+    close_to(l, outside);
+    refer_kept(l, p, needed);
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!is_reduced_in(&l->s->values[i], p)) continue;
+        const char *points = mean_of(l, i);
+        if (points) fb_emit(e, "%s /= %s;", e->names[i], points);
+        e->known[i] = true;
+    }
+}
+
+static int deepest(const fb_section *s)
+{
+    int depth = 0;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].depth > depth) depth = s->roots[i].depth;
+    for (int i = 0; i < s->n_passes; i++)
+        if (s->passes[i].depth > depth) depth = s->passes[i].depth;
+    return depth;
+}
+
+static void row_body(loops *l)
+{
+    for (int depth = 0; depth <= deepest(l->s); depth++) {
+        store_roots(l, FB_NONE, depth);
+        for (int p = 0; p < l->s->n_passes; p++)
+            if (l->s->passes[p].depth == depth) emit_pass(l, p);
+    }
+}
+
+static void emit_rows(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int64_t iterations;
+    int together = collapse_of(l, rows->n, &iterations);
+    hoist(l, 0);
+    if (l->shape == SHAPE_ROWS && rows->n) pragma_parallel(l, collapse_words(l, together));
+    for (int d = 0; d < rows->n; d++) open_for(l, rows->var[d], rows->extent[d]);
+    row_body(l);
+    close_to(l, 0);
+}
+
+/* ---- lanes ---- */
+
+static void open_lanes(loops *l, const char *pragma)
+{
+    const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
+    if (pragma) fb_emit_raw(l->e, "%s", pragma);
+    fb_emit_open(l->e, "for (int64_t %s = %s0; %s < %s0 + lanes; %s++)", name, name, name, name, name);
+}
+
+static void lane_roots(loops *l, int depth)
+{
+    bool any = false;
+    for (int i = 0; i < l->s->n_roots; i++) any |= l->s->roots[i].space == FB_NONE && l->s->roots[i].depth == depth;
+    if (!any) return;
+    bool *mark = fb_emit_mark(l->e);
+    open_lanes(l, "#pragma omp simd");
+    store_roots(l, FB_NONE, depth);
+    fb_emit_close(l->e);
+    fb_emit_forget(l->e, mark);
+}
+
+static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = l->e;
+    bool any = false;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
+        if (!scan && !is_reduced_in(v, p)) continue;
+        any = true;
+        if (!scan && fb_emit_reduction(e, i).arg)
+            fb_emit(e, "%s %s[%" PRId64 "];", operand_type(l, i), best_name(l, i), l->lanes);
+        if (!l->declared[i]) fb_emit(e, "%s %s[%" PRId64 "];", type_of(l, i), e->names[i], l->lanes);
+        l->declared[i] = true;
+    }
+    if (!any) return;
+    fb_emit_open(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++)", l->lanes);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
+        if (!scan && !is_reduced_in(v, p)) continue;
+        fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
+        fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
+    }
+    fb_emit_close(e);
+}
+
+static void lane_pass(loops *l, int number)
+{
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
+    const fb_space *space = &l->s->spaces[p.space];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    fb_section_needed(l->s, number, needed);
+    lane_accumulators(l, p, needed);
+    const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
+    /* few chunks of long columns: threads share the passes, each with accumulators of its own */
+    int64_t chunks = fb_space_points(&l->s->rows) / l->lanes;
+    bool threads = chunks < FEW_ROWS && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
+                   l->work >= WORK_FOR_THREADS;
+    if (threads)
+        fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)",
+                    clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)));
+    int outside = l->opened;
+    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i])
+            e->names[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
+    }
+    bool *mark = fb_emit_mark(e);
+    open_lanes(l, "#pragma omp simd");
+    pass_body(l, p, needed, entry);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    close_to(l, outside);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i]) *strchr((char *)e->names[i], '[') = 0;
+    }
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!is_reduced_in(&l->s->values[i], p)) continue;
+        const char *points = mean_of(l, i);
+        if (points)
+            fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->lanes, e->names[i],
+                    points);
+        e->whole[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
+    }
+}
+
+static void emit_lanes(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int n = rows->n;
+    int64_t last = rows->extent[n - 1], iterations;
+    const char *name = var(l, rows->var[n - 1]);
+    l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
+    int together = collapse_of(l, n - 1, &iterations);
+    bool cut = l->lanes < last;
+    if (iterations * ((last + l->lanes - 1) / l->lanes) >= FEW_ROWS)
+        pragma_parallel(l, collapse_words(l, together == n - 1 && iterations < PARALLEL_ROWS ? n
+                                             : together                                      ? together
+                                                                                             : 1));
+    for (int d = 0; d < n - 1; d++) open_for(l, rows->var[d], rows->extent[d]);
+    fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %" PRId64 ")", name, name, last, name,
+                 l->lanes);
+    l->opened++;
+    if (cut && last % l->lanes)
+        fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
+                name, l->lanes, last, name, l->lanes);
+    else
+        fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->lanes);
+    for (int depth = 0; depth <= deepest(l->s); depth++) {
+        lane_roots(l, depth);
+        for (int p = 0; p < l->s->n_passes; p++)
+            if (l->s->passes[p].depth == depth) lane_pass(l, p);
+    }
+    close_to(l, 0);
+}
+
+/* Do the section's loads run along the last row variable rather than along the rows? */
+static bool lies_across(const loops *l)
+{
+    const fb_section *s = l->s;
+    fb_index_pool *pool = l->e->nest->pool;
+    int n = s->rows.n;
+    if (n == 0 || s->rows.extent[n - 1] < 8 || (s->blocked && n == 1)) return false;
+    int across = 0, along = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        const fb_space *space = &s->spaces[v->space];
+        int64_t row = 0, inner = 0;
+        fb_ix rest;
+        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
+        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
+        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
+        across += row == 1 && inner != 1;
+        along += inner == 1;
+    }
+    return across > along;
+}
+
+static int64_t lanes_of(const fb_section *s)
+{
+    int64_t last = s->rows.extent[s->rows.n - 1], lanes = last >= 16 * MOST_LANES ? MOST_LANES
+                                                          : last >= 1024          ? 128
+                                                                                  : 64;
+    return lanes < last ? lanes : last;
+}
+
+/* Values that rows would keep in a row buffer are computed again in each pass across lanes. */
+static fb_section without_kept(const loops *l)
+{
+    fb_section s = *l->s;
+    s.values = fb_arena_copy(l->e->arena, s.values, (size_t)s.n_values * sizeof *s.values);
+    for (int i = 0; i < s.n_values; i++) s.values[i].kept = false;
+    return s;
+}
+
+/* ---- index_add ---- */
+
+static bool is_half(fb_dtype d)
+{
+    return d == FB_F16 || d == FB_BF16;
+}
+
+/* Threads own ranges of the result's rows and each goes through the whole index, so that no two add to one row and the
+ * order of additions is the index's. Sixteen-bit sums need a wider accumulator: theirs go row by row. */
+static void emit_scatter(loops *l)
+{
+    fb_emitter *e = l->e;
+    const fb_section *s = l->s;
+    const fb_root *r = &s->roots[0];
+    const fb_node *n = &e->nest->graph->nodes[r->node];
+    int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows),
+            owners = is_half(n->dtype) ? rows
+                     : rows < 16       ? rows
+                                       : 16;
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
+    const char *out = NULL;
+    const fb_data_var *index = NULL; /* the row that is added to */
+    for (int i = 0; i < s->n_data; i++)
+        if (fb_ix_uses(e->nest->pool, r->at, s->data[i].var)) index = &s->data[i];
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == r->storage) out = e->args[i].name;
+    l->work = rows * size + size * (space ? fb_space_points(space) : 1);
+    pragma_parallel(l, "");
+    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
+    fb_emit(e,
+            "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
+            rows, owners, rows, owners);
+    const char *zero = "0", *sums = fb_emit_name(e, "sums");
+    if (is_half(n->dtype))
+        fb_emit(e, "float %s[%" PRId64 "] = {0};", sums, size);
+    else
+        fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = %s;", size, size,
+                out, zero);
+    for (int d = 0; space && d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    fb_emit_needed(e, index->value, s->values[index->value].space);
+    fb_emit(e, "if (%s < first || %s >= last) continue;", index->name, index->name);
+    int outside = l->opened;
+    for (int d = 0; d < s->rows.n; d++) {
+        if (d == s->rows.n - 1) fb_emit_raw(e, "#pragma omp simd");
+        open_for(l, s->rows.var[d], s->rows.extent[d]);
+    }
+    fb_emit_needed(e, r->value, s->values[r->value].space);
+    if (is_half(n->dtype))
+        fb_emit(e, "%s[%s] += %s;", sums,
+                fb_emit_index(e, fb_ix_ravel(e->nest->pool, s->rows.n, s->rows.extent, s->rows.var), false),
+                fb_emit_ref(e, r->value));
+    else if (fb_dtype_is_float(n->dtype))
+        fb_emit(e, "%s += %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), fb_emit_ref(e, r->value));
+    else
+        fb_emit(e, "%s = fb_wrap_add(%s, %s);", fb_emit_element(e, r->storage, FB_NONE, r->at),
+                fb_emit_element(e, r->storage, FB_NONE, r->at), fb_emit_ref(e, r->value));
+    close_to(l, outside);
+    close_to(l, 0);
+    if (is_half(n->dtype)) {
+        const char *sum = fb_arena_printf(e->arena, "%s[at]", sums);
+        fb_emit(e, "for (int64_t at = 0; at < %" PRId64 "; at++) %s[owner * %" PRId64 " + at] = %s;", size, out, size,
+                fb_emit_spell(e, e->dialect->to_memory[n->dtype], &sum, 1));
+    }
+    fb_emit_close(e);
+}
+
+/* ---- choosing ---- */
+
+static void emit_section_c(fb_emitter *e)
+{
+    loops l = {.e = e, .s = e->section, .work = operations(e->section)};
+    l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
+    const fb_section *s = e->section;
+    fb_section plain;
+    if (s->scatter) {
+        emit_scatter(&l);
+        return;
+    }
+    int64_t longest = 0;
+    for (int p = 0; p < s->n_passes; p++) {
+        int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
+        if (points > longest) longest = points;
+    }
+    bool few = fb_space_points(&s->rows) < FEW_ROWS && longest >= LONG_PASS && !s->blocked;
+    l.shape = !s->n_passes ? SHAPE_ELEMENTS : lies_across(&l) ? SHAPE_LANES : few ? SHAPE_LONG : SHAPE_ROWS;
+    switch (l.shape) {
+    case SHAPE_ELEMENTS: emit_elements(&l); break;
+    case SHAPE_LANES:
+        plain = without_kept(&l);
+        l.s = e->section = &plain;
+        l.lanes = lanes_of(s);
+        emit_lanes(&l);
+        e->section = s;
+        break;
+    default: emit_rows(&l);
+    }
+}
+
+static const char *spelling_c(const fb_op_info *op)
+{
+    return op->c;
+}
+
+const fb_dialect fb_dialect_c = {
+    .name = "c",
+    .prelude = "kernels/prelude.h",
+    .value_type = {[FB_F32] = "float",
+                   [FB_F16] = "float",
+                   [FB_BF16] = "float",
+                   [FB_F64] = "double",
+                   [FB_I32] = "int32_t",
+                   [FB_I64] = "int64_t",
+                   [FB_BOOL] = "bool"},
+    .memory_type = {[FB_F32] = "float",
+                    [FB_F16] = "fb_f16",
+                    [FB_BF16] = "fb_bf16",
+                    [FB_F64] = "double",
+                    [FB_I32] = "int32_t",
+                    [FB_I64] = "int64_t",
+                    [FB_BOOL] = "uint8_t"},
+    .from_memory = {[FB_F32] = "$0",
+                    [FB_F16] = "(float)$0",
+                    [FB_BF16] = "fb_from_bf16($0)",
+                    [FB_F64] = "$0",
+                    [FB_I32] = "$0",
+                    [FB_I64] = "$0",
+                    [FB_BOOL] = "$0"},
+    .to_memory = {[FB_F32] = "$0",
+                  [FB_F16] = "(fb_f16)$0",
+                  [FB_BF16] = "fb_to_bf16($0)",
+                  [FB_F64] = "$0",
+                  [FB_I32] = "$0",
+                  [FB_I64] = "$0",
+                  [FB_BOOL] = "$0"},
+    .index_type = "int64_t",
+    .restrict_word = "restrict",
+    .infinity = "INFINITY",
+    .nan = "NAN",
+    .own_math = true,
+    .spelling = spelling_c,
+    .open = open_kernel,
+    .close = close_kernel,
+    .section = {[FB_FAMILY_POINTWISE] = emit_section_c,
+                [FB_FAMILY_REDUCE] = emit_section_c,
+                [FB_FAMILY_LIBRARY] = emit_section_c,
+                [FB_FAMILY_COPY] = emit_section_c},
+};

@@ -1,0 +1,118 @@
+/* Inside codegen/: writing one kernel.
+ *
+ *     emit.c        a group's text: header comment, names, buffers; the family table
+ *     emit_value.c  the walker's output as statements: a value's expression, in the dialect's spelling
+ *     emit_c.c      the C dialect's loops
+ *
+ * A dialect brings spellings and the loops around the statements; the statements are the same everywhere. A skeleton
+ * sets up loops for a section and calls fb_emit_needed for what is to be computed at a place.
+ */
+#ifndef FB_CODEGEN_EMIT_PARTS_H
+#define FB_CODEGEN_EMIT_PARTS_H
+
+#include "base/str.h"
+#include "codegen/dialect.h"
+#include "plan/family.h"
+#include "plan/nest_parts.h"
+
+typedef struct fb_emitter fb_emitter;
+
+struct fb_dialect {
+    const char *name;
+    const char *prelude;                /* key of the embedded text */
+    const char *value_type[FB_DTYPES];  /* of a variable */
+    const char *memory_type[FB_DTYPES]; /* of an element of a buffer */
+    const char *from_memory[FB_DTYPES]; /* "$0": the element as a value */
+    const char *to_memory[FB_DTYPES];   /* "$0": the value as an element */
+    const char *index_type;
+    const char *restrict_word;
+    const char *infinity, *nan; /* a float's */
+    bool own_math; /* spellings call slow functions by names with a prefix, so that variables may be called exp */
+    const char *(*spelling)(const fb_op_info *op); /* the column of ops.def with the float forms */
+    /* Function head and buffer declarations up to the first section, and the end. */
+    void (*open)(fb_emitter *e);
+    void (*close)(fb_emitter *e);
+    /* One section's loops, a row a family; NULL where the dialect generates no such kernel. */
+    void (*section[FB_FAMILIES])(fb_emitter *e);
+};
+
+/* A buffer as the kernel sees it. */
+typedef struct {
+    fb_id storage; /* the node whose value it holds */
+    bool written;
+    const char *name;
+    fb_dtype dtype;
+    int64_t shift; /* elements that the launch's offset has added to the pointer already */
+} fb_emit_arg;
+
+struct fb_emitter {
+    const fb_dialect *dialect;
+    const fb_nest *nest;
+    fb_family family;
+    const fb_knobs *knobs;
+    fb_str *out;
+    fb_arena *arena;
+    int indent;
+    const char *entry;
+    int n_args;
+    fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
+    /* the section being written */
+    const fb_section *section;
+    int number;          /* of the section */
+    const char **names;  /* a value: what it is called */
+    bool *known;         /* a value: its statement stands in the block or one around it */
+    int *uses;           /* a value: how many others (and roots) use it */
+    const char **tables; /* a table: the array of its pointers */
+    const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
+    int n_used;          /* names taken in this kernel */
+    const char **used;
+};
+
+/* ---- text ---- */
+
+void fb_emit(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));      /* one indented line */
+void fb_emit_open(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "… {" */
+void fb_emit_close(fb_emitter *e);
+void fb_emit_raw(fb_emitter *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* at column 0: pragmas */
+
+/* A free name like `wish`: no keyword, no function, nothing taken; kept for the whole kernel. */
+const char *fb_emit_name(fb_emitter *e, const char *wish);
+/* "feature[3].layer_norm.mean_2" → "mean": what members of a repetition have in common. Sources keep their numbers. */
+const char *fb_emit_plain(fb_emitter *e, fb_id node);
+
+/* ---- sections ---- */
+
+/* Names, uses and tables of section `number`; writes the tables. */
+void fb_emit_section(fb_emitter *e, int number);
+
+/* ---- values ---- */
+
+/* An index expression; `inner`: parenthesised unless it is a name or number. */
+const char *fb_emit_index(fb_emitter *e, fb_ix at, bool inner);
+/* The value as an operand: its name, or a literal. */
+const char *fb_emit_ref(fb_emitter *e, fb_val v);
+const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value);
+/* Statements for `v` and what it needs, of what is not known yet and belongs to `space` (FB_NONE: row-level ones only).
+ */
+void fb_emit_needed(fb_emitter *e, fb_val v, int space);
+/* Everything known in the block is forgotten: fb_emit_mark before, fb_emit_forget(mark) at its end. */
+bool *fb_emit_mark(fb_emitter *e);
+void fb_emit_forget(fb_emitter *e, const bool *mark);
+/* "y[256 * i + j] = …;" */
+void fb_emit_store(fb_emitter *e, const fb_root *r);
+/* The place in memory of a load or root, as an lvalue of the memory type. */
+const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);
+/* `format` with $0, $1 … replaced. */
+const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n);
+
+/* The arithmetic of a reduction: what it starts with, one step, and the end (NULL: nothing). */
+typedef struct {
+    fb_op op;
+    bool arg; /* argmax, argmin */
+    const char *start;
+    const char *clause; /* OpenMP's reduction identifier; NULL for arg */
+} fb_reduction;
+fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
+
+#endif

@@ -1,0 +1,330 @@
+/* Statements: one value, one line, in the dialect's spelling. */
+#include "codegen/emit_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *fb_emit_index(fb_emitter *e, fb_ix at, bool inner)
+{
+    fb_str s = {0};
+    fb_ix_print(e->nest->pool, at, inner, &s);
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n)
+{
+    fb_str s = {0};
+    for (const char *p = spelling; *p; p++) {
+        if (*p == '$' && p[1] >= '0' && p[1] < '0' + n)
+            fb_str_add(&s, operands[*++p - '0']);
+        else
+            fb_str_add_n(&s, p, 1);
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* ---- literals ---- */
+
+static const char *integer_literal(fb_emitter *e, fb_dtype dtype, double value)
+{
+    if (dtype == FB_BOOL) return value != 0 ? "true" : "false";
+    double low = dtype == FB_I32 ? -0x1p31 : -0x1p63, high = dtype == FB_I32 ? 0x1p31 : 0x1p63;
+    if (value != value) return "0";
+    if (value <= low) return dtype == FB_I32 ? "INT32_MIN" : "INT64_MIN";
+    if (value >= high) return dtype == FB_I32 ? "INT32_MAX" : "INT64_MAX";
+    return fb_arena_printf(e->arena, value < 0 ? "(%" PRId64 ")" : "%" PRId64, (int64_t)value);
+}
+
+const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
+{
+    if (!fb_dtype_is_float(dtype)) return integer_literal(e, dtype, value);
+    bool wide = dtype == FB_F64;
+    if (isnan(value)) return e->dialect->nan;
+    if (isinf(value))
+        return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "(-%s)", e->dialect->infinity);
+    char text[64];
+    for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
+        snprintf(text, sizeof text, "%.*g", digits, wide ? value : (double)(float)value);
+        double back;
+        sscanf(text, "%lf", &back);
+        if (wide ? back == value : (float)back == (float)value) break;
+    }
+    const char *point = strpbrk(text, ".e") ? "" : ".0", *suffix = wide ? "" : "f";
+    return fb_arena_printf(e->arena, signbit(value) ? "(%s%s%s)" : "%s%s%s", text, point, suffix);
+}
+
+/* ---- memory ---- */
+
+static const fb_emit_arg *find_arg(const fb_emitter *e, fb_id storage)
+{
+    if (storage == e->nest->accumulator) storage = e->nest->product;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == storage) return &e->args[i];
+    FB_ASSERT(!"a storage that is no argument of its kernel");
+    return NULL;
+}
+
+const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
+{
+    if (table != FB_NONE) {
+        const char *member = fb_emit_index(e, e->section->member, false);
+        return fb_arena_printf(e->arena, "%s[%s][%s]", e->tables[table], member, fb_emit_index(e, at, false));
+    }
+    const fb_emit_arg *arg = find_arg(e, storage);
+    fb_ix shifted = fb_ix_sub(e->nest->pool, at, fb_ix_const(e->nest->pool, arg->shift));
+    return fb_arena_printf(e->arena, "%s[%s]", arg->name, fb_emit_index(e, shifted, false));
+}
+
+/* ---- conditions ---- */
+
+/* One test; what the index's range already says is left out. NULL when nothing is left. A data variable's range is a
+ * promise that only the test keeps. */
+static const char *test(fb_emitter *e, const fb_when *w)
+{
+    fb_index_pool *pool = e->nest->pool;
+    int64_t low, high;
+    fb_ix_range(pool, w->at, &low, &high);
+    for (int i = 0; i < e->section->n_data; i++) {
+        if (!fb_ix_uses(pool, w->at, e->section->data[i].var)) continue;
+        low = INT64_MIN;
+        high = INT64_MAX;
+    }
+    const char *at = fb_emit_index(e, w->at, false);
+    bool below = w->low > low, above = w->high <= high;
+    if (below && above) return fb_arena_printf(e->arena, "%s >= %" PRId64 " && %s < %" PRId64, at, w->low, at, w->high);
+    if (below) return fb_arena_printf(e->arena, "%s >= %" PRId64, at, w->low);
+    if (above) return fb_arena_printf(e->arena, "%s < %" PRId64, at, w->high);
+    return NULL;
+}
+
+static const char *all_tests(fb_emitter *e, int when)
+{
+    const char *text = NULL;
+    for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
+        const char *t = test(e, &e->nest->whens[c]);
+        if (t) text = text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t;
+    }
+    return text;
+}
+
+/* ---- expressions ---- */
+
+static bool is_float(fb_dtype d)
+{
+    return fb_dtype_is_float(d);
+}
+
+static const char *convert(fb_emitter *e, const char *x, fb_dtype from, fb_dtype to)
+{
+    const char *type = e->dialect->value_type[to];
+    if (strcmp(e->dialect->value_type[from], type) == 0) return x;
+    if (to == FB_BOOL) return fb_arena_printf(e->arena, "%s != 0", x);
+    return fb_arena_printf(e->arena, "(%s)%s", type, x);
+}
+
+/* $f and the attributes $v $w first, operands afterwards. */
+static const char *resolve_spelling(fb_emitter *e, const char *spelling, const fb_node *n, fb_dtype dtype)
+{
+    fb_str s = {0};
+    for (const char *p = spelling; *p; p++) {
+        if (*p == '$' && p[1] == 'f') {
+            fb_str_add(&s, dtype == FB_F64 ? "" : "f");
+            p++;
+        } else if (*p == '$' && (p[1] == 'v' || p[1] == 'w')) {
+            fb_str_add(&s, fb_emit_literal(e, dtype, p[1] == 'v' ? n->attrs->value : n->attrs->high));
+            p++;
+        } else {
+            fb_str_add_n(&s, p, 1);
+        }
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* "(a ? b : c)" → "a ? b : c", where one pair of parentheses holds all of it. */
+static const char *bare(fb_emitter *e, const char *text)
+{
+    size_t n = strlen(text);
+    if (n < 2 || text[0] != '(' || text[n - 1] != ')') return text;
+    int depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth == 0 && i < n - 1) return text;
+    }
+    return fb_arena_printf(e->arena, "%.*s", (int)(n - 2), text + 1);
+}
+
+static const char *operation(fb_emitter *e, const fb_value *v)
+{
+    const fb_node *n = &e->nest->graph->nodes[v->node];
+    const fb_op_info *op = fb_op_get(n->op);
+    const char *operands[3];
+    for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
+    fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
+    if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
+    spelling = resolve_spelling(e, spelling, n, of);
+    return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
+}
+
+static const char *random_element(fb_emitter *e, const fb_value *v)
+{
+    const fb_attrs *at = e->nest->graph->nodes[v->node].attrs;
+    static const char *const functions[FB_DISTS] = {[FB_DIST_UNIFORM] = "fb_random_uniform",
+                                                    [FB_DIST_NORMAL] = "fb_random_normal",
+                                                    [FB_DIST_INTEGER] = "fb_random_integer"};
+    fb_dtype bounds = at->dist == FB_DIST_INTEGER ? FB_I64 : FB_F64;
+    const char *low = fb_emit_literal(e, bounds, at->value), *high = fb_emit_literal(e, bounds, at->high);
+    if (!functions[at->dist]) return fb_emit_literal(e, v->dtype, at->value);
+    /* the source's key, as base/rng.h derives it */
+    const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
+                                          at->seed, fb_emit_index(e, v->at, false), low, high);
+    /* a source is rounded to its dtype, as one in memory would be */
+    element = fb_emit_spell(e, e->dialect->to_memory[v->dtype], &element, 1);
+    element = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
+    return fb_arena_printf(e->arena, "(%s)%s", e->dialect->value_type[v->dtype], element);
+}
+
+static const char *loaded(fb_emitter *e, const fb_value *v)
+{
+    const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = all_tests(e, v->when);
+    const char *value = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
+    return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
+}
+
+static const char *expression(fb_emitter *e, const fb_value *v)
+{
+    switch (v->kind) {
+    case FB_VALUE_CONST: return fb_emit_literal(e, v->dtype, v->number);
+    case FB_VALUE_INDEX: return convert(e, fb_emit_index(e, v->at, true), FB_I64, v->dtype);
+    case FB_VALUE_LOAD: return loaded(e, v);
+    case FB_VALUE_RANDOM: return random_element(e, v);
+    case FB_VALUE_SELECT: {
+        const char *t = test(e, &e->nest->whens[v->when]);
+        const char *a = fb_emit_ref(e, v->args[0]), *b = fb_emit_ref(e, v->args[1]);
+        return t ? fb_arena_printf(e->arena, "%s ? %s : %s", t, a, b) : a;
+    }
+    default: return operation(e, v);
+    }
+}
+
+/* How often the spelling of v's user writes it down. */
+static int mentions(const fb_emitter *e, const fb_value *user, fb_val v)
+{
+    if (user->kind != FB_VALUE_OP) return 1;
+    const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
+    const char *spelling =
+        is_float(user->dtype) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
+    int n = 0;
+    for (int a = 0; a < user->n_args; a++) {
+        if (user->args[a] != v) continue;
+        for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + a;
+    }
+    return n;
+}
+
+/* A plain load that one statement at the same place uses once stands in that statement. */
+static bool is_inlined(const fb_emitter *e, fb_val v)
+{
+    const fb_section *s = e->section;
+    const fb_value *x = &s->values[v];
+    for (int i = 0; i < s->n_data; i++)
+        if (s->data[i].value == v) return false;
+    if (fb_value_is_leaf(x)) return true;
+    if (x->kind != FB_VALUE_LOAD || x->when != FB_NONE || e->uses[v] != 1 || e->whole[v]) return false;
+    for (int i = v + 1; i < s->n_values; i++) {
+        const fb_value *u = &s->values[i];
+        for (int a = 0; a < u->n_args; a++) {
+            if (u->args[a] != v) continue;
+            if (u->kind == FB_VALUE_REDUCE) return x->space == u->over && x->table == FB_NONE;
+            return u->space == x->space && u->rows == x->rows && mentions(e, u, v) == 1;
+        }
+    }
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].value == v) return x->space == s->roots[i].space;
+    return false;
+}
+
+const char *fb_emit_ref(fb_emitter *e, fb_val v)
+{
+    if (e->whole[v] && !e->known[v]) return e->whole[v];
+    if (!is_inlined(e, v)) return e->names[v];
+    const fb_value *x = &e->section->values[v];
+    return x->kind == FB_VALUE_INDEX ? convert(e, fb_emit_index(e, x->at, true), FB_I64, x->dtype) : expression(e, x);
+}
+
+/* ---- statements ---- */
+
+static void statement(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    if (x->kind == FB_VALUE_SCAN) {
+        fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
+        return;
+    }
+    fb_emit(e, "const %s %s = %s;", e->dialect->value_type[x->dtype], e->names[v], expression(e, x));
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
+            fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
+}
+
+void fb_emit_needed(fb_emitter *e, fb_val v, int space)
+{
+    const fb_value *x = &e->section->values[v];
+    if (e->known[v] || e->whole[v] || x->kind == FB_VALUE_REDUCE) return;
+    for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], space);
+    if (x->space != FB_NONE && x->space != space) return;
+    if (is_inlined(e, v)) return;
+    e->known[v] = true;
+    statement(e, v);
+}
+
+bool *fb_emit_mark(fb_emitter *e)
+{
+    return fb_arena_copy(e->arena, e->known, (size_t)e->section->n_values * sizeof *e->known);
+}
+
+void fb_emit_forget(fb_emitter *e, const bool *mark)
+{
+    memcpy(e->known, mark, (size_t)e->section->n_values * sizeof *e->known);
+}
+
+void fb_emit_store(fb_emitter *e, const fb_root *r)
+{
+    const char *value = fb_emit_ref(e, r->value);
+    fb_dtype to = e->nest->graph->nodes[r->storage].dtype;
+    value = fb_emit_spell(e, e->dialect->to_memory[to], &value, 1);
+    fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, r->table, r->at), value);
+}
+
+/* ---- reductions ---- */
+
+fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    fb_op op = e->nest->graph->nodes[x->node].op;
+    fb_dtype of = e->section->values[x->args[0]].dtype;
+    bool f = is_float(of);
+    const char *low = fb_emit_literal(e, of, -INFINITY), *high = fb_emit_literal(e, of, INFINITY);
+    const char *max = of == FB_F64 ? "fb_max"
+                      : f          ? "fb_maxf"
+                                   : "max",
+               *min = of == FB_F64 ? "fb_min"
+                      : f          ? "fb_minf"
+                                   : "min";
+    switch (op) {
+    case FB_OP_AMAX: return (fb_reduction){op, false, low, max};
+    case FB_OP_AMIN: return (fb_reduction){op, false, high, min};
+    case FB_OP_PROD: return (fb_reduction){op, false, f ? fb_emit_literal(e, of, 1) : "1", "*"};
+    case FB_OP_ARGMAX: return (fb_reduction){op, true, low, NULL};
+    case FB_OP_ARGMIN: return (fb_reduction){op, true, high, NULL};
+    default: return (fb_reduction){op, false, "0", "+"};
+    }
+}

@@ -1,0 +1,420 @@
+/* Lowering: a kernel a group, a buffer a stored value, a launch a group.
+ *
+ * requires  a plan, whose groups all have a nest
+ * provides  a program: kernels equal but for their buffers are one, with the buffers told at each launch
+ *
+ * An output that is a view has no kernel of its own: where it is all of its base in order, the base is stored in its
+ * place, else a copy kernel at the end makes it.
+ */
+#include "codegen/lower.h"
+
+#include "codegen/emit.h"
+#include "graph/access.h"
+#include "plan/nest.h"
+
+#include <string.h>
+
+#define uthash_malloc(size)      fb_alloc(size)
+#define uthash_free(block, size) fb_free(block)
+#include "base/vec.h"
+#include <uthash.h>
+
+enum { ALIGNMENT = 256 };
+
+/* Kernels by their text under a name that is theirs alone if they are the first of it. */
+typedef struct {
+    fb_hash key;
+    int kernel;
+    UT_hash_handle hh;
+} known_kernel;
+
+typedef struct {
+    const fb_plan *plan;
+    const fb_graph *g;
+    const fb_dialect *dialect;
+    fb_program *p;
+    int *buffer_of; /* a node: the buffer that holds its value, FB_NONE */
+    FB_VEC(fb_buffer) buffers;
+    FB_VEC(fb_kernel) kernels;
+    FB_VEC(fb_gemm_call) gemms;
+    FB_VEC(fb_launch) launches;
+    known_kernel *known;
+    int64_t scratch_bytes; /* for library results that nobody stores, at the end of the pool */
+    FB_VEC(int) scratch;   /* buffers in it */
+} lowering;
+
+/* ---- buffers ---- */
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static int add_buffer(lowering *l, fb_buffer_kind kind, fb_id node, int64_t offset)
+{
+    const fb_node *n = &l->g->nodes[node];
+    fb_buffer b = {.kind = kind,
+                   .node = node,
+                   .name = fb_arena_strdup(l->p->arena, n->name),
+                   .dtype = n->dtype,
+                   .elements = fb_shape_elements(&n->shape),
+                   .bytes = fb_node_bytes(l->g, node),
+                   .offset = offset};
+    FB_VEC_PUSH(&l->buffers, b);
+    return l->buffers.n - 1;
+}
+
+static bool is_output(const fb_graph *g, fb_id node)
+{
+    for (int i = 0; i < g->n_outputs; i++)
+        if (g->outputs[i] == node) return true;
+    return false;
+}
+
+static fb_buffer_kind source_kind(fb_op op)
+{
+    return op == FB_OP_PARAM ? FB_BUFFER_PARAM : FB_BUFFER_INPUT;
+}
+
+static bool is_stored_source(fb_op op)
+{
+    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
+}
+
+/* `node` as its base laid out anew: all of it, in order. */
+static bool is_whole(const fb_graph *g, fb_id node, fb_id *base)
+{
+    int64_t offset, strides[FB_MAX_RANK], expect = 1;
+    if (!fb_access_strided(g, node, base, &offset, strides) || offset != 0) return false;
+    const fb_shape *s = &g->nodes[node].shape;
+    for (int d = s->rank - 1; d >= 0; d--) {
+        if (s->dim[d] > 1 && strides[d] != expect) return false;
+        expect *= s->dim[d];
+    }
+    return expect == fb_shape_elements(&g->nodes[*base].shape);
+}
+
+/* Values that leave the graph: outputs and what is handed to the host. A receive hands on its operand. */
+static fb_id leaving(const fb_graph *g, int i)
+{
+    fb_id node = g->outputs[i];
+    return g->nodes[node].op == FB_OP_RECEIVE ? g->nodes[node].args[0] : node;
+}
+
+/* The output that stands for its whole base, where the base is computed and no output itself. */
+static fb_id stands_in(const lowering *l, fb_id node)
+{
+    if (is_output(l->g, node)) return node;
+    for (int i = 0; i < l->g->n_outputs; i++) {
+        fb_id base, out = leaving(l->g, i);
+        if (out == node) return out;
+        if (!fb_node_is_computed(l->g, out) && is_whole(l->g, out, &base) && base == node) return out;
+    }
+    return FB_NONE;
+}
+
+static void add_buffers(lowering *l)
+{
+    fb_buffer_plan *plans;
+    int n = fb_plan_buffers(l->plan, l->p->arena, &plans, &l->p->pool_bytes);
+    for (int i = 0; i < n; i++) {
+        fb_id node = plans[i].node;
+        fb_op op = l->g->nodes[node].op;
+        if (is_stored_source(op)) {
+            l->buffer_of[node] = add_buffer(l, source_kind(op), node, 0);
+            continue;
+        }
+        fb_id out = stands_in(l, node);
+        if (out != FB_NONE) {
+            l->buffer_of[node] = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+            l->buffer_of[out] = l->buffer_of[node];
+        } else if (plans[i].offset != FB_NONE) {
+            l->buffer_of[node] = add_buffer(l, FB_BUFFER_TEMP, node, plans[i].offset);
+        } else { /* kept to the end for an output that is part of it */
+            l->buffer_of[node] = add_buffer(l, FB_BUFFER_TEMP, node, aligned(l->p->pool_bytes));
+            l->p->pool_bytes = aligned(l->p->pool_bytes) + plans[i].bytes;
+        }
+    }
+}
+
+/* Sources that only a copy at the end reads have no place in the plan. */
+static int buffer_for(lowering *l, fb_id node)
+{
+    if (l->buffer_of[node] == FB_NONE) {
+        FB_ASSERT(is_stored_source(l->g->nodes[node].op));
+        l->buffer_of[node] = add_buffer(l, source_kind(l->g->nodes[node].op), node, 0);
+    }
+    return l->buffer_of[node];
+}
+
+static void place_scratch(lowering *l)
+{
+    int64_t offset = aligned(l->p->pool_bytes);
+    for (int i = 0; i < l->scratch.n; i++) l->buffers.at[l->scratch.at[i]].offset = offset;
+    if (l->scratch.n) l->p->pool_bytes = offset + l->scratch_bytes;
+}
+
+/* ---- kernels ---- */
+
+static bool name_taken(const lowering *l, const char *name)
+{
+    for (int i = 0; i < l->kernels.n; i++)
+        if (strcmp(l->kernels.at[i].name, name) == 0) return true;
+    return false;
+}
+
+static fb_hash text_key(const char *text, fb_family family)
+{
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add_text(h, text);
+    fb_hasher_add_i64(h, family);
+    return fb_hasher_end(h);
+}
+
+/* The kernel of this nest: one already there when the texts are equal. FB_NONE: nothing to do. */
+static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
+{
+    fb_arena *arena = l->p->arena;
+    const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
+    *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
+    if (!text->text) return FB_NONE;
+    fb_hash key = text_key(text->text, group->family);
+    known_kernel *known;
+    HASH_FIND(hh, l->known, &key, sizeof key, known);
+    if (known) return known->kernel;
+    const char *name = wish;
+    for (int i = 2; name_taken(l, name); i++) name = fb_arena_printf(arena, "%s_%d", wish, i);
+    if (name != wish) *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
+    fb_kernel k = {.name = name,
+                   .entry = name,
+                   .source = text->text,
+                   .family = group->family,
+                   .group = number,
+                   .n_nodes = group->n_nodes,
+                   .n_args = text->n_args};
+    k.nodes = fb_arena_copy(arena, group->nodes, (size_t)group->n_nodes * sizeof *group->nodes);
+    if (number != FB_NONE) fb_plan_group_cost(l->plan, number, &k.cost);
+    FB_VEC_PUSH(&l->kernels, k);
+    known = FB_NEW(arena, known_kernel);
+    *known = (known_kernel){.key = key, .kernel = l->kernels.n - 1};
+    HASH_ADD(hh, l->known, key, sizeof known->key, known);
+    return known->kernel;
+}
+
+static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text)
+{
+    fb_launch launch = {.kind = kind, .kernel = FB_NONE, .gemm = FB_NONE, .n_args = text->n_args};
+    if (kind == FB_LAUNCH_KERNEL)
+        launch.kernel = index;
+    else
+        launch.gemm = index;
+    int *args = FB_NEW_ARRAY(l->p->arena, int, text->n_args);
+    int64_t *offsets = FB_NEW_ARRAY(l->p->arena, int64_t, text->n_args);
+    bool any = false;
+    for (int i = 0; i < text->n_args; i++) {
+        args[i] = buffer_for(l, text->args[i].storage);
+        offsets[i] = text->args[i].offset;
+        any |= offsets[i] != 0;
+        fb_buffer *b = &l->buffers.at[args[i]];
+        if (text->args[i].written && b->kind == FB_BUFFER_PARAM) b->assigned = true;
+    }
+    launch.args = args;
+    launch.offsets = any ? offsets : NULL;
+    FB_VEC_PUSH(&l->launches, launch);
+}
+
+/* ---- library calls ---- */
+
+/* Batch dims of the result step evenly through an operand (plan/family.c sees to it): one stride serves them. */
+static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides)
+{
+    for (int d = result->rank - 3; d >= 0; d--) {
+        int at = d - (result->rank - operand->rank);
+        if (result->dim[d] > 1) return at < 0 || operand->dim[at] == 1 ? 0 : strides[at];
+    }
+    return 0;
+}
+
+static void set_operand(const fb_graph *g, const fb_node *c, int arg, fb_gemm_call *call, fb_id *base)
+{
+    int64_t offset, strides[FB_MAX_RANK];
+    const fb_shape *s = &g->nodes[c->args[arg]].shape;
+    FB_ASSERT(fb_access_strided(g, c->args[arg], base, &offset, strides));
+    int64_t row = strides[s->rank - 2], col = strides[s->rank - 1], batch = batch_stride(&c->shape, s, strides);
+    if (arg == 0)
+        call->a_offset = offset, call->a_row = row, call->a_col = col, call->a_batch = batch;
+    else
+        call->b_offset = offset, call->b_row = row, call->b_col = col, call->b_batch = batch;
+}
+
+/* A batch over one right-hand side whose left-hand rows follow each other is one tall matrix. */
+static void fold_batch(fb_gemm_call *c)
+{
+    if (c->batch == 1 || c->b_batch != 0 || c->a_batch != c->m * c->a_row) return;
+    c->m *= c->batch;
+    c->batch = 1;
+}
+
+static void lower_library(lowering *l, const fb_group *group, int number)
+{
+    fb_id product = FB_NONE, bases[2];
+    for (int i = 0; i < group->n_nodes; i++)
+        if (fb_node_class(l->g, group->nodes[i]) == FB_CLASS_CONTRACTION) product = group->nodes[i];
+    const fb_node *c = &l->g->nodes[product], *x = &l->g->nodes[c->args[0]];
+    const fb_shape *s = &c->shape;
+    fb_gemm_call call = {.dtype = c->dtype,
+                         .precision = c->attrs->precision,
+                         .m = s->dim[s->rank - 2],
+                         .n = s->dim[s->rank - 1],
+                         .k = x->shape.dim[x->shape.rank - 1],
+                         .batch = 1};
+    for (int d = 0; d < s->rank - 2; d++) call.batch *= s->dim[d];
+    set_operand(l->g, c, 0, &call, &bases[0]);
+    set_operand(l->g, c, 1, &call, &bases[1]);
+    call.c_row = call.n;
+    call.c_batch = call.m * call.n;
+    fold_batch(&call);
+    fb_id storage = fb_nest_product(group->nest);
+    if (l->buffer_of[storage] == FB_NONE) {
+        l->buffer_of[storage] = add_buffer(l, FB_BUFFER_TEMP, storage, 0);
+        FB_VEC_PUSH(&l->scratch, l->buffer_of[storage]);
+        int64_t bytes = fb_node_bytes(l->g, storage);
+        if (bytes > l->scratch_bytes) l->scratch_bytes = bytes;
+    }
+    call.a = buffer_for(l, bases[0]);
+    call.b = buffer_for(l, bases[1]);
+    call.c = l->buffer_of[storage];
+    fb_kernel_text text = {0};
+    call.epilogue = add_kernel(l, group->nest, group, number, &text);
+    FB_VEC_PUSH(&l->gemms, call);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text);
+}
+
+/* ---- all of it ---- */
+
+static void lower_group(lowering *l, int number)
+{
+    const fb_group *group = fb_plan_group(l->plan, number);
+    if (group->family == FB_FAMILY_LIBRARY) {
+        lower_library(l, group, number);
+        return;
+    }
+    fb_kernel_text text;
+    int kernel = add_kernel(l, group->nest, group, number, &text);
+    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
+}
+
+/* An output that no kernel stored: a view of part of something, or a source. */
+static void copy_output(lowering *l, fb_id out)
+{
+    if (l->buffer_of[out] != FB_NONE && l->buffers.at[l->buffer_of[out]].kind == FB_BUFFER_OUTPUT) return;
+    if (l->g->nodes[out].op == FB_OP_ASSIGN) return; /* the parameter holds it */
+    fb_kernel_nodes k = {.graph = l->g, .n_stored = 1, .stored = &out};
+    fb_group group = {.family = FB_FAMILY_COPY, .n_nodes = 1, .nodes = &out, .n_stored = 1, .stored = &out};
+    fb_verdict why;
+    fb_arena *arena = fb_arena_new();
+    fb_nest *nest = fb_nest_build(arena, &k, fb_planner_machine(fb_plan_planner(l->plan)), &why);
+    FB_ASSERT(nest);
+    int source = l->buffer_of[out];
+    if (source != FB_NONE) FB_ASSERT(is_stored_source(l->g->nodes[out].op));
+    fb_kernel_text text;
+    int kernel = add_kernel(l, nest, &group, FB_NONE, &text);
+    int to = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+    if (source == FB_NONE) l->buffer_of[out] = to;
+    if (kernel != FB_NONE) {
+        add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
+        int *args = (int *)l->launches.at[l->launches.n - 1].args;
+        args[text.n_args - 1] = to; /* a source is copied from one buffer of its name to another */
+    }
+    fb_arena_free(arena);
+}
+
+static fb_hash hash_of(const fb_program *p)
+{
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add_text(h, p->dialect);
+    fb_hasher_add_i64(h, p->mode);
+    fb_hasher_add_i64(h, p->pool_bytes);
+    for (int i = 0; i < p->n_buffers; i++) {
+        const fb_buffer *b = &p->buffers[i];
+        const int64_t facts[] = {b->kind, b->node, b->dtype, b->elements, b->offset, b->assigned};
+        fb_hasher_add_text(h, b->name);
+        fb_hasher_add(h, facts, sizeof facts);
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        const fb_kernel *k = &p->kernels[i];
+        fb_hasher_add_text(h, k->source ? k->source : k->name);
+        const int64_t facts[] = {k->family,   k->n_args,   k->grid[0],  k->grid[1],       k->grid[2],
+                                 k->block[0], k->block[1], k->block[2], k->dynamic_shared};
+        fb_hasher_add(h, facts, sizeof facts);
+    }
+    for (int i = 0; i < p->n_gemms; i++) {
+        const fb_gemm_call *c = &p->gemms[i];
+        const int64_t facts[] = {c->dtype,    c->precision, c->m,     c->n,     c->k,       c->batch,   c->a_row,
+                                 c->a_col,    c->a_batch,   c->b_row, c->b_col, c->b_batch, c->c_row,   c->c_batch,
+                                 c->a_offset, c->b_offset,  c->a,     c->b,     c->c,       c->epilogue};
+        fb_hasher_add(h, facts, sizeof facts);
+    }
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_launch *l = &p->launches[i];
+        const int64_t facts[] = {l->kind, l->kernel, l->gemm, l->n_args, l->count, l->swap_a, l->swap_b};
+        fb_hasher_add(h, facts, sizeof facts);
+        fb_hasher_add(h, l->args, (size_t)l->n_args * sizeof *l->args);
+        if (l->offsets) fb_hasher_add(h, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
+    }
+    return fb_hasher_end(h);
+}
+
+static void finish(lowering *l)
+{
+    fb_program *p = l->p;
+    place_scratch(l);
+#define TAKE(FIELD)                                                                                                    \
+    p->n_##FIELD = l->FIELD.n;                                                                                         \
+    p->FIELD = fb_arena_copy(p->arena, l->FIELD.at, (size_t)l->FIELD.n * sizeof *l->FIELD.at)
+    TAKE(buffers);
+    TAKE(kernels);
+    TAKE(gemms);
+    TAKE(launches);
+#undef TAKE
+    p->total_bytes = p->pool_bytes;
+    for (int i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].kind != FB_BUFFER_TEMP) p->total_bytes += aligned(p->buffers[i].bytes);
+    p->hash = hash_of(p);
+}
+
+fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].op != FB_OP_LOOP) continue;
+        fb_fail(err, FB_ERR_LIMIT, "%s is a loop, and no family generates loops", g->nodes[i].name);
+        return NULL;
+    }
+    lowering l = {.plan = plan, .g = g, .dialect = dialect};
+    fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
+    l.p = FB_NEW(arena, fb_program);
+    *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
+    l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
+    for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
+    add_buffers(&l);
+    for (int i = 0; i < fb_plan_groups(plan); i++) lower_group(&l, i);
+    for (int i = 0; i < g->n_outputs; i++) copy_output(&l, leaving(g, i));
+    finish(&l);
+    HASH_CLEAR(hh, l.known);
+    FB_VEC_FREE(&l.buffers);
+    FB_VEC_FREE(&l.kernels);
+    FB_VEC_FREE(&l.gemms);
+    FB_VEC_FREE(&l.launches);
+    FB_VEC_FREE(&l.scratch);
+    fb_arena_free(scratch);
+    return l.p;
+}
+
+const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena)
+{
+    const fb_group *g = fb_plan_group(plan, group);
+    if (!g->nest) return NULL;
+    const char *name = fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), g->n_nodes, g->nodes, arena);
+    return fb_emit_kernel(g->nest, g->family, &g->knobs, dialect, name, arena).text;
+}
