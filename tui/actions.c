@@ -14,12 +14,11 @@ typedef void action(fb_app *app, const char *arg);
 
 static void report_verdict(fb_app *app, const char *done, const fb_verdict *v)
 {
-    bool fine = v->kind == FB_VERDICT_FINE || v->kind == FB_VERDICT_SLOWER;
-    fb_role role = fine ? (v->kind == FB_VERDICT_FINE ? FB_ROLE_GOOD : FB_ROLE_WARN) : FB_ROLE_BAD;
-    if (fine)
-        fb_app_say(app, role, "%s", done);
+    static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD, [FB_VERDICT_SLOWER] = FB_ROLE_WARN};
+    if (v->kind <= FB_VERDICT_SLOWER)
+        fb_app_say(app, roles[v->kind], "%s · u takes it back", done);
     else
-        fb_app_say(app, role, "%s: %s", fb_verdict_kind_name(v->kind), v->text);
+        fb_app_say(app, FB_ROLE_BAD, "%s: %s", fb_verdict_kind_name(v->kind), v->text);
 }
 
 static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated)
@@ -38,11 +37,8 @@ static void toggle(fb_app *app, const char *arg)
     fb_edit edit = fb_toggle_edit(&app->model.rows, row, &edge, nodes, room);
     fb_str text = {0};
     fb_verdict v = do_edit(app, &edit, edge.repeated);
-    fb_toggle_text(app, &edge, &v, &text);
-    fb_str done = {0};
-    fb_str_addf(&done, "done: %s · u takes it back", fb_str_get(&text));
-    report_verdict(app, fb_str_get(&done), &v);
-    fb_str_free(&done);
+    fb_toggle_text(app, &edge, true, &v, &text);
+    report_verdict(app, fb_str_get(&text), &v);
     fb_str_free(&text);
     fb_free(nodes);
 }
@@ -77,7 +73,7 @@ static void edit_node(fb_app *app, fb_edit_kind kind, const char *done)
 static void isolate(fb_app *app, const char *arg)
 {
     (void)arg;
-    edit_node(app, FB_EDIT_ISOLATE, "a kernel of its own · u takes it back");
+    edit_node(app, FB_EDIT_ISOLATE, "a kernel of its own");
 }
 
 static void recompute(fb_app *app, const char *arg)
@@ -85,7 +81,7 @@ static void recompute(fb_app *app, const char *arg)
     (void)arg;
     bool already = fb_plan_recomputed(app->model.column->plan, fb_model_node(app));
     edit_node(app, already ? FB_EDIT_STORE : FB_EDIT_RECOMPUTE,
-              already ? "stored again · u takes it back" : "computed again where it is read · u takes it back");
+              already ? "stored again" : "computed again where it is read");
 }
 
 static void library(fb_app *app, const char *arg)
@@ -94,8 +90,7 @@ static void library(fb_app *app, const char *arg)
     const fb_plan *plan = app->model.column->plan;
     int group = fb_plan_group_of(plan, fb_model_node(app));
     bool is = group != FB_NONE && fb_plan_group(plan, group)->family == FB_FAMILY_LIBRARY;
-    edit_node(app, is ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY,
-              is ? "generated · u takes it back" : "a library call · u takes it back");
+    edit_node(app, is ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY, is ? "generated" : "a library call");
 }
 
 static void launch(fb_app *app, const char *arg)
@@ -513,7 +508,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_SUSPEND] = suspend,
 };
 
-void fb_action(fb_app *app, fb_command c, const char *arg)
+void fb_action(fb_app *app, fb_cmd c, const char *arg)
 {
     if (actions[c]) actions[c](app, arg);
 }

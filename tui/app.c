@@ -138,9 +138,9 @@ static void follow_session(fb_app *app)
 /* ---- commands -----------------------------------------------------------------------------------------------------
  */
 
-const char *fb_app_why_not(fb_app *app, fb_command c)
+const char *fb_app_why_not(fb_app *app, fb_cmd c)
 {
-    fb_need need = fb_command_get(c)->needs;
+    fb_need need = fb_cmd_get(c)->needs;
     int n;
     if (need == NEED_NOTHING) return NULL;
     if (need == NEED_BUSY) return fb_session_busy(app->session) ? NULL : "nothing is being measured";
@@ -167,7 +167,7 @@ const char *fb_app_why_not(fb_app *app, fb_command c)
     return fb_model_edge(app, &n) ? NULL : "no kernel edge starts or ends here: sources and views belong to no kernel";
 }
 
-bool fb_scroll_command(fb_scroll *s, int count, int page, fb_command c)
+bool fb_scroll_command(fb_scroll *s, int count, int page, fb_cmd c)
 {
     switch (c) {
     case FB_CMD_DOWN: s->cursor++; break;
@@ -206,13 +206,13 @@ static const fb_rect *rect_of(const fb_app *app, fb_view_id id)
     return (int)id < FB_PANES && !app->n_over ? &app->layout.pane[id] : &app->layout.whole;
 }
 
-void fb_app_run(fb_app *app, fb_command c, const char *arg)
+void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
 {
     fb_view_id id = fb_app_view(app);
     const char *why = fb_app_why_not(app, c);
     app->dirty = true;
     if (why) {
-        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_command_get(c)->name, why);
+        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_cmd_get(c)->name, why);
         return;
     }
     if (views[id]->command && views[id]->command(app, c, arg)) return;
@@ -235,7 +235,7 @@ void fb_app_key(fb_app *app, int key)
         return;
     }
     fb_str_clear(&app->message);
-    fb_command c = fb_command_of_key(key);
+    fb_cmd c = fb_cmd_of_key(key);
     char digit[2] = {(char)key, '\0'};
     if (c != FB_CMD_NONE)
         fb_app_run(app, c, c == FB_CMD_COLUMN ? digit : "");

@@ -3,7 +3,7 @@
 #include <ncurses.h>
 #include <string.h>
 
-static const fb_command_info table[FB_COMMANDS] = {
+static const fb_cmd_info table[FB_COMMANDS] = {
 #define COMMAND(ID, SECTION, NAME, KEYS, HINT, NEEDS, ARGS, HELP)                                                      \
     [FB_CMD_##ID] = {.section = FB_SECTION_##SECTION,                                                                  \
                      .name = NAME,                                                                                     \
@@ -40,7 +40,7 @@ static const struct {
 };
 enum { NAMES = sizeof names / sizeof *names };
 
-const fb_command_info *fb_command_get(fb_command c)
+const fb_cmd_info *fb_cmd_get(fb_cmd c)
 {
     return &table[c];
 }
@@ -56,10 +56,10 @@ const char *fb_section_name(fb_section s)
     return text[s];
 }
 
-fb_command fb_command_find(const char *name, size_t n)
+fb_cmd fb_cmd_find(const char *name, size_t n)
 {
     for (int c = 0; c < FB_COMMANDS; c++)
-        if (strlen(table[c].name) == n && !strncmp(table[c].name, name, n)) return (fb_command)c;
+        if (strlen(table[c].name) == n && !strncmp(table[c].name, name, n)) return (fb_cmd)c;
     return FB_CMD_NONE;
 }
 
@@ -80,12 +80,12 @@ int fb_key_of_curses(bool code, unsigned value)
     return FB_KEY_NONE;
 }
 
-fb_command fb_command_of_key(int key)
+fb_cmd fb_cmd_of_key(int key)
 {
     for (int c = 0; c < FB_COMMANDS; c++)
         for (const char *p = table[c].keys; *p;) {
             size_t n = strcspn(p, " ");
-            if (fb_key_parse(p, n) == key) return (fb_command)c;
+            if (fb_key_parse(p, n) == key) return (fb_cmd)c;
             p += n + strspn(p + n, " ");
         }
     return FB_CMD_NONE;

@@ -11,7 +11,7 @@ typedef enum {
 #undef COMMAND
     FB_COMMANDS,
     FB_CMD_NONE = -1,
-} fb_command;
+} fb_cmd;
 
 typedef enum { FB_SECTION_EDIT, FB_SECTION_COLUMNS, FB_SECTION_MOVE, FB_SECTION_VIEW, FB_SECTIONS } fb_section;
 
@@ -32,11 +32,11 @@ typedef struct {
     fb_section section;
     const char *name, *keys, *hint, *args, *help;
     fb_need needs;
-} fb_command_info;
+} fb_cmd_info;
 
-const fb_command_info *fb_command_get(fb_command c);
+const fb_cmd_info *fb_cmd_get(fb_cmd c);
 const char *fb_section_name(fb_section s);
-fb_command fb_command_find(const char *name, size_t n); /* exact, or FB_CMD_NONE */
+fb_cmd fb_cmd_find(const char *name, size_t n); /* exact, or FB_CMD_NONE */
 
 /* A key as one number: a character's code point, a control character, or FB_KEY_… . */
 enum {
@@ -62,6 +62,6 @@ enum {
 int fb_key_parse(const char *name, size_t n);
 /* The key as curses gave it (`code`: a function key, else a character). */
 int fb_key_of_curses(bool code, unsigned value);
-fb_command fb_command_of_key(int key);
+fb_cmd fb_cmd_of_key(int key);
 
 #endif

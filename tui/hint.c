@@ -53,17 +53,17 @@ static void savings(const fb_verdict *v, fb_str *out)
         fb_str_addf(out, " · predicted %s → %s", fb_format_us(before, v->before_us), fb_format_us(after, v->after_us));
 }
 
-void fb_toggle_text(fb_app *app, const fb_row_edge *e, const fb_verdict *v, fb_str *out)
+void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out)
 {
     bool cut = fb_row_edge_state(e) == FB_EDGE_FUSED;
     if (e->inside) {
         edge_text(app, e, out);
         fb_str_add(out, cut ? " apart" : " in one kernel");
     } else {
-        fb_str_add(out, cut ? "cut " : "fuse ");
-        short_name(app, e->a, true, out);
+        fb_str_add(out, cut ? "cut " : done ? "fused " : "fuse ");
+        short_name(app, cut ? e->b : e->a, true, out);
         fb_str_add(out, cut ? " from " : " into ");
-        short_name(app, e->b, true, out);
+        short_name(app, cut ? e->a : e->b, true, out);
     }
     if (e->count > 1) fb_str_addf(out, " (×%d)", e->count);
     if (v) savings(v, out);
@@ -91,7 +91,7 @@ static void explain_edge(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[0], "cannot %s · %s: %s", cut ? "cut" : "fuse", fb_verdict_kind_name(v->kind), v->text);
     } else {
         fb_str_add(&hint->line[0], "Space: ");
-        fb_toggle_text(app, &edge, v, &hint->line[0]);
+        fb_toggle_text(app, &edge, false, v, &hint->line[0]);
         if (!v)
             fb_str_add(&hint->line[0], " · …");
         else if (v->kind == FB_VERDICT_SLOWER)
@@ -138,18 +138,19 @@ static void draw_box(fb_app *app)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* Those worth a place, in the order of the table, by what has the keys. */
-static bool belongs(fb_view_id id, fb_command c)
+static bool belongs(fb_view_id id, fb_cmd c)
 {
-    fb_section section = fb_command_get(c)->section;
+    fb_section section = fb_cmd_get(c)->section;
     bool always = c == FB_CMD_HELP || c == FB_CMD_CLOSE || c == FB_CMD_FIND;
+    if (c == FB_CMD_ENTER)
+        return id == FB_VIEW_GRAPH || id == FB_VIEW_KERNELS || id == FB_VIEW_LIST || id == FB_VIEW_PARAMS;
     if ((int)id >= FB_PANES) return always;
-    if (c == FB_CMD_ENTER) return id != FB_VIEW_COLUMNS;
     if (section == FB_SECTION_EDIT) return id == FB_VIEW_GRAPH;
     return true;
 }
 
 /* A hint that names its key itself ("/ find") has it as its first word. */
-static void parts(const fb_command_info *info, char key[16], const char **what)
+static void parts(const fb_cmd_info *info, char key[16], const char **what)
 {
     size_t n = strcspn(info->keys, " ");
     const char *blank = strrchr(info->hint, ' ');
@@ -168,9 +169,9 @@ static void draw_bar(fb_app *app)
     const char *what;
     int x = 1, help = 9, quit = 9;
     for (int c = 0; c < FB_COMMANDS; c++) {
-        const fb_command_info *info = fb_command_get((fb_command)c);
-        if (!*info->hint || !belongs(id, (fb_command)c)) continue;
-        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE, off = fb_app_why_not(app, (fb_command)c) != NULL;
+        const fb_cmd_info *info = fb_cmd_get((fb_cmd)c);
+        if (!*info->hint || !belongs(id, (fb_cmd)c)) continue;
+        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE, off = fb_app_why_not(app, (fb_cmd)c) != NULL;
         parts(info, key, &what);
         int w = fb_text_width(key) + 1 + fb_text_width(what);
         if (x + w > r->w - (last ? 0 : help + quit)) continue;

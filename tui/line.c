@@ -52,13 +52,13 @@ static bool is_number(const char *s, size_t n)
 }
 
 /* The only command that begins with what was typed, or FB_CMD_NONE. */
-static fb_command only_one(const char *name, size_t n)
+static fb_cmd only_one(const char *name, size_t n)
 {
-    fb_command found = FB_CMD_NONE;
+    fb_cmd found = FB_CMD_NONE;
     for (int c = 0; c < FB_COMMANDS && n; c++) {
-        if (strncmp(fb_command_get((fb_command)c)->name, name, n) != 0) continue;
+        if (strncmp(fb_cmd_get((fb_cmd)c)->name, name, n) != 0) continue;
         if (found != FB_CMD_NONE) return FB_CMD_NONE;
-        found = (fb_command)c;
+        found = (fb_cmd)c;
     }
     return found;
 }
@@ -76,13 +76,13 @@ void fb_line_run(fb_app *app, const char *line)
         fb_free(number);
         return;
     }
-    fb_command c = fb_command_find(line, n);
+    fb_cmd c = fb_cmd_find(line, n);
     if (c == FB_CMD_NONE) c = only_one(line, n);
     if (c == FB_CMD_NONE) {
         fb_app_say(app, FB_ROLE_BAD, "no command \"%.*s\"; ? lists them", (int)n, line);
         return;
     }
-    const fb_command_info *info = fb_command_get(c);
+    const fb_cmd_info *info = fb_cmd_get(c);
     char *clean = fb_strdup(arg);
     for (size_t end = strlen(clean); end && clean[end - 1] == ' ';) clean[--end] = '\0';
     if (*clean && !*info->args)
@@ -103,7 +103,7 @@ static void presets_and_plans(fb_app *app, words *w)
     for (int i = 0; info && i < info->n_plans; i++) FB_VEC_PUSH(w, info->plans[i]);
 }
 
-static void words_after(fb_app *app, fb_command c, words *w)
+static void words_after(fb_app *app, fb_cmd c, words *w)
 {
     const fb_script_info *info = fb_session_script(app->session);
     size_t i;
@@ -139,9 +139,9 @@ static void complete(fb_app *app)
     words all = {0}, fit = {0};
     if (app->prompt.kind != ':' || app->prompt.at != app->prompt.text.n) return;
     if (from)
-        words_after(app, fb_command_find(line, head), &all);
+        words_after(app, fb_cmd_find(line, head), &all);
     else
-        for (int c = 0; c < FB_COMMANDS; c++) FB_VEC_PUSH(&all, fb_command_get((fb_command)c)->name);
+        for (int c = 0; c < FB_COMMANDS; c++) FB_VEC_PUSH(&all, fb_cmd_get((fb_cmd)c)->name);
     const char *word = line + from;
     if (from && strrchr(word, ':')) word = strrchr(word, ':') + 1;
     for (int i = 0; i < all.n; i++)
@@ -154,7 +154,7 @@ static void complete(fb_app *app)
         fb_str text = {0}, choices = {0};
         fb_str_add_n(&text, line, (size_t)(word - line));
         fb_str_add_n(&text, fit.at[0], common);
-        bool takes = !from && fit.n == 1 && *fb_command_get(fb_command_find(fit.at[0], common))->args;
+        bool takes = !from && fit.n == 1 && *fb_cmd_get(fb_cmd_find(fit.at[0], common))->args;
         if (takes) fb_str_add(&text, " ");
         for (int i = 0; i < fit.n; i++) fb_str_addf(&choices, "%s%s", i ? "  " : "", fit.at[i]);
         if (fit.n > 1) fb_app_say(app, FB_ROLE_DIM, "%s", fb_str_get(&choices));
@@ -171,8 +171,8 @@ const char *fb_line_ghost(fb_app *app)
     const char *line = fb_str_get(&app->prompt.text);
     size_t n = strlen(line);
     if (app->prompt.kind != ':' || !n || line[n - 1] != ' ') return "";
-    fb_command c = fb_command_find(line, n - 1);
-    return c == FB_CMD_NONE ? "" : fb_command_get(c)->args;
+    fb_cmd c = fb_cmd_find(line, n - 1);
+    return c == FB_CMD_NONE ? "" : fb_cmd_get(c)->args;
 }
 
 void fb_line_key(fb_app *app, int key)

@@ -48,7 +48,7 @@ typedef struct {
     void (*text)(fb_app *app, int row, fb_str *out); /* what find looks at; NULL: nothing to find */
     void (*explain)(fb_app *app, fb_hint *hint);     /* NULL: nothing to say */
     /* The view's own way with a command. False: not its business. */
-    bool (*command)(fb_app *app, fb_command c, const char *arg);
+    bool (*command)(fb_app *app, fb_cmd c, const char *arg);
     bool (*find)(fb_app *app, const char *text, int step); /* NULL: the rows' texts are searched */
     void (*opened)(fb_app *app);                           /* shown from now on; may be NULL */
 } fb_view;
@@ -117,9 +117,9 @@ struct fb_app {
 fb_view_id fb_app_view(const fb_app *app); /* the one that has the keys */
 void fb_app_show(fb_app *app, fb_view_id id);
 bool fb_app_hide(fb_app *app); /* false: nothing lies over the panes */
-void fb_app_run(fb_app *app, fb_command c, const char *arg);
+void fb_app_run(fb_app *app, fb_cmd c, const char *arg);
 /* NULL: the command works now; else the reason why not. */
-const char *fb_app_why_not(fb_app *app, fb_command c);
+const char *fb_app_why_not(fb_app *app, fb_cmd c);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void fb_app_open(fb_app *app, const char *path);
 void fb_app_key(fb_app *app, int key);
@@ -129,7 +129,7 @@ void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes);
 
 /* ---- actions.c, line.c: commands that are no view's own; the prompt ---- */
 
-void fb_action(fb_app *app, fb_command c, const char *arg);
+void fb_action(fb_app *app, fb_cmd c, const char *arg);
 void fb_line_key(fb_app *app, int key); /* a key while the prompt is open */
 void fb_line_run(fb_app *app, const char *line);
 const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
@@ -150,8 +150,8 @@ fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE
 
 void fb_frame_draw(fb_app *app); /* lines and titles, header */
 void fb_hint_draw(fb_app *app);  /* hint box and hint bar */
-/* "fuse tanh into stack (×16)" and what it brings; into out. */
-void fb_toggle_text(fb_app *app, const fb_row_edge *e, const fb_verdict *v, fb_str *out);
+/* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
+void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 
 /* Lines that the columns pane needs above its rows. */
 int fb_columns_head(const fb_app *app);
@@ -159,7 +159,7 @@ int fb_columns_head(const fb_app *app);
 /* ---- for views ---- */
 
 /* Moves a cursor over `count` rows; false: the command moves no cursor. */
-bool fb_scroll_command(fb_scroll *s, int count, int page, fb_command c);
+bool fb_scroll_command(fb_scroll *s, int count, int page, fb_cmd c);
 /* Brings the cursor into range and into sight of `h` lines. */
 void fb_scroll_fit(fb_scroll *s, int count, int h);
 /* Sets the ground for row `row` of view `id` and blanks its line when it is the cursor's. Returns true for the cursor.

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LABEL = 15, NARROWEST = 10, WIDEST = 18 };
+enum { LABEL = 15, NARROWEST = 9, WIDEST = 18 };
 
 typedef struct {
     char text[80];
@@ -282,7 +282,7 @@ static const struct {
     {"launches", launches, "Kernels and library calls that one run launches."},
     {"device busy", device_busy, "Time in which the device computes: the kernels' own times added up."},
     {"device idle", device_idle, "Wall time in which no kernel runs: what launching and waiting costs."},
-    {"moved, modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
+    {"moved modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
     {"× floor", above_floor, "Wall time over the time that the compulsory bytes and FLOPs alone would take."},
     {"error", error,
      "Largest relative error against the double-precision reference; ✓: within the bound derived for each element."},
@@ -341,7 +341,7 @@ static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int widt
     const fb_column *c = fb_session_column(app->session, at);
     bool chosen = at == app->column;
     fb_str plan = {0}, top = {0};
-    fb_rect cell = {r->y, r->x + right - width + 1, r->h, width - 1};
+    fb_rect cell = {r->y, r->x + right - width, r->h, width - 1};
     if (devices_differ(app))
         fb_str_addf(&plan, "%s@%s", c->plan_name, c->device);
     else
@@ -377,12 +377,12 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_COLUMNS];
     int n = fb_session_columns(app->session), head = fb_columns_head(app), at[64];
-    int room = (r->w - LABEL - 1) / NARROWEST, shown = visible(app, room, at);
+    int room = (r->w - LABEL) / NARROWEST, shown = visible(app, room, at);
     if (!n) {
         fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? "no column: A adds one" : "");
         return;
     }
-    int width = (r->w - LABEL - 1) / shown;
+    int width = (r->w - LABEL) / shown;
     if (width > WIDEST) width = WIDEST;
     const fb_column *first = fb_session_column(app->session, 0);
     for (int k = 0; k < shown; k++) draw_head(app, r, at[k], LABEL + (k + 1) * width, width);
@@ -396,7 +396,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
             rows[row].cell(first, fb_session_column(app->session, at[k]), &cell);
-            fb_draw_right(r, y + head, LABEL + (k + 1) * width, cell.role, cell.text);
+            fb_draw_right(r, y + head, LABEL + (k + 1) * width - 1, cell.role, cell.text);
         }
     }
 }
@@ -443,7 +443,7 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[1], " · wrong: %s", c->report->error.worst);
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int n = fb_session_columns(app->session), to = app->column + (c == FB_CMD_RIGHT) - (c == FB_CMD_LEFT);
     (void)arg;

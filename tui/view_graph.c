@@ -53,7 +53,7 @@ static int letters_width(const fb_app *app)
 static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
 {
     int n, shown = 0, x = right;
-    const fb_row_edge *edges = fb_rows_edges(&app->model.rows, row, &n);
+    fb_rows_edges(&app->model.rows, row, &n);
     for (int i = n - 1; i >= 0; i--) {
         const fb_row_edge e = fb_rows_edges(&app->model.rows, row, &n)[i];
         if (!e.incoming) continue;
@@ -68,7 +68,6 @@ static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
         const char *mark = state == FB_EDGE_FUSED ? "●" : state == FB_EDGE_MIXED ? "◐" : cannot ? "✗" : "○";
         fb_draw(r, y, --x, cannot ? FB_ROLE_BAD : state == FB_EDGE_CUT ? FB_ROLE_DIM : FB_ROLE_TEXT, mark);
     }
-    (void)edges;
 }
 
 static void shape_of(const fb_graph *g, fb_id node, fb_str *out)
@@ -78,16 +77,27 @@ static void shape_of(const fb_graph *g, fb_id node, fb_str *out)
     fb_str_add(out, fb_shape_format(&n->shape, n->dtype == FB_F32 ? FB_DTYPES : n->dtype, text));
 }
 
-/* What a scope gives: the shape of its last node. */
-static void draw_shape(fb_app *app, const fb_rect *r, int y, int left, const fb_entry *e)
+/* What the row shows at its right end: of a node or folded scope the shape of its last node. */
+static void shape_text(const fb_app *app, int at, fb_str *out)
 {
-    const fb_graph *g = app->model.outline->graph;
-    fb_str text = {0};
-    bool open_region = e->kind != FB_ENTRY_NODE && e->fold != FB_FOLDED;
-    if (!open_region) shape_of(g, e->last, &text);
-    int w = fb_text_width(fb_str_get(&text)), x = r->w - 1 - w;
-    if (w && x > left) fb_draw(r, y, x, FB_ROLE_DIM, fb_str_get(&text));
-    fb_str_free(&text);
+    const fb_outline *o = app->model.outline;
+    const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
+    if (e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED) shape_of(o->graph, e->last, out);
+}
+
+/* The shapes in sight are one column, as wide as its widest, but no wider than a third of the pane. */
+static int shape_column(const fb_app *app, const fb_rect *r)
+{
+    const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
+    int widest = 0;
+    for (int y = 0; y < r->h && s->top + y < app->model.rows.rows.n; y++) {
+        fb_str text = {0};
+        shape_text(app, s->top + y, &text);
+        int w = fb_text_width(fb_str_get(&text));
+        if (w > widest) widest = w;
+        fb_str_free(&text);
+    }
+    return widest > r->w / 3 ? r->w / 3 : widest;
 }
 
 static const char *fold_sign(const fb_entry *e)
@@ -102,27 +112,34 @@ static fb_role name_role(const fb_graph *g, const fb_entry *e)
     return fb_node_is_computed(g, e->id) ? FB_ROLE_TEXT : FB_ROLE_DIM;
 }
 
-static void draw_row(fb_app *app, const fb_rect *r, int y, int at)
+static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int at)
 {
-    const fb_rows *rows = &app->model.rows;
     const fb_outline *o = app->model.outline;
-    const fb_row *row = &rows->rows.at[at];
-    const fb_entry *e = &o->entries[row->entry];
-    int gutter = letters_width(app), x = gutter + 2;
+    const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
+    x = fb_draw_cut(r, y, x, right - x, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
+    fb_rect left = {r->y, r->x, r->h, right};
+    if (e->kind == FB_ENTRY_REPEAT) return fb_drawf(&left, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
+    if (e->kind == FB_ENTRY_NODE && o->graph->nodes[e->id].region > 0) x = fb_draw(&left, y, x + 1, FB_ROLE_DIM, "↻");
+    if (e->kind == FB_ENTRY_NODE && fb_node_is_output(o->graph, e->id))
+        x = fb_draw(&left, y, x + 1, FB_ROLE_KEY, "out");
+    return x;
+}
+
+static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
+{
+    const fb_row *row = &app->model.rows.rows.at[at];
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    int gutter = letters_width(app), x = gutter + 2, right = r->w - 1, marks = right - shapes - 1;
+    fb_str shape = {0};
     draw_gutter(row, r, y, gutter);
     for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");
     fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
-    x = fb_draw(r, y, x + 2, name_role(o->graph, e), fb_row_name(rows, at));
-    if (e->kind == FB_ENTRY_REPEAT) x = fb_drawf(r, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
-    if (e->kind == FB_ENTRY_NODE && o->graph->nodes[e->id].region > 0) x = fb_draw(r, y, x + 1, FB_ROLE_DIM, "↻");
-    if (e->kind == FB_ENTRY_NODE && fb_node_is_output(o->graph, e->id)) x = fb_draw(r, y, x + 1, FB_ROLE_KEY, "out");
-    int shapes = r->w - 20 > x ? r->w - 20 : x + 1;
-    if (rows->plan) {
-        int marks = x + 1 + MARKS > shapes ? x + 1 + MARKS : shapes;
-        draw_marks(app, r, y, marks, at);
-        x = marks;
-    }
-    draw_shape(app, r, y, x, e);
+    shape_text(app, at, &shape);
+    int w = fb_text_width(fb_str_get(&shape));
+    draw_name(app, r, y, x + 2, app->model.rows.plan ? marks - MARKS : marks, at);
+    if (app->model.rows.plan) draw_marks(app, r, y, marks, at);
+    fb_draw_cut(r, y, right - (w < shapes ? w : shapes), shapes, FB_ROLE_DIM, fb_str_get(&shape));
+    fb_str_free(&shape);
 }
 
 /* While the cursor is in the kernel list, the rows of its kernel are marked here. */
@@ -136,12 +153,12 @@ static int marked_letter(const fb_app *app)
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
-    int n = count(app), marked = marked_letter(app);
+    int n = count(app), marked = marked_letter(app), shapes = n ? shape_column(app, r) : 0;
     for (int y = 0; y < r->h && s->top + y < n; y++) {
         const fb_row *row = &app->model.rows.rows.at[s->top + y];
         bool at = fb_row_ground(app, FB_VIEW_GRAPH, r, y, s->top + y, focused);
         if (!at && marked != FB_NONE && row->letter == marked) fb_draw_ground(FB_GROUND_MARK);
-        draw_row(app, r, y, s->top + y);
+        draw_row(app, r, y, s->top + y, shapes);
         fb_draw_ground(FB_GROUND_PLAIN);
     }
     if (n) return;
@@ -214,7 +231,7 @@ static void enter(fb_app *app, const fb_row *row)
         fb_app_show(app, FB_VIEW_SOURCE);
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     const fb_row *row = fb_model_row(app);
     (void)arg;

@@ -5,7 +5,7 @@
 
 typedef struct {
     const char *text; /* a heading, or NULL for a command */
-    fb_command command;
+    fb_cmd command;
     const char *sign, *meaning; /* both NULL: none */
 } line;
 
@@ -34,12 +34,12 @@ static void add(help *h, line l)
 static void opened(fb_app *app)
 {
     help *h = fb_view_state(app, FB_VIEW_HELP, sizeof *h);
-    app->scroll[FB_VIEW_HELP] = (fb_scroll){0};
+    app->scroll[FB_VIEW_HELP] = (fb_scroll){.cursor = 1};
     for (int s = 0; s < FB_SECTIONS; s++) {
         if (s) add(h, (line){.text = ""});
         add(h, (line){.text = fb_section_name((fb_section)s)});
         for (int c = 0; c < FB_COMMANDS; c++)
-            if (fb_command_get((fb_command)c)->section == (fb_section)s) add(h, (line){.command = (fb_command)c});
+            if (fb_cmd_get((fb_cmd)c)->section == (fb_section)s) add(h, (line){.command = (fb_cmd)c});
     }
     add(h, (line){.text = ""});
     add(h, (line){.text = "Signs"});
@@ -59,7 +59,7 @@ static int count(fb_app *app)
 }
 
 /* The view that help was called from decides what works: it lies below. */
-static const char *why_not(fb_app *app, fb_command c)
+static const char *why_not(fb_app *app, fb_cmd c)
 {
     int over = app->n_over;
     app->n_over = 0;
@@ -70,7 +70,7 @@ static const char *why_not(fb_app *app, fb_command c)
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
-    enum { KEYS = 2, NAME = 19, TEXT = 35 };
+    enum { KEYS = 2, NAME = 14, TEXT = 29 };
     const help *h = app->state[FB_VIEW_HELP];
     const fb_scroll *s = &app->scroll[FB_VIEW_HELP];
     for (int y = 0; y < r->h && s->top + y < h->n; y++) {
@@ -82,7 +82,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
             fb_draw(r, y, KEYS, FB_ROLE_KEY, l->sign);
             fb_draw_cut(r, y, NAME, r->w - NAME, FB_ROLE_TEXT, l->meaning);
         } else {
-            const fb_command_info *info = fb_command_get(l->command);
+            const fb_cmd_info *info = fb_cmd_get(l->command);
             bool off = why_not(app, l->command) != NULL;
             fb_draw_cut(r, y, KEYS, NAME - KEYS - 1, off ? FB_ROLE_OFF : FB_ROLE_KEY, info->keys);
             fb_draw_cut(r, y, NAME, TEXT - NAME - 1, off ? FB_ROLE_OFF : FB_ROLE_STRONG, info->name);
@@ -99,7 +99,7 @@ static void text(fb_app *app, int row, fb_str *out)
     else if (l->sign)
         fb_str_addf(out, "%s %s", l->sign, l->meaning);
     else
-        fb_str_addf(out, "%s %s", fb_command_get(l->command)->name, fb_command_get(l->command)->help);
+        fb_str_addf(out, "%s %s", fb_cmd_get(l->command)->name, fb_cmd_get(l->command)->help);
 }
 
 static void explain(fb_app *app, fb_hint *hint)
@@ -107,7 +107,7 @@ static void explain(fb_app *app, fb_hint *hint)
     const help *h = app->state[FB_VIEW_HELP];
     int at = app->scroll[FB_VIEW_HELP].cursor;
     if (at >= h->n || h->lines[at].text || h->lines[at].sign) return;
-    const fb_command_info *info = fb_command_get(h->lines[at].command);
+    const fb_cmd_info *info = fb_cmd_get(h->lines[at].command);
     const char *why = why_not(app, h->lines[at].command);
     fb_str_addf(&hint->title, ":%s%s%s", info->name, *info->args ? " " : "", info->args);
     fb_str_add(&hint->line[0], info->help);

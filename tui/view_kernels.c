@@ -16,46 +16,69 @@ static void title(fb_app *app, fb_str *out)
     fb_str_addf(out, " of %d", app->column + 1);
     bool measured = false;
     for (int i = 0; i < m->kernels.n; i++) measured |= m->kernels.at[i].measured;
-    if (m->kernels.n && !measured) fb_str_add(out, " · predicted");
+    if (m->kernels.n && !measured) fb_str_add(out, " · ~");
+}
+
+enum { GUTTER = 3, FIGURE = 10, ROOM_FOR_FIGURES = 58 };
+
+typedef struct {
+    bool figures;               /* numbers before the bars */
+    int name, time, bytes, bar; /* widths of name and bars; where time and bytes start */
+} places;
+
+static places place(const fb_rect *r)
+{
+    places p = {.figures = r->w >= ROOM_FOR_FIGURES};
+    int figure = p.figures ? FIGURE : 0;
+    p.bar = (p.figures ? r->w - 2 * FIGURE : r->w) / 6 - 1;
+    p.bytes = r->w - 1 - p.bar - figure;
+    p.time = p.bytes - 1 - p.bar - figure;
+    p.name = p.time - GUTTER - 1;
+    return p;
 }
 
 static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line *k)
 {
-    enum { GUTTER = 3, FIGURE = 9 };
     const fb_model *m = &app->model;
+    places p = place(r);
     char letter[16] = "", text[32], times[32] = "";
     fb_role role = FB_ROLE_TEXT;
-    bool figures = r->w >= 58;
-    int bars = figures ? (r->w - 2 * FIGURE) / 4 : r->w / 3, bar = bars / 2 - 1,
-        name = r->w - bars - (figures ? 2 * FIGURE : 0) - GUTTER - 2;
-    int x = GUTTER + 1 + name;
     if (k->letter != FB_NONE) {
         fb_letter_name(k->letter, letter);
         role = (fb_role)(FB_ROLE_GROUP + k->letter % FB_GROUP_COLOURS);
     }
     if (k->count > 1) snprintf(times, sizeof times, " ×%lld", (long long)k->count);
     fb_draw_right(r, y, GUTTER - 1, role, letter);
-    int room = name - fb_text_width(times) - 1;
+    int room = p.name - fb_text_width(times), x = p.time;
     int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT, k->name);
     fb_draw(r, y, at, FB_ROLE_KEY, times);
-    if (figures && isfinite(k->us)) {
+    if (p.figures && isfinite(k->us)) {
         char us[40];
         snprintf(us, sizeof us, "%s%s", k->measured ? "" : "~", fb_format_us(text, k->us));
         fb_draw_right(r, y, x + FIGURE - 1, k->measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED, us);
-        x += FIGURE;
     }
-    fb_draw_bar(r, y, x, bar, k->measured ? FB_ROLE_TIME : FB_ROLE_PREDICTED, k->us / m->most_us);
-    x += bar + 1;
-    if (figures && isfinite(k->bytes)) {
+    if (p.figures) x += FIGURE;
+    fb_draw_bar(r, y, x, p.bar, k->measured ? FB_ROLE_TIME : FB_ROLE_PREDICTED, k->us / m->most_us);
+    x = p.bytes;
+    if (p.figures && isfinite(k->bytes))
         fb_draw_right(r, y, x + FIGURE - 1, FB_ROLE_DIM, fb_format_bytes(text, k->bytes));
-        x += FIGURE;
-    }
-    fb_draw_bar(r, y, x, bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
+    if (p.figures) x += FIGURE;
+    fb_draw_bar(r, y, x, p.bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
+}
+
+/* The bars' headings stand in the frame. */
+static void draw_headings(const fb_rect *r)
+{
+    fb_rect frame = {r->y - 1, r->x, 1, r->w};
+    places p = place(r);
+    fb_draw(&frame, 0, p.time - 1, FB_ROLE_DIM, " time ");
+    fb_draw(&frame, 0, p.bytes - 1, FB_ROLE_DIM, " bytes ");
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_KERNELS];
+    if (count(app)) draw_headings(r);
     for (int y = 0; y < r->h && s->top + y < count(app); y++) {
         fb_row_ground(app, FB_VIEW_KERNELS, r, y, s->top + y, focused);
         draw_line(app, r, y, &app->model.kernels.at[s->top + y]);
@@ -87,7 +110,7 @@ static void explain(fb_app *app, fb_hint *hint)
                     fb_format_bytes(written, k->written), k->bytes > 0 ? k->flops / k->bytes : 0);
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
     (void)arg;

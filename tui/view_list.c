@@ -80,7 +80,7 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_add(&hint->line[1], ":open FILE opens any script or graph in JSON");
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int at = app->scroll[FB_VIEW_LIST].cursor;
     (void)arg;

@@ -38,7 +38,7 @@ static void explain(fb_app *app, fb_hint *hint)
     if (at < count(app)) fb_str_add(&hint->line[0], fb_session_log_line(app->session, at)); /* long lines in full */
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     enum { STEP = 8 };
     fb_scroll *s = &app->scroll[FB_VIEW_LOG];

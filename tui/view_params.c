@@ -112,7 +112,7 @@ static void change(fb_app *app, const fb_param *p, int step)
     fb_model_update(app);
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int at = app->scroll[FB_VIEW_PARAMS].cursor;
     (void)arg;

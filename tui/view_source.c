@@ -157,7 +157,7 @@ static void explain(fb_app *app, fb_hint *hint)
                     app->column + 1, c->device);
 }
 
-static bool command(fb_app *app, fb_command c, const char *arg)
+static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_SOURCE];
     (void)arg;

@@ -1,0 +1,572 @@
+/* A session without processes, for the terminal tests: a small graph of its own, real plans and verdicts, and made-up
+ * measurements that take a known time and give known figures. Opens three paths: "demo" (two variants, as the puzzler
+ * split_stack at a small size), "big" (20,000 nodes) and "broken" (a script with an error in line 3). */
+#include "session/session.h"
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "fake_session.h"
+#include "graph/canon.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MEASURE_MS = 120, VARIANTS = 2, MOST_COLUMNS = 16 };
+
+typedef struct {
+    fb_column shown;
+    char *plan_name, *variant;
+    fb_planner *planner;
+    fb_history *history;
+    fb_report *report, *before;
+    int64_t until; /* ms; measuring ends */
+} record;
+
+struct fb_session {
+    uint64_t serial;
+    char *path;
+    fb_script_info info;
+    bool loaded, automatic;
+    fb_error error;
+    int error_line;
+    json_t *batch;
+    fb_graph *graphs[VARIANTS];
+    fb_machine machine;
+    FB_VEC(record *) columns;
+    FB_VEC(char *) log;
+};
+
+static const char *const variant_names[] = {"split", "combined"};
+
+/* ---- graphs ---------------------------------------------------------------------------------------------------------
+ */
+
+static fb_id op(fb_graph *g, fb_op o, fb_id a, fb_id b, const fb_attrs *at, const char *name)
+{
+    fb_id args[2] = {a, b};
+    fb_error err = {0};
+    fb_id id = fb_graph_add(g, o, args, b != FB_NONE ? 2 : a != FB_NONE ? 1 : 0, at, name, 7, &err);
+    if (id == FB_NONE) fb_bug(__FILE__, __LINE__, err.text);
+    return id;
+}
+
+static fb_attrs shaped(int rank, int64_t d0, int64_t d1, int64_t d2)
+{
+    return (fb_attrs){.shape = {.rank = rank, .dim = {d0, d1, d2}}, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1};
+}
+
+static fb_id layer_norm(fb_graph *g, fb_id x)
+{
+    fb_attrs last = {.n_axes = 1, .axes = {-1}, .keepdim = true};
+    fb_attrs eps = {.dtype = FB_F32, .value = 1e-5};
+    fb_graph_scope_open(g, "layer_norm", FB_NONE, "layer_norm", &x, 1, NULL, 6, NULL);
+    fb_id mean = op(g, FB_OP_MEAN, x, FB_NONE, &last, "mean");
+    fb_id centred = op(g, FB_OP_SUB, x, mean, NULL, "centred");
+    fb_id square = op(g, FB_OP_MUL, centred, centred, NULL, "square");
+    fb_id variance = op(g, FB_OP_MEAN, square, FB_NONE, &last, "variance");
+    fb_id safe = op(g, FB_OP_ADD, variance, op(g, FB_OP_CONST, FB_NONE, FB_NONE, &eps, "eps"), NULL, "safe");
+    fb_id scale = op(g, FB_OP_RSQRT, safe, FB_NONE, NULL, "scale");
+    fb_id out = op(g, FB_OP_MUL, centred, scale, NULL, "normalised");
+    fb_graph_scope_close(g, &out, 1, NULL);
+    return out;
+}
+
+static fb_id linear(fb_graph *g, fb_id x, int64_t in)
+{
+    fb_attrs weight = shaped(2, in, 1, 0), bias = shaped(1, 1, 0, 0);
+    fb_id w = op(g, FB_OP_PARAM, FB_NONE, FB_NONE, &weight, "weight");
+    fb_id b = op(g, FB_OP_PARAM, FB_NONE, FB_NONE, &bias, "bias");
+    fb_graph_scope_open(g, "linear", FB_NONE, "linear", &x, 1, NULL, 8, NULL);
+    fb_id out = op(g, FB_OP_ADD, op(g, FB_OP_MATMUL, x, w, NULL, "matmul"), b, NULL, "add");
+    fb_graph_scope_close(g, &out, 1, NULL);
+    return out;
+}
+
+static fb_graph *finish(fb_graph *g, fb_id out)
+{
+    fb_error err = {0};
+    if (!fb_graph_output(g, out, "y", &err) || !fb_graph_finish(g, &err)) fb_bug(__FILE__, __LINE__, err.text);
+    fb_graph *canonical = fb_graph_canonical(g, &err);
+    if (!canonical) fb_bug(__FILE__, __LINE__, err.text);
+    fb_graph_free(g);
+    return canonical;
+}
+
+static fb_graph *split(int64_t batch)
+{
+    enum { FEATURES = 4, WIDTH = 64 };
+    fb_graph *g = fb_graph_new("split");
+    fb_attrs all = shaped(1, FEATURES * batch * WIDTH, 0, 0), row = shaped(2, batch, WIDTH, 0);
+    fb_id x = op(g, FB_OP_INPUT, FB_NONE, FB_NONE, &all, "input_data"), parts[FEATURES];
+    for (int i = 0; i < FEATURES; i++) {
+        fb_attrs slice = {.dim = 0, .start = i * batch * WIDTH, .stop = (i + 1) * batch * WIDTH, .step = 1};
+        fb_graph_scope_open(g, "feature", i, NULL, NULL, 0, NULL, 5, NULL);
+        fb_id part = op(g, FB_OP_VIEW, op(g, FB_OP_SLICE, x, FB_NONE, &slice, "slice"), FB_NONE, &row, "view");
+        parts[i] = op(g, FB_OP_TANH, layer_norm(g, part), FB_NONE, NULL, "tanh");
+        fb_graph_scope_close(g, NULL, 0, NULL);
+    }
+    fb_attrs first = {.dim = 0};
+    fb_id stack = fb_graph_add(g, FB_OP_STACK, parts, FEATURES, &first, "stack", 8, NULL);
+    return finish(g, op(g, FB_OP_RELU, linear(g, stack, WIDTH), FB_NONE, NULL, "relu"));
+}
+
+static fb_graph *combined(int64_t batch)
+{
+    enum { FEATURES = 4, WIDTH = 64 };
+    fb_graph *g = fb_graph_new("combined");
+    fb_attrs all = shaped(1, FEATURES * batch * WIDTH, 0, 0), rows = shaped(3, FEATURES, batch, WIDTH);
+    fb_id x = op(g, FB_OP_INPUT, FB_NONE, FB_NONE, &all, "input_data");
+    fb_id view = op(g, FB_OP_VIEW, x, FB_NONE, &rows, "view");
+    fb_id norm = op(g, FB_OP_TANH, layer_norm(g, view), FB_NONE, NULL, "tanh");
+    return finish(g, op(g, FB_OP_RELU, linear(g, norm, WIDTH), FB_NONE, NULL, "relu"));
+}
+
+/* A chain of unlike layers, so that nothing folds into a repeat. */
+static fb_graph *big(void)
+{
+    enum { LAYERS = 2000, NODES = 10 };
+    fb_graph *g = fb_graph_new("big");
+    fb_attrs shape = shaped(2, 64, 64, 0);
+    fb_id x = op(g, FB_OP_INPUT, FB_NONE, FB_NONE, &shape, "x");
+    for (int l = 0; l < LAYERS; l++) {
+        char name[32];
+        snprintf(name, sizeof name, "layer_%d", l);
+        fb_graph_scope_open(g, name, FB_NONE, NULL, NULL, 0, NULL, 2, NULL);
+        for (int k = 0; k < NODES; k++) x = op(g, k % 2 ? FB_OP_TANH : FB_OP_RELU, x, FB_NONE, NULL, NULL);
+        fb_graph_scope_close(g, NULL, 0, NULL);
+    }
+    return finish(g, x);
+}
+
+/* ---- the session ----------------------------------------------------------------------------------------------------
+ */
+
+static int64_t now_ms(void)
+{
+    return fb_now_ns() / 1000000;
+}
+
+static void say(fb_session *s, const char *text)
+{
+    FB_VEC_PUSH(&s->log, fb_strdup(text));
+    s->serial++;
+}
+
+fb_session *fake_session_new(void)
+{
+    fb_session *s = fb_calloc(1, sizeof *s);
+    fb_machine_default(&s->machine, FB_DEVICE_HOST);
+    snprintf(s->machine.name, sizeof s->machine.name, "test machine");
+    s->batch = json_integer(16);
+    return s;
+}
+
+static void free_column(record *c)
+{
+    if (c->history) fb_history_free(c->history);
+    fb_planner_free(c->planner);
+    fb_report_free(c->report);
+    fb_report_free(c->before);
+    fb_free(c->plan_name);
+    fb_free(c->variant);
+    fb_free(c);
+}
+
+static void drop_all(fb_session *s)
+{
+    while (s->columns.n) free_column(s->columns.at[--s->columns.n]);
+    for (int v = 0; v < VARIANTS; v++) {
+        if (s->graphs[v]) fb_graph_free(s->graphs[v]);
+        s->graphs[v] = NULL;
+    }
+}
+
+void fb_session_free(fb_session *s)
+{
+    drop_all(s);
+    FB_VEC_FREE(&s->columns);
+    while (s->log.n) fb_free(s->log.at[--s->log.n]);
+    FB_VEC_FREE(&s->log);
+    json_decref(s->batch);
+    fb_free(s->path);
+    fb_free(s);
+}
+
+static void build_graphs(fb_session *s)
+{
+    bool is_big = !strcmp(s->path, "big");
+    s->graphs[0] = is_big ? big() : split(json_integer_value(s->batch));
+    s->graphs[1] = is_big ? NULL : combined(json_integer_value(s->batch));
+}
+
+static void fill_info(fb_session *s)
+{
+    static const char *names[] = {"split", "combined"}, *none[] = {""};
+    static const char *columns[] = {"split:eager", "split:max"}, *big_columns[] = {"none"};
+    static json_t *standard;
+    static fb_param params[] = {
+        {.kind = FB_PARAM_INT, .name = "batch_size", .help = "rows of a feature", .min = 1, .max = 64, .step = "x2"}};
+    bool is_big = !strcmp(s->path, "big");
+    if (!standard) standard = json_integer(16);
+    params[0].standard = standard;
+    s->info = (fb_script_info){.path = s->path,
+                               .title = "A demonstration",
+                               .n_params = 1,
+                               .params = params,
+                               .n_variants = is_big ? 1 : 2,
+                               .variants = is_big ? none : names,
+                               .n_columns = is_big ? 1 : 2,
+                               .columns = is_big ? big_columns : columns};
+}
+
+bool fb_session_load(fb_session *s, const char *path, fb_error *err)
+{
+    bool broken = !strcmp(path, "broken");
+    if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0)
+        return fb_fail(err, FB_ERR_INPUT, "%s: no such script", path);
+    drop_all(s);
+    char *copy = fb_strdup(path);
+    fb_free(s->path);
+    s->path = copy;
+    s->loaded = !broken;
+    s->serial++;
+    s->error = (fb_error){0};
+    s->error_line = broken ? 3 : 0;
+    if (broken) {
+        fb_fail(&s->error, FB_ERR_INPUT, "broken:3: matmul: inner sizes 4 and 5 differ (x: f32[3,4], w: f32[5,6])");
+        return true;
+    }
+    build_graphs(s);
+    fill_info(s);
+    say(s, "hello from the script\x1b[31m \xe2\x80\xae");
+    return true;
+}
+
+const fb_script_info *fb_session_script(const fb_session *s)
+{
+    return s->loaded ? &s->info : NULL;
+}
+
+const fb_error *fb_session_script_error(const fb_session *s)
+{
+    return &s->error;
+}
+
+int fb_session_script_error_line(const fb_session *s)
+{
+    return s->error_line;
+}
+
+const json_t *fb_session_param(const fb_session *s, const char *name)
+{
+    return strcmp(name, "batch_size") ? NULL : s->batch;
+}
+
+int fb_session_log_lines(const fb_session *s)
+{
+    return s->log.n;
+}
+
+const char *fb_session_log_line(const fb_session *s, int i)
+{
+    return s->log.at[i];
+}
+
+uint64_t fb_session_serial(const fb_session *s)
+{
+    return s->serial;
+}
+
+/* ---- columns --------------------------------------------------------------------------------------------------------
+ */
+
+static void follow(fb_session *s, record *c)
+{
+    c->shown.plan_name = c->plan_name;
+    c->shown.variant = c->variant;
+    c->shown.device = "host";
+    c->shown.text = c->plan_name;
+    c->shown.machine = &s->machine;
+    c->shown.plan = fb_history_now(c->history);
+    c->shown.report = c->report;
+    c->shown.before = c->before;
+    fb_plan_cost_of(c->shown.plan, &c->shown.predicted);
+    s->serial++;
+}
+
+static void edited(fb_session *s, record *c)
+{
+    if (c->report) {
+        fb_report_free(c->before);
+        c->before = c->report;
+        c->report = NULL;
+    }
+    c->shown.state = FB_COLUMN_READY;
+    follow(s, c);
+    int at = 0;
+    while (s->columns.at[at] != c) at++;
+    if (s->automatic) fb_session_measure(s, &at, 1);
+}
+
+static bool plan_it(fb_session *s, record *c, const char *plan, fb_error *err)
+{
+    const fb_preset *preset = fb_preset_find(plan);
+    if (!preset) return fb_fail(err, FB_ERR_USAGE, "no plan \"%s\"", plan);
+    fb_plan *made = preset->make(c->planner, err);
+    if (!made) return false;
+    if (c->history)
+        fb_history_push(c->history, made, plan);
+    else
+        c->history = fb_history_new(made);
+    fb_free(c->plan_name);
+    c->plan_name = fb_strdup(plan);
+    follow(s, c);
+    return true;
+}
+
+static bool make_plan(fb_session *s, record *c, const char *variant, const char *plan, fb_error *err)
+{
+    int v = 0;
+    for (int i = 0; i < VARIANTS; i++)
+        if (!strcmp(variant, variant_names[i])) v = i;
+    if (c->history) fb_history_free(c->history);
+    fb_planner_free(c->planner);
+    c->history = NULL;
+    c->planner = fb_planner_new(s->graphs[v], &s->machine);
+    fb_free(c->variant);
+    c->variant = fb_strdup(s->info.n_variants > 1 ? variant_names[v] : "");
+    c->shown.graph = s->graphs[v];
+    return plan_it(s, c, plan, err);
+}
+
+int fb_session_add(fb_session *s, const char *spec, fb_error *err)
+{
+    const char *colon = strchr(spec, ':');
+    char variant[64];
+    snprintf(variant, sizeof variant, "%.*s", colon ? (int)(colon - spec) : 5, colon ? spec : "split");
+    record *c = fb_calloc(1, sizeof *c);
+    c->shown.fraction = NAN;
+    c->shown.state = FB_COLUMN_READY;
+    if (s->columns.n == MOST_COLUMNS || !make_plan(s, c, variant, colon ? colon + 1 : spec, err)) {
+        free_column(c);
+        return -1;
+    }
+    FB_VEC_PUSH(&s->columns, c);
+    return s->columns.n - 1;
+}
+
+int fb_session_columns(const fb_session *s)
+{
+    return s->columns.n;
+}
+
+const fb_column *fb_session_column(const fb_session *s, int i)
+{
+    return &s->columns.at[i]->shown;
+}
+
+void fb_session_drop(fb_session *s, int i)
+{
+    free_column(s->columns.at[i]);
+    memmove(s->columns.at + i, s->columns.at + i + 1, sizeof *s->columns.at * (size_t)(--s->columns.n - i));
+    s->serial++;
+}
+
+void fb_session_move(fb_session *s, int from, int to)
+{
+    record *c = s->columns.at[from];
+    s->columns.at[from] = s->columns.at[to];
+    s->columns.at[to] = c;
+    s->serial++;
+}
+
+int fb_session_duplicate(fb_session *s, int i)
+{
+    fb_str spec = {0};
+    record *c = s->columns.at[i];
+    fb_str_addf(&spec, "%s:%s", c->variant, strcmp(c->plan_name, "mine") ? c->plan_name : "none");
+    int at = fb_session_add(s, fb_str_get(&spec), NULL);
+    fb_str_free(&spec);
+    return at;
+}
+
+bool fb_session_set_variant(fb_session *s, int i, const char *variant, fb_error *err)
+{
+    if (strcmp(variant, "split") && strcmp(variant, "combined"))
+        return fb_fail(err, FB_ERR_USAGE, "no variant \"%s\"", variant);
+    return make_plan(s, s->columns.at[i], variant, s->columns.at[i]->plan_name, err);
+}
+
+bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *err)
+{
+    (void)s;
+    (void)i;
+    return !strcmp(device, "host") || fb_fail(err, FB_ERR_UNAVAILABLE, "no device \"%s\" here", device);
+}
+
+bool fb_session_set_plan(fb_session *s, int i, const char *plan_name, fb_error *err)
+{
+    if (!plan_it(s, s->columns.at[i], plan_name, err)) return false;
+    edited(s, s->columns.at[i]);
+    return true;
+}
+
+bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, fb_error *err)
+{
+    if (strcmp(name, "batch_size")) return fb_fail(err, FB_ERR_USAGE, "no parameter \"%s\"", name);
+    if (!json_is_integer(value)) return fb_fail(err, FB_ERR_USAGE, "batch_size takes a whole number");
+    json_decref(s->batch);
+    s->batch = json_integer(json_integer_value(value));
+    fb_graph *old[VARIANTS] = {s->graphs[0], s->graphs[1]};
+    build_graphs(s);
+    for (int i = 0; i < s->columns.n; i++) {
+        char plan[64], variant[64];
+        record *c = s->columns.at[i];
+        snprintf(plan, sizeof plan, "%s", strcmp(c->plan_name, "mine") ? c->plan_name : "none");
+        snprintf(variant, sizeof variant, "%s", c->variant);
+        make_plan(s, c, variant, plan, NULL);
+        edited(s, c);
+    }
+    for (int v = 0; v < VARIANTS; v++)
+        if (old[v]) fb_graph_free(old[v]);
+    return true;
+}
+
+/* ---- edits ----------------------------------------------------------------------------------------------------------
+ */
+
+fb_verdict fb_session_try(const fb_session *s, int column, const fb_edit *edit, bool repeated)
+{
+    const fb_plan *plan = s->columns.at[column]->shown.plan;
+    return repeated ? fb_plan_try_repeated(plan, edit, NULL) : fb_plan_try(plan, edit, NULL);
+}
+
+fb_verdict fb_session_edit(fb_session *s, int column, const fb_edit *edit, bool repeated)
+{
+    record *c = s->columns.at[column];
+    fb_plan *result = NULL;
+    fb_verdict v =
+        repeated ? fb_plan_try_repeated(c->shown.plan, edit, &result) : fb_plan_try(c->shown.plan, edit, &result);
+    if (!result) return v;
+    fb_history_push(c->history, result, "an edit");
+    fb_free(c->plan_name);
+    c->plan_name = fb_strdup("mine");
+    edited(s, c);
+    return v;
+}
+
+const char *fb_session_undo(fb_session *s, int column)
+{
+    record *c = s->columns.at[column];
+    const char *what = fb_history_undo(c->history);
+    if (what) edited(s, c);
+    return what;
+}
+
+const char *fb_session_redo(fb_session *s, int column)
+{
+    record *c = s->columns.at[column];
+    const char *what = fb_history_redo(c->history);
+    if (what) edited(s, c);
+    return what;
+}
+
+bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err)
+{
+    (void)s;
+    (void)column;
+    return fb_fail(err, FB_ERR_SYSTEM, "%s: nothing is saved here", path);
+}
+
+/* ---- measuring ------------------------------------------------------------------------------------------------------
+ */
+
+void fb_session_measure(fb_session *s, const int *columns, int n)
+{
+    for (int i = 0; i < n; i++) {
+        record *c = s->columns.at[columns[i]];
+        c->shown.state = FB_COLUMN_MEASURING;
+        c->until = now_ms() + MEASURE_MS;
+        snprintf(c->shown.progress, sizeof c->shown.progress, "sampling");
+        c->shown.fraction = 0.5;
+    }
+    s->serial++;
+}
+
+void fb_session_cancel(fb_session *s)
+{
+    for (int i = 0; i < s->columns.n; i++)
+        if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING) s->columns.at[i]->shown.state = FB_COLUMN_READY;
+    s->serial++;
+}
+
+/* 10 µs a launch, 5 % either way, so that plans of as many launches tie. */
+static fb_report *make_up(const record *c)
+{
+    fb_report *r = fb_report_new();
+    int groups = fb_plan_groups(c->shown.plan);
+    double us = 10.0 * groups;
+    r->variant = c->variant;
+    r->launches = groups;
+    r->wall_us = (fb_stat){us, us * 0.95, us * 1.05, 40};
+    r->device_us = (fb_stat){us * 0.8, us * 0.7, us * 0.9, 40};
+    r->cold_us = (fb_stat){us * 2, us * 1.9, us * 2.1, 20};
+    r->gap_us = us * 0.2;
+    r->floor_us = c->shown.predicted.floor_us;
+    r->bytes_read = (double)c->shown.predicted.bytes_read;
+    r->bytes_written = (double)c->shown.predicted.bytes_written;
+    r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 1e-7, .bound = 0.3, .ok = true};
+    r->compile_ms = 12;
+    return r;
+}
+
+void fb_session_pump(fb_session *s)
+{
+    for (int i = 0; i < s->columns.n; i++) {
+        record *c = s->columns.at[i];
+        if (c->shown.state != FB_COLUMN_MEASURING || now_ms() < c->until) continue;
+        c->shown.state = FB_COLUMN_DONE;
+        fb_report_free(c->report);
+        c->report = make_up(c);
+        follow(s, c);
+    }
+}
+
+bool fb_session_busy(const fb_session *s)
+{
+    for (int i = 0; i < s->columns.n; i++)
+        if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING) return true;
+    return false;
+}
+
+int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int *timeout_ms)
+{
+    (void)out;
+    *timeout_ms = fb_session_busy(s) ? 10 : -1;
+    return 0;
+}
+
+void fb_session_set_auto(fb_session *s, bool on)
+{
+    s->automatic = on;
+    s->serial++;
+}
+
+bool fb_session_auto(const fb_session *s)
+{
+    return s->automatic;
+}
+
+const json_t *fb_session_devices(const fb_session *s)
+{
+    (void)s;
+    return NULL;
+}
+
+int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
+{
+    (void)s;
+    fb_fail(err, FB_ERR_UNAVAILABLE, "%s is not calibrated here", device);
+    return 0;
+}
