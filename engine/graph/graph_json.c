@@ -17,6 +17,15 @@ static const char *const dist_names[FB_DISTS] = {
 };
 static const char *const precision_names[] = {[FB_PRECISION_IEEE] = "ieee", [FB_PRECISION_TF32] = "tf32"};
 
+/* The attributes that a node's object has: those its op reads, apart from what its distribution leaves open. */
+static unsigned written_attrs(fb_op op, fb_dist dist)
+{
+    unsigned reads = fb_op_attrs(op);
+    if (!(reads & FB_AT_DIST)) return reads;
+    if (dist == FB_DIST_FILE) return reads & ~(unsigned)(FB_AT_VALUE | FB_AT_HIGH);
+    return reads & ~(unsigned)(dist == FB_DIST_CONSTANT ? FB_AT_FILE | FB_AT_HIGH : FB_AT_FILE);
+}
+
 /* ---- writing ---- */
 
 static void write_ids(fb_str *out, const char *key, const fb_id *ids, int n)
@@ -69,7 +78,7 @@ static void write_title(fb_str *out, const char *title)
 static void write_attrs(const fb_graph *g, const fb_node *n, fb_str *out)
 {
     const fb_attrs *at = n->attrs;
-    unsigned reads = fb_op_attrs(n->op);
+    unsigned reads = written_attrs(n->op, at->dist);
     if (reads & FB_AT_AXES) write_ids(out, "axes", at->axes, at->n_axes);
     if (reads & FB_AT_KEEPDIM) fb_str_addf(out, ",\"keepdim\":%s", at->keepdim ? "true" : "false");
     if (reads & FB_AT_DIM) write_integer(out, "dim", at->dim);
@@ -91,7 +100,7 @@ static void write_attrs(const fb_graph *g, const fb_node *n, fb_str *out)
     if (reads & FB_AT_REGION) write_integer(out, "body", at->region);
     if (reads & FB_AT_TRIPS) write_integer(out, "trips", at->trips);
     if (reads & FB_AT_SEED) write_integer(out, "seed", (int64_t)at->seed);
-    if ((reads & FB_AT_FILE) && at->dist == FB_DIST_FILE) fb_str_addf(out, ",\"file\":\"%s\"", at->file);
+    if (reads & FB_AT_FILE) fb_str_addf(out, ",\"file\":\"%s\"", at->file);
 }
 
 static void write_node(const fb_graph *g, fb_id id, fb_str *out)
@@ -367,6 +376,11 @@ static bool read_attrs(fields *f, const fb_graph *g, const fb_node *n, fb_attrs 
     int64_t axes[FB_MAX_RANK], seed = 0;
     int dist = 0, precision = 0;
     bool ok = true;
+    if (reads & FB_AT_DIST) {
+        ok = get_word(f, "dist", dist_names, FB_DISTS, &dist);
+        at->dist = (fb_dist)dist;
+        reads = written_attrs(n->op, at->dist);
+    }
     if (reads & FB_AT_SHAPE) at->shape = n->shape;
     if (reads & FB_AT_DTYPE) at->dtype = n->dtype;
     if (reads & FB_AT_AXES) {
@@ -382,16 +396,14 @@ static bool read_attrs(fields *f, const fb_graph *g, const fb_node *n, fb_attrs 
     if (reads & FB_AT_PADDING) ok = ok && read_padding(f, g, n, at);
     if (reads & FB_AT_VALUE) ok = ok && get_number(f, "value", &at->value);
     if (reads & FB_AT_HIGH) ok = ok && get_number(f, "high", &at->high);
-    if (reads & FB_AT_DIST) ok = ok && get_word(f, "dist", dist_names, FB_DISTS, &dist);
     if (reads & FB_AT_PRECISION) ok = ok && get_word(f, "precision", precision_names, 2, &precision);
     if (reads & FB_AT_INDEX) ok = ok && get_int(f, "index", 0, FB_MAX_NODES, &at->index);
     if (reads & FB_AT_REGION) ok = ok && get_int(f, "body", 1, FB_MAX_NODES, &at->region);
     if (reads & FB_AT_TRIPS) ok = ok && get_integer(f, "trips", 0, FB_MAX_ELEMENTS, &at->trips);
     if (reads & FB_AT_SEED) ok = ok && get_integer(f, "seed", INT64_MIN, INT64_MAX, &seed);
-    at->dist = (fb_dist)dist;
     at->precision = (fb_precision)precision;
     at->seed = (uint64_t)seed;
-    if ((reads & FB_AT_FILE) && at->dist == FB_DIST_FILE) ok = ok && get_string(f, "file", &at->file);
+    if (reads & FB_AT_FILE) ok = ok && get_string(f, "file", &at->file);
     return ok;
 }
 

@@ -7,7 +7,8 @@
  * {"outputs":[…],"hash":…}.
  *
  * A node: {"id":7,"op":"add","args":[3,5],"name":…,"dtype":"f32","shape":[4,256],"region":0,"scope":2,"line":12,
- * attributes…}. An attribute is there exactly where ops.def says that the op reads it; attributes `shape` and `dtype`
+ * attributes…}. An attribute is there exactly where ops.def says that the op reads it (of value, high
+ * and file those that the distribution needs); attributes `shape` and `dtype`
  * are the node's own; that of a loop which names its region is "body"; numbers that JSON lacks are "inf", "-inf" and
  * "nan". A scope:
  * {"id":2,"kind":"op","parent":0,"name":…,"index":3,"path":…,"op":…,"attrs":{…},"args":[…],"results":[…],"line":3}. A
