@@ -30,11 +30,6 @@ typedef struct {
 
 /* ---- lifetimes ---- */
 
-static bool has_storage(fb_op op)
-{
-    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || op == FB_OP_CARRIED || op == FB_OP_RESULT;
-}
-
 static void span_regions(layout *l)
 {
     for (int r = 0; r < l->g->n_regions; r++) l->loop_first[r] = l->n_groups, l->loop_last[r] = -1;
@@ -69,7 +64,7 @@ static void use_operands(layout *l, int i, const fb_group *group)
         for (int j = n->op == FB_OP_ASSIGN; j < n->n_args; j++) {
             fb_id base = fb_access_base(l->g, n->args[j]);
             if (fb_marked(p, FB_MARK_SET, base)) continue;
-            if (l->first[base] != FB_NONE || has_storage(l->g->nodes[base].op)) use(l, base, i, n->region);
+            if (l->first[base] != FB_NONE || fb_op_has_storage(l->g->nodes[base].op)) use(l, base, i, n->region);
         }
     }
 }
@@ -209,7 +204,7 @@ int fb_plan_buffers(const fb_plan *plan, fb_arena *arena, fb_buffer_plan **out, 
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (l.first[i] == FB_NONE) continue;
         bool kept = g->nodes[i].region == 0 && plan->planner->keep[i];
-        bool own = has_storage(g->nodes[i].op) || kept;
+        bool own = fb_op_has_storage(g->nodes[i].op) || kept;
         *b++ = (fb_buffer_plan){.node = i,
                                 .bytes = fb_node_bytes(g, i),
                                 .first = l.first[i],

@@ -141,11 +141,6 @@ static int64_t source_bytes(const fb_graph *g, fb_id source, const int64_t *gath
     return gathered[source] >= 0 && gathered[source] < all ? gathered[source] : all;
 }
 
-static bool has_storage(fb_op op)
-{
-    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
-}
-
 /* For each base: bytes that gathers alone read of it, or -1 where anything else reads it. */
 static void gathered_bytes(const fb_graph *g, int64_t *gathered, bool *read)
 {
@@ -173,7 +168,7 @@ double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, 
     gathered_bytes(g, gathered, is_read);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         const fb_node *n = &g->nodes[i];
-        if (has_storage(n->op) && is_read[i]) in += source_bytes(g, i, gathered);
+        if (fb_op_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
         if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
         if (!fb_node_is_computed(g, i)) continue;
         double f = (double)fb_node_flops(g, i) * trips_of(g, n->region), rate = best_rate(g, m, i);

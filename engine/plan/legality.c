@@ -1,6 +1,7 @@
 #include "plan/legality.h"
 
 #include "graph/access.h"
+#include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
 
 #include <math.h>
@@ -145,11 +146,35 @@ static bool may_assign(const fb_planner *p, const fb_kernel_nodes *k, fb_id assi
     return good;
 }
 
+/* Tensors that the kernel reads from memory or stores: what the nest would count, before it is built. */
+static int buffers_of(const fb_planner *p, const fb_kernel_nodes *k)
+{
+    const fb_graph *g = p->g;
+    bool *marked = fb_calloc((size_t)g->n_nodes, sizeof *marked);
+    for (int i = 0; i < k->n_nodes; i++) marked[k->nodes[i]] = true;
+    int count = k->n_stored;
+    for (int i = 0; i < k->n_nodes; i++) {
+        const fb_node *n = &g->nodes[k->nodes[i]];
+        for (int j = 0; j < n->n_args; j++) {
+            fb_id base = fb_access_base(g, n->args[j]);
+            bool stored = p->vertex[base] || fb_op_has_storage(g->nodes[base].op);
+            count += stored && !marked[base];
+            marked[base] = true;
+        }
+    }
+    fb_free(marked);
+    return count;
+}
+
 bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why)
 {
     if (k->n_nodes > FB_KERNEL_NODES)
         return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", k->n_nodes,
                       FB_KERNEL_NODES);
+    int buffers = k->n_nodes > 1 ? buffers_of(p, k) : 0;
+    if (buffers > FB_MAX_KERNEL_BUFFERS)
+        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "the kernel would read and write %d tensors; %d is the most",
+                      buffers, FB_MAX_KERNEL_BUFFERS);
     for (int i = 0; i < k->n_nodes; i++)
         if (p->g->nodes[k->nodes[i]].op == FB_OP_ASSIGN && !may_assign(p, k, k->nodes[i], why)) return false;
     return true;

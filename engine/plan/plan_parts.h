@@ -105,6 +105,13 @@ static inline void fb_mark(const fb_planner *p, int which, fb_id i)
     p->mark[which][i] = p->round[which];
 }
 
+/* Sources and loop values that lie in memory; the others are written into the code. */
+static inline bool fb_op_has_storage(fb_op op)
+{
+    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || op == FB_OP_CARRIED || op == FB_OP_ITEM ||
+           op == FB_OP_RESULT;
+}
+
 /* ---- order.c: the plan as a graph of slots ---- */
 
 /* Calls visit for each slot that must run after (before) what `node`, owned by a slot, computes; with repeats. */
