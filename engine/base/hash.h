@@ -17,7 +17,8 @@ fb_hash fb_hash_text(const char *text);
 
 fb_hasher *fb_hasher_new(void);
 void fb_hasher_add(fb_hasher *h, const void *bytes, size_t n);
-void fb_hasher_add_text(fb_hasher *h, const char *text); /* with its terminator, so that "ab","c" differs from "a","bc" */
+/* With its terminator, so that "ab","c" differs from "a","bc". */
+void fb_hasher_add_text(fb_hasher *h, const char *text);
 void fb_hasher_add_i64(fb_hasher *h, int64_t value);
 fb_hash fb_hasher_end(fb_hasher *h); /* frees h */
 

@@ -49,8 +49,8 @@ bool fb_json_get_int(const json_t *object, const char *key, int64_t low, int64_t
     if (!json_is_integer(field)) return wrong(field, key, "an integer", err);
     int64_t v = json_integer_value(field);
     if (v < low || v > high)
-        return fb_fail(err, FB_ERR_INPUT, "field \"%s\" is %lld, not between %lld and %lld", key, (long long)v, (long long)low,
-                       (long long)high);
+        return fb_fail(err, FB_ERR_INPUT, "field \"%s\" is %lld, not between %lld and %lld", key, (long long)v,
+                       (long long)low, (long long)high);
     *out = v;
     return true;
 }

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-void *fb_alloc(size_t bytes);              /* never NULL; not zeroed; 16-byte aligned */
+void *fb_alloc(size_t bytes);               /* never NULL; not zeroed; 16-byte aligned */
 void *fb_calloc(size_t count, size_t size); /* never NULL; zeroed; overflow is "out of memory" */
 void *fb_realloc(void *block, size_t bytes);
 void fb_free(void *block); /* NULL is fine */

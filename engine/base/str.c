@@ -90,7 +90,11 @@ bool fb_name_ok(const char *name)
 static size_t decode(const unsigned char *p, size_t n, uint32_t *cp)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    size_t len = p[0] < 0x80                   ? 1
+                 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
+                 : p[0] >= 0xe0 && p[0] < 0xf0 ? 3
+                 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4
+                                               : 0;
     if (!len || len > n) return 0;
     uint32_t c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
     for (size_t i = 1; i < len; i++) {
@@ -105,7 +109,8 @@ static size_t decode(const unsigned char *p, size_t n, uint32_t *cp)
 static bool shown(uint32_t c)
 {
     if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return false;
-    if (c == 0x061c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f)) return false;
+    if (c == 0x061c || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f))
+        return false;
     return c != 0xfeff;
 }
 
@@ -119,8 +124,10 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n)
         bool good = len && shown(c);
         size_t need = good ? len : 1;
         if (out + need >= room) break;
-        if (good) memcpy(to + out, from + i, len);
-        else to[out] = c == '\t' ? ' ' : '?';
+        if (good)
+            memcpy(to + out, from + i, len);
+        else
+            to[out] = c == '\t' ? ' ' : '?';
         out += need;
         i += len ? len : 1;
     }
@@ -130,12 +137,18 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n)
 const char *fb_format_us(char to[32], double us)
 {
     double a = fabs(us);
-    if (!isfinite(us)) snprintf(to, 32, "-");
-    else if (a >= 1e6) snprintf(to, 32, "%.2f s", us / 1e6);
-    else if (a >= 1e4) snprintf(to, 32, "%.1f ms", us / 1e3);
-    else if (a >= 1e3) snprintf(to, 32, "%.2f ms", us / 1e3);
-    else if (a >= 100) snprintf(to, 32, "%.0f µs", us);
-    else snprintf(to, 32, "%.1f µs", us);
+    if (!isfinite(us))
+        snprintf(to, 32, "-");
+    else if (a >= 1e6)
+        snprintf(to, 32, "%.2f s", us / 1e6);
+    else if (a >= 1e4)
+        snprintf(to, 32, "%.1f ms", us / 1e3);
+    else if (a >= 1e3)
+        snprintf(to, 32, "%.2f ms", us / 1e3);
+    else if (a >= 100)
+        snprintf(to, 32, "%.0f µs", us);
+    else
+        snprintf(to, 32, "%.1f µs", us);
     return to;
 }
 

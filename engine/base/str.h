@@ -18,7 +18,7 @@ void fb_str_addf(fb_str *s, const char *format, ...) __attribute__((format(print
 void fb_str_vaddf(fb_str *s, const char *format, va_list ap) __attribute__((format(printf, 2, 0)));
 void fb_str_clear(fb_str *s); /* keeps the room */
 void fb_str_free(fb_str *s);
-char *fb_str_take(fb_str *s);       /* the caller frees with fb_free; never NULL */
+char *fb_str_take(fb_str *s);            /* the caller frees with fb_free; never NULL */
 const char *fb_str_get(const fb_str *s); /* "" when empty */
 
 /* A name that may stand in generated source: [A-Za-z_][A-Za-z0-9_]{0,63}. */

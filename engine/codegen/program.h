@@ -16,7 +16,7 @@ typedef enum {
 
 typedef struct {
     fb_buffer_kind kind;
-    fb_id node;      /* whose value it holds */
+    fb_id node;       /* whose value it holds */
     const char *name; /* the node's name */
     fb_dtype dtype;
     int64_t elements, bytes;
@@ -27,11 +27,11 @@ typedef struct {
 /* One kernel. On the host, `entry` is `void entry(const fb_kernel_args *a)` (kernels/prelude.h); on CUDA a __global__
  * function taking the buffers as pointers in order. Equal sources are one kernel however often launched. */
 typedef struct {
-    const char *name;   /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
+    const char *name; /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
     const char *entry;
     const char *source; /* complete translation unit but for the dialect's prelude; NULL for pure library calls */
     fb_family family;
-    int group;          /* of the plan */
+    int group; /* of the plan */
     int n_nodes;
     const fb_id *nodes;
     int n_args;
@@ -43,7 +43,7 @@ typedef struct {
 
 /* A library contraction: C[b] (+)= A[b]·B[b], row-major with element strides; batch strides may be 0. */
 typedef struct {
-    fb_dtype dtype;       /* of operands and result */
+    fb_dtype dtype; /* of operands and result */
     fb_precision precision;
     int64_t m, n, k, batch;
     int64_t a_row, a_col, a_batch, b_row, b_col, b_batch, c_row, c_batch;
@@ -63,7 +63,7 @@ typedef struct {
     const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
     const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share
                              * one kernel so); NULL: all zero */
-    int64_t count;   /* FB_LAUNCH_REPEAT */
+    int64_t count;          /* FB_LAUNCH_REPEAT */
     int swap_a, swap_b;
 } fb_launch;
 

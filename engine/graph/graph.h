@@ -31,7 +31,8 @@ typedef struct {
 int64_t fb_shape_elements(const fb_shape *s); /* product of dims, 1 for a scalar, 0 where a dim is 0 */
 bool fb_shape_equal(const fb_shape *a, const fb_shape *b);
 fb_shape fb_shape_of(int rank, const int64_t *dims);
-const char *fb_shape_format(const fb_shape *s, fb_dtype dtype, char to[192]); /* "f32[4,1000]"; dtype FB_DTYPES: "[4,1000]" */
+/* "f32[4,1000]"; dtype FB_DTYPES: "[4,1000]". */
+const char *fb_shape_format(const fb_shape *s, fb_dtype dtype, char to[192]);
 
 typedef enum { FB_DIST_UNIFORM, FB_DIST_NORMAL, FB_DIST_INTEGER, FB_DIST_CONSTANT, FB_DIST_FILE, FB_DISTS } fb_dist;
 typedef enum { FB_PRECISION_IEEE, FB_PRECISION_TF32 } fb_precision;
@@ -76,11 +77,11 @@ typedef enum { FB_SCOPE_REGION, FB_SCOPE_OP } fb_scope_kind;
  * and result, as the eager preset and the PyTorch peer take it. */
 typedef struct {
     fb_scope_kind kind;
-    fb_id parent;     /* scope or FB_NONE */
-    const char *name; /* "feature" or "layer_norm": one path element without index */
-    int index;        /* 3 of feature[3]; FB_NONE where the scope is no member of a repetition */
-    const char *path; /* "feature[3].layer_norm" (a second scope of that name: "layer_norm_2") */
-    const char *op;   /* FB_SCOPE_OP: the framework's name, "layer_norm"; else NULL */
+    fb_id parent;      /* scope or FB_NONE */
+    const char *name;  /* "feature" or "layer_norm": one path element without index */
+    int index;         /* 3 of feature[3]; FB_NONE where the scope is no member of a repetition */
+    const char *path;  /* "feature[3].layer_norm" (a second scope of that name: "layer_norm_2") */
+    const char *op;    /* FB_SCOPE_OP: the framework's name, "layer_norm"; else NULL */
     const char *attrs; /* FB_SCOPE_OP: JSON object text, "{}" when none; else NULL */
     int n_args;
     const fb_id *args; /* FB_SCOPE_OP: operand nodes; FB_NONE where canonicalising found the operand dead */
@@ -89,8 +90,8 @@ typedef struct {
     int line;
 } fb_scope;
 
-/* Region 0 is the graph. Others belong to a loop node: carried[i] is the CARRIED node in the body (FB_NONE when the body
- * does not read it), yields[i] what it becomes; items[k] the ITEM nodes; stacked[j] body values collected over the
+/* Region 0 is the graph. Others belong to a loop node: carried[i] is the CARRIED node in the body (FB_NONE when the
+ * body does not read it), yields[i] what it becomes; items[k] the ITEM nodes; stacked[j] body values collected over the
  * steps, which RESULT nodes number after the carried ones. */
 typedef struct {
     fb_id parent; /* region */
@@ -134,8 +135,8 @@ void fb_graph_free(fb_graph *g);
  * may count from the end (-1), one dim of a view may be -1 (what is left), dims of an expand may be -1 (as they are),
  * a reduction without axes takes all. Returns FB_NONE with an error like
  * "view: 12 elements do not fit shape [5,2] (x: f32[3,4])"; the caller adds the script line. */
-fb_id fb_graph_add(fb_graph *g, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs, const char *name, int line,
-                   fb_error *err);
+fb_id fb_graph_add(fb_graph *g, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs, const char *name,
+                   int line, fb_error *err);
 
 /* Scopes nest (32 deep at most); nodes added in between belong to the innermost. index FB_NONE: no repetition. `op`
  * non-NULL makes an op scope; attrs_json is then a JSON object or NULL for none. close takes the results of an op scope
@@ -144,11 +145,11 @@ fb_id fb_graph_scope_open(fb_graph *g, const char *name, int index, const char *
                           const char *attrs_json, int line, fb_error *err);
 bool fb_graph_scope_close(fb_graph *g, const fb_id *results, int n_results, fb_error *err);
 
-/* Regions (16 deep at most): open returns the region id; nodes added until close belong to it. inits and scanned tensors must lie outside.
- * carried[] and items[] receive the body's nodes. close takes one yield per carried value and the stacked values and
- * returns the LOOP node; RESULT nodes are then added with fb_graph_add. */
-fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned, int n_scanned,
-                           fb_id *carried, fb_id *items, int line, fb_error *err);
+/* Regions (16 deep at most): open returns the region id; nodes added until close belong to it. inits and scanned
+ * tensors must lie outside. carried[] and items[] receive the body's nodes. close takes one yield per carried value and
+ * the stacked values and returns the LOOP node; RESULT nodes are then added with fb_graph_add. */
+fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned,
+                           int n_scanned, fb_id *carried, fb_id *items, int line, fb_error *err);
 fb_id fb_graph_region_close(fb_graph *g, const fb_id *yields, const fb_id *stacked, int n_stacked, fb_error *err);
 
 /* `name` NULL: "out", "out_2" …. A node may be output once. */
@@ -171,7 +172,7 @@ static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 /* True for nodes that a group must hold: the computed classes without `feed` and `receive`, which only move what is
  * there already. */
 bool fb_node_is_computed(const fb_graph *g, fb_id id);
-bool fb_node_is_output(const fb_graph *g, fb_id id); /* output or effect */
+bool fb_node_is_output(const fb_graph *g, fb_id id);      /* output or effect */
 fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NONE */
 /* FLOPs of one evaluation of the node (multiply-add counts 2). */
 int64_t fb_node_flops(const fb_graph *g, fb_id id);

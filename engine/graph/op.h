@@ -32,7 +32,7 @@ typedef enum {
 typedef enum {
 #define POINTWISE(ID, ...) FB_OP_##ID,
 #define REDUCTION(ID, ...) FB_OP_##ID,
-#define OTHER(ID, ...) FB_OP_##ID,
+#define OTHER(ID, ...)     FB_OP_##ID,
 #include "graph/ops.def"
 #undef POINTWISE
 #undef REDUCTION
@@ -54,8 +54,8 @@ typedef enum { FB_RESULT_SAME, FB_RESULT_BOOL, FB_RESULT_CAST, FB_RESULT_I64 } f
 typedef struct {
     const char *name;
     fb_op_class cls;
-    fb_op_accepts accepts; /* pointwise and reductions */
-    fb_op_result result;   /* pointwise and reductions */
+    fb_op_accepts accepts;  /* pointwise and reductions */
+    fb_op_result result;    /* pointwise and reductions */
     int min_args, max_args; /* max_args -1: any number */
     int flops;              /* an output element for pointwise, an input element for reductions */
     bool special;           /* slow function: recomputing it costs */

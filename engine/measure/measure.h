@@ -1,6 +1,7 @@
 /* Measuring: prepare (lower, compile, allocate, fill, run once, verify) → sample as often as wanted → finish.
  *
- * Lives in the worker's child. The reference is computed elsewhere (a process that never loads generated code) and arrives as a file.
+ * Lives in the worker's child. The reference is computed elsewhere (a process that never loads generated code) and
+ * arrives as a file.
  */
 #ifndef FB_MEASURE_MEASURE_H
 #define FB_MEASURE_MEASURE_H
@@ -17,7 +18,8 @@ bool fb_reference_path(const fb_graph *g, uint64_t seed, char *to, size_t room, 
 bool fb_reference_make(const fb_graph *g, uint64_t seed, const fb_progress *progress, fb_error *err);
 
 /* Compares one output as read from a device with the reference: values in the node's dtype. */
-bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const void *bytes, fb_error_report *out, fb_error *err);
+bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const void *bytes, fb_error_report *out,
+               fb_error *err);
 
 /* ---- one prepared case ---- */
 
@@ -31,8 +33,8 @@ typedef struct {
 } fb_measure_options;
 
 /* On a wrong answer the measurement still exists (its report says so) but refuses to sample. */
-fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o, const fb_progress *progress,
-                                   fb_error *err);
+fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
+                                   const fb_progress *progress, fb_error *err);
 /* Adds n samples to those there are. */
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, fb_error *err);
 /* The report as it stands; script, variant, plan, device names are left to the caller. The caller frees. */

@@ -1,7 +1,7 @@
 /* Dependences between computed nodes, views looked through: the DAG whose edges users fuse and cut. Built once a graph.
  *
- * Node b depends on a when b reads a's value, through views or directly, or (order edge) when b assigns a parameter that
- * a reads the old value of, so that a must come first. Loop nodes stand for their whole body towards the outside;
+ * Node b depends on a when b reads a's value, through views or directly, or (order edge) when b assigns a parameter
+ * that a reads the old value of, so that a must come first. Loop nodes stand for their whole body towards the outside;
  * inside a body, its own nodes have edges among themselves. So an edge's ends are computed nodes or loop nodes of one
  * region: whoever lists the edges that a user may fuse skips those at a loop (fb_node_is_computed). */
 #ifndef FB_PLAN_DEPS_H
@@ -17,9 +17,9 @@ typedef struct {
 typedef struct fb_deps {
     const fb_graph *graph;
     int n_edges;
-    fb_edge *edges;                /* sorted by consumer, then producer; each pair once */
-    int *in_start, *out_start;     /* n_nodes + 1 entries; in-edges of node i are edges[in_start[i]] … */
-    int *out;                      /* edge numbers sorted by producer: out[out_start[i]] … */
+    fb_edge *edges;            /* sorted by consumer, then producer; each pair once */
+    int *in_start, *out_start; /* n_nodes + 1 entries; in-edges of node i are edges[in_start[i]] … */
+    int *out;                  /* edge numbers sorted by producer: out[out_start[i]] … */
 } fb_deps;
 
 fb_deps *fb_deps_new(const fb_graph *g);

@@ -22,18 +22,18 @@ typedef struct {
 
 typedef struct {
     fb_device_kind kind;
-    char name[96];     /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
-    bool calibrated;   /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
-    char date[32];     /* of calibration, ISO 8601; "" unknown */
-    int units;         /* cores or multiprocessors */
-    int compute_major, compute_minor; /* CUDA */
+    char name[96];   /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
+    bool calibrated; /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
+    char date[32];   /* of calibration, ISO 8601; "" unknown */
+    int units;       /* cores or multiprocessors */
+    int compute_major, compute_minor;  /* CUDA */
     int64_t memory_bytes, cache_bytes; /* device memory; last-level cache (L2 on a GPU) */
     int64_t shared_bytes;              /* largest shared memory of one block; on the host the L2 of one core */
     int registers_per_unit, max_threads_per_unit;
-    double launch_us;       /* one more launch in a stream (host: call + parallel region) */
-    double graph_launch_us; /* one more kernel in a launched graph */
-    double sync_us;         /* launch of an empty program and waiting for it, less one launch */
-    double barrier_us;      /* grid barrier */
+    double launch_us;                  /* one more launch in a stream (host: call + parallel region) */
+    double graph_launch_us;            /* one more kernel in a launched graph */
+    double sync_us;                    /* launch of an empty program and waiting for it, less one launch */
+    double barrier_us;                 /* grid barrier */
     fb_rate_curve copy_hot, copy_cold; /* GB/s (read + written) against bytes moved */
     fb_rate_curve gemm[FB_DTYPES];     /* GFLOP/s against FLOPs, per operand dtype */
     fb_rate_curve gemm_tf32;

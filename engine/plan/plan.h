@@ -40,7 +40,8 @@ bool fb_plan_equal(const fb_plan *a, const fb_plan *b);
 fb_hash fb_plan_hash(const fb_plan *plan); /* of groups, families, knobs, launch mode; not of group numbering */
 fb_planner *fb_plan_planner(const fb_plan *plan);
 
-/* Groups in launch order (topological, ties by first node), numbered 0 … n - 1 in that order; letters on screen follow. */
+/* Groups in launch order (topological, ties by first node), numbered 0 … n - 1 in that order, as are the letters on
+ * screen. */
 int fb_plan_groups(const fb_plan *plan);
 int fb_plan_group_of(const fb_plan *plan, fb_id node); /* the group that stores it, or FB_NONE */
 bool fb_plan_recomputed(const fb_plan *plan, fb_id node);
@@ -48,9 +49,9 @@ bool fb_plan_recomputed(const fb_plan *plan, fb_id node);
 typedef struct {
     fb_family family;
     fb_knobs knobs;
-    int n_nodes;        /* all nodes the kernel computes, ascending, recomputed ones included */
+    int n_nodes; /* all nodes the kernel computes, ascending, recomputed ones included */
     const fb_id *nodes;
-    int n_stored;       /* those whose value leaves the kernel through memory, ascending */
+    int n_stored; /* those whose value leaves the kernel through memory, ascending */
     const fb_id *stored;
     const fb_nest *nest; /* the analysis; NULL for families that have none */
 } fb_group;
@@ -88,7 +89,8 @@ typedef struct {
 } fb_edit;
 
 /* Judges an edit without doing it, and, when `result` is not NULL and the verdict is fine or slower, makes the edited
- * plan (the caller frees). The one place legality is asked: screen, presets, search, fuzzer and scripts all come here. */
+ * plan (the caller frees). The one place legality is asked: screen, presets, search, fuzzer and scripts all come here.
+ */
 fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
 
 /* The same edit on every repetition of the nodes' scopes (`feature[*].tanh`): applies to as many as it can, in order;
@@ -102,20 +104,21 @@ int fb_match_nodes(const fb_graph *g, const char *pattern, fb_arena *arena, fb_i
 /* ---- figures, all modelled ---- */
 
 typedef struct {
-    double us;                     /* predicted time of the group's kernel, without launch cost */
-    double memory_us, compute_us;  /* the two terms of us = max(…) + overlap */
+    double us;                         /* predicted time of the group's kernel, without launch cost */
+    double memory_us, compute_us;      /* the two terms of us = max(…) + overlap */
     int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
     int64_t flops, specials;
     int launches; /* 1; 2 where a family needs two */
 } fb_group_cost;
 
 typedef struct {
-    double us;       /* all groups and launches */
+    double us; /* all groups and launches */
     double launch_us;
     int64_t bytes_read, bytes_written, flops;
     int launches;
     int64_t peak_bytes; /* all buffers, with reuse */
-    double floor_us;    /* compulsory bytes at copy speed, or FLOPs at peak, whichever is longer: a property of the graph */
+    double
+        floor_us; /* compulsory bytes at copy speed, or FLOPs at peak, whichever is longer: a property of the graph */
 } fb_plan_cost;
 
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out);
@@ -139,8 +142,8 @@ const char *fb_history_redo(fb_history *h);
  * "recompute":[…]}. Repetitions are written with [*] where a group (or one group a member: "each":true) holds the same
  * node of every member. Groups of one node with an automatic family are left out. */
 json_t *fb_plan_to_json(const fb_plan *plan);
-/* strict: any missing name is an error that names it. Otherwise groups are kept as far as their nodes exist and are legal,
- * and one line for each thing dropped is added to `dropped` (may be NULL). */
+/* strict: any missing name is an error that names it. Otherwise groups are kept as far as their nodes exist and are
+ * legal, and one line for each thing dropped is added to `dropped` (may be NULL). */
 fb_plan *fb_plan_from_json(fb_planner *p, const json_t *value, bool strict, fb_str *dropped, fb_error *err);
 /* Lua that makes this plan from `none`: the body of a function(pl). */
 void fb_plan_to_lua(const fb_plan *plan, fb_str *out);
@@ -148,10 +151,10 @@ void fb_plan_to_lua(const fb_plan *plan, fb_str *out);
 /* ---- what a plan means for memory ---- */
 
 typedef struct {
-    fb_id node;         /* whose value it holds */
+    fb_id node; /* whose value it holds */
     int64_t bytes;
-    int first, last;    /* launch positions: written first, read last; outputs live to the end */
-    int64_t offset;     /* into the pool of temporaries; FB_NONE for sources and outputs, which have storage of their own */
+    int first, last; /* launch positions: written first, read last; outputs live to the end */
+    int64_t offset; /* into the pool of temporaries; FB_NONE for sources and outputs, which have storage of their own */
 } fb_buffer_plan;
 
 /* Liveness and reuse (first fit by size); arena-owned; *pool_bytes is the pool's size. In launch order of groups. */

@@ -1,11 +1,12 @@
-/* Scripts: one sandboxed process a loaded script. This header is the front's side; the process itself is in sandbox.c (pool, rlimits,
- * seccomp), lua_*.c (the only places that include Lua) and serve.c (its messages).
+/* Scripts: one sandboxed process a loaded script. This header is the front's side; the process itself is in sandbox.c
+ * (pool, rlimits, seccomp), lua_*.c (the only places that include Lua) and serve.c (its messages).
  *
  * Messages are JSON lines over a pair of pipes (worker/protocol.h's channel).
  * front → script
  *   {"type":"load","path":"scripts/x.lua","text":…,"machine":{…},"set":{"batch_size":64}}
  *   {"type":"build","id":N,"variant":"combined","params":{…}}
- *   {"type":"plan","id":N,"graph":H,"name":"mine"}                         a plan written in Lua, for a graph built before
+ *   {"type":"plan","id":N,"graph":H,"name":"mine"}                         a plan written in Lua, for a graph built
+ * before
  *   {"type":"experiment","id":N}                                          runs until "done"
  *   {"type":"answer","id":N,"why":{…}}                                    a puzzle's answer function
  *   {"type":"source","name":…,"text":…} | {"type":"source","name":…,"error":…}     replies to require
@@ -38,9 +39,9 @@ typedef enum { FB_PARAM_INT, FB_PARAM_FLOAT, FB_PARAM_CHOICE, FB_PARAM_BOOL } fb
 typedef struct {
     fb_param_kind kind;
     const char *name, *help;
-    json_t *standard;        /* default value (borrowed from the info's arena'd JSON) */
-    double min, max;         /* NAN: none */
-    const char *step;        /* "x2", "1", … or NULL */
+    json_t *standard; /* default value (borrowed from the info's arena'd JSON) */
+    double min, max;  /* NAN: none */
+    const char *step; /* "x2", "1", … or NULL */
     int n_choices;
     const char **choices;
 } fb_param;
@@ -71,8 +72,18 @@ typedef struct {
 
 typedef struct fb_script fb_script;
 
-typedef enum { FB_SCRIPT_INFO, FB_SCRIPT_LOG, FB_SCRIPT_GRAPH, FB_SCRIPT_PLAN, FB_SCRIPT_MEASURE, FB_SCRIPT_ROW, FB_SCRIPT_PLOT,
-               FB_SCRIPT_DONE, FB_SCRIPT_ANSWER, FB_SCRIPT_ERROR } fb_script_event_kind;
+typedef enum {
+    FB_SCRIPT_INFO,
+    FB_SCRIPT_LOG,
+    FB_SCRIPT_GRAPH,
+    FB_SCRIPT_PLAN,
+    FB_SCRIPT_MEASURE,
+    FB_SCRIPT_ROW,
+    FB_SCRIPT_PLOT,
+    FB_SCRIPT_DONE,
+    FB_SCRIPT_ANSWER,
+    FB_SCRIPT_ERROR
+} fb_script_event_kind;
 
 typedef struct {
     fb_script_event_kind kind;
@@ -85,10 +96,10 @@ typedef struct {
     int line;             /* ERROR: of the script, 0 unknown */
 } fb_script_event;
 
-/* Starts the process and loads `path` (the front reads it and what it requires). Never blocks. The machine is what Lua plans
- * are judged with; `set` (may be NULL) gives parameters. A process that dies or overruns gives one ERROR event and is gone: load
- * again with a new fb_script. `search` lists folders for require after the script's own, e.g. the installed scripts/lib; the
- * embedded library comes first. */
+/* Starts the process and loads `path` (the front reads it and what it requires). Never blocks. The machine is what Lua
+ * plans are judged with; `set` (may be NULL) gives parameters. A process that dies or overruns gives one ERROR event
+ * and is gone: load again with a new fb_script. `search` lists folders for require after the script's own, e.g. the
+ * installed scripts/lib; the embedded library comes first. */
 fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *set, fb_error *err);
 void fb_script_free(fb_script *s);
 void fb_script_info_free(fb_script_info *info);

@@ -1,10 +1,11 @@
 /* The protocol between the front and a worker: JSON lines over a pair of pipes, so that a worker is any command
- * (`ssh gpubox fusebox worker`). Version first; every message is validated where it arrives; unknown types are errors, unknown
- * fields are ignored.
+ * (`ssh gpubox fusebox worker`). Version first; every message is validated where it arrives; unknown types are errors,
+ * unknown fields are ignored.
  *
  * front → worker
  *   {"type":"hello","fusebox":1,"version":"0.1.0"}
- *   {"type":"graph","hash":H} followed by the lines of graph_json.h      once per graph; kept by hash (least recently used go)
+ *   {"type":"graph","hash":H} followed by the lines of graph_json.h      once per graph; kept by hash (least recently
+ * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
  *   {"type":"sample","id":N,"n":20,"cache":"hot"}
  *   {"type":"release","id":N}
@@ -19,14 +20,16 @@
  *   {"type":"prepared","id":N,"report":{…}}
  *   {"type":"sampled","id":N,"report":{…}}                                 all samples so far
  *   {"type":"released","id":N}
- *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device opens
+ *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device
+ * opens
  *   {"type":"devices","id":N,"devices":[…],"libraries":[…]}
  *   {"type":"error","id":N,"kind":"crash","text":"…"}                      the request with that id is over
  *
- * `fusebox worker` is a supervisor: it reads stdin, keeps graphs, forks a child that opens the device and a reference process,
- * enforces limits (30 s to compile a kernel, 60 s a run unless told otherwise), kills a child that overruns or is cancelled
- * in the middle, reports it as an error of the running request, starts the next child when the next request comes, and ends
- * with its stdin. Prepared cases die with the child: requests that name them get {"type":"error","kind":"crash"}.
+ * `fusebox worker` is a supervisor: it reads stdin, keeps graphs, forks a child that opens the device and a reference
+ * process, enforces limits (30 s to compile a kernel, 60 s a run unless told otherwise), kills a child that overruns or
+ * is cancelled in the middle, reports it as an error of the running request, starts the next child when the next
+ * request comes, and ends with its stdin. Prepared cases die with the child: requests that name them get
+ * {"type":"error","kind":"crash"}.
  */
 #ifndef FB_WORKER_PROTOCOL_H
 #define FB_WORKER_PROTOCOL_H
@@ -63,16 +66,18 @@ bool fb_channel_flush(fb_channel *c, int timeout_ms, fb_error *err);
 
 /* ---- children ---- */
 
-/* Starts `argv` (or, with argv NULL, forks and calls main_fn(ctx, in, out), whose return value is the exit status) in a process
- * group of its own with pipes on stdin and stdout; stderr goes to `stderr_fd` (or is shared when -1). PR_SET_PDEATHSIG makes it
- * die with its parent. */
+/* Starts `argv` (or, with argv NULL, forks and calls main_fn(ctx, in, out), whose return value is the exit status) in a
+ * process group of its own with pipes on stdin and stdout; stderr goes to `stderr_fd` (or is shared when -1).
+ * PR_SET_PDEATHSIG makes it die with its parent. */
 typedef struct {
     pid_t pid;
     fb_channel *channel;
 } fb_child;
-bool fb_child_start(fb_child *c, char *const argv[], int (*main_fn)(void *ctx, int in, int out), void *ctx, int stderr_fd, fb_error *err);
+bool fb_child_start(fb_child *c, char *const argv[], int (*main_fn)(void *ctx, int in, int out), void *ctx,
+                    int stderr_fd, fb_error *err);
 void fb_child_kill(fb_child *c); /* the whole group, and reaps; safe to call twice */
-/* Reaps without blocking: true when it has ended, with one sentence: "was killed by SIGSEGV", "exited with status 3". */
+/* Reaps without blocking: true when it has ended, with one sentence: "was killed by SIGSEGV", "exited with status 3".
+ */
 bool fb_child_ended(fb_child *c, char *how, size_t room);
 
 #endif

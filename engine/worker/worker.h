@@ -1,8 +1,8 @@
 /* Workers, seen from the front: spawned, fed requests, replaced when they die. And the serving side.
  *
- * All calls return at once; answers come as events from fb_worker_pump. When the process dies, every outstanding request
- * gets an FB_WORKER_ERROR event with kind crash and one sentence, and the next request starts a new process (at most 3 starts in
- * 10 s). Graphs are sent again to a new process by themselves.
+ * All calls return at once; answers come as events from fb_worker_pump. When the process dies, every outstanding
+ * request gets an FB_WORKER_ERROR event with kind crash and one sentence, and the next request starts a new process (at
+ * most 3 starts in 10 s). Graphs are sent again to a new process by themselves.
  */
 #ifndef FB_WORKER_WORKER_H
 #define FB_WORKER_WORKER_H
@@ -12,8 +12,16 @@
 
 typedef struct fb_worker fb_worker;
 
-typedef enum { FB_WORKER_HELLO, FB_WORKER_PROGRESS, FB_WORKER_PREPARED, FB_WORKER_SAMPLED, FB_WORKER_RELEASED, FB_WORKER_MACHINE,
-               FB_WORKER_DEVICES, FB_WORKER_ERROR } fb_worker_event_kind;
+typedef enum {
+    FB_WORKER_HELLO,
+    FB_WORKER_PROGRESS,
+    FB_WORKER_PREPARED,
+    FB_WORKER_SAMPLED,
+    FB_WORKER_RELEASED,
+    FB_WORKER_MACHINE,
+    FB_WORKER_DEVICES,
+    FB_WORKER_ERROR
+} fb_worker_event_kind;
 
 typedef struct {
     fb_worker_event_kind kind;
@@ -25,15 +33,17 @@ typedef struct {
     double fraction;
 } fb_worker_event;
 
-/* `command` NULL: this binary's own `worker` command (self is its path); else a shell-like command line split on blanks with
- * quotes; for ssh, BatchMode is added. Starts lazily. */
+/* `command` NULL: this binary's own `worker` command (self is its path); else a shell-like command line split on blanks
+ * with quotes; for ssh, BatchMode is added. Starts lazily. */
 fb_worker *fb_worker_new(const char *self, const char *command);
 void fb_worker_free(fb_worker *w);
 const char *fb_worker_command(const fb_worker *w);
 
-int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device, const fb_measure_options *o);
+int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device,
+                          const fb_measure_options *o);
 /* For devices that plan for themselves (torch): the plan is a name. */
-int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device, const fb_measure_options *o);
+int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
+                                const fb_measure_options *o);
 void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache);
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);
