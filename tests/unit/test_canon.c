@@ -1,8 +1,10 @@
-/* The canonicalising pass: each promise of its header, and random graphs for those that hold everywhere. */
+/* The canonicalising pass: each promise of its header, and random graphs, which must compute the same before and after.
+ */
 #include "graph_help.h"
 
 #include "base/clock.h"
 #include "graph/canon.h"
+#include "graph/interp.h"
 
 static fb_graph *canonical(fb_graph *g)
 {
@@ -226,6 +228,102 @@ static void test_large(void **state)
     fb_graph_free(g);
 }
 
+/* ---- random graphs compute the same before and after ---- */
+
+static uint64_t random_state;
+
+static int draw(int n)
+{
+    random_state = fb_splitmix64(random_state);
+    return (int)(random_state % (uint64_t)n);
+}
+
+/* All of shape [4,6], so that anything goes with anything. */
+static fb_id random_node(fb_graph *g, const fb_id *all, int n)
+{
+    static const fb_op unary[] = {FB_OP_TANH, FB_OP_NEG, FB_OP_RELU, FB_OP_ABS};
+    static const fb_op binary[] = {FB_OP_ADD, FB_OP_MUL, FB_OP_MAXIMUM, FB_OP_SUB};
+    fb_id a = all[draw(n)], b = all[draw(n)];
+    fb_attrs at = {0};
+    switch (draw(8)) {
+    case 0: return add_op(g, unary[draw(4)], ARGS(a), NULL);
+    case 1: return add_op(g, binary[draw(4)], ARGS(a, b), NULL);
+    case 2:
+        at = (fb_attrs){.n_axes = 2, .axes = {draw(2)}};
+        at.axes[1] = !at.axes[0];
+        a = add_op(g, FB_OP_PERMUTE, ARGS(a), &at);
+        at.axes[0] = draw(2);
+        at.axes[1] = !at.axes[0];
+        a = add_op(g, FB_OP_PERMUTE, ARGS(a), &at);
+        return add_op(g, FB_OP_VIEW, ARGS(a), &(fb_attrs){.shape = SHAPE(4, 6)});
+    case 3: return add_op(g, FB_OP_FLIP, ARGS(a), &(fb_attrs){.n_axes = 1 + draw(2), .axes = {0, 1}});
+    case 4: {
+        int before = draw(3), from = draw(before + 1);
+        a = add_op(g, FB_OP_PAD, ARGS(a), &(fb_attrs){.before = {0, before}, .value = draw(2)});
+        a = add_op(g, FB_OP_PAD, ARGS(a), &(fb_attrs){.after = {0, 2}, .value = draw(2)});
+        return add_op(g, FB_OP_SLICE, ARGS(a), &(fb_attrs){.dim = 1, .start = from, .stop = from + 6, .step = 1});
+    }
+    case 5: {
+        fb_id c = add_op(g, binary[draw(4)], ARGS(add_const(g, FB_F32, draw(3)), add_const(g, FB_F32, 0.1)), NULL);
+        return add_op(g, FB_OP_MUL, ARGS(a, c), NULL);
+    }
+    case 6: {
+        a = add_op(g, FB_OP_CAT, ARGS(a, b, a), &(fb_attrs){.dim = 0});
+        int start = draw(3), step = 1 + draw(2);
+        a = add_op(g, FB_OP_SLICE, ARGS(a), &(fb_attrs){.start = start, .stop = 11, .step = step});
+        return add_op(g, FB_OP_SLICE, ARGS(a), &(fb_attrs){.start = 0, .stop = 4, .step = 1});
+    }
+    default:
+        a = add_op(g, FB_OP_SUM, ARGS(a), &(fb_attrs){.n_axes = 1, .axes = {draw(2)}, .keepdim = true});
+        return add_op(g, FB_OP_EXPAND, ARGS(a), &(fb_attrs){.shape = SHAPE(4, 6)});
+    }
+}
+
+static void expect_same_values(const fb_graph *a, const fb_graph *b)
+{
+    fb_error err = {0};
+    fb_interp_options options = {.seed = 5};
+    fb_interp *x = fb_interp_run(a, &options, NULL, 0, &err), *y = fb_interp_run(b, &options, NULL, 0, &err);
+    if (!x || !y) fail_msg("%s", err.text);
+    for (int i = 0; i < a->n_outputs; i++) {
+        const fb_tensor *s = fb_interp_get(x, a->outputs[i]), *t = fb_interp_get(y, b->outputs[i]);
+        assert_non_null(s);
+        assert_non_null(t);
+        assert_int_equal(s->n, t->n);
+        /* Folded constants are rounded to f32, the interpreter's are not. */
+        for (int64_t k = 0; k < s->n; k++) assert_true(fabs(s->v[k] - t->v[k]) <= 1e-4 * (1 + fabs(s->v[k])));
+    }
+    fb_interp_free(x);
+    fb_interp_free(y);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    enum { NODES = 24, OUTPUTS = 4 };
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        random_state = seed;
+        fb_error err = {0};
+        fb_graph *g = fb_graph_new("");
+        fb_id all[NODES + 1] = {add_input(g, "x", FB_F32, SHAPE(4, 6))};
+        for (int i = 1; i <= NODES; i++) {
+            if (i % 6 == 1) open_scope(g, "part", FB_NONE, draw(2) ? "op" : NULL, NULL, 0);
+            all[i] = random_node(g, all, i);
+            if (i % 6 == 0) close_scope(g, NULL, 0);
+        }
+        for (int i = 0; i < OUTPUTS; i++) output(g, all[NODES - 5 * i], NULL);
+        finish(g);
+        fb_graph *c = fb_graph_canonical(g, &err);
+        if (!c) fail_msg("%s", err.text);
+        expect_same_values(g, c);
+        fb_graph *again = fb_graph_canonical(c, &err);
+        assert_true(fb_hash_equal(again->hash, c->hash));
+        fb_graph_free(again);
+        fb_graph_free(c);
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_merged_views),    cmocka_unit_test(test_scope_keeps_operand),
         cmocka_unit_test(test_loops),           cmocka_unit_test(test_effects),
         cmocka_unit_test(test_varied),          cmocka_unit_test(test_large),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests_name("canon", tests, NULL, NULL);
 }
