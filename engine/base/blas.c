@@ -23,6 +23,7 @@ static const struct {
     ENTRY(sgemm, "cblas_sgemm", true),
     ENTRY(dgemm, "cblas_dgemm", true),
     ENTRY(sgemv, "cblas_sgemv", true),
+    ENTRY(dgemv, "cblas_dgemv", true),
     ENTRY(set_num_threads, "openblas_set_num_threads", false),
     ENTRY(get_num_threads, "openblas_get_num_threads", false),
 };

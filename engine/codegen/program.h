@@ -59,6 +59,7 @@ typedef struct {
     fb_launch_kind kind;
     int kernel; /* FB_LAUNCH_KERNEL */
     int gemm;   /* FB_LAUNCH_GEMM */
+    int group;  /* of the plan that it runs; FB_NONE for a copy that belongs to none */
     int n_args;
     const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
     const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share

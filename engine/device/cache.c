@@ -16,13 +16,15 @@
 /* Makes every folder of an absolute path. Private: generated code is loaded from there. */
 static bool make_folders(char *path, fb_error *err)
 {
-    for (char *slash = path + 1; slash; slash = strchr(slash + 1, '/')) {
-        slash = strchr(slash, '/');
-        if (slash) *slash = '\0';
+    for (char *end = path + 1;; end++) {
+        char was = *end;
+        if (was && was != '/') continue;
+        *end = '\0';
         int why = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
-        if (slash) *slash = '/';
-        if (why) return fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be made: %s", path, strerror(why));
-        if (!slash) break;
+        if (why) fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be made: %s", path, strerror(why));
+        *end = was;
+        if (why) return false;
+        if (!was) break;
     }
     if (access(path, R_OK | W_OK | X_OK) == 0) return true;
     return fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be written to: %s", path, strerror(errno));
@@ -81,4 +83,12 @@ void fb_cache_trim(const char *dir, int64_t bytes)
     }
     closedir(folder);
     FB_VEC_FREE(&files);
+}
+
+void fb_cache_empty(const char *dir)
+{
+    DIR *folder = opendir(dir);
+    if (!folder) return;
+    for (struct dirent *d; (d = readdir(folder));) unlinkat(dirfd(folder), d->d_name, 0);
+    closedir(folder);
 }

@@ -119,5 +119,7 @@ void fb_cache_touch(const char *path);
 /* Removes the files of a folder that were not used for longest until `bytes` are left; nothing younger than a minute.
  */
 void fb_cache_trim(const char *dir, int64_t bytes);
+/* Removes every file of a folder, but no folders. */
+void fb_cache_empty(const char *dir);
 
 #endif

@@ -1,0 +1,49 @@
+#include "device/device.h"
+
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const fb_device_ops fb_device_host;
+
+/* In the order in which a user who names none gets them. */
+const fb_device_ops *const fb_device_table[] = {
+    &fb_device_host,
+    NULL,
+};
+
+const fb_device_ops *fb_device_find(const char *name, fb_error *err)
+{
+    size_t n = strcspn(name, ":");
+    fb_str known = {0};
+    for (int i = 0; fb_device_table[i]; i++) {
+        const char *kind = fb_device_table[i]->kind;
+        if (strlen(kind) == n && memcmp(kind, name, n) == 0) {
+            fb_str_free(&known);
+            return fb_device_table[i];
+        }
+        fb_str_addf(&known, "%s%s", known.n ? ", " : "", kind);
+    }
+    fb_fail(err, FB_ERR_UNAVAILABLE, "there is no device %s here; known kinds: %s", name, fb_str_get(&known));
+    fb_str_free(&known);
+    return NULL;
+}
+
+fb_device *fb_device_open(const char *name, fb_error *err)
+{
+    const fb_device_ops *ops = fb_device_find(name, err);
+    return ops ? ops->open(name, err) : NULL;
+}
+
+const char *fb_device_default(void)
+{
+    static char name[64];
+    for (int i = 0; fb_device_table[i]; i++) {
+        const fb_device_ops *ops = fb_device_table[i];
+        if (ops->available() == 0) continue;
+        snprintf(name, sizeof name, strcmp(ops->kind, "host") == 0 ? "%s" : "%s:0", ops->kind);
+        break;
+    }
+    return name;
+}

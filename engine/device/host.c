@@ -1,0 +1,489 @@
+/* The host device: generated C, compiled by the system's compiler, loaded into this process and called. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/host_parts.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/embedded.h"
+
+enum {
+    ALIGNMENT = 256,
+    /* Between buffers, so that equal elements of equally long buffers do not compete for one cache set. */
+    STAGGER = 768,
+    GUARD = 4096, /* an unmapped page at both ends: a kernel that runs wild there is stopped, not believed */
+    MAX_DEPTH = 16,
+};
+
+struct fb_loaded {
+    fb_host *host;
+    const fb_program *program;
+    void **handles;         /* of dlopen, one a kernel; NULL for library calls */
+    fb_host_entry *entries; /* NULL for library calls */
+    fb_host_gemm **gemms;
+    char *region; /* one mapping: guard, buffers, guard */
+    size_t region_bytes;
+    char **initial; /* of each buffer: its storage */
+    char **now;     /* the same after the swaps of the last run */
+    char **saved;   /* assigned parameters: what they are restored to */
+    void ***args;   /* of each launch */
+    int *end_of;    /* of each REPEAT: its END */
+    bool swaps;
+    double compile_ms;
+};
+
+/* ---- opening ---- */
+
+static int host_available(void)
+{
+    return 1;
+}
+
+static fb_device *host_open(const char *name, fb_error *err)
+{
+    if (strcmp(name, "host") != 0) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "there is no device %s: the host is called \"host\"", name);
+        return NULL;
+    }
+    fb_host *h = fb_calloc(1, sizeof *h);
+    fb_host_machine(&h->machine);
+    snprintf(h->device.name, sizeof h->device.name, "host");
+    h->device.ops = &fb_device_host;
+    h->blas = fb_blas_get(NULL);
+    return &h->device;
+}
+
+static fb_host *host_of(fb_device *d)
+{
+    return (fb_host *)d;
+}
+
+static void host_close(fb_device *d)
+{
+    fb_host *h = host_of(d);
+    if (h->flush) munmap(h->flush, (size_t)h->flush_bytes);
+    fb_cc_free(h->cc);
+    fb_free(h);
+}
+
+static const fb_machine *host_machine(const fb_device *d)
+{
+    return &((const fb_host *)d)->machine;
+}
+
+static bool host_calibrate(fb_device *d, const fb_progress *progress, fb_error *err)
+{
+    return fb_host_calibrate(host_of(d), progress, err);
+}
+
+static bool bind_runtime(fb_host_runtime *rt, void *handle, fb_error *err)
+{
+#define X(RESULT, NAME, ARGUMENTS)                                                                                     \
+    {                                                                                                                  \
+        void *symbol = dlsym(handle, "fb_" #NAME);                                                                     \
+        if (!symbol) return fb_fail(err, FB_ERR_SYSTEM, "the host's runtime has no %s", #NAME);                        \
+        memcpy(&rt->NAME, &symbol, sizeof symbol);                                                                     \
+    }
+    FB_HOST_RUNTIME(X)
+#undef X
+    rt->threads = rt->team_threads();
+    return true;
+}
+
+bool fb_host_ready(fb_host *h, const fb_progress *progress, fb_error *err)
+{
+    if (h->rt.threads) return true;
+    if (!h->cc && !(h->cc = fb_cc_find(err))) return false;
+    const char *prelude = fb_dialect_prelude(&fb_dialect_c);
+    fb_cc_unit unit = {.name = "host_runtime", .source = fb_embedded("kernels/host_runtime.c")};
+    fb_error why = {0};
+    void *handle;
+    bool ok = fb_cc_load(h->cc, prelude, &unit, 1, progress, &handle, NULL, &why);
+    if (!ok && why.kind == FB_ERR_CRASH) {
+        fb_cc_without_openmp(h->cc);
+        ok = fb_cc_load(h->cc, prelude, &unit, 1, progress, &handle, NULL, NULL);
+    }
+    if (ok) return bind_runtime(&h->rt, handle, err);
+    if (err) *err = why;
+    return false;
+}
+
+void fb_host_flush(fb_host *h)
+{
+    enum { MOST = 128 << 20 };
+    if (!h->flush) {
+        int64_t bytes = 2 * h->machine.cache_bytes;
+        bytes +=
+            2 * h->machine.shared_bytes * h->rt.threads; /* the cores' own caches may not be part of the last level */
+        h->flush_bytes = bytes < MOST ? bytes : MOST;
+        h->flush = mmap(NULL, (size_t)h->flush_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (h->flush == MAP_FAILED) h->flush = NULL, h->flush_bytes = 0;
+    }
+    h->rt.flush(h->flush, h->flush_bytes);
+    h->last = NULL;
+}
+
+/* ---- memory ---- */
+
+static size_t aligned(size_t n)
+{
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* What may still be allocated; -1 when the system does not say. */
+static int64_t memory_left(void)
+{
+    char line[128];
+    long long kib = -1;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && kib < 0 && fgets(line, sizeof line, f)) sscanf(line, "MemAvailable: %lld kB", &kib);
+    if (f) fclose(f);
+    return kib < 0 ? -1 : (int64_t)kib * 1024;
+}
+
+static bool own_storage(const fb_buffer *b)
+{
+    return b->kind != FB_BUFFER_TEMP;
+}
+
+/* Where each buffer goes, from the region's start; returns the region's size. The pool of temporaries comes first. */
+static size_t lay_out(const fb_program *p, size_t *at, size_t *saved_bytes)
+{
+    size_t n = GUARD + aligned((size_t)p->pool_bytes);
+    *saved_bytes = 0;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const fb_buffer *buffer = &p->buffers[b];
+        if (!own_storage(buffer)) {
+            at[b] = GUARD + (size_t)buffer->offset;
+            continue;
+        }
+        n += STAGGER;
+        at[b] = n;
+        n += aligned((size_t)buffer->bytes);
+        if (buffer->assigned) *saved_bytes += (size_t)buffer->bytes;
+    }
+    return (n + 2 * GUARD - 1) / GUARD * GUARD;
+}
+
+static bool allocate(fb_loaded *l, fb_error *err)
+{
+    const fb_program *p = l->program;
+    size_t *at = fb_calloc((size_t)p->n_buffers + 1, sizeof *at), saved;
+    l->region_bytes = lay_out(p, at, &saved);
+    int64_t left = memory_left(), need = (int64_t)(l->region_bytes + saved);
+    char a[32], b[32];
+    bool ok = left < 0 || need < left - left / 16;
+    if (!ok)
+        fb_fail(err, FB_ERR_LIMIT, "the plan's buffers need %s and the host has %s free",
+                fb_format_bytes(a, (double)need), fb_format_bytes(b, (double)left));
+    if (ok) {
+        l->region = mmap(NULL, l->region_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (l->region == MAP_FAILED) {
+            l->region = NULL;
+            ok = fb_fail(err, FB_ERR_LIMIT, "the host gives no %s for the plan's buffers",
+                         fb_format_bytes(a, (double)need));
+        }
+    }
+    if (ok) {
+        madvise(l->region, l->region_bytes, MADV_HUGEPAGE);
+        madvise(l->region, l->region_bytes, MADV_DONTFORK); /* so that starting a compiler does not copy page tables */
+        mprotect(l->region, GUARD, PROT_NONE);
+        mprotect(l->region + l->region_bytes - GUARD, GUARD, PROT_NONE);
+    }
+    for (int i = 0; ok && i < p->n_buffers; i++) {
+        l->initial[i] = l->now[i] = l->region + at[i];
+        if (p->buffers[i].assigned) l->saved[i] = fb_calloc(1, (size_t)p->buffers[i].bytes + 1);
+    }
+    fb_free(at);
+    return ok;
+}
+
+/* ---- loading ---- */
+
+static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *err)
+{
+    const fb_program *p = l->program;
+    fb_cc_unit *units = fb_calloc((size_t)p->n_kernels + 1, sizeof *units);
+    void **handles = fb_calloc((size_t)p->n_kernels + 1, sizeof *handles);
+    int n = 0;
+    for (int k = 0; k < p->n_kernels; k++) {
+        if (p->kernels[k].source) units[n++] = (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source};
+    }
+    const char *prelude = fb_dialect_prelude(&fb_dialect_c);
+    bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
+    for (int k = 0, i = 0; ok && k < p->n_kernels; k++) {
+        if (p->kernels[k].source) l->handles[k] = handles[i++];
+    }
+    for (int k = 0; ok && k < p->n_kernels; k++) {
+        if (!l->handles[k]) continue;
+        void *symbol = dlsym(l->handles[k], p->kernels[k].entry);
+        memcpy(&l->entries[k], &symbol, sizeof symbol);
+        if (!symbol)
+            ok = fb_fail(err, FB_ERR_SYSTEM, "the compiled kernel %s has no entry %s", p->kernels[k].name,
+                         p->kernels[k].entry);
+    }
+    fb_free(units);
+    fb_free(handles);
+    return ok;
+}
+
+static bool load_gemms(fb_loaded *l, fb_error *err)
+{
+    const fb_program *p = l->program;
+    for (int g = 0; g < p->n_gemms; g++) {
+        int epilogue = p->gemms[g].epilogue;
+        l->gemms[g] = fb_host_gemm_new(l->host, &p->gemms[g], epilogue == FB_NONE ? NULL : l->entries[epilogue], err);
+        if (!l->gemms[g]) return false;
+    }
+    return true;
+}
+
+static void fill_args(fb_loaded *l, int i)
+{
+    const fb_launch *launch = &l->program->launches[i];
+    for (int a = 0; a < launch->n_args; a++)
+        l->args[i][a] = l->now[launch->args[a]] + (launch->offsets ? launch->offsets[a] : 0);
+}
+
+/* Pairs the repeats with their ends and readies the arguments. */
+static bool load_launches(fb_loaded *l, fb_error *err)
+{
+    const fb_program *p = l->program;
+    int open[MAX_DEPTH], depth = 0;
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_launch *launch = &p->launches[i];
+        if (launch->kind == FB_LAUNCH_REPEAT) {
+            if (depth == MAX_DEPTH) return fb_fail(err, FB_ERR_LIMIT, "loops nest deeper than %d", MAX_DEPTH);
+            open[depth++] = i;
+        } else if (launch->kind == FB_LAUNCH_END) {
+            FB_ASSERT(depth > 0);
+            l->end_of[open[--depth]] = i;
+        } else if (launch->kind == FB_LAUNCH_SWAP) {
+            l->swaps = true;
+        }
+        l->args[i] = fb_calloc((size_t)launch->n_args + 1, sizeof *l->args[i]);
+        fill_args(l, i);
+    }
+    FB_ASSERT(depth == 0);
+    return true;
+}
+
+static void host_unload(fb_loaded *l)
+{
+    if (!l) return;
+    const fb_program *p = l->program;
+    if (l->host->last == l) l->host->last = NULL;
+    for (int k = 0; k < p->n_kernels; k++) {
+        if (l->handles[k]) dlclose(l->handles[k]);
+    }
+    for (int g = 0; g < p->n_gemms; g++) fb_host_gemm_free(l->gemms[g]);
+    for (int b = 0; b < p->n_buffers; b++) fb_free(l->saved[b]);
+    for (int i = 0; i < p->n_launches; i++) fb_free(l->args[i]);
+    if (l->region) munmap(l->region, l->region_bytes);
+    void *const blocks[] = {l->handles, l->entries, l->gemms, l->initial, l->now, l->saved, l->args, l->end_of};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
+    fb_free(l);
+}
+
+static fb_loaded *host_load(fb_device *d, const fb_program *p, const fb_progress *progress, fb_error *err)
+{
+    fb_host *h = host_of(d);
+    if (p->mode != FB_LAUNCH_STREAM) {
+        fb_fail(err, FB_ERR_LIMIT, "the host launches kernels one by one: it has no launch mode \"%s\"",
+                fb_launch_mode_name(p->mode));
+        return NULL;
+    }
+    if (!fb_host_ready(h, progress, err)) return NULL;
+    fb_loaded *l = fb_calloc(1, sizeof *l);
+    l->host = h;
+    l->program = p;
+    l->handles = fb_calloc((size_t)p->n_kernels + 1, sizeof *l->handles);
+    l->entries = fb_calloc((size_t)p->n_kernels + 1, sizeof *l->entries);
+    l->gemms = fb_calloc((size_t)p->n_gemms + 1, sizeof *l->gemms);
+    l->initial = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->initial);
+    l->now = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->now);
+    l->saved = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->saved);
+    l->args = fb_calloc((size_t)p->n_launches + 1, sizeof *l->args);
+    l->end_of = fb_calloc((size_t)p->n_launches + 1, sizeof *l->end_of);
+    if (load_kernels(l, progress, err) && allocate(l, err) && load_gemms(l, err) && load_launches(l, err)) return l;
+    host_unload(l);
+    return NULL;
+}
+
+static double host_compile_ms(const fb_loaded *l)
+{
+    return l->compile_ms;
+}
+
+/* A core has no figures of the kind a GPU's compiler gives. */
+static bool host_resources(const fb_loaded *l, int kernel, fb_resources *out)
+{
+    (void)l, (void)kernel;
+    *out = (fb_resources){.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .occupancy = NAN};
+    return true;
+}
+
+/* ---- transfers ---- */
+
+static bool host_write(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
+{
+    (void)err;
+    const fb_buffer *b = &l->program->buffers[buffer];
+    memcpy(l->initial[buffer], bytes, (size_t)b->bytes);
+    if (b->assigned) memcpy(l->saved[buffer], bytes, (size_t)b->bytes);
+    l->host->last = NULL;
+    return true;
+}
+
+static bool host_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
+{
+    (void)err;
+    memcpy(bytes, l->now[buffer], (size_t)l->program->buffers[buffer].bytes);
+    return true;
+}
+
+static bool host_poison(fb_loaded *l, fb_error *err)
+{
+    (void)err;
+    const fb_program *p = l->program;
+    memset(l->region + GUARD, 0xff, (size_t)p->pool_bytes);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].kind == FB_BUFFER_OUTPUT) memset(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
+    }
+    return true;
+}
+
+/* ---- running ---- */
+
+/* Where a run's launches are noted; NULL: nowhere. */
+typedef struct {
+    fb_span *spans;
+    int64_t room, n;
+    double start;
+} trace;
+
+static void note(trace *t, int index, double begin)
+{
+    double end = fb_now_us();
+    if (t->n < t->room)
+        t->spans[t->n] = (fb_span){.index = index, .start_us = begin - t->start, .end_us = end - t->start};
+    t->n++;
+}
+
+static void swap_buffers(fb_loaded *l, int a, int b)
+{
+    char *held = l->now[a];
+    l->now[a] = l->now[b];
+    l->now[b] = held;
+}
+
+static void run_launch(fb_loaded *l, int i, trace *t)
+{
+    const fb_program *p = l->program;
+    const fb_launch *launch = &p->launches[i];
+    if (l->swaps) fill_args(l, i);
+    double begin = t ? fb_now_us() : 0;
+    if (launch->kind == FB_LAUNCH_GEMM) {
+        const fb_gemm_call *g = &p->gemms[launch->gemm];
+        fb_host_gemm_run(l->gemms[launch->gemm], l->now[g->a], l->now[g->b], l->now[g->c], l->args[i]);
+        if (t) note(t, p->n_kernels + launch->gemm, begin);
+    } else {
+        l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i], .first = 0, .last = INT64_MAX});
+        if (t) note(t, launch->kernel, begin);
+    }
+}
+
+static void run_range(fb_loaded *l, int from, int to, trace *t)
+{
+    for (int i = from; i < to; i++) {
+        const fb_launch *launch = &l->program->launches[i];
+        switch (launch->kind) {
+        case FB_LAUNCH_REPEAT:
+            for (int64_t k = 0; k < launch->count; k++) run_range(l, i + 1, l->end_of[i], t);
+            i = l->end_of[i];
+            break;
+        case FB_LAUNCH_SWAP: swap_buffers(l, launch->swap_a, launch->swap_b); break;
+        case FB_LAUNCH_END: break;
+        case FB_LAUNCH_KERNEL:
+        case FB_LAUNCH_GEMM: run_launch(l, i, t); break;
+        }
+    }
+}
+
+/* The state before a run: swaps undone, assigned parameters as they were written. */
+static void restore(fb_loaded *l)
+{
+    const fb_program *p = l->program;
+    if (l->swaps) memcpy(l->now, l->initial, (size_t)p->n_buffers * sizeof *l->now);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (l->saved[b]) memcpy(l->initial[b], l->saved[b], (size_t)p->buffers[b].bytes);
+    }
+}
+
+static void run_all(fb_loaded *l, trace *t)
+{
+    run_range(l, 0, l->program->n_launches, t);
+}
+
+/* Into the state of the caches that is asked for. */
+static void make_ready(fb_loaded *l, fb_cache_state cache)
+{
+    if (cache == FB_CACHE_HOT && l->host->last != l) {
+        restore(l);
+        run_all(l, NULL);
+    }
+    restore(l);
+    if (cache == FB_CACHE_COLD) fb_host_flush(l->host);
+}
+
+static bool host_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err)
+{
+    (void)err;
+    for (int i = 0; i < how->samples; i++) {
+        make_ready(l, how->cache);
+        double start = fb_now_us();
+        run_all(l, NULL);
+        times[i] = (fb_run_time){.wall_us = fb_now_us() - start, .device_us = NAN};
+        l->host->last = l;
+    }
+    return true;
+}
+
+static bool host_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
+{
+    (void)err;
+    make_ready(l, cache);
+    trace t = {.spans = spans, .room = room, .start = fb_now_us()};
+    run_all(l, &t);
+    l->host->last = l;
+    *n = t.n;
+    return true;
+}
+
+const fb_device_ops fb_device_host = {
+    .kind = "host",
+    .dialect = &fb_dialect_c,
+    .list = fb_host_list,
+    .available = host_available,
+    .open = host_open,
+    .close = host_close,
+    .machine = host_machine,
+    .calibrate = host_calibrate,
+    .load = host_load,
+    .unload = host_unload,
+    .compile_ms = host_compile_ms,
+    .resources = host_resources,
+    .write = host_write,
+    .read = host_read,
+    .poison = host_poison,
+    .run = host_run,
+    .trace = host_trace,
+    .count = NULL,
+};

@@ -1,0 +1,303 @@
+/* What the cost model wants to know of this processor, measured: about two seconds, kept in the cache by processor and
+ * core count. */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/host_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum {
+    COPY_FIRST = 15, /* 2^15 … 2^28 bytes read and written */
+    COPY_LAST = 28,
+    L1_BYTES = 8 << 10, /* what arithmetic works on, a thread */
+    TILE_STRIDE = 64 << 10,
+};
+
+/* ---- where it is kept ---- */
+
+static bool calibration_path(const fb_machine *m, char *to, size_t room)
+{
+    char dir[2048], hex[33];
+    if (!fb_cache_dir("machines", dir, sizeof dir, NULL)) return false;
+    fb_hash_hex(fb_hash_text(m->name), hex);
+    return snprintf(to, room, "%s/host-%s.json", dir, hex) < (int)room;
+}
+
+static json_t *read_calibration(const fb_machine *m)
+{
+    char path[2200];
+    size_t n;
+    char *text = calibration_path(m, path, sizeof path) ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
+    json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
+    fb_free(text);
+    return value;
+}
+
+void fb_host_machine(fb_machine *m)
+{
+    fb_host_system(m);
+    json_t *kept = read_calibration(m);
+    fb_machine known;
+    if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
+        strcmp(known.name, m->name) == 0)
+        *m = known;
+    json_decref(kept);
+}
+
+void fb_host_one_core(fb_rate_curve *c)
+{
+    fb_machine m;
+    fb_host_system(&m);
+    json_t *kept = read_calibration(&m), *pair;
+    size_t i;
+    *c = (fb_rate_curve){0};
+    json_array_foreach(json_object_get(kept, "copy_one_core"), i, pair)
+    {
+        if (c->n == FB_RATE_POINTS) break;
+        c->size[c->n] = json_number_value(json_array_get(pair, 0));
+        c->rate[c->n++] = json_number_value(json_array_get(pair, 1));
+    }
+    json_decref(kept);
+}
+
+static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
+{
+    char path[2200];
+    if (!calibration_path(m, path, sizeof path)) return;
+    json_t *o = json_object(), *curve = json_array();
+    json_object_set_new(o, "machine", fb_machine_to_json(m));
+    for (int i = 0; i < one_core->n; i++)
+        json_array_append_new(curve, json_pack("[f,f]", one_core->size[i], one_core->rate[i]));
+    json_object_set_new(o, "copy_one_core", curve);
+    char *line = fb_json_line(o);
+    fb_write_file(path, line, strlen(line), NULL); /* a cache that cannot be written to means calibrating again */
+    fb_free(line);
+    json_decref(o);
+}
+
+/* ---- timing ---- */
+
+typedef struct {
+    fb_host *h;
+    const fb_progress *progress;
+    char *memory; /* two halves to copy between; also the matrices */
+    int64_t bytes;
+} bench;
+
+typedef void (*action)(bench *b, void *ctx);
+
+/* µs of one call: the shortest of many short stretches of calls, so that interruptions do not count. */
+static double time_hot(bench *b, action act, void *ctx, double budget_us)
+{
+    enum { ROUNDS = 12 };
+    act(b, ctx);
+    double begin = fb_now_us(), start = begin;
+    act(b, ctx);
+    double best = fb_now_us() - start;
+    for (int round = 0; round < ROUNDS && fb_now_us() - begin < budget_us; round++) {
+        int64_t calls = (int64_t)(budget_us / ROUNDS / (best + 0.05)) + 1;
+        start = fb_now_us();
+        for (int64_t i = 0; i < calls; i++) act(b, ctx);
+        double each = (fb_now_us() - start) / (double)calls;
+        if (each < best) best = each;
+    }
+    return best;
+}
+
+static double time_cold(bench *b, action act, void *ctx)
+{
+    double best = INFINITY;
+    for (int round = 0; round < 3; round++) {
+        fb_host_flush(b->h);
+        double start = fb_now_us();
+        act(b, ctx);
+        double us = fb_now_us() - start;
+        if (us < best) best = us;
+    }
+    return best;
+}
+
+static void add_point(fb_rate_curve *c, double size, double rate)
+{
+    c->size[c->n] = size;
+    c->rate[c->n++] = rate;
+}
+
+/* ---- what is timed ---- */
+
+typedef struct {
+    int64_t elements;
+    int all_cores;
+} copy;
+
+static void do_copy(bench *b, void *ctx)
+{
+    const copy *c = ctx;
+    b->h->rt.copy((float *)(void *)b->memory, (const float *)(const void *)(b->memory + b->bytes / 2), c->elements,
+                  c->all_cores);
+}
+
+/* GB/s are bytes read plus written a µs, divided by 1000. */
+static void measure_copies(bench *b, fb_machine *m, fb_rate_curve *one_core)
+{
+    m->copy_hot = m->copy_cold = *one_core = (fb_rate_curve){0};
+    for (int e = COPY_FIRST; e <= COPY_LAST; e++) {
+        double bytes = ldexp(1, e);
+        copy all = {.elements = (int64_t)1 << (e - 3), .all_cores = 1},
+             one = {.elements = all.elements, .all_cores = 0};
+        double hot = time_hot(b, do_copy, &all, 10000);
+        double cold = bytes > 4 * (double)m->cache_bytes ? hot : time_cold(b, do_copy, &all);
+        add_point(&m->copy_hot, bytes, bytes / hot * 1e-3);
+        add_point(&m->copy_cold, bytes, bytes / cold * 1e-3);
+        add_point(one_core, bytes, bytes / time_hot(b, do_copy, &one, 5000) * 1e-3);
+    }
+}
+
+static void do_nothing(bench *b, void *ctx)
+{
+    b->h->rt.nothing((void *[]){b->memory}, *(int64_t *)ctx);
+}
+
+static void do_barriers(bench *b, void *ctx)
+{
+    b->h->rt.barriers(*(int64_t *)ctx);
+}
+
+static void measure_launches(bench *b, fb_machine *m)
+{
+    int64_t rows = b->h->rt.threads, few = 10, many = 110;
+    m->launch_us = time_hot(b, do_nothing, &rows, 10000);
+    m->sync_us = 0; /* a call has ended when it returns */
+    m->barrier_us = (time_hot(b, do_barriers, &many, 5000) - time_hot(b, do_barriers, &few, 5000)) / 100;
+    if (m->barrier_us < 0) m->barrier_us = 0;
+}
+
+typedef struct {
+    void (*run)(void *data, int64_t n, int64_t rounds, int64_t stride);
+    int64_t n, rounds;
+} arithmetic;
+
+static void do_arithmetic(bench *b, void *ctx)
+{
+    const arithmetic *a = ctx;
+    a->run(b->memory, a->n, a->rounds, TILE_STRIDE);
+}
+
+static void do_specials(bench *b, void *ctx)
+{
+    const arithmetic *a = ctx;
+    b->h->rt.specials((float *)(void *)b->memory, a->n, a->rounds, TILE_STRIDE);
+}
+
+static void measure_arithmetic(bench *b, fb_machine *m)
+{
+    const fb_host_runtime *rt = &b->h->rt;
+    void (*const run[FB_DTYPES])(void *, int64_t, int64_t, int64_t) = {
+        [FB_F32] = rt->arithmetic_f32,  [FB_F16] = rt->arithmetic_f16, [FB_BF16] = rt->arithmetic_bf16,
+        [FB_F64] = rt->arithmetic_f64,  [FB_I32] = rt->arithmetic_i32, [FB_I64] = rt->arithmetic_i64,
+        [FB_BOOL] = rt->arithmetic_bool};
+    enum { FLOPS = 8 }; /* an element and round, see kernels/host_runtime.c */
+    memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    for (int d = 0; d < FB_DTYPES; d++) {
+        arithmetic a = {.run = run[d], .n = L1_BYTES / fb_dtype_size((fb_dtype)d), .rounds = 200};
+        double us = time_hot(b, do_arithmetic, &a, 8000);
+        m->gflops[d] = (double)(FLOPS * a.n * a.rounds * rt->threads) / us * 1e-3;
+        memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    }
+    arithmetic a = {.n = L1_BYTES / 4, .rounds = 50};
+    m->gspecial = (double)(a.n * a.rounds * rt->threads) / time_hot(b, do_specials, &a, 8000) * 1e-3;
+}
+
+static void do_gemm(bench *b, void *ctx)
+{
+    int64_t third = b->bytes / 3 / 64 * 64;
+    fb_host_gemm_run(ctx, b->memory, b->memory + third, b->memory + 2 * third, NULL);
+}
+
+static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_curve *curve, fb_error *err)
+{
+    *curve = (fb_rate_curve){0};
+    double us = 0;
+    for (int64_t n = 16; n <= 2048 && us * 10 < budget_us; n *= 2) {
+        fb_gemm_call call = {.dtype = dtype,
+                             .m = n,
+                             .n = n,
+                             .k = n,
+                             .batch = 1,
+                             .a_row = n,
+                             .a_col = 1,
+                             .b_row = n,
+                             .b_col = 1,
+                             .c_row = n,
+                             .epilogue = FB_NONE};
+        fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
+        if (!g) return false;
+        us = time_hot(b, do_gemm, g, 8000);
+        fb_host_gemm_free(g);
+        double flops = 2 * (double)n * (double)n * (double)n;
+        add_point(curve, flops, flops / us * 1e-3);
+    }
+    return true;
+}
+
+static bool step(const bench *b, const char *what, double fraction, fb_error *err)
+{
+    if (!b->progress || !b->progress->step || b->progress->step(b->progress->ctx, what, fraction)) return true;
+    return fb_fail(err, FB_ERR_CANCELLED, "calibration was cancelled");
+}
+
+static bool measure_gemms(bench *b, fb_machine *m, fb_error *err)
+{
+    static const struct {
+        fb_dtype dtype;
+        double budget_us; /* of the largest product */
+    } rows[] = {{FB_F32, 100000}, {FB_F64, 100000}, {FB_F16, 20000}, {FB_BF16, 20000}};
+    memset(b->memory, 0, (size_t)b->bytes); /* denormals and NaNs would be timed otherwise */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!measure_gemm(b, rows[i].dtype, rows[i].budget_us, &m->gemm[rows[i].dtype], err)) return false;
+    }
+    m->gemm_tf32 = (fb_rate_curve){0};
+    return true;
+}
+
+static void date_now(char to[32])
+{
+    time_t now = time(NULL);
+    struct tm t;
+    strftime(to, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
+}
+
+bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
+{
+    bench b = {.h = h, .progress = progress, .bytes = (int64_t)1 << COPY_LAST};
+    fb_rate_curve one_core;
+    fb_machine m;
+    if (!fb_host_ready(h, progress, err)) return false;
+    b.memory = mmap(NULL, (size_t)b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b.memory == MAP_FAILED) return fb_fail(err, FB_ERR_LIMIT, "there is no memory to calibrate in");
+    madvise(b.memory, (size_t)b.bytes, MADV_HUGEPAGE);
+    memset(b.memory, 0, (size_t)b.bytes);
+    fb_host_system(&m);
+    m.units = h->rt.threads;
+    bool ok = step(&b, "calibrating: launches", 0, err);
+    if (ok) measure_launches(&b, &m);
+    ok = ok && step(&b, "calibrating: arithmetic", 0.1, err);
+    if (ok) measure_arithmetic(&b, &m);
+    ok = ok && step(&b, "calibrating: copies", 0.2, err);
+    if (ok) measure_copies(&b, &m, &one_core);
+    ok = ok && step(&b, "calibrating: contractions", 0.6, err) && measure_gemms(&b, &m, err);
+    munmap(b.memory, (size_t)b.bytes);
+    if (!ok) return false;
+    m.calibrated = true;
+    date_now(m.date);
+    keep_calibration(&m, &one_core);
+    h->machine = m;
+    return true;
+}

@@ -1,0 +1,117 @@
+/* What the host device itself needs of generated code's world: its team of threads, and the loops that calibration
+ * times. Compiled as a kernel is, after the prelude, so that there is one OpenMP runtime in the process and one set of
+ * flags. */
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+int fb_team_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+/* Calls part(ctx, i, count) once on each thread. */
+void fb_team(void (*part)(void *ctx, int index, int count), void *ctx)
+{
+#ifdef _OPENMP
+#pragma omp parallel
+    part(ctx, omp_get_thread_num(), omp_get_num_threads());
+#else
+    part(ctx, 0, 1);
+#endif
+}
+
+/* Contractions of 16-bit operands are computed in float: elements first … last - 1 there and back. */
+void fb_widen_f16(float *to, const fb_f16 *from, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) to[i] = from[i];
+}
+
+void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) to[i] = fb_from_bf16(from[i]);
+}
+
+void fb_narrow_f16(fb_f16 *to, const float *from, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) to[i] = (fb_f16)from[i];
+}
+
+void fb_narrow_bf16(fb_bf16 *to, const float *from, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) to[i] = fb_to_bf16(from[i]);
+}
+
+/* Writes every cache line of a buffer, each thread a share of its own. */
+void fb_flush(char *at, int64_t bytes)
+{
+#pragma omp parallel for
+    for (int64_t i = 0; i < bytes; i += 64) at[i]++;
+}
+
+void fb_copy(float *restrict to, const float *restrict from, int64_t n, int all_cores)
+{
+    (void)all_cores;
+#pragma omp parallel for simd if (all_cores)
+    for (int64_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+void fb_nothing(void *const *buffers, int64_t rows)
+{
+#pragma omp parallel for
+    for (int64_t i = 0; i < rows; i++) ((float *)buffers[0])[i * 16] = 0;
+}
+
+void fb_barriers(int64_t count)
+{
+#pragma omp parallel
+    for (int64_t i = 0; i < count; i++) {
+#pragma omp barrier
+    }
+    (void)count;
+}
+
+/* `rounds` multiply-adds on each of n elements that stay in the first-level cache; every thread does the same work. */
+#define FB_ARITHMETIC(NAME, TYPE, WIDE, LOAD, STORE)                                                                   \
+    void fb_arithmetic_##NAME(void *data, int64_t n, int64_t rounds, int64_t stride)                                   \
+    {                                                                                                                  \
+        _Pragma("omp parallel for") for (int64_t thread = 0; thread < fb_team_threads(); thread++)                     \
+        {                                                                                                              \
+            TYPE *x = (TYPE *)((char *)data + thread * stride);                                                        \
+            for (int64_t r = 0; r < rounds; r++) {                                                                     \
+                _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
+                {                                                                                                      \
+                    WIDE v = LOAD(x[i]);                                                                               \
+                    v = v * (WIDE)3 + (WIDE)1;                                                                         \
+                    v = v * (WIDE)3 + (WIDE)1;                                                                         \
+                    v = v * (WIDE)3 + (WIDE)1;                                                                         \
+                    v = v * (WIDE)3 + (WIDE)1;                                                                         \
+                    x[i] = STORE(v);                                                                                   \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+FB_ARITHMETIC(f32, float, float, , )
+FB_ARITHMETIC(f64, double, double, , )
+FB_ARITHMETIC(f16, fb_f16, float, , )
+FB_ARITHMETIC(bf16, fb_bf16, float, fb_from_bf16, fb_to_bf16)
+FB_ARITHMETIC(i32, uint32_t, uint32_t, , )
+FB_ARITHMETIC(i64, uint64_t, uint64_t, , )
+FB_ARITHMETIC(bool, uint8_t, uint8_t, , )
+
+/* One slow function an element and round. */
+void fb_specials(float *data, int64_t n, int64_t rounds, int64_t stride)
+{
+#pragma omp parallel for
+    for (int64_t thread = 0; thread < fb_team_threads(); thread++) {
+        float *x = (float *)((char *)data + thread * stride);
+        for (int64_t r = 0; r < rounds; r++) {
+#pragma omp simd
+            for (int64_t i = 0; i < n; i++) x[i] = r & 1 ? fb_expf(-x[i]) : fb_tanhf(x[i]);
+        }
+    }
+}

@@ -1,0 +1,856 @@
+/* The host device on programs written by hand: compiling, the cache, every way compiling can fail, contractions against
+ * plain loops in every arrangement of strides, epilogues, loops and swaps, restored parameters, calibration. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "device/host_parts.h"
+#include "graph/element.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char scratch[] = "/tmp/fusebox-test-host-XXXXXX";
+
+/* ---- programs by hand ---- */
+
+enum { MOST = 16 };
+
+typedef struct {
+    fb_program p;
+    fb_buffer buffers[MOST];
+    fb_kernel kernels[MOST];
+    fb_gemm_call gemms[MOST];
+    fb_launch launches[MOST];
+    int args[MOST][MOST];
+} sheet;
+
+static void sheet_start(sheet *s)
+{
+    memset(s, 0, sizeof *s);
+    s->p.dialect = "c";
+    s->p.buffers = s->buffers;
+    s->p.kernels = s->kernels;
+    s->p.gemms = s->gemms;
+    s->p.launches = s->launches;
+}
+
+static int buffer(sheet *s, fb_buffer_kind kind, fb_dtype dtype, int64_t elements)
+{
+    fb_buffer *b = &s->buffers[s->p.n_buffers];
+    *b = (fb_buffer){
+        .kind = kind, .name = "b", .dtype = dtype, .elements = elements, .bytes = elements * fb_dtype_size(dtype)};
+    if (kind == FB_BUFFER_TEMP) {
+        b->offset = s->p.pool_bytes;
+        s->p.pool_bytes += (b->bytes + 255) / 256 * 256;
+    }
+    return s->p.n_buffers++;
+}
+
+static int kernel(sheet *s, const char *name, const char *source)
+{
+    s->kernels[s->p.n_kernels] = (fb_kernel){.name = name, .entry = name, .source = source};
+    return s->p.n_kernels++;
+}
+
+static fb_launch *launch(sheet *s, fb_launch_kind kind, int what, int n, const int *args)
+{
+    fb_launch *l = &s->launches[s->p.n_launches];
+    *l = (fb_launch){.kind = kind, .kernel = what, .gemm = what, .n_args = n, .args = s->args[s->p.n_launches]};
+    for (int i = 0; i < n; i++) s->args[s->p.n_launches][i] = args[i];
+    s->p.n_launches++;
+    return l;
+}
+
+static const char doubling[] =
+    "void twice(const fb_kernel_args *a)\n{\n    const float *x = a->buffers[0];\n    float *y = a->buffers[1];\n"
+    "#pragma omp parallel for simd\n    for (int64_t i = 0; i < 1000; i++) y[i] = 2 * x[i];\n}\n";
+
+static void doubling_sheet(sheet *s)
+{
+    sheet_start(s);
+    int x = buffer(s, FB_BUFFER_INPUT, FB_F32, 1000), y = buffer(s, FB_BUFFER_OUTPUT, FB_F32, 1000);
+    kernel(s, "twice", doubling);
+    launch(s, FB_LAUNCH_KERNEL, 0, 2, (int[]){x, y});
+}
+
+static fb_device *device(void)
+{
+    fb_error err = {0};
+    fb_device *d = fb_device_open("host", &err);
+    if (!d) fail_msg("%s", err.text);
+    return d;
+}
+
+static fb_loaded *loaded(fb_device *d, const sheet *s)
+{
+    fb_error err = {0};
+    fb_loaded *l = d->ops->load(d, &s->p, NULL, &err);
+    if (!l) fail_msg("%s", err.text);
+    return l;
+}
+
+static void run_once(fb_device *d, fb_loaded *l)
+{
+    fb_run_time t;
+    assert_true(d->ops->run(l, &(fb_run_how){.cache = FB_CACHE_HOT, .samples = 1}, &t, NULL));
+    assert_true(t.wall_us > 0);
+}
+
+/* A cache of its own for one test. */
+static void fresh_cache(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
+    setenv("XDG_CACHE_HOME", path, 1);
+}
+
+static int files_in_cache(void)
+{
+    char path[256];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/fusebox/host", getenv("XDG_CACHE_HOME"));
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));) n += e->d_name[0] != '.';
+    if (dir) closedir(dir);
+    return n;
+}
+
+static void check_doubling(fb_device *d, fb_loaded *l)
+{
+    float x[1000], y[1000];
+    for (int i = 0; i < 1000; i++) x[i] = (float)i - 500;
+    assert_true(d->ops->write(l, 0, x, NULL));
+    run_once(d, l);
+    assert_true(d->ops->read(l, 1, y, NULL));
+    for (int i = 0; i < 1000; i++) assert_true(y[i] == 2 * x[i]);
+}
+
+/* ---- compiling ---- */
+
+static void a_kernel_is_compiled_once(void **state)
+{
+    (void)state;
+    fresh_cache("once");
+    sheet s;
+    doubling_sheet(&s);
+    for (int round = 0; round < 2; round++) {
+        fb_device *d = device();
+        fb_loaded *l = loaded(d, &s);
+        if (round == 0)
+            assert_true(d->ops->compile_ms(l) > 0);
+        else
+            assert_true(d->ops->compile_ms(l) == 0);
+        check_doubling(d, l);
+        d->ops->unload(l);
+        d->ops->close(d);
+        assert_int_equal(files_in_cache(), 2); /* the runtime and the kernel, nothing left lying about */
+    }
+}
+
+static void many_kernels_compile_together_and_apart(void **state)
+{
+    (void)state;
+    fresh_cache("many");
+    static char names[9][8], sources[9][256];
+    sheet s;
+    sheet_start(&s);
+    int y = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 9);
+    for (int k = 0; k < 9; k++) {
+        snprintf(names[k], sizeof names[k], "k%d", k);
+        snprintf(sources[k], sizeof sources[k],
+                 "static const float table[1] = {%d};\nvoid k%d(const fb_kernel_args *a) { ((float "
+                 "*)a->buffers[0])[%d] = table[0]; }\n",
+                 k * k, k, k);
+        kernel(&s, names[k], sources[k]);
+        launch(&s, FB_LAUNCH_KERNEL, k, 1, &y);
+    }
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    float out[9];
+    run_once(d, l);
+    d->ops->read(l, 0, out, NULL);
+    for (int k = 0; k < 9; k++) assert_true(out[k] == (float)(k * k));
+    d->ops->unload(l);
+    assert_int_equal(files_in_cache(), 10);
+    s.p.n_kernels = s.p.n_launches = 3; /* another program of known kernels */
+    l = loaded(d, &s);
+    assert_true(d->ops->compile_ms(l) == 0);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+static void a_broken_entry_of_the_cache_is_replaced(void **state)
+{
+    (void)state;
+    fresh_cache("broken");
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    d->ops->unload(loaded(d, &s));
+    char dir[200], path[512];
+    snprintf(dir, sizeof dir, "%s/fusebox/host", getenv("XDG_CACHE_HOME"));
+    DIR *folder = opendir(dir);
+    for (struct dirent *e; (e = readdir(folder));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        unlink(path);
+        assert_true(fb_write_file(path, "\177ELF", 4, NULL));
+    }
+    closedir(folder);
+    fb_loaded *l = loaded(d, &s);
+    assert_true(d->ops->compile_ms(l) > 0);
+    check_doubling(d, l);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+static void what_does_not_compile_names_the_kernel(void **state)
+{
+    (void)state;
+    fresh_cache("wrong");
+    sheet s;
+    doubling_sheet(&s);
+    kernel(&s, "broken_one", "void broken_one(const fb_kernel_args *a)\n{\n    return missing_name;\n}\n");
+    kernel(&s, "fine", "void fine(const fb_kernel_args *a)\n{\n    (void)a;\n}\n");
+    fb_device *d = device();
+    fb_error err = {0};
+    assert_null(d->ops->load(d, &s.p, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_CRASH);
+    if (!strstr(err.text, "broken_one") || !strstr(err.text, "missing_name")) fail_msg("%s", err.text);
+    assert_null(strchr(err.text, '\n'));
+    d->ops->close(d);
+}
+
+static bool refuse(void *ctx, const char *what, double fraction)
+{
+    assert_true(strstr(what, "compiling") != NULL && fraction >= 0 && fraction <= 1);
+    return ++*(int *)ctx < 3;
+}
+
+static void write_script(char *path, size_t room, const char *name, const char *text)
+{
+    snprintf(path, room, "%s/%s", scratch, name);
+    assert_true(fb_write_file(path, text, strlen(text), NULL));
+    assert_int_equal(chmod(path, 0755), 0);
+}
+
+/* $CC that answers --version as a compiler does and otherwise runs `text`. */
+static void set_compiler(const char *name, const char *text)
+{
+    char path[128];
+    fb_str script = {0};
+    fb_str_addf(&script, "#!/bin/sh\n[ \"$1\" = --version ] && exec cc --version\n%s\n", text);
+    write_script(path, sizeof path, name, script.text);
+    fb_str_free(&script);
+    setenv("CC", path, 1);
+}
+
+static void compiling_can_be_cancelled(void **state)
+{
+    (void)state;
+    fresh_cache("cancel");
+    set_compiler("sleeping", "sleep 100");
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    fb_error err = {0};
+    int calls = 0;
+    int64_t start = fb_now_ns();
+    assert_null(d->ops->load(d, &s.p, &(fb_progress){.step = refuse, .ctx = &calls}, &err));
+    assert_int_equal(err.kind, FB_ERR_CANCELLED);
+    assert_true(fb_now_ns() - start < 5000000000);
+    d->ops->close(d);
+    unsetenv("CC");
+}
+
+static void a_compiler_that_crashes_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"kill -SEGV $$", "killed by signal 11"},
+        {"echo 'cc: internal compiler error: Aborted' >&2; exit 4", "internal compiler error"},
+        {"exit 0", "cannot be loaded"},
+        {"exit 1", "gave no reason"},
+    };
+    sheet s;
+    doubling_sheet(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "crash%zu", i);
+        fresh_cache(name);
+        set_compiler(name, cases[i].text);
+        fb_device *d = device();
+        fb_error err = {0};
+        assert_null(d->ops->load(d, &s.p, NULL, &err));
+        if (!strstr(err.text, cases[i].says)) fail_msg("%zu: %s", i, err.text);
+        d->ops->close(d);
+    }
+    unsetenv("CC");
+}
+
+static void without_a_compiler_it_says_so(void **state)
+{
+    (void)state;
+    fresh_cache("none");
+    sheet s;
+    doubling_sheet(&s);
+    fb_error err = {0};
+    setenv("CC", "/nonexistent/cc -m64", 1);
+    fb_device *d = device();
+    assert_null(d->ops->load(d, &s.p, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_string_equal(err.text, "the C compiler that CC names cannot be run: /nonexistent/cc -m64");
+    unsetenv("CC");
+    char *path = fb_strdup(getenv("PATH"));
+    setenv("PATH", "/nonexistent", 1);
+    assert_null(d->ops->load(d, &s.p, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "no C compiler was found"));
+    setenv("PATH", path, 1);
+    fb_free(path);
+    d->ops->close(d);
+}
+
+static void a_compiler_without_openmp_runs_on_one_core(void **state)
+{
+    (void)state;
+    fresh_cache("serial");
+    set_compiler(
+        "serial",
+        "for w; do [ \"$w\" = -fopenmp ] && { echo 'cc: error: no libgomp' >&2; exit 1; }; done; exec cc \"$@\"");
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    check_doubling(d, l);
+    assert_int_equal(((fb_host *)d)->rt.threads, 1);
+    d->ops->unload(l);
+    d->ops->close(d);
+    unsetenv("CC");
+}
+
+static void without_a_cache_it_compiles_in_the_temporary_folder(void **state)
+{
+    (void)state;
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    assert_true(d->ops->compile_ms(l) > 0);
+    check_doubling(d, l);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+/* Runs `body` in a process of its own: what it does to limits and mounts ends with it. 77: it could not be set up. */
+static int in_a_process(int (*body)(void))
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) _exit(body());
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int small_files(void)
+{
+    sheet s;
+    fb_error err = {0};
+    doubling_sheet(&s);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 4096, .rlim_max = 4096});
+    signal(SIGXFSZ, SIG_IGN);
+    fb_device *d = fb_device_open("host", &err);
+    if (!d || d->ops->load(d, &s.p, NULL, &err)) return 1;
+    return err.kind == FB_ERR_SYSTEM && err.text[0] ? 0 : 2;
+}
+
+static void no_room_for_files_is_an_error(void **state)
+{
+    (void)state;
+    fresh_cache("small");
+    assert_int_equal(in_a_process(small_files), 0);
+}
+
+/* The cache on a file system of 64 KiB: kernels are compiled elsewhere and still run. */
+static int full_disk(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/full", scratch);
+    mkdir(path, 0700);
+    uid_t user = getuid();
+    if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) < 0) return 77;
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    if (mount("none", path, "tmpfs", 0, "size=64k") < 0) return 77;
+    setenv("XDG_CACHE_HOME", path, 1);
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = fb_device_open("host", NULL);
+    fb_loaded *l = d ? d->ops->load(d, &s.p, NULL, NULL) : NULL;
+    if (!l) return 1;
+    fb_run_time t;
+    return d->ops->run(l, &(fb_run_how){.samples = 1}, &t, NULL) ? 0 : 2;
+}
+
+static void a_full_disk_costs_the_cache_alone(void **state)
+{
+    (void)state;
+    int status = in_a_process(full_disk);
+    if (status == 77) skip();
+    assert_int_equal(status, 0);
+}
+
+static void launch_modes_of_other_devices_are_refused(void **state)
+{
+    (void)state;
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = device();
+    fb_error err = {0};
+    s.p.mode = FB_LAUNCH_GRAPH;
+    assert_null(d->ops->load(d, &s.p, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_LIMIT);
+    assert_non_null(strstr(err.text, "\"graph\""));
+    d->ops->close(d);
+}
+
+static void too_large_a_plan_is_refused_before_it_is_allocated(void **state)
+{
+    (void)state;
+    fresh_cache("large");
+    sheet s;
+    doubling_sheet(&s);
+    buffer(&s, FB_BUFFER_INPUT, FB_F32, (int64_t)1 << 44);
+    fb_device *d = device();
+    fb_error err = {0};
+    assert_null(d->ops->load(d, &s.p, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_LIMIT);
+    d->ops->close(d);
+}
+
+/* ---- running ---- */
+
+static const char adding[] =
+    "void add(const fb_kernel_args *a)\n{\n    const float *x = a->buffers[0], *y = a->buffers[1];\n"
+    "    float *z = a->buffers[2];\n    for (int64_t i = 0; i < 8; i++) z[i] = x[i] + y[i];\n}\n";
+
+/* Fibonacci by a loop that swaps: (a, b) becomes (a + b, a), `trips` times, and again inside. */
+static void loops_repeat_and_swap(void **state)
+{
+    (void)state;
+    fresh_cache("loops");
+    sheet s;
+    sheet_start(&s);
+    int a = buffer(&s, FB_BUFFER_PARAM, FB_F32, 8), b = buffer(&s, FB_BUFFER_PARAM, FB_F32, 8);
+    s.buffers[a].assigned = s.buffers[b].assigned = true;
+    kernel(&s, "add", adding);
+    launch(&s, FB_LAUNCH_REPEAT, 0, 0, NULL)->count = 3;
+    launch(&s, FB_LAUNCH_REPEAT, 0, 0, NULL)->count = 3;
+    launch(&s, FB_LAUNCH_KERNEL, 0, 3, (int[]){a, b, b});
+    fb_launch *swap = launch(&s, FB_LAUNCH_SWAP, 0, 0, NULL);
+    swap->swap_a = a, swap->swap_b = b;
+    launch(&s, FB_LAUNCH_END, 0, 0, NULL);
+    launch(&s, FB_LAUNCH_END, 0, 0, NULL);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, zeros[8] = {0};
+    float out[8];
+    d->ops->write(l, a, ones, NULL);
+    d->ops->write(l, b, zeros, NULL);
+    for (int round = 0; round < 3; round++) { /* what a run assigned is gone before the next */
+        run_once(d, l);
+        d->ops->read(l, a, out, NULL);
+        assert_true(out[0] == 55 && out[7] == 55);
+        d->ops->read(l, b, out, NULL);
+        assert_true(out[0] == 34);
+    }
+    fb_span spans[4];
+    int64_t n = 0;
+    assert_true(d->ops->trace(l, FB_CACHE_COLD, spans, 4, &n, NULL));
+    assert_int_equal(n, 9);
+    for (int i = 0; i < 4; i++)
+        assert_true(spans[i].index == 0 && spans[i].end_us >= spans[i].start_us && spans[i].start_us >= 0);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+static void windows_of_one_buffer_share_a_kernel(void **state)
+{
+    (void)state;
+    fresh_cache("windows");
+    static const int64_t first[] = {0, 64, 0}, second[] = {96, 0, 32};
+    sheet s;
+    sheet_start(&s);
+    int x = buffer(&s, FB_BUFFER_INPUT, FB_F32, 32), z = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 16);
+    kernel(&s, "add", adding);
+    launch(&s, FB_LAUNCH_KERNEL, 0, 3, (int[]){x, x, z})->offsets = first;
+    launch(&s, FB_LAUNCH_KERNEL, 0, 3, (int[]){x, x, z})->offsets = second;
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    float in[32], out[16];
+    for (int i = 0; i < 32; i++) in[i] = (float)i;
+    d->ops->write(l, x, in, NULL);
+    run_once(d, l);
+    d->ops->read(l, z, out, NULL);
+    for (int i = 0; i < 8; i++) assert_true(out[i] == in[i] + in[i + 16] && out[i + 8] == in[i + 24] + in[i]);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+static void poison_shows_what_was_not_written(void **state)
+{
+    (void)state;
+    fresh_cache("poison");
+    sheet s;
+    doubling_sheet(&s);
+    int t = buffer(&s, FB_BUFFER_TEMP, FB_F64, 5), i = buffer(&s, FB_BUFFER_OUTPUT, FB_I64, 5);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    float x[1000], y[1000];
+    double temp[5];
+    int64_t whole[5];
+    for (int k = 0; k < 1000; k++) x[k] = 1;
+    d->ops->write(l, 0, x, NULL);
+    run_once(d, l);
+    assert_true(d->ops->poison(l, NULL));
+    d->ops->read(l, 0, y, NULL);
+    assert_memory_equal(x, y, sizeof x);
+    d->ops->read(l, 1, y, NULL);
+    d->ops->read(l, t, temp, NULL);
+    d->ops->read(l, i, whole, NULL);
+    assert_true(isnan(y[0]) && isnan(y[999]) && isnan(temp[4]) && whole[4] == -1);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+/* ---- contractions ---- */
+
+/* How an operand's rows × cols lie in its buffer. */
+typedef enum { BY_ROWS, BY_COLS, PADDED, SPARSE, REPEATED, ARRANGEMENTS } arrangement;
+
+static void arrange(arrangement how, int64_t rows, int64_t cols, int64_t *row, int64_t *col)
+{
+    switch (how) {
+    case BY_ROWS: *row = cols, *col = 1; break;
+    case BY_COLS: *row = 1, *col = rows; break;
+    case PADDED: *row = cols + 3, *col = 1; break;
+    case SPARSE: *row = 2 * cols + 1, *col = 2; break;
+    default: *row = 0, *col = 1; break;
+    }
+}
+
+static double value_at(const sheet *s, fb_loaded *l, fb_device *d, int b, double *to)
+{
+    void *bytes = fb_alloc((size_t)s->buffers[b].bytes);
+    d->ops->read(l, b, bytes, NULL);
+    fb_elements_load(s->buffers[b].dtype, s->buffers[b].elements, bytes, to);
+    fb_free(bytes);
+    return 0;
+}
+
+static void fill(const sheet *s, fb_loaded *l, fb_device *d, int b, double *values)
+{
+    void *bytes = fb_alloc((size_t)s->buffers[b].bytes);
+    for (int64_t i = 0; i < s->buffers[b].elements; i++)
+        values[i] = fb_dtype_round(s->buffers[b].dtype, fb_rng_uniform(fb_rng_bits((uint64_t)b, (uint64_t)i), -1, 1));
+    fb_elements_store(s->buffers[b].dtype, s->buffers[b].elements, values, bytes);
+    d->ops->write(l, b, bytes, NULL);
+    fb_free(bytes);
+}
+
+/* out = c + row number, on the rows it is called for */
+static void epilogue_source(char *to, size_t room, const char *name, int64_t n, const char *type, const char *load,
+                            const char *store)
+{
+    snprintf(to, room,
+             "void %s(const fb_kernel_args *a)\n{\n    const %s *c = a->buffers[0];\n    %s *out = a->buffers[1];\n"
+             "    for (int64_t r = a->first; r < a->last; r++)\n        for (int64_t j = 0; j < %lld; j++)\n"
+             "            out[r * %lld + j] = %s(%s(c[r * %lld + j]) + r %% 7);\n}\n",
+             name, type, type, (long long)n, (long long)n, store, load, (long long)n);
+}
+
+typedef struct {
+    fb_dtype dtype;
+    int64_t m, n, k, batch;
+    arrangement a, b;
+    bool epilogue, share_b;
+} contraction;
+
+static void check_contraction(fb_device *d, const contraction *c)
+{
+    static const struct {
+        const char *type, *load, *store;
+        double slack;
+    } types[FB_DTYPES] = {[FB_F32] = {"float", "", "", 1e-5},
+                          [FB_F64] = {"double", "", "", 1e-13},
+                          [FB_F16] = {"fb_f16", "(float)", "(fb_f16)", 4e-3},
+                          [FB_BF16] = {"fb_bf16", "fb_from_bf16", "fb_to_bf16", 3e-2}};
+    sheet s;
+    char source[600], name[64];
+    fb_gemm_call g = {.dtype = c->dtype,
+                      .m = c->m,
+                      .n = c->n,
+                      .k = c->k,
+                      .batch = c->batch,
+                      .epilogue = FB_NONE,
+                      .a_offset = 5,
+                      .b_offset = 3};
+    arrange(c->a, c->m, c->k, &g.a_row, &g.a_col);
+    arrange(c->b, c->k, c->n, &g.b_row, &g.b_col);
+    int64_t a_room = c->m * (g.a_row + c->k * g.a_col) + 9, b_room = c->k * (g.b_row + c->n * g.b_col) + 9;
+    g.a_batch = a_room, g.b_batch = c->share_b ? 0 : b_room, g.c_batch = c->m * c->n, g.c_row = c->n;
+    sheet_start(&s);
+    g.a = buffer(&s, FB_BUFFER_INPUT, c->dtype, a_room * c->batch + 5);
+    g.b = buffer(&s, FB_BUFFER_INPUT, c->dtype, b_room * c->batch + 3);
+    g.c = buffer(&s, FB_BUFFER_OUTPUT, c->dtype, g.c_batch * c->batch);
+    int out = buffer(&s, FB_BUFFER_OUTPUT, c->dtype, g.c_batch * c->batch);
+    if (c->epilogue) {
+        snprintf(name, sizeof name, "after_%s_%lld", fb_dtype_name(c->dtype), (long long)c->n);
+        epilogue_source(source, sizeof source, name, c->n, types[c->dtype].type, types[c->dtype].load,
+                        types[c->dtype].store);
+        g.epilogue = kernel(&s, name, source);
+    }
+    s.gemms[0] = g;
+    s.p.n_gemms = 1;
+    launch(&s, FB_LAUNCH_GEMM, 0, 2, (int[]){g.c, out});
+    fb_loaded *l = loaded(d, &s);
+    double *values[4];
+    for (int i = 0; i < 4; i++) values[i] = fb_alloc((size_t)(s.buffers[i].elements + 1) * sizeof(double));
+    fill(&s, l, d, g.a, values[0]);
+    fill(&s, l, d, g.b, values[1]);
+    d->ops->poison(l, NULL);
+    run_once(d, l);
+    value_at(&s, l, d, g.c, values[2]);
+    value_at(&s, l, d, out, values[3]);
+    for (int64_t t = 0; t < c->batch * c->m * c->n; t++) {
+        int64_t batch = t / (c->m * c->n), i = t / c->n % c->m, j = t % c->n;
+        double sum = 0, size = 1;
+        for (int64_t k = 0; k < c->k; k++) {
+            double p = values[0][g.a_offset + batch * g.a_batch + i * g.a_row + k * g.a_col] *
+                       values[1][g.b_offset + batch * g.b_batch + k * g.b_row + j * g.b_col];
+            sum += p;
+            size += fabs(p);
+        }
+        if (!(fabs(values[2][t] - sum) <= types[c->dtype].slack * size))
+            fail_msg("%s %lldx%lldx%lld batch %lld, arranged %d %d: element %lld is %g, expected %g",
+                     fb_dtype_name(c->dtype), (long long)c->m, (long long)c->n, (long long)c->k, (long long)c->batch,
+                     c->a, c->b, (long long)t, values[2][t], sum);
+        if (c->epilogue &&
+            !(fabs(values[3][t] - (double)((batch * c->m + i) % 7) - values[2][t]) <= 8 * types[c->dtype].slack * size))
+            fail_msg("epilogue: element %lld is %g after %g", (long long)t, values[3][t], values[2][t]);
+    }
+    for (int i = 0; i < 4; i++) fb_free(values[i]);
+    d->ops->unload(l);
+}
+
+static void contractions_are_those_of_plain_loops(void **state)
+{
+    (void)state;
+    fresh_cache("gemm");
+    static const int64_t shapes[][4] = {{7, 5, 3, 1}, {1, 40, 33, 1}, {40, 1, 33, 1},  {1, 1, 9, 2},
+                                        {3, 1, 1, 1}, {33, 17, 1, 3}, {130, 70, 50, 1}};
+    static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
+    fb_device *d = device();
+    for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            for (arrangement a = 0; a < ARRANGEMENTS; a++) {
+                for (arrangement b = 0; b < ARRANGEMENTS; b++) {
+                    const int64_t *m = shapes[i];
+                    contraction c = {.dtype = dtypes[t],
+                                     .m = m[0],
+                                     .n = m[1],
+                                     .k = m[2],
+                                     .batch = m[3],
+                                     .a = a,
+                                     .b = b,
+                                     .share_b = a == PADDED};
+                    check_contraction(d, &c);
+                }
+            }
+        }
+    }
+    d->ops->close(d);
+}
+
+static void epilogues_see_every_row_once(void **state)
+{
+    (void)state;
+    fresh_cache("epilogue");
+    static const int64_t shapes[][4] = {{500, 64, 20, 1}, {1, 300, 400, 1}, {1, 300, 400, 3},
+                                        {5, 1, 9, 1},     {4000, 1, 40, 1}, {10, 20, 30, 7}};
+    static const fb_dtype dtypes[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
+    fb_device *d = device();
+    for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int64_t *m = shapes[i];
+            contraction c = {
+                .dtype = dtypes[t], .m = m[0], .n = m[1], .k = m[2], .batch = m[3], .epilogue = true, .b = BY_COLS};
+            check_contraction(d, &c);
+        }
+    }
+    d->ops->close(d);
+}
+
+static void without_a_blas_contractions_are_slow_but_right(void **state)
+{
+    (void)state;
+    fresh_cache("gemm");
+    fb_device *d = device();
+    ((fb_host *)d)->blas = NULL;
+    check_contraction(d, &(contraction){.dtype = FB_F32, .m = 60, .n = 50, .k = 40, .batch = 2, .a = BY_COLS});
+    check_contraction(d, &(contraction){.dtype = FB_F64, .m = 1, .n = 50, .k = 400, .batch = 1, .epilogue = true});
+    d->ops->close(d);
+}
+
+static void nothing_to_do_is_done(void **state)
+{
+    (void)state;
+    fresh_cache("gemm");
+    fb_device *d = device();
+    check_contraction(d, &(contraction){.dtype = FB_F32, .m = 4, .n = 3, .k = 0, .batch = 1});
+    check_contraction(d, &(contraction){.dtype = FB_F32, .m = 0, .n = 3, .k = 2, .batch = 1});
+    check_contraction(d, &(contraction){.dtype = FB_F32, .m = 4, .n = 3, .k = 2, .batch = 0});
+    d->ops->close(d);
+}
+
+/* ---- the machine ---- */
+
+static void calibration_is_measured_and_kept(void **state)
+{
+    (void)state;
+    fresh_cache("machine");
+    fb_device *d = device();
+    fb_error err = {0};
+    assert_false(d->ops->machine(d)->calibrated);
+    int64_t start = fb_now_ns();
+    if (!d->ops->calibrate(d, NULL, &err)) fail_msg("%s", err.text);
+    double seconds = (double)(fb_now_ns() - start) * 1e-9;
+    fb_machine m = *d->ops->machine(d);
+    d->ops->close(d);
+    assert_true(m.calibrated && m.units >= 1 && m.launch_us > 0 && m.gspecial > 0);
+    assert_true(m.copy_hot.n == 14 && m.copy_cold.n == 14);
+    assert_true(fb_rate_at(&m.copy_hot, 1 << 18) > fb_rate_at(&m.copy_cold, 1 << 18));
+    for (int t = 0; t < FB_DTYPES; t++) assert_true(m.gflops[t] > 0);
+    assert_true(m.gemm[FB_F32].n >= 4 && m.gemm[FB_BF16].n >= 3);
+    assert_true(seconds < 20); /* about 2 on an idle machine; this one may be busy */
+    d = device();
+    assert_true(d->ops->machine(d)->calibrated);
+    assert_string_equal(d->ops->machine(d)->date, m.date);
+    d->ops->close(d);
+}
+
+static void devices_are_listed(void **state)
+{
+    (void)state;
+    json_t *devices = json_array(), *libraries = json_array();
+    fb_device_host.list(devices, libraries);
+    assert_int_equal(json_array_size(devices), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(devices, 0), "name")), "host");
+    assert_int_equal(json_array_size(libraries), 2);
+    for (size_t i = 0; i < 2; i++) assert_true(json_is_true(json_object_get(json_array_get(libraries, i), "found")));
+    setenv("CC", "/nonexistent/cc", 1);
+    json_array_clear(libraries);
+    fb_device_host.list(devices, libraries);
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json_array_get(libraries, 0), "missing")), "/nonexistent/cc"));
+    unsetenv("CC");
+    json_decref(devices);
+    json_decref(libraries);
+    fb_error err = {0};
+    assert_null(fb_device_open("abacus:0", &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "host"));
+}
+
+static void the_cache_forgets_what_was_not_used(void **state)
+{
+    (void)state;
+    char dir[128], path[200], bytes[8192] = "";
+    snprintf(dir, sizeof dir, "%s/trim", scratch);
+    mkdir(dir, 0700);
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%d", dir, i);
+        assert_true(fb_write_file(path, bytes, sizeof bytes, NULL));
+        struct timespec used[2] = {{.tv_sec = time(NULL) - 1000 * (5 - i)}, {.tv_sec = time(NULL) - 1000 * (5 - i)}};
+        if (i < 4) utimensat(AT_FDCWD, path, used, 0);
+    }
+    snprintf(path, sizeof path, "%s/0", dir);
+    fb_cache_touch(path);
+    fb_cache_trim(dir, 3 * 8192);
+    static const bool there[] = {true, false, false, true, true};
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%d", dir, i);
+        assert_int_equal(access(path, F_OK) == 0, there[i]);
+    }
+    fb_cache_trim(dir, 0); /* the young stay, whatever the limit */
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    unsetenv("CC");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        /* first, for a process that has had an OpenMP team cannot fork another that wants one */
+        cmocka_unit_test(no_room_for_files_is_an_error),
+        cmocka_unit_test(a_full_disk_costs_the_cache_alone),
+        cmocka_unit_test(a_kernel_is_compiled_once),
+        cmocka_unit_test(many_kernels_compile_together_and_apart),
+        cmocka_unit_test(a_broken_entry_of_the_cache_is_replaced),
+        cmocka_unit_test(what_does_not_compile_names_the_kernel),
+        cmocka_unit_test(compiling_can_be_cancelled),
+        cmocka_unit_test(a_compiler_that_crashes_is_an_error),
+        cmocka_unit_test(without_a_compiler_it_says_so),
+        cmocka_unit_test(a_compiler_without_openmp_runs_on_one_core),
+        cmocka_unit_test(without_a_cache_it_compiles_in_the_temporary_folder),
+        cmocka_unit_test(launch_modes_of_other_devices_are_refused),
+        cmocka_unit_test(too_large_a_plan_is_refused_before_it_is_allocated),
+        cmocka_unit_test(loops_repeat_and_swap),
+        cmocka_unit_test(windows_of_one_buffer_share_a_kernel),
+        cmocka_unit_test(poison_shows_what_was_not_written),
+        cmocka_unit_test(contractions_are_those_of_plain_loops),
+        cmocka_unit_test(epilogues_see_every_row_once),
+        cmocka_unit_test(without_a_blas_contractions_are_slow_but_right),
+        cmocka_unit_test(nothing_to_do_is_done),
+        cmocka_unit_test(calibration_is_measured_and_kept),
+        cmocka_unit_test(devices_are_listed),
+        cmocka_unit_test(the_cache_forgets_what_was_not_used),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
