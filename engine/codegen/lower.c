@@ -186,7 +186,7 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
     for (int i = 2; name_taken(l, name); i++) name = fb_arena_printf(arena, "%s_%d", wish, i);
     if (name != wish) *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
     fb_kernel k = {.name = name,
-                   .entry = name,
+                   .entry = text->entry,
                    .source = text->text,
                    .family = group->family,
                    .group = number,
@@ -203,7 +203,7 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
 
 static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text)
 {
-    fb_launch launch = {.kind = kind, .kernel = FB_NONE, .gemm = FB_NONE, .n_args = text->n_args};
+    fb_launch launch = {.kind = kind, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .n_args = text->n_args};
     if (kind == FB_LAUNCH_KERNEL)
         launch.kernel = index;
     else
@@ -295,13 +295,15 @@ static void lower_library(lowering *l, const fb_group *group, int number)
 static void lower_group(lowering *l, int number)
 {
     const fb_group *group = fb_plan_group(l->plan, number);
+    int first = l->launches.n;
     if (group->family == FB_FAMILY_LIBRARY) {
         lower_library(l, group, number);
-        return;
+    } else {
+        fb_kernel_text text;
+        int kernel = add_kernel(l, group->nest, group, number, &text);
+        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
     }
-    fb_kernel_text text;
-    int kernel = add_kernel(l, group->nest, group, number, &text);
-    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
+    for (int i = first; i < l->launches.n; i++) l->launches.at[i].group = number;
 }
 
 /* An output that no kernel stored: a view of part of something, or a source. */
