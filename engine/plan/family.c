@@ -150,12 +150,6 @@ static bool library_accepts(const fb_kernel_nodes *k, const census *c, fb_verdic
                                c->n[FB_CLASS_CONTRACTION], n->name);
         return false;
     }
-    if (!fb_dtype_is_float(n->dtype)) {
-        *why =
-            fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_DTYPE,
-                            "the library multiplies no %s matrices, as `%s` wants", fb_dtype_name(n->dtype), n->name);
-        return false;
-    }
     for (int i = 0; i < k->n_nodes; i++) {
         fb_op_class cls = fb_node_class(g, k->nodes[i]);
         if (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_EFFECT) continue;

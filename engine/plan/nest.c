@@ -163,7 +163,7 @@ static void draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
     }
     d->rows = rows;
     fb_space *spaces = FB_NEW_ARRAY(b->scratch, fb_space, d->n_spaces + 1);
-    memcpy(spaces, d->spaces, (size_t)d->n_spaces * sizeof *spaces);
+    if (d->n_spaces) memcpy(spaces, d->spaces, (size_t)d->n_spaces * sizeof *spaces);
     spaces[d->n_spaces++] = inner;
     d->spaces = spaces;
     draft_renumber(b, d);
@@ -344,7 +344,7 @@ static void merge_newest(fb_builder *b)
         memcpy(joint.roots, x->roots, (size_t)x->n_roots * sizeof *x->roots);
         memcpy(joint.roots + x->n_roots, y->roots, (size_t)y->n_roots * sizeof *y->roots);
         joint.spaces = FB_NEW_ARRAY(b->scratch, fb_space, x->n_spaces + y->n_spaces);
-        memcpy(joint.spaces, x->spaces, (size_t)x->n_spaces * sizeof *x->spaces);
+        if (x->n_spaces) memcpy(joint.spaces, x->spaces, (size_t)x->n_spaces * sizeof *x->spaces);
         for (int s = 0; s < y->n_spaces; s++) {
             bool known = false;
             for (int t = 0; t < joint.n_spaces; t++) known |= same_rows(&joint.spaces[t], &y->spaces[s]);
@@ -421,9 +421,6 @@ static bool take_library(fb_builder *b)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
                                  "there is no contraction to call a library for");
     const fb_node *c = &g->nodes[nest->accumulator];
-    if (!fb_dtype_is_float(c->dtype))
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_DTYPE, "%s is %s: libraries multiply floats",
-                                 c->name, fb_dtype_name(c->dtype));
     for (int i = 0; i < 2; i++)
         if (reaches_inside(b, c->args[i]))
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
@@ -516,7 +513,7 @@ static bool build(fb_builder *b)
 
 static int collect(fb_arena *arena, fb_id *ids, int n, const fb_id **out)
 {
-    qsort(ids, (size_t)n, sizeof *ids, by_id);
+    if (n) qsort(ids, (size_t)n, sizeof *ids, by_id);
     int kept = 0;
     for (int i = 0; i < n; i++)
         if (kept == 0 || ids[kept - 1] != ids[i]) ids[kept++] = ids[i];

@@ -20,14 +20,11 @@ typedef enum {
     FB_RULE_CYCLE,            /* the group would have to run before and after another */
     FB_RULE_REGION,           /* the nodes live in different loop bodies */
     FB_RULE_WRITE_AFTER_READ, /* an assigned parameter is read after it would be overwritten */
-    FB_RULE_DOMAIN,           /* iteration spaces do not match */
     FB_RULE_REDUCED_FIRST,    /* needs all rows of a reduction before its first element */
     FB_RULE_ACCESS,           /* an access map no family can follow */
     FB_RULE_GATHER,           /* data-dependent access where none is possible */
     FB_RULE_CONTRACTION,      /* a contraction where the family takes none */
     FB_RULE_LIBRARY,          /* the library has no such call or epilogue */
-    FB_RULE_DTYPE,            /* dtype the family or library does not take */
-    FB_RULE_CAPACITY,         /* more on-chip memory than there is */
     FB_RULE_SIZE,             /* too many nodes, operands or outputs for one kernel */
     FB_RULE_RECOMPUTE,        /* cannot be recomputed (effect, output, reduction …) */
     FB_RULE_KNOB,             /* no such knob or value */

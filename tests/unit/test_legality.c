@@ -1,0 +1,327 @@
+/* One test for each rule that an edit may break; plan/legality.c names them. */
+#include "plan_help.h"
+
+#include "plan/legality.h"
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *p;
+    fb_plan *plan;
+} bench;
+
+static bench bench_of(fb_graph *g)
+{
+    bench b = {.g = g, .p = planner_of(g, FB_DEVICE_HOST)};
+    b.plan = fb_plan_new(b.p);
+    check_plan(b.plan);
+    return b;
+}
+
+static void bench_free(bench *b)
+{
+    fb_plan_free(b->plan);
+    fb_planner_free(b->p);
+    fb_graph_free(b->g);
+}
+
+static fb_edit edit_of(const bench *b, fb_edit_kind kind, const char *a, const char *c)
+{
+    return (fb_edit){.kind = kind, .a = named(b->g, a), .b = c ? named(b->g, c) : FB_NONE};
+}
+
+/* Tries an edit that must be refused with this rule, and neither kept nor changed. */
+static void refused(const bench *b, fb_edit e, fb_verdict_kind kind, fb_rule rule)
+{
+    fb_plan *result = NULL;
+    fb_verdict v = fb_plan_try(b->plan, &e, &result);
+    if (v.kind != kind || v.rule != rule) fail_msg("%s, rule %d: %s", fb_verdict_kind_name(v.kind), v.rule, v.text);
+    assert_null(result);
+    assert_true(strlen(v.text) > 10);
+}
+
+/* Makes an edit that must be fine. */
+static void apply(bench *b, fb_edit e)
+{
+    fb_plan *result = NULL;
+    fb_verdict v = fb_plan_try(b->plan, &e, &result);
+    if (!result) fail_msg("%s", v.text);
+    fb_plan_free(b->plan);
+    b->plan = result;
+    check_plan(b->plan);
+}
+
+/* x → relu → tanh → exp */
+static fb_graph *three(void)
+{
+    fb_graph *g = fb_graph_new("three");
+    output(g,
+           node1(g, FB_OP_EXP, "c", node1(g, FB_OP_TANH, "b", node1(g, FB_OP_RELU, "a", input(g, "x", DIMS(64, 64))))));
+    return finish(g);
+}
+
+static void same_group(void **state)
+{
+    (void)state;
+    bench b = bench_of(three());
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "a", "b"));
+    fb_edit again[] = {edit_of(&b, FB_EDIT_FUSE, "a", "b"), edit_of(&b, FB_EDIT_CUT, "b", "c"),
+                       edit_of(&b, FB_EDIT_STORE, "a", NULL), edit_of(&b, FB_EDIT_ISOLATE, "c", NULL)};
+    for (int i = 0; i < 4; i++) {
+        fb_verdict v = fb_plan_try(b.plan, &again[i], NULL);
+        assert_int_equal(v.kind, FB_VERDICT_FINE);
+        assert_int_equal(v.rule, FB_RULE_SAME_GROUP);
+    }
+    bench_free(&b);
+}
+
+static void not_computed(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("view");
+    fb_id x = input(g, "x", DIMS(64, 64));
+    output(g, node1(g, FB_OP_RELU, "b", transpose(g, node1(g, FB_OP_TANH, "a", x))));
+    bench b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "x", "a"), FB_VERDICT_ILLEGAL, FB_RULE_NOT_COMPUTED);
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "permute", "b"), FB_VERDICT_ILLEGAL, FB_RULE_NOT_COMPUTED);
+    refused(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "x", NULL), FB_VERDICT_ILLEGAL, FB_RULE_NOT_COMPUTED);
+    refused(&b, (fb_edit){.kind = FB_EDIT_ISOLATE, .a = 1 << 19}, FB_VERDICT_ILLEGAL, FB_RULE_NOT_COMPUTED);
+    bench_free(&b);
+}
+
+static void no_edge(void **state)
+{
+    (void)state;
+    bench b = bench_of(three());
+    refused(&b, edit_of(&b, FB_EDIT_CUT, "a", "c"), FB_VERDICT_ILLEGAL, FB_RULE_NO_EDGE);
+    bench_free(&b);
+}
+
+static void cycle(void **state)
+{
+    (void)state;
+    bench b = bench_of(three());
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "a", "c"), FB_VERDICT_ILLEGAL, FB_RULE_CYCLE);
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "c", "a"), FB_VERDICT_ILLEGAL, FB_RULE_CYCLE);
+    /* With b recomputed inside it, the kernel of a and c needs nobody in between; storing b would bring the cycle back.
+     */
+    apply(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "b", NULL));
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "a", "c"));
+    refused(&b, edit_of(&b, FB_EDIT_STORE, "b", NULL), FB_VERDICT_ILLEGAL, FB_RULE_CYCLE);
+    bench_free(&b);
+}
+
+static void region(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    fb_graph *g = fb_graph_new("loop");
+    fb_id x = input(g, "x", DIMS(8, 8)), before = node1(g, FB_OP_TANH, "before", x), carried, stacked = FB_NONE;
+    assert_true(fb_graph_region_open(g, 4, &before, 1, NULL, 0, &carried, NULL, 0, &err) != FB_NONE);
+    fb_id inside = node2(g, FB_OP_MUL, "inside", carried, carried), yield = node2(g, FB_OP_ADD, "yield", inside, x);
+    fb_id loop = fb_graph_region_close(g, &yield, &stacked, 0, &err);
+    fb_id result = add_node(g, FB_OP_RESULT, "result", &(fb_attrs){.index = 0}, 1, &loop);
+    output(g, node2(g, FB_OP_ADD, "after", node1(g, FB_OP_RELU, "shown", result), before));
+    bench b = {.g = finish(g)};
+    b.p = planner_of(b.g, FB_DEVICE_HOST);
+    b.plan = fb_plan_new(b.p);
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "before", "inside"), FB_VERDICT_ILLEGAL, FB_RULE_REGION);
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "inside", "after"), FB_VERDICT_ILLEGAL, FB_RULE_REGION);
+    /* The loop itself lies between, though no kernel of the outer region does. */
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "before", "shown"), FB_VERDICT_ILLEGAL, FB_RULE_CYCLE);
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "inside", "yield"));
+    assert_true(fb_plan_group_of(b.plan, named(b.g, "before")) < fb_plan_group_of(b.plan, named(b.g, "inside")));
+    assert_true(fb_plan_group_of(b.plan, named(b.g, "inside")) < fb_plan_group_of(b.plan, named(b.g, "shown")));
+    bench_free(&b);
+}
+
+static void write_after_read(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("update");
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(64, 64), FB_F32), x = input(g, "x", DIMS(64, 64));
+    fb_id step = node2(g, FB_OP_SUB, "step", w, x);
+    assign(g, w, step, "update");
+    fb_id old = node2(g, FB_OP_MUL, "old", w, step);
+    output(g, node1(g, FB_OP_TANH, "shown", old));
+    output(g, node2(g, FB_OP_ADD, "turned", x, transpose(g, w)));
+    bench b = bench_of(finish(g));
+    int update = fb_plan_group_of(b.plan, named(b.g, "update"));
+    assert_true(fb_plan_group_of(b.plan, named(b.g, "old")) < update);
+    assert_true(fb_plan_group_of(b.plan, named(b.g, "turned")) < update);
+    /* `old` reads the old value and needs `step`: it cannot wait for a kernel that also assigns. */
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "step", "update"), FB_VERDICT_ILLEGAL, FB_RULE_WRITE_AFTER_READ);
+    /* In one kernel, other elements of w would be read than the one written. */
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "turned", "update"), FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ);
+    fb_id all[] = {named(b.g, "step"), named(b.g, "old"), named(b.g, "update")};
+    apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = 3, .nodes = all});
+    bench_free(&b);
+}
+
+static void reduced_first(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("two axes");
+    fb_id x = input(g, "x", DIMS(4096, 4096));
+    fb_id most = over_axis(g, FB_OP_AMAX, "most", x, 0, true);
+    output(g, over_axis(g, FB_OP_SUM, "total", node2(g, FB_OP_SUB, "below", x, most), 1, false));
+    bench b = bench_of(finish(g));
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "below", "total"));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "most", "below"), FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST);
+    bench_free(&b);
+}
+
+static void access_map(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("running sum");
+    fb_id sum = add_node(g, FB_OP_CUMSUM, "running", &(fb_attrs){.dim = 1}, 1, (fb_id[]){input(g, "x", DIMS(64, 64))});
+    fb_id back = add_node(g, FB_OP_FLIP, NULL, &(fb_attrs){.n_axes = 1, .axes = {1}}, 1, &sum);
+    output(g, node2(g, FB_OP_ADD, "both", sum, back));
+    bench b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "running", "both"), FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS);
+    bench_free(&b);
+}
+
+static void gather(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("scatter");
+    fb_id rows = source(g, FB_OP_INPUT, "rows", DIMS(32), FB_I64);
+    fb_id sum = add_node(g, FB_OP_SCATTER_ADD, "added", &(fb_attrs){.start = 4}, 2,
+                         (fb_id[]){input(g, "x", DIMS(32, 8)), rows});
+    output(g, node1(g, FB_OP_TANH, "tanh", sum));
+    bench b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "added", "tanh"), FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER);
+    bench_free(&b);
+}
+
+/* x [512, 512] → tanh → · w → relu */
+static fb_graph *product(fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("product");
+    fb_id x = source(g, FB_OP_INPUT, "x", DIMS(512, 512), dtype),
+          w = source(g, FB_OP_PARAM, "w", DIMS(512, 512), dtype);
+    fb_id y = node2(g, FB_OP_MATMUL, "matmul", node1(g, FB_OP_NEG, "neg", x), w);
+    output(g, node1(g, FB_OP_RELU, "relu", y));
+    return finish(g);
+}
+
+static void contraction(void **state)
+{
+    (void)state;
+    bench b = bench_of(product(FB_F32));
+    refused(&b, edit_of(&b, FB_EDIT_LIBRARY, "relu", NULL), FB_VERDICT_ILLEGAL, FB_RULE_CONTRACTION);
+    bench_free(&b);
+}
+
+static void library(void **state)
+{
+    (void)state;
+    bench b = bench_of(product(FB_F32));
+    assert_int_equal(fb_plan_group(b.plan, fb_plan_group_of(b.plan, named(b.g, "matmul")))->family, FB_FAMILY_LIBRARY);
+    apply(&b, edit_of(&b, FB_EDIT_LIBRARY, "matmul", NULL));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "neg", "matmul"), FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY);
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "matmul", "relu"));
+    assert_int_equal(fb_plan_group(b.plan, fb_plan_group_of(b.plan, named(b.g, "matmul")))->family, FB_FAMILY_LIBRARY);
+    bench_free(&b);
+}
+
+/* Too many nodes, and too many tensors. */
+static void size(void **state)
+{
+    (void)state;
+    enum { LONG = 4200, MANY = 500 };
+    fb_graph *g = fb_graph_new("long");
+    fb_id x = input(g, "x", DIMS(16)), y = input(g, "y", DIMS(16));
+    for (int i = 0; i < LONG; i++) x = node2(g, i % 2 ? FB_OP_ADD : FB_OP_MUL, NULL, x, y);
+    output(g, x);
+    bench b = bench_of(finish(g));
+    fb_id *all = fb_alloc(LONG * sizeof *all);
+    int n = 0;
+    for (fb_id i = 0; i < b.g->n_nodes; i++)
+        if (fb_node_is_computed(b.g, i)) all[n++] = i;
+    refused(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n, .nodes = all}, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
+    apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n / 2, .nodes = all});
+    bench_free(&b);
+
+    g = fb_graph_new("many");
+    x = input(g, "x0", DIMS(16));
+    for (int i = 1; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        x = node2(g, FB_OP_ADD, NULL, x, input(g, name, DIMS(16)));
+    }
+    output(g, x);
+    b = bench_of(finish(g));
+    n = 0;
+    for (fb_id i = 0; i < b.g->n_nodes; i++)
+        if (fb_node_is_computed(b.g, i)) all[n++] = i;
+    refused(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n, .nodes = all}, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
+    bench_free(&b);
+    fb_free(all);
+}
+
+static void recompute(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("again");
+    fb_id x = input(g, "x", DIMS(64, 64)), w = source(g, FB_OP_PARAM, "w", DIMS(64, 64), FB_F32);
+    fb_id sum = over_axis(g, FB_OP_SUM, "sum", x, 1, true), a = node2(g, FB_OP_SUB, "a", x, sum);
+    assign(g, w, node1(g, FB_OP_TANH, "t", a), "update");
+    output(g, node1(g, FB_OP_EXP, "e", a));
+    bench b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "sum", NULL), FB_VERDICT_ILLEGAL, FB_RULE_RECOMPUTE);
+    refused(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "update", NULL), FB_VERDICT_ILLEGAL, FB_RULE_RECOMPUTE);
+    refused(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "e", NULL), FB_VERDICT_ILLEGAL, FB_RULE_RECOMPUTE);
+    apply(&b, edit_of(&b, FB_EDIT_RECOMPUTE, "a", NULL));
+    refused(&b, edit_of(&b, FB_EDIT_ISOLATE, "a", NULL), FB_VERDICT_ILLEGAL, FB_RULE_RECOMPUTE);
+    bench_free(&b);
+}
+
+static void knob(void **state)
+{
+    (void)state;
+    bench b = bench_of(three());
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = named(b.g, "b"), .knob = FB_KNOB_TILE_M, .value = 64};
+    refused(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    e.knob = FB_KNOB_VECTOR, e.value = 3;
+    refused(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    e.value = -4;
+    refused(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    e.knob = FB_KNOBS, e.value = 1;
+    refused(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    e.knob = FB_KNOB_VECTOR, e.value = 4;
+    apply(&b, e);
+    assert_int_equal(fb_plan_group(b.plan, fb_plan_group_of(b.plan, e.a))->knobs.value[FB_KNOB_VECTOR], 4);
+    refused(&b, (fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, FB_VERDICT_UNSUPPORTED, FB_RULE_KNOB);
+    refused(&b, (fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, FB_VERDICT_UNSUPPORTED, FB_RULE_KNOB);
+    bench_free(&b);
+}
+
+#define TESTS(T)                                                                                                       \
+    T(same_group)                                                                                                      \
+    T(not_computed)                                                                                                    \
+    T(no_edge) T(cycle) T(region) T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction)          \
+        T(library) T(size) T(recompute) T(knob)
+
+static void every_rule_has_a_test(void **state)
+{
+    (void)state;
+#define NAME(t) #t,
+    static const char *const name[] = {TESTS(NAME)};
+    for (int r = FB_RULE_NONE + 1; r < FB_RULES; r++) {
+        const fb_rule_info *rule = fb_rule_get((fb_rule)r);
+        assert_non_null(rule);
+        bool found = false;
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++) found |= strcmp(name[i], rule->test) == 0;
+        if (!found) fail_msg("rule %s names test %s, which is not there", rule->name, rule->test);
+    }
+    assert_null(fb_rule_get(FB_RULE_NONE));
+}
+
+int main(void)
+{
+#define UNIT(t) cmocka_unit_test(t),
+    const struct CMUnitTest tests[] = {TESTS(UNIT) cmocka_unit_test(every_rule_has_a_test)};
+    return cmocka_run_group_tests_name("legality", tests, NULL, NULL);
+}
