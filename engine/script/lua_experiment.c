@@ -69,14 +69,15 @@ static void push_values(lua_State *L, int sweep, const char *key, const json_t *
     lua_getfield(L, sweep, key);
     if (lua_istable(L, -1)) return;
     bool star = lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "*") == 0;
-    if (star || (lua_isnil(L, -1) && all)) {
+    bool missing = lua_isnil(L, -1);
+    if (star && !param && strcmp(key, "variant") != 0)
+        fb_lua_raise(L, "sweep: \"*\" stands for parameters and variants, not for %s", key);
+    if (star || missing) {
         lua_pop(L, 1);
         if (param)
             push_range(L, param);
-        else if (all)
-            fb_lua_push_json(L, all);
         else
-            fb_lua_raise(L, "sweep: \"*\" stands for parameters and variants, not for %s", key);
+            fb_lua_push_json(L, all);
         return;
     }
     lua_newtable(L);

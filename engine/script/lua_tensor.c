@@ -6,6 +6,7 @@
 #include "graph/intmath.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char tensor_type[] = "tensor";
@@ -214,6 +215,54 @@ static int reduce(lua_State *L)
         at.keepdim = false;
     }
     return fb_tensor_add(L, op, &x, 1, &at, NULL);
+}
+
+/* Adds a node of the variance's own and gives its id: the stack keeps the tensors alive no longer than that. */
+static fb_id step(lua_State *L, fb_op op, fb_id a, fb_id b, const fb_attrs *at)
+{
+    fb_tensor_add(L, op, (fb_id[]){a, b}, b == FB_NONE ? 1 : 2, at, NULL);
+    fb_id id = fb_tensor_at(L, -1);
+    lua_pop(L, 1);
+    return id;
+}
+
+/* x:var(dim, keepdim, correction): the mean of squares around the mean, over n - correction (1, as in PyTorch). An op
+ * scope. */
+static int variance(lua_State *L)
+{
+    fb_error err;
+    fb_id x = fb_tensor_at(L, 1);
+    const fb_node *n = fb_tensor_node(L, 1);
+    fb_attrs inner = {.keepdim = true}, outer = {.keepdim = lua_toboolean(L, 3)};
+    read_axes(L, 2, &inner, "var");
+    lua_Integer correction = luaL_optinteger(L, 4, 1);
+    if (!fb_dtype_is_float(n->dtype))
+        return fb_lua_raise(L, "var: takes floats, not %s; cast it first", fb_dtype_name(n->dtype));
+    int64_t count = inner.n_axes ? 1 : fb_shape_elements(&n->shape);
+    char axes[200] = "";
+    for (int i = 0, at = 0; i < inner.n_axes; i++) {
+        int d = inner.axes[i] < 0 ? inner.axes[i] + n->shape.rank : inner.axes[i];
+        if (d < 0 || d >= n->shape.rank) return fb_lua_raise(L, "var: there is no dimension %d", inner.axes[i]);
+        count *= n->shape.dim[d];
+        at += snprintf(axes + at, sizeof axes - (size_t)at, "%s%d", i ? "," : "", d);
+    }
+    if (count <= correction)
+        return fb_lua_raise(L, "var: %lld elements with a correction of %lld", (long long)count, (long long)correction);
+    memcpy(outer.axes, inner.axes, sizeof outer.axes);
+    outer.n_axes = inner.n_axes;
+    char attrs[300];
+    snprintf(attrs, sizeof attrs, "{\"dim\":[%s],\"keepdim\":%s,\"correction\":%lld}", axes,
+             outer.keepdim ? "true" : "false", (long long)correction);
+    fb_graph *g = fb_graph_now(L);
+    fb_dtype dtype = n->dtype;
+    if (fb_graph_scope_open(g, "var", FB_NONE, "var", &x, 1, attrs, fb_lua_line(L), &err) == FB_NONE)
+        return fb_lua_raise(L, "%s", err.text);
+    fb_id centred = step(L, FB_OP_SUB, x, step(L, FB_OP_MEAN, x, FB_NONE, &inner), NULL);
+    fb_id sum = step(L, FB_OP_SUM, step(L, FB_OP_MUL, centred, centred, NULL), FB_NONE, &outer);
+    fb_id result = step(L, FB_OP_MUL, sum, constant(L, 1.0 / (double)(count - correction), dtype), NULL);
+    if (!fb_graph_scope_close(g, &result, 1, &err)) return fb_lua_raise(L, "%s", err.text);
+    fb_tensor_push(L, result);
+    return 1;
 }
 
 static int cumsum(lua_State *L)
@@ -641,6 +690,7 @@ static const luaL_Reg methods[] = {
     {"size", size},
     {"dim", dim},
     {"numel", numel},
+    {"var", variance},
     {NULL, NULL},
 };
 

@@ -20,6 +20,7 @@ static const int allowed[] = {
     SCMP_SYS(exit_group),
 #ifdef FB_ASAN
     /* What the sanitizer's own bookkeeping and reports need. */
+    SCMP_SYS(open),
     SCMP_SYS(mmap),
     SCMP_SYS(munmap),
     SCMP_SYS(mprotect),
@@ -49,7 +50,7 @@ static const int allowed[] = {
 
 #ifndef FB_ASAN
 /* The C library asks for these in passing (qsort, for one, how much memory there is) and lives with a no. */
-static const int refused[] = {SCMP_SYS(brk),    SCMP_SYS(mmap),    SCMP_SYS(mremap),
+static const int refused[] = {SCMP_SYS(brk),    SCMP_SYS(open),    SCMP_SYS(mmap),   SCMP_SYS(mremap),
                               SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(sysinfo)};
 #endif
 

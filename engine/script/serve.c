@@ -104,7 +104,7 @@ static void send_error(fb_process *p, int64_t id, const fb_error *err, int line,
 static json_t *read_message(fb_process *p)
 {
     int64_t began = fb_now_ns();
-    memmove(p->input, p->input + p->input_taken, p->input_n - p->input_taken);
+    if (p->input_taken) memmove(p->input, p->input + p->input_taken, p->input_n - p->input_taken);
     p->input_n -= p->input_taken;
     p->input_taken = 0;
     for (size_t scanned = 0;;) {

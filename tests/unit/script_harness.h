@@ -13,13 +13,13 @@
 
 #include <cmocka.h>
 
-/* The next event that is none of the log; false after `limit_ms`. */
-static inline bool next_event(fb_script *s, fb_script_event *e, int limit_ms)
+/* The next event; those of the log are passed over unless `logs`. False after `limit_ms`. */
+static inline bool next_event_of(fb_script *s, fb_script_event *e, int limit_ms, bool logs)
 {
     int64_t end = fb_now_ns() + limit_ms * 1000000ll;
     for (;;) {
         while (fb_script_next(s, e)) {
-            if (e->kind != FB_SCRIPT_LOG) return true;
+            if (logs || e->kind != FB_SCRIPT_LOG) return true;
             fb_script_event_clear(e);
         }
         int timeout = (int)((end - fb_now_ns()) / 1000000);
@@ -29,6 +29,11 @@ static inline bool next_event(fb_script *s, fb_script_event *e, int limit_ms)
         poll(fds, (nfds_t)n, timeout);
         fb_script_pump(s);
     }
+}
+
+static inline bool next_event(fb_script *s, fb_script_event *e, int limit_ms)
+{
+    return next_event_of(s, e, limit_ms, false);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Hostile scripts: each file of tests/hostile ends in a message that matches its first line, `-- expect: REGEX`, within 2.5 s of
- * the request that set it going, and a new script loads and builds afterwards. */
+/* Hostile scripts: each file of tests/hostile ends in a message that matches its first line, `-- expect: REGEX`,
+ * within 2.5 s of the request that set it going, and a new script loads and builds afterwards. */
 #include "unit/script_harness.h"
 
 #include "base/json.h"

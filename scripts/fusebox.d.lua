@@ -1,0 +1,891 @@
+---@meta
+-- Types of everything that a fusebox script can call, for the Lua language server.
+-- Dimensions count from 0 as in PyTorch and may be negative; lists are Lua's and count from 1.
+
+---@alias Dtype "f32"|"f16"|"bf16"|"f64"|"i32"|"i64"|"bool"
+---@alias Shape integer[]
+---@alias Operand Tensor|number
+
+---How the values of an input are drawn: uniform in [0, 1) unless it is said; integers need `high`.
+---@class Dist
+---@field dist? "uniform"|"normal"|"integer"|"constant"
+---@field low? number uniform, integer: the smallest value
+---@field high? number uniform, integer: one past the largest
+---@field mean? number normal
+---@field std? number normal
+---@field value? number constant
+---@field seed? integer g:rand only
+
+---@class FileOptions
+---@field columns? string|integer|(string|integer)[] of a .csv file, by name or number; one gives one dimension
+---@field dtype? Dtype
+---@field param? boolean make a parameter
+
+--------------------------------------------------------------------------------------------------------------------
+-- fusebox
+
+---@class fusebox
+local fusebox = {}
+
+---@class ParamOptions
+---@field [1] any the value where nothing else is said
+---@field min? number
+---@field max? number
+---@field step? string|number "x2" doubles, a number adds: what + and - and a sweep do
+---@field help? string
+---@field default? any
+
+---@class Param
+
+---@class Puzzle
+---@field compare string[] two columns
+---@field ask? string
+---@field choices? string[][] { key, text }
+---@field answer? fun(why: Why): string
+---@field hints? string[]
+---@field tell? string
+
+---@class Script
+---@field title? string
+---@field params? table<string, Param>
+---@field model? fun(g: Graph, p: table): Tensor, ...
+---@field variants? table<string, fun(g: Graph, p: table): Tensor, ...>
+---@field plans? table<string, fun(pl: Plan)>
+---@field experiment? fun(e: Experiment)
+---@field puzzle? Puzzle
+---@field columns? string[] what is shown first: "variant:plan@device"
+
+---What a script returns. Give either `model` or `variants`.
+---@param script Script
+---@return Script
+function fusebox.script(script) end
+
+---A whole number: fb.int { 1024, min = 64, max = 16384, step = "x2", help = "rows" }.
+---@param options ParamOptions|integer
+---@return Param
+function fusebox.int(options) end
+
+---A number.
+---@param options ParamOptions|number
+---@return Param
+function fusebox.float(options) end
+
+---One of several texts, the first unless `default` says: fb.choice { "f32", "bf16" }.
+---@param options ParamOptions
+---@return Param
+function fusebox.choice(options) end
+
+---True or false.
+---@param options ParamOptions|boolean
+---@return Param
+function fusebox.bool(options) end
+
+--------------------------------------------------------------------------------------------------------------------
+-- Tensors
+
+---A value of the graph. Operators + - * / % ^ // & | ~ << >> take tensors and numbers; numbers take the tensor's dtype.
+---@class Tensor
+---@field shape Shape
+---@field dtype Dtype
+---@field name string its path in the graph
+---@field graph Graph
+---@operator add(Operand): Tensor
+---@operator sub(Operand): Tensor
+---@operator mul(Operand): Tensor
+---@operator div(Operand): Tensor
+---@operator mod(Operand): Tensor
+---@operator pow(Operand): Tensor
+---@operator idiv(Operand): Tensor
+---@operator unm: Tensor
+local Tensor = {}
+
+----x.
+---@return Tensor
+function Tensor:neg() end
+
+---|x|.
+---@return Tensor
+function Tensor:abs() end
+
+----1, 0 or 1.
+---@return Tensor
+function Tensor:sign() end
+
+---e to the x.
+---@return Tensor
+function Tensor:exp() end
+
+---2 to the x.
+---@return Tensor
+function Tensor:exp2() end
+
+---Natural logarithm.
+---@return Tensor
+function Tensor:log() end
+
+---Logarithm to base 2.
+---@return Tensor
+function Tensor:log2() end
+
+---Square root.
+---@return Tensor
+function Tensor:sqrt() end
+
+---1 / sqrt(x).
+---@return Tensor
+function Tensor:rsqrt() end
+
+---1 / x.
+---@return Tensor
+function Tensor:reciprocal() end
+
+---Sine.
+---@return Tensor
+function Tensor:sin() end
+
+---Cosine.
+---@return Tensor
+function Tensor:cos() end
+
+---Hyperbolic tangent.
+---@return Tensor
+function Tensor:tanh() end
+
+---1 / (1 + exp(-x)).
+---@return Tensor
+function Tensor:sigmoid() end
+
+---Error function.
+---@return Tensor
+function Tensor:erf() end
+
+---x (1 + erf(x / sqrt 2)) / 2.
+---@return Tensor
+function Tensor:gelu() end
+
+---x where it is positive, else 0.
+---@return Tensor
+function Tensor:relu() end
+
+---The largest whole number that is not above x.
+---@return Tensor
+function Tensor:floor() end
+
+---The smallest whole number that is not below x.
+---@return Tensor
+function Tensor:ceil() end
+
+---To the nearest whole number, ties to even.
+---@return Tensor
+function Tensor:round() end
+
+---Not, of bool.
+---@return Tensor
+function Tensor:logical_not() end
+
+---All bits turned over.
+---@return Tensor
+function Tensor:bitwise_not() end
+
+---x + y.
+---@param other Operand
+---@return Tensor
+function Tensor:add(other) end
+
+---x - y.
+---@param other Operand
+---@return Tensor
+function Tensor:sub(other) end
+
+---x y.
+---@param other Operand
+---@return Tensor
+function Tensor:mul(other) end
+
+---x / y, of floats.
+---@param other Operand
+---@return Tensor
+function Tensor:div(other) end
+
+---x / y rounded down, of integers.
+---@param other Operand
+---@return Tensor
+function Tensor:floor_divide(other) end
+
+---x to the y.
+---@param other Operand
+---@return Tensor
+function Tensor:pow(other) end
+
+---The smaller; NaN wins.
+---@param other Operand
+---@return Tensor
+function Tensor:minimum(other) end
+
+---The larger; NaN wins.
+---@param other Operand
+---@return Tensor
+function Tensor:maximum(other) end
+
+---x modulo y, with the sign of y.
+---@param other Operand
+---@return Tensor
+function Tensor:remainder(other) end
+
+---x = y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:eq(other) end
+
+---x ≠ y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:ne(other) end
+
+---x < y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:lt(other) end
+
+---x ≤ y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:le(other) end
+
+---x > y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:gt(other) end
+
+---x ≥ y, a bool tensor.
+---@param other Operand
+---@return Tensor
+function Tensor:ge(other) end
+
+---And, of bool.
+---@param other Operand
+---@return Tensor
+function Tensor:logical_and(other) end
+
+---Or, of bool.
+---@param other Operand
+---@return Tensor
+function Tensor:logical_or(other) end
+
+---And of bits.
+---@param other Operand
+---@return Tensor
+function Tensor:bitwise_and(other) end
+
+---Or of bits.
+---@param other Operand
+---@return Tensor
+function Tensor:bitwise_or(other) end
+
+---Exclusive or of bits.
+---@param other Operand
+---@return Tensor
+function Tensor:bitwise_xor(other) end
+
+---x shifted left by y bits.
+---@param other Operand
+---@return Tensor
+function Tensor:bitwise_left_shift(other) end
+
+---x shifted right by y bits.
+---@param other Operand
+---@return Tensor
+function Tensor:bitwise_right_shift(other) end
+
+---a where this bool tensor is true, else b.
+---@param a Operand
+---@param b Operand
+---@return Tensor
+function Tensor:where(a, b) end
+
+---x kept between low and high.
+---@param low? number
+---@param high? number
+---@return Tensor
+function Tensor:clamp(low, high) end
+
+---The same values in another dtype.
+---@param dtype Dtype
+---@return Tensor
+function Tensor:to(dtype) end
+
+---Sum along dim, or of everything.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:sum(dim, keepdim) end
+
+---Mean along dim, or of everything.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:mean(dim, keepdim) end
+
+---Largest value along dim, or of everything.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:amax(dim, keepdim) end
+
+---Smallest value along dim, or of everything.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:amin(dim, keepdim) end
+
+---Product along dim, or of everything.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:prod(dim, keepdim) end
+
+---Position of the first largest value along dim, or of everything.
+---@param dim? integer
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:argmax(dim, keepdim) end
+
+---Position of the first smallest value along dim, or of everything.
+---@param dim? integer
+---@param keepdim? boolean
+---@return Tensor
+function Tensor:argmin(dim, keepdim) end
+
+---Variance along dim over n - correction (1) elements.
+---@param dim? integer|integer[]
+---@param keepdim? boolean
+---@param correction? integer
+---@return Tensor
+function Tensor:var(dim, keepdim, correction) end
+
+---Running sum along dim.
+---@param dim integer
+---@return Tensor
+function Tensor:cumsum(dim) end
+
+---The same elements in another shape; one size may be -1.
+---@param ... integer|Shape
+---@return Tensor
+function Tensor:view(...) end
+
+---As view: a graph has no strides to mind.
+---@param ... integer|Shape
+---@return Tensor
+function Tensor:reshape(...) end
+
+---Dimensions start_dim to end_dim as one.
+---@param start_dim? integer
+---@param end_dim? integer
+---@return Tensor
+function Tensor:flatten(start_dim, end_dim) end
+
+---Without dimensions of size 1, or without that one.
+---@param dim? integer
+---@return Tensor
+function Tensor:squeeze(dim) end
+
+---With a new dimension of size 1 at dim.
+---@param dim integer
+---@return Tensor
+function Tensor:unsqueeze(dim) end
+
+---Dimension i of the result is dimension dims[i].
+---@param ... integer|integer[]
+---@return Tensor
+function Tensor:permute(...) end
+
+---Two dimensions swapped.
+---@param dim0 integer
+---@param dim1 integer
+---@return Tensor
+function Tensor:transpose(dim0, dim1) end
+
+---A matrix transposed.
+---@return Tensor
+function Tensor:t() end
+
+---Python's start:stop:step along dim.
+---@param dim integer
+---@param start? integer
+---@param stop? integer
+---@param step? integer
+---@return Tensor
+function Tensor:slice(dim, start, stop, step) end
+
+---`length` positions along dim, from start on.
+---@param dim integer
+---@param start integer
+---@param length integer
+---@return Tensor
+function Tensor:narrow(dim, start, length) end
+
+---One position along dim, without the dimension; positions count from 0.
+---@param dim integer
+---@param index integer
+---@return Tensor
+function Tensor:select(dim, index) end
+
+---All positions along dim (0), each without the dimension.
+---@param dim? integer
+---@return Tensor[]
+function Tensor:unbind(dim) end
+
+---Pieces of that size along dim (0), the last may be smaller; or pieces of given sizes.
+---@param size integer|integer[]
+---@param dim? integer
+---@return Tensor[]
+function Tensor:split(size, dim) end
+
+---That many pieces along dim (0).
+---@param chunks integer
+---@param dim? integer
+---@return Tensor[]
+function Tensor:chunk(chunks, dim) end
+
+---Dimensions of size 1 repeated; -1 keeps a size.
+---@param ... integer|Shape
+---@return Tensor
+function Tensor:expand(...) end
+
+---Expanded to the other's shape.
+---@param other Tensor
+---@return Tensor
+function Tensor:expand_as(other) end
+
+---Before and after of the last dimension, then of the one before it, ….
+---@param amounts integer[]
+---@param value? number
+---@return Tensor
+function Tensor:pad(amounts, value) end
+
+---Those dimensions backwards.
+---@param ... integer|integer[]
+---@return Tensor
+function Tensor:flip(...) end
+
+---Matrix product; leading dimensions broadcast, vectors are rows on the left and columns on the right.
+---@param other Tensor
+---@param options? { precision: "ieee"|"tf32" }
+---@return Tensor
+function Tensor:matmul(other, options) end
+
+---Rows of this table by an index tensor.
+---@param index Tensor
+---@return Tensor
+function Tensor:embedding(index) end
+
+---A tensor of that many rows into which this one's rows are added.
+---@param index Tensor
+---@param rows integer
+---@return Tensor
+function Tensor:index_add(index, rows) end
+
+---The size of dim, or all sizes.
+---@param dim? integer
+---@return integer|Shape
+function Tensor:size(dim) end
+
+---How many dimensions there are.
+---@return integer
+function Tensor:dim() end
+
+---How many elements there are.
+---@return integer
+function Tensor:numel() end
+
+--------------------------------------------------------------------------------------------------------------------
+-- Graphs
+
+---The graph being built. Every method of a tensor is a function here too: g:where(c, a, b) is c:where(a, b).
+---@class Graph: Tensor
+local Graph = {}
+
+---Data that changes from run to run.
+---@param name string
+---@param shape Shape
+---@param dtype? Dtype
+---@param dist? Dist
+---@return Tensor
+function Graph:input(name, shape, dtype, dist) end
+
+---A weight: kept between runs, and may be assigned.
+---@param name string
+---@param shape Shape
+---@param dtype? Dtype
+---@param dist? Dist
+---@return Tensor
+function Graph:param(name, shape, dtype, dist) end
+
+---Data that the host hands over in every step.
+---@param name string
+---@param shape Shape
+---@param dtype? Dtype
+---@param dist? Dist
+---@return Tensor
+function Graph:feed(name, shape, dtype, dist) end
+
+---The numbers of a .npy or .csv file beside the script.
+---@param name string
+---@param file string
+---@param options? FileOptions
+---@return Tensor
+function Graph:load(name, file, options) end
+
+---A scalar.
+---@param value number|boolean
+---@param dtype? Dtype
+---@return Tensor
+function Graph:const(value, dtype) end
+
+---One value everywhere.
+---@param shape Shape
+---@param value number|boolean
+---@param dtype? Dtype
+---@return Tensor
+function Graph:full(shape, value, dtype) end
+
+---Zeros.
+---@param shape Shape
+---@param dtype? Dtype
+---@return Tensor
+function Graph:zeros(shape, dtype) end
+
+---Ones.
+---@param shape Shape
+---@param dtype? Dtype
+---@return Tensor
+function Graph:ones(shape, dtype) end
+
+---0, 1, … n - 1, as i64 unless it is said.
+---@param n integer
+---@param dtype? Dtype
+---@return Tensor
+function Graph:arange(n, dtype) end
+
+---Random values made by the graph itself.
+---@param shape Shape
+---@param dtype? Dtype
+---@param dist? Dist
+---@return Tensor
+function Graph:rand(shape, dtype, dist) end
+
+---Joined along dim (0).
+---@param tensors Tensor[]
+---@param dim? integer
+---@return Tensor
+function Graph:cat(tensors, dim) end
+
+---Joined along a new dimension (0).
+---@param tensors Tensor[]
+---@param dim? integer
+---@return Tensor
+function Graph:stack(tensors, dim) end
+
+---The value becomes the parameter’s when the region ends; all reads see the old one.
+---@param param Tensor
+---@param value Tensor
+---@return Tensor
+function Graph:assign(param, value) end
+
+---Hands a value to the host in every run.
+---@param x Tensor
+---@param name? string
+---@return Tensor
+function Graph:receive(x, name) end
+
+---A result beside what the model returns.
+---@param x Tensor
+---@param name? string
+---@return Tensor
+function Graph:output(x, name) end
+
+---A region: what fn builds folds under `name`, or `name[i]` of a repetition.
+---@param name string
+---@param i integer|fun(): ...
+---@param fn? fun(): ...
+---@return ...
+function Graph:scope(name, i, fn) end
+
+---A framework-level op: what fn builds and returns is one call of a framework. `name` is shown instead of its kind.
+---@param kind string
+---@param operands Tensor[]
+---@param attributes? table
+---@param fn fun(): Tensor, ...
+---@param name? string
+---@return Tensor ...
+function Graph:op(kind, operands, attributes, fn, name) end
+
+---`trips` steps: fn(step, …) gives the next values of what is carried; the loop gives the last ones.
+---@param trips integer
+---@param inits Tensor[]
+---@param fn fun(step: Tensor, ...: Tensor): Tensor, ...
+---@return Tensor ...
+function Graph:loop(trips, inits, fn) end
+
+---A step for each position of dimension 0: fn(items…, carried…) gives { next carried } and { collected };
+---the scan gives { last carried } and { collected, stacked }.
+---@param tensors Tensor[]
+---@param inits Tensor[]
+---@param fn fun(...: Tensor): Tensor[], Tensor[]?
+---@return Tensor[] carried
+---@return Tensor[] stacked
+function Graph:scan(tensors, inits, fn) end
+
+--------------------------------------------------------------------------------------------------------------------
+-- Plans
+
+---An edge between two computed nodes, from Plan:edges().
+---@class Edge
+
+---@class Verdict
+---@field kind "fine"|"slower"|"unsupported"|"illegal"
+---@field text string
+---@field before_us? number predicted time of what is concerned
+---@field after_us? number
+---@field saves_us? number
+---@field saves_bytes integer
+---@field saves_launches integer
+
+---@class Cost
+---@field us number
+---@field launch_us number
+---@field floor_us? number
+---@field read number bytes
+---@field written number bytes
+---@field flops number
+---@field launches integer
+
+---A plan: begins with every node its own kernel. Nodes are named as in the graph; "feature[*].tanh" is one in every repetition.
+---@class Plan
+local Plan = {}
+
+---Puts the kernels of both together. Raises the verdict’s sentence when it is refused, as all edits do.
+---@param producer string|Edge
+---@param consumer? string
+---@return Plan
+function Plan:fuse(producer, consumer) end
+
+---Takes the consumer, and what depends on it, out of the producer’s kernel.
+---@param producer string|Edge
+---@param consumer? string
+---@return Plan
+function Plan:cut(producer, consumer) end
+
+---One kernel for all of these nodes.
+---@param ... string|string[]
+---@return Plan
+function Plan:fuse_all(...) end
+
+---A kernel of its own.
+---@param node string
+---@return Plan
+function Plan:isolate(node) end
+
+---Computes it again in every consumer instead of storing it.
+---@param node string
+---@return Plan
+function Plan:recompute(node) end
+
+---Stores it: undoes recompute.
+---@param node string
+---@return Plan
+function Plan:store(node) end
+
+---Leaves the contraction to the library.
+---@param node string
+---@return Plan
+function Plan:library(node) end
+
+---Generates the contraction.
+---@param node string
+---@return Plan
+function Plan:generate(node) end
+
+---Sets a knob of the node’s kernel; 0 is automatic.
+---@param node string
+---@param knob string
+---@param value integer
+---@return Plan
+function Plan:knob(node, knob, value) end
+
+---How the kernels are launched.
+---@param mode "stream"|"graph"|"mega"
+---@return Plan
+function Plan:launch(mode) end
+
+---Begins again with what a preset makes.
+---@param name string
+---@return Plan
+function Plan:preset(name) end
+
+---What an edit would do, without doing it.
+---@param edit "fuse"|"cut"|"isolate"|"recompute"|"store"|"library"|"generate"
+---@param a string|Edge
+---@param b? string
+---@return Verdict
+function Plan:verdict(edit, a, b) end
+
+---All edges: for e, producer, consumer in pl:edges() do … end.
+---@return fun(): Edge, string, string
+function Plan:edges() end
+
+---The names of all nodes that kernels compute.
+---@return string[]
+function Plan:nodes() end
+
+---What the plan is predicted to cost.
+---@return Cost
+function Plan:cost() end
+
+--------------------------------------------------------------------------------------------------------------------
+-- Experiments and puzzles
+
+---@class Case
+---@field variant? string
+---@field plan? string
+---@field device? string
+---@field params? table
+
+---@class Report a column of the JSON report; what is not known is absent
+---@field failed? string
+---@field wall_us? { median: number, p10: number, p90: number, n: integer }
+---@field device_us? { median: number, p10: number, p90: number, n: integer }
+---@field launches? integer
+
+---@class Experiment
+local Experiment = {}
+
+---All combinations of { variant, plan, device, parameters }, each one value, a list, or "*" for all.
+---@param over table
+---@return fun(): Case
+function Experiment:sweep(over) end
+
+---Measures one column. `failed` is a sentence where there is no result.
+---@param case Case
+---@return Report
+function Experiment:measure(case) end
+
+---A row of the results.
+---@param case Case
+---@param values table
+function Experiment:row(case, values) end
+
+---A plot of the rows.
+---@param options { x: string, y: string, by: string?, log: string? }
+function Experiment:plot(options) end
+
+---@class Why how the difference between two columns splits up
+---@field parts table<string, number> µs by cause
+local Why = {}
+
+---The key of the part that explains most.
+---@return string?
+function Why:largest() end
+
+--------------------------------------------------------------------------------------------------------------------
+-- nn: require "nn"
+
+---@class nn
+local nn = {}
+
+---x Wᵀ + b, W [out, in].
+---@param x Tensor
+---@param out integer
+---@param opts? { bias: boolean?, name: string?, weight: Tensor? }
+---@return Tensor
+function nn.linear(x, out, opts) end
+
+---bias + a b, one call.
+---@param bias Tensor
+---@param a Tensor
+---@param b Tensor
+---@param opts? { name: string? }
+---@return Tensor
+function nn.addmm(bias, a, b, opts) end
+
+---Normalises the last dimension; eps 1e-5 unless it is said.
+---@param x Tensor
+---@param opts? { eps: number?, affine: boolean?, size: integer?, name: string? }
+---@return Tensor
+function nn.layer_norm(x, opts) end
+
+---exp(x - max) / sum along dim (-1).
+---@param x Tensor
+---@param dim? integer
+---@param opts? { name: string? }
+---@return Tensor
+function nn.softmax(x, dim, opts) end
+
+---Gaussian error linear unit.
+---@param x Tensor
+---@return Tensor
+function nn.gelu(x) end
+
+---x where it is positive, else 0.
+---@param x Tensor
+---@return Tensor
+function nn.relu(x) end
+
+---x sigmoid(x).
+---@param x Tensor
+---@return Tensor
+function nn.silu(x) end
+
+---Linear layers with an activation (relu) between them.
+---@param x Tensor
+---@param sizes integer[]
+---@param opts? { activation: string?, bias: boolean? }
+---@return Tensor
+function nn.mlp(x, sizes, opts) end
+
+---Rows of a learnt table by an index tensor.
+---@param index Tensor
+---@param rows integer
+---@param size integer
+---@param opts? { name: string?, dtype: Dtype? }
+---@return Tensor
+function nn.embedding(index, rows, size, opts) end
+
+---softmax(q kᵀ scale + mask) v over the last two dimensions.
+---@param q Tensor
+---@param k Tensor
+---@param v Tensor
+---@param opts? { mask: Tensor?, scale: number?, name: string? }
+---@return Tensor
+function nn.attention(q, k, v, opts) end
+
+---The weights of an LSTM cell, to share between steps.
+---@param x Tensor
+---@param h Tensor
+---@param name? string
+---@return Tensor[]
+function nn.lstm_weights(x, h, name) end
+
+---One step of an LSTM.
+---@param x Tensor
+---@param h Tensor
+---@param c Tensor
+---@param opts? { weights: Tensor[]?, name: string? }
+---@return Tensor h, Tensor c
+function nn.lstm_cell(x, h, c, opts) end
+
+---The weights of a GRU cell, to share between steps.
+---@param x Tensor
+---@param h Tensor
+---@param name? string
+---@return Tensor[]
+function nn.gru_weights(x, h, name) end
+
+---One step of a GRU.
+---@param x Tensor
+---@param h Tensor
+---@param opts? { weights: Tensor[]?, name: string? }
+---@return Tensor
+function nn.gru_cell(x, h, opts) end
+
+return fusebox
