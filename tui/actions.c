@@ -16,7 +16,7 @@ static void report_verdict(fb_app *app, const char *done, const fb_verdict *v)
 {
     static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD, [FB_VERDICT_SLOWER] = FB_ROLE_WARN};
     if (v->kind <= FB_VERDICT_SLOWER)
-        fb_app_say(app, roles[v->kind], "%s · u takes it back", done);
+        fb_app_say(app, roles[v->kind], "%s", done);
     else
         fb_app_say(app, FB_ROLE_BAD, "%s: %s", fb_verdict_kind_name(v->kind), v->text);
 }

@@ -169,11 +169,12 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
 
 bool fb_scroll_command(fb_scroll *s, int count, int page, fb_cmd c)
 {
+    int step = page > 1 ? page - 1 : 1; /* one line stays in sight */
     switch (c) {
     case FB_CMD_DOWN: s->cursor++; break;
     case FB_CMD_UP: s->cursor--; break;
-    case FB_CMD_PAGE_DOWN: s->cursor += page > 1 ? page - 1 : 1; break;
-    case FB_CMD_PAGE_UP: s->cursor -= page > 1 ? page - 1 : 1; break;
+    case FB_CMD_PAGE_DOWN: s->cursor += step, s->top += step; break;
+    case FB_CMD_PAGE_UP: s->cursor -= step, s->top -= step; break;
     case FB_CMD_TOP: s->cursor = 0; break;
     case FB_CMD_BOTTOM: s->cursor = count - 1; break;
     default: return false;

@@ -123,12 +123,8 @@ static void draw_box(fb_app *app)
         fb_str_free(&title);
     }
     const char *first = fb_str_get(&hint.line[0]), *second = fb_str_get(&hint.line[1]);
-    int used = fb_text_width(first) <= r->w ? 1 : r->h; /* a long sentence takes the second line */
-    if (used == 1)
-        fb_draw(r, 0, 0, hint.role[0], first);
-    else
-        used = fb_draw_wrapped(r, 0, 0, r->h, hint.role[0], first);
-    if (used < 2) fb_draw_cut(r, 1, 0, r->w, hint.role[1], second);
+    int used = fb_draw_wrapped(r, 0, 0, r->h, hint.role[0], first); /* a long sentence takes the second line's place */
+    if (used < r->h) fb_draw_wrapped(r, used ? used : 1, 0, r->h - (used ? used : 1), hint.role[1], second);
     fb_str_free(&hint.title);
     fb_str_free(&hint.line[0]);
     fb_str_free(&hint.line[1]);

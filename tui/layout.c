@@ -1,6 +1,6 @@
 #include "tui/layout.h"
 
-enum { HINT_ROWS = 2, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
+enum { HINT_ROWS = 2, TALL = 28, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
 
 static int clamp(int v, int low, int high)
 {
@@ -21,10 +21,10 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
 {
     fb_layout l = {.too_small = wish->rows < FB_MIN_ROWS || wish->cols < FB_MIN_COLS};
     if (l.too_small) return l;
-    int cols = wish->cols;
+    int cols = wish->cols, hint = wish->rows >= TALL ? HINT_ROWS + 1 : HINT_ROWS;
     l.header = (fb_rect){0, 0, 1, cols};
     l.keys = (fb_rect){wish->rows - 1, 0, 1, cols};
-    l.hint = (fb_rect){wish->rows - 2 - HINT_ROWS, 2, HINT_ROWS, cols - 4};
+    l.hint = (fb_rect){wish->rows - 2 - hint, 2, hint, cols - 4};
     int top = 2, bottom = l.hint.y - 1; /* rows of the panes: [top, bottom) */
     fb_rect body = {top, 1, bottom - top, cols - 2};
     if (wish->whole || wish->zoomed >= 0) {

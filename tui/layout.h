@@ -34,7 +34,7 @@ typedef struct {
 
 typedef struct {
     bool too_small;
-    fb_rect header, keys, hint; /* one, one and two lines; hint without its frame */
+    fb_rect header, keys, hint; /* one line, one line, two or three; hint without its frame */
     fb_rect pane[FB_PANES];     /* inner; h or w 0 when not shown */
     fb_rect whole;              /* inner; of the view over all panes or the zoomed pane */
 } fb_layout;

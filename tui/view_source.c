@@ -59,8 +59,8 @@ static void opened(fb_app *app)
     fb_group_title(c->plan, group, &title);
     s->title = fb_arena_strdup(arena, fb_str_get(&title));
     fb_str_free(&title);
-    bool cuda = c->machine && c->machine->kind == FB_DEVICE_CUDA;
-    const char *text = fb_lower_group_source(c->plan, group, cuda ? &fb_dialect_cuda : &fb_dialect_c, arena);
+    const fb_dialect *dialect = fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
+    const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
     split(s, arena, text ? text : "/* a library call: there is no source */\n");
 }
 

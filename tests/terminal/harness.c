@@ -1,0 +1,307 @@
+#include "harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+#include <vterm.h>
+
+enum { SCREEN_BYTES = 1 << 18, ESC_MS = 80 };
+
+struct term {
+    int rows, cols, fd;
+    pid_t pid;
+    int status; /* of the program; -1: runs */
+    VTerm *vt;
+    VTermScreen *screen;
+    bool alternate, cursor, above_ascii;
+    char text[SCREEN_BYTES];
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int on_property(VTermProp prop, VTermValue *value, void *user)
+{
+    term *t = user;
+    if (prop == VTERM_PROP_ALTSCREEN) t->alternate = value->boolean;
+    if (prop == VTERM_PROP_CURSORVISIBLE) t->cursor = value->boolean;
+    return 1;
+}
+
+static const VTermScreenCallbacks callbacks = {.settermprop = on_property};
+
+term *term_start(int rows, int cols, const char *const *env, const char *const *argv)
+{
+    term *t = calloc(1, sizeof *t);
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
+    t->rows = rows;
+    t->cols = cols;
+    t->status = -1;
+    t->cursor = true;
+    t->vt = vterm_new(rows, cols);
+    vterm_set_utf8(t->vt, 1);
+    t->screen = vterm_obtain_screen(t->vt);
+    vterm_screen_enable_altscreen(t->screen, 1);
+    vterm_screen_set_callbacks(t->screen, &callbacks, t);
+    vterm_screen_reset(t->screen, 1);
+    t->pid = forkpty(&t->fd, NULL, NULL, &size);
+    if (t->pid == 0) {
+        static const char *const cleared[] = {"NO_COLOR", "COLORFGBG", "FUSEBOX_THEME", "LINES", "COLUMNS", "LANG"};
+        for (size_t i = 0; i < sizeof cleared / sizeof *cleared; i++) unsetenv(cleared[i]);
+        setenv("TERM", "xterm-256color", 1);
+        setenv("LC_ALL", "C.UTF-8", 1);
+        for (; env && *env; env++) putenv((char *)*env);
+        execvp(argv[0], (char *const *)argv);
+        _exit(127);
+    }
+    fcntl(t->fd, F_SETFL, O_NONBLOCK);
+    fcntl(t->fd, F_SETFD, FD_CLOEXEC);
+    return t;
+}
+
+void term_free(term *t)
+{
+    if (t->status < 0) {
+        kill(t->pid, SIGKILL);
+        waitpid(t->pid, NULL, 0);
+    }
+    if (t->fd >= 0) close(t->fd);
+    vterm_free(t->vt);
+    free(t);
+}
+
+/* ---- reading --------------------------------------------------------------------------------------------------------
+ */
+
+/* What is there within `ms`; false when nothing came. */
+static bool read_some(term *t, int ms)
+{
+    char bytes[65536];
+    struct pollfd p = {.fd = t->fd, .events = POLLIN};
+    if (t->fd < 0 || poll(&p, 1, ms) <= 0 || !(p.revents & POLLIN)) {
+        if (p.revents & (POLLHUP | POLLERR)) usleep((useconds_t)ms * 1000);
+        return false;
+    }
+    ssize_t n = read(t->fd, bytes, sizeof bytes);
+    if (n <= 0) return false;
+    for (ssize_t i = 0; i < n; i++) t->above_ascii |= (unsigned char)bytes[i] > 0x7f;
+    vterm_input_write(t->vt, bytes, (size_t)n);
+    vterm_screen_flush_damage(t->screen);
+    char answer[256]; /* what a terminal says of its own, such as where its cursor is */
+    size_t m = vterm_output_read(t->vt, answer, sizeof answer);
+    if (m && write(t->fd, answer, m) < 0) return true;
+    return true;
+}
+
+bool term_rest(term *t, int quiet_ms, int limit_ms)
+{
+    int64_t until = now_ms() + limit_ms;
+    while (read_some(t, quiet_ms))
+        if (now_ms() > until) return false;
+    return true;
+}
+
+bool term_wait(term *t, const char *text, int limit_ms)
+{
+    int64_t until = now_ms() + limit_ms;
+    while (!term_shows(t, text)) {
+        if (now_ms() > until) return false;
+        read_some(t, 20);
+    }
+    return true;
+}
+
+int term_end(term *t, int limit_ms)
+{
+    int64_t until = now_ms() + limit_ms;
+    while (t->status < 0) {
+        int status;
+        read_some(t, 10);
+        if (waitpid(t->pid, &status, WNOHANG) == t->pid)
+            t->status = status;
+        else if (now_ms() > until)
+            return -1;
+    }
+    while (read_some(t, 20)) continue;
+    return t->status;
+}
+
+/* ---- the screen -----------------------------------------------------------------------------------------------------
+ */
+
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) return to[0] = (char)c, 1;
+    if (c < 0x800) return to[0] = (char)(0xc0 | c >> 6), to[1] = (char)(0x80 | (c & 0x3f)), 2;
+    if (c < 0x10000)
+        return to[0] = (char)(0xe0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 0x3f)),
+               to[2] = (char)(0x80 | (c & 0x3f)), 3;
+    return to[0] = (char)(0xf0 | c >> 18), to[1] = (char)(0x80 | (c >> 12 & 0x3f)),
+           to[2] = (char)(0x80 | (c >> 6 & 0x3f)), to[3] = (char)(0x80 | (c & 0x3f)), 4;
+}
+
+static size_t put_row(term *t, int row, char *to)
+{
+    size_t n = 0, end = 0;
+    for (int col = 0; col < t->cols; col++) {
+        VTermScreenCell cell;
+        vterm_screen_get_cell(t->screen, (VTermPos){row, col}, &cell);
+        if (cell.chars[0] == (uint32_t)-1) continue; /* the second half of a wide character */
+        for (int k = 0; k < VTERM_MAX_CHARS_PER_CELL && cell.chars[k]; k++) n += put_utf8(to + n, cell.chars[k]);
+        if (!cell.chars[0]) to[n++] = ' ';
+        if (to[n - 1] != ' ') end = n;
+    }
+    to[end] = '\0';
+    return end;
+}
+
+const char *term_row(term *t, int row)
+{
+    put_row(t, row, t->text);
+    return t->text;
+}
+
+const char *term_screen(term *t)
+{
+    size_t n = 0;
+    for (int row = 0; row < t->rows; row++) {
+        n += put_row(t, row, t->text + n);
+        t->text[n++] = '\n';
+    }
+    t->text[n] = '\0';
+    return t->text;
+}
+
+bool term_shows(term *t, const char *text)
+{
+    return strstr(term_screen(t), text) != NULL;
+}
+
+bool term_on_alternate(const term *t)
+{
+    return t->alternate;
+}
+
+bool term_cursor_visible(const term *t)
+{
+    return t->cursor;
+}
+
+bool term_canonical(const term *t)
+{
+    struct termios line;
+    return !tcgetattr(t->fd, &line) && (line.c_lflag & (ICANON | ECHO)) == (ICANON | ECHO);
+}
+
+bool term_has_colour(term *t)
+{
+    for (int row = 0; row < t->rows; row++)
+        for (int col = 0; col < t->cols; col++) {
+            VTermScreenCell cell;
+            vterm_screen_get_cell(t->screen, (VTermPos){row, col}, &cell);
+            if (!VTERM_COLOR_IS_DEFAULT_FG(&cell.fg) || !VTERM_COLOR_IS_DEFAULT_BG(&cell.bg)) return true;
+        }
+    return false;
+}
+
+bool term_has_bytes_above_ascii(const term *t)
+{
+    return t->above_ascii;
+}
+
+/* ---- keys -----------------------------------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *name, *bytes;
+} keys[] = {
+    {"Space", " "},      {"Enter", "\r"},     {"Tab", "\t"},         {"Esc", "\x1b"},
+    {"Up", "\x1bOA"},    {"Down", "\x1bOB"},  {"Right", "\x1bOC"},   {"Left", "\x1bOD"},
+    {"PgUp", "\x1b[5~"}, {"PgDn", "\x1b[6~"}, {"Home", "\x1bOH"},    {"End", "\x1bOF"},
+    {"S-Tab", "\x1b[Z"}, {"F1", "\x1bOP"},    {"Backspace", "\x7f"}, {"Delete", "\x1b[3~"},
+};
+
+static void send_bytes(term *t, const char *bytes, size_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(t->fd, bytes, n);
+        if (done < 0 && errno != EAGAIN) return;
+        if (done > 0)
+            bytes += done, n -= (size_t)done;
+        else
+            read_some(t, 5);
+    }
+}
+
+static void send_key(term *t, const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strlen(keys[i].name) != n || strncmp(keys[i].name, name, n) != 0) continue;
+        send_bytes(t, keys[i].bytes, strlen(keys[i].bytes));
+        if (keys[i].bytes[0] == '\x1b' && !keys[i].bytes[1])
+            term_rest(t, ESC_MS, 1000); /* alone, not the start of a sequence */
+        return;
+    }
+    char control = (char)(n == 3 && name[0] == 'C' && name[1] == '-' ? name[2] - 'a' + 1 : 0);
+    if (control)
+        send_bytes(t, &control, 1);
+    else
+        send_bytes(t, name, n);
+}
+
+void term_keys(term *t, const char *p)
+{
+    while (*(p += strspn(p, " "))) {
+        int cols, rows;
+        size_t n = strcspn(p, " ");
+        if (*p == '"') {
+            n = strcspn(p + 1, "\"");
+            send_bytes(t, p + 1, n);
+            p += n + 2;
+            continue;
+        }
+        if (!strncmp(p, "@wait", 5))
+            term_rest(t, 150, 3000);
+        else if (sscanf(p, "@%dx%d", &cols, &rows) == 2)
+            term_resize(t, rows, cols);
+        else
+            send_key(t, p, n);
+        p += n;
+    }
+}
+
+void term_resize(term *t, int rows, int cols)
+{
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
+    t->rows = rows;
+    t->cols = cols;
+    vterm_set_size(t->vt, rows, cols);
+    ioctl(t->fd, TIOCSWINSZ, &size);
+    term_rest(t, 100, 2000);
+}
+
+void term_signal(term *t, int number)
+{
+    kill(t->pid, number);
+}
+
+void term_hang_up(term *t)
+{
+    close(t->fd);
+    t->fd = -1;
+}

@@ -1,0 +1,643 @@
+/* The workbench from outside: keys in, screen out. Over the session of fake_session.c, whose figures are known. */
+#include "harness.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tui/command.h"
+
+enum { PATIENCE_MS = 10000 };
+
+static const char *program(void)
+{
+    const char *path = getenv("FAKE_FUSEBOX");
+    return path ? path : "tests/terminal/fake_fusebox";
+}
+
+/* ---- cases that are a table -----------------------------------------------------------------------------------------
+ */
+
+typedef struct {
+    const char *name;
+    int cols, rows;
+    const char *env[3];
+    const char *path; /* NULL: the start list */
+    const char *keys;
+    const char *want[9];
+    const char *without[4];
+} screen_case;
+
+#define FIRST_SHOWN "110 µs" /* column 1 of demo was measured: 11 launches */
+
+static const screen_case cases[] = {
+    {"first screen 80x24",
+     80,
+     24,
+     {NULL},
+     "demo",
+     "",
+     {"graph · split · 1 eager", "feature ×4", "1 split ◂", "2 split", FIRST_SHOWN, "10.0 µs", "11.0 ×", "kernels of 1",
+      "? help"},
+     {"~"}},
+    {"first screen 100x30",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "",
+     {"uncalibrated", "test machine · stream", FIRST_SHOWN, "1e-7 ✓", "P params"},
+     {NULL}},
+    {"first screen 250x70",
+     250,
+     70,
+     {NULL},
+     "demo",
+     "",
+     {FIRST_SHOWN, "layer_norm ×4", "/ find", "q quit"},
+     {"too small"}},
+    {"smallest screen", 60, 16, {NULL}, "demo", "", {"layer_norm", "110 µs", "? help"}, {"too small"}},
+    {"too small", 50, 10, {NULL}, "demo", "", {"terminal too small: 50×10, needs 60×16"}, {"graph"}},
+    {"one cell", 1, 1, {NULL}, "demo", "@wait @80x24", {FIRST_SHOWN}, {NULL}},
+    {"resize during use",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j @80x24 j @50x10 j @120x40 j",
+     {FIRST_SHOWN, "layer_norm → tanh"},
+     {"too small"}},
+    {"resize storm",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "@60x16 @61x17 j @250x70 k @30x5 @80x24 @81x25 @300x100 @60x16 @100x30",
+     {FIRST_SHOWN, "╰─"},
+     {"too small"}},
+    {"ASCII where the locale has no more",
+     80,
+     24,
+     {"LC_ALL=C", "TERM=screen"},
+     "demo",
+     "",
+     {"graph - split - 1 eager", "feature x4", "110 us", "1e-7 ok", "+-", "1 split <"},
+     {"?????"}},
+    {"vt100", 80, 24, {"TERM=vt100"}, "demo", "j j j j", {FIRST_SHOWN, "layer_norm"}, {NULL}},
+    {"linux console", 80, 24, {"TERM=linux"}, "demo", "j", {FIRST_SHOWN}, {NULL}},
+    {"screen", 80, 24, {"TERM=screen"}, "demo", "j", {FIRST_SHOWN}, {NULL}},
+    {"light theme", 80, 24, {"FUSEBOX_THEME=light"}, "demo", "j", {FIRST_SHOWN}, {NULL}},
+    {"verdict before anything is done",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j j",
+     {"layer_norm → tanh · cut", "Space: fuse layer_norm into tanh (×4)", "saves 4 launches", "predicted", FIRST_SHOWN},
+     {NULL}},
+    {"toggle fuses all repetitions",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j j Space",
+     {"fused layer_norm into tanh (×4)", "1 mine", "layer_norm → tanh · fused", "70.0 µs", "layer_norm·tanh ×4"},
+     {NULL}},
+    {"toggle twice cuts again",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j j Space @wait Space",
+     {"cut tanh from layer_norm (×4)", "110 µs"},
+     {NULL}},
+    {"undo",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j j Space @wait u",
+     {"undone:", "110 µs", "layer_norm → tanh · cut"},
+     {NULL}},
+    {"redo",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j j Space @wait u @wait C-r",
+     {"done again:", "70.0 µs", "layer_norm → tanh · fused"},
+     {NULL}},
+    {"nothing to undo", 100, 30, {NULL}, "demo", "u", {"nothing to undo in this column"}, {NULL}},
+    {"predicted until it is measured",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "a j j j j j Space",
+     {"measures on m", "columns · ~ predicted", "~"},
+     {"70.0 µs"}},
+    {"m measures", 100, 30, {NULL}, "demo", "a j j j j j Space @wait m", {"70.0 µs"}, {NULL}},
+    {"edges are chosen", 100, 30, {NULL}, "demo", "j j j j j ]", {"tanh → stack", "edge 2 of 2"}, {NULL}},
+    {"an edge back", 100, 30, {NULL}, "demo", "j j j j j [", {"tanh → stack", "edge 2 of 2"}, {NULL}},
+    {"a command that is off says why",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "Space",
+     {"toggle: no kernel edge starts or ends here"},
+     {NULL}},
+    {"unfolding",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j l j",
+     {"variance", "normalised", "feature[0].layer_norm.mean = mean(view)"},
+     {NULL}},
+    {"folding from inside", 100, 30, {NULL}, "demo", "j j j j l j j h h", {"▸ layer_norm"}, {"variance"}},
+    {"members one by one", 100, 30, {NULL}, "demo", "j x", {"feature[0]", "feature[3]"}, {NULL}},
+    {"one member alone is toggled",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j x j j j j j Space",
+     {"fused layer_norm into tanh · saves 1 launch,", "100 µs"},
+     {"(×4)"}},
+    {"find", 100, 30, {NULL}, "demo", "/ \"stack\" Enter", {"tanh → stack", "stack = stack(tanh"}, {NULL}},
+    {"find opens what is folded",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "/ \"variance\" Enter",
+     {"feature[0].layer_norm.variance = mean"},
+     {NULL}},
+    {"find next wraps", 100, 30, {NULL}, "demo", "/ \"tanh\" Enter n n", {"feature[0].tanh = tanh"}, {NULL}},
+    {"find in vain", 100, 30, {NULL}, "demo", "/ \"nowhere\" Enter", {"no row here holds \"nowhere\""}, {NULL}},
+    {"help", 100, 40, {NULL}, "demo", "?", {"Fusing and cutting", "toggle", "C-r", "redo"}, {NULL}},
+    {"F1", 80, 24, {NULL}, "demo", "F1", {"Fusing and cutting"}, {NULL}},
+    {"help comes back", 80, 24, {NULL}, "demo", "? q", {FIRST_SHOWN}, {"Fusing and cutting"}},
+    {"help says why a command is off", 100, 30, {NULL}, "demo", "?", {"off now: no kernel edge"}, {NULL}},
+    {"help is searched",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "? / \"suspend\" Enter",
+     {"go back to the shell", ":suspend"},
+     {NULL}},
+    {"add a column",
+     100,
+     30,
+     {NULL},
+     "demo",
+     ": \"add combined:none\" Enter",
+     {"3 combin", "kernels of 3", "graph · combined · 3 none", "110 µs"},
+     {NULL}},
+    {"a wrong plan", 100, 30, {NULL}, "demo", ": \"add split:nonsense\" Enter", {"no plan \"nonsense\""}, {"3 split"}},
+    {"no such command",
+     100,
+     30,
+     {NULL},
+     "demo",
+     ": \"frobnicate\" Enter",
+     {"no command \"frobnicate\"; ? lists them"},
+     {NULL}},
+    {"a command's beginning is enough", 100, 30, {NULL}, "demo", ": \"und\" Enter", {"nothing to undo"}, {NULL}},
+    {"completion",
+     100,
+     30,
+     {NULL},
+     "demo",
+     ": \"zo\" Tab Enter",
+     {"graph · split · 1 eager", "q quit"},
+     {"kernels of 1"}},
+    {"completion of plans", 100, 30, {NULL}, "demo", ": \"plan no\" Tab Enter", {"1 none"}, {NULL}},
+    {"the prompt shows what a command takes",
+     100,
+     30,
+     {NULL},
+     "demo",
+     ": \"add \"",
+     {":add [VARIANT:]PLAN[@DEVICE]"},
+     {NULL}},
+    {"Esc leaves the prompt", 100, 30, {NULL}, "demo", ": \"quit\" Esc", {"q quit"}, {":quit"}},
+    {"commands typed before", 100, 30, {NULL}, "demo", ": \"undo\" Enter : Up", {":undo"}, {NULL}},
+    {"another column", 100, 30, {NULL}, "demo", "2", {"graph · split · 2 max", "2 split ◂", "kernels of 2"}, {NULL}},
+    {"no such column", 100, 30, {NULL}, "demo", "7", {"no column 7: there are 2"}, {NULL}},
+    {"another variant", 100, 30, {NULL}, "demo", "v", {"graph · combined · 1 eager", "1 combined"}, {"feature"}},
+    {"drop a column", 100, 30, {NULL}, "demo", "X", {"graph · split · 1 max"}, {"2 split"}},
+    {"a copied column", 100, 30, {NULL}, "demo", "2 y", {"3 split ◂"}, {NULL}},
+    {"columns change places", 100, 30, {NULL}, "demo", ">", {"graph · split · 2 eager"}, {NULL}},
+    {"more rows",
+     100,
+     40,
+     {NULL},
+     "demo",
+     "+",
+     {"predicted", "cold", "p10–p90", "104–116 µs", "peak memory", "compiled in"},
+     {NULL}},
+    {"a row explains itself",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "Tab j",
+     {"How many times as fast as column 1; a tie when"},
+     {NULL}},
+    {"a tie", 100, 30, {NULL}, "demo", ": \"add split:eager\" Enter", {"tie"}, {NULL}},
+    {"kernels", 100, 30, {NULL}, "demo", "Tab Tab", {"reduce kernel, 4 launches", "modelled: reads"}, {NULL}},
+    {"zoom", 100, 30, {NULL}, "demo", "z", {"graph · split"}, {"kernels of 1"}},
+    {"zoom and back", 100, 30, {NULL}, "demo", "z _", {"graph · split", "kernels of 1"}, {NULL}},
+    {"source",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "j j j j Enter",
+     {"source · a layer_norm", "as generated for column 1", "layer_norm"},
+     {"kernels of 1"}},
+    {"Esc comes back from the source", 100, 30, {NULL}, "demo", "j j j j Enter Esc", {"kernels of 1"}, {"source ·"}},
+    {"log, cleaned", 100, 30, {NULL}, "demo", "!", {"hello from the script?[31m ?"}, {NULL}},
+    {"parameters",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "P",
+     {"batch_size", "1 … 64, step x2", "rows of a feature · default 16"},
+     {NULL}},
+    {"a parameter is changed", 100, 30, {NULL}, "demo", "P l", {"batch_size            32"}, {NULL}},
+    {"a parameter at its end", 100, 30, {NULL}, "demo", "P l l l", {"batch_size goes no further"}, {NULL}},
+    {"columns follow a parameter", 100, 30, {NULL}, "demo", "P l Esc", {"[32,64]", FIRST_SHOWN}, {NULL}},
+    {"set at the prompt", 100, 30, {NULL}, "demo", ": \"set batch_size=8\" Enter", {"[8,64]"}, {NULL}},
+    {"set what is not there", 100, 30, {NULL}, "demo", ": \"set x=8\" Enter", {"no parameter \"x\""}, {NULL}},
+    {"launch mode", 100, 30, {NULL}, "demo", ": \"launch graph\" Enter", {"test machine"}, {NULL}},
+    {"no such device", 100, 30, {NULL}, "demo", ": \"device cuda:9\" Enter", {"no device \"cuda:9\" here"}, {NULL}},
+    {"a key that is none", 100, 30, {NULL}, "demo", "&", {"& is no key here"}, {NULL}},
+    {"script error",
+     100,
+     30,
+     {NULL},
+     "broken",
+     "",
+     {"the script has an error", "broken:3: matmul: inner sizes 4 and 5 differ", "r loads it again"},
+     {NULL}},
+    {"the workbench stays after a script error",
+     100,
+     30,
+     {NULL},
+     "broken",
+     "Esc",
+     {"graph", "columns", "q quit"},
+     {"has an error"}},
+    {"off without a script", 100, 30, {NULL}, "broken", "Esc m", {"measure: the script has not been loaded"}, {NULL}},
+    {"another script after an error",
+     100,
+     30,
+     {NULL},
+     "broken",
+     ": \"open demo\" Enter",
+     {FIRST_SHOWN},
+     {"has an error"}},
+    {"open what is not there",
+     100,
+     30,
+     {NULL},
+     "demo",
+     ": \"open nowhere\" Enter",
+     {"nowhere: no such script"},
+     {NULL}},
+    {"start list", 100, 30, {NULL}, NULL, "", {"puzzlers, models, recent files", "split_stack", "Enter opens"}, {NULL}},
+    {"20,000 nodes", 120, 40, {NULL}, "big", "", {"layer_0", "layer_20", "20000"}, {NULL}},
+    {"20,000 nodes, at the end", 120, 40, {NULL}, "big", "G l j", {"layer_1999", "layer_1998"}, {NULL}},
+    {"20,000 nodes, found",
+     120,
+     40,
+     {NULL},
+     "big",
+     "/ \"layer_1234.tanh\" Enter",
+     {"layer_1234.tanh = tanh(relu)"},
+     {NULL}},
+};
+
+/* cmocka cuts long messages, so the screen goes to stderr. */
+#define FAIL_WITH_SCREEN(t, ...)                                                                                       \
+    do {                                                                                                               \
+        fprintf(stderr, "%s", term_screen(t));                                                                         \
+        fail_msg(__VA_ARGS__);                                                                                         \
+    } while (0)
+
+/* Frames close: each line between the header and the keys ends in a frame's sign at the last column. */
+static void check_frame(term *t, const screen_case *c)
+{
+    static const char *const ends[] = {"╮", "│", "┤", "╯", "+", "|"};
+    if (c->rows < 16 || c->cols < 60 || strstr(c->keys, "@")) return;
+    for (int row = 1; row < c->rows - 1; row++) {
+        const char *line = term_row(t, row);
+        bool good = false;
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+            size_t n = strlen(line), m = strlen(ends[i]);
+            good |= n >= m && !strcmp(line + n - m, ends[i]);
+        }
+        if (!good) fail_msg("%s: row %d does not end in a frame: %s", c->name, row, line);
+    }
+}
+
+static void run_case(void **state)
+{
+    const screen_case *c = *state;
+    const char *argv[] = {program(), c->path, NULL};
+    term *t = term_start(c->rows, c->cols, c->env, argv);
+    const char *ready = !strcmp(c->name, "one cell") || c->cols < 60 ? "t"
+                        : c->path && !strcmp(c->path, "demo")        ? "110"
+                                                                     : "quit";
+    if (!term_wait(t, ready, PATIENCE_MS)) FAIL_WITH_SCREEN(t, "%s: nothing was drawn", c->name);
+    term_keys(t, c->keys);
+    for (int i = 0; i < 9 && c->want[i]; i++)
+        if (!term_wait(t, c->want[i], PATIENCE_MS)) FAIL_WITH_SCREEN(t, "%s: no \"%s\"", c->name, c->want[i]);
+    term_rest(t, 60, 2000);
+    for (int i = 0; i < 9 && c->want[i]; i++)
+        if (!term_shows(t, c->want[i])) FAIL_WITH_SCREEN(t, "%s: \"%s\" did not stay", c->name, c->want[i]);
+    for (int i = 0; i < 4 && c->without[i]; i++)
+        if (term_shows(t, c->without[i])) FAIL_WITH_SCREEN(t, "%s: \"%s\" is on", c->name, c->without[i]);
+    check_frame(t, c);
+    term_signal(t, SIGTERM);
+    assert_true(term_end(t, PATIENCE_MS) != -1);
+    term_free(t);
+}
+
+/* ---- cases of their own ---------------------------------------------------------------------------------------------
+ */
+
+static term *start(int rows, int cols, const char *env, const char *path, const char *ready)
+{
+    const char *envs[] = {env, NULL}, *argv[] = {program(), path, NULL};
+    term *t = term_start(rows, cols, envs, argv);
+    if (ready && !term_wait(t, ready, PATIENCE_MS)) FAIL_WITH_SCREEN(t, "no \"%s\"", ready);
+    return t;
+}
+
+static void assert_given_back(term *t)
+{
+    assert_false(term_on_alternate(t));
+    assert_true(term_cursor_visible(t));
+    assert_true(term_canonical(t));
+}
+
+static void quits(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, NULL, "demo", FIRST_SHOWN);
+    assert_true(term_on_alternate(t));
+    assert_false(term_cursor_visible(t));
+    term_keys(t, "q");
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    assert_given_back(t);
+    term_free(t);
+}
+
+static void given_back_after_signal(int number)
+{
+    term *t = start(24, 80, NULL, "demo", FIRST_SHOWN);
+    term_signal(t, number);
+    int status = term_end(t, PATIENCE_MS);
+    assert_true(WIFSIGNALED(status) || WIFEXITED(status));
+    if (WIFSIGNALED(status))
+        assert_int_equal(WTERMSIG(status), number);
+    else
+        assert_true(WEXITSTATUS(status) != 0); /* a sanitizer reports the crash and exits */
+    assert_given_back(t);
+    term_free(t);
+}
+
+static void given_back_after_sigterm(void **state)
+{
+    (void)state;
+    given_back_after_signal(SIGTERM);
+}
+
+static void given_back_after_sighup(void **state)
+{
+    (void)state;
+    given_back_after_signal(SIGHUP);
+}
+
+static void given_back_after_sigint(void **state)
+{
+    (void)state;
+    given_back_after_signal(SIGINT);
+}
+
+static void given_back_after_sigsegv(void **state)
+{
+    (void)state;
+    given_back_after_signal(SIGSEGV);
+}
+
+static void given_back_after_sigabrt(void **state)
+{
+    (void)state;
+    given_back_after_signal(SIGABRT);
+}
+
+static void ends_when_nobody_is_there(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, NULL, "demo", FIRST_SHOWN);
+    term_hang_up(t);
+    int status = term_end(t, PATIENCE_MS);
+    assert_true(status != -1);
+    term_free(t);
+}
+
+static void refuses_a_dumb_terminal(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, "TERM=dumb", "demo", "terminal \"dumb\" cannot move its cursor");
+    int status = term_end(t, PATIENCE_MS);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 2);
+    term_free(t);
+}
+
+static void refuses_an_unknown_terminal(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, "TERM=no-such-thing", "demo", "terminal \"no-such-thing\" is not known here");
+    int status = term_end(t, PATIENCE_MS);
+    assert_int_equal(WEXITSTATUS(status), 2);
+    term_free(t);
+}
+
+static void missing_script(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, NULL, "nowhere.lua", "fusebox: nowhere.lua: no such script");
+    int status = term_end(t, PATIENCE_MS);
+    assert_int_equal(WEXITSTATUS(status), 1);
+    assert_given_back(t);
+    term_free(t);
+}
+
+static void no_colour_when_asked(void **state)
+{
+    (void)state;
+    term *t = start(24, 80, "NO_COLOR=1", "demo", FIRST_SHOWN);
+    term_keys(t, "j j j j j Space @wait");
+    assert_false(term_has_colour(t));
+    term_free(t);
+    t = start(24, 80, NULL, "demo", FIRST_SHOWN);
+    assert_true(term_has_colour(t));
+    term_free(t);
+}
+
+static void ascii_alone_in_the_c_locale(void **state)
+{
+    (void)state;
+    term *t = start(30, 100, "LC_ALL=C", "demo", "110 us");
+    term_keys(t, "j j j j j Space @wait Tab j j Tab j z z ? PgDn PgDn G @wait q ! @wait");
+    assert_false(term_has_bytes_above_ascii(t));
+    term_free(t);
+}
+
+/* A shell with job control around it, as a user has. */
+static void suspends_and_comes_back(void **state)
+{
+    (void)state;
+    char line[512];
+    snprintf(line, sizeof line, "%s demo; echo STOPPED HERE; sleep 1; fg; echo ENDED $?", program());
+    const char *argv[] = {"bash", "--norc", "-mc", line, NULL};
+    term *t = term_start(24, 80, NULL, argv);
+    assert_true(term_wait(t, FIRST_SHOWN, PATIENCE_MS));
+    term_keys(t, "j j j j j C-z");
+    assert_true(term_wait(t, "STOPPED HERE", PATIENCE_MS));
+    assert_false(term_on_alternate(t));
+    assert_true(term_wait(t, "layer_norm → tanh", PATIENCE_MS)); /* fg */
+    assert_true(term_on_alternate(t));
+    term_keys(t, "Space");
+    assert_true(term_wait(t, "70.0 µs", PATIENCE_MS));
+    term_keys(t, "q");
+    assert_true(term_wait(t, "ENDED 0", PATIENCE_MS));
+    term_free(t);
+}
+
+static void keys_work_while_measuring(void **state)
+{
+    (void)state;
+    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+    term_keys(t, "m"); /* takes 120 ms */
+    assert_true(term_wait(t, "sampling", PATIENCE_MS));
+    term_keys(t, "j j j j j");
+    assert_true(term_wait(t, "layer_norm → tanh", 100));
+    term_keys(t, "m");
+    assert_true(term_wait(t, "▰", PATIENCE_MS));
+    term_keys(t, "Esc");
+    assert_true(term_wait(t, "cancelled", PATIENCE_MS));
+    assert_false(term_shows(t, "sampling"));
+    term_free(t);
+}
+
+static void help_lists_every_command(void **state)
+{
+    (void)state;
+    bool seen[FB_COMMANDS] = {false};
+    term *t = start(24, 80, NULL, "demo", FIRST_SHOWN);
+    term_keys(t, "? @wait");
+    for (int page = 0; page < 12; page++) {
+        for (int c = 0; c < FB_COMMANDS; c++) {
+            char row[64];
+            snprintf(row, sizeof row, " %s ", fb_cmd_get((fb_cmd)c)->name);
+            seen[c] |= term_shows(t, row);
+        }
+        term_keys(t, "PgDn @wait");
+    }
+    for (int c = 0; c < FB_COMMANDS; c++)
+        if (!seen[c]) fail_msg("help does not list %s", fb_cmd_get((fb_cmd)c)->name);
+    term_free(t);
+}
+
+static void plays_keys(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fb-keys-XXXXXX";
+    static const char text[] =
+        "# a demonstration\n@idle j j j j j Space @idle\n: \"add combined:max\" Enter @idle @50 Q\n";
+    int fd = mkstemp(path);
+    assert_true(write(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    const char *argv[] = {program(), "--keys", path, "demo", NULL};
+    term *t = term_start(30, 100, NULL, argv);
+    assert_true(term_wait(t, "70.0 µs", PATIENCE_MS));
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    unlink(path);
+    term_free(t);
+}
+
+static void big_graph_stays_quick(void **state)
+{
+    (void)state;
+    term *t = start(40, 120, NULL, "big", "layer_20");
+    term_rest(t, 300, 5000);
+    term_keys(t, "PgDn");
+    assert_true(term_wait(t, "layer_50", 500));
+    term_keys(t, "PgUp");
+    assert_true(term_wait(t, "layer_0", 500));
+    term_free(t);
+}
+
+/* No two commands claim one key, and every key that the table names exists. */
+static void keys_are_unique(void **state)
+{
+    (void)state;
+    for (int c = 0; c < FB_COMMANDS; c++)
+        for (const char *p = fb_cmd_get((fb_cmd)c)->keys; *p;) {
+            size_t n = strcspn(p, " ");
+            int key = fb_key_parse(p, n);
+            assert_true(key != FB_KEY_NONE);
+            assert_int_equal(fb_cmd_of_key(key), c);
+            p += n + strspn(p + n, " ");
+        }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest own[] = {
+        cmocka_unit_test(quits),
+        cmocka_unit_test(given_back_after_sigterm),
+        cmocka_unit_test(given_back_after_sighup),
+        cmocka_unit_test(given_back_after_sigint),
+        cmocka_unit_test(given_back_after_sigsegv),
+        cmocka_unit_test(given_back_after_sigabrt),
+        cmocka_unit_test(ends_when_nobody_is_there),
+        cmocka_unit_test(refuses_a_dumb_terminal),
+        cmocka_unit_test(refuses_an_unknown_terminal),
+        cmocka_unit_test(missing_script),
+        cmocka_unit_test(no_colour_when_asked),
+        cmocka_unit_test(ascii_alone_in_the_c_locale),
+        cmocka_unit_test(suspends_and_comes_back),
+        cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(help_lists_every_command),
+        cmocka_unit_test(plays_keys),
+        cmocka_unit_test(big_graph_stays_quick),
+        cmocka_unit_test(keys_are_unique),
+    };
+    enum { CASES = sizeof cases / sizeof *cases, OWN = sizeof own / sizeof *own };
+    static struct CMUnitTest all[CASES + OWN];
+    for (int i = 0; i < CASES; i++)
+        all[i] = (struct CMUnitTest){.name = cases[i].name, .test_func = run_case, .initial_state = (void *)&cases[i]};
+    memcpy(all + CASES, own, sizeof own);
+    return _cmocka_run_group_tests("terminal", all, CASES + OWN, NULL, NULL);
+}
