@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const fb_dialect *const dialects[] = {&fb_dialect_c};
+static const fb_dialect *const dialects[] = {&fb_dialect_c, &fb_dialect_cuda};
 
 const char *fb_dialect_name(const fb_dialect *d)
 {

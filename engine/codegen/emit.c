@@ -62,8 +62,16 @@ static const char *const reserved[] = {
     "tanh",     "template", "this",   "true",     "typedef",   "typeof",   "union",    "unsigned",  "void",
     "volatile", "warp",     "while",  "ceil",     "abs",       "gelu",     "signbit",  "NAN",       "INFINITY",
     "lanes",    "lane",     "end",    "blockIdx", "threadIdx", "blockDim", "gridDim",  "try",       "catch",
-    "throw",    "linux",    "unix",
+    "throw",    "linux",    "unix",    "rsqrt",    "using",
+    "warpSize",
 };
+
+/* The word itself, or with the suffix of libm's float functions: exp, expf. */
+static bool is_word(const char *name, const char *word)
+{
+    size_t n = strlen(word);
+    return strncmp(name, word, n) == 0 && (!name[n] || (name[n] == 'f' && !name[n + 1]));
+}
 
 /* A local variable may hide a function of libm where the dialect's spellings call none by that name. */
 static bool hides_only_libm(const fb_emitter *e, const char *name)
@@ -93,7 +101,7 @@ static bool is_taken(const fb_emitter *e, const char *name)
     if (strncmp(name, "fb_", 3) == 0 || strncmp(name, "index_", 6) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (strcmp(name, reserved[i]) == 0) return !hides_only_libm(e, name);
+        if (is_word(name, reserved[i])) return !hides_only_libm(e, name);
     for (int i = 0; i < e->n_used; i++)
         if (strcmp(e->used[i], name) == 0) return true;
     return strcmp(name, e->entry) == 0 || names_loop(e, name);
@@ -151,6 +159,11 @@ const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, f
         n++;
     }
     fb_str s = {0};
+    if (n_nodes == 1 && strcmp(part[0], fb_op_get(g->nodes[nodes[0]].op)->name) != 0) {
+        /* one step of a framework's op */
+        fb_str_addf(&s, "%s_%s", part[0], plain_name(g, nodes[0], arena));
+        n = 0;
+    }
     for (int i = 0; i < n && i <= MOST; i++) {
         if (i == MOST && n > MOST + 1) fb_str_add(&s, "_etc");
         fb_str_addf(&s, "%s%s", i ? "_" : "", part[i]);
@@ -240,14 +253,6 @@ static void find_args(fb_emitter *e)
 
 /* ---- sections ---- */
 
-static void count_uses(fb_emitter *e)
-{
-    const fb_section *s = e->section;
-    for (int i = 0; i < s->n_values; i++)
-        for (int a = 0; a < s->values[i].n_args; a++) e->uses[s->values[i].args[a]]++;
-    for (int i = 0; i < s->n_roots; i++) e->uses[s->roots[i].value]++;
-}
-
 static const char *data_name(const fb_emitter *e, fb_val v)
 {
     for (int i = 0; i < e->section->n_data; i++)
@@ -289,7 +294,7 @@ void fb_emit_section(fb_emitter *e, int number)
     e->known = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     e->uses = FB_NEW_ARRAY(e->arena, int, s->n_values);
     e->tables = FB_NEW_ARRAY(e->arena, const char *, s->n_tables);
-    count_uses(e);
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         const char *type = e->dialect->value_type[v->dtype];
@@ -352,15 +357,17 @@ static void write_nodes(fb_emitter *e)
 
 static void write_header(fb_emitter *e)
 {
-    fb_emit_raw(e, "/* %s", e->entry);
+    fb_emit_raw(e, "/* %.*s", (int)(strlen(e->entry) - strlen("_kernel")), e->entry);
     write_nodes(e);
     fb_emit_raw(e, " * %s: %s */", fb_family_name(e->family), why_family(e->family));
 }
 
 fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_dialect *dialect,
-                              const char *entry, fb_arena *arena)
+                              const char *name, fb_arena *arena)
 {
     static const fb_knobs automatic;
+    /* a kernel called tanh must not be the library's tanh */
+    const char *entry = fb_arena_printf(arena, "%s_kernel", name);
     fb_kernel_text result = {.entry = entry};
     if (!nest->n_sections || !dialect->section[family]) return result;
     fb_str out = {0};
@@ -385,6 +392,8 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     }
     dialect->close(&e);
     result.text = fb_arena_strdup(arena, fb_str_get(&out));
+    memcpy(result.grid, e.grid, sizeof result.grid);
+    memcpy(result.block, e.block, sizeof result.block);
     result.n_args = e.n_args;
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)

@@ -38,7 +38,8 @@ typedef struct {
 
 static void open_kernel(fb_emitter *e)
 {
-    fb_emit_open(e, "void %s(const fb_kernel_args *args)", e->entry);
+    fb_emit(e, "void %s(const fb_kernel_args *args)", e->entry);
+    fb_emit_open(e, "%s", "");
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
         fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
@@ -117,7 +118,6 @@ static void store_roots(loops *l, int space, int depth)
     for (int i = 0; i < l->s->n_roots; i++) {
         const fb_root *r = &l->s->roots[i];
         if (r->space != space || r->depth != depth) continue;
-        fb_emit_needed(l->e, r->value, space);
         fb_emit_store(l->e, r);
     }
 }
@@ -386,6 +386,7 @@ static void emit_pass(loops *l, int number)
     const fb_space *space = &l->s->spaces[p.space];
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
+    fb_emit_count_uses(e, needed, p.space, p.depth);
     row_values_before(l, p, needed);
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
@@ -413,6 +414,7 @@ static void emit_pass(loops *l, int number)
         if (points) fb_emit(e, "%s /= %s;", e->names[i], points);
         e->known[i] = true;
     }
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 
 static int deepest(const fb_section *s)
@@ -501,6 +503,7 @@ static void lane_pass(loops *l, int number)
     const fb_space *space = &l->s->spaces[p.space];
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
+    fb_emit_count_uses(e, needed, p.space, p.depth);
     lane_accumulators(l, p, needed);
     const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
@@ -535,6 +538,7 @@ static void lane_pass(loops *l, int number)
                     points);
         e->whole[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
     }
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 
 static void emit_lanes(loops *l)

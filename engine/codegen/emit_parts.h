@@ -3,6 +3,7 @@
  *     emit.c        a group's text: header comment, names, buffers; the family table
  *     emit_value.c  the walker's output as statements: a value's expression, in the dialect's spelling
  *     emit_c.c      the C dialect's loops
+ *     emit_cuda.c   the CUDA dialect's threads
  *
  * A dialect brings spellings and the loops around the statements; the statements are the same everywhere. A skeleton
  * sets up loops for a section and calls fb_emit_needed for what is to be computed at a place.
@@ -55,13 +56,14 @@ struct fb_emitter {
     int indent;
     const char *entry;
     int n_args;
+    int grid[3], block[3]; /* CUDA geometry, set by the dialect; 0 on the host */
     fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
     int number;          /* of the section */
     const char **names;  /* a value: what it is called */
     bool *known;         /* a value: its statement stands in the block or one around it */
-    int *uses;           /* a value: how many others (and roots) use it */
+    int *uses;           /* a value: how often the statements of this block write it down */
     const char **tables; /* a table: the array of its pointers */
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     int n_used;          /* names taken in this kernel */
@@ -96,10 +98,13 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value);
 /* Statements for `v` and what it needs, of what is not known yet and belongs to `space` (FB_NONE: row-level ones only).
  */
 void fb_emit_needed(fb_emitter *e, fb_val v, int space);
+/* Counts how often each value is written down by those among `among` (NULL: all), the reductions of pass (space, depth) and
+ * the roots stored there: what is written once needs no name. */
+void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth);
 /* Everything known in the block is forgotten: fb_emit_mark before, fb_emit_forget(mark) at its end. */
 bool *fb_emit_mark(fb_emitter *e);
 void fb_emit_forget(fb_emitter *e, const bool *mark);
-/* "y[256 * i + j] = …;" */
+/* "y[256 * i + j] = …;" after what it needs */
 void fb_emit_store(fb_emitter *e, const fb_root *r);
 /* The place in memory of a load or root, as an lvalue of the memory type. */
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);

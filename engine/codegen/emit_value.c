@@ -215,41 +215,48 @@ static const char *expression(fb_emitter *e, const fb_value *v)
     }
 }
 
-/* How often the spelling of v's user writes it down. */
-static int mentions(const fb_emitter *e, const fb_value *user, fb_val v)
+/* How often the spelling of its user writes operand `arg` down. */
+static int mentions(const fb_emitter *e, const fb_value *user, int arg)
 {
     if (user->kind != FB_VALUE_OP) return 1;
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
-    const char *spelling =
-        is_float(user->dtype) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
+    fb_dtype of = e->section->values[user->args[op->max_args == 3]].dtype;
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
     int n = 0;
-    for (int a = 0; a < user->n_args; a++) {
-        if (user->args[a] != v) continue;
-        for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + a;
-    }
+    for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + arg;
     return n;
 }
 
-/* A plain load that one statement at the same place uses once stands in that statement. */
+static bool is_index(const fb_emitter *e, fb_val v)
+{
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v) return true;
+    return false;
+}
+
+/* Literals and indices always stand where they are used; so does a plain load that is written down once. */
 static bool is_inlined(const fb_emitter *e, fb_val v)
 {
-    const fb_section *s = e->section;
-    const fb_value *x = &s->values[v];
-    for (int i = 0; i < s->n_data; i++)
-        if (s->data[i].value == v) return false;
+    const fb_value *x = &e->section->values[v];
+    if (is_index(e, v)) return false;
     if (fb_value_is_leaf(x)) return true;
-    if (x->kind != FB_VALUE_LOAD || x->when != FB_NONE || e->uses[v] != 1 || e->whole[v]) return false;
-    for (int i = v + 1; i < s->n_values; i++) {
-        const fb_value *u = &s->values[i];
-        for (int a = 0; a < u->n_args; a++) {
-            if (u->args[a] != v) continue;
-            if (u->kind == FB_VALUE_REDUCE) return x->space == u->over && x->table == FB_NONE;
-            return u->space == x->space && u->rows == x->rows && mentions(e, u, v) == 1;
-        }
+    return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && e->uses[v] == 1 && !e->whole[v];
+}
+
+void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth)
+{
+    const fb_section *s = e->section;
+    memset(e->uses, 0, (size_t)s->n_values * sizeof *e->uses);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        bool steps = v->kind == FB_VALUE_REDUCE && v->over == space && v->depth - 1 == depth;
+        if (among && (!among[i] || v->kind == FB_VALUE_REDUCE) && !steps) continue;
+        fb_reduction r = v->kind == FB_VALUE_REDUCE ? fb_emit_reduction(e, i) : (fb_reduction){.arg = false};
+        bool compared = v->kind == FB_VALUE_REDUCE && (r.arg || !is_float(s->values[v->args[0]].dtype));
+        for (int a = 0; a < v->n_args; a++) e->uses[v->args[a]] += compared ? 2 : mentions(e, v, a);
     }
     for (int i = 0; i < s->n_roots; i++)
-        if (s->roots[i].value == v) return x->space == s->roots[i].space;
-    return false;
+        if (!among || (s->roots[i].space == space && s->roots[i].depth == depth)) e->uses[s->roots[i].value]++;
 }
 
 const char *fb_emit_ref(fb_emitter *e, fb_val v)
@@ -296,11 +303,26 @@ void fb_emit_forget(fb_emitter *e, const bool *mark)
     memcpy(e->known, mark, (size_t)e->section->n_values * sizeof *e->known);
 }
 
+/* A value that is only stored is written down in the store. */
+static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store)
+{
+    const fb_value *x = &e->section->values[r->value];
+    bool only = e->uses[r->value] == 1 && !e->known[r->value] && !e->whole[r->value] && !is_index(e, r->value);
+    if (!only || (x->kind != FB_VALUE_OP && x->kind != FB_VALUE_SELECT)) {
+        fb_emit_needed(e, r->value, r->space);
+        return fb_emit_ref(e, r->value);
+    }
+    for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], r->space);
+    const char *value = expression(e, x);
+    return bare_store ? value : fb_arena_printf(e->arena, "(%s)", value);
+}
+
 void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
-    const char *value = fb_emit_ref(e, r->value);
     fb_dtype to = e->nest->graph->nodes[r->storage].dtype;
-    value = fb_emit_spell(e, e->dialect->to_memory[to], &value, 1);
+    const char *wrap = e->dialect->to_memory[to];
+    const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
+    value = fb_emit_spell(e, wrap, &value, 1);
     fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, r->table, r->at), value);
 }
 

@@ -192,6 +192,8 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
                    .group = number,
                    .n_nodes = group->n_nodes,
                    .n_args = text->n_args};
+    memcpy(k.grid, text->grid, sizeof k.grid);
+    memcpy(k.block, text->block, sizeof k.block);
     k.nodes = fb_arena_copy(arena, group->nodes, (size_t)group->n_nodes * sizeof *group->nodes);
     if (number != FB_NONE) fb_plan_group_cost(l->plan, number, &k.cost);
     FB_VEC_PUSH(&l->kernels, k);
