@@ -1,0 +1,227 @@
+/* The plan as a value: edits, numbering, identity, figures, undo; and the machine that it is priced on. */
+#include "plan_help.h"
+
+#include <math.h>
+
+static fb_plan *edited(fb_plan *plan, fb_edit e)
+{
+    fb_plan *next = NULL;
+    fb_verdict v = fb_plan_try(plan, &e, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    check_plan(next);
+    return next;
+}
+
+static void fusing_saves_what_it_says(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(2, 1024, 256);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, "eager"), *to = NULL;
+    fb_edit e = {.kind = FB_EDIT_FUSE, .a = named(g, "feature[1].tanh"), .b = named(g, "stack")};
+    fb_verdict v = fb_plan_try(plan, &e, &to);
+    assert_int_equal(v.kind, FB_VERDICT_FINE);
+    assert_int_equal(v.launches_saved, 1);
+    assert_int_equal(v.bytes_saved, 2 * 4 * 1024 * 256); /* written once, read once */
+    assert_non_null(strstr(v.text, "fuse `feature[1].tanh` into `stack`: saves 1 launch and 2.1 MB"));
+    fb_plan_cost before, after;
+    fb_plan_cost_of(plan, &before);
+    fb_plan_cost_of(to, &after);
+    assert_int_equal(before.bytes_read + before.bytes_written - after.bytes_read - after.bytes_written, v.bytes_saved);
+    assert_true(fabs((before.us - after.us) - (v.before_us - v.after_us)) < 1e-6);
+    /* The plan that was tried is what it was. */
+    assert_int_equal(fb_plan_groups(plan), fb_plan_groups(to) + 1);
+    fb_plan_free(plan);
+    fb_plan_free(to);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void cut_and_isolate_undo_a_fusion(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(4, 64, 32);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, "max");
+    assert_int_equal(fb_plan_groups(plan), 1);
+    plan = edited(plan, (fb_edit){.kind = FB_EDIT_CUT, .a = named(g, "feature[2].tanh"), .b = named(g, "stack")});
+    assert_int_not_equal(fb_plan_group_of(plan, named(g, "stack")),
+                         fb_plan_group_of(plan, named(g, "feature[2].tanh")));
+    assert_int_equal(fb_plan_group_of(plan, named(g, "stack")), fb_plan_group_of(plan, named(g, "relu")));
+    plan = edited(plan, (fb_edit){.kind = FB_EDIT_FUSE, .a = named(g, "feature[2].tanh"), .b = named(g, "stack")});
+    assert_int_equal(fb_plan_groups(plan), 1);
+    fb_id alone = named(g, "feature[0].layer_norm.centred");
+    plan = edited(plan, (fb_edit){.kind = FB_EDIT_ISOLATE, .a = alone});
+    assert_int_equal(fb_plan_group(plan, fb_plan_group_of(plan, alone))->n_nodes, 1);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void repeated_edits_take_all_members(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(5, 64, 32);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, "eager"), *fused = NULL, *cut = NULL, *none = NULL;
+    fb_edit e = {.kind = FB_EDIT_FUSE, .a = named(g, "feature[3].layer_norm.normal"), .b = named(g, "feature[3].tanh")};
+    fb_verdict v = fb_plan_try_repeated(plan, &e, &fused);
+    assert_int_equal(v.launches_saved, 5);
+    assert_non_null(strstr(v.text, "`feature[*].tanh` (×5): saves 5 launches"));
+    check_plan(fused);
+    assert_int_equal(fb_plan_groups(fused), fb_plan_groups(plan) - 5);
+    e = (fb_edit){.kind = FB_EDIT_FUSE, .a = named(g, "feature[0].tanh"), .b = named(g, "stack")};
+    v = fb_plan_try_repeated(fused, &e, &none);
+    assert_int_equal(fb_plan_groups(none), fb_plan_groups(fused) - 5);
+    fb_plan_free(none);
+    e = (fb_edit){.kind = FB_EDIT_CUT, .a = named(g, "feature[1].layer_norm.normal"), .b = named(g, "feature[1].tanh")};
+    fb_plan_try_repeated(fused, &e, &cut);
+    assert_true(fb_plan_equal(cut, plan));
+    fb_arena *arena = fb_arena_new();
+    fb_id *ids;
+    assert_int_equal(fb_repeated_nodes(g, named(g, "feature[0].tanh"), arena, &ids), 5);
+    assert_int_equal(fb_repeated_nodes(g, named(g, "stack"), arena, &ids), 1);
+    assert_int_equal(fb_match_nodes(g, "feature[*].layer_norm.var", arena, &ids), 5);
+    assert_int_equal(fb_match_nodes(g, "feature[*", arena, &ids), 0);
+    assert_int_equal(fb_match_nodes(g, "[*]", arena, &ids), 0);
+    fb_arena_free(arena);
+    fb_plan_free(plan);
+    fb_plan_free(fused);
+    fb_plan_free(cut);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void recomputing_drops_the_store(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("fan");
+    fb_id x = input(g, "x", DIMS(256, 256)), y = input(g, "y", DIMS(256, 256)), a = node2(g, FB_OP_ADD, "a", x, y);
+    output(g, node1(g, FB_OP_TANH, "b", a));
+    output(g, node1(g, FB_OP_RELU, "c", a));
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = fb_plan_new(p), *first = fb_plan_copy(plan);
+    plan = edited(plan, (fb_edit){.kind = FB_EDIT_RECOMPUTE, .a = named(g, "a")});
+    assert_int_equal(fb_plan_groups(plan), 2);
+    assert_true(fb_plan_recomputed(plan, named(g, "a")));
+    assert_int_equal(fb_plan_group(plan, 0)->n_nodes, 2);
+    assert_int_equal(fb_plan_group(plan, 1)->n_nodes, 2);
+    assert_int_equal(fb_plan_group(plan, 0)->n_stored, 1);
+    fb_plan_cost c;
+    fb_plan_cost_of(plan, &c);
+    assert_int_equal(c.bytes_read, 4 * 4 * 256 * 256);
+    plan = edited(plan, (fb_edit){.kind = FB_EDIT_STORE, .a = named(g, "a")});
+    assert_true(fb_plan_equal(plan, first));
+    fb_plan_free(plan);
+    fb_plan_free(first);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+/* Random edits: every plan stays whole, positions stay an order, and hashes tell plans apart as equality does. */
+static void random_edits_keep_plans_whole(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        fb_graph *g = random_graph(seed, 40);
+        fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+        const fb_deps *d = fb_planner_deps(p);
+        fb_plan *plan = fb_plan_new(p);
+        uint64_t key = fb_rng_key(seed, "random edits");
+        for (int i = 0; i < 60; i++) {
+            uint64_t r = fb_rng_bits(key, (uint64_t)i);
+            const fb_edge *e = &d->edges[(r >> 16) % (uint64_t)d->n_edges];
+            static const fb_edit_kind kind[] = {FB_EDIT_FUSE,  FB_EDIT_FUSE,     FB_EDIT_FUSE,
+                                                FB_EDIT_CUT,   FB_EDIT_ISOLATE,  FB_EDIT_RECOMPUTE,
+                                                FB_EDIT_STORE, FB_EDIT_GENERATE, FB_EDIT_LIBRARY};
+            fb_edit edit = {.kind = kind[r % 9], .a = e->producer, .b = e->consumer};
+            fb_plan *next = NULL;
+            fb_verdict v = fb_plan_try(plan, &edit, &next);
+            assert_true(v.text[0] != '\0');
+            assert_int_equal(next != NULL, v.kind <= FB_VERDICT_SLOWER);
+            if (!next) continue;
+            check_plan(next);
+            assert_int_equal(fb_plan_equal(plan, next), fb_hash_equal(fb_plan_hash(plan), fb_plan_hash(next)));
+            fb_plan_free(plan);
+            plan = next;
+        }
+        fb_plan_free(plan);
+        fb_planner_free(p);
+        fb_graph_free(g);
+    }
+}
+
+static void undo_and_redo(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(2, 64, 32);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_history *h = fb_history_new(preset(p, "none"));
+    assert_null(fb_history_undo(h));
+    fb_history_push(h, preset(p, "eager"), "eager");
+    fb_history_push(h, preset(p, "max"), "max");
+    assert_string_equal(fb_history_undo(h), "max");
+    assert_string_equal(fb_history_undo(h), "eager");
+    assert_null(fb_history_undo(h));
+    assert_string_equal(fb_history_redo(h), "eager");
+    int groups = fb_plan_groups(fb_history_now(h));
+    fb_history_push(h, preset(p, "none"), "none");
+    assert_null(fb_history_redo(h));
+    assert_string_equal(fb_history_undo(h), "none");
+    assert_int_equal(fb_plan_groups(fb_history_now(h)), groups);
+    fb_history_free(h);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void floor_is_a_property_of_the_graph(void **state)
+{
+    (void)state;
+    fb_graph *g = combined(16, 1024, 256);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    int64_t in, out, flops;
+    double us = fb_graph_floor_us(g, &m, &in, &out, &flops);
+    assert_int_equal(in, 4 * (16 * 1024 * 256 + 256 + 1));
+    assert_int_equal(out, 4 * 16 * 1024);
+    assert_true(flops > 2 * 16 * 1024 * 256);
+    assert_true(us > 3 && us < 12); /* 16.8 MB */
+    fb_graph_free(g);
+}
+
+static void machines_survive_json(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    for (fb_device_kind kind = FB_DEVICE_HOST; kind <= FB_DEVICE_FOREIGN; kind++) {
+        fb_machine m, back;
+        fb_machine_default(&m, kind);
+        json_t *o = fb_machine_to_json(&m);
+        assert_true(fb_machine_from_json(&back, o, &err));
+        json_t *again = fb_machine_to_json(&back);
+        assert_true(json_equal(o, again));
+        json_object_set_new(o, "cache_bytes", json_string("many"));
+        assert_false(fb_machine_from_json(&back, o, &err));
+        assert_non_null(strstr(err.text, "cache_bytes"));
+        json_decref(o);
+        json_decref(again);
+    }
+    fb_rate_curve c = {.n = 2, .size = {10, 1000}, .rate = {1, 3}};
+    assert_true(fb_rate_at(&c, 1) == 1 && fb_rate_at(&c, 1e9) == 3);
+    assert_true(fabs(fb_rate_at(&c, 100) - 2) < 1e-12);
+    c.n = 0;
+    assert_true(isnan(fb_rate_at(&c, 5)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fusing_saves_what_it_says),        cmocka_unit_test(cut_and_isolate_undo_a_fusion),
+        cmocka_unit_test(repeated_edits_take_all_members),  cmocka_unit_test(recomputing_drops_the_store),
+        cmocka_unit_test(random_edits_keep_plans_whole),    cmocka_unit_test(undo_and_redo),
+        cmocka_unit_test(floor_is_a_property_of_the_graph), cmocka_unit_test(machines_survive_json),
+    };
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
