@@ -1,14 +1,19 @@
 #include "device/device.h"
 
 #include "base/str.h"
+#include "config.h"
 
 #include <stdio.h>
 #include <string.h>
 
 extern const fb_device_ops fb_device_host;
+extern const fb_device_ops fb_device_cuda;
 
 /* In the order in which a user who names none gets them. */
 const fb_device_ops *const fb_device_table[] = {
+#ifdef FB_HAVE_CUDA
+    &fb_device_cuda,
+#endif
     &fb_device_host,
     NULL,
 };

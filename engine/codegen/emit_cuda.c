@@ -1,0 +1,976 @@
+/* The CUDA dialect: which threads work on what.
+ *
+ * A section is dealt out in one of four shapes, chosen by extents and strides, which are all known:
+ *   elements  no reduction: a thread a few neighbouring elements
+ *   rows      a team of threads a row: lanes of a warp, or a block, by the row's length; what several passes read stays
+ * in registers where the row is short enough columns   neighbouring rows lie side by side in memory (a column
+ * reduction): neighbouring threads take neighbouring rows, and the warps of a block share the long way split     few
+ * very long rows with nothing but reductions: many blocks a row, the last one to finish adds up Neighbouring elements
+ * move 16 bytes at a time where they are aligned. Several sections share one launch by block range. Threads past the
+ * last row work on it again and store nothing, so that all of a block meets at every barrier.
+ */
+#include "codegen/emit_parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    WARP = 32,
+    MULTIPROCESSORS = 128, /* about: what a large GPU has; only sets how finely work is cut */
+    HELD = 64,             /* elements a thread may keep in registers */
+    LONG_ROW = 1 << 15,
+    MOST_VECTOR = 8,
+};
+
+typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_COLUMNS, SHAPE_SPLIT } shape;
+
+/* How the threads of a block are dealt to rows and along them. */
+typedef struct {
+    fb_emitter *e;
+    const fb_section *s; /* with `kept` as the registers allow */
+    shape shape;
+    int threads; /* a block */
+    int team;    /* threads a row */
+    int64_t rows, rows_a_block, blocks;
+    int parts;         /* SHAPE_SPLIT: blocks a row */
+    bool held;         /* passes are unrolled and keep what is read again */
+    const char *block; /* the block's number within the section */
+    const char *lane, *inside;
+    bool *declared;
+} frame;
+
+/* How one space (or the rows of an elementwise section) is walked. */
+typedef struct {
+    const fb_space *space;
+    int vector;     /* elements at once along the last variable */
+    int64_t points; /* groups of `vector` elements */
+    fb_ix first;   /* stands for the last variable at the group's first element; the variable itself when vector is 1 */
+    const char *v; /* counts within the group */
+} walk;
+
+static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *text_of(fb_emitter *e, const char *format, ...)
+{
+    fb_str s = {0};
+    va_list ap;
+    va_start(ap, format);
+    fb_str_vaddf(&s, format, ap);
+    va_end(ap);
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+static const char *var_name(const fb_emitter *e, fb_ix v)
+{
+    return fb_ix_var_name(e->nest->pool, v);
+}
+
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static int power_of_two(int64_t n, int most)
+{
+    int p = 1;
+    while (p < n && p < most) p *= 2;
+    return p;
+}
+
+/* ---- accesses that run along a variable ---- */
+
+static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
+{
+    int64_t rest;
+    return fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0;
+}
+
+/* Does `at` step by one along `last`, from places that are multiples of `vector`? */
+static bool runs_along(const fb_emitter *e, fb_ix at, fb_ix last, int vector)
+{
+    int64_t stride;
+    fb_ix rest;
+    return fb_ix_stride(e->nest->pool, at, last, &stride, &rest) && stride == 1 &&
+           is_multiple(e->nest->pool, rest, vector);
+}
+
+static int64_t shift_of(const fb_emitter *e, fb_id storage)
+{
+    if (storage == e->nest->accumulator) storage = e->nest->product;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == storage) return e->args[i].shift;
+    return 0;
+}
+
+static bool table_fits(const fb_section *s, int table, int vector)
+{
+    for (int m = 0; m < s->members; m++)
+        if (s->tables[table].shift[m] % vector) return false;
+    return true;
+}
+
+static bool is_packed_load(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
+{
+    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
+    if (v->table != FB_NONE ? !table_fits(s, v->table, vector) : shift_of(e, v->node) % vector != 0) return false;
+    return runs_along(e, v->at, last, vector);
+}
+
+static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_root *r, fb_ix last, int vector)
+{
+    if (vector == 1) return false;
+    if (r->table != FB_NONE ? !table_fits(s, r->table, vector) : shift_of(e, r->storage) % vector != 0) return false;
+    return runs_along(e, r->at, last, vector);
+}
+
+static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
+{
+    return e->nest->graph->nodes[storage].dtype;
+}
+
+/* The widest vector for a space (FB_NONE: the rows): 16 bytes of the largest element that runs along its last variable.
+ */
+static int vector_of(const fb_emitter *e, const fb_section *s, int space)
+{
+    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
+    if (!x->n) return 1;
+    fb_ix last = x->var[x->n - 1];
+    int largest = 0;
+    for (int i = 0; i < s->n_values; i++)
+        if (is_packed_load(e, s, &s->values[i], last, 2) && s->values[i].space == space) {
+            int size = fb_dtype_size(dtype_of_storage(e, s->values[i].node));
+            if (size > largest) largest = size;
+        }
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].space == space && is_packed_root(e, s, &s->roots[i], last, 2)) {
+            int size = fb_dtype_size(dtype_of_storage(e, s->roots[i].storage));
+            if (size > largest) largest = size;
+        }
+    if (!largest) return 1;
+    int vector = 16 / largest < MOST_VECTOR ? 16 / largest : MOST_VECTOR;
+    while (vector > 1 && x->extent[x->n - 1] % vector) vector /= 2;
+    return vector;
+}
+
+/* ---- walking a space ---- */
+
+static walk walk_of(frame *f, int space)
+{
+    walk w = {.space = space == FB_NONE ? &f->s->rows : &f->s->spaces[space]};
+    w.vector = vector_of(f->e, f->s, space);
+    w.points = fb_space_points(w.space) / w.vector;
+    int n = w.space->n;
+    if (!n) return w;
+    w.first = w.space->var[n - 1];
+    if (w.vector > 1) {
+        const char *name = text_of(f->e, "%s0", var_name(f->e, w.first));
+        w.first = fb_ix_var(f->e->nest->pool, fb_arena_strdup(f->e->nest->arena, name), w.space->extent[n - 1]);
+        w.v = "v";
+    }
+    return w;
+}
+
+/* The variables of a space from the number of a group of elements: the last one (its first element) runs fastest. */
+static void declare_variables(frame *f, const walk *w, const char *point)
+{
+    fb_emitter *e = f->e;
+    int64_t below = 1;
+    for (int d = w->space->n - 1; d >= 0; d--) {
+        bool last = d == w->space->n - 1;
+        int64_t extent = last ? w->space->extent[d] / w->vector : w->space->extent[d];
+        const char *at = below == 1 ? point : text_of(e, "%s / %" PRId64, point, below);
+        if (d > 0) at = extent == 1 ? "0" : text_of(e, "%s %% %" PRId64, at, extent);
+        if (last && w->vector > 1)
+            at = text_of(e, d > 0 ? "%s * %d" : "%s * %d", d > 0 ? text_of(e, "(%s)", at) : at, w->vector);
+        fb_emit(e, "const fb_at %s = %s;", var_name(e, last ? w->first : w->space->var[d]), at);
+        below *= extent;
+    }
+}
+
+static const char *at_first(frame *f, const walk *w, fb_id storage, int table, fb_ix at)
+{
+    fb_ix moved = fb_ix_substitute(f->e->nest->pool, at, w->space->var[w->space->n - 1], w->first);
+    return fb_emit_element(f->e, storage, table, moved);
+}
+
+/* Loads of this space that move whole vectors, before the loop over the group's elements. */
+static void load_packs(frame *f, const walk *w, int space, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
+        if (!is_packed_load(e, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
+        const char *pack = text_of(e, "fb_%s", e->names[i]);
+        fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
+        const char *element = text_of(e, "%s.at[%s]", pack, w->v);
+        e->whole[i] = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
+    }
+}
+
+static void forget_packs(frame *f, const walk *w, int space)
+{
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kind == FB_VALUE_LOAD && v->space == space && f->e->whole[i] && strstr(f->e->whole[i], ".at["))
+            f->e->whole[i] = NULL;
+    }
+}
+
+static const char *pack_name(frame *f, int root)
+{
+    return text_of(f->e, "fb_out%d", root);
+}
+
+static bool root_is_here(const fb_root *r, int space, int depth)
+{
+    return r->space == space && r->depth == depth;
+}
+
+static void open_vector(frame *f, const walk *w, int space, int depth)
+{
+    fb_emitter *e = f->e;
+    if (w->vector == 1) return;
+    fb_ix last = w->space->var[w->space->n - 1];
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
+            fb_emit(e, "fb_pack<%s, %d> %s;", e->dialect->memory_type[dtype_of_storage(e, r->storage)], w->vector,
+                    pack_name(f, i));
+    }
+    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_open(e, "for (int %s = 0; %s < %d; %s++)", w->v, w->v, w->vector, w->v);
+    fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
+}
+
+static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
+{
+    fb_emitter *e = f->e;
+    if (w->vector == 1) return;
+    fb_emit_close(e);
+    fb_ix last = w->space->var[w->space->n - 1];
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
+            fb_emit(e, "%sfb_store(&%s, %s);", guarded ? text_of(e, "if (%s) ", f->inside) : "",
+                    at_first(f, w, r->storage, r->table, r->at), pack_name(f, i));
+    }
+}
+
+/* Stores of a space's roots at one element; into packs where whole vectors are stored. */
+static void store_elements(frame *f, const walk *w, int space, int depth, bool guarded)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (!root_is_here(r, space, depth)) continue;
+        fb_emit_needed(e, r->value, space);
+        bool packed = w->space->n && is_packed_root(e, f->s, r, w->space->var[w->space->n - 1], w->vector);
+        if (packed) {
+            const char *value = fb_emit_ref(e, r->value);
+            value = fb_emit_spell(e, e->dialect->to_memory[dtype_of_storage(e, r->storage)], &value, 1);
+            fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
+            continue;
+        }
+        if (guarded) fb_emit_open(e, "if (%s)", f->inside);
+        fb_emit_store(e, r);
+        if (guarded) fb_emit_close(e);
+    }
+}
+
+/* ---- elements ---- */
+
+static void emit_elements(frame *f)
+{
+    fb_emitter *e = f->e;
+    walk w = walk_of(f, FB_NONE);
+    const char *point = fb_emit_name(e, "point");
+    bool ragged = w.points % f->threads != 0;
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->threads);
+    if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
+    if (w.space->n) declare_variables(f, &w, point);
+    uint32_t last = w.space->n ? 1u << (w.space->n - 1) : 0;
+    for (int i = 0; w.vector > 1 && i < f->s->n_values; i++)
+        if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
+    load_packs(f, &w, FB_NONE, NULL);
+    open_vector(f, &w, FB_NONE, 0);
+    store_elements(f, &w, FB_NONE, 0, false);
+    close_vector(f, &w, FB_NONE, 0, false);
+    if (ragged) fb_emit_close(e);
+}
+
+/* ---- reductions ---- */
+
+static bool is_reduced_in(const fb_value *v, fb_pass p)
+{
+    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
+}
+
+static const char *type_of(const frame *f, fb_val v)
+{
+    return f->e->dialect->value_type[f->s->values[v].dtype];
+}
+
+static const char *operand_type(const frame *f, fb_val v)
+{
+    return type_of(f, f->s->values[v].args[0]);
+}
+
+static const char *best_of(frame *f, fb_val v)
+{
+    return text_of(f->e, "fb_best_%s", f->e->names[v]);
+}
+
+static void declare_accumulators(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s %s = %s;", operand_type(f, i), best_of(f, i), r.start);
+        fb_emit(e, "%s %s = %s;", type_of(f, i), e->names[i], r.arg ? "0" : r.start);
+    }
+}
+
+static const char *operation_of(const fb_reduction *r)
+{
+    switch (r->op) {
+    case FB_OP_AMAX: return "fb_larger";
+    case FB_OP_AMIN: return "fb_smaller";
+    case FB_OP_PROD: return "fb_times";
+    default: return "fb_plus";
+    }
+}
+
+/* One element into the accumulator. */
+static void step(frame *f, fb_val v)
+{
+    fb_emitter *e = f->e;
+    const fb_value *x = &f->s->values[v];
+    fb_reduction r = fb_emit_reduction(e, v);
+    const char *acc = e->names[v], *a = fb_emit_ref(e, x->args[0]);
+    if (r.arg) {
+        fb_emit(e, "fb_better<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
+                acc, a,
+                fb_emit_index(e, f->s->spaces[x->over].n ? f->s->spaces[x->over].var[0] : fb_ix_const(e->nest->pool, 0),
+                              true));
+        return;
+    }
+    bool real = fb_dtype_is_float(x->dtype);
+    if (x->n_args == 2) {
+        const char *b = fb_emit_ref(e, x->args[1]);
+        fb_emit(e, real ? "%s += %s * %s;" : "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, real ? a : acc,
+                real ? b : a, b);
+    } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
+        fb_emit(e, "%s += %s;", acc, a);
+    } else {
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, operation_of(&r), acc, type_of(f, v), a);
+    }
+}
+
+/* "fb_team<fb_plus, 32>" and the like for the frame's kind of team. */
+static const char *across(frame *f, const char *suffix, const char *what)
+{
+    if (f->shape == SHAPE_COLUMNS) return text_of(f->e, "fb_columns%s<%s, %d>", suffix, what, f->team);
+    if (f->team > WARP) return text_of(f->e, "fb_block%s<%s, %d>", suffix, what, f->threads);
+    return text_of(f->e, "fb_team%s<%s, %d>", suffix, what, f->team);
+}
+
+static void combine(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; f->team > 1 && i < f->s->n_values; i++) {
+        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg)
+            fb_emit(e, "%s(%s, %s);", across(f, "_arg", r.op == FB_OP_ARGMAX ? "true" : "false"), best_of(f, i),
+                    e->names[i]);
+        else
+            fb_emit(e, "%s = %s(%s);", e->names[i], across(f, "", operation_of(&r)), e->names[i]);
+    }
+}
+
+static void finish_pass(frame *f, fb_pass p)
+{
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!is_reduced_in(v, p)) continue;
+        if (f->e->nest->graph->nodes[v->node].op == FB_OP_MEAN)
+            fb_emit(f->e, "%s /= %s;", f->e->names[i],
+                    fb_emit_literal(f->e, v->dtype, (double)fb_space_points(&f->s->spaces[v->over])));
+        f->e->known[i] = true;
+    }
+}
+
+static void declare_scans(frame *f, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
+        fb_emit(f->e, "%s%s%s = 0;", f->declared[i] ? "" : type_of(f, i), f->declared[i] ? "" : " ", f->e->names[i]);
+        f->declared[i] = true;
+    }
+}
+
+/* ---- what passes keep ---- */
+
+static const char *held_name(frame *f, fb_val v)
+{
+    return text_of(f->e, "fb_row_%s", f->e->names[v]);
+}
+
+static int64_t steps_of(const frame *f, const walk *w)
+{
+    return up(w->points, f->team);
+}
+
+static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    for (int i = 0; f->held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !f->e->whole[i])
+            fb_emit(f->e, "%s %s[%" PRId64 "];", type_of(f, i), held_name(f, i), steps_of(f, w) * w->vector);
+    }
+}
+
+static const char *held_element(frame *f, const walk *w, fb_val v)
+{
+    return w->vector > 1 ? text_of(f->e, "%s[fb_s * %d + %s]", held_name(f, v), w->vector, w->v)
+                         : text_of(f->e, "%s[fb_s]", held_name(f, v));
+}
+
+static bool is_held(const frame *f, fb_val v)
+{
+    return f->e->whole[v] && strncmp(f->e->whole[v], "fb_row_", 7) == 0;
+}
+
+/* First pass over a kept value: compute it, and keep it. */
+static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; f->held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || is_held(f, i)) continue;
+        fb_emit_needed(e, i, p.space);
+        fb_emit(e, "%s = %s;", held_element(f, w, i), fb_emit_ref(e, i));
+    }
+}
+
+static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    for (int i = 0; f->held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !is_held(f, i)) f->e->whole[i] = held_element(f, w, i);
+    }
+}
+
+/* ---- passes ---- */
+
+/* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */
+static int open_pass(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    int64_t stride = f->shape == SHAPE_SPLIT ? (int64_t)f->parts * f->threads : f->team;
+    const char *start = f->shape == SHAPE_SPLIT ? text_of(e, "fb_part * %d + threadIdx.x", f->threads) : f->lane;
+    if (!w->space->n) { /* a row of one element */
+        fb_emit_open(e, "if (%s == 0)", start);
+        return 1;
+    }
+    if (f->held) {
+        int64_t steps = steps_of(f, w);
+        bool ragged = w->points % stride != 0;
+        fb_emit_raw(e, "#pragma unroll");
+        fb_emit_open(e, "for (int fb_s = 0; fb_s < %" PRId64 "; fb_s++)", steps);
+        fb_emit(e, "const fb_at fb_p = fb_s * %" PRId64 " + %s;", stride, start);
+        if (ragged) fb_emit_open(e, "if (fb_p < %" PRId64 ")", w->points);
+        declare_variables(f, w, "fb_p");
+        return 1 + ragged;
+    }
+    fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %" PRId64 "; fb_p += %" PRId64 ")", start, w->points, stride);
+    declare_variables(f, w, "fb_p");
+    return 1;
+}
+
+static void emit_pass(frame *f, int number)
+{
+    fb_emitter *e = f->e;
+    fb_pass p = f->s->passes[number];
+    walk w = walk_of(f, p.space);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    fb_section_needed(f->s, number, needed);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == FB_NONE && f->s->values[i].kind != FB_VALUE_REDUCE)
+            fb_emit_needed(e, i, FB_NONE);
+    declare_held(f, &w, p, needed);
+    declare_accumulators(f, p);
+    declare_scans(f, p, needed);
+    bool *mark = fb_emit_mark(e);
+    int opened = open_pass(f, &w);
+    bool guarded = f->inside != NULL;
+    load_packs(f, &w, p.space, needed);
+    open_vector(f, &w, p.space, p.depth);
+    fill_held(f, &w, p, needed);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (is_reduced_in(&f->s->values[i], p)) step(f, i);
+    store_elements(f, &w, p.space, p.depth, guarded);
+    close_vector(f, &w, p.space, p.depth, guarded);
+    while (opened--) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f, &w, p.space);
+    refer_held(f, &w, p, needed);
+    combine(f, p);
+    finish_pass(f, p);
+}
+
+/* Roots that have one element a row: one thread of the team stores. */
+static void store_row_values(frame *f, int depth)
+{
+    fb_emitter *e = f->e;
+    bool any = false;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        if (!root_is_here(&f->s->roots[i], FB_NONE, depth)) continue;
+        fb_emit_needed(e, f->s->roots[i].value, FB_NONE);
+        any = true;
+    }
+    if (!any) return;
+    const char *one = f->team > 1 ? text_of(e, "%s == 0", f->lane) : NULL;
+    const char *condition = one && f->inside ? text_of(e, "%s && %s", one, f->inside) : one ? one : f->inside;
+    if (condition) fb_emit_open(e, "if (%s)", condition);
+    for (int i = 0; i < f->s->n_roots; i++)
+        if (root_is_here(&f->s->roots[i], FB_NONE, depth)) fb_emit_store(e, &f->s->roots[i]);
+    if (condition) fb_emit_close(e);
+}
+
+static int deepest(const fb_section *s)
+{
+    int depth = 0;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].depth > depth) depth = s->roots[i].depth;
+    for (int i = 0; i < s->n_passes; i++)
+        if (s->passes[i].depth > depth) depth = s->passes[i].depth;
+    return depth;
+}
+
+/* Which row this thread works on, and which place it has in the row's team. */
+static void declare_rows(frame *f)
+{
+    fb_emitter *e = f->e;
+    const char *row = fb_emit_name(e, "row");
+    bool columns = f->shape == SHAPE_COLUMNS && f->team > 1;
+    if (f->team == 1)
+        f->lane = "0";
+    else if (columns)
+        f->lane = "threadIdx.x / 32";
+    else if (f->team == f->threads)
+        f->lane = "threadIdx.x";
+    else {
+        f->lane = fb_emit_name(e, "place");
+        fb_emit(e, "const int %s = threadIdx.x %% %d;", f->lane, f->team);
+    }
+    const char *at = f->rows_a_block == 1 ? f->block : NULL;
+    if (!at) {
+        const char *within = columns        ? "threadIdx.x % 32"
+                             : f->team == 1 ? "threadIdx.x"
+                                            : text_of(e, "threadIdx.x / %d", f->team);
+        at = text_of(e, "(fb_at)%s * %" PRId64 " + %s", f->block, f->rows_a_block, within);
+    }
+    if (f->rows % f->rows_a_block) {
+        const char *any = fb_emit_name(e, "any_row");
+        f->inside = fb_emit_name(e, "inside");
+        fb_emit(e, "const fb_at %s = %s;", any, at);
+        fb_emit(e, "const bool %s = %s < %" PRId64 ";", f->inside, any, f->rows);
+        fb_emit(e, "const fb_at %s = %s ? %s : %" PRId64 ";", row, f->inside, any, f->rows - 1);
+    } else if (f->s->rows.n) {
+        fb_emit(e, "const fb_at %s = %s;", row, at);
+    }
+    if (!f->s->rows.n) return;
+    walk w = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.var[f->s->rows.n - 1]};
+    declare_variables(f, &w, row);
+}
+
+static void emit_rows(frame *f)
+{
+    declare_rows(f);
+    for (int depth = 0; depth <= deepest(f->s); depth++) {
+        store_row_values(f, depth);
+        for (int p = 0; p < f->s->n_passes; p++)
+            if (f->s->passes[p].depth == depth) emit_pass(f, p);
+    }
+}
+
+/* ---- few long rows ---- */
+
+/* Every block adds up its part of a row and leaves it in memory; the block that comes last adds up the parts. The
+ * counter is left at zero for the next launch. */
+static void combine_parts(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    combine(f, p);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (is_reduced_in(&f->s->values[i], p))
+            fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", type_of(f, i), e->names[i],
+                    f->rows * f->parts);
+    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->rows);
+    fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
+    fb_emit_open(e, "if (threadIdx.x == 0)");
+    for (int i = 0; i < f->s->n_values; i++)
+        if (is_reduced_in(&f->s->values[i], p)) fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
+    fb_emit(e, "__threadfence();");
+    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->parts - 1);
+    fb_emit_close(e);
+    fb_emit(e, "__syncthreads();");
+    fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
+    fb_emit(e, "__threadfence();");
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        fb_emit(e, "%s = %s;", e->names[i], r.start);
+        fb_emit(e,
+                "for (int part = threadIdx.x; part < %d; part += %d) %s = %s::of(%s, *(volatile %s "
+                "*)&fb_parts_%s[fb_row * %d + part]);",
+                f->parts, f->threads, e->names[i], operation_of(&r), e->names[i], type_of(f, i), e->names[i], f->parts);
+    }
+    combine(f, p);
+    fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[fb_row] = 0;", e->number);
+}
+
+static void emit_split(frame *f)
+{
+    fb_emitter *e = f->e;
+    fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->parts, f->block, f->parts);
+    f->lane = "threadIdx.x";
+    walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
+    if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
+    fb_pass p = f->s->passes[0];
+    walk w = walk_of(f, p.space);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    fb_section_needed(f->s, 0, needed);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == FB_NONE && f->s->values[i].kind != FB_VALUE_REDUCE)
+            fb_emit_needed(e, i, FB_NONE);
+    declare_accumulators(f, p);
+    bool *mark = fb_emit_mark(e);
+    int opened = open_pass(f, &w);
+    load_packs(f, &w, p.space, needed);
+    open_vector(f, &w, p.space, p.depth);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (is_reduced_in(&f->s->values[i], p)) step(f, i);
+    close_vector(f, &w, p.space, p.depth, false);
+    while (opened--) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f, &w, p.space);
+    combine_parts(f, p);
+    finish_pass(f, p);
+    store_row_values(f, deepest(f->s));
+}
+
+/* ---- index_add ---- */
+
+/* A thread owns one element of the result and goes through the whole index, so that nothing is added twice at once and
+ * the order of additions is the index's. */
+static void emit_scatter(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_root *r = &s->roots[0];
+    const fb_node *n = &e->nest->graph->nodes[r->node];
+    int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
+    const fb_data_var *index = NULL;
+    for (int i = 0; i < s->n_data; i++)
+        if (fb_ix_uses(e->nest->pool, r->at, s->data[i].var)) index = &s->data[i];
+    const char *out = NULL;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == r->storage) out = e->args[i].name;
+    fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->threads);
+    if (elements % f->threads) fb_emit(e, "if (fb_owned >= %" PRId64 ") return;", elements);
+    fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
+    walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
+    if (s->rows.n) declare_variables(f, &rows, "fb_within");
+    fb_emit(e, "%s fb_sum = 0;", e->dialect->value_type[n->dtype]);
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
+    int opened = 0;
+    for (int d = 0; space && d < space->n; d++, opened++) {
+        const char *name = var_name(e, space->var[d]);
+        fb_emit_open(e, "for (fb_at %s = 0; %s < %" PRId64 "; %s++)", name, name, space->extent[d], name);
+    }
+    fb_emit_needed(e, index->value, s->values[index->value].space);
+    fb_emit_open(e, "if (%s == fb_owner)", index->name);
+    fb_emit_needed(e, r->value, s->values[r->value].space);
+    if (fb_dtype_is_float(n->dtype))
+        fb_emit(e, "fb_sum += %s;", fb_emit_ref(e, r->value));
+    else
+        fb_emit(e, "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
+    fb_emit_close(e);
+    while (opened--) fb_emit_close(e);
+    const char *sum = "fb_sum";
+    fb_emit(e, "%s[fb_owned] = %s;", out, fb_emit_spell(e, e->dialect->to_memory[n->dtype], &sum, 1));
+}
+
+/* ---- choosing ---- */
+
+/* Do the section's loads run along the last row variable rather than along the rows? */
+static bool lies_across(const fb_emitter *e, const fb_section *s)
+{
+    fb_index_pool *pool = e->nest->pool;
+    int n = s->rows.n, across_rows = 0, along = 0;
+    if (n == 0 || s->rows.extent[n - 1] < 8) return false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        const fb_space *space = &s->spaces[v->space];
+        int64_t row = 0, inner = 0;
+        fb_ix rest;
+        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
+        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
+        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
+        across_rows += row == 1 && inner != 1;
+        along += inner == 1;
+    }
+    return across_rows > along;
+}
+
+static bool is_sequential(const fb_section *s)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_SCAN) return true;
+    return false;
+}
+
+static bool only_reduces(const fb_emitter *e, const fb_section *s)
+{
+    if (s->n_passes != 1 || s->passes[0].depth != 0) return false;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].space != FB_NONE || s->roots[i].depth != 1) return false;
+    for (int i = 0; i < s->n_values; i++) {
+        fb_op op = s->values[i].kind == FB_VALUE_REDUCE ? e->nest->graph->nodes[s->values[i].node].op : FB_OP_SUM;
+        if (s->values[i].kind == FB_VALUE_SCAN || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;
+    }
+    return true;
+}
+
+/* The longest pass, in groups of elements that move together. */
+static int64_t longest_pass(const fb_emitter *e, const fb_section *s)
+{
+    int64_t longest = 1;
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space;
+        int64_t points = fb_space_points(&s->spaces[space]) / vector_of(e, s, space);
+        if (points > longest) longest = points;
+    }
+    return longest;
+}
+
+static void choose_team(frame *f, int64_t longest)
+{
+    bool few = f->rows < 8 * MULTIPROCESSORS;
+    if (f->shape == SHAPE_COLUMNS) {
+        f->team = longest < 16 ? 1 : power_of_two(up(longest, f->rows < WARP * 8 * MULTIPROCESSORS ? 8 : 64), 32);
+        f->threads = f->team == 1 ? 128 : WARP * f->team;
+        f->rows_a_block = f->team == 1 ? 128 : WARP;
+    } else if (longest > 8 * WARP || (few && longest > 2 * WARP)) {
+        f->threads = f->team = power_of_two(up(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);
+        if (f->team < 2 * WARP) f->threads = f->team = 2 * WARP;
+        f->rows_a_block = 1;
+    } else {
+        f->team = power_of_two(longest, WARP);
+        f->threads = 256;
+        while (f->threads > WARP && up(f->rows, f->threads / f->team) < 2 * MULTIPROCESSORS) f->threads /= 2;
+        f->rows_a_block = f->threads / f->team;
+    }
+}
+
+/* Marks what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. */
+static void choose_held(frame *f)
+{
+    fb_section *s = fb_arena_copy(f->e->arena, f->s, sizeof *f->s);
+    s->values = fb_arena_copy(f->e->arena, s->values, (size_t)s->n_values * sizeof *s->values);
+    bool *needed = FB_NEW_ARRAY(f->e->arena, bool, s->n_values);
+    int *times = FB_NEW_ARRAY(f->e->arena, int, s->n_values);
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) times[i] += needed[i];
+    }
+    int64_t registers = 0;
+    bool steps_fit = f->shape == SHAPE_ROWS;
+    for (int i = 0; i < s->n_values; i++) {
+        fb_value *v = &s->values[i];
+        v->kept = times[i] > 1 && v->space != FB_NONE && (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
+        if (!v->kept) continue;
+        walk w = walk_of(f, v->space);
+        registers += steps_of(f, &w) * w.vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
+    }
+    f->held = steps_fit && registers > 0 && registers <= HELD;
+    for (int i = 0; !f->held && i < s->n_values; i++) s->values[i].kept = false;
+    f->s = s;
+}
+
+static frame frame_of(fb_emitter *e, const fb_section *s)
+{
+    frame f = {.e = e,
+               .s = s,
+               .rows = fb_space_points(&s->rows),
+               .block = "blockIdx.x",
+               .threads = 256,
+               .team = 1,
+               .rows_a_block = 1};
+    f.declared = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    if (s->scatter) {
+        const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
+        f.blocks = up(n->shape.dim[0] * f.rows, f.threads);
+        return f;
+    }
+    if (!s->n_passes) {
+        f.blocks = up(f.rows / vector_of(e, s, FB_NONE), f.threads);
+        return f;
+    }
+    int64_t longest = longest_pass(e, s);
+    if (is_sequential(s)) {
+        f.shape = SHAPE_COLUMNS;
+        f.threads = 64;
+        f.rows_a_block = 64;
+    } else if (longest * 4 >= LONG_ROW && f.rows < MULTIPROCESSORS && only_reduces(e, s)) {
+        f.shape = SHAPE_SPLIT;
+        f.threads = f.team = 512;
+        int64_t parts = up(longest, 8 * 512), most = up(4 * MULTIPROCESSORS, f.rows);
+        f.parts = (int)(parts < most ? parts : most);
+        f.blocks = f.rows * f.parts;
+        return f;
+    } else {
+        f.shape = lies_across(e, s) ? SHAPE_COLUMNS : SHAPE_ROWS;
+        choose_team(&f, longest);
+    }
+    f.blocks = up(f.rows, f.rows_a_block);
+    choose_held(&f);
+    return f;
+}
+
+static void emit_section_cuda(fb_emitter *e)
+{
+    frame f = frame_of(e, e->section);
+    if (e->nest->n_sections > 1) { /* by block range */
+        f.block = fb_emit_name(e, "block");
+        const char *condition = text_of(e, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + f.blocks);
+        if (e->grid[0]) condition = text_of(e, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
+        fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.threads);
+        fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
+    }
+    const fb_section *kept = e->section;
+    e->section = f.s;
+    switch (f.shape) {
+    case SHAPE_ELEMENTS:
+        if (f.s->scatter)
+            emit_scatter(&f);
+        else
+            emit_elements(&f);
+        break;
+    case SHAPE_SPLIT: emit_split(&f); break;
+    default: emit_rows(&f);
+    }
+    e->section = kept;
+    if (e->nest->n_sections > 1) fb_emit_close(e);
+    e->grid[0] += f.blocks;
+}
+
+/* ---- the frame ---- */
+
+/* Sections of one launch have one block size: the largest that any wants. */
+static int threads_of(fb_emitter *e)
+{
+    int threads = WARP;
+    for (int i = 0; i < e->nest->n_sections; i++) {
+        frame f = frame_of(e, &e->nest->sections[i]);
+        if (f.threads > threads) threads = f.threads;
+    }
+    return threads;
+}
+
+/* Do all offsets and thread numbers fit 32 bits? */
+static bool is_small(const fb_emitter *e)
+{
+    const int64_t limit = INT32_MAX / 2;
+    for (int i = 0; i < e->n_args; i++)
+        if (fb_shape_elements(&e->nest->graph->nodes[e->args[i].storage].shape) > limit) return false;
+    for (int i = 0; i < e->nest->n_sections; i++) {
+        const fb_section *s = &e->nest->sections[i];
+        if (fb_space_points(&s->rows) > limit) return false;
+        for (int k = 0; k < s->n_spaces; k++)
+            if (fb_space_points(&s->spaces[k]) > limit) return false;
+    }
+    return true;
+}
+
+static void open_kernel(fb_emitter *e)
+{
+    e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
+    e->block[0] = threads_of(e);
+    fb_str list = {0};
+    for (int i = 0; i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
+                    e->dialect->memory_type[a->dtype], a->name);
+    }
+    fb_emit_raw(e, "extern \"C\" __global__ void __launch_bounds__(%d)", e->block[0]);
+    fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
+    fb_str_free(&list);
+    fb_emit(e, "using fb_at = %s;", is_small(e) ? "int" : "int64_t");
+}
+
+static void close_kernel(fb_emitter *e)
+{
+    fb_emit_close(e);
+}
+
+static const char *spelling_cuda(const fb_op_info *op)
+{
+    return op->cuda;
+}
+
+const fb_dialect fb_dialect_cuda = {
+    .name = "cuda",
+    .prelude = "kernels/prelude.cuh",
+    .value_type = {[FB_F32] = "float",
+                   [FB_F16] = "float",
+                   [FB_BF16] = "float",
+                   [FB_F64] = "double",
+                   [FB_I32] = "int32_t",
+                   [FB_I64] = "int64_t",
+                   [FB_BOOL] = "bool"},
+    .memory_type = {[FB_F32] = "float",
+                    [FB_F16] = "fb_f16",
+                    [FB_BF16] = "fb_bf16",
+                    [FB_F64] = "double",
+                    [FB_I32] = "int32_t",
+                    [FB_I64] = "int64_t",
+                    [FB_BOOL] = "uint8_t"},
+    .from_memory = {[FB_F32] = "$0",
+                    [FB_F16] = "fb_from_f16($0)",
+                    [FB_BF16] = "fb_from_bf16($0)",
+                    [FB_F64] = "$0",
+                    [FB_I32] = "$0",
+                    [FB_I64] = "$0",
+                    [FB_BOOL] = "$0"},
+    .to_memory = {[FB_F32] = "$0",
+                  [FB_F16] = "fb_to_f16($0)",
+                  [FB_BF16] = "fb_to_bf16($0)",
+                  [FB_F64] = "$0",
+                  [FB_I32] = "$0",
+                  [FB_I64] = "$0",
+                  [FB_BOOL] = "$0"},
+    .index_type = "fb_at",
+    .restrict_word = "__restrict__",
+    .infinity = "INFINITY",
+    .nan = "NAN",
+    .spelling = spelling_cuda,
+    .open = open_kernel,
+    .close = close_kernel,
+    .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
+                [FB_FAMILY_REDUCE] = emit_section_cuda,
+                [FB_FAMILY_LIBRARY] = emit_section_cuda,
+                [FB_FAMILY_COPY] = emit_section_cuda},
+};

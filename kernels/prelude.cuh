@@ -1,0 +1,268 @@
+// What stands before every generated CUDA kernel. No header is included: NVRTC then starts in milliseconds.
+
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INT64_MAX 9223372036854775807LL
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define FB_DEVICE static __device__ __forceinline__
+
+// ---- 16-bit floats: stored so, computed in float -------------------------------------------------------------------
+
+struct fb_f16 {
+    unsigned short bits;
+};
+struct fb_bf16 {
+    unsigned short bits;
+};
+
+FB_DEVICE float fb_from_f16(fb_f16 h)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+    return x;
+}
+
+FB_DEVICE fb_f16 fb_to_f16(float x)
+{
+    fb_f16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+    return h;
+}
+
+FB_DEVICE float fb_from_bf16(fb_bf16 h)
+{
+    return __uint_as_float((uint32_t)h.bits << 16);
+}
+
+FB_DEVICE fb_bf16 fb_to_bf16(float x)
+{
+    fb_bf16 h;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
+    return h;
+}
+
+// ---- several neighbours in one access ------------------------------------------------------------------------------
+
+template <class T, int N> struct __align__(sizeof(T) * N) fb_pack {
+    T at[N];
+};
+
+template <int N, class T> FB_DEVICE fb_pack<T, N> fb_load(const T *from)
+{
+    return *reinterpret_cast<const fb_pack<T, N> *>(from);
+}
+
+template <int N, class T> FB_DEVICE void fb_store(T *to, const fb_pack<T, N> &values)
+{
+    *reinterpret_cast<fb_pack<T, N> *>(to) = values;
+}
+
+// ---- minimum and maximum: NaN wins, as in PyTorch ------------------------------------------------------------------
+
+FB_DEVICE float fb_minf(float a, float b) { return b < a || b != b ? b : a; }
+FB_DEVICE float fb_maxf(float a, float b) { return b > a || b != b ? b : a; }
+FB_DEVICE double fb_min(double a, double b) { return b < a || b != b ? b : a; }
+FB_DEVICE double fb_max(double a, double b) { return b > a || b != b ? b : a; }
+FB_DEVICE int64_t fb_mini(int64_t a, int64_t b) { return b < a ? b : a; }
+FB_DEVICE int64_t fb_maxi(int64_t a, int64_t b) { return b > a ? b : a; }
+
+// ---- functions that CUDA has not -----------------------------------------------------------------------------------
+
+FB_DEVICE float fb_sigmoidf(float x)
+{
+    float e = expf(-fabsf(x)); // never overflows
+    return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+
+FB_DEVICE double fb_sigmoid(double x)
+{
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+FB_DEVICE float fb_geluf(float x) { return 0.5f * x * (1.0f + erff(x * 0.707106781186547524f)); }
+FB_DEVICE double fb_gelu(double x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }
+
+// Remainders take the divisor's sign.
+FB_DEVICE float fb_fmod_floorf(float a, float b)
+{
+    float r = fmodf(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+FB_DEVICE double fb_fmod_floor(double a, double b)
+{
+    double r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+// ---- integers: everything wraps, division and remainder floor, what has no value is 0 ------------------------------
+
+FB_DEVICE int64_t fb_wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+FB_DEVICE int64_t fb_wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+FB_DEVICE int64_t fb_wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
+FB_DEVICE int64_t fb_floor_div(int64_t a, int64_t b)
+{
+    if (b == 0) return 0;
+    if (b == -1) return fb_wrap_sub(0, a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+FB_DEVICE int64_t fb_mod_floor(int64_t a, int64_t b)
+{
+    if (b == 0 || b == -1) return 0;
+    int64_t r = a % b;
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+FB_DEVICE int64_t fb_shl(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : (int64_t)((uint64_t)a << b); }
+FB_DEVICE int64_t fb_shr(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
+
+// The whole part of a float, clipped; NaN is 0.
+FB_DEVICE int64_t fb_int_of(double x)
+{
+    return x != x ? 0 : x >= 9223372036854775808.0 ? INT64_MAX : x < -9223372036854775808.0 ? INT64_MIN : (int64_t)x;
+}
+
+// ---- random sources: the counter-based generator that fills inputs, element by element -----------------------------
+
+FB_DEVICE uint64_t fb_splitmix64(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+// Products and sums apart, as on every other machine: a fused multiply-add would round differently.
+FB_DEVICE double fb_random_uniform(uint64_t key, int64_t i, double low, double high)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    return __dadd_rn(low, __dmul_rn(high - low, (double)(bits >> 40) * 5.9604644775390625e-8));
+}
+
+FB_DEVICE double fb_random_normal(uint64_t key, int64_t i, double mean, double deviation)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    int64_t sum = (int64_t)((bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48)) - 131070;
+    return __dadd_rn(mean, __dmul_rn(deviation, (double)sum * (1.7320508075688772 / 65536.0)));
+}
+
+FB_DEVICE int64_t fb_random_integer(uint64_t key, int64_t i, int64_t low, int64_t high)
+{
+    uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
+    return high > low ? low + (int64_t)((bits >> 11) % (uint64_t)(high - low)) : low;
+}
+
+// ---- reductions across threads -------------------------------------------------------------------------------------
+//
+// A team is the threads that work on one row: G neighbouring lanes of a warp, a whole block, or (columns) the threads of a
+// block that are 32 apart, so that neighbours in a warp stand on neighbouring rows. Each returns the result to
+// every thread of the team. All threads of the block call them.
+
+struct fb_plus {
+    template <class T> static __device__ T of(T a, T b) { return a + b; }
+    static __device__ int64_t of(int64_t a, int64_t b) { return fb_wrap_add(a, b); }
+};
+struct fb_times {
+    template <class T> static __device__ T of(T a, T b) { return a * b; }
+    static __device__ int64_t of(int64_t a, int64_t b) { return fb_wrap_mul(a, b); }
+};
+struct fb_larger {
+    template <class T> static __device__ T of(T a, T b) { return b > a || b != b ? b : a; }
+};
+struct fb_smaller {
+    template <class T> static __device__ T of(T a, T b) { return b < a || b != b ? b : a; }
+};
+
+template <class T> FB_DEVICE T fb_shuffle(T x, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+
+template <class OP, int G, class T> FB_DEVICE T fb_team(T x)
+{
+#pragma unroll
+    for (int mask = G / 2; mask > 0; mask /= 2) x = OP::of(x, fb_shuffle(x, mask));
+    return x;
+}
+
+template <class OP, int THREADS, class T> FB_DEVICE T fb_block(T x)
+{
+    __shared__ T fb_parts[32];
+    x = fb_team<OP, 32>(x);
+    __syncthreads(); // the parts of an earlier call have been read
+    if (threadIdx.x % 32 == 0) fb_parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = fb_parts[0];
+#pragma unroll
+    for (int i = 1; i < THREADS / 32; i++) x = OP::of(x, fb_parts[i]);
+    return x;
+}
+
+template <class OP, int ROWS, class T> FB_DEVICE T fb_columns(T x)
+{
+    __shared__ T fb_parts[ROWS][32];
+    __syncthreads();
+    fb_parts[threadIdx.x / 32][threadIdx.x % 32] = x;
+    __syncthreads();
+    x = fb_parts[0][threadIdx.x % 32];
+#pragma unroll
+    for (int i = 1; i < ROWS; i++) x = OP::of(x, fb_parts[i][threadIdx.x % 32]);
+    return x;
+}
+
+// The better of two (value, index) pairs: NaN first, then the larger (smaller) value, then the lower index.
+template <bool MAX, class T> FB_DEVICE void fb_better(T &best, int64_t &at, T other, int64_t other_at)
+{
+    bool nan = best != best, other_nan = other != other;
+    bool wins = MAX ? other > best : other < best;
+    bool equal = nan == other_nan && (nan || other == best);
+    if ((other_nan && !nan) || (!nan && !other_nan && wins) || (equal && other_at < at)) {
+        best = other;
+        at = other_at;
+    }
+}
+
+template <bool MAX, int G, class T> FB_DEVICE void fb_team_arg(T &best, int64_t &at)
+{
+#pragma unroll
+    for (int mask = G / 2; mask > 0; mask /= 2) {
+        T other = fb_shuffle(best, mask);
+        int64_t other_at = fb_shuffle(at, mask);
+        fb_better<MAX>(best, at, other, other_at);
+    }
+}
+
+template <bool MAX, int THREADS, class T> FB_DEVICE void fb_block_arg(T &best, int64_t &at)
+{
+    __shared__ T fb_bests[32];
+    __shared__ int64_t fb_ats[32];
+    fb_team_arg<MAX, 32>(best, at);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) fb_bests[threadIdx.x / 32] = best, fb_ats[threadIdx.x / 32] = at;
+    __syncthreads();
+    best = fb_bests[0], at = fb_ats[0];
+    for (int i = 1; i < THREADS / 32; i++) fb_better<MAX>(best, at, fb_bests[i], fb_ats[i]);
+}
+
+template <bool MAX, int ROWS, class T> FB_DEVICE void fb_columns_arg(T &best, int64_t &at)
+{
+    __shared__ T fb_bests[ROWS][32];
+    __shared__ int64_t fb_ats[ROWS][32];
+    __syncthreads();
+    fb_bests[threadIdx.x / 32][threadIdx.x % 32] = best, fb_ats[threadIdx.x / 32][threadIdx.x % 32] = at;
+    __syncthreads();
+    best = fb_bests[0][threadIdx.x % 32], at = fb_ats[0][threadIdx.x % 32];
+    for (int i = 1; i < ROWS; i++) fb_better<MAX>(best, at, fb_bests[i][threadIdx.x % 32], fb_ats[i][threadIdx.x % 32]);
+}

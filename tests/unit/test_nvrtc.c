@@ -1,0 +1,146 @@
+/* Every kernel of every bundled script, variant and preset, as CUDA through NVRTC: for the oldest architecture that is
+ * supported, for Hopper, and for the newest that NVRTC knows. Needs no GPU; skipped where NVRTC is not installed. */
+#include "unit/script_harness.h"
+
+#include "base/embedded.h"
+#include "base/mem.h"
+#include "codegen/lower.h"
+#include "device/cuda_compile.h"
+#include "device/cuda_libs.h"
+#include "plan/preset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define uthash_malloc(bytes)      fb_alloc(bytes)
+#define uthash_free(block, bytes) fb_free(block)
+#include <uthash.h>
+
+enum { LIMIT_MS = 20000 };
+
+static char archs[3][16];
+static int n_archs;
+
+/* Sources that were compiled already: many plans share kernels. */
+typedef struct {
+    fb_hash key;
+    UT_hash_handle hh;
+} seen;
+static seen *compiled;
+
+static bool is_new(const char *source)
+{
+    fb_hash key = fb_hash_text(source);
+    seen *s;
+    HASH_FIND(hh, compiled, &key, sizeof key, s);
+    if (s) return false;
+    s = fb_calloc(1, sizeof *s);
+    s->key = key;
+    HASH_ADD(hh, compiled, key, sizeof key, s);
+    return true;
+}
+
+static void compile_kernel(const char *what, const fb_kernel *k)
+{
+    fb_str text = {0};
+    fb_str_add(&text, fb_dialect_prelude(&fb_dialect_cuda));
+    fb_str_add(&text, k->source);
+    for (int a = 0; a < n_archs; a++) {
+        fb_cuda_code code;
+        fb_error err = {0};
+        if (!fb_cuda_compile(fb_str_get(&text), k->name, archs[a], FB_CUBIN, &code, &err))
+            fail_msg("%s: %s\n%s", what, err.text, k->source);
+        if (code.spill_bytes)
+            fail_msg("%s: kernel %s spills %d bytes on %s", what, k->name, code.spill_bytes, archs[a]);
+        assert_true(code.registers > 0);
+        fb_cuda_code_clear(&code);
+    }
+    fb_str_free(&text);
+}
+
+static void compile_plan(const char *what, const fb_plan *plan)
+{
+    fb_error err = {0};
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s: %s", what, err.text);
+    for (int k = 0; k < p->n_kernels; k++) {
+        const fb_kernel *kernel = &p->kernels[k];
+        if (!kernel->source) continue;
+        assert_true(kernel->grid[0] > 0 && kernel->block[0] >= 32 && kernel->block[0] <= 1024);
+        if (is_new(kernel->source)) compile_kernel(what, kernel);
+    }
+    fb_program_free(p);
+}
+
+static void compile_variant(const char *path, fb_script *s, const char *variant)
+{
+    fb_script_event e;
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s %s: %s", path, variant, e.error.text);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(e.graph, &m);
+    for (int i = 0; i < fb_presets(); i++) {
+        char what[256];
+        snprintf(what, sizeof what, "%s %s:%s", path, variant, fb_preset_at(i)->name);
+        fb_error err = {0};
+        fb_plan *plan = fb_preset_at(i)->make(planner, &err);
+        assert_non_null(plan);
+        compile_plan(what, plan);
+        fb_plan_free(plan);
+    }
+    fb_planner_free(planner);
+    fb_graph_free(e.graph);
+}
+
+static void compile_script(const char *path)
+{
+    char whole[4096];
+    snprintf(whole, sizeof whole, "%s/%s", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".", path);
+    fb_error err = {0};
+    fb_script *s = fb_script_start(whole, NULL, NULL, &err);
+    if (!s) fail_msg("%s", err.text);
+    fb_script_event e;
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s: %s", path, e.error.text);
+    for (int v = 0; v < e.info->n_variants; v++) compile_variant(path, s, e.info->variants[v]);
+    fb_script_info_free(e.info);
+    fb_script_free(s);
+}
+
+static bool is_bundled(const char *path)
+{
+    return strncmp(path, "scripts/", 8) == 0 && strncmp(path, "scripts/lib/", 12) != 0 && strlen(path) > 4 &&
+           strcmp(path + strlen(path) - 4, ".lua") == 0 && !strstr(path, ".d.lua");
+}
+
+static void test_scripts(void **state)
+{
+    (void)state;
+    char known[64][16];
+    fb_error err = {0};
+    int n = fb_cuda_archs(known, 64, &err);
+    if (!n) {
+        print_message("# skipped: %s\n", err.text);
+        skip();
+    }
+    strcpy(archs[n_archs++], "sm_80");
+    strcpy(archs[n_archs++], "sm_90");
+    memcpy(archs[n_archs++], known[n - 1], sizeof *archs);
+    int scripts = 0;
+    for (int i = 0; fb_embedded_files[i].path; i++) {
+        if (!is_bundled(fb_embedded_files[i].path)) continue;
+        compile_script(fb_embedded_files[i].path);
+        scripts++;
+    }
+    assert_true(scripts > 0);
+    print_message("# %d scripts, %d kernels, %d architectures\n", scripts, HASH_COUNT(compiled), n_archs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
