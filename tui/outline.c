@@ -160,18 +160,27 @@ static void fingerprint(const fb_graph *g, tree *t)
 
 typedef FB_VEC(fb_entry) entries;
 
-static int run_of_members(const fb_graph *g, const tree *t, int first)
+typedef FB_VEC(int) numbers;
+
+static bool is_member(const fb_graph *g, const tree_node *n)
+{
+    return n->kind == FB_ENTRY_SCOPE && g->scopes[n->id].index != FB_NONE;
+}
+
+/* The siblings from `first` on that are repetitions of it. Sources and views that stand in between (the parameters of
+ * each layer, say) do not end the run: they go before it. */
+static void find_members(const fb_graph *g, const tree *t, int first, numbers *members)
 {
     const tree_node *a = &t->at[first];
-    int n = 1;
-    if (a->kind != FB_ENTRY_SCOPE || g->scopes[a->id].index == FB_NONE) return 1;
-    for (int at = a->next; at != FB_NONE; at = t->at[at].next, n++) {
+    FB_VEC_PUSH(members, first);
+    if (!is_member(g, a)) return;
+    for (int at = a->next; at != FB_NONE; at = t->at[at].next) {
         const tree_node *b = &t->at[at];
-        if (b->kind != FB_ENTRY_SCOPE || b->content != a->content || g->scopes[b->id].index == FB_NONE ||
-            strcmp(g->scopes[a->id].name, g->scopes[b->id].name) != 0)
-            break;
+        if (b->kind == FB_ENTRY_NODE && !fb_node_is_computed(g, b->id)) continue;
+        if (!is_member(g, b) || b->content != a->content || strcmp(g->scopes[a->id].name, g->scopes[b->id].name) != 0)
+            return;
+        FB_VEC_PUSH(members, at);
     }
-    return n;
 }
 
 static void flatten(const fb_graph *g, const tree *t, int parent_tree, int parent, entries *out);
@@ -192,24 +201,37 @@ static void flatten_one(const fb_graph *g, const tree *t, int at, int parent, en
     out->at[me].end = out->n;
 }
 
+static void flatten_repeat(const fb_graph *g, const tree *t, const numbers *members, int parent, entries *out)
+{
+    int me = out->n;
+    FB_VEC_PUSH(out, (fb_entry){.kind = FB_ENTRY_REPEAT,
+                                .fold = FB_OPEN,
+                                .id = t->at[members->at[0]].id,
+                                .parent = parent,
+                                .members = members->n});
+    for (int i = 0; i < members->n; i++) flatten_one(g, t, members->at[i], me, out);
+    out->at[me].first = out->at[me + 1].first;
+    out->at[me].last = out->at[out->n - 1].last;
+    out->at[me].end = out->n;
+}
+
 static void flatten(const fb_graph *g, const tree *t, int parent_tree, int parent, entries *out)
 {
-    for (int c = t->at[parent_tree].first_child; c != FB_NONE;) {
-        int run = run_of_members(g, t, c), inside = parent, repeat = out->n;
-        if (run > 1) {
-            FB_VEC_PUSH(
-                out,
-                (fb_entry){
-                    .kind = FB_ENTRY_REPEAT, .fold = FB_OPEN, .id = t->at[c].id, .parent = parent, .members = run});
-            inside = repeat;
+    numbers members = {0};
+    for (int c = t->at[parent_tree].first_child; c != FB_NONE; c = t->at[c].next) {
+        members.n = 0;
+        find_members(g, t, c, &members);
+        if (members.n == 1) {
+            flatten_one(g, t, c, parent, out);
+            continue;
         }
-        for (int k = 0; k < run; k++, c = t->at[c].next) flatten_one(g, t, c, inside, out);
-        if (run > 1) {
-            out->at[repeat].first = out->at[repeat + 1].first;
-            out->at[repeat].last = out->at[out->n - 1].last;
-            out->at[repeat].end = out->n;
-        }
+        int last = members.at[members.n - 1];
+        for (int at = c; at != last; at = t->at[at].next)
+            if (t->at[at].kind == FB_ENTRY_NODE) flatten_one(g, t, at, parent, out);
+        flatten_repeat(g, t, &members, parent, out);
+        c = last;
     }
+    FB_VEC_FREE(&members);
 }
 
 fb_outline *fb_outline_new(const fb_graph *g)

@@ -1,0 +1,93 @@
+/* The layout over all sizes of the screen: everything inside, nothing on top of anything else. */
+#include "tui/layout.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static bool empty(const fb_rect *r)
+{
+    return r->h == 0 || r->w == 0;
+}
+
+/* With its frame, which panes share: one line and one column on each side. */
+static bool inside(const fb_rect *r, const fb_layout_wish *w, int frame)
+{
+    return r->y >= frame && r->x >= frame && r->y + r->h + frame <= w->rows && r->x + r->w + frame <= w->cols &&
+           r->h > 0 && r->w > 0;
+}
+
+static bool overlap(const fb_rect *a, const fb_rect *b)
+{
+    return a->y < b->y + b->h && b->y < a->y + a->h && a->x < b->x + b->w && b->x < a->x + a->w;
+}
+
+static void check(const fb_layout_wish *w)
+{
+    fb_layout l = fb_layout_make(w);
+    assert_int_equal(l.too_small, w->rows < FB_MIN_ROWS || w->cols < FB_MIN_COLS);
+    if (l.too_small) {
+        assert_true(empty(&l.header) && empty(&l.whole) && empty(&l.pane[0]));
+        return;
+    }
+    const fb_rect *all[3 + FB_PANES + 1] = {&l.header, &l.keys, &l.hint, &l.pane[0], &l.pane[1], &l.pane[2], &l.whole};
+    int n = 3 + FB_PANES + 1;
+    if (w->zoomed >= 0 && !w->whole) all[--n] = NULL; /* the zoomed pane is the whole */
+    for (int i = 0; i < n; i++) {
+        if (empty(all[i])) continue;
+        assert_true(inside(all[i], w, i >= 2));
+        for (int k = 0; k < i; k++) assert_false(!empty(all[k]) && overlap(all[i], all[k]));
+    }
+    bool panes = !w->whole && w->zoomed < 0;
+    for (int p = 0; p < FB_PANES; p++)
+        assert_int_equal(empty(&l.pane[p]), w->whole || (w->zoomed >= 0 && w->zoomed != p));
+    assert_int_equal(empty(&l.whole), panes);
+    if (!panes) return;
+    assert_true(l.pane[FB_PANE_GRAPH].w >= 24 && l.pane[FB_PANE_COLUMNS].w >= 28);
+    assert_true(l.pane[FB_PANE_COLUMNS].h >= 3 && l.pane[FB_PANE_KERNELS].h >= 3);
+    assert_int_equal(l.pane[FB_PANE_COLUMNS].w, l.pane[FB_PANE_KERNELS].w);
+    assert_int_equal(l.pane[FB_PANE_KERNELS].y + l.pane[FB_PANE_KERNELS].h,
+                     l.pane[FB_PANE_GRAPH].y + l.pane[FB_PANE_GRAPH].h);
+}
+
+static void all_sizes(void **state)
+{
+    (void)state;
+    for (int rows = 1; rows <= 100; rows++)
+        for (int cols = 1; cols <= 300; cols++)
+            for (int zoomed = -1; zoomed < FB_PANES; zoomed++)
+                for (int whole = 0; whole < 2; whole++) check(&(fb_layout_wish){rows, cols, zoomed, whole, 10, 43});
+}
+
+static void all_wishes(void **state)
+{
+    (void)state;
+    for (int table = 0; table < 60; table++)
+        for (int cells = 0; cells < 400; cells += 7) {
+            check(&(fb_layout_wish){24, 80, -1, false, table, cells});
+            check(&(fb_layout_wish){30, 100, -1, false, table, cells});
+            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, table, cells});
+        }
+}
+
+/* What is wished for is given where there is room. */
+static void room_is_given(void **state)
+{
+    (void)state;
+    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 10, 60});
+    assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
+    assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_sizes),
+        cmocka_unit_test(all_wishes),
+        cmocka_unit_test(room_is_given),
+    };
+    return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
+}
