@@ -178,7 +178,7 @@ static int devices_main(const fb_command *me, int argc, char **argv)
 }
 
 const fb_command fb_command_devices = {
-    .name = "devices", .args = "", .summary = "What was found where, and its calibration", .run = devices_main};
+    .name = "devices", .args = "", .summary = "What was found where, calibrated", .run = devices_main};
 
 /* ---- worker ---- */
 
@@ -190,7 +190,5 @@ static int worker_main(const fb_command *me, int argc, char **argv)
     return fb_worker_serve(STDIN_FILENO, STDOUT_FILENO);
 }
 
-const fb_command fb_command_worker = {.name = "worker",
-                                      .args = "",
-                                      .summary = "Serve this machine's devices on stdin and stdout, for --worker",
-                                      .run = worker_main};
+const fb_command fb_command_worker = {
+    .name = "worker", .args = "", .summary = "Serve devices on stdin and stdout, for --worker", .run = worker_main};

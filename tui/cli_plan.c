@@ -138,7 +138,7 @@ static int explain_main(const fb_command *me, int argc, char **argv)
 
 const fb_command fb_command_explain = {.name = "explain",
                                        .args = "SCRIPT [COLUMN]",
-                                       .summary = "The verdict on every edge, one a line (default plan: none)",
+                                       .summary = "The verdict on every edge, one a line",
                                        .run = explain_main};
 
 /* ---- emit ---- */
@@ -258,7 +258,5 @@ static int graph_main(const fb_command *me, int argc, char **argv)
     return look_main(&l, me, options, argc, argv, "none", graph_show);
 }
 
-const fb_command fb_command_graph = {.name = "graph",
-                                     .args = "SCRIPT [COLUMN]",
-                                     .summary = "The graph, with the kernels of a column where one is given",
-                                     .run = graph_main};
+const fb_command fb_command_graph = {
+    .name = "graph", .args = "SCRIPT [COLUMN]", .summary = "The graph, and the kernels of a column", .run = graph_main};

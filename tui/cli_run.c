@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "session/results.h"
-#include "tui/cli_rows.h"
+#include "tui/cli_output.h"
 #include "tui/cli_run.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct {
     bool experiment, retry;
     fb_session *session;
     fb_results *results; /* NULL without --out */
-    fb_rows rows;
+    fb_output rows;
     int status;
 } run;
 
@@ -63,7 +63,7 @@ static bool write_row(run *r, json_t *row, fb_error *err)
 
 static void show_row(run *r, json_t *row)
 {
-    fb_rows_device(&r->rows, r->session, fb_json_string_or(row, "device", NULL));
+    fb_output_device(&r->rows, r->session, fb_json_string_or(row, "device", NULL));
     json_array_append(r->rows.rows, row);
 }
 
@@ -145,7 +145,7 @@ static void run_columns(run *r)
         r->status = fb_cli_fail(&err);
         break;
     }
-    fb_rows_print(&r->rows, r->format, stdout);
+    fb_output_print(&r->rows, r->format, stdout);
 }
 
 /* ---- the experiment ---- */
@@ -159,7 +159,7 @@ static bool experiment_measured(void *ctx, const fb_report *report, fb_error *er
 {
     run *r = ctx;
     json_t *row = fb_report_to_json(report);
-    fb_rows_device(&r->rows, r->session, report->device);
+    fb_output_device(&r->rows, r->session, report->device);
     bool fine = write_row(r, row, err);
     json_decref(row);
     return fine;
@@ -202,7 +202,7 @@ static void run_experiment(run *r)
     const fb_error *why = fb_session_experiment_error(r->session);
     if (why->kind)
         r->status = fb_cli_fail_at(why, fb_session_path(r->session), fb_session_script_error_line(r->session));
-    fb_rows_print(&r->rows, r->format, stdout);
+    fb_output_print(&r->rows, r->format, stdout);
 }
 
 /* ---- the command ---- */
@@ -214,12 +214,12 @@ static void run_script(run *r)
         r->status = fb_cli_fail(&err);
         return;
     }
-    fb_rows_init(&r->rows, fb_session_path(r->session));
+    fb_output_init(&r->rows, fb_session_path(r->session));
     if (r->experiment)
         run_experiment(r);
     else
         run_columns(r);
-    fb_rows_free(&r->rows);
+    fb_output_free(&r->rows);
     fb_results_close(r->results);
 }
 
@@ -235,10 +235,8 @@ static int run_main(const fb_command *me, int argc, char **argv)
     return r.status;
 }
 
-const fb_command fb_command_run = {.name = "run",
-                                   .args = "SCRIPT [COLUMN]…",
-                                   .summary = "Measure columns ([VARIANT:]PLAN[@DEVICE]) side by side",
-                                   .run = run_main};
+const fb_command fb_command_run = {
+    .name = "run", .args = "SCRIPT [COLUMN]…", .summary = "Measure columns side by side", .run = run_main};
 
 /* ---- results files ---- */
 
@@ -253,16 +251,16 @@ int fb_cli_show_results(const char *path)
     fb_error err = {0};
     fb_results *results = fb_results_read(path, &err);
     if (!results) return fb_cli_fail(&err);
-    fb_rows rows;
-    fb_rows_init(&rows, path);
+    fb_output rows;
+    fb_output_init(&rows, path);
     for (int i = 0; i < fb_results_rows(results); i++) {
         const json_t *row = fb_results_row(results, i);
         bool is_case = json_object_get(row, "case") != NULL;
         json_array_append(is_case ? rows.cases : rows.rows, (json_t *)row);
-        if (!is_case) fb_rows_device(&rows, NULL, fb_json_string_or(row, "device", NULL));
+        if (!is_case) fb_output_device(&rows, NULL, fb_json_string_or(row, "device", NULL));
     }
-    fb_rows_print(&rows, FB_FORMAT_TABLE, stdout);
-    fb_rows_free(&rows);
+    fb_output_print(&rows, FB_FORMAT_TABLE, stdout);
+    fb_output_free(&rows);
     fb_results_close(results);
     return FB_EXIT_FINE;
 }

@@ -15,7 +15,7 @@ enum { PLAN_FILE_MAX = 16 << 20 };
 
 static void set_text(char **to, const char *text)
 {
-    char *copy = fb_strdup(text); /* `text` may be what is replaced */
+    char *copy = fb_copy_text(text); /* `text` may be what is replaced */
     fb_free(*to);
     *to = copy;
 }
@@ -124,11 +124,11 @@ static fb_column_record *record_new(fb_session *s, const fb_column_spec *spec)
 {
     fb_column_record *c = fb_calloc(1, sizeof *c);
     c->session = s;
-    c->variant = fb_strdup(spec->variant);
+    c->variant = fb_copy_text(spec->variant);
     c->variant_given = spec->variant != NULL;
     c->plan_name = fb_strdup(spec->plan);
     c->base = fb_strdup(spec->plan);
-    c->device = fb_strdup(spec->device);
+    c->device = fb_copy_text(spec->device);
     c->shown.device = c->device ? c->device : "";
     fb_column_set_state(c, FB_COLUMN_BUILDING);
     return c;
@@ -314,9 +314,8 @@ static bool take_plan(fb_column_record *c)
     else if (preset)
         plan = preset->make(planner, &why);
     else if (script_plan(s->info, c->base)) {
-        c->plan_request = s->script ? fb_script_plan(s->script, c->slot->graph, c->base) : 0;
+        c->plan_request = fb_slot_ask_plan(s, c->slot, c->base, &why);
         if (c->plan_request > 0) return false;
-        fb_fail(&why, FB_ERR_CRASH, "plan \"%s\": the script has ended; load it again", c->base);
     } else if (known_plan(s->info, c->base, &why)) {
         plan = plan_of_file(c->base, planner, &why);
     }

@@ -12,6 +12,7 @@
 typedef struct fb_experiment_state {
     fb_experiment_hooks hooks;
     int64_t request;
+    int process; /* the one that runs it; another one cannot go on */
     fb_column_record *measuring;
     bool asked; /* whether its report is known already */
     bool ended;
@@ -24,6 +25,11 @@ bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_e
     if (s->experiment) return fb_fail(err, FB_ERR_INPUT, "the experiment is running already");
     s->experiment = fb_calloc(1, sizeof *s->experiment);
     s->experiment->hooks = *hooks;
+    if (!fb_script_ready(s, err)) {
+        fb_experiment_free(s);
+        return false;
+    }
+    s->experiment->process = s->process;
     s->experiment->request = fb_script_experiment(s->script);
     s->experiment_error = (fb_error){0};
     return true;
@@ -156,6 +162,7 @@ void fb_experiment_pump(fb_session *s)
 {
     fb_experiment_state *x = s->experiment;
     if (!x) return;
+    if (!x->ended && x->process != s->process) end(s, &s->script_error);
     fb_column_record *c = x->ended ? NULL : x->measuring;
     fb_column_state state = c ? c->shown.state : FB_COLUMN_BUILDING;
     if (state == FB_COLUMN_READY && !x->asked && begin(s, c)) {

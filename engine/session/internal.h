@@ -31,6 +31,7 @@ typedef struct fb_slot {
     char *variant, *key; /* key: the parameters as one line of JSON */
     json_t *params;
     int generation;  /* of the script it came from; an older one is kept for its columns only */
+    int process;     /* which of the script's processes has it */
     int64_t request; /* the build asked for; 0 none */
     fb_graph *graph;
     fb_error error;
@@ -104,8 +105,8 @@ typedef struct {
 struct fb_session {
     fb_session_options options;
     char *self, *device;
-    json_t *set; /* values given on the command line */
-    uint64_t serial;
+    json_t *set;               /* values given on the command line */
+    uint64_t serial, advanced; /* advanced: up to which all columns were taken as far as they go */
 
     char *path;
     fb_script *script;
@@ -113,6 +114,9 @@ struct fb_session {
     fb_error script_error;
     int script_line, generation;
     bool script_loading;
+    int process;    /* raised with every script process */
+    bool blamed;    /* the last error named its request */
+    bool replaced;  /* the process stands in for one that died: what it says of itself is known */
     json_t *params; /* name → value now */
     FB_VEC(fb_slot *) slots;
 
@@ -136,6 +140,11 @@ struct fb_session {
     int64_t log_dropped;
 };
 
+static inline char *fb_copy_text(const char *text) /* NULL stays NULL */
+{
+    return text ? fb_strdup(text) : NULL;
+}
+
 /* session.c */
 void fb_session_changed(fb_session *s);
 void fb_session_say(fb_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -147,6 +156,9 @@ void fb_load_pump(fb_session *s);
 void fb_load_free(fb_session *s);
 /* The slot of a variant, asked for if it is new; not counted. */
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
+/* The plan a script wrote for the slot's graph: the request's id, 0 with an error. */
+int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, fb_error *err);
+bool fb_script_ready(fb_session *s, fb_error *err); /* there is a process to ask, perhaps a new one */
 void fb_slot_take(fb_slot *slot);
 void fb_slot_release(fb_session *s, fb_slot *slot); /* NULL is fine */
 fb_planner *fb_slot_planner_for(fb_session *s, fb_slot *slot, const fb_device_record *d);

@@ -12,6 +12,15 @@
 
 enum { GRAPH_FILE_MAX = 256 << 20 };
 
+static fb_script *start_script(fb_session *s, const char *path, const json_t *set, fb_error *err)
+{
+    fb_machine m;
+    bool wait;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    const fb_device_record *d = fb_device_named(s, NULL, &wait, NULL);
+    return fb_script_start(path, d ? &d->machine : &m, set, err);
+}
+
 /* ---- parameters ---- */
 
 static const fb_param *param_named(const fb_session *s, const char *name, fb_error *err)
@@ -144,11 +153,35 @@ bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, 
     json_t *old = json_incref(json_object_get(s->params, name));
     bool fine = put_param(s, s->params, name, value, err);
     if (fine && !json_equal(old, json_object_get(s->params, name))) {
+        s->script_error = (fb_error){0};
         for (int i = 0; i < s->columns.n; i++) fb_column_rebuild(s->columns.at[i], true);
         fb_session_changed(s);
     }
     json_decref(old);
     return fine;
+}
+
+/* ---- the process ---- */
+
+static bool gone(const fb_session *s)
+{
+    struct pollfd fds[2];
+    int ms = -1;
+    return !s->script || fb_script_poll(s->script, fds, &ms) == 0;
+}
+
+/* A process that died is replaced when the next request comes. */
+bool fb_script_ready(fb_session *s, fb_error *err)
+{
+    if (!gone(s)) return true;
+    if (!s->script || !s->info) return fb_fail(err, FB_ERR_CRASH, "%s: there is no script to ask", s->path);
+    fb_script *next = start_script(s, s->path, s->params, err);
+    if (!next) return false;
+    fb_script_free(s->script);
+    s->script = next;
+    s->process++;
+    s->replaced = true;
+    return true;
 }
 
 /* ---- slots ---- */
@@ -178,6 +211,22 @@ static void slot_free(fb_slot *slot)
     fb_free(slot);
 }
 
+static void ask_build(fb_session *s, fb_slot *slot)
+{
+    if (!fb_script_ready(s, &slot->error)) return;
+    slot->process = s->process;
+    slot->request = fb_script_build(s->script, slot->variant, slot->params);
+}
+
+int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, fb_error *err)
+{
+    if (!fb_script_ready(s, err)) return 0;
+    /* A new process has to build the graph before it can plan it; what it builds is what is here already. */
+    if (slot->process != s->process) fb_script_build(s->script, slot->variant, slot->params);
+    slot->process = s->process;
+    return fb_script_plan(s->script, slot->graph, name);
+}
+
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params)
 {
     char *key = fb_json_line(params);
@@ -190,8 +239,7 @@ fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params)
     fb_free(key);
     if (found) return found;
     found = slot_new(s, variant, params);
-    if (s->script) found->request = fb_script_build(s->script, variant, params);
-    if (found->request <= 0) fb_fail(&found->error, FB_ERR_CRASH, "%s: the script has ended; load it again", s->path);
+    ask_build(s, found);
     return found;
 }
 
@@ -289,11 +337,7 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
     if (path && is_graph_file(path)) {
         g = read_graph(path, err);
     } else if (path) {
-        fb_machine m;
-        fb_machine_default(&m, FB_DEVICE_HOST);
-        fb_error ignored;
-        fb_device_record *d = fb_device_named(s, NULL, &(bool){false}, &ignored);
-        script = fb_script_start(path, d ? &d->machine : &m, s->set, err);
+        script = start_script(s, path, s->info ? s->params : s->set, err);
     }
     if (g || script) {
         fb_free(s->path);
@@ -301,6 +345,8 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
         fb_script_free(s->script);
         s->script = script;
         s->generation++;
+        s->process++;
+        s->replaced = false;
         s->script_loading = script != NULL;
         s->script_error = (fb_error){0};
         fb_session_changed(s);
@@ -382,8 +428,41 @@ static void script_failed(fb_session *s, const fb_script_event *e)
         s->script_error = e->error;
         s->script_line = e->line;
     }
-    if (s->script_loading) s->script_loading = false;
+    s->script_loading = false;
+    s->blamed = slot || c;
     fb_session_say(s, "%s", e->error.text);
+}
+
+static void older(int64_t id, int64_t *least)
+{
+    if (id > 0 && (!*least || id < *least)) *least = id;
+}
+
+/* The process ended: what it was at, its oldest request, fails for that reason; the others are asked again of the next
+ * one. */
+static void script_gone(fb_session *s)
+{
+    int64_t culprit = 0;
+    for (int i = 0; i < s->slots.n; i++)
+        if (s->slots.at[i]->generation == s->generation) older(s->slots.at[i]->request, &culprit);
+    for (int i = 0; i < s->columns.n; i++) older(s->columns.at[i]->plan_request, &culprit);
+    for (int i = 0; i < s->hidden.n; i++) older(s->hidden.at[i]->plan_request, &culprit);
+    if (!culprit) return;
+    fb_column_record *c = column_of_plan_request(s, culprit);
+    fb_slot *oldest = slot_of_request(s, culprit);
+    if (c && !s->blamed) fb_column_fail(c, &s->script_error);
+    if (oldest && !s->blamed) {
+        oldest->request = 0;
+        oldest->error = s->script_error;
+    }
+    for (int i = 0; i < s->columns.n; i++) s->columns.at[i]->plan_request = 0;
+    for (int i = 0; i < s->hidden.n; i++) s->hidden.at[i]->plan_request = 0;
+    for (int i = 0; i < s->slots.n; i++) {
+        fb_slot *slot = s->slots.at[i];
+        if (slot->generation != s->generation || !slot->request) continue;
+        slot->request = 0;
+        ask_build(s, slot);
+    }
 }
 
 static void script_event(fb_session *s, fb_script_event *e)
@@ -391,6 +470,7 @@ static void script_event(fb_session *s, fb_script_event *e)
     fb_slot *slot;
     switch (e->kind) {
     case FB_SCRIPT_INFO:
+        if (s->replaced) break; /* it says what is known */
         answered(s, e->info);
         e->info = NULL;
         break;
@@ -422,6 +502,7 @@ void fb_load_pump(fb_session *s)
         script_event(s, &e);
         fb_script_event_clear(&e);
     }
+    if (gone(s)) script_gone(s);
 }
 
 void fb_load_free(fb_session *s)

@@ -16,7 +16,7 @@ fb_session *fb_session_new(const fb_session_options *o, fb_error *err)
     s->options = *o;
     s->options.set = NULL;
     s->self = fb_strdup(o->self);
-    s->device = fb_strdup(o->device);
+    s->device = fb_copy_text(o->device);
     s->set = o->set ? json_deep_copy(o->set) : json_object();
     s->params = json_object();
     if (!fb_devices_start(s, err)) {
@@ -120,7 +120,7 @@ static int until(int64_t when_ns)
 int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int *timeout_ms)
 {
     int n = 0;
-    *timeout_ms = -1;
+    *timeout_ms = s->advanced == s->serial ? -1 : 0; /* what changed since may be carried on with at once */
     if (s->script) {
         int ms = -1;
         n += fb_script_poll(s->script, out, &ms);
@@ -186,6 +186,7 @@ void fb_session_pump(fb_session *s)
         }
     }
     while (advance_all(s)) fb_session_changed(s);
+    s->advanced = s->serial;
     fb_experiment_pump(s);
     if (s->automatic) measure_changed(s);
     fb_schedule_run(s);
@@ -215,8 +216,6 @@ void fb_session_wait(fb_session *s, int timeout_ms)
     struct pollfd fds[FB_SESSION_FDS];
     int ms, n = fb_session_poll(s, fds, &ms);
     sooner(&ms, timeout_ms);
-    /* What waits for nothing outside (a column that only has to be advanced) is done by the pump alone. */
-    if (n == 0 && ms < 0) ms = 0;
     poll(fds, (nfds_t)n, ms);
     fb_session_pump(s);
 }

@@ -51,7 +51,7 @@ uint64_t fb_session_serial(const fb_session *s);
  * finds a bundled script. Fails at once only for what needs no script (missing file). Reloading keeps columns and
  * carries their plans over by node names; what could not be kept is said in the log. */
 bool fb_session_load(fb_session *s, const char *path, fb_error *err);
-const char *fb_session_path(const fb_session *s); /* of the script as found; NULL before any was loaded */
+const char *fb_session_path(const fb_session *s);             /* of the script as found; NULL before any was loaded */
 const fb_script_info *fb_session_script(const fb_session *s); /* NULL until it has answered */
 const fb_error *fb_session_script_error(const fb_session *s); /* kind FB_OK when all is well */
 int fb_session_script_error_line(const fb_session *s);
@@ -63,7 +63,8 @@ bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, 
 int fb_session_log_lines(const fb_session *s);
 const char *fb_session_log_line(const fb_session *s, int i);
 bool fb_session_log_printed(const fb_session *s, int i); /* the script printed it */
-int64_t fb_session_log_dropped(const fb_session *s); /* lines before the first one kept, of which there are 2000 at most */
+int64_t
+fb_session_log_dropped(const fb_session *s); /* lines before the first one kept, of which there are 2000 at most */
 
 /* ---- columns ---- */
 
@@ -135,7 +136,7 @@ bool fb_session_auto(const fb_session *s);
 const json_t *fb_session_devices(const fb_session *s);
 const json_t *fb_session_libraries(const fb_session *s);
 void fb_session_ask_devices(fb_session *s);
-bool fb_session_devices_known(const fb_session *s); /* every worker has answered, or never will */
+bool fb_session_devices_known(const fb_session *s);         /* every worker has answered, or never will */
 const char *fb_session_default_device(const fb_session *s); /* NULL until known */
 const fb_machine *fb_session_machine(const fb_session *s, const char *device);
 /* The request's id, 0 with an error. fb_session_busy until it has ended; the machine says whether it did well. */

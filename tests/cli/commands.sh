@@ -1,0 +1,54 @@
+#!/bin/sh
+# Commands that measure nothing: help, version, lists, new, devices.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb --version
+is "--version names the program and its version" 0 out '^fusebox [0-9]+\.[0-9]+'
+fb --help
+is "--help lists the commands and the exit statuses" 0 out 'explain SCRIPT' out 'Exit status' out 'worker'
+for command in run explain emit graph check new devices worker; do
+    fb $command --help
+    is "$command --help speaks of the command and the common options" 0 out "fusebox $command" out '--device' out '--set'
+done
+
+fb
+is "without a terminal and a script: the list" 0 out 'split_stack' out 'lstm_step' out 'lora_mlp'
+fb diff x y
+is "a command of a later version is refused in one line" 2 err1 '^fusebox: no command or script "diff"'
+fb explian split_stack
+is "a misspelt command finds the nearest" 2 err1 'did you mean "fusebox explain"'
+fb run
+is "a missing argument is a usage error" 2 err1 'argument is missing'
+fb check a b
+is "an argument too many is a usage error" 2 err1 'one argument too many: "b"'
+fb run --nonsense x
+is "an unknown option is a usage error" 2 err 'unrecognized option'
+
+fb new mine.lua
+is "new writes a script" 0
+fb graph mine.lua
+is "the new script is a graph" 0 out 'relu' out 'layer_norm'
+cp mine.lua before
+fb new mine.lua
+is "new does not write over a file" 1 err1 'mine.lua: File exists'
+holds "the file is as it was" cmp mine.lua before
+fb new copy.lua --from split_stack
+is "new copies a bundled script" 0
+holds "the copy is the script" grep -q 'split_stack = function' copy.lua
+fb new other.lua --from split_stak
+is "new finds the nearest bundled name" 1 err1 'did you mean the bundled script "split_stack"'
+holds "and writes nothing" test ! -e other.lua
+fb new no/such/folder.lua
+is "new into a missing folder" 1 err1 'No such file or directory'
+
+fb devices --list
+is "devices lists the host" 0 out '^host: '
+fb devices --list --format json
+json "devices as JSON" out fusebox=1 devices.host.kind=host devices.host.name
+fb devices --list --device cuda:99
+is "a device that is not there" 3 err1 'no device "cuda:99"'
+fb devices
+is "devices calibrates" 0 out 'calibrated 20' out 'GB/s'
+fb devices --list --format json
+json "and keeps what it measured" out devices.host.calibrated=true devices.host.date
+done_testing

@@ -1,0 +1,82 @@
+# shellcheck shell=sh disable=SC2034  # what a test that sources this uses
+# A small TAP library for tests of the command line. Source it, then:
+#
+#     fb run split_stack max                      runs $FUSEBOX; its output goes to files, its status to $status
+#     is "what is tested" STATUS [CHECK REGEX]…   one test: the status, and each check an extended regex on
+#                                                 out, err, or err1 (standard error is one line that matches); no: nothing in out
+#     done_testing
+#
+# Files and caches live in a folder of the test's own, which is also the working directory.
+
+FUSEBOX=${FUSEBOX:-fusebox}
+JSON_CHECK=${JSON_CHECK:-$(dirname "$FUSEBOX")/tests/cli/json_check}
+work=$(mktemp -d) || exit 99
+trap 'cd /; rm -rf "$work"' EXIT
+cd "$work" || exit 99
+XDG_CACHE_HOME=${FB_TEST_CACHE:-$work/cache} XDG_STATE_HOME=$work/state HOME=$work LC_ALL=C.UTF-8
+export XDG_CACHE_HOME XDG_STATE_HOME HOME LC_ALL
+mkdir -p "$XDG_CACHE_HOME"
+unset NO_COLOR
+tests=0
+
+# Small enough that a test is compiling more than running.
+small="--set batch_size=64 --set input_dim=32 --set num_inputs=4"
+
+fb() {
+    timeout 120 "$FUSEBOX" "$@" >out 2>err </dev/null
+    status=$?
+}
+
+report() { # ok|not-ok NAME
+    tests=$((tests + 1))
+    if [ "$1" = ok ]; then
+        echo "ok $tests - $2"
+    else
+        echo "not ok $tests - $2"
+        sed 's/^/# err: /' err | head -20
+        sed 's/^/# out: /' out | head -20
+    fi
+}
+
+is() {
+    name=$1 wanted=$2
+    shift 2
+    why=
+    [ "$status" = "$wanted" ] || why="status $status instead of $wanted"
+    while [ $# -gt 1 ]; do
+        case $1 in
+        out) grep -Eq -e "$2" out || why="$why; nothing on stdout matches $2" ;;
+        no) ! grep -Eq -e "$2" out || why="$why; something on stdout matches $2" ;;
+        err) grep -Eq -e "$2" err || why="$why; nothing on stderr matches $2" ;;
+        err1)
+            grep -Eq -e "$2" err || why="$why; nothing on stderr matches $2"
+            [ "$(wc -l <err)" = 1 ] || why="$why; stderr is not one line"
+            ;;
+        *) why="$why; bad check $1" ;;
+        esac
+        shift 2
+    done
+    if [ -z "$why" ]; then
+        report ok "$name"
+    else
+        report not-ok "$name ($why)"
+    fi
+}
+
+# json NAME FILE PATH=VALUE…   the file is one JSON value, and holds these; PATH alone: is there, !PATH: is not
+json() {
+    name=$1 file=$2
+    shift 2
+    if why=$("$JSON_CHECK" "$file" "$@" 2>&1); then report ok "$name"; else report not-ok "$name ($why)"; fi
+}
+
+# true NAME COMMAND…
+holds() {
+    name=$1
+    shift
+    if "$@" >/dev/null 2>&1; then report ok "$name"; else report not-ok "$name"; fi
+}
+
+done_testing() {
+    echo "1..$tests"
+}

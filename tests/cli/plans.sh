@@ -1,0 +1,35 @@
+#!/bin/sh
+# Graphs and plans without measuring: explain, emit, graph; and check.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb explain split_stack $small
+is "the verdict on every edge" 0 out '^split_stack: .* → stack: fuse: ' out '^combined: .*: fuse: (fine|slower|unsupported|illegal): '
+edges=$(wc -l <out)
+holds "one a line" test "$edges" -gt 20
+fb explain split_stack combined:max $small
+is "in another plan" 0 out 'cut: ' no '^combined: '
+fb explain split_stack combined:none --edge tanh linear.matmul $small
+cp out one
+fb explain split_stack combined:none $small
+is "one edge" 0
+fb graph split_stack $small
+is "the graph as text, both variants" 0 out '^split_stack$' out '^combined$' out 'tanh'
+fb graph split_stack combined:max $small
+is "with the kernels of a column" 0 out 'kernels of max' out 'tanh'
+fb graph split_stack combined $small --format dot
+is "as Graphviz" 0 out '^(strict )?digraph'
+fb graph split_stack combined $small --format json
+json "as JSON" out fusebox_graph=1 nodes outputs hash
+fb graph split_stack $small --format json
+is "JSON is of one variant" 2 err1 'name a variant'
+fb emit split_stack combined:max $small
+is "generated source" 0 out 'tanh' out 'void '
+fb emit split_stack combined:max $small --target c
+is "of the target that there is" 0 out 'void '
+fb explain split_stack combined:greedy $small
+is "a plan written in Lua" 0 out 'fuse|cut'
+fb check split_stack $small
+is "check: every variant × every preset" 0 out '✓ split_stack:none' out '✓ split_stack:max' out '✓ combined:eager' no '✗'
+fb check lora_mlp
+is "check of a bundled model" 0 no '✗'
+done_testing

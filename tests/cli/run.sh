@@ -1,0 +1,98 @@
+#!/bin/sh
+# fusebox run: formats, sweeps, results files that are gone on with.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb run split_stack $small
+is "the script's own columns as a table" 0 out 'split_stack:eager@host' out 'combined:max@host' out 'median' out 'modelled' out '✓'
+LC_ALL=C
+fb run split_stack combined:max $small
+is "ASCII where the locale is" 0 out 'combined:max@host' no '✓|×|µ'
+LC_ALL=C.UTF-8
+fb split_stack $small
+is "without a command and a terminal: the table" 0 out 'split_stack:eager@host'
+
+fb run split_stack combined:eager combined:max $small --format json
+is "JSON on stdout, nothing else" 0 no '^fusebox:'
+json "the report is as documented" out fusebox=1 script params.batch_size=64 params.dtype=f32 devices.host.kind=host \
+    devices.host.name columns#2 columns.0.variant=combined columns.0.plan=eager columns.0.device=host columns.0.nodes \
+    columns.0.launches=4 columns.0.launch_mode=stream columns.0.wall_us.median columns.0.wall_us.p10 columns.0.wall_us.p90 \
+    columns.0.wall_us.n columns.0.predicted_us columns.0.floor_us columns.0.bytes.modelled.read \
+    columns.0.bytes.modelled.written '!columns.0.bytes.measured' columns.0.source=measured columns.0.flops \
+    columns.0.peak_bytes columns.0.error.max_abs columns.0.error.max_rel columns.0.error.bound columns.0.error.ok=true \
+    columns.0.compile_ms columns.0.kernels.0.name columns.0.kernels.0.family columns.0.kernels.0.nodes \
+    columns.0.kernels.0.count '!columns.0.failed' columns.1.plan=max columns.1.launches=1
+fb run split_stack max $small --format csv
+is "CSV has a heading and a line a column" 0 out '^script,variant,plan,device,' out ',split_stack,max,host,' out ',combined,max,host,'
+fb run split_stack max $small --format markdown
+is "Markdown" 0 out '^\| column +\|' out '^\| ---' out 'combined:max@host'
+
+printf 'return function(g)\n  print("hello from the script")\n  return g:input("x", {4, 6}):relu()\nend\n' >single.lua
+fb run single.lua none --format json
+is "what a script prints goes to stderr" 0 err1 '^hello from the script$'
+json "a single model has the variant \"\"" out columns#1 columns.0.variant= columns.0.plan=none
+fb graph single.lua --format json
+cp out graph.json
+fb run graph.json max --format json
+json "a graph in JSON is a script" out columns#1 columns.0.plan=max columns.0.error.ok=true
+
+fb run split_stack combined:max --set batch_size=64,128 --set num_inputs=2,4 --set input_dim=32 --out sweep.jsonl
+is "a sweep is all combinations" 0 out 'batch_size' out 'num_inputs'
+holds "a row each" test "$(wc -l <sweep.jsonl)" = 4
+json "every line is JSON" -l sweep.jsonl
+cp sweep.jsonl before
+fb run split_stack combined:max --set batch_size=64,128 --set num_inputs=2,4 --set input_dim=32 --out sweep.jsonl
+is "a second run shows them" 0 out '128 +4 '
+holds "and measures nothing again" cmp sweep.jsonl before
+fb run split_stack combined:max --set batch_size=64,128,256 --set num_inputs=2 --set input_dim=32 --out sweep.jsonl
+is "a longer sweep goes on" 0
+holds "with the one that was missing" test "$(wc -l <sweep.jsonl)" = 5
+head -c -20 before >sweep.jsonl
+fb run split_stack combined:max --set batch_size=64,128 --set num_inputs=2,4 --set input_dim=32 --out sweep.jsonl
+is "a row cut short is measured again" 0
+json "the file is whole" -l sweep.jsonl
+holds "and has all four" test "$(wc -l <sweep.jsonl)" = 4
+fb sweep.jsonl
+is "a results file is shown as a table" 0 out 'combined:max@host' out 'batch_size'
+
+cat >partly.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 8 } },
+  variants = {
+    good = function(g, p) return g:input("x", { p.n }):relu() end,
+    bad = function(g, p) if p.n > 8 then error("too large") end return g:input("x", { p.n }):tanh() end,
+  },
+}
+LUA
+fb run partly.lua none --set n=8,16 --out partly.jsonl
+is "a failed case is a row with its reason" 1 out '✗ .*too large' err 'partly.lua:6: too large'
+holds "beside those that went well" test "$(grep -c wall_us partly.jsonl)" = 3
+holds "with its reason" grep -q '"failed":"[^"]*too large' partly.jsonl
+cp partly.jsonl before
+fb run partly.lua none --set n=8,16 --out partly.jsonl
+is "a second run knows the failure" 1 err 'too large'
+holds "and repeats nothing" cmp partly.jsonl before
+
+cat >experiment.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 8 } },
+  model = function(g, p) return g:input("x", { p.n }):relu():tanh() end,
+  experiment = function(e)
+    for c in e:sweep { plan = { "none", "max" }, n = { 8, 16 } } do
+      local r = e:measure(c)
+      e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
+    end
+    e:plot { x = "n", y = "us", by = "plan" }
+  end,
+}
+LUA
+fb run experiment.lua --experiment --out experiment.jsonl
+is "an experiment's rows as a table" 0 out 'launches' out 'max' out 'none'
+holds "its rows and measurements are in the file" test "$(wc -l <experiment.jsonl)" = 8
+cp experiment.jsonl before
+fb run experiment.lua --experiment --out experiment.jsonl --format json
+is "an experiment goes on where it stopped" 0
+holds "and measures nothing again" cmp experiment.jsonl before
+json "rows and plots as JSON" out rows#4 plots#1 rows.0.row.launches
+done_testing

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Streams that fail: stdout closed, a reader that goes away, a full disk, two runs with one results file, signals.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+printf 'return function(g)\n  return g:input("x", {4, 6}):relu()\nend\n' >plain.lua
+
+"$FUSEBOX" graph plain.lua >&- 2>err </dev/null
+status=$?
+: >out
+is "stdout closed" 1 err1 '^fusebox: cannot write to standard output: '
+"$FUSEBOX" --help >&- 2>err </dev/null
+status=$?
+is "stdout closed for --help" 1 err1 'cannot write to standard output'
+"$FUSEBOX" graph plain.lua >/dev/full 2>err </dev/null
+status=$?
+is "stdout full" 1 err1 'cannot write to standard output: No space left on device'
+{ "$FUSEBOX" graph plain.lua 2>err; echo $? >status; } </dev/null | true
+status=$(cat status)
+if [ "$status" = 0 ]; then report ok "a reader that went away too late to matter"; else
+    is "a reader that went away" 1 err1 'cannot write to standard output: Broken pipe'
+fi
+"$FUSEBOX" run plain.lua none --format json >out 2>err <&-
+status=$?
+is "stdin closed" 0
+json "the report is whole" out columns#1
+"$FUSEBOX" run plain.lua none 2>&- >out </dev/null
+status=$?
+: >err
+is "stderr closed" 0 out 'none@host'
+
+fb run plain.lua none --out /dev/full
+is "a full disk for --out" 1 err '/dev/full: No space left on device' out 'none@host'
+fb run plain.lua none --out no/folder.jsonl
+is "a results file in a missing folder" 1 err1 'no/folder.jsonl: No such file or directory'
+(
+    ulimit -f 1
+    "$FUSEBOX" run plain.lua none max eager --out limited.jsonl >out 2>err </dev/null
+    echo $? >status
+)
+status=$(cat status)
+is "a disk that fills up while rows are written" 1 err 'limited.jsonl: '
+json "leaves whole rows" -l limited.jsonl
+fb run plain.lua none max eager --out limited.jsonl
+is "with which the next run goes on" 0
+holds "to the end" test "$(grep -c wall_us limited.jsonl)" = 3
+
+(flock 9; sleep 3) 9>>held.jsonl &
+sleep 0.5
+fb run plain.lua none --out held.jsonl
+is "a results file that another run writes to" 3 err1 'held.jsonl: another run is writing to it'
+wait
+
+"$FUSEBOX" run split_stack max >out 2>err </dev/null &
+pid=$!
+sleep 1
+children=$(pgrep -P $pid | tr '\n' ' ')
+kill -TERM $pid
+wait $pid
+status=$?
+is "SIGTERM ends a run" 143
+sleep 1
+left=
+for child in $children; do kill -0 $child 2>/dev/null && left="$left $child"; done
+holds "and leaves no process behind" test -n "$children" -a -z "$left"
+done_testing

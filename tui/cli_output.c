@@ -1,0 +1,471 @@
+#include "tui/cli_output.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <string.h>
+
+void fb_output_init(fb_output *r, const char *script)
+{
+    *r = (fb_output){
+        .script = script, .rows = json_array(), .cases = json_array(), .plots = json_array(), .devices = json_object()};
+}
+
+void fb_output_free(fb_output *r)
+{
+    json_decref(r->rows);
+    json_decref(r->cases);
+    json_decref(r->plots);
+    json_decref(r->devices);
+}
+
+void fb_output_device(fb_output *r, const fb_session *s, const char *device)
+{
+    if (!device || json_object_get(r->devices, device)) return;
+    const fb_machine *m = s ? fb_session_machine(s, device) : NULL;
+    json_object_set_new(r->devices, device, m ? fb_machine_to_json(m) : json_pack("{s:s}", "name", device));
+}
+
+/* ---- what all rows share ---- */
+
+static bool shared_value(const json_t *rows, const char *name, const json_t *value)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (!json_equal((json_t *)value, json_object_get(json_object_get(row, "params"), name))) return false;
+    }
+    return true;
+}
+
+/* Parameters that have one value in all rows, or (`varying`) those that have several: name → value in the first row. */
+static json_t *params_of(const json_t *rows, bool varying)
+{
+    json_t *out = json_object(), *value;
+    const char *name;
+    json_object_foreach(json_object_get(json_array_get(rows, 0), "params"), name, value)
+    {
+        if (shared_value(rows, name, value) != varying) json_object_set(out, name, value);
+    }
+    return out;
+}
+
+static char *text_of(const json_t *value)
+{
+    if (!value || json_is_null(value)) return fb_strdup("");
+    if (json_is_string(value)) return fb_strdup(json_string_value(value));
+    if (!json_is_real(value)) return fb_json_line(value);
+    char number[32];
+    snprintf(number, sizeof number, "%.6g", json_real_value(value));
+    return fb_strdup(number);
+}
+
+/* ---- JSON ---- */
+
+static void print_json(const fb_output *r, FILE *out)
+{
+    json_t *whole = json_object();
+    json_object_set_new(whole, "fusebox", json_integer(1));
+    json_object_set_new(whole, "script", json_string(r->script));
+    json_object_set_new(whole, "params", params_of(r->rows, false));
+    json_object_set(whole, "devices", r->devices);
+    json_object_set(whole, "columns", r->rows);
+    if (json_array_size(r->cases)) json_object_set(whole, "rows", r->cases);
+    if (json_array_size(r->plots)) json_object_set(whole, "plots", r->plots);
+    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    fprintf(out, "%s\n", text);
+    fb_free(text);
+    json_decref(whole);
+}
+
+/* ---- CSV: every figure of a report, plain ---- */
+
+static const struct {
+    const char *title, *path[3];
+} figures[] = {
+    {"script", {"script"}},
+    {"variant", {"variant"}},
+    {"plan", {"plan"}},
+    {"device", {"device"}},
+    {"nodes", {"nodes"}},
+    {"launches", {"launches"}},
+    {"launch_mode", {"launch_mode"}},
+    {"wall_us", {"wall_us", "median"}},
+    {"wall_p10_us", {"wall_us", "p10"}},
+    {"wall_p90_us", {"wall_us", "p90"}},
+    {"samples", {"wall_us", "n"}},
+    {"device_us", {"device_us", "median"}},
+    {"gap_us", {"gap_us"}},
+    {"cold_us", {"cold_us", "median"}},
+    {"predicted_us", {"predicted_us"}},
+    {"floor_us", {"floor_us"}},
+    {"modelled_read", {"bytes", "modelled", "read"}},
+    {"modelled_written", {"bytes", "modelled", "written"}},
+    {"measured_read", {"bytes", "measured", "read"}},
+    {"measured_written", {"bytes", "measured", "written"}},
+    {"flops", {"flops"}},
+    {"peak_bytes", {"peak_bytes"}},
+    {"compile_ms", {"compile_ms"}},
+    {"max_abs_error", {"error", "max_abs"}},
+    {"max_rel_error", {"error", "max_rel"}},
+    {"error_over_bound", {"error", "bound"}},
+    {"ok", {"error", "ok"}},
+    {"source", {"source"}},
+    {"failed", {"failed"}},
+};
+
+static const json_t *figure_of(const json_t *row, const char *const path[3])
+{
+    for (int i = 0; i < 3 && path[i]; i++) row = json_object_get(row, path[i]);
+    return row;
+}
+
+static void add_param_columns(fb_table *t, const json_t *params)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)params, name, value) fb_table_column(t, name, "", false);
+}
+
+static void add_param_cells(fb_table *t, const json_t *params, const json_t *row)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)params, name, value)
+    {
+        char *text = text_of(json_object_get(json_object_get(row, "params"), name));
+        fb_table_cell(t, text);
+        fb_free(text);
+    }
+}
+
+static void print_plain(const fb_output *r, FILE *out)
+{
+    enum { FIGURES = sizeof figures / sizeof *figures, FIRST = 4 };
+    const json_t *params = json_object_get(json_array_get(r->rows, 0), "params");
+    fb_table *t = fb_table_new();
+    for (int i = 0; i < FIGURES; i++) {
+        if (i == FIRST) add_param_columns(t, params);
+        fb_table_column(t, figures[i].title, "", false);
+    }
+    size_t k;
+    json_t *row;
+    json_array_foreach(r->rows, k, row)
+    {
+        fb_table_row(t);
+        for (int i = 0; i < FIGURES; i++) {
+            if (i == FIRST) add_param_cells(t, params, row);
+            char *text = text_of(figure_of(row, figures[i].path));
+            fb_table_cell(t, text);
+            fb_free(text);
+        }
+    }
+    fb_table_print(t, FB_FORMAT_CSV, out);
+    fb_table_free(t);
+}
+
+/* ---- the table ---- */
+
+static double number(const json_t *row, const char *a, const char *b, const char *c)
+{
+    const json_t *v = figure_of(row, (const char *const[3]){a, b, c});
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static fb_stat stat_of(const json_t *row, const char *key)
+{
+    double n = number(row, key, "n", NULL);
+    return (fb_stat){.median = number(row, key, "median", NULL),
+                     .p10 = number(row, key, "p10", NULL),
+                     .p90 = number(row, key, "p90", NULL),
+                     .n = isfinite(n) ? (int)n : 0};
+}
+
+static void us_cell(fb_table *t, double us)
+{
+    char text[32];
+    fb_table_cell(t, isfinite(us) ? fb_format_us(text, us) : "");
+}
+
+/* Both ends in the unit of the upper one: "12.1–12.9 ms". */
+static void spread_cell(fb_table *t, const fb_stat *s)
+{
+    static const struct {
+        double us;
+        const char *unit;
+    } units[] = {{1e6, "s"}, {1e3, "ms"}, {1, "µs"}};
+    if (!s->n) {
+        fb_table_cell(t, "");
+        return;
+    }
+    int u = 0;
+    while (u < 2 && s->p90 < units[u].us) u++;
+    double low = s->p10 / units[u].us, high = s->p90 / units[u].us;
+    int digits = high >= 99.95 ? 0 : high >= 9.995 ? 1 : 2;
+    fb_table_cellf(t, "%.*f–%.*f %s", digits, low, digits, high, units[u].unit);
+}
+
+static void against_cell(fb_table *t, const fb_stat *first, const fb_stat *s, bool is_first)
+{
+    if (!s->n || !first->n)
+        fb_table_cell(t, "");
+    else if (!is_first && fb_stat_tie(first, s))
+        fb_table_cell(t, "tie");
+    else
+        fb_table_cellf(t, "%.3g ×", first->median / s->median);
+}
+
+static void error_cell(fb_table *t, const json_t *row)
+{
+    double rel = number(row, "error", "max_rel", NULL);
+    const json_t *ok = figure_of(row, (const char *const[3]){"error", "ok", NULL});
+    if (!ok)
+        fb_table_cell(t, "");
+    else if (isfinite(rel))
+        fb_table_cellf(t, "%.0e %s", rel, json_is_true(ok) ? "✓" : "✗");
+    else
+        fb_table_cell(t, json_is_true(ok) ? "✓" : "✗");
+}
+
+static void moved_cell(fb_table *t, const json_t *row, const char *how)
+{
+    char text[32];
+    double bytes = number(row, "bytes", how, "read") + number(row, "bytes", how, "written");
+    fb_table_cell(t, isfinite(bytes) ? fb_format_bytes(text, bytes) : "");
+}
+
+static void name_cell(fb_table *t, const json_t *row, bool device)
+{
+    const char *variant = fb_json_string_or(row, "variant", "");
+    fb_table_cellf(t, "%s%s%s%s%s", variant, variant[0] ? ":" : "", fb_json_string_or(row, "plan", ""),
+                   device ? "@" : "", device ? fb_json_string_or(row, "device", "") : "");
+}
+
+static bool any_has(const json_t *rows, const char *a, const char *b, const char *c)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (isfinite(number(row, a, b, c))) return true;
+    }
+    return false;
+}
+
+/* Columns that hold nothing in any row are left out. */
+typedef struct {
+    bool device, cold, gap, measured;
+} shown_columns;
+
+static void headings(fb_table *t, const json_t *varying, const shown_columns *has)
+{
+    fb_table_column(t, "column", "", true);
+    add_param_columns(t, varying);
+    fb_table_column(t, "wall", "median", false);
+    fb_table_column(t, "spread", "p10–p90", false);
+    fb_table_column(t, "×", "vs first", false);
+    fb_table_column(t, "launches", "", false);
+    if (has->device) fb_table_column(t, "device", "busy", false);
+    if (has->cold) fb_table_column(t, "cold", "wall", false);
+    fb_table_column(t, "moved", "modelled", false);
+    if (has->measured) fb_table_column(t, "moved", "measured", false);
+    fb_table_column(t, "× floor", "modelled", false);
+    fb_table_column(t, "error", "relative", false);
+    fb_table_column(t, "predicted", "wall", false);
+}
+
+/* The first row with the same parameters is what the others are compared with. */
+static const json_t *base_of(const json_t *rows, const json_t *row)
+{
+    size_t i;
+    json_t *other;
+    json_array_foreach((json_t *)rows, i, other)
+    {
+        if (json_equal(json_object_get(other, "params"), json_object_get(row, "params"))) return other;
+    }
+    return row;
+}
+
+static void report_row(fb_table *t, const json_t *rows, const json_t *row, const json_t *varying,
+                       const shown_columns *has)
+{
+    const char *failed = fb_json_string_or(row, "failed", NULL);
+    fb_table_row(t);
+    name_cell(t, row, true);
+    add_param_cells(t, varying, row);
+    if (failed) {
+        fb_str text = {0};
+        fb_str_addf(&text, "✗ %s", failed);
+        fb_table_rest(t, text.text);
+        fb_str_free(&text);
+        return;
+    }
+    const json_t *base = base_of(rows, row);
+    fb_stat wall = stat_of(row, "wall_us"), first = stat_of(base, "wall_us");
+    us_cell(t, wall.n ? wall.median : NAN);
+    spread_cell(t, &wall);
+    against_cell(t, &first, &wall, base == row);
+    double launches = number(row, "launches", NULL, NULL), floor_us = number(row, "floor_us", NULL, NULL);
+    if (isfinite(launches))
+        fb_table_cellf(t, "%.0f", launches);
+    else
+        fb_table_cell(t, "");
+    if (has->device) us_cell(t, number(row, "device_us", "median", NULL));
+    if (has->cold) us_cell(t, number(row, "cold_us", "median", NULL));
+    moved_cell(t, row, "modelled");
+    if (has->measured) moved_cell(t, row, "measured");
+    if (wall.n && floor_us > 0)
+        fb_table_cellf(t, "%.2g", wall.median / floor_us);
+    else
+        fb_table_cell(t, "");
+    error_cell(t, row);
+    us_cell(t, number(row, "predicted_us", NULL, NULL));
+}
+
+static void title_line(const fb_output *r, FILE *out)
+{
+    json_t *shared = params_of(r->rows, false), *value;
+    const char *name, *slash = strrchr(r->script, '/');
+    fb_str line = {0};
+    fb_str_addf(&line, "%s", slash ? slash + 1 : r->script);
+    json_object_foreach(shared, name, value)
+    {
+        char *text = text_of(value);
+        fb_str_addf(&line, "  %s=%s", name, text);
+        fb_free(text);
+    }
+    fb_str_add(&line, "\n");
+    json_object_foreach(r->devices, name, value)
+    {
+        const char *date = fb_json_string_or(value, "date", "");
+        bool told = json_object_get(value, "calibrated") != NULL,
+             calibrated = fb_json_bool_or(value, "calibrated", false);
+        fb_str_addf(&line, "%s: %s%s%s\n", name, fb_json_string_or(value, "name", name),
+                    !told        ? ""
+                    : calibrated ? " · calibrated "
+                                 : " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)",
+                    calibrated ? date : "");
+    }
+    fb_str_add(&line, "\n");
+    fb_put(out, line.text);
+    fb_str_free(&line);
+    json_decref(shared);
+}
+
+/* All pairs beyond the first row, whose ties stand in the table. */
+static void tie_lines(const json_t *rows, FILE *out)
+{
+    enum { TIES_MOST = 12 };
+    int n = (int)json_array_size(rows), said = 0;
+    fb_str line = {0};
+    for (int i = 1; i < n && said < TIES_MOST; i++)
+        for (int k = i + 1; k < n && said < TIES_MOST; k++) {
+            const json_t *a = json_array_get(rows, (size_t)i), *b = json_array_get(rows, (size_t)k);
+            if (!json_equal(json_object_get(a, "params"), json_object_get(b, "params")) || base_of(rows, a) == a)
+                continue;
+            fb_stat x = stat_of(a, "wall_us"), y = stat_of(b, "wall_us");
+            if (!x.n || !y.n || !fb_stat_tie(&x, &y)) continue;
+            fb_str_addf(&line, "%s%s:%s = %s:%s",
+                        said++ ? ", " : "tie (spreads overlap): ", fb_json_string_or(a, "variant", ""),
+                        fb_json_string_or(a, "plan", ""), fb_json_string_or(b, "variant", ""),
+                        fb_json_string_or(b, "plan", ""));
+        }
+    if (said) fb_str_add(&line, "\n");
+    fb_put(out, fb_str_get(&line));
+    fb_str_free(&line);
+}
+
+static void footer(const fb_output *r, FILE *out)
+{
+    int least = 0, most = 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(r->rows, i, row)
+    {
+        int n = stat_of(row, "wall_us").n;
+        if (n && (!least || n < least)) least = n;
+        if (n > most) most = n;
+    }
+    tie_lines(r->rows, out);
+    if (!most) return;
+    fb_str line = {0};
+    fb_str_addf(&line, "measured: wall, device, cold, error (%d", least);
+    if (most > least) fb_str_addf(&line, "–%d", most);
+    fb_str_add(&line, " hot samples a column, interleaved); modelled: moved, floor, predicted\n");
+    fb_put(out, line.text);
+    fb_str_free(&line);
+}
+
+static void print_reports(const fb_output *r, fb_format format, FILE *out)
+{
+    if (!json_array_size(r->rows)) return;
+    json_t *varying = params_of(r->rows, true);
+    shown_columns has = {.device = any_has(r->rows, "device_us", "median", NULL),
+                         .cold = any_has(r->rows, "cold_us", "median", NULL),
+                         .measured = any_has(r->rows, "bytes", "measured", "read")};
+    fb_table *t = fb_table_new();
+    headings(t, varying, &has);
+    size_t i;
+    json_t *row;
+    json_array_foreach(r->rows, i, row) report_row(t, r->rows, row, varying, &has);
+    if (format == FB_FORMAT_TABLE) title_line(r, out);
+    fb_table_print(t, format, out);
+    if (format == FB_FORMAT_TABLE) {
+        fputc('\n', out);
+        footer(r, out);
+    }
+    fb_table_free(t);
+    json_decref(varying);
+}
+
+/* ---- rows of an experiment: columns are whatever its cases and rows hold ---- */
+
+static void add_keys(json_t *keys, const json_t *object)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) json_object_set(keys, name, value);
+}
+
+static void print_cases(const fb_output *r, fb_format format, FILE *out)
+{
+    json_t *keys = json_object(), *value, *one;
+    size_t i;
+    json_array_foreach(r->cases, i, one)
+    {
+        add_keys(keys, json_object_get(one, "case"));
+        add_keys(keys, json_object_get(one, "row"));
+    }
+    fb_table *t = fb_table_new();
+    const char *name;
+    json_object_foreach(keys, name, value) fb_table_column(t, name, "", json_is_string(value));
+    json_array_foreach(r->cases, i, one)
+    {
+        fb_table_row(t);
+        json_object_foreach(keys, name, value)
+        {
+            const json_t *in_row = json_object_get(json_object_get(one, "row"), name);
+            char *text = text_of(in_row ? in_row : json_object_get(json_object_get(one, "case"), name));
+            fb_table_cell(t, text);
+            fb_free(text);
+        }
+    }
+    fb_table_print(t, format, out);
+    fb_table_free(t);
+    json_decref(keys);
+}
+
+void fb_output_print(const fb_output *r, fb_format format, FILE *out)
+{
+    if (format == FB_FORMAT_JSON)
+        print_json(r, out);
+    else if (json_array_size(r->cases))
+        print_cases(r, format, out);
+    else if (format == FB_FORMAT_CSV)
+        print_plain(r, out);
+    else
+        print_reports(r, format, out);
+}

@@ -1,0 +1,25 @@
+/* Rows of results on stdout: reports of columns, or rows of an experiment, in every format. A row is the JSON of a
+ * results file (session/results.h), so that what was measured now and what a file holds are printed by the same code.
+ */
+#ifndef FB_TUI_CLI_OUTPUT_H
+#define FB_TUI_CLI_OUTPUT_H
+
+#include "session/session.h"
+#include "tui/cli_table.h"
+
+typedef struct {
+    const char *script;
+    json_t *rows;    /* array of reports */
+    json_t *cases;   /* array of {"case","row"} of an experiment; may be empty */
+    json_t *plots;   /* array of what the experiment plots; may be empty */
+    json_t *devices; /* {"host": {…}} of those that occur */
+} fb_output;
+
+void fb_output_init(fb_output *r, const char *script);
+void fb_output_free(fb_output *r);
+/* Adds the device of a report to `devices`; `s` may be NULL (a results file). */
+void fb_output_device(fb_output *r, const fb_session *s, const char *device);
+
+void fb_output_print(const fb_output *r, fb_format format, FILE *out);
+
+#endif
