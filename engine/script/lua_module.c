@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "plan/preset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -342,6 +343,14 @@ static json_t *names_json(lua_State *L, const char *field)
     return array;
 }
 
+static bool taken_name(const char *name)
+{
+    static const char *const taken[] = {"variant", "plan", "device", "params"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(taken[i], name) == 0) return true;
+    return false;
+}
+
 /* `params` of the message, with --set over the script's own values. Kept in p->params, whatever goes wrong half-way. */
 static void read_params(lua_State *L, const json_t *set)
 {
@@ -351,6 +360,9 @@ static void read_params(lua_State *L, const json_t *set)
     p->params = json_array();
     fb_error err;
     for (int i = 0; i < n; i++) {
+        if (taken_name(list[i].name))
+            fb_lua_raise(L, "fb.script: a parameter cannot be called %s, cases of a sweep have such a field",
+                         list[i].name);
         lua_getfield(L, top + 1, list[i].name);
         json_t *param = fb_lua_to_json(L, -1, list[i].name);
         json_array_append_new(p->params, param);
@@ -435,7 +447,11 @@ static json_t *script_message(lua_State *L, const json_t *set)
     lua_pop(L, 1);
     p->variants = json_incref(variants);
     if (!json_array_size(variants)) fb_lua_raise(L, "fb.script: there is no variant");
-    json_object_set_new(info, "plans", names_json(L, "plans"));
+    json_t *plans = names_json(L, "plans"), *plan;
+    size_t i;
+    json_object_set_new(info, "plans", plans);
+    json_array_foreach(plans, i, plan) if (fb_preset_find(json_string_value(plan)))
+        fb_lua_raise(L, "fb.script: plan %s has the name of a preset", json_string_value(plan));
     fb_module_push_field(L, "experiment");
     json_object_set_new(info, "experiment", json_boolean(lua_isfunction(L, -1)));
     lua_pop(L, 1);

@@ -48,11 +48,13 @@ static const int allowed[] = {
 #endif
 };
 
-#ifndef FB_ASAN
 /* The C library asks for these in passing (qsort, for one, how much memory there is) and lives with a no. */
-static const int refused[] = {SCMP_SYS(brk),    SCMP_SYS(open),    SCMP_SYS(mmap),   SCMP_SYS(mremap),
-                              SCMP_SYS(munmap), SCMP_SYS(madvise), SCMP_SYS(sysinfo)};
+static const int refused[] = {
+    SCMP_SYS(sysinfo),
+#ifndef FB_ASAN
+    SCMP_SYS(brk),     SCMP_SYS(mmap), SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(madvise),
 #endif
+};
 
 static bool filter(fb_error *err)
 {
@@ -60,10 +62,8 @@ static bool filter(fb_error *err)
     int failed = c ? 0 : -ENOMEM;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed && !failed; i++)
         failed = seccomp_rule_add(c, SCMP_ACT_ALLOW, allowed[i], 0);
-#ifndef FB_ASAN
     for (size_t i = 0; i < sizeof refused / sizeof *refused && !failed; i++)
         failed = seccomp_rule_add(c, SCMP_ACT_ERRNO(ENOMEM), refused[i], 0);
-#endif
     if (!failed) failed = seccomp_load(c);
     if (c) seccomp_release(c);
     if (!failed) return true;

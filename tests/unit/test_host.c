@@ -768,7 +768,7 @@ static void devices_are_listed(void **state)
     json_t *devices = json_array(), *libraries = json_array();
     fb_device_host.list(devices, libraries);
     assert_int_equal(json_array_size(devices), 1);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(devices, 0), "name")), "host");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(devices, 0), "device")), "host");
     assert_int_equal(json_array_size(libraries), 2);
     for (size_t i = 0; i < 2; i++) assert_true(json_is_true(json_object_get(json_array_get(libraries, i), "found")));
     setenv("CC", "/nonexistent/cc", 1);

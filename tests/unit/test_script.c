@@ -375,6 +375,10 @@ static const struct {
      "compare takes two columns", 0},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, puzzle = { answer = 1 } }",
      "puzzle.answer is a number", 0},
+    {"return require 'fusebox'.script { model = print, plans = { max = print } }", "plan max has the name of a preset",
+     0},
+    {"local fb = require 'fusebox' return fb.script { model = print, params = { plan = fb.int(1) } }",
+     "a parameter cannot be called plan", 0},
     {"\33Lua", "script.lua: attempt to load a binary chunk", 0},
 };
 
