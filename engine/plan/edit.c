@@ -542,9 +542,20 @@ static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, 
     return why;
 }
 
+/* Each of nodes[] for itself, as one edit. */
+static fb_verdict try_isolate_all(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_edit *edits = fb_alloc((size_t)e->n_nodes * sizeof *edits);
+    for (int i = 0; i < e->n_nodes; i++) edits[i] = (fb_edit){.kind = FB_EDIT_ISOLATE, .a = e->nodes[i], .b = FB_NONE};
+    fb_verdict v = try_changes(plan, edits, e->n_nodes, result);
+    fb_free(edits);
+    return v;
+}
+
 fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *e, fb_plan **result)
 {
     if (result) *result = NULL;
+    if (e->kind == FB_EDIT_ISOLATE && e->n_nodes > 0) return try_isolate_all(plan, e, result);
     switch (e->kind) {
     case FB_EDIT_FUSE: return try_fuse(plan, e, result);
     case FB_EDIT_FUSE_ALL: return try_fuse_all(plan, e, result);
@@ -588,25 +599,36 @@ static fb_verdict fuse_repeated(const fb_plan *plan, const fb_edit *e, const fb_
     return v;
 }
 
-/* One after the other, leaving out what is refused. */
+/* One after the other, leaving out what is refused; the figures are those of what was not. */
 static fb_verdict try_in_turn(const fb_plan *plan, const fb_edit *edits, int n, fb_plan **result)
 {
     fb_plan *now = NULL;
-    fb_verdict first = {0};
+    fb_verdict says = {0};
     bool refused = false;
+    toll before = {0}, saved = {0};
     for (int i = 0; i < n; i++) {
         fb_plan *next = NULL;
         fb_verdict v = fb_plan_try(now ? now : plan, &edits[i], &next);
-        if (!next && !refused) first = v, refused = true;
+        if (!refused) says = v;
+        refused |= !next;
         if (!next) continue;
         fb_plan_free(now);
         now = next;
+        if (v.rule == FB_RULE_SAME_GROUP) continue;
+        before.us += v.before_us;
+        saved.us += v.before_us - v.after_us;
+        saved.bytes += v.bytes_saved;
+        saved.launches += v.launches_saved;
     }
+    says.before_us = before.us;
+    says.after_us = before.us - saved.us;
+    says.bytes_saved = saved.bytes;
+    says.launches_saved = saved.launches;
     if (result)
         *result = now;
     else
         fb_plan_free(now);
-    return first;
+    return says;
 }
 
 static fb_verdict change_repeated(const fb_plan *plan, const fb_edit *e, const fb_pair *pairs, int n, fb_plan **result)
@@ -623,10 +645,70 @@ static fb_verdict change_repeated(const fb_plan *plan, const fb_edit *e, const f
     return v;
 }
 
+/* nodes[] in each repetition: to[k * n_nodes + i] is the k-th counterpart of nodes[i]. The number of repetitions, 0
+ * where the nodes are not repeated alike. */
+static int repeated_sets(const fb_plan *plan, const fb_edit *e, fb_arena *arena, fb_id **to)
+{
+    int times = 0;
+    for (int i = 0; i < e->n_nodes; i++) {
+        fb_id *all;
+        int n = fb_repeated_nodes(plan->planner->g, e->nodes[i], arena, &all);
+        if (i == 0) *to = FB_NEW_ARRAY(arena, fb_id, (size_t)(times = n) * (size_t)e->n_nodes);
+        if (n != times) return 0;
+        for (int k = 0; k < n; k++) (*to)[k * e->n_nodes + i] = all[k];
+    }
+    return times;
+}
+
+/* One group a repetition; those that are refused stay as they are, and the first refusal is the verdict. */
+static fb_verdict fuse_all_repeated(const fb_plan *plan, const fb_edit *e, fb_id *sets, int times, fb_plan **result)
+{
+    fb_ids all = {0};
+    fb_edit *edits = fb_alloc((size_t)times * sizeof *edits);
+    fb_plan *to = NULL;
+    for (int i = 0; i < times * e->n_nodes; i++) FB_VEC_PUSH(&all, sets[i]);
+    for (int k = 0; k < times; k++)
+        edits[k] = (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = e->n_nodes, .nodes = sets + k * e->n_nodes};
+    fb_verdict v = try_in_turn(plan, edits, times, &to);
+    if (to && v.text[0] == '\0') {
+        fb_str what = {0};
+        fb_str_addf(&what, "fuse %d nodes from `%s` on (×%d)", e->n_nodes, name_of(plan, e->nodes[0]), times);
+        v = verdict_of(fb_str_get(&what), toll_of_nodes(plan, &all), toll_of_nodes(to, &all));
+        fb_str_free(&what);
+    }
+    if (result)
+        *result = to;
+    else
+        fb_plan_free(to);
+    FB_VEC_FREE(&all);
+    fb_free(edits);
+    return v;
+}
+
+static fb_verdict try_sets(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_id *sets = NULL;
+    fb_verdict v;
+    int times = repeated_sets(plan, e, arena, &sets);
+    fb_edit all = *e;
+    if (times > 1 && e->kind == FB_EDIT_ISOLATE) {
+        all.nodes = sets;
+        all.n_nodes = times * e->n_nodes;
+    }
+    if (times > 1 && e->kind == FB_EDIT_FUSE_ALL)
+        v = fuse_all_repeated(plan, e, sets, times, result);
+    else
+        v = fb_plan_try(plan, &all, result);
+    fb_arena_free(arena);
+    return v;
+}
+
 fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *e, fb_plan **result)
 {
     fb_verdict v;
     bool two = e->kind == FB_EDIT_FUSE || e->kind == FB_EDIT_CUT;
+    if (e->n_nodes > 0) return try_sets(plan, e, result);
     if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH) return fb_plan_try(plan, e, result);
     if (result) *result = NULL;
     if (!fb_may_own(plan->planner, e->a, &v) || (two && !fb_may_own(plan->planner, e->b, &v))) return v;

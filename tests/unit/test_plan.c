@@ -120,6 +120,35 @@ static void recomputing_drops_the_store(void **state)
     fb_graph_free(g);
 }
 
+/* Some members may, one may not: the others are edited, and the verdict says what was in the way. */
+static void repeated_edits_skip_what_is_refused(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("members");
+    fb_id x = input(g, "x", DIMS(64, 64));
+    for (int i = 0; i < 4; i++) {
+        open_scope(g, "part", i, NULL, FB_NONE);
+        fb_id a = node2(g, FB_OP_MUL, "a", x, input(g, "y", DIMS(64, 64)));
+        if (i == 2) output(g, a);
+        output(g, node1(g, FB_OP_TANH, "b", a));
+        close_scope(g, FB_NONE);
+    }
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = fb_plan_new(p), *to = NULL;
+    fb_verdict v = fb_plan_try_repeated(plan, &(fb_edit){.kind = FB_EDIT_RECOMPUTE, .a = named(g, "part[0].a")}, &to);
+    assert_int_equal(v.rule, FB_RULE_RECOMPUTE);
+    assert_non_null(strstr(v.text, "`part[2].a`"));
+    assert_int_equal(v.launches_saved, 3);
+    assert_non_null(to);
+    check_plan(to);
+    assert_true(fb_plan_recomputed(to, named(g, "part[3].a")) && !fb_plan_recomputed(to, named(g, "part[2].a")));
+    fb_plan_free(plan);
+    fb_plan_free(to);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 /* Random edits: every plan stays whole, positions stay an order, and hashes tell plans apart as equality does. */
 static void random_edits_keep_plans_whole(void **state)
 {
@@ -218,10 +247,15 @@ static void machines_survive_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fusing_saves_what_it_says),        cmocka_unit_test(cut_and_isolate_undo_a_fusion),
-        cmocka_unit_test(repeated_edits_take_all_members),  cmocka_unit_test(recomputing_drops_the_store),
-        cmocka_unit_test(random_edits_keep_plans_whole),    cmocka_unit_test(undo_and_redo),
-        cmocka_unit_test(floor_is_a_property_of_the_graph), cmocka_unit_test(machines_survive_json),
+        cmocka_unit_test(fusing_saves_what_it_says),
+        cmocka_unit_test(cut_and_isolate_undo_a_fusion),
+        cmocka_unit_test(repeated_edits_take_all_members),
+        cmocka_unit_test(repeated_edits_skip_what_is_refused),
+        cmocka_unit_test(recomputing_drops_the_store),
+        cmocka_unit_test(random_edits_keep_plans_whole),
+        cmocka_unit_test(undo_and_redo),
+        cmocka_unit_test(floor_is_a_property_of_the_graph),
+        cmocka_unit_test(machines_survive_json),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }
