@@ -12,19 +12,23 @@ typedef void action(fb_app *app, const char *arg);
 
 /* ---- edits ---- */
 
-static void report_verdict(fb_app *app, const char *done, const fb_verdict *v)
+static void report_verdict(fb_app *app, const char *done, const fb_verdict *v, bool changed)
 {
     static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD, [FB_VERDICT_SLOWER] = FB_ROLE_WARN};
     if (v->kind <= FB_VERDICT_SLOWER)
         fb_app_say(app, roles[v->kind], "%s", done);
     else
-        fb_app_say(app, FB_ROLE_BAD, "%s: %s", fb_verdict_kind_name(v->kind), v->text);
+        fb_app_say(app, FB_ROLE_BAD, "%s%s: %s", changed ? "done in part; " : "", fb_verdict_kind_name(v->kind),
+                   v->text);
 }
 
-static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated)
+/* Of repetitions some may be edited although others are refused: *changed says whether anything was. */
+static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated, bool *changed)
 {
+    fb_hash before = app->model.plan_hash;
     fb_verdict v = fb_session_edit(app->session, app->column, edit, repeated);
     fb_model_update(app);
+    *changed = !fb_hash_equal(before, app->model.plan_hash);
     return v;
 }
 
@@ -36,9 +40,10 @@ static void toggle(fb_app *app, const char *arg)
     fb_id *nodes = fb_alloc(((size_t)room + 1) * sizeof *nodes);
     fb_edit edit = fb_toggle_edit(&app->model.rows, row, &edge, nodes, room);
     fb_str text = {0};
-    fb_verdict v = do_edit(app, &edit, edge.repeated);
+    bool changed;
+    fb_verdict v = do_edit(app, &edit, edge.repeated, &changed);
     fb_toggle_text(app, &edge, true, &v, &text);
-    report_verdict(app, fb_str_get(&text), &v);
+    report_verdict(app, fb_str_get(&text), &v, changed);
     fb_str_free(&text);
     fb_free(nodes);
 }
@@ -66,8 +71,9 @@ static void edit_node(fb_app *app, fb_edit_kind kind, const char *done)
 {
     const fb_row *row = fb_model_row(app);
     fb_edit edit = {.kind = kind, .a = fb_model_node(app), .b = FB_NONE};
-    fb_verdict v = do_edit(app, &edit, row->repeated);
-    report_verdict(app, done, &v);
+    bool changed;
+    fb_verdict v = do_edit(app, &edit, row->repeated, &changed);
+    report_verdict(app, done, &v, changed);
 }
 
 static void isolate(fb_app *app, const char *arg)
@@ -107,8 +113,9 @@ static void launch(fb_app *app, const char *arg)
         return;
     }
     fb_edit edit = {.kind = FB_EDIT_LAUNCH, .a = FB_NONE, .b = FB_NONE, .launch = modes[at]};
-    fb_verdict v = do_edit(app, &edit, false);
-    report_verdict(app, fb_launch_mode_name(modes[at]), &v);
+    bool changed;
+    fb_verdict v = do_edit(app, &edit, false, &changed);
+    report_verdict(app, fb_launch_mode_name(modes[at]), &v, changed);
 }
 
 static void undo(fb_app *app, const char *arg)

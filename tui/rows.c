@@ -231,6 +231,9 @@ int fb_rows_inside(const fb_rows *r, int at, fb_id *to, int room)
     return n;
 }
 
+/* Larger scopes are not fused as one: the verdict alone would keep the keys waiting. */
+enum { MOST_INSIDE = 256 };
+
 static void meet_inside(fb_rows *r, int at)
 {
     const fb_outline *o = r->outline;
@@ -247,7 +250,7 @@ static void meet_inside(fb_rows *r, int at)
         nodes++;
         if (group != FB_NONE && group != last) groups++, last = group;
     }
-    if (nodes < 2) return;
+    if (nodes < 2 || nodes > MOST_INSIDE) return;
     all.count = members;
     all.fused = groups == 1 ? members : 0;
     FB_VEC_PUSH(&r->edges, all);

@@ -69,7 +69,7 @@ typedef enum {
     FB_EDIT_FUSE,      /* a, b: put the groups of producer a and consumer b together */
     FB_EDIT_CUT,       /* a, b: take b, and what in the group depends on it, out of a's group */
     FB_EDIT_FUSE_ALL,  /* nodes[]: one group */
-    FB_EDIT_ISOLATE,   /* a: a group of its own; the rest of the group falls into connected parts */
+    FB_EDIT_ISOLATE,   /* a, or each of nodes[]: a group of its own; the rest of the group falls into connected parts */
     FB_EDIT_RECOMPUTE, /* a: duplicate into its consumers instead of storing */
     FB_EDIT_STORE,     /* a: undo of RECOMPUTE */
     FB_EDIT_LIBRARY,   /* a: the contraction's group becomes a library call */
@@ -93,7 +93,7 @@ typedef struct {
  */
 fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
 
-/* The same edit on every repetition of the nodes' scopes (`feature[*].tanh`): applies to as many as it can, in order;
+/* The same edit on every repetition of the nodes' scopes (`feature[*].tanh`; one of nodes[] once a repetition): applies to as many as it can, in order;
  * the verdict is the first refusal, or the sum of what was saved. *result is set when any of them was applied, so it may
  * come with a refusal; the figures are then those of what was applied. */
 fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *edit, fb_plan **result);

@@ -303,6 +303,32 @@ static void rows_of_one_kernel_are_tied(void **state)
     unmake(&w);
 }
 
+static void edit_inside(world *w, const char *scope, fb_edit_kind kind, int expected_fused)
+{
+    int n, row = row_named(w, scope);
+    fb_id nodes[16];
+    fb_edit e = {.kind = kind, .a = FB_NONE, .b = FB_NONE, .nodes = nodes};
+    e.n_nodes = fb_rows_inside(&w->rows, row, nodes, 16);
+    assert_true(e.n_nodes >= 2);
+    edit(w, &e, true);
+    const fb_row_edge *edges = fb_rows_edges(&w->rows, row_named(w, scope), &n);
+    assert_true(edges[0].inside);
+    assert_int_equal(edges[0].fused, expected_fused);
+}
+
+/* A scope as one kernel and apart again, in all repetitions and as one edit. */
+static void scopes_are_toggled_as_one(void **state)
+{
+    (void)state;
+    world w = make(branches(4, false), "none");
+    assert_int_equal(w.letters.n_groups, 4 * 3 + 1);
+    edit_inside(&w, "branch", FB_EDIT_FUSE_ALL, 4);
+    assert_int_equal(w.letters.n_groups, 4 + 1);
+    edit_inside(&w, "norm", FB_EDIT_ISOLATE, 0);
+    assert_int_equal(w.letters.n_groups, 4 * 3 + 1);
+    unmake(&w);
+}
+
 static void many_nodes_are_quick(void **state)
 {
     (void)state;
@@ -336,7 +362,7 @@ int main(void)
         cmocka_unit_test(repeated_groups_share_a_letter), cmocka_unit_test(letters_have_names),
         cmocka_unit_test(edges_are_counted_together),     cmocka_unit_test(members_have_edges_of_their_own),
         cmocka_unit_test(fusing_one_member_is_mixed),     cmocka_unit_test(rows_of_one_kernel_are_tied),
-        cmocka_unit_test(many_nodes_are_quick),
+        cmocka_unit_test(scopes_are_toggled_as_one),      cmocka_unit_test(many_nodes_are_quick),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }
