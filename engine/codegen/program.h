@@ -50,6 +50,9 @@ typedef struct {
     int64_t a_offset, b_offset; /* elements */
     int a, b, c;                /* buffers */
     int epilogue;               /* kernel applied to blocks of rows of C while they are hot, or FB_NONE */
+    int bias;                   /* buffer of n values that the library itself adds to each row, or FB_NONE … */
+    int64_t bias_offset;        /* … from this element on */
+    bool relu;                  /* then the library takes relu */
 } fb_gemm_call;
 
 typedef enum { FB_LAUNCH_KERNEL, FB_LAUNCH_GEMM, FB_LAUNCH_REPEAT, FB_LAUNCH_END, FB_LAUNCH_SWAP } fb_launch_kind;

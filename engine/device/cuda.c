@@ -372,8 +372,9 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     if (watch && !watch->at(watch->ctx, number, false, err)) return false;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &l->program->gemms[launch->gemm];
+        CUdeviceptr bias = g->bias == FB_NONE ? 0 : l->buffers[l->slots[g->bias]];
         if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], l->buffers[l->slots[g->a]], l->buffers[l->slots[g->b]],
-                              l->buffers[l->slots[g->c]], err))
+                              bias, l->buffers[l->slots[g->c]], err))
             return false;
     } else if (!launch_kernel(l, launch, err)) {
         return false;

@@ -123,7 +123,7 @@ static bool issue_math(bench *b, void *ctx, int i, fb_error *err)
 static bool issue_gemm(bench *b, void *ctx, int i, fb_error *err)
 {
     (void)i;
-    return fb_cuda_gemm_run(b->d, ctx, b->memory, b->memory + b->bytes / 4, b->memory + b->bytes / 2, err);
+    return fb_cuda_gemm_run(b->d, ctx, b->memory, b->memory + b->bytes / 4, 0, b->memory + b->bytes / 2, err);
 }
 
 static bool measure_launches(bench *b, fb_error *err)
@@ -193,7 +193,9 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
                              .a_col = 1,
                              .b_row = n,
                              .b_col = 1,
-                             .c_row = n};
+                             .c_row = n,
+                             .epilogue = FB_NONE,
+                             .bias = FB_NONE};
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
         double us;
         bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);

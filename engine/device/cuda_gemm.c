@@ -70,7 +70,11 @@ static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     cublasOperation_t op_left = left_t ? CUBLAS_OP_T : CUBLAS_OP_N, op_right = right_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_left, sizeof op_left);
     d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_right, sizeof op_right);
-    return true;
+    cublasLtEpilogue_t out = c->bias != FB_NONE ? c->relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+                             : c->relu          ? CUBLASLT_EPILOGUE_RELU
+                                                : CUBLASLT_EPILOGUE_DEFAULT;
+    status = d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &out, sizeof out);
+    return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "asking for an epilogue");
 }
 
 static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
@@ -119,7 +123,8 @@ void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g)
     fb_free(g);
 }
 
-bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c, fb_error *err)
+bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr c,
+                      fb_error *err)
 {
     const fb_gemm_call *call = &g->call;
     size_t size = (size_t)fb_dtype_size(call->dtype);
@@ -127,6 +132,10 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdevic
     if (!call->k) { /* an empty sum */
         CUresult zeroed = d->f->cuMemsetD8Async(c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
         return zeroed == CUDA_SUCCESS ? true : fb_cuda_fail(err, zeroed, "clearing a product over nothing");
+    }
+    if (call->bias != FB_NONE) {
+        const void *from = (const void *)(bias + (size_t)call->bias_offset * size);
+        d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &from, sizeof from);
     }
     static const float one = 1, zero = 0;
     static const double one64 = 1, zero64 = 0;

@@ -3,6 +3,7 @@
 #include "plan/family.h"
 
 #include "graph/access.h"
+#include "plan/library.h"
 #include "plan/plan_parts.h"
 
 #include <math.h>
@@ -18,7 +19,8 @@ typedef struct {
     fb_family family;
     bool library; /* the nest is an epilogue around a library call */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
-    bool (*accepts)(const fb_kernel_nodes *k, const census *c, fb_verdict *why); /* beyond the nest; NULL: all */
+    /* beyond the nest; NULL: all */
+    bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
     bool (*preferred)(const fb_kernel_nodes *k, const census *c); /* when nobody asked for it; NULL: yes */
     double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
 } family_row;
@@ -140,7 +142,7 @@ static bool library_kind(const fb_kernel_nodes *k, const census *c)
     return c->n[FB_CLASS_CONTRACTION] > 0;
 }
 
-static bool library_accepts(const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
     const fb_node *n = &g->nodes[c->contraction];
@@ -158,7 +160,11 @@ static bool library_accepts(const fb_kernel_nodes *k, const census *c, fb_verdic
                                g->nodes[k->nodes[i]].name);
         return false;
     }
-    return library_operand(k, c->contraction, n->args[0], why) && library_operand(k, c->contraction, n->args[1], why);
+    if (!library_operand(k, c->contraction, n->args[0], why) || !library_operand(k, c->contraction, n->args[1], why))
+        return false;
+    /* On the host the epilogue is a kernel of ours between two blocks of the product; a GPU's library has its own. */
+    fb_library_epilogue epilogue;
+    return m->kind != FB_DEVICE_CUDA || fb_library_epilogue_of(k, &epilogue, why);
 }
 
 /* A product with a vector, or of vectors, is bound by memory: a reduction loop does as well and fuses with more. */
@@ -211,7 +217,7 @@ static bool wanted(const family_row *row, const fb_kernel_nodes *k, const census
 
 static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a)
 {
-    if (row->accepts && !row->accepts(&a->kernel, c, &a->why)) return false;
+    if (row->accepts && !row->accepts(&p->machine, &a->kernel, c, &a->why)) return false;
     a->kernel.library = row->library;
     a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, &a->why);
     if (!a->nest) return false;
@@ -231,9 +237,14 @@ bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict
 {
     fb_ids nodes = {0}, stored = {0};
     fb_plan_gather(plan, slots, n, &nodes, &stored);
-    fb_kernel_nodes k = {.graph = plan->planner->g, .n_nodes = nodes.n, .nodes = nodes.at, .library = true};
+    fb_kernel_nodes k = {.graph = plan->planner->g,
+                         .n_nodes = nodes.n,
+                         .nodes = nodes.at,
+                         .n_stored = stored.n,
+                         .stored = stored.at,
+                         .library = true};
     census c = count(&k);
-    bool takes = library_accepts(&k, &c, why);
+    bool takes = library_accepts(&plan->planner->machine, &k, &c, why);
     FB_VEC_FREE(&nodes);
     FB_VEC_FREE(&stored);
     return takes;

@@ -1,0 +1,18 @@
+/* What cuBLASLt can do to a product on its way out: add a bias along the columns, and relu. */
+#ifndef FB_PLAN_LIBRARY_H
+#define FB_PLAN_LIBRARY_H
+
+#include "plan/nest.h"
+
+typedef struct {
+    fb_id product; /* the contraction */
+    fb_id bias;    /* [n] of the product's columns, FB_NONE for none: any strided view with stride 1 */
+    bool relu;
+    fb_id result; /* the node whose value the call stores */
+} fb_library_epilogue;
+
+/* Reads the group as such a call. False with a verdict that names the node the library cannot do, or the value that
+ * would have to be stored half-way. */
+bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why);
+
+#endif
