@@ -51,7 +51,6 @@ void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analys
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);
-    /* A library on a GPU knows few epilogues: the rest is a kernel of its own. */
     out->memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written));
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
