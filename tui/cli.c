@@ -78,10 +78,18 @@ static void show_line(const char *path, int line)
     fb_free(text);
 }
 
-int fb_cli_fail_at(const fb_error *err, const char *path, int line)
+/* The line in "script.lua:12: …", where script.lua is the file of `path`; 0 when the sentence does not begin so. */
+static int line_in(const char *text, const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    return strncmp(text, name, n) == 0 && text[n] == ':' ? atoi(text + n + 1) : 0;
+}
+
+int fb_cli_fail_in(const fb_error *err, const char *path)
 {
     int status = fb_cli_fail(err);
-    if (path) show_line(path, line);
+    if (path) show_line(path, line_in(err->text, path));
     return status;
 }
 
@@ -249,7 +257,7 @@ static bool all_answer(fb_session *s, bool script, int *status)
     logged = print_log(s, logged);
     const fb_error *why = fb_session_script_error(s);
     if (!why->kind) return true;
-    *status = fb_cli_fail_at(why, fb_session_path(s), fb_session_script_error_line(s));
+    *status = fb_cli_fail_in(why, fb_session_path(s));
     return false;
 }
 
@@ -282,7 +290,7 @@ bool fb_cli_plan(fb_session *s, int column, int *status)
     logged = print_log(s, logged);
     const fb_column *c = fb_session_column(s, column);
     if (c->state != FB_COLUMN_FAILED) return true;
-    *status = fb_cli_fail_at(&c->error, fb_session_path(s), fb_session_script_error_line(s));
+    *status = fb_cli_fail_in(&c->error, fb_session_path(s));
     return false;
 }
 

@@ -61,8 +61,8 @@ _Noreturn void fb_cli_usage(const char *format, ...) __attribute__((format(print
 /* Says the error; the exit status that goes with its kind. */
 int fb_cli_fail(const fb_error *err);
 int fb_cli_status(fb_error_kind kind);
-/* With the script's line and a caret, where `path` and `line` are known (line 0: unknown). */
-int fb_cli_fail_at(const fb_error *err, const char *path, int line);
+/* The same; an error that begins with the script's name and a line is followed by that line and a caret. */
+int fb_cli_fail_in(const fb_error *err, const char *path);
 bool fb_cli_utf8(void); /* does the locale show it? */
 
 /* ---- sessions ---- */

@@ -23,7 +23,7 @@ void fb_output_free(fb_output *r)
 
 void fb_output_device(fb_output *r, const fb_session *s, const char *device)
 {
-    if (!device || json_object_get(r->devices, device)) return;
+    if (!device || !device[0] || json_object_get(r->devices, device)) return;
     const fb_machine *m = s ? fb_session_machine(s, device) : NULL;
     json_object_set_new(r->devices, device, m ? fb_machine_to_json(m) : json_pack("{s:s}", "name", device));
 }
@@ -340,6 +340,7 @@ static void title_line(const fb_output *r, FILE *out)
     fb_str_add(&line, "\n");
     json_object_foreach(r->devices, name, value)
     {
+        if (!json_object_get(value, "kind")) continue; /* of a results file: only its name is known */
         const char *date = fb_json_string_or(value, "date", "");
         bool told = json_object_get(value, "calibrated") != NULL,
              calibrated = fb_json_bool_or(value, "calibrated", false);
@@ -423,38 +424,40 @@ static void print_reports(const fb_output *r, fb_format format, FILE *out)
 
 /* ---- rows of an experiment: columns are whatever its cases and rows hold ---- */
 
-static void add_keys(json_t *keys, const json_t *object)
+/* A case's parameters stand beside its other keys. */
+static json_t *flat_case(const json_t *one)
 {
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)object, name, value) json_object_set(keys, name, value);
+    json_t *flat = json_object();
+    json_t *which = json_object_get(one, "case");
+    json_object_update(flat, which);
+    json_object_del(flat, "params");
+    if (json_object_get(which, "params")) json_object_update(flat, json_object_get(which, "params"));
+    if (json_object_get(one, "row")) json_object_update(flat, json_object_get(one, "row"));
+    return flat;
 }
 
 static void print_cases(const fb_output *r, fb_format format, FILE *out)
 {
-    json_t *keys = json_object(), *value, *one;
-    size_t i;
-    json_array_foreach(r->cases, i, one)
-    {
-        add_keys(keys, json_object_get(one, "case"));
-        add_keys(keys, json_object_get(one, "row"));
-    }
-    fb_table *t = fb_table_new();
+    json_t *flat = json_array(), *keys = json_object(), *value, *one;
     const char *name;
+    size_t i;
+    json_array_foreach(r->cases, i, one) json_array_append_new(flat, flat_case(one));
+    json_array_foreach(flat, i, one) json_object_update_missing(keys, one);
+    fb_table *t = fb_table_new();
     json_object_foreach(keys, name, value) fb_table_column(t, name, "", json_is_string(value));
-    json_array_foreach(r->cases, i, one)
+    json_array_foreach(flat, i, one)
     {
         fb_table_row(t);
         json_object_foreach(keys, name, value)
         {
-            const json_t *in_row = json_object_get(json_object_get(one, "row"), name);
-            char *text = text_of(in_row ? in_row : json_object_get(json_object_get(one, "case"), name));
+            char *text = text_of(json_object_get(one, name));
             fb_table_cell(t, text);
             fb_free(text);
         }
     }
     fb_table_print(t, format, out);
     fb_table_free(t);
+    json_decref(flat);
     json_decref(keys);
 }
 

@@ -16,7 +16,8 @@ typedef struct {
     bool experiment, retry;
     fb_session *session;
     fb_results *results; /* NULL without --out */
-    fb_output rows;
+    fb_output output;
+    char said[sizeof((fb_error *)0)->text]; /* the last failure on stderr */
     int status;
 } run;
 
@@ -48,11 +49,20 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 
 /* ---- rows ---- */
 
-static void failed(run *r, const char *what, const char *why, fb_error_kind kind)
+/* A script's error is the same for all columns that need its graph: said once, and without their names. */
+static void failed(run *r, const char *column, const char *why, fb_error_kind kind)
 {
-    fb_cli_say("%s: %s", what, why);
-    if (!r->status || r->status == FB_EXIT_NO_DEVICE)
-        r->status = fb_cli_status(kind) == FB_EXIT_NO_DEVICE ? FB_EXIT_NO_DEVICE : FB_EXIT_WRONG;
+    fb_error err = {.kind = kind};
+    const char *path = r->output.script, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool of_script = strncmp(why, name, strlen(name)) == 0;
+    if (of_script)
+        fb_fail(&err, kind, "%s", why);
+    else
+        fb_fail(&err, kind, "%s: %s", column, why);
+    if (strcmp(err.text, r->said) != 0) fb_cli_fail_in(&err, path);
+    snprintf(r->said, sizeof r->said, "%s", err.text);
+    bool away = kind == FB_ERR_UNAVAILABLE && (!r->status || r->status == FB_EXIT_NO_DEVICE);
+    r->status = away ? FB_EXIT_NO_DEVICE : FB_EXIT_WRONG;
 }
 
 /* A row that the file does not hold yet. False when it could not be written: the run ends there. */
@@ -63,14 +73,14 @@ static bool write_row(run *r, json_t *row, fb_error *err)
 
 static void show_row(run *r, json_t *row)
 {
-    fb_output_device(&r->rows, r->session, fb_json_string_or(row, "device", NULL));
-    json_array_append(r->rows.rows, row);
+    fb_output_device(&r->output, r->session, fb_json_string_or(row, "device", NULL));
+    json_array_append(r->output.rows, row);
 }
 
 /* What the file holds of a column, unless it failed and is to be tried again. */
 static const json_t *known_row(const run *r, const fb_column *c)
 {
-    const json_t *row = r->results ? fb_results_find(r->results, r->rows.script, c) : NULL;
+    const json_t *row = r->results ? fb_results_find(r->results, r->output.script, c) : NULL;
     bool again = row && r->retry && fb_json_string_or(row, "failed", NULL);
     return again ? NULL : row;
 }
@@ -145,7 +155,7 @@ static void run_columns(run *r)
         r->status = fb_cli_fail(&err);
         break;
     }
-    fb_output_print(&r->rows, r->format, stdout);
+    fb_output_print(&r->output, r->format, stdout);
 }
 
 /* ---- the experiment ---- */
@@ -159,7 +169,7 @@ static bool experiment_measured(void *ctx, const fb_report *report, fb_error *er
 {
     run *r = ctx;
     json_t *row = fb_report_to_json(report);
-    fb_output_device(&r->rows, r->session, report->device);
+    fb_output_device(&r->output, r->session, report->device);
     bool fine = write_row(r, row, err);
     json_decref(row);
     return fine;
@@ -171,7 +181,7 @@ static bool experiment_row(void *ctx, const json_t *which, const json_t *row, fb
     const json_t *held = r->results ? fb_results_find_case(r->results, which) : NULL;
     json_t *whole = json_pack("{s:O, s:O}", "case", which, "row", row);
     bool same = held && json_equal((json_t *)held, whole), fine = same || write_row(r, whole, err);
-    json_array_append_new(r->rows.cases, whole);
+    json_array_append_new(r->output.cases, whole);
     return fine;
 }
 
@@ -182,7 +192,7 @@ static bool experiment_plot(void *ctx, const json_t *plot, fb_error *err)
     json_t *copy = json_deep_copy(plot);
     json_object_del(copy, "type");
     json_object_del(copy, "id");
-    json_array_append_new(r->rows.plots, copy);
+    json_array_append_new(r->output.plots, copy);
     return true;
 }
 
@@ -200,9 +210,8 @@ static void run_experiment(run *r)
     }
     fb_cli_wait(r->session);
     const fb_error *why = fb_session_experiment_error(r->session);
-    if (why->kind)
-        r->status = fb_cli_fail_at(why, fb_session_path(r->session), fb_session_script_error_line(r->session));
-    fb_output_print(&r->rows, r->format, stdout);
+    if (why->kind) r->status = fb_cli_fail_in(why, fb_session_path(r->session));
+    fb_output_print(&r->output, r->format, stdout);
 }
 
 /* ---- the command ---- */
@@ -214,12 +223,12 @@ static void run_script(run *r)
         r->status = fb_cli_fail(&err);
         return;
     }
-    fb_output_init(&r->rows, fb_session_path(r->session));
+    fb_output_init(&r->output, fb_session_path(r->session));
     if (r->experiment)
         run_experiment(r);
     else
         run_columns(r);
-    fb_output_free(&r->rows);
+    fb_output_free(&r->output);
     fb_results_close(r->results);
 }
 

@@ -196,6 +196,8 @@ static int without_command(const workbench *w, int argc, char **argv)
     bool found = fb_find_script(word, arena, &err) != NULL;
     fb_arena_free(arena);
     if (!found) return unknown_word(word, &err);
+    if (terminal && w->cli.n_args > 1)
+        fb_cli_usage("one argument too many: \"%s\"; columns are for \"fusebox run\"", w->cli.args[1]);
     if (fb_cli_is_results(word)) return fb_cli_show_results(word);
     return terminal ? open_workbench(w, word) : run_command(&fb_command_run, argc, argv);
 }
@@ -213,7 +215,7 @@ int main(int argc, char **argv)
     start();
     const fb_command *c = argc > 1 ? command_named(argv[1]) : NULL;
     if (c) return run_command(c, argc - 1, argv + 1);
-    workbench w = {.cli = {.most = 1, .own = workbench_key, .ctx = &w, .help = help_filter}};
+    workbench w = {.cli = {.most = -1, .own = workbench_key, .ctx = &w, .help = help_filter}};
     const fb_command me = {
         .args = "[SCRIPT|RESULTS.jsonl]\nCOMMAND …",
         .summary = "Explore kernel-fusion decisions: toggle one "

@@ -237,12 +237,12 @@ json_t *fb_report_to_json(const fb_report *r)
     json_t *object = json_object();
     fields_write(report_fields, COUNT_OF(report_fields), r, object);
     if (r->params) json_object_set(object, "params", r->params);
+    if (!isnan(r->error.bound)) json_object_set_new(object, "error", error_to_json(&r->error));
     if (r->failed) {
         json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
         return object;
     }
     json_object_set_new(object, "source", json_string(fb_figure_source_name(r->source)));
-    if (!isnan(r->error.bound)) json_object_set_new(object, "error", error_to_json(&r->error));
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);

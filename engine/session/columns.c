@@ -52,6 +52,10 @@ void fb_column_fail(fb_column_record *c, const fb_error *why)
 {
     fb_job_forget(c);
     c->measure_wanted = c->verify_wanted = false;
+    if (!c->shown.device[0]) {
+        const char *device = fb_session_default_device(c->session);
+        c->shown.device = device ? device : "";
+    }
     fb_column_set_state(c, FB_COLUMN_FAILED);
     c->shown.error = *why;
     if (why->kind == FB_OK) c->shown.error.kind = FB_ERR_SYSTEM;

@@ -12,13 +12,14 @@
 
 enum { GRAPH_FILE_MAX = 256 << 20 };
 
-static fb_script *start_script(fb_session *s, const char *path, const json_t *set, fb_error *err)
+/* Parameters go with every build and are checked here, where their names and ranges are known. */
+static fb_script *start_script(fb_session *s, const char *path, fb_error *err)
 {
     fb_machine m;
     bool wait;
     fb_machine_default(&m, FB_DEVICE_HOST);
     const fb_device_record *d = fb_device_named(s, NULL, &wait, NULL);
-    return fb_script_start(path, d ? &d->machine : &m, set, err);
+    return fb_script_start(path, d ? &d->machine : &m, NULL, err);
 }
 
 /* ---- parameters ---- */
@@ -175,7 +176,7 @@ bool fb_script_ready(fb_session *s, fb_error *err)
 {
     if (!gone(s)) return true;
     if (!s->script || !s->info) return fb_fail(err, FB_ERR_CRASH, "%s: there is no script to ask", s->path);
-    fb_script *next = start_script(s, s->path, s->params, err);
+    fb_script *next = start_script(s, s->path, err);
     if (!next) return false;
     fb_script_free(s->script);
     s->script = next;
@@ -337,7 +338,7 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
     if (path && is_graph_file(path)) {
         g = read_graph(path, err);
     } else if (path) {
-        script = start_script(s, path, s->info ? s->params : s->set, err);
+        script = start_script(s, path, err);
     }
     if (g || script) {
         fb_free(s->path);

@@ -1,6 +1,6 @@
 /* json_check [-l] FILE [CHECK]…: is the file JSON (with -l: is every line), and does it hold what the checks say?
- * PATH=VALUE: the value at the dotted path, printed, is VALUE; PATH: there is one; !PATH: there is none; PATH#N: an array or object
- * of N entries. */
+ * PATH=VALUE: the value at the dotted path, printed, is VALUE; PATH: there is one; !PATH: there is none; PATH#N: an
+ * array or object of N entries. */
 #include <jansson.h>
 
 #include <stdbool.h>
@@ -49,7 +49,8 @@ static bool check_lines(FILE *f)
         json_error_t why;
         json_t *value = json_loadb(line, (size_t)n, JSON_REJECT_DUPLICATES, &why);
         number++;
-        if (!value || line[n - 1] != '\n') printf("line %d: %s\n", number, value ? "is cut short" : why.text), fine = false;
+        if (!value || line[n - 1] != '\n')
+            printf("line %d: %s\n", number, value ? "is cut short" : why.text), fine = false;
         json_decref(value);
     }
     free(line);

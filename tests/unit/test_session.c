@@ -1,0 +1,574 @@
+/* The session over real scripts and a real host worker ($FUSEBOX). Figures are not looked at, only what happens. */
+#include "session/session.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "graph/graph_json.h"
+#include "session/library.h"
+#include "session/names.h"
+#include "session/results.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char model[] =
+    "local fb = require 'fusebox'\n"
+    "return fb.script {\n"
+    "  params = { n = fb.int { 64, min = 1, max = 4096 }, deep = fb.bool { true }, stuck = fb.bool { false } },\n"
+    "  variants = {\n"
+    "    one = function(g, p)\n"
+    "      local x = g:input('x', { p.n, 32 }):relu():tanh()\n"
+    "      if p.deep then x = x:exp() end\n"
+    "      return x:sigmoid()\n"
+    "    end,\n"
+    "    two = function(g, p)\n"
+    "      while p.stuck do end\n"
+    "      return g:input('x', { p.n, 32 }):mean(-1)\n"
+    "    end,\n"
+    "  },\n"
+    "  plans = { both = function(pl) pl:fuse('relu', 'tanh') end },\n"
+    "  experiment = function(e)\n"
+    "    for c in e:sweep { variant = { 'one' }, plan = { 'none', 'max' }, n = { 8, 16 } } do\n"
+    "      local r = e:measure(c)\n"
+    "      e:row(c, { launches = r.launches, failed = r.failed })\n"
+    "    end\n"
+    "  end,\n"
+    "}\n";
+
+static char folder[] = "/tmp/fusebox-session-XXXXXX";
+static char script[128];
+
+static const char *in_folder(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fb_json_init();
+    if (!mkdtemp(folder)) return -1;
+    snprintf(script, sizeof script, "%s/model.lua", folder);
+    setenv("XDG_STATE_HOME", folder, 1);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    return fb_write_file(script, model, strlen(model), NULL) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static fb_session *opened(const char *path)
+{
+    fb_error err = {0};
+    fb_session *s = fb_session_new(&(fb_session_options){.self = getenv("FUSEBOX"), .device = "host"}, &err);
+    assert_non_null(s);
+    assert_true(fb_session_load(s, path, &err));
+    return s;
+}
+
+/* Until nothing is under way, 60 s at most. */
+static void settle(fb_session *s)
+{
+    time_t end = time(NULL) + 60;
+    do {
+        fb_session_wait(s, 100);
+        assert_true(time(NULL) < end);
+    } while (fb_session_busy(s));
+}
+
+static const fb_column *column(fb_session *s, int i)
+{
+    const fb_column *c = fb_session_column(s, i);
+    assert_non_null(c);
+    return c;
+}
+
+static int added(fb_session *s, const char *spec)
+{
+    fb_error err = {0};
+    int c = fb_session_add(s, spec, &err);
+    if (c < 0) fail_msg("%s", err.text);
+    return c;
+}
+
+static fb_edit fuse(const fb_session *s, int i, const char *a, const char *b)
+{
+    const fb_graph *g = fb_session_column(s, i)->graph;
+    return (fb_edit){.kind = FB_EDIT_FUSE, .a = fb_graph_find(g, a), .b = fb_graph_find(g, b)};
+}
+
+/* ---- names ---- */
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    const char *const known[] = {"eager", "max", "none", "inductor"};
+    assert_string_equal(fb_nearest("eagr", known, 4), "eager");
+    assert_string_equal(fb_nearest("induct", known, 4), "inductor");
+    assert_null(fb_nearest("library", known, 4));
+    fb_error err = {0};
+    assert_false(fb_fail_unknown(&err, FB_ERR_USAGE, "preset", "zzzzzz", known, 4));
+    assert_non_null(strstr(err.text, "there are: eager, max, none, inductor"));
+}
+
+static void check_spec(const char *text, const char *variant, const char *plan, const char *device)
+{
+    fb_column_spec spec;
+    assert_true(fb_column_spec_parse(text, &spec, NULL));
+    assert_string_equal(spec.variant ? spec.variant : "-", variant);
+    assert_string_equal(spec.plan, plan);
+    assert_string_equal(spec.device ? spec.device : "-", device);
+    fb_column_spec_free(&spec);
+}
+
+static void test_specs(void **state)
+{
+    (void)state;
+    check_spec("max", "-", "max", "-");
+    check_spec("one:max@host", "one", "max", "host");
+    check_spec("max@cuda:1", "-", "max", "cuda:1");
+    check_spec("one:eager@cuda:1", "one", "eager", "cuda:1");
+    check_spec("one:plans/mine.json@host", "one", "plans/mine.json", "host");
+    check_spec("a@b/mine.json", "-", "a@b/mine.json", "-");
+    fb_column_spec spec;
+    fb_error err = {0};
+    assert_false(fb_column_spec_parse("@host", &spec, &err));
+    assert_int_equal(err.kind, FB_ERR_USAGE);
+    assert_false(fb_column_spec_parse("max@", &spec, &err));
+}
+
+/* ---- results files ---- */
+
+static void test_results(void **state)
+{
+    (void)state;
+    const char *path = in_folder("rows.jsonl");
+    fb_error err = {0};
+    fb_results *r = fb_results_open(path, &err);
+    assert_non_null(r);
+    json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:{s:i}}", "script", "a/m.lua", "variant", "one", "plan", "max", "device",
+                            "host", "params", "n", 4);
+    assert_true(fb_results_add(r, row, &err));
+    assert_null(fb_results_open(path, &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    fb_results_close(r);
+
+    FILE *f = fopen(path, "a");
+    fputs("{\"cut", f);
+    fclose(f);
+    r = fb_results_open(path, &err);
+    assert_non_null(r);
+    assert_int_equal(fb_results_rows(r), 1);
+    json_t *params = json_pack("{s:i}", "n", 4), *others = json_pack("{s:i}", "n", 5);
+    fb_column c = {.variant = "one", .plan_name = "max", .device = "host", .params = params};
+    assert_non_null(fb_results_find(r, "elsewhere/m.lua", &c));
+    assert_null(fb_results_find(r, "other.lua", &c));
+    c.params = others;
+    assert_null(fb_results_find(r, "m.lua", &c));
+    assert_true(fb_results_add(r, row, &err));
+    fb_results_close(r);
+    r = fb_results_read(path, &err);
+    assert_non_null(r);
+    assert_int_equal(fb_results_rows(r), 2);
+    fb_results_close(r);
+    json_decref(row);
+    json_decref(params);
+    json_decref(others);
+}
+
+/* ---- columns ---- */
+
+static void test_columns(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    fb_error err = {0};
+    added(s, "none"); /* before the script has answered: becomes one a variant */
+    settle(s);
+    assert_int_equal(fb_session_columns(s), 2);
+    assert_string_equal(column(s, 0)->variant, "one");
+    assert_string_equal(column(s, 1)->variant, "two");
+    assert_int_equal(column(s, 0)->state, FB_COLUMN_READY);
+    assert_string_equal(column(s, 0)->device, "host");
+    assert_true(column(s, 0)->predicted.us > 0);
+    int c = added(s, "one:both");
+    settle(s);
+    assert_ptr_equal(column(s, 0)->graph, column(s, c)->graph);
+    assert_int_equal(fb_plan_groups(column(s, c)->plan), fb_plan_groups(column(s, 0)->plan) - 1);
+    assert_int_equal(fb_session_add(s, "one:bth", &err), -1);
+    assert_non_null(strstr(err.text, "did you mean \"both\""));
+    assert_int_equal(fb_session_add(s, "three:max", &err), -1);
+    assert_int_equal(fb_session_add(s, "one:max@abacus", &err), -1);
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    fb_session_move(s, c, 0);
+    assert_string_equal(column(s, 0)->plan_name, "both");
+    assert_int_equal(fb_session_duplicate(s, 0), 1);
+    assert_true(fb_plan_equal(column(s, 0)->plan, column(s, 1)->plan));
+    fb_session_drop(s, 0);
+    assert_int_equal(fb_session_columns(s), 3);
+    assert_true(fb_session_set_variant(s, 0, "two", &err));
+    settle(s);
+    assert_int_equal(column(s, 0)->state, FB_COLUMN_FAILED); /* the plan names nodes that this variant lacks */
+    assert_true(fb_session_set_plan(s, 0, "max", &err));
+    settle(s);
+    assert_int_equal(column(s, 0)->state, FB_COLUMN_READY);
+    fb_session_free(s);
+}
+
+static void test_edits(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    int c = added(s, "one:none");
+    settle(s);
+    int groups = fb_plan_groups(column(s, c)->plan);
+    fb_edit e = fuse(s, c, "relu", "tanh");
+    assert_int_equal(fb_session_try(s, c, &e, false).kind, FB_VERDICT_FINE);
+    assert_int_equal(fb_plan_groups(column(s, c)->plan), groups);
+    fb_session_edit(s, c, &e, false);
+    assert_int_equal(fb_plan_groups(column(s, c)->plan), groups - 1);
+    assert_string_equal(column(s, c)->plan_name, "mine");
+    assert_string_equal(fb_session_undo(s, c), "fuse relu into tanh");
+    assert_string_equal(column(s, c)->plan_name, "none");
+    assert_null(fb_session_undo(s, c));
+    assert_non_null(fb_session_redo(s, c));
+    assert_null(fb_session_redo(s, c));
+    assert_int_equal(fb_plan_groups(column(s, c)->plan), groups - 1);
+
+    fb_error err = {0};
+    char path[256];
+    snprintf(path, sizeof path, "%s", in_folder("mine.json"));
+    assert_true(fb_session_save_plan(s, c, path, &err));
+    char spec[300];
+    snprintf(spec, sizeof spec, "one:%s", path);
+    int again = added(s, spec);
+    settle(s);
+    assert_true(fb_plan_equal(column(s, c)->plan, column(s, again)->plan));
+    fb_session_free(s);
+}
+
+/* An edited plan follows the names of its nodes to other sizes and through a reload; what is gone is said. */
+static void test_carried(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    fb_error err = {0};
+    int c = added(s, "one:none");
+    settle(s);
+    fb_edit e = fuse(s, c, "relu", "tanh"), more = fuse(s, c, "exp", "sigmoid");
+    fb_session_edit(s, c, &e, false);
+    fb_session_edit(s, c, &more, false);
+    json_t *value = json_integer(128);
+    assert_true(fb_session_set_param(s, "n", value, &err));
+    json_decref(value);
+    settle(s);
+    assert_string_equal(column(s, c)->plan_name, "mine");
+    assert_int_equal(column(s, c)->graph->nodes[0].shape.dim[0], 128);
+    const fb_graph *g = column(s, c)->graph;
+    assert_int_equal(fb_plan_group_of(column(s, c)->plan, fb_graph_find(g, "relu")),
+                     fb_plan_group_of(column(s, c)->plan, fb_graph_find(g, "tanh")));
+    assert_true(fb_session_set_param(s, "deep", json_false(), &err));
+    settle(s);
+    int lines = fb_session_log_lines(s);
+    assert_true(lines > 0);
+    assert_non_null(strstr(fb_session_log_line(s, lines - 1), "exp"));
+    assert_true(fb_session_load(s, script, &err));
+    settle(s);
+    assert_string_equal(column(s, c)->plan_name, "mine");
+    assert_int_equal(json_integer_value(fb_session_param(s, "n")), 128);
+    fb_session_free(s);
+}
+
+static void test_params(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    fb_error err = {0};
+    settle(s);
+    json_t *low = json_integer(0), *text = json_string("x");
+    assert_false(fb_session_set_param(s, "n", low, &err));
+    assert_non_null(strstr(err.text, "at least 1"));
+    assert_false(fb_session_set_param(s, "n", text, &err));
+    assert_false(fb_session_set_param(s, "dep", json_true(), &err));
+    assert_non_null(strstr(err.text, "did you mean \"deep\""));
+    json_decref(low);
+    json_decref(text);
+    fb_session_free(s);
+}
+
+/* A variant that never ends fails alone, and the process that died of it is replaced. */
+static void test_stuck(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    fb_error err = {0};
+    settle(s);
+    assert_true(fb_session_set_param(s, "stuck", json_true(), &err));
+    int two = added(s, "two:none"), one = added(s, "one:both");
+    settle(s);
+    assert_int_equal(column(s, two)->state, FB_COLUMN_FAILED);
+    assert_non_null(strstr(column(s, two)->error.text, "model.lua"));
+    assert_int_equal(column(s, one)->state, FB_COLUMN_READY);
+    assert_true(fb_session_set_param(s, "stuck", json_false(), &err));
+    settle(s);
+    assert_int_equal(column(s, two)->state, FB_COLUMN_READY);
+    assert_int_equal(column(s, one)->state, FB_COLUMN_READY);
+    fb_session_free(s);
+}
+
+static void test_broken_reload(void **state)
+{
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof path, "%s", in_folder("changing.lua"));
+    const char *first = "return function(g) return g:input('x', {8}):relu() end\n", *then = "return function(g\n";
+    fb_error err = {0};
+    assert_true(fb_write_file(path, first, strlen(first), &err));
+    fb_session *s = opened(path);
+    int c = added(s, "none");
+    settle(s);
+    assert_true(fb_write_file(path, then, strlen(then), &err));
+    assert_true(fb_session_load(s, path, &err));
+    settle(s);
+    assert_non_null(strstr(fb_session_script_error(s)->text, "changing.lua:"));
+    assert_non_null(column(s, c)->plan); /* what was there is still there to look at */
+    assert_true(fb_write_file(path, first, strlen(first), &err));
+    assert_true(fb_session_load(s, path, &err));
+    settle(s);
+    assert_int_equal(fb_session_script_error(s)->kind, FB_OK);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_READY);
+    fb_session_free(s);
+}
+
+static void test_graph_file(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    int c = added(s, "one:none");
+    settle(s);
+    fb_str text = {0};
+    fb_graph_write_json(column(s, c)->graph, &text);
+    char path[256];
+    snprintf(path, sizeof path, "%s", in_folder("graph.json"));
+    assert_true(fb_write_file(path, text.text, text.n, NULL));
+    fb_str_free(&text);
+    fb_session_free(s);
+    s = opened(path);
+    c = added(s, "max");
+    settle(s);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_READY);
+    assert_int_equal(fb_session_script(s)->n_variants, 1);
+    fb_session_drop(s, c);
+    c = added(s, "none");
+    settle(s);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_READY);
+    fb_session_free(s);
+}
+
+/* ---- measuring ---- */
+
+static void test_measure(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    int columns[] = {added(s, "one:none"), added(s, "one:max"), added(s, "two:max")};
+    fb_session_measure(s, columns, 3);
+    settle(s);
+    for (int i = 0; i < 3; i++) {
+        const fb_column *c = column(s, columns[i]);
+        if (c->state != FB_COLUMN_DONE) fail_msg("%s: %s", c->text, c->error.text);
+        assert_true(c->report->error.ok);
+        assert_in_range(c->report->wall_us.n, 20, 1000000);
+        assert_true(c->report->cold_us.n > 0);
+        assert_string_equal(c->report->device, "host");
+        assert_int_equal(json_integer_value(json_object_get(c->report->params, "n")), 64);
+    }
+    assert_int_equal(column(s, columns[0])->report->launches, 4);
+    assert_int_equal(column(s, columns[1])->report->launches, 1);
+    fb_edit e = {.kind = FB_EDIT_CUT};
+    fb_edit f = fuse(s, columns[1], "relu", "tanh");
+    e.a = f.a;
+    e.b = f.b;
+    fb_session_set_auto(s, true);
+    fb_session_edit(s, columns[1], &e, false);
+    assert_null(column(s, columns[1])->report);
+    assert_non_null(column(s, columns[1])->before);
+    while (column(s, columns[1])->state == FB_COLUMN_READY) fb_session_wait(s, 1000);
+    settle(s);
+    assert_int_equal(column(s, columns[1])->state, FB_COLUMN_DONE);
+    assert_int_equal(column(s, columns[1])->report->launches, 2);
+    fb_session_free(s);
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    int c = added(s, "two:none");
+    fb_session_check(s, &c, 1);
+    settle(s);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_DONE);
+    assert_true(column(s, c)->report->error.ok);
+    assert_int_equal(column(s, c)->report->wall_us.n, 0);
+    fb_session_free(s);
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    int columns[] = {added(s, "one:none"), added(s, "one:max")};
+    fb_session_measure(s, columns, 2);
+    while (column(s, columns[0])->state != FB_COLUMN_MEASURING) fb_session_wait(s, 1000);
+    fb_session_cancel(s);
+    settle(s);
+    assert_int_not_equal(column(s, columns[0])->state, FB_COLUMN_FAILED);
+    fb_session_measure(s, columns, 2);
+    settle(s);
+    assert_int_equal(column(s, columns[0])->state, FB_COLUMN_DONE);
+    assert_int_equal(column(s, columns[1])->state, FB_COLUMN_DONE);
+    fb_session_free(s);
+}
+
+/* The worker is the child of this process that runs $FUSEBOX. */
+static pid_t worker_pid(void)
+{
+    char path[64], pids[1024] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "r");
+    if (f && !fgets(pids, sizeof pids, f)) pids[0] = '\0';
+    if (f) fclose(f);
+    for (char *rest = NULL, *p = strtok_r(pids, " ", &rest); p; p = strtok_r(NULL, " ", &rest)) {
+        char line[512] = "";
+        snprintf(path, sizeof path, "/proc/%s/cmdline", p);
+        f = fopen(path, "r");
+        size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
+        if (f) fclose(f);
+        size_t first = strlen(line) + 1;
+        if (first < n && strcmp(line + first, "worker") == 0) return (pid_t)atoi(p);
+    }
+    return 0;
+}
+
+static void test_worker_dies(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    int c = added(s, "one:none");
+    fb_session_measure(s, &c, 1);
+    while (column(s, c)->state != FB_COLUMN_MEASURING) fb_session_wait(s, 1000);
+    pid_t pid = worker_pid();
+    assert_true(pid > 0);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    settle(s);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_FAILED);
+    assert_int_equal(column(s, c)->error.kind, FB_ERR_CRASH);
+    assert_true(fb_session_log_lines(s) > 0);
+    fb_session_measure(s, &c, 1);
+    settle(s);
+    assert_int_equal(column(s, c)->state, FB_COLUMN_DONE);
+    fb_session_free(s);
+}
+
+/* ---- the experiment ---- */
+
+typedef struct {
+    int measured, rows, known;
+    json_t *reports; /* of the first run */
+} seen;
+
+static json_t *seen_known(void *ctx, const fb_column *c)
+{
+    seen *x = ctx;
+    size_t i;
+    json_t *r;
+    json_array_foreach(x->reports, i, r)
+    {
+        if (strcmp(fb_json_string_or(r, "plan", ""), c->plan_name) != 0) continue;
+        if (!json_equal(json_object_get(r, "params"), c->params)) continue;
+        x->known++;
+        return json_incref(r);
+    }
+    return NULL;
+}
+
+static bool seen_measured(void *ctx, const fb_report *r, fb_error *err)
+{
+    (void)err;
+    seen *x = ctx;
+    x->measured++;
+    if (r->failed) fail_msg("%s", r->failed);
+    json_array_append_new(x->reports, fb_report_to_json(r));
+    return true;
+}
+
+static bool seen_row(void *ctx, const json_t *which, const json_t *row, fb_error *err)
+{
+    (void)err;
+    ((seen *)ctx)->rows++;
+    assert_true(json_is_object(which));
+    assert_true(json_integer_value(json_object_get(row, "launches")) > 0);
+    return true;
+}
+
+static void test_experiment(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    seen x = {.reports = json_array()};
+    fb_experiment_hooks hooks = {.ctx = &x, .known = seen_known, .measured = seen_measured, .row = seen_row};
+    fb_error err = {0};
+    assert_true(fb_session_experiment(s, &hooks, &err));
+    assert_false(fb_session_experiment(s, &hooks, &err));
+    settle(s);
+    assert_int_equal(fb_session_experiment_error(s)->kind, FB_OK);
+    assert_int_equal(x.measured, 4);
+    assert_int_equal(x.rows, 4);
+    assert_true(fb_session_experiment(s, &hooks, &err));
+    settle(s);
+    assert_int_equal(x.known, 4);
+    assert_int_equal(x.measured, 4);
+    assert_int_equal(x.rows, 8);
+    assert_int_equal(fb_session_columns(s), 0);
+    json_decref(x.reports);
+    fb_session_free(s);
+}
+
+int main(void)
+{
+    if (!getenv("FUSEBOX")) {
+        puts("1..0 # SKIP FUSEBOX does not name the binary");
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest),    cmocka_unit_test(test_specs),       cmocka_unit_test(test_results),
+        cmocka_unit_test(test_columns),    cmocka_unit_test(test_edits),       cmocka_unit_test(test_carried),
+        cmocka_unit_test(test_params),     cmocka_unit_test(test_stuck),       cmocka_unit_test(test_broken_reload),
+        cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),     cmocka_unit_test(test_check),
+        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies), cmocka_unit_test(test_experiment),
+    };
+    return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
+}
