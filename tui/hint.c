@@ -23,7 +23,7 @@ static void edge_text(const fb_app *app, const fb_row_edge *e, fb_str *out)
 {
     if (e->inside) {
         const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
-        fb_str_addf(out, "all of %s", fb_row_name(&app->model.rows, s->cursor));
+        fb_str_addf(out, "inside %s", fb_row_name(&app->model.rows, s->cursor));
         return;
     }
     short_name(app, e->a, true, out);
@@ -57,8 +57,12 @@ void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdi
 {
     bool cut = fb_row_edge_state(e) == FB_EDGE_FUSED;
     if (e->inside) {
-        edge_text(app, e, out);
-        fb_str_add(out, cut ? " apart" : " in one kernel");
+        const char *name = fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor);
+        fb_str_addf(out, cut ? "%s %s apart" : "%s all of %s",
+                    cut    ? (done ? "took" : "take")
+                    : done ? "fused"
+                           : "fuse",
+                    name);
     } else {
         fb_str_add(out, cut ? "cut " : done ? "fused " : "fuse ");
         short_name(app, cut ? e->b : e->a, true, out);

@@ -148,6 +148,24 @@ static void drop_outline(fb_app *app)
     m->outline = NULL;
 }
 
+/* The edge chosen last, from what was found so far: the plan that the rows speak of may be gone. */
+static fb_row_edge chosen_before(fb_app *app)
+{
+    const fb_row *row = fb_model_row(app);
+    bool known = row && row->first_edge != FB_NONE && app->edge < row->n_edges;
+    return known ? app->model.rows.edges.at[row->first_edge + app->edge] : (fb_row_edge){.a = FB_NONE};
+}
+
+/* What was toggled stays chosen, wherever it stands among the row's edges now. */
+static void choose_again(fb_app *app, const fb_row_edge *chosen)
+{
+    int n = 0, row = app->scroll[FB_VIEW_GRAPH].cursor;
+    if (chosen->a == FB_NONE || !fb_model_row(app)) return;
+    const fb_row_edge *edges = fb_rows_edges(&app->model.rows, row, &n);
+    for (int i = 0; i < n; i++)
+        if (edges[i].a == chosen->a && edges[i].b == chosen->b && edges[i].inside == chosen->inside) app->edge = i;
+}
+
 void fb_model_update(fb_app *app)
 {
     fb_model *m = &app->model;
@@ -166,12 +184,12 @@ void fb_model_update(fb_app *app)
     fb_hash hash = plan ? fb_plan_hash(plan) : (fb_hash){0};
     if (other_graph) new_outline(app, g);
     if (other_graph || m->rows.plan != plan || !fb_hash_equal(hash, m->plan_hash)) {
-        int edge = app->edge;
+        const fb_row_edge chosen = other_graph ? (fb_row_edge){.a = FB_NONE} : chosen_before(app);
         fb_letters_free(&m->letters);
         if (plan) fb_letters_make(&m->letters, plan, m->outline);
         m->plan_hash = hash;
         fb_model_refold(app);
-        if (!other_graph) app->edge = edge; /* what was toggled stays chosen */
+        choose_again(app, &chosen);
     }
     make_kernels(m);
 }

@@ -234,26 +234,29 @@ int fb_rows_inside(const fb_rows *r, int at, fb_id *to, int room)
 /* Larger scopes are not fused as one: the verdict alone would keep the keys waiting. */
 enum { MOST_INSIDE = 256 };
 
-static void meet_inside(fb_rows *r, int at)
+/* What the row's scope holds, as one thing to fuse or take apart; false when that is not two nodes. */
+static bool inside_of(const fb_rows *r, int at, fb_row_edge *out)
 {
-    const fb_outline *o = r->outline;
-    fb_row *row = &r->rows.at[at];
-    const fb_entry *e = &o->entries[row->entry];
-    int members = row->repeated ? fb_outline_repetitions(o, e->first) : 1, groups = 0, nodes = 0, last = FB_NONE;
-    fb_row_edge all = {.inside = true, .incoming = true, .repeated = row->repeated, .a = FB_NONE, .count = 1};
-    if (e->kind == FB_ENTRY_REPEAT) e = &o->entries[row->entry + 1];
-    for (fb_id i = e->first; i <= e->last; i++) {
-        if (!fb_node_is_computed(o->graph, i)) continue;
-        int group = fb_plan_group_of(r->plan, i);
-        if (all.a == FB_NONE) all.a = i;
-        all.b = i;
-        nodes++;
-        if (group != FB_NONE && group != last) groups++, last = group;
+    const fb_row *row = &r->rows.at[at];
+    fb_id nodes[MOST_INSIDE + 1];
+    int n = fb_rows_inside(r, at, nodes, MOST_INSIDE + 1), group = FB_NONE;
+    bool one = true;
+    if (n < 2 || n > MOST_INSIDE) return false;
+    for (int i = 0; i < n; i++) {
+        int g = fb_plan_group_of(r->plan, nodes[i]);
+        if (g == FB_NONE) continue; /* recomputed where it is read */
+        if (group != FB_NONE && g != group) one = false;
+        group = g;
     }
-    if (nodes < 2 || nodes > MOST_INSIDE) return;
-    all.count = members;
-    all.fused = groups == 1 ? members : 0;
-    FB_VEC_PUSH(&r->edges, all);
+    int times = row->repeated ? fb_outline_repetitions(r->outline, nodes[0]) : 1;
+    *out = (fb_row_edge){.a = nodes[0],
+                         .b = nodes[n - 1],
+                         .inside = true,
+                         .incoming = true,
+                         .repeated = row->repeated,
+                         .count = times,
+                         .fused = one ? times : 0};
+    return true;
 }
 
 const fb_row_edge *fb_rows_edges(fb_rows *r, int at, int *n)
@@ -267,7 +270,9 @@ const fb_row_edge *fb_rows_edges(fb_rows *r, int at, int *n)
         bool scope = e->kind != FB_ENTRY_NODE;
         fb_id first = e->first, last = e->kind == FB_ENTRY_REPEAT ? o->entries[row->entry + 1].last : e->last;
         row->first_edge = r->edges.n;
-        if (scope) meet_inside(r, at);
+        fb_row_edge inside;
+        bool whole = scope && inside_of(r, at, &inside);
+        if (whole && !inside.fused) FB_VEC_PUSH(&r->edges, inside);
         for (int incoming = 1; incoming >= 0; incoming--)
             for (fb_id i = first; i <= last; i++) {
                 int c = o->class_of[i], levels = scope ? levels_below(o->graph, i, e->id) : 0;
@@ -277,6 +282,7 @@ const fb_row_edge *fb_rows_edges(fb_rows *r, int at, int *n)
                     meet_crossing(r, row, node, scope ? scope_above(o->graph, node, levels) : FB_NONE, incoming);
                 }
             }
+        if (whole && inside.fused) FB_VEC_PUSH(&r->edges, inside);
         row->n_edges = r->edges.n - row->first_edge;
     }
     *n = row->n_edges;

@@ -55,8 +55,8 @@ enum { FB_MAX_ROW_EDGES = 64 };
 void fb_rows_make(fb_rows *r, const fb_outline *o, const fb_plan *plan, const fb_letters *letters);
 void fb_rows_free(fb_rows *r);
 
-/* The row's edges: the inside of a scope first, then incoming, then outgoing. Valid until the next call for another
- * row. */
+/* The row's edges: incoming, then outgoing. The inside of a scope stands before them while it is not fused, after them
+ * else. Valid until the next call for another row. */
 const fb_row_edge *fb_rows_edges(fb_rows *r, int row, int *n);
 /* The row in which the node is to be seen, itself or folded away; FB_NONE for scalar constants. */
 int fb_rows_find(const fb_rows *r, fb_id node);

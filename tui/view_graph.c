@@ -27,7 +27,7 @@ static void draw_gutter(const fb_row *row, const fb_rect *r, int y, int w)
 {
     static const char *const ties[] = {[FB_TIE_NONE] = " ",   [FB_TIE_ALONE] = "╶", [FB_TIE_FIRST] = "╭",
                                        [FB_TIE_MIDDLE] = "│", [FB_TIE_LAST] = "╰",  [FB_TIE_THROUGH] = "│"};
-    char name[16];
+    char name[8];
     if (row->tie == FB_TIE_THROUGH) {
         fb_draw(r, y, w, FB_ROLE_DIM, ties[row->tie]);
         return;
@@ -37,10 +37,8 @@ static void draw_gutter(const fb_row *row, const fb_rect *r, int y, int w)
         return;
     }
     fb_role role = row->several ? FB_ROLE_DIM : (fb_role)(FB_ROLE_GROUP + row->letter % FB_GROUP_COLOURS);
-    fb_letter_name(row->letter, name);
-    if (row->several) strcat(name, "+");
-    fb_draw_right(r, y, w, role, name);
-    if (!row->several) fb_draw(r, y, w, role, ties[row->tie]);
+    fb_draw_right(r, y, w, role, fb_letter_name(row->letter, name));
+    fb_draw(r, y, w, role, row->several ? "+" : ties[row->tie]);
 }
 
 static int letters_width(const fb_app *app)
