@@ -95,16 +95,27 @@ static void sweep(fb_planner *p)
         if (a->refs == 0) analysis_free(p, a);
     }
     p->n_idle = 0;
+    p->idle_bytes = 0;
+}
+
+static size_t bytes_of(const fb_analysis *a)
+{
+    enum { LEAST = 4096 }; /* an arena's first block */
+    return sizeof *a + (a->arena ? LEAST + fb_arena_used(a->arena) : 0);
 }
 
 void fb_analysis_hold(fb_planner *p, fb_analysis *a)
 {
-    if (a->refs++ == 0) p->n_idle--;
+    if (a->refs++ > 0) return;
+    p->n_idle--;
+    p->idle_bytes -= bytes_of(a);
 }
 
 void fb_analysis_drop(fb_planner *p, fb_analysis *a)
 {
-    if (--a->refs == 0) p->n_idle++;
+    if (--a->refs > 0) return;
+    p->n_idle++;
+    p->idle_bytes += bytes_of(a);
 }
 
 static fb_hash key_of(const fb_ids *nodes, const fb_ids *stored, fb_choice choice)
@@ -142,7 +153,8 @@ fb_analysis *fb_analyse(fb_planner *p, const fb_ids *nodes, const fb_ids *stored
         fb_analysis_hold(p, a);
         return a;
     }
-    if (p->n_idle > idle_limit(p)) sweep(p);
+    enum { IDLE_BYTES = 16 << 20 }; /* a script plans in 64 MB altogether */
+    if (p->n_idle > idle_limit(p) || p->idle_bytes > IDLE_BYTES) sweep(p);
     a = fb_calloc(1, sizeof *a);
     a->key = key;
     a->refs = 1;

@@ -14,6 +14,8 @@
 #include "base/vec.h"
 #include "plan/plan.h"
 
+#define uthash_malloc(bytes)      fb_alloc(bytes)
+#define uthash_free(block, bytes) fb_free(block)
 #include <uthash.h>
 
 /* Limit of one kernel: beyond it compilers take minutes. (The nest limits buffers: a GPU's parameter space is small.)
@@ -55,7 +57,8 @@ struct fb_planner {
     int n_computed;
     fb_arena *arena; /* knob records */
     fb_analysis *cache;
-    int n_idle; /* analyses that no plan holds */
+    int n_idle; /* analyses that no plan holds … */
+    size_t idle_bytes; /* … and about what they occupy */
     /* scratch, one entry a node; a mark counts when it equals its round */
     int *mark[FB_MARKS], round[FB_MARKS];
 };
