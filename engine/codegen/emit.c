@@ -92,16 +92,18 @@ static bool names_loop(const fb_emitter *e, const char *name)
             for (int d = 0; d < space->n; d++)
                 if (strcmp(fb_ix_var_name(e->nest->pool, space->var[d]), name) == 0) return true;
         }
+        for (int i = 0; i < sec->n_data; i++)
+            if (strcmp(sec->data[i].name, name) == 0) return true;
     }
     return false;
 }
 
 static bool is_taken(const fb_emitter *e, const char *name)
 {
-    if (strncmp(name, "fb_", 3) == 0 || strncmp(name, "index_", 6) == 0) return true;
+    if (strncmp(name, "fb_", 3) == 0) return true;
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (is_word(name, reserved[i])) return !hides_only_libm(e, name);
+        if (is_word(name, reserved[i]) && !hides_only_libm(e, name)) return true;
     for (int i = 0; i < e->n_used; i++)
         if (strcmp(e->used[i], name) == 0) return true;
     return strcmp(name, e->entry) == 0 || names_loop(e, name);
@@ -178,7 +180,7 @@ const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, f
 
 /* ---- buffers ---- */
 
-static void add_arg(fb_emitter *e, fb_id storage, bool written)
+static void add_arg(fb_emitter *e, fb_id storage, fb_dtype dtype, bool written)
 {
     for (int i = 0; i < e->n_args; i++) {
         if (e->args[i].storage != storage) continue;
@@ -186,7 +188,7 @@ static void add_arg(fb_emitter *e, fb_id storage, bool written)
         return;
     }
     e->args[e->n_args++] =
-        (fb_emit_arg){.storage = storage, .written = written, .dtype = e->nest->graph->nodes[storage].dtype};
+        (fb_emit_arg){.storage = storage, .written = written, .dtype = dtype};
 }
 
 static int64_t zero_of(void *ctx, fb_ix var)
@@ -244,10 +246,17 @@ static void find_args(fb_emitter *e)
 {
     const fb_nest *nest = e->nest;
     e->args = FB_NEW_ARRAY(e->arena, fb_emit_arg, nest->n_reads + nest->n_writes + 1);
-    for (int i = 0; i < nest->n_reads; i++) add_arg(e, nest->reads[i], false);
-    if (nest->accumulator != FB_NONE) add_arg(e, nest->product, false);
-    for (int i = 0; i < nest->n_writes; i++) add_arg(e, nest->writes[i], true);
-    for (int i = 0; i < e->n_args; i++) e->args[i].name = fb_emit_name(e, fb_emit_plain(e, e->args[i].storage));
+    const fb_node *nodes = nest->graph->nodes;
+    for (int i = 0; i < nest->n_reads; i++) add_arg(e, nest->reads[i], nodes[nest->reads[i]].dtype, false);
+    if (nest->accumulator != FB_NONE) add_arg(e, nest->product, nodes[nest->product].dtype, false);
+    for (int i = 0; i < nest->n_writes; i++) {
+        fb_id id = nest->writes[i] == FB_COPY_OF_SOURCE ? nest->kernel.stored[0] : nest->writes[i];
+        add_arg(e, nest->writes[i], nodes[id].dtype, true);
+    }
+    for (int i = 0; i < e->n_args; i++) {
+        bool copy = e->args[i].storage == FB_COPY_OF_SOURCE;
+        e->args[i].name = fb_emit_name(e, copy ? "copy" : fb_emit_plain(e, e->args[i].storage));
+    }
     find_windows(e);
 }
 

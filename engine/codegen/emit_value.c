@@ -19,10 +19,13 @@ const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const
 {
     fb_str s = {0};
     for (const char *p = spelling; *p; p++) {
-        if (*p == '$' && p[1] >= '0' && p[1] < '0' + n)
-            fb_str_add(&s, operands[*++p - '0']);
-        else
+        if (*p != '$' || p[1] < '0' || p[1] >= '0' + n) {
             fb_str_add_n(&s, p, 1);
+            continue;
+        }
+        const char *operand = operands[*++p - '0'];
+        bool decrement = *operand == '-' && s.n && s.text[s.n - 1] == '-'; /* -(-1) */
+        fb_str_addf(&s, decrement ? "(%s)" : "%s", operand);
     }
     const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
     fb_str_free(&s);
@@ -38,7 +41,7 @@ static const char *integer_literal(fb_emitter *e, fb_dtype dtype, double value)
     if (value != value) return "0";
     if (value <= low) return dtype == FB_I32 ? "INT32_MIN" : "INT64_MIN";
     if (value >= high) return dtype == FB_I32 ? "INT32_MAX" : "INT64_MAX";
-    return fb_arena_printf(e->arena, value < 0 ? "(%" PRId64 ")" : "%" PRId64, (int64_t)value);
+    return fb_arena_printf(e->arena, "%" PRId64, (int64_t)value);
 }
 
 const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
@@ -47,7 +50,7 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
     bool wide = dtype == FB_F64;
     if (isnan(value)) return e->dialect->nan;
     if (isinf(value))
-        return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "(-%s)", e->dialect->infinity);
+        return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "-%s", e->dialect->infinity);
     char text[64];
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
         snprintf(text, sizeof text, "%.*g", digits, wide ? value : (double)(float)value);
@@ -56,7 +59,7 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
         if (wide ? back == value : (float)back == (float)value) break;
     }
     const char *point = strpbrk(text, ".e") ? "" : ".0", *suffix = wide ? "" : "f";
-    return fb_arena_printf(e->arena, signbit(value) ? "(%s%s%s)" : "%s%s%s", text, point, suffix);
+    return fb_arena_printf(e->arena, "%s%s%s", text, point, suffix);
 }
 
 /* ---- memory ---- */
@@ -319,7 +322,7 @@ static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store
 
 void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
-    fb_dtype to = e->nest->graph->nodes[r->storage].dtype;
+    fb_dtype to = e->nest->graph->nodes[r->node].dtype;
     const char *wrap = e->dialect->to_memory[to];
     const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
     value = fb_emit_spell(e, wrap, &value, 1);

@@ -10,6 +10,7 @@
 
 #include "codegen/emit.h"
 #include "graph/access.h"
+#include "plan/library.h"
 #include "plan/nest.h"
 
 #include <string.h>
@@ -203,7 +204,8 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
     return known->kernel;
 }
 
-static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text)
+/* `copy`: the buffer that a copy of a source goes to. */
+static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text, int copy)
 {
     fb_launch launch = {.kind = kind, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .n_args = text->n_args};
     if (kind == FB_LAUNCH_KERNEL)
@@ -214,7 +216,8 @@ static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_ker
     int64_t *offsets = FB_NEW_ARRAY(l->p->arena, int64_t, text->n_args);
     bool any = false;
     for (int i = 0; i < text->n_args; i++) {
-        args[i] = buffer_for(l, text->args[i].storage);
+        fb_id storage = text->args[i].storage;
+        args[i] = storage < 0 ? copy : buffer_for(l, storage);
         offsets[i] = text->args[i].offset;
         any |= offsets[i] != 0;
         fb_buffer *b = &l->buffers.at[args[i]];
@@ -257,6 +260,31 @@ static void fold_batch(fb_gemm_call *c)
     c->batch = 1;
 }
 
+/* On a GPU the library does all of it: bias and relu are its own, and it stores the last value. */
+static void lower_whole_call(lowering *l, const fb_group *group, fb_gemm_call *call, const fb_id *operands)
+{
+    fb_kernel_nodes k = {.graph = l->g,
+                         .n_nodes = group->n_nodes,
+                         .nodes = group->nodes,
+                         .n_stored = group->n_stored,
+                         .stored = group->stored};
+    fb_library_epilogue epilogue;
+    fb_verdict why;
+    FB_ASSERT(fb_library_epilogue_of(&k, &epilogue, &why));
+    call->a = buffer_for(l, operands[0]);
+    call->b = buffer_for(l, operands[1]);
+    call->c = l->buffer_of[epilogue.result];
+    call->relu = epilogue.relu;
+    if (epilogue.bias != FB_NONE) {
+        fb_id base;
+        int64_t strides[FB_MAX_RANK];
+        FB_ASSERT(fb_access_strided(l->g, epilogue.bias, &base, &call->bias_offset, strides));
+        call->bias = buffer_for(l, base);
+    }
+    FB_VEC_PUSH(&l->gemms, *call);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE);
+}
+
 static void lower_library(lowering *l, const fb_group *group, int number)
 {
     fb_id product = FB_NONE, bases[2];
@@ -276,6 +304,11 @@ static void lower_library(lowering *l, const fb_group *group, int number)
     call.c_row = call.n;
     call.c_batch = call.m * call.n;
     fold_batch(&call);
+    call.epilogue = call.bias = FB_NONE;
+    if (l->dialect == &fb_dialect_cuda) {
+        lower_whole_call(l, group, &call, bases);
+        return;
+    }
     fb_id storage = fb_nest_product(group->nest);
     if (l->buffer_of[storage] == FB_NONE) {
         l->buffer_of[storage] = add_buffer(l, FB_BUFFER_TEMP, storage, 0);
@@ -289,7 +322,7 @@ static void lower_library(lowering *l, const fb_group *group, int number)
     fb_kernel_text text = {0};
     call.epilogue = add_kernel(l, group->nest, group, number, &text);
     FB_VEC_PUSH(&l->gemms, call);
-    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE);
 }
 
 /* ---- all of it ---- */
@@ -303,34 +336,35 @@ static void lower_group(lowering *l, int number)
     } else {
         fb_kernel_text text;
         int kernel = add_kernel(l, group->nest, group, number, &text);
-        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
+        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, FB_NONE);
     }
     for (int i = first; i < l->launches.n; i++) l->launches.at[i].group = number;
 }
 
-/* An output that no kernel stored: a view of part of something, or a source. */
+/* An output that no kernel stores: a view of part of something, or a source. */
 static void copy_output(lowering *l, fb_id out)
 {
-    if (l->buffer_of[out] != FB_NONE && l->buffers.at[l->buffer_of[out]].kind == FB_BUFFER_OUTPUT) return;
-    if (l->g->nodes[out].op == FB_OP_ASSIGN) return; /* the parameter holds it */
+    bool source = fb_node_class(l->g, out) == FB_CLASS_SOURCE;
+    if (fb_node_is_computed(l->g, out) || (!source && l->buffer_of[out] != FB_NONE)) return;
+    for (int i = 0; i < l->buffers.n; i++)
+        if (l->buffers.at[i].kind == FB_BUFFER_OUTPUT && l->buffers.at[i].node == out) return;
     fb_kernel_nodes k = {.graph = l->g, .n_stored = 1, .stored = &out};
     fb_group group = {.family = FB_FAMILY_COPY, .n_nodes = 1, .nodes = &out, .n_stored = 1, .stored = &out};
     fb_verdict why;
     fb_arena *arena = fb_arena_new();
     fb_nest *nest = fb_nest_build(arena, &k, fb_planner_machine(fb_plan_planner(l->plan)), &why);
     FB_ASSERT(nest);
-    int source = l->buffer_of[out];
-    if (source != FB_NONE) FB_ASSERT(is_stored_source(l->g->nodes[out].op));
     fb_kernel_text text;
     int kernel = add_kernel(l, nest, &group, FB_NONE, &text);
     int to = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
-    if (source == FB_NONE) l->buffer_of[out] = to;
-    if (kernel != FB_NONE) {
-        add_launch(l, FB_LAUNCH_KERNEL, kernel, &text);
-        int *args = (int *)l->launches.at[l->launches.n - 1].args;
-        args[text.n_args - 1] = to; /* a source is copied from one buffer of its name to another */
-    }
+    if (!source) l->buffer_of[out] = to;
+    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to);
     fb_arena_free(arena);
+}
+
+static bool reads_source(const fb_graph *g, fb_id out)
+{
+    return fb_node_class(g, fb_access_base(g, out)) == FB_CLASS_SOURCE;
 }
 
 static fb_hash hash_of(const fb_program *p)
@@ -354,9 +388,10 @@ static fb_hash hash_of(const fb_program *p)
     }
     for (int i = 0; i < p->n_gemms; i++) {
         const fb_gemm_call *c = &p->gemms[i];
-        const int64_t facts[] = {c->dtype,    c->precision, c->m,     c->n,     c->k,       c->batch,   c->a_row,
-                                 c->a_col,    c->a_batch,   c->b_row, c->b_col, c->b_batch, c->c_row,   c->c_batch,
-                                 c->a_offset, c->b_offset,  c->a,     c->b,     c->c,       c->epilogue};
+        const int64_t facts[] = {c->dtype, c->precision, c->m,        c->n,           c->k,     c->batch,
+                                 c->a_row, c->a_col,     c->a_batch,  c->b_row,       c->b_col, c->b_batch,
+                                 c->c_row, c->c_batch,   c->a_offset, c->b_offset,    c->a,     c->b,
+                                 c->c,     c->epilogue,  c->bias,     c->bias_offset, c->relu};
         fb_hasher_add(h, facts, sizeof facts);
     }
     for (int i = 0; i < p->n_launches; i++) {
@@ -402,8 +437,12 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
     add_buffers(&l);
+    /* of sources before any kernel, for one may assign to them */
+    for (int i = 0; i < g->n_outputs; i++)
+        if (reads_source(g, leaving(g, i))) copy_output(&l, leaving(g, i));
     for (int i = 0; i < fb_plan_groups(plan); i++) lower_group(&l, i);
-    for (int i = 0; i < g->n_outputs; i++) copy_output(&l, leaving(g, i));
+    for (int i = 0; i < g->n_outputs; i++)
+        if (!reads_source(g, leaving(g, i))) copy_output(&l, leaving(g, i));
     finish(&l);
     HASH_CLEAR(hh, l.known);
     FB_VEC_FREE(&l.buffers);

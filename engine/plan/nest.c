@@ -437,7 +437,7 @@ static bool check_assigns(fb_builder *b)
     for (int s = 0; s < b->sections.n; s++) {
         for (int r = 0; r < b->sections.at[s].n_roots; r++) {
             const fb_root *root = &b->sections.at[s].roots[r];
-            if (root->storage == root->node) continue;
+            if (root->storage == root->node || root->storage == FB_COPY_OF_SOURCE) continue;
             for (int t = 0; t < b->sections.n; t++) {
                 const fb_section *u = &b->sections.at[t];
                 for (int i = 0; i < u->n_values; i++) {
@@ -460,7 +460,7 @@ static bool check_assigns(fb_builder *b)
 /* The root reads its own element of the accumulator before it is stored, and nobody reads one afterwards. */
 static bool in_place(const fb_nest *nest, const fb_section *s, const fb_root *r)
 {
-    const fb_node *c = &nest->graph->nodes[nest->accumulator], *n = &nest->graph->nodes[r->storage];
+    const fb_node *c = &nest->graph->nodes[nest->accumulator], *n = &nest->graph->nodes[r->node];
     if (r->storage != r->node || n->dtype != c->dtype || fb_shape_elements(&n->shape) != fb_shape_elements(&c->shape))
         return false;
     for (int i = 0; i < s->n_values; i++) {

@@ -24,7 +24,7 @@
 
 typedef struct fb_nest fb_nest;
 
-/* What is to become one kernel. */
+/* What is to become one kernel. For copies, `stored` may name one view or source instead, with no nodes at all. */
 typedef struct {
     const fb_graph *graph;
     int n_nodes; /* all computed nodes inside, ascending */

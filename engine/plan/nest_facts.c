@@ -140,7 +140,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         note(writes,
-             touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space], r->storage, r->at, FB_NONE));
+             touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space], r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage, r->at, FB_NONE));
     }
     if (rows * inner > f->rows * f->inner) {
         f->rows = rows;

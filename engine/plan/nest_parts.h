@@ -19,6 +19,9 @@
 
 enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400 };
 
+/* The storage that a copy of a whole source goes to, which no node has. */
+enum { FB_COPY_OF_SOURCE = -2 };
+
 typedef int32_t fb_val; /* a value of its section */
 
 /* Loops, outermost first; extents are at least 2, dims of one element have no variable. n 0: exactly one point. */

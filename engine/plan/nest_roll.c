@@ -75,7 +75,7 @@ static bool equal_sections(const fb_nest *nest, const fb_section *a, const fb_se
         const fb_root *x = &a->roots[i], *y = &b->roots[i];
         int64_t shift;
         if (x->value != y->value || x->space != y->space || !shifted(nest->pool, x->at, y->at, &shift) ||
-            nest->graph->nodes[x->storage].dtype != nest->graph->nodes[y->storage].dtype)
+            nest->graph->nodes[x->node].dtype != nest->graph->nodes[y->node].dtype)
             return false;
     }
     return true;

@@ -392,6 +392,11 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int n)
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
     }
+    if (w->draft->scatter) {
+        refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST, "%s adds rows in the order of an index, and needs %s before",
+               name_of(w, w->draft->roots[0].node), name_of(w, node));
+        return false;
+    }
     if (p.space != FB_NONE) {
         char bytes[32];
         fb_id consumer = w->reduction != FB_NONE ? w->reduction : w->draft->roots[0].node;
@@ -430,7 +435,6 @@ static fb_val reduce(walk *w, fb_id node, int space, const fb_val *args, int n_a
 static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     const fb_node *n = &w->g->nodes[node], *x = &w->g->nodes[n->args[0]];
-    if (!row_level(w, node, coords, n->shape.rank)) return FB_NONE;
     uint32_t reduced = 0;
     int64_t extents[FB_MAX_RANK], candidates[FB_MAX_RANK + 1], points = 1;
     for (int i = 0; i < n->attrs->n_axes; i++) reduced |= 1u << n->attrs->axes[i];
@@ -441,10 +445,12 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
         points *= x->shape.dim[d];
     }
     if (points == 0) return empty_reduction(w, node);
+    if (points == 1 && n->dtype != x->dtype) return constant(w, node, n->dtype, 0); /* argmax of one */
+    if (points > 1 && !row_level(w, node, coords, n->shape.rank)) return FB_NONE;
     /* rows numbered together with what is reduced (a reshape in between) are taken apart */
     int n_candidates = suffix_products(&x->shape, candidates);
     candidates[n_candidates++] = points;
-    for (int d = 0; d < n->shape.rank; d++)
+    for (int d = 0; d < n->shape.rank && points > 1; d++)
         if (want_factor(w, coords[d], candidates, n_candidates)) return FB_NONE;
     fb_ix inner[FB_MAX_RANK], at[FB_MAX_RANK];
     int space = space_for(w, n_inner, extents, inner);
@@ -457,7 +463,8 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     w->reduction = node;
     fb_val v = walk_node(w, n->args[0], at, when);
     w->reduction = outer;
-    return stopped(w) ? FB_NONE : reduce(w, node, space, &v, 1);
+    if (stopped(w) || points == 1) return v;
+    return reduce(w, node, space, &v, 1);
 }
 
 static bool contraction_allowed(walk *w, fb_id node)
@@ -537,7 +544,8 @@ static fb_ix data_variable(walk *w, fb_val index, int64_t extent)
     for (int i = 0; i < w->data.n; i++)
         if (w->data.at[i].value == index) return w->data.at[i].var;
     char *name = fb_arena_printf(w->b->nest->arena, "index_%d", ++w->b->n_data);
-    fb_ix var = fb_ix_var(w->pool, name, extent);
+    /* at least 2, so that the variable stays one: nothing else than the test may say that the index is 0 */
+    fb_ix var = fb_ix_var(w->pool, name, extent > 2 ? extent : 2);
     FB_VEC_PUSH(&w->data, (fb_data_var){var, index, name});
     return var;
 }
@@ -735,6 +743,7 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
         fb_root *r = &s->roots[i];
         *r =
             (fb_root){.node = d->roots[i].node, .storage = d->roots[i].node, .value = root_values[i], .table = FB_NONE};
+        if (fb_op_get(n->op)->cls == FB_CLASS_SOURCE) r->storage = FB_COPY_OF_SOURCE;
         if (n->op == FB_OP_ASSIGN) r->storage = fb_access_base(w->g, n->args[0]);
         r->at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, d->roots[i].coords);
         r->space = place_of(w, r->at).space;
