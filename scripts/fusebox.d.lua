@@ -99,7 +99,7 @@ function fusebox.bool(options) end
 ---@operator unm: Tensor
 local Tensor = {}
 
-----x.
+---Minus x.
 ---@return Tensor
 function Tensor:neg() end
 
@@ -107,7 +107,7 @@ function Tensor:neg() end
 ---@return Tensor
 function Tensor:abs() end
 
-----1, 0 or 1.
+---The sign: -1, 0 or 1.
 ---@return Tensor
 function Tensor:sign() end
 

@@ -10,10 +10,14 @@
 #include "script/process.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LIMIT_MS = 5000 };
@@ -1117,6 +1121,55 @@ static void test_load(void **state)
     }
 }
 
+/* ---- the sandbox itself ---- */
+
+static void open_socket(void)
+{
+    socket(AF_UNIX, SOCK_STREAM, 0);
+}
+
+static void make_process(void)
+{
+    fork();
+}
+
+static void run_program(void)
+{
+    execl("/bin/true", "true", (char *)NULL);
+}
+
+static void send_signal(void)
+{
+    kill(getppid(), 0);
+}
+
+static void change_limits(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+}
+
+/* Each ends a process that has entered the sandbox with SIGSYS; writing and ending are left. */
+static void test_sandbox(void **state)
+{
+    (void)state;
+    void (*const forbidden[])(void) = {open_socket, make_process, run_program, send_signal, change_limits, NULL};
+    for (size_t k = 0; k < sizeof forbidden / sizeof *forbidden; k++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            fb_error err;
+            if (!fb_sandbox_enter(&err)) _exit(1);
+            if (forbidden[k]) forbidden[k]();
+            _exit(forbidden[k] ? 2 : 0);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (forbidden[k])
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+        else
+            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 /* ---- cost ---- */
 
 static void test_many_builds(void **state)
@@ -1249,6 +1302,7 @@ int main(void)
         cmocka_unit_test(test_require),
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_many_builds),
+        cmocka_unit_test(test_sandbox),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_bundled),
     };
