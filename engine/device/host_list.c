@@ -113,8 +113,7 @@ void fb_host_list(json_t *devices, json_t *libraries)
     fb_rate_curve one;
     fb_host_machine(&m);
     fb_host_one_core(&one);
-    json_t *o = json_pack("{s:s, s:s, s:b}", "name", "host", "kind", "host", "available", 1);
-    json_object_set_new(o, "text", json_string(m.name));
+    json_t *o = json_pack("{s:s, s:s, s:s}", "device", "host", "kind", "host", "name", m.name);
     json_object_set_new(o, "calibrated", json_boolean(m.calibrated));
     if (m.calibrated) {
         json_object_set_new(o, "copy_gbs", json_real(last_rate(&m.copy_cold)));

@@ -1,7 +1,7 @@
-/* Measuring: prepare (lower, compile, allocate, fill, run once, verify) → sample as often as wanted → finish.
+/* Measuring: prepare (lower, compile, allocate, fill, run once, verify) → sample as often as wanted → report.
  *
- * Lives in the worker's child. The reference is computed elsewhere (a process that never loads generated code) and
- * arrives as a file.
+ * Lives in the worker's child. The reference is computed elsewhere (a process that never loads generated code); it
+ * arrives as a file, and whoever needs one waits for it.
  */
 #ifndef FB_MEASURE_MEASURE_H
 #define FB_MEASURE_MEASURE_H
@@ -12,12 +12,17 @@
 
 /* ---- the reference, cached on disk by graph hash and seed ---- */
 
+/* The values that leave a graph and are checked: outputs, what is received, what is assigned. Arena-owned; returns how
+ * many. */
+int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out);
 /* The path of the reference file (it may not exist yet). */
 bool fb_reference_path(const fb_graph *g, uint64_t seed, char *to, size_t room, fb_error *err);
-/* Computes it if it is not there; atomic; drops the oldest files beyond 4 GiB. Run in the reference process. */
-bool fb_reference_make(const fb_graph *g, uint64_t seed, const fb_progress *progress, fb_error *err);
+/* Computes it if it is not there; atomic; drops the least recently used files beyond 4 GiB. Run in the reference
+ * process. */
+bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
+                       const fb_progress *progress, fb_error *err);
 
-/* Compares one output as read from a device with the reference: values in the node's dtype. */
+/* Compares one of fb_reference_nodes, as read from a device in the node's dtype, with the reference. */
 bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const void *bytes, fb_error_report *out,
                fb_error *err);
 
@@ -25,18 +30,25 @@ bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const 
 
 typedef struct fb_measurement fb_measurement;
 
+enum { FB_SEEDS = 4 };
+
 typedef struct {
-    uint64_t seeds[4]; /* rotating inputs; the first is verified at prepare, the others at finish */
+    uint64_t
+        seeds[FB_SEEDS]; /* inputs rotate through them; the first is verified at prepare, each other when it comes */
     int n_seeds;
-    const char *const *reference; /* one path a seed */
     bool counters;
+    double limit_s;       /* for one run; 0: 60. Enforced by the worker's supervisor */
+    fb_file_values files; /* values of FB_DIST_FILE inputs; may be NULL */
+    void *files_ctx;
 } fb_measure_options;
 
-/* On a wrong answer the measurement still exists (its report says so) but refuses to sample. */
+/* The plan is needed no longer than the call, the graph until fb_measure_free. On a wrong answer the measurement still
+ * exists (its report says so) but refuses to sample. Waits for the reference of seeds[0], for as long as `progress`
+ * agrees. */
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err);
 /* Adds n samples to those there are. */
-bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, fb_error *err);
+bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err);
 /* The report as it stands; script, variant, plan, device names are left to the caller. The caller frees. */
 fb_report *fb_measure_report(fb_measurement *m);
 void fb_measure_free(fb_measurement *m);

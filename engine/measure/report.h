@@ -27,7 +27,7 @@ typedef struct {
     const char *name, *family;
     int n_nodes;
     const char **nodes;
-    int64_t count; /* launches a run */
+    int64_t count; /* launches a run; the figures below are of all of them together */
     fb_stat device_us;
     double predicted_us;
     double bytes_read, bytes_written;                 /* modelled */

@@ -51,7 +51,7 @@ int64_t fb_worker_calibrate(fb_worker *w, const char *device);
 int64_t fb_worker_devices(fb_worker *w);
 void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n);
 
-int fb_worker_poll(const fb_worker *w, struct pollfd out[2]);
+int fb_worker_poll(const fb_worker *w, struct pollfd out[3]); /* 0 … 3 entries */
 void fb_worker_pump(fb_worker *w);
 bool fb_worker_next(fb_worker *w, fb_worker_event *out); /* false: no event waits */
 void fb_worker_event_clear(fb_worker_event *e);
@@ -59,8 +59,16 @@ void fb_worker_event_clear(fb_worker_event *e);
 /* `fusebox worker`: serves stdin/stdout until stdin ends; returns the exit status. */
 int fb_worker_serve(int in_fd, int out_fd);
 
-/* A lock per device across processes (flock on a file in the cache). -1 and *ahead when it is taken. */
-int fb_device_lock(const char *device, int *ahead, fb_error *err);
-void fb_device_unlock(int lock);
+/* A lock per device across the processes of one machine and user, served in the order of asking. */
+typedef struct {
+    int fd; /* -1: not in line */
+    int64_t ticket;
+} fb_device_lock;
+
+bool fb_device_lock_enter(fb_device_lock *lock, const char *device,
+                          fb_error *err);               /* gets in line; never blocks long */
+int fb_device_lock_ahead(const fb_device_lock *lock);   /* 0: the device is ours */
+bool fb_device_lock_wanted(const fb_device_lock *lock); /* somebody waits behind */
+void fb_device_lock_leave(fb_device_lock *lock);        /* also safe when not in line */
 
 #endif

@@ -1,0 +1,213 @@
+#include "measure/rows.h"
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "codegen/emit.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    fb_kernel_report figures; /* its texts and nodes live in the rows' arena */
+    int kernel;               /* of the program; FB_NONE for a library call */
+    FB_VEC(fb_id) nodes;
+    FB_VEC(double) us; /* a traced run: all its launches together */
+    double now;        /* of the run being added */
+} row;
+
+struct fb_rows {
+    fb_arena *arena;
+    int n, n_indices;
+    row *row;
+    int *row_of; /* a span's index → row; FB_NONE for epilogues, which run inside their library call */
+    fb_plan_cost cost;
+    double total_bytes;
+    int64_t launches;
+    int nodes;
+    const char *launch_mode, *graph_hash, *plan_hash;
+};
+
+/* Library calls that do the same to other buffers are one row, as equal kernels are. */
+static bool same_call(const fb_gemm_call *a, const fb_gemm_call *b)
+{
+    return a->dtype == b->dtype && a->precision == b->precision && a->m == b->m && a->n == b->n && a->k == b->k &&
+           a->batch == b->batch && a->a_row == b->a_row && a->a_col == b->a_col && a->b_row == b->b_row &&
+           a->b_col == b->b_col && a->epilogue == b->epilogue;
+}
+
+static int index_of(const fb_program *p, const fb_launch *l)
+{
+    if (l->kind == FB_LAUNCH_KERNEL) return l->kernel;
+    for (int g = 0; g < l->gemm; g++) {
+        if (same_call(&p->gemms[g], &p->gemms[l->gemm])) return p->n_kernels + g;
+    }
+    return p->n_kernels + l->gemm;
+}
+
+static row *add_row(fb_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
+{
+    row *r = &rows->row[rows->n++];
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_group *group = l->group == FB_NONE ? NULL : fb_plan_group(plan, l->group);
+    fb_kernel_report_clear(&r->figures);
+    r->kernel = l->kind == FB_LAUNCH_KERNEL ? l->kernel : FB_NONE;
+    r->figures.group = l->group;
+    r->figures.family = fb_family_name(group ? group->family : FB_FAMILY_COPY);
+    r->figures.name = r->kernel != FB_NONE ? fb_arena_strdup(rows->arena, p->kernels[r->kernel].name)
+                                           : fb_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
+    r->figures.count = 0;
+    r->figures.bytes_read = r->figures.bytes_written = r->figures.flops = r->figures.predicted_us = 0;
+    return r;
+}
+
+/* Modelled figures of one launch that is made `times` times. */
+static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_launch *l, double times)
+{
+    if (l->group == FB_NONE) { /* a copy at the end: all of one buffer, read and written */
+        double bytes = (double)p->buffers[l->args[l->n_args - 1]].bytes;
+        r->figures.bytes_read += bytes * times;
+        r->figures.bytes_written += bytes * times;
+        r->figures.predicted_us = NAN;
+        return;
+    }
+    fb_group_cost c;
+    fb_plan_group_cost(plan, l->group, &c);
+    r->figures.bytes_read += (double)c.bytes_read * times;
+    r->figures.bytes_written += (double)c.bytes_written * times;
+    r->figures.flops += (double)c.flops * times;
+    r->figures.predicted_us += c.us * times;
+    const fb_group *group = fb_plan_group(plan, l->group);
+    for (int i = 0; i < group->n_nodes; i++) FB_VEC_PUSH(&r->nodes, group->nodes[i]);
+}
+
+static void name_nodes(fb_rows *rows, row *r, const fb_graph *g)
+{
+    r->figures.n_nodes = r->nodes.n;
+    r->figures.nodes = FB_NEW_ARRAY(rows->arena, const char *, r->nodes.n);
+    for (int i = 0; i < r->nodes.n; i++)
+        r->figures.nodes[i] = fb_arena_strdup(rows->arena, g->nodes[r->nodes.at[i]].name);
+    FB_VEC_FREE(&r->nodes);
+}
+
+static void add_launches(fb_rows *rows, const fb_plan *plan, const fb_program *p)
+{
+    enum { MAX_DEPTH = 64 };
+    double times[MAX_DEPTH] = {1};
+    int depth = 0;
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_launch *l = &p->launches[i];
+        if (l->kind == FB_LAUNCH_REPEAT && depth + 1 < MAX_DEPTH)
+            times[depth + 1] = times[depth] * (double)l->count, depth++;
+        if (l->kind == FB_LAUNCH_END && depth) depth--;
+        if (l->kind != FB_LAUNCH_KERNEL && l->kind != FB_LAUNCH_GEMM) continue;
+        int index = index_of(p, l), own = l->kind == FB_LAUNCH_KERNEL ? l->kernel : p->n_kernels + l->gemm;
+        row *r = rows->row_of[index] == FB_NONE ? add_row(rows, plan, p, l) : &rows->row[rows->row_of[index]];
+        rows->row_of[index] = rows->row_of[own] = (int)(r - rows->row);
+        r->figures.count += (int64_t)times[depth];
+        add_cost(r, plan, p, l, times[depth]);
+    }
+}
+
+fb_rows *fb_rows_new(const fb_plan *plan, const fb_program *p)
+{
+    char hex[33];
+    fb_arena *arena = fb_arena_new();
+    fb_rows *rows = FB_NEW(arena, fb_rows);
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    *rows = (fb_rows){.arena = arena, .n_indices = p->n_kernels + p->n_gemms};
+    rows->row = FB_NEW_ARRAY(arena, row, rows->n_indices + 1);
+    rows->row_of = FB_NEW_ARRAY(arena, int, rows->n_indices + 1);
+    for (int i = 0; i < rows->n_indices; i++) rows->row_of[i] = FB_NONE;
+    add_launches(rows, plan, p);
+    for (int i = 0; i < rows->n; i++) name_nodes(rows, &rows->row[i], g);
+    fb_plan_cost_of(plan, &rows->cost);
+    rows->total_bytes = (double)p->total_bytes;
+    rows->launches = fb_program_launches(p);
+    rows->nodes = g->n_nodes;
+    rows->launch_mode = fb_launch_mode_name(p->mode);
+    rows->graph_hash = fb_arena_strdup(arena, fb_hash_hex(g->hash, hex));
+    rows->plan_hash = fb_arena_strdup(arena, fb_hash_hex(fb_plan_hash(plan), hex));
+    return rows;
+}
+
+void fb_rows_free(fb_rows *rows)
+{
+    if (!rows) return;
+    for (int i = 0; i < rows->n; i++) FB_VEC_FREE(&rows->row[i].us);
+    fb_arena_free(rows->arena);
+}
+
+double fb_rows_trace(fb_rows *rows, const fb_span *spans, int64_t n)
+{
+    double all = 0;
+    for (int i = 0; i < rows->n; i++) rows->row[i].now = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double us = spans[i].end_us - spans[i].start_us;
+        int at = spans[i].index >= 0 && spans[i].index < rows->n_indices ? rows->row_of[spans[i].index] : FB_NONE;
+        if (at != FB_NONE) rows->row[at].now += us;
+        all += us;
+    }
+    for (int i = 0; i < rows->n; i++) FB_VEC_PUSH(&rows->row[i].us, rows->row[i].now);
+    return all;
+}
+
+bool fb_rows_count(fb_rows *rows, fb_device *d, fb_loaded *l, fb_error *err)
+{
+    if (!d->ops->count) return fb_fail(err, FB_ERR_UNAVAILABLE, "%s has no counters of memory traffic", d->name);
+    fb_counters *c = fb_calloc((size_t)rows->n_indices + 1, sizeof *c);
+    bool ok = d->ops->count(l, c, err);
+    for (int i = 0; ok && i < rows->n; i++) {
+        fb_kernel_report *k = &rows->row[i].figures;
+        k->measured_read = k->measured_written = k->l2_bytes = 0;
+    }
+    for (int i = 0; ok && i < rows->n_indices; i++) {
+        if (rows->row_of[i] == FB_NONE) continue;
+        fb_kernel_report *k = &rows->row[rows->row_of[i]].figures;
+        k->measured_read += c[i].dram_read;
+        k->measured_written += c[i].dram_written;
+        k->l2_bytes += c[i].l2_bytes;
+        k->occupancy = c[i].occupancy;
+    }
+    fb_free(c);
+    return ok;
+}
+
+static void add_resources(const row *r, const fb_device *d, const fb_loaded *l, fb_kernel_report *k)
+{
+    fb_resources have;
+    if (r->kernel == FB_NONE || !d->ops->resources(l, r->kernel, &have)) return;
+    k->registers = have.registers;
+    k->shared_bytes = have.shared_bytes;
+    k->spill_bytes = have.spill_bytes;
+    if (isnan(k->occupancy)) k->occupancy = have.occupancy;
+}
+
+void fb_rows_report(const fb_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r)
+{
+    r->n_kernels = rows->n;
+    r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, rows->n);
+    r->measured_read = r->measured_written = 0;
+    for (int i = 0; i < rows->n; i++) {
+        fb_kernel_report *k = &r->kernels[i];
+        *k = rows->row[i].figures;
+        k->name = fb_arena_strdup(r->arena, k->name);
+        k->nodes = FB_NEW_ARRAY(r->arena, const char *, k->n_nodes);
+        for (int n = 0; n < k->n_nodes; n++) k->nodes[n] = fb_arena_strdup(r->arena, rows->row[i].figures.nodes[n]);
+        k->device_us = fb_stat_of(rows->row[i].us.at, rows->row[i].us.n);
+        add_resources(&rows->row[i], d, l, k);
+        r->measured_read += k->measured_read; /* NAN where one is not known */
+        r->measured_written += k->measured_written;
+    }
+    if (!rows->n) r->measured_read = r->measured_written = NAN;
+    r->nodes = rows->nodes;
+    r->launches = rows->launches;
+    r->launch_mode = rows->launch_mode;
+    r->predicted_us = rows->cost.us;
+    r->floor_us = rows->cost.floor_us;
+    r->bytes_read = (double)rows->cost.bytes_read;
+    r->bytes_written = (double)rows->cost.bytes_written;
+    r->flops = (double)rows->cost.flops;
+    r->peak_bytes = rows->total_bytes;
+    r->graph_hash = fb_arena_strdup(r->arena, rows->graph_hash);
+    r->plan_hash = fb_arena_strdup(r->arena, rows->plan_hash);
+}

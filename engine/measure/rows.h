@@ -1,0 +1,20 @@
+/* The rows of a report: one a kernel or library call, however often launched, with what the plan tells of it (nodes,
+ * modelled bytes, predicted time) and what tracing added. Private to measure/. */
+#ifndef FB_MEASURE_ROWS_H
+#define FB_MEASURE_ROWS_H
+
+#include "device/device.h"
+#include "measure/report.h"
+
+typedef struct fb_rows fb_rows;
+
+fb_rows *fb_rows_new(const fb_plan *plan, const fb_program *p); /* needs neither afterwards */
+void fb_rows_free(fb_rows *rows);
+/* Adds one traced run; returns the sum of its spans, µs. */
+double fb_rows_trace(fb_rows *rows, const fb_span *spans, int64_t n);
+/* Takes measured traffic, where the device has counters; an error where it has none. */
+bool fb_rows_count(fb_rows *rows, fb_device *d, fb_loaded *l, fb_error *err);
+/* Fills the report's kernels and its modelled figures. */
+void fb_rows_report(const fb_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r);
+
+#endif

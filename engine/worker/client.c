@@ -1,0 +1,510 @@
+/* A worker as the front sees it: a command that is started when first needed and replaced when it dies. */
+#include "config.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "graph/graph_json.h"
+#include "worker/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    STARTS = 3, /* at most, in … */
+    STARTS_SECONDS = 10,
+    GRAPHS = 32,       /* taken to be known over there: half of what a worker keeps */
+    NOISE_LINES = 100, /* that a login shell may print before the worker speaks */
+    MAX_WORDS = 64,
+};
+
+/* A request that has not been answered. A case is asked for things one after the other: its id stands here once each.
+ */
+typedef struct {
+    int64_t id;
+    const char *type;
+} outstanding;
+
+struct fb_worker {
+    char *self, *command;
+    fb_child child;
+    int errors; /* the read end of its stderr; -1 */
+    char last_words[400];
+    int64_t starts[STARTS]; /* ns, the latest first; 0: none */
+    bool greeted;
+    int noise;
+    int64_t last_id;
+    FB_VEC(outstanding) asked;
+    FB_VEC(int64_t) prepared;
+    fb_hash sent[GRAPHS]; /* graphs, the one last used first */
+    int n_sent;
+    FB_VEC(fb_worker_event) events;
+};
+
+fb_worker *fb_worker_new(const char *self, const char *command)
+{
+    fb_worker *w = fb_calloc(1, sizeof *w);
+    w->self = fb_strdup(self ? self : "/proc/self/exe");
+    w->command = command ? fb_strdup(command) : NULL;
+    w->errors = -1;
+    return w;
+}
+
+static void forget_process(fb_worker *w)
+{
+    fb_child_kill(&w->child);
+    if (w->errors >= 0) close(w->errors);
+    w->errors = -1;
+    w->greeted = false;
+    w->noise = 0;
+    w->n_sent = 0;
+    w->prepared.n = 0;
+    w->last_words[0] = '\0';
+}
+
+void fb_worker_event_clear(fb_worker_event *e)
+{
+    json_decref(e->message);
+    fb_report_free(e->report);
+    e->message = NULL;
+    e->report = NULL;
+}
+
+void fb_worker_free(fb_worker *w)
+{
+    if (!w) return;
+    forget_process(w);
+    for (int i = 0; i < w->events.n; i++) fb_worker_event_clear(&w->events.at[i]);
+    FB_VEC_FREE(&w->events);
+    FB_VEC_FREE(&w->asked);
+    FB_VEC_FREE(&w->prepared);
+    fb_free(w->self);
+    fb_free(w->command);
+    fb_free(w);
+}
+
+const char *fb_worker_command(const fb_worker *w)
+{
+    return w->command ? w->command : w->self;
+}
+
+/* ---- events ---- */
+
+static void push_error(fb_worker *w, int64_t id, const fb_error *why)
+{
+    FB_VEC_PUSH(&w->events, (fb_worker_event){.kind = FB_WORKER_ERROR, .id = id, .error = *why});
+}
+
+/* Takes the first request of that id off the list; false when there is none. */
+static bool answered(fb_worker *w, int64_t id)
+{
+    for (int i = 0; i < w->asked.n; i++) {
+        if (w->asked.at[i].id != id) continue;
+        memmove(w->asked.at + i, w->asked.at + i + 1, (size_t)(--w->asked.n - i) * sizeof *w->asked.at);
+        return true;
+    }
+    return false;
+}
+
+/* Every request that was under way ends with this. */
+static void fail_all(fb_worker *w, const fb_error *why)
+{
+    for (int i = 0; i < w->asked.n; i++) push_error(w, w->asked.at[i].id, why);
+    w->asked.n = 0;
+}
+
+static bool is_prepared(const fb_worker *w, int64_t id)
+{
+    for (int i = 0; i < w->prepared.n; i++) {
+        if (w->prepared.at[i] == id) return true;
+    }
+    return false;
+}
+
+static void forget_prepared(fb_worker *w, int64_t id)
+{
+    for (int i = 0; i < w->prepared.n; i++) {
+        if (w->prepared.at[i] == id) w->prepared.at[i--] = w->prepared.at[--w->prepared.n];
+    }
+}
+
+/* ---- starting ---- */
+
+/* Splits a command line as a shell does, without expansions: blanks, '…', "…", backslash. */
+static int split_words(const char *line, fb_arena *arena, char **words, fb_error *err)
+{
+    char *to = fb_arena_alloc(arena, strlen(line) + 1);
+    int n = 0;
+    char quote = 0;
+    bool in_word = false;
+    for (const char *c = line;; c++) {
+        bool ends = !*c || (!quote && (*c == ' ' || *c == '\t' || *c == '\n'));
+        if (!*c && quote) {
+            fb_fail(err, FB_ERR_USAGE, "a quote is not closed in the worker's command: %s", line);
+            return 0;
+        }
+        if (ends && in_word) *to++ = '\0';
+        if (ends) in_word = false;
+        if (!*c) break;
+        if (ends) continue;
+        if (!in_word) {
+            if (n == MAX_WORDS - 8) {
+                fb_fail(err, FB_ERR_USAGE, "the worker's command has more than %d words", MAX_WORDS - 8);
+                return 0;
+            }
+            words[n++] = to;
+            in_word = true;
+        }
+        if (quote && *c == quote)
+            quote = 0;
+        else if (!quote && (*c == '\'' || *c == '"'))
+            quote = *c;
+        else if (*c == '\\' && quote != '\'' && c[1])
+            *to++ = *++c;
+        else
+            *to++ = *c;
+    }
+    if (!n) fb_fail(err, FB_ERR_USAGE, "the worker's command is empty");
+    return n;
+}
+
+/* A front that draws on the terminal cannot have ssh ask for a password there, nor wait for a host that is gone. */
+static int add_ssh_options(char **words, int n)
+{
+    static char *const options[] = {"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15"};
+    enum { OPTIONS = sizeof options / sizeof *options };
+    const char *slash = strrchr(words[0], '/');
+    if (strcmp(slash ? slash + 1 : words[0], "ssh") != 0) return n;
+    memmove(words + 1 + OPTIONS, words + 1, (size_t)(n - 1) * sizeof *words);
+    memcpy(words + 1, options, sizeof options);
+    return n + OPTIONS;
+}
+
+static bool may_start(fb_worker *w, fb_error *err)
+{
+    int64_t now = fb_now_ns(), oldest = w->starts[STARTS - 1];
+    if (oldest && now - oldest < STARTS_SECONDS * 1000000000ll)
+        return fb_fail(err, FB_ERR_CRASH, "the worker was started %d times within %d s and is left alone for a moment",
+                       STARTS, STARTS_SECONDS);
+    memmove(w->starts + 1, w->starts, (STARTS - 1) * sizeof *w->starts);
+    w->starts[0] = now;
+    return true;
+}
+
+static bool start_words(fb_worker *w, char **words, fb_error *err)
+{
+    int errors[2];
+    if (pipe2(errors, O_CLOEXEC) < 0)
+        return fb_fail(err, FB_ERR_SYSTEM, "no pipe for a new process: %s", strerror(errno));
+    bool ok = fb_child_start(&w->child, words, NULL, NULL, errors[1], err);
+    close(errors[1]);
+    if (!ok) {
+        close(errors[0]);
+        return false;
+    }
+    fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    w->errors = errors[0];
+    fb_channel_send(w->child.channel, json_pack("{s:s, s:i, s:s}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION,
+                                                "version", PACKAGE_VERSION));
+    return true;
+}
+
+static bool start(fb_worker *w, fb_error *err)
+{
+    char *words[MAX_WORDS + 1] = {w->self, "worker"};
+    if (w->child.pid) return true;
+    if (!may_start(w, err)) return false;
+    forget_process(w);
+    fb_arena *arena = fb_arena_new();
+    int n = w->command ? split_words(w->command, arena, words, err) : 2;
+    if (n) words[w->command ? add_ssh_options(words, n) : n] = NULL;
+    bool ok = n && start_words(w, words, err);
+    fb_arena_free(arena);
+    return ok;
+}
+
+/* ---- the end of a process ---- */
+
+/* What it prints is not for our screen; the last line may say why it ended. */
+static void read_errors(fb_worker *w)
+{
+    char text[4096];
+    ssize_t n = -1;
+    while (w->errors >= 0 && (n = read(w->errors, text, sizeof text)) > 0) {
+        while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r')) n--;
+        ssize_t from = n;
+        while (from > 0 && text[from - 1] != '\n') from--;
+        if (n > from) fb_text_clean(w->last_words, sizeof w->last_words, text + from, (size_t)(n - from));
+    }
+    if (w->errors >= 0 && n == 0) {
+        close(w->errors);
+        w->errors = -1;
+    }
+}
+
+static void process_ended(fb_worker *w)
+{
+    char how[80] = "closed its connection";
+    fb_error why = {0};
+    for (int i = 0; i < 100 && !fb_child_ended(&w->child, how, sizeof how); i++) usleep(1000);
+    read_errors(w);
+    fb_fail(&why, FB_ERR_CRASH, "the worker (%s) %s%s%s", fb_worker_command(w), how, w->last_words[0] ? ": " : "",
+            w->last_words);
+    forget_process(w);
+    fail_all(w, &why);
+}
+
+static void give_up(fb_worker *w, fb_error_kind kind, const char *text)
+{
+    fb_error why = {0};
+    fb_fail(&why, kind, "the worker (%s) %s", fb_worker_command(w), text);
+    forget_process(w);
+    if (!w->asked.n) push_error(w, 0, &why);
+    fail_all(w, &why);
+}
+
+/* ---- requests ---- */
+
+/* Sends a request, or answers it with why that cannot be. */
+static bool ask(fb_worker *w, int64_t id, json_t *message)
+{
+    fb_error why = {0};
+    const char *type = json_string_value(json_object_get(message, "type"));
+    if (!start(w, &why)) {
+        push_error(w, id, &why);
+        json_decref(message);
+        return false;
+    }
+    const char *kinds[] = {"prepare", "sample", "release", "calibrate", "devices"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
+    }
+    fb_channel_send(w->child.channel, message);
+    fb_channel_pump(w->child.channel, NULL);
+    return true;
+}
+
+static bool send_line(void *ctx, const char *text, size_t n)
+{
+    fb_channel_send_bytes(ctx, text, n);
+    fb_channel_send_bytes(ctx, "\n", 1);
+    return true;
+}
+
+static void send_graph(fb_worker *w, const fb_graph *g)
+{
+    char hex[33];
+    int at = 0;
+    while (at < w->n_sent && !fb_hash_equal(w->sent[at], g->hash)) at++;
+    bool known = at < w->n_sent;
+    if (!known && w->n_sent < GRAPHS) w->n_sent++;
+    if (at == GRAPHS) at--;
+    memmove(w->sent + 1, w->sent, (size_t)at * sizeof *w->sent);
+    w->sent[0] = g->hash;
+    if (known) return;
+    fb_channel_send(w->child.channel, json_pack("{s:s, s:s}", "type", "graph", "hash", fb_hash_hex(g->hash, hex)));
+    fb_graph_write_lines(g, send_line, w->child.channel);
+}
+
+static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char *device, const fb_measure_options *o)
+{
+    char hex[33];
+    int64_t id = ++w->last_id;
+    fb_error why = {0};
+    if (!start(w, &why)) {
+        push_error(w, id, &why);
+        json_decref(plan);
+        return id;
+    }
+    send_graph(w, g);
+    json_t *seeds = json_array();
+    for (int i = 0; i < o->n_seeds; i++) json_array_append_new(seeds, json_integer((json_int_t)o->seeds[i]));
+    json_t *message =
+        json_pack("{s:s, s:I, s:s, s:o, s:s, s:o, s:b}", "type", "prepare", "id", (json_int_t)id, "graph",
+                  fb_hash_hex(g->hash, hex), "plan", plan, "device", device, "seeds", seeds, "counters", o->counters);
+    if (o->limit_s > 0) json_object_set_new(message, "limit_s", json_real(o->limit_s));
+    ask(w, id, message);
+    return id;
+}
+
+int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device,
+                          const fb_measure_options *o)
+{
+    return prepare(w, g, fb_plan_to_json(plan), device, o);
+}
+
+int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
+                                const fb_measure_options *o)
+{
+    return prepare(w, g, json_string(plan), device, o);
+}
+
+void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache)
+{
+    fb_error why = {0};
+    if (is_prepared(w, id)) {
+        ask(w, id,
+            json_pack("{s:s, s:I, s:i, s:s}", "type", "sample", "id", (json_int_t)id, "n", n, "cache",
+                      cache == FB_CACHE_COLD ? "cold" : "hot"));
+        return;
+    }
+    fb_fail(&why, FB_ERR_CRASH, "case %lld went with the worker's process: prepare it again", (long long)id);
+    push_error(w, id, &why);
+}
+
+void fb_worker_release(fb_worker *w, int64_t id)
+{
+    if (is_prepared(w, id))
+        ask(w, id, json_pack("{s:s, s:I}", "type", "release", "id", (json_int_t)id));
+    else
+        FB_VEC_PUSH(&w->events, (fb_worker_event){.kind = FB_WORKER_RELEASED, .id = id});
+    forget_prepared(w, id);
+}
+
+void fb_worker_cancel(fb_worker *w, int64_t id)
+{
+    if (w->child.pid)
+        fb_channel_send(w->child.channel, json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)id));
+    if (w->child.pid) fb_channel_pump(w->child.channel, NULL);
+}
+
+int64_t fb_worker_calibrate(fb_worker *w, const char *device)
+{
+    int64_t id = ++w->last_id;
+    ask(w, id, json_pack("{s:s, s:I, s:s}", "type", "calibrate", "id", (json_int_t)id, "device", device));
+    return id;
+}
+
+int64_t fb_worker_devices(fb_worker *w)
+{
+    int64_t id = ++w->last_id;
+    ask(w, id, json_pack("{s:s, s:I}", "type", "devices", "id", (json_int_t)id));
+    return id;
+}
+
+void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n)
+{
+    int64_t bytes = n * (int64_t)sizeof *values;
+    if (!start(w, NULL)) return; /* whoever asks for a case next hears why */
+    fb_channel_send(w->child.channel,
+                    json_pack("{s:s, s:s, s:I}", "type", "file", "key", key, "bytes", (json_int_t)bytes));
+    fb_channel_send_bytes(w->child.channel, values, (size_t)bytes);
+}
+
+/* ---- what comes back ---- */
+
+static const struct {
+    const char *type;
+    fb_worker_event_kind kind;
+    bool answers; /* ends the request of its id */
+    bool report;
+} kinds[] = {
+    {"hello", FB_WORKER_HELLO, false, false},      {"progress", FB_WORKER_PROGRESS, false, false},
+    {"prepared", FB_WORKER_PREPARED, true, true},  {"sampled", FB_WORKER_SAMPLED, true, true},
+    {"released", FB_WORKER_RELEASED, true, false}, {"machine", FB_WORKER_MACHINE, true, false},
+    {"devices", FB_WORKER_DEVICES, true, false},   {"error", FB_WORKER_ERROR, true, false},
+};
+
+static bool check_hello(fb_worker *w, const json_t *message)
+{
+    char text[160];
+    int64_t theirs = fb_json_int_or(message, "fusebox", 0);
+    if (theirs == FB_PROTOCOL_VERSION) return w->greeted = true;
+    snprintf(text, sizeof text,
+             "is fusebox %.20s and speaks protocol %lld, this is %s and speaks %d: install the same version on both",
+             fb_json_string_or(message, "version", "?"), (long long)theirs, PACKAGE_VERSION, FB_PROTOCOL_VERSION);
+    give_up(w, FB_ERR_UNAVAILABLE, text);
+    return false;
+}
+
+/* Fills what the event's kind has; false with a sentence when the message is malformed. */
+static bool read_event(fb_worker_event *e, bool report, fb_error *err)
+{
+    const char *what = fb_json_string_or(e->message, "what", ""),
+               *text = fb_json_string_or(e->message, "text", "it gave no reason");
+    fb_text_clean(e->text, sizeof e->text, what, strlen(what));
+    e->fraction = fb_json_number_or(e->message, "fraction", 0);
+    if (e->kind == FB_WORKER_ERROR)
+        fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", text);
+    if (report) e->report = fb_report_from_json(json_object_get(e->message, "report"), err);
+    return !report || e->report;
+}
+
+static void take_message(fb_worker *w, json_t *message)
+{
+    const char *type = fb_json_string_or(message, "type", "");
+    fb_worker_event e = {.id = fb_json_int_or(message, "id", 0), .message = message};
+    fb_error why = {0};
+    size_t k = 0;
+    while (k < sizeof kinds / sizeof *kinds && strcmp(type, kinds[k].type) != 0) k++;
+    if (k == sizeof kinds / sizeof *kinds) { /* of a later version: not for us */
+        json_decref(message);
+        return;
+    }
+    e.kind = kinds[k].kind;
+    if (!read_event(&e, kinds[k].report, &why)) {
+        e.kind = FB_WORKER_ERROR;
+        e.error = why;
+    }
+    if (e.kind == FB_WORKER_HELLO && !check_hello(w, message)) {
+        json_decref(message);
+        return;
+    }
+    if (kinds[k].answers) answered(w, e.id);
+    if (e.kind == FB_WORKER_PREPARED && !is_prepared(w, e.id)) FB_VEC_PUSH(&w->prepared, e.id);
+    if (e.kind == FB_WORKER_ERROR && e.error.kind == FB_ERR_CRASH) forget_prepared(w, e.id);
+    FB_VEC_PUSH(&w->events, e);
+}
+
+static void take_line(fb_worker *w, const char *line, size_t n)
+{
+    fb_error why = {0};
+    char text[200];
+    json_t *message = fb_json_parse(line, n, &why);
+    if (json_is_object(message)) {
+        take_message(w, message);
+        return;
+    }
+    json_decref(message);
+    if (!w->greeted && ++w->noise <= NOISE_LINES) return;
+    char clean[80];
+    fb_text_clean(clean, sizeof clean, line, n < sizeof clean ? n : sizeof clean - 1);
+    snprintf(text, sizeof text, "does not speak fusebox's protocol: %s", clean);
+    give_up(w, FB_ERR_CRASH, text);
+}
+
+int fb_worker_poll(const fb_worker *w, struct pollfd out[3])
+{
+    if (!w->child.pid) return 0;
+    int n = fb_channel_poll(w->child.channel, out);
+    if (w->errors >= 0) out[n++] = (struct pollfd){.fd = w->errors, .events = POLLIN};
+    return n;
+}
+
+void fb_worker_pump(fb_worker *w)
+{
+    size_t n;
+    fb_error why = {0};
+    if (!w->child.pid) return;
+    read_errors(w);
+    bool open = fb_channel_pump(w->child.channel, &why);
+    for (const char *line; w->child.pid && (line = fb_channel_line(w->child.channel, &n));) take_line(w, line, n);
+    if (open || !w->child.pid) return;
+    if (why.kind == FB_ERR_INPUT)
+        give_up(w, FB_ERR_CRASH, "sent a message without end");
+    else
+        process_ended(w);
+}
+
+bool fb_worker_next(fb_worker *w, fb_worker_event *out)
+{
+    if (!w->events.n) return false;
+    *out = w->events.at[0];
+    memmove(w->events.at, w->events.at + 1, (size_t)--w->events.n * sizeof *w->events.at);
+    return true;
+}

@@ -1,0 +1,405 @@
+/* The process that touches devices: one request at a time, until its input ends or it is killed. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "graph/graph_json.h"
+#include "plan/preset.h"
+#include "worker/worker.h"
+#include "worker/worker_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_DEVICES = 16 };
+static const int64_t lock_idle_ns = 50000000;   /* after this long without a request others may measure */
+static const int64_t lock_hold_ns = 2000000000; /* and after this long with requests, when somebody waits */
+
+/* A graph with the planner of the device that asked last. */
+typedef struct {
+    fb_graph *graph;
+    fb_planner *planner;
+    char device[64];
+    int cases;      /* prepared from it */
+    bool forgotten; /* goes when the last case does */
+} known_graph;
+
+typedef struct {
+    int64_t id;
+    fb_measurement *m;
+    known_graph *graph;
+    fb_device *device;
+} prepared_case;
+
+typedef struct {
+    fb_channel *channel;
+    FB_VEC(known_graph *) graphs;
+    FB_VEC(prepared_case) cases;
+    fb_device *devices[MAX_DEVICES];
+    int n_devices;
+    fb_worker_files files;
+    fb_graph_reader *reader; /* while a graph's lines arrive */
+    FB_VEC(char *) later;    /* lines that came while a request ran */
+    int64_t running;         /* id of the request; 0: none */
+    bool cancelled;
+    fb_progress_sender sender;
+    fb_device_lock lock;
+    char locked[64]; /* the device */
+    int64_t lock_since;
+} child;
+
+/* ---- progress and cancelling ---- */
+
+static bool is_cancel_of(const char *line, size_t n, int64_t id)
+{
+    if (!strstr(line, "\"cancel\"")) return false;
+    json_t *message = fb_json_parse(line, n, NULL);
+    bool yes = strcmp(fb_json_string_or(message, "type", ""), "cancel") == 0 && fb_json_int_or(message, "id", 0) == id;
+    json_decref(message);
+    return yes;
+}
+
+/* What arrives while a request runs: its cancelling takes effect, the rest waits. */
+static void look_around(child *c)
+{
+    size_t n;
+    if (!fb_channel_pump(c->channel, NULL)) _exit(0); /* nobody is left to answer to */
+    for (const char *line; (line = fb_channel_line(c->channel, &n));) {
+        if (is_cancel_of(line, n, c->running))
+            c->cancelled = true;
+        else
+            FB_VEC_PUSH(&c->later, fb_strdup(line));
+    }
+}
+
+static bool child_step(void *ctx, const char *what, double fraction)
+{
+    child *c = ctx;
+    fb_send_progress(&c->sender, what, fraction);
+    look_around(c);
+    return !c->cancelled;
+}
+
+static fb_progress progress_of(child *c, int64_t id)
+{
+    c->running = id;
+    c->cancelled = false;
+    c->sender = (fb_progress_sender){.channel = c->channel, .id = id};
+    return (fb_progress){.step = child_step, .ctx = c};
+}
+
+/* ---- devices and their locks ---- */
+
+static void send_machine(child *c, int64_t id, const fb_device *d)
+{
+    json_t *machine = fb_machine_to_json(d->ops->machine(d));
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:s, s:o}", "type", "machine", "id", (json_int_t)id, "device",
+                                          d->name, "machine", machine));
+}
+
+static fb_device *device_named(child *c, const char *name, fb_error *err)
+{
+    for (int i = 0; i < c->n_devices; i++) {
+        if (strcmp(c->devices[i]->name, name) == 0) return c->devices[i];
+    }
+    if (c->n_devices == MAX_DEVICES) {
+        fb_fail(err, FB_ERR_LIMIT, "a worker serves at most %d devices", MAX_DEVICES);
+        return NULL;
+    }
+    fb_device *d = fb_device_open(name, err);
+    if (!d) return NULL;
+    c->devices[c->n_devices++] = d;
+    send_machine(c, 0, d);
+    return d;
+}
+
+static void unlock(child *c)
+{
+    fb_device_lock_leave(&c->lock);
+    c->locked[0] = '\0';
+}
+
+/* Waits in line. A lock that cannot be had at all (no place for its file) stops nobody from measuring. */
+static bool lock_device(child *c, const fb_device *d, const fb_progress *progress, fb_error *err)
+{
+    char what[64];
+    bool ours = strcmp(c->locked, d->name) == 0;
+    if (ours && fb_now_ns() - c->lock_since > lock_hold_ns && fb_device_lock_wanted(&c->lock)) ours = false;
+    if (ours) return true;
+    unlock(c);
+    if (!fb_device_lock_enter(&c->lock, d->name, NULL)) return true;
+    for (int ahead; (ahead = fb_device_lock_ahead(&c->lock)) > 0;) {
+        snprintf(what, sizeof what, "waiting, %d ahead", ahead);
+        if (!progress->step(progress->ctx, what, 0)) {
+            unlock(c);
+            return fb_fail(err, FB_ERR_CANCELLED, "cancelled while waiting for %s", d->name);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    snprintf(c->locked, sizeof c->locked, "%s", d->name);
+    c->lock_since = fb_now_ns();
+    return true;
+}
+
+/* ---- graphs ---- */
+
+static known_graph *graph_named(child *c, const char *hex)
+{
+    fb_hash hash;
+    if (!fb_hash_parse(hex, &hash)) return NULL;
+    for (int i = 0; i < c->graphs.n; i++) {
+        known_graph *k = c->graphs.at[i];
+        if (!k->forgotten && fb_hash_equal(k->graph->hash, hash)) return k;
+    }
+    return NULL;
+}
+
+static void drop_unused_graphs(child *c)
+{
+    for (int i = 0; i < c->graphs.n;) {
+        known_graph *k = c->graphs.at[i];
+        if (!k->forgotten || k->cases) {
+            i++;
+            continue;
+        }
+        fb_planner_free(k->planner);
+        fb_graph_free(k->graph);
+        fb_free(k);
+        c->graphs.at[i] = c->graphs.at[--c->graphs.n];
+    }
+}
+
+static fb_planner *planner_of(known_graph *k, const fb_device *d)
+{
+    if (k->planner && strcmp(k->device, d->name) == 0) {
+        fb_planner_set_machine(k->planner, d->ops->machine(d));
+        return k->planner;
+    }
+    fb_planner_free(k->planner);
+    snprintf(k->device, sizeof k->device, "%s", d->name);
+    return k->planner = fb_planner_new(k->graph, d->ops->machine(d));
+}
+
+/* The supervisor has read the graph before: an error here is a bug, and one that it hears of. */
+static void feed_graph(child *c, const char *line, size_t n)
+{
+    bool done = false;
+    fb_error why = {0};
+    if (!fb_graph_reader_feed(c->reader, line, n, &done, &why)) {
+        fb_send_error(c->channel, 0, &why);
+        done = true;
+    } else if (done) {
+        known_graph *k = fb_calloc(1, sizeof *k);
+        k->graph = fb_graph_reader_take(c->reader);
+        FB_VEC_PUSH(&c->graphs, k);
+    }
+    if (!done) return;
+    fb_graph_reader_free(c->reader);
+    c->reader = NULL;
+}
+
+/* ---- requests ---- */
+
+static prepared_case *case_of(child *c, int64_t id)
+{
+    for (int i = 0; i < c->cases.n; i++) {
+        if (c->cases.at[i].id == id) return &c->cases.at[i];
+    }
+    return NULL;
+}
+
+static void send_report(child *c, const char *type, int64_t id, fb_measurement *m)
+{
+    fb_report *r = fb_measure_report(m);
+    fb_channel_send(c->channel,
+                    json_pack("{s:s, s:I, s:o}", "type", type, "id", (json_int_t)id, "report", fb_report_to_json(r)));
+    fb_report_free(r);
+}
+
+/* A plan file, or the name of a preset. */
+static fb_plan *plan_of(fb_planner *planner, const json_t *value, fb_error *err)
+{
+    if (!json_is_string(value)) return fb_plan_from_json(planner, value, true, NULL, err);
+    const fb_preset *preset = fb_preset_find(json_string_value(value));
+    if (preset) return preset->make(planner, err);
+    fb_fail(err, FB_ERR_INPUT, "there is no preset \"%s\"", json_string_value(value));
+    return NULL;
+}
+
+static bool options_of(child *c, const json_t *message, fb_measure_options *o, fb_error *err)
+{
+    json_t *seeds, *seed;
+    size_t i;
+    *o = (fb_measure_options){
+        .files = fb_worker_files_get, .files_ctx = &c->files, .counters = fb_json_bool_or(message, "counters", false)};
+    if (!fb_json_get_array(message, "seeds", &seeds, err)) return false;
+    json_array_foreach(seeds, i, seed)
+    {
+        if (!json_is_integer(seed)) return fb_fail(err, FB_ERR_INPUT, "a seed is not an integer");
+        if (o->n_seeds < FB_SEEDS) o->seeds[o->n_seeds++] = (uint64_t)json_integer_value(seed);
+    }
+    return o->n_seeds > 0 || fb_fail(err, FB_ERR_INPUT, "there is no seed");
+}
+
+static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    fb_measure_options o;
+    const char *hex, *name;
+    if (!fb_json_get_string(message, "graph", &hex, err) || !fb_json_get_string(message, "device", &name, err))
+        return false;
+    known_graph *k = graph_named(c, hex);
+    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %s was not sent", hex);
+    if (!k->graph->canonical) return fb_fail(err, FB_ERR_INPUT, "graph %s is not canonical", hex);
+    fb_device *d = device_named(c, name, err);
+    if (!d || !options_of(c, message, &o, err)) return false;
+    fb_plan *plan = plan_of(planner_of(k, d), json_object_get(message, "plan"), err);
+    fb_measurement *m = plan ? fb_measure_prepare(d, plan, &o, progress, err) : NULL;
+    fb_plan_free(plan);
+    if (!m) return false;
+    k->cases++;
+    FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
+    send_report(c, "prepared", id, m);
+    return true;
+}
+
+static bool do_sample(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    int64_t n;
+    const char *cache = fb_json_string_or(message, "cache", "hot");
+    prepared_case *p = case_of(c, id);
+    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    if (!fb_json_get_int(message, "n", 1, 1000000, &n, err)) return false;
+    if (strcmp(cache, "hot") != 0 && strcmp(cache, "cold") != 0)
+        return fb_fail(err, FB_ERR_INPUT, "a cache is hot or cold, not %s", cache);
+    if (!lock_device(c, p->device, progress, err)) return false;
+    fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
+    if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
+    send_report(c, "sampled", id, p->m);
+    return true;
+}
+
+static bool do_release(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    (void)message, (void)progress, (void)err;
+    prepared_case *p = case_of(c, id);
+    if (p) {
+        fb_measure_free(p->m);
+        p->graph->cases--;
+        *p = c->cases.at[--c->cases.n];
+        drop_unused_graphs(c);
+    }
+    fb_channel_send(c->channel, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)id));
+    return true;
+}
+
+static bool do_calibrate(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    const char *name;
+    if (!fb_json_get_string(message, "device", &name, err)) return false;
+    fb_device *d = device_named(c, name, err);
+    if (!d || !lock_device(c, d, progress, err) || !d->ops->calibrate(d, progress, err)) return false;
+    send_machine(c, id, d);
+    return true;
+}
+
+static const struct {
+    const char *type;
+    bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
+} requests[] = {
+    {"prepare", do_prepare},
+    {"sample", do_sample},
+    {"release", do_release},
+    {"calibrate", do_calibrate},
+};
+
+static void run_request(child *c, const char *type, const json_t *message)
+{
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        if (strcmp(type, requests[i].type) != 0) continue;
+        fb_error why = {0};
+        int64_t id = fb_json_int_or(message, "id", 0);
+        fb_progress progress = progress_of(c, id);
+        bool ok = requests[i].run(c, id, message, &progress, &why);
+        c->running = 0;
+        if (!ok) fb_send_error(c->channel, id, &why);
+        return;
+    }
+}
+
+/* ---- messages ---- */
+
+static bool receive_file(child *c, const json_t *message)
+{
+    int64_t bytes;
+    const char *key;
+    if (!fb_json_get_string(message, "key", &key, NULL) ||
+        !fb_json_get_int(message, "bytes", 0, INT64_MAX, &bytes, NULL))
+        return true;
+    double *values = fb_alloc((size_t)bytes + 1);
+    while (!fb_channel_bytes(c->channel, values, (size_t)bytes)) {
+        struct pollfd fds[2];
+        poll(fds, (nfds_t)fb_channel_poll(c->channel, fds), -1);
+        if (!fb_channel_pump(c->channel, NULL)) return false;
+    }
+    fb_worker_files_put(&c->files, key, values, bytes / (int64_t)sizeof *values);
+    return true;
+}
+
+/* False: the connection is over. */
+static bool handle_line(child *c, const char *line, size_t n)
+{
+    if (c->reader) {
+        feed_graph(c, line, n);
+        return true;
+    }
+    json_t *message = fb_json_parse(line, n, NULL);
+    const char *type = fb_json_string_or(message, "type", "");
+    bool open = true;
+    if (strcmp(type, "graph") == 0) {
+        c->reader = fb_graph_reader_new();
+    } else if (strcmp(type, "file") == 0) {
+        open = receive_file(c, message);
+    } else if (strcmp(type, "forget") == 0) {
+        known_graph *k = graph_named(c, fb_json_string_or(message, "hash", ""));
+        if (k) k->forgotten = true;
+        drop_unused_graphs(c);
+    } else {
+        run_request(c, type, message);
+    }
+    json_decref(message);
+    return open;
+}
+
+/* The next line, from those that came during the last request first. The caller frees. */
+static char *next_line(child *c)
+{
+    if (c->later.n) {
+        char *line = c->later.at[0];
+        memmove(c->later.at, c->later.at + 1, (size_t)--c->later.n * sizeof *c->later.at);
+        return line;
+    }
+    size_t n;
+    fb_error why = {0};
+    const char *line = fb_channel_wait_line(c->channel, &n, c->locked[0] ? (int)(lock_idle_ns / 1000000) : -1, &why);
+    if (!line && why.kind == FB_ERR_LIMIT) {
+        unlock(c);
+        line = fb_channel_wait_line(c->channel, &n, -1, NULL);
+    }
+    return line ? fb_strdup(line) : NULL;
+}
+
+int fb_device_child_main(void *ctx, int in, int out)
+{
+    (void)ctx;
+    child c = {.channel = fb_private_channel(in, out), .lock = {.fd = -1}};
+    bool open = true;
+    for (char *line; open && (line = next_line(&c));) {
+        open = handle_line(&c, line, strlen(line));
+        fb_channel_pump(c.channel, NULL);
+        fb_free(line);
+    }
+    return 0; /* the system takes back memory, mappings and locks sooner than we could */
+}

@@ -1,0 +1,108 @@
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "worker/worker_parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- shared by the processes of a worker ---- */
+
+void fb_worker_files_put(fb_worker_files *files, const char *key, double *values, int64_t n)
+{
+    for (int i = 0; i < files->n; i++) {
+        if (strcmp(files->at[i].key, key) != 0) continue;
+        fb_free(files->at[i].values);
+        files->at[i].values = values;
+        files->at[i].n = n;
+        return;
+    }
+    FB_VEC_PUSH(files, (fb_worker_file){.key = fb_strdup(key), .values = values, .n = n});
+}
+
+void fb_worker_files_clear(fb_worker_files *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        fb_free(files->at[i].key);
+        fb_free(files->at[i].values);
+    }
+    FB_VEC_FREE(files);
+}
+
+bool fb_worker_files_get(void *ctx, const char *key, int64_t n, double *out)
+{
+    const fb_worker_files *files = ctx;
+    for (int i = 0; i < files->n; i++) {
+        if (strcmp(files->at[i].key, key) != 0 || files->at[i].n < n) continue;
+        memcpy(out, files->at[i].values, (size_t)n * sizeof *out);
+        return true;
+    }
+    return false;
+}
+
+void fb_send_error(fb_channel *c, int64_t id, const fb_error *why)
+{
+    fb_channel_send(c, json_pack("{s:s, s:I, s:s, s:s}", "type", "error", "id", (json_int_t)id, "kind",
+                                 fb_error_kind_name(why->kind), "text", why->text));
+}
+
+void fb_send_progress(fb_progress_sender *s, const char *what, double fraction)
+{
+    enum { CHANGED_NS = 20000000, ALIKE_NS = 200000000 };
+    int64_t now = fb_now_ns(), since = now - s->sent_ns;
+    bool changed = strncmp(s->what, what, sizeof s->what - 1) != 0;
+    if (s->sent_ns && since < (changed ? CHANGED_NS : ALIKE_NS)) return;
+    snprintf(s->what, sizeof s->what, "%s", what);
+    s->sent_ns = now;
+    fb_channel_send(s->channel, json_pack("{s:s, s:I, s:s, s:f}", "type", "progress", "id", (json_int_t)s->id, "what",
+                                          what, "fraction", fraction >= 0 && fraction <= 1 ? fraction : 0));
+    fb_channel_pump(s->channel, NULL);
+}
+
+fb_channel *fb_private_channel(int in, int out)
+{
+    int own_in = fcntl(in, F_DUPFD_CLOEXEC, 3), own_out = fcntl(out, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0) dup2(null, 0);
+    dup2(2, 1);
+    if (null > 2) close(null);
+    return fb_channel_new(own_in, own_out);
+}
+
+/* ---- references ---- */
+
+static bool reference_step(void *ctx, const char *what, double fraction)
+{
+    fb_send_progress(ctx, what, fraction);
+    return true; /* who does not want it any more kills us */
+}
+
+int fb_reference_main(void *ctx, int in, int out)
+{
+    const fb_reference_job *job = ctx;
+    fb_channel *c = fb_private_channel(in, out);
+    fb_progress_sender sender = {.channel = c};
+    fb_progress progress = {.step = reference_step, .ctx = &sender};
+    fb_error why = {0};
+    bool ok = true;
+    for (int i = 0; ok && i < job->n_seeds; i++)
+        ok = fb_reference_make(job->graph, job->seeds[i], fb_worker_files_get, job->files, &progress, &why);
+    if (!ok) fb_send_error(c, 0, &why);
+    fb_channel_flush(c, 1000, NULL);
+    return ok ? 0 : 1;
+}
+
+/* ---- listing ---- */
+
+int fb_list_main(void *ctx, int in, int out)
+{
+    (void)ctx;
+    fb_channel *c = fb_private_channel(in, out);
+    json_t *devices = json_array(), *libraries = json_array();
+    for (int i = 0; fb_device_table[i]; i++) fb_device_table[i]->list(devices, libraries);
+    fb_channel_send(c, json_pack("{s:o, s:o}", "devices", devices, "libraries", libraries));
+    fb_channel_flush(c, 10000, NULL);
+    return 0;
+}

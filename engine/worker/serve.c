@@ -1,0 +1,687 @@
+/* The supervisor: `fusebox worker`.
+ *
+ *     front ── stdin/stdout ── supervisor ── device child      (device_child.c)
+ *                                   ├────── reference process (helpers.c; while a prepared case wants one)
+ *                                   └────── lister            (helpers.c; for a moment)
+ *
+ * It reads, validates and keeps graphs and files, hands the device child one request at a time, watches that it shows
+ * signs of life, and answers for it when it dies. It never runs generated code and never blocks.
+ */
+#include "config.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "graph/graph_json.h"
+#include "worker/worker.h"
+#include "worker/worker_parts.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_GRAPHS = 64, MAX_QUEUE = 4096 };
+static const double default_limit_s = 60;  /* without a sign of life */
+static const int64_t grace_ns = 200000000; /* between asking to cancel and killing */
+static const int64_t max_file_bytes = (int64_t)4 << 30;
+
+typedef struct {
+    fb_graph *graph;
+    char hex[33];
+    bool in_child; /* the child has it */
+    int64_t used;  /* a counter */
+} kept_graph;
+
+typedef struct {
+    int64_t id;
+    const char *type; /* in `message` */
+    json_t *message;
+    double limit_s;
+} request;
+
+typedef struct {
+    fb_channel *front;
+    FB_VEC(kept_graph) graphs;
+    int64_t uses;
+    fb_graph_reader *reader; /* while a graph's lines arrive */
+    char reading[33];        /* the hash it was announced with */
+    bool skip_graph;         /* the rest of a graph that turned out bad */
+    fb_worker_files files;
+    char *file_key; /* while a file's bytes arrive, and where they go */
+    double *file_values;
+    int64_t file_bytes;
+
+    FB_VEC(request) queue; /* queue.at[0] runs when `running` */
+    bool running;
+    fb_child child;
+    int files_in_child;
+    FB_VEC(int64_t) prepared; /* ids that the child holds */
+    FB_VEC(double) limits;    /* of each */
+    int64_t alive_ns;         /* when the child last said something */
+    int64_t cancel_ns;        /* when it was asked to cancel; 0: it was not */
+    fb_error instead;         /* what the running request ends with, whatever the child says */
+    char doing[160];          /* what the child last said it does */
+
+    fb_child reference;
+    fb_reference_job job;
+    bool reference_stopped; /* it waits, so that it disturbs no measurement */
+
+    fb_child lister;
+    bool greeted;            /* hello was sent */
+    FB_VEC(int64_t) listing; /* ids that wait for the list */
+    bool quit;
+    int status;
+} supervisor;
+
+static void say_error(supervisor *s, int64_t id, fb_error_kind kind, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void say_error(supervisor *s, int64_t id, fb_error_kind kind, const char *format, ...)
+{
+    fb_error why = {0};
+    va_list ap;
+    va_start(ap, format);
+    fb_vfail(&why, kind, format, ap);
+    va_end(ap);
+    fb_send_error(s->front, id, &why);
+}
+
+/* ---- graphs ---- */
+
+static kept_graph *graph_named(supervisor *s, const char *hex)
+{
+    for (int i = 0; i < s->graphs.n; i++) {
+        if (strcmp(s->graphs.at[i].hex, hex) == 0) return &s->graphs.at[i];
+    }
+    return NULL;
+}
+
+static bool is_wanted(const supervisor *s, const kept_graph *k)
+{
+    if (s->reference.pid && s->job.graph == k->graph) return true;
+    for (int i = 0; i < s->queue.n; i++) {
+        if (strcmp(fb_json_string_or(s->queue.at[i].message, "graph", ""), k->hex) == 0) return true;
+    }
+    return false;
+}
+
+static void drop_oldest_graph(supervisor *s)
+{
+    int oldest = -1;
+    for (int i = 0; i < s->graphs.n; i++) {
+        if (!is_wanted(s, &s->graphs.at[i]) && (oldest < 0 || s->graphs.at[i].used < s->graphs.at[oldest].used))
+            oldest = i;
+    }
+    if (oldest < 0) return;
+    kept_graph *k = &s->graphs.at[oldest];
+    if (k->in_child && s->child.pid)
+        fb_channel_send(s->child.channel, json_pack("{s:s, s:s}", "type", "forget", "hash", k->hex));
+    fb_graph_free(k->graph);
+    *k = s->graphs.at[--s->graphs.n];
+}
+
+static void keep_graph(supervisor *s, fb_graph *g)
+{
+    kept_graph k = {.graph = g, .used = ++s->uses};
+    fb_hash_hex(g->hash, k.hex);
+    if (strcmp(k.hex, s->reading) != 0) {
+        say_error(s, 0, FB_ERR_INPUT, "a graph was announced as %s but is %s", s->reading, k.hex);
+        fb_graph_free(g);
+    } else if (graph_named(s, k.hex)) {
+        fb_graph_free(g); /* sent twice: the first one stays, for it may be in use */
+    } else {
+        if (s->graphs.n >= MAX_GRAPHS) drop_oldest_graph(s);
+        FB_VEC_PUSH(&s->graphs, k);
+    }
+}
+
+static void feed_graph(supervisor *s, const char *line, size_t n)
+{
+    bool done = false;
+    fb_error why = {0};
+    bool ok = fb_graph_reader_feed(s->reader, line, n, &done, &why);
+    if (ok && !done) return;
+    if (ok)
+        keep_graph(s, fb_graph_reader_take(s->reader));
+    else
+        fb_send_error(s->front, 0, &why);
+    s->skip_graph = !ok;
+    fb_graph_reader_free(s->reader);
+    s->reader = NULL;
+}
+
+static bool send_graph_line(void *ctx, const char *text, size_t n)
+{
+    fb_channel_send_bytes(ctx, text, n);
+    fb_channel_send_bytes(ctx, "\n", 1);
+    return true;
+}
+
+/* ---- the device child ---- */
+
+static void finish_request(supervisor *s)
+{
+    json_decref(s->queue.at[0].message);
+    memmove(s->queue.at, s->queue.at + 1, (size_t)--s->queue.n * sizeof *s->queue.at);
+    s->running = false;
+    s->cancel_ns = 0;
+    s->instead = (fb_error){0};
+    s->doing[0] = '\0';
+}
+
+static int prepared_index(const supervisor *s, int64_t id)
+{
+    for (int i = 0; i < s->prepared.n; i++) {
+        if (s->prepared.at[i] == id) return i;
+    }
+    return -1;
+}
+
+static void note_prepared(supervisor *s, int64_t id, double limit_s)
+{
+    FB_VEC_PUSH(&s->prepared, id);
+    FB_VEC_PUSH(&s->limits, limit_s);
+}
+
+static void note_released(supervisor *s, int64_t id)
+{
+    int i = prepared_index(s, id);
+    if (i < 0) return;
+    s->prepared.at[i] = s->prepared.at[--s->prepared.n];
+    s->limits.at[i] = s->limits.at[--s->limits.n];
+}
+
+static void child_is_gone(supervisor *s)
+{
+    fb_child_kill(&s->child);
+    s->prepared.n = s->limits.n = 0;
+    s->files_in_child = 0;
+    for (int i = 0; i < s->graphs.n; i++) s->graphs.at[i].in_child = false;
+}
+
+static void stop_reference(supervisor *s)
+{
+    fb_child_kill(&s->reference);
+    s->reference_stopped = false;
+}
+
+/* Ends the running request with an error, and the child with it. */
+static void end_child(supervisor *s, const fb_error *why)
+{
+    child_is_gone(s);
+    if (!s->running) return;
+    fb_send_error(s->front, s->queue.at[0].id, s->instead.kind ? &s->instead : why);
+    if (strcmp(s->queue.at[0].type, "prepare") == 0) stop_reference(s);
+    finish_request(s);
+}
+
+/* After end of file a process is as good as ended, but the system may take a moment to say how. */
+static void child_died(supervisor *s)
+{
+    char how[80] = "closed its connection";
+    fb_error why = {0};
+    for (int i = 0; i < 200 && !fb_child_ended(&s->child, how, sizeof how); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    fb_fail(&why, FB_ERR_CRASH, "the process on the device %s%s%s", how, s->doing[0] ? " while " : "", s->doing);
+    end_child(s, &why);
+}
+
+static void child_progress(supervisor *s, const json_t *message, const char *line, size_t n)
+{
+    const char *what = fb_json_string_or(message, "what", "");
+    fb_text_clean(s->doing, sizeof s->doing, what, strlen(what));
+    /* the reference process says better what is being waited for */
+    if (s->reference.pid && strcmp(what, "waiting for the reference") == 0) return;
+    fb_channel_send_bytes(s->front, line, n);
+    fb_channel_send_bytes(s->front, "\n", 1);
+}
+
+static void child_line(supervisor *s, const char *line, size_t n)
+{
+    json_t *message = fb_json_parse(line, n, NULL);
+    const char *type = fb_json_string_or(message, "type", "");
+    int64_t id = fb_json_int_or(message, "id", 0);
+    bool ends = s->running && id == s->queue.at[0].id && id;
+    s->alive_ns = fb_now_ns();
+    if (strcmp(type, "progress") == 0) {
+        child_progress(s, message, line, n);
+        json_decref(message);
+        return;
+    }
+    if (strcmp(type, "prepared") == 0 && ends) note_prepared(s, id, s->queue.at[0].limit_s);
+    if (strcmp(type, "released") == 0) note_released(s, id);
+    if (ends && strcmp(type, "error") == 0 && strcmp(s->queue.at[0].type, "prepare") == 0) stop_reference(s);
+    if (ends && s->instead.kind) {
+        fb_send_error(s->front, id, &s->instead);
+    } else {
+        fb_channel_send_bytes(s->front, line, n);
+        fb_channel_send_bytes(s->front, "\n", 1);
+    }
+    if (ends) finish_request(s);
+    json_decref(message);
+}
+
+static void pump_child(supervisor *s)
+{
+    size_t n;
+    if (!s->child.pid) return;
+    bool open = fb_channel_pump(s->child.channel, NULL);
+    for (const char *line; s->child.pid && (line = fb_channel_line(s->child.channel, &n));) child_line(s, line, n);
+    if (!open && s->child.pid) child_died(s);
+}
+
+/* Asks the child to stop what it does; check_limits kills it when it does not listen. */
+static void ask_to_cancel(supervisor *s, const fb_error *why)
+{
+    if (!s->running || s->cancel_ns) return;
+    s->instead = *why;
+    s->cancel_ns = fb_now_ns();
+    fb_channel_send(s->child.channel, json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)s->queue.at[0].id));
+}
+
+static int64_t deadline_of(const supervisor *s)
+{
+    if (!s->running) return INT64_MAX;
+    int64_t silence = s->alive_ns + (int64_t)(s->queue.at[0].limit_s * 1e9);
+    int64_t cancel = s->cancel_ns ? s->cancel_ns + grace_ns : INT64_MAX;
+    return silence < cancel ? silence : cancel;
+}
+
+static void check_limits(supervisor *s)
+{
+    fb_error why = {0};
+    if (fb_now_ns() < deadline_of(s)) return;
+    fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s without a sign of life%s%s", s->queue.at[0].limit_s,
+            s->doing[0] ? " while " : "", s->doing);
+    end_child(s, &why);
+}
+
+/* ---- references ---- */
+
+static bool references_there(const supervisor *s, const fb_graph *g, const fb_reference_job *job)
+{
+    char path[2200];
+    (void)s;
+    for (int i = 0; i < job->n_seeds; i++) {
+        if (!fb_reference_path(g, job->seeds[i], path, sizeof path, NULL) || access(path, R_OK) != 0) return false;
+    }
+    return true;
+}
+
+static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_error *err)
+{
+    json_t *seed;
+    size_t i;
+    stop_reference(s);
+    s->job = (fb_reference_job){.graph = k->graph, .files = &s->files};
+    json_array_foreach(json_object_get(r->message, "seeds"), i, seed)
+    {
+        if (s->job.n_seeds < FB_SEEDS) s->job.seeds[s->job.n_seeds++] = (uint64_t)json_integer_value(seed);
+    }
+    if (references_there(s, k->graph, &s->job)) return true;
+    return fb_child_start(&s->reference, NULL, fb_reference_main, &s->job, -1, err);
+}
+
+static void reference_line(supervisor *s, const char *line, size_t n)
+{
+    json_t *message = fb_json_parse(line, n, NULL);
+    const char *type = fb_json_string_or(message, "type", "");
+    bool preparing = s->running && strcmp(s->queue.at[0].type, "prepare") == 0;
+    if (strcmp(type, "progress") == 0 && preparing && strcmp(s->doing, "waiting for the reference") == 0) {
+        json_object_set_new(message, "id", json_integer((json_int_t)s->queue.at[0].id));
+        fb_channel_send(s->front, json_incref(message));
+    } else if (strcmp(type, "error") == 0 && preparing) {
+        fb_error why = {0};
+        fb_fail(&why, fb_error_kind_parse(fb_json_string_or(message, "kind", "")), "%s",
+                fb_json_string_or(message, "text", ""));
+        ask_to_cancel(s, &why);
+    }
+    json_decref(message);
+}
+
+static void pump_reference(supervisor *s)
+{
+    size_t n;
+    char how[80];
+    if (!s->reference.pid) return;
+    bool open = fb_channel_pump(s->reference.channel, NULL);
+    for (const char *line; (line = fb_channel_line(s->reference.channel, &n));) reference_line(s, line, n);
+    if (open) return;
+    for (int i = 0; i < 200 && !fb_child_ended(&s->reference, how, sizeof how); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (strstr(how, "killed") && s->running && strcmp(s->queue.at[0].type, "prepare") == 0) {
+        fb_error why = {0};
+        fb_fail(&why, FB_ERR_CRASH, "the process that computes the reference %s", how);
+        ask_to_cancel(s, &why);
+    }
+    stop_reference(s);
+}
+
+/* A reference for later must not take a core from a measurement. */
+static void pause_reference(supervisor *s, bool pause)
+{
+    if (!s->reference.pid || s->reference_stopped == pause) return;
+    kill(-s->reference.pid, pause ? SIGSTOP : SIGCONT);
+    s->reference_stopped = pause;
+}
+
+/* ---- requests ---- */
+
+static bool start_child(supervisor *s, fb_error *err)
+{
+    if (s->child.pid) return true;
+    return fb_child_start(&s->child, NULL, fb_device_child_main, NULL, -1, err);
+}
+
+static void send_files(supervisor *s)
+{
+    for (; s->files_in_child < s->files.n; s->files_in_child++) {
+        const fb_worker_file *f = &s->files.at[s->files_in_child];
+        int64_t bytes = f->n * (int64_t)sizeof *f->values;
+        fb_channel_send(s->child.channel,
+                        json_pack("{s:s, s:s, s:I}", "type", "file", "key", f->key, "bytes", (json_int_t)bytes));
+        fb_channel_send_bytes(s->child.channel, f->values, (size_t)bytes);
+    }
+}
+
+static bool ready_prepare(supervisor *s, const request *r, fb_error *err)
+{
+    const char *hex = fb_json_string_or(r->message, "graph", "");
+    kept_graph *k = graph_named(s, hex);
+    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %.40s was not sent, or long ago", hex);
+    if (!start_child(s, err) || !start_reference(s, r, k, err)) return false;
+    k->used = ++s->uses;
+    send_files(s);
+    if (k->in_child) return true;
+    fb_channel_send(s->child.channel, json_pack("{s:s, s:s}", "type", "graph", "hash", k->hex));
+    fb_graph_write_lines(k->graph, send_graph_line, s->child.channel);
+    return k->in_child = true;
+}
+
+/* Refuses what cannot be asked of the child as it is. */
+static bool ready(supervisor *s, request *r, fb_error *err)
+{
+    if (strcmp(r->type, "prepare") == 0) return ready_prepare(s, r, err);
+    if (strcmp(r->type, "calibrate") == 0) return start_child(s, err);
+    int i = prepared_index(s, r->id);
+    if (i < 0)
+        return fb_fail(err, FB_ERR_CRASH, "case %lld is not prepared, or went with its process", (long long)r->id);
+    r->limit_s = s->limits.at[i];
+    return true;
+}
+
+/* Hands the child the next request it can be asked. */
+static void next_request(supervisor *s)
+{
+    while (!s->running && s->queue.n) {
+        request *r = &s->queue.at[0];
+        fb_error why = {0};
+        if (!ready(s, r, &why)) {
+            if (strcmp(r->type, "release") == 0)
+                fb_channel_send(s->front, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)r->id));
+            else
+                fb_send_error(s->front, r->id, &why);
+            finish_request(s);
+            continue;
+        }
+        s->running = true;
+        s->alive_ns = fb_now_ns();
+        fb_channel_send(s->child.channel, json_incref(r->message));
+        fb_channel_pump(s->child.channel, NULL);
+    }
+    pause_reference(s, s->running && strcmp(s->queue.at[0].type, "prepare") != 0);
+}
+
+static void enqueue(supervisor *s, json_t *message)
+{
+    int64_t id;
+    fb_error why = {0};
+    const char *type = fb_json_string_or(message, "type", "");
+    double limit = fb_json_number_or(message, "limit_s", default_limit_s);
+    if (!fb_json_get_int(message, "id", 1, INT64_MAX, &id, &why))
+        fb_send_error(s->front, 0, &why);
+    else if (s->queue.n >= MAX_QUEUE)
+        say_error(s, id, FB_ERR_LIMIT, "more than %d requests are waiting", MAX_QUEUE);
+    else
+        FB_VEC_PUSH(&s->queue, (request){.id = id,
+                                         .type = type,
+                                         .message = json_incref(message),
+                                         .limit_s = limit > 0 ? limit : default_limit_s});
+}
+
+static void cancel(supervisor *s, json_t *message)
+{
+    int64_t id = fb_json_int_or(message, "id", 0);
+    fb_error why = {0};
+    fb_fail(&why, FB_ERR_CANCELLED, "cancelled");
+    for (int i = s->queue.n - 1; i >= 0; i--) {
+        if (s->queue.at[i].id != id) continue;
+        if (i == 0 && s->running) {
+            ask_to_cancel(s, &why);
+            continue;
+        }
+        if (strcmp(s->queue.at[i].type, "release") == 0) continue;
+        fb_send_error(s->front, id, &why);
+        json_decref(s->queue.at[i].message);
+        memmove(s->queue.at + i, s->queue.at + i + 1, (size_t)(--s->queue.n - i) * sizeof *s->queue.at);
+    }
+}
+
+/* ---- the list of devices, and hello ---- */
+
+static void list_devices(supervisor *s, json_t *message)
+{
+    int64_t id = fb_json_int_or(message, "id", 0);
+    FB_VEC_PUSH(&s->listing, id);
+}
+
+static void send_list(supervisor *s, json_t *list)
+{
+    char host[128] = "";
+    gethostname(host, sizeof host - 1);
+    json_t *devices = json_object_get(list, "devices"), *libraries = json_object_get(list, "libraries"), *entry;
+    if (!s->greeted) {
+        fb_channel_send(s->front, json_pack("{s:s, s:i, s:s, s:s, s:O, s:O}", "type", "hello", "fusebox",
+                                            FB_PROTOCOL_VERSION, "version", PACKAGE_VERSION, "host", host, "devices",
+                                            devices, "libraries", libraries));
+        s->greeted = true;
+    }
+    for (int i = 0; i < s->listing.n; i++)
+        fb_channel_send(s->front, json_pack("{s:s, s:I, s:O, s:O}", "type", "devices", "id",
+                                            (json_int_t)s->listing.at[i], "devices", devices, "libraries", libraries));
+    s->listing.n = 0;
+    size_t i;
+    json_array_foreach(devices, i, entry)
+    {
+        json_t *machine = json_object_get(entry, "machine");
+        if (machine)
+            fb_channel_send(s->front, json_pack("{s:s, s:i, s:s, s:O}", "type", "machine", "id", 0, "device",
+                                                fb_json_string_or(entry, "device", ""), "machine", machine));
+    }
+}
+
+static void pump_lister(supervisor *s)
+{
+    size_t n;
+    if (!s->lister.pid) return;
+    bool open = fb_channel_pump(s->lister.channel, NULL);
+    const char *line = fb_channel_line(s->lister.channel, &n);
+    if (!line && open) return;
+    json_t *list = line ? fb_json_parse(line, n, NULL) : NULL;
+    if (!json_is_array(json_object_get(list, "devices")) || !json_is_array(json_object_get(list, "libraries"))) {
+        json_decref(list);
+        list = json_pack("{s:[], s:[]}", "devices", "libraries");
+        say_error(s, 0, FB_ERR_CRASH, "the process that looks for devices ended before it was done");
+    }
+    fb_child_kill(&s->lister);
+    send_list(s, list);
+    json_decref(list);
+}
+
+static void start_lister(supervisor *s)
+{
+    fb_error why = {0};
+    if (s->lister.pid || (s->greeted && !s->listing.n)) return;
+    if (fb_child_start(&s->lister, NULL, fb_list_main, NULL, -1, &why)) return;
+    fb_send_error(s->front, 0, &why);
+    s->quit = true;
+    s->status = 1;
+}
+
+/* ---- what the front says ---- */
+
+static void hello(supervisor *s, json_t *message)
+{
+    int64_t theirs = fb_json_int_or(message, "fusebox", 0);
+    if (theirs == FB_PROTOCOL_VERSION) return;
+    say_error(s, 0, FB_ERR_UNAVAILABLE,
+              "this worker (fusebox %s) speaks protocol %d, the front protocol %lld: install the same version on both",
+              PACKAGE_VERSION, FB_PROTOCOL_VERSION, (long long)theirs);
+    s->quit = true;
+    s->status = 1;
+}
+
+static void begin_graph(supervisor *s, json_t *message)
+{
+    snprintf(s->reading, sizeof s->reading, "%s", fb_json_string_or(message, "hash", ""));
+    s->reader = fb_graph_reader_new();
+}
+
+static void begin_file(supervisor *s, json_t *message)
+{
+    fb_error why = {0};
+    const char *key;
+    if (fb_json_get_string(message, "key", &key, &why) &&
+        fb_json_get_int(message, "bytes", 0, max_file_bytes, &s->file_bytes, &why)) {
+        s->file_key = fb_strdup(key);
+        s->file_values = fb_alloc((size_t)s->file_bytes + 1);
+        return;
+    }
+    fb_send_error(s->front, 0, &why); /* how many bytes follow is not known: nothing after this can be understood */
+    s->quit = true;
+    s->status = 1;
+}
+
+static void quit(supervisor *s, json_t *message)
+{
+    (void)message;
+    s->quit = true;
+}
+
+static const struct {
+    const char *type;
+    void (*handle)(supervisor *s, json_t *message);
+} messages[] = {
+    {"hello", hello},   {"graph", begin_graph}, {"prepare", enqueue},      {"sample", enqueue},  {"release", enqueue},
+    {"cancel", cancel}, {"calibrate", enqueue}, {"devices", list_devices}, {"file", begin_file}, {"quit", quit},
+};
+
+static void front_line(supervisor *s, const char *line, size_t n)
+{
+    fb_error why = {0};
+    const char *type = NULL;
+    if (s->reader) {
+        feed_graph(s, line, n);
+        return;
+    }
+    json_t *message = fb_json_parse(line, n, &why);
+    bool known = false;
+    if (message && s->skip_graph && !json_object_get(message, "type"))
+        known = true;
+    else if (message && fb_json_get_string(message, "type", &type, &why)) {
+        s->skip_graph = false;
+        for (size_t i = 0; i < sizeof messages / sizeof *messages && !known; i++) {
+            if (strcmp(type, messages[i].type) != 0) continue;
+            known = true;
+            messages[i].handle(s, message);
+        }
+        if (!known) fb_fail(&why, FB_ERR_INPUT, "there is no message of type \"%.40s\"", type);
+    }
+    if (!known) fb_send_error(s->front, fb_json_int_or(message, "id", 0), &why);
+    json_decref(message);
+}
+
+/* False while a file's bytes are still to come. */
+static bool take_file(supervisor *s)
+{
+    if (!s->file_key) return true;
+    if (!fb_channel_bytes(s->front, s->file_values, (size_t)s->file_bytes)) return false;
+    fb_worker_files_put(&s->files, s->file_key, s->file_values, s->file_bytes / (int64_t)sizeof *s->file_values);
+    fb_free(s->file_key);
+    s->file_key = NULL;
+    s->file_values = NULL;
+    return true;
+}
+
+static void pump_front(supervisor *s)
+{
+    size_t n;
+    fb_error why = {0};
+    bool open = fb_channel_pump(s->front, &why);
+    while (!s->quit && take_file(s)) {
+        const char *line = fb_channel_line(s->front, &n);
+        if (!line) break;
+        front_line(s, line, n);
+    }
+    if (open || s->quit) return;
+    if (why.kind == FB_ERR_INPUT) fb_send_error(s->front, 0, &why);
+    s->quit = true;
+    s->status = why.kind == FB_ERR_INPUT;
+}
+
+/* ---- the loop ---- */
+
+static void wait_for_news(supervisor *s)
+{
+    struct pollfd fds[8];
+    int n = fb_channel_poll(s->front, fds);
+    const fb_child *children[] = {&s->child, &s->reference, &s->lister};
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
+        if (children[i]->pid) n += fb_channel_poll(children[i]->channel, fds + n);
+    }
+    int64_t deadline = deadline_of(s), left = deadline - fb_now_ns();
+    int wait = deadline == INT64_MAX ? -1 : left <= 0 ? 0 : (int)(left / 1000000 + 1);
+    poll(fds, (nfds_t)n, wait);
+}
+
+static void supervisor_free(supervisor *s)
+{
+    fb_child_kill(&s->child);
+    fb_child_kill(&s->reference);
+    fb_child_kill(&s->lister);
+    while (s->queue.n) json_decref(s->queue.at[--s->queue.n].message);
+    while (s->graphs.n) fb_graph_free(s->graphs.at[--s->graphs.n].graph);
+    fb_graph_reader_free(s->reader);
+    fb_worker_files_clear(&s->files);
+    fb_free(s->file_key);
+    fb_free(s->file_values);
+    FB_VEC_FREE(&s->queue);
+    FB_VEC_FREE(&s->graphs);
+    FB_VEC_FREE(&s->prepared);
+    FB_VEC_FREE(&s->limits);
+    FB_VEC_FREE(&s->listing);
+    fb_channel_free(s->front);
+}
+
+int fb_worker_serve(int in_fd, int out_fd)
+{
+    supervisor s = {.front = fb_channel_new(in_fd, out_fd)};
+    while (!s.quit) {
+        start_lister(&s);
+        next_request(&s);
+        if (s.quit) break;
+        wait_for_news(&s);
+        pump_front(&s);
+        pump_child(&s);
+        pump_reference(&s);
+        pump_lister(&s);
+        check_limits(&s);
+    }
+    fb_channel_flush(s.front, 1000, NULL);
+    supervisor_free(&s);
+    return s.status;
+}
