@@ -89,7 +89,9 @@ static bool can_draw(fb_error *err)
     if (setupterm(name, STDOUT_FILENO, &status) != OK)
         return fb_fail(err, FB_ERR_UNAVAILABLE, "terminal \"%s\" is not known here; `fusebox run` needs no screen",
                        name);
-    if (!cursor_address || !clear_screen)
+    bool able = cursor_address && clear_screen;
+    del_curterm(cur_term); /* newterm makes one of its own */
+    if (!able)
         return fb_fail(err, FB_ERR_UNAVAILABLE, "terminal \"%s\" cannot move its cursor; `fusebox run` needs no screen",
                        name);
     return true;
