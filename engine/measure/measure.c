@@ -30,7 +30,7 @@ struct fb_measurement {
     fb_measure_options o;
     fb_program *program;
     fb_loaded *loaded;
-    fb_rows *rows; /* the report's kernels, as far as the plan tells */
+    fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
     fb_arena *arena;
     fb_id *checked; /* nodes whose values are verified */
     int n_checked;
@@ -183,7 +183,7 @@ void fb_measure_free(fb_measurement *m)
     }
     if (m->loaded) m->device->ops->unload(m->loaded);
     fb_program_free(m->program);
-    fb_rows_free(m->rows);
+    fb_kernel_rows_free(m->rows);
     FB_VEC_FREE(&m->hot);
     FB_VEC_FREE(&m->cold);
     FB_VEC_FREE(&m->busy);
@@ -208,10 +208,10 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
               (m->loaded = d->ops->load(d, m->program, progress, err)) != NULL;
     if (ok) {
         m->compile_ms = d->ops->compile_ms(m->loaded);
-        m->rows = fb_rows_new(plan, m->program);
+        m->rows = fb_kernel_rows_new(plan, m->program);
         ok = write_inputs(m, 0, progress, err) && verify_seed(m, 0, progress, err);
     }
-    if (ok && o->counters) ok = fb_rows_count(m->rows, d, m->loaded, err);
+    if (ok && o->counters) ok = fb_kernel_rows_count(m->rows, d, m->loaded, err);
     if (ok) return m;
     fb_measure_free(m);
     return NULL;
@@ -247,7 +247,7 @@ static bool trace(fb_measurement *m, fb_error *err)
     if (room > MAX_SPANS) return true; /* a long loop: the wall time is all there is */
     if (!m->spans) m->spans = fb_alloc(((size_t)room + 1) * sizeof *m->spans);
     if (!m->device->ops->trace(m->loaded, FB_CACHE_HOT, m->spans, room, &n, err)) return false;
-    FB_VEC_PUSH(&m->busy, fb_rows_trace(m->rows, m->spans, n < room ? n : room));
+    FB_VEC_PUSH(&m->busy, fb_kernel_rows_trace(m->rows, m->spans, n < room ? n : room));
     return true;
 }
 
@@ -278,7 +278,7 @@ bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_
 fb_report *fb_measure_report(fb_measurement *m)
 {
     fb_report *r = fb_report_new();
-    fb_rows_report(m->rows, m->device, m->loaded, r);
+    fb_kernel_rows_report(m->rows, m->device, m->loaded, r);
     r->compile_ms = m->compile_ms;
     r->error = m->error;
     r->source = FB_SOURCE_MEASURED;

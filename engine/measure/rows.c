@@ -15,7 +15,7 @@ typedef struct {
     double now;        /* of the run being added */
 } row;
 
-struct fb_rows {
+struct fb_kernel_rows {
     fb_arena *arena;
     int n, n_indices;
     row *row;
@@ -44,7 +44,7 @@ static int index_of(const fb_program *p, const fb_launch *l)
     return p->n_kernels + l->gemm;
 }
 
-static row *add_row(fb_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
+static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
 {
     row *r = &rows->row[rows->n++];
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
@@ -80,7 +80,7 @@ static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_
     for (int i = 0; i < group->n_nodes; i++) FB_VEC_PUSH(&r->nodes, group->nodes[i]);
 }
 
-static void name_nodes(fb_rows *rows, row *r, const fb_graph *g)
+static void name_nodes(fb_kernel_rows *rows, row *r, const fb_graph *g)
 {
     r->figures.n_nodes = r->nodes.n;
     r->figures.nodes = FB_NEW_ARRAY(rows->arena, const char *, r->nodes.n);
@@ -89,7 +89,7 @@ static void name_nodes(fb_rows *rows, row *r, const fb_graph *g)
     FB_VEC_FREE(&r->nodes);
 }
 
-static void add_launches(fb_rows *rows, const fb_plan *plan, const fb_program *p)
+static void add_launches(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p)
 {
     enum { MAX_DEPTH = 64 };
     double times[MAX_DEPTH] = {1};
@@ -108,13 +108,13 @@ static void add_launches(fb_rows *rows, const fb_plan *plan, const fb_program *p
     }
 }
 
-fb_rows *fb_rows_new(const fb_plan *plan, const fb_program *p)
+fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p)
 {
     char hex[33];
     fb_arena *arena = fb_arena_new();
-    fb_rows *rows = FB_NEW(arena, fb_rows);
+    fb_kernel_rows *rows = FB_NEW(arena, fb_kernel_rows);
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    *rows = (fb_rows){.arena = arena, .n_indices = p->n_kernels + p->n_gemms};
+    *rows = (fb_kernel_rows){.arena = arena, .n_indices = p->n_kernels + p->n_gemms};
     rows->row = FB_NEW_ARRAY(arena, row, rows->n_indices + 1);
     rows->row_of = FB_NEW_ARRAY(arena, int, rows->n_indices + 1);
     for (int i = 0; i < rows->n_indices; i++) rows->row_of[i] = FB_NONE;
@@ -130,14 +130,14 @@ fb_rows *fb_rows_new(const fb_plan *plan, const fb_program *p)
     return rows;
 }
 
-void fb_rows_free(fb_rows *rows)
+void fb_kernel_rows_free(fb_kernel_rows *rows)
 {
     if (!rows) return;
     for (int i = 0; i < rows->n; i++) FB_VEC_FREE(&rows->row[i].us);
     fb_arena_free(rows->arena);
 }
 
-double fb_rows_trace(fb_rows *rows, const fb_span *spans, int64_t n)
+double fb_kernel_rows_trace(fb_kernel_rows *rows, const fb_span *spans, int64_t n)
 {
     double all = 0;
     for (int i = 0; i < rows->n; i++) rows->row[i].now = 0;
@@ -151,7 +151,7 @@ double fb_rows_trace(fb_rows *rows, const fb_span *spans, int64_t n)
     return all;
 }
 
-bool fb_rows_count(fb_rows *rows, fb_device *d, fb_loaded *l, fb_error *err)
+bool fb_kernel_rows_count(fb_kernel_rows *rows, fb_device *d, fb_loaded *l, fb_error *err)
 {
     if (!d->ops->count) return fb_fail(err, FB_ERR_UNAVAILABLE, "%s has no counters of memory traffic", d->name);
     fb_counters *c = fb_calloc((size_t)rows->n_indices + 1, sizeof *c);
@@ -182,7 +182,7 @@ static void add_resources(const row *r, const fb_device *d, const fb_loaded *l, 
     if (isnan(k->occupancy)) k->occupancy = have.occupancy;
 }
 
-void fb_rows_report(const fb_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r)
+void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r)
 {
     r->n_kernels = rows->n;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, rows->n);

@@ -6,15 +6,15 @@
 #include "device/device.h"
 #include "measure/report.h"
 
-typedef struct fb_rows fb_rows;
+typedef struct fb_kernel_rows fb_kernel_rows;
 
-fb_rows *fb_rows_new(const fb_plan *plan, const fb_program *p); /* needs neither afterwards */
-void fb_rows_free(fb_rows *rows);
+fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p); /* needs neither afterwards */
+void fb_kernel_rows_free(fb_kernel_rows *rows);
 /* Adds one traced run; returns the sum of its spans, µs. */
-double fb_rows_trace(fb_rows *rows, const fb_span *spans, int64_t n);
+double fb_kernel_rows_trace(fb_kernel_rows *rows, const fb_span *spans, int64_t n);
 /* Takes measured traffic, where the device has counters; an error where it has none. */
-bool fb_rows_count(fb_rows *rows, fb_device *d, fb_loaded *l, fb_error *err);
+bool fb_kernel_rows_count(fb_kernel_rows *rows, fb_device *d, fb_loaded *l, fb_error *err);
 /* Fills the report's kernels and its modelled figures. */
-void fb_rows_report(const fb_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r);
+void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r);
 
 #endif
