@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { TOGGLES = 300, PRESET_ROUNDS = 5 };
+#define TOGGLE_PATIENCE_US 6e6 /* no further toggles of a plan after that long */
 #define PRESET_PATIENCE_US 2e6 /* a preset that takes longer is timed once */
 
 static fb_plan *make(fb_planner *p, const char *preset)
@@ -63,17 +64,17 @@ static void toggles(const char *shape, const char *preset, fb_planner *p, bool r
 {
     const fb_deps *d = fb_planner_deps(p);
     fb_plan *plan = make(p, preset);
-    double us[TOGGLES];
+    double us[TOGGLES], end = fb_now_us() + TOGGLE_PATIENCE_US;
     uint64_t key = fb_rng_key(7, "edges");
-    int refused = 0;
+    int refused = 0, n = 0;
     char what[96], note[96];
-    for (int i = 0; i < TOGGLES; i++) {
-        fb_edit edit = edit_of(plan, &d->edges[fb_rng_bits(key, (uint64_t)i) % (uint64_t)d->n_edges]);
-        us[i] = toggle(plan, &edit, repeated, &refused);
+    while (n < TOGGLES && fb_now_us() < end) {
+        fb_edit edit = edit_of(plan, &d->edges[fb_rng_bits(key, (uint64_t)n) % (uint64_t)d->n_edges]);
+        us[n++] = toggle(plan, &edit, repeated, &refused);
     }
     snprintf(what, sizeof what, "%s, plan %s%s", shape, preset, repeated ? ", all repetitions" : "");
-    snprintf(note, sizeof note, "%d groups, %d of %d refused", fb_plan_groups(plan), refused, TOGGLES);
-    tail_row(what, us, TOGGLES, note);
+    snprintf(note, sizeof note, "%d groups, %d of %d refused", fb_plan_groups(plan), refused, n);
+    tail_row(what, us, n, note);
     fb_plan_free(plan);
 }
 

@@ -1,0 +1,138 @@
+/* What a user waits for at the workbench, through a pseudo-terminal: until the first frame stands, until the graph
+ * does, and from a key that toggles a fusion to the prediction and to the measured time on the screen.
+ *
+ *     bench_terminal SCRIPT          FUSEBOX is the binary */
+#include "bench/bench.h"
+#include "terminal/harness.h"
+
+#include <string.h>
+
+enum { STARTS = 11, TOGGLES = 8, PATIENCE_MS = 120000, ROWS = 30, COLUMNS = 100 };
+
+static const char *script;
+
+static term *start(void)
+{
+    const char *argv[] = {getenv("FUSEBOX"), script, NULL};
+    return term_start(ROWS, COLUMNS, NULL, argv);
+}
+
+static void need(bool ok, term *t, const char *what)
+{
+    if (ok) return;
+    printf("  (not measured: %s)\n%s", what, term_screen(t));
+    exit(1);
+}
+
+static void quit(term *t)
+{
+    term_keys(t, "q");
+    if (term_end(t, 5000) < 0) printf("  (the workbench did not end within 5 s)\n");
+    term_free(t);
+}
+
+static void starts(void)
+{
+    double frame[STARTS], graph[STARTS];
+    for (int i = 0; i < STARTS; i++) {
+        double from = fb_now_us();
+        term *t = start();
+        need(term_wait(t, "help", PATIENCE_MS), t, "no first frame"); /* of the hint bar, which is drawn last */
+        frame[i] = fb_now_us() - from;
+        need(term_wait(t, "layer_norm", PATIENCE_MS), t, "no graph");
+        graph[i] = fb_now_us() - from;
+        quit(t);
+    }
+    bench_head("workbench, 100×30");
+    bench_samples("start → first screen", frame, STARTS, NULL);
+    bench_samples("start → the script's graph on the screen", graph, STARTS, NULL);
+}
+
+/* The first column's figure in the row `wall`: what stands between the label and the next gap. */
+static bool wall_figure(term *t, char to[64])
+{
+    const char *row = NULL;
+    for (int i = 0; i < ROWS && !row; i++) row = strstr(term_row(t, i), " wall ");
+    if (!row) return false;
+    row += strspn(row, " ");
+    row += strcspn(row, " ");
+    row += strspn(row, " ");
+    const char *gap = strstr(row, "  ");
+    snprintf(to, 64, "%.*s", gap ? (int)(gap - row) : (int)strcspn(row, "\n"), row);
+    return true;
+}
+
+static bool is_measured(const char *figure)
+{
+    return figure[0] >= '0' && figure[0] <= '9';
+}
+
+/* Everything shown has been measured: a figure, and no bar of progress. */
+static bool wait_quiet(term *t)
+{
+    double end = fb_now_us() + PATIENCE_MS * 1e3;
+    char figure[64];
+    while (fb_now_us() < end) {
+        term_rest(t, 200, 1000);
+        if (wall_figure(t, figure) && is_measured(figure) && !term_shows(t, "▱") && !term_shows(t, "▰")) return true;
+    }
+    return false;
+}
+
+/* From the key to the first figure that is not the old plan's: a prediction ("~…"), then what was measured. */
+static void toggle(term *t, double *predicted, double *measured)
+{
+    char before[64], figure[64];
+    bool foretold = false;
+    need(wall_figure(t, before), t, "no wall time on the screen");
+    double from = fb_now_us(), end = from + PATIENCE_MS * 1e3;
+    *predicted = NAN;
+    term_keys(t, "Space");
+    while (fb_now_us() < end) {
+        term_rest(t, 2, 4);
+        if (!wall_figure(t, figure)) continue;
+        if (!foretold && !is_measured(figure)) {
+            *predicted = fb_now_us() - from;
+            foretold = true;
+        } else if (is_measured(figure) && (foretold || strcmp(figure, before) != 0)) {
+            *measured = fb_now_us() - from;
+            return;
+        }
+    }
+    need(false, t, "the toggle was never measured");
+}
+
+static bool go_to(term *t, const char *hint)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (term_shows(t, hint)) return true;
+        term_keys(t, "j");
+        term_rest(t, 50, 500);
+    }
+    return false;
+}
+
+static void toggles(void)
+{
+    term *t = start();
+    double predicted[TOGGLES], measured[TOGGLES];
+    need(wait_quiet(t), t, "the columns were not measured");
+    need(go_to(t, "layer_norm → tanh"), t, "no edge from layer_norm to tanh");
+    for (int i = 0; i < TOGGLES; i++) {
+        toggle(t, &predicted[i], &measured[i]);
+        need(wait_quiet(t), t, "measuring did not end");
+    }
+    bench_samples("toggle → prediction on the screen", predicted, TOGGLES, NULL);
+    bench_samples("toggle → measured, first time", measured, 1, "compiles; 150 ms of it wait for a next key");
+    bench_samples("toggle → measured, back and forth", measured + 1, TOGGLES - 1, NULL);
+    quit(t);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2 || !getenv("FUSEBOX")) return 2;
+    script = argv[1];
+    starts();
+    toggles();
+    return 0;
+}
