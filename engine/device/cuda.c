@@ -23,6 +23,10 @@
         if (call_status != CUDA_SUCCESS) return fb_cuda_fail(err, call_status, doing);                                 \
     } while (0)
 
+extern const fb_device_ops fb_device_cuda;
+
+extern const fb_device_ops fb_device_cuda;
+
 /* ---- finding and opening ---- */
 
 static int attribute(const fb_cuda_functions *f, CUdevice device, CUdevice_attribute which)
@@ -137,7 +141,11 @@ static fb_device *cuda_open(const char *name, fb_error *err)
         return NULL;
     }
     fb_cuda_device *d = fb_calloc(1, sizeof *d);
+    d->base.ops = &fb_device_cuda;
+    snprintf(d->base.name, sizeof d->base.name, "cuda:%ld", index);
     d->f = f;
+    d->base.ops = &fb_device_cuda;
+    snprintf(d->base.name, sizeof d->base.name, "cuda:%ld", index);
     if (!open_context(d, (int)index, err)) {
         cuda_close(&d->base);
         return NULL;
