@@ -122,6 +122,21 @@ static void measure_first(fb_app *app)
     if (n && fb_session_auto(app->session)) fb_session_measure(app->session, all, n);
 }
 
+/* A column that fails says why, once. */
+static void tell_failures(fb_app *app)
+{
+    int n = fb_session_columns(app->session), failed = 0;
+    const fb_column *last = NULL;
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(app->session, i);
+        if (c->state != FB_COLUMN_FAILED) continue;
+        failed++;
+        last = c;
+    }
+    if (failed > app->failed) fb_app_say(app, FB_ROLE_BAD, "%s: %s", last->text, last->error.text);
+    app->failed = failed;
+}
+
 static void follow_session(fb_app *app)
 {
     const fb_script_info *info = fb_session_script(app->session);
@@ -132,6 +147,7 @@ static void follow_session(fb_app *app)
     if (wrong && !app->error_shown) fb_app_show(app, FB_VIEW_ERROR);
     if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
     app->error_shown = wrong;
+    tell_failures(app);
     fb_model_update(app);
 }
 

@@ -201,6 +201,39 @@ static void flatten_one(const fb_graph *g, const tree *t, int at, int parent, en
     out->at[me].end = out->n;
 }
 
+/* "split" and "split_3" have one stem. */
+static size_t stem(const char *name)
+{
+    size_t n = strlen(name), end = n;
+    while (end && name[end - 1] >= '0' && name[end - 1] <= '9') end--;
+    return end < n && end > 1 && name[end - 1] == '_' ? end - 1 : n;
+}
+
+static bool alike(const fb_graph *g, fb_id x, fb_id y)
+{
+    const fb_node *a = &g->nodes[x], *b = &g->nodes[y];
+    size_t n = stem(a->name);
+    return a->op == b->op && a->dtype == b->dtype && a->scope == b->scope && fb_shape_equal(&a->shape, &b->shape) &&
+           a->n_args == b->n_args && (!a->n_args || a->args[0] == b->args[0]) && n == stem(b->name) &&
+           !strncmp(a->name, b->name, n);
+}
+
+/* The last of the siblings from `first` on that are alike and belong to no kernel; `first` when they are not many. */
+static int alike_until(const fb_graph *g, const tree *t, int first, int *count)
+{
+    enum { MANY = 3 };
+    int last = first;
+    *count = 1;
+    if (t->at[first].kind != FB_ENTRY_NODE || fb_node_is_computed(g, t->at[first].id)) return first;
+    for (int at = t->at[first].next; at != FB_NONE; at = t->at[at].next, ++*count) {
+        if (t->at[at].kind != FB_ENTRY_NODE || !alike(g, t->at[first].id, t->at[at].id)) break;
+        last = at;
+    }
+    if (*count >= MANY) return last;
+    *count = 1;
+    return first;
+}
+
 static void flatten_repeat(const fb_graph *g, const tree *t, const numbers *members, int parent, entries *out)
 {
     int me = out->n;
@@ -222,7 +255,12 @@ static void flatten(const fb_graph *g, const tree *t, int parent_tree, int paren
         members.n = 0;
         find_members(g, t, c, &members);
         if (members.n == 1) {
+            int me = out->n, count;
             flatten_one(g, t, c, parent, out);
+            c = alike_until(g, t, c, &count);
+            if (count == 1) continue;
+            out->at[me].members = count;
+            out->at[me].last = t->at[c].id;
             continue;
         }
         int last = members.at[members.n - 1];
@@ -252,7 +290,8 @@ fb_outline *fb_outline_new(const fb_graph *g)
     for (int e = 0; e < o->n; e++) {
         fb_entry *x = &o->entries[e];
         if (x->kind == FB_ENTRY_NODE) {
-            o->entry_of[x->id] = e;
+            for (fb_id i = x->first; i <= x->last; i++)
+                if (i == x->id || (x->members > 1 && alike(g, x->id, i))) o->entry_of[i] = e;
             continue;
         }
         x->path = fb_arena_strdup(o->arena, g->scopes[x->id].path);

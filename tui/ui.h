@@ -98,6 +98,7 @@ struct fb_app {
     int n_over;
     fb_scroll scroll[FB_VIEWS];
     bool zoomed, more;
+    int failed;       /* columns that had failed when that was last looked at */
     bool error_shown; /* the script's present error was brought up */
 
     fb_prompt prompt;

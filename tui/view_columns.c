@@ -27,8 +27,8 @@ static bool has_plan(const fb_column *c)
 static void unknown(const fb_column *c, fb_cell *out)
 {
     bool coming = c->state == FB_COLUMN_BUILDING || c->state == FB_COLUMN_QUEUED || c->state == FB_COLUMN_MEASURING;
-    snprintf(out->text, sizeof out->text, "%s", coming ? "…" : c->state == FB_COLUMN_FAILED ? "failed" : "-");
-    out->role = c->state == FB_COLUMN_FAILED ? FB_ROLE_BAD : FB_ROLE_DIM;
+    snprintf(out->text, sizeof out->text, "%s", coming ? "…" : "-");
+    out->role = FB_ROLE_DIM;
 }
 
 static void predicted(fb_cell *out, const char *text)
@@ -55,21 +55,29 @@ static void stat_cell(const fb_column *c, const fb_stat *s, fb_cell *out)
     snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, s->median));
 }
 
+static void refused(const char *word, fb_cell *out)
+{
+    snprintf(out->text, sizeof out->text, "%s", word);
+    out->role = FB_ROLE_BAD;
+}
+
 static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     char text[32];
     (void)first;
-    if (c->report && c->report->failed)
-        snprintf(out->text, sizeof out->text, "failed"), out->role = FB_ROLE_BAD;
-    else if (r && !r->error.ok && isfinite(r->error.bound))
-        snprintf(out->text, sizeof out->text, "wrong"), out->role = FB_ROLE_BAD;
-    else if (r && r->wall_us.n)
-        stat_cell(c, &r->wall_us, out), out->role = FB_ROLE_STRONG;
-    else if (has_plan(c) && c->state != FB_COLUMN_FAILED)
+    if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
+        refused("failed", out);
+    } else if (r && !r->error.ok && isfinite(r->error.bound)) {
+        refused("wrong", out);
+    } else if (r && r->wall_us.n) {
+        stat_cell(c, &r->wall_us, out);
+        out->role = FB_ROLE_STRONG;
+    } else if (has_plan(c)) {
         predicted(out, fb_format_us(text, c->predicted.us));
-    else
+    } else {
         unknown(c, out);
+    }
 }
 
 static void against_first(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -336,26 +344,22 @@ static const char *state_sign(const fb_column *c)
     }
 }
 
+/* Number and plan, and below them the variant where there are several. */
 static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int width)
 {
     const fb_column *c = fb_session_column(app->session, at);
     bool chosen = at == app->column;
-    fb_str plan = {0}, top = {0};
+    fb_str top = {0};
     fb_rect cell = {r->y, r->x + right - width, r->h, width - 1};
-    if (devices_differ(app))
-        fb_str_addf(&plan, "%s@%s", c->plan_name, c->device);
-    else
-        fb_str_add(&plan, c->plan_name);
-    bool two = has_variants(app);
-    fb_str_addf(&top, "%d %s%s%s", at + 1, two ? c->variant : fb_str_get(&plan), chosen ? " ◂" : "", state_sign(c));
-    fb_role role = chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE;
-    int w = fb_text_width(fb_str_get(&top));
-    fb_draw_cut(&cell, 0, w < cell.w ? cell.w - w : 0, cell.w, role, fb_str_get(&top));
-    w = fb_text_width(fb_str_get(&plan));
-    if (two)
-        fb_draw_cut(&cell, 1, w < cell.w ? cell.w - w : 0, cell.w, chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM,
-                    fb_str_get(&plan));
-    fb_str_free(&plan);
+    fb_str_addf(&top, "%d %s", at + 1, c->plan_name);
+    if (devices_differ(app)) fb_str_addf(&top, "@%s", c->device);
+    fb_str_addf(&top, "%s%s", chosen ? " ◂" : "", state_sign(c));
+    const char *line[2] = {fb_str_get(&top), has_variants(app) ? c->variant : ""};
+    const fb_role role[2] = {chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE, chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM};
+    for (int y = 0; y < 2 && *line[y]; y++) {
+        int w = fb_text_width(line[y]);
+        fb_draw_cut(&cell, y, w < cell.w ? cell.w - w : 0, cell.w, role[y], line[y]);
+    }
     fb_str_free(&top);
 }
 

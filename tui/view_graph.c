@@ -116,7 +116,7 @@ static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int
     const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
     x = fb_draw_cut(r, y, x, right - x, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
     fb_rect left = {r->y, r->x, r->h, right};
-    if (e->kind == FB_ENTRY_REPEAT) return fb_drawf(&left, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
+    if (e->members > 1) return fb_drawf(&left, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
     if (e->kind == FB_ENTRY_NODE && o->graph->nodes[e->id].region > 0) x = fb_draw(&left, y, x + 1, FB_ROLE_DIM, "↻");
     if (e->kind == FB_ENTRY_NODE && fb_node_is_output(o->graph, e->id))
         x = fb_draw(&left, y, x + 1, FB_ROLE_KEY, "out");
@@ -277,7 +277,7 @@ static bool find(fb_app *app, const char *text, int step)
 /* ---- the hint's second line
  * --------------------------------------------------------------------------------------------- */
 
-static void explain_node(const fb_graph *g, fb_id id, fb_str *out)
+static void explain_node(const fb_graph *g, fb_id id, int alike, fb_str *out)
 {
     const fb_node *n = &g->nodes[id];
     char shape[192], size[32], value[32];
@@ -293,6 +293,7 @@ static void explain_node(const fb_graph *g, fb_id id, fb_str *out)
     fb_str_addf(out, ")  %s  %s", fb_shape_format(&n->shape, n->dtype, shape),
                 fb_format_bytes(size, (double)fb_node_bytes(g, id)));
     if (n->line) fb_str_addf(out, "  line %d", n->line);
+    if (alike > 1) fb_str_addf(out, " · %d alike", alike);
 }
 
 static void explain_scope(const fb_outline *o, const fb_entry *e, fb_str *out)
@@ -317,7 +318,7 @@ static void explain(fb_app *app, fb_hint *hint)
     const fb_entry *e = &o->entries[row->entry];
     if (!hint->title.n) fb_str_add(&hint->title, fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor));
     if (e->kind == FB_ENTRY_NODE)
-        explain_node(o->graph, e->id, &hint->line[1]);
+        explain_node(o->graph, e->id, e->members, &hint->line[1]);
     else
         explain_scope(o, e, &hint->line[1]);
 }
