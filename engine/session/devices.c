@@ -74,16 +74,16 @@ static fb_device_record *find(const fb_session *s, const char *name)
     return NULL;
 }
 
-/* An entry that is there for the user to read why something is missing opens no device. */
-static bool usable(const json_t *entry)
+/* An entry that says what is missing is there to be read; it opens no device. */
+static const char *missing(const json_t *entry)
 {
-    return fb_json_bool_or(entry, "available", true);
+    return fb_json_string_or(entry, "missing", NULL);
 }
 
 static void list_device(fb_session *s, int worker, json_t *entry)
 {
     const char *name = fb_json_string_or(entry, "device", NULL);
-    if (!name || !usable(entry) || find(s, name)) return;
+    if (!name || missing(entry) || find(s, name)) return;
     fb_device_record *d = fb_calloc(1, sizeof *d);
     d->name = fb_strdup(name);
     d->worker = worker;
@@ -91,6 +91,8 @@ static void list_device(fb_session *s, int worker, json_t *entry)
     d->entry = json_incref(entry);
     fb_machine_default(&d->machine, d->kind);
     snprintf(d->machine.name, sizeof d->machine.name, "%s", fb_json_string_or(entry, "name", name));
+    const json_t *machine = json_object_get(entry, "machine");
+    d->known = machine && fb_machine_from_json(&d->machine, machine, NULL);
     FB_VEC_PUSH(&s->devices, d);
 }
 
@@ -132,6 +134,13 @@ fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, f
     fb_device_record *d = name ? find(s, name) : NULL;
     *wait = !d && !fb_session_devices_known(s);
     if (d || *wait) return d;
+    size_t k;
+    json_t *entry;
+    json_array_foreach(s->device_list, k, entry)
+    {
+        if (missing(entry) && strcmp(fb_json_string_or(entry, "device", ""), name) == 0)
+            return fb_fail(err, FB_ERR_UNAVAILABLE, "device \"%s\": %s", name, missing(entry)), NULL;
+    }
     fb_arena *arena = fb_arena_new();
     const char **names = FB_NEW_ARRAY(arena, const char *, s->devices.n);
     for (int i = 0; i < s->devices.n; i++) names[i] = s->devices.at[i]->name;
