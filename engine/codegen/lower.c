@@ -148,6 +148,14 @@ static int buffer_for(lowering *l, fb_id node)
     return l->buffer_of[node];
 }
 
+static int add_scratch(lowering *l, fb_id node)
+{
+    int buffer = add_buffer(l, FB_BUFFER_TEMP, node, 0);
+    FB_VEC_PUSH(&l->scratch, buffer);
+    if (l->buffers.at[buffer].bytes > l->scratch_bytes) l->scratch_bytes = l->buffers.at[buffer].bytes;
+    return buffer;
+}
+
 static void place_scratch(lowering *l)
 {
     int64_t offset = aligned(l->p->pool_bytes);
@@ -311,10 +319,7 @@ static void lower_library(lowering *l, const fb_group *group, int number)
     }
     fb_id storage = fb_nest_product(group->nest);
     if (l->buffer_of[storage] == FB_NONE) {
-        l->buffer_of[storage] = add_buffer(l, FB_BUFFER_TEMP, storage, 0);
-        FB_VEC_PUSH(&l->scratch, l->buffer_of[storage]);
-        int64_t bytes = fb_node_bytes(l->g, storage);
-        if (bytes > l->scratch_bytes) l->scratch_bytes = bytes;
+        l->buffer_of[storage] = add_scratch(l, storage);
     }
     call.a = buffer_for(l, bases[0]);
     call.b = buffer_for(l, bases[1]);
@@ -323,6 +328,34 @@ static void lower_library(lowering *l, const fb_group *group, int number)
     call.epilogue = add_kernel(l, group->nest, group, number, &text);
     FB_VEC_PUSH(&l->gemms, call);
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE);
+}
+
+/* A copy of `node`, a view or source: its kernel reads the node's base and writes what has no node. */
+static int add_copy_kernel(lowering *l, fb_id node, fb_kernel_text *text)
+{
+    fb_kernel_nodes k = {.graph = l->g, .n_stored = 1, .stored = &node};
+    fb_group group = {.family = FB_FAMILY_COPY, .n_nodes = 1, .nodes = &node, .n_stored = 1, .stored = &node};
+    fb_verdict why;
+    fb_arena *arena = fb_arena_new();
+    fb_nest *nest = fb_nest_build(arena, &k, fb_planner_machine(fb_plan_planner(l->plan)), &why);
+    FB_ASSERT(nest);
+    int kernel = add_kernel(l, nest, &group, FB_NONE, text);
+    fb_arena_free(arena);
+    return kernel;
+}
+
+/* The new value went to a temporary; now the parameter is overwritten. */
+static void finish_assignment(lowering *l, fb_id assign, int temporary)
+{
+    fb_id param = fb_access_base(l->g, l->g->nodes[assign].args[0]);
+    fb_kernel_text text;
+    int kernel = add_copy_kernel(l, param, &text), to = buffer_for(l, param);
+    int *args = FB_NEW_ARRAY(l->p->arena, int, 2);
+    args[0] = temporary;
+    args[1] = to;
+    l->buffers.at[to].assigned = true;
+    FB_VEC_PUSH(&l->launches,
+                (fb_launch){.kind = FB_LAUNCH_KERNEL, .kernel = kernel, .gemm = FB_NONE, .n_args = 2, .args = args});
 }
 
 /* ---- all of it ---- */
@@ -336,7 +369,9 @@ static void lower_group(lowering *l, int number)
     } else {
         fb_kernel_text text;
         int kernel = add_kernel(l, group->nest, group, number, &text);
-        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, FB_NONE);
+        int temporary = fb_nest_staged(group->nest) ? add_scratch(l, group->stored[0]) : FB_NONE;
+        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary);
+        if (temporary != FB_NONE) finish_assignment(l, group->stored[0], temporary);
     }
     for (int i = first; i < l->launches.n; i++) l->launches.at[i].group = number;
 }
@@ -348,18 +383,11 @@ static void copy_output(lowering *l, fb_id out)
     if (fb_node_is_computed(l->g, out) || (!source && l->buffer_of[out] != FB_NONE)) return;
     for (int i = 0; i < l->buffers.n; i++)
         if (l->buffers.at[i].kind == FB_BUFFER_OUTPUT && l->buffers.at[i].node == out) return;
-    fb_kernel_nodes k = {.graph = l->g, .n_stored = 1, .stored = &out};
-    fb_group group = {.family = FB_FAMILY_COPY, .n_nodes = 1, .nodes = &out, .n_stored = 1, .stored = &out};
-    fb_verdict why;
-    fb_arena *arena = fb_arena_new();
-    fb_nest *nest = fb_nest_build(arena, &k, fb_planner_machine(fb_plan_planner(l->plan)), &why);
-    FB_ASSERT(nest);
     fb_kernel_text text;
-    int kernel = add_kernel(l, nest, &group, FB_NONE, &text);
+    int kernel = add_copy_kernel(l, out, &text);
     int to = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
     if (!source) l->buffer_of[out] = to;
     if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to);
-    fb_arena_free(arena);
 }
 
 static bool reads_source(const fb_graph *g, fb_id out)

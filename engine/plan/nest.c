@@ -445,6 +445,10 @@ static bool check_assigns(fb_builder *b)
                     if (v->kind != FB_VALUE_LOAD || v->node != root->storage) continue;
                     /* the element itself is read before it is written, by the same iteration */
                     if (s == t && v->at == root->at && (u->n_passes <= 1 || v->depth == root->depth)) continue;
+                    if (b->nest->kernel.n_nodes == 1) { /* alone, it is written elsewhere first */
+                        b->nest->staged = true;
+                        continue;
+                    }
                     return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
                                              "%s overwrites elements of %s that the same kernel still reads",
                                              g->nodes[root->node].name, g->nodes[root->storage].name);
@@ -508,7 +512,10 @@ static bool build(fb_builder *b)
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
         if (before && b->sections.n == before + 1) merge_newest(b);
     }
-    return check_assigns(b);
+    if (!check_assigns(b)) return false;
+    for (int s = 0; s < b->sections.n && nest->staged; s++)
+        for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
+    return true;
 }
 
 static int collect(fb_arena *arena, fb_id *ids, int n, const fb_id **out)
@@ -586,6 +593,11 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
 fb_id fb_nest_product(const fb_nest *nest)
 {
     return nest->accumulator == FB_NONE ? FB_NONE : nest->product;
+}
+
+bool fb_nest_staged(const fb_nest *nest)
+{
+    return nest->staged;
 }
 
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out)

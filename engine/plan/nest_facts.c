@@ -61,6 +61,7 @@ static touch touch_of(const fb_nest *nest, const fb_space *rows, const fb_space 
 
 static void note(touches *all, touch t)
 {
+    if (t.elements == 0) return;
     for (int i = 0; i < all->n; i++)
         if (all->at[i].base == t.base && all->at[i].at == t.at && all->at[i].when == t.when) return;
     FB_VEC_PUSH(all, t);
@@ -139,8 +140,8 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
     fb_free(computed);
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
-        note(writes,
-             touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space], r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage, r->at, FB_NONE));
+        note(writes, touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space],
+                              r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage, r->at, FB_NONE));
     }
     if (rows * inner > f->rows * f->inner) {
         f->rows = rows;

@@ -19,7 +19,7 @@
 
 enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400 };
 
-/* The storage that a copy of a whole source goes to, which no node has. */
+/* The storage that a copy of a source goes to, which no node has. */
 enum { FB_COPY_OF_SOURCE = -2 };
 
 typedef int32_t fb_val; /* a value of its section */
@@ -117,6 +117,7 @@ struct fb_nest {
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
     fb_id product;     /* where the library writes it: the accumulator's own storage, or that of the one value which the
                         * epilogue puts in place of it, element by element */
+    bool staged; /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
     int n_whens;
     fb_when *whens;
     int n_sections;

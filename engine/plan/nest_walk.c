@@ -262,7 +262,7 @@ static fb_val want_split(walk *w, int row, int n, int64_t *at)
 static bool want_factor(walk *w, fb_ix e, const int64_t *candidates, int n)
 {
     const fb_space *rows = &w->draft->rows;
-    if (rows->n == FB_MAX_ROW_VARS) return false;
+    if (rows->n == FB_MAX_ROW_VARS || w->draft->scatter) return false;
     for (int d = w->draft->blocked; d < rows->n; d++) {
         int64_t stride;
         fb_ix rest;
@@ -312,7 +312,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static bool split_at_parts(walk *w, fb_ix e, const part *parts, int n)
 {
     const fb_space *rows = &w->draft->rows;
-    if (n > MAX_PIECES) return false;
+    if (n > MAX_PIECES || w->draft->scatter) return false;
     for (int d = w->draft->blocked; d < rows->n; d++) {
         int64_t stride, c;
         fb_ix rest;
@@ -326,6 +326,7 @@ static bool split_at_parts(walk *w, fb_ix e, const part *parts, int n)
             if (end > at[cuts - 1] && end < rows->extent[d]) at[cuts++] = end;
         }
         at[cuts++] = rows->extent[d];
+        if (cuts == 2) return false;
         want_split(w, d, cuts, at);
         return true;
     }
@@ -345,6 +346,7 @@ static fb_val walk_join(walk *w, fb_id node, const fb_ix *coords, int when)
         p->operand = n->args[i];
         if (p->low < p->high && p->low <= last && p->high > first) n_parts++;
     }
+    if (n_parts == 0) return constant(w, node, n->dtype, 0); /* nothing is ever read: a pad around an empty join */
     if (n_parts == 1) return walk_node(w, parts[0].operand, parts[0].coords, when);
     fb_ix e = coords[dim];
     if (place_of(w, e).space == FB_NONE) {
@@ -393,8 +395,9 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int n)
         if (c.space != FB_NONE) p.space = c.space;
     }
     if (w->draft->scatter) {
-        refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST, "%s adds rows in the order of an index, and needs %s before",
-               name_of(w, w->draft->roots[0].node), name_of(w, node));
+        refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+               "%s adds rows in the order of an index, and needs %s before", name_of(w, w->draft->roots[0].node),
+               name_of(w, node));
         return false;
     }
     if (p.space != FB_NONE) {
@@ -445,7 +448,8 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
         points *= x->shape.dim[d];
     }
     if (points == 0) return empty_reduction(w, node);
-    if (points == 1 && n->dtype != x->dtype) return constant(w, node, n->dtype, 0); /* argmax of one */
+    bool arg = n->op == FB_OP_ARGMAX || n->op == FB_OP_ARGMIN;
+    if (points == 1 && arg) return constant(w, node, n->dtype, 0);
     if (points > 1 && !row_level(w, node, coords, n->shape.rank)) return FB_NONE;
     /* rows numbered together with what is reduced (a reshape in between) are taken apart */
     int n_candidates = suffix_products(&x->shape, candidates);
@@ -566,7 +570,7 @@ static fb_val walk_embedding(walk *w, fb_id node, const fb_ix *coords, int when)
 
 static fb_val walk_scatter(walk *w, fb_id node)
 {
-    if (!w->draft->scatter)
+    if (!w->draft->scatter || node != w->draft->roots[0].node)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
                       "%s adds rows in the order of an index: all of it must be there before it is read",
                       name_of(w, node));

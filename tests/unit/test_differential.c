@@ -157,7 +157,7 @@ static void add_view(maker *m)
 static void add_join(maker *m)
 {
     fb_id x = any(m), parts[5];
-    const fb_shape *s = &m->g->nodes[x].shape;
+    const fb_shape copy = m->g->nodes[x].shape, *s = &copy;
     int n = 1 + (int)below(m, 4);
     for (int i = 0; i < n; i++) parts[i] = any_like(m, x, true);
     if (n == 3 && s->rank && below(m, 2)) { /* parts of unlike size */
@@ -175,7 +175,7 @@ static void add_join(maker *m)
 static void add_contraction(maker *m)
 {
     fb_id x = any(m);
-    const fb_node *n = &m->g->nodes[x];
+    const fb_node copy = m->g->nodes[x], *n = &copy; /* adding moves nodes */
     if (n->shape.rank < 2 || n->dtype == FB_BOOL) return;
     fb_shape w = {.rank = 2, .dim = {n->shape.dim[n->shape.rank - 1], any_dim(m)}};
     bool turned = below(m, 2);
@@ -188,7 +188,7 @@ static void add_contraction(maker *m)
 static void add_other(maker *m)
 {
     fb_id x = any(m);
-    const fb_node *n = &m->g->nodes[x];
+    const fb_node copy = m->g->nodes[x], *n = &copy;
     switch (below(m, 5)) {
     case 0:
         if (n->shape.rank) add(m, FB_OP_CUMSUM, &(fb_attrs){.dim = (int)below(m, n->shape.rank)}, 1, &x);
