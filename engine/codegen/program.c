@@ -2,7 +2,9 @@
 
 #include "codegen/lower.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <string.h>
 
 void fb_program_free(fb_program *p)
 {
@@ -26,6 +28,83 @@ int64_t fb_program_launches(const fb_program *p)
         }
     }
     return launches;
+}
+
+/* ---- what a launch runs ---- */
+
+static bool in_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+static const char *after_comment(const char *at)
+{
+    const char *end = at[1] == '*' ? strstr(at + 2, "*/") : strchr(at, '\n');
+    return !end ? at + strlen(at) : at[1] == '*' ? end + 2 : end;
+}
+
+/* The text word by word without comments and layout. The entry's name tells kernels of one program apart and depends on
+ * which others there are, so it does not count. */
+static void add_source(fb_hasher *h, const fb_kernel *k)
+{
+    size_t entry = strlen(k->entry);
+    for (const char *at = k->source ? k->source : ""; *at;) {
+        if (at[0] == '/' && (at[1] == '*' || at[1] == '/')) {
+            at = after_comment(at);
+            continue;
+        }
+        size_t n = 1;
+        while (in_name(at[0]) && in_name(at[n])) n++;
+        bool own = n == entry && memcmp(at, k->entry, n) == 0;
+        if (own)
+            fb_hasher_add_text(h, "@");
+        else if (!isspace((unsigned char)*at))
+            fb_hasher_add(h, at, n);
+        if (in_name(at[0])) fb_hasher_add(h, "", 1);
+        at += n;
+    }
+}
+
+static void add_kernel(fb_hasher *h, const fb_kernel *k)
+{
+    const int64_t facts[] = {k->family,   k->n_args,   k->grid[0],  k->grid[1],       k->grid[2],
+                             k->block[0], k->block[1], k->block[2], k->dynamic_shared};
+    add_source(h, k);
+    fb_hasher_add(h, facts, sizeof facts);
+}
+
+fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
+{
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add_text(h, p->dialect);
+    fb_hasher_add_i64(h, l->kind);
+    if (l->kind == FB_LAUNCH_KERNEL) {
+        add_kernel(h, &p->kernels[l->kernel]);
+    } else if (l->kind == FB_LAUNCH_GEMM) {
+        const fb_gemm_call *c = &p->gemms[l->gemm];
+        const int64_t facts[] = {c->dtype,
+                                 c->precision,
+                                 c->m,
+                                 c->n,
+                                 c->k,
+                                 c->batch,
+                                 c->a_row,
+                                 c->a_col,
+                                 c->a_batch,
+                                 c->b_row,
+                                 c->b_col,
+                                 c->b_batch,
+                                 c->c_row,
+                                 c->c_batch,
+                                 c->relu,
+                                 c->bias_offset % 4,
+                                 c->a_offset % 4,
+                                 c->b_offset % 4,
+                                 c->bias != FB_NONE};
+        fb_hasher_add(h, facts, sizeof facts);
+        if (c->epilogue != FB_NONE) add_kernel(h, &p->kernels[c->epilogue]);
+    }
+    return fb_hasher_end(h);
 }
 
 /* ---- printing ---- */

@@ -86,6 +86,9 @@ typedef struct fb_program {
 } fb_program;
 
 void fb_program_free(fb_program *p);
+/* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
+ * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
+fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
 

@@ -10,6 +10,7 @@
 #define FB_DEVICE_DEVICE_H
 
 #include "base/error.h"
+#include "base/figure.h"
 #include "codegen/lower.h"
 #include "codegen/program.h"
 #include "plan/machine.h"
@@ -60,6 +61,26 @@ typedef struct {
     double cycles;
 } fb_counters;
 
+/* ---- devices that run nothing: what they know of a plan ---- */
+
+/* Of one launch. Stats with n 0 are not known. */
+typedef struct {
+    fb_figure_source source;
+    bool stale; /* recorded from another version of its source */
+    fb_stat hot_us, cold_us;
+    fb_counters counters;
+    fb_resources resources;
+} fb_recalled_kernel;
+
+typedef struct {
+    fb_figure_source source;
+    bool stale;
+    fb_stat wall_us, device_us, cold_us; /* of the whole plan; cold is wall time too */
+    double max_abs, max_rel, bound;      /* errors as recorded; NAN where not known */
+    int64_t undecided;
+    fb_recalled_kernel *kernels; /* one a kernel and a gemm, numbered as spans are */
+} fb_recall;
+
 typedef struct {
     const char *kind; /* "host", "cuda", "replay": the part of the name before ':' */
     const fb_dialect *dialect;
@@ -93,6 +114,10 @@ typedef struct {
     bool (*trace)(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
     /* One run under the counters; NULL or false with FB_ERR_UNAVAILABLE and what to change where there are none. */
     bool (*count)(fb_loaded *l, fb_counters *out, fb_error *err);
+    /* For devices that run nothing: what is known of a plan and its program (lowered in the device's dialect). Where it
+     * is there, the functions from load to count are not. Memory in `arena`. */
+    bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
+                   fb_error *err);
 } fb_device_ops;
 
 struct fb_device {

@@ -31,6 +31,7 @@ struct fb_measurement {
     fb_program *program;
     fb_loaded *loaded;
     fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
+    fb_recall recall;     /* where the device recalls instead of running */
     fb_arena *arena;
     fb_id *checked; /* nodes whose values are verified */
     int n_checked;
@@ -192,6 +193,29 @@ void fb_measure_free(fb_measurement *m)
     fb_free(m);
 }
 
+/* Compiles, fills, runs once and verifies. */
+static bool prepare_run(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    m->loaded = m->device->ops->load(m->device, m->program, progress, err);
+    if (!m->loaded) return false;
+    m->compile_ms = m->device->ops->compile_ms(m->loaded);
+    if (!write_inputs(m, 0, progress, err) || !verify_seed(m, 0, progress, err)) return false;
+    return !m->o.counters || fb_kernel_rows_count(m->rows, m->device, m->loaded, err);
+}
+
+static bool prepare_recall(fb_measurement *m, const fb_plan *plan, fb_error *err)
+{
+    if (!m->device->ops->recall(m->device, plan, m->program, m->arena, &m->recall, err)) return false;
+    fb_kernel_rows_recall(m->rows, &m->recall);
+    m->compile_ms = NAN;
+    m->error = (fb_error_report){.max_abs = m->recall.max_abs,
+                                 .max_rel = m->recall.max_rel,
+                                 .bound = m->recall.bound,
+                                 .undecided = m->recall.undecided,
+                                 .ok = true};
+    return true;
+}
+
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err)
 {
@@ -204,14 +228,11 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->error = (fb_error_report){.ok = true};
     m->n_checked = fb_reference_nodes(m->g, m->arena, &m->checked);
     FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
-    bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->dialect, err)) != NULL &&
-              (m->loaded = d->ops->load(d, m->program, progress, err)) != NULL;
+    bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->dialect, err)) != NULL;
     if (ok) {
-        m->compile_ms = d->ops->compile_ms(m->loaded);
         m->rows = fb_kernel_rows_new(plan, m->program);
-        ok = write_inputs(m, 0, progress, err) && verify_seed(m, 0, progress, err);
+        ok = d->ops->recall ? prepare_recall(m, plan, err) : prepare_run(m, progress, err);
     }
-    if (ok && o->counters) ok = fb_kernel_rows_count(m->rows, d, m->loaded, err);
     if (ok) return m;
     fb_measure_free(m);
     return NULL;
@@ -241,13 +262,14 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
 }
 
 /* One run with its launches timed apart: in a pass of its own, so that the clock disturbs no wall time. */
-static bool trace(fb_measurement *m, fb_error *err)
+static bool trace(fb_measurement *m, fb_cache_state cache, fb_error *err)
 {
     int64_t room = fb_program_launches(m->program), n;
     if (room > MAX_SPANS) return true; /* a long loop: the wall time is all there is */
     if (!m->spans) m->spans = fb_alloc(((size_t)room + 1) * sizeof *m->spans);
-    if (!m->device->ops->trace(m->loaded, FB_CACHE_HOT, m->spans, room, &n, err)) return false;
-    FB_VEC_PUSH(&m->busy, fb_kernel_rows_trace(m->rows, m->spans, n < room ? n : room));
+    if (!m->device->ops->trace(m->loaded, cache, m->spans, room, &n, err)) return false;
+    double us = fb_kernel_rows_trace(m->rows, cache, m->spans, n < room ? n : room);
+    if (cache == FB_CACHE_HOT) FB_VEC_PUSH(&m->busy, us);
     return true;
 }
 
@@ -270,9 +292,28 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
 
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err)
 {
+    if (m->device->ops->recall) return true; /* there is nothing to add */
     if (!refuse_wrong(m, err) || !rotate(m, cache, progress, err) || !refuse_wrong(m, err)) return false;
     if (!take_samples(m, cache, n, progress, err)) return false;
-    return cache == FB_CACHE_COLD || m->busy.n >= TRACES || trace(m, err);
+    return (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
+}
+
+static void report_recalled(const fb_recall *recall, fb_report *r)
+{
+    r->source = recall->source;
+    r->stale = recall->stale;
+    r->wall_us = recall->wall_us;
+    r->device_us = recall->device_us;
+    r->cold_us = recall->cold_us;
+}
+
+static void report_measured(const fb_measurement *m, fb_report *r)
+{
+    r->source = FB_SOURCE_MEASURED;
+    if (!m->error.ok) return; /* a plan whose answer is wrong shows no time */
+    r->wall_us = fb_stat_of(m->hot.at, m->hot.n);
+    r->cold_us = fb_stat_of(m->cold.at, m->cold.n);
+    r->device_us = fb_stat_of(m->busy.at, m->busy.n);
 }
 
 fb_report *fb_measure_report(fb_measurement *m)
@@ -281,11 +322,10 @@ fb_report *fb_measure_report(fb_measurement *m)
     fb_kernel_rows_report(m->rows, m->device, m->loaded, r);
     r->compile_ms = m->compile_ms;
     r->error = m->error;
-    r->source = FB_SOURCE_MEASURED;
-    if (!m->error.ok) return r; /* a plan whose answer is wrong shows no time */
-    r->wall_us = fb_stat_of(m->hot.at, m->hot.n);
-    r->cold_us = fb_stat_of(m->cold.at, m->cold.n);
-    r->device_us = fb_stat_of(m->busy.at, m->busy.n);
+    if (m->device->ops->recall)
+        report_recalled(&m->recall, r);
+    else
+        report_measured(m, r);
     if (r->wall_us.n && r->device_us.n) r->gap_us = fmax(0, r->wall_us.median - r->device_us.median);
     return r;
 }

@@ -89,6 +89,7 @@ static const field kernel_fields[] = {
     KERNEL("family", TEXT, family),
     KERNEL("count", INT64, count),
     KERNEL("device_us", STAT, device_us),
+    KERNEL("cold_us", STAT, cold_us),
     KERNEL("predicted_us", NUMBER, predicted_us),
     KERNEL_BYTES("modelled", "read", bytes_read),
     KERNEL_BYTES("modelled", "written", bytes_written),
@@ -101,6 +102,7 @@ static const field kernel_fields[] = {
     KERNEL("spill_bytes", INT, spill_bytes),
     KERNEL("occupancy", NUMBER, occupancy),
     KERNEL("group", INT, group),
+    KERNEL("code", TEXT, code),
 };
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -223,12 +225,19 @@ static json_t *error_to_json(const fb_error_report *e)
     return object;
 }
 
+static void source_to_json(json_t *object, fb_figure_source source, bool stale)
+{
+    json_object_set_new(object, "source", json_string(fb_figure_source_name(source)));
+    if (stale) json_object_set_new(object, "stale", json_true());
+}
+
 static json_t *kernel_to_json(const fb_kernel_report *k)
 {
     json_t *object = json_object(), *nodes = json_array();
     fields_write(kernel_fields, COUNT_OF(kernel_fields), k, object);
     for (int i = 0; i < k->n_nodes; i++) json_array_append_new(nodes, json_string(k->nodes[i]));
     json_object_set_new(object, "nodes", nodes);
+    if (k->source != FB_SOURCE_MEASURED) source_to_json(object, k->source, k->stale);
     return object;
 }
 
@@ -242,7 +251,7 @@ json_t *fb_report_to_json(const fb_report *r)
         json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
         return object;
     }
-    json_object_set_new(object, "source", json_string(fb_figure_source_name(r->source)));
+    source_to_json(object, r->source, r->stale);
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);
@@ -321,6 +330,18 @@ static bool read_nodes(const json_t *object, fb_arena *arena, fb_kernel_report *
     return true;
 }
 
+static bool read_source(const json_t *value, fb_figure_source *source, bool *stale, fb_error *err)
+{
+    const char *name = fb_json_string_or(value, "source", source_names[FB_SOURCE_MEASURED]);
+    *stale = fb_json_bool_or(value, "stale", false);
+    for (size_t i = 0; i < SOURCES; i++) {
+        if (strcmp(name, source_names[i])) continue;
+        *source = (fb_figure_source)i;
+        return true;
+    }
+    return fb_fail(err, FB_ERR_INPUT, "\"%s\" is no source of figures", name);
+}
+
 static bool read_kernels(const json_t *value, fb_report *r, fb_error *err)
 {
     const json_t *kernels = json_object_get(value, "kernels"), *item;
@@ -334,7 +355,7 @@ static bool read_kernels(const json_t *value, fb_report *r, fb_error *err)
         fb_kernel_report *k = &r->kernels[i];
         if (!json_is_object(item)) return wrong_type("kernels", "a list of objects", err);
         if (!fields_read(kernel_fields, COUNT_OF(kernel_fields), item, r->arena, k, err) ||
-            !read_nodes(item, r->arena, k, err))
+            !read_nodes(item, r->arena, k, err) || !read_source(item, &k->source, &k->stale, err))
             return fb_fail_prefix(err, "kernel %zu of a report", i);
         if (!k->name || !k->family)
             return fb_fail(err, FB_ERR_INPUT, "kernel %zu of a report has no name or family", i);
@@ -358,18 +379,6 @@ static bool read_error(const json_t *value, fb_error_report *e, fb_error *err)
     return true;
 }
 
-static bool read_source(const json_t *value, fb_report *r, fb_error *err)
-{
-    const char *name = fb_json_string_or(value, "source", NULL);
-    if (!name) return true;
-    for (size_t i = 0; i < SOURCES; i++) {
-        if (strcmp(name, source_names[i])) continue;
-        r->source = (fb_figure_source)i;
-        return true;
-    }
-    return fb_fail(err, FB_ERR_INPUT, "\"%s\" is no source of figures", name);
-}
-
 fb_report *fb_report_from_json(const json_t *value, fb_error *err)
 {
     if (!json_is_object(value)) {
@@ -380,7 +389,8 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
     json_t *params = json_object_get(value, "params");
     bool ok = fields_read(report_fields, COUNT_OF(report_fields), value, r->arena, r, err) &&
               (!params || json_is_object(params) || wrong_type("params", "an object", err)) &&
-              read_source(value, r, err) && read_error(value, &r->error, err) && read_kernels(value, r, err);
+              read_source(value, &r->source, &r->stale, err) && read_error(value, &r->error, err) &&
+              read_kernels(value, r, err);
     if (!ok) {
         fb_report_free(r);
         return NULL;

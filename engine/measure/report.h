@@ -6,21 +6,15 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/figure.h"
 #include "plan/plan.h"
 
 #include <jansson.h>
-
-/* µs */
-typedef struct {
-    double median, p10, p90;
-    int n; /* 0: not measured */
-} fb_stat;
 
 fb_stat fb_stat_of(const double *samples, int n); /* leaves samples alone; NANs among them do not count */
 /* Medians whose p10…p90 ranges overlap are a tie. */
 bool fb_stat_tie(const fb_stat *a, const fb_stat *b);
 
-typedef enum { FB_SOURCE_MEASURED, FB_SOURCE_RECORDED, FB_SOURCE_COMPOSED, FB_SOURCE_PREDICTED } fb_figure_source;
 const char *fb_figure_source_name(fb_figure_source s);
 
 typedef struct {
@@ -28,14 +22,17 @@ typedef struct {
     int n_nodes;
     const char **nodes;
     int64_t count; /* launches a run; the figures below are of all of them together */
-    fb_stat device_us;
+    fb_stat device_us, cold_us;
     double predicted_us;
     double bytes_read, bytes_written;                 /* modelled */
     double measured_read, measured_written, l2_bytes; /* counters */
     double flops;
     int registers, shared_bytes, spill_bytes;
     double occupancy;
-    int group; /* of the plan; -1 for foreign devices */
+    int group;               /* of the plan; -1 for foreign devices */
+    const char *code;        /* names what it runs, see fb_launch_code; NULL for foreign devices */
+    fb_figure_source source; /* of the times above */
+    bool stale;              /* recorded from another version of its source */
 } fb_kernel_report;
 
 typedef struct {
@@ -57,6 +54,7 @@ typedef struct fb_report {
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
     fb_figure_source source;
+    bool stale; /* recorded, of a source that has changed since */
     fb_error_report error;
     int n_kernels;
     fb_kernel_report *kernels;

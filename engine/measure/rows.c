@@ -11,8 +11,8 @@ typedef struct {
     fb_kernel_report figures; /* its texts and nodes live in the rows' arena */
     int kernel;               /* of the program; FB_NONE for a library call */
     FB_VEC(fb_id) nodes;
-    FB_VEC(double) us; /* a traced run: all its launches together */
-    double now;        /* of the run being added */
+    FB_VEC(double) us[2]; /* a traced run, by cache state: all its launches together */
+    double now;           /* of the run being added */
 } row;
 
 struct fb_kernel_rows {
@@ -27,29 +27,22 @@ struct fb_kernel_rows {
     const char *launch_mode, *graph_hash, *plan_hash;
 };
 
-/* Library calls that do the same to other buffers are one row, as equal kernels are. */
-static bool same_call(const fb_gemm_call *a, const fb_gemm_call *b)
+/* Library calls that do the same to other buffers are one row, as equal kernels are; FB_NONE when there is none yet. */
+static int row_of_call(const fb_kernel_rows *rows, const char *code)
 {
-    return a->dtype == b->dtype && a->precision == b->precision && a->m == b->m && a->n == b->n && a->k == b->k &&
-           a->batch == b->batch && a->a_row == b->a_row && a->a_col == b->a_col && a->b_row == b->b_row &&
-           a->b_col == b->b_col && a->epilogue == b->epilogue;
+    for (int i = 0; i < rows->n; i++)
+        if (rows->row[i].kernel == FB_NONE && strcmp(rows->row[i].figures.code, code) == 0) return i;
+    return FB_NONE;
 }
 
-static int index_of(const fb_program *p, const fb_launch *l)
-{
-    if (l->kind == FB_LAUNCH_KERNEL) return l->kernel;
-    for (int g = 0; g < l->gemm; g++) {
-        if (same_call(&p->gemms[g], &p->gemms[l->gemm])) return p->n_kernels + g;
-    }
-    return p->n_kernels + l->gemm;
-}
-
-static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
+static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l,
+                    const char *code)
 {
     row *r = &rows->row[rows->n++];
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     const fb_group *group = l->group == FB_NONE ? NULL : fb_plan_group(plan, l->group);
     fb_kernel_report_clear(&r->figures);
+    r->figures.code = fb_arena_strdup(rows->arena, code);
     r->kernel = l->kind == FB_LAUNCH_KERNEL ? l->kernel : FB_NONE;
     r->figures.group = l->group;
     r->figures.family = fb_family_name(group ? group->family : FB_FAMILY_COPY);
@@ -89,6 +82,15 @@ static void name_nodes(fb_kernel_rows *rows, row *r, const fb_graph *g)
     FB_VEC_FREE(&r->nodes);
 }
 
+/* The row of a launch that is the first of its kernel or call. */
+static int new_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l)
+{
+    char code[33];
+    fb_hash_hex(fb_launch_code(p, l), code);
+    int same = l->kind == FB_LAUNCH_GEMM ? row_of_call(rows, code) : FB_NONE;
+    return same != FB_NONE ? same : (int)(add_row(rows, plan, p, l, code) - rows->row);
+}
+
 static void add_launches(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p)
 {
     enum { MAX_DEPTH = 64 };
@@ -100,9 +102,9 @@ static void add_launches(fb_kernel_rows *rows, const fb_plan *plan, const fb_pro
             times[depth + 1] = times[depth] * (double)l->count, depth++;
         if (l->kind == FB_LAUNCH_END && depth) depth--;
         if (l->kind != FB_LAUNCH_KERNEL && l->kind != FB_LAUNCH_GEMM) continue;
-        int index = index_of(p, l), own = l->kind == FB_LAUNCH_KERNEL ? l->kernel : p->n_kernels + l->gemm;
-        row *r = rows->row_of[index] == FB_NONE ? add_row(rows, plan, p, l) : &rows->row[rows->row_of[index]];
-        rows->row_of[index] = rows->row_of[own] = (int)(r - rows->row);
+        int index = l->kind == FB_LAUNCH_KERNEL ? l->kernel : p->n_kernels + l->gemm;
+        if (rows->row_of[index] == FB_NONE) rows->row_of[index] = new_row(rows, plan, p, l);
+        row *r = &rows->row[rows->row_of[index]];
         r->figures.count += (int64_t)times[depth];
         add_cost(r, plan, p, l, times[depth]);
     }
@@ -133,11 +135,14 @@ fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p)
 void fb_kernel_rows_free(fb_kernel_rows *rows)
 {
     if (!rows) return;
-    for (int i = 0; i < rows->n; i++) FB_VEC_FREE(&rows->row[i].us);
+    for (int i = 0; i < rows->n; i++) {
+        FB_VEC_FREE(&rows->row[i].us[FB_CACHE_HOT]);
+        FB_VEC_FREE(&rows->row[i].us[FB_CACHE_COLD]);
+    }
     fb_arena_free(rows->arena);
 }
 
-double fb_kernel_rows_trace(fb_kernel_rows *rows, const fb_span *spans, int64_t n)
+double fb_kernel_rows_trace(fb_kernel_rows *rows, fb_cache_state cache, const fb_span *spans, int64_t n)
 {
     double all = 0;
     for (int i = 0; i < rows->n; i++) rows->row[i].now = 0;
@@ -147,7 +152,7 @@ double fb_kernel_rows_trace(fb_kernel_rows *rows, const fb_span *spans, int64_t 
         if (at != FB_NONE) rows->row[at].now += us;
         all += us;
     }
-    for (int i = 0; i < rows->n; i++) FB_VEC_PUSH(&rows->row[i].us, rows->row[i].now);
+    for (int i = 0; i < rows->n; i++) FB_VEC_PUSH(&rows->row[i].us[cache], rows->row[i].now);
     return all;
 }
 
@@ -172,6 +177,32 @@ bool fb_kernel_rows_count(fb_kernel_rows *rows, fb_device *d, fb_loaded *l, fb_e
     return ok;
 }
 
+static fb_stat times(fb_stat s, double n)
+{
+    return (fb_stat){.median = s.median * n, .p10 = s.p10 * n, .p90 = s.p90 * n, .n = s.n};
+}
+
+void fb_kernel_rows_recall(fb_kernel_rows *rows, const fb_recall *recall)
+{
+    for (int i = 0; i < rows->n_indices; i++) {
+        if (rows->row_of[i] == FB_NONE) continue;
+        const fb_recalled_kernel *from = &recall->kernels[i];
+        fb_kernel_report *k = &rows->row[rows->row_of[i]].figures;
+        double n = (double)k->count;
+        k->source = from->source;
+        k->stale = from->stale;
+        k->device_us = times(from->hot_us, n);
+        k->cold_us = times(from->cold_us, n);
+        k->measured_read = from->counters.dram_read * n;
+        k->measured_written = from->counters.dram_written * n;
+        k->l2_bytes = from->counters.l2_bytes * n;
+        k->registers = from->resources.registers;
+        k->shared_bytes = from->resources.shared_bytes;
+        k->spill_bytes = from->resources.spill_bytes;
+        k->occupancy = from->resources.occupancy;
+    }
+}
+
 static void add_resources(const row *r, const fb_device *d, const fb_loaded *l, fb_kernel_report *k)
 {
     fb_resources have;
@@ -180,6 +211,12 @@ static void add_resources(const row *r, const fb_device *d, const fb_loaded *l, 
     k->shared_bytes = have.shared_bytes;
     k->spill_bytes = have.spill_bytes;
     if (isnan(k->occupancy)) k->occupancy = have.occupancy;
+}
+
+static void take_times(const row *r, fb_kernel_report *k)
+{
+    if (r->us[FB_CACHE_HOT].n) k->device_us = fb_stat_of(r->us[FB_CACHE_HOT].at, r->us[FB_CACHE_HOT].n);
+    if (r->us[FB_CACHE_COLD].n) k->cold_us = fb_stat_of(r->us[FB_CACHE_COLD].at, r->us[FB_CACHE_COLD].n);
 }
 
 void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r)
@@ -193,8 +230,8 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
         k->name = fb_arena_strdup(r->arena, k->name);
         k->nodes = FB_NEW_ARRAY(r->arena, const char *, k->n_nodes);
         for (int n = 0; n < k->n_nodes; n++) k->nodes[n] = fb_arena_strdup(r->arena, rows->row[i].figures.nodes[n]);
-        k->device_us = fb_stat_of(rows->row[i].us.at, rows->row[i].us.n);
-        add_resources(&rows->row[i], d, l, k);
+        take_times(&rows->row[i], k);
+        if (l) add_resources(&rows->row[i], d, l, k);
         r->measured_read += k->measured_read; /* NAN where one is not known */
         r->measured_written += k->measured_written;
     }

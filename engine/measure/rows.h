@@ -11,10 +11,12 @@ typedef struct fb_kernel_rows fb_kernel_rows;
 fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p); /* needs neither afterwards */
 void fb_kernel_rows_free(fb_kernel_rows *rows);
 /* Adds one traced run; returns the sum of its spans, µs. */
-double fb_kernel_rows_trace(fb_kernel_rows *rows, const fb_span *spans, int64_t n);
+double fb_kernel_rows_trace(fb_kernel_rows *rows, fb_cache_state cache, const fb_span *spans, int64_t n);
+/* Takes what a device recalls instead. */
+void fb_kernel_rows_recall(fb_kernel_rows *rows, const fb_recall *recall);
 /* Takes measured traffic, where the device has counters; an error where it has none. */
 bool fb_kernel_rows_count(fb_kernel_rows *rows, fb_device *d, fb_loaded *l, fb_error *err);
-/* Fills the report's kernels and its modelled figures. */
+/* Fills the report's kernels and its modelled figures; `l` is NULL where nothing was loaded. */
 void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const fb_loaded *l, fb_report *r);
 
 #endif

@@ -1,0 +1,18 @@
+/* What a measured or recalled time is, and where a figure comes from. Values only; measure/stat.c computes them. */
+#ifndef FB_BASE_FIGURE_H
+#define FB_BASE_FIGURE_H
+
+/* µs */
+typedef struct {
+    double median, p10, p90;
+    int n; /* 0: not measured */
+} fb_stat;
+
+typedef enum {
+    FB_SOURCE_MEASURED,  /* here and now */
+    FB_SOURCE_RECORDED,  /* as it stands, on the machine of a recording */
+    FB_SOURCE_COMPOSED,  /* of recorded kernels and the recorded machine's launch cost */
+    FB_SOURCE_PREDICTED, /* some of it by the cost model, for the machine of a recording */
+} fb_figure_source;
+
+#endif
