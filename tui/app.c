@@ -133,7 +133,7 @@ static void tell_failures(fb_app *app)
         failed++;
         last = c;
     }
-    if (failed > app->failed) fb_app_say(app, FB_ROLE_BAD, "%s: %s", last->text, last->error.text);
+    if (failed > app->failed && !app->error_shown) fb_app_say(app, FB_ROLE_BAD, "%s: %s", last->text, last->error.text);
     app->failed = failed;
 }
 

@@ -58,6 +58,7 @@ static void predict_kernels(fb_model *m, const fb_plan *plan)
     for (int i = 0; i < m->kernels.n; i++) m->kernels.at[i].bytes = m->kernels.at[i].read + m->kernels.at[i].written;
 }
 
+/* A kernel's figures are of all its launches. */
 static void take_measured(fb_model *m, const fb_report *r)
 {
     for (int i = 0; i < r->n_kernels; i++) {
@@ -66,12 +67,11 @@ static void take_measured(fb_model *m, const fb_report *r)
         if (k->device_us.n == 0) continue;
         if (k->group >= 0 && k->group < m->letters.n_groups) line = kernel_line(m, m->letters.of_group[k->group]);
         if (!line) continue;
-        double times = k->count > 0 ? (double)k->count : 1;
         if (!line->measured) line->us = line->p10 = line->p90 = 0;
         line->measured = true;
-        line->us += k->device_us.median * times;
-        line->p10 += k->device_us.p10 * times;
-        line->p90 += k->device_us.p90 * times;
+        line->us += k->device_us.median;
+        line->p10 += k->device_us.p10;
+        line->p90 += k->device_us.p90;
     }
 }
 
@@ -80,15 +80,14 @@ static void foreign_kernels(fb_model *m, const fb_report *r)
 {
     for (int i = 0; i < r->n_kernels; i++) {
         const fb_kernel_report *k = &r->kernels[i];
-        double times = k->count > 0 ? (double)k->count : 1;
         FB_VEC_PUSH(&m->kernels, (fb_kernel_line){.letter = FB_NONE,
                                                   .group = FB_NONE,
                                                   .name = fb_strdup(k->name),
                                                   .family = k->family,
                                                   .count = k->count,
-                                                  .us = k->device_us.n ? k->device_us.median * times : NAN,
-                                                  .p10 = k->device_us.p10 * times,
-                                                  .p90 = k->device_us.p90 * times,
+                                                  .us = k->device_us.n ? k->device_us.median : NAN,
+                                                  .p10 = k->device_us.p10,
+                                                  .p90 = k->device_us.p90,
                                                   .bytes = k->bytes_read + k->bytes_written,
                                                   .read = k->bytes_read,
                                                   .written = k->bytes_written,

@@ -1,0 +1,216 @@
+/* The binary as a user has it: scripts in their process, plans, workers that compile and measure on the host. */
+#include "harness.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 60000, SOON_MS = 5000 };
+
+static char folder[] = "/tmp/fb-workbench-XXXXXX";
+static char cache[64], state[64];
+
+static const char *program(void)
+{
+    const char *path = getenv("FUSEBOX");
+    return path ? path : "./fusebox";
+}
+
+/* `script`: a bundled one's name, or a file in our folder. */
+static term *start(const char *script, const char *set)
+{
+    const char *env[] = {cache, state, NULL};
+    const char *argv[] = {program(), script, "--device", "host", set ? "--set" : NULL, set, NULL};
+    return term_start(30, 100, env, argv);
+}
+
+static const char *write_script(const char *name, const char *text)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+
+static void must_show(term *t, const char *text, int limit_ms)
+{
+    if (term_wait(t, text, limit_ms)) return;
+    fprintf(stderr, "%s", term_screen(t));
+    fail_msg("no \"%s\"", text);
+}
+
+static void quit(term *t)
+{
+    term_keys(t, "C-c");
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
+    term_free(t);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------------
+ */
+
+static void puzzler_is_measured(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "graph · split_stack · 1 eager", SOON_MS);
+    must_show(t, "feature ×16", SOON_MS);
+    must_show(t, "35", SOON_MS); /* launches of eager */
+    must_show(t, "✓", PATIENCE_MS);
+    quit(t);
+}
+
+/* Keys are answered, and edits made, while a worker compiles and measures. */
+static void keys_work_while_measuring(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "▱", SOON_MS);
+    term_keys(t, "G");
+    must_show(t, "Space: fuse linear into relu", SOON_MS);
+    term_keys(t, "?");
+    must_show(t, "Fusing and cutting", SOON_MS);
+    term_keys(t, "q");
+    must_show(t, "kernels of 1", SOON_MS);
+    term_keys(t, "/ \"tanh\" Enter Space");
+    must_show(t, "fused layer_norm into tanh (×16)", SOON_MS);
+    must_show(t, "1 mine", SOON_MS);
+    must_show(t, "19", SOON_MS); /* launches */
+    quit(t);
+}
+
+static void parameters_rebuild_the_graph(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "feature ×16", SOON_MS);
+    term_keys(t, ": \"set num_inputs=4\" Enter");
+    must_show(t, "feature ×4", SOON_MS);
+    term_keys(t, ": \"set num_inputs=many\" Enter");
+    must_show(t, "num_inputs", SOON_MS);
+    must_show(t, "feature ×4", SOON_MS);
+    quit(t);
+}
+
+static void generated_source_is_shown(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "layer_norm ×16", SOON_MS);
+    term_keys(t, "/ \"tanh\" Enter Enter");
+    must_show(t, "source · b tanh", SOON_MS);
+    must_show(t, "const fb_kernel_args *", SOON_MS);
+    quit(t);
+}
+
+static void plan_is_saved(void **unused)
+{
+    (void)unused;
+    char line[160], path[128];
+    snprintf(path, sizeof path, "%s/plan.json", folder);
+    snprintf(line, sizeof line, ": \"save %s\" Enter", path);
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "layer_norm ×16", SOON_MS);
+    term_keys(t, line);
+    must_show(t, "saved in", SOON_MS);
+    assert_int_equal(access(path, R_OK), 0);
+    quit(t);
+}
+
+static void errors_show_their_line(void **unused)
+{
+    (void)unused;
+    term *t = start(write_script("wrong.lua", "local fb = require \"fusebox\"\n"
+                                              "return function(g)\n"
+                                              "  local x = g:input(\"x\", { 3, 4 })\n"
+                                              "  return x:matmul(x)\n"
+                                              "end\n"),
+                    NULL);
+    must_show(t, "the script has an error", SOON_MS);
+    must_show(t, "wrong.lua:4: matmul", SOON_MS);
+    must_show(t, "^~~~", SOON_MS);
+    write_script("wrong.lua", "return function(g)\n  return g:input(\"x\", { 3, 4 }):tanh()\nend\n");
+    term_keys(t, "r");
+    must_show(t, "tanh out", SOON_MS);
+    quit(t);
+}
+
+static void endless_script_is_stopped(void **unused)
+{
+    (void)unused;
+    term *t = start(write_script("endless.lua", "while true do end\n"), NULL);
+    must_show(t, "loading", SOON_MS);
+    term_keys(t, "?"); /* meanwhile the keys are answered */
+    must_show(t, "Fusing and cutting", SOON_MS);
+    must_show(t, "the script has an error", SOON_MS);
+    term_keys(t, ": \"open split_stack\" Enter");
+    must_show(t, "feature ×16", SOON_MS);
+    quit(t);
+}
+
+static void start_list_opens(void **unused)
+{
+    (void)unused;
+    const char *env[] = {cache, state, NULL}, *argv[] = {program(), "--device", "host", NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "puzzlers, models, recent files", SOON_MS);
+    must_show(t, "split_stack", SOON_MS);
+    term_keys(t, "/ \"lora_mlp\" Enter Enter");
+    must_show(t, "matmul", SOON_MS);
+    quit(t);
+}
+
+/* ---- the folder
+ * ------------------------------------------------------------------------------------------------------ */
+
+static int make_folder(void **unused)
+{
+    (void)unused;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s/cache", folder);
+    snprintf(state, sizeof state, "XDG_STATE_HOME=%s/state", folder);
+    return 0;
+}
+
+static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static int drop_folder(void **unused)
+{
+    (void)unused;
+    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(puzzler_is_measured),
+        cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(parameters_rebuild_the_graph),
+        cmocka_unit_test(generated_source_is_shown),
+        cmocka_unit_test(plan_is_saved),
+        cmocka_unit_test(errors_show_their_line),
+        cmocka_unit_test(endless_script_is_stopped),
+        cmocka_unit_test(start_list_opens),
+    };
+    return cmocka_run_group_tests_name("workbench", tests, make_folder, drop_folder);
+}
