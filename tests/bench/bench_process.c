@@ -84,7 +84,7 @@ static void wait_for(fb_worker *w, fb_worker_event_kind wanted)
             fb_worker_event_clear(&e);
             if (here) return;
         }
-        struct pollfd fds[2];
+        struct pollfd fds[3];
         int n = fb_worker_poll(w, fds);
         poll(fds, (nfds_t)n, LIMIT_MS);
         fb_worker_pump(w);

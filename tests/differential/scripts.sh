@@ -1,0 +1,57 @@
+#!/bin/sh
+# Every bundled script × variant × preset against the reference: at sizes reduced so that a test is compiling more than
+# running, or with FB_FULL=1 at each script's own sizes. One test a column of `fusebox check`.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+limit=${FB_FULL:+3000}
+limit=${limit:-300}
+
+# What makes a script small, and its dtypes where it lets one choose. A script that is not named runs as it is.
+reduced() {
+    case $1 in
+    split_stack) echo "--set batch_size=64 --set input_dim=32 --set num_inputs=4" ;;
+    add_mul_relu) echo "--set rows=61 --set columns=83" ;;
+    lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
+    lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
+    esac
+}
+
+of_preset() {
+    grep -Ec "^[^ ]+ ([^ ]*:)?$1(@host)?:" out
+}
+
+# One line of check is "✓ variant:plan: …" or "✗ variant:plan: why".
+check() { # SCRIPT LABEL SWITCH…
+    script=$1 label=$2
+    shift 2
+    : >out
+    timeout "$limit" "$FUSEBOX" check "$script" --device host "$@" >out 2>err </dev/null
+    status=$?
+    while read -r sign column rest; do
+        case $sign in
+        ✓) report ok "$script, $label: ${column%:}" ;;
+        *) report not-ok "$script, $label: ${column%:} $rest" ;;
+        esac
+    done <out
+    # Each variant comes once a preset, or something was left out.
+    none=$(of_preset none) eager=$(of_preset eager) max=$(of_preset max)
+    if [ $status -eq 0 ] && [ "$none" -gt 0 ] && [ "$none" = "$eager" ] && [ "$none" = "$max" ]; then
+        report ok "$script, $label: every variant with every preset"
+    else
+        report not-ok "$script, $label: status $status; none $none times, eager $eager, max $max"
+    fi
+}
+
+# The first column of the list, which ends at two blanks.
+scripts=$("$FUSEBOX" 2>err </dev/null | awk '$2 == "puzzlers" || $2 == "models" { print $1 }')
+[ -n "$scripts" ] || report not-ok "the bundled scripts are listed"
+
+for script in $scripts; do
+    # shellcheck disable=SC2046  # switches
+    set -- $([ -n "${FB_FULL:-}" ] || reduced "$script")
+    check "$script" "f32" "$@"
+    if grep -q 'dtype *= *fb.choice' "${FB_SRCDIR:-.}"/scripts/*/"$script".lua; then
+        for dtype in bf16 f16; do check "$script" "$dtype" "$@" --set "dtype=$dtype"; done
+    fi
+done
+done_testing
