@@ -52,18 +52,17 @@ void fb_emit_raw(fb_emitter *e, const char *format, ...)
 
 /* Words that mean something in C or CUDA where a kernel stands, and what skeletons use themselves. */
 static const char *const reserved[] = {
-    "args",     "alignas",  "asm",    "auto",     "bool",      "break",    "case",     "char",      "class",
-    "const",    "continue", "cos",    "default",  "delete",    "do",       "double",   "else",      "enum",
-    "erf",      "exp",      "exp2",   "extern",   "fabs",      "false",    "first",    "float",     "floor",
-    "fmod",     "for",      "goto",   "half",     "if",        "inline",   "int",      "isnan",     "last",
-    "log",      "log2",     "long",   "main",     "max",       "member",   "min",      "namespace", "new",
-    "operator", "owner",    "pow",    "private",  "public",    "register", "restrict", "return",    "rint",
-    "round",    "short",    "signed", "sin",      "sizeof",    "sqrt",     "static",   "struct",    "switch",
-    "tanh",     "template", "this",   "true",     "typedef",   "typeof",   "union",    "unsigned",  "void",
-    "volatile", "warp",     "while",  "ceil",     "abs",       "gelu",     "signbit",  "NAN",       "INFINITY",
-    "lanes",    "lane",     "end",    "blockIdx", "threadIdx", "blockDim", "gridDim",  "try",       "catch",
-    "throw",    "linux",    "unix",    "rsqrt",    "using",
-    "warpSize",
+    "args",     "alignas",  "asm",    "auto",    "bool",    "break",    "case",      "char",      "class",
+    "const",    "continue", "cos",    "default", "delete",  "do",       "double",    "else",      "enum",
+    "erf",      "exp",      "exp2",   "extern",  "fabs",    "false",    "first",     "float",     "floor",
+    "fmod",     "for",      "goto",   "half",    "if",      "inline",   "int",       "isnan",     "last",
+    "log",      "log2",     "long",   "main",    "max",     "member",   "min",       "namespace", "new",
+    "operator", "owner",    "pow",    "private", "public",  "register", "restrict",  "return",    "rint",
+    "round",    "short",    "signed", "sin",     "sizeof",  "sqrt",     "static",    "struct",    "switch",
+    "tanh",     "template", "this",   "true",    "typedef", "typeof",   "union",     "unsigned",  "void",
+    "volatile", "warp",     "while",  "ceil",    "abs",     "gelu",     "signbit",   "NAN",       "INFINITY",
+    "lanes",    "sums",     "at",     "lane",    "end",     "blockIdx", "threadIdx", "blockDim",  "gridDim",
+    "try",      "catch",    "throw",  "linux",   "unix",    "rsqrt",    "using",     "warpSize",
 };
 
 /* The word itself, or with the suffix of libm's float functions: exp, expf. */
@@ -187,8 +186,7 @@ static void add_arg(fb_emitter *e, fb_id storage, fb_dtype dtype, bool written)
         e->args[i].written |= written;
         return;
     }
-    e->args[e->n_args++] =
-        (fb_emit_arg){.storage = storage, .written = written, .dtype = dtype};
+    e->args[e->n_args++] = (fb_emit_arg){.storage = storage, .written = written, .dtype = dtype};
 }
 
 static int64_t zero_of(void *ctx, fb_ix var)

@@ -613,64 +613,73 @@ static fb_section without_kept(const loops *l)
 
 /* ---- index_add ---- */
 
-static bool is_half(fb_dtype d)
+/* The row that is added to, as data: the root is stored at it. */
+static const fb_data_var *added_row(const loops *l)
 {
-    return d == FB_F16 || d == FB_BF16;
+    const fb_section *s = l->s;
+    const fb_data_var *row = NULL;
+    for (int i = 0; i < s->n_data; i++)
+        if (fb_ix_uses(l->e->nest->pool, s->roots[0].at, s->data[i].var)) row = &s->data[i];
+    FB_ASSERT(row);
+    return row;
+}
+
+static void add_row(loops *l, bool half)
+{
+    fb_emitter *e = l->e;
+    const fb_space *row = &l->s->rows;
+    const fb_root *r = &l->s->roots[0];
+    int outside = l->opened;
+    for (int d = 0; d < row->n; d++) {
+        if (d == row->n - 1) fb_emit_raw(e, "#pragma omp simd");
+        open_for(l, row->var[d], row->extent[d]);
+    }
+    fb_emit_needed(e, r->value, l->s->values[r->value].space);
+    const char *value = fb_emit_ref(e, r->value), *to = fb_emit_element(e, r->storage, FB_NONE, r->at);
+    if (half) {
+        fb_ix at = fb_ix_ravel(e->nest->pool, row->n, row->extent, row->var);
+        to = fb_arena_printf(e->arena, "sums[%s]", fb_emit_index(e, at, false));
+    }
+    if (fb_dtype_is_float(l->s->values[r->value].dtype))
+        fb_emit(e, "%s += %s;", to, value);
+    else
+        fb_emit(e, "%s = fb_wrap_add(%s, %s);", to, to, value);
+    close_to(l, outside);
 }
 
 /* Threads own ranges of the result's rows and each goes through the whole index, so that no two add to one row and the
  * order of additions is the index's. Sixteen-bit sums need a wider accumulator: theirs go row by row. */
 static void emit_scatter(loops *l)
 {
+    enum { OWNERS = 16 };
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
-    const fb_root *r = &s->roots[0];
-    const fb_node *n = &e->nest->graph->nodes[r->node];
-    int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows),
-            owners = is_half(n->dtype) ? rows
-                     : rows < 16       ? rows
-                                       : 16;
-    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
-    const char *out = NULL;
-    const fb_data_var *index = NULL; /* the row that is added to */
-    for (int i = 0; i < s->n_data; i++)
-        if (fb_ix_uses(e->nest->pool, r->at, s->data[i].var)) index = &s->data[i];
-    for (int i = 0; i < e->n_args; i++)
-        if (e->args[i].storage == r->storage) out = e->args[i].name;
-    l->work = rows * size + size * (space ? fb_space_points(space) : 1);
+    const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
+    const fb_data_var *row = added_row(l);
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
+    int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
+    bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;
+    int64_t owners = half || rows < OWNERS ? rows : OWNERS;
+    const char *out = fb_emit_storage(e, s->roots[0].storage);
+    l->work = rows * size + size * fb_space_points(space);
     pragma_parallel(l, "");
     fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
     fb_emit(e,
             "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
             rows, owners, rows, owners);
-    const char *zero = "0", *sums = fb_emit_name(e, "sums");
-    if (is_half(n->dtype))
-        fb_emit(e, "float %s[%" PRId64 "] = {0};", sums, size);
+    if (half)
+        fb_emit(e, "float sums[%" PRId64 "] = {0};", size);
     else
-        fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = %s;", size, size,
-                out, zero);
-    for (int d = 0; space && d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
-    fb_emit_needed(e, index->value, s->values[index->value].space);
-    fb_emit(e, "if (%s < first || %s >= last) continue;", index->name, index->name);
-    int outside = l->opened;
-    for (int d = 0; d < s->rows.n; d++) {
-        if (d == s->rows.n - 1) fb_emit_raw(e, "#pragma omp simd");
-        open_for(l, s->rows.var[d], s->rows.extent[d]);
-    }
-    fb_emit_needed(e, r->value, s->values[r->value].space);
-    if (is_half(n->dtype))
-        fb_emit(e, "%s[%s] += %s;", sums,
-                fb_emit_index(e, fb_ix_ravel(e->nest->pool, s->rows.n, s->rows.extent, s->rows.var), false),
-                fb_emit_ref(e, r->value));
-    else if (fb_dtype_is_float(n->dtype))
-        fb_emit(e, "%s += %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), fb_emit_ref(e, r->value));
-    else
-        fb_emit(e, "%s = fb_wrap_add(%s, %s);", fb_emit_element(e, r->storage, FB_NONE, r->at),
-                fb_emit_element(e, r->storage, FB_NONE, r->at), fb_emit_ref(e, r->value));
-    close_to(l, outside);
+        fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = 0;", size, size,
+                out);
+    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    fb_emit_needed(e, row->value, s->values[row->value].space);
+    fb_emit_open(e, "if (%s >= first && %s < last)", row->name, row->name);
+    add_row(l, half);
+    fb_emit_close(e);
     close_to(l, 0);
-    if (is_half(n->dtype)) {
-        const char *sum = fb_arena_printf(e->arena, "%s[at]", sums);
+    if (half) {
+        const char *sum = "sums[at]";
         fb_emit(e, "for (int64_t at = 0; at < %" PRId64 "; at++) %s[owner * %" PRId64 " + at] = %s;", size, out, size,
                 fb_emit_spell(e, e->dialect->to_memory[n->dtype], &sum, 1));
     }

@@ -106,6 +106,8 @@ bool *fb_emit_mark(fb_emitter *e);
 void fb_emit_forget(fb_emitter *e, const bool *mark);
 /* "y[256 * i + j] = …;" after what it needs */
 void fb_emit_store(fb_emitter *e, const fb_root *r);
+/* What the kernel calls the buffer of a storage. */
+const char *fb_emit_storage(fb_emitter *e, fb_id storage);
 /* The place in memory of a load or root, as an lvalue of the memory type. */
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at);
 /* `format` with $0, $1 … replaced. */

@@ -49,8 +49,7 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
     if (!fb_dtype_is_float(dtype)) return integer_literal(e, dtype, value);
     bool wide = dtype == FB_F64;
     if (isnan(value)) return e->dialect->nan;
-    if (isinf(value))
-        return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "-%s", e->dialect->infinity);
+    if (isinf(value)) return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "-%s", e->dialect->infinity);
     char text[64];
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
         snprintf(text, sizeof text, "%.*g", digits, wide ? value : (double)(float)value);
@@ -71,6 +70,11 @@ static const fb_emit_arg *find_arg(const fb_emitter *e, fb_id storage)
         if (e->args[i].storage == storage) return &e->args[i];
     FB_ASSERT(!"a storage that is no argument of its kernel");
     return NULL;
+}
+
+const char *fb_emit_storage(fb_emitter *e, fb_id storage)
+{
+    return find_arg(e, storage)->name;
 }
 
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)

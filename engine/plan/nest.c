@@ -12,6 +12,8 @@
 
 /* A row buffer for kept values must leave room in a core's first cache for the row itself. */
 enum { MAX_KEPT_BYTES = 16384 };
+/* Variables of spaces are numbered space by space. */
+enum { PLACES = 64 };
 
 int64_t fb_space_points(const fb_space *s)
 {
@@ -59,6 +61,7 @@ static const char *variable_name(fb_arena *arena, char kind, int place)
 {
     static const char rows[] = "ijklmnopqabcdefgh", inner[] = "rstuvwxyz";
     if (kind == 'm') return "member";
+    place %= PLACES;
     if (kind == 'r' && place < (int)sizeof rows - 1) return fb_arena_printf(arena, "%c", rows[place]);
     if (kind == 'i' && place < (int)sizeof inner - 1) return fb_arena_printf(arena, "%c", inner[place]);
     return fb_arena_printf(arena, "%c%d", kind, place);
@@ -83,6 +86,22 @@ fb_ix fb_space_add(fb_builder *b, fb_space *s, char kind, int64_t extent)
     s->var[s->n] = var;
     s->extent[s->n++] = extent;
     return var;
+}
+
+fb_space fb_builder_space(fb_builder *b, int n, const int64_t *extents, fb_ix *coords)
+{
+    fb_space space = {0};
+    int shape = 0;
+    for (int i = 0; i < n; i++)
+        if (extents[i] != 1) space.extent[space.n++] = extents[i];
+    for (; shape < b->shapes.n; shape++) {
+        const fb_space *have = &b->shapes.at[shape];
+        if (have->n == space.n && memcmp(have->extent, space.extent, sizeof space.extent) == 0) break;
+    }
+    if (shape == b->shapes.n) FB_VEC_PUSH(&b->shapes, space);
+    for (int d = 0; d < space.n; d++) space.var[d] = fb_builder_var(b, 'i', PLACES * shape + d, space.extent[d]);
+    for (int i = 0, d = 0; i < n; i++) coords[i] = extents[i] == 1 ? fb_ix_const(b->nest->pool, 0) : space.var[d++];
+    return space;
 }
 
 /* ---- changing drafts ---- */
@@ -152,15 +171,21 @@ static fb_draft draft_piece(fb_builder *b, const fb_draft *d, int row, int64_t f
 
 static void draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
 {
-    fb_space rows = {0}, inner = {0};
+    fb_space rows = {0}, inner;
+    int64_t extents[FB_MAX_ROW_VARS];
+    fb_ix demoted[FB_MAX_ROW_VARS], coords[FB_MAX_ROW_VARS];
+    int n = 0;
     for (int i = 0; i < d->rows.n; i++) {
         if (keep >> i & 1) {
             rows.var[rows.n] = d->rows.var[i];
             rows.extent[rows.n++] = d->rows.extent[i];
         } else {
-            draft_substitute(b, d, d->rows.var[i], fb_space_add(b, &inner, 'i', d->rows.extent[i]));
+            demoted[n] = d->rows.var[i];
+            extents[n++] = d->rows.extent[i];
         }
     }
+    inner = fb_builder_space(b, n, extents, coords);
+    for (int i = 0; i < n; i++) draft_substitute(b, d, demoted[i], coords[i]);
     d->rows = rows;
     fb_space *spaces = FB_NEW_ARRAY(b->scratch, fb_space, d->n_spaces + 1);
     if (d->n_spaces) memcpy(spaces, d->spaces, (size_t)d->n_spaces * sizeof *spaces);
@@ -586,6 +611,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     FB_VEC_FREE(&b.sections);
     FB_VEC_FREE(&b.drafts);
     FB_VEC_FREE(&b.vars);
+    FB_VEC_FREE(&b.shapes);
     fb_arena_free(b.scratch);
     return fine ? nest : NULL;
 }

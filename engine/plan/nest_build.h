@@ -39,6 +39,7 @@ typedef struct {
         fb_ix var;
     })
     vars;
+    FB_VEC(fb_space) shapes; /* of spaces: each has variables of its own */
     int n_data;
 } fb_builder;
 
@@ -66,6 +67,9 @@ fb_walk_result fb_walk_draft(fb_builder *b, fb_draft *draft, fb_section *section
 fb_ix fb_builder_var(fb_builder *b, char kind, int place, int64_t extent);
 /* Appends a loop, unless it has a single point, and returns its coordinate. */
 fb_ix fb_space_add(fb_builder *b, fb_space *s, char kind, int64_t extent);
+/* The space of these extents and the coordinates of its points. Two spaces share no variable, so that a variable says
+ * which space it is of. */
+fb_space fb_builder_space(fb_builder *b, int n, const int64_t *extents, fb_ix *coords);
 bool fb_builder_refuse(fb_builder *b, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int fb_builder_stored(const fb_builder *b, fb_id node); /* its place in kernel.stored, or FB_NONE */

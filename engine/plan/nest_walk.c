@@ -374,8 +374,7 @@ static fb_val walk_join(walk *w, fb_id node, const fb_ix *coords, int when)
 /* The space of these extents, made when it is new. */
 static int space_for(walk *w, int n, const int64_t *extents, fb_ix *coords)
 {
-    fb_space space = {0};
-    for (int i = 0; i < n; i++) coords[i] = fb_space_add(w->b, &space, 'i', extents[i]);
+    fb_space space = fb_builder_space(w->b, n, extents, coords);
     for (int s = 0; s < w->spaces.n; s++) {
         const fb_space *have = &w->spaces.at[s];
         if (have->n == space.n && memcmp(have->extent, space.extent, (size_t)space.n * sizeof *space.extent) == 0)

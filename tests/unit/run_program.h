@@ -50,7 +50,7 @@ static inline int unit_add(unit *u, const fb_program *p)
 static inline void unit_compile(unit *u, const char *optimisation)
 {
     const char *tmp = getenv("TMPDIR"), *cc = getenv("CC");
-    snprintf(u->dir, sizeof u->dir, "%.40s/fusebox.XXXXXX", tmp ? tmp : "/tmp");
+    snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
     char path[128], command[512];
     snprintf(path, sizeof path, "%s/unit.c", u->dir);
