@@ -622,6 +622,34 @@ static void big_graph_stays_quick(void **state)
     term_free(t);
 }
 
+/* Any keys in any order, sizes changing meanwhile: the program stays, and says so when asked. */
+static void survives_a_monkey(void **state)
+{
+    (void)state;
+    enum { KEYS = 1500 };
+    static const char *const paths[] = {"demo", "broken"};
+    uint32_t seed = 12345;
+    for (int p = 0; p < 2; p++) {
+        term *t = start(30, 100, NULL, paths[p], "? help");
+        for (int i = 0; i < KEYS; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            const fb_cmd_info *info = fb_cmd_get((fb_cmd)(seed >> 16) % FB_COMMANDS);
+            bool leaves = strstr(info->keys, "Q") || !strcmp(info->keys, "q") || strstr(info->keys, "C-z");
+            char key[16];
+            snprintf(key, sizeof key, "%.*s", (int)strcspn(info->keys, " "), info->keys);
+            if (!leaves && *key) term_keys(t, key);
+            if (seed % 97 == 0) term_resize(t, 1 + (int)(seed >> 8) % 60, 1 + (int)(seed >> 12) % 200);
+            if (seed % 11 == 0) term_rest(t, 1, 50);
+        }
+        term_resize(t, 30, 100);
+        term_keys(t, "Esc Esc Esc Esc Esc Esc Esc : \"help\" Enter g");
+        if (!term_wait(t, "Fusing and cutting", PATIENCE_MS)) FAIL_WITH_SCREEN(t, "no help after the monkey");
+        term_keys(t, "C-c");
+        assert_int_equal(term_end(t, PATIENCE_MS), 0);
+        term_free(t);
+    }
+}
+
 /* No two commands claim one key, and every key that the table names exists. */
 static void keys_are_unique(void **state)
 {
@@ -656,6 +684,7 @@ int main(void)
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(plays_keys),
         cmocka_unit_test(big_graph_stays_quick),
+        cmocka_unit_test(survives_a_monkey),
         cmocka_unit_test(keys_are_unique),
     };
     enum { CASES = sizeof cases / sizeof *cases, OWN = sizeof own / sizeof *own };
