@@ -269,6 +269,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .n_workers = cli->common.n_workers,
         .workers = cli->common.workers,
         .set = cli->common.set,
+        .plan_as = cli->plan_as,
     };
     fb_error err = {0};
     fb_session *s = fb_session_new(&o, &err);

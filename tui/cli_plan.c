@@ -4,10 +4,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "codegen/lower.h"
 #include "graph/graph_json.h"
 #include "graph/print.h"
 #include "session/names.h"
+#include "tui/cli_emit.h"
 #include "tui/cli_table.h"
 
 #include <string.h>
@@ -18,6 +18,9 @@ typedef struct {
     fb_cli cli;
     const char *edge_from, *edge_to; /* explain */
     const char *format;              /* graph */
+    fb_cli_emit_target target;       /* emit */
+    const char *arch;                /* emit; NULL: the device's */
+    fb_machine machine;              /* emit: of that architecture */
     fb_session *session;
     int status;
 } look;
@@ -143,50 +146,58 @@ const fb_command fb_command_explain = {.name = "explain",
 
 /* ---- emit ---- */
 
+enum { KEY_ARCH = 256 };
+
 static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
-    (void)ctx;
-    if (key != 't') return ARGP_ERR_UNKNOWN;
-    static const char *const later[] = {"cuda", "ptx", "sass", "resources"};
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
-        if (strcmp(arg, later[i]) == 0)
-            fb_cli_usage("%s: target \"%s\" is not in this version; there is: c", state->name, arg);
-    if (strcmp(arg, "c") != 0) fb_cli_usage("%s: no target \"%s\"; there is: c", state->name, arg);
-    return 0;
+    look *l = ctx;
+    switch (key) {
+    case 't':
+        if (!fb_cli_emit_target_parse(arg, &l->target))
+            fb_cli_usage("%s: no target \"%s\"; there are: c, cuda, ptx, sass, resources", state->name, arg);
+        return 0;
+    case KEY_ARCH: l->arch = arg; return 0;
+    case ARGP_KEY_SUCCESS: {
+        fb_error err = {0};
+        bool for_cuda = l->target > FB_EMIT_C;
+        if (l->arch && !for_cuda)
+            fb_cli_usage("%s: --arch goes with --target cuda, ptx, sass or resources", state->name);
+        if (for_cuda && !fb_cli_emit_machine(l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        if (for_cuda) l->cli.plan_as = &l->machine;
+        return 0;
+    }
+    default: return ARGP_ERR_UNKNOWN;
+    }
 }
 
 static void emit_show(look *l)
 {
     const fb_column *c = fb_session_column(l->session, 0);
+    bool stands_in = l->cli.plan_as && c->machine->kind == FB_DEVICE_HOST;
     fb_error err = {0};
-    fb_program *p = NULL;
     if (!c->plan)
         fb_fail(&err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
     else
-        p = fb_lower(c->plan, &fb_dialect_c, &err);
-    if (!p) {
-        l->status = fb_cli_fail(&err);
-        return;
-    }
-    fb_str text = {0};
-    fb_program_print(p, &fb_dialect_c, &text);
-    fputs(fb_str_get(&text), stdout);
-    fb_str_free(&text);
-    fb_program_free(p);
+        fb_cli_emit(c->plan, l->target, l->arch, stands_in || l->arch ? &l->machine : c->machine, stdout, &err);
+    if (err.kind) l->status = fb_cli_fail(&err);
 }
 
 static int emit_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"target", 't', "TARGET", 0, "What to print: c (default)", 0},
+        {"target", 't', "TARGET", 0,
+         "What to print: c, cuda, ptx, sass or resources (default: the language of the column's device)", 0},
+        {"arch", KEY_ARCH, "ARCH", 0, "The GPU's architecture, such as sm_90 (default: the device's, else sm_90)", 0},
         {0},
     };
     look l = {.cli = {.least = 2, .most = 2, .own = emit_key}};
     return look_main(&l, me, options, argc, argv, "max", emit_show);
 }
 
-const fb_command fb_command_emit = {
-    .name = "emit", .args = "SCRIPT COLUMN", .summary = "The generated source of a column", .run = emit_main};
+const fb_command fb_command_emit = {.name = "emit",
+                                    .args = "SCRIPT COLUMN",
+                                    .summary = "The generated source of a column, or what a GPU makes of it",
+                                    .run = emit_main};
 
 /* ---- graph ---- */
 

@@ -247,12 +247,58 @@ int fb_cuda_archs(char to[][16], int room, fb_error *err)
     return n < room ? n : room;
 }
 
+/* Of the CUDA programming guide's table of compute capabilities; a row holds for what comes after it, too. */
+static const struct {
+    int capability, blocks, threads, shared; /* of a multiprocessor; shared: of a block, bytes */
+} limits[] = {
+    {75, 16, 1024, 64 << 10}, {80, 32, 2048, 163 << 10}, {86, 16, 1536, 99 << 10},   {87, 16, 1536, 163 << 10},
+    {89, 24, 1536, 99 << 10}, {90, 32, 2048, 227 << 10}, {110, 24, 1536, 227 << 10}, {120, 24, 1536, 99 << 10},
+};
+
+static int limits_of(int capability)
+{
+    int i = (int)(sizeof limits / sizeof *limits) - 1;
+    while (i > 0 && limits[i].capability > capability) i--;
+    return i;
+}
+
+static bool is_known(int capability, fb_error *err)
+{
+    char known[64][16], name[16];
+    int n = fb_cuda_archs(known, 64, NULL);
+    snprintf(name, sizeof name, "sm_%d", capability);
+    fb_str list = {0};
+    for (int i = 0; i < n; i++) {
+        if (strcmp(known[i], name) == 0) n = 0;
+        fb_str_addf(&list, "%s%s", i ? ", " : "", known[i]);
+    }
+    if (n) fb_fail(err, FB_ERR_USAGE, "NVRTC here knows no %s; there are: %s", name, fb_str_get(&list));
+    fb_str_free(&list);
+    return !n;
+}
+
+bool fb_cuda_arch_limits(const char *arch, fb_machine *m, fb_error *err)
+{
+    int capability = 0, end = 0;
+    bool named = sscanf(arch, "sm_%3d%n", &capability, &end) == 1 && capability > 0;
+    if (named && (arch[end] == 'a' || arch[end] == 'f')) end++;
+    if (!named || arch[end]) return fb_fail(err, FB_ERR_USAGE, "an architecture is written sm_90, not \"%.40s\"", arch);
+    if (!is_known(capability, err)) return false;
+    int i = limits_of(capability);
+    m->compute_major = capability / 10;
+    m->compute_minor = capability % 10;
+    m->registers_per_unit = 65536;
+    m->max_threads_per_unit = limits[i].threads;
+    m->shared_bytes = limits[i].shared;
+    return true;
+}
+
 double fb_cuda_occupancy(const fb_machine *m, int registers, int shared_bytes, int threads)
 {
     if (threads <= 0 || m->max_threads_per_unit <= 0) return 0;
     int warps = (threads + 31) / 32, limit = m->max_threads_per_unit / 32;
-    int blocks = limit / warps;
-    if (blocks > 32) blocks = 32;
+    int blocks = limit / warps, most = limits[limits_of(10 * m->compute_major + m->compute_minor)].blocks;
+    if (blocks > most) blocks = most;
     if (registers > 0 && m->registers_per_unit > 0) {
         int per_warp = (registers * 32 + 255) / 256 * 256;
         int by_registers = m->registers_per_unit / per_warp / warps;

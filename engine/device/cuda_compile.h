@@ -32,6 +32,11 @@ bool fb_cuda_compile_program(const fb_program *p, const char *arch, const fb_pro
 /* The architectures NVRTC knows, ascending ("sm_75" … ); returns how many of `room` were written. */
 int fb_cuda_archs(char to[][16], int room, fb_error *err);
 
+/* Fills in what an architecture ("sm_90", "sm_90a") says of a multiprocessor: compute capability, registers, threads,
+ * shared memory. Newer ones than this knows are taken to be as the newest it knows. FB_ERR_USAGE for what is no
+ * architecture, or none that the NVRTC in this process can compile for. */
+bool fb_cuda_arch_limits(const char *arch, fb_machine *m, fb_error *err);
+
 /* Blocks resident on one multiprocessor over its thread limit: the theoretical occupancy of the CUDA occupancy
  * calculator (registers are given out per warp in units of 256, shared memory per block in units of 1 KiB plus 1 KiB of
  * the system). */

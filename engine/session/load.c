@@ -264,10 +264,10 @@ void fb_slot_release(fb_session *s, fb_slot *slot)
 
 fb_planner *fb_slot_planner_for(fb_session *s, fb_slot *slot, const fb_device_record *d)
 {
-    (void)s;
     for (int i = 0; i < slot->planners.n; i++)
         if (strcmp(slot->planners.at[i].device, d->name) == 0) return slot->planners.at[i].planner;
-    fb_slot_planner p = {.device = fb_strdup(d->name), .planner = fb_planner_new(slot->graph, &d->machine)};
+    const fb_machine *as = d->kind == FB_DEVICE_HOST ? s->options.plan_as : NULL;
+    fb_slot_planner p = {.device = fb_strdup(d->name), .planner = fb_planner_new(slot->graph, as ? as : &d->machine)};
     FB_VEC_PUSH(&slot->planners, p);
     return p.planner;
 }

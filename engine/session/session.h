@@ -31,6 +31,7 @@ typedef struct {
     const json_t *set;          /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
     uint64_t seed;              /* of the inputs; 0 is as good as any */
     bool calibrate;             /* calibrate in the background when the device was not */
+    const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
 } fb_session_options;
 
 fb_session *fb_session_new(const fb_session_options *o, fb_error *err);

@@ -1,0 +1,49 @@
+#!/bin/sh
+# fusebox emit: every target, which needs no GPU; what NVRTC or a disassembler makes of it only where they are.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb emit split_stack combined:max $small --target c
+is "C" 0 out 'void .*_kernel' no '__global__'
+fb emit split_stack combined:max $small --target cuda
+is "CUDA, which needs nothing of CUDA" 0 out '__global__' out 'tanhf'
+fb emit split_stack combined:none $small --target cuda
+is "a plan of a host's column is made for the GPU" 0 out 'launches'
+fb emit split_stack combined:max $small --target wasm
+is "no such target" 2 err1 'no target "wasm"; there are: c, cuda, ptx, sass, resources'
+fb emit split_stack combined:max $small --target c --arch sm_90
+is "an architecture without a GPU's target" 2 err1 '\-\-arch goes with'
+
+fb emit split_stack combined:max $small --target ptx
+if [ "$status" = 3 ]; then
+    is "without NVRTC or the headers: one line" 3 err1 'NVRTC|headers'
+    fb emit split_stack combined:max $small --target resources
+    is "for resources, too" 3 err1 'NVRTC|headers'
+    done_testing
+    exit 0
+fi
+is "PTX" 0 out '^\.target sm_90' out '\.visible \.entry'
+fb emit split_stack combined:max $small --target ptx --arch sm_80
+is "PTX of another architecture" 0 out '^\.target sm_80'
+fb emit split_stack combined:max $small --target ptx --arch volta
+is "an architecture in words" 2 err1 'is written sm_90, not "volta"'
+fb emit split_stack combined:max $small --target ptx --arch sm_20
+is "one that NVRTC has forgotten" 2 err1 'knows no sm_20; there are: sm_'
+fb emit split_stack combined:eager $small --target resources
+is "resources" 0 out '^kernel .*registers .*occupancy' out '^layer_norm +reduce .* %' out '^sm_90: 65536 registers'
+fb emit lora_mlp lora:eager --target resources --arch sm_120
+is "of calls, too, and another architecture's limits" 0 out '^cuBLASLt +library' out '^sm_120: .* 1536 threads'
+
+mkdir bin
+printf '#!/bin/sh\necho "disassembled $1"; test -s "$2"\n' >bin/nvdisasm
+chmod +x bin/nvdisasm
+PATH=$PWD/bin:$PATH fb emit split_stack combined:max $small --target sass
+is "machine code, through the toolkit's disassembler" 0 out 'disassembled -c' out '^// '
+printf '#!/bin/sh\nexit 1\n' >bin/nvdisasm
+PATH=$PWD/bin:$PATH fb emit split_stack combined:max $small --target sass
+is "one that fails" 1 err1 'nvdisasm cannot read'
+rm -r bin
+if [ ! -x /usr/local/cuda/bin/nvdisasm ] && [ ! -x /usr/local/cuda/bin/cuobjdump ]; then
+    CUDA_HOME=$PWD CUDA_PATH=$PWD PATH=/usr/bin:/bin fb emit split_stack combined:max $small --target sass
+    is "none there" 3 err1 'needs nvdisasm or cuobjdump'
+fi
+done_testing

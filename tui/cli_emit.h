@@ -1,0 +1,29 @@
+/* What `fusebox emit` prints of a plan: source in C or CUDA, what NVRTC makes of it, and what its kernels use. Needs no
+ * GPU. */
+#ifndef FB_TUI_CLI_EMIT_H
+#define FB_TUI_CLI_EMIT_H
+
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+typedef enum {
+    FB_EMIT_OF_DEVICE,
+    FB_EMIT_C,
+    FB_EMIT_CUDA,
+    FB_EMIT_PTX,
+    FB_EMIT_SASS,
+    FB_EMIT_RESOURCES
+} fb_cli_emit_target;
+
+bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out);
+
+/* Makes `m` what is known of an architecture: "sm_90", or "sm_90a" with its features; NULL: Hopper's. An error of usage
+ * when it is none. */
+bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err);
+
+/* `arch` NULL: the one of `m`, the machine that the plan was made for. */
+bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_machine *m, FILE *out,
+                 fb_error *err);
+
+#endif
