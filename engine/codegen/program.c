@@ -82,6 +82,7 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
         add_kernel(h, &p->kernels[l->kernel]);
     } else if (l->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *c = &p->gemms[l->gemm];
+        /* of the offsets their alignment alone, which decides what a library may choose */
         const int64_t facts[] = {c->dtype,
                                  c->precision,
                                  c->m,
@@ -97,9 +98,9 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
                                  c->c_row,
                                  c->c_batch,
                                  c->relu,
-                                 c->bias_offset % 4,
-                                 c->a_offset % 4,
-                                 c->b_offset % 4,
+                                 c->bias_offset % 16,
+                                 c->a_offset % 16,
+                                 c->b_offset % 16,
                                  c->bias != FB_NONE};
         fb_hasher_add(h, facts, sizeof facts);
         if (c->epilogue != FB_NONE) add_kernel(h, &p->kernels[c->epilogue]);

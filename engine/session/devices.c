@@ -67,11 +67,50 @@ static fb_device_kind kind_of(const char *name)
     return FB_DEVICE_FOREIGN;
 }
 
+/* The recording holds the script that is loaded, which is called by the name of its file. */
+static bool has_recorded(const fb_session *s, const fb_device_record *d)
+{
+    char name[256];
+    const char *slash = s->path ? strrchr(s->path, '/') : NULL;
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : s->path ? s->path : "");
+    char *dot = strrchr(name, '.');
+    if (dot) *dot = '\0';
+    return json_object_get(json_object_get(d->entry, "scripts"), name) != NULL;
+}
+
+/* "replay" alone: the first recording with the script, else the first there is. */
+static fb_device_record *any_replay(const fb_session *s)
+{
+    fb_device_record *first = NULL;
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        if (d->kind != FB_DEVICE_REPLAY) continue;
+        if (has_recorded(s, d)) return d;
+        if (!first) first = d;
+    }
+    return first;
+}
+
 static fb_device_record *find(const fb_session *s, const char *name)
 {
     for (int i = 0; i < s->devices.n; i++)
         if (strcmp(s->devices.at[i]->name, name) == 0) return s->devices.at[i];
-    return NULL;
+    return strcmp(name, "replay") == 0 ? any_replay(s) : NULL;
+}
+
+static bool names_replay(const char *column)
+{
+    const char *at = column ? strrchr(column, '@') : NULL;
+    return at && strncmp(at + 1, "replay", 6) == 0;
+}
+
+/* A script asks for the replay by naming it in its columns or its puzzle. */
+static bool asks_for_replay(const fb_session *s)
+{
+    bool asks = false;
+    for (int i = 0; s->info && i < s->info->n_columns; i++) asks |= names_replay(s->info->columns[i]);
+    const fb_puzzle *puzzle = s->info ? s->info->puzzle : NULL;
+    return asks || (puzzle && (names_replay(puzzle->compare[0]) || names_replay(puzzle->compare[1])));
 }
 
 /* An entry that says what is missing is there to be read; it opens no device. */
@@ -125,7 +164,8 @@ const char *fb_session_default_device(const fb_session *s)
     if (!fb_session_devices_known(s)) return NULL;
     for (int i = 0; i < s->devices.n; i++)
         if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
-    return "host";
+    fb_device_record *replay = asks_for_replay(s) ? any_replay(s) : NULL;
+    return replay && has_recorded(s, replay) ? replay->name : "host";
 }
 
 fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err)

@@ -1,0 +1,597 @@
+#include "device/recording.h"
+
+#include "base/embedded.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 1, STAT = 4 };
+static const char embedded_folder[] = "scripts/recordings/";
+
+struct fb_recording {
+    json_t *root, *scripts, *kernels, *groups, *plans; /* all but root inside root */
+    fb_machine machine;
+};
+
+/* ---- what things are called ---- */
+
+static const char *cut(fb_hash h, char to[FB_SIGNATURE])
+{
+    char hex[33];
+    memcpy(to, fb_hash_hex(h, hex), FB_SIGNATURE - 1);
+    to[FB_SIGNATURE - 1] = '\0';
+    return to;
+}
+
+static void add_names(fb_hasher *h, const fb_graph *g, int n, const fb_id *nodes)
+{
+    fb_hasher_add_i64(h, n);
+    for (int i = 0; i < n; i++) fb_hasher_add_text(h, g->nodes[nodes[i]].name); /* ascending, so always in one order */
+}
+
+const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE])
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_group *of = fb_plan_group(plan, group);
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add(h, &g->hash, sizeof g->hash);
+    add_names(h, g, of->n_nodes, of->nodes);
+    add_names(h, g, of->n_stored, of->stored);
+    fb_hasher_add_text(h, fb_family_name(of->family));
+    for (int k = 0; k < FB_KNOBS; k++) fb_hasher_add_i64(h, of->knobs.value[k]);
+    return cut(fb_hasher_end(h), to);
+}
+
+const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
+{
+    fb_hasher *h = fb_hasher_new();
+    for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
+    return cut(fb_hasher_end(h), to);
+}
+
+const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE])
+{
+    return cut(fb_launch_code(p, l), to);
+}
+
+const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE])
+{
+    fb_hasher *h = fb_hasher_new();
+    for (int i = 0; i < p->n_launches; i++) {
+        fb_hasher_add_text(h, fb_code_name(p, &p->launches[i], to));
+        fb_hasher_add_i64(h, p->launches[i].count);
+    }
+    return cut(fb_hasher_end(h), to);
+}
+
+/* ---- checking ---- */
+
+static bool is_name(const char *text)
+{
+    return strlen(text) == FB_SIGNATURE - 1 && strspn(text, "0123456789abcdef") == FB_SIGNATURE - 1;
+}
+
+static bool wrong(fb_error *err, const char *where, const char *key, const char *what)
+{
+    return fb_fail(err, FB_ERR_INPUT, "a recording: \"%.40s\" of \"%.40s\" is not %s", key, where, what);
+}
+
+/* A list of `n` numbers from 0 on; null stands for one that is not known. Absent is fine. */
+static bool check_numbers(const json_t *object, const char *where, const char *key, size_t n, fb_error *err)
+{
+    const json_t *list = json_object_get(object, key), *one;
+    size_t i;
+    if (!list) return true;
+    if (json_array_size(list) != n) return wrong(err, where, key, "a list of as many numbers as it should be");
+    json_array_foreach(list, i, one)
+    {
+        if (!json_is_null(one) && !(json_is_number(one) && json_number_value(one) >= 0))
+            return wrong(err, where, key, "a list of numbers from 0 on");
+    }
+    return true;
+}
+
+static bool check_stat(const json_t *list)
+{
+    const json_t *one;
+    size_t i;
+    if (json_array_size(list) != STAT) return false;
+    json_array_foreach(list, i, one)
+    {
+        if (!json_is_number(one) || !(json_number_value(one) >= 0)) return false;
+    }
+    double n = json_number_value(json_array_get(list, STAT - 1));
+    return n >= 1 && n <= INT32_MAX;
+}
+
+static bool check_stats(const json_t *object, const char *where, const char *const *keys, fb_error *err)
+{
+    for (; *keys; keys++) {
+        const json_t *list = json_object_get(object, *keys);
+        if (list && !check_stat(list)) return wrong(err, where, *keys, "[median, p10, p90, n]");
+    }
+    return true;
+}
+
+static bool check_kernel(const char *code, const json_t *k, fb_error *err)
+{
+    static const char *const stats[] = {"hot", "cold", NULL};
+    static const char *const plain[] = {"l2", "registers", "shared", "spill", "occupancy"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        const json_t *one = json_object_get(k, plain[i]);
+        double v = json_number_value(one);
+        if (one && (!json_is_number(one) || !(v >= 0) || (i > 0 && v > INT32_MAX)))
+            return wrong(err, code, plain[i], "a number from 0 on");
+    }
+    return check_stats(k, code, stats, err) && check_numbers(k, code, "dram", 2, err);
+}
+
+static bool check_group(const char *signature, const json_t *codes, fb_error *err)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(codes, i, one)
+    {
+        if (!json_is_string(one) || !is_name(json_string_value(one)))
+            return wrong(err, "groups", signature, "a list of codes");
+    }
+    return json_is_array(codes) || wrong(err, "groups", signature, "a list of codes");
+}
+
+static bool check_plan(const char *signature, const json_t *p, fb_error *err)
+{
+    static const char *const stats[] = {"stream", "graph", "device", "cold", NULL};
+    const char *code = fb_json_string_or(p, "code", "");
+    json_t *kernels = json_object_get(p, "kernels"), *one;
+    if (!is_name(code)) return wrong(err, signature, "code", "a code");
+    if (!json_is_object(kernels)) return wrong(err, signature, "kernels", "an object");
+    json_object_foreach(kernels, code, one)
+    {
+        if (!is_name(code) || !check_stat(one)) return wrong(err, signature, "kernels", "times by code");
+    }
+    return check_stats(p, signature, stats, err) && check_numbers(p, signature, "error", 4, err);
+}
+
+static bool check_script(const char *script, const json_t *variants, fb_error *err)
+{
+    const char *variant;
+    json_t *hash;
+    if (!json_is_object(variants)) return wrong(err, "scripts", script, "an object");
+    json_object_foreach((json_t *)variants, variant, hash)
+    {
+        if (!json_is_string(hash)) return wrong(err, script, variant, "a graph's hash");
+    }
+    return true;
+}
+
+static const struct {
+    const char *key;
+    size_t at;   /* in fb_recording */
+    bool named;  /* its keys are codes or signatures */
+    bool object; /* its values are objects */
+    bool (*check)(const char *key, const json_t *value, fb_error *err);
+} section[] = {
+    {"scripts", offsetof(fb_recording, scripts), false, true, check_script},
+    {"kernels", offsetof(fb_recording, kernels), true, true, check_kernel},
+    {"groups", offsetof(fb_recording, groups), true, false, check_group},
+    {"plans", offsetof(fb_recording, plans), true, true, check_plan},
+};
+enum { SECTIONS = sizeof section / sizeof *section };
+
+static bool check_section(fb_recording *r, int s, fb_error *err)
+{
+    const char *key;
+    json_t *whole = json_object_get(r->root, section[s].key), *value;
+    if (!json_is_object(whole))
+        return fb_fail(err, FB_ERR_INPUT, "a recording: \"%s\" is not an object", section[s].key);
+    json_object_foreach(whole, key, value)
+    {
+        if (section[s].named && !is_name(key)) return wrong(err, section[s].key, key, "a name of 16 hex digits");
+        if (section[s].object && !json_is_object(value)) return wrong(err, section[s].key, key, "an object");
+        if (!section[s].check(key, value, err)) return false;
+    }
+    *(json_t **)((char *)r + section[s].at) = whole;
+    return true;
+}
+
+static bool check_head(fb_recording *r, fb_error *err)
+{
+    static const char *const texts[] = {"version", "date", "device", "driver"};
+    int64_t version;
+    if (!json_is_object(r->root) || !json_object_get(r->root, "fusebox_recording"))
+        return fb_fail(err, FB_ERR_INPUT, "this is no recording");
+    if (!fb_json_get_int(r->root, "fusebox_recording", 1, INT32_MAX, &version, err)) return false;
+    if (version != VERSION)
+        return fb_fail(err, FB_ERR_INPUT, "a recording of format %lld, but this fusebox reads format %d",
+                       (long long)version, VERSION);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const json_t *text = json_object_get(r->root, texts[i]);
+        if (text && (!json_is_string(text) || json_string_length(text) > 200))
+            return wrong(err, "recording", texts[i], "a short text");
+    }
+    const json_t *clock = json_object_get(r->root, "clock_mhz");
+    if (clock && !(json_number_value(clock) > 0)) return wrong(err, "recording", "clock_mhz", "a number");
+    if (!fb_machine_from_json(&r->machine, json_object_get(r->root, "machine"), err))
+        return fb_fail_prefix(err, "a recording");
+    if (r->machine.kind == FB_DEVICE_HOST || r->machine.kind == FB_DEVICE_CUDA) return true;
+    return wrong(err, "machine", "kind", "host or cuda");
+}
+
+/* ---- the file ---- */
+
+fb_recording *fb_recording_new(const fb_machine *m)
+{
+    fb_recording *r = fb_calloc(1, sizeof *r);
+    r->root = json_pack("{s:i}", "fusebox_recording", VERSION);
+    for (int s = 0; s < SECTIONS; s++) {
+        json_object_set_new(r->root, section[s].key, json_object());
+        *(json_t **)((char *)r + section[s].at) = json_object_get(r->root, section[s].key);
+    }
+    fb_recording_set_machine(r, m);
+    return r;
+}
+
+fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
+{
+    fb_recording *r = fb_calloc(1, sizeof *r);
+    bool ok = (r->root = fb_json_parse(text, n, err)) != NULL && check_head(r, err);
+    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, err);
+    if (ok) return r;
+    fb_recording_free(r);
+    return NULL;
+}
+
+void fb_recording_free(fb_recording *r)
+{
+    if (!r) return;
+    json_decref(r->root);
+    fb_free(r);
+}
+
+static void add_value(fb_str *out, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(4));
+    fb_str_add(out, text);
+    fb_free(text);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* One entry a line, in order, so that files of two recordings can be compared. */
+static void add_section(fb_str *out, const json_t *whole)
+{
+    FB_VEC(const char *) keys = {0};
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)whole, key, value) FB_VEC_PUSH(&keys, key);
+    if (keys.n) qsort(keys.at, (size_t)keys.n, sizeof *keys.at, by_text);
+    fb_str_add(out, "{");
+    for (int i = 0; i < keys.n; i++) {
+        json_t *name = json_string(keys.at[i]);
+        fb_str_add(out, i ? ",\n" : "\n");
+        add_value(out, name);
+        fb_str_add(out, ":");
+        add_value(out, json_object_get(whole, keys.at[i]));
+        json_decref(name);
+    }
+    fb_str_add(out, "}");
+    FB_VEC_FREE(&keys);
+}
+
+static bool is_section(const char *key)
+{
+    for (int s = 0; s < SECTIONS; s++)
+        if (strcmp(section[s].key, key) == 0) return true;
+    return false;
+}
+
+bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err)
+{
+    fb_str out = {0};
+    const char *key;
+    json_t *value;
+    fb_str_add(&out, "{");
+    json_object_foreach(r->root, key, value)
+    {
+        fb_str_addf(&out, "%s\"%s\":", out.n > 1 ? ",\n" : "", key);
+        if (is_section(key))
+            add_section(&out, value);
+        else
+            add_value(&out, value);
+    }
+    fb_str_add(&out, "}\n");
+    bool ok = fb_write_file(path, out.text, out.n, err);
+    fb_str_free(&out);
+    return ok;
+}
+
+/* ---- the head ---- */
+
+const fb_machine *fb_recording_machine(const fb_recording *r)
+{
+    return &r->machine;
+}
+
+void fb_recording_set_machine(fb_recording *r, const fb_machine *m)
+{
+    r->machine = *m;
+    json_object_set_new(r->root, "machine", fb_machine_to_json(m));
+    fb_recording_set_text(r, "device", m->name);
+}
+
+const char *fb_recording_text(const fb_recording *r, const char *key)
+{
+    return fb_json_string_or(r->root, key, NULL);
+}
+
+void fb_recording_set_text(fb_recording *r, const char *key, const char *text)
+{
+    if (text)
+        json_object_set_new(r->root, key, json_string(text));
+    else
+        json_object_del(r->root, key);
+}
+
+double fb_recording_clock_mhz(const fb_recording *r)
+{
+    return fb_json_number_or(r->root, "clock_mhz", NAN);
+}
+
+void fb_recording_set_clock_mhz(fb_recording *r, double mhz)
+{
+    fb_json_set_number(r->root, "clock_mhz", mhz);
+}
+
+void fb_recording_add_script(fb_recording *r, const char *script, const char *variant, fb_hash graph)
+{
+    char hash[FB_SIGNATURE];
+    if (!json_object_get(r->scripts, script)) json_object_set_new(r->scripts, script, json_object());
+    json_object_set_new(json_object_get(r->scripts, script), variant, json_string(cut(graph, hash)));
+}
+
+const json_t *fb_recording_scripts(const fb_recording *r)
+{
+    return r->scripts;
+}
+
+/* ---- stats and numbers ---- */
+
+/* Four digits are more than a measurement has. */
+static json_t *rounded(double v)
+{
+    char text[32];
+    if (!isfinite(v)) return json_null();
+    snprintf(text, sizeof text, "%.4g", v);
+    double short_v = strtod(text, NULL);
+    return short_v == floor(short_v) && short_v < 1e15 ? json_integer((json_int_t)short_v) : json_real(short_v);
+}
+
+static json_t *stat_to_json(const fb_stat *s)
+{
+    json_t *list = json_array();
+    json_array_append_new(list, rounded(s->median));
+    json_array_append_new(list, rounded(s->p10));
+    json_array_append_new(list, rounded(s->p90));
+    json_array_append_new(list, json_integer(s->n));
+    return list;
+}
+
+static void set_stat(json_t *object, const char *key, const fb_stat *s)
+{
+    if (s->n > 0) json_object_set_new(object, key, stat_to_json(s));
+}
+
+static double number_at(const json_t *list, size_t i)
+{
+    const json_t *one = json_array_get(list, i);
+    return json_is_number(one) ? json_number_value(one) : NAN;
+}
+
+static fb_stat stat_of(const json_t *list)
+{
+    if (json_array_size(list) != STAT) return (fb_stat){NAN, NAN, NAN, 0};
+    return (fb_stat){number_at(list, 0), number_at(list, 1), number_at(list, 2), (int)number_at(list, 3)};
+}
+
+static fb_stat get_stat(const json_t *object, const char *key)
+{
+    return stat_of(json_object_get(object, key));
+}
+
+/* ---- kernels ---- */
+
+bool fb_recording_kernel(const fb_recording *r, const char *code, fb_recorded_kernel *out)
+{
+    const json_t *k = json_object_get(r->kernels, code), *dram = json_object_get(k, "dram");
+    *out = (fb_recorded_kernel){
+        .hot_us = get_stat(k, "hot"),
+        .cold_us = get_stat(k, "cold"),
+        .dram_read = number_at(dram, 0),
+        .dram_written = number_at(dram, 1),
+        .l2_bytes = fb_json_number_or(k, "l2", NAN),
+        .resources = {.registers = (int)fb_json_number_or(k, "registers", -1),
+                      .shared_bytes = (int)fb_json_number_or(k, "shared", -1),
+                      .spill_bytes = (int)fb_json_number_or(k, "spill", -1),
+                      .occupancy = fb_json_number_or(k, "occupancy", NAN)},
+    };
+    return k != NULL;
+}
+
+static void set_rounded(json_t *object, const char *key, double v)
+{
+    if (isfinite(v) && v >= 0) json_object_set_new(object, key, rounded(v));
+}
+
+void fb_recording_set_kernel(fb_recording *r, const char *code, const fb_recorded_kernel *k)
+{
+    json_t *o = json_object();
+    set_stat(o, "hot", &k->hot_us);
+    set_stat(o, "cold", &k->cold_us);
+    if (isfinite(k->dram_read) && isfinite(k->dram_written)) {
+        json_t *dram = json_array();
+        json_array_append_new(dram, rounded(k->dram_read));
+        json_array_append_new(dram, rounded(k->dram_written));
+        json_object_set_new(o, "dram", dram);
+    }
+    set_rounded(o, "l2", k->l2_bytes);
+    set_rounded(o, "registers", k->resources.registers);
+    set_rounded(o, "shared", k->resources.shared_bytes);
+    set_rounded(o, "spill", k->resources.spill_bytes);
+    set_rounded(o, "occupancy", k->resources.occupancy);
+    json_object_set_new(r->kernels, code, o);
+}
+
+/* ---- groups ---- */
+
+int fb_recording_group(const fb_recording *r, const char *signature)
+{
+    const json_t *codes = json_object_get(r->groups, signature);
+    return codes ? (int)json_array_size(codes) : -1;
+}
+
+const char *fb_recording_group_code(const fb_recording *r, const char *signature, int launch)
+{
+    return json_string_value(json_array_get(json_object_get(r->groups, signature), (size_t)launch));
+}
+
+void fb_recording_set_group(fb_recording *r, const char *signature, int n, const char *const *codes)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_string(codes[i]));
+    json_object_set_new(r->groups, signature, list);
+}
+
+/* ---- plans ---- */
+
+bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out)
+{
+    const json_t *p = json_object_get(r->plans, signature), *error = json_object_get(p, "error");
+    double undecided = number_at(error, 3);
+    *out = (fb_recorded_plan){
+        .wall_us = {[FB_LAUNCH_STREAM] = get_stat(p, "stream"), [FB_LAUNCH_GRAPH] = get_stat(p, "graph")},
+        .device_us = get_stat(p, "device"),
+        .cold_us = get_stat(p, "cold"),
+        .max_abs = number_at(error, 0),
+        .max_rel = number_at(error, 1),
+        .bound = number_at(error, 2),
+        .undecided = undecided < 1e15 ? (int64_t)undecided : 0, /* and when it is not known */
+    };
+    snprintf(out->code, sizeof out->code, "%s", fb_json_string_or(p, "code", ""));
+    return p != NULL;
+}
+
+void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_recorded_plan *p)
+{
+    json_t *o = json_pack("{s:s, s:{}}", "code", p->code, "kernels");
+    set_stat(o, "stream", &p->wall_us[FB_LAUNCH_STREAM]);
+    set_stat(o, "graph", &p->wall_us[FB_LAUNCH_GRAPH]);
+    set_stat(o, "device", &p->device_us);
+    set_stat(o, "cold", &p->cold_us);
+    if (isfinite(p->bound)) {
+        const double error[] = {p->max_abs, p->max_rel, p->bound, (double)p->undecided};
+        json_t *list = json_array();
+        for (int i = 0; i < 4; i++) json_array_append_new(list, rounded(error[i]));
+        json_object_set_new(o, "error", list);
+    }
+    json_object_set_new(r->plans, signature, o);
+}
+
+static json_t *plan_kernels(const fb_recording *r, const char *signature)
+{
+    return json_object_get(json_object_get(r->plans, signature), "kernels");
+}
+
+bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out)
+{
+    *out = stat_of(json_object_get(plan_kernels(r, signature), code));
+    return out->n > 0;
+}
+
+void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us)
+{
+    set_stat(plan_kernels(r, signature), code, hot_us);
+}
+
+/* ---- where they are ---- */
+
+static bool user_folder(char *to, size_t room)
+{
+    const char *own = getenv("FUSEBOX_RECORDINGS"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int n = own && *own              ? snprintf(to, room, "%s", own)
+            : data && data[0] == '/' ? snprintf(to, room, "%s/fusebox/recordings", data)
+            : home && home[0] == '/' ? snprintf(to, room, "%s/.local/share/fusebox/recordings", home)
+                                     : -1;
+    return n > 0 && n < (int)room;
+}
+
+/* "h200" of "h200.json"; device names stand in columns, so that only plain ones count. */
+static const char *name_in(const char *file, fb_arena *arena)
+{
+    size_t n = strlen(file);
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    if (n < 6 || n > 45 || strcmp(file + n - 5, ".json") != 0 || strspn(file, plain) != n - 5) return NULL;
+    return fb_arena_printf(arena, "%.*s", (int)(n - 5), file);
+}
+
+typedef FB_VEC(const char *) name_list;
+
+static void add_name(name_list *names, const char *name)
+{
+    for (int i = 0; name && i < names->n; i++)
+        if (strcmp(names->at[i], name) == 0) return;
+    if (name) FB_VEC_PUSH(names, name);
+}
+
+int fb_recording_names(fb_arena *arena, const char ***out)
+{
+    char folder[4096];
+    name_list names = {0};
+    DIR *dir = user_folder(folder, sizeof folder) ? opendir(folder) : NULL;
+    for (struct dirent *e; dir && (e = readdir(dir));) add_name(&names, name_in(e->d_name, arena));
+    if (dir) closedir(dir);
+    if (names.n) qsort(names.at, (size_t)names.n, sizeof *names.at, by_text);
+    size_t n = sizeof embedded_folder - 1;
+    for (const fb_embedded_file *f = fb_embedded_files; f->path; f++)
+        if (strncmp(f->path, embedded_folder, n) == 0) add_name(&names, name_in(f->path + n, arena));
+    *out = fb_arena_copy(arena, names.at, (size_t)names.n * sizeof *names.at);
+    int count = names.n;
+    FB_VEC_FREE(&names);
+    return count;
+}
+
+fb_recording *fb_recording_open(const char *name, fb_error *err)
+{
+    char folder[4096], path[4400];
+    size_t n;
+    fb_recording *r = NULL;
+    fb_error why = {0};
+    char *text = NULL;
+    if (user_folder(folder, sizeof folder)) {
+        snprintf(path, sizeof path, "%s/%.64s.json", folder, name);
+        text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
+    }
+    if (text) {
+        r = fb_recording_read(text, n, &why);
+        fb_free(text);
+    } else {
+        snprintf(path, sizeof path, "%s%.64s.json", embedded_folder, name);
+        const char *carried = fb_embedded(path);
+        if (!carried) {
+            fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording \"%.64s\"", name);
+            return NULL;
+        }
+        r = fb_recording_read(carried, strlen(carried), &why);
+    }
+    if (!r) fb_fail(err, why.kind, "%s: %s", path, why.text);
+    return r;
+}

@@ -1,0 +1,90 @@
+/* Recordings: what was measured on a machine that is not there now. One small JSON file each, carried in the binary
+ * (scripts/recordings/NAME.json) or in the user's folder; written by `fusebox record`, served by the device
+ * replay:NAME.
+ *
+ * Figures are kept a launch code (fb_launch_code: what runs, whatever it runs on); a group's signature names the codes
+ * of its launches, so that a group met again whose code has changed since is known to be stale. Preludes and compilers
+ * are no part of a code: the file says their versions instead. Numbers have four digits, names are cut to 16 hex
+ * digits.
+ *
+ *     {"fusebox_recording":1, "version":…, "date":…, "device":…, "driver":…, "clock_mhz":…, "machine":{…},
+ *      "scripts":{"split_stack":{"split_stack":GRAPH,…},…},
+ *      "kernels":{CODE:{"hot":[median,p10,p90,n],"cold":[…],"dram":[read,written],"l2":…,"registers":…,…},…},
+ *      "groups":{SIGNATURE:[CODE,…],…},
+ *      "plans":{SIGNATURE:{"code":…,"stream":[…],"graph":[…],"device":[…],"cold":[…],"error":[abs,rel,bound,undecided],
+ *                          "kernels":{CODE:[median,p10,p90,n],…}},…}}
+ */
+#ifndef FB_DEVICE_RECORDING_H
+#define FB_DEVICE_RECORDING_H
+
+#include "device/device.h"
+
+enum { FB_SIGNATURE = 17, FB_RECORDING_MAX = 64 << 20 };
+
+typedef struct fb_recording fb_recording;
+
+/* ---- what things are called ---- */
+
+/* Of the graph, the group's nodes and stored nodes, family and knobs. */
+const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
+/* Of all groups; the launch mode is no part of it. */
+const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
+const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
+/* Of all launches in order. */
+const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE]);
+
+/* ---- the file ---- */
+
+fb_recording *fb_recording_new(const fb_machine *m);
+/* Every field is checked here: the functions below need not. */
+fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err);
+void fb_recording_free(fb_recording *r);
+bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err); /* atomic */
+
+const fb_machine *fb_recording_machine(const fb_recording *r);
+void fb_recording_set_machine(fb_recording *r, const fb_machine *m);
+/* "date", "device", "driver", "version": NULL when absent. */
+const char *fb_recording_text(const fb_recording *r, const char *key);
+void fb_recording_set_text(fb_recording *r, const char *key, const char *text); /* NULL takes it away */
+double fb_recording_clock_mhz(const fb_recording *r);                           /* NAN: not known */
+void fb_recording_set_clock_mhz(fb_recording *r, double mhz);
+void fb_recording_add_script(fb_recording *r, const char *script, const char *variant, fb_hash graph);
+const json_t *fb_recording_scripts(const fb_recording *r);
+
+/* One launch. Stats with n 0, counts of -1 and NANs are not known. */
+typedef struct {
+    fb_stat hot_us, cold_us;
+    double dram_read, dram_written, l2_bytes;
+    fb_resources resources;
+} fb_recorded_kernel;
+
+bool fb_recording_kernel(const fb_recording *r, const char *code, fb_recorded_kernel *out);
+void fb_recording_set_kernel(fb_recording *r, const char *code, const fb_recorded_kernel *k);
+
+/* How many launches the group had when it was recorded; -1: it was not. */
+int fb_recording_group(const fb_recording *r, const char *signature);
+const char *fb_recording_group_code(const fb_recording *r, const char *signature, int launch);
+void fb_recording_set_group(fb_recording *r, const char *signature, int n, const char *const *codes);
+
+typedef struct {
+    char code[FB_SIGNATURE]; /* of its program */
+    fb_stat wall_us[2];      /* by launch mode: FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH */
+    fb_stat device_us, cold_us;
+    double max_abs, max_rel, bound;
+    int64_t undecided;
+} fb_recorded_plan;
+
+bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out);
+void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_recorded_plan *p); /* forgets its kernels */
+/* One launch as it was inside that plan; false when it is not known. */
+bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out);
+void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us);
+
+/* ---- where they are ---- */
+
+/* Names of all there are, arena-owned: the user's folder ($FUSEBOX_RECORDINGS, else
+ * $XDG_DATA_HOME/fusebox/recordings), then those carried in the binary whose name is not taken. */
+int fb_recording_names(fb_arena *arena, const char ***out);
+fb_recording *fb_recording_open(const char *name, fb_error *err);
+
+#endif

@@ -1,0 +1,302 @@
+/* The replay device: a GPU (or any machine) that is not there, served from its recording. It runs nothing. A plan
+ * recorded whole is told as it was measured; any other is put together from recorded kernels and the recorded machine's
+ * launch cost; what was never measured is predicted for that machine. Every figure says which. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "device/recording.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    fb_device device;
+    fb_recording *recording;
+} replay;
+
+extern const fb_device_ops fb_device_replay;
+static const fb_device_ops replay_host;
+
+/* ---- opening ---- */
+
+static int replay_available(void)
+{
+    fb_arena *arena = fb_arena_new();
+    const char **names;
+    int n = fb_recording_names(arena, &names);
+    fb_arena_free(arena);
+    return n;
+}
+
+static json_t *entry_of(const char *name, const fb_recording *r)
+{
+    static const char *const texts[] = {"date", "driver", "version"};
+    json_t *o = json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", name), "kind", "replay", "name",
+                          fb_recording_machine(r)->name);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (fb_recording_text(r, texts[i]))
+            json_object_set_new(o, texts[i], json_string(fb_recording_text(r, texts[i])));
+    fb_json_set_number(o, "clock_mhz", fb_recording_clock_mhz(r));
+    json_object_set(o, "scripts", (json_t *)fb_recording_scripts(r));
+    json_object_set_new(o, "machine", fb_machine_to_json(fb_recording_machine(r)));
+    return o;
+}
+
+static void replay_list(json_t *devices, json_t *libraries)
+{
+    (void)libraries;
+    fb_arena *arena = fb_arena_new();
+    const char **names;
+    int n = fb_recording_names(arena, &names);
+    for (int i = 0; i < n; i++) {
+        fb_error why = {0};
+        fb_recording *r = fb_recording_open(names[i], &why);
+        json_array_append_new(devices, r ? entry_of(names[i], r)
+                                         : json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", names[i]),
+                                                     "kind", "replay", "missing", why.text));
+        fb_recording_free(r);
+    }
+    fb_arena_free(arena);
+}
+
+static fb_device *replay_open(const char *name, fb_error *err)
+{
+    fb_arena *arena = fb_arena_new();
+    const char **names, *colon = strchr(name, ':'), *asked = colon ? colon + 1 : NULL;
+    int n = fb_recording_names(arena, &names);
+    if (!asked && n) asked = names[0];
+    fb_recording *r = asked ? fb_recording_open(asked, err) : NULL;
+    if (!asked)
+        fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording; \"fusebox record\" makes one on a machine with a GPU");
+    replay *d = r ? fb_calloc(1, sizeof *d) : NULL;
+    if (d) {
+        bool host = fb_recording_machine(r)->kind == FB_DEVICE_HOST;
+        *d = (replay){.device.ops = host ? &replay_host : &fb_device_replay, .recording = r};
+        snprintf(d->device.name, sizeof d->device.name, "replay:%.50s", asked);
+    }
+    fb_arena_free(arena);
+    return d ? &d->device : NULL;
+}
+
+static replay *replay_of(fb_device *d)
+{
+    return (replay *)d;
+}
+
+static void replay_close(fb_device *d)
+{
+    fb_recording_free(replay_of(d)->recording);
+    fb_free(d);
+}
+
+static const fb_machine *replay_machine(const fb_device *d)
+{
+    return fb_recording_machine(((const replay *)d)->recording);
+}
+
+static bool replay_calibrate(fb_device *d, const fb_progress *progress, fb_error *err)
+{
+    (void)progress;
+    return fb_fail(err, FB_ERR_UNAVAILABLE, "%s is a recording: it was calibrated where it was made", d->name);
+}
+
+/* ---- single launches ---- */
+
+/* What is being put together. */
+typedef struct {
+    const fb_recording *r;
+    const fb_plan *plan;
+    const fb_program *p;
+    char signature[FB_SIGNATURE]; /* of the plan */
+    bool whole;                   /* it was recorded */
+    fb_recall *out;
+    bool *seen;      /* by number, as spans */
+    double *guessed; /* µs of one launch where nothing was recorded */
+} recollection;
+
+static int number_of(const fb_program *p, const fb_launch *l)
+{
+    return l->kind == FB_LAUNCH_KERNEL ? l->kernel : p->n_kernels + l->gemm;
+}
+
+/* The code that stood at this launch's place in its group when the group was recorded; NULL when it was not, or when
+ * the group had other launches then. */
+static const char *old_code(const recollection *c, int launch)
+{
+    char signature[FB_SIGNATURE];
+    int group = c->p->launches[launch].group, first = launch, n = 0;
+    if (group == FB_NONE) return NULL;
+    while (first > 0 && c->p->launches[first - 1].group == group) first--;
+    while (first + n < c->p->n_launches && c->p->launches[first + n].group == group) n++;
+    fb_group_signature(c->plan, group, signature);
+    if (fb_recording_group(c->r, signature) != n) return NULL;
+    return fb_recording_group_code(c->r, signature, launch - first);
+}
+
+/* The model's time of a launch. A group's time is that of its first launch; a copy without a group moves its buffer. */
+static double predicted_us(const recollection *c, int launch)
+{
+    const fb_launch *l = &c->p->launches[launch];
+    const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
+    if (l->group == FB_NONE) {
+        double bytes = 2 * (double)c->p->buffers[l->args[l->n_args - 1]].bytes, rate = fb_rate_at(&m->copy_hot, bytes);
+        return rate > 0 ? bytes / rate * 1e-3 : 0;
+    }
+    if (launch > 0 && c->p->launches[launch - 1].group == l->group) return 0;
+    fb_group_cost cost;
+    fb_plan_group_cost(c->plan, l->group, &cost);
+    return cost.us;
+}
+
+static void recall_launch(recollection *c, int launch)
+{
+    int number = number_of(c->p, &c->p->launches[launch]);
+    fb_recalled_kernel *k = &c->out->kernels[number];
+    fb_recorded_kernel have;
+    char code[FB_SIGNATURE];
+    fb_code_name(c->p, &c->p->launches[launch], code);
+    bool known = fb_recording_kernel(c->r, code, &have);
+    const char *old = known ? NULL : old_code(c, launch);
+    bool stale = old && fb_recording_kernel(c->r, old, &have);
+    if (!known && !stale) fb_recording_kernel(c->r, "", &have);
+    *k = (fb_recalled_kernel){
+        .source = known || stale ? FB_SOURCE_RECORDED : FB_SOURCE_PREDICTED,
+        .stale = stale,
+        .hot_us = have.hot_us,
+        .cold_us = have.cold_us,
+        .counters = {.dram_read = have.dram_read,
+                     .dram_written = have.dram_written,
+                     .l2_bytes = have.l2_bytes,
+                     .occupancy = NAN,
+                     .tensor_active = NAN,
+                     .cycles = NAN},
+        .resources = have.resources,
+    };
+    fb_stat here; /* as it ran inside this very plan */
+    if (c->whole && fb_recording_plan_kernel(c->r, c->signature, stale ? old : code, &here)) k->hot_us = here;
+    c->guessed[number] = predicted_us(c, launch);
+    c->seen[number] = true;
+}
+
+/* ---- plans ---- */
+
+static double known(double v)
+{
+    return v > 0 ? v : 0;
+}
+
+/* What one launch adds to its kernel's time. On a GPU a launch in a stream hides behind the kernel before it, so that
+ * only what is shorter than a launch waits; between two kernels there is at least the gap they have in a graph. */
+static double launch_adds(const recollection *c, double kernel_us)
+{
+    const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
+    double gap = known(m->graph_launch_us);
+    if (m->kind == FB_DEVICE_HOST) return known(m->launch_us);
+    if (c->p->mode != FB_LAUNCH_STREAM) return gap;
+    return fmax(gap, known(m->launch_us) - kernel_us);
+}
+
+static void add_stat(fb_stat *sum, const fb_stat *one, double times)
+{
+    sum->median += one->median * times;
+    sum->p10 += one->p10 * times;
+    sum->p90 += one->p90 * times;
+    if (!sum->n || one->n < sum->n) sum->n = one->n;
+}
+
+static void add_us(fb_stat *s, double us)
+{
+    s->median += us;
+    s->p10 += us;
+    s->p90 += us;
+}
+
+/* All launches one after the other; a spread is added up as if they varied together. Returns what launching them
+ * adds. */
+static double add_launches(recollection *c)
+{
+    enum { MAX_DEPTH = 64 };
+    fb_recall *out = c->out;
+    double times[MAX_DEPTH] = {1};
+    double adds = 0;
+    bool cold = true;
+    out->device_us = out->cold_us = (fb_stat){0};
+    for (int i = 0, depth = 0; i < c->p->n_launches; i++) {
+        const fb_launch *l = &c->p->launches[i];
+        if (l->kind == FB_LAUNCH_REPEAT && depth + 1 < MAX_DEPTH)
+            times[depth + 1] = times[depth] * (double)l->count, depth++;
+        if (l->kind == FB_LAUNCH_END && depth) depth--;
+        if (l->kind != FB_LAUNCH_KERNEL && l->kind != FB_LAUNCH_GEMM) continue;
+        int number = number_of(c->p, l);
+        if (!c->seen[number]) recall_launch(c, i);
+        const fb_recalled_kernel *k = &out->kernels[number];
+        double us = c->guessed[number];
+        const fb_stat guess = {us, us, us, 1};
+        const fb_stat *hot = k->hot_us.n ? &k->hot_us : &guess;
+        add_stat(&out->device_us, hot, times[depth]);
+        adds += launch_adds(c, hot->median) * times[depth];
+        add_stat(&out->cold_us, &k->cold_us, times[depth]);
+        cold = cold && k->cold_us.n;
+        out->stale |= k->stale;
+        if (k->source == FB_SOURCE_PREDICTED) out->source = FB_SOURCE_PREDICTED;
+    }
+    if (!cold || !out->cold_us.n) out->cold_us = (fb_stat){NAN, NAN, NAN, 0};
+    return adds + known(fb_planner_machine(fb_plan_planner(c->plan))->sync_us);
+}
+
+static void compose(recollection *c)
+{
+    fb_recall *out = c->out;
+    out->source = FB_SOURCE_COMPOSED;
+    out->max_abs = out->max_rel = out->bound = NAN;
+    double adds = add_launches(c);
+    out->wall_us = out->device_us;
+    if (!out->wall_us.n) out->wall_us.n = 1; /* a plan without launches */
+    add_us(&out->wall_us, adds);
+    if (out->cold_us.n) add_us(&out->cold_us, adds);
+}
+
+/* Over what was composed, for a launch mode that was measured. */
+static void tell_whole(recollection *c, const fb_recorded_plan *plan)
+{
+    fb_recall *out = c->out;
+    char code[FB_SIGNATURE];
+    fb_launch_mode mode = fb_plan_launch_mode(c->plan);
+    out->max_abs = plan->max_abs;
+    out->max_rel = plan->max_rel;
+    out->bound = plan->bound;
+    out->undecided = plan->undecided;
+    if (plan->device_us.n) out->device_us = plan->device_us;
+    if (mode > FB_LAUNCH_GRAPH || !plan->wall_us[mode].n) return;
+    out->source = FB_SOURCE_RECORDED;
+    out->stale = strcmp(fb_program_code(c->p, code), plan->code) != 0;
+    out->wall_us = plan->wall_us[mode];
+    if (plan->cold_us.n && mode == FB_LAUNCH_STREAM) out->cold_us = plan->cold_us;
+}
+
+static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
+                          fb_error *err)
+{
+    (void)err;
+    int numbers = p->n_kernels + p->n_gemms;
+    fb_recorded_plan recorded;
+    *out = (fb_recall){.kernels = FB_NEW_ARRAY(arena, fb_recalled_kernel, numbers)};
+    recollection c = {.r = replay_of(d)->recording,
+                      .plan = plan,
+                      .p = p,
+                      .out = out,
+                      .seen = FB_NEW_ARRAY(arena, bool, numbers),
+                      .guessed = FB_NEW_ARRAY(arena, double, numbers)};
+    c.whole = fb_recording_plan(c.r, fb_plan_signature(plan, c.signature), &recorded);
+    compose(&c);
+    if (c.whole) tell_whole(&c, &recorded);
+    return true;
+}
+
+#define REPLAY_OPS                                                                                                     \
+    .kind = "replay", .list = replay_list, .available = replay_available, .open = replay_open, .close = replay_close,  \
+    .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall
+
+const fb_device_ops fb_device_replay = {REPLAY_OPS, .dialect = &fb_dialect_cuda};
+/* Recordings of a processor differ in what their kernels were written in. */
+static const fb_device_ops replay_host = {REPLAY_OPS, .dialect = &fb_dialect_c};
