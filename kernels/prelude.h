@@ -94,8 +94,8 @@ static inline int64_t fb_maxi(int64_t a, int64_t b)
 
 /* ---- exponentials ---- */
 
-/* e^r for |r| <= ln 2 / 2: Taylor with the last coefficients fitted. */
-static inline float fb_exp_core(float r)
+/* (e^r - 1) for |r| <= ln 2 / 2: Taylor with the last coefficients fitted (Cephes). */
+static inline float fb_expm1_core(float r)
 {
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -103,38 +103,44 @@ static inline float fb_exp_core(float r)
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    return p * (r * r) + r + 1.0f;
+    return p * (r * r) + r;
 }
 
 /* Adding 1.5·2^23 leaves the nearest integer in the low bits. */
 #define FB_ROUNDER 12582912.0f
 
-/* x · 2^n in two steps, so that results below the normal range come out right. `shifted` holds n + FB_ROUNDER. */
+/* x = n ln 2 + r; *shifted is n + FB_ROUNDER. */
+static inline float fb_exp_reduce(float x, float *shifted)
+{
+    *shifted = x * 1.44269504088896341f + FB_ROUNDER;
+    float n = *shifted - FB_ROUNDER;
+    float r = x - n * 0.693359375f;
+    return r - n * -2.12194440e-4f;
+}
+
+/* x · 2^n, both normal: n goes into the exponent's bits. */
 static inline float fb_scale(float x, float shifted)
 {
-    int32_t n = (int32_t)(fb_bits(shifted) - fb_bits(FB_ROUNDER));
-    int32_t half = n >> 1;
-    return x * fb_float((uint32_t)(half + 127) << 23) * fb_float((uint32_t)(n - half + 127) << 23);
+    return fb_float(fb_bits(x) + (fb_bits(shifted) << 23));
 }
 
 static inline float fb_expf(float x)
 {
-    float c = x > 89.0f ? 89.0f : x;
-    c = c < -104.0f ? -104.0f : c;
-    float shifted = c * 1.44269504088896341f + FB_ROUNDER;
-    float n = shifted - FB_ROUNDER;
-    float r = c - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    return fb_scale(fb_exp_core(r), shifted);
+    float shifted, r = fb_exp_reduce(x, &shifted);
+    float y = fb_scale(fb_expm1_core(r) + 1.0f, shifted);
+    y = x > 88.7228394f ? INFINITY : y;
+    y = x < -87.3365448f ? 0.0f : y; /* below the normal range */
+    return x != x ? x : y;
 }
 
 static inline float fb_exp2f(float x)
 {
-    float c = x > 129.0f ? 129.0f : x;
-    c = c < -151.0f ? -151.0f : c;
-    float shifted = c + FB_ROUNDER;
-    float r = c - (shifted - FB_ROUNDER);
-    return fb_scale(fb_exp_core(r * 0.693147180559945309f), shifted);
+    float shifted = x + FB_ROUNDER;
+    float r = x - (shifted - FB_ROUNDER);
+    float y = fb_scale(fb_expm1_core(r * 0.693147180559945309f) + 1.0f, shifted);
+    y = x >= 128.0f ? INFINITY : y;
+    y = x < -126.0f ? 0.0f : y;
+    return x != x ? x : y;
 }
 
 static inline float fb_sigmoidf(float x)
@@ -143,18 +149,14 @@ static inline float fb_sigmoidf(float x)
     return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 
-/* Below 0.625 an odd polynomial (Cephes), above 1 - 2 / (e^2x + 1). */
+/* With m = e^2x - 1: m / (m + 2), which cancels nowhere. From 9.02 on it is 1. */
 static inline float fb_tanhf(float x)
 {
-    float a = fabsf(x), z = x * x;
-    float p = -5.70498872745e-3f;
-    p = p * z + 2.06390887954e-2f;
-    p = p * z - 5.37397155531e-2f;
-    p = p * z + 1.33314422036e-1f;
-    p = p * z - 3.33332819422e-1f;
-    float near = p * z * x + x;
-    float far = copysignf(1.0f - 2.0f / (fb_expf(a + a) + 1.0f), x);
-    return a < 0.625f ? near : far;
+    float a = fabsf(x), twice = a + a;
+    twice = twice > 18.5f ? 18.5f : twice;
+    float shifted, p = fb_expm1_core(fb_exp_reduce(twice, &shifted)), s = fb_scale(1.0f, shifted);
+    float m = p * s + (s - 1.0f);
+    return copysignf(m / (m + 2.0f), x);
 }
 
 /* ---- logarithms ---- */

@@ -20,6 +20,7 @@ enum {
     FEW_ROWS = 16,
     MOST_LANES = 512,
 };
+/* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array. */
 
 typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_LANES, SHAPE_LONG } shape;
 
@@ -334,7 +335,7 @@ static void declare_kept(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
-        fb_emit(l->e, "%s %s_row[%" PRId64 "];", type_of(l, i), l->e->names[i],
+        fb_emit(l->e, "_Alignas(64) %s %s_row[%" PRId64 "];", type_of(l, i), l->e->names[i],
                 fb_space_points(&l->s->spaces[p.space]));
     }
 }
@@ -479,8 +480,8 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
         if (!scan && !is_reduced_in(v, p)) continue;
         any = true;
         if (!scan && fb_emit_reduction(e, i).arg)
-            fb_emit(e, "%s %s[%" PRId64 "];", operand_type(l, i), best_name(l, i), l->lanes);
-        if (!l->declared[i]) fb_emit(e, "%s %s[%" PRId64 "];", type_of(l, i), e->names[i], l->lanes);
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", operand_type(l, i), best_name(l, i), l->lanes);
+        if (!l->declared[i]) fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", type_of(l, i), e->names[i], l->lanes);
         l->declared[i] = true;
     }
     if (!any) return;
@@ -668,7 +669,7 @@ static void emit_scatter(loops *l)
             "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
             rows, owners, rows, owners);
     if (half)
-        fb_emit(e, "float sums[%" PRId64 "] = {0};", size);
+        fb_emit(e, "_Alignas(64) float sums[%" PRId64 "] = {0};", size);
     else
         fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = 0;", size, size,
                 out);
