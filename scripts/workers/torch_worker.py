@@ -3,30 +3,53 @@
 
     fusebox run SCRIPT split_stack:eager@torch split_stack:max --worker 'python3 scripts/workers/torch_worker.py'
 
-It is the device `torch`; its plans are named, not edited:
+It is the device `torch`, on the first GPU if there is one, else on the CPU. Its plans are names, nothing to edit:
+
     eager           each op scope as PyTorch's own layer, everything else op by op
     eager+graph     the same, replayed as one CUDA graph
     compile         torch.compile
     compile+graph   torch.compile, replayed as one CUDA graph
     max-autotune    torch.compile(mode="max-autotune-no-cudagraphs")
 
-Adding another framework is writing a file like this one: answer hello, read the graph's lines, and answer prepare, sample and
-release; engine/worker/protocol.h lists every message. Needs numpy and torch. The answer of every plan is checked against the
-same graph, op by op, in double precision.
+Needs PyTorch and nothing else; without it the device is listed with what is missing.
+
+Adding any other framework is writing a file like this one. engine/worker/protocol.h lists the messages,
+engine/graph/graph_json.h says what the lines of a graph hold, and README.md beside this file walks through a worker in
+the order in which it is best written. What may be taken over as it stands: the inputs (they are the same numbers for
+everyone), the device's lock, the statistics, and everything under "the protocol".
 """
-import json, math, os, statistics, sys, time
+import collections
+import fcntl
+import json
+import math
+import os
+import re
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
 
 PROTOCOL, VERSION = 1, "0.1.0"
 
 
-def say(message):
-    OUT.write((json.dumps(message, separators=(",", ":")) + "\n").encode())
-    OUT.flush()
+class Refused(Exception):
+    """A sentence for the user; `kind` is one of engine/base/error.h."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
 
 
-# ---- inputs: the counter-based generator of engine/base/rng.h ---------------------------------------------------------
+class Cancelled(BaseException):
+    """Raised in the middle of whatever runs; no Exception, so that no library takes it for a failure of its own."""
+
+
+# ---- inputs: the counter-based generator of engine/base/rng.h, in 64-bit integers that wrap --------------------------
 
 MASK = (1 << 64) - 1
+CHUNK = 1 << 24  # elements at once: a few hundred megabytes of intermediates
 
 
 def splitmix64(x):
@@ -43,55 +66,90 @@ def rng_key(seed, name):
     return splitmix64((seed & MASK) ^ h)
 
 
-def rng_bits(key, n):
-    x = np.uint64(key) + np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+def signed(x):
+    return x - (1 << 64) if x >> 63 else x
 
 
-def fill(node, seed, files):
-    """The values of a source node as a numpy array of doubles or int64."""
-    shape = node.get("shape", [])
-    n = math.prod(shape)
-    dist, value, high = node.get("dist", "uniform"), number(node, "value"), number(node, "high")
-    if dist == "constant" or node["op"] == "const":
-        return np.full(shape, value)
+def shift(x, n):
+    """A logical shift to the right."""
+    return (x >> n) & ((1 << (64 - n)) - 1)
+
+
+def rng_bits(key, start, n):
+    """splitmix64(key + i * 0x9e37…) for i = start … start + n - 1."""
+    x = torch.arange(start, start + n, dtype=torch.int64, device=DEVICE)
+    x = x * signed(0x9E3779B97F4A7C15) + signed((key + 0x9E3779B97F4A7C15) & MASK)
+    x = (x ^ shift(x, 30)) * signed(0xBF58476D1CE4E5B9)
+    x = (x ^ shift(x, 27)) * signed(0x94D049BB133111EB)
+    return x ^ shift(x, 31)
+
+
+def drawn(node, dist, bits):
+    """Doubles, or int64 for integers, from bits."""
+    low, high = number(node, "value"), number(node, "high")
+    if dist == "uniform":
+        return low + (high - low) * (shift(bits, 40).double() * 2.0**-24)
+    if dist == "normal":
+        fields = (bits & 0xFFFF) + (shift(bits, 16) & 0xFFFF) + (shift(bits, 32) & 0xFFFF) + shift(bits, 48) - 131070
+        return low + high * (fields.double() * (1.7320508075688772 / 65536.0))
+    span = max(int(high) - int(low), 1)
+    return int(low) + shift(bits, 11) % span
+
+
+def rounded(x, dtype):
+    """Doubles to a dtype, rounded once. The 16-bit types are reached through float, which would round twice: so float
+    is rounded to odd, and has bits enough that the second rounding decides as if it were the first."""
+    if dtype not in (torch.float16, torch.bfloat16) or x.dtype != torch.float64:
+        return (x != 0) if dtype == torch.bool else x.to(dtype)
+    near = x.float()
+    back = near.double()
+    toward_zero = torch.where(back.abs() > x.abs(), torch.nextafter(near, torch.zeros_like(near)), near)
+    odd = (toward_zero.view(torch.int32) | 1).view(torch.float32)
+    return torch.where(back == x, near, odd).to(dtype)
+
+
+def iota(node):
+    shape, dim = node["shape"], node.get("dim", 0)
+    if not shape:
+        return torch.zeros((), dtype=torch.int64, device=DEVICE)
+    along = [n if d == dim else 1 for d, n in enumerate(shape)]
+    return torch.arange(shape[dim], device=DEVICE).reshape(along).expand(shape).contiguous()
+
+
+def source(node, seed, files):
+    """What a source node holds under a seed: bit for bit what fb_source_fill gives every other device."""
+    shape, dtype, dist = node["shape"], DTYPES[node["dtype"]], node.get("dist", "uniform")
+    if node["op"] == "iota":
+        return rounded(iota(node).double() if dtype.is_floating_point else iota(node), dtype)
+    if node["op"] == "const" or dist == "constant":
+        value = torch.tensor(number(node, "value"), dtype=torch.float64, device=DEVICE)
+        return rounded(value, dtype).expand(shape).contiguous()
     if dist == "file":
         if node.get("file") not in files:
-            raise ValueError(f"{node['name']}: its file has not arrived")
-        return files[node["file"]].reshape(shape)
-    key = splitmix64(node.get("seed", 0)) if node["op"] == "random" else rng_key(seed, node["name"])
-    bits = rng_bits(key, n)
-    if dist == "uniform":
-        out = value + (high - value) * ((bits >> np.uint64(40)).astype(np.float64) * 2.0**-24)
-    elif dist == "normal":
-        fields = sum(((bits >> np.uint64(s)) & np.uint64(0xFFFF)).astype(np.int64) for s in (0, 16, 32, 48)) - 131070
-        out = value + high * (fields.astype(np.float64) * (1.7320508075688772 / 65536.0))
-    else:
-        low, above = int(value), int(high)
-        span = max(above - low, 1)
-        out = low + ((bits >> np.uint64(11)) % np.uint64(span)).astype(np.int64)
+            raise Refused("input", f"{node['name']}: its file {node.get('file')} is not there")
+        return rounded(files[node["file"]].to(DEVICE), dtype).reshape(shape)
+    key = splitmix64(node.get("seed", 0) & MASK) if node["op"] == "random" else rng_key(seed, node["name"])
+    out = torch.empty(math.prod(shape), dtype=dtype, device=DEVICE)
+    for start in range(0, out.numel(), CHUNK):
+        n = min(CHUNK, out.numel() - start)
+        values = drawn(node, dist, rng_bits(key, start, n))
+        out[start:start + n] = rounded(values.double() if dtype.is_floating_point else values, dtype)
     return out.reshape(shape)
 
 
-# ---- the graph as Python source ---------------------------------------------------------------------------------------
+# ---- one node in PyTorch ----------------------------------------------------------------------------------------------
 
 SOURCES = {"input", "param", "feed", "const", "iota", "random"}
-UNARY = {"neg": "-{0}", "abs": "torch.abs({0})", "sign": "torch.sign({0})", "exp": "torch.exp({0})", "exp2": "torch.exp2({0})",
-         "log": "torch.log({0})", "log2": "torch.log2({0})", "sqrt": "torch.sqrt({0})", "rsqrt": "torch.rsqrt({0})",
-         "reciprocal": "torch.reciprocal({0})", "sin": "torch.sin({0})", "cos": "torch.cos({0})", "tanh": "torch.tanh({0})",
-         "sigmoid": "torch.sigmoid({0})", "erf": "torch.erf({0})", "gelu": "F.gelu({0})", "relu": "F.relu({0})",
-         "floor": "torch.floor({0})", "ceil": "torch.ceil({0})", "round": "torch.round({0})", "logical_not": "~{0}",
-         "bitwise_not": "~{0}", "receive": "{0}.to('cpu')"}
-BINARY = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "floor_divide": "{0} // {1}",
-          "pow": "torch.pow({0}, {1})", "minimum": "torch.minimum({0}, {1})", "maximum": "torch.maximum({0}, {1})",
-          "remainder": "torch.remainder({0}, {1})", "eq": "{0} == {1}", "ne": "{0} != {1}", "lt": "{0} < {1}", "le": "{0} <= {1}",
-          "gt": "{0} > {1}", "ge": "{0} >= {1}", "logical_and": "{0} & {1}", "logical_or": "{0} | {1}",
-          "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}",
-          "bitwise_left_shift": "{0} << {1}", "bitwise_right_shift": "{0} >> {1}", "where": "torch.where({0}, {1}, {2})",
-          "matmul": "torch.matmul({0}, {1})", "embedding": "F.embedding({1}, {0})"}
-REDUCE = {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floor_divide": "//", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+         "gt": ">", "ge": ">=", "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+         "bitwise_left_shift": "<<", "bitwise_right_shift": ">>"}
+CALL = {"gelu": "F.gelu({0})", "relu": "F.relu({0})", "neg": "-{0}", "logical_not": "~{0}", "bitwise_not": "~{0}",
+        "receive": "{0}.to('cpu')", "matmul": "torch.matmul({0}, {1})"}
+CALL.update({name: f"torch.{name}({{0}})" for name in (
+    "abs", "sign", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf", "floor",
+    "ceil", "round")})
+CALL.update({name: f"torch.{name}({{0}}, {{1}})" for name in ("pow", "minimum", "maximum", "remainder")})
+CALL["where"] = "torch.where({0}, {1}, {2})"
 
 
 def number(node, key):
@@ -101,6 +159,8 @@ def number(node, key):
 
 def written(node, key):
     value = number(node, key)
+    if node["dtype"] in ("i32", "i64") and math.isfinite(value):
+        return repr(int(value))
     return repr(value) if math.isfinite(value) else f"float('{value}')"
 
 
@@ -108,185 +168,408 @@ def listed(values):
     return "[" + ", ".join(str(v) for v in values) + "]"
 
 
-def expression(node, args, shapes):
-    """One node in PyTorch, operands already written; `shapes` are the operands' shapes."""
+def reduction(node, x):
+    axes, keep = node.get("axes", []), bool(node.get("keepdim"))
+    if node["op"] in ("argmax", "argmin"):
+        return f"torch.{node['op']}({x}, {axes[0]}, keepdim={keep})"
+    if not axes:
+        return x
+    same = f", dtype=dtype_{node['dtype']}"  # PyTorch sums small integers in 64 bits
+    if node["op"] != "prod":
+        return f"torch.{node['op']}({x}, {listed(axes)}, keepdim={keep}{same if node['op'] == 'sum' else ''})"
+    for axis in sorted(axes, reverse=True):
+        x = f"torch.prod({x}, {axis}, keepdim={keep}{same})"
+    return x
+
+
+def gather(node, args, shapes):
+    if node["op"] == "embedding":
+        return f"F.embedding({args[1]}, {args[0]})" if len(shapes[0]) == 2 else f"{args[0]}[{args[1]}]"
+    rest = node["shape"][1:]
+    return (f"torch.zeros({listed(node['shape'])}, dtype={args[0]}.dtype, device={args[0]}.device)"
+            f".index_add(0, {args[1]}.reshape(-1), {args[0]}.reshape({listed([-1] + rest)}))")
+
+
+def rearrangement(node, x, shapes):
     op = node["op"]
-    if op in UNARY:
-        return UNARY[op].format(*args)
-    if op in BINARY:
-        return BINARY[op].format(*args)
-    x = args[0] if args else None
-    if op == "cast":
-        return f"{x}.to(dtype_{node['dtype']})"
-    if op == "clamp":
-        return f"torch.clamp({x}, {written(node, 'value')}, {written(node, 'high')})"
-    if op in REDUCE:
-        return f"torch.{REDUCE[op]}({x}, {listed(node.get('axes', []))}, keepdim={bool(node.get('keepdim'))})"
-    if op in ("argmax", "argmin"):
-        return f"torch.{op}({x}, {node['axes'][0]}, keepdim={bool(node.get('keepdim'))})"
-    if op == "prod":
-        text = x
-        for axis in sorted(node.get("axes", []), reverse=True):
-            text = f"torch.prod({text}, {axis}, keepdim={bool(node.get('keepdim'))})"
-        return text
-    if op == "cumsum":
-        return f"torch.cumsum({x}, {node.get('dim', 0)})"
     if op == "view":
         return f"{x}.reshape({listed(node['shape'])})"
     if op == "permute":
         return f"{x}.permute({listed(node['axes'])})"
     if op == "slice":
-        step = node.get("step", 1) or 1
-        return f"{x}[{':, ' * node.get('dim', 0)}{node.get('start', 0)}:{node.get('stop', 0)}{':' + str(step) if step != 1 else ''}]"
+        step = node.get("step", 1)
+        by = f":{step}" if step != 1 else ""
+        return f"{x}[{':, ' * node['dim']}{node['start']}:{node['stop']}{by}]"
     if op == "expand":
         return f"{x}.expand({listed(node['shape'])})"
+    if op == "flip":
+        return f"torch.flip({x}, {listed(node['axes'])})"
     if op == "pad":
         pairs = [p for d in reversed(range(len(shapes[0]))) for p in (node["before"][d], node["after"][d])]
         return f"F.pad({x}, {listed(pairs)}, value={written(node, 'value')})"
-    if op == "flip":
-        return f"torch.flip({x}, {listed(node['axes'])})"
+    return None
+
+
+def expression(node, args, shapes):
+    """One node in PyTorch, operands already written; `shapes` are the operands' shapes."""
+    op, x = node["op"], args[0]
+    if op in INFIX:
+        return f"{args[0]} {INFIX[op]} {args[1]}"
+    if op in CALL:
+        return CALL[op].format(*args)
+    if op == "cast":
+        return f"{x}.to(dtype_{node['dtype']})"
+    if op == "clamp":
+        return f"torch.clamp({x}, {written(node, 'value')}, {written(node, 'high')})"
+    if op in ("sum", "mean", "amax", "amin", "prod", "argmax", "argmin"):
+        return reduction(node, x)
+    if op == "cumsum":
+        return f"torch.cumsum({x}, {node['dim']}, dtype=dtype_{node['dtype']})"
     if op in ("cat", "stack"):
-        return f"torch.{op}([{', '.join(args)}], {node.get('dim', 0)})"
-    if op == "index_add":
-        shape = listed([node.get("start", 0)] + node["shape"][1:])
-        return (f"torch.zeros({shape}, dtype={x}.dtype, device={x}.device)"
-                f".index_add(0, {args[1]}.reshape(-1), {x}.reshape([-1] + {listed(node['shape'][1:])}))")
-    raise ValueError(f"{node['name']}: PyTorch has no {op} here")
+        return f"torch.{op}([{', '.join(args)}], {node['dim']})"
+    if op in ("embedding", "index_add"):
+        return gather(node, args, shapes)
+    text = rearrangement(node, x, shapes)
+    if text is None:
+        raise Refused("input", f"{node['name']}: {op} is not known to the PyTorch worker")
+    return text
 
 
 def scope_call(scope, args):
     """PyTorch's own call for an op scope, or None where the decomposition runs instead."""
     a, op = scope.get("attrs") or {}, scope["op"]
-    eps = a.get("eps", 1e-5)
-    if op == "layer_norm":
+    if op == "layer_norm" and "normalized_shape" in a:
         weights = "".join(f", {name}={arg}" for name, arg in zip(("weight", "bias"), args[1:]))
-        return f"F.layer_norm({args[0]}, {listed(a['normalized_shape'])}{weights}, eps={eps!r})" if "normalized_shape" in a else None
+        return f"F.layer_norm({args[0]}, {listed(a['normalized_shape'])}{weights}, eps={a.get('eps', 1e-5)!r})"
     if op == "linear":
         return f"F.linear({', '.join(args)})"
-    if op == "addmm" and len(args) == 3:
+    if op == "addmm":
         return f"torch.addmm({', '.join(args)})"
-    if op in ("softmax", "log_softmax"):
-        return f"F.{op}({args[0]}, {a.get('dim', -1)})"
-    if op in ("gelu", "silu", "relu", "sigmoid", "tanh"):
-        return f"F.{op}({args[0]})" if op in ("gelu", "silu", "relu") else f"torch.{op}({args[0]})"
-    if op == "embedding" and len(args) == 2:
-        return f"F.embedding({args[1]}, {args[0]})"
+    if op == "softmax":
+        return f"F.softmax({args[0]}, {a.get('dim', -1)})"
+    if op == "silu":
+        return f"F.silu({args[0]})"
     if op == "scaled_dot_product_attention":
         mask = f", attn_mask={args[3]}" if len(args) > 3 else ""
         return f"F.scaled_dot_product_attention({', '.join(args[:3])}{mask}, scale={a.get('scale')!r})"
-    if op in ("lstm_cell", "gru_cell"):
-        state = f"({args[1]}, {args[2]})" if op == "lstm_cell" else args[1]
-        return f"torch.{op}({args[0]}, {state}, {', '.join(args[3 if op == 'lstm_cell' else 2:])})"
+    if op == "lstm_cell":
+        return f"torch.lstm_cell({args[0]}, [{args[1]}, {args[2]}], {', '.join(args[3:])})"
+    if op == "gru_cell":
+        return f"torch.gru_cell({', '.join(args)})"
     return None
 
 
+# ---- the graph as Python source ---------------------------------------------------------------------------------------
+
+VIEWS = {"view", "permute", "slice", "expand"}
+
+
+class Call:
+    """An op scope that PyTorch runs itself."""
+
+    def __init__(self, text, args, results, inside):
+        self.text, self.args, self.results, self.inside = text, args, results, inside
+
+
 class Source:
-    """The graph written out as one Python function of its sources."""
+    """A graph written out as one Python function of its sources. With `scopes`, op scopes become PyTorch's own calls."""
 
     def __init__(self, graph, scopes):
-        self.graph, self.scopes, self.lines = graph, scopes, []
-        self.nodes = graph["nodes"]
-        self.by_region = {}
+        self.graph, self.nodes, self.regions = graph, graph["nodes"], graph["regions"]
+        self.readers = collections.defaultdict(list)
+        self.by_region = collections.defaultdict(list)
         for node in self.nodes:
-            self.by_region.setdefault(node.get("region", 0), []).append(node)
-        self.inputs = [n for n in self.nodes if n["op"] in SOURCES]
-        self.calls = self.find_calls() if scopes else {}
+            self.by_region[node.get("region", 0)].append(node)
+            for a in node.get("args", ()):
+                self.readers[a].append(node["id"])
+        self.outputs = {o["node"] for o in graph["outputs"]}
+        self.results = checked(graph)
+        self.calls = self.find_calls() if scopes else {}  # result → Call
+        self.needed = self.demand()
+        self.inputs = []
+        self.lines = []
 
-    def find_calls(self):
-        """last result → (call, results, members) of the outermost op scopes that PyTorch has a call for and whose inside nobody
-        else reads."""
-        scopes = self.graph["scopes"]
-        members, calls = {}, {}
+    # -- which scopes are calls
+
+    def members(self):
+        scopes, out = self.graph["scopes"], collections.defaultdict(set)
         for node in self.nodes:
             s = node.get("scope", -1)
-            while s is not None and s >= 0:
-                members.setdefault(s, []).append(node["id"])
+            while s >= 0:
+                out[s].add(node["id"])
                 s = scopes[s].get("parent", -1)
-        covered = set()
-        for i, scope in enumerate(scopes):  # parents come first
-            inside = set(members.get(i, ()))
-            results = scope.get("results") or ()
-            if not scope.get("op") or inside & covered or not results or not inside.issuperset(results):
+        return out
+
+    def call_of(self, scope, inside):
+        """None where PyTorch has no such call, or where it would not show what others read from inside."""
+        args, results = scope.get("args") or [], scope.get("results") or []
+        if not scope.get("op") or not results or min(args + results) < 0 or not inside.issuperset(results):
+            return None
+        if len({self.nodes[i].get("region", 0) for i in inside}) != 1:
+            return None
+        leaks = [i for i in inside - set(results) if self.nodes[i]["op"] not in VIEWS
+                 and (i in self.outputs or any(r not in inside for r in self.readers[i]))]
+        early = [r for i in results for r in self.readers[i] if r not in inside and r < max(results)]
+        if leaks or early:
+            return None
+        text = scope_call(scope, [f"v{a}" for a in args])
+        return Call(text, args, results, inside) if text else None
+
+    def find_calls(self):
+        members, covered, calls = self.members(), set(), {}
+        for i, scope in enumerate(self.graph["scopes"]):  # parents come first, so the outermost wins
+            if members[i] & covered:
                 continue
-            leaks = any(a in inside and a not in results for n in self.nodes if n["id"] not in inside for a in n.get("args", ()))
-            text = scope_call(scope, [f"v{a}" for a in scope.get("args") or ()])
-            if text and not leaks:
-                calls[max(results)] = (text, results, inside)
-                covered |= inside
+            call = self.call_of(scope, members[i])
+            if call:
+                covered |= call.inside
+                calls.update({r: call for r in call.results})
         return calls
 
-    def region(self, number, indent):
-        hidden = {i for last, (_, _, inside) in self.calls.items() for i in inside if i != last}
-        for node in self.by_region.get(number, []):
-            i = node["id"]
-            if node["op"] in SOURCES or i in hidden or node["op"] in ("carried", "item", "step"):
+    # -- what is computed at all
+
+    def demand(self):
+        needed, todo = set(), list(self.results)
+        while todo:
+            i = todo.pop()
+            if i in needed:
                 continue
-            if i in self.calls:
-                text, results, _ = self.calls[i]
-                self.lines.append(f"{indent}{', '.join(f'v{r}' for r in results)} = {text}")
-                continue
+            needed.add(i)
+            node = self.nodes[i]
+            todo += self.calls[i].args + self.calls[i].results if i in self.calls else node.get("args", [])
+            region = self.regions[node.get("region", 0)]
+            if region.get("loop", -1) >= 0:
+                todo.append(region["loop"])
             if node["op"] == "loop":
-                self.loop(node, indent)
-                continue
-            elif node["op"] == "result":
-                text = f"v{node['args'][0]}[{node.get('index', 0)}]"
-            elif node["op"] == "assign":
-                text = f"v{node['args'][1]}"
-            else:
-                args = [f"v{a}" for a in node.get("args", ())]
-                text = expression(node, args, [self.nodes[a]["shape"] for a in node.get("args", ())])
-            self.lines.append(f"{indent}v{i} = {text}")
+                body = self.regions[node["body"]]
+                todo += [k for k in body.get("yields", []) + body.get("stacked", []) if k >= 0]
+                todo += [n["id"] for n in self.by_region[node["body"]] if n["op"] in ("assign", "receive")]
+        return needed
+
+    # -- names
+
+    def literal(self, i):
+        """A scalar that Python may write as a number, as a user of PyTorch would."""
+        node = self.nodes[i]
+        if node["op"] == "step":
+            return f"t{self.regions[node['region']]['loop']}"
+        if node["op"] != "const" or node["shape"] or node["dtype"] == "bool" or not math.isfinite(number(node, "value")):
+            return None
+        return repr(source(node, 0, {}).item())
+
+    def operands(self, node):
+        args = node.get("args", [])
+        texts = [f"v{a}" for a in args]
+        free = {"pow": (1,), "where": (1, 2)}.get(node["op"], (0, 1) if node["op"] in INFIX else ())
+        literals = {k: self.literal(args[k]) for k in free}
+        if free and all(literals.values()) and len(free) == 2:
+            del literals[0 if 0 in literals else 1]  # one of the two says what dtype the result has
+        for k, text in literals.items():
+            if text:
+                texts[k] = f"({text})" if text.startswith("-") else text
+        return texts
+
+    # -- statements
+
+    def node(self, node, indent):
+        i, op = node["id"], node["op"]
+        if i in self.calls:
+            call = self.calls[i]
+            if i == max(call.results):
+                self.lines.append(f"{indent}{', '.join(f'v{r}' for r in call.results)} = {call.text}")
+        elif op == "loop":
+            self.loop(node, indent)
+        elif op == "step":
+            self.lines.append(f"{indent}v{i} = torch.tensor({self.literal(i)}, device=device)")
+        elif op == "result":
+            self.lines.append(f"{indent}v{i} = v{node['args'][0]}[{node.get('index', 0)}]")
+        elif op == "assign":
+            self.lines.append(f"{indent}v{i} = v{node['args'][1]}")
+        elif op not in SOURCES and op not in ("carried", "item"):
+            shapes = [self.nodes[a]["shape"] for a in node.get("args", ())]
+            self.lines.append(f"{indent}v{i} = {expression(node, self.operands(node), shapes)}")
+
+    def region(self, number, indent):
+        for node in self.by_region[number]:
+            if node["id"] in self.needed:
+                self.node(node, indent)
+
+    def assigned(self, body):
+        """(parameter, assign) of a body and the loops inside it."""
+        out = []
+        for node in self.by_region[body]:
+            if node["op"] == "assign":
+                out.append((node["args"][0], node["id"]))
+            elif node["op"] == "loop":
+                out += self.assigned(node["body"])
+        return out
 
     def loop(self, node, indent):
-        body = node["body"]
-        r = self.graph["regions"][body]
-        i, inner = node["id"], indent + "    "
-        carried, items = r.get("carried", []), r.get("items", [])
-        args = node.get("args", [])
-        self.lines.append(f"{indent}c{i} = [{', '.join(f'v{a}' for a in args[:len(carried)])}]")
-        self.lines.append(f"{indent}s{i} = [{', '.join('[]' for _ in r.get('stacked', []))}]")
-        self.lines.append(f"{indent}for t{i} in range({r['trips']}):")
+        """A loop node is a list: what is carried out of it, then what it stacked. Parameters that it assigns change from
+        step to step for the body, and the outside goes on reading them as they were."""
+        i, inner, body = node["id"], indent + "    ", self.regions[node["body"]]
+        carried, stacked, args = body.get("carried", []), body.get("stacked", []), node.get("args", [])
+        assigned = self.assigned(node["body"])
+        put = self.lines.append
+        put(f"{indent}c{i} = [{', '.join(f'v{a}' for a in args[:len(carried)])}]")
+        put(f"{indent}s{i} = [{', '.join('[]' for _ in stacked)}]")
+        for p, a in assigned:
+            put(f"{indent}p{i}_{p} = v{a} = v{p}")
+        put(f"{indent}for t{i} in range({body['trips']}):")
         for k, c in enumerate(carried):
             if c >= 0:
-                self.lines.append(f"{inner}v{c} = c{i}[{k}]")
-        for k, c in enumerate(items):
-            self.lines.append(f"{inner}v{c} = v{args[len(carried) + k]}[t{i}]")
-        for n in self.by_region.get(body, []):
-            if n["op"] == "step":
-                self.lines.append(f"{inner}v{n['id']} = torch.tensor(t{i})")
-        self.region(body, inner)
-        for k, s in enumerate(r.get("stacked", [])):
-            self.lines.append(f"{inner}s{i}[{k}].append(v{s})")
-        self.lines.append(f"{inner}c{i} = [{', '.join(f'v{y}' for y in r.get('yields', []))}]")
-        self.lines.append(f"{indent}v{i} = c{i} + [torch.stack(s) for s in s{i}]")
+                put(f"{inner}v{c} = c{i}[{k}]")
+        for k, c in enumerate(body.get("items", [])):
+            if c >= 0:
+                put(f"{inner}v{c} = v{args[len(carried) + k]}[t{i}]")
+        self.region(node["body"], inner)
+        for k, s in enumerate(stacked):
+            put(f"{inner}s{i}[{k}].append(v{s})")
+        put(f"{inner}c{i} = [{', '.join(f'v{y}' for y in body.get('yields', []))}]")
+        for p, a in assigned:
+            put(f"{inner}v{p} = v{a}")
+        for p in {p for p, _ in assigned}:
+            put(f"{indent}v{p} = p{i}_{p}")
+        put(f"{indent}v{i} = c{i} + [torch.stack(s) for s in s{i}]")
+
+    # -- the function
+
+    def drop_dead(self):
+        """A value goes when it was read for the last time, as it does where people reuse a name; else nothing would be
+        freed before the end. Values of loops go by themselves."""
+        last, made = {}, set()
+        for at, line in enumerate(self.lines):
+            for name in re.findall(r"\bv\d+\b", line):
+                last[name] = at
+            if re.match(r"    v", line):
+                made |= set(re.findall(r"\bv\d+\b", line.split(" = ")[0]))
+        made -= {f"v{r}" for r in self.results} | {f"v{i}" for i in self.inputs}
+        gone = collections.defaultdict(list)
+        for name in made:
+            at = last[name]
+            while at + 1 < len(self.lines) and self.lines[at].startswith("     "):
+                at += 1  # inside a loop: after it
+            gone[at].append(name)
+        out = []
+        for at, line in enumerate(self.lines):
+            out.append(line)
+            if at in gone:
+                out.append(f"    del {', '.join(sorted(gone[at]))}")
+        return out
 
     def text(self):
-        self.lines = [f"def model({', '.join('v%d' % n['id'] for n in self.inputs)}):"]
         self.region(0, "    ")
-        results = [o["node"] for o in self.graph["outputs"]]
-        results += [n["id"] for n in self.nodes if n["op"] in ("assign", "receive") and n.get("region", 0) == 0 and n["id"] not in results]
-        self.lines.append(f"    return [{', '.join(f'v{r}' for r in results)}]")
-        return "\n".join(self.lines) + "\n"
+        body = "\n".join(self.lines)
+        read = set(re.findall(r"\bv\d+\b", body)) | {f"v{r}" for r in self.results}
+        self.inputs = [n["id"] for n in self.nodes if n["op"] in SOURCES and f"v{n['id']}" in read]
+        head = f"def model({', '.join(f'v{i}' for i in self.inputs)}):"
+        return "\n".join([head] + self.drop_dead() + [f"    return [{', '.join(f'v{r}' for r in self.results)}]"]) + "\n"
 
 
-def function(graph, scopes):
-    source = Source(graph, scopes)
-    names = {"torch": torch, "F": torch.nn.functional}
-    names.update({f"dtype_{k}": v for k, v in DTYPES.items()})
-    exec(compile(source.text(), "<fusebox graph>", "exec"), names)
-    return names["model"], source.inputs
+def checked(graph):
+    """The nodes whose values leave the graph, as fb_reference_nodes has them."""
+    outputs = {o["node"] for o in graph["outputs"]}
+    return [n["id"] for n in graph["nodes"]
+            if n["op"] == "assign" or (n.get("region", 0) == 0 and n["op"] != "feed"
+                                       and (n["id"] in outputs or n["op"] == "receive"))]
+
+
+def function(graph, scopes, wide=False):
+    """The function and the source nodes that it takes. `wide`: everything that is a float is a double."""
+    out = Source(graph, scopes)
+    text = out.text()
+    names = {"torch": torch, "F": torch.nn.functional, "device": DEVICE}
+    for name, dtype in DTYPES.items():
+        names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
+    exec(compile(text, "<fusebox graph>", "exec"), names)
+    return names["model"], [graph["nodes"][i] for i in out.inputs]
+
+
+# ---- the device's lock ------------------------------------------------------------------------------------------------
+
+
+class Lock:
+    """engine/worker/lock.c: one file a device and machine; its first eight bytes count tickets; ticket n is a lock on byte
+    1024 + n. The device belongs to the lowest ticket alive, and a process that ends drops its own."""
+
+    IDLE_S, HOLD_S, FIRST = 0.05, 2.0, 1024
+
+    def __init__(self, device):
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        if not cache.startswith("/"):
+            cache = os.path.join(os.path.expanduser("~"), ".cache")
+        self.path = os.path.join(cache, "fusebox", "locks", f"{socket.gethostname()}.{device}")
+        self.fd, self.ticket, self.since = -1, 0, 0.0
+
+    def _lock(self, command, start, length):
+        answer = fcntl.fcntl(self.fd, command, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
+        kind, _, at, _, _ = struct.unpack("hhqqi4x", answer)
+        return None if kind == fcntl.F_UNLCK else at
+
+    def _enter(self):
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+        self.ticket = int.from_bytes(os.pread(self.fd, 8, 0) or bytes(8), "little")
+        self._lock(fcntl.F_OFD_SETLK, self.FIRST + self.ticket, 1)
+        os.pwrite(self.fd, (self.ticket + 1).to_bytes(8, "little"), 0)
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
+    def ahead(self, start=0, end=None):
+        """Tickets alive before ours. The system tells of one that is in the way, not of which."""
+        end = self.ticket if end is None else end
+        found = self._lock(fcntl.F_OFD_GETLK, self.FIRST + start, end - start) if start < end else None
+        if found is None:
+            return 0
+        found -= self.FIRST
+        return 1 + self.ahead(start, found) + self.ahead(found + 1, end)
+
+    def take(self, waiting):
+        """Calls waiting(n) while n others are ahead; returns the µs that it took. A lock that cannot be had at all stops
+        nobody from measuring."""
+        start = time.perf_counter()
+        if self.fd >= 0:
+            wanted = self._lock(fcntl.F_OFD_GETLK, self.FIRST + self.ticket + 1, 0) is not None
+            if start - self.since <= self.HOLD_S or not wanted:
+                return 0.0
+            self.leave()
+        try:
+            self._enter()
+            while n := self.ahead():
+                waiting(n)
+                time.sleep(0.005)
+        except OSError:
+            self.leave()
+        self.since = time.perf_counter()
+        return (self.since - start) * 1e6
+
+    def leave(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
 
 
 # ---- measuring --------------------------------------------------------------------------------------------------------
 
 
 def stat(samples):
+    """As engine/measure/stat.c: linear between the order statistics."""
     s = sorted(samples)
-    at = lambda q: s[min(len(s) - 1, int(q * (len(s) - 1) + 0.5))]
-    return {"median": statistics.median(s), "p10": at(0.1), "p90": at(0.9), "n": len(s)}
+
+    def quantile(q):
+        at = q * (len(s) - 1)
+        low = int(at)
+        return s[low] + (at - low) * (s[low + 1] - s[low]) if low + 1 < len(s) else s[-1]
+    return {"median": quantile(0.5), "p10": quantile(0.1), "p90": quantile(0.9), "n": len(s)}
+
+
+def wait():
+    if CUDA:
+        torch.cuda.synchronize()
 
 
 def graphed(run):
+    """`run` as one CUDA graph, recorded after a few runs on a stream of its own, as PyTorch asks for."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -295,211 +578,444 @@ def graphed(run):
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run()
-    return graph.replay
+        result = run()
+    return lambda: (graph.replay(), result)[1]
+
+
+def overloads(name):
+    packet = getattr(torch.ops.aten, name.split("::")[1], None)
+    found = [getattr(packet, o) for o in packet.overloads()] if packet else []
+    return [o for o in found if torch._C._dispatch_has_kernel(o.name())]  # the rest belongs to TorchScript alone
+
+
+def is_cpu_kernel(name):
+    """Ops that do work: generated kernels, and what is neither a view, nor memory, nor made of other ops."""
+    if not name.startswith("aten::"):
+        return "cpp_fused" in name
+    if name.startswith("aten::empty") or name in ("aten::resize_", "aten::lift_fresh"):
+        return False
+    found = overloads(name)
+    returned = [o._schema.returns[0].alias_info if o._schema.returns else None for o in found]
+    is_view = bool(found) and all(alias and not alias.is_write for alias in returned)
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    return not is_view and not any(o.has_kernel_for_dispatch_key(implicit) for o in found)
+
+
+def gpu_launches(events):
+    """(name, start, µs) of what ran on the GPU."""
+    return [(e.name, e.time_range.start, e.time_range.elapsed_us()) for e in events
+            if e.device_type == torch.autograd.DeviceType.CUDA]
+
+
+def cpu_launches(events):
+    """The same on a CPU: the outermost ops that do work."""
+    kernel = {name: is_cpu_kernel(name) for name in {e.name for e in events}}
+    out = []
+    for e in events:
+        parent = e.cpu_parent
+        while parent and not kernel[parent.name]:
+            parent = parent.cpu_parent
+        if kernel[e.name] and not parent:
+            out.append((e.name, e.time_range.start, e.cpu_time_total))
+    return out
+
+
+def kernel_rows(launches, rounds):
+    """The report's kernels from the launches of so many runs, the launches a run, and the µs of each run."""
+    by_name, runs = collections.defaultdict(list), [0.0] * rounds
+    for name, _, us in sorted(launches, key=lambda launch: launch[1]):
+        by_name[name].append(us)
+    kernels = []
+    for name, times in by_name.items():
+        each, more = divmod(len(times), rounds)
+        if more or not each:  # not the same every run: an average is all there is
+            sums, each = [sum(times) / rounds] * rounds, max(1, round(len(times) / rounds))
+        else:
+            sums = [sum(times[k * each:(k + 1) * each]) for k in range(rounds)]
+        runs = [a + b for a, b in zip(runs, sums)]
+        kernels.append({"name": name[:120], "family": "compiled" if "fused" in name else "library", "nodes": [], "count": each,
+                        "device_us": stat(sums)})
+    kernels.sort(key=lambda k: -k["device_us"]["median"])
+    return kernels, sum(k["count"] for k in kernels), runs
+
+
+def worst_of(node, got, want, at, shape):
+    where = ",".join(str(i) for i in torch.unravel_index(torch.tensor(at), shape)) if shape else ""
+    place = f"[{where}]" if where else ""
+    return f"{node['name'][:48]}{place}: {got.reshape(-1)[at].item():.9g}, expected {want.reshape(-1)[at].item():.9g}"
+
+
+ALLOWED = {"bf16": 3e-2, "f16": 5e-3, "f32": 2e-4, "f64": 1e-10}  # of the largest value of an output
 
 
 class Case:
+    """One graph under one plan, prepared. Inputs of several seeds take turns, each checked when it comes."""
+
     PLANS = ("eager", "eager+graph", "compile", "compile+graph", "max-autotune")
+    TURN_CALLS, ROUNDS = 4, 15
 
     def __init__(self, graph, plan, seeds, files):
         if plan not in self.PLANS:
-            raise ValueError(f"PyTorch has no plan {plan}; it has {', '.join(self.PLANS)}")
+            raise Refused("input", f"PyTorch has no plan \"{plan}\"; it has {', '.join(self.PLANS)}")
         if plan.endswith("+graph") and not CUDA:
-            raise ValueError(f"{plan} needs a GPU")
-        self.graph, self.plan, self.hot, self.cold = graph, plan, [], []
-        model, inputs = function(graph, scopes=True)
-        self.arguments = [self.source(node, seeds[0], files) for node in inputs]
+            raise Refused("unavailable", f"PyTorch finds no GPU here, and {plan} replays a CUDA graph")
+        self.graph, self.plan, self.seeds, self.files = graph, plan, seeds, files
+        self.hot, self.cold, self.busy, self.calls, self.waited_us = [], [], [], 0, 0.0
+        self.images, self.verified, self.seed = {}, set(), None
+        self.error = {"max_abs": 0.0, "max_rel": 0.0, "bound": 0.0, "ok": True}
+        self.kernels, self.launches, self.peak, self.compile_ms = [], None, None, None
+        self.tf32 = any(n.get("precision") == "tf32" for n in graph["nodes"])
+        self.run = None
+
+    def settings(self):
+        """Those of PyTorch that are global, and of this case."""
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
+        torch.backends.cudnn.allow_tf32 = self.tf32
+
+    def prepare(self):
+        self.settings()
+        model, self.inputs = function(self.graph, scopes=True)
+        self.model = model
+        if self.plan.startswith("compile"):
+            self.model = torch.compile(model, dynamic=False)
+        elif self.plan == "max-autotune":
+            self.model = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
+        self.load(self.seeds[0])
         start = time.perf_counter()
-        if plan.startswith("compile"):
-            model = torch.compile(model)
-        elif plan == "max-autotune":
-            model = torch.compile(model, mode="max-autotune-no-cudagraphs")
-        self.run = lambda: model(*self.arguments)
+        self.run = lambda: self.model(*self.arguments)
         with torch.no_grad():
-            result = self.run()
-            self.compile_ms = (time.perf_counter() - start) * 1e3 if plan != "eager" else None
-            self.error = self.check(result)
-            if plan.endswith("+graph"):
+            self.run()
+            wait()
+            if not self.plan.startswith("eager"):
+                self.compile_ms = (time.perf_counter() - start) * 1e3
+            if self.plan.endswith("+graph"):
                 self.run = graphed(self.run)
-            self.kernels, self.launches = self.profile()
+            self.check()
+            if self.error["ok"]:
+                self.profile()
 
-    @staticmethod
-    def source(node, seed, files, dtype=None):
-        if node["op"] == "iota":
-            n, dim = node["shape"][node.get("dim", 0)], node.get("dim", 0)
-            shape = [n if d == dim else 1 for d in range(len(node["shape"]))]
-            values = np.broadcast_to(np.arange(n).reshape(shape), node["shape"]).copy()
+    # -- inputs
+
+    def load(self, seed):
+        """A CUDA graph reads where it was recorded: its inputs are copied there, all others take turns as they are."""
+        if seed == self.seed:
+            return
+        if seed not in self.images:
+            self.images[seed] = [source(node, seed, self.files) for node in self.inputs]
+        if not self.plan.endswith("+graph"):
+            self.arguments = self.images[seed]
+        elif self.seed is None:
+            self.arguments = [t.clone() for t in self.images[seed]]
         else:
-            values = np.ascontiguousarray(fill(node, seed, files))
-        tensor = torch.from_numpy(np.asarray(values)).to(DTYPES[node["dtype"]])
-        return tensor.to(DEVICE)
+            for to, image in zip(self.arguments, self.images[seed]):
+                to.copy_(image)
+        self.seed = seed
 
-    def check(self, result):
-        """Against the graph op by op in double: an independent path through PyTorch, as it knows no op scopes."""
-        model, _ = function(self.graph, scopes=False)
-        wide = [a.double() if a.is_floating_point() else a for a in self.arguments]
-        names = {"dtype_f32": torch.float64, "dtype_f16": torch.float64, "dtype_bf16": torch.float64}
-        model.__globals__.update(names)
-        worst_abs = worst_rel = 0.0
+    # -- the answer
+
+    def check(self):
+        """Against the graph op by op in double: another path through PyTorch, which knows no op scopes."""
+        got = [t.clone() for t in self.run()]
+        wide, inputs = function(self.graph, scopes=False, wide=True)
+        known = {n["id"]: a for n, a in zip(self.inputs, self.arguments)}
+        arguments = [known[n["id"]] if n["id"] in known else source(n, self.seed, self.files) for n in inputs]
+        want = wide(*(a.double() if a.is_floating_point() else a for a in arguments))
+        del arguments
         dtypes = {n["dtype"] for n in self.graph["nodes"]}
-        allowed = 3e-2 if "bf16" in dtypes else 5e-3 if "f16" in dtypes else 2e-4
-        for got, want in zip(result, model(*wide)):
-            if not got.numel():
-                continue
-            diff = (got.to(want.device).double() - want.double()).abs()
-            worst_abs = max(worst_abs, diff.max().item())
-            scale = max(want.double().abs().max().item(), 1e-30)
-            worst_rel = max(worst_rel, diff.max().item() / scale)
-        return {"max_abs": worst_abs, "max_rel": worst_rel, "bound": worst_rel / allowed, "ok": worst_rel <= allowed}
+        allowed = next(a for d, a in ALLOWED.items() if d in dtypes or d == "f64")
+        if self.tf32:
+            allowed = max(allowed, 5e-3)
+        for i, a, b in zip(checked(self.graph), got, want):
+            if a.numel():
+                self.compare(self.graph["nodes"][i], a, b, allowed)
+        self.verified.add(self.seed)
+        del got, want
+        if CUDA:
+            torch.cuda.empty_cache()  # other processes measure on this GPU too
+
+    def compare(self, node, got, want, allowed):
+        got, want = got.to(want.device).double(), want.double()
+        diff = (got - want).abs()
+        diff = torch.where((got == want) | (got.isnan() & want.isnan()), torch.zeros_like(diff), diff).nan_to_num(math.inf)
+        at = int(diff.argmax())
+        most, e = diff.reshape(-1)[at].item(), self.error
+        finite = want[want.isfinite()]
+        scale = max(finite.abs().max().item() if finite.numel() else 0.0, 1e-30)
+        relative = (diff / want.abs())[want != 0]
+        bound = most / scale / (allowed if node["dtype"] in ALLOWED else 1e-30)
+        e["max_abs"] = max(e["max_abs"], most)
+        e["max_rel"] = max(e["max_rel"], relative.max().item() if relative.numel() else 0.0)
+        e["bound"] = max(e["bound"], bound)
+        if bound > 1 and e["ok"]:
+            e["ok"], e["worst"] = False, worst_of(node, got, want, at, got.shape)
+
+    # -- times
 
     def profile(self):
-        """Kernels of one run as PyTorch's own profiler sees them: GPU kernels, or the ops' own time on a CPU."""
+        """What one run launches, as PyTorch's own profiler sees it."""
         from torch.profiler import ProfilerActivity, profile
         for _ in range(3):
             self.run()
-        rounds = 5
-        kind = ProfilerActivity.CUDA if CUDA else ProfilerActivity.CPU
-        with profile(activities=[kind]) as p:
+        wait()
+        if CUDA:
+            torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated() if CUDA else 0
+        start = time.perf_counter()
+        result = self.run()
+        wait()
+        rounds = max(3, min(self.ROUNDS, int(0.5 / max(time.perf_counter() - start, 1e-6))))
+        if CUDA:
+            inputs = sum(t.numel() * t.element_size() for t in self.arguments)
+            self.peak = torch.cuda.max_memory_allocated() - before + inputs
+        del result
+        with profile(activities=[ProfilerActivity.CUDA if CUDA else ProfilerActivity.CPU], acc_events=True) as p:
             for _ in range(rounds):
                 self.run()
-            self.wait()
-        found = {}
-        for e in p.events():
-            if CUDA:
-                if e.device_type != torch.autograd.DeviceType.CUDA:
-                    continue
-                us = e.self_device_time_total
-            else:
-                us = e.self_cpu_time_total
-                if e.name.startswith("profiler") or not e.name.startswith("aten::") or us <= 0:
-                    continue
-            found.setdefault(e.name, []).append(us)
-        kernels = []
-        for name, times in sorted(found.items(), key=lambda kv: -sum(kv[1])):
-            count = max(1, round(len(times) / rounds))
-            per_run = [sum(times) / rounds]
-            kernels.append({"name": name[:120], "family": "library", "nodes": [], "count": count, "device_us": stat(per_run)})
-        return kernels, sum(k["count"] for k in kernels)
-
-    @staticmethod
-    def wait():
-        if CUDA:
-            torch.cuda.synchronize()
+            wait()
+        launches = gpu_launches(p.events()) if CUDA else cpu_launches(p.events())
+        if launches:
+            self.kernels, self.launches, self.busy = kernel_rows(launches, rounds)
 
     def sample(self, n, cold):
+        self.settings()
         with torch.no_grad():
+            turn = 1 if cold else self.TURN_CALLS
+            self.load(self.seeds[self.calls // turn % len(self.seeds)])
+            self.calls += 1
+            if self.seed not in self.verified:
+                self.check()
+            if not self.error["ok"]:
+                raise Refused("input", f"the result is wrong, so no time is taken: {self.error['worst']}")
             if not cold:
                 self.run()
             for _ in range(n):
                 if cold:
                     FLUSH.add_(1)
-                self.wait()
+                wait()
                 start = time.perf_counter()
                 self.run()
-                self.wait()
+                wait()
                 (self.cold if cold else self.hot).append((time.perf_counter() - start) * 1e6)
 
     def report(self):
-        busy = sum(k["device_us"]["median"] for k in self.kernels)
-        r = {"device": "torch", "plan": self.plan, "nodes": len(self.graph["nodes"]), "launches": self.launches,
-             "launch_mode": "graph" if self.plan.endswith("+graph") else "stream", "source": "measured", "error": self.error,
-             "kernels": self.kernels, "device_us": {"median": busy, "p10": busy, "p90": busy, "n": 1}}
-        if self.compile_ms is not None:
-            r["compile_ms"] = self.compile_ms
-        if self.hot:
-            r["wall_us"] = stat(self.hot)
-            r["gap_us"] = max(0.0, r["wall_us"]["median"] - busy)
-        if self.cold:
-            r["cold_us"] = stat(self.cold)
+        r = {"device": "torch", "plan": self.plan, "nodes": len(self.graph["nodes"]), "source": "measured",
+             "launch_mode": "graph" if self.plan.endswith("+graph") else "stream", "error": self.error}
+        if not self.error["ok"]:  # a plan whose answer is wrong shows no time
+            return r
+        known = {"launches": self.launches, "peak_bytes": self.peak, "compile_ms": self.compile_ms, "kernels": self.kernels}
+        r.update({key: value for key, value in known.items() if value is not None})
+        for key, samples in (("wall_us", self.hot), ("cold_us", self.cold), ("device_us", self.busy)):
+            if samples:
+                r[key] = stat(samples)
+        if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
+            r["gap_us"] = r["wall_us"]["median"] - r["device_us"]["median"]
         return r
 
 
 # ---- the protocol -----------------------------------------------------------------------------------------------------
 
 
-def read_line(stream):
-    line = stream.readline()
-    return json.loads(line) if line else None
+def finite(value):
+    """What JSON has no word for is left out: a figure that is not known is absent."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items() if not isinstance(v, float) or math.isfinite(v)}
+    return [finite(v) for v in value] if isinstance(value, list) else value
 
 
-def read_graph(stream):
-    head = read_line(stream)
-    graph = {"title": head.get("title", ""), "scopes": [], "regions": [], "nodes": []}
-    for part in ("scopes", "regions", "nodes"):
-        graph[part] = [read_line(stream) for _ in range(head["n_" + part])]
-    for scope in graph["scopes"]:
-        if isinstance(scope.get("attrs"), str):
-            scope["attrs"] = json.loads(scope["attrs"])
-    graph["outputs"] = read_line(stream)["outputs"]
-    return graph
+class Front:
+    """The other end. A thread reads it, so that a cancel arrives while something runs; requests wait in line."""
+
+    def __init__(self, stream, out):
+        self.stream, self.out = stream, out
+        self.line, self.news = collections.deque(), threading.Condition()
+        self.running = self.cancelled = None  # ids
+        self.main, self.writing = threading.main_thread().ident, threading.Lock()
+        signal.signal(signal.SIGUSR1, self.interrupt)
+
+    def say(self, message):
+        with self.writing:
+            self.out.write((json.dumps(finite(message), separators=(",", ":"), allow_nan=False) + "\n").encode())
+            self.out.flush()
+
+    def fail(self, number, kind, text):
+        self.say({"type": "error", "id": number, "kind": kind, "text": " ".join(text.split())[:400]})
+
+    def read_graph(self):
+        head = json.loads(self.stream.readline())
+        graph = {part: [json.loads(self.stream.readline()) for _ in range(head["n_" + part])]
+                 for part in ("scopes", "regions", "nodes")}
+        graph["outputs"] = json.loads(self.stream.readline())["outputs"]
+        return graph
+
+    def read(self):
+        """Ends the process with its stdin, whatever it does: nothing stays behind on the far side of an ssh."""
+        while line := self.stream.readline():
+            try:
+                message = json.loads(line)
+                kind = message["type"]
+                if kind == "graph":
+                    message["graph"] = self.read_graph()
+                elif kind == "file":
+                    message["data"] = self.stream.read(message["bytes"])
+            except (ValueError, KeyError, TypeError) as e:
+                self.fail(0, "input", f"a message that cannot be read: {type(e).__name__}: {e}")
+                continue
+            if kind == "cancel":
+                self.cancel(message.get("id"))
+                continue
+            with self.news:
+                self.line.append(message)
+                self.news.notify()
+            if kind == "quit":
+                return
+        os._exit(0)
+
+    def cancel(self, number):
+        with self.news:
+            gone = [m for m in self.line if m.get("id") == number and m["type"] in ("prepare", "sample")]
+            for m in gone:
+                self.line.remove(m)
+            self.cancelled = number
+            if self.running == number:
+                signal.pthread_kill(self.main, signal.SIGUSR1)
+        for _ in gone:
+            self.fail(number, "cancelled", "cancelled")
+
+    def interrupt(self, *_):
+        """In the main thread, between two of its steps."""
+        if self.running is not None and self.running == self.cancelled:
+            self.running = None
+            raise Cancelled
+
+    def next(self):
+        """The next message; after a moment without one others may have the device."""
+        with self.news:
+            while not self.line:
+                if not self.news.wait(Lock.IDLE_S if LOCK.fd >= 0 else None):
+                    LOCK.leave()
+            return self.line.popleft()
 
 
-def describe():
-    if MISSING:
-        return [{"device": "torch", "kind": "torch", "missing": MISSING}]
-    name = torch.cuda.get_device_name(0) if CUDA else f"{torch.get_num_threads()} CPU threads"
-    return [{"device": "torch", "kind": "torch", "name": f"PyTorch {torch.__version__} on {name}", "plans": list(Case.PLANS)}]
+class Worker:
+    def __init__(self, front):
+        self.front, self.graphs, self.cases, self.files = front, {}, {}, {}
 
-
-def answer(message, stream, graphs, cases, files):
-    kind, number = message.get("type"), message.get("id", 0)
-    if kind == "hello":
-        if message.get("fusebox") != PROTOCOL:
-            raise ValueError(f"this worker speaks protocol {PROTOCOL}, the front {message.get('fusebox')}: use the same version of fusebox")
-        say({"type": "hello", "fusebox": PROTOCOL, "version": VERSION, "host": os.uname().nodename, "devices": describe(), "libraries": []})
-    elif kind == "graph":
-        graphs[message["hash"]] = read_graph(stream)
-    elif kind == "file":
-        files[message["key"]] = np.frombuffer(stream.read(message["bytes"]), dtype=np.float64)
-    elif kind == "devices":
-        say({"type": "devices", "id": number, "devices": describe(), "libraries": []})
-    elif kind == "prepare":
+    def devices(self):
+        entry = {"device": "torch", "kind": "torch"}
         if MISSING:
-            raise ValueError(MISSING)
-        say({"type": "progress", "id": number, "what": f"PyTorch: {message['plan']}", "fraction": 0.1})
-        cases[number] = Case(graphs[message["graph"]], message["plan"], message.get("seeds") or [0], files)
-        say({"type": "prepared", "id": number, "report": cases[number].report()})
-    elif kind == "sample":
-        if cases[number].error["ok"]:
-            cases[number].sample(message.get("n", 20), message.get("cache") == "cold")
-        say({"type": "sampled", "id": number, "report": cases[number].report()})
-    elif kind == "release":
-        cases.pop(number, None)
-        say({"type": "released", "id": number})
-    elif kind == "calibrate":
-        raise ValueError("torch needs no calibration")
-    elif kind not in ("cancel", "quit"):
-        raise ValueError(f"unknown message {kind}")
-    return kind != "quit"
+            return {"devices": [dict(entry, missing=MISSING)], "libraries": []}
+        on = torch.cuda.get_device_name(0) if CUDA else f"the CPU, {torch.get_num_threads()} threads"
+        name = f"PyTorch {torch.__version__} on {on}"
+        return {"devices": [dict(entry, name=name, plans=list(Case.PLANS))], "libraries": []}
+
+    def hello(self, message):
+        if message.get("fusebox") != PROTOCOL:
+            raise Refused("unavailable", f"this worker speaks protocol {PROTOCOL}, the front {message.get('fusebox')}: "
+                          "use those of the same fusebox")
+        return dict({"type": "hello", "fusebox": PROTOCOL, "version": VERSION, "host": socket.gethostname()}, **self.devices())
+
+    def graph(self, message):
+        self.graphs[message["hash"]] = self.graphs.pop(message["hash"], message["graph"])
+        while len(self.graphs) > 64:
+            self.graphs.pop(next(iter(self.graphs)))
+
+    def file(self, message):
+        if not MISSING:
+            self.files[message["key"]] = torch.frombuffer(bytearray(message["data"]), dtype=torch.float64)
+
+    def take_device(self, number):
+        return LOCK.take(lambda n: self.front.say({"type": "progress", "id": number, "what": f"waiting, {n} ahead", "fraction": 0}))
+
+    def prepare(self, message):
+        number, plan = message["id"], message.get("plan")
+        if MISSING:
+            raise Refused("unavailable", MISSING)
+        if message.get("graph") not in self.graphs:
+            raise Refused("input", f"graph {message.get('graph')} was not sent, or long ago")
+        if not isinstance(plan, str):
+            raise Refused("input", f"PyTorch plans for itself: a plan is one of {', '.join(Case.PLANS)}")
+        case = Case(self.graphs[message["graph"]], plan, message.get("seeds") or [0], self.files)
+        self.take_device(number)
+        what = "running" if plan.startswith("eager") else "compiling"
+        self.front.say({"type": "progress", "id": number, "what": f"PyTorch: {what} {plan}", "fraction": 0})
+        case.prepare()
+        self.cases[number] = case
+        return {"type": "prepared", "id": number, "report": case.report()}
+
+    def sample(self, message):
+        number = message["id"]
+        if number not in self.cases:
+            raise Refused("input", f"no case {number} is prepared")
+        waited = self.take_device(number)
+        self.cases[number].sample(message.get("n", 20), message.get("cache") == "cold")
+        return {"type": "sampled", "id": number, "waited_us": waited, "report": self.cases[number].report()}
+
+    def release(self, message):
+        if self.cases.pop(message["id"], None) and CUDA:
+            torch.cuda.empty_cache()
+        return {"type": "released", "id": message["id"]}
+
+    def calibrate(self, message):
+        raise Refused("unavailable", "PyTorch needs no calibration: nothing is predicted for it")
+
+    def list(self, message):
+        return dict({"type": "devices", "id": message["id"]}, **self.devices())
+
+    HANDLERS = {"hello": hello, "graph": graph, "file": file, "prepare": prepare, "sample": sample, "release": release,
+                "calibrate": calibrate, "devices": list}
+
+    def attempt(self, message):
+        """The answer, or (kind, text) of why there is none: one case's failure is that case's message."""
+        handler = self.HANDLERS.get(message["type"])
+        try:
+            if not handler:
+                raise Refused("input", f"there is no message of type \"{message['type']}\"")
+            return handler(self, message)
+        except Refused as e:
+            return (e.kind, str(e))
+        except Exception as e:
+            full = not MISSING and isinstance(e, torch.OutOfMemoryError)
+            return ("limit" if full else "system", f"PyTorch: {type(e).__name__}: {e}")
+
+    def serve(self):
+        front = self.front
+        while (message := front.next())["type"] != "quit":
+            number = message.get("id", 0)
+            try:
+                front.running = number if message["type"] in ("prepare", "sample") else None
+                answer = self.attempt(message)
+                front.running = None
+            except Cancelled:
+                answer = ("cancelled", "cancelled")
+            if isinstance(answer, tuple):
+                front.fail(number, *answer)
+            elif answer:
+                front.say(answer)
 
 
 def main():
-    stream = sys.stdin.buffer
-    graphs, cases, files = {}, {}, {}
-    while (message := read_line(stream)) is not None:
-        try:
-            if not answer(message, stream, graphs, cases, files):
-                break
-        except Exception as e:  # one case's failure is that case's message
-            text = " ".join(f"{type(e).__name__}: {e}".split())[:400]
-            say({"type": "error", "id": message.get("id", 0), "kind": "unavailable" if MISSING else "system", "text": text})
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints goes to stderr, never into the protocol
+    front = Front(sys.stdin.buffer, out)
+    threading.Thread(target=front.read, daemon=True).start()
+    Worker(front).serve()
 
 
-OUT = os.fdopen(os.dup(1), "wb")
-os.dup2(2, 1)  # what a library prints goes to stderr, never into the protocol
-MISSING = None
+MISSING, CUDA = None, False
 try:
-    import numpy as np
     import torch
+except ImportError as e:
+    MISSING = f"PyTorch is not installed for {sys.executable or 'this python3'} ({e})"
+else:
     CUDA = torch.cuda.is_available()
     DEVICE = torch.device("cuda:0" if CUDA else "cpu")
-    torch.backends.cuda.matmul.allow_tf32 = False
     DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64, "i32": torch.int32,
               "i64": torch.int64, "bool": torch.bool}
     FLUSH = torch.zeros((256 if CUDA else 64) << 18, dtype=torch.int32, device=DEVICE)
-except ImportError as e:
-    MISSING = f"PyTorch is not installed for this python3 ({e})"
+    if not CUDA:
+        import torch._inductor.config
+        torch._inductor.config.cpp.enable_kernel_profile = True  # names its kernels to the profiler
+LOCK = Lock("cuda:0" if CUDA else "host")
 
 if __name__ == "__main__":
     main()
