@@ -285,7 +285,7 @@ static bool ask(fb_worker *w, int64_t id, json_t *message)
         if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
     }
     fb_channel_send(w->child.channel, message);
-    fb_channel_pump(w->child.channel, NULL);
+    fb_channel_flush(w->child.channel, 0, NULL); /* writes alone: what is read only fb_worker_pump may read */
     return true;
 }
 
@@ -370,7 +370,7 @@ void fb_worker_cancel(fb_worker *w, int64_t id)
 {
     if (w->child.pid)
         fb_channel_send(w->child.channel, json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)id));
-    if (w->child.pid) fb_channel_pump(w->child.channel, NULL);
+    if (w->child.pid) fb_channel_flush(w->child.channel, 0, NULL);
 }
 
 int64_t fb_worker_calibrate(fb_worker *w, const char *device)

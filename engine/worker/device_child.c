@@ -398,7 +398,7 @@ int fb_device_child_main(void *ctx, int in, int out)
     bool open = true;
     for (char *line; open && (line = next_line(&c));) {
         open = handle_line(&c, line, strlen(line));
-        fb_channel_pump(c.channel, NULL);
+        fb_channel_flush(c.channel, 0, NULL);
         fb_free(line);
     }
     return 0; /* the system takes back memory, mappings and locks sooner than we could */

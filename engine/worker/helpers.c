@@ -52,13 +52,15 @@ void fb_send_progress(fb_progress_sender *s, const char *what, double fraction)
 {
     enum { CHANGED_NS = 20000000, ALIKE_NS = 200000000 };
     int64_t now = fb_now_ns(), since = now - s->sent_ns;
+    size_t phase = strcspn(what, "0123456789"); /* "compiling 3 of 7" is the phase of "compiling 4 of 7" */
+    bool same_phase = s->sent_ns && strncmp(s->what, what, phase) == 0 && strcspn(s->what, "0123456789") == phase;
     bool changed = strncmp(s->what, what, sizeof s->what - 1) != 0;
-    if (s->sent_ns && since < (changed ? CHANGED_NS : ALIKE_NS)) return;
+    if (same_phase && since < (changed ? CHANGED_NS : ALIKE_NS)) return;
     snprintf(s->what, sizeof s->what, "%s", what);
     s->sent_ns = now;
     fb_channel_send(s->channel, json_pack("{s:s, s:I, s:s, s:f}", "type", "progress", "id", (json_int_t)s->id, "what",
                                           what, "fraction", fraction >= 0 && fraction <= 1 ? fraction : 0));
-    fb_channel_pump(s->channel, NULL);
+    fb_channel_flush(s->channel, 0, NULL);
 }
 
 fb_channel *fb_private_channel(int in, int out)

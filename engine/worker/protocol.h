@@ -54,7 +54,8 @@ void fb_channel_send(fb_channel *c, json_t *message); /* queues one line; steals
 void fb_channel_send_bytes(fb_channel *c, const void *bytes, size_t n);
 /* Descriptors and events to poll for; 0 … 2 entries. */
 int fb_channel_poll(const fb_channel *c, struct pollfd out[2]);
-/* Reads and writes what it can without blocking. False at end of file or error. */
+/* Reads and writes what it can without blocking. False at end of file or error; whole lines that came before are still
+ * there. Take all lines after a pump: one left lying does not wake a poll. */
 bool fb_channel_pump(fb_channel *c, fb_error *err);
 /* The next whole line, without newline, valid until the next call; NULL when there is none yet. */
 const char *fb_channel_line(fb_channel *c, size_t *n);
@@ -62,6 +63,7 @@ const char *fb_channel_line(fb_channel *c, size_t *n);
 bool fb_channel_bytes(fb_channel *c, void *to, size_t n);
 /* Blocks (poll) until a line is there; NULL at end of file. */
 const char *fb_channel_wait_line(fb_channel *c, size_t *n, int timeout_ms, fb_error *err);
+/* Writes until all is out; 0: what it can at once. Reads nothing. */
 bool fb_channel_flush(fb_channel *c, int timeout_ms, fb_error *err);
 
 /* ---- children ---- */

@@ -269,8 +269,7 @@ static void pump_child(supervisor *s)
 {
     size_t n;
     if (!s->child.pid) return;
-    bool open =
-        fb_channel_flush(s->child.channel, 0, NULL); /* writes alone: an answer read here would not wake the poll */
+    bool open = fb_channel_pump(s->child.channel, NULL);
     for (const char *line; s->child.pid && (line = fb_channel_line(s->child.channel, &n));) child_line(s, line, n);
     if (!open && s->child.pid) child_died(s);
 }

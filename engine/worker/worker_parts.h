@@ -30,7 +30,7 @@ bool fb_worker_files_get(void *ctx, const char *key, int64_t n, double *out);
 /* Sends {"type":"error","id":…,"kind":…,"text":…}. */
 void fb_send_error(fb_channel *c, int64_t id, const fb_error *why);
 
-/* Says how far a job is: at once when `what` changes, else a few times a second, so that silence means trouble. */
+/* Says how far a job is: at once when a phase begins, else a few times a second, so that silence means trouble. */
 typedef struct {
     fb_channel *channel;
     int64_t id;
