@@ -20,7 +20,8 @@ enum {
     FEW_ROWS = 16,
     MOST_LANES = 512,
 };
-/* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array. */
+/* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array.
+ */
 
 typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_LANES, SHAPE_LONG } shape;
 
@@ -30,6 +31,7 @@ typedef struct {
     shape shape;
     int64_t work;     /* operations, about */
     int64_t lanes;    /* SHAPE_LANES */
+    bool few_chunks;  /* … too few for threads to share them */
     const char *lane; /* … how a lane's entry is indexed: "j - j0" */
     int opened;
     bool *declared; /* a value: its accumulator is */
@@ -312,14 +314,16 @@ static void declare_scans(loops *l, fb_pass p, const bool *needed, const char *a
 /* ---- rows ---- */
 
 /* What the pass computes at one point. */
-static void pass_body(loops *l, fb_pass p, const bool *needed, const char *entry)
+static void pass_body(loops *l, fb_pass p, const char *entry)
 {
     fb_emitter *e = l->e;
     bool *mark = fb_emit_mark(e);
-    for (int i = 0; i < l->s->n_values; i++)
-        if (needed[i] && l->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
-    for (int i = 0; i < l->s->n_values; i++)
-        if (is_reduced_in(&l->s->values[i], p)) step(l, i, entry);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!is_reduced_in(v, p)) continue;
+        for (int a = 0; a < v->n_args; a++) fb_emit_needed(e, v->args[a], p.space);
+        step(l, i, entry);
+    }
     store_roots(l, p.space, p.depth);
     fb_emit_forget(e, mark);
 }
@@ -361,12 +365,11 @@ static void refer_kept(loops *l, fb_pass p, const bool *needed)
     }
 }
 
-static void row_values_before(loops *l, fb_pass p, const bool *needed)
+static void row_values_before(loops *l, const bool *needed)
 {
     for (int i = 0; i < l->s->n_values; i++)
         if (needed[i] && l->s->values[i].space == FB_NONE && l->s->values[i].kind != FB_VALUE_REDUCE)
             fb_emit_needed(l->e, i, FB_NONE);
-    (void)p;
 }
 
 static void declare_accumulators(loops *l, fb_pass p)
@@ -388,7 +391,7 @@ static void emit_pass(loops *l, int number)
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
-    row_values_before(l, p, needed);
+    row_values_before(l, needed);
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
@@ -405,7 +408,7 @@ static void emit_pass(loops *l, int number)
     }
     bool *mark = fb_emit_mark(e);
     fill_kept(l, p, needed);
-    pass_body(l, p, needed, "");
+    pass_body(l, p, "");
     fb_emit_forget(e, mark);
     close_to(l, outside);
     refer_kept(l, p, needed);
@@ -508,8 +511,7 @@ static void lane_pass(loops *l, int number)
     lane_accumulators(l, p, needed);
     const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
-    int64_t chunks = fb_space_points(&l->s->rows) / l->lanes;
-    bool threads = chunks < FEW_ROWS && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
+    bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
                    l->work >= WORK_FOR_THREADS;
     if (threads)
         fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)",
@@ -523,7 +525,7 @@ static void lane_pass(loops *l, int number)
     }
     bool *mark = fb_emit_mark(e);
     open_lanes(l, "#pragma omp simd");
-    pass_body(l, p, needed, entry);
+    pass_body(l, p, entry);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
     close_to(l, outside);
@@ -551,7 +553,8 @@ static void emit_lanes(loops *l)
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
     int together = collapse_of(l, n - 1, &iterations);
     bool cut = l->lanes < last;
-    if (iterations * ((last + l->lanes - 1) / l->lanes) >= FEW_ROWS)
+    l->few_chunks = fb_space_points(rows) / last * ((last + l->lanes - 1) / l->lanes) < FEW_ROWS;
+    if (!l->few_chunks)
         pragma_parallel(l, collapse_words(l, together == n - 1 && iterations < PARALLEL_ROWS ? n
                                              : together                                      ? together
                                                                                              : 1));

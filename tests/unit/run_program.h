@@ -1,5 +1,6 @@
 /* Compiles C programs of the lowering with the system's compiler and runs them: what the host device does, without its
- * cache, threads and library, for tests of the generated text alone. Contractions of library calls are plain loops here. */
+ * cache, threads and library, for tests of the generated text alone. Contractions of library calls are plain loops
+ * here. */
 #ifndef TESTS_UNIT_RUN_PROGRAM_H
 #define TESTS_UNIT_RUN_PROGRAM_H
 
@@ -41,8 +42,8 @@ static inline int unit_add(unit *u, const fb_program *p)
 {
     if (!u->text.n) fb_str_add(&u->text, fb_dialect_prelude(&fb_dialect_c));
     for (int k = 0; k < p->n_kernels; k++) {
-        fb_str_addf(&u->text, "\n#define %s p%d_k%d\n%s#undef %s\n", p->kernels[k].entry, u->n_programs, k, p->kernels[k].source,
-                    p->kernels[k].entry);
+        fb_str_addf(&u->text, "\n#define %s p%d_k%d\n%s#undef %s\n", p->kernels[k].entry, u->n_programs, k,
+                    p->kernels[k].source, p->kernels[k].entry);
     }
     return u->n_programs++;
 }
@@ -59,7 +60,8 @@ static inline void unit_compile(unit *u, const char *optimisation)
     fputs(fb_str_get(&u->text), f);
     assert_int_equal(fclose(f), 0);
     snprintf(command, sizeof command,
-             "%.100s %s -std=gnu17 -march=native -fopenmp -ffp-contract=fast -fno-math-errno -Wall -Wno-unused -Wno-tautological-compare -Werror -fPIC -shared -o "
+             "%.100s %s -std=gnu17 -march=native -fopenmp -ffp-contract=fast -fno-math-errno -Wall -Wno-unused "
+             "-Wno-tautological-compare -Werror -fPIC -shared -o "
              "%s/unit.so %s/unit.c -lm",
              cc && *cc ? cc : "cc", optimisation, u->dir, u->dir);
     if (system(command) != 0) fail_msg("the compiler refuses %s", path);
@@ -106,15 +108,17 @@ static inline void run_gemm(const fb_gemm_call *c, void *const *buffers)
             for (int64_t j = 0; j < c->n; j++) {
                 double sum = 0;
                 for (int64_t k = 0; k < c->k; k++)
-                    sum += element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
-                           element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
+                    sum +=
+                        element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
+                        element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
                 int64_t at = b * c->c_batch + i * c->c_row + j;
                 fb_elements_store(c->dtype, 1, &sum, (char *)buffers[c->c] + at * fb_dtype_size(c->dtype));
             }
 }
 
 /* Fills the sources, poisons the rest, and runs all launches once. The caller frees *storage and the result. */
-static inline void **run_program(const unit *u, int number, const fb_program *p, const fb_graph *g, uint64_t seed, char **storage)
+static inline void **run_program(const unit *u, int number, const fb_program *p, const fb_graph *g, uint64_t seed,
+                                 char **storage)
 {
     enum { GUARD = 4096 };
     int64_t total = p->pool_bytes + GUARD;
@@ -134,7 +138,8 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
         }
         buffers[i] = next;
         next += (b->bytes + 255) / 256 * 256 + 256;
-        if (b->kind != FB_BUFFER_OUTPUT && !fb_source_fill(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
+        if (b->kind != FB_BUFFER_OUTPUT &&
+            !fb_source_fill(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
             fail_msg("%s", err.text);
     }
     for (int i = 0; i < p->n_launches; i++) {
@@ -158,7 +163,8 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
 }
 
 /* Every output and assigned parameter against the reference, within its bound. The text says the first that is not. */
-static inline bool check_program(const fb_program *p, void *const *buffers, const fb_graph *g, const fb_interp *in, char text[512])
+static inline bool check_program(const fb_program *p, void *const *buffers, const fb_graph *g, const fb_interp *in,
+                                 char text[512])
 {
     for (int o = 0; o < g->n_outputs; o++) {
         fb_id out = g->outputs[o];
@@ -185,7 +191,8 @@ static inline bool check_program(const fb_program *p, void *const *buffers, cons
                 got = (double)whole;
             }
             if (isinf(bound) || (isnan(want) && isnan(got)) || want == got || fabs(want - got) <= bound) continue;
-            snprintf(text, 512, "%s[%lld] is %.9g, not %.9g ± %.3g", g->nodes[out].name, (long long)i, got, want, bound);
+            snprintf(text, 512, "%s[%lld] is %.9g, not %.9g ± %.3g", g->nodes[out].name, (long long)i, got, want,
+                     bound);
             return false;
         }
     }

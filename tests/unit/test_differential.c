@@ -56,7 +56,11 @@ static int64_t any_dim(maker *m)
 static fb_id source(maker *m, fb_shape shape, fb_dtype dtype)
 {
     bool f = fb_dtype_is_float(dtype);
-    fb_attrs at = {.shape = shape, .dtype = dtype, .dist = f ? FB_DIST_NORMAL : FB_DIST_INTEGER, .value = f ? 0 : -3, .high = f ? 1 : 9};
+    fb_attrs at = {.shape = shape,
+                   .dtype = dtype,
+                   .dist = f ? FB_DIST_NORMAL : FB_DIST_INTEGER,
+                   .value = f ? 0 : -3,
+                   .high = f ? 1 : 9};
     if (dtype == FB_BOOL) at.value = 0, at.high = 2;
     return add(m, below(m, 3) ? FB_OP_INPUT : FB_OP_PARAM, &at, 0, NULL);
 }
@@ -70,7 +74,8 @@ static fb_shape any_shape(maker *m)
 
 static fb_dtype any_dtype(maker *m)
 {
-    static const fb_dtype dtypes[] = {FB_F32, FB_F32, FB_F32, FB_F32, FB_F32, FB_F64, FB_F16, FB_BF16, FB_I32, FB_I64, FB_BOOL};
+    static const fb_dtype dtypes[] = {FB_F32, FB_F32,  FB_F32, FB_F32, FB_F32, FB_F64,
+                                      FB_F16, FB_BF16, FB_I32, FB_I64, FB_BOOL};
     return dtypes[below(m, 11)];
 }
 
@@ -181,7 +186,8 @@ static void add_contraction(maker *m)
     bool turned = below(m, 2);
     if (turned) w = (fb_shape){.rank = 2, .dim = {w.dim[1], w.dim[0]}};
     fb_id args[2] = {x, source(m, w, n->dtype)};
-    if (turned && args[1] != FB_NONE) args[1] = add(m, FB_OP_PERMUTE, &(fb_attrs){.n_axes = 2, .axes = {1, 0}}, 1, &args[1]);
+    if (turned && args[1] != FB_NONE)
+        args[1] = add(m, FB_OP_PERMUTE, &(fb_attrs){.n_axes = 2, .axes = {1, 0}}, 1, &args[1]);
     if (args[1] != FB_NONE) add(m, FB_OP_MATMUL, NULL, 2, args);
 }
 
@@ -206,11 +212,14 @@ static void add_other(maker *m)
         add(m, FB_OP_SCATTER_ADD, &(fb_attrs){.start = 1 + below(m, 7)}, 2, args);
         return;
     }
-    case 3: add(m, FB_OP_CONST, &(fb_attrs){.dtype = n->dtype, .value = 0.5 * (double)below(m, 7) - 1}, 0, NULL); return;
+    case 3:
+        add(m, FB_OP_CONST, &(fb_attrs){.dtype = n->dtype, .value = 0.5 * (double)below(m, 7) - 1}, 0, NULL);
+        return;
     default: {
         fb_shape s = any_shape(m);
         if (!s.rank) return;
-        add(m, FB_OP_IOTA, &(fb_attrs){.shape = s, .dtype = below(m, 2) ? FB_I64 : FB_F32, .dim = (int)below(m, s.rank)}, 0, NULL);
+        add(m, FB_OP_IOTA,
+            &(fb_attrs){.shape = s, .dtype = below(m, 2) ? FB_I64 : FB_F32, .dim = (int)below(m, s.rank)}, 0, NULL);
     }
     }
 }
@@ -283,7 +292,8 @@ static void print_failure(const fb_program *p, const fb_graph *g)
     fb_str s = {0};
     fb_graph_print_text(g, false, &s);
     fb_program_print(p, &fb_dialect_c, &s);
-    const char *from = strstr(fb_str_get(&s), "#include <math.h>"), *to = strstr(fb_str_get(&s), "\n/* buffers\n *     ");
+    const char *from = strstr(fb_str_get(&s), "#include <math.h>"),
+               *to = strstr(fb_str_get(&s), "\n/* buffers\n *     ");
     fprintf(stderr, "%.*s%s\n", (int)(from ? from - fb_str_get(&s) : 0), fb_str_get(&s), to ? to : "");
     fb_str_free(&s);
 }

@@ -1,0 +1,230 @@
+/* Generated C: the text of a few kernels against tests/golden (FB_UPDATE_GOLDEN=1 writes them anew), and what lowering
+ * makes of plans. That the text computes the right thing is test_differential's matter. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "codegen/lower.h"
+#include "unit/nest_help.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_plan *plan;
+    fb_program *p;
+} lowered;
+
+static lowered lower(fb_graph *g, const char *preset)
+{
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    lowered l = {.g = g, .planner = fb_planner_new(g, &m)};
+    l.plan = fb_preset_find(preset)->make(l.planner, &err);
+    l.p = fb_lower(l.plan, &fb_dialect_c, &err);
+    if (!l.p) fail_msg("%s", err.text);
+    return l;
+}
+
+static void drop(lowered *l)
+{
+    fb_program_free(l->p);
+    fb_plan_free(l->plan);
+    fb_planner_free(l->planner);
+    fb_graph_free(l->g);
+}
+
+static void golden(const char *name, fb_graph *g, const char *preset)
+{
+    lowered l = lower(g, preset);
+    fb_str text = {0};
+    char path[512];
+    const char *dir = getenv("FB_SRCDIR");
+    fb_error err;
+    for (int i = 0; i < l.p->n_kernels; i++) fb_str_addf(&text, "%s%s", i ? "\n" : "", l.p->kernels[i].source);
+    snprintf(path, sizeof path, "%s/tests/golden/%s.c", dir ? dir : ".", name);
+    if (getenv("FB_UPDATE_GOLDEN") && !fb_write_file(path, text.text, text.n, &err)) fail_msg("%s", err.text);
+    size_t n;
+    char *want = fb_read_file(path, 1 << 20, &n, &err);
+    if (!want) fail_msg("%s", err.text);
+    assert_string_equal(fb_str_get(&text), want);
+    fb_free(want);
+    fb_str_free(&text);
+    drop(&l);
+}
+
+static fb_graph *pointwise(void)
+{
+    fb_graph *g = fb_graph_new("pointwise");
+    fb_id y = source(g, FB_OP_INPUT, "y", SHAPE(4096, 4096), FB_F32),
+          z = source(g, FB_OP_INPUT, "z", SHAPE(4096, 4096), FB_F32);
+    fb_id b = source(g, FB_OP_PARAM, "b", SHAPE(4096), FB_F32);
+    fb_id half = node(g, FB_OP_CONST, "half", &(fb_attrs){.value = 0.5}, 0, NULL);
+    fb_id sum = NODE(g, FB_OP_ADD, "sum", NULL, y, NODE(g, FB_OP_MUL, "scaled", NULL, z, half));
+    return with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, NODE(g, FB_OP_ADD, "biased", NULL, sum, b)));
+}
+
+static fb_graph *softmax_of_half(void)
+{
+    fb_graph *g = fb_graph_new("softmax");
+    return with_output(g, softmax(g, source(g, FB_OP_INPUT, "x", SHAPE(2048, 512), FB_F16)));
+}
+
+static fb_graph *columns(void)
+{
+    fb_graph *g = fb_graph_new("columns");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4096, 1000), FB_F32);
+    return with_output(
+        g, NODE(g, FB_OP_MEAN, "mean", &((fb_attrs){.n_axes = 1, .axes = {0}}), NODE(g, FB_OP_EXP, "exp", NULL, x)));
+}
+
+static fb_graph *everything_summed(void)
+{
+    fb_graph *g = fb_graph_new("sum");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4096, 1024), FB_F32);
+    return with_output(
+        g, NODE(g, FB_OP_SUM, "sum", &((fb_attrs){.n_axes = 2, .axes = {0, 1}}), NODE(g, FB_OP_ABS, "abs", NULL, x)));
+}
+
+static fb_graph *joined_gate(void)
+{
+    fb_graph *g = fb_graph_new("gate");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(64, 96), FB_F32),
+          h = source(g, FB_OP_INPUT, "h", SHAPE(64, 160), FB_F32);
+    fb_id w = source(g, FB_OP_PARAM, "w", SHAPE(256, 1), FB_F32);
+    fb_id both = NODE(g, FB_OP_CAT, "both", &((fb_attrs){.dim = 1}), x, h);
+    return with_output(g, NODE(g, FB_OP_SIGMOID, "gate", NULL, NODE(g, FB_OP_MATMUL, "product", NULL, both, w)));
+}
+
+static fb_graph *linear_softmax(void)
+{
+    fb_graph *g = fb_graph_new("linear");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4096, 512), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(512, 512), FB_F32);
+    fb_id b = source(g, FB_OP_PARAM, "b", SHAPE(512), FB_F32);
+    return with_output(g,
+                       softmax(g, NODE(g, FB_OP_ADD, "biased", NULL, NODE(g, FB_OP_MATMUL, "product", NULL, x, w), b)));
+}
+
+static fb_graph *padded_lookup(void)
+{
+    fb_graph *g = fb_graph_new("lookup");
+    fb_id table = source(g, FB_OP_PARAM, "table", SHAPE(1000, 64), FB_BF16);
+    fb_id token =
+        node(g, FB_OP_INPUT, "token",
+             &((fb_attrs){.shape = SHAPE(128), .dtype = FB_I64, .dist = FB_DIST_INTEGER, .high = 1000}), 0, NULL);
+    fb_id row = NODE(g, FB_OP_EMBEDDING, "row", NULL, table, token);
+    fb_id shifted = NODE(g, FB_OP_PAD, NULL, &((fb_attrs){.before = {1, 0}, .after = {0, 0}}), row);
+    return with_output(g, NODE(g, FB_OP_GELU, "gelu", NULL, shifted));
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    golden("split_stack", finished(puzzle(true, 16, 1024, 256)), "max");
+    golden("combined", finished(puzzle(false, 16, 1024, 256)), "max");
+    golden("pointwise", pointwise(), "max");
+    golden("softmax", softmax_of_half(), "max");
+    golden("columns", columns(), "max");
+    golden("sum", everything_summed(), "max");
+    golden("gate", joined_gate(), "max");
+    golden("linear_softmax", linear_softmax(), "max");
+    golden("lookup", padded_lookup(), "max");
+    golden("split_stack_none", finished(puzzle(true, 16, 1024, 256)), "none");
+}
+
+/* The function's statements, without name and comment. */
+static const char *body(const fb_program *p, int kernel)
+{
+    return strstr(p->kernels[kernel].source, "\n{\n");
+}
+
+static void test_both_puzzles_become_the_same_kernel(void **state)
+{
+    (void)state;
+    lowered split = lower(finished(puzzle(true, 16, 1024, 256)), "max");
+    lowered combined = lower(finished(puzzle(false, 16, 1024, 256)), "max");
+    assert_int_equal(split.p->n_kernels, 1);
+    assert_int_equal(fb_program_launches(split.p), 1);
+    assert_int_equal(split.p->pool_bytes, 0);
+    assert_string_equal(body(split.p, 0), body(combined.p, 0));
+    drop(&split);
+    drop(&combined);
+}
+
+static void test_members_share_a_kernel(void **state)
+{
+    (void)state;
+    lowered l = lower(finished(puzzle(true, 16, 1024, 256)), "none");
+    /* six steps of the layer_norm, tanh, stack, matmul (a library call or a kernel), add, relu */
+    assert_true(l.p->n_kernels <= 11);
+    assert_int_equal(fb_program_launches(l.p), 16 * 7 + 4);
+    assert_null(l.p->launches[0].offsets);
+    const fb_launch *second = NULL; /* the same kernel on the next piece of the input */
+    for (int i = 1; i < l.p->n_launches && !second; i++)
+        if (l.p->launches[i].kind == FB_LAUNCH_KERNEL && l.p->launches[i].kernel == l.p->launches[0].kernel)
+            second = &l.p->launches[i];
+    assert_non_null(second);
+    assert_non_null(second->offsets);
+    assert_int_equal(second->offsets[0], 1024 * 256 * 4);
+    drop(&l);
+}
+
+static void test_names_are_safe(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("names");
+    fb_id a = source(g, FB_OP_INPUT, "i", SHAPE(8, 8), FB_F32),
+          b = source(g, FB_OP_INPUT, "double", SHAPE(8, 8), FB_F32);
+    fb_id c = source(g, FB_OP_INPUT, "args", SHAPE(8), FB_F32), d = NODE(g, FB_OP_ADD, "sqrtf", NULL, a, b);
+    lowered l = lower(with_output(g, NODE(g, FB_OP_SQRT, "for", NULL,
+                                          NODE(g, FB_OP_MUL, "NAN", NULL, d, NODE(g, FB_OP_ADD, "j0", NULL, c, d)))),
+                      "max");
+    const char *text = l.p->kernels[0].source;
+    assert_null(strstr(text, " double ="));
+    assert_null(strstr(text, "restrict args ="));
+    assert_null(strstr(text, "restrict i ="));
+    assert_null(strstr(text, "float NAN ="));
+    drop(&l);
+}
+
+static void test_program_prints(void **state)
+{
+    (void)state;
+    lowered l = lower(linear_softmax(), "max");
+    fb_str s = {0};
+    fb_program_print(l.p, &fb_dialect_c, &s);
+    assert_non_null(strstr(fb_str_get(&s), "fb_kernel_args"));
+    assert_non_null(strstr(fb_str_get(&s), "gemm(x, w)  4096 × 512 × 512"));
+    lowered again = lower(linear_softmax(), "max");
+    assert_true(fb_hash_equal(l.p->hash, again.p->hash));
+    fb_str_free(&s);
+    drop(&l);
+    drop(&again);
+}
+
+static void test_group_source(void **state)
+{
+    (void)state;
+    lowered l = lower(finished(puzzle(true, 2, 8, 16)), "max");
+    fb_arena *arena = fb_arena_new();
+    const char *text = fb_lower_group_source(l.plan, 0, &fb_dialect_c, arena);
+    assert_non_null(text);
+    assert_string_equal(text, l.p->kernels[0].source);
+    fb_arena_free(arena);
+    drop(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_both_puzzles_become_the_same_kernel),
+        cmocka_unit_test(test_members_share_a_kernel),
+        cmocka_unit_test(test_names_are_safe),
+        cmocka_unit_test(test_program_prints),
+        cmocka_unit_test(test_group_source),
+    };
+    return cmocka_run_group_tests_name("codegen", tests, NULL, NULL);
+}

@@ -1,0 +1,210 @@
+/* Nests: what one kernel can hold, what it touches, and what it says when it cannot. */
+#include "plan/nest_parts.h"
+#include "unit/nest_help.h"
+
+#include <string.h>
+
+/* All computed nodes of a graph as one kernel that stores the outputs. */
+typedef struct {
+    fb_arena *arena;
+    fb_graph *g;
+    fb_nest *nest;
+    fb_nest_facts facts;
+    fb_verdict why;
+} trial;
+
+static trial build(fb_graph *g, bool library)
+{
+    trial t = {.arena = fb_arena_new(), .g = g};
+    fb_id *nodes = FB_NEW_ARRAY(t.arena, fb_id, g->n_nodes), *stored = FB_NEW_ARRAY(t.arena, fb_id, g->n_nodes);
+    fb_kernel_nodes k = {.graph = g, .nodes = nodes, .stored = stored, .library = library};
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (!fb_node_is_computed(g, i)) continue;
+        nodes[k.n_nodes++] = i;
+        if (fb_node_is_output(g, i)) stored[k.n_stored++] = i;
+    }
+    t.nest = fb_nest_build(t.arena, &k, &m, &t.why);
+    if (t.nest) fb_nest_facts_of(t.nest, &t.facts);
+    return t;
+}
+
+static void drop(trial *t)
+{
+    fb_arena_free(t->arena);
+    fb_graph_free(t->g);
+}
+
+static void expect(const trial *t, int64_t read, int64_t written, int sections)
+{
+    if (!t->nest) fail_msg("%s", t->why.text);
+    int64_t r = 0, w = 0;
+    for (int i = 0; i < t->facts.n_reads; i++) r += t->facts.reads[i].bytes;
+    for (int i = 0; i < t->facts.n_writes; i++) w += t->facts.writes[i].bytes;
+    assert_int_equal(r, read);
+    assert_int_equal(w, written);
+    assert_int_equal(t->facts.sections, sections);
+}
+
+static void test_puzzle(void **state)
+{
+    (void)state;
+    for (int split = 0; split < 2; split++) {
+        trial t = build(finished(puzzle(split, 16, 1024, 256)), false);
+        expect(&t, (16 * 1024 * 256 + 256 + 1) * 4, 16 * 1024 * 4, 1);
+        assert_int_equal(t.facts.rolled, split ? 16 : 1);
+        assert_int_equal(t.facts.rows, split ? 1024 : 16 * 1024);
+        assert_int_equal(t.facts.inner, 256);
+        assert_true(t.facts.has_reduction);
+        const fb_section *s = &t.nest->sections[0];
+        /* one row loop for members and batch, three passes, no table */
+        assert_int_equal(s->rows.n, 1);
+        assert_int_equal(s->rows.extent[0], 16 * 1024);
+        assert_int_equal(s->n_passes, 3);
+        assert_int_equal(s->n_tables, 0);
+        drop(&t);
+    }
+}
+
+static void test_members_without_a_join(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("members");
+    fb_error err;
+    for (int i = 0; i < 5; i++) {
+        fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(8, 32), FB_F32);
+        fb_graph_output(g, NODE(g, FB_OP_TANH, "tanh", NULL, layer_norm(g, x)), NULL, &err);
+    }
+    trial t = build(finished(g), false);
+    expect(&t, 5 * 8 * 32 * 4, 5 * 8 * 32 * 4, 1);
+    assert_int_equal(t.facts.rolled, 5);
+    assert_int_equal(t.nest->sections[0].n_tables, 2); /* where from and where to */
+    drop(&t);
+}
+
+static void test_views_cost_what_they_touch(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("views");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(64, 100), FB_F32),
+          b = source(g, FB_OP_INPUT, "b", SHAPE(1, 25), FB_F16);
+    fb_id cut = NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = 1, .start = 2, .stop = 100, .step = 4}), x);
+    fb_id wide = NODE(g, FB_OP_CAST, NULL, &((fb_attrs){.dtype = FB_F32}), b);
+    trial t = build(with_output(g, NODE(g, FB_OP_ADD, NULL, NULL, cut, wide)), false);
+    expect(&t, 64 * 25 * 4 + 25 * 2, 64 * 25 * 4, 1);
+    assert_false(t.facts.has_reduction);
+    drop(&t);
+}
+
+static void test_unlike_reductions_of_one_input_share_a_pass(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("siblings");
+    fb_error err;
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(128, 64), FB_F32);
+    fb_attrs rows = {.n_axes = 1, .axes = {1}};
+    fb_graph_output(g, NODE(g, FB_OP_SUM, NULL, &rows, x), NULL, &err);
+    fb_graph_output(g, NODE(g, FB_OP_AMAX, NULL, &rows, x), NULL, &err);
+    trial t = build(finished(g), false);
+    expect(&t, 128 * 64 * 4, 2 * 128 * 4, 1);
+    assert_int_equal(t.nest->sections[0].n_passes, 1);
+    drop(&t);
+}
+
+static void test_softmax_keeps_its_exponentials(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("softmax");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 100), FB_F32);
+    trial t = build(with_output(g, softmax(g, x)), false);
+    expect(&t, 32 * 100 * 4, 32 * 100 * 4, 1);
+    assert_int_equal(t.facts.specials, 2 * 32 * 100); /* one exp and one division an element */
+    drop(&t);
+}
+
+static void test_joins(void **state)
+{
+    (void)state;
+    for (int dim = 0; dim < 2; dim++) {
+        fb_graph *g = fb_graph_new("cat");
+        fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(6, 8), FB_F32),
+              b = source(g, FB_OP_INPUT, "b", SHAPE(6, 8), FB_F32);
+        fb_id both = NODE(g, FB_OP_CAT, NULL, &((fb_attrs){.dim = dim}), NODE(g, FB_OP_EXP, NULL, NULL, a), b);
+        fb_id out = NODE(g, FB_OP_SUM, NULL, &((fb_attrs){.n_axes = 1, .axes = {1}}), both);
+        trial t = build(with_output(g, out), false);
+        /* along the rows the join splits the section, along the reduced dim it becomes a choice inside */
+        expect(&t, 2 * 48 * 4, dim == 0 ? 12 * 4 : 6 * 4, dim == 0 ? 2 : 1);
+        drop(&t);
+    }
+}
+
+static void test_library(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("linear");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(4, 64, 32), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(32, 48), FB_F32);
+    fb_id b = source(g, FB_OP_PARAM, "b", SHAPE(48), FB_F32);
+    fb_id sum = NODE(g, FB_OP_ADD, NULL, NULL, NODE(g, FB_OP_MATMUL, NULL, NULL, x, w), b);
+    trial t = build(with_output(g, softmax(g, sum)), true);
+    expect(&t, (4 * 64 * 32 + 32 * 48 + 48) * 4, 4 * 64 * 48 * 4, 1);
+    assert_true(t.nest->sections[0].blocked);
+    assert_int_equal(t.nest->sections[0].rows.extent[0], 4 * 64);
+    assert_true(fb_nest_product(t.nest) == t.g->outputs[0]); /* the softmax overwrites it */
+    drop(&t);
+}
+
+static void refused(fb_graph *g, bool library, fb_rule rule, const char *first, const char *second)
+{
+    trial t = build(g, library);
+    assert_null(t.nest);
+    assert_int_equal(t.why.rule, rule);
+    assert_int_equal(t.why.kind, FB_VERDICT_UNSUPPORTED);
+    assert_non_null(strstr(t.why.text, first));
+    assert_non_null(strstr(t.why.text, second));
+    drop(&t);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    fb_attrs columns = {.n_axes = 1, .axes = {0}};
+    fb_graph *g = fb_graph_new("columns of rows");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(128, 64), FB_F32);
+    refused(with_output(g, NODE(g, FB_OP_SUM, "total", &columns, layer_norm(g, x))), false, FB_RULE_REDUCED_FIRST,
+            "total", "32.8 kB");
+
+    g = fb_graph_new("two contractions");
+    x = source(g, FB_OP_INPUT, "x", SHAPE(512, 512), FB_F32);
+    fb_id w = source(g, FB_OP_PARAM, "w", SHAPE(512, 512), FB_F32);
+    fb_id hidden = NODE(g, FB_OP_RELU, "hidden", NULL, NODE(g, FB_OP_MATMUL, "up", NULL, x, w));
+    refused(with_output(g, NODE(g, FB_OP_MATMUL, "down", NULL, hidden, w)), true, FB_RULE_LIBRARY, "up", "down");
+
+    g = fb_graph_new("prologue");
+    x = source(g, FB_OP_INPUT, "x", SHAPE(512, 512), FB_F32);
+    hidden = NODE(g, FB_OP_RELU, "hidden", NULL, x);
+    refused(with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, hidden, x)), true, FB_RULE_LIBRARY, "hidden",
+            "product");
+
+    g = fb_graph_new("large contraction");
+    x = source(g, FB_OP_INPUT, "x", SHAPE(512, 512), FB_F32);
+    hidden = NODE(g, FB_OP_RELU, "hidden", NULL, x);
+    refused(with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, hidden, x)), false, FB_RULE_CONTRACTION, "product",
+            "512");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_puzzle),
+        cmocka_unit_test(test_members_without_a_join),
+        cmocka_unit_test(test_views_cost_what_they_touch),
+        cmocka_unit_test(test_unlike_reductions_of_one_input_share_a_pass),
+        cmocka_unit_test(test_softmax_keeps_its_exponentials),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_library),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("nest", tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* The functions of kernels/prelude.h against double precision: every FB_STEP-th float (1: all of them, minutes). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "kernels/prelude.h"
+
+#include "graph/op.h"
+
+typedef struct {
+    const char *name;
+    float (*f)(float);
+    double (*reference)(double);
+    double units; /* allowed, in ulps of the result */
+} function;
+
+static double rsqrt_reference(double x)
+{
+    return 1 / sqrt(x);
+}
+
+static double sigmoid_reference(double x)
+{
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+
+static double gelu_reference(double x)
+{
+    return 0.5 * x * erfc(-x * M_SQRT1_2);
+}
+
+static double ulp(double v)
+{
+    int exponent = v == 0 ? -126 : ilogb(v);
+    return ldexp(1, (exponent < -126 ? -126 : exponent) - 23);
+}
+
+static bool agrees(const function *f, float x)
+{
+    double want = f->reference((double)x), got = (double)f->f(x);
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
+    if (fabs(want) > 0x1.fffffep127) return isinf(got) || fabs(got) == 0x1.fffffep127;
+    double tolerance = fabs(want) < 0x1p-126 ? 0x1p-126 : f->units * ulp(want);
+    return fabs(want - got) <= tolerance;
+}
+
+static void check(const function *f)
+{
+    const char *step = getenv("FB_STEP");
+    uint64_t by = step ? strtoull(step, NULL, 10) : 1009;
+    const float edges[] = {0.0f,       -0.0f,           INFINITY,         -INFINITY, NAN,        1.0f,   -1.0f,
+                           88.72283f,  88.7229f,        -87.3365f,        -103.9f,   127.99999f, 128.0f, -126.0f,
+                           0x1p-149f,  0x1.fffffep127f, -0x1.fffffep127f, 0.5f,      0.625f,     9.01f,  18.5f,
+                           0.70710678f};
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        if (!agrees(f, edges[i])) fail_msg("%s(%a) is %a", f->name, (double)edges[i], (double)f->f(edges[i]));
+    for (uint64_t i = 0; i < (uint64_t)1 << 32; i += by) {
+        float x = fb_float((uint32_t)i);
+        if (!agrees(f, x)) fail_msg("%s(%a) is %a", f->name, (double)x, (double)f->f(x));
+    }
+}
+
+#define FUNCTION(NAME, F, REFERENCE, UNITS)                                                                            \
+    static void test_##NAME(void **state)                                                                              \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        check(&(function){#NAME, F, REFERENCE, UNITS});                                                                \
+    }
+FUNCTION(exp, fb_expf, exp, 3)
+FUNCTION(exp2, fb_exp2f, exp2, 3)
+FUNCTION(log, fb_logf, log, 3)
+FUNCTION(log2, fb_log2f, log2, 3)
+FUNCTION(rsqrt, fb_rsqrtf, rsqrt_reference, 3)
+FUNCTION(tanh, fb_tanhf, tanh, 3)
+FUNCTION(sigmoid, fb_sigmoidf, sigmoid_reference, 3)
+FUNCTION(erf, fb_erff, erf, 3)
+
+/* 1 + erf cancels left of zero: the error there is that of the argument. */
+static void test_gelu(void **state)
+{
+    (void)state;
+    for (float x = -12; x < 12; x += 0x1p-11f)
+        if (fabs((double)fb_geluf(x) - gelu_reference((double)x)) > 3 * ulp(gelu_reference((double)x)) + ulp((double)x))
+            fail_msg("gelu(%a) is %a", (double)x, (double)fb_geluf(x));
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < (uint64_t)1 << 32; i += 65521) {
+        float x = fb_float((uint32_t)i);
+        double want = fb_dtype_round(FB_BF16, (double)x), got = (double)fb_from_bf16(fb_to_bf16(x));
+        if (!(want == got || (isnan(want) && isnan(got)))) fail_msg("%a becomes %a, not %a", (double)x, got, want);
+    }
+}
+
+static void test_minimum_and_maximum(void **state)
+{
+    (void)state;
+    assert_true(isnan(fb_minf(NAN, 1)) && isnan(fb_minf(1, NAN)) && isnan(fb_maxf(NAN, 1)) && isnan(fb_maxf(1, NAN)));
+    assert_true(fb_minf(-INFINITY, 1) == -INFINITY && fb_maxf(2, 1) == 2 && fb_min(3, 4) == 3 && fb_max(3, 4) == 4);
+}
+
+static void test_integers(void **state)
+{
+    (void)state;
+    assert_true(fb_wrap_add(INT64_MAX, 1) == INT64_MIN && fb_wrap_sub(INT64_MIN, 1) == INT64_MAX);
+    assert_true(fb_floor_div(-7, 2) == -4 && fb_floor_div(7, -2) == -4 && fb_floor_div(7, 0) == 0);
+    assert_true(fb_floor_div(INT64_MIN, -1) == INT64_MIN && fb_mod_floor(INT64_MIN, -1) == 0);
+    assert_true(fb_mod_floor(-7, 3) == 2 && fb_mod_floor(7, -3) == -2 && fb_mod_floor(7, 0) == 0);
+    assert_true(fb_shl(1, 64) == 0 && fb_shl(1, -1) == 0 && fb_shr(-8, 70) == -1 && fb_shr(-8, 1) == -4);
+    assert_true(fb_fmod_floorf(-7, 3) == 2 && fb_fmod_floor(7, -3) == -2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_exp2),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log2),
+        cmocka_unit_test(test_rsqrt),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_erf),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_minimum_and_maximum),
+        cmocka_unit_test(test_integers),
+    };
+    return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
+}
