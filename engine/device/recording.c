@@ -471,6 +471,24 @@ void fb_recording_set_group(fb_recording *r, const char *signature, int n, const
     json_object_set_new(r->groups, signature, list);
 }
 
+void fb_recording_prune(fb_recording *r)
+{
+    const char *key;
+    json_t *used = json_object(), *value, *code;
+    void *next;
+    size_t i;
+    json_object_foreach(r->groups, key, value)
+    {
+        json_array_foreach(value, i, code) json_object_set_new(used, json_string_value(code), json_true());
+    }
+    json_object_foreach(r->plans, key, value) json_object_update(used, json_object_get(value, "kernels"));
+    json_object_foreach_safe(r->kernels, next, key, value)
+    {
+        if (!json_object_get(used, key)) json_object_del(r->kernels, key);
+    }
+    json_decref(used);
+}
+
 /* ---- plans ---- */
 
 bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out)

@@ -66,6 +66,9 @@ int fb_recording_group(const fb_recording *r, const char *signature);
 const char *fb_recording_group_code(const fb_recording *r, const char *signature, int launch);
 void fb_recording_set_group(fb_recording *r, const char *signature, int n, const char *const *codes);
 
+/* Drops kernels that no group and no plan launches any more. */
+void fb_recording_prune(fb_recording *r);
+
 typedef struct {
     char code[FB_SIGNATURE]; /* of its program */
     fb_stat wall_us[2];      /* by launch mode: FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH */

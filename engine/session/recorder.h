@@ -1,0 +1,46 @@
+/* Recording: measures what a replay device later serves, on any device of any worker, into one file.
+ *
+ * For every graph it is given: each preset's plan whole, in a stream and as a graph; and for each of those plans every
+ * edge toggled, repeated edges at once. Of the toggled plans only kernels count that were not measured before, and
+ * toggles that do not touch each other's kernels are measured in one plan. A case that fails is said and left out; what
+ * the file holds already is not measured again, so that a second run goes on where the first ended.
+ *
+ * Blocks while it measures: for the command line, not for a front with keys to answer.
+ */
+#ifndef FB_SESSION_RECORDER_H
+#define FB_SESSION_RECORDER_H
+
+#include "plan/plan.h"
+
+typedef struct fb_recorder fb_recorder;
+
+typedef struct {
+    const char *self;                         /* this binary, for its own worker */
+    const char *worker;                       /* a worker's command instead; NULL: none */
+    const char *device;                       /* "cuda:0" */
+    const char *out;                          /* the file; NULL: the device's name, such as h200.json */
+    bool counters;                            /* measured traffic too, where the device has counters */
+    void (*say)(void *ctx, const char *line); /* what is being done; failures are whole sentences */
+    void *ctx;
+} fb_recorder_options;
+
+typedef struct {
+    int plans, toggles, kernels; /* measured now */
+    int known;                   /* plans that the file held */
+    int failed;
+} fb_recorder_counts;
+
+/* Opens the device, calibrates it unless the file holds its calibration. */
+fb_recorder *fb_recorder_new(const fb_recorder_options *o, fb_error *err);
+void fb_recorder_free(fb_recorder *r);
+const char *fb_recorder_path(const fb_recorder *r);
+
+/* One variant's graph (canonical). `plans`: more whole plans to record, of any planner of the same graph. False only
+ * when recording cannot go on. */
+bool fb_recorder_graph(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, int n_plans,
+                       const fb_plan *const *plans, fb_error *err);
+/* Writes the file for good. */
+bool fb_recorder_finish(fb_recorder *r, fb_error *err);
+fb_recorder_counts fb_recorder_counted(const fb_recorder *r);
+
+#endif

@@ -1,0 +1,147 @@
+/* fusebox record: measures scripts for machines that do not have this one's GPU. */
+#include "tui/cli.h"
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "session/library.h"
+#include "session/recorder.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef struct {
+    fb_cli cli;
+    const char *out;
+    bool no_counters;
+    fb_recorder *recorder; /* opened with the first script that loads */
+} record;
+
+enum { KEY_NO_COUNTERS = 256 };
+
+static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    (void)state;
+    record *r = ctx;
+    switch (key) {
+    case 'o': r->out = arg; return 0;
+    case KEY_NO_COUNTERS: r->no_counters = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void say(void *ctx, const char *line)
+{
+    (void)ctx;
+    fb_cli_say("%s", line);
+}
+
+static bool open_recorder(record *r, fb_session *s, fb_error *err)
+{
+    const char *device = fb_session_default_device(s);
+    if (r->recorder) return true;
+    const fb_recorder_options o = {.self = fb_cli_self(),
+                                   .worker = r->cli.common.n_workers ? r->cli.common.workers[0] : NULL,
+                                   .device = device,
+                                   .out = r->out,
+                                   .counters = !r->no_counters,
+                                   .say = say};
+    return (r->recorder = fb_recorder_new(&o, err)) != NULL;
+}
+
+/* "split_stack" of "scripts/puzzlers/split_stack.lua". */
+static const char *script_name(const char *path, char to[128])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(to, 128, "%s", slash ? slash + 1 : path);
+    char *dot = strrchr(to, '.');
+    if (dot) *dot = '\0';
+    return to;
+}
+
+/* A variant's graph, with the plans that the script brings. */
+static bool record_variant(record *r, fb_session *s, int v, fb_error *err)
+{
+    char name[128];
+    const fb_script_info *info = fb_session_script(s);
+    const fb_graph *g = NULL;
+    FB_VEC(const fb_plan *) plans = {0};
+    for (int i = 0; i < fb_session_columns(s); i++) {
+        const fb_column *c = fb_session_column(s, i);
+        if (strcmp(c->variant, info->variants[v]) != 0 || !c->graph) continue;
+        g = c->graph;
+        if (c->plan && strcmp(c->plan_name, "none") != 0) FB_VEC_PUSH(&plans, c->plan);
+    }
+    bool ok = !g || fb_recorder_graph(r->recorder, script_name(fb_session_path(s), name), info->variants[v], g, plans.n,
+                                      plans.at, err);
+    FB_VEC_FREE(&plans);
+    return ok;
+}
+
+/* Columns stand for graphs and for the script's own plans; those that fail to build are said. */
+static bool add_columns(fb_session *s, int *status)
+{
+    const fb_script_info *info = fb_session_script(s);
+    if (!fb_cli_each_variant(s, "none", status)) return false;
+    for (int i = 0; i < info->n_plans; i++)
+        if (!fb_cli_each_variant(s, info->plans[i], status)) return false;
+    for (int i = 0; i < fb_session_columns(s); i++) fb_cli_plan(s, i, status);
+    return true;
+}
+
+/* False when there is no use in going on with other scripts. */
+static bool record_script(record *r, const char *path, int *status)
+{
+    fb_error err = {0};
+    int own = FB_EXIT_FINE;
+    fb_session *s = fb_cli_open(&r->cli, path, &own);
+    bool ok = true;
+    if (s && fb_cli_case(&r->cli, s, 0, &err) && add_columns(s, &own)) {
+        ok = open_recorder(r, s, &err);
+        for (int v = 0; ok && v < fb_session_script(s)->n_variants; v++) ok = record_variant(r, s, v, &err);
+    }
+    if (err.kind) own = fb_cli_fail(&err);
+    if (own) *status = own;
+    fb_session_free(s);
+    return ok;
+}
+
+static void record_all(record *r, int *status)
+{
+    fb_arena *arena = fb_arena_new();
+    const fb_bundled *bundled;
+    int n_bundled = fb_bundled_list(arena, &bundled), n = r->cli.n_args ? r->cli.n_args : n_bundled;
+    for (int i = 0; i < n; i++)
+        if (!record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, status)) break;
+    fb_arena_free(arena);
+}
+
+static int record_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"out", 'o', "FILE.json", 0,
+         "The recording, gone on with where it exists (default: the device's name, such as h200.json)", 0},
+        {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
+        {0},
+    };
+    record r = {.cli = {.least = 0, .most = -1, .own = own_key, .ctx = &r}};
+    int status = FB_EXIT_FINE;
+    fb_error err = {0};
+    fb_cli_parse(&r.cli, me, options, argc, argv);
+    if (fb_cli_cases(&r.cli) > 1) fb_cli_usage("%s: --set takes one value here", argv[0]);
+    record_all(&r, &status);
+    if (r.recorder) {
+        fb_recorder_counts n = fb_recorder_counted(r.recorder);
+        if (!fb_recorder_finish(r.recorder, &err)) status = fb_cli_fail(&err);
+        printf("%s: %d plans and %d toggles measured, %d plans known before, %d new kernels, %d failed\n",
+               fb_recorder_path(r.recorder), n.plans, n.toggles, n.known, n.kernels, n.failed);
+        if (n.failed && !status) status = FB_EXIT_WRONG;
+    }
+    fb_recorder_free(r.recorder);
+    fb_cli_free(&r.cli);
+    return status;
+}
+
+const fb_command fb_command_record = {.name = "record",
+                                      .args = "[SCRIPT]…",
+                                      .summary = "Measure scripts for machines without this GPU, into one file",
+                                      .run = record_main};
