@@ -37,7 +37,7 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void calibrate(fb_session *s, const char *device, bool again)
 {
     const fb_machine *m = fb_session_machine(s, device);
-    if (!m || (m->calibrated && !again)) return;
+    if (!m || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !again)) return;
     fb_error err = {0};
     if (isatty(STDERR_FILENO)) fprintf(stderr, "calibrating %s …\r", device);
     if (!fb_session_calibrate(s, device, &err)) fb_cli_fail(&err);
@@ -114,7 +114,7 @@ static void print_text(fb_session *s)
     {
         const char *name = fb_json_string_or(entry, "device", "");
         const fb_machine *m = fb_session_machine(s, name);
-        if (m)
+        if (m && m->kind != FB_DEVICE_FOREIGN)
             machine_lines(&out, name, m);
         else
             entry_line(&out, entry);
@@ -137,7 +137,8 @@ static void print_json(fb_session *s)
     {
         const char *name = fb_json_string_or(entry, "device", "");
         const fb_machine *m = fb_session_machine(s, name);
-        json_object_set_new(devices, name, m ? fb_machine_to_json(m) : json_deep_copy(entry));
+        bool known = m && m->kind != FB_DEVICE_FOREIGN;
+        json_object_set_new(devices, name, known ? fb_machine_to_json(m) : json_deep_copy(entry));
     }
     json_object_set_new(whole, "fusebox", json_integer(1));
     json_object_set_new(whole, "devices", devices);

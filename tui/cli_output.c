@@ -21,11 +21,24 @@ void fb_output_free(fb_output *r)
     json_decref(r->devices);
 }
 
+/* What its worker told of a device that plans for itself: there is no more to say of it. */
+static json_t *foreign_device(const fb_session *s, const char *device)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)(s ? fb_session_devices(s) : NULL), i, entry)
+    {
+        if (strcmp(fb_json_string_or(entry, "device", ""), device) == 0) return json_deep_copy(entry);
+    }
+    return json_pack("{s:s}", "name", device);
+}
+
 void fb_output_device(fb_output *r, const fb_session *s, const char *device)
 {
     if (!device || !device[0] || json_object_get(r->devices, device)) return;
     const fb_machine *m = s ? fb_session_machine(s, device) : NULL;
-    json_object_set_new(r->devices, device, m ? fb_machine_to_json(m) : json_pack("{s:s}", "name", device));
+    bool known = m && m->kind != FB_DEVICE_FOREIGN;
+    json_object_set_new(r->devices, device, known ? fb_machine_to_json(m) : foreign_device(s, device));
 }
 
 /* ---- what all rows share ---- */

@@ -107,7 +107,7 @@ static void draw_header(fb_app *app)
     const fb_column *c = app->model.column;
     fb_str text = {0};
     int right = draw_progress(app, r, r->w - 1);
-    if (c && c->machine && !c->machine->calibrated)
+    if (c && c->plan && c->machine && !c->machine->calibrated)
         right = fb_draw_right(r, 0, right, FB_ROLE_WARN, "uncalibrated") - 2;
     where(app, &text);
     int x = fb_draw(r, 0, 1, FB_ROLE_FOCUS, "fusebox"), used = fb_text_width(fb_str_get(&text));

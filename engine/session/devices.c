@@ -34,6 +34,7 @@ void fb_devices_free(fb_session *s)
 {
     for (int i = 0; i < s->n_workers; i++) {
         fb_worker_free(s->workers[i].worker);
+        fb_free(s->workers[i].host);
         for (int k = 0; k < s->workers[i].files.n; k++) fb_free(s->workers[i].files.at[k]);
         FB_VEC_FREE(&s->workers[i].files);
     }
@@ -148,6 +149,8 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
     fb_worker_record *w = &s->workers[worker];
     if (e->kind == FB_WORKER_DEVICES && e->id == w->listing) w->listing = 0;
     json_t *devices = json_object_get(e->message, "devices");
+    const char *host = fb_json_string_or(e->message, "host", NULL);
+    if (host && !w->host) w->host = fb_strdup(host);
     if (w->answered || !json_is_array(devices)) return;
     w->answered = true;
     size_t i;

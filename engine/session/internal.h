@@ -92,6 +92,7 @@ typedef struct {
 
 typedef struct {
     fb_worker *worker;
+    char *host;           /* the name of its machine; NULL until hello came */
     bool answered;        /* hello came, or never will */
     int64_t listing;      /* devices request under way */
     FB_VEC(char *) files; /* keys that its process has */

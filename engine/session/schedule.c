@@ -1,4 +1,5 @@
-/* Measuring. Every worker has at most one request under way, so that a new wish or a cancel takes effect at once:
+/* Measuring. Every machine has at most one request under way, whichever of its workers serves it, so that nothing
+ * disturbs a measurement and a new wish or a cancel takes effect at once:
  *
  *     prepare all that wait → one small sample request each in turn until each has enough, hot → the same cold →
  * release
@@ -209,10 +210,10 @@ static void sample(fb_session *s, fb_job *j)
     fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT);
 }
 
-static void sampled(fb_job *j)
+static void sampled(fb_job *j, const json_t *message)
 {
     j->rounds++;
-    j->spent_us += fb_now_us() - j->asked_us;
+    j->spent_us += fb_now_us() - j->asked_us - fb_json_number_or(message, "waited_us", 0);
     if (j->stage == FB_JOB_HOT)
         j->hot += j->asked;
     else
@@ -241,10 +242,17 @@ static bool someone_comes(const fb_session *s)
     return false;
 }
 
+/* On the same machine as the worker, by the name that its workers gave. */
+static bool shares(const fb_session *s, const fb_job *j, int worker)
+{
+    const char *a = s->workers[j->worker].host, *b = s->workers[worker].host;
+    return j->worker == worker || (a && b && strcmp(a, b) == 0);
+}
+
 static bool any_in(const fb_session *s, int worker, fb_job_stage stage)
 {
     for (int i = 0; i < s->jobs.n; i++)
-        if (s->jobs.at[i]->worker == worker && s->jobs.at[i]->stage == stage) return true;
+        if (shares(s, s->jobs.at[i], worker) && s->jobs.at[i]->stage == stage) return true;
     return false;
 }
 
@@ -253,7 +261,7 @@ static fb_job *least_rounds(const fb_session *s, int worker, fb_job_stage stage)
     fb_job *best = NULL;
     for (int i = 0; i < s->jobs.n; i++) {
         fb_job *j = s->jobs.at[i];
-        if (j->worker == worker && j->stage == stage && (!best || j->rounds < best->rounds)) best = j;
+        if (shares(s, j, worker) && j->stage == stage && (!best || j->rounds < best->rounds)) best = j;
     }
     return best;
 }
@@ -263,7 +271,7 @@ static void go_cold(fb_session *s, int worker)
 {
     for (int i = 0; i < s->jobs.n; i++) {
         fb_job *j = s->jobs.at[i];
-        if (j->worker != worker || j->stage != FB_JOB_HOT) continue;
+        if (!shares(s, j, worker) || j->stage != FB_JOB_HOT) continue;
         j->stage = FB_JOB_COLD;
         j->rounds = 0;
         j->spent_us = 0;
@@ -275,7 +283,7 @@ static fb_job *hot_turn(const fb_session *s, int worker)
     fb_job *best = NULL;
     for (int i = 0; i < s->jobs.n; i++) {
         fb_job *j = s->jobs.at[i];
-        if (j->worker != worker || j->stage != FB_JOB_HOT || hot_enough(j)) continue;
+        if (!shares(s, j, worker) || j->stage != FB_JOB_HOT || hot_enough(j)) continue;
         if (!best || j->rounds < best->rounds) best = j;
     }
     return best;
@@ -284,7 +292,7 @@ static fb_job *hot_turn(const fb_session *s, int worker)
 static bool busy(const fb_session *s, int worker)
 {
     for (int i = 0; i < s->jobs.n; i++)
-        if (s->jobs.at[i]->worker == worker && s->jobs.at[i]->outstanding) return true;
+        if (shares(s, s->jobs.at[i], worker) && s->jobs.at[i]->outstanding) return true;
     return false;
 }
 
@@ -348,7 +356,7 @@ static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
 static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
 {
     fb_error why = {0};
-    sampled(j);
+    sampled(j, e->message);
     take_report(j, e);
     if (!j->column)
         job_end(s, j);

@@ -211,11 +211,11 @@ static prepared_case *case_of(child *c, int64_t id)
     return NULL;
 }
 
-static void send_report(child *c, const char *type, int64_t id, fb_measurement *m)
+static void send_report(child *c, const char *type, int64_t id, fb_measurement *m, int64_t waited_ns)
 {
     fb_report *r = fb_measure_report(m);
-    fb_channel_send(c->channel,
-                    json_pack("{s:s, s:I, s:o}", "type", type, "id", (json_int_t)id, "report", fb_report_to_json(r)));
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:f, s:o}", "type", type, "id", (json_int_t)id, "waited_us",
+                                          (double)waited_ns / 1e3, "report", fb_report_to_json(r)));
     fb_report_free(r);
 }
 
@@ -261,7 +261,7 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     if (!m) return false;
     k->cases++;
     FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
-    send_report(c, "prepared", id, m);
+    send_report(c, "prepared", id, m, 0);
     return true;
 }
 
@@ -274,10 +274,12 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     if (!fb_json_get_int(message, "n", 1, 1000000, &n, err)) return false;
     if (strcmp(cache, "hot") != 0 && strcmp(cache, "cold") != 0)
         return fb_fail(err, FB_ERR_INPUT, "a cache is hot or cold, not %s", cache);
+    int64_t asked_ns = fb_now_ns();
     if (!lock_device(c, p->device, progress, err)) return false;
+    int64_t waited_ns = fb_now_ns() - asked_ns;
     fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
     if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
-    send_report(c, "sampled", id, p->m);
+    send_report(c, "sampled", id, p->m, waited_ns);
     return true;
 }
 

@@ -18,7 +18,7 @@
  *   {"type":"hello","fusebox":1,"version":…,"host":…,"devices":[…],"libraries":[…]}
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
- *   {"type":"sampled","id":N,"report":{…}}                                 all samples so far
+ *   {"type":"sampled","id":N,"waited_us":0,"report":{…}}                   all samples so far; waited_us: for the lock
  *   {"type":"released","id":N}
  *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device
  * opens
