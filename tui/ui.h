@@ -41,7 +41,6 @@ typedef struct {
 } fb_hint;
 
 typedef struct {
-    const char *name;
     void (*title)(fb_app *app, fb_str *out);
     int (*count)(fb_app *app); /* rows that the cursor moves through */
     void (*draw)(fb_app *app, const fb_rect *r, bool focused);

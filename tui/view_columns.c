@@ -118,7 +118,8 @@ static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out
     const fb_report *r = report_of(c);
     char text[32];
     (void)first;
-    if (!r && has_plan(c) && c->state != FB_COLUMN_FAILED)
+    bool measured = r && r->device_us.n > 0;
+    if (!measured && has_plan(c))
         predicted(out, fb_format_us(text, c->predicted.us - c->predicted.launch_us));
     else
         stat_cell(c, r ? &r->device_us : NULL, out);
@@ -131,7 +132,7 @@ static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out
     (void)first;
     if (r && isfinite(r->gap_us))
         snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, r->gap_us));
-    else if (!r && has_plan(c) && c->state != FB_COLUMN_FAILED)
+    else if (has_plan(c))
         predicted(out, fb_format_us(text, c->predicted.launch_us));
     else
         unknown(c, out);
@@ -391,7 +392,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     const fb_column *first = fb_session_column(app->session, 0);
     for (int k = 0; k < shown; k++) draw_head(app, r, at[k], LABEL + (k + 1) * width, width);
     if (at[shown - 1] < n - 1) fb_draw(r, 0, r->w - 1, FB_ROLE_KEY, "→");
-    if (shown > 1 && at[1] > 1) fb_draw(r, 0, LABEL, FB_ROLE_KEY, "←");
+    if (shown > 1 && at[1] > 1) fb_draw(r, 0, LABEL - 2, FB_ROLE_KEY, "←");
     fb_scroll_fit(s, count(app), r->h - head);
     for (int y = 0; y < r->h - head && s->top + y < count(app); y++) {
         int row = s->top + y;
@@ -460,7 +461,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_columns = {
-    .name = "columns",
     .title = title,
     .count = count,
     .draw = draw,

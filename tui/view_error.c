@@ -68,7 +68,6 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 }
 
 const fb_view fb_view_error = {
-    .name = "error",
     .title = title,
     .count = count,
     .draw = draw,

@@ -324,7 +324,6 @@ static void explain(fb_app *app, fb_hint *hint)
 }
 
 const fb_view fb_view_graph = {
-    .name = "graph",
     .title = title,
     .count = count,
     .draw = draw,

@@ -115,7 +115,6 @@ static void explain(fb_app *app, fb_hint *hint)
 }
 
 const fb_view fb_view_help = {
-    .name = "help",
     .title = title,
     .count = count,
     .draw = draw,

@@ -123,7 +123,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_kernels = {
-    .name = "kernels",
     .title = title,
     .count = count,
     .draw = draw,

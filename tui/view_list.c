@@ -90,7 +90,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_list = {
-    .name = "list",
     .title = title,
     .count = count,
     .draw = draw,

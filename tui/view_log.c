@@ -53,7 +53,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_log = {
-    .name = "log",
     .title = title,
     .count = count,
     .draw = draw,

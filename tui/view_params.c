@@ -132,7 +132,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_params = {
-    .name = "parameters",
     .title = title,
     .count = count,
     .draw = draw,

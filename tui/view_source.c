@@ -171,7 +171,6 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_source = {
-    .name = "source",
     .title = title,
     .count = count,
     .draw = draw,
