@@ -90,6 +90,20 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
     rate_line(out, "gemm bf16", &m->gemm[FB_BF16], "GFLOP/s");
 }
 
+/* What a recording says of where it comes from. */
+static void recording_line(fb_str *out, const json_t *entry)
+{
+    const char *script, *driver = fb_json_string_or(entry, "driver", NULL);
+    json_t *variants;
+    double mhz = fb_json_number_or(entry, "clock_mhz", NAN);
+    fb_str_addf(out, "  recorded %s", fb_json_string_or(entry, "date", "at an unknown time"));
+    if (driver) fb_str_addf(out, ", driver %s", driver);
+    if (isfinite(mhz)) fb_str_addf(out, ", %.0f MHz", mhz);
+    fb_str_add(out, ":");
+    json_object_foreach(json_object_get(entry, "scripts"), script, variants) fb_str_addf(out, " %s", script);
+    fb_str_add(out, "\n");
+}
+
 static void entry_line(fb_str *out, const json_t *entry)
 {
     const char *name =
@@ -114,8 +128,9 @@ static void print_text(fb_session *s)
     {
         const char *name = fb_json_string_or(entry, "device", "");
         const fb_machine *m = fb_session_machine(s, name);
-        if (m && m->kind != FB_DEVICE_FOREIGN)
-            machine_lines(&out, name, m);
+        if (m && m->kind != FB_DEVICE_FOREIGN) machine_lines(&out, name, m);
+        if (m && strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0)
+            recording_line(&out, entry);
         else
             entry_line(&out, entry);
     }

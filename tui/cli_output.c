@@ -38,7 +38,14 @@ void fb_output_device(fb_output *r, const fb_session *s, const char *device)
     if (!device || !device[0] || json_object_get(r->devices, device)) return;
     const fb_machine *m = s ? fb_session_machine(s, device) : NULL;
     bool known = m && m->kind != FB_DEVICE_FOREIGN;
-    json_object_set_new(r->devices, device, known ? fb_machine_to_json(m) : foreign_device(s, device));
+    json_t *told = known ? fb_machine_to_json(m) : foreign_device(s, device);
+    if (strncmp(device, "replay:", 7) == 0) { /* the machine is the recorded one, and so is the date */
+        json_t *entry = foreign_device(s, device);
+        json_object_set_new(told, "kind", json_string("replay"));
+        json_object_set_new(told, "recorded", json_string(fb_json_string_or(entry, "date", "")));
+        json_decref(entry);
+    }
+    json_object_set_new(r->devices, device, told);
 }
 
 /* ---- what all rows share ---- */
@@ -270,7 +277,7 @@ static bool any_has(const json_t *rows, const char *a, const char *b, const char
 
 /* Columns that hold nothing in any row are left out. */
 typedef struct {
-    bool device, cold, gap, measured;
+    bool device, cold, gap, measured, source;
 } shown_columns;
 
 static void headings(fb_table *t, const json_t *varying, const shown_columns *has)
@@ -288,6 +295,7 @@ static void headings(fb_table *t, const json_t *varying, const shown_columns *ha
     fb_table_column(t, "× floor", "modelled", false);
     fb_table_column(t, "error", "relative", false);
     fb_table_column(t, "predicted", "wall", false);
+    if (has->source) fb_table_column(t, "source", "", true);
 }
 
 /* The first row with the same parameters is what the others are compared with. */
@@ -336,6 +344,16 @@ static void report_row(fb_table *t, const json_t *rows, const json_t *row, const
         fb_table_cell(t, "");
     error_cell(t, row);
     us_cell(t, number(row, "predicted_us", NULL, NULL));
+    if (has->source)
+        fb_table_cellf(t, "%s%s", fb_json_string_or(row, "source", ""),
+                       fb_json_bool_or(row, "stale", false) ? ", stale" : "");
+}
+
+/* Its figures come from a recording. */
+static bool is_recalled(const json_t *row)
+{
+    const char *source = fb_json_string_or(row, "source", NULL);
+    return source && strcmp(source, fb_figure_source_name(FB_SOURCE_MEASURED)) != 0;
 }
 
 static void title_line(const fb_output *r, FILE *out)
@@ -362,6 +380,10 @@ static void title_line(const fb_output *r, FILE *out)
                     : calibrated ? " · calibrated "
                                  : " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)",
                     calibrated ? date : "");
+        if (fb_json_string_or(value, "recorded", NULL)) {
+            line.n--; /* before the end of the line */
+            fb_str_addf(&line, " · recorded %s\n", fb_json_string_or(value, "recorded", ""));
+        }
     }
     fb_str_add(&line, "\n");
     fb_put(out, line.text);
@@ -395,15 +417,20 @@ static void tie_lines(const json_t *rows, FILE *out)
 static void footer(const fb_output *r, FILE *out)
 {
     int least = 0, most = 0;
+    bool recalled = false;
     size_t i;
     json_t *row;
     json_array_foreach(r->rows, i, row)
     {
-        int n = stat_of(row, "wall_us").n;
+        recalled |= is_recalled(row);
+        int n = is_recalled(row) ? 0 : stat_of(row, "wall_us").n;
         if (n && (!least || n < least)) least = n;
         if (n > most) most = n;
     }
     tie_lines(r->rows, out);
+    if (recalled)
+        fb_put(out, "replay: recorded = this plan as it was measured; composed = of recorded kernels and launch costs; "
+                    "predicted = not all of its kernels were recorded; stale = of source that has changed since\n");
     if (!most) return;
     fb_str line = {0};
     fb_str_addf(&line, "measured: wall, device, cold, error (%d", least);
@@ -413,13 +440,25 @@ static void footer(const fb_output *r, FILE *out)
     fb_str_free(&line);
 }
 
+static bool any_recalled(const json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (is_recalled(row)) return true;
+    }
+    return false;
+}
+
 static void print_reports(const fb_output *r, fb_format format, FILE *out)
 {
     if (!json_array_size(r->rows)) return;
     json_t *varying = params_of(r->rows, true);
     shown_columns has = {.device = any_has(r->rows, "device_us", "median", NULL),
                          .cold = any_has(r->rows, "cold_us", "median", NULL),
-                         .measured = any_has(r->rows, "bytes", "measured", "read")};
+                         .measured = any_has(r->rows, "bytes", "measured", "read"),
+                         .source = any_recalled(r->rows)};
     fb_table *t = fb_table_new();
     headings(t, varying, &has);
     size_t i;
