@@ -1,0 +1,537 @@
+/* Backwards through the nodes in order of their ids, users before operands: by the time a node is reached, all that
+ * reads it has added its share to the node's gradient. One rule an op, in a table; a rule adds to the gradients of its
+ * operands. */
+#include "graph/autodiff.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    fb_graph *g;
+    fb_id *gradient; /* of each node that was there at the start; FB_NONE while nobody has added to it */
+    bool *wanted;    /* float values that depend on what is differentiated by */
+    int n, line;
+    bool failed;
+    fb_error *err;
+} tape;
+
+/* ---- building; after a failure everything is FB_NONE and nothing more is added ---- */
+
+static fb_id put(tape *t, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs)
+{
+    for (int i = 0; i < n_args; i++)
+        if (args[i] == FB_NONE) t->failed = true;
+    if (t->failed) return FB_NONE;
+    fb_id id = fb_graph_add(t->g, op, args, n_args, attrs, NULL, t->line, t->err);
+    t->failed = id == FB_NONE;
+    return id;
+}
+
+static fb_id one(tape *t, fb_op op, fb_id a)
+{
+    return put(t, op, (fb_id[]){a}, 1, NULL);
+}
+
+static fb_id two(tape *t, fb_op op, fb_id a, fb_id b)
+{
+    return put(t, op, (fb_id[]){a, b}, 2, NULL);
+}
+
+static fb_id three(tape *t, fb_op op, fb_id a, fb_id b, fb_id c)
+{
+    return put(t, op, (fb_id[]){a, b, c}, 3, NULL);
+}
+
+static fb_id number(tape *t, fb_id like, double value)
+{
+    if (like == FB_NONE) return FB_NONE;
+    return put(t, FB_OP_CONST, NULL, 0, &(fb_attrs){.value = value, .dtype = t->g->nodes[like].dtype});
+}
+
+static fb_id mul(tape *t, fb_id a, fb_id b)
+{
+    return two(t, FB_OP_MUL, a, b);
+}
+
+static fb_id scaled(tape *t, fb_id a, double factor)
+{
+    return mul(t, a, number(t, a, factor));
+}
+
+static fb_shape shape_of(const tape *t, fb_id id)
+{
+    return t->g->nodes[id].shape;
+}
+
+static fb_id view(tape *t, fb_id a, fb_shape shape)
+{
+    if (a == FB_NONE || fb_shape_equal(&t->g->nodes[a].shape, &shape)) return a;
+    return put(t, FB_OP_VIEW, (fb_id[]){a}, 1, &(fb_attrs){.shape = shape});
+}
+
+static fb_id expand(tape *t, fb_id a, fb_shape shape)
+{
+    if (a == FB_NONE || fb_shape_equal(&t->g->nodes[a].shape, &shape)) return a;
+    return put(t, FB_OP_EXPAND, (fb_id[]){a}, 1, &(fb_attrs){.shape = shape});
+}
+
+static fb_id slice(tape *t, fb_id a, int dim, int64_t start, int64_t stop)
+{
+    return put(t, FB_OP_SLICE, (fb_id[]){a}, 1, &(fb_attrs){.dim = dim, .start = start, .stop = stop, .step = 1});
+}
+
+static fb_id transposed(tape *t, fb_id a)
+{
+    if (a == FB_NONE) return FB_NONE;
+    int rank = t->g->nodes[a].shape.rank;
+    fb_attrs at = {.n_axes = rank};
+    for (int d = 0; d < rank; d++) at.axes[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    return put(t, FB_OP_PERMUTE, (fb_id[]){a}, 1, &at);
+}
+
+static fb_id padded(tape *t, fb_id a, int dim, int64_t before, int64_t after)
+{
+    fb_attrs at = {0};
+    at.before[dim] = before;
+    at.after[dim] = after;
+    return before || after ? put(t, FB_OP_PAD, (fb_id[]){a}, 1, &at) : a;
+}
+
+/* The sum over the dims along which `shape` was broadcast to get `a`'s shape. */
+static fb_id unbroadcast(tape *t, fb_id a, fb_shape shape)
+{
+    if (a == FB_NONE) return FB_NONE;
+    fb_shape from = shape_of(t, a);
+    fb_attrs at = {.keepdim = true};
+    for (int d = 0; d < from.rank; d++) {
+        int own = d - (from.rank - shape.rank);
+        if (own < 0 || (shape.dim[own] == 1 && from.dim[d] != 1)) at.axes[at.n_axes++] = d;
+    }
+    if (at.n_axes) a = put(t, FB_OP_SUM, (fb_id[]){a}, 1, &at);
+    return view(t, a, shape);
+}
+
+/* Adds `share` (of any shape that the operand was broadcast to) to the gradient of `id`. */
+static void give(tape *t, fb_id id, fb_id share)
+{
+    if (id >= t->n || !t->wanted[id] || t->failed) return;
+    share = unbroadcast(t, share, shape_of(t, id));
+    t->gradient[id] = t->gradient[id] == FB_NONE ? share : two(t, FB_OP_ADD, t->gradient[id], share);
+}
+
+/* ---- the rules: y = op(a, b, c), dy its gradient ---- */
+
+typedef struct {
+    fb_id y, dy;
+    fb_op op;
+    int n_args;
+    const fb_id *args;
+    fb_id a, b, c;
+    const fb_attrs *at;
+} step;
+
+typedef void (*rule)(tape *t, const step *s);
+
+static void no_gradient(tape *t, const step *s)
+{
+    (void)t, (void)s;
+}
+
+static void d_neg(tape *t, const step *s)
+{
+    give(t, s->a, one(t, FB_OP_NEG, s->dy));
+}
+static void d_abs(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, one(t, FB_OP_SIGN, s->a)));
+}
+static void d_exp(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, s->y));
+}
+static void d_exp2(tape *t, const step *s)
+{
+    give(t, s->a, scaled(t, mul(t, s->dy, s->y), M_LN2));
+}
+static void d_log(tape *t, const step *s)
+{
+    give(t, s->a, two(t, FB_OP_DIV, s->dy, s->a));
+}
+static void d_log2(tape *t, const step *s)
+{
+    give(t, s->a, scaled(t, two(t, FB_OP_DIV, s->dy, s->a), 1 / M_LN2));
+}
+static void d_sqrt(tape *t, const step *s)
+{
+    give(t, s->a, scaled(t, two(t, FB_OP_DIV, s->dy, s->y), 0.5));
+}
+static void d_sin(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, one(t, FB_OP_COS, s->a)));
+}
+static void d_cos(tape *t, const step *s)
+{
+    give(t, s->a, one(t, FB_OP_NEG, mul(t, s->dy, one(t, FB_OP_SIN, s->a))));
+}
+
+static void d_rsqrt(tape *t, const step *s)
+{
+    give(t, s->a, scaled(t, mul(t, s->dy, mul(t, s->y, mul(t, s->y, s->y))), -0.5));
+}
+
+static void d_reciprocal(tape *t, const step *s)
+{
+    give(t, s->a, one(t, FB_OP_NEG, mul(t, s->dy, mul(t, s->y, s->y))));
+}
+
+static void d_tanh(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, two(t, FB_OP_SUB, number(t, s->y, 1), mul(t, s->y, s->y))));
+}
+
+static void d_sigmoid(tape *t, const step *s)
+{
+    give(t, s->a, mul(t, s->dy, mul(t, s->y, two(t, FB_OP_SUB, number(t, s->y, 1), s->y))));
+}
+
+static void d_erf(tape *t, const step *s)
+{
+    fb_id bell = one(t, FB_OP_EXP, one(t, FB_OP_NEG, mul(t, s->a, s->a)));
+    give(t, s->a, scaled(t, mul(t, s->dy, bell), M_2_SQRTPI));
+}
+
+/* Φ(a) + a φ(a), of the standard normal distribution */
+static void d_gelu(tape *t, const step *s)
+{
+    fb_id below = scaled(t, two(t, FB_OP_ADD, one(t, FB_OP_ERF, scaled(t, s->a, M_SQRT1_2)), number(t, s->a, 1)), 0.5);
+    fb_id density = scaled(t, one(t, FB_OP_EXP, scaled(t, mul(t, s->a, s->a), -0.5)), 0.5 * M_2_SQRTPI * M_SQRT1_2);
+    give(t, s->a, mul(t, s->dy, two(t, FB_OP_ADD, below, mul(t, s->a, density))));
+}
+
+/* dy where the condition holds, else nothing */
+static fb_id where(tape *t, fb_id condition, fb_id dy)
+{
+    return three(t, FB_OP_WHERE, condition, dy, number(t, dy, 0));
+}
+
+static void d_relu(tape *t, const step *s)
+{
+    give(t, s->a, where(t, two(t, FB_OP_GT, s->a, number(t, s->a, 0)), s->dy));
+}
+
+static void d_clamp(tape *t, const step *s)
+{
+    fb_id above = two(t, FB_OP_GE, s->a, number(t, s->a, s->at->value));
+    fb_id below = two(t, FB_OP_LE, s->a, number(t, s->a, s->at->high));
+    give(t, s->a, where(t, two(t, FB_OP_LOGICAL_AND, above, below), s->dy));
+}
+
+static void d_cast(tape *t, const step *s)
+{
+    give(t, s->a, put(t, FB_OP_CAST, (fb_id[]){s->dy}, 1, &(fb_attrs){.dtype = t->g->nodes[s->a].dtype}));
+}
+
+static void d_add(tape *t, const step *s)
+{
+    give(t, s->a, s->dy);
+    give(t, s->b, s->dy);
+}
+
+static void d_sub(tape *t, const step *s)
+{
+    give(t, s->a, s->dy);
+    if (s->b < t->n && t->wanted[s->b]) give(t, s->b, one(t, FB_OP_NEG, s->dy));
+}
+
+static bool wants(const tape *t, fb_id id)
+{
+    return id < t->n && t->wanted[id];
+}
+
+static void d_mul(tape *t, const step *s)
+{
+    if (wants(t, s->a)) give(t, s->a, mul(t, s->dy, s->b));
+    if (wants(t, s->b)) give(t, s->b, mul(t, s->dy, s->a));
+}
+
+static void d_div(tape *t, const step *s)
+{
+    fb_id by = two(t, FB_OP_DIV, s->dy, s->b);
+    give(t, s->a, by);
+    if (wants(t, s->b)) give(t, s->b, one(t, FB_OP_NEG, mul(t, by, s->y)));
+}
+
+static void d_pow(tape *t, const step *s)
+{
+    if (wants(t, s->a)) {
+        fb_id less = two(t, FB_OP_POW, s->a, two(t, FB_OP_SUB, s->b, number(t, s->b, 1)));
+        give(t, s->a, mul(t, s->dy, mul(t, s->b, less)));
+    }
+    if (wants(t, s->b)) give(t, s->b, mul(t, s->dy, mul(t, s->y, one(t, FB_OP_LOG, s->a))));
+}
+
+/* The chosen operand takes the gradient; equals take half each. */
+static void d_choice(tape *t, const step *s)
+{
+    fb_op wins = s->op == FB_OP_MAXIMUM ? FB_OP_GT : FB_OP_LT;
+    fb_id half = where(t, two(t, FB_OP_EQ, s->a, s->b), scaled(t, s->dy, 0.5));
+    if (wants(t, s->a)) give(t, s->a, three(t, FB_OP_WHERE, two(t, wins, s->a, s->b), s->dy, half));
+    if (wants(t, s->b)) give(t, s->b, three(t, FB_OP_WHERE, two(t, wins, s->b, s->a), s->dy, half));
+}
+
+static void d_remainder(tape *t, const step *s)
+{
+    give(t, s->a, s->dy);
+    if (wants(t, s->b))
+        give(t, s->b, one(t, FB_OP_NEG, mul(t, s->dy, one(t, FB_OP_FLOOR, two(t, FB_OP_DIV, s->a, s->b)))));
+}
+
+static void d_where(tape *t, const step *s)
+{
+    if (wants(t, s->b)) give(t, s->b, where(t, s->a, s->dy));
+    if (wants(t, s->c)) give(t, s->c, three(t, FB_OP_WHERE, s->a, number(t, s->dy, 0), s->dy));
+}
+
+/* A reduction's value (or gradient) with its axes back, of extent 1. */
+static fb_id kept(tape *t, const step *s, fb_id value)
+{
+    fb_shape shape = shape_of(t, s->a);
+    for (int i = 0; i < s->at->n_axes; i++) shape.dim[s->at->axes[i]] = 1;
+    return view(t, value, shape);
+}
+
+static void d_sum(tape *t, const step *s)
+{
+    give(t, s->a, expand(t, kept(t, s, s->dy), shape_of(t, s->a)));
+}
+
+static void d_mean(tape *t, const step *s)
+{
+    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
+    double n = (double)fb_shape_elements(&in) / (double)fb_shape_elements(&out);
+    give(t, s->a, expand(t, kept(t, s, scaled(t, s->dy, 1 / n)), in));
+}
+
+static void d_extremum(tape *t, const step *s)
+{
+    fb_id y = kept(t, s, s->y);
+    fb_id equal = two(t, FB_OP_EQ, s->a, y);
+    fb_id ones = put(t, FB_OP_CAST, (fb_id[]){equal}, 1, &(fb_attrs){.dtype = t->g->nodes[s->a].dtype});
+    fb_attrs at = {.n_axes = s->at->n_axes, .keepdim = true};
+    memcpy(at.axes, s->at->axes, sizeof at.axes);
+    fb_id count = put(t, FB_OP_SUM, (fb_id[]){ones}, 1, &at);
+    give(t, s->a, mul(t, ones, two(t, FB_OP_DIV, kept(t, s, s->dy), count)));
+}
+
+static void d_prod(tape *t, const step *s)
+{
+    give(t, s->a, two(t, FB_OP_DIV, kept(t, s, mul(t, s->dy, s->y)), s->a));
+}
+
+static void d_cumsum(tape *t, const step *s)
+{
+    fb_attrs turn = {.n_axes = 1, .axes = {s->at->dim}}, along = {.dim = s->at->dim};
+    fb_id turned = put(t, FB_OP_FLIP, (fb_id[]){s->dy}, 1, &turn);
+    give(t, s->a, put(t, FB_OP_FLIP, (fb_id[]){put(t, FB_OP_CUMSUM, (fb_id[]){turned}, 1, &along)}, 1, &turn));
+}
+
+static void d_view(tape *t, const step *s)
+{
+    give(t, s->a, view(t, s->dy, shape_of(t, s->a)));
+}
+
+static void d_permute(tape *t, const step *s)
+{
+    fb_attrs back = {.n_axes = s->at->n_axes};
+    for (int d = 0; d < s->at->n_axes; d++) back.axes[s->at->axes[d]] = d;
+    give(t, s->a, put(t, FB_OP_PERMUTE, (fb_id[]){s->dy}, 1, &back));
+}
+
+/* What the slice left out gets zeros. Between the elements of a stepped slice they come as a dim of their own. */
+static void d_slice(tape *t, const step *s)
+{
+    int d = s->at->dim;
+    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
+    fb_id dy = s->dy;
+    int64_t stride = s->at->step, covered = out.dim[d];
+    if (stride > 1 && out.rank < FB_MAX_RANK) {
+        fb_shape apart = out, joined = out;
+        apart.rank++;
+        for (int k = apart.rank - 1; k > d + 1; k--) apart.dim[k] = out.dim[k - 1];
+        apart.dim[d + 1] = 1;
+        joined.dim[d] = covered = out.dim[d] * stride;
+        dy = view(t, padded(t, view(t, dy, apart), d + 1, 0, stride - 1), joined);
+        if (s->at->start + covered > in.dim[d]) {
+            covered = in.dim[d] - s->at->start;
+            dy = slice(t, dy, d, 0, covered);
+        }
+    }
+    give(t, s->a, padded(t, dy, d, s->at->start, in.dim[d] - s->at->start - covered));
+}
+
+static void d_pad(tape *t, const step *s)
+{
+    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
+    fb_id dy = s->dy;
+    for (int d = 0; d < in.rank; d++)
+        if (in.dim[d] != out.dim[d]) dy = slice(t, dy, d, s->at->before[d], s->at->before[d] + in.dim[d]);
+    give(t, s->a, dy);
+}
+
+static void d_flip(tape *t, const step *s)
+{
+    give(t, s->a, put(t, FB_OP_FLIP, (fb_id[]){s->dy}, 1, s->at));
+}
+
+static void d_cat(tape *t, const step *s)
+{
+    int64_t start = 0;
+    for (int i = 0; i < s->n_args; i++) {
+        int64_t extent = shape_of(t, s->args[i]).dim[s->at->dim];
+        if (wants(t, s->args[i])) give(t, s->args[i], slice(t, s->dy, s->at->dim, start, start + extent));
+        start += extent;
+    }
+}
+
+static void d_stack(tape *t, const step *s)
+{
+    for (int i = 0; i < s->n_args; i++)
+        if (wants(t, s->args[i]))
+            give(t, s->args[i], view(t, slice(t, s->dy, s->at->dim, i, i + 1), shape_of(t, s->args[i])));
+}
+
+static fb_id product(tape *t, fb_id a, fb_id b, const fb_attrs *at)
+{
+    return put(t, FB_OP_MATMUL, (fb_id[]){a, b}, 2, &(fb_attrs){.precision = at->precision});
+}
+
+static void d_matmul(tape *t, const step *s)
+{
+    if (wants(t, s->a)) give(t, s->a, product(t, s->dy, transposed(t, s->b), s->at));
+    if (wants(t, s->b)) give(t, s->b, product(t, transposed(t, s->a), s->dy, s->at));
+}
+
+static void d_embedding(tape *t, const step *s)
+{
+    fb_attrs rows = {.start = shape_of(t, s->a).dim[0]};
+    give(t, s->a, put(t, FB_OP_SCATTER_ADD, (fb_id[]){s->dy, s->b}, 2, &rows));
+}
+
+static void d_index_add(tape *t, const step *s)
+{
+    give(t, s->a, two(t, FB_OP_EMBEDDING, s->dy, s->b));
+}
+
+static const rule rules[FB_OPS] = {
+    [FB_OP_NEG] = d_neg,
+    [FB_OP_ABS] = d_abs,
+    [FB_OP_SIGN] = no_gradient,
+    [FB_OP_EXP] = d_exp,
+    [FB_OP_EXP2] = d_exp2,
+    [FB_OP_LOG] = d_log,
+    [FB_OP_LOG2] = d_log2,
+    [FB_OP_SQRT] = d_sqrt,
+    [FB_OP_RSQRT] = d_rsqrt,
+    [FB_OP_RECIP] = d_reciprocal,
+    [FB_OP_SIN] = d_sin,
+    [FB_OP_COS] = d_cos,
+    [FB_OP_TANH] = d_tanh,
+    [FB_OP_SIGMOID] = d_sigmoid,
+    [FB_OP_ERF] = d_erf,
+    [FB_OP_GELU] = d_gelu,
+    [FB_OP_RELU] = d_relu,
+    [FB_OP_FLOOR] = no_gradient,
+    [FB_OP_CEIL] = no_gradient,
+    [FB_OP_ROUND] = no_gradient,
+    [FB_OP_CLAMP] = d_clamp,
+    [FB_OP_CAST] = d_cast,
+    [FB_OP_ADD] = d_add,
+    [FB_OP_SUB] = d_sub,
+    [FB_OP_MUL] = d_mul,
+    [FB_OP_DIV] = d_div,
+    [FB_OP_POW] = d_pow,
+    [FB_OP_MINIMUM] = d_choice,
+    [FB_OP_MAXIMUM] = d_choice,
+    [FB_OP_REMAINDER] = d_remainder,
+    [FB_OP_WHERE] = d_where,
+    [FB_OP_SUM] = d_sum,
+    [FB_OP_MEAN] = d_mean,
+    [FB_OP_AMAX] = d_extremum,
+    [FB_OP_AMIN] = d_extremum,
+    [FB_OP_PROD] = d_prod,
+    [FB_OP_CUMSUM] = d_cumsum,
+    [FB_OP_VIEW] = d_view,
+    [FB_OP_PERMUTE] = d_permute,
+    [FB_OP_SLICE] = d_slice,
+    [FB_OP_EXPAND] = d_add, /* giving back sums over what was expanded */
+    [FB_OP_PAD] = d_pad,
+    [FB_OP_FLIP] = d_flip,
+    [FB_OP_CAT] = d_cat,
+    [FB_OP_STACK] = d_stack,
+    [FB_OP_MATMUL] = d_matmul,
+    [FB_OP_EMBEDDING] = d_embedding,
+    [FB_OP_SCATTER_ADD] = d_index_add,
+};
+
+/* ---- the walk ---- */
+
+/* Float values on the way from what is differentiated by to the loss. */
+static void mark_wanted(tape *t, const fb_id *wrt, int n)
+{
+    for (int i = 0; i < n; i++) t->wanted[wrt[i]] = true;
+    for (fb_id id = 0; id < t->n; id++) {
+        const fb_node *node = &t->g->nodes[id];
+        for (int k = 0; k < node->n_args && !t->wanted[id]; k++)
+            t->wanted[id] = fb_dtype_is_float(node->dtype) && t->wanted[node->args[k]];
+    }
+}
+
+static bool differentiate(tape *t, fb_id id)
+{
+    const fb_node node = t->g->nodes[id]; /* adding nodes moves the array */
+    if (t->gradient[id] == FB_NONE || node.n_args == 0) return true;
+    if (!rules[node.op])
+        return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative of %s (%s)", fb_op_get(node.op)->name,
+                       node.name);
+    step s = {
+        .y = id, .dy = t->gradient[id], .op = node.op, .n_args = node.n_args, .args = node.args, .at = node.attrs};
+    s.a = node.args[0];
+    s.b = node.n_args > 1 ? node.args[1] : t->n; /* past the end: wanted by nobody */
+    s.c = node.n_args > 2 ? node.args[2] : t->n;
+    rules[node.op](t, &s);
+    return !t->failed;
+}
+
+static fb_id zeros_like(tape *t, fb_id id)
+{
+    return expand(t, number(t, id, 0), shape_of(t, id));
+}
+
+bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err)
+{
+    const fb_node *l = &g->nodes[loss];
+    char shape[192];
+    if (!fb_dtype_is_float(l->dtype) || fb_shape_elements(&l->shape) != 1)
+        return fb_fail(err, FB_ERR_INPUT, "grad: the loss must be one float element (%s: %s)", l->name,
+                       fb_shape_format(&l->shape, l->dtype, shape));
+    for (int i = 0; i < n; i++)
+        if (!fb_dtype_is_float(g->nodes[wrt[i]].dtype))
+            return fb_fail(err, FB_ERR_INPUT, "grad: %s is no float value", g->nodes[wrt[i]].name);
+    tape t = {.g = g, .n = g->n_nodes, .line = line, .err = err};
+    t.gradient = fb_alloc((size_t)t.n * sizeof *t.gradient);
+    t.wanted = fb_calloc((size_t)t.n + 1, sizeof *t.wanted);
+    for (int i = 0; i < t.n; i++) t.gradient[i] = FB_NONE;
+    mark_wanted(&t, wrt, n);
+    if (t.wanted[loss]) t.gradient[loss] = expand(&t, number(&t, loss, 1), shape_of(&t, loss));
+    bool good = !t.failed;
+    for (fb_id id = loss; id >= 0 && good; id--) good = differentiate(&t, id);
+    for (int i = 0; i < n && good; i++) {
+        gradients[i] = t.gradient[wrt[i]] != FB_NONE ? t.gradient[wrt[i]] : zeros_like(&t, wrt[i]);
+        good = !t.failed;
+    }
+    fb_free(t.gradient);
+    fb_free(t.wanted);
+    return good;
+}

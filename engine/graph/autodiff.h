@@ -1,0 +1,15 @@
+/* Reverse-mode differentiation, graph → graph: the gradient of a scalar is more nodes of the same graph, so that
+ * forward, backward and update fuse like anything else. */
+#ifndef FB_GRAPH_AUTODIFF_H
+#define FB_GRAPH_AUTODIFF_H
+
+#include "graph/graph.h"
+
+/* Adds to the unfinished graph `g` the gradients of `loss` (one float element) with respect to wrt[0 … n - 1] (float
+ * nodes of the same region); gradients[i] has wrt[i]'s shape and dtype, zeros where the loss does not depend on it.
+ * Integer and bool values carry no gradient. Conventions are PyTorch's: relu, abs and sign have derivative 0 at 0, the
+ * maximum's gradient is shared evenly among equals. False with an error that names the node: the loss is no float
+ * scalar, or a loop is in the way. */
+bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err);
+
+#endif
