@@ -138,16 +138,6 @@ static void add_buffers(lowering *l)
     }
 }
 
-/* Sources that only a copy at the end reads have no place in the plan. */
-static int buffer_for(lowering *l, fb_id node)
-{
-    if (l->buffer_of[node] == FB_NONE) {
-        FB_ASSERT(is_stored_source(l->g->nodes[node].op));
-        l->buffer_of[node] = add_buffer(l, source_kind(l->g->nodes[node].op), node, 0);
-    }
-    return l->buffer_of[node];
-}
-
 static int add_scratch(lowering *l, fb_id node)
 {
     int buffer = add_buffer(l, FB_BUFFER_TEMP, node, 0);
@@ -211,6 +201,8 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
     HASH_ADD(hh, l->known, key, sizeof known->key, known);
     return known->kernel;
 }
+
+static int buffer_for(lowering *l, fb_id node);
 
 /* `copy`: the buffer that a copy of a source goes to. */
 static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text, int copy)
@@ -342,6 +334,26 @@ static int add_copy_kernel(lowering *l, fb_id node, fb_kernel_text *text)
     int kernel = add_kernel(l, nest, &group, FB_NONE, text);
     fb_arena_free(arena);
     return kernel;
+}
+
+/* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
+static int lay_out(lowering *l, fb_id source)
+{
+    int buffer = add_buffer(l, FB_BUFFER_TEMP, source, aligned(l->p->pool_bytes));
+    l->p->pool_bytes = aligned(l->p->pool_bytes) + l->buffers.at[buffer].bytes;
+    fb_kernel_text text;
+    int kernel = add_copy_kernel(l, source, &text);
+    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer);
+    return buffer;
+}
+
+/* Sources that only a copy or a library call reads have no place in the plan. */
+static int buffer_for(lowering *l, fb_id node)
+{
+    fb_op op = l->g->nodes[node].op;
+    if (l->buffer_of[node] == FB_NONE)
+        l->buffer_of[node] = is_stored_source(op) ? add_buffer(l, source_kind(op), node, 0) : lay_out(l, node);
+    return l->buffer_of[node];
 }
 
 /* The new value went to a temporary; now the parameter is overwritten. */

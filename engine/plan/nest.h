@@ -54,8 +54,8 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
 /* Library: the node in whose storage the call's result is written: the contraction itself, or what the epilogue
  * overwrites it with, element by element. FB_NONE for other nests. */
 fb_id fb_nest_product(const fb_nest *nest);
-/* An assignment that reads other elements of its parameter than it writes: the kernel stores into a temporary, from which
- * the parameter is copied by another. */
+/* An assignment that reads other elements of its parameter than it writes: the kernel stores into a temporary, from
+ * which the parameter is copied by another. */
 bool fb_nest_staged(const fb_nest *nest);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 

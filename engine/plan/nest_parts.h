@@ -117,7 +117,7 @@ struct fb_nest {
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
     fb_id product;     /* where the library writes it: the accumulator's own storage, or that of the one value which the
                         * epilogue puts in place of it, element by element */
-    bool staged; /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
+    bool staged;       /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
     int n_whens;
     fb_when *whens;
     int n_sections;
