@@ -1,0 +1,466 @@
+/* Recordings and the device that serves them: what is recorded, composed, predicted and stale, and files that are not
+ * what they should be. */
+#include "plan_help.h"
+
+#include "base/embedded.h"
+#include "base/json.h"
+#include "codegen/lower.h"
+#include "device/recording.h"
+#include "measure/measure.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static char folder[64];
+
+/* x → tanh → exp → relu, and where `more` something beside it, so that the graph is another one. */
+static fb_graph *chain(bool more)
+{
+    fb_graph *g = fb_graph_new("chain");
+    fb_id x = input(g, "x", DIMS(64, 32));
+    output(g, node1(g, FB_OP_RELU, "c", node1(g, FB_OP_EXP, "b", node1(g, FB_OP_TANH, "a", x))));
+    if (more) output(g, node1(g, FB_OP_COS, "d", x));
+    return finish(g);
+}
+
+typedef struct {
+    fb_graph *g;
+    fb_machine m;
+    fb_planner *planner;
+    fb_plan *none, *ab; /* ab: a and b fused */
+    fb_recording *r;
+    const fb_dialect *dialect;
+} fixture;
+
+static fb_plan *fused(const fb_plan *plan, const char *a, const char *b)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_edit edit = {.kind = FB_EDIT_FUSE, .a = fb_graph_find(g, a), .b = fb_graph_find(g, b)};
+    fb_plan *result = NULL;
+    fb_plan_try(plan, &edit, &result);
+    assert_non_null(result);
+    return result;
+}
+
+static fixture fixture_new(fb_device_kind kind, bool more)
+{
+    fixture f = {.g = chain(more), .dialect = kind == FB_DEVICE_HOST ? &fb_dialect_c : &fb_dialect_cuda};
+    fb_machine_default(&f.m, kind);
+    f.planner = fb_planner_new(f.g, &f.m);
+    f.none = fb_plan_new(f.planner);
+    f.ab = fused(f.none, "a", "b");
+    f.r = fb_recording_new(&f.m);
+    return f;
+}
+
+static void fixture_free(fixture *f)
+{
+    fb_recording_free(f->r);
+    fb_plan_free(f->ab);
+    fb_plan_free(f->none);
+    fb_planner_free(f->planner);
+    fb_graph_free(f->g);
+}
+
+/* The kernels of a plan take `us`, `us` + 1, … */
+static void record_kernels(fixture *f, const fb_plan *plan, double us)
+{
+    fb_program *p = fb_lower(plan, f->dialect, NULL);
+    for (int i = 0; i < p->n_launches; i++, us++) {
+        char code[FB_SIGNATURE], signature[FB_SIGNATURE];
+        const char *codes[] = {fb_code_name(p, &p->launches[i], code)};
+        const fb_recorded_kernel k = {.hot_us = {us, us, us, 30},
+                                      .cold_us = {2 * us, 2 * us, 2 * us, 10},
+                                      .dram_read = 100 * us,
+                                      .dram_written = 200,
+                                      .l2_bytes = NAN,
+                                      .resources = {32, 0, -1, 0.5}};
+        fb_recording_set_kernel(f->r, code, &k);
+        fb_recording_set_group(f->r, fb_group_signature(plan, p->launches[i].group, signature), 1, codes);
+    }
+    fb_program_free(p);
+}
+
+static void record_whole(fixture *f, const fb_plan *plan, double us)
+{
+    fb_program *p = fb_lower(plan, f->dialect, NULL);
+    char signature[FB_SIGNATURE];
+    fb_recorded_plan whole = {.wall_us = {{us, us, us, 30}},
+                              .device_us = {us / 2, us / 2, us / 2, 15},
+                              .max_abs = 1e-7,
+                              .max_rel = 2e-7,
+                              .bound = 0.25};
+    fb_program_code(p, whole.code);
+    fb_recording_set_plan(f->r, fb_plan_signature(plan, signature), &whole);
+    fb_program_free(p);
+}
+
+static void save_as(const fixture *f, const char *name)
+{
+    char path[128];
+    fb_error err = {0};
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    if (!fb_recording_write(f->r, path, &err)) fail_msg("%s", err.text);
+}
+
+/* As a worker would have it. */
+static fb_report *ask(const fb_plan *plan, const char *device)
+{
+    fb_error err = {0};
+    const fb_measure_options o = {.seeds = {1}, .n_seeds = 1};
+    fb_device *d = fb_device_open(device, &err);
+    if (!d) fail_msg("%s", err.text);
+    fb_measurement *m = fb_measure_prepare(d, plan, &o, NULL, &err);
+    if (!m) fail_msg("%s", err.text);
+    assert_true(fb_measure_sample(m, FB_CACHE_HOT, 5, NULL, &err));
+    assert_true(fb_measure_sample(m, FB_CACHE_COLD, 5, NULL, &err));
+    fb_report *r = fb_measure_report(m);
+    fb_measure_free(m);
+    d->ops->close(d);
+    return r;
+}
+
+static void close_to(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-3 * fabs(b))) fail_msg("%g is not %g", a, b);
+}
+
+/* ---- recorded, composed, predicted, stale ---- */
+
+static void a_plan_that_was_recorded_is_told_as_it_was(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    record_whole(&f, f.none, 50);
+    save_as(&f, "gpu");
+    fb_report *r = ask(f.none, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_RECORDED);
+    assert_false(r->stale);
+    close_to(r->wall_us.median, 50);
+    close_to(r->device_us.median, 25);
+    close_to(r->gap_us, 25);
+    close_to(r->error.bound, 0.25);
+    assert_true(r->error.ok);
+    assert_int_equal(r->launches, 3);
+    assert_int_equal(r->n_kernels, 3);
+    for (int i = 0; i < 3; i++) {
+        const fb_kernel_report *k = &r->kernels[i];
+        assert_int_equal(k->source, FB_SOURCE_RECORDED);
+        close_to(k->device_us.median, 10 + i);
+        close_to(k->cold_us.median, 20 + 2 * i);
+        close_to(k->measured_read, 1000 + 100 * i);
+        assert_int_equal(k->registers, 32);
+        assert_int_equal(k->spill_bytes, -1);
+        assert_true(isnan(k->l2_bytes));
+    }
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
+static void a_plan_of_recorded_kernels_is_composed(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    record_kernels(&f, f.ab, 20); /* c now takes 21 */
+    record_whole(&f, f.none, 50);
+    save_as(&f, "gpu");
+    fb_report *r = ask(f.ab, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_COMPOSED);
+    close_to(r->device_us.median, 20 + 21);
+    /* kernels longer than a launch hide it but for the gap between two */
+    close_to(r->wall_us.median, 41 + 2 * f.m.graph_launch_us + f.m.sync_us);
+    close_to(r->cold_us.median, 82 + 2 * f.m.graph_launch_us + f.m.sync_us);
+    assert_true(isnan(r->error.bound)); /* nobody checked this plan */
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
+static void another_launch_mode_is_composed(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    fb_plan *as_graph = NULL;
+    const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
+    fb_plan_try(f.none, &edit, &as_graph);
+    assert_non_null(as_graph);
+    record_kernels(&f, f.none, 1);
+    record_whole(&f, f.none, 50);
+    save_as(&f, "gpu");
+    fb_report *r = ask(as_graph, "replay:gpu"), *stream = ask(f.none, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_COMPOSED);
+    assert_int_equal(stream->source, FB_SOURCE_RECORDED);
+    close_to(r->device_us.median, 25);
+    close_to(r->wall_us.median, 6 + 3 * f.m.graph_launch_us + f.m.sync_us);
+    fb_report_free(r);
+    fb_report_free(stream);
+    fb_plan_free(as_graph);
+    fixture_free(&f);
+}
+
+static void what_was_not_recorded_is_predicted(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    save_as(&f, "gpu");
+    fb_report *r = ask(f.ab, "replay:gpu");
+    fb_group_cost cost;
+    fb_plan_group_cost(f.ab, 0, &cost);
+    assert_int_equal(r->source, FB_SOURCE_PREDICTED);
+    assert_int_equal(r->kernels[0].source, FB_SOURCE_PREDICTED);
+    assert_int_equal(r->kernels[0].device_us.n, 0);
+    assert_int_equal(r->kernels[1].source, FB_SOURCE_RECORDED);
+    close_to(r->device_us.median, cost.us + 12);
+    assert_int_equal(r->cold_us.n, 0);
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
+static void equal_code_in_another_graph_is_recorded(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false), other = fixture_new(FB_DEVICE_CUDA, true);
+    char mine[FB_SIGNATURE], theirs[FB_SIGNATURE];
+    assert_string_not_equal(fb_group_signature(f.none, 0, mine), fb_group_signature(other.none, 0, theirs));
+    record_kernels(&f, f.none, 10);
+    save_as(&f, "gpu");
+    fb_report *r = ask(other.none, "replay:gpu");
+    int recorded = 0;
+    for (int i = 0; i < r->n_kernels; i++) recorded += r->kernels[i].source == FB_SOURCE_RECORDED;
+    assert_int_equal(r->n_kernels, 4);
+    assert_int_equal(recorded, 3);
+    assert_false(r->stale);
+    fb_report_free(r);
+    fixture_free(&f);
+    fixture_free(&other);
+}
+
+static void source_that_changed_is_stale(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    char signature[FB_SIGNATURE];
+    const char *codes[] = {"0123456789abcdef"};
+    const fb_recorded_kernel old = {.hot_us = {7, 7, 7, 30}, .dram_read = NAN, .dram_written = NAN, .l2_bytes = NAN};
+    record_kernels(&f, f.ab, 20);
+    fb_recording_set_kernel(f.r, codes[0], &old);
+    fb_recording_set_group(f.r, fb_group_signature(f.none, 0, signature), 1, codes);
+    save_as(&f, "gpu");
+    fb_report *r = ask(f.none, "replay:gpu");
+    assert_true(r->stale);
+    assert_true(r->kernels[0].stale);
+    assert_int_equal(r->kernels[0].source, FB_SOURCE_RECORDED);
+    close_to(r->kernels[0].device_us.median, 7);
+    assert_false(r->kernels[2].stale);
+    fb_report_free(r);
+    /* a whole plan likewise */
+    fb_recorded_plan whole = {.wall_us = {{50, 50, 50, 30}}, .bound = NAN, .code = "0123456789abcdef"};
+    fb_recording_set_plan(f.r, fb_plan_signature(f.ab, signature), &whole);
+    save_as(&f, "gpu");
+    r = ask(f.ab, "replay:gpu");
+    assert_int_equal(r->source, FB_SOURCE_RECORDED);
+    assert_true(r->stale);
+    close_to(r->wall_us.median, 50);
+    json_t *told = fb_report_to_json(r);
+    fb_error err = {0};
+    fb_report *back = fb_report_from_json(told, &err);
+    assert_true(back && back->stale && back->source == FB_SOURCE_RECORDED);
+    fb_report_free(back);
+    json_decref(told);
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
+static void a_processor_is_replayed_in_its_own_dialect(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_HOST, false);
+    record_kernels(&f, f.none, 10);
+    save_as(&f, "cpu");
+    fb_report *r = ask(f.none, "replay:cpu");
+    assert_int_equal(r->source, FB_SOURCE_COMPOSED);
+    close_to(r->wall_us.median, 33 + 3 * f.m.launch_us + f.m.sync_us);
+    fb_report_free(r);
+    fixture_free(&f);
+}
+
+/* A kernel's code does not hang on its name, its comments or its place in the program. */
+static void codes_are_of_what_runs(void **state)
+{
+    (void)state;
+    static const char *const sources[] = {"void k(int *x) { x[0] = 1; } /* of a */",
+                                          "// of b\nvoid k2(int *x)\n{ x[0]=1; }", "void k(int *x) { x[0] = 2; }"};
+    static const char *const entries[] = {"k", "k2", "k"};
+    char code[3][FB_SIGNATURE];
+    for (int i = 0; i < 3; i++) {
+        fb_kernel kernel = {.source = sources[i], .entry = entries[i]};
+        const fb_program p = {.dialect = "cuda", .n_kernels = 1, .kernels = &kernel};
+        fb_code_name(&p, &(fb_launch){.kind = FB_LAUNCH_KERNEL}, code[i]);
+    }
+    assert_string_equal(code[0], code[1]);
+    assert_string_not_equal(code[0], code[2]);
+}
+
+/* ---- files ---- */
+
+static void pruning_keeps_what_is_launched(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    fb_recorded_kernel k = {.hot_us = {1, 1, 1, 1}, .dram_read = NAN, .dram_written = NAN, .l2_bytes = NAN};
+    char path[128], code[FB_SIGNATURE];
+    record_kernels(&f, f.none, 10);
+    fb_recording_set_kernel(f.r, "00000000deadbeef", &k);
+    fb_recording_prune(f.r);
+    assert_false(fb_recording_kernel(f.r, "00000000deadbeef", &k));
+    fb_program *p = fb_lower(f.none, f.dialect, NULL);
+    assert_true(fb_recording_kernel(f.r, fb_code_name(p, &p->launches[0], code), &k));
+    fb_program_free(p);
+    /* what is written is what is read */
+    size_t n, again;
+    save_as(&f, "gpu");
+    snprintf(path, sizeof path, "%s/gpu.json", folder);
+    char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
+    fb_recording *back = fb_recording_read(text, n, NULL);
+    assert_non_null(back);
+    assert_true(fb_recording_write(back, path, NULL));
+    char *second = fb_read_file(path, FB_RECORDING_MAX, &again, NULL);
+    assert_int_equal(n, again);
+    assert_memory_equal(text, second, n);
+    fb_recording_free(back);
+    fb_free(text);
+    fb_free(second);
+    fixture_free(&f);
+}
+
+static void recordings_are_listed(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    fb_recording_set_text(f.r, "date", "2026-01-02T03:04:05Z");
+    fb_recording_add_script(f.r, "chain", "", f.g->hash);
+    save_as(&f, "gpu");
+    char path[128];
+    snprintf(path, sizeof path, "%s/broken.json", folder);
+    assert_true(fb_write_file(path, "{}", 2, NULL));
+    json_t *devices = json_array(), *libraries = json_array(), *entry;
+    const fb_device_ops *ops = fb_device_find("replay:gpu", NULL);
+    ops->list(devices, libraries);
+    size_t i;
+    int seen = 0;
+    json_array_foreach(devices, i, entry)
+    {
+        const char *name = fb_json_string_or(entry, "device", "");
+        if (strcmp(name, "replay:gpu") == 0) {
+            seen++;
+            assert_string_equal(fb_json_string_or(entry, "date", ""), "2026-01-02T03:04:05Z");
+            assert_non_null(json_object_get(json_object_get(entry, "scripts"), "chain"));
+        }
+        if (strcmp(name, "replay:broken") == 0) {
+            seen++;
+            assert_non_null(strstr(fb_json_string_or(entry, "missing", ""), "broken.json"));
+        }
+    }
+    assert_int_equal(seen, 2);
+    json_decref(devices);
+    json_decref(libraries);
+    fb_error err = {0};
+    assert_null(fb_device_open("replay:nothing", &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_null(fb_device_open("replay:../../etc/passwd", &err));
+    unlink(path);
+    fixture_free(&f);
+}
+
+/* Every recording that the binary carries can be opened. */
+static void carried_recordings_are_whole(void **state)
+{
+    (void)state;
+    static const char under[] = "scripts/recordings/";
+    for (const fb_embedded_file *file = fb_embedded_files; file->path; file++) {
+        if (strncmp(file->path, under, sizeof under - 1) != 0) continue;
+        fb_error err = {0};
+        fb_recording *r = fb_recording_read(file->text, strlen(file->text), &err);
+        if (!r) fail_msg("%s: %s", file->path, err.text);
+        assert_non_null(fb_recording_text(r, "date"));
+        assert_true(json_object_size(fb_recording_scripts(r)) > 0);
+        fb_recording_free(r);
+    }
+}
+
+/* A file with some bytes changed is refused with a sentence, or serves a plan; never anything else. */
+static void damaged_files_do_no_harm(void **state)
+{
+    (void)state;
+    enum { TRIES = 4000 };
+    static const char signs[] = "0123456789abcdef-+.eE\"[]{},:nullx \n";
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    record_whole(&f, f.none, 50);
+    save_as(&f, "gpu");
+    char path[128];
+    size_t n;
+    snprintf(path, sizeof path, "%s/gpu.json", folder);
+    char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
+    unsigned seed = 7;
+    int read = 0;
+    for (int i = 0; i < TRIES; i++) {
+        char *bad = fb_alloc(n + 1);
+        memcpy(bad, text, n);
+        size_t length = n;
+        for (int k = rand_r(&seed) % 3; k >= 0; k--)
+            bad[(size_t)rand_r(&seed) % n] = signs[(size_t)rand_r(&seed) % (sizeof signs - 1)];
+        if (rand_r(&seed) % 8 == 0) length = (size_t)rand_r(&seed) % n;
+        fb_error err = {0};
+        fb_recording *r = fb_recording_read(bad, length, &err);
+        if (!r && (err.kind != FB_ERR_INPUT || !err.text[0])) fail_msg("no reason given");
+        read += r != NULL;
+        if (r && i % 16 == 0) { /* a reader that took it must be able to serve it */
+            assert_true(fb_write_file(path, bad, length, NULL));
+            fb_report_free(ask(f.none, "replay:gpu"));
+        }
+        fb_recording_free(r);
+        fb_free(bad);
+    }
+    assert_true(read > 0 && read < TRIES);
+    fb_free(text);
+    fixture_free(&f);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.40s/replay.XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) return -1;
+    return setenv("FUSEBOX_RECORDINGS", folder, 1);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    fb_cache_empty(folder);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    fb_json_init();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_that_was_recorded_is_told_as_it_was),
+        cmocka_unit_test(a_plan_of_recorded_kernels_is_composed),
+        cmocka_unit_test(another_launch_mode_is_composed),
+        cmocka_unit_test(what_was_not_recorded_is_predicted),
+        cmocka_unit_test(equal_code_in_another_graph_is_recorded),
+        cmocka_unit_test(source_that_changed_is_stale),
+        cmocka_unit_test(a_processor_is_replayed_in_its_own_dialect),
+        cmocka_unit_test(codes_are_of_what_runs),
+        cmocka_unit_test(pruning_keeps_what_is_launched),
+        cmocka_unit_test(recordings_are_listed),
+        cmocka_unit_test(carried_recordings_are_whole),
+        cmocka_unit_test(damaged_files_do_no_harm),
+    };
+    return cmocka_run_group_tests_name("replay", tests, make_folder, remove_folder);
+}
