@@ -83,8 +83,10 @@ static void label_of(const fb_column_record *c, const fb_edit *e, char to[160])
     case FB_EDIT_CUT: snprintf(to, 160, "cut %.60s from %.60s", node_name(c, e->b), a); break;
     case FB_EDIT_FUSE_ALL: snprintf(to, 160, "fuse %d nodes", e->n_nodes); break;
     case FB_EDIT_ISOLATE:
-        if (e->n_nodes) snprintf(to, 160, "isolate %d nodes", e->n_nodes);
-        else snprintf(to, 160, "isolate %.60s", a);
+        if (e->n_nodes)
+            snprintf(to, 160, "isolate %d nodes", e->n_nodes);
+        else
+            snprintf(to, 160, "isolate %.60s", a);
         break;
     case FB_EDIT_RECOMPUTE: snprintf(to, 160, "recompute %.60s", a); break;
     case FB_EDIT_STORE: snprintf(to, 160, "store %.60s", a); break;

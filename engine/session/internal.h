@@ -49,7 +49,6 @@ typedef struct fb_job {
     int64_t id;       /* of the prepared case in its worker; 0 none */
     bool outstanding; /* an answer is awaited */
     bool verify_only;
-    int prepares; /* how often it was prepared: again when its process died under another's hands */
     int hot, cold, rounds;
     double spent_us, asked_us; /* hot sampling so far; when the last request was sent */
     int asked;                 /* samples of the last request */

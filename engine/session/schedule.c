@@ -23,7 +23,6 @@ enum {
     CHUNK_MOST = 256,
     COLD = 10,
     COLD_FEWEST = 3,
-    PREPARES = 3,
 };
 static const double hot_us = 350e3, patience_us = 8e6, chunk_us = 25e3, cold_patience_us = 2e6;
 
@@ -145,8 +144,14 @@ static void take_report(fb_job *j, fb_worker_event *e)
 static bool is_wrong(const fb_job *j, fb_error *why)
 {
     const fb_report *r = j->column ? j->column->report : NULL;
-    if (!r || r->failed || r->error.ok) return false;
+    if (!r || r->failed || r->error.ok || isnan(r->error.bound)) return false;
     return !fb_fail(why, FB_ERR_INPUT, "wrong result%s%s", r->error.worst[0] ? ": " : "", r->error.worst);
+}
+
+/* Its figures are all there is: sampling adds none. */
+static bool is_recalled(const fb_job *j)
+{
+    return j->column && j->column->report && j->column->report->source != FB_SOURCE_MEASURED;
 }
 
 static bool has_failed(const fb_job *j, fb_error *why)
@@ -186,7 +191,6 @@ static void prepare(fb_session *s, fb_job *j)
     send_files(s, j->worker, c->shown.graph);
     j->stage = FB_JOB_PREPARING;
     j->outstanding = true;
-    j->prepares++;
     j->hot = j->cold = j->rounds = 0;
     j->spent_us = 0;
     j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.graph, c->shown.plan, c->shown.device, &o)
@@ -327,13 +331,14 @@ static fb_job *job_of(const fb_session *s, int worker, int64_t id)
     return NULL;
 }
 
-/* The process that held the prepared cases is gone: the other jobs begin again. */
+/* The process that held the prepared cases is gone, or was ended by a cancel: the other jobs begin again. */
 static void process_died(fb_session *s, int worker, const fb_job *but)
 {
     forget_files(&s->workers[worker]);
     for (int i = 0; i < s->jobs.n; i++) {
         fb_job *j = s->jobs.at[i];
         if (j == but || j->worker != worker || !j->id || j->outstanding) continue;
+        fb_worker_release(worker_of(s, j), j->id); /* should it be there still */
         j->id = 0;
         j->stage = FB_JOB_WAITING;
     }
@@ -347,7 +352,7 @@ static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
         job_end(s, j);
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
-    else if (j->verify_only)
+    else if (j->verify_only || is_recalled(j))
         job_done(s, j);
     else
         j->stage = FB_JOB_HOT;
@@ -368,16 +373,10 @@ static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
 
 static void refused(fb_session *s, fb_job *j, const fb_worker_event *e)
 {
-    bool crash = e->error.kind == FB_ERR_CRASH, sampling = j->stage == FB_JOB_HOT || j->stage == FB_JOB_COLD;
-    if (crash) {
-        process_died(s, j->worker, j);
-        fb_session_say(s, "%s: %s", j->column ? j->column->text : "worker", e->error.text);
-    }
+    bool crash = e->error.kind == FB_ERR_CRASH;
+    if (crash || e->error.kind == FB_ERR_CANCELLED || e->error.kind == FB_ERR_LIMIT) process_died(s, j->worker, j);
+    if (crash) fb_session_say(s, "%s: %s", j->column ? j->column->text : "worker", e->error.text);
     j->id = 0;
-    if (crash && sampling && j->column && j->prepares < PREPARES) {
-        j->stage = FB_JOB_WAITING; /* another's end may have taken the process along */
-        return;
-    }
     job_failed(s, j, &e->error);
 }
 

@@ -23,7 +23,7 @@ tests=0
 small="--set batch_size=64 --set input_dim=32 --set num_inputs=4"
 
 fb() {
-    timeout 120 "$FUSEBOX" "$@" >out 2>err </dev/null
+    timeout 300 "$FUSEBOX" "$@" >out 2>err </dev/null
     status=$?
 }
 
