@@ -1,22 +1,28 @@
 /* fusebox record: measures scripts for machines that do not have this one's GPU. */
 #include "tui/cli.h"
 
+#include "config.h"
+
 #include "base/mem.h"
 #include "base/vec.h"
 #include "session/library.h"
 #include "session/recorder.h"
+#include "tui/cli_emit.h"
+#ifdef FB_HAVE_CUDA
+#include "device/cuda_compile.h"
+#endif
 
 #include <string.h>
 #include <unistd.h>
 
 typedef struct {
     fb_cli cli;
-    const char *out;
+    const char *out, *arch; /* arch: compile for it alone */
     bool no_counters;
     fb_recorder *recorder; /* opened with the first script that loads */
 } record;
 
-enum { KEY_NO_COUNTERS = 256 };
+enum { KEY_NO_COUNTERS = 256, KEY_COMPILE };
 
 static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -24,6 +30,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     record *r = ctx;
     switch (key) {
     case 'o': r->out = arg; return 0;
+    case KEY_COMPILE: r->arch = arg; return 0;
     case KEY_NO_COUNTERS: r->no_counters = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -35,16 +42,37 @@ static void say(void *ctx, const char *line)
     fb_cli_say("%s", line);
 }
 
+/* Into the cache of compiled kernels, as a device would. */
+static bool compile(void *ctx, const fb_program *p, fb_error *err)
+{
+    const record *r = ctx;
+#ifdef FB_HAVE_CUDA
+    fb_cuda_code *codes = fb_calloc((size_t)p->n_kernels + 1, sizeof *codes);
+    bool ok = fb_cuda_compile_program(p, r->arch, NULL, codes, err);
+    for (int k = 0; k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
+    fb_free(codes);
+    return ok;
+#else
+    (void)p;
+    return fb_fail(err, FB_ERR_UNAVAILABLE, "%s: this fusebox was built without the CUDA toolkit's headers", r->arch);
+#endif
+}
+
 static bool open_recorder(record *r, fb_session *s, fb_error *err)
 {
     const char *device = fb_session_default_device(s);
+    fb_machine m;
     if (r->recorder) return true;
+    if (r->arch && !fb_cli_emit_machine(r->arch, &m, err)) return false;
     const fb_recorder_options o = {.self = fb_cli_self(),
                                    .worker = r->cli.common.n_workers ? r->cli.common.workers[0] : NULL,
                                    .device = device,
                                    .out = r->out,
                                    .counters = !r->no_counters,
-                                   .say = say};
+                                   .compile = r->arch ? compile : NULL,
+                                   .machine = &m,
+                                   .say = say,
+                                   .ctx = r};
     return (r->recorder = fb_recorder_new(&o, err)) != NULL;
 }
 
@@ -120,6 +148,8 @@ static int record_main(const fb_command *me, int argc, char **argv)
     static const struct argp_option options[] = {
         {"out", 'o', "FILE.json", 0,
          "The recording, gone on with where it exists (default: the device's name, such as h200.json)", 0},
+        {"compile", KEY_COMPILE, "ARCH", 0,
+         "Measure nothing: compile what would be measured, such as for sm_90, into the cache; needs no GPU", 0},
         {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
         {0},
     };
@@ -132,8 +162,9 @@ static int record_main(const fb_command *me, int argc, char **argv)
     if (r.recorder) {
         fb_recorder_counts n = fb_recorder_counted(r.recorder);
         if (!fb_recorder_finish(r.recorder, &err)) status = fb_cli_fail(&err);
-        printf("%s: %d plans and %d toggles measured, %d plans known before, %d new kernels, %d failed\n",
-               fb_recorder_path(r.recorder), n.plans, n.toggles, n.known, n.kernels, n.failed);
+        printf("%s: %d plans and %d toggles %s, %d plans known before, %d new kernels, %d failed\n",
+               r.arch ? r.arch : fb_recorder_path(r.recorder), n.plans, n.toggles, r.arch ? "compiled" : "measured",
+               n.known, n.kernels, n.failed);
         if (n.failed && !status) status = FB_EXIT_WRONG;
     }
     fb_recorder_free(r.recorder);

@@ -191,12 +191,11 @@ static void record_groups(fb_recorder *r, const fb_plan *plan, const fb_program 
 
 static bool save(fb_recorder *r, bool now, fb_error *err)
 {
+    if (r->o.compile) return true;
     if (!now && fb_now_ns() - r->saved_ns < save_ns) return true;
     r->saved_ns = fb_now_ns();
     return fb_recording_write(r->file, r->path, err);
 }
-
-/* ---- whole plans ---- */
 
 static bool is_launch(const fb_launch *l)
 {
@@ -216,6 +215,20 @@ static bool all_known(const fb_recorder *r, const fb_program *p)
         if (is_launch(&p->launches[i]) && !code_known(r, p, &p->launches[i])) return false;
     return true;
 }
+
+/* Compiled, a kernel counts as known. */
+static bool compile(fb_recorder *r, const fb_program *p, fb_error *err)
+{
+    char code[FB_SIGNATURE];
+    const fb_recorded_kernel nothing = {.dram_read = NAN, .l2_bytes = NAN, .resources = {-1, -1, -1, NAN}};
+    if (!r->o.compile(r->o.ctx, p, err)) return false;
+    for (int i = 0; i < p->n_launches; i++)
+        if (!code_known(r, p, &p->launches[i]))
+            fb_recording_set_kernel(r->file, fb_code_name(p, &p->launches[i], code), &nothing), r->n.kernels++;
+    return true;
+}
+
+/* ---- whole plans ---- */
 
 static void record_plan(fb_recorder *r, const char *signature, const fb_program *p, const fb_report *stream,
                         const fb_report *graph)
@@ -276,6 +289,11 @@ static void whole_plan(fb_recorder *r, const char *what, const fb_plan *plan)
     bool known = fb_recording_plan(r->file, signature, &have) && strcmp(have.code, fb_program_code(p, code)) == 0;
     if (known && all_known(r, p)) {
         r->n.known++;
+    } else if (r->o.compile) {
+        if (compile(r, p, &why))
+            r->n.plans++;
+        else
+            failed(r, what, "", &why);
     } else {
         fb_report *stream = measure(r, fb_planner_graph(fb_plan_planner(plan)), plan, false, &why);
         if (stream) {
@@ -357,6 +375,12 @@ static bool pack_add(fb_recorder *r, pack *k, const fb_deps *d, int edge, const 
 
 static bool measure_toggled(fb_recorder *r, const fb_plan *plan, fb_error *err)
 {
+    fb_program *p = r->o.compile ? fb_lower(plan, r->dialect, err) : NULL;
+    if (r->o.compile) {
+        bool ok = p && compile(r, p, err);
+        fb_program_free(p);
+        return ok;
+    }
     fb_report *report = measure(r, fb_planner_graph(fb_plan_planner(plan)), plan, false, err);
     if (!report) return false;
     record_kernels(r, report);
@@ -594,6 +618,11 @@ fb_recorder *fb_recorder_new(const fb_recorder_options *o, fb_error *err)
     fb_recorder *r = fb_calloc(1, sizeof *r);
     r->o = *o;
     r->device = fb_strdup(o->device);
+    if (o->compile) {
+        r->dialect = &fb_dialect_cuda;
+        r->file = fb_recording_new(o->machine);
+        return r;
+    }
     if (open_all(r, err)) return r;
     fb_recorder_free(r);
     return NULL;
@@ -617,6 +646,7 @@ const char *fb_recorder_path(const fb_recorder *r)
 
 bool fb_recorder_finish(fb_recorder *r, fb_error *err)
 {
+    if (r->o.compile) return true;
     fb_recording_prune(r->file);
     return save(r, true, err);
 }

@@ -10,16 +10,20 @@
 #ifndef FB_SESSION_RECORDER_H
 #define FB_SESSION_RECORDER_H
 
-#include "plan/plan.h"
+#include "codegen/program.h"
 
 typedef struct fb_recorder fb_recorder;
 
 typedef struct {
-    const char *self;                         /* this binary, for its own worker */
-    const char *worker;                       /* a worker's command instead; NULL: none */
-    const char *device;                       /* "cuda:0" */
-    const char *out;                          /* the file; NULL: the device's name, such as h200.json */
-    bool counters;                            /* measured traffic too, where the device has counters */
+    const char *self;   /* this binary, for its own worker */
+    const char *worker; /* a worker's command instead; NULL: none */
+    const char *device; /* "cuda:0" */
+    const char *out;    /* the file; NULL: the device's name, such as h200.json */
+    bool counters;      /* measured traffic too, where the device has counters */
+    /* Instead of measuring: hands over each program that would be measured, in CUDA for `machine`, and writes no file.
+     * So the kernels are in the cache before a GPU is there. NULL: measure. */
+    bool (*compile)(void *ctx, const fb_program *p, fb_error *err);
+    const fb_machine *machine;
     void (*say)(void *ctx, const char *line); /* what is being done; failures are whole sentences */
     void *ctx;
 } fb_recorder_options;
