@@ -53,7 +53,7 @@ wait
 "$FUSEBOX" run split_stack max >out 2>err </dev/null &
 pid=$!
 sleep 1
-children=$(pgrep -P $pid | tr '\n' ' ')
+children=$(grep -l "^PPid:[[:blank:]]*$pid\$" /proc/[0-9]*/status 2>/dev/null | sed "s,/proc/\([0-9]*\)/.*,\1,")
 kill -TERM $pid
 wait $pid
 status=$?
