@@ -730,6 +730,8 @@ static void test_bundled(void **state)
         {"scripts/models/lstm_step.lua", "{\"N\":4,\"H\":6,\"I\":5}", 4},
         {"scripts/models/lora_mlp.lua", "{\"batch\":8,\"inputs\":16,\"outputs\":12,\"rank\":2}", 2},
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1},
+        {"scripts/models/layer_norm.lua", "{\"rows\":4,\"columns\":8}", 1},
+        {"scripts/models/softmax.lua", "{\"rows\":4,\"columns\":8}", 1},
     };
     assert_int_equal(chdir(folder), 0); /* no such files here: they come out of the binary */
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {

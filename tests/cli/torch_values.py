@@ -1,0 +1,80 @@
+"""What tests/cli/torch.sh asks of scripts/workers/torch_worker.py, from inside it: its numbers against the reference files
+that fusebox wrote for the same graph and seed.
+
+    torch_values.py inputs GRAPH.json REFERENCE-FOLDER    outputs that are sources, bit for bit, for every seed there is
+    torch_values.py answers GRAPH.json REFERENCE-FOLDER   all outputs, with and without op scopes, seed 0; prints the calls
+    torch_values.py print GRAPH.json                      the first values of each output, in double, seed 0
+"""
+import glob
+import json
+import os
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.environ.get("FB_SRCDIR", "."), "scripts", "workers"))
+import torch  # noqa: E402
+import torch_worker as worker  # noqa: E402
+
+
+def references(folder, graph):
+    """seed → node → (values, bounds), by the layout that engine/measure/reference.c describes."""
+    out = {}
+    for path in glob.glob(os.path.join(folder, graph["hash"] + "-*")):
+        data = open(path, "rb").read()
+        _, _, _, seed, n = struct.unpack_from("<8sQQQq", data)
+        tensors = out[seed] = {}
+        for k in range(n):
+            node, is_int, count, at, bounds = struct.unpack_from("<5q", data, 40 + 40 * k)
+            dtype = torch.int64 if is_int else torch.float64
+            values = torch.frombuffer(bytearray(data[at:at + 8 * count]), dtype=dtype) if count else torch.zeros(0, dtype=dtype)
+            allowed = torch.frombuffer(bytearray(data[bounds:bounds + 4 * count]), dtype=torch.float32) if bounds else None
+            tensors[node] = (values, allowed)
+    return out
+
+
+def inputs(graph, found):
+    compared = 0
+    for seed, tensors in found.items():
+        for node, (values, _) in tensors.items():
+            got = worker.source(graph["nodes"][node], seed, {}).reshape(-1)
+            same = torch.equal(got.to(values.dtype), values)
+            if not same:
+                wrong = int((got.to(values.dtype) != values).nonzero()[0])
+                sys.exit(f"{graph['nodes'][node]['name']} seed {seed} [{wrong}]: {got[wrong].item()!r} instead of "
+                         f"{values[wrong].item()!r}")
+            compared += 1
+    print(compared, "tensors are the same")
+
+
+def answers(graph, found):
+    for scopes in (False, True):
+        written = worker.Source(graph, scopes)
+        model, sources = worker.function(graph, scopes)
+        with torch.no_grad():
+            got = model(*(worker.source(n, 0, {}) for n in sources))
+        dtypes = {n["dtype"] for n in graph["nodes"]}
+        allowed = next(a for d, a in worker.ALLOWED.items() if d in dtypes or d == "f64")
+        for i, tensor in zip(worker.checked(graph), got):
+            want, _ = found[0][i]
+            off = (tensor.reshape(-1).double() - want.double()).abs().max().item()
+            scale = max(want.double().abs().max().item(), 1e-30)
+            if not off <= allowed * scale:
+                sys.exit(f"{graph['nodes'][i]['name']}: off by {off} of {scale}, scopes {scopes}\n{written.text()}")
+    print(" ".join(sorted({c.text.split("(")[0] for c in written.calls.values()})) or "no calls")
+
+
+def show(graph):
+    model, sources = worker.function(graph, scopes=True, wide=True)
+    values = (worker.source(n, 0, {}) for n in sources)
+    for i, tensor in zip(worker.checked(graph), model(*(v.double() if v.is_floating_point() else v for v in values))):
+        print(graph["nodes"][i]["name"], *(f"{v:.6g}" for v in tensor.reshape(-1)[:4].tolist()))
+
+
+if __name__ == "__main__":
+    graph = json.load(open(sys.argv[2]))
+    if sys.argv[1] == "print":
+        sys.exit(show(graph))
+    found = references(sys.argv[3], graph)
+    if not found:
+        sys.exit("no reference was written for this graph")
+    {"inputs": inputs, "answers": answers}[sys.argv[1]](graph, found)
