@@ -254,8 +254,11 @@ static bool all_answer(fb_session *s, bool script, int *status)
 {
     while (script && !fb_session_script(s) && !fb_session_script_error(s)->kind) fb_session_wait(s, -1);
     while (!fb_session_devices_known(s)) fb_session_wait(s, -1);
-    logged = print_log(s, logged);
     const fb_error *why = fb_session_script_error(s);
+    for (int i = 0; i < fb_session_log_lines(s); i++) /* a worker that did not come up */
+        if (!fb_session_log_printed(s, i) && strcmp(fb_session_log_line(s, i), why->text) != 0)
+            fb_cli_say("%s", fb_session_log_line(s, i));
+    logged = print_log(s, logged);
     if (!why->kind) return true;
     *status = fb_cli_fail_in(why, fb_session_path(s));
     return false;
@@ -302,26 +305,22 @@ static bool is_variant(const fb_script_info *info, const char *name)
     return false;
 }
 
-int fb_cli_column(fb_session *s, const char *spec, const char *otherwise, int *status)
+bool fb_cli_columns(fb_session *s, const char *spec, const char *otherwise, bool single, int *status)
 {
     fb_str whole = {0};
     fb_error err = {0};
-    bool variant = is_variant(fb_session_script(s), spec);
+    const fb_script_info *info = fb_session_script(s);
+    bool variant = is_variant(info, spec);
     fb_str_addf(&whole, "%s%s%s", spec, variant && spec[0] ? ":" : "", variant ? otherwise : "");
-    int first = fb_session_columns(s), c = fb_session_add(s, whole.text, &err);
-    int added = fb_session_columns(s) - first;
+    int before = fb_session_columns(s);
+    bool fine = fb_session_add(s, whole.text, &err) >= 0;
+    int added = fb_session_columns(s) - before;
     fb_str_free(&whole);
-    if (c < 0)
-        *status = fb_cli_fail(&err);
-    else if (added == 1)
-        return c;
-    else {
-        const fb_script_info *info = fb_session_script(s);
-        fb_cli_say("\"%s\" is %d columns, one a variant: name one, such as \"%s:%s\"", spec, added, info->variants[0],
-                   spec);
-        *status = FB_EXIT_USAGE;
-    }
-    return -1;
+    if (fine && single && added > 1)
+        fine = fb_fail(&err, FB_ERR_USAGE, "\"%s\" is %d columns, one a variant: name one, such as \"%s:%s\"", spec,
+                       added, info->variants[0], spec);
+    if (!fine) *status = fb_cli_fail(&err);
+    return fine;
 }
 
 bool fb_cli_each_variant(fb_session *s, const char *plan, int *status)

@@ -75,10 +75,10 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status);
 void fb_cli_wait(fb_session *s);
 /* Waits until the column has its plan; on failure says why and gives the exit status in *status. */
 bool fb_cli_plan(fb_session *s, int column, int *status);
-/* Adds one column of one variant (usage errors are said and end the process); "" and "VARIANT" mean plan `otherwise`.
- */
-int fb_cli_column(fb_session *s, const char *spec, const char *otherwise, int *status);
-/* One column a variant with this plan. False as fb_cli_column. */
+/* Adds the columns of a spec, which may also be a variant's name alone: its plan is then `otherwise`. `single`: more
+ * than one is an error. False with *status when that failed, already said. */
+bool fb_cli_columns(fb_session *s, const char *spec, const char *otherwise, bool single, int *status);
+/* One column a variant with this plan. False as above. */
 bool fb_cli_each_variant(fb_session *s, const char *plan, int *status);
 
 /* Sweeps: one parameter set after the other. */

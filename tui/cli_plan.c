@@ -21,6 +21,7 @@ typedef struct {
     fb_cli_emit_target target;       /* emit */
     const char *arch;                /* emit; NULL: the device's */
     fb_machine machine;              /* emit: of that architecture */
+    bool single;                     /* one column only */
     fb_session *session;
     int status;
 } look;
@@ -34,7 +35,7 @@ static bool columns_ready(look *l, const char *otherwise)
         l->status = fb_cli_fail(&err);
         return false;
     }
-    bool fine = l->cli.n_args > 1 ? fb_cli_column(s, l->cli.args[1], otherwise, &l->status) >= 0
+    bool fine = l->cli.n_args > 1 ? fb_cli_columns(s, l->cli.args[1], otherwise, l->single, &l->status)
                                   : fb_cli_each_variant(s, otherwise, &l->status);
     for (int i = 0; fine && i < fb_session_columns(s); i++) fine = fb_cli_plan(s, i, &l->status);
     return fine;
@@ -190,7 +191,7 @@ static int emit_main(const fb_command *me, int argc, char **argv)
         {"arch", KEY_ARCH, "ARCH", 0, "The GPU's architecture, such as sm_90 (default: the device's, else sm_90)", 0},
         {0},
     };
-    look l = {.cli = {.least = 2, .most = 2, .own = emit_key}};
+    look l = {.single = true, .cli = {.least = 2, .most = 2, .own = emit_key}};
     return look_main(&l, me, options, argc, argv, "max", emit_show);
 }
 

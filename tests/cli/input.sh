@@ -76,15 +76,15 @@ echo '{"nodes": 3}' >graph.json
 fb run graph.json
 is "a JSON file that is no graph" 1 err1 'graph.json'
 fb run split_stack max --worker false $small
-is "a worker that ends at once does no harm to others" 0 out 'max@host'
+is "a worker that ends at once is said, and does no harm to others" 0 out 'max@host' err1 '^fusebox: false: '
 fb explain split_stack combined:none --edge layer_nrm.mean tanh $small
 is "an unknown node" 2 err1 'no node "layer_nrm.mean"'
 fb explain split_stack none
-is "one column where several variants are meant is fine for explain" 0
+is "a plan alone is one column a variant for explain" 0 out '^split_stack: ' out '^combined: '
 fb emit split_stack max
 is "emit wants one column" 2 err1 'is 2 columns'
-fb emit split_stack combined:max --target ptx
-is "a target of a later version" 2 err1 'target "ptx" is not in this version'
+fb emit split_stack combined:max --target cobol
+is "an unknown target" 2 err1 'no target "cobol"'
 fb run split_stack --experiment max
 is "an experiment chooses its columns" 2 err1 'chooses its own columns'
 printf 'return function(g)\n  return g:input("x", {4}):relu()\nend\n' >plain.lua

@@ -58,8 +58,12 @@ kill -TERM $pid
 wait $pid
 status=$?
 is "SIGTERM ends a run" 143
-sleep 1
-left=
-for child in $children; do kill -0 $child 2>/dev/null && left="$left $child"; done
+left=$children
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 1
+    left=
+    for child in $children; do kill -0 "$child" 2>/dev/null && left="$left $child"; done
+    [ -z "$left" ] && break
+done
 holds "and leaves no process behind" test -n "$children" -a -z "$left"
 done_testing

@@ -1,0 +1,84 @@
+#!/bin/sh
+# fusebox record, and the device replay that serves what it wrote. Recorded on the host here; on a GPU it is the same.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+FUSEBOX_RECORDINGS=$work/recordings
+export FUSEBOX_RECORDINGS
+mkdir "$FUSEBOX_RECORDINGS"
+recording=$FUSEBOX_RECORDINGS/here.json
+
+cat >chain.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 64 } },
+  variants = {
+    short = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu() end,
+    long = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu():sqrt():neg() end,
+  },
+  plans = { pair = function(pl) pl:fuse("tanh", "exp") end },
+}
+LUA
+sed 's/  params/  columns = { "short:max@replay" },\n  params/' chain.lua >asks.lua
+
+fb record chain.lua --device cuda:99
+is "a device that is not there" 3 err1 'cuda:99'
+fb record chain.lua --device host --out "$recording"
+is "recording says what it did" 0 out 'here.json: [0-9]+ plans and [0-9]+ toggles measured, [0-9]+ plans known before, [0-9]+ new kernels, 0 failed'
+json "the file says where it comes from" "$recording" fusebox_recording=1 device date version machine.kind=host \
+    scripts.chain.short scripts.chain.long '!driver'
+cp "$recording" before
+fb record chain.lua --device host --out "$recording"
+is "a second run finds everything there" 0 out ': 0 plans and 0 toggles measured' out ' 0 new kernels, 0 failed'
+
+fb devices --list
+is "it is listed with its date" 0 out '^replay:here: ' out 'recorded 20[0-9-]+T[0-9:]+Z: chain'
+fb run chain.lua short:max@replay:here short:max@host
+is "a table says which is which" 0 out 'short:max@replay:here .*recorded' out 'short:max@host .*measured' out '^replay: recorded ='
+fb run chain.lua short:none@replay short:max@replay --format json
+is "\"replay\" alone is the one with the script" 0
+json "as recorded" out columns.0.source=recorded columns.0.device=replay:here columns.0.wall_us.median columns.0.device_us.median \
+    columns.0.cold_us.median columns.0.error.ok=true columns.0.kernels.0.source=recorded columns.0.kernels.0.device_us.median \
+    '!columns.0.stale' columns.1.source=recorded devices.replay:here.kind=replay devices.replay:here.recorded
+fb run chain.lua short:pair@replay long:pair@replay --format json
+json "plans of the script are recorded too" out columns.0.source=recorded columns.1.source=recorded
+
+cat >last.json <<'JSON'
+{"fusebox_plan":1,"groups":[{"nodes":["exp","relu"]}]}
+JSON
+fb run chain.lua short:last.json@replay --format json
+json "one toggle away from a preset: composed" out columns.0.source=composed columns.0.wall_us.median '!columns.0.error' \
+    columns.0.kernels.0.source=recorded columns.0.kernels.1.source=recorded
+cat >three.json <<'JSON'
+{"fusebox_plan":1,"groups":[{"nodes":["exp","relu","sqrt"]}]}
+JSON
+fb run chain.lua long:three.json@replay --format json
+json "further away: predicted, but for what was recorded" out columns.0.source=predicted columns.0.wall_us.median \
+    columns.0.kernels.0.source=recorded columns.0.kernels.1.source=predicted '!columns.0.kernels.1.device_us'
+fb run chain.lua short:max@replay --set n=128 --format json
+json "another size: predicted" out columns.0.source=predicted
+
+sed 's/"code":"[0-9a-f]*"/"code":"0123456789abcdef"/' before >"$recording"
+fb run chain.lua short:max@replay
+is "source that has changed is said to be stale" 0 out 'recorded, stale'
+cp before "$recording"
+
+fb check chain.lua --device replay
+is "check tells recorded errors" 0 out '✓ short:none'
+fb run asks.lua max --format json
+json "a script that asks for the replay but is not in it: the host" out columns.0.device=host
+sed 's/"chain":/"asks":/' before >"$recording"
+fb run asks.lua max --format json
+json "without a GPU, columns of a script that asks and is in it are the replay's" out columns.0.device=replay:here columns.0.source=recorded
+fb run chain.lua max --format json
+json "others stay on the host" out columns.0.device=host columns.0.source=measured
+
+fb record chain.lua --device replay:here
+is "a replay cannot be recorded" 2 err1 'runs nothing'
+sed 's/"device":"[^"]*"/"device":"Abacus"/' before >other.json
+fb record chain.lua --device host --out other.json
+is "nor one machine into the recording of another" 1 err 'recording of Abacus'
+printf '{"fusebox_recording":1' >"$recording"
+fb run chain.lua short:max@replay:here
+is "a broken recording is a device that is not there" 3 err 'here.json'
+
+done_testing
