@@ -71,6 +71,34 @@ static int cuda_available(void)
     return f ? device_count(f, NULL) : 0;
 }
 
+/* "580.65.06" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Tue …". */
+static bool kernel_driver(char to[32])
+{
+    char line[256] = "", *rest = line;
+    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+    bool found = false;
+    if (f && !fgets(line, sizeof line, f)) line[0] = '\0';
+    if (f) fclose(f);
+    for (char *word; !found && (word = strsep(&rest, " \t\n"));) {
+        found = strchr(word, '.') && strspn(word, "0123456789.") == strlen(word);
+        if (found) snprintf(to, 32, "%.31s", word);
+    }
+    return found;
+}
+
+/* What a recording says of where it was made. */
+static void list_driver(const fb_cuda_functions *f, CUdevice device, json_t *entry)
+{
+    char driver[32];
+    int version = 0, khz = attribute(f, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+    f->cuDriverGetVersion(&version);
+    bool known = kernel_driver(driver);
+    json_object_set_new(
+        entry, "driver",
+        json_sprintf("%s%sCUDA %d.%d", known ? driver : "", known ? ", " : "", version / 1000, version % 1000 / 10));
+    if (khz > 0) json_object_set_new(entry, "clock_mhz", json_integer(khz / 1000));
+}
+
 static void cuda_list(json_t *devices, json_t *libraries)
 {
     fb_cuda_list_libraries(libraries);
@@ -84,10 +112,11 @@ static void cuda_list(json_t *devices, json_t *libraries)
         describe(f, device, &m);
         char name[32];
         snprintf(name, sizeof name, "cuda:%d", i);
-        json_array_append_new(devices,
-                              json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name",
-                                        m.name, "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units,
-                                        "compute_major", m.compute_major, "compute_minor", m.compute_minor));
+        json_t *entry = json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:i}", "device", name, "kind", "cuda", "name", m.name,
+                                  "memory_bytes", (json_int_t)m.memory_bytes, "units", m.units, "compute_major",
+                                  m.compute_major, "compute_minor", m.compute_minor);
+        list_driver(f, device, entry);
+        json_array_append_new(devices, entry);
     }
     if (!n)
         json_array_append_new(devices,

@@ -300,14 +300,15 @@ bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err)
     fb_str out = {0};
     const char *key;
     json_t *value;
-    fb_str_add(&out, "{");
     json_object_foreach(r->root, key, value)
     {
-        fb_str_addf(&out, "%s\"%s\":", out.n > 1 ? ",\n" : "", key);
-        if (is_section(key))
-            add_section(&out, value);
-        else
-            add_value(&out, value);
+        if (is_section(key)) continue;
+        fb_str_addf(&out, "%s\"%s\":", out.n ? ",\n" : "{", key);
+        add_value(&out, value);
+    }
+    for (int s = 0; s < SECTIONS; s++) {
+        fb_str_addf(&out, ",\n\"%s\":", section[s].key);
+        add_section(&out, json_object_get(r->root, section[s].key));
     }
     fb_str_add(&out, "}\n");
     bool ok = fb_write_file(path, out.text, out.n, err);
