@@ -215,6 +215,11 @@ void fb_column_rebuild(fb_column_record *c, bool carry)
     }
     fb_slot_release(c->session, c->next);
     c->next = NULL;
+    if (c->slot && !c->slot->graph) { /* it failed: the next attempt is a new one */
+        fb_slot_release(c->session, c->slot);
+        c->slot = NULL;
+        c->shown.params = NULL;
+    }
     c->plan_request = 0;
     c->plan_wanted = true;
     fb_report_free(c->report);
@@ -242,20 +247,14 @@ static bool take_graph(fb_column_record *c)
         c->next = fb_slot_get(s, c->variant, params_of(c));
         fb_slot_take(c->next);
     }
-    if (c->next->error.kind) {
-        fb_error why = c->next->error;
-        fb_slot_release(s, c->next);
-        c->next = NULL;
-        fb_column_fail(c, &why);
-        return true;
-    }
-    if (!c->next->graph) return false;
+    if (!c->next->graph && !c->next->error.kind) return false;
     fb_column_forget_plan(c, true);
     fb_slot_release(s, c->slot);
-    c->slot = c->next;
+    c->slot = c->next; /* also one that failed: the graph of other parameters must not stand for it */
     c->next = NULL;
     c->shown.graph = c->slot->graph;
     c->shown.params = c->slot->params;
+    if (c->slot->error.kind) fb_column_fail(c, &c->slot->error);
     return true;
 }
 
