@@ -228,6 +228,7 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
         fb_kernel_report *k = &r->kernels[i];
         *k = rows->row[i].figures;
         k->name = fb_arena_strdup(r->arena, k->name);
+        k->code = fb_arena_strdup(r->arena, k->code);
         k->nodes = FB_NEW_ARRAY(r->arena, const char *, k->n_nodes);
         for (int n = 0; n < k->n_nodes; n++) k->nodes[n] = fb_arena_strdup(r->arena, rows->row[i].figures.nodes[n]);
         take_times(&rows->row[i], k);
