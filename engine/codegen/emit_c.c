@@ -118,11 +118,9 @@ static const char *collapse_words(const loops *l, int n)
 
 static void store_roots(loops *l, int space, int depth)
 {
-    for (int i = 0; i < l->s->n_roots; i++) {
-        const fb_root *r = &l->s->roots[i];
-        if (r->space != space || r->depth != depth) continue;
-        fb_emit_store(l->e, r);
-    }
+    const fb_section *s = l->s;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].space == space && s->roots[i].depth == depth) fb_emit_store(l->e, &s->roots[i]);
 }
 
 /* ---- elements ---- */

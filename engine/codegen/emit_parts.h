@@ -57,7 +57,7 @@ struct fb_emitter {
     const char *entry;
     int n_args;
     int grid[3], block[3]; /* CUDA geometry, set by the dialect; 0 on the host */
-    fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
+    fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
     int number;          /* of the section */
@@ -98,13 +98,13 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value);
 /* Statements for `v` and what it needs, of what is not known yet and belongs to `space` (FB_NONE: row-level ones only).
  */
 void fb_emit_needed(fb_emitter *e, fb_val v, int space);
-/* Counts how often each value is written down by those among `among` (NULL: all), the reductions of pass (space, depth) and
- * the roots stored there: what is written once needs no name. */
+/* Counts how often each value is written down by those among `among` (NULL: all), the reductions of pass (space, depth)
+ * and the roots stored there: what is written once needs no name. */
 void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth);
 /* Everything known in the block is forgotten: fb_emit_mark before, fb_emit_forget(mark) at its end. */
 bool *fb_emit_mark(fb_emitter *e);
 void fb_emit_forget(fb_emitter *e, const bool *mark);
-/* "y[256 * i + j] = …;" after what it needs */
+/* "y[256 * i + j] = …;" after what it and the other roots at this place need of what is overwritten */
 void fb_emit_store(fb_emitter *e, const fb_root *r);
 /* What the kernel calls the buffer of a storage. */
 const char *fb_emit_storage(fb_emitter *e, fb_id storage);

@@ -241,12 +241,22 @@ static bool is_index(const fb_emitter *e, fb_val v)
     return false;
 }
 
+/* Is this a load from what the section stores to? */
+static bool is_overwritten(const fb_emitter *e, const fb_value *load)
+{
+    fb_id storage = load->node == e->nest->accumulator ? e->nest->product : load->node;
+    for (int i = 0; i < e->section->n_roots && load->kind == FB_VALUE_LOAD; i++)
+        if (e->section->roots[i].storage == storage) return true;
+    return false;
+}
+
 /* Literals and indices always stand where they are used; so does a plain load that is written down once. */
 static bool is_inlined(const fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
     if (is_index(e, v)) return false;
     if (fb_value_is_leaf(x)) return true;
+    if (is_overwritten(e, x)) return false;
     return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && e->uses[v] == 1 && !e->whole[v];
 }
 
@@ -324,8 +334,20 @@ static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store
     return bare_store ? value : fb_arena_printf(e->arena, "(%s)", value);
 }
 
+/* What is overwritten is read first: by all roots that are stored at this place. */
+static void read_before(fb_emitter *e, const fb_root *r)
+{
+    const fb_section *s = e->section;
+    bool overwrites = false;
+    for (int i = 0; i < s->n_values; i++) overwrites |= is_overwritten(e, &s->values[i]);
+    for (int i = 0; i < s->n_roots && overwrites; i++)
+        if (s->roots[i].space == r->space && s->roots[i].depth == r->depth)
+            fb_emit_needed(e, s->roots[i].value, r->space);
+}
+
 void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
+    read_before(e, r);
     fb_dtype to = e->nest->graph->nodes[r->node].dtype;
     const char *wrap = e->dialect->to_memory[to];
     const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);

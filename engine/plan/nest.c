@@ -454,6 +454,16 @@ static bool take_library(fb_builder *b)
     return true;
 }
 
+/* No pass of the row follows the one that stores it. */
+static bool is_stored_last(const fb_section *s, const fb_root *r)
+{
+    for (int i = 0; i < s->n_passes; i++) {
+        bool own = s->passes[i].space == r->space && s->passes[i].depth == r->depth;
+        if (!own && s->passes[i].depth >= r->depth) return false;
+    }
+    return true;
+}
+
 /* ---- a parameter that is read and assigned in one kernel ---- */
 
 static bool check_assigns(fb_builder *b)
@@ -469,7 +479,7 @@ static bool check_assigns(fb_builder *b)
                     const fb_value *v = &u->values[i];
                     if (v->kind != FB_VALUE_LOAD || v->node != root->storage) continue;
                     /* the element itself is read before it is written, by the same iteration */
-                    if (s == t && v->at == root->at && (u->n_passes <= 1 || v->depth == root->depth)) continue;
+                    if (s == t && v->at == root->at && is_stored_last(u, root)) continue;
                     if (b->nest->kernel.n_nodes == 1) { /* alone, it is written elsewhere first */
                         b->nest->staged = true;
                         continue;
@@ -496,10 +506,7 @@ static bool in_place(const fb_nest *nest, const fb_section *s, const fb_root *r)
         const fb_value *v = &s->values[i];
         if (v->kind == FB_VALUE_LOAD && v->node == nest->accumulator && v->at != r->at) return false;
     }
-    for (int i = 0; i < s->n_passes; i++)
-        if (s->passes[i].depth > r->depth || (s->passes[i].depth == r->depth && s->passes[i].space != r->space))
-            return false;
-    return s->n_passes == 0 || r->space != FB_NONE;
+    return is_stored_last(s, r);
 }
 
 static void place_product(fb_builder *b)

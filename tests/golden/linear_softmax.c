@@ -10,7 +10,9 @@ void matmul_add_kernel(const fb_kernel_args *args)
     for (int64_t i = args->first; i < args->last; i++) {
 #pragma omp simd
         for (int64_t j = 0; j < 512; j++) {
-            biased[512 * i + j] = biased[512 * i + j] + b[j];
+            const float product = biased[512 * i + j];
+            const float biased_2 = product + b[j];
+            biased[512 * i + j] = biased_2;
         }
     }
 }
