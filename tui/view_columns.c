@@ -294,7 +294,7 @@ static const struct {
     {"moved modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
     {"× floor", above_floor, "Wall time over the time that the compulsory bytes and FLOPs alone would take."},
     {"error", error,
-     "Largest relative error against the double-precision reference; ✓: within the bound derived for each element."},
+     "Largest error over the output's largest value, against the double-precision reference; ✓: within each element's bound."},
     /* from here on with + alone */
     {"predicted", prediction,
      "What the cost model says, from the device's calibration; it stands beside every measurement."},
@@ -387,6 +387,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? "no column: A adds one" : "");
         return;
     }
+    if (!shown) return;
     int width = (r->w - LABEL) / shown;
     if (width > WIDEST) width = WIDEST;
     const fb_column *first = fb_session_column(app->session, 0);

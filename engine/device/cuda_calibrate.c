@@ -22,8 +22,8 @@
 static const char source[] =
     "extern \"C\" __global__ void fb_empty() {}\n"
     "extern \"C\" __global__ void fb_copy(float4 *to, const float4 *from, long long n) {\n"
-    "    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * "
-    "blockDim.x) to[i] = from[i];\n"
+    "    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "    if (i < n) to[i] = from[i];\n"
     "}\n"
     "extern \"C\" __global__ void fb_fma(float *to, float a) {\n"
     "    float x = threadIdx.x, y = x + 1, z = x + 2, w = x + 3;\n"
@@ -107,9 +107,8 @@ static bool issue_copy(bench *b, void *ctx, int i, fb_error *err)
     size_t places = c->cold ? b->bytes / (2 * c->bytes) : 1;
     CUdeviceptr from = b->memory + (size_t)i % places * 2 * c->bytes, to = from + c->bytes;
     long long n = (long long)(c->bytes / 16);
-    unsigned grid = (unsigned)((n + 255) / 256), most = (unsigned)b->d->machine.units * 16;
     void *args[] = {&to, &from, &n};
-    return launch(b, b->copy, grid < most ? grid : most, 256, args, err);
+    return launch(b, b->copy, (unsigned)((n + 255) / 256), 256, args, err);
 }
 
 static bool issue_math(bench *b, void *ctx, int i, fb_error *err)

@@ -162,10 +162,13 @@ bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, v
         return true;
     }
     interp_ctx ctx = {.progress = progress};
+    /* The reference may take most of the machine: its process does nothing else, and a refusal names what it lacked. */
+    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     fb_interp_options o = {.seed = seed,
                            .bounds = true,
                            .files = files,
                            .files_ctx = files_ctx,
+                           .max_bytes = memory / 5 * 3,
                            .progress = interp_step,
                            .progress_ctx = &ctx};
     fb_interp *in = fb_interp_run(g, &o, NULL, 0, err);

@@ -36,10 +36,11 @@ typedef struct {
 } fb_kernel_report;
 
 typedef struct {
-    double max_abs, max_rel, bound; /* largest error, and the largest ratio error / allowed (bound <= 1 is right) */
-    int64_t undecided;              /* elements a comparison leaves open: counted, not judged */
-    bool ok;                        /* and when `bound` is NAN: not verified */
-    char worst[96];                 /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
+    double max_abs, max_rel; /* largest error, and that over the largest magnitude of the same output */
+    double bound;            /* largest ratio error / allowed: right when <= 1 */
+    int64_t undecided;       /* elements a comparison leaves open: counted, not judged */
+    bool ok;                 /* and when `bound` is NAN: not verified */
+    char worst[96];          /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
 } fb_error_report;
 
 typedef struct fb_report {

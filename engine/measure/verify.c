@@ -15,6 +15,7 @@ typedef struct {
     int64_t at; /* -1: all are right */
     double got, expected, ratio;
     int64_t got_int, expected_int;
+    double largest; /* of all finite expected magnitudes: what errors are set against */
 } worst;
 
 static double bound_at(const fb_reference_tensor *t, int64_t i)
@@ -42,6 +43,7 @@ static void compare_floats(const fb_reference_tensor *t, fb_dtype dtype, const c
         fb_elements_load(dtype, n, bytes + first * size, got);
         for (int64_t i = 0; i < n; i++) {
             double expected = t->v[first + i], bound = bound_at(t, first + i), distance;
+            if (isfinite(expected) && fabs(expected) > w->largest) w->largest = fabs(expected);
             if (isinf(bound)) {
                 out->undecided++;
                 continue;
@@ -49,9 +51,11 @@ static void compare_floats(const fb_reference_tensor *t, fb_dtype dtype, const c
             double ratio = ratio_of(got[i], expected, bound, &distance);
             if (ratio == 0) continue;
             if (distance > out->max_abs) out->max_abs = distance;
-            if (expected != 0 && !(distance / fabs(expected) <= out->max_rel)) out->max_rel = distance / fabs(expected);
             if (ratio <= w->ratio) continue;
-            *w = (worst){.at = first + i, .got = got[i], .expected = expected, .ratio = ratio};
+            w->at = first + i;
+            w->got = got[i];
+            w->expected = expected;
+            w->ratio = ratio;
         }
     }
 }
@@ -68,6 +72,7 @@ static void compare_ints(const fb_reference_tensor *t, fb_dtype dtype, const cha
         for (int64_t i = 0; dtype == FB_BOOL && i < n; i++) got[i] = ((const unsigned char *)bytes)[first + i];
         for (int64_t i = 0; i < n; i++) {
             int64_t expected = t->i[first + i];
+            w->largest = fmax(w->largest, fabs((double)expected));
             if (isinf(bound_at(t, first + i))) {
                 out->undecided++;
                 continue;
@@ -75,10 +80,11 @@ static void compare_ints(const fb_reference_tensor *t, fb_dtype dtype, const cha
             if (got[i] == expected) continue;
             double distance = fabs((double)got[i] - (double)expected);
             if (distance > out->max_abs) out->max_abs = distance;
-            if (expected && distance / fabs((double)expected) > out->max_rel)
-                out->max_rel = distance / fabs((double)expected);
-            if (w->ratio < INFINITY)
-                *w = (worst){.at = first + i, .got_int = got[i], .expected_int = expected, .ratio = INFINITY};
+            if (w->ratio == INFINITY) continue;
+            w->at = first + i;
+            w->got_int = got[i];
+            w->expected_int = expected;
+            w->ratio = INFINITY;
         }
     }
 }
@@ -120,6 +126,7 @@ bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const 
         compare_ints(&t, n->dtype, bytes, out, &w);
     else
         compare_floats(&t, n->dtype, bytes, out, &w);
+    if (out->max_abs > 0) out->max_rel = w.largest > 0 ? out->max_abs / w.largest : INFINITY;
     out->bound = w.ratio;
     out->ok = w.ratio <= 1;
     if (!out->ok) say_worst(n, &w, t.i != NULL, out->worst, sizeof out->worst);
