@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "session/results.h"
 #include "tui/cli_output.h"
 #include "tui/cli_run.h"
@@ -13,7 +14,10 @@ typedef struct {
     fb_cli cli;
     fb_format format;
     const char *out;
-    bool experiment, retry;
+    const char *trace;
+    json_t *events; /* of the trace */
+    int traced;     /* columns in it */
+    bool experiment, retry, metrics;
     fb_session *session;
     fb_results *results; /* NULL without --out */
     fb_output output;
@@ -21,7 +25,7 @@ typedef struct {
     int status;
 } run;
 
-enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY };
+enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS };
 
 static const struct argp_option options[] = {
     {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
@@ -29,6 +33,8 @@ static const struct argp_option options[] = {
     {"experiment", KEY_EXPERIMENT, NULL, 0,
      "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
     {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
+    {"trace", KEY_TRACE, "FILE", 0, "Write launches and kernels of every column over time, for Perfetto or Chrome", 0},
+    {"metrics", KEY_METRICS, NULL, 0, "With --trace: also the device's metrics over time, where it has them", 0},
     {0},
 };
 
@@ -39,6 +45,8 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case 'o': r->out = arg; return 0;
     case KEY_EXPERIMENT: r->experiment = true; return 0;
     case KEY_RETRY: r->retry = true; return 0;
+    case KEY_TRACE: r->trace = arg; return 0;
+    case KEY_METRICS: r->metrics = true; return 0;
     case KEY_FORMAT:
         if (!fb_format_parse(arg, &r->format))
             fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown", state->name, arg);
@@ -83,6 +91,39 @@ static const json_t *known_row(const run *r, const fb_column *c)
     const json_t *row = r->results ? fb_results_find(r->results, r->output.script, c) : NULL;
     bool again = row && r->retry && fb_json_string_or(row, "failed", NULL);
     return again ? NULL : row;
+}
+
+/* ---- the trace ---- */
+
+/* What tells a column from the others: "split_stack:max@cuda:0 batch_size=128", as far as there is more than one. */
+static void name_process(const run *r, const fb_column *c, fb_str *to)
+{
+    const char *name;
+    json_t *values;
+    fb_str_addf(to, "%s%s%s@%s", c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device);
+    json_object_foreach(r->cli.common.set, name, values)
+    {
+        char *text = json_dumps(json_object_get(c->params, name), JSON_ENCODE_ANY | JSON_COMPACT);
+        if (json_array_size(values) > 1) fb_str_addf(to, " %s=%s", name, text ? text : "?");
+        fb_free(text);
+    }
+}
+
+static void trace_column(run *r, int column, bool known)
+{
+    fb_error err = {0};
+    const fb_column *c = fb_session_column(r->session, column);
+    const fb_timeline *t = known ? NULL : fb_session_timeline(r->session, column, &err);
+    if (!t) {
+        if (known) fb_fail(&err, FB_ERR_UNAVAILABLE, "it stands in %s already", r->out);
+        fb_cli_say("%s is not in the trace: %s", c->text, err.text);
+        return;
+    }
+    if (t->no_metrics) fb_cli_say("%s: the trace has no metrics: %s", c->text, t->no_metrics);
+    fb_str name = {0};
+    name_process(r, c, &name);
+    fb_timeline_events(t, ++r->traced, fb_str_get(&name), r->events);
+    fb_str_free(&name);
 }
 
 /* ---- columns ---- */
@@ -135,6 +176,8 @@ static bool run_case(run *r, fb_error *err)
         if (why)
             failed(r, fb_session_column(s, i)->text, why,
                    fb_error_kind_parse(fb_json_string_or(row, "failed_kind", "")));
+        else if (r->trace)
+            trace_column(r, i, known[i] != NULL);
         show_row(r, row);
         fine = fine && (known[i] || write_row(r, row, err));
         json_decref(row);
@@ -156,6 +199,7 @@ static void run_columns(run *r)
         break;
     }
     fb_output_print(&r->output, r->format, stdout);
+    if (r->trace && !fb_timeline_write(r->trace, r->events, &err)) r->status = fb_cli_fail(&err);
 }
 
 /* ---- the experiment ---- */
@@ -224,11 +268,14 @@ static void run_script(run *r)
         return;
     }
     fb_output_init(&r->output, fb_session_path(r->session));
+    r->events = json_array();
+    if (r->trace) fb_session_trace(r->session, r->metrics);
     if (r->experiment)
         run_experiment(r);
     else
         run_columns(r);
     fb_output_free(&r->output);
+    json_decref(r->events);
     fb_results_close(r->results);
 }
 
@@ -237,6 +284,8 @@ static int run_main(const fb_command *me, int argc, char **argv)
     run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
+    if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
+    if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);
     r.session = fb_cli_open(&r.cli, r.cli.args[0], &r.status);
     if (r.session) run_script(&r);
     fb_session_free(r.session);

@@ -25,8 +25,6 @@
 
 extern const fb_device_ops fb_device_cuda;
 
-extern const fb_device_ops fb_device_cuda;
-
 /* ---- finding and opening ---- */
 
 static int attribute(const fb_cuda_functions *f, CUdevice device, CUdevice_attribute which)
@@ -173,8 +171,6 @@ static fb_device *cuda_open(const char *name, fb_error *err)
     d->base.ops = &fb_device_cuda;
     snprintf(d->base.name, sizeof d->base.name, "cuda:%ld", index);
     d->f = f;
-    d->base.ops = &fb_device_cuda;
-    snprintf(d->base.name, sizeof d->base.name, "cuda:%ld", index);
     if (!open_context(d, (int)index, err)) {
         cuda_close(&d->base);
         return NULL;
@@ -203,6 +199,7 @@ static void cuda_unload(fb_loaded *l)
     fb_free(l->gemms);
     fb_free(l->buffers);
     fb_free(l->slots);
+    fb_free(l->sequence);
     fb_free(l);
 }
 
@@ -464,7 +461,12 @@ static bool capture(fb_loaded *l, fb_error *err)
     return made == CUDA_SUCCESS ? true : fb_cuda_fail(err, made, "instantiating a CUDA graph");
 }
 
-static bool start_one(fb_loaded *l, fb_error *err)
+bool fb_cuda_ready(fb_loaded *l, fb_error *err)
+{
+    return l->program->mode != FB_LAUNCH_GRAPH || l->graph || (fb_cuda_restore(l, err) && capture(l, err));
+}
+
+bool fb_cuda_launch(fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     if (l->program->mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
@@ -479,7 +481,7 @@ static bool run_once(fb_loaded *l, fb_cache_state cache, double *wall_us, fb_err
     if (cache == FB_CACHE_COLD && !fb_cuda_make_cold(d, err)) return false;
     if (!fb_cuda_wait(d, err)) return false;
     double start = fb_now_us();
-    if (!start_one(l, err) || !fb_cuda_wait(d, err)) return false;
+    if (!fb_cuda_launch(l, err) || !fb_cuda_wait(d, err)) return false;
     *wall_us = fb_now_us() - start;
     d->last_run = cache == FB_CACHE_HOT ? l : NULL;
     return true;
@@ -489,8 +491,7 @@ static bool cuda_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb
 {
     fb_cuda_device *d = l->device;
     double ignored;
-    if (l->program->mode == FB_LAUNCH_GRAPH && !l->graph && (!fb_cuda_restore(l, err) || !capture(l, err)))
-        return false;
+    if (!fb_cuda_ready(l, err)) return false;
     if (how->cache == FB_CACHE_HOT && d->last_run != l && !run_once(l, FB_CACHE_HOT, &ignored, err)) return false;
     for (int i = 0; i < how->samples; i++) {
         times[i].device_us = NAN;
@@ -534,7 +535,7 @@ static bool trace_by_events(fb_loaded *l, fb_span *spans, int64_t room, int64_t 
     bool good = fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err);
     *n = log.numbers.n;
     for (int i = 0; good && i < log.numbers.n && i < room; i++) {
-        spans[i].index = log.numbers.at[i];
+        spans[i] = (fb_span){.index = log.numbers.at[i], .issue_start_us = NAN, .issue_end_us = NAN};
         good = since_first(&log, 2 * i, &spans[i].start_us, err) && since_first(&log, 2 * i + 1, &spans[i].end_us, err);
     }
     for (int i = 0; i < log.events.n; i++) l->device->f->cuEventDestroy(log.events.at[i]);
@@ -546,13 +547,13 @@ static bool trace_by_events(fb_loaded *l, fb_span *spans, int64_t room, int64_t 
 static bool cuda_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
     double ignored;
-    if (cache == FB_CACHE_HOT && l->device->last_run != l && l->program->mode != FB_LAUNCH_GRAPH &&
-        !run_once(l, FB_CACHE_HOT, &ignored, err))
-        return false;
+    bool cupti = fb_cuda_get(FB_CUDA_CUPTI, NULL) != NULL;
+    if (!fb_cuda_ready(l, err) || (cupti && !fb_cupti_learn(l, err))) return false;
+    if (cache == FB_CACHE_HOT && l->device->last_run != l && !run_once(l, FB_CACHE_HOT, &ignored, err)) return false;
     if (!fb_cuda_restore(l, err) || (cache == FB_CACHE_COLD && !fb_cuda_make_cold(l->device, err))) return false;
     if (!fb_cuda_wait(l->device, err)) return false;
-    return fb_cuda_get(FB_CUDA_CUPTI, NULL) ? fb_cupti_trace(l, spans, room, n, err)
-                                            : trace_by_events(l, spans, room, n, err);
+    l->device->last_run = cache == FB_CACHE_HOT ? l : NULL;
+    return cupti ? fb_cupti_trace(l, spans, room, n, err) : trace_by_events(l, spans, room, n, err);
 }
 
 const fb_device_ops fb_device_cuda = {
@@ -574,4 +575,5 @@ const fb_device_ops fb_device_cuda = {
     .poison = cuda_poison,
     .trace = cuda_trace,
     .count = fb_cupti_count,
+    .sample_metrics = fb_cupti_sample,
 };

@@ -16,30 +16,32 @@
 
 enum { ACTIVITY_BUFFER = 4 << 20, MAX_RANGES = 2000 };
 
-static bool failed(const fb_cuda_functions *f, fb_error *err, CUptiResult status, const char *doing)
+bool fb_cupti_fail(const fb_cuda_functions *f, fb_error *err, CUptiResult status, const char *doing)
 {
     const char *text = "unknown error";
     f->cuptiGetResultString(status, &text);
     return fb_fail(err, FB_ERR_UNAVAILABLE, "CUPTI, %s: %s", doing, text);
 }
 
-#define CUPTI(f, call, doing)                                                                                          \
-    do {                                                                                                               \
-        CUptiResult cupti_status = (f)->call;                                                                          \
-        if (cupti_status != CUPTI_SUCCESS) return failed((f), err, cupti_status, doing);                               \
-    } while (0)
-
 /* ---- activity ---- */
 
 typedef struct {
-    uint32_t correlation;
-    uint64_t start, end; /* ns */
+    uint32_t correlation, stream;
+    uint64_t start, end; /* ns, of the clock that all records share */
 } kernel_record;
+
+/* A call of the driver: the one that launched the kernels of the same correlation. */
+typedef struct {
+    uint32_t correlation;
+    uint64_t start, end;
+} call_record;
 
 typedef struct {
     uint32_t correlation;
-    uint64_t number; /* of the launch */
+    uint64_t number; /* of the launch, or WHOLE_GRAPH */
 } launch_link;
+
+static const uint64_t WHOLE_GRAPH = UINT64_MAX;
 
 /* CUPTI calls back without a context of ours, from threads of its own: one log a process, guarded. */
 static struct {
@@ -47,6 +49,7 @@ static struct {
     bool registered;
     const fb_cuda_functions *f;
     FB_VEC(kernel_record) kernels;
+    FB_VEC(call_record) calls;
     FB_VEC(launch_link) links;
 } activity = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -61,7 +64,10 @@ static void take_record(const CUpti_Activity *record)
 {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const void *)record;
-        FB_VEC_PUSH(&activity.kernels, (kernel_record){k->correlationId, k->start, k->end});
+        FB_VEC_PUSH(&activity.kernels, (kernel_record){k->correlationId, k->streamId, k->start, k->end});
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+        const CUpti_ActivityAPI *c = (const void *)record;
+        FB_VEC_PUSH(&activity.calls, (call_record){c->correlationId, c->start, c->end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
         const CUpti_ActivityExternalCorrelation *e = (const void *)record;
         FB_VEC_PUSH(&activity.links, (launch_link){e->correlationId, e->externalId});
@@ -85,10 +91,10 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds };
 static bool start_activity(const fb_cuda_functions *f, fb_error *err)
 {
     activity.f = f;
-    if (!activity.registered) CUPTI(f, cuptiActivityRegisterCallbacks(want_buffer, have_buffer), "registering");
+    if (!activity.registered) FB_CUPTI(f, cuptiActivityRegisterCallbacks(want_buffer, have_buffer), "registering");
     activity.registered = true;
-    activity.kernels.n = activity.links.n = 0;
-    for (int i = 0; i < N_KINDS; i++) CUPTI(f, cuptiActivityEnable(kinds[i]), "starting to record");
+    activity.kernels.n = activity.calls.n = activity.links.n = 0;
+    for (int i = 0; i < N_KINDS; i++) FB_CUPTI(f, cuptiActivityEnable(kinds[i]), "starting to record");
     return true;
 }
 
@@ -98,23 +104,39 @@ static void stop_activity(const fb_cuda_functions *f)
     for (int i = 0; i < N_KINDS; i++) f->cuptiActivityDisable(kinds[i]);
 }
 
-static bool mark_launch(void *ctx, int number, bool after, fb_error *err)
+static bool begin_mark(const fb_cuda_functions *f, uint64_t number, fb_error *err)
 {
-    const fb_cuda_functions *f = ctx;
-    uint64_t ended;
-    if (after)
-        CUPTI(f, cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &ended),
-              "marking a launch");
-    else
-        CUPTI(f, cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, (uint64_t)number),
-              "marking a launch");
+    FB_CUPTI(f, cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, number),
+             "marking a launch");
     return true;
 }
 
-static int by_correlation(const void *a, const void *b)
+static bool end_mark(const fb_cuda_functions *f, fb_error *err)
 {
-    const launch_link *x = a, *y = b;
-    return (x->correlation > y->correlation) - (x->correlation < y->correlation);
+    uint64_t ended;
+    FB_CUPTI(f, cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &ended),
+             "marking a launch");
+    return true;
+}
+
+static bool mark_launch(void *ctx, int number, bool after, fb_error *err)
+{
+    return after ? end_mark(ctx, err) : begin_mark(ctx, (uint64_t)number, err);
+}
+
+static int by_number(uint32_t x, uint32_t y)
+{
+    return (x > y) - (x < y);
+}
+
+static int link_order(const void *a, const void *b)
+{
+    return by_number(((const launch_link *)a)->correlation, ((const launch_link *)b)->correlation);
+}
+
+static int call_order(const void *a, const void *b)
+{
+    return by_number(((const call_record *)a)->correlation, ((const call_record *)b)->correlation);
 }
 
 static int by_start(const void *a, const void *b)
@@ -123,36 +145,99 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Kernel records in order of execution, each under the number of the launch that it came from. */
-static int64_t take_spans(fb_span *spans, int64_t room)
+/* Leaves in `activity` the kernels of one run, in order of execution, with the calls and links of their launches. */
+static bool record_run(fb_loaded *l, bool as_graph, fb_error *err)
 {
-    int64_t n = 0;
-    qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, by_correlation);
+    const fb_cuda_functions *f = l->device->f;
+    fb_cuda_watch watch = {mark_launch, (void *)f};
+    bool good = start_activity(f, err);
+    if (good && as_graph)
+        good = begin_mark(f, WHOLE_GRAPH, err) && fb_cuda_launch(l, err) && end_mark(f, err);
+    else if (good)
+        good = fb_cuda_issue(l, &watch, err);
+    good = good && fb_cuda_wait(l->device, err);
+    stop_activity(f);
+    qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, link_order);
+    qsort(activity.calls.at, (size_t)activity.calls.n, sizeof *activity.calls.at, call_order);
     qsort(activity.kernels.at, (size_t)activity.kernels.n, sizeof *activity.kernels.at, by_start);
+    int kept = 0;
+    for (int i = 0; i < activity.kernels.n; i++) { /* others may use the GPU from this process: cuBLASLt's start-up */
+        launch_link key = {.correlation = activity.kernels.at[i].correlation};
+        if (bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, link_order))
+            activity.kernels.at[kept++] = activity.kernels.at[i];
+    }
+    activity.kernels.n = kept;
+    return good;
+}
+
+static uint64_t launch_of(const kernel_record *k)
+{
+    launch_link key = {.correlation = k->correlation};
+    const launch_link *found = bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, link_order);
+    return found->number;
+}
+
+static const call_record *call_of(const kernel_record *k)
+{
+    call_record key = {.correlation = k->correlation};
+    return bsearch(&key, activity.calls.at, (size_t)activity.calls.n, sizeof key, call_order);
+}
+
+static uint64_t first_of_all(void)
+{
+    uint64_t first = UINT64_MAX;
     for (int i = 0; i < activity.kernels.n; i++) {
         const kernel_record *k = &activity.kernels.at[i];
-        launch_link key = {.correlation = k->correlation};
-        const launch_link *found =
-            bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, by_correlation);
-        if (!found) continue;
-        if (n < room)
-            spans[n] = (fb_span){.index = (int)found->number,
-                                 .start_us = (double)(k->start - activity.kernels.at[0].start) * 1e-3,
-                                 .end_us = (double)(k->end - activity.kernels.at[0].start) * 1e-3};
-        n++;
+        const call_record *call = call_of(k);
+        if (k->start < first) first = k->start;
+        if (call && call->start && call->start < first) first = call->start;
     }
-    return n;
+    return first;
+}
+
+static double us_since(uint64_t origin, uint64_t at)
+{
+    return (double)(int64_t)(at - origin) * 1e-3;
+}
+
+static void take_spans(const fb_loaded *l, bool as_graph, fb_span *spans, int64_t room)
+{
+    uint64_t origin = first_of_all();
+    for (int i = 0; i < activity.kernels.n && i < room; i++) {
+        const kernel_record *k = &activity.kernels.at[i];
+        const call_record *call = call_of(k);
+        bool called = call && call->start;
+        spans[i] = (fb_span){.index = as_graph ? l->sequence[i] : (int)launch_of(k),
+                             .start_us = us_since(origin, k->start),
+                             .end_us = us_since(origin, k->end),
+                             .issue_start_us = called ? us_since(origin, call->start) : NAN,
+                             .issue_end_us = called ? us_since(origin, call->end) : NAN,
+                             .stream = (int)k->stream};
+    }
+}
+
+bool fb_cupti_learn(fb_loaded *l, fb_error *err)
+{
+    if (l->program->mode != FB_LAUNCH_GRAPH || l->sequence || l->no_sequence) return true;
+    if (!fb_cuda_restore(l, err) || !record_run(l, false, err)) return false;
+    l->n_sequence = activity.kernels.n;
+    l->sequence = fb_alloc(((size_t)l->n_sequence + 1) * sizeof *l->sequence);
+    for (int i = 0; i < activity.kernels.n; i++) l->sequence[i] = (int)launch_of(&activity.kernels.at[i]);
+    return true;
 }
 
 bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
-    const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_CUPTI, err);
-    if (!f) return false;
-    fb_cuda_watch watch = {mark_launch, (void *)f};
-    bool good = start_activity(f, err) && fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err);
-    stop_activity(f);
-    if (good) *n = take_spans(spans, room);
-    return good;
+    bool as_graph = l->sequence != NULL && !l->no_sequence;
+    if (!record_run(l, as_graph, err)) return false;
+    if (as_graph && activity.kernels.n != l->n_sequence) {
+        l->no_sequence = true; /* then the stream's times are the best there are */
+        as_graph = false;
+        if (!fb_cuda_restore(l, err) || !record_run(l, false, err)) return false;
+    }
+    take_spans(l, as_graph, spans, room);
+    *n = activity.kernels.n;
+    return true;
 }
 
 /* ---- counters ---- */
@@ -178,7 +263,7 @@ typedef struct {
     size_t config_size, data_size;
 } profiler;
 
-static bool permission_hint(fb_error *err, CUptiResult status, const fb_cuda_functions *f)
+bool fb_cupti_forbidden(const fb_cuda_functions *f, fb_error *err, CUptiResult status)
 {
     switch ((int)status) {
     case 33:
@@ -191,7 +276,7 @@ static bool permission_hint(fb_error *err, CUptiResult status, const fb_cuda_fun
                        "nvidia module with "
                        "NVreg_RestrictProfilingToAdminUsers=0; bytes stay modelled",
                        (int)status);
-    default: return failed(f, err, status, "enabling the range profiler");
+    default: return fb_cupti_fail(f, err, status, "enabling the profiler");
     }
 }
 
@@ -199,21 +284,21 @@ static bool open_host(profiler *p, fb_cuda_device *d, fb_error *err)
 {
     const fb_cuda_functions *f = p->f;
     CUpti_Profiler_Initialize_Params init = {.structSize = CUpti_Profiler_Initialize_Params_STRUCT_SIZE};
-    CUPTI(f, cuptiProfilerInitialize(&init), "starting the profiler");
+    FB_CUPTI(f, cuptiProfilerInitialize(&init), "starting the profiler");
     CUpti_Device_GetChipName_Params chip = {.structSize = CUpti_Device_GetChipName_Params_STRUCT_SIZE,
                                             .deviceIndex = (size_t)d->device};
-    CUPTI(f, cuptiDeviceGetChipName(&chip), "asking for the chip");
+    FB_CUPTI(f, cuptiDeviceGetChipName(&chip), "asking for the chip");
     CUpti_Profiler_GetCounterAvailability_Params have = {
         .structSize = CUpti_Profiler_GetCounterAvailability_Params_STRUCT_SIZE, .ctx = d->context};
     CUptiResult status = f->cuptiProfilerGetCounterAvailability(&have);
-    if (status != CUPTI_SUCCESS) return permission_hint(err, status, f);
+    if (status != CUPTI_SUCCESS) return fb_cupti_forbidden(f, err, status);
     p->availability = have.pCounterAvailabilityImage = fb_calloc(1, have.counterAvailabilityImageSize);
-    CUPTI(f, cuptiProfilerGetCounterAvailability(&have), "asking for the counters");
+    FB_CUPTI(f, cuptiProfilerGetCounterAvailability(&have), "asking for the counters");
     CUpti_Profiler_Host_Initialize_Params host = {.structSize = CUpti_Profiler_Host_Initialize_Params_STRUCT_SIZE,
                                                   .profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER,
                                                   .pChipName = chip.pChipName,
                                                   .pCounterAvailabilityImage = p->availability};
-    CUPTI(f, cuptiProfilerHostInitialize(&host), "starting the profiler's host side");
+    FB_CUPTI(f, cuptiProfilerHostInitialize(&host), "starting the profiler's host side");
     p->host = host.pHostObject;
     return true;
 }
@@ -230,7 +315,7 @@ static bool add_metrics(profiler *p, fb_error *err)
                                                            .numMetrics = METRICS};
         status = p->f->cuptiProfilerHostConfigAddMetrics(&add);
     }
-    return status == CUPTI_SUCCESS ? true : failed(p->f, err, status, "choosing counters");
+    return status == CUPTI_SUCCESS ? true : fb_cupti_fail(p->f, err, status, "choosing counters");
 }
 
 static bool make_config(profiler *p, fb_error *err)
@@ -239,7 +324,7 @@ static bool make_config(profiler *p, fb_error *err)
     if (!add_metrics(p, err)) return false;
     CUpti_Profiler_Host_GetConfigImageSize_Params size = {
         .structSize = CUpti_Profiler_Host_GetConfigImageSize_Params_STRUCT_SIZE, .pHostObject = p->host};
-    CUPTI(f, cuptiProfilerHostGetConfigImageSize(&size), "sizing the configuration");
+    FB_CUPTI(f, cuptiProfilerHostGetConfigImageSize(&size), "sizing the configuration");
     p->config_size = size.configImageSize;
     p->config = fb_calloc(1, p->config_size);
     CUpti_Profiler_Host_GetConfigImage_Params image = {.structSize =
@@ -247,7 +332,7 @@ static bool make_config(profiler *p, fb_error *err)
                                                        .pHostObject = p->host,
                                                        .configImageSize = p->config_size,
                                                        .pConfigImage = p->config};
-    CUPTI(f, cuptiProfilerHostGetConfigImage(&image), "making the configuration");
+    FB_CUPTI(f, cuptiProfilerHostGetConfigImage(&image), "making the configuration");
     return true;
 }
 
@@ -257,7 +342,7 @@ static bool enable(profiler *p, fb_cuda_device *d, int max_ranges, fb_error *err
     CUpti_RangeProfiler_Enable_Params on = {.structSize = CUpti_RangeProfiler_Enable_Params_STRUCT_SIZE,
                                             .ctx = d->context};
     CUptiResult status = f->cuptiRangeProfilerEnable(&on);
-    if (status != CUPTI_SUCCESS) return permission_hint(err, status, f);
+    if (status != CUPTI_SUCCESS) return fb_cupti_forbidden(f, err, status);
     p->ranges = on.pRangeProfilerObject;
     CUpti_RangeProfiler_GetCounterDataSize_Params size = {.structSize =
                                                               CUpti_RangeProfiler_GetCounterDataSize_Params_STRUCT_SIZE,
@@ -266,7 +351,7 @@ static bool enable(profiler *p, fb_cuda_device *d, int max_ranges, fb_error *err
                                                           .numMetrics = METRICS,
                                                           .maxNumOfRanges = (size_t)max_ranges,
                                                           .maxNumRangeTreeNodes = (uint32_t)max_ranges};
-    CUPTI(f, cuptiRangeProfilerGetCounterDataSize(&size), "sizing the counter data");
+    FB_CUPTI(f, cuptiRangeProfilerGetCounterDataSize(&size), "sizing the counter data");
     p->data_size = size.counterDataSize;
     p->data = fb_calloc(1, p->data_size);
     CUpti_RangeProfiler_CounterDataImage_Initialize_Params data = {
@@ -274,7 +359,7 @@ static bool enable(profiler *p, fb_cuda_device *d, int max_ranges, fb_error *err
         .pRangeProfilerObject = p->ranges,
         .counterDataSize = p->data_size,
         .pCounterData = p->data};
-    CUPTI(f, cuptiRangeProfilerCounterDataImageInitialize(&data), "preparing the counter data");
+    FB_CUPTI(f, cuptiRangeProfilerCounterDataImageInitialize(&data), "preparing the counter data");
     CUpti_RangeProfiler_SetConfig_Params set = {.structSize = CUpti_RangeProfiler_SetConfig_Params_STRUCT_SIZE,
                                                 .pRangeProfilerObject = p->ranges,
                                                 .configSize = p->config_size,
@@ -287,7 +372,7 @@ static bool enable(profiler *p, fb_cuda_device *d, int max_ranges, fb_error *err
                                                 .numNestingLevels = 1,
                                                 .minNestingLevel = 1,
                                                 .targetNestingLevel = 1};
-    CUPTI(f, cuptiRangeProfilerSetConfig(&set), "configuring the range profiler");
+    FB_CUPTI(f, cuptiRangeProfilerSetConfig(&set), "configuring the range profiler");
     return true;
 }
 
@@ -306,13 +391,13 @@ static bool mark_range(void *ctx, int number, bool after, fb_error *err)
         CUpti_RangeProfiler_PushRange_Params push = {.structSize = CUpti_RangeProfiler_PushRange_Params_STRUCT_SIZE,
                                                      .pRangeProfilerObject = r->p->ranges,
                                                      .pRangeName = name};
-        CUPTI(f, cuptiRangeProfilerPushRange(&push), "opening a range");
+        FB_CUPTI(f, cuptiRangeProfilerPushRange(&push), "opening a range");
         return true;
     }
     if (!fb_cuda_wait(r->l->device, err)) return false;
     CUpti_RangeProfiler_PopRange_Params pop = {.structSize = CUpti_RangeProfiler_PopRange_Params_STRUCT_SIZE,
                                                .pRangeProfilerObject = r->p->ranges};
-    CUPTI(f, cuptiRangeProfilerPopRange(&pop), "closing a range");
+    FB_CUPTI(f, cuptiRangeProfilerPopRange(&pop), "closing a range");
     return true;
 }
 
@@ -325,16 +410,16 @@ static bool run_passes(profiler *p, fb_loaded *l, fb_error *err)
         if (!fb_cuda_restore(l, err) || !fb_cuda_wait(l->device, err)) return false;
         CUpti_RangeProfiler_Start_Params start = {.structSize = CUpti_RangeProfiler_Start_Params_STRUCT_SIZE,
                                                   .pRangeProfilerObject = p->ranges};
-        CUPTI(f, cuptiRangeProfilerStart(&start), "starting to count");
+        FB_CUPTI(f, cuptiRangeProfilerStart(&start), "starting to count");
         if (!fb_cuda_issue(l, &watch, err)) return false;
         CUpti_RangeProfiler_Stop_Params stop = {.structSize = CUpti_RangeProfiler_Stop_Params_STRUCT_SIZE,
                                                 .pRangeProfilerObject = p->ranges};
-        CUPTI(f, cuptiRangeProfilerStop(&stop), "stopping to count");
+        FB_CUPTI(f, cuptiRangeProfilerStop(&stop), "stopping to count");
         all = stop.isAllPassSubmitted;
     }
     CUpti_RangeProfiler_DecodeData_Params decode = {.structSize = CUpti_RangeProfiler_DecodeData_Params_STRUCT_SIZE,
                                                     .pRangeProfilerObject = p->ranges};
-    CUPTI(f, cuptiRangeProfilerDecodeData(&decode), "decoding the counters");
+    FB_CUPTI(f, cuptiRangeProfilerDecodeData(&decode), "decoding the counters");
     return true;
 }
 
@@ -359,7 +444,7 @@ static bool read_ranges(profiler *p, int numbers, fb_counters *out, fb_error *er
                                                               CUpti_RangeProfiler_GetCounterDataInfo_Params_STRUCT_SIZE,
                                                           .pCounterDataImage = p->data,
                                                           .counterDataImageSize = p->data_size};
-    CUPTI(f, cuptiRangeProfilerGetCounterDataInfo(&info), "reading the counters");
+    FB_CUPTI(f, cuptiRangeProfilerGetCounterDataInfo(&info), "reading the counters");
     for (size_t i = 0; i < info.numTotalRanges; i++) {
         CUpti_RangeProfiler_CounterData_GetRangeInfo_Params range = {
             .structSize = CUpti_RangeProfiler_CounterData_GetRangeInfo_Params_STRUCT_SIZE,
@@ -367,7 +452,7 @@ static bool read_ranges(profiler *p, int numbers, fb_counters *out, fb_error *er
             .counterDataImageSize = p->data_size,
             .rangeIndex = i,
             .rangeDelimiter = "/"};
-        CUPTI(f, cuptiRangeProfilerCounterDataGetRangeInfo(&range), "reading a range");
+        FB_CUPTI(f, cuptiRangeProfilerCounterDataGetRangeInfo(&range), "reading a range");
         double values[METRICS] = {0};
         CUpti_Profiler_Host_EvaluateToGpuValues_Params evaluate = {
             .structSize = CUpti_Profiler_Host_EvaluateToGpuValues_Params_STRUCT_SIZE,
@@ -378,7 +463,7 @@ static bool read_ranges(profiler *p, int numbers, fb_counters *out, fb_error *er
             .ppMetricNames = (const char **)p->names,
             .numMetrics = METRICS,
             .pMetricValues = values};
-        CUPTI(f, cuptiProfilerHostEvaluateToGpuValues(&evaluate), "evaluating the counters");
+        FB_CUPTI(f, cuptiProfilerHostEvaluateToGpuValues(&evaluate), "evaluating the counters");
         int number = atoi(range.rangeName);
         if (number >= 0 && number < numbers) add_range(&out[number], values);
     }

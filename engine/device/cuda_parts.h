@@ -1,5 +1,5 @@
 /* The cuda device, in parts: cuda.c (open, load, run), cuda_gemm.c (cuBLASLt), cuda_cupti.c (times and counters),
- * cuda_calibrate.c. Private to them. */
+ * cuda_sampling.c (metrics over time), cuda_calibrate.c. Private to them. */
 #ifndef FB_DEVICE_CUDA_PARTS_H
 #define FB_DEVICE_CUDA_PARTS_H
 
@@ -44,6 +44,9 @@ struct fb_loaded {
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
     size_t pristine_bytes;
     CUgraphExec graph; /* NULL until the first run in graph mode */
+    int *sequence;     /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
+    int64_t n_sequence;
+    bool no_sequence; /* a graph does not execute what a stream does */
     double compile_ms;
 };
 
@@ -54,6 +57,10 @@ typedef struct {
     void *ctx;
 } fb_cuda_watch;
 bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err);
+/* Launches one run as the program's mode says, and does not wait for it. In graph mode a graph must be there, which
+ * fb_cuda_ready sees to. */
+bool fb_cuda_launch(fb_loaded *l, fb_error *err);
+bool fb_cuda_ready(fb_loaded *l, fb_error *err);
 bool fb_cuda_restore(fb_loaded *l,
                      fb_error *err); /* assigned parameters back to their first values; buffers to their slots */
 bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err);
@@ -64,9 +71,22 @@ void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr c,
                       fb_error *err); /* bias: 0 where the call has none */
 
-/* Issues one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
+/* Launches one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
 bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
+/* Before a trace in graph mode: a run from the stream tells which launch each kernel belongs to, since a graph is one
+ * launch for all. Does nothing when that is known or not needed. */
+bool fb_cupti_learn(fb_loaded *l, fb_error *err);
 bool fb_cupti_count(fb_loaded *l, fb_counters *out, fb_error *err);
+bool fb_cupti_sample(fb_loaded *l, double us, fb_metric_log *out, fb_error *err);
+
+/* False, with the sentence for a status; `forbidden` knows those that mean a lack of permission. */
+bool fb_cupti_fail(const fb_cuda_functions *f, fb_error *err, CUptiResult status, const char *doing);
+bool fb_cupti_forbidden(const fb_cuda_functions *f, fb_error *err, CUptiResult status);
+#define FB_CUPTI(f, call, doing)                                                                                       \
+    do {                                                                                                               \
+        CUptiResult cupti_status = (f)->call;                                                                          \
+        if (cupti_status != CUPTI_SUCCESS) return fb_cupti_fail((f), err, cupti_status, doing);                        \
+    } while (0)
 
 bool fb_cuda_calibrate(fb_device *d, const fb_progress *progress, fb_error *err);
 bool fb_cuda_calibration_load(fb_cuda_device *d); /* from the cache; false when there is none of this GPU and driver */

@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "config.h"
 
@@ -41,6 +42,14 @@ fb_device *fb_device_open(const char *name, fb_error *err)
 {
     const fb_device_ops *ops = fb_device_find(name, err);
     return ops ? ops->open(name, err) : NULL;
+}
+
+void fb_metric_log_clear(fb_metric_log *log)
+{
+    fb_free(log->at_us);
+    fb_free(log->value);
+    fb_free(log->run_us);
+    *log = (fb_metric_log){0};
 }
 
 const char *fb_device_default(void)

@@ -48,11 +48,27 @@ typedef struct {
     double wall_us, device_us;
 } fb_run_time;
 
-/* One launch on the timeline of a run. */
+/* One launch on the timeline of a run; µs from the first thing in it, whichever of the two clocks saw it. */
 typedef struct {
-    int index;               /* of the kernel, or n_kernels + g for gemm g */
-    double start_us, end_us; /* from the start of the run */
+    int index;                           /* of the kernel, or n_kernels + g for gemm g; -1: not known */
+    double start_us, end_us;             /* of its execution */
+    double issue_start_us, issue_end_us; /* of the call on the host that launched it (one for all of a CUDA graph); NAN
+                                            where not known */
+    int stream;                          /* of the device */
 } fb_span;
+
+/* Metrics of a device over time, while a program runs again and again. */
+enum { FB_METRICS = 8 };
+typedef struct {
+    int n_metrics;
+    const char *metric[FB_METRICS]; /* "SM active"; static texts */
+    double interval_us;
+    int64_t n, n_runs;
+    double *at_us;  /* when each sample starts, from the first one */
+    double *value;  /* n × n_metrics, 0 … 1; NAN: not known */
+    double *run_us; /* n_runs × 2: start and end of each run on the host's clock, from the start of sampling */
+} fb_metric_log;
+void fb_metric_log_clear(fb_metric_log *log);
 
 /* Measured traffic and other counters of one kernel over one run; NAN where not known. */
 typedef struct {
@@ -110,10 +126,14 @@ typedef struct {
     /* Runs `how.samples` times; before each, assigned parameters are restored (not timed) and, when cold, the caches
      * are flushed (not timed). Hot: a run that is not timed goes first unless the last run was of this program too. */
     bool (*run)(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err);
-    /* One run with each launch timed, repeats counted out; the first `room` in order are stored, *n is how many. */
+    /* One run in the program's launch mode with each launch timed, repeats counted out; the first `room` in order are
+     * stored, *n is how many. */
     bool (*trace)(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
     /* One run under the counters; NULL or false with FB_ERR_UNAVAILABLE and what to change where there are none. */
     bool (*count)(fb_loaded *l, fb_counters *out, fb_error *err);
+    /* Hot runs, one behind the other for at least `us`, with the device's metrics sampled; NULL or FB_ERR_UNAVAILABLE
+     * where there are none. The caller clears *out, also after a failure. */
+    bool (*sample_metrics)(fb_loaded *l, double us, fb_metric_log *out, fb_error *err);
     /* For devices that run nothing: what is known of a plan and its program (lowered in the device's dialect). Where it
      * is there, the functions from load to count are not. Memory in `arena`. */
     bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,

@@ -373,7 +373,11 @@ static void note(trace *t, int index, double begin)
 {
     double end = fb_now_us();
     if (t->n < t->room)
-        t->spans[t->n] = (fb_span){.index = index, .start_us = begin - t->start, .end_us = end - t->start};
+        t->spans[t->n] = (fb_span){.index = index, /* the call is the launch, and returns with its end */
+                                   .start_us = begin - t->start,
+                                   .end_us = end - t->start,
+                                   .issue_start_us = begin - t->start,
+                                   .issue_end_us = end - t->start};
     t->n++;
 }
 

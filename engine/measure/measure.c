@@ -21,6 +21,7 @@ enum {
     TURN_CALLS = 4, /* hot samples come this many calls at a time from one seed */
 };
 static const double chunk_us = 250e3; /* of samples between two looks */
+static const double metrics_us = 5e3; /* of runs under sampling: 250 samples */
 
 typedef FB_VEC(double) samples;
 
@@ -261,14 +262,23 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
     return m->verified[next] || verify_seed(m, next, progress, err);
 }
 
-/* One run with its launches timed apart: in a pass of its own, so that the clock disturbs no wall time. */
+/* One run with its launches timed apart: in a pass of its own, so that the clock disturbs no wall time. Leaves its
+ * spans in m->spans, *n of them. */
+static bool trace_spans(fb_measurement *m, fb_cache_state cache, int64_t *n, fb_error *err)
+{
+    int64_t room = 2 * fb_program_launches(m->program) + 16; /* a library call may be several kernels */
+    if (!m->spans) m->spans = fb_alloc((size_t)room * sizeof *m->spans);
+    if (!m->device->ops->trace(m->loaded, cache, m->spans, room, n, err)) return false;
+    if (*n > room) *n = room;
+    return true;
+}
+
 static bool trace(fb_measurement *m, fb_cache_state cache, fb_error *err)
 {
-    int64_t room = fb_program_launches(m->program), n;
-    if (room > MAX_SPANS) return true; /* a long loop: the wall time is all there is */
-    if (!m->spans) m->spans = fb_alloc(((size_t)room + 1) * sizeof *m->spans);
-    if (!m->device->ops->trace(m->loaded, cache, m->spans, room, &n, err)) return false;
-    double us = fb_kernel_rows_trace(m->rows, cache, m->spans, n < room ? n : room);
+    int64_t n;
+    if (fb_program_launches(m->program) > MAX_SPANS) return true; /* a long loop: the wall time is all there is */
+    if (!trace_spans(m, cache, &n, err)) return false;
+    double us = fb_kernel_rows_trace(m->rows, cache, m->spans, n);
     if (cache == FB_CACHE_HOT) FB_VEC_PUSH(&m->busy, us);
     return true;
 }
@@ -297,6 +307,70 @@ bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_
     if (!take_samples(m, cache, n, progress, err)) return false;
     return (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
 }
+
+/* ---- a timeline ---- */
+
+static void take_spans(const fb_measurement *m, fb_timeline *t, int64_t n)
+{
+    const fb_program *p = m->program;
+    t->names = FB_NEW_ARRAY(t->arena, const char *, p->n_kernels + p->n_gemms);
+    for (; t->n_names < p->n_kernels + p->n_gemms; t->n_names++) {
+        const char *name = fb_kernel_rows_name(m->rows, t->n_names);
+        t->names[t->n_names] = fb_arena_strdup(t->arena, name ? name : "");
+    }
+    t->n_spans = n < FB_TIMELINE_SPANS ? n : FB_TIMELINE_SPANS;
+    t->spans = FB_NEW_ARRAY(t->arena, fb_span, t->n_spans);
+    memcpy(t->spans, m->spans, (size_t)t->n_spans * sizeof *t->spans);
+}
+
+static double *kept(const fb_timeline *t, const double *values, int64_t n)
+{
+    double *copy = FB_NEW_ARRAY(t->arena, double, n);
+    if (n) memcpy(copy, values, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+/* That there are none is a remark on the timeline; that the device broke is an error. */
+static bool take_metrics(fb_measurement *m, fb_timeline *t, fb_error *err)
+{
+    fb_metric_log log = {0};
+    fb_error why = {0};
+    const fb_device_ops *ops = m->device->ops;
+    bool good = ops->sample_metrics ? ops->sample_metrics(m->loaded, metrics_us, &log, &why)
+                                    : fb_fail(&why, FB_ERR_UNAVAILABLE, "%s has no metrics over time", m->device->name);
+    if (good) {
+        t->metrics = log;
+        t->metrics.at_us = kept(t, log.at_us, log.n);
+        t->metrics.value = kept(t, log.value, log.n * log.n_metrics);
+        t->metrics.run_us = kept(t, log.run_us, 2 * log.n_runs);
+    } else if (why.kind == FB_ERR_UNAVAILABLE) {
+        t->no_metrics = fb_arena_strdup(t->arena, why.text);
+    }
+    fb_metric_log_clear(&log);
+    return good || why.kind == FB_ERR_UNAVAILABLE || fb_fail(err, why.kind, "%s", why.text);
+}
+
+fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progress *progress, fb_error *err)
+{
+    int64_t n = 0;
+    if (!m->device->ops->trace) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s runs nothing that could be traced", m->device->name);
+        return NULL;
+    }
+    if (fb_program_launches(m->program) > MAX_SPANS) {
+        fb_fail(err, FB_ERR_LIMIT, "more than %d launches are too many to trace", MAX_SPANS);
+        return NULL;
+    }
+    if (!refuse_wrong(m, err) || !step(progress, "tracing", 0, err) || !trace_spans(m, FB_CACHE_HOT, &n, err))
+        return NULL;
+    fb_timeline *t = fb_timeline_new();
+    take_spans(m, t, n);
+    if (!metrics || (step(progress, "sampling metrics", 0.5, err) && take_metrics(m, t, err))) return t;
+    fb_timeline_free(t);
+    return NULL;
+}
+
+/* ---- the report ---- */
 
 static void report_recalled(const fb_recall *recall, fb_report *r)
 {

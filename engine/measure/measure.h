@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "graph/interp.h"
 #include "measure/report.h"
+#include "measure/timeline.h"
 
 /* ---- the reference, cached on disk by graph hash and seed ---- */
 
@@ -49,6 +50,9 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
                                    const fb_progress *progress, fb_error *err);
 /* Adds n samples to those there are. */
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err);
+/* One more hot run, launch by launch, and with `metrics` some milliseconds of further runs under the device's sampling;
+ * a device that has none says why in the timeline. The caller frees. */
+fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progress *progress, fb_error *err);
 /* The report as it stands; script, variant, plan, device names are left to the caller. The caller frees. */
 fb_report *fb_measure_report(fb_measurement *m);
 void fb_measure_free(fb_measurement *m);

@@ -142,6 +142,11 @@ void fb_kernel_rows_free(fb_kernel_rows *rows)
     fb_arena_free(rows->arena);
 }
 
+const char *fb_kernel_rows_name(const fb_kernel_rows *rows, int index)
+{
+    return rows->row_of[index] == FB_NONE ? NULL : rows->row[rows->row_of[index]].figures.name;
+}
+
 double fb_kernel_rows_trace(fb_kernel_rows *rows, fb_cache_state cache, const fb_span *spans, int64_t n)
 {
     double all = 0;

@@ -159,6 +159,7 @@ void fb_column_free(fb_column_record *c)
     fb_slot_release(c->session, c->next);
     fb_report_free(c->report);
     fb_report_free(c->before);
+    fb_timeline_free(c->timeline);
     FB_VEC_FREE(&c->names);
     json_decref(c->carried);
     json_decref(c->params);

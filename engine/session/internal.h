@@ -39,7 +39,7 @@ typedef struct fb_slot {
     FB_VEC(fb_slot_planner) planners;
 } fb_slot;
 
-typedef enum { FB_JOB_WAITING, FB_JOB_PREPARING, FB_JOB_HOT, FB_JOB_COLD, FB_JOB_ENDED } fb_job_stage;
+typedef enum { FB_JOB_WAITING, FB_JOB_PREPARING, FB_JOB_HOT, FB_JOB_COLD, FB_JOB_TRACE, FB_JOB_ENDED } fb_job_stage;
 
 /* One column being measured. */
 typedef struct fb_job {
@@ -75,6 +75,8 @@ typedef struct fb_column_record {
     bool verify_wanted;
     fb_job *job;
     fb_report *report, *before;
+    fb_timeline *timeline;
+    fb_error no_timeline;
 } fb_column_record;
 
 typedef struct {
@@ -130,6 +132,7 @@ struct fb_session {
 
     FB_VEC(fb_job *) jobs;
     bool automatic;
+    bool trace, trace_metrics; /* of every column that is measured */
     int64_t idle_since_ns;
     int measured; /* reports so far */
 

@@ -1,8 +1,8 @@
 /* Measuring. Every machine has at most one request under way, whichever of its workers serves it, so that nothing
  * disturbs a measurement and a new wish or a cancel takes effect at once:
  *
- *     prepare all that wait → one small sample request each in turn until each has enough, hot → the same cold →
- * release
+ *     prepare all that wait → one small sample request each in turn until each has enough, hot → the same cold → a
+ *     trace each, where that is wanted → release
  *
  * Turns are what makes a comparison fair: drift of clocks and caches hits all columns alike. A column that comes later
  * is prepared at once and joins the turns.
@@ -86,6 +86,9 @@ void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only)
     j->verify_only = verify_only;
     c->job = j;
     c->changed_ns = 0;
+    fb_timeline_free(c->timeline);
+    c->timeline = NULL;
+    c->no_timeline = (fb_error){0};
     FB_VEC_PUSH(&s->jobs, j);
     fb_devices_interrupt(s, d->worker);
     fb_column_set_state(c, FB_COLUMN_QUEUED);
@@ -108,6 +111,15 @@ static void job_done(fb_session *s, fb_job *j)
     job_end(s, j);
     s->measured++;
     if (c) fb_column_set_state(c, FB_COLUMN_DONE);
+}
+
+/* Measured: traced as well where that is wanted. */
+static void job_measured(fb_session *s, fb_job *j)
+{
+    if (s->trace && j->column)
+        j->stage = FB_JOB_TRACE;
+    else
+        job_done(s, j);
 }
 
 /* ---- reports ---- */
@@ -214,6 +226,12 @@ static void sample(fb_session *s, fb_job *j)
     fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT);
 }
 
+static void trace(fb_session *s, fb_job *j)
+{
+    j->outstanding = true;
+    fb_worker_trace(worker_of(s, j), j->id, s->trace_metrics);
+}
+
 static void sampled(fb_job *j, const json_t *message)
 {
     j->rounds++;
@@ -314,7 +332,12 @@ static void next_turn(fb_session *s, int worker)
         if (!j) go_cold(s, worker);
     }
     if (!j) j = least_rounds(s, worker, FB_JOB_COLD);
-    if (j) sample(s, j);
+    if (j) {
+        sample(s, j);
+        return;
+    }
+    j = least_rounds(s, worker, FB_JOB_TRACE);
+    if (j) trace(s, j);
 }
 
 void fb_schedule_run(fb_session *s)
@@ -368,7 +391,24 @@ static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
     else if (j->stage == FB_JOB_COLD && cold_enough(j))
-        job_done(s, j);
+        job_measured(s, j);
+}
+
+static void traced(fb_session *s, fb_job *j, fb_worker_event *e)
+{
+    if (j->column) {
+        fb_timeline_free(j->column->timeline);
+        j->column->timeline = e->timeline;
+        e->timeline = NULL;
+    }
+    job_done(s, j);
+}
+
+/* The figures stand without it. */
+static void not_traced(fb_session *s, fb_job *j, const fb_worker_event *e)
+{
+    if (j->column) j->column->no_timeline = e->error;
+    job_done(s, j);
 }
 
 static void refused(fb_session *s, fb_job *j, const fb_worker_event *e)
@@ -398,6 +438,10 @@ void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
         prepared(s, j, e);
     else if (e->kind == FB_WORKER_SAMPLED)
         more_samples(s, j, e);
+    else if (e->kind == FB_WORKER_TRACED)
+        traced(s, j, e);
+    else if (e->kind == FB_WORKER_ERROR && j->stage == FB_JOB_TRACE && e->error.kind != FB_ERR_CRASH)
+        not_traced(s, j, e);
     else if (e->kind == FB_WORKER_ERROR)
         refused(s, j, e);
 }
@@ -409,6 +453,23 @@ void fb_schedule_free(fb_session *s)
 }
 
 /* ---- the header's functions ---- */
+
+void fb_session_trace(fb_session *s, bool metrics)
+{
+    s->trace = true;
+    s->trace_metrics = metrics;
+}
+
+const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err)
+{
+    const fb_column_record *c = fb_column_at(s, i);
+    if (c && c->timeline && c->report) return c->timeline;
+    if (c && c->no_timeline.kind)
+        fb_fail(err, c->no_timeline.kind, "%s", c->no_timeline.text);
+    else
+        fb_fail(err, FB_ERR_UNAVAILABLE, "it did not run here");
+    return NULL;
+}
 
 static void start_all(fb_session *s, const int *columns, int n, bool verify_only)
 {

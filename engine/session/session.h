@@ -127,6 +127,10 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
 void fb_session_measure(fb_session *s, const int *columns, int n);
 /* Prepares the columns and checks their answers against the reference, without timing them. */
 void fb_session_check(fb_session *s, const int *columns, int n);
+/* From now on a measured column is traced as well, with `metrics` over time if its device has them. */
+void fb_session_trace(fb_session *s, bool metrics);
+/* Of a measured column; NULL with why there is none. */
+const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */
 void fb_session_set_auto(fb_session *s, bool on); /* measure after each edit, debounced by 150 ms */
 bool fb_session_auto(const fb_session *s);

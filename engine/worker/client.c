@@ -71,8 +71,10 @@ void fb_worker_event_clear(fb_worker_event *e)
 {
     json_decref(e->message);
     fb_report_free(e->report);
+    fb_timeline_free(e->timeline);
     e->message = NULL;
     e->report = NULL;
+    e->timeline = NULL;
 }
 
 void fb_worker_free(fb_worker *w)
@@ -280,7 +282,7 @@ static bool ask(fb_worker *w, int64_t id, json_t *message)
         json_decref(message);
         return false;
     }
-    const char *kinds[] = {"prepare", "sample", "release", "calibrate", "devices"};
+    const char *kinds[] = {"prepare", "sample", "trace", "release", "calibrate", "devices"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
     }
@@ -344,17 +346,28 @@ int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *pla
     return prepare(w, g, json_string(plan), device, o);
 }
 
-void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache)
+static void ask_prepared(fb_worker *w, int64_t id, json_t *message)
 {
     fb_error why = {0};
     if (is_prepared(w, id)) {
-        ask(w, id,
-            json_pack("{s:s, s:I, s:i, s:s}", "type", "sample", "id", (json_int_t)id, "n", n, "cache",
-                      cache == FB_CACHE_COLD ? "cold" : "hot"));
+        ask(w, id, message);
         return;
     }
+    json_decref(message);
     fb_fail(&why, FB_ERR_CRASH, "case %lld went with the worker's process: prepare it again", (long long)id);
     push_error(w, id, &why);
+}
+
+void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache)
+{
+    ask_prepared(w, id,
+                 json_pack("{s:s, s:I, s:i, s:s}", "type", "sample", "id", (json_int_t)id, "n", n, "cache",
+                           cache == FB_CACHE_COLD ? "cold" : "hot"));
+}
+
+void fb_worker_trace(fb_worker *w, int64_t id, bool metrics)
+{
+    ask_prepared(w, id, json_pack("{s:s, s:I, s:b}", "type", "trace", "id", (json_int_t)id, "metrics", metrics));
 }
 
 void fb_worker_release(fb_worker *w, int64_t id)
@@ -404,10 +417,11 @@ static const struct {
     bool answers; /* ends the request of its id */
     bool report;
 } kinds[] = {
-    {"hello", FB_WORKER_HELLO, false, false},      {"progress", FB_WORKER_PROGRESS, false, false},
-    {"prepared", FB_WORKER_PREPARED, true, true},  {"sampled", FB_WORKER_SAMPLED, true, true},
-    {"released", FB_WORKER_RELEASED, true, false}, {"machine", FB_WORKER_MACHINE, true, false},
-    {"devices", FB_WORKER_DEVICES, true, false},   {"error", FB_WORKER_ERROR, true, false},
+    {"hello", FB_WORKER_HELLO, false, false},     {"progress", FB_WORKER_PROGRESS, false, false},
+    {"prepared", FB_WORKER_PREPARED, true, true}, {"sampled", FB_WORKER_SAMPLED, true, true},
+    {"traced", FB_WORKER_TRACED, true, false},    {"released", FB_WORKER_RELEASED, true, false},
+    {"machine", FB_WORKER_MACHINE, true, false},  {"devices", FB_WORKER_DEVICES, true, false},
+    {"error", FB_WORKER_ERROR, true, false},
 };
 
 static bool check_hello(fb_worker *w, const json_t *message)
@@ -432,7 +446,8 @@ static bool read_event(fb_worker_event *e, bool report, fb_error *err)
     if (e->kind == FB_WORKER_ERROR)
         fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", text);
     if (report) e->report = fb_report_from_json(json_object_get(e->message, "report"), err);
-    return !report || e->report;
+    if (e->kind == FB_WORKER_TRACED) e->timeline = fb_timeline_from_json(json_object_get(e->message, "timeline"), err);
+    return (!report || e->report) && (e->kind != FB_WORKER_TRACED || e->timeline);
 }
 
 static void take_message(fb_worker *w, json_t *message)

@@ -283,6 +283,19 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     return true;
 }
 
+static bool do_trace(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    prepared_case *p = case_of(c, id);
+    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    if (!lock_device(c, p->device, progress, err)) return false;
+    fb_timeline *t = fb_measure_timeline(p->m, fb_json_bool_or(message, "metrics", false), progress, err);
+    if (!t) return false;
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "traced", "id", (json_int_t)id, "timeline",
+                                          fb_timeline_to_json(t)));
+    fb_timeline_free(t);
+    return true;
+}
+
 static bool do_release(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
 {
     (void)message, (void)progress, (void)err;
@@ -311,10 +324,8 @@ static const struct {
     const char *type;
     bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
 } requests[] = {
-    {"prepare", do_prepare},
-    {"sample", do_sample},
-    {"release", do_release},
-    {"calibrate", do_calibrate},
+    {"prepare", do_prepare}, {"sample", do_sample},       {"trace", do_trace},
+    {"release", do_release}, {"calibrate", do_calibrate},
 };
 
 static void run_request(child *c, const char *type, const json_t *message)

@@ -8,6 +8,7 @@
  * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
  *   {"type":"sample","id":N,"n":20,"cache":"hot"}
+ *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
  *   {"type":"release","id":N}
  *   {"type":"cancel","id":N}                                              also while compiling or in the queue
  *   {"type":"calibrate","id":N,"device":"host"}
@@ -19,6 +20,7 @@
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
  *   {"type":"sampled","id":N,"waited_us":0,"report":{…}}                   all samples so far; waited_us: for the lock
+ *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
  *   {"type":"released","id":N}
  *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device
  * opens

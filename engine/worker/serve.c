@@ -583,8 +583,9 @@ static const struct {
     const char *type;
     void (*handle)(supervisor *s, json_t *message);
 } messages[] = {
-    {"hello", hello},   {"graph", begin_graph}, {"prepare", enqueue},      {"sample", enqueue},  {"release", enqueue},
-    {"cancel", cancel}, {"calibrate", enqueue}, {"devices", list_devices}, {"file", begin_file}, {"quit", quit},
+    {"hello", hello},          {"graph", begin_graph}, {"prepare", enqueue}, {"sample", enqueue},
+    {"trace", enqueue},        {"release", enqueue},   {"cancel", cancel},   {"calibrate", enqueue},
+    {"devices", list_devices}, {"file", begin_file},   {"quit", quit},
 };
 
 static void front_line(supervisor *s, const char *line, size_t n)

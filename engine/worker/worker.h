@@ -17,6 +17,7 @@ typedef enum {
     FB_WORKER_PROGRESS,
     FB_WORKER_PREPARED,
     FB_WORKER_SAMPLED,
+    FB_WORKER_TRACED,
     FB_WORKER_RELEASED,
     FB_WORKER_MACHINE,
     FB_WORKER_DEVICES,
@@ -26,10 +27,11 @@ typedef enum {
 typedef struct {
     fb_worker_event_kind kind;
     int64_t id;
-    json_t *message;   /* owned by the event, freed by fb_worker_event_clear */
-    fb_report *report; /* PREPARED, SAMPLED: owned likewise; NULL it to take it */
-    fb_error error;    /* ERROR */
-    char text[160];    /* PROGRESS: what */
+    json_t *message;       /* owned by the event, freed by fb_worker_event_clear */
+    fb_report *report;     /* PREPARED, SAMPLED: owned likewise; NULL it to take it */
+    fb_timeline *timeline; /* TRACED: likewise */
+    fb_error error;        /* ERROR */
+    char text[160];        /* PROGRESS: what */
     double fraction;
 } fb_worker_event;
 
@@ -45,6 +47,7 @@ int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, 
 int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
                                 const fb_measure_options *o);
 void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache);
+void fb_worker_trace(fb_worker *w, int64_t id, bool metrics);
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);
 int64_t fb_worker_calibrate(fb_worker *w, const char *device);
