@@ -41,8 +41,9 @@ static void predicted(fb_cell *out, const char *text)
 static double time_of(const fb_column *c, bool *measured)
 {
     const fb_report *r = report_of(c);
-    *measured = r && r->wall_us.n > 0;
-    return *measured ? r->wall_us.median : has_plan(c) ? c->predicted.us : NAN;
+    bool told = r && r->wall_us.n > 0;
+    *measured = told && r->source != FB_SOURCE_PREDICTED;
+    return told ? r->wall_us.median : has_plan(c) ? c->predicted.us : NAN;
 }
 
 static void stat_cell(const fb_column *c, const fb_stat *s, fb_cell *out)
@@ -70,6 +71,8 @@ static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
         refused("failed", out);
     } else if (r && !r->error.ok && isfinite(r->error.bound)) {
         refused("wrong", out);
+    } else if (r && r->wall_us.n && r->source == FB_SOURCE_PREDICTED) {
+        predicted(out, fb_format_us(text, r->wall_us.median));
     } else if (r && r->wall_us.n) {
         stat_cell(c, &r->wall_us, out);
         out->role = FB_ROLE_STRONG;
@@ -269,6 +272,18 @@ static void compiling(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
 }
 
+static void source(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (!r || !r->wall_us.n) {
+        unknown(c, out);
+        return;
+    }
+    snprintf(out->text, sizeof out->text, "%s%s", fb_figure_source_name(r->source), r->stale ? ", stale" : "");
+    out->role = r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
+}
+
 static void before_edit(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     (void)first;
@@ -294,7 +309,8 @@ static const struct {
     {"moved modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
     {"× floor", above_floor, "Wall time over the time that the compulsory bytes and FLOPs alone would take."},
     {"error", error,
-     "Largest error over the output's largest value, against the double-precision reference; ✓: within each element's bound."},
+     "Largest error over the output's largest value, against the double-precision reference; ✓: within each element's "
+     "bound."},
     /* from here on with + alone */
     {"predicted", prediction,
      "What the cost model says, from the device's calibration; it stands beside every measurement."},
@@ -304,6 +320,9 @@ static const struct {
     {"before edit", before_edit, "The plan's wall time before its last edit."},
     {"FLOPs", flops, "Floating-point operations executed, recomputed ones included."},
     {"peak memory", peak, "All buffers at their largest, after reuse."},
+    {"source", source,
+     "Where the times come from: measured here; recorded, this plan as it was on the recording's machine; composed of "
+     "recorded kernels; predicted in part; stale: of source that has changed since."},
     {"compiled in", compiling, "Generating and compiling the kernels; next to nothing when they were in the cache."},
 };
 enum { ROWS = sizeof rows / sizeof *rows, FIRST_ROWS = 8 };

@@ -16,7 +16,7 @@ void *fb_arena_copy(fb_arena *arena, const void *from, size_t bytes);
 char *fb_arena_strdup(fb_arena *arena, const char *text); /* NULL stays NULL */
 char *fb_arena_printf(fb_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Calls drop(what) when the arena is freed, last deferred first: for a heap object that the arena's owner stands for. */
+/* Calls drop(what) when the arena is freed, last deferred first: for heap objects that the arena's owner stands for. */
 void fb_arena_defer(fb_arena *arena, void (*drop)(void *what), void *what);
 
 size_t fb_arena_used(const fb_arena *arena); /* bytes handed out */

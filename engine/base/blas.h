@@ -20,8 +20,8 @@ typedef struct {
     /* y = alpha · op(a) x + beta · y, a m × n. */
     void (*sgemv)(int order, int trans, int m, int n, float alpha, const float *a, int lda, const float *x, int step_x,
                   float beta, float *y, int step_y);
-    void (*dgemv)(int order, int trans, int m, int n, double alpha, const double *a, int lda, const double *x, int step_x,
-                  double beta, double *y, int step_y);
+    void (*dgemv)(int order, int trans, int m, int n, double alpha, const double *a, int lda, const double *x,
+                  int step_x, double beta, double *y, int step_y);
 
     /* OpenBLAS alone; NULL in any other library. */
     void (*set_num_threads)(int threads);

@@ -181,8 +181,7 @@ static void declare_variables(frame *f, const walk *w, const char *point)
         int64_t extent = last ? w->space->extent[d] / w->vector : w->space->extent[d];
         const char *at = below == 1 ? point : text_of(e, "%s / %" PRId64, point, below);
         if (d > 0) at = extent == 1 ? "0" : text_of(e, "%s %% %" PRId64, at, extent);
-        if (last && w->vector > 1)
-            at = text_of(e, d > 0 ? "%s * %d" : "%s * %d", d > 0 ? text_of(e, "(%s)", at) : at, w->vector);
+        if (last && w->vector > 1) at = text_of(e, "%s * %d", d > 0 ? text_of(e, "(%s)", at) : at, w->vector);
         fb_emit(e, "const fb_at %s = %s;", var_name(e, last ? w->first : w->space->var[d]), at);
         below *= extent;
     }

@@ -335,7 +335,7 @@ static bool read_source(const json_t *value, fb_figure_source *source, bool *sta
     const char *name = fb_json_string_or(value, "source", source_names[FB_SOURCE_MEASURED]);
     *stale = fb_json_bool_or(value, "stale", false);
     for (size_t i = 0; i < SOURCES; i++) {
-        if (strcmp(name, source_names[i])) continue;
+        if (strcmp(name, source_names[i]) != 0) continue;
         *source = (fb_figure_source)i;
         return true;
     }

@@ -94,8 +94,8 @@ typedef struct {
 fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
 
 /* The same edit on every repetition of the nodes' scopes (`feature[*].tanh`; an edit of nodes[] once a repetition):
- * applies to as many as it can, in order; the verdict is the first refusal, or the sum of what was saved. *result is set when any of them was applied, so it may
- * come with a refusal; the figures are then those of what was applied. */
+ * applies to as many as it can, in order; the verdict is the first refusal, or the sum of what was saved. *result is
+ * set when any of them was applied, so it may come with a refusal; the figures are then those of what was applied. */
 fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *edit, fb_plan **result);
 /* All nodes that stand where `node` stands in the repetitions of its scopes, itself included; arena-owned. */
 int fb_repeated_nodes(const fb_graph *g, fb_id node, fb_arena *arena, fb_id **out);

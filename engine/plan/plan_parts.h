@@ -57,7 +57,7 @@ struct fb_planner {
     int n_computed;
     fb_arena *arena; /* knob records */
     fb_analysis *cache;
-    int n_idle; /* analyses that no plan holds … */
+    int n_idle;        /* analyses that no plan holds … */
     size_t idle_bytes; /* … and about what they occupy */
     /* scratch, one entry a node; a mark counts when it equals its round */
     int *mark[FB_MARKS], round[FB_MARKS];

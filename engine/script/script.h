@@ -18,13 +18,13 @@
  *   {"type":"graph","id":N,"hash":H} followed by the lines of graph_json.h (canonical)
  *   {"type":"plan","id":N,"plan":{…}}
  *   {"type":"require","name":"nn"}          {"type":"load_file","name":"w.npy",…}
- *   {"type":"measure","id":N,"variant":…,"plan":…,"device":…,"params":{…}}      waits; does not count as script time; what the case
- *                                                  leaves open is absent. Builds and plans are served while it waits.
+ *   {"type":"measure","id":N,"variant":…,"plan":…,"device":…,"params":{…}}      waits; does not count as script time;
+ * what the case leaves open is absent. Builds and plans are served while it waits.
  *   {"type":"row","id":N,"case":{…},"row":{…}}      {"type":"plot","id":N,…}      {"type":"done","id":N}
  *   {"type":"answer","id":N,"answer":…}
  *   {"type":"error","id":N,"kind":"input","line":12,"text":"script.lua:12: …","fatal":false}    fatal: the process ends
- * A waterfall `why` is {"parts":{"dispatch":µs,…}}; the answer is what the script's function returns, as a rule a choice's key.
- * The front validates every byte that comes back.
+ * A waterfall `why` is {"parts":{"dispatch":µs,…}}; the answer is what the script's function returns, as a rule a
+ * choice's key. The front validates every byte that comes back.
  */
 #ifndef FB_SCRIPT_SCRIPT_H
 #define FB_SCRIPT_SCRIPT_H
@@ -99,10 +99,11 @@ typedef struct {
 } fb_script_event;
 
 /* Starts the process and loads `path`, a file or, where there is no such file, the path of an embedded one
- * ("scripts/puzzlers/split_stack.lua"); the front reads it and what it requires: the embedded scripts/lib first, then files beside the
- * script. Never blocks. The machine is what Lua plans are judged with (NULL: the built-in guess for the host); `set` (may be NULL)
- * gives parameters, of several values the first. A process that dies or overruns gives one ERROR event with id 0 and is gone, as is one
- * whose script does not load; requests after that get an ERROR each: load again with a new fb_script. */
+ * ("scripts/puzzlers/split_stack.lua"); the front reads it and what it requires: the embedded scripts/lib first, then
+ * files beside the script. Never blocks. The machine is what Lua plans are judged with (NULL: the built-in guess for
+ * the host); `set` (may be NULL) gives parameters, of several values the first. A process that dies or overruns gives
+ * one ERROR event with id 0 and is gone, as is one whose script does not load; requests after that get an ERROR each:
+ * load again with a new fb_script. */
 fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *set, fb_error *err);
 void fb_script_free(fb_script *s);
 void fb_script_info_free(fb_script_info *info);
