@@ -668,7 +668,8 @@ static fb_verdict fuse_all_repeated(const fb_plan *plan, const fb_edit *e, fb_id
     fb_plan *to = NULL;
     for (int i = 0; i < times * e->n_nodes; i++) FB_VEC_PUSH(&all, sets[i]);
     for (int k = 0; k < times; k++)
-        edits[k] = (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = e->n_nodes, .nodes = sets + (size_t)k * (size_t)e->n_nodes};
+        edits[k] =
+            (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = e->n_nodes, .nodes = sets + (size_t)k * (size_t)e->n_nodes};
     fb_verdict v = try_in_turn(plan, edits, times, &to);
     if (to && v.text[0] == '\0') {
         fb_str what = {0};
