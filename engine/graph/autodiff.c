@@ -4,6 +4,7 @@
 #include "graph/autodiff.h"
 
 #include "base/mem.h"
+#include "graph/build.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 typedef struct {
     fb_graph *g;
     fb_id *gradient; /* of each node that was there at the start; FB_NONE while nobody has added to it */
-    bool *wanted;    /* float values that depend on what is differentiated by */
+    bool *wanted;    /* float values that depend on what is differentiated by, and loops that do */
+    bool *touched;   /* regions that hold a wanted value */
     int n, line;
     bool failed;
     fb_error *err;
@@ -107,16 +109,21 @@ static fb_id unbroadcast(tape *t, fb_id a, fb_shape shape)
     fb_attrs at = {.keepdim = true};
     for (int d = 0; d < from.rank; d++) {
         int own = d - (from.rank - shape.rank);
-        if (own < 0 || (shape.dim[own] == 1 && from.dim[d] != 1)) at.axes[at.n_axes++] = d;
+        if (from.dim[d] != 1 && (own < 0 || shape.dim[own] == 1)) at.axes[at.n_axes++] = d;
     }
     if (at.n_axes) a = put(t, FB_OP_SUM, (fb_id[]){a}, 1, &at);
     return view(t, a, shape);
 }
 
+static bool wants(const tape *t, fb_id id)
+{
+    return id < t->n && t->wanted[id];
+}
+
 /* Adds `share` (of any shape that the operand was broadcast to) to the gradient of `id`. */
 static void give(tape *t, fb_id id, fb_id share)
 {
-    if (id >= t->n || !t->wanted[id] || t->failed) return;
+    if (!wants(t, id) || t->failed) return;
     share = unbroadcast(t, share, shape_of(t, id));
     t->gradient[id] = t->gradient[id] == FB_NONE ? share : two(t, FB_OP_ADD, t->gradient[id], share);
 }
@@ -242,12 +249,7 @@ static void d_add(tape *t, const step *s)
 static void d_sub(tape *t, const step *s)
 {
     give(t, s->a, s->dy);
-    if (s->b < t->n && t->wanted[s->b]) give(t, s->b, one(t, FB_OP_NEG, s->dy));
-}
-
-static bool wants(const tape *t, fb_id id)
-{
-    return id < t->n && t->wanted[id];
+    if (wants(t, s->b)) give(t, s->b, one(t, FB_OP_NEG, s->dy));
 }
 
 static void d_mul(tape *t, const step *s)
@@ -263,13 +265,20 @@ static void d_div(tape *t, const step *s)
     if (wants(t, s->b)) give(t, s->b, one(t, FB_OP_NEG, mul(t, by, s->y)));
 }
 
+/* b a^(b - 1) and a^b ln a, with 0 for the limits at b = 0 and at a = 0, where the formulas give 0 times infinity. */
 static void d_pow(tape *t, const step *s)
 {
+    fb_id zero = number(t, s->y, 0);
     if (wants(t, s->a)) {
         fb_id less = two(t, FB_OP_POW, s->a, two(t, FB_OP_SUB, s->b, number(t, s->b, 1)));
-        give(t, s->a, mul(t, s->dy, mul(t, s->b, less)));
+        fb_id slope = mul(t, s->dy, mul(t, s->b, less));
+        give(t, s->a, three(t, FB_OP_WHERE, two(t, FB_OP_EQ, s->b, zero), zero, slope));
     }
-    if (wants(t, s->b)) give(t, s->b, mul(t, s->dy, mul(t, s->y, one(t, FB_OP_LOG, s->a))));
+    if (wants(t, s->b)) {
+        fb_id flat = two(t, FB_OP_LOGICAL_AND, two(t, FB_OP_EQ, s->a, zero), two(t, FB_OP_GE, s->b, zero));
+        fb_id slope = mul(t, s->dy, mul(t, s->y, one(t, FB_OP_LOG, s->a)));
+        give(t, s->b, three(t, FB_OP_WHERE, flat, zero, slope));
+    }
 }
 
 /* The chosen operand takes the gradient; equals take half each. */
@@ -309,25 +318,43 @@ static void d_sum(tape *t, const step *s)
 
 static void d_mean(tape *t, const step *s)
 {
-    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
-    double n = (double)fb_shape_elements(&in) / (double)fb_shape_elements(&out);
-    give(t, s->a, expand(t, kept(t, s, scaled(t, s->dy, 1 / n)), in));
+    fb_shape in = shape_of(t, s->a);
+    double n = 1;
+    for (int i = 0; i < s->at->n_axes; i++) n *= (double)in.dim[s->at->axes[i]];
+    give(t, s->a, expand(t, kept(t, s, scaled(t, s->dy, n > 0 ? 1 / n : 0)), in));
+}
+
+/* The reduction `op` of `x` over the same axes, which stay. */
+static fb_id reduced(tape *t, const step *s, fb_op op, fb_id x)
+{
+    fb_attrs at = *s->at;
+    at.keepdim = true;
+    return put(t, op, (fb_id[]){x}, 1, &at);
+}
+
+/* 1 where the condition holds, else 0 */
+static fb_id ones_where(tape *t, fb_id condition, fb_dtype dtype)
+{
+    return put(t, FB_OP_CAST, (fb_id[]){condition}, 1, &(fb_attrs){.dtype = dtype});
 }
 
 static void d_extremum(tape *t, const step *s)
 {
-    fb_id y = kept(t, s, s->y);
-    fb_id equal = two(t, FB_OP_EQ, s->a, y);
-    fb_id ones = put(t, FB_OP_CAST, (fb_id[]){equal}, 1, &(fb_attrs){.dtype = t->g->nodes[s->a].dtype});
-    fb_attrs at = {.n_axes = s->at->n_axes, .keepdim = true};
-    memcpy(at.axes, s->at->axes, sizeof at.axes);
-    fb_id count = put(t, FB_OP_SUM, (fb_id[]){ones}, 1, &at);
-    give(t, s->a, mul(t, ones, two(t, FB_OP_DIV, kept(t, s, s->dy), count)));
+    fb_id chosen = ones_where(t, two(t, FB_OP_EQ, s->a, kept(t, s, s->y)), t->g->nodes[s->a].dtype);
+    fb_id count = reduced(t, s, FB_OP_SUM, chosen);
+    give(t, s->a, mul(t, chosen, two(t, FB_OP_DIV, kept(t, s, s->dy), count)));
 }
 
+/* The product of the others: that of all that are not 0, over the element if it is one of them, as long as none of the
+ * others is 0. */
 static void d_prod(tape *t, const step *s)
 {
-    give(t, s->a, two(t, FB_OP_DIV, kept(t, s, mul(t, s->dy, s->y)), s->a));
+    fb_id zero = number(t, s->a, 0), is_zero = two(t, FB_OP_EQ, s->a, zero);
+    fb_id zeros = ones_where(t, is_zero, t->g->nodes[s->a].dtype);
+    fb_id factors = three(t, FB_OP_WHERE, is_zero, number(t, s->a, 1), s->a);
+    fb_id other_zeros = two(t, FB_OP_SUB, reduced(t, s, FB_OP_SUM, zeros), zeros);
+    fb_id others = two(t, FB_OP_DIV, mul(t, kept(t, s, s->dy), reduced(t, s, FB_OP_PROD, factors)), factors);
+    give(t, s->a, where(t, two(t, FB_OP_EQ, other_zeros, zero), others));
 }
 
 static void d_cumsum(tape *t, const step *s)
@@ -355,20 +382,16 @@ static void d_slice(tape *t, const step *s)
     int d = s->at->dim;
     fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
     fb_id dy = s->dy;
-    int64_t stride = s->at->step, covered = out.dim[d];
-    if (stride > 1 && out.rank < FB_MAX_RANK) {
-        fb_shape apart = out, joined = out;
-        apart.rank++;
-        for (int k = apart.rank - 1; k > d + 1; k--) apart.dim[k] = out.dim[k - 1];
-        apart.dim[d + 1] = 1;
-        joined.dim[d] = covered = out.dim[d] * stride;
-        dy = view(t, padded(t, view(t, dy, apart), d + 1, 0, stride - 1), joined);
-        if (s->at->start + covered > in.dim[d]) {
-            covered = in.dim[d] - s->at->start;
-            dy = slice(t, dy, d, 0, covered);
-        }
+    int64_t stride = s->at->step, covered = out.dim[d], room = in.dim[d] - s->at->start;
+    if (stride > 1) {
+        fb_shape apart = {.rank = 4, .dim = {1, covered, 1, 1}}, joined = out;
+        for (int k = 0; k < d; k++) apart.dim[0] *= out.dim[k];
+        for (int k = d + 1; k < out.rank; k++) apart.dim[3] *= out.dim[k];
+        joined.dim[d] = covered *= stride;
+        dy = view(t, padded(t, view(t, dy, apart), 2, 0, stride - 1), joined);
+        if (covered > room) dy = slice(t, dy, d, 0, covered = room);
     }
-    give(t, s->a, padded(t, dy, d, s->at->start, in.dim[d] - s->at->start - covered));
+    give(t, s->a, padded(t, dy, d, s->at->start, room - covered));
 }
 
 static void d_pad(tape *t, const step *s)
@@ -407,10 +430,22 @@ static fb_id product(tape *t, fb_id a, fb_id b, const fb_attrs *at)
     return put(t, FB_OP_MATMUL, (fb_id[]){a, b}, 2, &(fb_attrs){.precision = at->precision});
 }
 
+/* All leading dims as one: [rows, columns]. */
+static fb_id matrix(tape *t, fb_id a)
+{
+    fb_shape from = shape_of(t, a), to = {.rank = 2, .dim = {1, from.dim[from.rank - 1]}};
+    for (int d = 0; d < from.rank - 1; d++) to.dim[0] *= from.dim[d];
+    return view(t, a, to);
+}
+
+/* A matrix b that a batch shares gets its gradient from one product over all the rows. */
 static void d_matmul(tape *t, const step *s)
 {
+    bool shared = shape_of(t, s->b).rank == 2;
     if (wants(t, s->a)) give(t, s->a, product(t, s->dy, transposed(t, s->b), s->at));
-    if (wants(t, s->b)) give(t, s->b, product(t, transposed(t, s->a), s->dy, s->at));
+    if (!wants(t, s->b)) return;
+    fb_id a = shared ? matrix(t, s->a) : s->a, dy = shared ? matrix(t, s->dy) : s->dy;
+    give(t, s->b, product(t, transposed(t, a), dy, s->at));
 }
 
 static void d_embedding(tape *t, const step *s)
@@ -477,21 +512,44 @@ static const rule rules[FB_OPS] = {
 
 /* ---- the walk ---- */
 
-/* Float values on the way from what is differentiated by to the loss. */
+/* Where a value that enters a loop's body comes from: its operand of a loop that is still open, else FB_NONE. */
+static fb_id enters_from(const tape *t, const fb_node *node)
+{
+    if (node->op != FB_OP_CARRIED && node->op != FB_OP_ITEM) return FB_NONE;
+    const fb_id *operands = fb_build_loop_operands(t->g, node->region);
+    int first = node->op == FB_OP_ITEM ? t->g->regions[node->region].n_carried : 0;
+    return operands ? operands[first + node->attrs->index] : FB_NONE;
+}
+
+static bool depends(const tape *t, const fb_node *node)
+{
+    if (node->op == FB_OP_LOOP && t->touched[node->attrs->region]) return true;
+    if (node->op != FB_OP_LOOP && !fb_dtype_is_float(node->dtype)) return false;
+    fb_id from = enters_from(t, node);
+    if (from != FB_NONE && t->wanted[from]) return true;
+    for (int k = 0; k < node->n_args; k++)
+        if (t->wanted[node->args[k]]) return true;
+    return false;
+}
+
 static void mark_wanted(tape *t, const fb_id *wrt, int n)
 {
     for (int i = 0; i < n; i++) t->wanted[wrt[i]] = true;
     for (fb_id id = 0; id < t->n; id++) {
         const fb_node *node = &t->g->nodes[id];
-        for (int k = 0; k < node->n_args && !t->wanted[id]; k++)
-            t->wanted[id] = fb_dtype_is_float(node->dtype) && t->wanted[node->args[k]];
+        t->wanted[id] = t->wanted[id] || depends(t, node);
+        for (fb_id r = node->region; t->wanted[id] && r > 0; r = t->g->regions[r].parent) t->touched[r] = true;
     }
 }
 
 static bool differentiate(tape *t, fb_id id)
 {
     const fb_node node = t->g->nodes[id]; /* adding nodes moves the array */
-    if (t->gradient[id] == FB_NONE || node.n_args == 0) return true;
+    if (t->gradient[id] == FB_NONE) return true;
+    fb_id from = enters_from(t, &node);
+    if (node.op == FB_OP_RESULT || (from != FB_NONE && t->wanted[from]))
+        return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative through a loop (%s)", node.name);
+    if (node.n_args == 0) return true;
     if (!rules[node.op])
         return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative of %s (%s)", fb_op_get(node.op)->name,
                        node.name);
@@ -504,34 +562,54 @@ static bool differentiate(tape *t, fb_id id)
     return !t->failed;
 }
 
-static fb_id zeros_like(tape *t, fb_id id)
+static bool check_value(const fb_graph *g, fb_id id, fb_error *err)
 {
-    return expand(t, number(t, id, 0), shape_of(t, id));
+    const fb_node *x = &g->nodes[id];
+    if (!fb_dtype_is_float(x->dtype))
+        return fb_fail(err, FB_ERR_INPUT, "grad: %s is %s, not a float", x->name, fb_dtype_name(x->dtype));
+    if (x->op == FB_OP_ASSIGN || x->op == FB_OP_RECEIVE)
+        return fb_fail(err, FB_ERR_INPUT, "grad: %s is an effect without a value", x->name);
+    if (x->region && g->regions[x->region].loop != FB_NONE)
+        return fb_fail(err, FB_ERR_INPUT, "grad: %s is a value inside a loop and has no gradient outside it", x->name);
+    return true;
+}
+
+static bool check_all(const fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_error *err)
+{
+    const fb_node *l = &g->nodes[loss];
+    char shape[192];
+    if (!check_value(g, loss, err)) return false;
+    if (fb_shape_elements(&l->shape) != 1)
+        return fb_fail(err, FB_ERR_INPUT, "grad: the loss must be one element (%s: %s)", l->name,
+                       fb_shape_format(&l->shape, l->dtype, shape));
+    for (int i = 0; i < n; i++)
+        if (!check_value(g, wrt[i], err)) return false;
+    return true;
+}
+
+static fb_id filled_like(tape *t, fb_id id, double value)
+{
+    return expand(t, number(t, id, value), shape_of(t, id));
 }
 
 bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err)
 {
-    const fb_node *l = &g->nodes[loss];
-    char shape[192];
-    if (!fb_dtype_is_float(l->dtype) || fb_shape_elements(&l->shape) != 1)
-        return fb_fail(err, FB_ERR_INPUT, "grad: the loss must be one float element (%s: %s)", l->name,
-                       fb_shape_format(&l->shape, l->dtype, shape));
-    for (int i = 0; i < n; i++)
-        if (!fb_dtype_is_float(g->nodes[wrt[i]].dtype))
-            return fb_fail(err, FB_ERR_INPUT, "grad: %s is no float value", g->nodes[wrt[i]].name);
+    if (!check_all(g, loss, wrt, n, err)) return false;
     tape t = {.g = g, .n = g->n_nodes, .line = line, .err = err};
     t.gradient = fb_alloc((size_t)t.n * sizeof *t.gradient);
-    t.wanted = fb_calloc((size_t)t.n + 1, sizeof *t.wanted);
+    t.wanted = fb_calloc((size_t)t.n, sizeof *t.wanted);
+    t.touched = fb_calloc((size_t)g->n_regions, sizeof *t.touched);
     for (int i = 0; i < t.n; i++) t.gradient[i] = FB_NONE;
     mark_wanted(&t, wrt, n);
-    if (t.wanted[loss]) t.gradient[loss] = expand(&t, number(&t, loss, 1), shape_of(&t, loss));
+    if (t.wanted[loss]) t.gradient[loss] = filled_like(&t, loss, 1);
     bool good = !t.failed;
     for (fb_id id = loss; id >= 0 && good; id--) good = differentiate(&t, id);
     for (int i = 0; i < n && good; i++) {
-        gradients[i] = t.gradient[wrt[i]] != FB_NONE ? t.gradient[wrt[i]] : zeros_like(&t, wrt[i]);
+        gradients[i] = t.gradient[wrt[i]] != FB_NONE ? t.gradient[wrt[i]] : filled_like(&t, wrt[i], 0);
         good = !t.failed;
     }
     fb_free(t.gradient);
     fb_free(t.wanted);
+    fb_free(t.touched);
     return good;
 }

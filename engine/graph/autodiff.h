@@ -6,10 +6,13 @@
 #include "graph/graph.h"
 
 /* Adds to the unfinished graph `g` the gradients of `loss` (one float element) with respect to wrt[0 … n - 1] (float
- * nodes of the same region); gradients[i] has wrt[i]'s shape and dtype, zeros where the loss does not depend on it.
- * Integer and bool values carry no gradient. Conventions are PyTorch's: relu, abs and sign have derivative 0 at 0, the
- * maximum's gradient is shared evenly among equals. False with an error that names the node: the loss is no float
- * scalar, or a loop is in the way. */
+ * nodes); gradients[i] has wrt[i]'s shape and dtype, zeros where the loss does not depend on it. Integer and bool
+ * values carry no gradient. Conventions are PyTorch's: relu and abs have derivative 0 at 0, clamp 1 at its ends, the
+ * steps of sign, floor and remainder count for nothing, and the gradient of a maximum is shared evenly among equals.
+ *
+ * In a loop's body the step's own gradient may be taken: with respect to what the body carries, or to values from
+ * outside that it reads. There is none through a loop. False with an error that names the node: the loss is no float
+ * scalar, a value is no float, or a loop is in the way; what was added until then is read by nobody. */
 bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err);
 
 #endif

@@ -337,6 +337,13 @@ static fb_id add_member(fb_graph *g, fb_op op, int index, const fb_node *of, int
     return add_node(g, &n, NULL, err);
 }
 
+const fb_id *fb_build_loop_operands(const fb_graph *g, fb_id region)
+{
+    for (int i = 0; g->builder && i < g->builder->open.n; i++)
+        if (g->builder->open.at[i].region == region) return g->builder->open.at[i].operands;
+    return NULL;
+}
+
 static bool check_loop_operands(const fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned,
                                 int n_scanned, fb_error *err)
 {

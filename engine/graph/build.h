@@ -45,6 +45,8 @@ unsigned fb_op_attrs(fb_op op);
 extern const fb_attrs fb_attrs_none;
 bool fb_attrs_equal(const fb_attrs *a, const fb_attrs *b);
 
+/* What the loop of `region` begins with while it is open: initial values, then scanned tensors. NULL when it is not. */
+const fb_id *fb_build_loop_operands(const fb_graph *g, fb_id region);
 /* May a node of region `inner` read a value of region `outer`? */
 bool fb_region_within(const fb_graph *g, fb_id inner, fb_id outer);
 /* The innermost op scope around `scope`, FB_NONE for none. */
