@@ -17,25 +17,23 @@ import torch_worker as worker  # noqa: E402
 
 
 def references(folder, graph):
-    """seed → node → (values, bounds), by the layout that engine/measure/reference.c describes."""
+    """seed → node → values, by the layout that engine/measure/reference.c describes."""
     out = {}
     for path in glob.glob(os.path.join(folder, graph["hash"] + "-*")):
         data = open(path, "rb").read()
         _, _, _, seed, n = struct.unpack_from("<8sQQQq", data)
         tensors = out[seed] = {}
         for k in range(n):
-            node, is_int, count, at, bounds = struct.unpack_from("<5q", data, 40 + 40 * k)
+            node, is_int, count, at, _ = struct.unpack_from("<5q", data, 40 + 40 * k)
             dtype = torch.int64 if is_int else torch.float64
-            values = torch.frombuffer(bytearray(data[at:at + 8 * count]), dtype=dtype) if count else torch.zeros(0, dtype=dtype)
-            allowed = torch.frombuffer(bytearray(data[bounds:bounds + 4 * count]), dtype=torch.float32) if bounds else None
-            tensors[node] = (values, allowed)
+            tensors[node] = torch.frombuffer(bytearray(data[at:at + 8 * count]), dtype=dtype)
     return out
 
 
 def inputs(graph, found):
     compared = 0
     for seed, tensors in found.items():
-        for node, (values, _) in tensors.items():
+        for node, values in tensors.items():
             got = worker.source(graph["nodes"][node], seed, {}).reshape(-1)
             same = torch.equal(got.to(values.dtype), values)
             if not same:
@@ -55,7 +53,7 @@ def answers(graph, found):
         dtypes = {n["dtype"] for n in graph["nodes"]}
         allowed = next(a for d, a in worker.ALLOWED.items() if d in dtypes or d == "f64")
         for i, tensor in zip(worker.checked(graph), got):
-            want, _ = found[0][i]
+            want = found[0][i]
             off = (tensor.reshape(-1).double() - want.double()).abs().max().item()
             scale = max(want.double().abs().max().item(), 1e-30)
             if not off <= allowed * scale:
