@@ -27,6 +27,7 @@ enum {
     FEWEST_ROUNDS = 3,
 };
 static const double patience_us = 1.5e6; /* of sampling one plan in one state of the cache */
+static const double silence_s = 20;      /* of a kernel that never ends, before its process is killed */
 static const int64_t save_ns = 3000000000;
 
 struct fb_recorder {
@@ -118,7 +119,7 @@ static void release(fb_recorder *r, int64_t id)
 static fb_report *measure_once(fb_recorder *r, const fb_graph *g, const fb_plan *plan, bool counters, bool cold,
                                fb_error *err)
 {
-    const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters};
+    const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters, .limit_s = silence_s};
     fb_report *report = NULL;
     int64_t id = fb_worker_prepare(r->worker, g, plan, r->device, &o);
     bool ok = take_report(r, id, &report, err) && sample(r, id, FB_CACHE_HOT, &report, err) &&

@@ -30,6 +30,13 @@ cp "$recording" before
 fb record chain.lua --device host --out "$recording"
 is "a second run finds everything there" 0 out ': 0 plans and 0 toggles measured' out ' 0 new kernels, 0 failed'
 
+printf '#!/bin/sh\ncase "$*" in *--version*) exec cc "$@" ;; esac\nexit 1\n' >badcc
+chmod +x badcc
+CC=$work/badcc fb record chain.lua --device host --set n=96 --out bad.json
+is "cases that fail are said, and do not end it" 1 err 'long:max: ' out 'bad.json: 0 plans .* [1-9][0-9]* failed'
+fb record chain.lua --device host --set n=96 --out bad.json
+is "and are tried again by the next run" 0 out 'bad.json: [1-9][0-9]* plans .* 0 failed'
+
 fb devices --list
 is "it is listed with its date" 0 out '^replay:here: ' out 'recorded 20[0-9-]+T[0-9:]+Z: chain'
 fb run chain.lua short:max@replay:here short:max@host
