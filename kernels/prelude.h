@@ -35,17 +35,38 @@ static inline float fb_float(uint32_t u)
 
 /* ---- 16-bit floats: stored so, computed in float ---- */
 
-typedef _Float16 fb_f16;
+/* Conversions in integer arithmetic, which vectorises everywhere. Both round to nearest, ties to even; a NaN stays one. */
+typedef struct {
+    uint16_t bits;
+} fb_f16;
 typedef struct {
     uint16_t bits;
 } fb_bf16;
+
+static inline float fb_from_f16(fb_f16 h)
+{
+    uint32_t sign = (uint32_t)(h.bits & 0x8000) << 16, rest = (uint32_t)(h.bits & 0x7fff) << 13;
+    /* the exponent's bias is 112 less; the product is right for subnormals too */
+    uint32_t finite = fb_bits(fb_float(rest) * 0x1p112f);
+    return fb_float(sign | (rest >= 0x0f800000 ? rest | 0x7f800000 : finite));
+}
+
+static inline fb_f16 fb_to_f16(float x)
+{
+    uint32_t u = fb_bits(x), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
+    uint32_t normal = (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13;
+    /* adding 1/2 leaves a subnormal result, rounded, in the low bits */
+    uint32_t small = fb_bits(fb_float(rest) + 0.5f) - 0x3f000000;
+    uint32_t large = rest > 0x7f800000 ? 0x7e00 : 0x7c00;
+    uint32_t finite = rest < 0x38800000 ? small : normal;
+    return (fb_f16){(uint16_t)(sign | (rest >= 0x47800000 ? large : finite))};
+}
 
 static inline float fb_from_bf16(fb_bf16 h)
 {
     return fb_float((uint32_t)h.bits << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one. */
 static inline fb_bf16 fb_to_bf16(float x)
 {
     uint32_t u = fb_bits(x);

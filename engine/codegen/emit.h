@@ -22,8 +22,8 @@ typedef struct {
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */
 const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, fb_arena *arena);
 
-/* Writes the kernel of a nest; its entry is NAME_kernel. All is in `arena`. text NULL: there is nothing to do (a library
- * call without an epilogue, only empty tensors). */
+/* Writes the kernel of a nest; its entry is NAME_kernel. All is in `arena`. text NULL: there is nothing to do (a
+ * library call without an epilogue, only empty tensors). */
 fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_dialect *dialect,
                               const char *name, fb_arena *arena);
 

@@ -179,22 +179,6 @@ static void emit_elements(loops *l)
 
 /* ---- reductions ---- */
 
-static bool is_reduced_in(const fb_value *v, fb_pass p)
-{
-    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
-}
-
-static const char *type_of(const loops *l, fb_val v)
-{
-    return l->e->dialect->value_type[l->s->values[v].dtype];
-}
-
-/* The type that is compared: argmax keeps the best element beside its index. */
-static const char *operand_type(const loops *l, fb_val v)
-{
-    return l->e->dialect->value_type[l->s->values[l->s->values[v].args[0]].dtype];
-}
-
 static const char *best_name(const loops *l, fb_val v)
 {
     return fb_arena_printf(l->e->arena, "best_%s", l->e->names[v]);
@@ -257,13 +241,6 @@ static void step(loops *l, fb_val v, const char *entry)
     }
 }
 
-static const char *mean_of(const loops *l, fb_val v)
-{
-    const fb_value *x = &l->s->values[v];
-    if (l->e->nest->graph->nodes[x->node].op != FB_OP_MEAN) return NULL;
-    return fb_emit_literal(l->e, x->dtype, (double)fb_space_points(&l->s->spaces[x->over]));
-}
-
 /* " reduction(+ : sum, mean) reduction(fb_maxf : amax)" for the pass. */
 static const char *clauses(loops *l, fb_pass p, const char *array)
 {
@@ -273,7 +250,7 @@ static const char *clauses(loops *l, fb_pass p, const char *array)
     for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
         bool first = true;
         for (int i = 0; i < l->s->n_values; i++) {
-            if (!is_reduced_in(&l->s->values[i], p)) continue;
+            if (!fb_section_reduces(&l->s->values[i], p)) continue;
             fb_reduction r = fb_emit_reduction(e, i);
             if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
             fb_str_addf(&s, "%s%s%s", first ? fb_arena_printf(e->arena, " reduction(%s : ", ids[k]) : ", ", e->names[i],
@@ -293,7 +270,7 @@ static bool in_order(const loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space) return true;
-        if (is_reduced_in(v, p) && fb_emit_reduction(l->e, i).arg) return true;
+        if (fb_section_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
     }
     return false;
 }
@@ -303,8 +280,8 @@ static void declare_scans(loops *l, fb_pass p, const bool *needed, const char *a
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
-        fb_emit(l->e, "%s%s%s%s = %s;", l->declared[i] ? "" : type_of(l, i), l->declared[i] ? "" : " ", l->e->names[i],
-                array, start);
+        fb_emit(l->e, "%s%s%s%s = %s;", l->declared[i] ? "" : fb_emit_type(l->e, i), l->declared[i] ? "" : " ",
+                l->e->names[i], array, start);
         l->declared[i] = true;
     }
 }
@@ -318,7 +295,7 @@ static void pass_body(loops *l, fb_pass p, const char *entry)
     bool *mark = fb_emit_mark(e);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
-        if (!is_reduced_in(v, p)) continue;
+        if (!fb_section_reduces(v, p)) continue;
         for (int a = 0; a < v->n_args; a++) fb_emit_needed(e, v->args[a], p.space);
         step(l, i, entry);
     }
@@ -337,7 +314,7 @@ static void declare_kept(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
-        fb_emit(l->e, "_Alignas(64) %s %s_row[%" PRId64 "];", type_of(l, i), l->e->names[i],
+        fb_emit(l->e, "_Alignas(64) %s %s_row[%" PRId64 "];", fb_emit_type(l->e, i), l->e->names[i],
                 fb_space_points(&l->s->spaces[p.space]));
     }
 }
@@ -363,21 +340,14 @@ static void refer_kept(loops *l, fb_pass p, const bool *needed)
     }
 }
 
-static void row_values_before(loops *l, const bool *needed)
-{
-    for (int i = 0; i < l->s->n_values; i++)
-        if (needed[i] && l->s->values[i].space == FB_NONE && l->s->values[i].kind != FB_VALUE_REDUCE)
-            fb_emit_needed(l->e, i, FB_NONE);
-}
-
 static void declare_accumulators(loops *l, fb_pass p)
 {
     fb_emitter *e = l->e;
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!is_reduced_in(&l->s->values[i], p)) continue;
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
-        if (r.arg) fb_emit(e, "%s %s = %s;", operand_type(l, i), best_name(l, i), r.start);
-        fb_emit(e, "%s %s = %s;", type_of(l, i), e->names[i], r.arg ? "0" : r.start);
+        if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(l->e, i), best_name(l, i), r.start);
+        fb_emit(e, "%s %s = %s;", fb_emit_type(l->e, i), e->names[i], r.arg ? "0" : r.start);
     }
 }
 
@@ -389,7 +359,7 @@ static void emit_pass(loops *l, int number)
     bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
     fb_section_needed(l->s, number, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
-    row_values_before(l, needed);
+    fb_emit_row_values(l->e, needed);
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
@@ -411,27 +381,17 @@ static void emit_pass(loops *l, int number)
     close_to(l, outside);
     refer_kept(l, p, needed);
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!is_reduced_in(&l->s->values[i], p)) continue;
-        const char *points = mean_of(l, i);
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(l->e, i);
         if (points) fb_emit(e, "%s /= %s;", e->names[i], points);
         e->known[i] = true;
     }
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }
 
-static int deepest(const fb_section *s)
-{
-    int depth = 0;
-    for (int i = 0; i < s->n_roots; i++)
-        if (s->roots[i].depth > depth) depth = s->roots[i].depth;
-    for (int i = 0; i < s->n_passes; i++)
-        if (s->passes[i].depth > depth) depth = s->passes[i].depth;
-    return depth;
-}
-
 static void row_body(loops *l)
 {
-    for (int depth = 0; depth <= deepest(l->s); depth++) {
+    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
         store_roots(l, FB_NONE, depth);
         for (int p = 0; p < l->s->n_passes; p++)
             if (l->s->passes[p].depth == depth) emit_pass(l, p);
@@ -478,11 +438,12 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !is_reduced_in(v, p)) continue;
+        if (!scan && !fb_section_reduces(v, p)) continue;
         any = true;
         if (!scan && fb_emit_reduction(e, i).arg)
-            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", operand_type(l, i), best_name(l, i), l->lanes);
-        if (!l->declared[i]) fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", type_of(l, i), e->names[i], l->lanes);
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->lanes);
+        if (!l->declared[i])
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(l->e, i), e->names[i], l->lanes);
         l->declared[i] = true;
     }
     if (!any) return;
@@ -490,7 +451,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
-        if (!scan && !is_reduced_in(v, p)) continue;
+        if (!scan && !fb_section_reduces(v, p)) continue;
         fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
         if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
         fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
@@ -532,8 +493,8 @@ static void lane_pass(loops *l, int number)
         if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i]) *strchr((char *)e->names[i], '[') = 0;
     }
     for (int i = 0; i < l->s->n_values; i++) {
-        if (!is_reduced_in(&l->s->values[i], p)) continue;
-        const char *points = mean_of(l, i);
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(l->e, i);
         if (points)
             fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->lanes, e->names[i],
                     points);
@@ -565,35 +526,12 @@ static void emit_lanes(loops *l)
                 name, l->lanes, last, name, l->lanes);
     else
         fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->lanes);
-    for (int depth = 0; depth <= deepest(l->s); depth++) {
+    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
         lane_roots(l, depth);
         for (int p = 0; p < l->s->n_passes; p++)
             if (l->s->passes[p].depth == depth) lane_pass(l, p);
     }
     close_to(l, 0);
-}
-
-/* Do the section's loads run along the last row variable rather than along the rows? */
-static bool lies_across(const loops *l)
-{
-    const fb_section *s = l->s;
-    fb_index_pool *pool = l->e->nest->pool;
-    int n = s->rows.n;
-    if (n == 0 || s->rows.extent[n - 1] < 8 || (s->blocked && n == 1)) return false;
-    int across = 0, along = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
-        const fb_space *space = &s->spaces[v->space];
-        int64_t row = 0, inner = 0;
-        fb_ix rest;
-        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
-        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
-        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
-        across += row == 1 && inner != 1;
-        along += inner == 1;
-    }
-    return across > along;
 }
 
 static int64_t lanes_of(const fb_section *s)
@@ -616,16 +554,6 @@ static fb_section without_kept(const loops *l)
 /* ---- index_add ---- */
 
 /* The row that is added to, as data: the root is stored at it. */
-static const fb_data_var *added_row(const loops *l)
-{
-    const fb_section *s = l->s;
-    const fb_data_var *row = NULL;
-    for (int i = 0; i < s->n_data; i++)
-        if (fb_ix_uses(l->e->nest->pool, s->roots[0].at, s->data[i].var)) row = &s->data[i];
-    FB_ASSERT(row);
-    return row;
-}
-
 static void add_row(loops *l, bool half)
 {
     fb_emitter *e = l->e;
@@ -657,7 +585,7 @@ static void emit_scatter(loops *l)
     fb_emitter *e = l->e;
     const fb_section *s = l->s;
     const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
-    const fb_data_var *row = added_row(l);
+    const fb_data_var *row = fb_section_added_row(l->e->nest->pool, l->s);
     const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
     int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
     bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;
@@ -706,7 +634,10 @@ static void emit_section_c(fb_emitter *e)
         if (points > longest) longest = points;
     }
     bool few = fb_space_points(&s->rows) < FEW_ROWS && longest >= LONG_PASS && !s->blocked;
-    l.shape = !s->n_passes ? SHAPE_ELEMENTS : lies_across(&l) ? SHAPE_LANES : few ? SHAPE_LONG : SHAPE_ROWS;
+    l.shape = !s->n_passes                               ? SHAPE_ELEMENTS
+              : fb_section_lies_across(e->nest->pool, s) ? SHAPE_LANES
+              : few                                      ? SHAPE_LONG
+                                                         : SHAPE_ROWS;
     switch (l.shape) {
     case SHAPE_ELEMENTS: emit_elements(&l); break;
     case SHAPE_LANES:
@@ -743,14 +674,14 @@ const fb_dialect fb_dialect_c = {
                     [FB_I64] = "int64_t",
                     [FB_BOOL] = "uint8_t"},
     .from_memory = {[FB_F32] = "$0",
-                    [FB_F16] = "(float)$0",
+                    [FB_F16] = "fb_from_f16($0)",
                     [FB_BF16] = "fb_from_bf16($0)",
                     [FB_F64] = "$0",
                     [FB_I32] = "$0",
                     [FB_I64] = "$0",
                     [FB_BOOL] = "$0"},
     .to_memory = {[FB_F32] = "$0",
-                  [FB_F16] = "(fb_f16)$0",
+                  [FB_F16] = "fb_to_f16($0)",
                   [FB_BF16] = "fb_to_bf16($0)",
                   [FB_F64] = "$0",
                   [FB_I32] = "$0",

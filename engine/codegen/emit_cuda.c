@@ -301,21 +301,6 @@ static void emit_elements(frame *f)
 
 /* ---- reductions ---- */
 
-static bool is_reduced_in(const fb_value *v, fb_pass p)
-{
-    return v->kind == FB_VALUE_REDUCE && v->over == p.space && v->depth - 1 == p.depth;
-}
-
-static const char *type_of(const frame *f, fb_val v)
-{
-    return f->e->dialect->value_type[f->s->values[v].dtype];
-}
-
-static const char *operand_type(const frame *f, fb_val v)
-{
-    return type_of(f, f->s->values[v].args[0]);
-}
-
 static const char *best_of(frame *f, fb_val v)
 {
     return text_of(f->e, "fb_best_%s", f->e->names[v]);
@@ -325,10 +310,10 @@ static void declare_accumulators(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
-        if (r.arg) fb_emit(e, "%s %s = %s;", operand_type(f, i), best_of(f, i), r.start);
-        fb_emit(e, "%s %s = %s;", type_of(f, i), e->names[i], r.arg ? "0" : r.start);
+        if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(f->e, i), best_of(f, i), r.start);
+        fb_emit(e, "%s %s = %s;", fb_emit_type(f->e, i), e->names[i], r.arg ? "0" : r.start);
     }
 }
 
@@ -364,7 +349,7 @@ static void step(frame *f, fb_val v)
     } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
         fb_emit(e, "%s += %s;", acc, a);
     } else {
-        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, operation_of(&r), acc, type_of(f, v), a);
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, operation_of(&r), acc, fb_emit_type(f->e, v), a);
     }
 }
 
@@ -380,7 +365,7 @@ static void combine(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
     for (int i = 0; f->team > 1 && i < f->s->n_values; i++) {
-        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg)
             fb_emit(e, "%s(%s, %s);", across(f, "_arg", r.op == FB_OP_ARGMAX ? "true" : "false"), best_of(f, i),
@@ -393,11 +378,9 @@ static void combine(frame *f, fb_pass p)
 static void finish_pass(frame *f, fb_pass p)
 {
     for (int i = 0; i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        if (!is_reduced_in(v, p)) continue;
-        if (f->e->nest->graph->nodes[v->node].op == FB_OP_MEAN)
-            fb_emit(f->e, "%s /= %s;", f->e->names[i],
-                    fb_emit_literal(f->e, v->dtype, (double)fb_space_points(&f->s->spaces[v->over])));
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(f->e, i);
+        if (points) fb_emit(f->e, "%s /= %s;", f->e->names[i], points);
         f->e->known[i] = true;
     }
 }
@@ -407,7 +390,8 @@ static void declare_scans(frame *f, fb_pass p, const bool *needed)
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
-        fb_emit(f->e, "%s%s%s = 0;", f->declared[i] ? "" : type_of(f, i), f->declared[i] ? "" : " ", f->e->names[i]);
+        fb_emit(f->e, "%s%s%s = 0;", f->declared[i] ? "" : fb_emit_type(f->e, i), f->declared[i] ? "" : " ",
+                f->e->names[i]);
         f->declared[i] = true;
     }
 }
@@ -429,7 +413,7 @@ static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
     for (int i = 0; f->held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (v->kept && needed[i] && v->space == p.space && !f->e->whole[i])
-            fb_emit(f->e, "%s %s[%" PRId64 "];", type_of(f, i), held_name(f, i), steps_of(f, w) * w->vector);
+            fb_emit(f->e, "%s %s[%" PRId64 "];", fb_emit_type(f->e, i), held_name(f, i), steps_of(f, w) * w->vector);
     }
 }
 
@@ -498,9 +482,7 @@ static void emit_pass(frame *f, int number)
     walk w = walk_of(f, p.space);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
     fb_section_needed(f->s, number, needed);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (needed[i] && f->s->values[i].space == FB_NONE && f->s->values[i].kind != FB_VALUE_REDUCE)
-            fb_emit_needed(e, i, FB_NONE);
+    fb_emit_row_values(e, needed);
     declare_held(f, &w, p, needed);
     declare_accumulators(f, p);
     declare_scans(f, p, needed);
@@ -513,7 +495,7 @@ static void emit_pass(frame *f, int number)
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
-        if (is_reduced_in(&f->s->values[i], p)) step(f, i);
+        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
     store_elements(f, &w, p.space, p.depth, guarded);
     close_vector(f, &w, p.space, p.depth, guarded);
     while (opened--) fb_emit_close(e);
@@ -541,16 +523,6 @@ static void store_row_values(frame *f, int depth)
     for (int i = 0; i < f->s->n_roots; i++)
         if (root_is_here(&f->s->roots[i], FB_NONE, depth)) fb_emit_store(e, &f->s->roots[i]);
     if (condition) fb_emit_close(e);
-}
-
-static int deepest(const fb_section *s)
-{
-    int depth = 0;
-    for (int i = 0; i < s->n_roots; i++)
-        if (s->roots[i].depth > depth) depth = s->roots[i].depth;
-    for (int i = 0; i < s->n_passes; i++)
-        if (s->passes[i].depth > depth) depth = s->passes[i].depth;
-    return depth;
 }
 
 /* Which row this thread works on, and which place it has in the row's team. */
@@ -593,7 +565,7 @@ static void declare_rows(frame *f)
 static void emit_rows(frame *f)
 {
     declare_rows(f);
-    for (int depth = 0; depth <= deepest(f->s); depth++) {
+    for (int depth = 0; depth <= fb_section_deepest(f->s); depth++) {
         store_row_values(f, depth);
         for (int p = 0; p < f->s->n_passes; p++)
             if (f->s->passes[p].depth == depth) emit_pass(f, p);
@@ -609,14 +581,15 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emitter *e = f->e;
     combine(f, p);
     for (int i = 0; i < f->s->n_values; i++)
-        if (is_reduced_in(&f->s->values[i], p))
-            fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", type_of(f, i), e->names[i],
+        if (fb_section_reduces(&f->s->values[i], p))
+            fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
                     f->rows * f->parts);
     fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->rows);
     fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
     fb_emit_open(e, "if (threadIdx.x == 0)");
     for (int i = 0; i < f->s->n_values; i++)
-        if (is_reduced_in(&f->s->values[i], p)) fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
+        if (fb_section_reduces(&f->s->values[i], p))
+            fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
     fb_emit(e, "__threadfence();");
     fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->parts - 1);
     fb_emit_close(e);
@@ -624,13 +597,14 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {
-        if (!is_reduced_in(&f->s->values[i], p)) continue;
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         fb_emit(e, "%s = %s;", e->names[i], r.start);
         fb_emit(e,
                 "for (int part = threadIdx.x; part < %d; part += %d) %s = %s::of(%s, *(volatile %s "
                 "*)&fb_parts_%s[fb_row * %d + part]);",
-                f->parts, f->threads, e->names[i], operation_of(&r), e->names[i], type_of(f, i), e->names[i], f->parts);
+                f->parts, f->threads, e->names[i], operation_of(&r), e->names[i], fb_emit_type(f->e, i), e->names[i],
+                f->parts);
     }
     combine(f, p);
     fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[fb_row] = 0;", e->number);
@@ -647,9 +621,7 @@ static void emit_split(frame *f)
     walk w = walk_of(f, p.space);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
     fb_section_needed(f->s, 0, needed);
-    for (int i = 0; i < f->s->n_values; i++)
-        if (needed[i] && f->s->values[i].space == FB_NONE && f->s->values[i].kind != FB_VALUE_REDUCE)
-            fb_emit_needed(e, i, FB_NONE);
+    fb_emit_row_values(e, needed);
     declare_accumulators(f, p);
     bool *mark = fb_emit_mark(e);
     int opened = open_pass(f, &w);
@@ -658,14 +630,14 @@ static void emit_split(frame *f)
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
-        if (is_reduced_in(&f->s->values[i], p)) step(f, i);
+        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
     close_vector(f, &w, p.space, p.depth, false);
     while (opened--) fb_emit_close(e);
     fb_emit_forget(e, mark);
     forget_packs(f, &w, p.space);
     combine_parts(f, p);
     finish_pass(f, p);
-    store_row_values(f, deepest(f->s));
+    store_row_values(f, fb_section_deepest(f->s));
 }
 
 /* ---- index_add ---- */
@@ -679,9 +651,7 @@ static void emit_scatter(frame *f)
     const fb_root *r = &s->roots[0];
     const fb_node *n = &e->nest->graph->nodes[r->node];
     int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
-    const fb_data_var *index = NULL;
-    for (int i = 0; i < s->n_data; i++)
-        if (fb_ix_uses(e->nest->pool, r->at, s->data[i].var)) index = &s->data[i];
+    const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
     const char *out = NULL;
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
@@ -711,27 +681,6 @@ static void emit_scatter(frame *f)
 }
 
 /* ---- choosing ---- */
-
-/* Do the section's loads run along the last row variable rather than along the rows? */
-static bool lies_across(const fb_emitter *e, const fb_section *s)
-{
-    fb_index_pool *pool = e->nest->pool;
-    int n = s->rows.n, across_rows = 0, along = 0;
-    if (n == 0 || s->rows.extent[n - 1] < 8) return false;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
-        const fb_space *space = &s->spaces[v->space];
-        int64_t row = 0, inner = 0;
-        fb_ix rest;
-        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
-        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
-        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
-        across_rows += row == 1 && inner != 1;
-        along += inner == 1;
-    }
-    return across_rows > along;
-}
 
 static bool is_sequential(const fb_section *s)
 {
@@ -841,7 +790,7 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
         f.blocks = f.rows * f.parts;
         return f;
     } else {
-        f.shape = lies_across(e, s) ? SHAPE_COLUMNS : SHAPE_ROWS;
+        f.shape = fb_section_lies_across(e->nest->pool, s) ? SHAPE_COLUMNS : SHAPE_ROWS;
         choose_team(&f, longest);
     }
     f.blocks = up(f.rows, f.rows_a_block);

@@ -2,6 +2,7 @@
  *
  *     emit.c        a group's text: header comment, names, buffers; the family table
  *     emit_value.c  the walker's output as statements: a value's expression, in the dialect's spelling
+ *     emit_section.c  facts of a section that every dialect's loops ask for
  *     emit_c.c      the C dialect's loops
  *     emit_cuda.c   the CUDA dialect's threads
  *
@@ -121,5 +122,24 @@ typedef struct {
     const char *clause; /* OpenMP's reduction identifier; NULL for arg */
 } fb_reduction;
 fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
+
+/* ---- facts of a section that every dialect's loops ask for (emit_section.c) ---- */
+
+/* Is v reduced in pass p? */
+bool fb_section_reduces(const fb_value *v, fb_pass p);
+/* The largest depth of a root or pass. */
+int fb_section_deepest(const fb_section *s);
+/* Do the loads run along the last row variable rather than along the rows? */
+bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
+/* Of an index_add: the index that says which row of the result is added to. */
+const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s);
+
+const char *fb_emit_type(const fb_emitter *e, fb_val v);
+/* Of what reduction v compares: argmax keeps the best element beside its index. */
+const char *fb_emit_operand_type(const fb_emitter *e, fb_val v);
+/* What a mean divides by, as a literal; NULL for other reductions. */
+const char *fb_emit_mean_points(fb_emitter *e, fb_val v);
+/* Statements for the row-level values among `needed`. */
+void fb_emit_row_values(fb_emitter *e, const bool *needed);
 
 #endif

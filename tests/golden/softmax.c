@@ -11,20 +11,20 @@ void amax_sub_exp_sum_div_kernel(const fb_kernel_args *args)
         float amax = -INFINITY;
 #pragma omp simd reduction(fb_maxf : amax)
         for (int64_t r = 0; r < 512; r++) {
-            amax = fb_maxf(amax, (float)x[512 * i + r]);
+            amax = fb_maxf(amax, fb_from_f16(x[512 * i + r]));
         }
         _Alignas(64) float exp_row[512];
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t r = 0; r < 512; r++) {
-            const float sub = (float)x[512 * i + r] - amax;
+            const float sub = fb_from_f16(x[512 * i + r]) - amax;
             const float exp = fb_expf(sub);
             exp_row[r] = exp;
             sum += exp;
         }
 #pragma omp simd
         for (int64_t r = 0; r < 512; r++) {
-            div[512 * i + r] = (fb_f16)(exp_row[r] / sum);
+            div[512 * i + r] = fb_to_f16(exp_row[r] / sum);
         }
     }
 }
