@@ -28,7 +28,7 @@ void fb_team(void (*part)(void *ctx, int index, int count), void *ctx)
 /* Contractions of 16-bit operands are computed in float: elements first … last - 1 there and back. */
 void fb_widen_f16(float *to, const fb_f16 *from, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++) to[i] = from[i];
+    for (int64_t i = first; i < last; i++) to[i] = fb_from_f16(from[i]);
 }
 
 void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
@@ -38,7 +38,7 @@ void fb_widen_bf16(float *to, const fb_bf16 *from, int64_t first, int64_t last)
 
 void fb_narrow_f16(fb_f16 *to, const float *from, int64_t first, int64_t last)
 {
-    for (int64_t i = first; i < last; i++) to[i] = (fb_f16)from[i];
+    for (int64_t i = first; i < last; i++) to[i] = fb_to_f16(from[i]);
 }
 
 void fb_narrow_bf16(fb_bf16 *to, const float *from, int64_t first, int64_t last)
@@ -97,7 +97,7 @@ void fb_barriers(int64_t count)
     }
 FB_ARITHMETIC(f32, float, float, , )
 FB_ARITHMETIC(f64, double, double, , )
-FB_ARITHMETIC(f16, fb_f16, float, , )
+FB_ARITHMETIC(f16, fb_f16, float, fb_from_f16, fb_to_f16)
 FB_ARITHMETIC(bf16, fb_bf16, float, fb_from_bf16, fb_to_bf16)
 FB_ARITHMETIC(i32, uint32_t, uint32_t, , )
 FB_ARITHMETIC(i64, uint64_t, uint64_t, , )

@@ -606,7 +606,7 @@ static void check_contraction(fb_device *d, const contraction *c)
         double slack;
     } types[FB_DTYPES] = {[FB_F32] = {"float", "", "", 1e-5},
                           [FB_F64] = {"double", "", "", 1e-13},
-                          [FB_F16] = {"fb_f16", "(float)", "(fb_f16)", 4e-3},
+                          [FB_F16] = {"fb_f16", "fb_from_f16", "fb_to_f16", 4e-3},
                           [FB_BF16] = {"fb_bf16", "fb_from_bf16", "fb_to_bf16", 3e-2}};
     sheet s;
     char source[600], name[64];

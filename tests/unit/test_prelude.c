@@ -89,13 +89,22 @@ static void test_gelu(void **state)
             fail_msg("gelu(%a) is %a", (double)x, (double)fb_geluf(x));
 }
 
-static void test_bf16(void **state)
+static void test_half_floats(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < (uint64_t)1 << 32; i += 65521) {
+    for (uint64_t i = 0; i < (uint64_t)1 << 32; i += 4093) {
         float x = fb_float((uint32_t)i);
         double want = fb_dtype_round(FB_BF16, (double)x), got = (double)fb_from_bf16(fb_to_bf16(x));
-        if (!(want == got || (isnan(want) && isnan(got)))) fail_msg("%a becomes %a, not %a", (double)x, got, want);
+        if (!(want == got || (isnan(want) && isnan(got)))) fail_msg("%a becomes bf16 %a, not %a", (double)x, got, want);
+        want = fb_dtype_round(FB_F16, (double)x);
+        got = (double)fb_from_f16(fb_to_f16(x));
+        if (!(want == got || (isnan(want) && isnan(got)))) fail_msg("%a becomes f16 %a, not %a", (double)x, got, want);
+    }
+    for (uint32_t bits = 0; bits < 1 << 16; bits++) { /* every one survives the way there and back */
+        fb_f16 back = fb_to_f16(fb_from_f16((fb_f16){(uint16_t)bits}));
+        bool nan = (bits & 0x7fff) > 0x7c00;
+        if (nan ? (back.bits & 0x7fff) <= 0x7c00 : back.bits != bits)
+            fail_msg("f16 %04x becomes %04x", bits, back.bits);
     }
 }
 
@@ -129,7 +138,7 @@ int main(void)
         cmocka_unit_test(test_sigmoid),
         cmocka_unit_test(test_erf),
         cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_half_floats),
         cmocka_unit_test(test_minimum_and_maximum),
         cmocka_unit_test(test_integers),
     };
