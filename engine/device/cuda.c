@@ -208,23 +208,35 @@ static size_t aligned(int64_t bytes)
     return ((size_t)bytes + FB_CUDA_ALIGN - 1) & ~(size_t)(FB_CUDA_ALIGN - 1);
 }
 
-static bool allocate(fb_loaded *l, fb_error *err)
+static size_t bytes_needed(const fb_program *p)
 {
-    fb_cuda_device *d = l->device;
-    const fb_program *p = l->program;
     size_t need = aligned(p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind != FB_BUFFER_TEMP) need += aligned(p->buffers[b].bytes);
-        if (p->buffers[b].assigned) l->pristine_bytes += aligned(p->buffers[b].bytes);
+        if (p->buffers[b].assigned) need += aligned(p->buffers[b].bytes); /* its pristine copy */
     }
-    need += l->pristine_bytes;
-    size_t unused = 0, total = 0;
+    return need;
+}
+
+/* What cannot fit is refused before anything is compiled or allocated. */
+static bool has_room(const fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    size_t need = bytes_needed(l->program), unused = 0, total = 0;
     CALL(d, cuMemGetInfo(&unused, &total), "asking for free memory");
     if (need > unused) {
         char want[32], have[32];
         return fb_fail(err, FB_ERR_LIMIT, "the plan needs %s on %s and %s are free",
                        fb_format_bytes(want, (double)need), d->machine.name, fb_format_bytes(have, (double)unused));
     }
+    return true;
+}
+
+static bool allocate(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    size_t need = bytes_needed(p);
     CALL(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
     size_t at = aligned(p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
@@ -264,6 +276,7 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
 static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
 {
     const fb_program *p = l->program;
+    if (!has_room(l, err)) return false;
     fb_cuda_code *codes = fb_calloc((size_t)p->n_kernels + 1, sizeof *codes);
     double start = fb_now_us();
     bool good = fb_cuda_compile_program(p, l->device->arch, progress, codes, err);

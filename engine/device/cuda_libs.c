@@ -229,11 +229,35 @@ void fb_cuda_list_libraries(json_t *libraries)
     }
 }
 
+/* After one of these the context refuses all further work, and only a new process gets a new one. */
+static bool is_lost(CUresult status)
+{
+    switch (status) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN: return true;
+    default: return false;
+    }
+}
+
 bool fb_cuda_fail(fb_error *err, CUresult status, const char *doing)
 {
+    fb_error_kind kind = status == CUDA_ERROR_OUT_OF_MEMORY ? FB_ERR_LIMIT
+                         : is_lost(status)                  ? FB_ERR_CRASH
+                                                            : FB_ERR_SYSTEM;
     const char *name = "unknown error", *text = "";
     if (state.fn.cuGetErrorName) state.fn.cuGetErrorName(status, &name);
     if (state.fn.cuGetErrorString) state.fn.cuGetErrorString(status, &text);
-    return fb_fail(err, status == CUDA_ERROR_OUT_OF_MEMORY ? FB_ERR_LIMIT : FB_ERR_SYSTEM, "%s: %s (%s)", doing, text,
-                   name);
+    return fb_fail(err, kind, "%s: %s (%s)", doing, text, name);
 }

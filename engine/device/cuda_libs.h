@@ -45,7 +45,8 @@ const fb_cuda_functions *fb_cuda_get(fb_cuda_lib lib, fb_error *err);
 /* Adds one object a library: {"name":"NVRTC","found":true,"path":…,"version":"13.0"} or {"found":false,"missing":…}. */
 void fb_cuda_list_libraries(json_t *libraries);
 
-/* "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered". */
+/* "running the plan: an illegal memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)". FB_ERR_CRASH when the
+ * context is lost with it. */
 bool fb_cuda_fail(fb_error *err, CUresult status, const char *doing);
 
 #endif

@@ -42,7 +42,6 @@ struct fb_loaded {
     CUdeviceptr *buffers;
     int *slots;           /* which storage a buffer's number stands for just now: SWAP exchanges two */
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
-    size_t pristine_bytes;
     CUgraphExec graph; /* NULL until the first run in graph mode */
     int *sequence;     /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
     int64_t n_sequence;

@@ -1,5 +1,6 @@
 /* Devices: one const vtable each (host, cuda, replay), found by name. A device is opened, measures and is closed inside
  * a worker's child process; the front only ever holds descriptions. One device value is used by one thread.
+ * An error of kind FB_ERR_CRASH says that the device is lost to this process: nothing more can be asked of it here.
  *
  *     fb_device *d = fb_device_open("host", &err);
  *     fb_loaded *l = d->ops->load(d, program, &progress, &err);

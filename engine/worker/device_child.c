@@ -337,8 +337,11 @@ static void run_request(child *c, const char *type, const json_t *message)
         fb_progress progress = progress_of(c, id);
         bool ok = requests[i].run(c, id, message, &progress, &why);
         c->running = 0;
-        if (!ok) fb_send_error(c->channel, id, &why);
-        return;
+        if (ok) return;
+        fb_send_error(c->channel, id, &why);
+        if (why.kind != FB_ERR_CRASH) return;
+        fb_channel_flush(c->channel, 1000, NULL); /* the device is lost to this process; the next one gets it afresh */
+        _exit(1);
     }
 }
 

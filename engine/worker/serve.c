@@ -261,7 +261,9 @@ static void child_line(supervisor *s, const char *line, size_t n)
         fb_channel_send_bytes(s->front, line, n);
         fb_channel_send_bytes(s->front, "\n", 1);
     }
+    bool lost = ends && strcmp(type, "error") == 0 && strcmp(fb_json_string_or(message, "kind", ""), "crash") == 0;
     if (ends) finish_request(s);
+    if (lost) child_is_gone(s); /* it ends by itself as well, but the next request must not reach it before */
     json_decref(message);
 }
 
