@@ -1,9 +1,12 @@
 /* Every bundled script, variant and preset on a GPU, in every dtype that the script offers and in both launch modes,
  * against the interpreter. Speaks TAP; exits with 77 where there is no GPU.
  *
- *     check_gpu [--device cuda:0] [--only TEXT] [--counters] [--samples N]
+ *     check_gpu [--device cuda:0] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples N]
+ *     check_gpu [--device cuda:0] --traffic
  *
- * With --samples each case is timed as well, and its line says wall, device and cold time (µs, medians). */
+ * With --small no parameter is larger than N, for tools that make everything slow. With --samples each case is timed as
+ * well, and its line says wall, device and cold time (µs, medians). With --traffic memory-bound kernels alone are run,
+ * and the modelled bytes are held against what counters saw. */
 #include "unit/script_harness.h"
 
 #include "base/embedded.h"
@@ -22,11 +25,11 @@ enum { LIMIT_MS = 60000 };
 
 static struct {
     const char *device_name, *only;
-    bool counters;
-    int samples;
+    bool counters, traffic;
+    int samples, small, mode; /* 0: as the script says; mode -1: both */
     fb_device *device;
     int cases, failed;
-} run = {.device_name = "cuda:0"};
+} run = {.device_name = "cuda:0", .mode = -1};
 
 static void result(bool ok, const char *what, const char *detail)
 {
@@ -87,7 +90,7 @@ static void check_presets(const char *name, fb_planner *planner)
             char what[300];
             snprintf(what, sizeof what, "%s %s %s", name, fb_preset_at(i)->name,
                      fb_launch_mode_name((fb_launch_mode)mode));
-            if (run.only && !strstr(what, run.only)) continue;
+            if ((run.only && !strstr(what, run.only)) || (run.mode >= 0 && run.mode != mode)) continue;
             fb_plan *plan = fb_preset_at(i)->make(planner, &err), *edited = NULL;
             fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = (fb_launch_mode)mode};
             fb_verdict v = mode ? fb_plan_try(plan, &edit, &edited) : (fb_verdict){0};
@@ -101,9 +104,23 @@ static void check_presets(const char *name, fb_planner *planner)
     }
 }
 
-static void check_variant(const char *path, fb_script *s, const char *variant, const char *dtype)
+static json_t *params_of(const fb_script_info *info, const char *dtype)
 {
-    json_t *params = dtype ? json_pack("{s:s}", "dtype", dtype) : NULL;
+    json_t *params = json_object();
+    if (dtype) json_object_set_new(params, "dtype", json_string(dtype));
+    for (int i = 0; run.small && i < info->n_params; i++) {
+        const fb_param *p = &info->params[i];
+        double least = isnan(p->min) ? 1 : p->min, most = run.small > least ? run.small : least;
+        if (p->kind == FB_PARAM_INT && json_number_value(p->standard) > most)
+            json_object_set_new(params, p->name, json_integer((json_int_t)most));
+    }
+    return params;
+}
+
+static void check_variant(const char *path, fb_script *s, const fb_script_info *info, const char *variant,
+                          const char *dtype)
+{
+    json_t *params = params_of(info, dtype);
     fb_script_build(s, variant, params);
     json_decref(params);
     fb_script_event e;
@@ -131,24 +148,106 @@ static const fb_param *dtype_param(const fb_script_info *info)
     return NULL;
 }
 
-static void check_script(const char *path)
+/* The script with its info in *e; NULL when that failed, which is a failed test. */
+static fb_script *start_script(const char *path, fb_script_event *e)
 {
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".", path);
     fb_error err = {0};
-    fb_script_event e = {0};
     fb_script *s = fb_script_start(whole, run.device->ops->machine(run.device), NULL, &err);
-    if (!s || !next_event(s, &e, LIMIT_MS) || e.kind != FB_SCRIPT_INFO) {
-        result(false, path, s ? e.error.text : err.text);
-        return;
-    }
+    if (s && next_event(s, e, LIMIT_MS) && e->kind == FB_SCRIPT_INFO) return s;
+    result(false, path, s ? e->error.text : err.text);
+    fb_script_free(s);
+    return NULL;
+}
+
+static void check_script(const char *path)
+{
+    fb_script_event e = {0};
+    fb_script *s = start_script(path, &e);
+    if (!s) return;
     const fb_param *dtype = dtype_param(e.info);
     for (int v = 0; v < e.info->n_variants; v++)
         for (int d = 0; d < (dtype ? dtype->n_choices : 1); d++)
-            check_variant(path, s, e.info->variants[v], dtype ? dtype->choices[d] : NULL);
+            check_variant(path, s, e.info, e.info->variants[v], dtype ? dtype->choices[d] : NULL);
     fb_script_info_free(e.info);
     fb_script_free(s);
 }
+
+/* ---- modelled against measured bytes ---- */
+
+/* Kernels whose operands are each read once: what they move is known. Four times the L2 of an H200 are 200 MB; what is
+ * larger must come from DRAM, of what is smaller only the L2 sees all. */
+static const struct {
+    const char *path;
+    int rows, columns;
+    const char *dtype;
+} traffic_cases[] = {
+    {"scripts/models/add_mul_relu.lua", 16384, 4096, "f32"}, {"scripts/models/add_mul_relu.lua", 32768, 4096, "bf16"},
+    {"scripts/models/layer_norm.lua", 16384, 4096, "f32"},   {"scripts/models/layer_norm.lua", 16384, 16384, "bf16"},
+    {"scripts/models/layer_norm.lua", 65536, 1024, "f32"},   {"scripts/models/softmax.lua", 16384, 4096, "f32"},
+    {"scripts/models/softmax.lua", 16384, 8192, "bf16"},     {"scripts/models/layer_norm.lua", 1024, 1024, "f32"},
+    {"scripts/models/softmax.lua", 1024, 1024, "f32"},
+};
+
+static void judge_traffic(const char *what, const fb_report *r)
+{
+    const double allowed = 0.05;
+    double modelled = r->bytes_read + r->bytes_written, dram = r->measured_read + r->measured_written, l2 = 0;
+    int64_t cache = run.device->ops->machine(run.device)->cache_bytes;
+    for (int k = 0; k < r->n_kernels; k++) l2 += r->kernels[k].l2_bytes;
+    bool large = modelled >= 4.0 * (double)cache;
+    double measured = large ? dram : l2, off = measured / modelled - 1;
+    char detail[200];
+    snprintf(detail, sizeof detail, "modelled %.0f bytes, %s %.0f (%+.2f %%)", modelled, large ? "DRAM" : "L2",
+             measured, 100 * off);
+    result(r->error.ok && fabs(off) <= allowed, what, r->error.ok ? detail : r->error.worst);
+}
+
+static void check_plan_traffic(const char *what, const fb_graph *g)
+{
+    fb_error err = {0};
+    fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = true};
+    fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    fb_measurement *m = plan && fb_reference_make(g, 1, NULL, NULL, NULL, &err)
+                            ? fb_measure_prepare(run.device, plan, &o, NULL, &err)
+                            : NULL;
+    if (m) {
+        fb_report *r = fb_measure_report(m);
+        judge_traffic(what, r);
+        fb_report_free(r);
+    } else {
+        result(false, what, err.text);
+    }
+    fb_measure_free(m);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+}
+
+static void check_traffic(int i)
+{
+    char what[200];
+    fb_script_event e = {0};
+    fb_script *s = start_script(traffic_cases[i].path, &e);
+    if (!s) return;
+    fb_script_info_free(e.info);
+    snprintf(what, sizeof what, "traffic %s %d×%d %s", traffic_cases[i].path, traffic_cases[i].rows,
+             traffic_cases[i].columns, traffic_cases[i].dtype);
+    json_t *params = json_pack("{s:i, s:i, s:s}", "rows", traffic_cases[i].rows, "columns", traffic_cases[i].columns,
+                               "dtype", traffic_cases[i].dtype);
+    fb_script_build(s, "", params);
+    json_decref(params);
+    if (!next_event(s, &e, LIMIT_MS) || e.kind != FB_SCRIPT_GRAPH) {
+        result(false, what, e.error.text);
+    } else {
+        check_plan_traffic(what, e.graph);
+        fb_graph_free(e.graph);
+    }
+    fb_script_free(s);
+}
+
+/* ---- the program ---- */
 
 static bool is_bundled(const char *path)
 {
@@ -166,6 +265,12 @@ int main(int argc, char **argv)
             run.only = argv[++i];
         else if (strcmp(argv[i], "--samples") == 0 && i + 1 < argc)
             run.samples = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--small") == 0 && i + 1 < argc)
+            run.small = atoi(argv[++i]);
+        else if (strcmp(argv[i], "--mode") == 0 && i + 1 < argc)
+            run.mode = strcmp(argv[++i], "graph") == 0 ? FB_LAUNCH_GRAPH : FB_LAUNCH_STREAM;
+        else if (strcmp(argv[i], "--traffic") == 0)
+            run.traffic = true;
         else if (strcmp(argv[i], "--counters") == 0)
             run.counters = true;
         else
@@ -177,7 +282,8 @@ int main(int argc, char **argv)
         printf("1..0 # SKIP %s\n", err.text);
         return err.kind == FB_ERR_UNAVAILABLE ? 77 : 1;
     }
-    for (int i = 0; fb_embedded_files[i].path; i++)
+    for (size_t i = 0; run.traffic && i < sizeof traffic_cases / sizeof *traffic_cases; i++) check_traffic((int)i);
+    for (int i = 0; !run.traffic && fb_embedded_files[i].path; i++)
         if (is_bundled(fb_embedded_files[i].path)) check_script(fb_embedded_files[i].path);
     printf("1..%d\n", run.cases);
     run.device->ops->close(run.device);
