@@ -592,6 +592,13 @@ function Graph:stack(tensors, dim) end
 ---@return Tensor
 function Graph:assign(param, value) end
 
+---The gradients of `loss`, one float element, by each of `params`: a list in their order. Any float values will do, not
+---only parameters; what the loss does not depend on gets zeros.
+---@param loss Tensor
+---@param params Tensor[]|Tensor
+---@return Tensor[]
+function Graph:grad(loss, params) end
+
 ---Hands a value to the host in every run.
 ---@param x Tensor
 ---@param name? string
@@ -887,5 +894,27 @@ function nn.gru_weights(x, h, name) end
 ---@param opts? { weights: Tensor[]?, name: string? }
 ---@return Tensor
 function nn.gru_cell(x, h, opts) end
+
+--------------------------------------------------------------------------------------------------------------------
+-- optim: require "optim"
+
+---@class optim
+local optim = {}
+
+---One step of gradient descent, assigned to `params`: p - lr v, v = momentum v + gradient + weight_decay p.
+---@param g Graph
+---@param loss Tensor
+---@param params Tensor[]|Tensor
+---@param opts { lr: number, momentum: number?, weight_decay: number?, name: string? }
+---@return Tensor[] next the new values
+function optim.sgd(g, loss, params, opts) end
+
+---One step of Adam, assigned to `params`; lr 0.001, betas { 0.9, 0.999 } and eps 1e-8 unless it is said.
+---@param g Graph
+---@param loss Tensor
+---@param params Tensor[]|Tensor
+---@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string? }
+---@return Tensor[] next the new values
+function optim.adam(g, loss, params, opts) end
 
 return fusebox

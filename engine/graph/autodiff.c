@@ -84,13 +84,36 @@ static fb_id slice(tape *t, fb_id a, int dim, int64_t start, int64_t stop)
     return put(t, FB_OP_SLICE, (fb_id[]){a}, 1, &(fb_attrs){.dim = dim, .start = start, .stop = stop, .step = 1});
 }
 
+/* A permutation of what was permuted the other way is what there was before. */
+static fb_id permuted(tape *t, fb_id a, const fb_attrs *at)
+{
+    if (a == FB_NONE) return FB_NONE;
+    const fb_node *n = &t->g->nodes[a];
+    bool undone = n->op == FB_OP_PERMUTE;
+    for (int d = 0; d < at->n_axes && undone; d++) undone = n->attrs->axes[at->axes[d]] == d;
+    return undone ? n->args[0] : put(t, FB_OP_PERMUTE, (fb_id[]){a}, 1, at);
+}
+
+/* The last two dims of `rank` change places. */
+static fb_attrs transposition(int rank)
+{
+    fb_attrs at = {.n_axes = rank};
+    for (int d = 0; d < rank; d++) at.axes[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    return at;
+}
+
 static fb_id transposed(tape *t, fb_id a)
 {
     if (a == FB_NONE) return FB_NONE;
-    int rank = t->g->nodes[a].shape.rank;
-    fb_attrs at = {.n_axes = rank};
-    for (int d = 0; d < rank; d++) at.axes[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
-    return put(t, FB_OP_PERMUTE, (fb_id[]){a}, 1, &at);
+    fb_attrs at = transposition(t->g->nodes[a].shape.rank);
+    return permuted(t, a, &at);
+}
+
+static bool is_transposed(const tape *t, fb_id a)
+{
+    const fb_node *n = &t->g->nodes[a];
+    fb_attrs at = transposition(n->shape.rank);
+    return n->op == FB_OP_PERMUTE && memcmp(n->attrs->axes, at.axes, sizeof at.axes) == 0;
 }
 
 static fb_id padded(tape *t, fb_id a, int dim, int64_t before, int64_t after)
@@ -106,10 +129,12 @@ static fb_id unbroadcast(tape *t, fb_id a, fb_shape shape)
 {
     if (a == FB_NONE) return FB_NONE;
     fb_shape from = shape_of(t, a);
-    fb_attrs at = {.keepdim = true};
+    fb_attrs at = {0};
     for (int d = 0; d < from.rank; d++) {
         int own = d - (from.rank - shape.rank);
-        if (from.dim[d] != 1 && (own < 0 || shape.dim[own] == 1)) at.axes[at.n_axes++] = d;
+        if (from.dim[d] == 1 || (own >= 0 && shape.dim[own] != 1)) continue;
+        at.axes[at.n_axes++] = d;
+        at.keepdim = at.keepdim || own >= 0;
     }
     if (at.n_axes) a = put(t, FB_OP_SUM, (fb_id[]){a}, 1, &at);
     return view(t, a, shape);
@@ -373,7 +398,7 @@ static void d_permute(tape *t, const step *s)
 {
     fb_attrs back = {.n_axes = s->at->n_axes};
     for (int d = 0; d < s->at->n_axes; d++) back.axes[s->at->axes[d]] = d;
-    give(t, s->a, put(t, FB_OP_PERMUTE, (fb_id[]){s->dy}, 1, &back));
+    give(t, s->a, permuted(t, s->dy, &back));
 }
 
 /* What the slice left out gets zeros. Between the elements of a stepped slice they come as a dim of their own. */
@@ -438,14 +463,21 @@ static fb_id matrix(tape *t, fb_id a)
     return view(t, a, to);
 }
 
+/* The gradient of a transposed operand (a weight, as a rule) is computed the way the operand itself lies. */
+static fb_id product_like(tape *t, fb_id operand, fb_id a, fb_id b, const fb_attrs *at)
+{
+    if (!is_transposed(t, operand)) return product(t, a, b, at);
+    return transposed(t, product(t, transposed(t, b), transposed(t, a), at));
+}
+
 /* A matrix b that a batch shares gets its gradient from one product over all the rows. */
 static void d_matmul(tape *t, const step *s)
 {
     bool shared = shape_of(t, s->b).rank == 2;
-    if (wants(t, s->a)) give(t, s->a, product(t, s->dy, transposed(t, s->b), s->at));
+    if (wants(t, s->a)) give(t, s->a, product_like(t, s->a, s->dy, transposed(t, s->b), s->at));
     if (!wants(t, s->b)) return;
     fb_id a = shared ? matrix(t, s->a) : s->a, dy = shared ? matrix(t, s->dy) : s->dy;
-    give(t, s->b, product(t, transposed(t, a), dy, s->at));
+    give(t, s->b, product_like(t, s->b, transposed(t, a), dy, s->at));
 }
 
 static void d_embedding(tape *t, const step *s)

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "graph/autodiff.h"
 #include "graph/canon.h"
 
 #include <math.h>
@@ -26,6 +27,20 @@ static fb_graph *check_graph(lua_State *L)
     const fb_process *p = fb_process_of(L);
     if (!p->graph || *build != p->build) fb_lua_raise(L, "this graph is finished");
     return p->graph;
+}
+
+static fb_id *scratch(lua_State *L, int n)
+{
+    return lua_newuserdatauv(L, ((size_t)n + 1) * sizeof(fb_id), 0);
+}
+
+static void push_list(lua_State *L, int from, int n)
+{
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        lua_pushvalue(L, from + i);
+        lua_rawseti(L, -2, i + 1);
+    }
 }
 
 /* ---- sources ---- */
@@ -230,6 +245,28 @@ static int assign(lua_State *L)
     return fb_tensor_add(L, FB_OP_ASSIGN, args, 2, NULL, NULL);
 }
 
+/* g:grad(loss, params): the gradients in the order of params, which may be one tensor. */
+static int grad(lua_State *L)
+{
+    fb_error err;
+    fb_graph *g = check_graph(L);
+    lua_settop(L, 3);
+    fb_id loss = fb_tensor_at(L, 2);
+    if (fb_tensor_is(L, 3)) {
+        push_list(L, 3, 1);
+        lua_replace(L, 3);
+    }
+    int n;
+    fb_id *wrt = fb_tensor_list(L, 3, &n, "grad"), *gradients = scratch(L, n);
+    if (!fb_autodiff(g, loss, wrt, n, gradients, fb_lua_line(L), &err)) return fb_lua_raise(L, "%s", err.text);
+    lua_createtable(L, n, 0);
+    for (int i = 0; i < n; i++) {
+        fb_tensor_push(L, gradients[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
 static int receive(lua_State *L)
 {
     check_graph(L);
@@ -363,11 +400,6 @@ static void open_region(lua_State *L, int64_t trips, const fb_id *inits, int n_i
     luaL_checkstack(L, n_inits + n_scanned + 8, "too many loop values");
 }
 
-static fb_id *scratch(lua_State *L, int n)
-{
-    return lua_newuserdatauv(L, ((size_t)n + 1) * sizeof(fb_id), 0);
-}
-
 /* g:loop(trips, inits, fn): fn(step, …) gives the next values of what is carried; so does the loop, at its end. */
 static int loop(lua_State *L)
 {
@@ -394,15 +426,6 @@ static int loop(lua_State *L)
     for (int i = 0; i < n; i++) carried[i] = fb_tensor_at(L, top + 1 + i);
     push_results(L, carried, n, NULL, 0);
     return n;
-}
-
-static void push_list(lua_State *L, int from, int n)
-{
-    lua_createtable(L, n, 0);
-    for (int i = 0; i < n; i++) {
-        lua_pushvalue(L, from + i);
-        lua_rawseti(L, -2, i + 1);
-    }
 }
 
 /* g:scan(tensors, inits, fn): one step an entry of dimension 0 of the tensors. fn(items…, carried…) gives { next
@@ -527,7 +550,7 @@ int fb_graph_build(lua_State *L)
 static const luaL_Reg methods[] = {
     {"rand", rand_source}, {"const", constant},  {"full", full},     {"arange", arange}, {"load", load},
     {"assign", assign},    {"receive", receive}, {"output", output}, {"scope", scope},   {"op", op_scope},
-    {"loop", loop},        {"scan", scan},       {NULL, NULL},
+    {"loop", loop},        {"scan", scan},       {"grad", grad},     {NULL, NULL},
 };
 
 static const struct {

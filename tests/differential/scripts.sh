@@ -12,6 +12,7 @@ reduced() {
     split_stack) echo "--set batch_size=64 --set input_dim=32 --set num_inputs=4" ;;
     add_mul_relu | layer_norm | softmax) echo "--set rows=61 --set columns=83" ;;
     lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
+    mlp_train) echo "--set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }

@@ -376,6 +376,20 @@ static fb_id products(rig *r, const fb_id *x, fb_op op)
     return squared(r, add2(r, FB_OP_MATMUL, x[0], x[1]));
 }
 
+/* aᵀ bᵀ */
+static fb_id transposed_products(rig *r, const fb_id *x, fb_op op)
+{
+    fb_id t[2];
+    for (int i = 0; i < 2; i++) {
+        int rank = fb_node_at(r->g, x[i])->shape.rank;
+        fb_attrs last = {.n_axes = rank, .axes = {0, 1, 2}};
+        last.axes[rank - 2] = rank - 1;
+        last.axes[rank - 1] = rank - 2;
+        t[i] = add_at(r, FB_OP_PERMUTE, x[i], last);
+    }
+    return products(r, t, op);
+}
+
 static void contractions_with_any_batch(void **state)
 {
     (void)state;
@@ -389,6 +403,10 @@ static void contractions_with_any_batch(void **state)
     CHECK(products, -1, 1, SHAPE(1, 2, 3), SHAPE(3, 1, 3, 2));
     CHECK(products, -1, 1, SHAPE(3, 0), SHAPE(0, 2));
     CHECK(products, -1, 1, SHAPE(2, 0, 3), SHAPE(3, 2));
+    CHECK(transposed_products, -1, 1, SHAPE(4, 3), SHAPE(2, 4));
+    CHECK(transposed_products, -1, 1, SHAPE(2, 4, 3), SHAPE(2, 2, 4));
+    CHECK(transposed_products, -1, 1, SHAPE(2, 4, 3), SHAPE(2, 4));
+    CHECK(transposed_products, -1, 1, SHAPE(4, 3), SHAPE(3, 2, 4));
 }
 
 static const double rows[] = {0, 2, 2, -1, 3, 7}; /* outside the table they count for nothing */
@@ -632,6 +650,21 @@ static void shared_weights_get_their_gradient_from_one_product(void **state)
     rig_free(&r);
 }
 
+/* x Wᵀ: the gradient of W is a product that lies as W does, with nothing to transpose afterwards. */
+static void a_transposed_weight_gets_its_gradient_as_it_lies(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    double x[12] = {1}, w[8] = {1};
+    fb_id a = data(&r, FB_F32, SHAPE(3, 4), x), b = data(&r, FB_F32, SHAPE(2, 4), w), d;
+    fb_id t = add_at(&r, FB_OP_PERMUTE, b, (fb_attrs){.n_axes = 2, .axes = {1, 0}});
+    gradients_of(&r, add1(&r, FB_OP_SUM, add2(&r, FB_OP_MATMUL, a, t)), 1, &b, &d);
+    const fb_node *last = fb_node_at(r.g, d);
+    assert_int_equal(last->op, FB_OP_MATMUL);
+    assert_int_equal(last->args[1], a);
+    rig_free(&r);
+}
+
 /* ---- loops ---- */
 
 /* w := w - 0.1 d/dw sum(w⁴ + c w), three times, in a loop's body; c from outside. */
@@ -793,6 +826,7 @@ int main(void)
         cmocka_unit_test(a_branch_not_taken_gives_no_nan),
         cmocka_unit_test(what_is_asked_for_may_be_any_value),
         cmocka_unit_test(shared_weights_get_their_gradient_from_one_product),
+        cmocka_unit_test(a_transposed_weight_gets_its_gradient_as_it_lies),
         cmocka_unit_test(a_step_s_own_gradient_in_a_loop),
         cmocka_unit_test(a_loop_is_in_the_way),
         cmocka_unit_test(a_loop_beside_the_way),

@@ -730,6 +730,7 @@ static void test_bundled(void **state)
         {"scripts/models/lstm_step.lua", "{\"N\":4,\"H\":6,\"I\":5}", 4},
         {"scripts/models/lora_mlp.lua", "{\"batch\":8,\"inputs\":16,\"outputs\":12,\"rank\":2}", 2},
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1},
+        {"scripts/models/mlp_train.lua", "{\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2},
         {"scripts/models/layer_norm.lua", "{\"rows\":4,\"columns\":8}", 1},
         {"scripts/models/softmax.lua", "{\"rows\":4,\"columns\":8}", 1},
     };
@@ -1222,6 +1223,24 @@ static void push_methods(lua_State *L, const char *type)
     }
 }
 
+/* A library is Lua: its functions as they stand in the file. */
+static void check_library(const char *name, const char *text)
+{
+    char path[512], begin[64];
+    const char *root = getenv("FB_SRCDIR");
+    snprintf(path, sizeof path, "%s/scripts/lib/%s.lua", root ? root : ".", name);
+    snprintf(begin, sizeof begin, "\nfunction %s.", name);
+    char *library = fb_read_file(path, 1 << 20, NULL, NULL);
+    assert_non_null(library);
+    assert_int_equal(count_of(text, begin), count_of(library, begin));
+    for (const char *at = library; (at = strstr(at, begin)); at++) {
+        char line[64];
+        snprintf(line, sizeof line, "%.*s", (int)(strchr(at, '(') - at) + 1, at);
+        if (!strstr(text, line)) fail_msg("scripts/fusebox.d.lua lacks \"%s\"", line + 1);
+    }
+    fb_free(library);
+}
+
 static void test_types(void **state)
 {
     (void)state;
@@ -1263,16 +1282,8 @@ static void test_types(void **state)
     each_name(L, "fusebox", text, &n);
     assert_int_equal(count_of(text, "\nfunction fusebox."), n);
     lua_close(L);
-    /* nn is Lua: its functions as they stand in the file. */
-    snprintf(path, sizeof path, "%s/scripts/lib/nn.lua", root ? root : ".");
-    char *nn = fb_read_file(path, 1 << 20, NULL, NULL);
-    assert_int_equal(count_of(text, "\nfunction nn."), count_of(nn, "\nfunction nn."));
-    for (const char *at = nn; (at = strstr(at, "\nfunction nn.")); at++) {
-        char line[64];
-        snprintf(line, sizeof line, "%.*s", (int)(strchr(at, '(') - at) + 1, at);
-        if (!strstr(text, line)) fail_msg("scripts/fusebox.d.lua lacks \"%s\"", line + 1);
-    }
-    fb_free(nn);
+    check_library("nn", text);
+    check_library("optim", text);
     fb_free(text);
 }
 
