@@ -828,6 +828,7 @@ class Front:
         self.stream, self.out = stream, out
         self.line, self.news = collections.deque(), threading.Condition()
         self.running = self.cancelled = None  # ids
+        self.shielded = False
         self.main, self.writing = threading.main_thread().ident, threading.Lock()
         signal.signal(signal.SIGUSR1, self.interrupt)
 
@@ -882,7 +883,7 @@ class Front:
 
     def interrupt(self, *_):
         """In the main thread, between two of its steps."""
-        if self.running is not None and self.running == self.cancelled:
+        if self.running is not None and self.running == self.cancelled and not self.shielded:
             self.running = None
             raise Cancelled
 
@@ -898,6 +899,7 @@ class Front:
 class Worker:
     def __init__(self, front):
         self.front, self.graphs, self.cases, self.files = front, {}, {}, {}
+        self.can_compile = False
 
     def devices(self):
         entry = {"device": "torch", "kind": "torch"}
@@ -925,6 +927,18 @@ class Worker:
     def take_device(self, number):
         return LOCK.take(lambda n: self.front.say({"type": "progress", "id": number, "what": f"waiting, {n} ahead", "fraction": 0}))
 
+    def load_compiler(self):
+        """The first torch.compile loads half of PyTorch, which does not survive being cancelled in the middle."""
+        if self.can_compile:
+            return
+        self.front.shielded = True
+        try:
+            torch.compile(lambda x: torch.relu(x @ x + 1))(torch.ones(8, 8, device=DEVICE))
+        finally:
+            self.front.shielded = False
+        self.can_compile = True
+        self.front.interrupt()  # by what came meanwhile
+
     def prepare(self, message):
         number, plan = message["id"], message.get("plan")
         if MISSING:
@@ -937,6 +951,8 @@ class Worker:
         self.take_device(number)
         what = "running" if plan.startswith("eager") else "compiling"
         self.front.say({"type": "progress", "id": number, "what": f"PyTorch: {what} {plan}", "fraction": 0})
+        if not plan.startswith("eager"):
+            self.load_compiler()
         case.prepare()
         self.cases[number] = case
         return {"type": "prepared", "id": number, "report": case.report()}
@@ -986,6 +1002,8 @@ class Worker:
                 front.running = None
             except Cancelled:
                 answer = ("cancelled", "cancelled")
+                if self.can_compile:
+                    torch._dynamo.reset()
             if isinstance(answer, tuple):
                 front.fail(number, *answer)
             elif answer:
