@@ -468,6 +468,10 @@ function Tensor:pad(amounts, value) end
 ---@return Tensor
 function Tensor:flip(...) end
 
+---The same values, through which g:grad passes nothing.
+---@return Tensor
+function Tensor:detach() end
+
 ---Matrix product; leading dimensions broadcast, vectors are rows on the left and columns on the right.
 ---@param other Tensor
 ---@param options? { precision: "ieee"|"tf32" }

@@ -13,6 +13,7 @@ typedef struct {
     fb_graph *g;
     fb_id *gradient; /* of each node that was there at the start; FB_NONE while nobody has added to it */
     bool *wanted;    /* float values that depend on what is differentiated by, and loops that do */
+    bool *detached;  /* constants, whatever they depend on */
     bool *touched;   /* regions that hold a wanted value */
     int n, line;
     bool failed;
@@ -569,7 +570,7 @@ static void mark_wanted(tape *t, const fb_id *wrt, int n)
     for (int i = 0; i < n; i++) t->wanted[wrt[i]] = true;
     for (fb_id id = 0; id < t->n; id++) {
         const fb_node *node = &t->g->nodes[id];
-        t->wanted[id] = t->wanted[id] || depends(t, node);
+        t->wanted[id] = t->wanted[id] || (!t->detached[id] && depends(t, node));
         for (fb_id r = node->region; t->wanted[id] && r > 0; r = t->g->regions[r].parent) t->touched[r] = true;
     }
 }
@@ -577,7 +578,7 @@ static void mark_wanted(tape *t, const fb_id *wrt, int n)
 static bool differentiate(tape *t, fb_id id)
 {
     const fb_node node = t->g->nodes[id]; /* adding nodes moves the array */
-    if (t->gradient[id] == FB_NONE) return true;
+    if (t->gradient[id] == FB_NONE || t->detached[id]) return true;
     fb_id from = enters_from(t, &node);
     if (node.op == FB_OP_RESULT || (from != FB_NONE && t->wanted[from]))
         return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative through a loop (%s)", node.name);
@@ -630,7 +631,10 @@ bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradie
     tape t = {.g = g, .n = g->n_nodes, .line = line, .err = err};
     t.gradient = fb_alloc((size_t)t.n * sizeof *t.gradient);
     t.wanted = fb_calloc((size_t)t.n, sizeof *t.wanted);
+    t.detached = fb_calloc((size_t)t.n, sizeof *t.detached);
     t.touched = fb_calloc((size_t)g->n_regions, sizeof *t.touched);
+    const fb_id *detached;
+    for (int i = fb_build_detached(g, &detached); i-- > 0;) t.detached[detached[i]] = true;
     for (int i = 0; i < t.n; i++) t.gradient[i] = FB_NONE;
     mark_wanted(&t, wrt, n);
     if (t.wanted[loss]) t.gradient[loss] = filled_like(&t, loss, 1);
@@ -642,6 +646,15 @@ bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradie
     }
     fb_free(t.gradient);
     fb_free(t.wanted);
+    fb_free(t.detached);
     fb_free(t.touched);
     return good;
+}
+
+fb_id fb_autodiff_detach(fb_graph *g, fb_id x, int line, fb_error *err)
+{
+    fb_attrs same = {.shape = g->nodes[x].shape};
+    fb_id id = fb_graph_add(g, FB_OP_VIEW, &x, 1, &same, "detach", line, err);
+    if (id != FB_NONE) fb_build_detach(g, id);
+    return id;
 }

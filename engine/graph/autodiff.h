@@ -15,4 +15,7 @@
  * scalar, a value is no float, or a loop is in the way; what was added until then is read by nobody. */
 bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err);
 
+/* The same value, a constant to every gradient (PyTorch's detach): a view that canonicalising takes out. */
+fb_id fb_autodiff_detach(fb_graph *g, fb_id x, int line, fb_error *err);
+
 #endif

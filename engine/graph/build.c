@@ -38,6 +38,7 @@ struct fb_graph_builder {
     int node_room, scope_room, region_room, output_room;
     fb_id scope, region; /* innermost open */
     FB_VEC(open_region) open;
+    FB_VEC(fb_id) detached;
     fb_arena *scratch; /* the tables' entries */
 };
 
@@ -71,6 +72,7 @@ void fb_build_discard(fb_graph *g)
     HASH_CLEAR(hh, b->output_names);
     HASH_CLEAR(hh, b->attrs);
     FB_VEC_FREE(&b->open);
+    FB_VEC_FREE(&b->detached);
     fb_arena_free(b->scratch);
     fb_free(b);
     g->builder = NULL;
@@ -342,6 +344,17 @@ const fb_id *fb_build_loop_operands(const fb_graph *g, fb_id region)
     for (int i = 0; g->builder && i < g->builder->open.n; i++)
         if (g->builder->open.at[i].region == region) return g->builder->open.at[i].operands;
     return NULL;
+}
+
+void fb_build_detach(fb_graph *g, fb_id id)
+{
+    FB_VEC_PUSH(&g->builder->detached, id);
+}
+
+int fb_build_detached(const fb_graph *g, const fb_id **ids)
+{
+    *ids = g->builder->detached.at;
+    return g->builder->detached.n;
 }
 
 static bool check_loop_operands(const fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned,

@@ -3,6 +3,7 @@
  * from 0. */
 #include "script/process.h"
 
+#include "graph/autodiff.h"
 #include "graph/intmath.h"
 
 #include <math.h>
@@ -295,6 +296,16 @@ static int view(lua_State *L)
     fb_id x = fb_tensor_at(L, 1);
     fb_attrs at = {.shape = fb_tensor_shape(L, 2, "view")};
     return fb_tensor_add(L, FB_OP_VIEW, &x, 1, &at, NULL);
+}
+
+/* The same values, which g:grad takes for constants. */
+static int detach(lua_State *L)
+{
+    fb_error err;
+    fb_id id = fb_autodiff_detach(fb_graph_now(L), fb_tensor_at(L, 1), fb_lua_line(L), &err);
+    if (id == FB_NONE) return fb_lua_raise(L, "%s", err.text);
+    fb_tensor_push(L, id);
+    return 1;
 }
 
 static int view_as_shape(lua_State *L, fb_id x, const fb_shape *shape, const char *name)
@@ -668,6 +679,7 @@ static const luaL_Reg methods[] = {
     {"cumsum", cumsum},
     {"view", view},
     {"reshape", view},
+    {"detach", detach},
     {"flatten", flatten},
     {"squeeze", squeeze},
     {"unsqueeze", unsqueeze},

@@ -62,12 +62,13 @@ function nn.layer_norm(x, opts)
   end, name)
 end
 
--- exp(x - max) / sum, along dim (the last one unless it is said).
+-- exp(x - max) / sum, along dim (the last one unless it is said). What is subtracted cancels out, so that the maximum has
+-- no part in the gradient.
 function nn.softmax(x, dim, opts)
   opts = options("softmax", opts, { name = true })
   dim = dim or -1
   return x.graph:op("softmax", { x }, { dim = dim }, function()
-    local e = (x - x:amax(dim, true)):exp()
+    local e = (x - x:amax(dim, true):detach()):exp()
     return e / e:sum(dim, true)
   end, opts.name)
 end
@@ -111,7 +112,7 @@ function nn.attention(q, k, v, opts)
     elseif opts.mask then
       scores = scores + opts.mask
     end
-    local e = (scores - scores:amax(-1, true)):exp()
+    local e = (scores - scores:amax(-1, true):detach()):exp()
     return (e / e:sum(-1, true)):matmul(v)
   end, opts.name or "attention")
 end

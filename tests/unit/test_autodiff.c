@@ -635,6 +635,22 @@ static void what_is_asked_for_may_be_any_value(void **state)
     rig_free(&r);
 }
 
+static void a_detached_value_is_a_constant(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F64, SHAPE(2), (double[]){3, 4}), y = squared(&r, x);
+    fb_id fixed = fb_autodiff_detach(r.g, y, 0, &r.err), d[2], only;
+    fb_id loss = add1(&r, FB_OP_SUM, add2(&r, FB_OP_MUL, fixed, x));
+    gradients_of(&r, loss, 2, (fb_id[]){x, fixed}, d); /* x³ would have 3 x² */
+    gradients_of(&r, add1(&r, FB_OP_SUM, fixed), 1, &x, &only);
+    run_keeping_all(&r, (fb_id[]){d[0], d[1], only}, 3, false);
+    EXPECT(&r, d[0], 9, 16);
+    EXPECT(&r, d[1], 3, 4);
+    EXPECT(&r, only, 0, 0);
+    rig_free(&r);
+}
+
 /* A batch that shares its weights: one product, no sum over a batch of products. */
 static void shared_weights_get_their_gradient_from_one_product(void **state)
 {
@@ -825,6 +841,7 @@ int main(void)
         cmocka_unit_test(conventions_are_pytorch_s),
         cmocka_unit_test(a_branch_not_taken_gives_no_nan),
         cmocka_unit_test(what_is_asked_for_may_be_any_value),
+        cmocka_unit_test(a_detached_value_is_a_constant),
         cmocka_unit_test(shared_weights_get_their_gradient_from_one_product),
         cmocka_unit_test(a_transposed_weight_gets_its_gradient_as_it_lies),
         cmocka_unit_test(a_step_s_own_gradient_in_a_loop),

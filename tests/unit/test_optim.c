@@ -173,6 +173,23 @@ static void gradients_have_gradients(void **state)
     training_free(t);
 }
 
+/* The largest element, which softmax subtracts, has no part: dx = y (dy - sum(y dy)). */
+static void softmax_s_gradient_is_the_known_one(void **state)
+{
+    (void)state;
+    training *t = train("local y = require('nn').softmax(w)\n"
+                        "return y, g:grad((y * b * w:detach()):sum(), w)[1]");
+    const double *w = param(t, "w"), *b = param(t, "b");
+    const double *y = fb_interp_get(t->in, t->g->outputs[0])->v, *d = fb_interp_get(t->in, t->g->outputs[1])->v;
+    for (int k = 0; k < 6; k++) {
+        double mean = 0;
+        for (int j = 0; j < 3; j++) mean += y[k / 3 * 3 + j] * b[j] * w[k / 3 * 3 + j];
+        near(d[k], y[k] * (b[k % 3] * w[k] - mean), "dw", k);
+    }
+    for (fb_id id = 0; id < t->g->n_nodes; id++) assert_true(t->g->nodes[id].op != FB_OP_EQ);
+    training_free(t);
+}
+
 static const struct {
     const char *code, *text;
 } mistakes[] = {
@@ -356,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_come_in_the_order_asked_for),
         cmocka_unit_test(gradients_have_gradients),
+        cmocka_unit_test(softmax_s_gradient_is_the_known_one),
         cmocka_unit_test(errors_name_the_script_s_line),
         cmocka_unit_test(sgd_steps),
         cmocka_unit_test(sgd_with_momentum_and_decay),
