@@ -272,6 +272,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .n_workers = cli->common.n_workers,
         .workers = cli->common.workers,
         .set = cli->common.set,
+        .counters = cli->counters,
         .plan_as = cli->plan_as,
     };
     fb_error err = {0};

@@ -47,6 +47,7 @@ typedef struct {
     int (*own)(void *ctx, int key, char *arg, struct argp_state *state);
     void *ctx;
     char *(*help)(int key, const char *text, void *input); /* argp's help filter; NULL: none */
+    bool counters;                                         /* see fb_session_options */
     const fb_machine *plan_as;                             /* see fb_session_options */
 } fb_cli;
 

@@ -199,6 +199,7 @@ static void run_columns(run *r)
         break;
     }
     fb_output_print(&r->output, r->format, stdout);
+    if (fb_session_uncounted(r->session)) fb_cli_say("%s", fb_session_uncounted(r->session));
     if (r->trace && !fb_timeline_write(r->trace, r->events, &err)) r->status = fb_cli_fail(&err);
 }
 
@@ -281,7 +282,7 @@ static void run_script(run *r)
 
 static int run_main(const fb_command *me, int argc, char **argv)
 {
-    run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r}};
+    run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r, .counters = true}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);

@@ -49,6 +49,8 @@ typedef struct fb_job {
     int64_t id;       /* of the prepared case in its worker; 0 none */
     bool outstanding; /* an answer is awaited */
     bool verify_only;
+    bool counting;      /* measured traffic was asked for */
+    fb_error uncounted; /* kind FB_OK, or why it was prepared again without */
     int hot, cold, rounds;
     double spent_us, asked_us; /* hot sampling so far; when the last request was sent */
     int asked;                 /* samples of the last request */
@@ -132,6 +134,7 @@ struct fb_session {
 
     FB_VEC(fb_job *) jobs;
     bool automatic;
+    fb_error uncounted;        /* why the last one that should have been counted was not */
     bool trace, trace_metrics; /* of every column that is measured */
     int64_t idle_since_ns;
     int measured; /* reports so far */

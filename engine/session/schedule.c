@@ -200,6 +200,8 @@ static void prepare(fb_session *s, fb_job *j)
     fb_column_record *c = j->column;
     fb_worker *w = worker_of(s, j);
     fb_measure_options o = {.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = 2};
+    bool gpu = c->shown.machine && c->shown.machine->kind == FB_DEVICE_CUDA;
+    o.counters = j->counting = s->options.counters && gpu && !j->verify_only && !j->uncounted.kind;
     send_files(s, j->worker, c->shown.graph);
     j->stage = FB_JOB_PREPARING;
     j->outstanding = true;
@@ -370,6 +372,7 @@ static void process_died(fb_session *s, int worker, const fb_job *but)
 static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
 {
     fb_error why = {0};
+    if (j->uncounted.kind) s->uncounted = j->uncounted;
     take_report(j, e);
     if (!j->column)
         job_end(s, j);
@@ -417,6 +420,11 @@ static void refused(fb_session *s, fb_job *j, const fb_worker_event *e)
     if (crash || e->error.kind == FB_ERR_CANCELLED || e->error.kind == FB_ERR_LIMIT) process_died(s, j->worker, j);
     if (crash) fb_session_say(s, "%s: %s", j->column ? j->column->text : "worker", e->error.text);
     j->id = 0;
+    if (j->counting && j->stage == FB_JOB_PREPARING && e->error.kind == FB_ERR_UNAVAILABLE && j->column) {
+        j->uncounted = e->error; /* no permission for counters is no reason to show no times */
+        j->stage = FB_JOB_WAITING;
+        return;
+    }
     job_failed(s, j, &e->error);
 }
 
@@ -453,6 +461,11 @@ void fb_schedule_free(fb_session *s)
 }
 
 /* ---- the header's functions ---- */
+
+const char *fb_session_uncounted(const fb_session *s)
+{
+    return s->uncounted.kind ? s->uncounted.text : NULL;
+}
 
 void fb_session_trace(fb_session *s, bool metrics)
 {

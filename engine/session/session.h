@@ -31,6 +31,7 @@ typedef struct {
     const json_t *set;          /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
     uint64_t seed;              /* of the inputs; 0 is as good as any */
     bool calibrate;             /* calibrate in the background when the device was not */
+    bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
     const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
 } fb_session_options;
 
@@ -127,6 +128,8 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
 void fb_session_measure(fb_session *s, const int *columns, int n);
 /* Prepares the columns and checks their answers against the reference, without timing them. */
 void fb_session_check(fb_session *s, const int *columns, int n);
+/* Why traffic is modelled alone where it should have been measured; NULL: no such case yet. */
+const char *fb_session_uncounted(const fb_session *s);
 /* From now on a measured column is traced as well, with `metrics` over time if its device has them. */
 void fb_session_trace(fb_session *s, bool metrics);
 /* Of a measured column; NULL with why there is none. */

@@ -1,0 +1,130 @@
+/* Timelines: to JSON and back, what is refused, and the events of a trace. */
+#include "measure/timeline.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Two kernels of one graph, one of a call of its own on another stream, one that nobody knows; three samples of two
+ * metrics. */
+static fb_timeline *example(void)
+{
+    static const char *names[] = {"norm", "tanh"};
+    static fb_span spans[] = {
+        {0, 5, 8, 0, 3, 7}, {1, 8, 9.5, 0, 3, 7}, {1, 12, 14, 10, 11, 9}, {-1, 15, 16, NAN, NAN, 7}};
+    static double at[] = {0, 20, 40}, values[] = {0, 0.5, 1, NAN, 0.25, 0}, runs[] = {1, 30, 31, 55};
+    fb_timeline *t = fb_timeline_new();
+    t->n_names = 2;
+    t->names = names;
+    t->n_spans = 4;
+    t->spans = spans;
+    t->metrics = (fb_metric_log){.n_metrics = 2,
+                                 .metric = {"SM active", "DRAM read"},
+                                 .interval_us = 20,
+                                 .n = 3,
+                                 .n_runs = 2,
+                                 .at_us = at,
+                                 .value = values,
+                                 .run_us = runs};
+    return t;
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    fb_timeline *t = example();
+    json_t *there = fb_timeline_to_json(t);
+    fb_timeline *back = fb_timeline_from_json(there, &err);
+    assert_non_null(back);
+    json_t *again = fb_timeline_to_json(back);
+    assert_true(json_equal(there, again));
+    assert_true(isnan(back->spans[3].issue_start_us));
+    assert_true(isnan(back->metrics.value[3]));
+    assert_true(fabs(fb_timeline_busy_us(back) - 7.5) < 1e-12);
+    json_decref(there);
+    json_decref(again);
+    fb_timeline_free(t);
+    fb_timeline_free(back);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "{}",
+        "{\"names\":[1],\"spans\":[]}",
+        "{\"names\":[],\"spans\":[[0,1,2,null,null,0]]}",
+        "{\"names\":[\"a\"],\"spans\":[[-2,1,2,null,null,0]]}",
+        "{\"names\":[\"a\"],\"spans\":[[0,2,1,null,null,0]]}",
+        "{\"names\":[\"a\"],\"spans\":[[0,1,2,1,null,0]]}",
+        "{\"names\":[\"a\"],\"spans\":[[0,1,2,2,1,0]]}",
+        "{\"names\":[\"a\"],\"spans\":[7]}",
+        "{\"names\":[],\"spans\":[],\"metrics\":{}}",
+        "{\"names\":[],\"spans\":[],\"metrics\":{\"names\":[\"x\"],\"at_us\":[0],\"values\":[1,2],\"runs\":[],"
+        "\"interval_us\":20}}",
+        "{\"names\":[],\"spans\":[],\"metrics\":{\"names\":[],\"at_us\":[],\"values\":[],\"runs\":[],"
+        "\"interval_us\":20}}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fb_error err = {0};
+        json_t *value = fb_json_parse(bad[i], strlen(bad[i]), &err);
+        assert_non_null(value);
+        fb_timeline *t = fb_timeline_from_json(value, &err);
+        if (t) fail_msg("taken: %s", bad[i]);
+        assert_true(err.text[0]);
+        json_decref(value);
+    }
+    fb_error err = {0};
+    assert_null(fb_timeline_from_json(NULL, &err));
+}
+
+static int count(const json_t *events, const char *phase, int track, const char *name)
+{
+    int n = 0;
+    size_t i;
+    json_t *e;
+    json_array_foreach(events, i, e)
+    {
+        bool of_track = track < 0 || fb_json_int_or(e, "tid", -1) == track;
+        bool of_name = !name || strcmp(fb_json_string_or(e, "name", ""), name) == 0;
+        n += strcmp(fb_json_string_or(e, "ph", ""), phase) == 0 && of_track && of_name;
+    }
+    return n;
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    json_t *events = json_array();
+    fb_timeline *t = example();
+    fb_timeline_events(t, 3, "max@cuda:0", events);
+    assert_int_equal(count(events, "X", 1, NULL), 2); /* one call for both kernels of the graph */
+    assert_int_equal(count(events, "X", 1, "launch of a graph"), 1);
+    assert_int_equal(count(events, "X", 1, "tanh"), 1);
+    assert_int_equal(count(events, "X", 10, NULL), 3);
+    assert_int_equal(count(events, "X", 10, "(unknown)"), 1);
+    assert_int_equal(count(events, "X", 20, "tanh"), 1); /* the other stream */
+    assert_int_equal(count(events, "s", 1, NULL), 3);
+    assert_int_equal(count(events, "f", -1, NULL), 3);
+    assert_int_equal(count(events, "C", -1, "SM active %"), 3);
+    assert_int_equal(count(events, "C", -1, "DRAM read %"), 2); /* what is not known is absent */
+    assert_int_equal(count(events, "X", 2, "run"), 2);
+    json_decref(events);
+    fb_timeline_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_events)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
