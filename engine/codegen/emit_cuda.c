@@ -124,8 +124,11 @@ static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_ro
     return runs_along(e, r->at, last, vector);
 }
 
+/* A storage need not be a node: a copy of a source has one of its own. */
 static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
 {
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == storage) return e->args[i].dtype;
     return e->nest->graph->nodes[storage].dtype;
 }
 
@@ -842,8 +845,10 @@ static int threads_of(fb_emitter *e)
 static bool is_small(const fb_emitter *e)
 {
     const int64_t limit = INT32_MAX / 2;
-    for (int i = 0; i < e->n_args; i++)
-        if (fb_shape_elements(&e->nest->graph->nodes[e->args[i].storage].shape) > limit) return false;
+    for (int i = 0; i < e->n_args; i++) {
+        fb_id storage = e->args[i].storage; /* negative: a copy, which is as large as the rows below */
+        if (storage >= 0 && fb_shape_elements(&e->nest->graph->nodes[storage].shape) > limit) return false;
+    }
     for (int i = 0; i < e->nest->n_sections; i++) {
         const fb_section *s = &e->nest->sections[i];
         if (fb_space_points(&s->rows) > limit) return false;
