@@ -369,6 +369,20 @@ static void zoom(fb_app *app, const char *arg)
     if (!app->n_over) app->zoomed = !app->zoomed;
 }
 
+/* Against column 1, or in column 1 against the one beside it. */
+static void show_why(fb_app *app, const char *arg)
+{
+    int n = fb_session_columns(app->session), with = *arg ? atoi(arg) - 1 : app->column ? 0 : 1;
+    if (n < 2)
+        fb_app_say(app, FB_ROLE_WARN, "why: there is one column alone: A adds another");
+    else if (with < 0 || with >= n || with == app->column)
+        fb_app_say(app, FB_ROLE_WARN, "why: no other column %s", arg);
+    else {
+        app->against = with;
+        fb_app_show(app, FB_VIEW_WHY);
+    }
+}
+
 static void show_log(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -491,6 +505,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_AUTO] = automatic,
     [FB_CMD_CANCEL] = cancel,
     [FB_CMD_CALIBRATE] = calibrate,
+    [FB_CMD_WHY] = show_why,
     [FB_CMD_PARAMS] = show_params,
     [FB_CMD_SET] = set,
     [FB_CMD_SAVE] = save,

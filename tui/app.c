@@ -20,6 +20,7 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_GRAPH] = &fb_view_graph,   [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
     [FB_VIEW_SOURCE] = &fb_view_source, [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
     [FB_VIEW_PARAMS] = &fb_view_params, [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
+    [FB_VIEW_WHY] = &fb_view_why,
 };
 
 const fb_view *fb_view_at(fb_view_id id)

@@ -25,6 +25,7 @@ typedef enum {
     FB_VIEW_PARAMS,
     FB_VIEW_LIST,
     FB_VIEW_ERROR,
+    FB_VIEW_WHY,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -53,7 +54,7 @@ typedef struct {
 } fb_view;
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
-    fb_view_params, fb_view_list, fb_view_error;
+    fb_view_params, fb_view_list, fb_view_error, fb_view_why;
 const fb_view *fb_view_at(fb_view_id id);
 
 /* One line of the kernel list: all kernels of one letter. */
@@ -99,6 +100,7 @@ struct fb_app {
     bool zoomed, more;
     int failed;       /* columns that had failed when that was last looked at */
     bool error_shown; /* the script's present error was brought up */
+    int against;      /* the column that the view WHY compares with */
 
     fb_prompt prompt;
     fb_keys *keys; /* being played; NULL: none */

@@ -403,3 +403,31 @@ fb_report *fb_measure_report(fb_measurement *m)
     if (r->wall_us.n && r->device_us.n) r->gap_us = fmax(0, r->wall_us.median - r->device_us.median);
     return r;
 }
+
+fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *plan, fb_error *err)
+{
+    fb_peer_plan p;
+    if (!d->ops->recall_named(d, g, plan, &p, err)) return NULL;
+    fb_report *r = fb_report_new();
+    r->source = FB_SOURCE_RECORDED;
+    r->nodes = g->n_nodes;
+    r->launches = p.launches;
+    r->launch_mode = fb_arena_strdup(r->arena, p.launch_mode);
+    r->wall_us = p.wall_us;
+    r->device_us = p.device_us;
+    r->cold_us = p.cold_us;
+    r->error = (fb_error_report){.max_abs = p.max_abs, .max_rel = p.max_rel, .bound = p.bound, .ok = !(p.bound > 1)};
+    r->n_kernels = p.n_kernels;
+    r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, p.n_kernels);
+    for (int i = 0; i < p.n_kernels; i++) {
+        fb_kernel_report *k = &r->kernels[i];
+        fb_kernel_report_clear(k);
+        k->name = fb_arena_strdup(r->arena, p.kernels[i].name);
+        k->family = fb_arena_strdup(r->arena, p.kernels[i].family);
+        k->count = p.kernels[i].count;
+        k->device_us = p.kernels[i].device_us;
+        k->source = FB_SOURCE_RECORDED;
+    }
+    if (r->wall_us.n && r->device_us.n) r->gap_us = fmax(0, r->wall_us.median - r->device_us.median);
+    return r;
+}

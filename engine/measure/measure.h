@@ -56,5 +56,7 @@ fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progr
 /* The report as it stands; script, variant, plan, device names are left to the caller. The caller frees. */
 fb_report *fb_measure_report(fb_measurement *m);
 void fb_measure_free(fb_measurement *m);
+/* What a device with recall_named knows of a plan of that name: a report with source recorded. The caller frees. */
+fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *plan, fb_error *err);
 
 #endif

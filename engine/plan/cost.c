@@ -13,13 +13,6 @@ static double known(double value)
     return isfinite(value) ? value : 0;
 }
 
-double fb_memory_us(const fb_machine *m, double bytes)
-{
-    const fb_rate_curve *curve = bytes <= (double)m->cache_bytes ? &m->copy_hot : &m->copy_cold;
-    double rate = fb_rate_at(curve->n ? curve : &m->copy_cold, bytes);
-    return rate > 0 ? bytes / rate * 1e-3 : 0; /* 1 GB/s is 1e3 bytes a µs */
-}
-
 static double together(double memory_us, double compute_us)
 {
     return fmax(memory_us, compute_us) + NO_OVERLAP * fmin(memory_us, compute_us);

@@ -92,6 +92,31 @@ double fb_rate_at(const fb_rate_curve *c, double size)
     return c->rate[c->n - 1];
 }
 
+static const fb_rate_curve *copy_curve(const fb_machine *m, double bytes)
+{
+    return bytes <= (double)m->cache_bytes && m->copy_hot.n ? &m->copy_hot : &m->copy_cold;
+}
+
+/* 1 GB/s is 1e3 bytes a µs. */
+static double time_at(double bytes, double rate)
+{
+    return rate > 0 ? bytes / rate * 1e-3 : 0;
+}
+
+double fb_memory_us(const fb_machine *m, double bytes)
+{
+    return time_at(bytes, fb_rate_at(copy_curve(m, bytes), bytes));
+}
+
+double fb_memory_filled_us(const fb_machine *m, double bytes)
+{
+    const fb_rate_curve *c = copy_curve(m, bytes);
+    double best = fb_rate_at(c, bytes);
+    for (int i = 0; i < c->n; i++)
+        if (c->size[i] >= bytes && c->rate[i] > best) best = c->rate[i];
+    return time_at(bytes, best);
+}
+
 /* ---- JSON ---- */
 
 static const char *const kind_name[] = {[FB_DEVICE_HOST] = "host",

@@ -44,6 +44,11 @@ typedef struct {
 /* The built-in guess for a kind before calibration. */
 void fb_machine_default(fb_machine *m, fb_device_kind kind);
 double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
+/* Time to move that many bytes in one kernel: at the copy curve, the hot one where they fit the last-level cache. */
+double fb_memory_us(const fb_machine *m, double bytes);
+/* The same at the best rate that the curve reaches for as many bytes or more: what they would take as part of a kernel
+ * large enough to fill the device. */
+double fb_memory_filled_us(const fb_machine *m, double bytes);
 json_t *fb_machine_to_json(const fb_machine *m);
 bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err);
 

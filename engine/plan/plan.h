@@ -19,7 +19,8 @@
 
 typedef enum { FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA } fb_launch_mode;
 
-const char *fb_launch_mode_name(fb_launch_mode m); /* "stream" "graph" "mega" */
+const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
+double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
 
 typedef struct fb_planner fb_planner;
 typedef struct fb_plan fb_plan;

@@ -166,8 +166,6 @@ double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_ana
 
 /* ---- cost.c ---- */
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
-double fb_launch_us(const fb_machine *m, fb_launch_mode mode);
-double fb_memory_us(const fb_machine *m, double bytes);
 
 /* ---- legality.c: what needs no nest ---- */
 bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);

@@ -286,7 +286,7 @@ int fb_experiment_run(lua_State *L)
 
 /* ---- puzzle answers ---- */
 
-/* why:largest(): the part that explains most of the difference. */
+/* why:largest(): the part that explains most of the difference; the rest explains nothing. */
 static int largest(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -297,6 +297,7 @@ static int largest(lua_State *L)
     if (lua_istable(L, 2))
         for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
             if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER) continue;
+            if (strcmp(lua_tostring(L, -2), "rest") == 0) continue;
             double us = lua_tonumber(L, -1);
             bool tie =
                 us == most && lua_type(L, 3) == LUA_TSTRING && strcmp(lua_tostring(L, -2), lua_tostring(L, 3)) < 0;

@@ -14,6 +14,7 @@
 #define FB_SESSION_SESSION_H
 
 #include "measure/report.h"
+#include "measure/why.h"
 #include "plan/plan.h"
 #include "plan/preset.h"
 #include "script/script.h"
@@ -134,6 +135,8 @@ const char *fb_session_uncounted(const fb_session *s);
 void fb_session_trace(fb_session *s, bool metrics);
 /* Of a measured column; NULL with why there is none. */
 const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err);
+/* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
+bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */
 void fb_session_set_auto(fb_session *s, bool on); /* measure after each edit, debounced by 150 ms */
 bool fb_session_auto(const fb_session *s);

@@ -6,15 +6,15 @@ fb --version
 is "--version names the program and its version" 0 out '^fusebox [0-9]+\.[0-9]+'
 fb --help
 is "--help lists the commands and the exit statuses" 0 out 'explain SCRIPT' out 'Exit status' out 'worker'
-for command in run explain emit graph check new devices worker; do
+for command in run diff explain emit graph check new devices worker; do
     fb $command --help
     is "$command --help speaks of the command and the common options" 0 out "fusebox $command" out '--device' out '--set'
 done
 
 fb
 is "without a terminal and a script: the list" 0 out 'split_stack' out 'lstm_step' out 'lora_mlp'
-fb diff x y
-is "a command of a later version is refused in one line" 2 err1 '^fusebox: no command or script "diff"'
+fb frobnicate x y
+is "a word that is no command is refused in one line" 2 err1 '^fusebox: no command or script "frobnicate"'
 fb explian split_stack
 is "a misspelt command finds the nearest" 2 err1 'did you mean "fusebox explain"'
 fb run

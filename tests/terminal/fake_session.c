@@ -524,8 +524,16 @@ static fb_report *make_up(const record *c)
     r->n_kernels = groups;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, groups);
     for (int i = 0; i < groups; i++)
-        r->kernels[i] = (fb_kernel_report){
-            .name = "kernel", .family = "reduce", .count = 1, .device_us = {8, 7, 9, 40}, .group = i};
+        r->kernels[i] = (fb_kernel_report){.name = "kernel",
+                                           .family = "reduce",
+                                           .count = 1,
+                                           .device_us = {8, 7, 9, 40},
+                                           .bytes_read = 1 << 17,
+                                           .measured_read = NAN,
+                                           .measured_written = NAN,
+                                           .occupancy = NAN,
+                                           .spill_bytes = -1,
+                                           .group = i};
     return r;
 }
 
@@ -564,6 +572,18 @@ void fb_session_set_auto(fb_session *s, bool on)
 bool fb_session_auto(const fb_session *s)
 {
     return s->automatic;
+}
+
+const char *fb_session_default_device(const fb_session *s)
+{
+    (void)s;
+    return "host";
+}
+
+const fb_machine *fb_session_machine(const fb_session *s, const char *device)
+{
+    (void)device;
+    return &s->machine;
 }
 
 const json_t *fb_session_devices(const fb_session *s)

@@ -1,0 +1,409 @@
+#include "measure/why.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Below this share of the device's threads, loads in flight no longer cover the latency of memory on current GPUs. */
+static const double low_occupancy = 0.25;
+
+/* What a part's sentence says after "A's µs → B's µs". */
+static const struct {
+    const char *name, *what;
+} parts[FB_WHY_PARTS] = {
+    [FB_WHY_DISPATCH] = {"dispatch", "in the framework, beyond what its launches cost"},
+    [FB_WHY_LAUNCHES] = {"launches", "launching and waiting"},
+    [FB_WHY_BYTES] = {"bytes", "at the full copy rate"},
+    [FB_WHY_COMPUTE] = {"compute", "of arithmetic beyond what moving the bytes takes"},
+    [FB_WHY_OCCUPANCY] = {"occupancy", "because kernels are too small, or hold too few threads, to fill the device"},
+    [FB_WHY_SPILLS] = {"spills", "in kernels that spill registers, beyond bytes and arithmetic"},
+    [FB_WHY_REST] = {"rest", "not explained"},
+};
+
+const char *fb_why_name(fb_why_id id)
+{
+    return parts[id].name;
+}
+
+bool fb_why_matters(const fb_why *why, fb_why_id id)
+{
+    const fb_why_part *p = &why->part[id];
+    return (isfinite(p->of[0]) && p->of[0] != 0) || (isfinite(p->of[1]) && p->of[1] != 0);
+}
+
+/* ---- one kernel ---------------------------------------------------------------------------------------------------
+ */
+
+/* A kernel's time by part; of the parts, those from BYTES on are used. */
+typedef struct {
+    const char *name;
+    double us[FB_WHY_PARTS];
+} kernel_split;
+
+typedef struct {
+    const fb_report *r;
+    double us[FB_WHY_PARTS];
+    bool known[FB_WHY_PARTS], measured[FB_WHY_PARTS];
+    double moved; /* bytes */
+    FB_VEC(kernel_split) kernels;
+} column_split;
+
+static double take(double *left, double wanted)
+{
+    double got = fmin(*left, fmax(0, wanted));
+    *left -= got;
+    return got;
+}
+
+/* The bytes the time is set against: distinct ones, or more where counters saw more. NAN when neither is known. */
+static double bytes_of(const fb_kernel_report *k, bool *counted)
+{
+    double modelled = k->bytes_read + k->bytes_written, measured = k->measured_read + k->measured_written;
+    *counted = isfinite(measured) && !(modelled > measured);
+    return *counted ? measured : modelled;
+}
+
+/* In the order that the header gives; what is not known is no time, and said in c->known. */
+static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_split *c)
+{
+    kernel_split s = {.name = k->name ? k->name : "?"};
+    bool timed = k->device_us.n > 0, counted;
+    double left = timed ? k->device_us.median : INFINITY, n = k->count > 0 ? (double)k->count : 1;
+    double bytes = bytes_of(k, &counted), modelled = k->bytes_read + k->bytes_written;
+    if (!isfinite(bytes)) {
+        c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = false;
+    } else {
+        double full = n * fb_memory_us(m, bytes / n), filled = n * fb_memory_filled_us(m, bytes / n);
+        s.us[FB_WHY_BYTES] = take(&left, filled);
+        s.us[FB_WHY_OCCUPANCY] = take(&left, full - filled);
+        c->moved += bytes;
+        c->measured[FB_WHY_BYTES] &= counted;
+    }
+    double work = k->predicted_us - n * fb_memory_us(m, modelled / n);
+    if (isfinite(work))
+        s.us[FB_WHY_COMPUTE] = take(&left, work);
+    else
+        c->known[FB_WHY_COMPUTE] = false;
+    c->known[FB_WHY_SPILLS] |= k->spill_bytes >= 0;
+    if (timed && c->known[FB_WHY_BYTES] && c->known[FB_WHY_COMPUTE]) {
+        if (k->spill_bytes > 0)
+            s.us[FB_WHY_SPILLS] = take(&left, left);
+        else if (k->occupancy < low_occupancy) /* never where it is NAN */
+            s.us[FB_WHY_OCCUPANCY] += take(&left, left);
+    }
+    s.us[FB_WHY_REST] = timed ? left : 0;
+    FB_VEC_PUSH(&c->kernels, s);
+}
+
+/* ---- one column ---------------------------------------------------------------------------------------------------
+ */
+
+static double launch_cost(const fb_report *r, const fb_machine *m)
+{
+    fb_launch_mode mode = FB_LAUNCH_STREAM;
+    for (int i = FB_LAUNCH_STREAM; i <= FB_LAUNCH_MEGA; i++)
+        if (r->launch_mode && strcmp(r->launch_mode, fb_launch_mode_name((fb_launch_mode)i)) == 0)
+            mode = (fb_launch_mode)i;
+    if (r->launches < 0) return NAN;
+    return (double)r->launches * fb_launch_us(m, mode) + (isfinite(m->sync_us) ? m->sync_us : 0);
+}
+
+static bool is_foreign(const fb_report *r)
+{
+    for (int i = 0; i < r->n_kernels; i++)
+        if (r->kernels[i].group >= 0) return false;
+    return !r->plan_hash; /* every plan of ours has one */
+}
+
+/* Dispatch and launches share the gap. */
+static void split_gap(const fb_machine *m, column_split *c)
+{
+    double cost = launch_cost(c->r, m), gap = c->r->gap_us;
+    bool foreign = is_foreign(c->r), timed = isfinite(gap);
+    c->known[FB_WHY_LAUNCHES] = timed || isfinite(cost);
+    c->known[FB_WHY_DISPATCH] = !foreign || (timed && isfinite(cost));
+    c->us[FB_WHY_LAUNCHES] = !timed ? cost : foreign && isfinite(cost) ? fmin(gap, cost) : gap;
+    c->us[FB_WHY_DISPATCH] = foreign && c->known[FB_WHY_DISPATCH] ? gap - c->us[FB_WHY_LAUNCHES] : 0;
+    c->measured[FB_WHY_LAUNCHES] = timed && !(foreign && isfinite(cost));
+    c->measured[FB_WHY_DISPATCH] = timed;
+}
+
+static void split_column(const fb_report *r, const fb_machine *m, column_split *c)
+{
+    bool tells = r->n_kernels > 0 || r->launches == 0;
+    *c = (column_split){.r = r};
+    c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = tells;
+    c->known[FB_WHY_SPILLS] = r->launches == 0;
+    c->measured[FB_WHY_BYTES] = r->n_kernels > 0;
+    split_gap(m, c);
+    for (int i = 0; i < r->n_kernels; i++) split_kernel(&r->kernels[i], m, c);
+    for (int i = 0; i < c->kernels.n; i++)
+        for (int p = FB_WHY_BYTES; p < FB_WHY_REST; p++) c->us[p] += c->kernels.at[i].us[p];
+}
+
+/* ---- the kernels that contribute most -----------------------------------------------------------------------------
+ */
+
+static int by_name(const void *a, const void *b)
+{
+    const kernel_split *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* A's kernels less B's, one entry a name, in `to`, which has room for all. */
+static int merge(const column_split c[2], kernel_split *to)
+{
+    int all = 0, n = 0;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < c[s].kernels.n; i++, all++) {
+            to[all] = c[s].kernels.at[i];
+            for (int p = 0; s && p < FB_WHY_PARTS; p++) to[all].us[p] = -to[all].us[p];
+        }
+    qsort(to, (size_t)all, sizeof *to, by_name);
+    for (int i = 0; i < all; i++) {
+        if (!n || strcmp(to[n - 1].name, to[i].name) != 0) {
+            to[n++] = to[i];
+            continue;
+        }
+        for (int p = 0; p < FB_WHY_PARTS; p++) to[n - 1].us[p] += to[i].us[p];
+    }
+    return n;
+}
+
+/* The few that go furthest in the part's direction; what is below a twentieth of the part is not worth a word. */
+static void choose_kernels(const kernel_split *k, int n, fb_why_id id, fb_why_part *p)
+{
+    double sign = p->us < 0 ? -1 : 1, least = fmax(fabs(p->us) / 20, 0.05);
+    for (int i = 0; i < n; i++) {
+        double us = k[i].us[id] * sign;
+        int at = p->n_kernels < FB_WHY_KERNELS ? p->n_kernels : FB_WHY_KERNELS - 1;
+        bool full = p->n_kernels == FB_WHY_KERNELS;
+        if (!(us > least) || (full && !(us > p->kernel[at].us * sign))) continue;
+        if (!full) p->n_kernels++;
+        for (; at > 0 && us > p->kernel[at - 1].us * sign; at--) p->kernel[at] = p->kernel[at - 1];
+        p->kernel[at].us = k[i].us[id];
+        fb_text_clean(p->kernel[at].name, sizeof p->kernel[at].name, k[i].name, strlen(k[i].name));
+    }
+}
+
+/* ---- sentences ----------------------------------------------------------------------------------------------------
+ */
+
+static const char *signed_us(char to[40], double us)
+{
+    char text[32];
+    snprintf(to, 40, "%s%s", us < 0 ? "-" : "", fb_format_us(text, fabs(us)));
+    return to;
+}
+
+static void say_amounts(const fb_why_part *p, const column_split c[2], fb_why_id id, fb_str *out)
+{
+    char from[40], to[40];
+    if (id == FB_WHY_LAUNCHES && c[0].r->launches >= 0 && c[1].r->launches >= 0)
+        fb_str_addf(out, "%lld → %lld launches: ", (long long)c[0].r->launches, (long long)c[1].r->launches);
+    if (id == FB_WHY_BYTES)
+        fb_str_addf(out, "%s → %s moved: ", fb_format_bytes(from, c[0].moved), fb_format_bytes(to, c[1].moved));
+    fb_str_addf(out, "%s → %s %s", signed_us(from, p->of[0]), signed_us(to, p->of[1]), parts[id].what);
+    if (id != FB_WHY_REST) fb_str_add(out, p->measured ? " (measured)" : " (modelled)");
+}
+
+static void say_kernels(const fb_why_part *p, fb_str *out)
+{
+    char us[40];
+    for (int i = 0; i < p->n_kernels; i++)
+        fb_str_addf(out, "%s%s %s%s", i ? ", " : "; most of it in ", p->kernel[i].name, p->kernel[i].us > 0 ? "-" : "+",
+                    fb_format_us(us, fabs(p->kernel[i].us)));
+}
+
+/* The columns that do not tell what the part is about. */
+static void say_unknown(const column_split c[2], fb_why_id id, fb_str *out)
+{
+    bool a = c[0].known[id], b = c[1].known[id];
+    char us[40];
+    if (a || b)
+        fb_str_addf(out, "%s %s in the %s column, ", signed_us(us, c[b].us[id]), parts[id].what,
+                    a ? "first" : "second");
+    fb_str_addf(out, "not known of %s: it is in the rest", !a && !b ? "either" : a ? "the second" : "the first");
+}
+
+static void say_missing(const fb_why *why, fb_str *out)
+{
+    bool first = true;
+    for (int p = 0; p < FB_WHY_REST; p++) {
+        if (why->part[p].known) continue;
+        fb_str_addf(out, "%s%s", first ? "; it holds what is not known: " : ", ", parts[p].name);
+        first = false;
+    }
+}
+
+static void say_part(fb_why *why, const column_split c[2], fb_why_id id)
+{
+    fb_why_part *p = &why->part[id];
+    fb_str text = {0};
+    if (p->known) {
+        say_amounts(p, c, id, &text);
+        if (id == FB_WHY_REST) say_missing(why, &text);
+        say_kernels(p, &text);
+    } else {
+        say_unknown(c, id, &text);
+    }
+    fb_text_clean(p->text, sizeof p->text, fb_str_get(&text), text.n);
+    fb_str_free(&text);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------------
+ */
+
+static bool has_wall(const fb_report *r, const char *which, fb_error *err)
+{
+    if (r->failed) return fb_fail(err, r->failed_kind, "the %s column failed: %s", which, r->failed);
+    if (!r->error.ok) return fb_fail(err, FB_ERR_INPUT, "the %s column's result is wrong: %s", which, r->error.worst);
+    return r->wall_us.n > 0 || fb_fail(err, FB_ERR_UNAVAILABLE, "the %s column has no wall time", which);
+}
+
+static void set_parts(fb_why *why, const column_split c[2])
+{
+    fb_why_part *rest = &why->part[FB_WHY_REST];
+    *rest = (fb_why_part){.known = true, .us = why->us, .of = {why->a_us, why->b_us}};
+    for (int id = 0; id < FB_WHY_REST; id++) {
+        fb_why_part *p = &why->part[id];
+        p->known = c[0].known[id] && c[1].known[id];
+        p->measured = c[0].measured[id] && c[1].measured[id];
+        for (int s = 0; s < 2; s++) p->of[s] = c[s].known[id] ? c[s].us[id] : NAN;
+        if (!p->known) continue;
+        p->us = p->of[0] - p->of[1];
+        rest->us -= p->us;
+        for (int s = 0; s < 2; s++) rest->of[s] -= p->of[s];
+    }
+}
+
+bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out,
+               fb_error *err)
+{
+    *out = (fb_why){0};
+    if (!has_wall(a, "first", err) || !has_wall(b, "second", err)) return false;
+    column_split c[2];
+    split_column(a, ma, &c[0]);
+    split_column(b, mb, &c[1]);
+    out->a_us = a->wall_us.median;
+    out->b_us = b->wall_us.median;
+    out->us = out->a_us - out->b_us;
+    out->tie = fb_stat_tie(&a->wall_us, &b->wall_us);
+    out->source = a->source > b->source ? a->source : b->source;
+    set_parts(out, c);
+    kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
+    int n = merge(c, merged);
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
+        if (id >= FB_WHY_BYTES && out->part[id].known) choose_kernels(merged, n, (fb_why_id)id, &out->part[id]);
+        say_part(out, c, (fb_why_id)id);
+    }
+    fb_free(merged);
+    for (int s = 0; s < 2; s++) FB_VEC_FREE(&c[s].kernels);
+    return true;
+}
+
+fb_why_id fb_why_largest(const fb_why *why)
+{
+    fb_why_id best = FB_WHY_NONE;
+    double sign = why->us < 0 ? -1 : 1, most = 0;
+    for (int id = 0; id < FB_WHY_REST && !why->tie; id++)
+        if (why->part[id].us * sign > most) {
+            most = why->part[id].us * sign;
+            best = (fb_why_id)id;
+        }
+    return best;
+}
+
+void fb_why_conclusion(const fb_why *why, char to[240])
+{
+    fb_why_id id = fb_why_largest(why);
+    char us[32];
+    double share = id == FB_WHY_NONE ? 0 : 100 * why->part[id].us / why->us;
+    bool rest = fabs(why->part[FB_WHY_REST].us) > (id == FB_WHY_NONE ? 0 : fabs(why->part[id].us));
+    if (why->tie)
+        snprintf(to, 240, "a tie: there is nothing to explain");
+    else if (id == FB_WHY_NONE)
+        snprintf(to, 240, "nothing that is known explains the difference");
+    else
+        snprintf(to, 240, "the largest part is %s: %s, %.0f %% of the difference%s", parts[id].name,
+                 fb_format_us(us, fabs(why->part[id].us)), share, rest ? "; more than that is not explained" : "");
+}
+
+/* ---- the waterfall ------------------------------------------------------------------------------------------------
+ */
+
+/* The levels between which the bars fall: level[0] is A's wall time, level[i + 1] what is left after part i. */
+static double levels(const fb_why *why, double level[FB_WHY_PARTS + 1], double *low)
+{
+    double high = level[0] = why->a_us;
+    *low = 0;
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
+        level[id + 1] = level[id] - why->part[id].us;
+        high = fmax(high, level[id + 1]);
+        *low = fmin(*low, level[id + 1]);
+    }
+    return high;
+}
+
+static fb_why_span between(double from, double to, double low, double high, int width)
+{
+    double scale = high > low ? width / (high - low) : 0;
+    int first = (int)lround((fmin(from, to) - low) * scale), last = (int)lround((fmax(from, to) - low) * scale);
+    if (from != to && last == first && first == width) first--;
+    if (from != to && last == first) last++;
+    return (fb_why_span){.from = first, .n = last - first};
+}
+
+fb_why_span fb_why_bar(const fb_why *why, fb_why_id id, int width)
+{
+    double level[FB_WHY_PARTS + 1], low, high = levels(why, level, &low);
+    bool nothing = why->part[id].us == 0;
+    return nothing ? (fb_why_span){0} : between(level[id], level[id + 1], low, high, width);
+}
+
+fb_why_span fb_why_wall_bar(const fb_why *why, int which, int width)
+{
+    double level[FB_WHY_PARTS + 1], low, high = levels(why, level, &low);
+    return between(0, which ? why->b_us : why->a_us, low, high, width);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------
+ */
+
+static json_t *detail(const fb_why_part *p, fb_why_id id)
+{
+    json_t *kernels = json_array();
+    for (int i = 0; i < p->n_kernels; i++)
+        json_array_append_new(kernels, json_pack("{s:s, s:f}", "name", p->kernel[i].name, "us", p->kernel[i].us));
+    json_t *o = json_pack("{s:s, s:o}", "text", p->text, "kernels", kernels);
+    fb_json_set_number(o, "a_us", p->of[0]);
+    fb_json_set_number(o, "b_us", p->of[1]);
+    if (p->known && id != FB_WHY_REST)
+        json_object_set_new(o, "basis", json_string(p->measured ? "measured" : "modelled"));
+    return o;
+}
+
+json_t *fb_why_to_json(const fb_why *why)
+{
+    json_t *sizes = json_object(), *details = json_object();
+    char conclusion[240];
+    fb_why_id largest = fb_why_largest(why);
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
+        const fb_why_part *p = &why->part[id];
+        if (p->known) fb_json_set_number(sizes, parts[id].name, p->us);
+        json_object_set_new(details, parts[id].name, detail(p, (fb_why_id)id));
+    }
+    fb_why_conclusion(why, conclusion);
+    json_t *o = json_pack("{s:o, s:o, s:b, s:s, s:s}", "parts", sizes, "details", details, "tie", why->tie, "source",
+                          fb_figure_source_name(why->source), "conclusion", conclusion);
+    fb_json_set_number(o, "us", why->us);
+    fb_json_set_number(o, "a_us", why->a_us);
+    fb_json_set_number(o, "b_us", why->b_us);
+    if (largest != FB_WHY_NONE) json_object_set_new(o, "largest", json_string(parts[largest].name));
+    return o;
+}

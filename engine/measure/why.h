@@ -1,0 +1,85 @@
+/* Why is B faster than A? The measured difference of two columns' wall times, split into parts that add up to it.
+ *
+ * Each column's wall time is split by itself; a part is A's share less B's, in µs: above 0 where B gained. The rule:
+ *
+ *   dispatch   foreign devices alone: the gap (wall time in which no kernel ran) beyond what the launches cost by our
+ *              calibration. Our own launches come from a ready list, so all of our gap is launching.
+ *   launches   our devices: the gap. Where no kernel was timed: launches × the calibrated cost of one, and one wait.
+ *   bytes      each kernel's bytes at the best rate the copy curve reaches from that size on. So equal traffic gives
+ *              no difference, in however many kernels it is moved. Counters of memory see only what misses the cache:
+ *              they are taken where they tell of more than the modelled distinct bytes (something is read again).
+ *   occupancy  what the copy curve asks beyond that because the kernel is small; and what a kernel took beyond its
+ *              bytes and arithmetic when it keeps less than a quarter of the device's threads resident.
+ *   compute    what the cost model predicts beyond the bytes: FLOPs, special functions, contractions at their rates.
+ *   spills     what a kernel that spills registers took beyond its bytes and arithmetic.
+ *   rest       whatever remains: what the model does not explain, and what is not known.
+ *
+ * No kernel is given more than it was measured to take: bytes come first, then occupancy by size, then compute. What
+ * one of the two columns does not know is no part (a difference against an unknown says nothing): it stays in the rest,
+ * and the rest's sentence says so. Pure: asks no device, prints nothing, owns nothing. */
+#ifndef FB_MEASURE_WHY_H
+#define FB_MEASURE_WHY_H
+
+#include "measure/report.h"
+
+typedef enum {
+    FB_WHY_DISPATCH,
+    FB_WHY_LAUNCHES,
+    FB_WHY_BYTES,
+    FB_WHY_COMPUTE,
+    FB_WHY_OCCUPANCY,
+    FB_WHY_SPILLS,
+    FB_WHY_REST,
+    FB_WHY_PARTS,
+    FB_WHY_NONE = -1,
+} fb_why_id;
+
+enum { FB_WHY_KERNELS = 3 };
+
+typedef struct {
+    bool known;
+    bool measured; /* else modelled, at least in one of the columns */
+    double us;     /* of[0] − of[1]; 0 when not known */
+    double of[2];  /* µs in A and in B; NAN where not known */
+    int n_kernels; /* those that contribute most in the part's direction */
+    struct {
+        char name[64];
+        double us;
+    } kernel[FB_WHY_KERNELS];
+    char text[400]; /* one sentence */
+} fb_why_part;
+
+typedef struct {
+    double us, a_us, b_us;   /* A − B: above 0 when B is faster; the medians */
+    bool tie;                /* the spreads overlap: there is nothing to explain */
+    fb_figure_source source; /* of the wall times: the less certain of the two */
+    fb_why_part part[FB_WHY_PARTS];
+} fb_why;
+
+/* The machines are those that the columns ran on; for a foreign device, which does not calibrate, that of the hardware
+ * below it. False when one of the columns failed or has no wall time. */
+bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out,
+               fb_error *err);
+/* The part, other than the rest, that goes furthest in the direction of the difference; FB_WHY_NONE when it is a tie or
+ * no part goes there. */
+fb_why_id fb_why_largest(const fb_why *why);
+
+bool fb_why_matters(const fb_why *why, fb_why_id id);    /* false: nothing or not known in both columns */
+const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
+void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
+
+/* Where a part's bar stands in a waterfall `width` cells wide that falls from A's wall time to B's: the first cell and
+ * how many. Something that is not 0 has a cell. */
+typedef struct {
+    int from, n;
+} fb_why_span;
+fb_why_span fb_why_bar(const fb_why *why, fb_why_id id, int width);
+/* The bar of A's (0) or B's (1) wall time, on the same scale. */
+fb_why_span fb_why_wall_bar(const fb_why *why, int which, int width);
+
+/* {"parts": {"bytes": µs, …}, "us": …, "a_us": …, "b_us": …, "tie": …, "source": …, "largest": …, "conclusion": …,
+ * "details": {"bytes": {"a_us", "b_us", "basis", "text", "kernels": [{"name","us"}]}}}; parts that are not known are
+ * absent. What a puzzle's answer function gets (script/script.h). The caller owns it. */
+json_t *fb_why_to_json(const fb_why *why);
+
+#endif

@@ -1,0 +1,46 @@
+#!/bin/sh
+# fusebox diff: why the second column is faster.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+# Large enough that one column is the faster beyond doubt.
+fb diff split_stack split_stack:none combined:max --set batch_size=256 --set input_dim=64
+is "a waterfall from the first column to the second" 0 out '^first +█+ +[0-9.]+ .s +split_stack:none@host$' \
+    out '^bytes +█+ +-[0-9.]+ .s +[0-9]+ %$' out '^rest ' out '^second +█+ +[0-9.]+ .s +combined:max@host$' \
+    out '^bytes: [0-9.]+ MB → [0-9.]+ [kM]B moved: .* \(modelled\)' out 'times as fast; the largest part is [a-z]+: '
+fb diff split_stack combined:max split_stack:none --set batch_size=256 --set input_dim=64
+is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^0\.[0-9]+ times as fast'
+LC_ALL=C
+fb diff split_stack split_stack:none combined:max --set batch_size=256 --set input_dim=64
+is "ASCII where the locale is" 0 out '^bytes +#+ +-[0-9.]+ us' no '█|→|µ'
+LC_ALL=C.UTF-8
+
+fb diff split_stack split_stack:none combined:max --set batch_size=256 --set input_dim=64 --format json
+is "JSON on stdout, nothing else" 0 no '^fusebox:'
+json "both reports and the parts" out fusebox=1 script columns#2 columns.0.plan=none columns.1.plan=max why.us why.a_us \
+    why.b_us why.tie=false why.largest why.conclusion why.source=measured why.parts.dispatch why.parts.launches \
+    why.parts.bytes why.parts.compute why.parts.occupancy why.parts.rest '!why.parts.spills' \
+    why.details.bytes.basis=modelled why.details.bytes.text why.details.spills.text
+cat >adds.awk <<'AWK'
+/"parts": \{/ { inside = 1; next }
+inside && /\}/ { inside = 0 }
+inside { gsub(/[",:]/, " "); sum += $2 }
+/^    "us": / { gsub(/,/, ""); us = $2 }
+END { d = sum - us; exit !(d < 1e-6 && d > -1e-6 && us > 0) }
+AWK
+holds "the parts add up to the difference" awk -f adds.awk out
+
+# Medians of one plan measured beside itself lie within their spread.
+fb diff split_stack combined:max combined:max $small
+is "a column beside itself is a tie" 0 out '^a tie: there is nothing to explain$' no '^bytes'
+
+fb diff split_stack max combined:max $small
+is "a plan of all variants is no column" 2 err1 'name one, such as'
+fb diff split_stack combined:max
+is "a column is missing" 2 err1 'an argument is missing'
+fb diff split_stack combined:eager combined:max --set batch_size=64,128
+is "it does not sweep" 2 err1 'one value a parameter'
+fb diff split_stack combined:eager combined:max --format csv
+is "formats are table and json" 2 err1 'there are: table, json'
+fb diff split_stack combined:eager combined:nonsense $small
+is "a plan that does not exist" 2 err1 'nonsense'
+done_testing

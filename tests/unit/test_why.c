@@ -1,0 +1,395 @@
+/* The waterfall: hand-made reports whose causes are known, on a machine with round figures. */
+#include "base/json.h"
+#include "measure/why.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* 1 µs a launch and no wait; 1 GB/s (1000 bytes a µs) for 10 kB and more, half of that for 1 kB and less. */
+static fb_machine plain_machine(void)
+{
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.launch_us = 1;
+    m.graph_launch_us = 0.25;
+    m.sync_us = 0;
+    m.cache_bytes = 0;
+    m.copy_cold = (fb_rate_curve){.n = 2, .size = {1e3, 1e4}, .rate = {0.5, 1}};
+    return m;
+}
+
+static fb_stat about(double us)
+{
+    return (fb_stat){.median = us, .p10 = us * 0.99, .p90 = us * 1.01, .n = 20};
+}
+
+/* A column of our own: `n` kernels and a wall time; no gap is known unless it is set. */
+static fb_report *column(double wall, int n)
+{
+    fb_report *r = fb_report_new();
+    r->wall_us = about(wall);
+    r->launches = n;
+    r->launch_mode = "stream";
+    r->plan_hash = "hash";
+    r->error.ok = true;
+    r->n_kernels = n;
+    r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, n);
+    for (int i = 0; i < n; i++) fb_kernel_report_clear(&r->kernels[i]);
+    return r;
+}
+
+/* A kernel that only moves bytes, and takes as long as it was measured to. */
+static fb_kernel_report *kernel(fb_report *r, int at, const char *name, double us, double bytes)
+{
+    const fb_machine m = plain_machine();
+    fb_kernel_report *k = &r->kernels[at];
+    k->name = name;
+    k->family = "pointwise";
+    k->count = 1;
+    k->group = at;
+    k->device_us = about(us);
+    k->bytes_read = bytes;
+    k->bytes_written = 0;
+    k->predicted_us = fb_memory_us(&m, bytes);
+    k->spill_bytes = 0;
+    return k;
+}
+
+static void near(double is, double wanted)
+{
+    if (!(fabs(is - wanted) <= 1e-9 * (1 + fabs(wanted)))) fail_msg("%.12g instead of %.12g", is, wanted);
+}
+
+/* Explains, checks that the parts add up and that no figure is lost, and frees the reports. */
+static fb_why explained(fb_report *a, fb_report *b)
+{
+    const fb_machine m = plain_machine();
+    fb_why why;
+    fb_error err = {0};
+    if (!fb_why_of(a, b, &m, &m, &why, &err)) fail_msg("%s", err.text);
+    double sum = 0;
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
+        const fb_why_part *p = &why.part[id];
+        sum += p->us;
+        assert_true(*p->text);
+        if (p->known)
+            near(p->of[0] - p->of[1], p->us);
+        else
+            assert_true(p->us == 0);
+    }
+    near(sum, a->wall_us.median - b->wall_us.median);
+    near(why.us, sum);
+    fb_report_free(a);
+    fb_report_free(b);
+    return why;
+}
+
+static void says(const fb_why *why, fb_why_id id, const char *text)
+{
+    if (!strstr(why->part[id].text, text)) fail_msg("\"%s\" does not say \"%s\"", why->part[id].text, text);
+}
+
+/* The same bytes in four kernels and in one: what differs is the gap. */
+static void more_launches(void **state)
+{
+    (void)state;
+    fb_report *a = column(90, 4), *b = column(60, 1);
+    for (int i = 0; i < 4; i++) kernel(a, i, "part", 10, 1e4);
+    kernel(b, 0, "whole", 40, 4e4);
+    a->gap_us = 50;
+    b->gap_us = 20;
+    fb_why why = explained(a, b);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_LAUNCHES);
+    near(why.part[FB_WHY_LAUNCHES].us, 30);
+    near(why.part[FB_WHY_BYTES].us, 0);
+    near(why.part[FB_WHY_REST].us, 0);
+    assert_true(why.part[FB_WHY_LAUNCHES].measured);
+    says(&why, FB_WHY_LAUNCHES, "4 → 1 launches: 50.0 µs → 20.0 µs launching and waiting (measured)");
+}
+
+/* Where no gap was measured, launches cost what the calibration says; in a graph less. */
+static void launches_without_a_gap(void **state)
+{
+    (void)state;
+    fb_report *a = column(24, 4), *b = column(21, 4);
+    for (int i = 0; i < 4; i++) kernel(a, i, "k", 5, 5e3), kernel(b, i, "k", 5, 5e3);
+    b->launch_mode = "graph";
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_LAUNCHES].us, 3);
+    assert_false(why.part[FB_WHY_LAUNCHES].measured);
+    near(why.part[FB_WHY_REST].us, 0);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_LAUNCHES);
+}
+
+static void more_bytes(void **state)
+{
+    (void)state;
+    fb_report *a = column(70, 2), *b = column(20, 1);
+    kernel(a, 0, "stack", 50, 5e4);
+    kernel(a, 1, "sum", 20, 2e4);
+    kernel(b, 0, "sum", 20, 2e4);
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_BYTES);
+    near(why.part[FB_WHY_BYTES].us, 50);
+    assert_int_equal(why.part[FB_WHY_BYTES].n_kernels, 1);
+    assert_string_equal(why.part[FB_WHY_BYTES].kernel[0].name, "stack");
+    near(why.part[FB_WHY_BYTES].kernel[0].us, 50);
+    says(&why, FB_WHY_BYTES, "70.0 kB → 20.0 kB moved");
+    says(&why, FB_WHY_BYTES, "(modelled); most of it in stack -50.0 µs");
+}
+
+/* Counters that see more than the distinct bytes are believed; those that see less saw a cache. */
+static void measured_bytes(void **state)
+{
+    (void)state;
+    fb_report *a = column(40, 1), *b = column(20, 1);
+    fb_kernel_report *read_twice = kernel(a, 0, "k", 40, 2e4), *cached = kernel(b, 0, "k", 20, 2e4);
+    a->gap_us = b->gap_us = 0;
+    read_twice->measured_read = 3e4;
+    read_twice->measured_written = 1e4;
+    cached->measured_read = cached->measured_written = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].us, 20);
+    assert_false(why.part[FB_WHY_BYTES].measured); /* not in both */
+}
+
+/* As many bytes, but in small kernels: the full rate would take as long; the difference is in filling the device. */
+static void small_kernels(void **state)
+{
+    (void)state;
+    fb_report *a = column(20, 1), *b = column(10, 1);
+    kernel(a, 0, "small", 20, 1e4)->count = 10;
+    a->kernels[0].predicted_us = 20;
+    kernel(b, 0, "large", 10, 1e4);
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].us, 0);
+    near(why.part[FB_WHY_OCCUPANCY].us, 10);
+    near(why.part[FB_WHY_COMPUTE].us, 0);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_OCCUPANCY);
+}
+
+static void arithmetic(void **state)
+{
+    (void)state;
+    fb_report *a = column(50, 1), *b = column(10, 1);
+    kernel(a, 0, "exp", 50, 1e4)->predicted_us = 45;
+    kernel(b, 0, "copy", 10, 1e4);
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_COMPUTE].us, 35);
+    near(why.part[FB_WHY_REST].us, 5);
+    assert_string_equal(why.part[FB_WHY_REST].kernel[0].name, "exp");
+    assert_int_equal(fb_why_largest(&why), FB_WHY_COMPUTE);
+}
+
+static void spills_and_occupancy(void **state)
+{
+    (void)state;
+    fb_report *a = column(100, 2), *b = column(20, 2);
+    kernel(a, 0, "fat", 60, 1e4)->spill_bytes = 128;
+    kernel(a, 1, "sparse", 40, 1e4)->occupancy = 0.1;
+    kernel(b, 0, "fat", 10, 1e4);
+    kernel(b, 1, "sparse", 10, 1e4)->occupancy = 0.5;
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_SPILLS].us, 50);
+    near(why.part[FB_WHY_OCCUPANCY].us, 30);
+    near(why.part[FB_WHY_REST].us, 0);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_SPILLS);
+    says(&why, FB_WHY_SPILLS, "most of it in fat -50.0 µs");
+}
+
+/* A kernel that beats the copy curve is not given more time than it took. */
+static void faster_than_the_model(void **state)
+{
+    (void)state;
+    fb_report *a = column(30, 1), *b = column(6, 1);
+    kernel(a, 0, "k", 30, 3e4);
+    kernel(b, 0, "k", 6, 2e4);
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].of[1], 6);
+    near(why.part[FB_WHY_BYTES].us, 24);
+    near(why.part[FB_WHY_REST].us, 0);
+}
+
+/* A framework's column: kernels with times and nothing else, no plan of ours. */
+static fb_report *foreign(double wall, double gap, int n, double each)
+{
+    fb_report *r = column(wall, n);
+    r->plan_hash = NULL;
+    r->gap_us = gap;
+    for (int i = 0; i < n; i++) {
+        r->kernels[i].name = "at::native::kernel";
+        r->kernels[i].count = 1;
+        r->kernels[i].device_us = about(each);
+    }
+    return r;
+}
+
+static void dispatch_of_a_framework(void **state)
+{
+    (void)state;
+    fb_report *b = column(12, 1);
+    kernel(b, 0, "k", 10, 1e4);
+    b->gap_us = 2;
+    fb_why why = explained(foreign(300, 250, 36, 50.0 / 36), b);
+    near(why.part[FB_WHY_DISPATCH].us, 214); /* the gap, less 36 launches of 1 µs */
+    assert_true(why.part[FB_WHY_DISPATCH].measured);
+    near(why.part[FB_WHY_LAUNCHES].us, 34);
+    near(why.part[FB_WHY_REST].us, 40); /* what its kernels took and ours did not */
+    assert_int_equal(fb_why_largest(&why), FB_WHY_DISPATCH);
+    for (int id = FB_WHY_BYTES; id < FB_WHY_REST; id++) assert_false(why.part[id].known);
+    says(&why, FB_WHY_BYTES, "not known of the first: it is in the rest");
+    says(&why, FB_WHY_REST, "it holds what is not known: bytes, compute, occupancy, spills");
+
+    why = explained(foreign(300, 250, 36, 1), foreign(100, 80, 20, 1));
+    near(why.part[FB_WHY_DISPATCH].us, 214 - 60);
+    near(why.part[FB_WHY_LAUNCHES].us, 16);
+    near(why.part[FB_WHY_REST].us, 30);
+    says(&why, FB_WHY_BYTES, "not known of either");
+    assert_false(fb_why_matters(&why, FB_WHY_BYTES));
+    assert_true(fb_why_matters(&why, FB_WHY_DISPATCH));
+}
+
+/* Reports of nothing but wall times: all of it is rest, and said to be. */
+static void nothing_known(void **state)
+{
+    (void)state;
+    fb_report *a = column(50, 0), *b = column(10, 0);
+    a->launches = b->launches = -1;
+    a->plan_hash = b->plan_hash = NULL;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_REST].us, 40);
+    for (int id = 0; id < FB_WHY_REST; id++) assert_false(why.part[id].known);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_NONE);
+    char text[240];
+    fb_why_conclusion(&why, text);
+    assert_string_equal(text, "nothing that is known explains the difference");
+}
+
+static void ties(void **state)
+{
+    (void)state;
+    fb_report *a = column(20, 1), *b = column(20.1, 1);
+    kernel(a, 0, "k", 20, 1e4);
+    kernel(b, 0, "k", 20, 2e4);
+    fb_why why = explained(a, b);
+    char text[240];
+    assert_true(why.tie);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_NONE);
+    fb_why_conclusion(&why, text);
+    assert_string_equal(text, "a tie: there is nothing to explain");
+}
+
+/* The second column is the slower one: the largest part is the one that made it so. */
+static void the_other_way_round(void **state)
+{
+    (void)state;
+    fb_report *a = column(20, 1), *b = column(70, 1);
+    kernel(a, 0, "k", 20, 2e4);
+    kernel(b, 0, "k", 60, 6e4);
+    a->gap_us = 0;
+    b->gap_us = 10;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].us, -40);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_BYTES);
+    says(&why, FB_WHY_BYTES, "k +40.0 µs");
+}
+
+static void columns_without_times(void **state)
+{
+    (void)state;
+    const fb_machine m = plain_machine();
+    fb_report *a = column(20, 0), *b = column(10, 0);
+    fb_why why;
+    fb_error err = {0};
+    b->failed = "no compiler";
+    b->failed_kind = FB_ERR_UNAVAILABLE;
+    assert_false(fb_why_of(a, b, &m, &m, &why, &err));
+    assert_string_equal(err.text, "the second column failed: no compiler");
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_false(fb_why_of(b, a, &m, &m, &why, &err));
+    b->failed = NULL;
+    b->error = (fb_error_report){.ok = false, .worst = "relu[3]: 1, expected 2"};
+    assert_false(fb_why_of(a, b, &m, &m, &why, &err));
+    assert_string_equal(err.text, "the second column's result is wrong: relu[3]: 1, expected 2");
+    b->error.ok = true;
+    b->wall_us = (fb_stat){0};
+    assert_false(fb_why_of(a, b, &m, &m, &why, &err));
+    fb_report_free(a);
+    fb_report_free(b);
+}
+
+/* Each bar begins where the one before ended, and the last ends at the second column's wall time. */
+static void bars_fall(void **state)
+{
+    (void)state;
+    fb_report *a = column(100, 1), *b = column(20, 1);
+    kernel(a, 0, "k", 60, 6e4);
+    kernel(b, 0, "k", 10, 1e4);
+    a->gap_us = 40;
+    b->gap_us = 10;
+    fb_why why = explained(a, b);
+    fb_why_span launches = fb_why_bar(&why, FB_WHY_LAUNCHES, 50), bytes = fb_why_bar(&why, FB_WHY_BYTES, 50);
+    assert_int_equal(fb_why_wall_bar(&why, 0, 50).n, 50);
+    assert_int_equal(launches.from, 35);
+    assert_int_equal(launches.n, 15);
+    assert_int_equal(bytes.from, 10);
+    assert_int_equal(bytes.n, 25);
+    assert_int_equal(fb_why_wall_bar(&why, 1, 50).n, 10);
+    assert_int_equal(fb_why_bar(&why, FB_WHY_SPILLS, 50).n, 0);
+    for (int id = 0; id < FB_WHY_PARTS; id++)
+        for (int width = 1; width < 9; width++) {
+            fb_why_span s = fb_why_bar(&why, (fb_why_id)id, width);
+            assert_true(s.from >= 0 && s.from + s.n <= width && (s.n > 0) == (why.part[id].us != 0));
+        }
+}
+
+static void as_json(void **state)
+{
+    (void)state;
+    fb_report *b = column(12, 1);
+    kernel(b, 0, "k", 10, 1e4);
+    b->gap_us = 2;
+    fb_why why = explained(foreign(300, 250, 36, 50.0 / 36), b);
+    json_t *j = fb_why_to_json(&why), *sizes = json_object_get(j, "parts");
+    near(fb_json_number_or(sizes, "dispatch", NAN), 214);
+    near(fb_json_number_or(sizes, "rest", NAN), 40);
+    assert_null(json_object_get(sizes, "bytes"));
+    assert_string_equal(fb_json_string_or(j, "largest", ""), "dispatch");
+    json_t *launches = json_object_get(json_object_get(j, "details"), "launches");
+    assert_string_equal(fb_json_string_or(launches, "basis", ""), "modelled");
+    near(fb_json_number_or(j, "us", NAN), 288);
+    json_decref(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_launches),
+        cmocka_unit_test(launches_without_a_gap),
+        cmocka_unit_test(more_bytes),
+        cmocka_unit_test(measured_bytes),
+        cmocka_unit_test(small_kernels),
+        cmocka_unit_test(arithmetic),
+        cmocka_unit_test(spills_and_occupancy),
+        cmocka_unit_test(faster_than_the_model),
+        cmocka_unit_test(dispatch_of_a_framework),
+        cmocka_unit_test(nothing_known),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(the_other_way_round),
+        cmocka_unit_test(columns_without_times),
+        cmocka_unit_test(bars_fall),
+        cmocka_unit_test(as_json),
+    };
+    return cmocka_run_group_tests_name("why", tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Why one column is faster than another: the difference as a waterfall, and a sentence for the part under the cursor.
+ */
+#include "tui/ui.h"
+
+#include <math.h>
+
+/* Made anew when the session changed or other columns are compared. */
+typedef struct {
+    uint64_t serial;
+    int a, b;
+    bool fine;
+    fb_why why;
+    fb_error err;
+    int n;
+    fb_why_id shown[FB_WHY_PARTS];
+} state;
+
+/* Column 1 stands first, so that the bars fall from it to the other; seen from column 1 it is the other way round too.
+ */
+static state *now(fb_app *app)
+{
+    state *s = app->state[FB_VIEW_WHY];
+    uint64_t serial = fb_session_serial(app->session);
+    int n = fb_session_columns(app->session), with = app->against < n && app->against != app->column ? app->against : 0;
+    int a = app->column < with ? app->column : with, b = app->column < with ? with : app->column;
+    if (s && s->serial == serial && s->a == a && s->b == b) return s;
+    s = fb_view_state(app, FB_VIEW_WHY, sizeof *s);
+    *s = (state){.serial = serial, .a = a, .b = b};
+    s->fine = a == b ? fb_fail(&s->err, FB_ERR_USAGE, "there is one column alone: A adds another")
+                     : fb_session_why(app->session, a, b, &s->why, &s->err);
+    for (int id = 0; s->fine && !s->why.tie && id < FB_WHY_PARTS; id++)
+        if (fb_why_matters(&s->why, (fb_why_id)id)) s->shown[s->n++] = (fb_why_id)id;
+    return s;
+}
+
+static int count(fb_app *app)
+{
+    return fb_session_columns(app->session) ? now(app)->n : 0;
+}
+
+static void opened(fb_app *app)
+{
+    const state *s = now(app);
+    fb_why_id largest = s->fine ? fb_why_largest(&s->why) : FB_WHY_NONE;
+    app->scroll[FB_VIEW_WHY] = (fb_scroll){0};
+    for (int i = 0; i < s->n; i++)
+        if (s->shown[i] == largest) app->scroll[FB_VIEW_WHY].cursor = i;
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    const state *s = fb_session_columns(app->session) ? now(app) : NULL;
+    fb_str_add(out, "why");
+    if (s && s->a != s->b)
+        fb_str_addf(out, " · %d %s → %d %s", s->a + 1, fb_session_column(app->session, s->a)->text, s->b + 1,
+                    fb_session_column(app->session, s->b)->text);
+}
+
+/* Bar, µs, share, in columns from the left; the name stands before them. */
+enum { NAME = 2, BAR = 14, FIGURES = 22 };
+
+static void draw_span(const fb_rect *r, int y, fb_why_span span, fb_role role)
+{
+    fb_draw_run(r, y, BAR + span.from, span.n, role, "█");
+}
+
+static void draw_wall(const fb_rect *r, int y, int width, const state *s, const fb_app *app, int which)
+{
+    char us[32];
+    double wall = which ? s->why.b_us : s->why.a_us;
+    fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, "wall");
+    draw_span(r, y, fb_why_wall_bar(&s->why, which, width), FB_ROLE_TIME);
+    fb_draw_right(r, y, BAR + width + FIGURES / 2, FB_ROLE_TITLE, fb_format_us(us, wall));
+    (void)app;
+}
+
+static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_why_id id)
+{
+    const fb_why_part *p = &why->part[id];
+    char us[32], text[48];
+    bool gain = p->us * why->us >= 0;
+    fb_draw(r, y, NAME, id == FB_WHY_REST ? FB_ROLE_DIM : FB_ROLE_TEXT, fb_why_name(id));
+    if (!p->known) {
+        fb_draw(r, y, BAR, FB_ROLE_DIM, "not known");
+        return;
+    }
+    draw_span(r, y, fb_why_bar(why, id, width), id == FB_WHY_REST ? FB_ROLE_DIM : gain ? FB_ROLE_GOOD : FB_ROLE_BAD);
+    snprintf(text, sizeof text, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
+    fb_draw_right(r, y, BAR + width + FIGURES / 2, p->measured || id == FB_WHY_REST ? FB_ROLE_TEXT : FB_ROLE_PREDICTED,
+                  text);
+    snprintf(text, sizeof text, "%.0f %%", 100 * p->us / why->us);
+    fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    const state *s = now(app);
+    const fb_scroll *at = &app->scroll[FB_VIEW_WHY];
+    fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
+    char conclusion[240];
+    int width = r->w - BAR - FIGURES;
+    if (!s->fine) {
+        fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
+        return;
+    }
+    draw_wall(r, 0, width, s, app, 0);
+    int y = 1;
+    for (int i = at->top; i < s->n && y < r->h - 3; i++, y++) {
+        fb_row_ground(app, FB_VIEW_WHY, r, y, i, focused);
+        draw_part(r, y, width, &s->why, s->shown[i]);
+        fb_draw_ground(FB_GROUND_PLAIN);
+    }
+    draw_wall(r, y++, width, s, app, 1);
+    fb_why_conclusion(&s->why, conclusion);
+    if (s->why.tie) fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, conclusion);
+    if (s->why.tie) return;
+    fb_str text = {0};
+    fb_str_addf(&text, "%.2f times as fast; %s", s->why.a_us / s->why.b_us, conclusion);
+    if (s->why.source != FB_SOURCE_MEASURED)
+        fb_str_addf(&text, " (wall times are %s)", fb_figure_source_name(s->why.source));
+    fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&text));
+    fb_str_free(&text);
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    fb_str_add(out, fb_why_name(now(app)->shown[row]));
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const state *s = fb_session_columns(app->session) ? now(app) : NULL;
+    int at = app->scroll[FB_VIEW_WHY].cursor;
+    if (!s || at >= s->n) return;
+    fb_str_add(&hint->title, fb_why_name(s->shown[at]));
+    fb_str_add(&hint->line[0], s->why.part[s->shown[at]].text);
+}
+
+const fb_view fb_view_why = {
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .opened = opened,
+};
