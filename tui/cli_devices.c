@@ -104,6 +104,17 @@ static void recording_line(fb_str *out, const json_t *entry)
     fb_str_add(out, "\n");
 }
 
+/* A framework of which a recording holds the figures. */
+static void recorded_peer_line(fb_str *out, const json_t *entry)
+{
+    const char *script;
+    json_t *variants;
+    fb_str_addf(out, "%s: recorded: %s, %s:", fb_json_string_or(entry, "device", "?"),
+                fb_json_string_or(entry, "name", "?"), fb_json_string_or(entry, "recorded", "?"));
+    json_object_foreach(json_object_get(entry, "scripts"), script, variants) fb_str_addf(out, " %s", script);
+    fb_str_add(out, "\n");
+}
+
 static void entry_line(fb_str *out, const json_t *entry)
 {
     const char *name =
@@ -131,6 +142,8 @@ static void print_text(fb_session *s)
         if (m && m->kind != FB_DEVICE_FOREIGN) machine_lines(&out, name, m);
         if (m && strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0)
             recording_line(&out, entry);
+        else if (json_object_get(entry, "recorded"))
+            recorded_peer_line(&out, entry);
         else
             entry_line(&out, entry);
     }

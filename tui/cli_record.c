@@ -18,11 +18,11 @@
 typedef struct {
     fb_cli cli;
     const char *out, *arch; /* arch: compile for it alone */
-    bool no_counters;
+    bool no_counters, max_autotune;
     fb_recorder *recorder; /* opened with the first script that loads */
 } record;
 
-enum { KEY_NO_COUNTERS = 256, KEY_COMPILE };
+enum { KEY_NO_COUNTERS = 256, KEY_COMPILE, KEY_MAX_AUTOTUNE };
 
 static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -32,6 +32,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case 'o': r->out = arg; return 0;
     case KEY_COMPILE: r->arch = arg; return 0;
     case KEY_NO_COUNTERS: r->no_counters = true; return 0;
+    case KEY_MAX_AUTOTUNE: r->max_autotune = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -58,6 +59,15 @@ static bool compile(void *ctx, const fb_program *p, fb_error *err)
 #endif
 }
 
+/* Sessions of further scripts need not start a framework once more. */
+static void leave_peer_to_recorder(record *r)
+{
+    int peer = fb_recorder_peer(r->recorder);
+    const char **workers = r->cli.common.workers;
+    if (peer < 0) return;
+    memmove(workers + peer, workers + peer + 1, (size_t)(--r->cli.common.n_workers - peer) * sizeof *workers);
+}
+
 static bool open_recorder(record *r, fb_session *s, fb_error *err)
 {
     const char *device = fb_session_default_device(s);
@@ -65,7 +75,9 @@ static bool open_recorder(record *r, fb_session *s, fb_error *err)
     if (r->recorder) return true;
     if (r->arch && !fb_cli_emit_machine(r->arch, &m, err)) return false;
     const fb_recorder_options o = {.self = fb_cli_self(),
-                                   .worker = r->cli.common.n_workers ? r->cli.common.workers[0] : NULL,
+                                   .n_workers = r->cli.common.n_workers,
+                                   .workers = r->cli.common.workers,
+                                   .max_autotune = r->max_autotune,
                                    .device = device,
                                    .out = r->out,
                                    .counters = !r->no_counters,
@@ -73,7 +85,9 @@ static bool open_recorder(record *r, fb_session *s, fb_error *err)
                                    .machine = &m,
                                    .say = say,
                                    .ctx = r};
-    return (r->recorder = fb_recorder_new(&o, err)) != NULL;
+    if ((r->recorder = fb_recorder_new(&o, err)) == NULL) return false;
+    leave_peer_to_recorder(r);
+    return true;
 }
 
 /* "split_stack" of "scripts/puzzlers/split_stack.lua". */
@@ -151,6 +165,8 @@ static int record_main(const fb_command *me, int argc, char **argv)
         {"compile", KEY_COMPILE, "ARCH", 0,
          "Measure nothing: compile what would be measured, such as for sm_90, into the cache; needs no GPU", 0},
         {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
+        {"max-autotune", KEY_MAX_AUTOTUNE, NULL, 0,
+         "With a --worker for PyTorch, whose plans are recorded too: also this one, half a minute a graph", 0},
         {0},
     };
     record r = {.cli = {.least = 0, .most = -1, .own = own_key, .ctx = &r}};

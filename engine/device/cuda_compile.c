@@ -109,10 +109,10 @@ static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char
     if (status != NVRTC_SUCCESS) {
         char line[300];
         first_error(out->log, line, sizeof line);
-        return fb_fail(err, FB_ERR_SYSTEM, "kernel %s does not compile for %s: %s", name, arch, line);
+        return fb_fail(err, FB_ERR_COMPILE, "kernel %s does not compile for %s: %s", name, arch, line);
     }
     if (!take_code(f, program, kind, out))
-        return fb_fail(err, FB_ERR_SYSTEM, "NVRTC gave no code for kernel %s (%s)", name, arch);
+        return fb_fail(err, FB_ERR_COMPILE, "NVRTC gave no code for kernel %s (%s)", name, arch);
     read_resources(out);
     return true;
 }

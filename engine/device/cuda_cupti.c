@@ -242,21 +242,28 @@ bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_e
 
 /* ---- counters ---- */
 
-/* All of these fit one pass on GH100. Blackwell renames the DRAM bytes; the second name is tried when the first is
- * unknown. */
+/* All of these fit one pass on GH100. L2 bytes are what the SMs asked of it, in sectors of 32 bytes: lts__t_bytes, the
+ * second choice, counts what DRAM fills it with besides. Blackwell renames the DRAM bytes. The first set that is known
+ * is taken. */
 enum { M_READ, M_WRITTEN, M_L2, M_OCCUPANCY, M_TENSOR, M_CYCLES, METRICS };
-static const char *const metric_names[2][METRICS] = {
-    {"dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_bytes.sum",
-     "sm__warps_active.avg.pct_of_peak_sustained_active",
-     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "sm__cycles_elapsed.max"},
-    {"dram__bytes_op_read.sum", "dram__bytes_op_write.sum", "lts__t_bytes.sum",
-     "sm__warps_active.avg.pct_of_peak_sustained_active",
-     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "sm__cycles_elapsed.max"},
+#define REST                                                                                                           \
+    "sm__warps_active.avg.pct_of_peak_sustained_active",                                                               \
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "sm__cycles_elapsed.max"
+static const struct {
+    const char *names[METRICS];
+    double l2_unit; /* bytes */
+} metric_sets[] = {
+    {{"dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_srcunit_tex.sum", REST}, 32},
+    {{"dram__bytes_op_read.sum", "dram__bytes_op_write.sum", "lts__t_sectors_srcunit_tex.sum", REST}, 32},
+    {{"dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_bytes.sum", REST}, 1},
+    {{"dram__bytes_op_read.sum", "dram__bytes_op_write.sum", "lts__t_bytes.sum", REST}, 1},
 };
+#undef REST
 
 typedef struct {
     const fb_cuda_functions *f;
     const char *const *names;
+    double l2_unit;
     CUpti_Profiler_Host_Object *host;
     CUpti_RangeProfiler_Object *ranges;
     uint8_t *availability, *config, *data;
@@ -306,8 +313,9 @@ static bool open_host(profiler *p, fb_cuda_device *d, fb_error *err)
 static bool add_metrics(profiler *p, fb_error *err)
 {
     CUptiResult status = CUPTI_ERROR_UNKNOWN;
-    for (int set = 0; set < 2 && status != CUPTI_SUCCESS; set++) {
-        p->names = metric_names[set];
+    for (size_t set = 0; set < sizeof metric_sets / sizeof *metric_sets && status != CUPTI_SUCCESS; set++) {
+        p->names = metric_sets[set].names;
+        p->l2_unit = metric_sets[set].l2_unit;
         CUpti_Profiler_Host_ConfigAddMetrics_Params add = {.structSize =
                                                                CUpti_Profiler_Host_ConfigAddMetrics_Params_STRUCT_SIZE,
                                                            .pHostObject = p->host,
@@ -429,7 +437,7 @@ static void add_range(fb_counters *out, const double v[METRICS])
     double before = out->cycles, all = before + v[M_CYCLES];
     out->dram_read += v[M_READ];
     out->dram_written += v[M_WRITTEN];
-    out->l2_bytes += v[M_L2];
+    out->l2_bytes += v[M_L2] * p->l2_unit;
     if (all > 0) {
         out->occupancy = (out->occupancy * before + v[M_OCCUPANCY] * 0.01 * v[M_CYCLES]) / all;
         out->tensor_active = (out->tensor_active * before + v[M_TENSOR] * 0.01 * v[M_CYCLES]) / all;

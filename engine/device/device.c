@@ -9,16 +9,15 @@
 
 extern const fb_device_ops fb_device_host;
 extern const fb_device_ops fb_device_cuda;
-extern const fb_device_ops fb_device_replay;
+extern const fb_device_ops fb_device_replay, fb_device_replay_torch;
 
 /* In the order in which a user who names none gets them. */
 const fb_device_ops *const fb_device_table[] = {
 #ifdef FB_HAVE_CUDA
     &fb_device_cuda,
 #endif
-    &fb_device_host,
-    &fb_device_replay, /* a script asks for it */
-    NULL,
+    &fb_device_host,         &fb_device_replay, /* a script asks for it */
+    &fb_device_replay_torch, NULL,
 };
 
 const fb_device_ops *fb_device_find(const char *name, fb_error *err)

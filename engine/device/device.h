@@ -98,8 +98,24 @@ typedef struct {
     fb_recalled_kernel *kernels; /* one a kernel and a gemm, numbered as spans are */
 } fb_recall;
 
+/* A plan of a framework that plans for itself (PyTorch): a name to us. Texts are the device's, until it is closed. */
+enum { FB_PEER_KERNELS = 12 };
 typedef struct {
-    const char *kind; /* "host", "cuda", "replay": the part of the name before ':' */
+    const char *name, *family; /* family may be NULL */
+    int64_t count;
+    fb_stat device_us; /* of all its launches in a run */
+} fb_peer_kernel;
+typedef struct {
+    fb_stat wall_us, device_us, cold_us; /* n 0: not known */
+    int64_t launches;                    /* -1: not known */
+    const char *launch_mode;             /* may be NULL */
+    double max_abs, max_rel, bound;      /* NAN: not known */
+    int n_kernels;
+    fb_peer_kernel kernels[FB_PEER_KERNELS]; /* those that take longest, longest first */
+} fb_peer_plan;
+
+typedef struct {
+    const char *kind; /* "host", "cuda", "replay", "torch": the part of the name before ':' */
     const fb_dialect *dialect;
     /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user.
      * Works without opening anything; cheap. */
@@ -139,6 +155,9 @@ typedef struct {
      * is there, the functions from load to count are not. Memory in `arena`. */
     bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
                    fb_error *err);
+    /* For recorded devices that planned for themselves. Where it is there, only open, close and calibrate are besides.
+     */
+    bool (*recall_named)(fb_device *d, const fb_graph *g, const char *plan, fb_peer_plan *out, fb_error *err);
 } fb_device_ops;
 
 struct fb_device {

@@ -105,7 +105,7 @@ bool fb_host_ready(fb_host *h, const fb_progress *progress, fb_error *err)
     fb_error why = {0};
     void *handle;
     bool ok = fb_cc_load(h->cc, prelude, &unit, 1, progress, &handle, NULL, &why);
-    if (!ok && why.kind == FB_ERR_CRASH) {
+    if (!ok && why.kind == FB_ERR_COMPILE) {
         fb_cc_without_openmp(h->cc);
         ok = fb_cc_load(h->cc, prelude, &unit, 1, progress, &handle, NULL, NULL);
     }

@@ -406,9 +406,9 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
         return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", name, COMPILE_LIMIT_S);
     if (WIFSIGNALED(status))
-        return fb_fail(err, FB_ERR_CRASH, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
+        return fb_fail(err, FB_ERR_COMPILE, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
                        WTERMSIG(status), name);
-    return fb_fail(err, FB_ERR_CRASH, "%s did not compile kernel %s: %s", l->cc->words[0], name,
+    return fb_fail(err, FB_ERR_COMPILE, "%s did not compile kernel %s: %s", l->cc->words[0], name,
                    line[0] ? line : "it gave no reason");
 }
 

@@ -16,7 +16,7 @@ enum { VERSION = 1, STAT = 4 };
 static const char embedded_folder[] = "scripts/recordings/";
 
 struct fb_recording {
-    json_t *root, *scripts, *kernels, *groups, *plans; /* all but root inside root */
+    json_t *root, *scripts, *kernels, *groups, *plans, *peers, *peer_plans; /* all but root inside root */
     fb_machine machine;
 };
 
@@ -54,6 +54,11 @@ const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
     return cut(fb_hasher_end(h), to);
+}
+
+const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE])
+{
+    return cut(g->hash, to);
 }
 
 const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE])
@@ -171,23 +176,67 @@ static bool check_script(const char *script, const json_t *variants, fb_error *e
     return true;
 }
 
+static bool is_text(const json_t *value, size_t most)
+{
+    return json_is_string(value) && json_string_length(value) <= most;
+}
+
+static bool check_peer(const char *device, const json_t *peer, fb_error *err)
+{
+    static const char *const texts[] = {"name", "date"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!is_text(json_object_get(peer, texts[i]), 200)) return wrong(err, device, texts[i], "a short text");
+    return true;
+}
+
+static bool is_peer_kernel(const json_t *k)
+{
+    const json_t *family = json_object_get(k, "family"), *count = json_object_get(k, "count");
+    return is_text(json_object_get(k, "name"), FB_PEER_NAME) && (!family || is_text(family, FB_PEER_NAME)) &&
+           json_is_integer(count) && json_integer_value(count) >= 1 && check_stat(json_object_get(k, "us"));
+}
+
+static bool check_peer_plan(const char *key, const json_t *p, fb_error *err)
+{
+    static const char *const stats[] = {"wall", "cold", "device", NULL};
+    const json_t *mode = json_object_get(p, "mode"), *launches = json_object_get(p, "launches"),
+                 *kernels = json_object_get(p, "kernels"), *one;
+    size_t i;
+    if (mode && !is_text(mode, FB_PEER_NAME)) return wrong(err, key, "mode", "a short text");
+    if (launches && !(json_is_integer(launches) && json_integer_value(launches) >= 0))
+        return wrong(err, key, "launches", "a count");
+    if (!json_is_array(kernels) || json_array_size(kernels) > FB_PEER_KERNELS)
+        return wrong(err, key, "kernels", "a short list");
+    json_array_foreach(kernels, i, one)
+    {
+        if (!is_peer_kernel(one)) return wrong(err, key, "kernels", "a list of names, counts and times");
+    }
+    if (!check_stat(json_object_get(p, "wall"))) return wrong(err, key, "wall", "[median, p10, p90, n]");
+    return check_stats(p, key, stats, err) && check_numbers(p, key, "error", 3, err);
+}
+
 static const struct {
     const char *key;
-    size_t at;   /* in fb_recording */
-    bool named;  /* its keys are codes or signatures */
-    bool object; /* its values are objects */
+    size_t at;     /* in fb_recording */
+    bool named;    /* its keys are codes or signatures */
+    bool object;   /* its values are objects */
+    bool optional; /* empty where it is not there */
     bool (*check)(const char *key, const json_t *value, fb_error *err);
 } section[] = {
-    {"scripts", offsetof(fb_recording, scripts), false, true, check_script},
-    {"kernels", offsetof(fb_recording, kernels), true, true, check_kernel},
-    {"groups", offsetof(fb_recording, groups), true, false, check_group},
-    {"plans", offsetof(fb_recording, plans), true, true, check_plan},
+    {"scripts", offsetof(fb_recording, scripts), .object = true, .check = check_script},
+    {"kernels", offsetof(fb_recording, kernels), .named = true, .object = true, .check = check_kernel},
+    {"groups", offsetof(fb_recording, groups), .named = true, .check = check_group},
+    {"plans", offsetof(fb_recording, plans), .named = true, .object = true, .check = check_plan},
+    {"peers", offsetof(fb_recording, peers), .object = true, .optional = true, .check = check_peer},
+    {"peer_plans", offsetof(fb_recording, peer_plans), .object = true, .optional = true, .check = check_peer_plan},
 };
 enum { SECTIONS = sizeof section / sizeof *section };
 
 static bool check_section(fb_recording *r, int s, fb_error *err)
 {
     const char *key;
+    if (section[s].optional && !json_object_get(r->root, section[s].key))
+        json_object_set_new(r->root, section[s].key, json_object());
     json_t *whole = json_object_get(r->root, section[s].key), *value;
     if (!json_is_object(whole))
         return fb_fail(err, FB_ERR_INPUT, "a recording: \"%s\" is not an object", section[s].key);
@@ -539,6 +588,124 @@ bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, cons
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us)
 {
     set_stat(plan_kernels(r, signature), code, hot_us);
+}
+
+/* ---- peers ---- */
+
+static const char *peer_key(fb_str *to, const char *graph, const char *device, const char *plan)
+{
+    fb_str_addf(to, "%s %s %s", graph, device, plan);
+    return fb_str_get(to);
+}
+
+const char *fb_recording_peer(const fb_recording *r, const char *device, const char *key)
+{
+    return fb_json_string_or(json_object_get(r->peers, device), key, NULL);
+}
+
+static bool is_of_peer(const char *key, const char *device)
+{
+    size_t n = strlen(device);
+    const char *at = strchr(key, ' ');
+    return at && strncmp(at + 1, device, n) == 0 && at[1 + n] == ' ';
+}
+
+bool fb_recording_set_peer(fb_recording *r, const char *device, const char *name, const char *date)
+{
+    const char *was = fb_recording_peer(r, device, "name"), *key;
+    bool same = was && strcmp(was, name) == 0;
+    int dropped = 0;
+    void *next;
+    json_t *value;
+    json_object_foreach_safe(r->peer_plans, next, key, value)
+    {
+        if (same || !is_of_peer(key, device)) continue;
+        json_object_del(r->peer_plans, key);
+        dropped++;
+    }
+    json_object_set_new(r->peers, device, json_pack("{s:s, s:s}", "name", name, "date", date));
+    return !dropped;
+}
+
+bool fb_recording_peer_plan(const fb_recording *r, const char *graph, const char *device, const char *plan,
+                            fb_peer_plan *out)
+{
+    fb_str key = {0};
+    const json_t *p = json_object_get(r->peer_plans, peer_key(&key, graph, device, plan)),
+                 *error = json_object_get(p, "error"), *one;
+    size_t i;
+    *out = (fb_peer_plan){.wall_us = get_stat(p, "wall"),
+                          .device_us = get_stat(p, "device"),
+                          .cold_us = get_stat(p, "cold"),
+                          .launches = fb_json_int_or(p, "launches", -1),
+                          .launch_mode = fb_json_string_or(p, "mode", NULL),
+                          .max_abs = number_at(error, 0),
+                          .max_rel = number_at(error, 1),
+                          .bound = number_at(error, 2)};
+    json_array_foreach(json_object_get(p, "kernels"), i, one)
+    {
+        out->kernels[out->n_kernels++] = (fb_peer_kernel){.name = fb_json_string_or(one, "name", ""),
+                                                          .family = fb_json_string_or(one, "family", NULL),
+                                                          .count = fb_json_int_or(one, "count", 1),
+                                                          .device_us = get_stat(one, "us")};
+    }
+    fb_str_free(&key);
+    return p != NULL;
+}
+
+/* Cut between two characters. */
+static json_t *short_text(const char *text)
+{
+    size_t n = strlen(text);
+    if (n > FB_PEER_NAME)
+        for (n = FB_PEER_NAME; n && ((unsigned char)text[n] & 0xc0) == 0x80;) n--;
+    return json_stringn(text, n);
+}
+
+void fb_recording_set_peer_plan(fb_recording *r, const char *graph, const char *device, const char *plan,
+                                const fb_peer_plan *p)
+{
+    fb_str key = {0};
+    json_t *o = json_object(), *kernels = json_array();
+    if (p->launch_mode) json_object_set_new(o, "mode", short_text(p->launch_mode));
+    set_stat(o, "wall", &p->wall_us);
+    set_stat(o, "device", &p->device_us);
+    set_stat(o, "cold", &p->cold_us);
+    if (p->launches >= 0) json_object_set_new(o, "launches", json_integer(p->launches));
+    if (isfinite(p->bound)) {
+        json_t *error = json_array();
+        json_array_append_new(error, rounded(p->max_abs));
+        json_array_append_new(error, rounded(p->max_rel));
+        json_array_append_new(error, rounded(p->bound));
+        json_object_set_new(o, "error", error);
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        const fb_peer_kernel *k = &p->kernels[i];
+        json_t *one = json_pack("{s:o, s:I}", "name", short_text(k->name), "count", (json_int_t)k->count);
+        if (k->family) json_object_set_new(one, "family", short_text(k->family));
+        set_stat(one, "us", &k->device_us);
+        json_array_append_new(kernels, one);
+    }
+    json_object_set_new(o, "kernels", kernels);
+    json_object_set_new(r->peer_plans, peer_key(&key, graph, device, plan), o);
+    fb_str_free(&key);
+}
+
+void fb_recording_peer_plans(const fb_recording *r, const char *graph, const char *device, fb_str *out)
+{
+    FB_VEC(const char *) names = {0};
+    const char *key;
+    json_t *value;
+    fb_str start = {0};
+    size_t n = strlen(peer_key(&start, graph, device, ""));
+    json_object_foreach(r->peer_plans, key, value)
+    {
+        if (strncmp(key, start.text, n) == 0) FB_VEC_PUSH(&names, key + n);
+    }
+    if (names.n) qsort(names.at, (size_t)names.n, sizeof *names.at, by_text);
+    for (int i = 0; i < names.n; i++) fb_str_addf(out, "%s%s", i ? ", " : "", names.at[i]);
+    FB_VEC_FREE(&names);
+    fb_str_free(&start);
 }
 
 /* ---- where they are ---- */

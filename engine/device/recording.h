@@ -12,11 +12,19 @@
  *      "kernels":{CODE:{"hot":[median,p10,p90,n],"cold":[…],"dram":[read,written],"l2":…,"registers":…,…},…},
  *      "groups":{SIGNATURE:[CODE,…],…},
  *      "plans":{SIGNATURE:{"code":…,"stream":[…],"graph":[…],"device":[…],"cold":[…],"error":[abs,rel,bound,undecided],
- *                          "kernels":{CODE:[median,p10,p90,n],…}},…}}
+ *                          "kernels":{CODE:[median,p10,p90,n],…}},…},
+ *      "peers":{"torch":{"name":"PyTorch 2.11 on NVIDIA H200","date":…}},
+ *      "peer_plans":{"GRAPH torch eager":{"mode":"stream","wall":[…],"cold":[…],"device":[…],"launches":…,
+ *                                         "error":[abs,rel,bound],
+ *                                         "kernels":[{"name":…,"family":…,"count":…,"us":[…]},…]},…}}
+ *
+ * Peers are frameworks that plan for themselves, measured on the same machine: a plan of theirs is a name, and what it
+ * launches is told by them. The two sections may be missing.
  */
 #ifndef FB_DEVICE_RECORDING_H
 #define FB_DEVICE_RECORDING_H
 
+#include "base/str.h"
 #include "device/device.h"
 
 enum { FB_SIGNATURE = 17, FB_RECORDING_MAX = 64 << 20 };
@@ -29,6 +37,7 @@ typedef struct fb_recording fb_recording;
 const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
 /* Of all groups; the launch mode is no part of it. */
 const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
+const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
 const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
 /* Of all launches in order. */
 const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE]);
@@ -82,6 +91,22 @@ void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_reco
 /* One launch as it was inside that plan; false when it is not known. */
 bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out);
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us);
+
+/* ---- peers ---- */
+
+/* "name", "date" of a peer; NULL: it is not in here. */
+const char *fb_recording_peer(const fb_recording *r, const char *device, const char *key);
+/* Another name (another version, another GPU) drops the peer's plans; false then, if there were any. */
+bool fb_recording_set_peer(fb_recording *r, const char *device, const char *name, const char *date);
+/* `graph` is its signature. Texts of *out are the recording's. */
+bool fb_recording_peer_plan(const fb_recording *r, const char *graph, const char *device, const char *plan,
+                            fb_peer_plan *out);
+/* Names of kernels are cut to FB_PEER_NAME bytes. */
+enum { FB_PEER_NAME = 80 };
+void fb_recording_set_peer_plan(fb_recording *r, const char *graph, const char *device, const char *plan,
+                                const fb_peer_plan *p);
+/* Adds "compile, eager"; nothing when the graph was not recorded with that peer. */
+void fb_recording_peer_plans(const fb_recording *r, const char *graph, const char *device, fb_str *out);
 
 /* ---- where they are ---- */
 

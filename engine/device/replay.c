@@ -1,8 +1,12 @@
 /* The replay device: a GPU (or any machine) that is not there, served from its recording. It runs nothing. A plan
  * recorded whole is told as it was measured; any other is put together from recorded kernels and the recorded machine's
- * launch cost; what was never measured is predicted for that machine. Every figure says which. */
+ * launch cost; what was never measured is predicted for that machine. Every figure says which.
+ *
+ * And the devices torch:NAME: what PyTorch did on that machine. Its plans are names, so that what was not recorded
+ * cannot be composed or predicted. */
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "device/recording.h"
 
 #include <math.h>
@@ -14,7 +18,7 @@ typedef struct {
     fb_recording *recording;
 } replay;
 
-extern const fb_device_ops fb_device_replay;
+extern const fb_device_ops fb_device_replay, fb_device_replay_torch;
 static const fb_device_ops replay_host;
 
 /* ---- opening ---- */
@@ -42,6 +46,34 @@ static json_t *entry_of(const char *name, const fb_recording *r)
     return o;
 }
 
+/* The scripts of which a peer's plans are in it. */
+static json_t *peer_scripts(const fb_recording *r, const char *peer)
+{
+    const char *script, *variant;
+    json_t *out = json_object(), *variants, *graph;
+    json_object_foreach((json_t *)fb_recording_scripts(r), script, variants)
+    {
+        json_object_foreach(variants, variant, graph)
+        {
+            fb_str plans = {0};
+            fb_recording_peer_plans(r, json_string_value(graph), peer, &plans);
+            if (plans.n && !json_object_get(out, script)) json_object_set_new(out, script, json_object());
+            if (plans.n) json_object_set(json_object_get(out, script), variant, graph);
+            fb_str_free(&plans);
+        }
+    }
+    return out;
+}
+
+static void list_peer(json_t *devices, const char *name, const fb_recording *r, const char *peer)
+{
+    const char *is = fb_recording_peer(r, peer, "name");
+    if (!is) return;
+    json_array_append_new(devices, json_pack("{s:o, s:s, s:s, s:s, s:o}", "device", json_sprintf("%s:%s", peer, name),
+                                             "kind", peer, "name", is, "recorded", fb_recording_peer(r, peer, "date"),
+                                             "scripts", peer_scripts(r, peer)));
+}
+
 static void replay_list(json_t *devices, json_t *libraries)
 {
     (void)libraries;
@@ -54,6 +86,7 @@ static void replay_list(json_t *devices, json_t *libraries)
         json_array_append_new(devices, r ? entry_of(names[i], r)
                                          : json_pack("{s:o, s:s, s:s}", "device", json_sprintf("replay:%s", names[i]),
                                                      "kind", "replay", "missing", why.text));
+        if (r) list_peer(devices, names[i], r, fb_device_replay_torch.kind);
         fb_recording_free(r);
     }
     fb_arena_free(arena);
@@ -300,3 +333,62 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
 const fb_device_ops fb_device_replay = {REPLAY_OPS, .dialect = &fb_dialect_cuda};
 /* Recordings of a processor differ in what their kernels were written in. */
 static const fb_device_ops replay_host = {REPLAY_OPS, .dialect = &fb_dialect_c};
+
+/* ---- peers ---- */
+
+static void torch_list(json_t *devices, json_t *libraries) /* replay_list tells of what its recordings hold */
+{
+    (void)devices, (void)libraries;
+}
+
+static int torch_available(void) /* nobody gets it without asking */
+{
+    return 0;
+}
+
+static fb_device *torch_open(const char *name, fb_error *err)
+{
+    const char *colon = strchr(name, ':'), *peer = fb_device_replay_torch.kind;
+    if (!colon) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s is served by a worker of its own, or as %s:NAME by a recording", name,
+                peer);
+        return NULL;
+    }
+    fb_recording *r = fb_recording_open(colon + 1, err);
+    if (r && fb_recording_peer(r, peer, "name")) {
+        replay *d = fb_calloc(1, sizeof *d);
+        *d = (replay){.device.ops = &fb_device_replay_torch, .recording = r};
+        snprintf(d->device.name, sizeof d->device.name, "%s:%.50s", peer, colon + 1);
+        return &d->device;
+    }
+    if (r) fb_fail(err, FB_ERR_UNAVAILABLE, "the recording \"%.64s\" holds nothing of %s", colon + 1, peer);
+    fb_recording_free(r);
+    return NULL;
+}
+
+static bool torch_recall(fb_device *d, const fb_graph *g, const char *plan, fb_peer_plan *out, fb_error *err)
+{
+    char graph[FB_SIGNATURE];
+    const fb_recording *r = replay_of(d)->recording;
+    const char *is = fb_recording_peer(r, d->ops->kind, "name");
+    fb_graph_signature(g, graph);
+    if (fb_recording_peer_plan(r, graph, d->ops->kind, plan, out)) return true;
+    fb_str plans = {0};
+    fb_recording_peer_plans(r, graph, d->ops->kind, &plans);
+    if (plans.n)
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s: no plan \"%.80s\" was recorded of this graph; recorded: %s (%s)", d->name,
+                plan, plans.text, is);
+    else
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s: this graph was not recorded with %s, and nothing is predicted for it",
+                d->name, is);
+    fb_str_free(&plans);
+    return false;
+}
+
+const fb_device_ops fb_device_replay_torch = {.kind = "torch",
+                                              .list = torch_list,
+                                              .available = torch_available,
+                                              .open = torch_open,
+                                              .close = replay_close,
+                                              .calibrate = replay_calibrate,
+                                              .recall_named = torch_recall};

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,13 +27,22 @@ enum {
     COLD_SAMPLES = 2,
     FEWEST_ROUNDS = 3,
 };
-static const double patience_us = 1.5e6; /* of sampling one plan in one state of the cache */
-static const double silence_s = 20;      /* of a kernel that never ends, before its process is killed */
+static const double patience_us = 1.5e6;  /* of sampling one plan in one state of the cache */
+static const double silence_s = 20;       /* of a kernel that never ends, before its process is killed */
+static const double peer_silence_s = 900; /* of a peer, which compiles as long as it likes and has nobody to watch it */
 static const int64_t save_ns = 3000000000;
 
 struct fb_recorder {
     fb_recorder_options o;
     fb_worker *worker;
+    struct {
+        fb_worker *worker; /* NULL: there is none */
+        int given;         /* which of the given ones */
+        char *device;      /* "torch" */
+        char *name;        /* "PyTorch 2.11 on NVIDIA H200" */
+        json_t *plans;     /* their names */
+        json_t *without;   /* plans that it cannot have here → true */
+    } peer;
     char *device, *path;
     const fb_dialect *dialect;
     fb_recording *file;
@@ -62,11 +72,21 @@ static bool answers(const fb_worker_event *e, int64_t id)
     return e->id == id && e->kind != FB_WORKER_PROGRESS && e->kind != FB_WORKER_HELLO;
 }
 
-/* Waits for the answer of a request; the caller clears it. False with the error that the worker answered. */
-static bool answer(fb_recorder *r, int64_t id, fb_worker_event *out, fb_error *err)
+/* A process that does not answer is replaced; what it had prepared goes with it. */
+static bool give_up(fb_recorder *r, fb_worker **w, double seconds, fb_error *err)
 {
+    fb_worker *next = fb_worker_new(r->o.self, fb_worker_command(*w));
+    fb_worker_free(*w);
+    *w = next;
+    return fb_fail(err, FB_ERR_LIMIT, "no answer within %g s", seconds);
+}
+
+/* Waits for the answer of a request; the caller clears it. False with the error that the worker answered. */
+static bool answer(fb_recorder *r, fb_worker **w, int64_t id, fb_worker_event *out, fb_error *err)
+{
+    double start = fb_now_us();
     for (;;) {
-        while (fb_worker_next(r->worker, out)) {
+        while (fb_worker_next(*w, out)) {
             if (answers(out, id)) {
                 if (out->kind != FB_WORKER_ERROR) return true;
                 if (err) *err = out->error;
@@ -76,16 +96,18 @@ static bool answer(fb_recorder *r, int64_t id, fb_worker_event *out, fb_error *e
             fb_worker_event_clear(out);
         }
         struct pollfd fds[3];
-        int n = fb_worker_poll(r->worker, fds);
+        int n = fb_worker_poll(*w, fds);
         poll(fds, (nfds_t)n, 100);
-        fb_worker_pump(r->worker);
+        fb_worker_pump(*w);
+        if (w == &r->peer.worker && fb_now_us() - start > peer_silence_s * 1e6)
+            return give_up(r, w, peer_silence_s, err);
     }
 }
 
-static bool take_report(fb_recorder *r, int64_t id, fb_report **report, fb_error *err)
+static bool take_report(fb_recorder *r, fb_worker **w, int64_t id, fb_report **report, fb_error *err)
 {
     fb_worker_event e;
-    if (!answer(r, id, &e, err)) return false;
+    if (!answer(r, w, id, &e, err)) return false;
     fb_report_free(*report);
     *report = e.report;
     e.report = NULL;
@@ -96,38 +118,42 @@ static bool take_report(fb_recorder *r, int64_t id, fb_report **report, fb_error
     return true;
 }
 
-static bool sample(fb_recorder *r, int64_t id, fb_cache_state cache, fb_report **report, fb_error *err)
+static bool sample(fb_recorder *r, fb_worker **w, int64_t id, fb_cache_state cache, fb_report **report, fb_error *err)
 {
     bool cold = cache == FB_CACHE_COLD;
     int rounds = cold ? COLD_ROUNDS : HOT_ROUNDS;
     double start = fb_now_us();
     for (int i = 0; i < rounds && (i < FEWEST_ROUNDS || fb_now_us() - start < patience_us); i++) {
-        fb_worker_sample(r->worker, id, cold ? COLD_SAMPLES : HOT_SAMPLES, cache);
-        if (!take_report(r, id, report, err)) return false;
+        fb_worker_sample(*w, id, cold ? COLD_SAMPLES : HOT_SAMPLES, cache);
+        if (!take_report(r, w, id, report, err)) return false;
     }
     return true;
 }
 
-static void release(fb_recorder *r, int64_t id)
+static void release(fb_recorder *r, fb_worker **w, int64_t id)
 {
     fb_worker_event e;
-    fb_worker_release(r->worker, id);
-    if (answer(r, id, &e, NULL)) fb_worker_event_clear(&e);
+    fb_worker_release(*w, id);
+    if (answer(r, w, id, &e, NULL)) fb_worker_event_clear(&e);
 }
 
-/* Prepares, samples, releases. The caller frees the report; NULL with the error. */
+/* Samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error. */
+static fb_report *sample_prepared(fb_recorder *r, fb_worker **w, int64_t id, bool cold, fb_error *err)
+{
+    fb_report *report = NULL;
+    bool ok = take_report(r, w, id, &report, err) && sample(r, w, id, FB_CACHE_HOT, &report, err) &&
+              (!cold || sample(r, w, id, FB_CACHE_COLD, &report, err));
+    release(r, w, id);
+    if (ok) return report;
+    fb_report_free(report);
+    return NULL;
+}
+
 static fb_report *measure_once(fb_recorder *r, const fb_graph *g, const fb_plan *plan, bool counters, bool cold,
                                fb_error *err)
 {
     const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters, .limit_s = silence_s};
-    fb_report *report = NULL;
-    int64_t id = fb_worker_prepare(r->worker, g, plan, r->device, &o);
-    bool ok = take_report(r, id, &report, err) && sample(r, id, FB_CACHE_HOT, &report, err) &&
-              (!cold || sample(r, id, FB_CACHE_COLD, &report, err));
-    release(r, id);
-    if (ok) return report;
-    fb_report_free(report);
-    return NULL;
+    return sample_prepared(r, &r->worker, fb_worker_prepare(r->worker, g, plan, r->device, &o), cold, err);
 }
 
 /* Counters that cannot be had are no reason to go without times. */
@@ -465,6 +491,81 @@ static bool toggles(fb_recorder *r, const char *what, const fb_plan *plan, fb_er
     return ok;
 }
 
+/* ---- peers ---- */
+
+static int by_time(const void *a, const void *b)
+{
+    const fb_peer_kernel *x = a, *y = b;
+    return (x->device_us.median < y->device_us.median) - (x->device_us.median > y->device_us.median);
+}
+
+static void record_peer_plan(fb_recorder *r, const char *graph, const char *name, const fb_report *report)
+{
+    fb_peer_plan plan = {.wall_us = report->wall_us,
+                         .device_us = report->device_us,
+                         .cold_us = report->cold_us,
+                         .launches = report->launches,
+                         .launch_mode = report->launch_mode,
+                         .max_abs = report->error.max_abs,
+                         .max_rel = report->error.max_rel,
+                         .bound = report->error.bound};
+    fb_peer_kernel *all = fb_calloc((size_t)report->n_kernels + 1, sizeof *all);
+    int n = 0;
+    for (int i = 0; i < report->n_kernels; i++) {
+        const fb_kernel_report *k = &report->kernels[i];
+        if (k->name && k->device_us.n) all[n++] = (fb_peer_kernel){k->name, k->family, k->count, k->device_us};
+    }
+    qsort(all, (size_t)n, sizeof *all, by_time);
+    plan.n_kernels = n < FB_PEER_KERNELS ? n : FB_PEER_KERNELS;
+    memcpy(plan.kernels, all, (size_t)plan.n_kernels * sizeof *all);
+    fb_free(all);
+    fb_recording_set_peer_plan(r->file, graph, r->peer.device, name, &plan);
+    r->n.plans++;
+}
+
+/* What a peer cannot have on this machine (a CUDA graph on a processor) is said once and is no failure. */
+static void peer_failed(fb_recorder *r, const char *what, const char *plan, const fb_error *why)
+{
+    if (why->kind != FB_ERR_UNAVAILABLE) {
+        failed(r, what, "", why);
+        return;
+    }
+    json_object_set_new(r->peer.without, plan, json_true());
+    say(r, "without %s@%s: %s", plan, r->peer.device, why->text);
+}
+
+static bool peer_plans(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, fb_error *err)
+{
+    const fb_measure_options o = {.seeds = {0}, .n_seeds = 1};
+    char what[240], graph[FB_SIGNATURE];
+    fb_peer_plan have;
+    json_t *name;
+    size_t i;
+    fb_graph_signature(g, graph);
+    json_array_foreach(r->peer.plans, i, name)
+    {
+        const char *plan = json_string_value(name);
+        if (json_object_get(r->peer.without, plan)) continue;
+        if (fb_recording_peer_plan(r->file, graph, r->peer.device, plan, &have)) {
+            r->n.known++;
+            continue;
+        }
+        fb_error why = {0};
+        snprintf(what, sizeof what, "%.60s %.60s%s%.40s@%.40s", script, variant, variant[0] ? ":" : "", plan,
+                 r->peer.device);
+        say(r, "%s", what);
+        int64_t id = fb_worker_prepare_named(r->peer.worker, g, plan, r->peer.device, &o);
+        fb_report *report = sample_prepared(r, &r->peer.worker, id, true, &why);
+        if (report)
+            record_peer_plan(r, graph, plan, report);
+        else
+            peer_failed(r, what, plan, &why);
+        fb_report_free(report);
+        if (!save(r, false, err)) return false;
+    }
+    return true;
+}
+
 /* ---- graphs ---- */
 
 static fb_plan *preset_plan(const fb_preset *preset, fb_planner *planner, fb_recorder *r, const char *what)
@@ -510,7 +611,7 @@ bool fb_recorder_graph(fb_recorder *r, const char *script, const char *variant, 
         ok = save(r, false, err);
     }
     fb_planner_free(planner);
-    return ok;
+    return ok && (!r->peer.worker || peer_plans(r, script, variant, g, err));
 }
 
 /* ---- opening ---- */
@@ -533,7 +634,7 @@ static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_
     if (listed && fb_machine_from_json(m, listed, NULL) && m->calibrated) return true;
     say(r, "calibrating %s", r->device);
     fb_worker_event e;
-    if (!answer(r, fb_worker_calibrate(r->worker, r->device), &e, err)) return false;
+    if (!answer(r, &r->worker, fb_worker_calibrate(r->worker, r->device), &e, err)) return false;
     bool ok = fb_machine_from_json(m, json_object_get(e.message, "machine"), err);
     fb_worker_event_clear(&e);
     return ok;
@@ -582,35 +683,107 @@ static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
     return true;
 }
 
+static const char *date_now(char to[32])
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(to, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    return to;
+}
+
 static void write_head(fb_recorder *r, const json_t *entry)
 {
     char date[32];
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     fb_recording_set_text(r->file, "version", PACKAGE_VERSION);
-    fb_recording_set_text(r->file, "date", date);
+    fb_recording_set_text(r->file, "date", date_now(date));
     fb_recording_set_text(r->file, "driver", fb_json_string_or(entry, "driver", NULL));
     fb_recording_set_clock_mhz(r->file, fb_json_number_or(entry, "clock_mhz", NAN));
 }
 
-static bool open_all(fb_recorder *r, fb_error *err)
+/* The first device of a list that plans for itself, and now. */
+static const json_t *peer_in(const json_t *devices)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)devices, i, entry)
+    {
+        const fb_device_ops *ops = fb_device_find(fb_json_string_or(entry, "device", ""), NULL);
+        if ((!ops || ops->recall_named) && !json_object_get(entry, "recorded")) return entry;
+    }
+    return NULL;
+}
+
+static void set_peer(fb_recorder *r, int given, fb_worker *w, const json_t *entry)
+{
+    r->peer.worker = w;
+    r->peer.given = given;
+    r->peer.device = fb_strdup(fb_json_string_or(entry, "device", ""));
+    r->peer.name = fb_strdup(fb_json_string_or(entry, "name", r->peer.device));
+    r->peer.plans = json_array();
+    r->peer.without = json_object();
+    size_t i;
+    json_t *plan;
+    json_array_foreach(json_object_get(entry, "plans"), i, plan)
+    {
+        bool slow = json_is_string(plan) && strcmp(json_string_value(plan), "max-autotune") == 0;
+        if (json_is_string(plan) && (!slow || r->o.max_autotune)) json_array_append(r->peer.plans, plan);
+    }
+}
+
+/* What a worker is here for; one that is for nothing is ended. `given` -1: our own. */
+static bool take_worker(fb_recorder *r, int given, fb_str *missing, fb_error *err)
 {
     fb_worker_event e;
+    fb_worker *w = fb_worker_new(r->o.self, given < 0 ? NULL : r->o.workers[given]);
+    if (!answer(r, &w, fb_worker_devices(w), &e, err)) {
+        fb_worker_free(w);
+        return false;
+    }
+    const json_t *devices = json_object_get(e.message, "devices"), *entry = entry_named(devices, r->device),
+                 *peer = given < 0 || r->peer.worker ? NULL : peer_in(devices);
+    const char *why = fb_json_string_or(entry, "missing", NULL), *no_peer = fb_json_string_or(peer, "missing", NULL);
+    if (why) fb_str_clear(missing), fb_str_add(missing, why);
+    if (no_peer) say(r, "without %s: %s", fb_json_string_or(peer, "device", "?"), no_peer), r->n.failed++;
+    if (!r->worker && entry && !why) {
+        r->worker = w;
+        r->devices = json_deep_copy(devices);
+    } else if (peer && !no_peer) {
+        set_peer(r, given, w, peer);
+    } else {
+        fb_worker_free(w);
+    }
+    fb_worker_event_clear(&e);
+    return true;
+}
+
+static void write_peer(fb_recorder *r)
+{
+    char date[32];
+    if (r->peer.worker && !fb_recording_set_peer(r->file, r->peer.device, r->peer.name, date_now(date)))
+        say(r, "%s is another one now, %s: its plans are measured again", r->peer.device, r->peer.name);
+}
+
+static bool open_all(fb_recorder *r, fb_error *err)
+{
     const fb_device_ops *ops = fb_device_find(r->device, err);
     if (!ops) return false;
     if (ops->recall) return fb_fail(err, FB_ERR_USAGE, "%s runs nothing: record on a device that does", r->device);
+    if (!ops->load)
+        return fb_fail(err, FB_ERR_USAGE, "%s plans for itself: it is recorded beside a device of ours", r->device);
+    fb_str missing = {0};
+    bool ok = true;
     r->dialect = ops->dialect;
-    r->worker = fb_worker_new(r->o.self, r->o.worker);
-    if (!answer(r, fb_worker_devices(r->worker), &e, err)) return false;
-    r->devices = json_incref(json_object_get(e.message, "devices"));
-    fb_worker_event_clear(&e);
+    for (int i = 0; ok && i < r->o.n_workers; i++) ok = take_worker(r, i, &missing, err);
+    if (ok && !r->worker) ok = take_worker(r, -1, &missing, err);
+    if (ok && !r->worker)
+        ok = fb_fail(err, FB_ERR_UNAVAILABLE, "device \"%s\": %s", r->device,
+                     missing.n ? missing.text : "there is none");
+    fb_str_free(&missing);
+    if (!ok) return false;
     const json_t *entry = entry_named(r->devices, r->device);
-    const char *missing = fb_json_string_or(entry, "missing", NULL);
-    if (!entry || missing)
-        return fb_fail(err, FB_ERR_UNAVAILABLE, "device \"%s\": %s", r->device, missing ? missing : "there is none");
     if (!open_file(r, entry, err)) return false;
     write_head(r, entry);
+    write_peer(r);
     return true;
 }
 
@@ -633,6 +806,11 @@ void fb_recorder_free(fb_recorder *r)
 {
     if (!r) return;
     fb_worker_free(r->worker);
+    fb_worker_free(r->peer.worker);
+    fb_free(r->peer.device);
+    fb_free(r->peer.name);
+    json_decref(r->peer.plans);
+    json_decref(r->peer.without);
     fb_recording_free(r->file);
     json_decref(r->devices);
     fb_free(r->device);
@@ -643,6 +821,11 @@ void fb_recorder_free(fb_recorder *r)
 const char *fb_recorder_path(const fb_recorder *r)
 {
     return r->path;
+}
+
+int fb_recorder_peer(const fb_recorder *r)
+{
+    return r->peer.worker ? r->peer.given : -1;
 }
 
 bool fb_recorder_finish(fb_recorder *r, fb_error *err)

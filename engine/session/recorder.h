@@ -5,6 +5,9 @@
  * toggles that do not touch each other's kernels are measured in one plan. A case that fails is said and left out; what
  * the file holds already is not measured again, so that a second run goes on where the first ended.
  *
+ * Where a given worker serves a framework that plans for itself (PyTorch), each of its plans of the same graph is
+ * measured too, whole, for what a user would pick instead stands beside ours in a replay as well.
+ *
  * Blocks while it measures: for the command line, not for a front with keys to answer.
  */
 #ifndef FB_SESSION_RECORDER_H
@@ -15,8 +18,10 @@
 typedef struct fb_recorder fb_recorder;
 
 typedef struct {
-    const char *self;   /* this binary, for its own worker */
-    const char *worker; /* a worker's command instead; NULL: none */
+    const char *self; /* this binary, for its own worker */
+    int n_workers;    /* commands of workers: for the device instead of our own, for a peer */
+    const char *const *workers;
+    bool max_autotune;  /* record a peer's plan of that name too: it takes half a minute a graph */
     const char *device; /* "cuda:0" */
     const char *out;    /* the file; NULL: the device's name, such as h200.json */
     bool counters;      /* measured traffic too, where the device has counters */
@@ -38,6 +43,8 @@ typedef struct {
 fb_recorder *fb_recorder_new(const fb_recorder_options *o, fb_error *err);
 void fb_recorder_free(fb_recorder *r);
 const char *fb_recorder_path(const fb_recorder *r);
+/* Which of the given workers serves a peer, so that nobody else need start it; -1: none. */
+int fb_recorder_peer(const fb_recorder *r);
 
 /* One variant's graph (canonical). `plans`: more whole plans to record, of any planner of the same graph. False only
  * when recording cannot go on. */

@@ -112,7 +112,7 @@ static fb_device *device_named(child *c, const char *name, fb_error *err)
     fb_device *d = fb_device_open(name, err);
     if (!d) return NULL;
     c->devices[c->n_devices++] = d;
-    send_machine(c, 0, d);
+    if (d->ops->machine) send_machine(c, 0, d);
     return d;
 }
 
@@ -211,9 +211,9 @@ static prepared_case *case_of(child *c, int64_t id)
     return NULL;
 }
 
-static void send_report(child *c, const char *type, int64_t id, fb_measurement *m, int64_t waited_ns)
+/* Takes the report. */
+static void send_report(child *c, const char *type, int64_t id, fb_report *r, int64_t waited_ns)
 {
-    fb_report *r = fb_measure_report(m);
     fb_channel_send(c->channel, json_pack("{s:s, s:I, s:f, s:o}", "type", type, "id", (json_int_t)id, "waited_us",
                                           (double)waited_ns / 1e3, "report", fb_report_to_json(r)));
     fb_report_free(r);
@@ -244,6 +244,15 @@ static bool options_of(child *c, const json_t *message, fb_measure_options *o, f
     return o->n_seeds > 0 || fb_fail(err, FB_ERR_INPUT, "there is no seed");
 }
 
+/* There is no case to keep: the report is all that there will be. */
+static bool recall_named(child *c, int64_t id, fb_device *d, const fb_graph *g, const json_t *plan, fb_error *err)
+{
+    if (!json_is_string(plan)) return fb_fail(err, FB_ERR_INPUT, "%s planned for itself: a plan is a name", d->name);
+    fb_report *r = fb_measure_recall_named(d, g, json_string_value(plan), err);
+    if (r) send_report(c, "prepared", id, r, 0);
+    return r != NULL;
+}
+
 static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
 {
     fb_measure_options o;
@@ -255,13 +264,14 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     if (!k->graph->canonical) return fb_fail(err, FB_ERR_INPUT, "graph %s is not canonical", hex);
     fb_device *d = device_named(c, name, err);
     if (!d || !options_of(c, message, &o, err)) return false;
+    if (d->ops->recall_named) return recall_named(c, id, d, k->graph, json_object_get(message, "plan"), err);
     fb_plan *plan = plan_of(planner_of(k, d), json_object_get(message, "plan"), err);
     fb_measurement *m = plan ? fb_measure_prepare(d, plan, &o, progress, err) : NULL;
     fb_plan_free(plan);
     if (!m) return false;
     k->cases++;
     FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
-    send_report(c, "prepared", id, m, 0);
+    send_report(c, "prepared", id, fb_measure_report(m), 0);
     return true;
 }
 
@@ -279,7 +289,7 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     int64_t waited_ns = fb_now_ns() - asked_ns;
     fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
     if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
-    send_report(c, "sampled", id, p->m, waited_ns);
+    send_report(c, "sampled", id, fb_measure_report(p->m), waited_ns);
     return true;
 }
 

@@ -318,7 +318,7 @@ static bool references_there(const supervisor *s, const fb_graph *g, const fb_re
 static bool wants_reference(const request *r)
 {
     const fb_device_ops *ops = fb_device_find(fb_json_string_or(r->message, "device", ""), NULL);
-    return !ops || !ops->recall;
+    return !ops || ops->load;
 }
 
 static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_error *err)
