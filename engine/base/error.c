@@ -55,10 +55,15 @@ bool fb_fail_prefix(fb_error *err, const char *format, ...)
 }
 
 static const char *const kind_names[] = {
-    [FB_OK] = "ok",           [FB_ERR_INPUT] = "input",
-    [FB_ERR_USAGE] = "usage", [FB_ERR_UNAVAILABLE] = "unavailable",
-    [FB_ERR_LIMIT] = "limit", [FB_ERR_SYSTEM] = "system",
-    [FB_ERR_CRASH] = "crash", [FB_ERR_CANCELLED] = "cancelled",
+    [FB_OK] = "ok",
+    [FB_ERR_INPUT] = "input",
+    [FB_ERR_USAGE] = "usage",
+    [FB_ERR_UNAVAILABLE] = "unavailable",
+    [FB_ERR_LIMIT] = "limit",
+    [FB_ERR_SYSTEM] = "system",
+    [FB_ERR_CRASH] = "crash",
+    [FB_ERR_COMPILE] = "compile",
+    [FB_ERR_CANCELLED] = "cancelled",
 };
 
 const char *fb_error_kind_name(fb_error_kind kind)

@@ -18,7 +18,8 @@ typedef enum {
     FB_ERR_UNAVAILABLE, /* a device, compiler or library is not there (exit status 3) */
     FB_ERR_LIMIT,       /* a time, memory or size limit was reached */
     FB_ERR_SYSTEM,      /* the operating system refused: file, pipe, fork */
-    FB_ERR_CRASH,       /* a child process died */
+    FB_ERR_CRASH,       /* a child process died, or what it holds of a device is lost */
+    FB_ERR_COMPILE,     /* a compiler refused what was generated, or failed on it */
     FB_ERR_CANCELLED,   /* the user cancelled */
 } fb_error_kind;
 

@@ -518,10 +518,12 @@ int64_t fb_script_build(fb_script *s, const char *variant, const json_t *params)
     return ask(s, json_pack("{s:s, s:s, s:o}", "type", "build", "variant", variant, "params", given));
 }
 
-int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name)
+int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name, const fb_machine *m)
 {
     char hex[33];
-    return ask(s, json_pack("{s:s, s:s, s:s}", "type", "plan", "graph", fb_hash_hex(g->hash, hex), "name", name));
+    json_t *request = json_pack("{s:s, s:s, s:s}", "type", "plan", "graph", fb_hash_hex(g->hash, hex), "name", name);
+    if (m) json_object_set_new(request, "machine", fb_machine_to_json(m));
+    return ask(s, request);
 }
 
 int64_t fb_script_experiment(fb_script *s)
@@ -569,17 +571,16 @@ static json_t *first_values(const json_t *set)
     return out;
 }
 
-fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *set, fb_error *err)
+fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err)
 {
     fb_script *s = fb_calloc(1, sizeof *s);
     size_t n = 0;
     char *text = read_script(s, path, &n, err);
-    json_t *load = text ? json_pack("{s:s, s:s, s:s%, s:o, s:o}", "type", "load", "path", s->path, "text", text, n,
-                                    "set", first_values(set), "machine", m ? fb_machine_to_json(m) : json_null())
+    json_t *load = text ? json_pack("{s:s, s:s, s:s%, s:o}", "type", "load", "path", s->path, "text", text, n, "set",
+                                    first_values(set))
                         : NULL;
     if (text && !load) fb_fail(err, FB_ERR_INPUT, "%s: not a text file in UTF-8", path);
     fb_free(text);
-    if (load && !m) json_object_del(load, "machine");
     if (!load || !fb_child_start(&s->child, NULL, fb_script_process, NULL, -1, err)) {
         json_decref(load);
         fb_script_free(s);

@@ -347,7 +347,7 @@ int fb_plan_run(lua_State *L)
     *p = (lua_plan){0};
     luaL_setmetatable(L, plan_type);
     p->arena = fb_arena_new();
-    p->planner = fb_planner_new(r->graph, &process->machine);
+    p->planner = fb_planner_new(r->graph, &r->machine);
     p->plan = fb_plan_new(p->planner);
     lua_pushvalue(L, 2);
     lua_insert(L, 1);

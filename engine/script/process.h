@@ -50,7 +50,6 @@ typedef struct fb_process {
     int64_t turn_ns;                /* when the turn began, moved on by what was spent waiting for the front */
     int prints, rows;
 
-    fb_machine machine;
     json_t *params, *variants; /* as the "script" message has them */
     bool loaded;
 
@@ -151,7 +150,8 @@ int fb_tensor_op(lua_State *L); /* upvalue 1: a pointwise op */
 typedef struct {
     const fb_graph *graph;
     const char *name;
-    json_t *result; /* out: the plan as JSON, also in p->held */
+    fb_machine machine; /* what the plan is for */
+    json_t *result;     /* out: the plan as JSON, also in p->held */
 } fb_plan_request;
 int fb_plan_run(lua_State *L); /* light userdata: fb_plan_request */
 void fb_plan_open(lua_State *L);

@@ -3,10 +3,10 @@
  *
  * Messages are JSON lines over a pair of pipes (worker/protocol.h's channel).
  * front → script
- *   {"type":"load","path":"scripts/x.lua","text":…,"machine":{…},"set":{"batch_size":64}}
+ *   {"type":"load","path":"scripts/x.lua","text":…,"set":{"batch_size":64}}
  *   {"type":"build","id":N,"variant":"combined","params":{…}}
- *   {"type":"plan","id":N,"graph":H,"name":"mine"}                         a plan written in Lua, for a graph built
- * before
+ *   {"type":"plan","id":N,"graph":H,"name":"mine","machine":{…}}           a plan written in Lua, of a graph that was
+ * built before, for a machine
  *   {"type":"experiment","id":N}                                          runs until "done"
  *   {"type":"answer","id":N,"why":{…}}                                    a puzzle's answer function
  *   {"type":"source","name":…,"text":…} | {"type":"source","name":…,"error":…}     replies to require
@@ -23,8 +23,8 @@
  *   {"type":"row","id":N,"case":{…},"row":{…}}      {"type":"plot","id":N,…}      {"type":"done","id":N}
  *   {"type":"answer","id":N,"answer":…}
  *   {"type":"error","id":N,"kind":"input","line":12,"text":"script.lua:12: …","fatal":false}    fatal: the process ends
- * A waterfall `why` is {"parts":{"dispatch":µs,…}}; the answer is what the script's function returns, as a rule a
- * choice's key. The front validates every byte that comes back.
+ * A waterfall `why` is {"parts":{"dispatch":µs,…}} (measure/why.h); the answer is what the script's function
+ * returns, as a rule a choice's key. The front validates every byte that comes back.
  */
 #ifndef FB_SCRIPT_SCRIPT_H
 #define FB_SCRIPT_SCRIPT_H
@@ -100,16 +100,17 @@ typedef struct {
 
 /* Starts the process and loads `path`, a file or, where there is no such file, the path of an embedded one
  * ("scripts/puzzlers/split_stack.lua"); the front reads it and what it requires: the embedded scripts/lib first, then
- * files beside the script. Never blocks. The machine is what Lua plans are judged with (NULL: the built-in guess for
- * the host); `set` (may be NULL) gives parameters, of several values the first. A process that dies or overruns gives
- * one ERROR event with id 0 and is gone, as is one whose script does not load; requests after that get an ERROR each:
- * load again with a new fb_script. */
-fb_script *fb_script_start(const char *path, const fb_machine *m, const json_t *set, fb_error *err);
+ * files beside the script. Never blocks. `set` (may be NULL) gives parameters, of several values the first. A process
+ * that dies or overruns gives one ERROR event with id 0 and is gone, as is one whose script does not load; requests
+ * after that get an ERROR each: load again with a new fb_script. */
+fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err);
 void fb_script_free(fb_script *s);
 void fb_script_info_free(fb_script_info *info);
 
 int64_t fb_script_build(fb_script *s, const char *variant, const json_t *params);
-int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name); /* g: from a GRAPH event of this script */
+/* g: from a GRAPH event of this script. The machine is what the plan's verdicts and costs are of (NULL: the built-in
+ * guess for the host). */
+int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name, const fb_machine *m);
 int64_t fb_script_experiment(fb_script *s);
 int64_t fb_script_answer(fb_script *s, const json_t *why);
 void fb_script_measured(fb_script *s, const json_t *report);

@@ -184,11 +184,6 @@ static bool serve_load(fb_process *p, const json_t *m, int64_t id, fb_error *err
     if (!fb_json_get_string(m, "path", &path, err) || !fb_json_get_string(m, "text", &text, err)) return false;
     const char *slash = strrchr(path, '/');
     fb_text_clean(p->name, sizeof p->name, slash ? slash + 1 : path, strlen(slash ? slash + 1 : path));
-    const json_t *machine = json_object_get(m, "machine");
-    if (!machine)
-        fb_machine_default(&p->machine, FB_DEVICE_HOST);
-    else if (!fb_machine_from_json(&p->machine, machine, err))
-        return false;
     fb_module_load load = {
         .text = text, .n = json_string_length(json_object_get(m, "text")), .set = json_object_get(m, "set")};
     if (!fb_lua_call(p, fb_module_run, &load, err, line)) return false;
@@ -268,6 +263,9 @@ static bool serve_plan(fb_process *p, const json_t *m, int64_t id, fb_error *err
     if (!fb_json_get_string(m, "graph", &hex, err) || !fb_json_get_string(m, "name", &r.name, err)) return false;
     fb_built *b = fb_hash_parse(hex, &hash) ? find_built(p, hash) : NULL;
     if (!b) return fb_fail(err, FB_ERR_INPUT, "plan %s: the script has built no graph %.40s", r.name, hex);
+    const json_t *machine = json_object_get(m, "machine");
+    fb_machine_default(&r.machine, FB_DEVICE_HOST);
+    if (machine && !fb_machine_from_json(&r.machine, machine, err)) return false;
     fb_graph *again = NULL;
     if (!b->graph && !build(p, b->variant, b->params, &again, err, line)) return false;
     r.graph = again ? again : b->graph;

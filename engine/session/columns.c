@@ -318,7 +318,7 @@ static bool take_plan(fb_column_record *c)
     else if (preset)
         plan = preset->make(planner, &why);
     else if (script_plan(s->info, c->base)) {
-        c->plan_request = fb_slot_ask_plan(s, c->slot, c->base, &why);
+        c->plan_request = fb_slot_ask_plan(s, c->slot, c->base, fb_planner_machine(planner), &why);
         if (c->plan_request > 0) return false;
     } else if (known_plan(s->info, c->base, &why)) {
         plan = plan_of_file(c->base, planner, &why);

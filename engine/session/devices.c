@@ -35,6 +35,8 @@ void fb_devices_free(fb_session *s)
     for (int i = 0; i < s->n_workers; i++) {
         fb_worker_free(s->workers[i].worker);
         fb_free(s->workers[i].host);
+        json_decref(s->workers[i].devices);
+        json_decref(s->workers[i].libraries);
         for (int k = 0; k < s->workers[i].files.n; k++) fb_free(s->workers[i].files.at[k]);
         FB_VEC_FREE(&s->workers[i].files);
     }
@@ -50,9 +52,7 @@ void fb_devices_free(fb_session *s)
 
 bool fb_session_devices_known(const fb_session *s)
 {
-    for (int i = 0; i < s->n_workers; i++)
-        if (!s->workers[i].answered) return false;
-    return true;
+    return s->n_listed == s->n_workers;
 }
 
 /* ---- devices ---- */
@@ -79,24 +79,58 @@ static bool has_recorded(const fb_session *s, const fb_device_record *d)
     return json_object_get(json_object_get(d->entry, "scripts"), name) != NULL;
 }
 
-/* "replay" alone: the first recording with the script, else the first there is. */
-static fb_device_record *any_replay(const fb_session *s)
+static bool is_recorded(const fb_device_record *d)
+{
+    return d->kind == FB_DEVICE_REPLAY || json_object_get(d->entry, "recorded");
+}
+
+/* "replay" or "torch" alone, for "replay:h200" or "torch:h200": the first recording with the script, else the first
+ * there is. */
+static fb_device_record *any_recorded(const fb_session *s, const char *name)
 {
     fb_device_record *first = NULL;
+    size_t n = strlen(name);
     for (int i = 0; i < s->devices.n; i++) {
         fb_device_record *d = s->devices.at[i];
-        if (d->kind != FB_DEVICE_REPLAY) continue;
+        if (!is_recorded(d) || strncmp(d->name, name, n) != 0 || d->name[n] != ':') continue;
         if (has_recorded(s, d)) return d;
         if (!first) first = d;
     }
     return first;
 }
 
-static fb_device_record *find(const fb_session *s, const char *name)
+/* An entry that says what is missing is there to be read; it opens no device. */
+static const char *missing(const json_t *entry)
+{
+    return fb_json_string_or(entry, "missing", NULL);
+}
+
+static const char *missing_for(const fb_session *s, const char *name)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(s->device_list, i, entry)
+    {
+        if (missing(entry) && strcmp(fb_json_string_or(entry, "device", ""), name) == 0) return missing(entry);
+    }
+    return NULL;
+}
+
+static fb_device_record *listed(const fb_session *s, const char *name)
 {
     for (int i = 0; i < s->devices.n; i++)
         if (strcmp(s->devices.at[i]->name, name) == 0) return s->devices.at[i];
-    return strcmp(name, "replay") == 0 ? any_replay(s) : NULL;
+    return NULL;
+}
+
+/* A recorded peer stands in only where no worker has the peer itself, which may take its time to answer; one that the
+ * user gave and that cannot run is to be heard of. */
+static fb_device_record *find(const fb_session *s, const char *name)
+{
+    fb_device_record *d = listed(s, name);
+    if (d) return d;
+    if (strcmp(name, "replay") != 0 && (!fb_session_devices_known(s) || missing_for(s, name))) return NULL;
+    return any_recorded(s, name);
 }
 
 static bool names_replay(const char *column)
@@ -114,16 +148,10 @@ static bool asks_for_replay(const fb_session *s)
     return asks || (puzzle && (names_replay(puzzle->compare[0]) || names_replay(puzzle->compare[1])));
 }
 
-/* An entry that says what is missing is there to be read; it opens no device. */
-static const char *missing(const json_t *entry)
-{
-    return fb_json_string_or(entry, "missing", NULL);
-}
-
 static void list_device(fb_session *s, int worker, json_t *entry)
 {
     const char *name = fb_json_string_or(entry, "device", NULL);
-    if (!name || missing(entry) || find(s, name)) return;
+    if (!name || missing(entry) || listed(s, name)) return;
     fb_device_record *d = fb_calloc(1, sizeof *d);
     d->name = fb_strdup(name);
     d->worker = worker;
@@ -144,6 +172,22 @@ static void append_all(json_t **to, json_t *from)
     json_array_foreach(from, i, one) json_array_append(*to, one);
 }
 
+/* Two workers may have a device of the same name, and the first in order is meant, whichever answers first: so the
+ * later wait for those before them. */
+static void list_in_order(fb_session *s)
+{
+    while (s->n_listed < s->n_workers && s->workers[s->n_listed].answered) {
+        fb_worker_record *w = &s->workers[s->n_listed];
+        size_t i;
+        json_t *entry;
+        json_array_foreach(w->devices, i, entry) list_device(s, s->n_listed, entry);
+        append_all(&s->device_list, w->devices);
+        append_all(&s->library_list, w->libraries);
+        s->n_listed++;
+    }
+    fb_session_changed(s);
+}
+
 void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
 {
     fb_worker_record *w = &s->workers[worker];
@@ -153,12 +197,9 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
     if (host && !w->host) w->host = fb_strdup(host);
     if (w->answered || !json_is_array(devices)) return;
     w->answered = true;
-    size_t i;
-    json_t *entry;
-    json_array_foreach(devices, i, entry) list_device(s, worker, entry);
-    append_all(&s->device_list, devices);
-    append_all(&s->library_list, json_object_get(e->message, "libraries"));
-    fb_session_changed(s);
+    w->devices = json_incref(devices);
+    w->libraries = json_incref(json_object_get(e->message, "libraries"));
+    list_in_order(s);
 }
 
 const char *fb_session_default_device(const fb_session *s)
@@ -167,7 +208,7 @@ const char *fb_session_default_device(const fb_session *s)
     if (!fb_session_devices_known(s)) return NULL;
     for (int i = 0; i < s->devices.n; i++)
         if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
-    fb_device_record *replay = asks_for_replay(s) ? any_replay(s) : NULL;
+    fb_device_record *replay = asks_for_replay(s) ? any_recorded(s, "replay") : NULL;
     return replay && has_recorded(s, replay) ? replay->name : "host";
 }
 
@@ -177,13 +218,8 @@ fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, f
     fb_device_record *d = name ? find(s, name) : NULL;
     *wait = !d && !fb_session_devices_known(s);
     if (d || *wait) return d;
-    size_t k;
-    json_t *entry;
-    json_array_foreach(s->device_list, k, entry)
-    {
-        if (missing(entry) && strcmp(fb_json_string_or(entry, "device", ""), name) == 0)
-            return fb_fail(err, FB_ERR_UNAVAILABLE, "device \"%s\": %s", name, missing(entry)), NULL;
-    }
+    const char *why = missing_for(s, name);
+    if (why) return fb_fail(err, FB_ERR_UNAVAILABLE, "device \"%s\": %s", name, why), NULL;
     fb_arena *arena = fb_arena_new();
     const char **names = FB_NEW_ARRAY(arena, const char *, s->devices.n);
     for (int i = 0; i < s->devices.n; i++) names[i] = s->devices.at[i]->name;
@@ -230,6 +266,7 @@ bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
     if (e->id && e->id == w->listing) {
         w->listing = 0;
         w->answered = true; /* its devices are not there, and whoever asks for one hears so */
+        list_in_order(s);
         own = true;
     }
     for (int i = 0; i < s->devices.n; i++) {

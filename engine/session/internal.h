@@ -95,10 +95,11 @@ typedef struct {
 
 typedef struct {
     fb_worker *worker;
-    char *host;           /* the name of its machine; NULL until hello came */
-    bool answered;        /* hello came, or never will */
-    int64_t listing;      /* devices request under way */
-    FB_VEC(char *) files; /* keys that its process has */
+    char *host;                  /* the name of its machine; NULL until hello came */
+    bool answered;               /* hello came, or never will */
+    json_t *devices, *libraries; /* what it answered, or NULL */
+    int64_t listing;             /* devices request under way */
+    FB_VEC(char *) files;        /* keys that its process has */
 } fb_worker_record;
 
 typedef struct {
@@ -129,6 +130,7 @@ struct fb_session {
 
     fb_worker_record workers[FB_SESSION_WORKERS];
     int n_workers;
+    int n_listed; /* of the workers, in order: those whose devices are in `devices` */
     FB_VEC(fb_device_record *) devices;
     json_t *device_list, *library_list;
 
@@ -163,7 +165,7 @@ void fb_load_free(fb_session *s);
 /* The slot of a variant, asked for if it is new; not counted. */
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
 /* The plan a script wrote for the slot's graph: the request's id, 0 with an error. */
-int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, fb_error *err);
+int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, const fb_machine *m, fb_error *err);
 bool fb_script_ready(fb_session *s, fb_error *err); /* there is a process to ask, perhaps a new one */
 void fb_slot_take(fb_slot *slot);
 void fb_slot_release(fb_session *s, fb_slot *slot); /* NULL is fine */

@@ -12,16 +12,6 @@
 
 enum { GRAPH_FILE_MAX = 256 << 20 };
 
-/* Parameters go with every build and are checked here, where their names and ranges are known. */
-static fb_script *start_script(fb_session *s, const char *path, fb_error *err)
-{
-    fb_machine m;
-    bool wait;
-    fb_machine_default(&m, FB_DEVICE_HOST);
-    const fb_device_record *d = fb_device_named(s, NULL, &wait, NULL);
-    return fb_script_start(path, d ? &d->machine : &m, NULL, err);
-}
-
 /* ---- parameters ---- */
 
 static const fb_param *param_named(const fb_session *s, const char *name, fb_error *err)
@@ -176,7 +166,7 @@ bool fb_script_ready(fb_session *s, fb_error *err)
 {
     if (!gone(s)) return true;
     if (!s->script || !s->info) return fb_fail(err, FB_ERR_CRASH, "%s: there is no script to ask", s->path);
-    fb_script *next = start_script(s, s->path, err);
+    fb_script *next = fb_script_start(s->path, NULL, err);
     if (!next) return false;
     fb_script_free(s->script);
     s->script = next;
@@ -219,13 +209,13 @@ static void ask_build(fb_session *s, fb_slot *slot)
     slot->request = fb_script_build(s->script, slot->variant, slot->params);
 }
 
-int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, fb_error *err)
+int64_t fb_slot_ask_plan(fb_session *s, fb_slot *slot, const char *name, const fb_machine *m, fb_error *err)
 {
     if (!fb_script_ready(s, err)) return 0;
     /* A new process has to build the graph before it can plan it; what it builds is what is here already. */
     if (slot->process != s->process) fb_script_build(s->script, slot->variant, slot->params);
     slot->process = s->process;
-    return fb_script_plan(s->script, slot->graph, name);
+    return fb_script_plan(s->script, slot->graph, name, m);
 }
 
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params)
@@ -338,7 +328,7 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
     if (path && is_graph_file(path)) {
         g = read_graph(path, err);
     } else if (path) {
-        script = start_script(s, path, err);
+        script = fb_script_start(path, NULL, err);
     }
     if (g || script) {
         fb_free(s->path);

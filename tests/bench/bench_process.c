@@ -37,7 +37,7 @@ static fb_graph *script_round(const char *path, double *told, double *built)
     fb_script_event e;
     fb_machine_default(&m, FB_DEVICE_HOST);
     double start = fb_now_us();
-    fb_script *s = fb_script_start(path, &m, NULL, &err);
+    fb_script *s = fb_script_start(path, NULL, &err);
     bench_need(s != NULL, &err);
     next_of(s, FB_SCRIPT_INFO, &e);
     *told = fb_now_us() - start;

@@ -154,7 +154,7 @@ static fb_script *start_script(const char *path, fb_script_event *e)
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".", path);
     fb_error err = {0};
-    fb_script *s = fb_script_start(whole, run.device->ops->machine(run.device), NULL, &err);
+    fb_script *s = fb_script_start(whole, NULL, &err);
     if (s && next_event(s, e, LIMIT_MS) && e->kind == FB_SCRIPT_INFO) return s;
     result(false, path, s ? e->error.text : err.text);
     fb_script_free(s);

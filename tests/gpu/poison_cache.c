@@ -20,7 +20,7 @@ static const struct {
     const char *name, *body;
 } faults[] = {
     {"address", "*(volatile int *)0x10 = 1;"},
-    {"endless", "volatile int go = 1; while (go) { }"},
+    {"endless", "for (;;) asm volatile(\"nanosleep.u32 1000;\");"},
     {"trap", "asm volatile(\"trap;\");"},
 };
 

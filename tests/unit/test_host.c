@@ -234,7 +234,7 @@ static void what_does_not_compile_names_the_kernel(void **state)
     fb_device *d = device();
     fb_error err = {0};
     assert_null(d->ops->load(d, &s.p, NULL, &err));
-    assert_int_equal(err.kind, FB_ERR_CRASH);
+    assert_int_equal(err.kind, FB_ERR_COMPILE);
     if (!strstr(err.text, "broken_one") || !strstr(err.text, "missing_name")) fail_msg("%s", err.text);
     assert_null(strchr(err.text, '\n'));
     d->ops->close(d);

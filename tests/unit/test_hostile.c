@@ -37,7 +37,7 @@ static bool run_to_error(fb_script *s, fb_script_event *e)
             e->info = NULL;
         }
         if (e->kind == FB_SCRIPT_GRAPH && plan < info->n_plans)
-            fb_script_plan(s, e->graph, info->plans[plan++]);
+            fb_script_plan(s, e->graph, info->plans[plan++], NULL);
         else if (step < info->n_variants)
             fb_script_build(s, info->variants[step++], NULL);
         else if (step++ == info->n_variants && info->experiment)
@@ -67,7 +67,7 @@ static void check_next_script(const char *good)
 {
     fb_error err;
     fb_script_event e;
-    fb_script *s = fb_script_start(good, NULL, NULL, &err);
+    fb_script *s = fb_script_start(good, NULL, &err);
     assert_non_null(s);
     assert_true(next_event(s, &e, LIMIT_MS));
     assert_int_equal(e.kind, FB_SCRIPT_INFO);
@@ -91,7 +91,7 @@ static void hostile(void **state)
     fclose(f);
     fb_error err;
     fb_script_event e;
-    fb_script *s = fb_script_start(path, NULL, NULL, &err);
+    fb_script *s = fb_script_start(path, NULL, &err);
     assert_non_null(s);
     run_to_error(s, &e);
     check_message(name, pattern, &e);

@@ -100,7 +100,7 @@ static void compile_script(const char *path)
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".", path);
     fb_error err = {0};
-    fb_script *s = fb_script_start(whole, NULL, NULL, &err);
+    fb_script *s = fb_script_start(whole, NULL, &err);
     if (!s) fail_msg("%s", err.text);
     fb_script_event e;
     assert_true(next_event(s, &e, LIMIT_MS));

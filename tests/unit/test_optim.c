@@ -22,7 +22,7 @@ static fb_graph *built(const char *text, fb_error *err, int *line)
 {
     fb_script_event e;
     assert_true(fb_write_file(path, text, strlen(text), NULL));
-    fb_script *s = fb_script_start(path, NULL, NULL, err);
+    fb_script *s = fb_script_start(path, NULL, err);
     assert_non_null(s);
     assert_true(next_event(s, &e, LIMIT_MS));
     if (e.kind == FB_SCRIPT_ERROR) fail_msg("%s", e.error.text);

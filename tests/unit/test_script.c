@@ -40,7 +40,7 @@ static fb_script *start_with(const char *text, const char *set)
     write_text("script.lua", text, strlen(text));
     snprintf(path, sizeof path, "%s/script.lua", folder);
     json_t *values = set ? fb_json_parse(set, strlen(set), &err) : NULL;
-    fb_script *s = fb_script_start(path, NULL, values, &err);
+    fb_script *s = fb_script_start(path, values, &err);
     json_decref(values);
     assert_non_null(s);
     return s;
@@ -402,7 +402,7 @@ static void test_bad_scripts(void **state)
         fb_script_free(s);
     }
     fb_error err = {0};
-    assert_null(fb_script_start("/nonexistent/script.lua", NULL, NULL, &err));
+    assert_null(fb_script_start("/nonexistent/script.lua", NULL, &err));
     assert_non_null(strstr(err.text, "/nonexistent/script.lua: No such file"));
 }
 
@@ -739,7 +739,7 @@ static void test_bundled(void **state)
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
         fb_error err = {0};
         json_t *set = fb_json_parse(scripts[k].set, strlen(scripts[k].set), NULL);
-        fb_script *s = fb_script_start(scripts[k].path, NULL, set, &err);
+        fb_script *s = fb_script_start(scripts[k].path, set, &err);
         json_decref(set);
         if (!s) fail_msg("%s", err.text);
         fb_script_info *info = expect_info(s);
@@ -767,7 +767,7 @@ static void test_bundled(void **state)
 static json_t *plan_of(fb_script *s, const fb_graph *g, const char *name)
 {
     fb_script_event e;
-    int64_t id = fb_script_plan(s, g, name);
+    int64_t id = fb_script_plan(s, g, name, NULL);
     expect(s, &e, FB_SCRIPT_PLAN);
     assert_int_equal(e.id, id);
     json_t *plan = json_incref(json_object_get(e.message, "plan"));
@@ -834,11 +834,11 @@ static void test_plans(void **state)
     assert_int_equal(groups_of(g, plan_of(s, g, "many")), 6);
     assert_int_equal(groups_of(g, plan_of(s, g, "edges")), 10);
     assert_int_equal(groups_of(g, plan_of(s, g, "undone")), 10);
-    fb_script_plan(s, g, "missing");
+    fb_script_plan(s, g, "missing", NULL);
     expect_error(s, "script.lua:25: fuse: there is no node \"nothing\"", 25);
-    fb_script_plan(s, g, "unrelated");
+    fb_script_plan(s, g, "unrelated", NULL);
     expect_error(s, "script.lua:26: cut: ", 26);
-    fb_script_plan(s, g, "nowhere");
+    fb_script_plan(s, g, "nowhere", NULL);
     expect_error(s, "no \"nowhere\" among its plans", 0);
     fb_graph_free(g);
     fb_script_free(s);

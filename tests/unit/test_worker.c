@@ -336,7 +336,7 @@ static void a_failing_compiler_leaves_prepared_cases_alone(void **state)
     subject good = subject_of(small_graph("fine", FB_OP_ADD)), bad = subject_of(small_graph("faulty", FB_OP_MUL));
     int64_t kept = ask_prepare(w, &good, 0);
     expect(w, FB_WORKER_PREPARED, kept);
-    expect_error(w, ask_prepare(w, &bad, 0), FB_ERR_CRASH, "internal compiler error");
+    expect_error(w, ask_prepare(w, &bad, 0), FB_ERR_COMPILE, "internal compiler error");
     fb_worker_sample(w, kept, 1, FB_CACHE_HOT);
     expect(w, FB_WORKER_SAMPLED, kept);
     subject_free(&good);
