@@ -437,7 +437,7 @@ static void add_range(fb_counters *out, const double v[METRICS])
     double before = out->cycles, all = before + v[M_CYCLES];
     out->dram_read += v[M_READ];
     out->dram_written += v[M_WRITTEN];
-    out->l2_bytes += v[M_L2] * p->l2_unit;
+    out->l2_bytes += v[M_L2];
     if (all > 0) {
         out->occupancy = (out->occupancy * before + v[M_OCCUPANCY] * 0.01 * v[M_CYCLES]) / all;
         out->tensor_active = (out->tensor_active * before + v[M_TENSOR] * 0.01 * v[M_CYCLES]) / all;
@@ -472,6 +472,7 @@ static bool read_ranges(profiler *p, int numbers, fb_counters *out, fb_error *er
             .numMetrics = METRICS,
             .pMetricValues = values};
         FB_CUPTI(f, cuptiProfilerHostEvaluateToGpuValues(&evaluate), "evaluating the counters");
+        values[M_L2] *= p->l2_unit;
         int number = atoi(range.rangeName);
         if (number >= 0 && number < numbers) add_range(&out[number], values);
     }
