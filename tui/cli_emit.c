@@ -48,8 +48,7 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
 {
     fb_str text = {0};
-    fb_str_add(&text, fb_dialect_prelude(&fb_dialect_cuda));
-    fb_str_add(&text, k->source);
+    fb_kernel_unit(&fb_dialect_cuda, k, &text);
     bool good = fb_cuda_compile(fb_str_get(&text), k->name, arch, kind, code, err);
     fb_str_free(&text);
     return good;

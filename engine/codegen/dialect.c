@@ -19,6 +19,11 @@ const fb_dialect *fb_dialect_find(const char *name)
     return NULL;
 }
 
+const char *fb_dialect_piece(const fb_dialect *d, fb_family family, int i)
+{
+    return i < FB_MAX_PIECES && d->pieces[family][i] ? fb_embedded(d->pieces[family][i]) : NULL;
+}
+
 const char *fb_dialect_prelude(const fb_dialect *d)
 {
     return fb_embedded(d->prelude);

@@ -3,6 +3,7 @@
 #define FB_CODEGEN_DIALECT_H
 
 #include "graph/op.h"
+#include "plan/family.h"
 
 typedef struct fb_dialect fb_dialect;
 
@@ -13,5 +14,7 @@ const char *fb_dialect_name(const fb_dialect *d);
 const fb_dialect *fb_dialect_find(const char *name);
 /* The text that stands before every kernel of the dialect (kernels/prelude.h, kernels/prelude.cuh), embedded. */
 const char *fb_dialect_prelude(const fb_dialect *d);
+/* The i-th text that stands between the prelude and kernels of this family (kernels/gemm.cuh …); NULL: no more. */
+const char *fb_dialect_piece(const fb_dialect *d, fb_family family, int i);
 
 #endif

@@ -887,6 +887,7 @@ static const char *spelling_cuda(const fb_op_info *op)
 const fb_dialect fb_dialect_cuda = {
     .name = "cuda",
     .prelude = "kernels/prelude.cuh",
+    .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"}},
     .value_type = {[FB_F32] = "float",
                    [FB_F16] = "float",
                    [FB_BF16] = "float",

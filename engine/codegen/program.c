@@ -11,6 +11,14 @@ void fb_program_free(fb_program *p)
     if (p) fb_arena_free(p->arena);
 }
 
+void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
+{
+    fb_str_add(out, fb_dialect_prelude(d));
+    const char *piece;
+    for (int i = 0; (piece = fb_dialect_piece(d, k->family, i)); i++) fb_str_add(out, piece);
+    fb_str_add(out, k->source);
+}
+
 int64_t fb_program_launches(const fb_program *p)
 {
     enum { MAX_DEPTH = 64 };
@@ -150,9 +158,26 @@ static void print_launch(const fb_program *p, const fb_launch *l, int depth, fb_
     }
 }
 
+/* What the program's kernels stand on, each text once. */
+static void print_pieces(const fb_program *p, const fb_dialect *dialect, fb_str *out)
+{
+    const char *printed[FB_FAMILIES * FB_FAMILIES], *piece;
+    int n = 0;
+    for (int k = 0; k < p->n_kernels; k++) {
+        for (int i = 0; p->kernels[k].source && (piece = fb_dialect_piece(dialect, p->kernels[k].family, i)); i++) {
+            bool seen = n == sizeof printed / sizeof *printed;
+            for (int j = 0; j < n; j++) seen |= printed[j] == piece;
+            if (seen) continue;
+            printed[n++] = piece;
+            fb_str_add(out, piece);
+        }
+    }
+}
+
 void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out)
 {
     fb_str_add(out, fb_dialect_prelude(dialect));
+    print_pieces(p, dialect, out);
     fb_str_add(out, "\n/* buffers\n");
     for (int i = 0; i < p->n_buffers; i++) {
         const fb_buffer *b = &p->buffers[i];

@@ -5,6 +5,8 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "base/str.h"
+#include "codegen/dialect.h"
 #include "plan/plan.h"
 
 typedef enum {
@@ -86,6 +88,8 @@ typedef struct fb_program {
 } fb_program;
 
 void fb_program_free(fb_program *p);
+/* The whole translation unit of a kernel that has a source: prelude, what its family stands on, and the kernel. */
+void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);

@@ -157,7 +157,7 @@ void fb_cuda_code_clear(fb_cuda_code *code)
 
 typedef struct {
     const fb_program *program;
-    const char *prelude, *arch;
+    const char *arch;
     fb_cuda_code *codes;
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -180,8 +180,7 @@ static void *pool_main(void *ctx)
         pthread_mutex_unlock(&p->lock);
         const fb_kernel *kernel = &p->program->kernels[k];
         fb_str text = {0};
-        fb_str_add(&text, p->prelude);
-        fb_str_add(&text, kernel->source);
+        fb_kernel_unit(&fb_dialect_cuda, kernel, &text);
         fb_error error;
         bool good = fb_cuda_compile(fb_str_get(&text), kernel->name, p->arch, FB_CUBIN, &p->codes[k], &error);
         fb_str_free(&text);
@@ -202,7 +201,7 @@ static void *pool_main(void *ctx)
 bool fb_cuda_compile_program(const fb_program *program, const char *arch, const fb_progress *progress,
                              fb_cuda_code *codes, fb_error *err)
 {
-    pool p = {.program = program, .prelude = fb_dialect_prelude(&fb_dialect_cuda), .arch = arch, .codes = codes};
+    pool p = {.program = program, .arch = arch, .codes = codes};
     for (int k = 0; k < program->n_kernels; k++) p.total += program->kernels[k].source != NULL;
     pthread_mutex_init(&p.lock, NULL);
     pthread_cond_init(&p.moved, NULL);

@@ -44,8 +44,7 @@ static bool is_new(const char *source)
 static void compile_kernel(const char *what, const fb_kernel *k)
 {
     fb_str text = {0};
-    fb_str_add(&text, fb_dialect_prelude(&fb_dialect_cuda));
-    fb_str_add(&text, k->source);
+    fb_kernel_unit(&fb_dialect_cuda, k, &text);
     for (int a = 0; a < n_archs; a++) {
         fb_cuda_code code;
         fb_error err = {0};

@@ -1,0 +1,95 @@
+// Pieces that tiled kernels are made of: copies into shared memory, fragments, tensor cores. kernels/gemm.cuh and
+// other kernels that keep tiles on chip stand on these.
+//
+// A tile in shared memory is a list of lines, each padded by 16 bytes against bank conflicts. A *piece* is 16 bytes of one
+// line: what a thread copies at once. Everything that is inline PTX stands between the two marks, so that a
+// test can put plain functions in its place.
+
+#ifndef FB_TILE
+#define FB_TILE
+
+template <class T> struct fb_is_pointer {
+    static constexpr bool value = false;
+};
+template <class T> struct fb_is_pointer<T *> {
+    static constexpr bool value = true;
+};
+
+// What a copy reads nothing of still has an address.
+static __device__ __align__(16) unsigned char fb_nothing[16];
+
+// ---- PTX -----------------------------------------------------------------------------------------------------------
+
+FB_DEVICE unsigned fb_shared_address(const void *p)
+{
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// Copies 16 bytes into shared memory, in the background. Without a source zeros are written and nothing is read.
+FB_DEVICE void fb_copy_piece(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(fb_shared_address(to)),
+                 "l"(from ? from : (const void *)fb_nothing), "r"(from ? 16 : 0));
+}
+
+// Copies since the last mark are one batch; waiting is for all batches but the LEFT newest.
+FB_DEVICE void fb_copies_mark()
+{
+    asm volatile("cp.async.commit_group;");
+}
+
+template <int LEFT> FB_DEVICE void fb_copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+}
+
+// Four 8 × 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and gets of each two
+// neighbours of row l / 4. Turned: the matrices are transposed on the way.
+template <bool TURNED> FB_DEVICE void fb_load_fragment(unsigned (&r)[4], const void *at)
+{
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(fb_shared_address(at)));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(fb_shared_address(at)));
+}
+
+// c += a · b on tensor cores. The type says what the registers hold: 16-bit operands 16 × 16 by 16 × 8, f32 rounded to
+// tf32 16 × 8 by 8 × 8. Lane l holds c at row l / 4 (+ 8 for the last two) and columns 2 (l % 4), + 1.
+FB_DEVICE void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], fb_f16)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+FB_DEVICE void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], fb_bf16)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+FB_DEVICE void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], float)
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+FB_DEVICE unsigned fb_tf32(float x)
+{
+    unsigned r;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+
+// ---- end of PTX ----------------------------------------------------------------------------------------------------
+
+#endif
