@@ -374,6 +374,59 @@ static void recordings_are_listed(void **state)
     fixture_free(&f);
 }
 
+/* A framework that plans for itself: its plans are names, and served as they were measured. */
+static void a_peer_is_served_by_name(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false), other = fixture_new(FB_DEVICE_CUDA, true);
+    char graph[FB_SIGNATURE];
+    const fb_peer_plan eager = {.wall_us = {425, 420, 431, 30},
+                                .device_us = {95, 94, 96, 15},
+                                .launches = 36,
+                                .launch_mode = "stream",
+                                .max_abs = 1e-7,
+                                .max_rel = 2e-7,
+                                .bound = 0.5,
+                                .n_kernels = 2,
+                                .kernels = {{"vectorized_layer_norm_kernel", "layer_norm", 16, {64, 63, 65, 15}},
+                                            {"vectorized_elementwise_kernel", NULL, 16, {22, 21, 23, 15}}}};
+    fb_graph_signature(f.g, graph);
+    assert_true(fb_recording_set_peer(f.r, "torch", "PyTorch 2.11 on a GPU", "2026-01-02T03:04:05Z"));
+    fb_recording_set_peer_plan(f.r, graph, "torch", "eager", &eager);
+    fb_recording_set_peer_plan(f.r, graph, "torch", "compile",
+                               &(fb_peer_plan){.wall_us = {88, 87, 90, 30}, .launches = -1, .bound = NAN});
+    save_as(&f, "gpu");
+    fb_error err = {0};
+    fb_device *d = fb_device_open("torch:gpu", &err);
+    if (!d) fail_msg("%s", err.text);
+    fb_report *r = fb_measure_recall_named(d, f.g, "eager", &err);
+    if (!r) fail_msg("%s", err.text);
+    assert_int_equal(r->source, FB_SOURCE_RECORDED);
+    assert_int_equal(r->launches, 36);
+    assert_true(r->wall_us.median == 425 && r->device_us.median == 95 && r->cold_us.n == 0);
+    assert_true(r->gap_us == 330 && r->error.ok);
+    assert_int_equal(r->n_kernels, 2);
+    assert_string_equal(r->kernels[0].name, "vectorized_layer_norm_kernel");
+    assert_string_equal(r->kernels[0].family, "layer_norm");
+    assert_int_equal(r->kernels[0].count, 16);
+    assert_null(r->kernels[1].family);
+    fb_report_free(r);
+    assert_null(fb_measure_recall_named(d, f.g, "max-autotune", &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    if (!strstr(err.text, "recorded: compile, eager (PyTorch 2.11 on a GPU)")) fail_msg("%s", err.text);
+    assert_null(fb_measure_recall_named(d, other.g, "eager", &err));
+    if (!strstr(err.text, "not recorded")) fail_msg("%s", err.text);
+    d->ops->close(d);
+    /* Another version of it is another peer: nothing of the old one stays. */
+    assert_false(fb_recording_set_peer(f.r, "torch", "PyTorch 2.12 on a GPU", "2026-02-02T03:04:05Z"));
+    fb_peer_plan none;
+    assert_false(fb_recording_peer_plan(f.r, graph, "torch", "eager", &none));
+    assert_null(fb_device_open("torch", &err));
+    assert_null(fb_device_open("torch:nothing", &err));
+    fixture_free(&f);
+    fixture_free(&other);
+}
+
 /* Every recording that the binary carries can be opened. */
 static void carried_recordings_are_whole(void **state)
 {
@@ -459,6 +512,7 @@ int main(void)
         cmocka_unit_test(codes_are_of_what_runs),
         cmocka_unit_test(pruning_keeps_what_is_launched),
         cmocka_unit_test(recordings_are_listed),
+        cmocka_unit_test(a_peer_is_served_by_name),
         cmocka_unit_test(carried_recordings_are_whole),
         cmocka_unit_test(damaged_files_do_no_harm),
     };
