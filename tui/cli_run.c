@@ -141,6 +141,11 @@ static bool add_columns(run *r)
     for (int i = 0; i < n; i++) {
         fb_error err = {0};
         if (fb_session_add(r->session, specs[i], &err) >= 0) continue;
+        bool suggested = r->cli.n_args == 1 && err.kind == FB_ERR_UNAVAILABLE;
+        if (suggested && (i + 1 < n || fb_session_columns(r->session))) {
+            fb_cli_say("%s is left out: %s", specs[i], err.text);
+            continue;
+        }
         r->status = fb_cli_fail(&err);
         return false;
     }

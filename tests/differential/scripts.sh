@@ -9,10 +9,16 @@ limit=${limit:-300}
 # What makes a script small, and its dtypes where it lets one choose. A script that is not named runs as it is.
 reduced() {
     case $1 in
-    split_stack) echo "--set batch_size=64 --set input_dim=32 --set num_inputs=4" ;;
+    split_stack | split_stack_compiled) echo "--set batch_size=64 --set input_dim=32 --set num_inputs=4" ;;
     add_mul_relu | layer_norm | softmax) echo "--set rows=61 --set columns=83" ;;
     lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
     mlp_train) echo "--set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
+    flops) echo "--set rows=13 --set size=24 --set hidden=40 --set n=1001 --set depth=5" ;;
+    precision) echo "--set batch=3 --set inputs=44 --set outputs=29" ;;
+    transpose) echo "--set rows=37 --set columns=53" ;;
+    recompute) echo "--set rows=37 --set columns=53 --set act=dear" ;;
+    over_fusion) echo "--set n=1003 --set taps=5 --set rows=3 --set width=6" ;;
+    launch_order) echo "--set blocks=3 --set size=1003" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }

@@ -728,6 +728,8 @@ static void test_bundled(void **state)
         int variants;
     } scripts[] = {
         {"scripts/puzzlers/split_stack.lua", "{\"batch_size\":64,\"input_dim\":8,\"num_inputs\":4}", 2},
+        {"scripts/puzzlers/split_stack_compiled.lua", "{\"batch_size\":64,\"input_dim\":8,\"num_inputs\":4}", 2},
+        {"scripts/puzzlers/launch_order.lua", "{\"blocks\":3,\"size\":10}", 2},
         {"scripts/models/lstm_step.lua", "{\"N\":4,\"H\":6,\"I\":5}", 4},
         {"scripts/models/lora_mlp.lua", "{\"batch\":8,\"inputs\":16,\"outputs\":12,\"rank\":2}", 2},
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1},
