@@ -110,23 +110,6 @@ static void make_columns(fb_app *app, const fb_script_info *info)
     app->columns_made = true;
 }
 
-/* What a script suggests is no more than that: a column of a device that is not here is left out. */
-static void drop_absent(fb_app *app)
-{
-    int n = fb_session_columns(app->session), absent = 0;
-    char name[64] = "";
-    for (int i = n - 1; i >= 0; i--) {
-        const fb_column *c = fb_session_column(app->session, i);
-        if (c->state != FB_COLUMN_FAILED || c->error.kind != FB_ERR_UNAVAILABLE || n - absent == 1) continue;
-        snprintf(name, sizeof name, "%s", c->text);
-        fb_session_drop(app->session, i);
-        absent++;
-    }
-    if (absent)
-        fb_app_say(app, FB_ROLE_DIM, "%s%s left out: the device is not here", name,
-                   absent > 1 ? " and others are" : " is");
-}
-
 static void measure_first(fb_app *app)
 {
     enum { MOST = 64 };
@@ -134,7 +117,7 @@ static void measure_first(fb_app *app)
     for (int i = 0; i < n; i++)
         if (fb_session_column(app->session, i)->state == FB_COLUMN_BUILDING) return;
     app->first_measured = true;
-    drop_absent(app);
+    fb_session_drop_absent(app->session);
     n = fb_session_columns(app->session);
     if (n > MOST) n = MOST;
     for (int i = 0; i < n; i++) all[i] = i;

@@ -457,6 +457,26 @@ void fb_session_drop(fb_session *s, int i)
     fb_column_free(c);
 }
 
+static bool is_absent(const fb_column_record *c)
+{
+    return c->shown.state == FB_COLUMN_FAILED && c->shown.error.kind == FB_ERR_UNAVAILABLE;
+}
+
+void fb_session_drop_absent(fb_session *s)
+{
+    int absent = 0;
+    for (int i = 0; i < s->columns.n; i++) absent += is_absent(s->columns.at[i]);
+    for (int i = s->columns.n - 1; i >= 0 && absent < s->columns.n; i--) {
+        const fb_column_record *c = s->columns.at[i];
+        char text[700];
+        if (!is_absent(c)) continue;
+        snprintf(text, sizeof text, "%.120s is left out: %s", c->shown.text, c->shown.error.text);
+        fb_session_log(s, text, false);
+        fb_session_drop(s, i);
+        absent--;
+    }
+}
+
 void fb_session_move(fb_session *s, int from, int to)
 {
     fb_column_record *c = fb_column_at(s, from);

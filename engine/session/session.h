@@ -104,6 +104,9 @@ const fb_column *fb_session_column(const fb_session *s, int i);
  * index or -1. */
 int fb_session_add(fb_session *s, const char *spec, fb_error *err);
 void fb_session_drop(fb_session *s, int i);
+/* Columns that failed because their device is not here go, unless all did; the log says which. For what a script
+ * suggests, which is no more than that. */
+void fb_session_drop_absent(fb_session *s);
 void fb_session_move(fb_session *s, int from, int to);
 /* The column as a row: a copy of its report, or of why it failed; the caller frees. */
 fb_report *fb_session_report(const fb_session *s, int i);

@@ -233,6 +233,31 @@ static void test_columns(void **state)
     fb_session_free(s);
 }
 
+/* Columns asked for before it is known which devices there are. */
+static void test_absent(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    added(s, "one:eager@abacus");
+    settle(s);
+    assert_int_equal(column(s, 0)->state, FB_COLUMN_FAILED);
+    fb_session_drop_absent(s);
+    assert_int_equal(fb_session_columns(s), 1); /* something has to say why there is nothing */
+    fb_session_free(s);
+
+    s = opened(script);
+    added(s, "one:eager@abacus");
+    added(s, "one:max");
+    added(s, "two:max@abacus");
+    settle(s);
+    fb_session_drop_absent(s);
+    assert_int_equal(fb_session_columns(s), 1);
+    assert_string_equal(column(s, 0)->text, "one:max");
+    const char *line = fb_session_log_line(s, fb_session_log_lines(s) - 1);
+    assert_non_null(strstr(line, "one:eager@abacus is left out: "));
+    fb_session_free(s);
+}
+
 static void test_edits(void **state)
 {
     (void)state;
@@ -564,11 +589,12 @@ int main(void)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),    cmocka_unit_test(test_specs),       cmocka_unit_test(test_results),
-        cmocka_unit_test(test_columns),    cmocka_unit_test(test_edits),       cmocka_unit_test(test_carried),
-        cmocka_unit_test(test_params),     cmocka_unit_test(test_stuck),       cmocka_unit_test(test_broken_reload),
-        cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),     cmocka_unit_test(test_check),
-        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies), cmocka_unit_test(test_experiment),
+        cmocka_unit_test(test_nearest),       cmocka_unit_test(test_specs),      cmocka_unit_test(test_results),
+        cmocka_unit_test(test_columns),       cmocka_unit_test(test_absent),     cmocka_unit_test(test_edits),
+        cmocka_unit_test(test_carried),       cmocka_unit_test(test_params),     cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_broken_reload), cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_check),         cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies),
+        cmocka_unit_test(test_experiment),
     };
     return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
 }
