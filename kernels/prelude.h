@@ -35,7 +35,8 @@ static inline float fb_float(uint32_t u)
 
 /* ---- 16-bit floats: stored so, computed in float ---- */
 
-/* Conversions in integer arithmetic, which vectorises everywhere. Both round to nearest, ties to even; a NaN stays one. */
+/* Conversions in integer arithmetic, which vectorises everywhere. Both round to nearest, ties to even; a NaN stays one.
+ */
 typedef struct {
     uint16_t bits;
 } fb_f16;

@@ -23,12 +23,12 @@ enum { FB_MAX_PIECES = 3 };
 
 struct fb_dialect {
     const char *name;
-    const char *prelude;                             /* key of the embedded text */
-    const char *pieces[FB_FAMILIES][FB_MAX_PIECES];  /* keys of what kernels of a family stand on, in order */
-    const char *value_type[FB_DTYPES];  /* of a variable */
-    const char *memory_type[FB_DTYPES]; /* of an element of a buffer */
-    const char *from_memory[FB_DTYPES]; /* "$0": the element as a value */
-    const char *to_memory[FB_DTYPES];   /* "$0": the value as an element */
+    const char *prelude;                            /* key of the embedded text */
+    const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
+    const char *value_type[FB_DTYPES];              /* of a variable */
+    const char *memory_type[FB_DTYPES];             /* of an element of a buffer */
+    const char *from_memory[FB_DTYPES];             /* "$0": the element as a value */
+    const char *to_memory[FB_DTYPES];               /* "$0": the value as an element */
     const char *index_type;
     const char *restrict_word;
     const char *infinity, *nan; /* a float's */

@@ -154,7 +154,7 @@ static bool measure_copies(bench *b, fb_rate_curve *curve, bool cold, fb_error *
     curve->n = 0;
     for (size_t bytes = 32 << 10; bytes <= b->bytes / 2 && curve->n < FB_RATE_POINTS; bytes *= 4) {
         copy_case c = {.bytes = bytes, .cold = cold};
-        double us;
+        double us = 0;
         if (!time_graph(b, issue_copy, &c, bytes < (16 << 20) ? 100 : 8, &us, err)) return false;
         us = fmax(us - b->graph_each, 0.2);
         curve->size[curve->n] = 2.0 * (double)bytes;
@@ -166,7 +166,7 @@ static bool measure_copies(bench *b, fb_rate_curve *curve, bool cold, fb_error *
 static bool measure_math(bench *b, fb_error *err)
 {
     fb_machine *m = &b->d->machine;
-    double us, threads = (double)m->units * 8 * 256;
+    double us = 0, threads = (double)m->units * 8 * 256;
     if (!time_graph(b, issue_math, &b->fma, 10, &us, err)) return false;
     double gflops = threads * 1024 * 4 * 2 / us * 1e-3;
     m->gflops[FB_F32] = m->gflops[FB_F16] = m->gflops[FB_BF16] = gflops; /* 16-bit values are computed in float */

@@ -56,7 +56,7 @@ static bool layout(fb_cuda_device *d, fb_dtype dtype, int64_t rows, int64_t cols
 static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
 {
     const fb_gemm_call *c = &g->call;
-    bool left_t, right_t, result_t;
+    bool left_t = false, right_t = false, result_t = false;
     if (!layout(d, c->dtype, c->k, c->n, c->b_row, c->b_col, c->batch, c->b_batch, &g->left, &left_t, err))
         return false;
     if (!layout(d, c->dtype, c->m, c->k, c->a_row, c->a_col, c->batch, c->a_batch, &g->right, &right_t, err))

@@ -42,8 +42,8 @@ struct fb_loaded {
     CUdeviceptr *buffers;
     int *slots;           /* which storage a buffer's number stands for just now: SWAP exchanges two */
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
-    CUgraphExec graph; /* NULL until the first run in graph mode */
-    int *sequence;     /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
+    CUgraphExec graph;    /* NULL until the first run in graph mode */
+    int *sequence; /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
     int64_t n_sequence;
     bool no_sequence; /* a graph does not execute what a stream does */
     double compile_ms;

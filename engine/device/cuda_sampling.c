@@ -281,10 +281,11 @@ static void close_sampler(sampler *s)
 bool fb_cupti_sample(fb_loaded *l, double us, fb_metric_log *out, fb_error *err)
 {
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_CUPTI, err);
-    double once;
+    double once = 0;
     *out = (fb_metric_log){0};
     if (!f || !fb_cuda_ready(l, err) || !fb_cuda_restore(l, err)) return false;
-    if (!timed_run(l, &once, err) || !timed_run(l, &once, err)) return false; /* the second is hot */
+    for (int i = 0; i < 2; i++) /* the second is hot */
+        if (!timed_run(l, &once, err)) return false;
     sampler s = {.f = f, .device = (size_t)l->device->device};
     double all = fmax(us, 2 * once);
     s.interval_us = fmin(fmax(all / MAX_SAMPLES, finest_us), coarsest_us);

@@ -302,7 +302,8 @@ static void knob(void **state)
     T(same_group)                                                                                                      \
     T(not_computed)                                                                                                    \
     T(no_edge)                                                                                                         \
-    T(cycle) T(region) T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size)  \
+    T(cycle)                                                                                                           \
+    T(region) T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size)           \
         T(recompute) T(knob)
 
 static void every_rule_has_a_test(void **state)
