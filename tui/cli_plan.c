@@ -8,6 +8,7 @@
 #include "graph/print.h"
 #include "session/names.h"
 #include "tui/cli_emit.h"
+#include "tui/cli_steps.h"
 #include "tui/cli_table.h"
 
 #include <string.h>
@@ -17,7 +18,8 @@
 typedef struct {
     fb_cli cli;
     const char *edge_from, *edge_to; /* explain */
-    const char *format;              /* graph */
+    const char *format;              /* graph, explain --steps */
+    bool steps;                      /* explain */
     fb_cli_emit_target target;       /* emit */
     const char *arch;                /* emit; NULL: the device's */
     fb_machine machine;              /* emit: of that architecture */
@@ -65,6 +67,16 @@ static const char *name_of(const fb_graph *g, fb_id node)
 static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     look *l = ctx;
+    if (key == 's') l->steps = true;
+    if (key == 'f') {
+        if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
+            fb_cli_usage("%s: no format \"%s\"; there are: text, json", state->name, arg);
+        l->format = arg;
+    }
+    if (key == ARGP_KEY_SUCCESS && l->format && !l->steps) fb_cli_usage("%s: --format goes with --steps", state->name);
+    if (key == ARGP_KEY_SUCCESS && l->edge_from && l->steps)
+        fb_cli_usage("%s: --edge and --steps ask for different things", state->name);
+    if (key == 's' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
     if (key != 'e') return ARGP_ERR_UNKNOWN;
     if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
     l->edge_from = arg;
@@ -124,6 +136,12 @@ static void explain_show(look *l)
         explain_one(l);
         return;
     }
+    if (l->steps) {
+        fb_error err = {0};
+        if (!fb_cli_steps(l->session, l->format && strcmp(l->format, "json") == 0, stdout, &err))
+            l->status = fb_cli_fail(&err);
+        return;
+    }
     for (int i = 0; i < fb_session_columns(l->session); i++) {
         const fb_deps *d = fb_planner_deps(fb_plan_planner(fb_session_column(l->session, i)->plan));
         for (int k = 0; k < d->n_edges; k++) explain_edge(l, i, d->edges[k].producer, d->edges[k].consumer);
@@ -134,6 +152,8 @@ static int explain_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"edge", 'e', "A B", 0, "Only the edge from node A to node B", 0},
+        {"steps", 's', NULL, 0, "The decisions of the column's preset, one by one, with candidates and scores", 0},
+        {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
         {0},
     };
     look l = {.cli = {.least = 1, .most = 2, .own = explain_key}};
@@ -142,7 +162,7 @@ static int explain_main(const fb_command *me, int argc, char **argv)
 
 const fb_command fb_command_explain = {.name = "explain",
                                        .args = "SCRIPT [COLUMN]",
-                                       .summary = "The verdict on every edge, one a line",
+                                       .summary = "The verdict on every edge, or a preset's decisions",
                                        .run = explain_main};
 
 /* ---- emit ---- */

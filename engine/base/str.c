@@ -161,3 +161,13 @@ const char *fb_format_bytes(char to[32], double bytes)
     snprintf(to, 32, u == 0 || fabs(v) >= 100 ? "%.0f %s" : "%.1f %s", v, unit[u]);
     return to;
 }
+
+void fb_trim_partial(char *text)
+{
+    size_t n = strlen(text), back = 0;
+    while (back < n && back < 3 && ((unsigned char)text[n - 1 - back] & 0xc0) == 0x80) back++;
+    if (back == n) return;
+    unsigned char lead = (unsigned char)text[n - 1 - back];
+    size_t need = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : lead >= 0xc0 ? 1 : 0;
+    if (back < need) text[n - 1 - back] = '\0';
+}

@@ -32,4 +32,7 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n);
 const char *fb_format_us(char to[32], double us);
 const char *fb_format_bytes(char to[32], double bytes);
 
+/* A sentence that was cut to fit must not end inside a character: drops the partial one. */
+void fb_trim_partial(char *text);
+
 #endif

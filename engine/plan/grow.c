@@ -127,6 +127,7 @@ static void grow_component(grower *w, const member *m, int n)
     if (joined) return;
     if (n == 1) {
         if (!w->growth->refused++) w->growth->first = why;
+        if (w->growth->refusal) w->growth->refusal(w->growth->ctx, m[0].pair, &why);
         return;
     }
     fb_pair *pairs = fb_alloc((size_t)n * sizeof *pairs);

@@ -191,6 +191,8 @@ typedef struct {
     bool keep_library; /* refuse what would turn a library call into a generated contraction */
     int refused;       /* pairs */
     fb_verdict first;  /* the first refusal */
+    void (*refusal)(void *ctx, fb_pair pair, const fb_verdict *why); /* each of them; may be NULL */
+    void *ctx;
 } fb_growth;
 /* Joins the groups of each pair, in order, as far as that is legal and generated. Pairs are tried together and taken
  * apart only when refused, so that a long run of fusions costs one analysis and not one each. */

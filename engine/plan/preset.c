@@ -1,13 +1,21 @@
 #include "plan/preset.h"
 
-#include "plan/plan_parts.h"
+#include "plan/decide.h"
 
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
 #include <string.h>
 
-static fb_plan *make_none(fb_planner *p, fb_error *err)
+static fb_plan *run_none(fb_decider *d)
 {
-    (void)err;
-    return fb_plan_new(p);
+    return fb_plan_new(d->planner);
+}
+
+static void score_bytes(double score, fb_str *out)
+{
+    char text[32];
+    fb_str_add(out, fb_format_bytes(text, score));
 }
 
 /* ---- edges to grow along ---- */
@@ -34,16 +42,38 @@ static void grow_inside(fb_plan *plan, const fb_id *nodes, int n, fb_id scope)
     FB_VEC_FREE(&edges);
 }
 
-static fb_plan *make_max(fb_planner *p, fb_error *err)
+/* ---- max ---- */
+
+/* Every edge is a decision; those that stand beside it are the next ones. */
+static void decide_edges(fb_decider *d, const fb_pairs *edges)
 {
-    (void)err;
-    fb_plan *plan = fb_plan_new(p);
+    const fb_graph *g = d->planner->g;
+    fb_candidates all = {0};
+    for (int i = 0; i < edges->n; i++) {
+        fb_candidate c = {FB_STEP_FUSE, edges->at[i].a, edges->at[i].b, (double)fb_node_bytes(g, edges->at[i].a)};
+        FB_VEC_PUSH(&all, c);
+    }
+    for (int i = 0; i < all.n && !fb_decider_done(d); i++) {
+        fb_beside beside = {all.at + i + 1, all.n - i - 1};
+        fb_decide(d, all.at[i], beside, "the next edge in topological order: `%s` is not stored for `%s`",
+                  g->nodes[all.at[i].a].name, g->nodes[all.at[i].b].name);
+    }
+    FB_VEC_FREE(&all);
+}
+
+/* Its only rule is our legality, so that what that refuses the preset refuses; and a library call stays one. */
+static fb_plan *run_max(fb_decider *d)
+{
+    const fb_planner *p = d->planner;
+    fb_pairs edges = {0};
     fb_ids nodes = {0};
     for (fb_id i = 0; i < p->g->n_nodes; i++)
         if (fb_node_is_computed(p->g, i)) FB_VEC_PUSH(&nodes, i);
-    grow_inside(plan, nodes.at, nodes.n, FB_NONE);
+    value_edges(p, nodes.at, nodes.n, FB_NONE, &edges);
+    decide_edges(d, &edges);
+    FB_VEC_FREE(&edges);
     FB_VEC_FREE(&nodes);
-    return plan;
+    return fb_decisions_apply(d, false);
 }
 
 /* ---- eager: one kernel for each of the framework's own calls ---- */
@@ -94,9 +124,16 @@ static void group_scope(fb_plan *plan, fb_id scope, const fb_id *nodes, int n)
     grow_inside(plan, nodes, n, scope);
 }
 
-static fb_plan *make_eager(fb_planner *p, fb_error *err)
+static void decide_call(fb_decider *d, fb_plan *plan, const fb_scope *scope, const fb_ids *inside)
 {
-    (void)err;
+    fb_candidate what = {FB_STEP_CALL, inside->at[inside->n - 1], FB_NONE, NAN};
+    if (fb_decide(d, what, (fb_beside){0}, "`%s` is one call of the framework: %d nodes", scope->path, inside->n))
+        group_scope(plan, (fb_id)(scope - plan->planner->g->scopes), inside->at, inside->n);
+}
+
+static fb_plan *run_eager(fb_decider *d)
+{
+    fb_planner *p = d->planner;
     const fb_graph *g = p->g;
     fb_plan *plan = fb_plan_new(p);
     fb_ids *inside = fb_calloc((size_t)g->n_scopes + 1, sizeof *inside);
@@ -105,20 +142,56 @@ static fb_plan *make_eager(fb_planner *p, fb_error *err)
         if (scope != FB_NONE) FB_VEC_PUSH(&inside[scope], i);
     }
     for (fb_id s = 0; s < g->n_scopes; s++) {
-        if (inside[s].n) group_scope(plan, s, inside[s].at, inside[s].n);
+        if (inside[s].n > 1) decide_call(d, plan, &g->scopes[s], &inside[s]);
         FB_VEC_FREE(&inside[s]);
     }
     fb_free(inside);
     return plan;
 }
 
+/* ---- the compilers ---- */
+
+static fb_plan *run_inductor(fb_decider *d)
+{
+    fb_inductor_decide(d);
+    return fb_decisions_apply(d, false);
+}
+
 /* ---- the table ---- */
 
-static const fb_preset table[] = {
-    {"none", "every primitive its own kernel", make_none},
-    {"eager", "one kernel for each call of the framework: what PyTorch launches without a compiler", make_eager},
-    {"max", "every fusion that is legal and generated, library calls kept", make_max},
-};
+#define PRESETS(ROW)                                                                                                   \
+    ROW(none, "every primitive its own kernel", "", NULL)                                                              \
+    ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
+    ROW(max, "every fusion that is legal and generated, library calls kept", "bytes not stored", score_bytes)          \
+    ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
+        score_bytes)
+
+static fb_plan *decided(fb_plan *(*run)(fb_decider *d), fb_planner *p, const fb_preset_use *use, fb_steps *log)
+{
+    fb_decider d = {.planner = p, .log = log, .use = use};
+    fb_plan *plan = run(&d);
+    FB_VEC_FREE(&d.taken);
+    FB_VEC_FREE(&d.declined);
+    return plan;
+}
+
+#define MAKE(name, summary, score, write)                                                                              \
+    static fb_plan *make_##name(fb_planner *p, fb_error *err)                                                          \
+    {                                                                                                                  \
+        (void)err;                                                                                                     \
+        return decided(run_##name, p, NULL, NULL);                                                                     \
+    }
+PRESETS(MAKE)
+
+#define PUBLIC(name, summary, score, write) {#name, summary, make_##name},
+static const fb_preset table[] = {PRESETS(PUBLIC)};
+
+#define PRIVATE(name, summary, score, write) {run_##name, score, write},
+static const struct {
+    fb_plan *(*run)(fb_decider *d);
+    const char *score_name;
+    void (*score)(double score, fb_str *out);
+} inside[] = {PRESETS(PRIVATE)};
 
 int fb_presets(void)
 {
@@ -135,4 +208,69 @@ const fb_preset *fb_preset_find(const char *name)
     for (int i = 0; i < fb_presets(); i++)
         if (strcmp(table[i].name, name) == 0) return &table[i];
     return NULL;
+}
+
+/* ---- some decisions alone ---- */
+
+static bool number(const char **at, int *out)
+{
+    if (!isdigit((unsigned char)**at)) return false;
+    long long n = 0;
+    for (; isdigit((unsigned char)**at) && n < INT_MAX; ++*at) n = 10 * n + (**at - '0');
+    *out = n < INT_MAX ? (int)n : INT_MAX;
+    return true;
+}
+
+/* "[no5,no9:12]" */
+static bool parse_part(const char *at, fb_preset_use *out)
+{
+    at++;
+    while (strncmp(at, "no", 2) == 0) {
+        int k;
+        at += 2;
+        if (!number(&at, &k) || out->n_no == FB_PRESET_REFUSALS) return false;
+        if (k < 1 || (out->n_no && k <= out->no[out->n_no - 1])) return false;
+        out->no[out->n_no++] = k;
+        if (*at == ',' && strncmp(at + 1, "no", 2) == 0) at++;
+    }
+    if (*at == ':') {
+        at++;
+        if (!number(&at, &out->limit)) return false;
+    }
+    return strcmp(at, "]") == 0 && (out->n_no || out->limit >= 0);
+}
+
+bool fb_preset_parse(const char *text, fb_preset_use *out, fb_error *err)
+{
+    const char *part = strchr(text, '[');
+    size_t n = part ? (size_t)(part - text) : strlen(text);
+    *out = (fb_preset_use){.limit = -1};
+    for (int i = 0; i < fb_presets(); i++)
+        if (strlen(table[i].name) == n && memcmp(table[i].name, text, n) == 0) out->preset = &table[i];
+    if (!out->preset) return false;
+    if (!part || parse_part(part, out)) return true;
+    return fb_fail(
+        err, FB_ERR_USAGE,
+        "\"%.80s\": the decisions of a preset are chosen as %s[:12] (the first 12), %s[no5] (refuse the 5th) "
+        "or %s[no5,no9:12], with at most %d refusals in ascending order",
+        text, out->preset->name, out->preset->name, out->preset->name, FB_PRESET_REFUSALS);
+}
+
+void fb_preset_write(const fb_preset_use *use, fb_str *out)
+{
+    fb_str_add(out, use->preset->name);
+    if (!use->n_no && use->limit < 0) return;
+    fb_str_add(out, "[");
+    for (int i = 0; i < use->n_no; i++) fb_str_addf(out, "%sno%d", i ? "," : "", use->no[i]);
+    if (use->limit >= 0) fb_str_addf(out, ":%d", use->limit);
+    fb_str_add(out, "]");
+}
+
+fb_plan *fb_preset_make(const fb_preset_use *use, fb_planner *p, fb_steps **steps, fb_error *err)
+{
+    (void)err;
+    int i = (int)(use->preset - table);
+    fb_steps *log = steps ? fb_steps_new(use->preset->name, inside[i].score_name, inside[i].score) : NULL;
+    if (steps) *steps = log;
+    return decided(inside[i].run, p, use, log);
 }

@@ -203,15 +203,18 @@ static int launch(lua_State *L)
     return fb_lua_raise(L, "launch: \"%.40s\" is none of stream, graph, mega", name);
 }
 
-/* pl:preset("max"): begin with what a preset makes. */
+/* pl:preset("max"), pl:preset("inductor[:12]"): begin with what a preset makes, or its first decisions. */
 static int preset(lua_State *L)
 {
     lua_plan *p = check_plan(L);
     const char *name = luaL_checkstring(L, 2);
-    const fb_preset *found = fb_preset_find(name);
-    fb_error err;
-    if (!found) return fb_lua_raise(L, "preset: there is no preset \"%.40s\"", name);
-    fb_plan *made = found->make(p->planner, &err);
+    fb_preset_use use;
+    fb_error err = {0};
+    if (!fb_preset_parse(name, &use, &err)) {
+        if (err.kind) return fb_lua_raise(L, "preset: %s", err.text);
+        return fb_lua_raise(L, "preset: there is no preset \"%.40s\"", name);
+    }
+    fb_plan *made = fb_preset_make(&use, p->planner, NULL, &err);
     if (!made) return fb_lua_raise(L, "preset: %s", err.text);
     fb_plan_free(p->plan);
     p->plan = made;

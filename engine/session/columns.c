@@ -92,7 +92,13 @@ static bool looks_like_file(const char *name)
 
 static bool known_plan(const fb_script_info *info, const char *name, fb_error *err)
 {
-    if (fb_preset_find(name) || script_plan(info, name)) return true;
+    fb_preset_use use;
+    fb_error badly = {0};
+    if (fb_preset_parse(name, &use, &badly) || script_plan(info, name)) return true;
+    if (badly.kind) {
+        if (err) *err = badly;
+        return false;
+    }
     if (access(name, R_OK) == 0) return true;
     if (looks_like_file(name)) return fb_fail(err, FB_ERR_INPUT, "%s: no such plan file", name);
     for (int i = 0; i < info->n_variants; i++)
@@ -310,13 +316,13 @@ static bool take_plan(fb_column_record *c)
         return true;
     }
     fb_planner *planner = fb_slot_planner_for(s, c->slot, d);
-    const fb_preset *preset = fb_preset_find(c->base);
+    fb_preset_use preset;
     fb_plan *plan = NULL;
     bool carried = c->carried != NULL;
     if (carried)
         plan = carried_plan(c, planner, &why);
-    else if (preset)
-        plan = preset->make(planner, &why);
+    else if (fb_preset_parse(c->base, &preset, &why))
+        plan = fb_preset_make(&preset, planner, NULL, &why);
     else if (script_plan(s->info, c->base)) {
         c->plan_request = fb_slot_ask_plan(s, c->slot, c->base, fb_planner_machine(planner), &why);
         if (c->plan_request > 0) return false;
@@ -535,6 +541,26 @@ bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *e
     fb_column_rebuild(c, true);
     fb_column_forget_plan(c, true); /* planners are of one device */
     return true;
+}
+
+fb_steps *fb_session_steps(const fb_session *s, int i, bool all, fb_preset_use *use, fb_error *err)
+{
+    fb_column_record *c = fb_column_at(s, i);
+    fb_preset_use of;
+    fb_steps *steps = NULL;
+    fb_error badly = {0};
+    if (!c || !c->shown.plan) {
+        fb_fail(err, FB_ERR_USAGE, "%s has no plan of ours", c ? c->text : "no column");
+    } else if (!fb_preset_parse(c->plan_name, &of, &badly)) {
+        fb_fail(err, FB_ERR_USAGE, "plan %s is not made by a preset: there are no decisions to step through",
+                c->plan_name);
+    } else {
+        fb_preset_use run = of;
+        if (all) run.limit = -1;
+        fb_plan_free(fb_preset_make(&run, fb_plan_planner(c->shown.plan), &steps, err));
+        if (use) *use = of;
+    }
+    return steps;
 }
 
 bool fb_session_set_plan(fb_session *s, int i, const char *plan, fb_error *err)

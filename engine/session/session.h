@@ -124,6 +124,10 @@ fb_verdict fb_session_try(const fb_session *s, int column, const fb_edit *edit, 
 fb_verdict fb_session_edit(fb_session *s, int column, const fb_edit *edit, bool repeated);
 const char *fb_session_undo(fb_session *s, int column); /* what was undone, NULL: nothing */
 const char *fb_session_redo(fb_session *s, int column);
+/* The record of the decisions that the column's preset takes; NULL with the reason where its plan comes from none. For
+ * "inductor[no5:12]" those of the run that refuses decision 5, the first 12 or, where `all`, all of them. `use` (may be
+ * NULL) receives what its name says. The caller frees. */
+fb_steps *fb_session_steps(const fb_session *s, int column, bool all, fb_preset_use *use, fb_error *err);
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err);
 
 /* ---- measuring ---- */

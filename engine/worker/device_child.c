@@ -223,9 +223,13 @@ static void send_report(child *c, const char *type, int64_t id, fb_report *r, in
 static fb_plan *plan_of(fb_planner *planner, const json_t *value, fb_error *err)
 {
     if (!json_is_string(value)) return fb_plan_from_json(planner, value, true, NULL, err);
-    const fb_preset *preset = fb_preset_find(json_string_value(value));
-    if (preset) return preset->make(planner, err);
-    fb_fail(err, FB_ERR_INPUT, "there is no preset \"%s\"", json_string_value(value));
+    fb_preset_use use;
+    fb_error badly = {0};
+    if (fb_preset_parse(json_string_value(value), &use, &badly)) return fb_preset_make(&use, planner, NULL, err);
+    if (badly.kind)
+        *err = badly;
+    else
+        fb_fail(err, FB_ERR_INPUT, "there is no preset \"%s\"", json_string_value(value));
     return NULL;
 }
 

@@ -12,6 +12,19 @@ fb explain split_stack combined:none --edge tanh linear.matmul $small
 cp out one
 fb explain split_stack combined:none $small
 is "one edge" 0
+fb explain split_stack split_stack:inductor --steps
+is "a preset's decisions, with candidates and scores" 0 out '^split_stack:inductor: [0-9]+ decisions' \
+    out '^ +[0-9]+  taken +fuse .*\([0-9.]+ MB\): ' out '^ +beside: fuse ' out 'refused .*external kernel' out '^ +18 kernels$'
+fb explain split_stack combined:inductor --steps
+is "inductor: three kernels for combined" 0 out '^ +3 kernels$'
+fb explain split_stack 'combined:inductor[:7]' $small --steps --format json
+json "the first decisions alone, as JSON" out fusebox_steps=1 columns columns.0.decisions=7
+fb explain split_stack 'combined:inductor[no7]' $small --steps
+is "one decision refused" 0 out '^ +7  declined ' out '^ +8  taken '
+fb explain split_stack 'combined:inductor[7]' $small --steps
+is "a badly written choice of decisions" 2 err1 'inductor\[:12\]'
+fb explain split_stack combined:greedy $small --steps
+is "a plan without decisions" 2 err1 'not made by a preset'
 fb graph split_stack $small
 is "the graph as text, both variants" 0 out '^split_stack$' out '^combined$' out 'tanh'
 fb graph split_stack combined:max $small

@@ -1,5 +1,7 @@
 #include "plan_help.h"
 
+#include "plan/rules.h"
+
 static int launches(const fb_plan *plan)
 {
     fb_plan_cost c;
@@ -134,6 +136,246 @@ static void max_on_large_graphs(void **state)
     }
 }
 
+/* ---- the compilers ---- */
+
+static int kernels(const fb_graph *g, const char *name)
+{
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, name);
+    check_plan(plan);
+    int n = launches(plan);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    return n;
+}
+
+/* relu(x W + s (x A) B + bias) */
+static fb_graph *lora(void)
+{
+    fb_graph *g = fb_graph_new("lora");
+    fb_id x = input(g, "x", DIMS(128, 512)), w = source(g, FB_OP_PARAM, "w", DIMS(512, 512), FB_F32);
+    fb_id a = source(g, FB_OP_PARAM, "a", DIMS(512, 16), FB_F32),
+          b = source(g, FB_OP_PARAM, "b", DIMS(16, 512), FB_F32);
+    fb_id s = input(g, "s", DIMS(1)), bias = source(g, FB_OP_PARAM, "bias", DIMS(512), FB_F32);
+    fb_id low = node2(g, FB_OP_MATMUL, "low", node2(g, FB_OP_MATMUL, "thin", x, a), b);
+    fb_id sum = node2(g, FB_OP_ADD, "sum", node2(g, FB_OP_MATMUL, "full", x, w), node2(g, FB_OP_MUL, "scaled", s, low));
+    output(g, node1(g, FB_OP_RELU, "relu", node2(g, FB_OP_ADD, "biased", sum, bias)));
+    return finish(g);
+}
+
+/* An LSTM over `steps` steps with its states stacked: two products a step, or one of [x, h]. */
+static fb_graph *lstm(int steps, bool cat)
+{
+    enum { N = 64, H = 32 };
+    fb_graph *g = fb_graph_new("lstm");
+    fb_id x = input(g, "x", DIMS(steps, N, H)), h = input(g, "h", DIMS(N, H)), c = input(g, "c", DIMS(N, H));
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(H, 4 * H), FB_F32),
+          u = source(g, FB_OP_PARAM, "u", DIMS(H, 4 * H), FB_F32);
+    fb_id wu = source(g, FB_OP_PARAM, "wu", DIMS(2 * H, 4 * H), FB_F32),
+          b = source(g, FB_OP_PARAM, "b", DIMS(4 * H), FB_F32);
+    fb_id *out = fb_alloc((size_t)steps * sizeof *out);
+    for (int t = 0; t < steps; t++) {
+        fb_id xt = view(g, slice(g, x, 0, t, t + 1), DIMS(N, H)), gates;
+        if (cat)
+            gates = node2(g, FB_OP_MATMUL, NULL,
+                          add_node(g, FB_OP_CAT, NULL, &(fb_attrs){.dim = 1}, 2, (fb_id[]){xt, h}), wu);
+        else
+            gates = node2(g, FB_OP_ADD, NULL, node2(g, FB_OP_MATMUL, NULL, xt, w), node2(g, FB_OP_MATMUL, NULL, h, u));
+        gates = node2(g, FB_OP_ADD, NULL, gates, b);
+        fb_id part[4];
+        for (int k = 0; k < 4; k++)
+            part[k] = node1(g, k == 2 ? FB_OP_TANH : FB_OP_SIGMOID, NULL, slice(g, gates, 1, k * H, (k + 1) * H));
+        c = node2(g, FB_OP_ADD, NULL, node2(g, FB_OP_MUL, NULL, part[1], c),
+                  node2(g, FB_OP_MUL, NULL, part[0], part[2]));
+        h = out[t] = node2(g, FB_OP_MUL, NULL, part[3], node1(g, FB_OP_TANH, NULL, c));
+    }
+    output(g, add_node(g, FB_OP_STACK, "states", &(fb_attrs){.dim = 0}, steps, out));
+    fb_free(out);
+    return finish(g);
+}
+
+/* What torch.compile launches, with one launch for a library call where cuBLAS takes two kernels. The stack of the
+ * LSTM's states is written in place there and is a copy here. */
+static void inductor_has_the_kernels_of_torch_compile(void **state)
+{
+    (void)state;
+    const struct {
+        fb_graph *g;
+        int kernels;
+    } want[] = {
+        {split_stack(16, 1024, 256), 18}, {combined(16, 1024, 256), 3}, {lora(), 4},
+        {lstm(16, false), 3 * 16 + 1},    {lstm(16, true), 3 * 16 + 1},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        int n = kernels(want[i].g, "inductor");
+        if (n != want[i].kernels) fail_msg("%s: %d kernels instead of %d", want[i].g->title, n, want[i].kernels);
+        fb_graph_free(want[i].g);
+    }
+}
+
+/* ---- steps ---- */
+
+static fb_plan *made(fb_planner *p, const char *text, fb_steps **steps)
+{
+    fb_preset_use use;
+    fb_error err = {0};
+    if (!fb_preset_parse(text, &use, &err)) fail_msg("%s: %s", text, err.text);
+    fb_plan *plan = fb_preset_make(&use, p, steps, &err);
+    assert_non_null(plan);
+    check_plan(plan);
+    return plan;
+}
+
+/* The first none of a preset's decisions are `none`, all of them are the preset, and each in between is a plan. */
+static void presets_are_replayed_step_by_step(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(4, 32, 16);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    for (int i = 1; i < fb_presets(); i++) {
+        const char *name = fb_preset_at(i)->name;
+        fb_steps *steps;
+        fb_plan *none = fb_plan_new(p), *all = made(p, name, &steps), *before = fb_plan_copy(none);
+        int n = fb_steps_count(steps), changes = 0;
+        assert_int_equal(fb_steps_kept(steps), n);
+        assert_true(n > 0);
+        for (int k = 0; k <= n; k++) {
+            char text[64];
+            fb_steps *some;
+            snprintf(text, sizeof text, "%s[:%d]", name, k);
+            fb_plan *plan = made(p, text, &some);
+            assert_int_equal(fb_steps_count(some), k);
+            if (k == 0) assert_true(fb_plan_equal(plan, none));
+            if (k == n) assert_true(fb_plan_equal(plan, all));
+            if (k && fb_steps_at(steps, k - 1)->outcome == FB_STEP_REFUSED) assert_true(fb_plan_equal(plan, before));
+            changes += !fb_plan_equal(plan, before);
+            for (int s = 0; s < k; s++) assert_int_equal(fb_steps_at(some, s)->what.a, fb_steps_at(steps, s)->what.a);
+            fb_steps_free(some);
+            fb_plan_free(before);
+            before = plan;
+        }
+        assert_true(changes > 0);
+        fb_steps_free(steps);
+        fb_plan_free(none);
+        fb_plan_free(all);
+        fb_plan_free(before);
+    }
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+/* Refusing a decision that was taken leaves it out, says so, and the procedure goes on. */
+static void a_decision_can_be_refused(void **state)
+{
+    (void)state;
+    fb_graph *g = combined(4, 32, 16);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    for (int i = 1; i < fb_presets(); i++) {
+        const char *name = fb_preset_at(i)->name;
+        fb_steps *steps, *branch;
+        fb_plan *all = made(p, name, &steps);
+        for (int k = 0; k < fb_steps_count(steps); k++) {
+            if (fb_steps_at(steps, k)->outcome != FB_STEP_TAKEN) continue;
+            char text[64];
+            snprintf(text, sizeof text, "%s[no%d]", name, k + 1);
+            fb_plan *plan = made(p, text, &branch);
+            assert_int_equal(fb_steps_at(branch, k)->outcome, FB_STEP_DECLINED);
+            assert_int_equal(fb_steps_at(branch, k)->what.a, fb_steps_at(steps, k)->what.a);
+            assert_true(fb_steps_count(branch) > k);
+            fb_steps_free(branch);
+            fb_plan_free(plan);
+        }
+        fb_steps_free(steps);
+        fb_plan_free(all);
+    }
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+/* What the compiler does and our families do not is on record with a verdict. */
+static void what_is_not_generated_is_said(void **state)
+{
+    (void)state;
+    fb_graph *g = lstm(4, false);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_steps *steps;
+    fb_plan *plan = made(p, "max", &steps);
+    int unable = 0;
+    for (int i = 0; i < fb_steps_kept(steps); i++) {
+        const fb_step *s = fb_steps_at(steps, i);
+        assert_int_equal(s->outcome == FB_STEP_UNABLE, s->verdict != NULL);
+        if (s->outcome != FB_STEP_UNABLE) continue;
+        unable++;
+        assert_int_not_equal(fb_plan_group_of(plan, s->what.a), fb_plan_group_of(plan, s->what.b));
+        assert_true(strlen(s->verdict) > 10);
+    }
+    assert_true(unable > 0);
+    fb_steps_free(steps);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void preset_texts(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"max", "max[:12]", "eager[:0]", "inductor[no5]", "inductor[no5,no9:12]"};
+    static const char *const bad[] = {"max[",         "max[]",    "max[:]",  "max[no]", "max[no0]", "max[no5,no5]",
+                                      "max[no9,no5]", "max[:-1]", "max[12]", "max[:3",  "max[:3]x", "max[no1,]"};
+    fb_preset_use use;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        fb_error err = {0};
+        fb_str text = {0};
+        assert_true(fb_preset_parse(good[i], &use, &err));
+        fb_preset_write(&use, &text);
+        assert_string_equal(fb_str_get(&text), good[i]);
+        fb_str_free(&text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fb_error err = {0};
+        if (fb_preset_parse(bad[i], &use, &err)) fail_msg("%s", bad[i]);
+        assert_int_equal(err.kind, FB_ERR_USAGE);
+    }
+    fb_error err = {0};
+    assert_false(fb_preset_parse("fastest[:3]", &use, &err));
+    assert_int_equal(err.kind, FB_OK);
+}
+
+/* The record of a graph of 10,000 nodes is bounded, and making it does not take long. */
+static void records_are_bounded(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("wide");
+    fb_id x = input(g, "x", DIMS(64)), y = input(g, "y", DIMS(64));
+    for (int i = 0; i < 10000; i++) {
+        x = node2(g, i % 2 ? FB_OP_ADD : FB_OP_MUL, NULL, x, y);
+        if (i % 3 == 0 && i < 9000) output(g, x);
+    }
+    output(g, x);
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    for (int i = 1; i < fb_presets(); i++) {
+        fb_steps *steps;
+        fb_plan *plan = made(p, fb_preset_at(i)->name, &steps);
+        assert_true(fb_steps_kept(steps) <= FB_STEPS_KEPT);
+        assert_true(fb_steps_kept(steps) == fb_steps_count(steps) || fb_steps_kept(steps) == FB_STEPS_KEPT);
+        fb_steps_free(steps);
+        fb_plan_free(plan);
+    }
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
+static void constants_have_sources(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FB_CONSTANTS; i++) {
+        assert_true(strlen(fb_constant_name((fb_constant)i)) > 2);
+        assert_non_null(strstr(fb_constant_source((fb_constant)i), "."));
+        assert_true(fb_constant_value((fb_constant)i) > 0);
+    }
+}
+
 static void presets_have_names(void **state)
 {
     (void)state;
@@ -154,6 +396,13 @@ int main(void)
         cmocka_unit_test(library_calls_keep_their_epilogue),
         cmocka_unit_test(a_call_too_large_for_a_kernel_falls_apart),
         cmocka_unit_test(max_on_large_graphs),
+        cmocka_unit_test(inductor_has_the_kernels_of_torch_compile),
+        cmocka_unit_test(presets_are_replayed_step_by_step),
+        cmocka_unit_test(a_decision_can_be_refused),
+        cmocka_unit_test(what_is_not_generated_is_said),
+        cmocka_unit_test(preset_texts),
+        cmocka_unit_test(records_are_bounded),
+        cmocka_unit_test(constants_have_sources),
         cmocka_unit_test(presets_have_names),
     };
     return cmocka_run_group_tests_name("preset", tests, NULL, NULL);

@@ -1,0 +1,245 @@
+/* From decisions to a plan. What a compiler inlines is joined to its one reader, recomputed where several kernels read
+ * it, and joined with all of them where those are one kernel in the end. What it fuses is grown along the pairs in
+ * their order (plan/grow.c), so that our legality is asked for everything. */
+#include "plan/decide.h"
+
+#include <stdlib.h>
+
+void fb_plan_mark_recomputed(fb_plan *plan, fb_id node)
+{
+    fb_id slot = plan->owner[node];
+    FB_ASSERT(plan->slot[slot].n == 1);
+    fb_slot_forget(plan, slot);
+    plan->slot[slot] = (fb_slot){0};
+    plan->owner[node] = FB_NONE;
+    plan->recompute[node] = true;
+    plan->n_recompute++;
+    fb_plan_touch(plan);
+}
+
+typedef struct {
+    fb_id a, b;
+    int step;
+} tagged;
+
+typedef struct {
+    fb_decider *d;
+    fb_plan *plan;
+    fb_id *root;  /* union-find over nodes: kernels as the compiler would have them */
+    bool *again;  /* a node: several of those kernels compute it */
+    int *step_of; /* a node: the decision that inlined it, or FB_NONE */
+    fb_pairs pairs;
+    FB_VEC(tagged) tags; /* which decision a pair comes from; sorted when needed */
+    FB_VEC(fb_verdict) refusals;
+    FB_VEC(tagged) refused;
+} applier;
+
+static fb_id find(applier *w, fb_id n)
+{
+    while (w->root[n] != n) n = w->root[n] = w->root[w->root[n]];
+    return n;
+}
+
+static void unite(applier *w, fb_id a, fb_id b)
+{
+    a = find(w, a);
+    b = find(w, b);
+    w->root[a > b ? a : b] = a > b ? b : a;
+}
+
+static const fb_deps *deps_of(const applier *w)
+{
+    return w->plan->planner->deps;
+}
+
+static const char *name_of(const applier *w, fb_id n)
+{
+    return w->plan->planner->g->nodes[n].name;
+}
+
+/* The one kernel that all readers of `u` are in, or FB_NONE. */
+static fb_id kernel_of_readers(applier *w, fb_id u)
+{
+    const fb_deps *d = deps_of(w);
+    fb_id one = FB_NONE;
+    for (int k = d->out_start[u]; k < d->out_start[u + 1]; k++) {
+        const fb_edge *e = &d->edges[d->out[k]];
+        if (e->order_only) continue;
+        if (w->again[e->consumer]) return FB_NONE;
+        fb_id root = find(w, e->consumer);
+        if (one != FB_NONE && one != root) return FB_NONE;
+        one = root;
+    }
+    return one;
+}
+
+/* Readers come after what they read, so that one pass from the end knows theirs. */
+static void settle_inlined(applier *w)
+{
+    for (fb_id u = w->plan->planner->g->n_nodes - 1; u >= 0; u--) {
+        if (w->step_of[u] == FB_NONE) continue;
+        fb_id kernel = kernel_of_readers(w, u);
+        if (kernel == FB_NONE)
+            w->again[u] = true;
+        else
+            unite(w, u, kernel);
+    }
+}
+
+/* ---- recomputing ---- */
+
+static bool keeps_library(const applier *w, fb_id slot)
+{
+    const fb_graph *g = w->plan->planner->g;
+    return fb_node_class(g, slot) == FB_CLASS_CONTRACTION &&
+           fb_slot_analysis(w->plan, slot)->family == FB_FAMILY_LIBRARY;
+}
+
+typedef struct {
+    applier *w;
+    fb_ids slots;
+} readers;
+
+static void add_reader(void *ctx, fb_id slot)
+{
+    readers *r = ctx;
+    for (int i = 0; i < r->slots.n; i++)
+        if (r->slots.at[i] == slot) return;
+    FB_VEC_PUSH(&r->slots, slot);
+}
+
+/* Computes `u` where it is read, if every reader is still a kernel then and none loses its library call. */
+static void try_recompute(applier *w, fb_id u)
+{
+    fb_verdict why;
+    if (!fb_may_recompute(w->plan, u, &why)) {
+        fb_step_unable(w->d, w->step_of[u], "%s", why.text);
+        return;
+    }
+    readers r = {.w = w};
+    const fb_deps *d = deps_of(w);
+    fb_id call = FB_NONE;
+    for (int k = d->out_start[u]; k < d->out_start[u + 1]; k++)
+        if (!d->edges[d->out[k]].order_only) fb_slots_computing(w->plan, d->edges[d->out[k]].consumer, add_reader, &r);
+    for (int i = 0; i < r.slots.n && call == FB_NONE; i++)
+        if (keeps_library(w, r.slots.at[i])) call = r.slots.at[i];
+    if (call != FB_NONE) {
+        fb_step_unable(w->d, w->step_of[u], "`%s` is a library call, which takes stored operands alone: `%s` is stored",
+                       name_of(w, call), name_of(w, u));
+        FB_VEC_FREE(&r.slots);
+        return;
+    }
+    fb_plan_mark_recomputed(w->plan, u);
+    for (int i = 0; i < r.slots.n; i++) fb_slot_forget(w->plan, r.slots.at[i]);
+    for (int i = 0; i < r.slots.n; i++) {
+        fb_analysis *a = fb_slot_analysis(w->plan, r.slots.at[i]);
+        if (a->accepted) continue;
+        fb_step_unable(w->d, w->step_of[u], "%s", a->why.text);
+        w->plan->recompute[u] = false;
+        w->plan->n_recompute--;
+        fb_plan_own_alone(w->plan, u);
+        for (int k = 0; k < r.slots.n; k++) fb_slot_forget(w->plan, r.slots.at[k]);
+        break;
+    }
+    FB_VEC_FREE(&r.slots);
+}
+
+static void recompute_all(applier *w)
+{
+    for (fb_id u = w->plan->planner->g->n_nodes - 1; u >= 0; u--)
+        if (w->again[u]) try_recompute(w, u);
+    fb_id on_cycle;
+    FB_ASSERT(fb_order_all(w->plan, &on_cycle)); /* single nodes, some of them several times: as acyclic as the graph */
+    fb_plan_touch(w->plan);
+}
+
+/* ---- joining ---- */
+
+static void add_pair(applier *w, fb_id a, fb_id b, int step)
+{
+    if (w->plan->owner[a] == FB_NONE || w->plan->owner[b] == FB_NONE) return;
+    FB_VEC_PUSH(&w->pairs, (fb_pair){a, b});
+    FB_VEC_PUSH(&w->tags, (tagged){a, b, step});
+}
+
+static void add_pairs(applier *w, const fb_taken *t)
+{
+    const fb_deps *d = deps_of(w);
+    fb_id a = t->what.a;
+    if (t->what.kind == FB_STEP_FUSE) add_pair(w, a, t->what.b, t->step);
+    if (t->what.kind != FB_STEP_INLINE || w->again[a]) return;
+    for (int k = d->out_start[a]; k < d->out_start[a + 1]; k++)
+        if (!d->edges[d->out[k]].order_only) add_pair(w, a, d->edges[d->out[k]].consumer, t->step);
+}
+
+static int by_pair(const void *x, const void *y)
+{
+    const tagged *a = x, *b = y;
+    return a->a != b->a ? (a->a > b->a) - (a->a < b->a) : (a->b > b->b) - (a->b < b->b);
+}
+
+static void note_refusal(void *ctx, fb_pair pair, const fb_verdict *why)
+{
+    applier *w = ctx;
+    if (!w->d->log) return;
+    tagged key = {pair.a, pair.b, 0};
+    const tagged *t = bsearch(&key, w->tags.at, (size_t)w->tags.n, sizeof key, by_pair);
+    if (!t) return;
+    FB_VEC_PUSH(&w->refused, *t);
+    FB_VEC_PUSH(&w->refusals, *why);
+}
+
+/* What was refused as a pair may have been joined by others. */
+static void report_refusals(applier *w)
+{
+    for (int i = 0; i < w->refused.n; i++) {
+        const tagged *t = &w->refused.at[i];
+        if (w->plan->owner[t->a] != w->plan->owner[t->b]) fb_step_unable(w->d, t->step, "%s", w->refusals.at[i].text);
+    }
+}
+
+static void choose_generated(fb_plan *plan)
+{
+    const fb_graph *g = plan->planner->g;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
+        plan->slot[i].choice = FB_CHOICE_GENERATE;
+        fb_slot_forget(plan, i);
+        if (fb_slot_analysis(plan, i)->accepted) continue;
+        plan->slot[i].choice = FB_CHOICE_AUTO;
+        fb_slot_forget(plan, i);
+    }
+    fb_plan_touch(plan);
+}
+
+fb_plan *fb_decisions_apply(fb_decider *d, bool generate)
+{
+    fb_planner *p = d->planner;
+    size_t n = (size_t)p->g->n_nodes + 1;
+    applier w = {.d = d, .plan = fb_plan_new(p)};
+    w.root = fb_alloc(n * sizeof *w.root);
+    w.step_of = fb_alloc(n * sizeof *w.step_of);
+    w.again = fb_calloc(n, sizeof *w.again);
+    for (fb_id i = 0; i < p->g->n_nodes; i++) w.root[i] = i, w.step_of[i] = FB_NONE;
+    if (generate) choose_generated(w.plan);
+    for (int i = 0; i < d->taken.n; i++) {
+        const fb_taken *t = &d->taken.at[i];
+        if (t->what.kind == FB_STEP_FUSE) unite(&w, t->what.a, t->what.b);
+        if (t->what.kind == FB_STEP_INLINE) w.step_of[t->what.a] = t->step;
+    }
+    settle_inlined(&w);
+    recompute_all(&w);
+    for (int i = 0; i < d->taken.n; i++) add_pairs(&w, &d->taken.at[i]);
+    if (w.tags.n) qsort(w.tags.at, (size_t)w.tags.n, sizeof *w.tags.at, by_pair);
+    fb_growth growth = {.keep_library = !generate, .refusal = note_refusal, .ctx = &w};
+    fb_plan_grow(w.plan, w.pairs.at, w.pairs.n, &growth);
+    report_refusals(&w);
+    FB_VEC_FREE(&w.pairs);
+    FB_VEC_FREE(&w.tags);
+    FB_VEC_FREE(&w.refused);
+    FB_VEC_FREE(&w.refusals);
+    fb_free(w.root);
+    fb_free(w.again);
+    fb_free(w.step_of);
+    return w.plan;
+}

@@ -1,0 +1,54 @@
+#include "plan/rules.h"
+
+static const struct {
+    const char *name;
+    double value;
+    const char *source;
+} table[FB_CONSTANTS] = {
+    /* PyTorch 2.11 */
+    [FB_INDUCTOR_REALIZE_READS] = {"realize_reads_threshold", 4,
+                                   "torch/_inductor/config.py; ir.py StorageBox.should_realize_on_reuse"},
+    [FB_INDUCTOR_REALIZE_ACC_READS] = {"realize_acc_reads_threshold", 8,
+                                       "torch/_inductor/config.py; ir.py StorageBox.has_exceeded_max_reads"},
+    [FB_INDUCTOR_REALIZE_OPS] = {"realize_opcount_threshold", 30,
+                                 "torch/_inductor/config.py; ir.py Loops.has_large_inner_fn"},
+    [FB_INDUCTOR_CAT_INPUTS] = {"MAX_COMPLEX_POINTWISE_CAT", 8, "torch/_inductor/lowering.py cat"},
+    [FB_INDUCTOR_FUSION_SIZE] = {"max_fusion_size", 64, "torch/_inductor/config.py; choices.py can_fuse"},
+    [FB_INDUCTOR_SHARED_BYTES] = {"score_fusion_memory_threshold", 10,
+                                  "torch/_inductor/config.py; choices.py can_fuse_horizontal"},
+    [FB_INDUCTOR_DISTANCE] = {"distance of order", 64, "torch/_inductor/scheduler.py are_long_distant_nodes"},
+    [FB_INDUCTOR_PAIR_WINDOW] = {"max_fusion_buffer_group_pairwise_attempts", 64,
+                                 "torch/_inductor/config.py; scheduler.py get_possible_fusions"},
+    [FB_INDUCTOR_PEAK_FACTOR] = {"overhead to saving", 32,
+                                 "torch/_inductor/scheduler.py can_fusion_increase_peak_memory"},
+    [FB_INDUCTOR_ROUNDS] = {"rounds", 10, "torch/_inductor/scheduler.py fuse_nodes"},
+    /* OpenXLA, as published in 2025 */
+    [FB_XLA_LAUNCH_US] = {"kKernelLaunchOverhead", 1, "xla/service/gpu/model/gpu_performance_model_base.h"},
+    [FB_XLA_OVERLAP] = {"1 - kMemoryComputeParallelism", 0.05, "xla/service/gpu/model/gpu_performance_model_base.h"},
+    [FB_XLA_L1_FACTOR] = {"kL1CacheSpeedup", 8, "xla/service/gpu/model/gpu_performance_model_base.cc"},
+    [FB_XLA_L2_FACTOR] = {"kL2CacheSpeedup", 2.5, "xla/service/gpu/model/gpu_performance_model_base.cc"},
+    [FB_XLA_OPERANDS] = {"MaxOperandsAndOutputsPerFusion", 96, "xla/service/gpu/gpu_fusible.cc FusionFitsInBudget"},
+    [FB_XLA_REDUCTIONS] = {"unnested reductions", 8, "xla/service/gpu/gpu_fusible.cc CreatesHeavyComputation"},
+    [FB_XLA_HORIZONTAL_ELEMENTS] = {"kShapeThreshold", 128 * 2048,
+                                    "xla/service/gpu/transforms/horizontal_loop_fusion.cc"},
+    [FB_XLA_HORIZONTAL_OPS] = {"kInstrCountThreshold", 30, "xla/service/gpu/transforms/horizontal_loop_fusion.cc"},
+    /* tinygrad 0.14 */
+    [FB_TINYGRAD_BUFFERS] = {"accessed_buffers", 3, "tinygrad/schedule/rangeify.py remove_bufferize"},
+    [FB_TINYGRAD_KERNEL_BUFFERS] = {"DEVICE_MAX_BUFS[CPU]", 31, "tinygrad/schedule/rangeify.py _limit_bufs"},
+    [FB_TINYGRAD_SPLIT_RATIO] = {"REDUCEOP_SPLIT_THRESHOLD", 32768, "tinygrad/schedule/rangeify.py split_reduceop"},
+};
+
+double fb_constant_value(fb_constant c)
+{
+    return table[c].value;
+}
+
+const char *fb_constant_name(fb_constant c)
+{
+    return table[c].name;
+}
+
+const char *fb_constant_source(fb_constant c)
+{
+    return table[c].source;
+}

@@ -1,0 +1,35 @@
+/* Every constant of the compilers whose decisions the presets `inductor`, `xla` and `tinygrad` repeat, in one table
+ * with where it comes from. They drift from release to release: a new release is a look at this table. */
+#ifndef FB_PLAN_RULES_H
+#define FB_PLAN_RULES_H
+
+typedef enum {
+    FB_INDUCTOR_REALIZE_READS,
+    FB_INDUCTOR_REALIZE_ACC_READS,
+    FB_INDUCTOR_REALIZE_OPS,
+    FB_INDUCTOR_CAT_INPUTS,
+    FB_INDUCTOR_FUSION_SIZE,
+    FB_INDUCTOR_SHARED_BYTES,
+    FB_INDUCTOR_DISTANCE,
+    FB_INDUCTOR_PAIR_WINDOW,
+    FB_INDUCTOR_PEAK_FACTOR,
+    FB_INDUCTOR_ROUNDS,
+    FB_XLA_LAUNCH_US,
+    FB_XLA_OVERLAP,
+    FB_XLA_L1_FACTOR,
+    FB_XLA_L2_FACTOR,
+    FB_XLA_OPERANDS,
+    FB_XLA_REDUCTIONS,
+    FB_XLA_HORIZONTAL_ELEMENTS,
+    FB_XLA_HORIZONTAL_OPS,
+    FB_TINYGRAD_BUFFERS,
+    FB_TINYGRAD_KERNEL_BUFFERS,
+    FB_TINYGRAD_SPLIT_RATIO,
+    FB_CONSTANTS
+} fb_constant;
+
+double fb_constant_value(fb_constant c);
+const char *fb_constant_name(fb_constant c);   /* "realize_reads_threshold" */
+const char *fb_constant_source(fb_constant c); /* "torch/_inductor/config.py" */
+
+#endif
