@@ -196,7 +196,7 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
                              .epilogue = FB_NONE,
                              .bias = FB_NONE};
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
-        double us;
+        double us = 0;
         bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);
         fb_cuda_gemm_free(b->d, g);
         if (!good) return false;
