@@ -173,6 +173,13 @@ static void plan(fb_app *app, const char *arg)
         told(app, fb_session_set_plan(app->session, app->column, arg, &err), &err);
 }
 
+static void search(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_error err = {0};
+    told(app, fb_session_search(app->session, app->column, &err), &err);
+}
+
 static void device(fb_app *app, const char *arg)
 {
     fb_error err = {0};
@@ -437,7 +444,8 @@ static bool measuring(const fb_app *app)
 {
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         fb_column_state s = fb_session_column(app->session, i)->state;
-        if (s == FB_COLUMN_QUEUED || s == FB_COLUMN_MEASURING) return true;
+        if (s == FB_COLUMN_QUEUED || s == FB_COLUMN_MEASURING || fb_session_column(app->session, i)->searching)
+            return true;
     }
     return false;
 }
@@ -494,6 +502,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_REDO] = redo,
     [FB_CMD_VARIANT] = variant,
     [FB_CMD_PLAN] = plan,
+    [FB_CMD_SEARCH] = search,
     [FB_CMD_DEVICE] = device,
     [FB_CMD_ADD] = add,
     [FB_CMD_COPY] = copy,

@@ -226,7 +226,7 @@ static void progress(const fb_session *s, int *width)
     for (int i = 0; i < n; i++) {
         const fb_column *c = fb_session_column(s, i);
         done += c->state == FB_COLUMN_DONE || c->state == FB_COLUMN_FAILED;
-        if (c->state == FB_COLUMN_MEASURING && !now) now = c;
+        if ((c->state == FB_COLUMN_MEASURING || c->searching) && !now) now = c;
     }
     int k = fprintf(stderr, "\r%d/%d %s %s", done, n, now ? now->text : "", now ? now->progress : "");
     fprintf(stderr, "%*s\r", *width > k ? *width - k : 0, "");
@@ -274,6 +274,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .set = cli->common.set,
         .counters = cli->counters,
         .plan_as = cli->plan_as,
+        .search_again = cli->search_again,
     };
     fb_error err = {0};
     fb_session *s = fb_session_new(&o, &err);
@@ -291,7 +292,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
 
 bool fb_cli_plan(fb_session *s, int column, int *status)
 {
-    while (fb_session_column(s, column)->state == FB_COLUMN_BUILDING) fb_session_wait(s, -1);
+    if (fb_session_column(s, column)->state == FB_COLUMN_BUILDING) fb_cli_wait(s); /* a search may take a while */
     logged = print_log(s, logged);
     const fb_column *c = fb_session_column(s, column);
     if (c->state != FB_COLUMN_FAILED) return true;

@@ -48,6 +48,7 @@ typedef struct {
     void *ctx;
     char *(*help)(int key, const char *text, void *input); /* argp's help filter; NULL: none */
     bool counters;                                         /* see fb_session_options */
+    bool search_again;                                     /* see fb_session_options */
     const fb_machine *plan_as;                             /* see fb_session_options */
 } fb_cli;
 

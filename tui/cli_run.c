@@ -25,7 +25,7 @@ typedef struct {
     int status;
 } run;
 
-enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS };
+enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_SEARCH };
 
 static const struct argp_option options[] = {
     {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
@@ -33,6 +33,7 @@ static const struct argp_option options[] = {
     {"experiment", KEY_EXPERIMENT, NULL, 0,
      "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
     {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
+    {"search", KEY_SEARCH, NULL, 0, "Search for the plan best anew, even if one was found earlier", 0},
     {"trace", KEY_TRACE, "FILE", 0, "Write launches and kernels of every column over time, for Perfetto or Chrome", 0},
     {"metrics", KEY_METRICS, NULL, 0, "With --trace: also the device's metrics over time, where it has them", 0},
     {0},
@@ -45,6 +46,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case 'o': r->out = arg; return 0;
     case KEY_EXPERIMENT: r->experiment = true; return 0;
     case KEY_RETRY: r->retry = true; return 0;
+    case KEY_SEARCH: r->cli.search_again = true; return 0;
     case KEY_TRACE: r->trace = arg; return 0;
     case KEY_METRICS: r->metrics = true; return 0;
     case KEY_FORMAT:
@@ -152,10 +154,18 @@ static bool add_columns(run *r)
     return true;
 }
 
+/* Nothing is being measured yet: what is under way are graphs and plans. */
 static void wait_built(fb_session *s)
 {
     for (int i = 0; i < fb_session_columns(s); i++)
-        while (fb_session_column(s, i)->state == FB_COLUMN_BUILDING) fb_session_wait(s, -1);
+        if (fb_session_column(s, i)->state == FB_COLUMN_BUILDING) fb_cli_wait(s);
+    for (int i = 0; i < fb_session_columns(s); i++) {
+        const fb_column *c = fb_session_column(s, i);
+        fb_str text = {0};
+        if (c->search) fb_best_sentence(c->search, &text);
+        if (c->search) fb_cli_say("%s: %s", c->text, fb_str_get(&text));
+        fb_str_free(&text);
+    }
 }
 
 /* All columns of one set of parameters: those the file does not hold are measured together. */

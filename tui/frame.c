@@ -60,7 +60,7 @@ static bool progress(const fb_app *app, fb_str *text, double *fraction)
     const fb_column *now = NULL;
     for (int i = 0; i < n; i++) {
         const fb_column *c = fb_session_column(app->session, i);
-        bool running = c->state == FB_COLUMN_MEASURING;
+        bool running = c->state == FB_COLUMN_MEASURING || c->searching;
         if (running || c->state == FB_COLUMN_QUEUED || c->state == FB_COLUMN_BUILDING)
             busy++;
         else

@@ -100,6 +100,7 @@ static void presets_and_plans(fb_app *app, words *w)
 {
     const fb_script_info *info = fb_session_script(app->session);
     for (int i = 0; i < fb_presets(); i++) FB_VEC_PUSH(w, fb_preset_at(i)->name);
+    FB_VEC_PUSH(w, FB_SEARCH_NAME);
     for (int i = 0; info && i < info->n_plans; i++) FB_VEC_PUSH(w, info->plans[i]);
 }
 

@@ -356,7 +356,7 @@ static bool devices_differ(const fb_app *app)
 static const char *state_sign(const fb_column *c)
 {
     switch (c->state) {
-    case FB_COLUMN_BUILDING:
+    case FB_COLUMN_BUILDING: return c->searching ? " ▹" : " …";
     case FB_COLUMN_QUEUED: return " …";
     case FB_COLUMN_MEASURING: return " ▸";
     case FB_COLUMN_FAILED: return " ✗";

@@ -143,6 +143,7 @@ void fb_report_free(fb_report *r)
 {
     if (!r) return;
     json_decref(r->params);
+    json_decref(r->search);
     fb_arena_free(r->arena);
 }
 
@@ -246,6 +247,7 @@ json_t *fb_report_to_json(const fb_report *r)
     json_t *object = json_object();
     fields_write(report_fields, COUNT_OF(report_fields), r, object);
     if (r->params) json_object_set(object, "params", r->params);
+    if (r->search) json_object_set(object, "search", r->search);
     if (!isnan(r->error.bound)) json_object_set_new(object, "error", error_to_json(&r->error));
     if (r->failed) {
         json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
@@ -386,9 +388,10 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         return NULL;
     }
     fb_report *r = fb_report_new();
-    json_t *params = json_object_get(value, "params");
+    json_t *params = json_object_get(value, "params"), *search = json_object_get(value, "search");
     bool ok = fields_read(report_fields, COUNT_OF(report_fields), value, r->arena, r, err) &&
               (!params || json_is_object(params) || wrong_type("params", "an object", err)) &&
+              (!search || json_is_object(search) || wrong_type("search", "an object", err)) &&
               read_source(value, &r->source, &r->stale, err) && read_error(value, &r->error, err) &&
               read_kernels(value, r, err);
     if (!ok) {
@@ -396,6 +399,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         return NULL;
     }
     r->params = json_incref(params);
+    r->search = json_incref(search);
     if (r->failed) r->failed_kind = fb_error_kind_parse(fb_json_string_or(value, "failed_kind", "system"));
     return r;
 }

@@ -47,6 +47,7 @@ typedef struct fb_report {
     fb_arena *arena;
     const char *script, *variant, *plan, *device;
     json_t *params; /* owned; {"batch_size": 1024, …} */
+    json_t *search; /* owned; how the plan `best` was found (measure/best.h); NULL for other plans */
     int nodes;
     int64_t launches;
     const char *launch_mode;

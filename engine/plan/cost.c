@@ -49,8 +49,7 @@ void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analys
     out->us = together(out->memory_us, out->compute_us);
 }
 
-/* Times the loop around region `r` makes it run. */
-static double trips_of(const fb_graph *g, fb_id r)
+double fb_region_trips(const fb_graph *g, fb_id r)
 {
     double trips = 1;
     for (; r > 0; r = g->regions[r].parent) trips *= (double)g->regions[r].trips;
@@ -68,7 +67,7 @@ static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
     const fb_graph *g = plan->planner->g;
     fb_group_cost c;
     fb_plan_group_cost(plan, group, &c);
-    double trips = trips_of(g, g->nodes[plan->view->slot_of[group]].region);
+    double trips = fb_region_trips(g, g->nodes[plan->view->slot_of[group]].region);
     out->us += c.us * trips;
     out->bytes_read += times(c.bytes_read, trips);
     out->bytes_written += times(c.bytes_written, trips);
@@ -162,7 +161,7 @@ double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, 
         if (fb_op_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
         if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
         if (!fb_node_is_computed(g, i)) continue;
-        double f = (double)fb_node_flops(g, i) * trips_of(g, n->region), rate = best_rate(g, m, i);
+        double f = (double)fb_node_flops(g, i) * fb_region_trips(g, n->region), rate = best_rate(g, m, i);
         work += f;
         compute_us += rate > 0 ? f / rate * 1e-3 : 0;
     }

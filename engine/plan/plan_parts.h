@@ -166,6 +166,8 @@ double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_ana
 
 /* ---- cost.c ---- */
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+/* Times that the loops around region `r` make it run. */
+double fb_region_trips(const fb_graph *g, fb_id r);
 
 /* ---- legality.c: what needs no nest ---- */
 bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);

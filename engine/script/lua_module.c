@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "plan/preset.h"
+#include "plan/search.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -450,7 +451,8 @@ static json_t *script_message(lua_State *L, const json_t *set)
     json_t *plans = names_json(L, "plans"), *plan;
     size_t i;
     json_object_set_new(info, "plans", plans);
-    json_array_foreach(plans, i, plan) if (fb_preset_find(json_string_value(plan)))
+    json_array_foreach(plans, i, plan) if (fb_preset_find(json_string_value(plan)) ||
+                                           strcmp(json_string_value(plan), FB_SEARCH_NAME) == 0)
         fb_lua_raise(L, "fb.script: plan %s has the name of a preset", json_string_value(plan));
     fb_module_push_field(L, "experiment");
     json_object_set_new(info, "experiment", json_boolean(lua_isfunction(L, -1)));

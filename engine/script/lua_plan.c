@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "plan/plan.h"
 #include "plan/preset.h"
+#include "plan/search.h"
 
 #include <math.h>
 #include <string.h>
@@ -212,6 +213,9 @@ static int preset(lua_State *L)
     fb_error err = {0};
     if (!fb_preset_parse(name, &use, &err)) {
         if (err.kind) return fb_lua_raise(L, "preset: %s", err.text);
+        if (strcmp(name, FB_SEARCH_NAME) == 0)
+            return fb_lua_raise(L, "preset: best is a search, which needs a device and goes on for seconds: ask for it "
+                                   "as a column's plan");
         return fb_lua_raise(L, "preset: there is no preset \"%.40s\"", name);
     }
     fb_plan *made = fb_preset_make(&use, p->planner, NULL, &err);

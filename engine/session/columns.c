@@ -34,6 +34,7 @@ static void show(fb_column_record *c)
     c->shown.plan_name = c->plan_name;
     c->shown.report = c->report;
     c->shown.before = c->before;
+    c->shown.search = c->searched && strcmp(c->plan_name, FB_SEARCH_NAME) == 0 ? &c->search : NULL;
     fb_session_changed(c->session);
 }
 
@@ -94,7 +95,8 @@ static bool known_plan(const fb_script_info *info, const char *name, fb_error *e
 {
     fb_preset_use use;
     fb_error badly = {0};
-    if (fb_preset_parse(name, &use, &badly) || script_plan(info, name)) return true;
+    if (fb_preset_parse(name, &use, &badly) || strcmp(name, FB_SEARCH_NAME) == 0 || script_plan(info, name))
+        return true;
     if (badly.kind) {
         if (err) *err = badly;
         return false;
@@ -107,8 +109,9 @@ static bool known_plan(const fb_script_info *info, const char *name, fb_error *e
                            name);
     fb_arena *arena = fb_arena_new();
     int n = 0;
-    const char **names = FB_NEW_ARRAY(arena, const char *, fb_presets() + info->n_plans);
+    const char **names = FB_NEW_ARRAY(arena, const char *, fb_presets() + 1 + info->n_plans);
     for (int i = 0; i < fb_presets(); i++) names[n++] = fb_preset_at(i)->name;
+    names[n++] = FB_SEARCH_NAME;
     for (int i = 0; i < info->n_plans; i++) names[n++] = info->plans[i];
     fb_fail_unknown(err, FB_ERR_USAGE, "preset or plan", name, names, n);
     fb_arena_free(arena);
@@ -215,6 +218,7 @@ void fb_columns_expand(fb_session *s)
 void fb_column_rebuild(fb_column_record *c, bool carry)
 {
     fb_job_forget(c);
+    c->shown.searching = false;
     if (carry && fb_column_edited(c) && !c->carried) c->carried = fb_plan_to_json(fb_history_now(c->history));
     if (!carry) {
         json_decref(c->carried);
@@ -321,7 +325,10 @@ static bool take_plan(fb_column_record *c)
     bool carried = c->carried != NULL;
     if (carried)
         plan = carried_plan(c, planner, &why);
-    else if (fb_preset_parse(c->base, &preset, &why))
+    else if (strcmp(c->base, FB_SEARCH_NAME) == 0) {
+        if (!c->job) fb_search_start(s, c, d);
+        return false;
+    } else if (fb_preset_parse(c->base, &preset, &why))
         plan = fb_preset_make(&preset, planner, NULL, &why);
     else if (script_plan(s->info, c->base)) {
         c->plan_request = fb_slot_ask_plan(s, c->slot, c->base, fb_planner_machine(planner), &why);
@@ -363,6 +370,14 @@ void fb_column_take_plan(fb_column_record *c, fb_plan *plan, const char *name)
     fb_column_replanned(c);
     if (c->verify_wanted || c->measure_wanted) fb_job_start(s, c, c->verify_wanted && !c->measure_wanted);
     c->verify_wanted = c->measure_wanted = false;
+}
+
+void fb_column_keep_plan(fb_column_record *c)
+{
+    set_text(&c->plan_name, c->names.at[c->at]);
+    if (!fb_column_edited(c)) set_text(&c->base, c->plan_name);
+    c->measure_wanted = c->verify_wanted = false;
+    fb_column_set_state(c, c->report ? FB_COLUMN_DONE : FB_COLUMN_READY);
 }
 
 void fb_column_predict(fb_column_record *c)
@@ -411,6 +426,7 @@ fb_report *fb_column_report(const fb_column_record *c)
     r->plan = fb_arena_strdup(r->arena, c->plan_name);
     r->device = fb_arena_strdup(r->arena, c->shown.device);
     r->params = json_deep_copy(params_of(c));
+    if (c->shown.search) r->search = fb_best_summary_to_json(c->shown.search);
     if (c->shown.graph) r->graph_hash = fb_arena_strdup(r->arena, fb_hash_hex(c->shown.graph->hash, hex));
     if (c->shown.plan) r->plan_hash = fb_arena_strdup(r->arena, fb_hash_hex(fb_plan_hash(c->shown.plan), hex));
     if (failed) row_of_failure(c, r);
@@ -510,6 +526,8 @@ int fb_session_duplicate(fb_session *s, int i)
     c->shown.params = from->shown.params;
     c->shown.device = from->shown.device;
     c->shown.machine = from->shown.machine;
+    c->searched = from->searched;
+    c->search = from->search;
     fb_column_take_plan(c, fb_plan_copy(fb_history_now(from->history)),
                         fb_column_edited(from) ? NULL : from->plan_name);
     return i + 1;

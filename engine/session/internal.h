@@ -6,6 +6,7 @@
  *     edits.c      edits, undo, carrying plans over to another graph
  *     devices.c    workers, what they told, machines, calibration
  *     schedule.c   measuring: jobs of one worker, interleaved
+ *     search.c     the plan `best`, searched for in a worker
  *     experiment.c the script's experiment: hidden columns that are measured and dropped
  *
  * Life of a column: spec → variant → slot (graph) → device → planner → plan → job → report. fb_column_advance takes
@@ -39,9 +40,17 @@ typedef struct fb_slot {
     FB_VEC(fb_slot_planner) planners;
 } fb_slot;
 
-typedef enum { FB_JOB_WAITING, FB_JOB_PREPARING, FB_JOB_HOT, FB_JOB_COLD, FB_JOB_TRACE, FB_JOB_ENDED } fb_job_stage;
+typedef enum {
+    FB_JOB_WAITING,
+    FB_JOB_PREPARING,
+    FB_JOB_HOT,
+    FB_JOB_COLD,
+    FB_JOB_TRACE,
+    FB_JOB_SEARCH,
+    FB_JOB_ENDED
+} fb_job_stage;
 
-/* One column being measured. */
+/* One column being measured, or whose plan is searched for. */
 typedef struct fb_job {
     fb_job_stage stage;
     struct fb_column_record *column; /* NULL: forgotten, only to be released */
@@ -75,6 +84,8 @@ typedef struct fb_column_record {
     int64_t changed_ns;  /* when it last changed, for automatic measuring; 0: nothing to do */
     bool measure_wanted; /* queued before it had a plan */
     bool verify_wanted;
+    bool searched, search_again; /* `search` is of its plan `best`; the next search is to be a new one */
+    fb_best_summary search;
     fb_job *job;
     fb_report *report, *before;
     fb_timeline *timeline;
@@ -186,6 +197,7 @@ void fb_column_predict(fb_column_record *c);
 void fb_columns_expand(fb_session *s); /* those without a variant */
 /* The plan that was wanted, which it takes. */
 void fb_column_take_plan(fb_column_record *c, fb_plan *plan, const char *name);
+void fb_column_keep_plan(fb_column_record *c); /* none came: it goes on with the one it has */
 bool fb_column_foreign(const fb_column_record *c);
 void fb_column_set_state(fb_column_record *c, fb_column_state state);
 fb_report *fb_column_report(const fb_column_record *c);     /* a row, see fb_session_report */
@@ -211,7 +223,15 @@ void fb_devices_idle(fb_session *s);
 int fb_devices_timeout(const fb_session *s);          /* ms until the background calibration; -1 none */
 void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
 
+/* search.c */
+void fb_search_start(fb_session *s, fb_column_record *c, const fb_device_record *d);
+void fb_search_send(fb_session *s, fb_job *j); /* its turn has come */
+/* How it ended; the job is gone already. */
+void fb_search_found(fb_column_record *c, const json_t *message);
+void fb_search_ended(fb_column_record *c, const fb_error *why);
+
 /* schedule.c */
+void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g); /* those that the worker does not have */
 void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only);
 void fb_job_forget(fb_column_record *c);
 void fb_schedule_run(fb_session *s);

@@ -1,8 +1,8 @@
 /* Measuring. Every machine has at most one request under way, whichever of its workers serves it, so that nothing
  * disturbs a measurement and a new wish or a cancel takes effect at once:
  *
- *     prepare all that wait → one small sample request each in turn until each has enough, hot → the same cold → a
- *     trace each, where that is wanted → release
+ *     search for plans → prepare all that wait → one small sample request each in turn until each has enough, hot → the
+ * same cold → a trace each, where that is wanted → release
  *
  * Turns are what makes a comparison fair: drift of clocks and caches hits all columns alike. A column that comes later
  * is prepared at once and joins the turns.
@@ -58,7 +58,7 @@ void fb_job_forget(fb_column_record *c)
     j->column = NULL;
     if (!j->outstanding)
         job_end(c->session, j);
-    else if (j->stage == FB_JOB_PREPARING)
+    else if (j->stage == FB_JOB_PREPARING || j->stage == FB_JOB_SEARCH)
         fb_worker_cancel(worker_of(c->session, j), j->id);
     /* A sample is short: its answer ends the job. */
 }
@@ -134,6 +134,8 @@ static void complete(const fb_column_record *c, fb_report *r)
     json_decref(r->params);
     r->params = json_deep_copy(c->shown.params);
     r->nodes = c->shown.graph->n_nodes;
+    json_decref(r->search);
+    r->search = c->shown.search ? fb_best_summary_to_json(c->shown.search) : NULL;
     if (!c->shown.plan) return;
     const fb_plan_cost *p = &c->shown.predicted;
     if (!isfinite(r->predicted_us)) r->predicted_us = p->us;
@@ -175,7 +177,7 @@ static bool has_failed(const fb_job *j, fb_error *why)
 
 /* ---- requests ---- */
 
-static void send_files(fb_session *s, int worker, const fb_graph *g)
+void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g)
 {
     fb_worker_record *w = &s->workers[worker];
     for (int i = 0; i < g->n_nodes; i++) {
@@ -202,7 +204,7 @@ static void prepare(fb_session *s, fb_job *j)
     fb_measure_options o = {.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = 2};
     bool gpu = c->shown.machine && c->shown.machine->kind == FB_DEVICE_CUDA;
     o.counters = j->counting = s->options.counters && gpu && !j->verify_only && !j->uncounted.kind;
-    send_files(s, j->worker, c->shown.graph);
+    fb_schedule_send_files(s, j->worker, c->shown.graph);
     j->stage = FB_JOB_PREPARING;
     j->outstanding = true;
     j->hot = j->cold = j->rounds = 0;
@@ -323,7 +325,12 @@ static bool busy(const fb_session *s, int worker)
 static void next_turn(fb_session *s, int worker)
 {
     if (busy(s, worker)) return;
-    fb_job *j = least_rounds(s, worker, FB_JOB_WAITING);
+    fb_job *j = least_rounds(s, worker, FB_JOB_SEARCH);
+    if (j) {
+        fb_search_send(s, j);
+        return;
+    }
+    j = least_rounds(s, worker, FB_JOB_WAITING);
     if (j) {
         prepare(s, j);
         return;
@@ -428,6 +435,22 @@ static void refused(fb_session *s, fb_job *j, const fb_worker_event *e)
     job_failed(s, j, &e->error);
 }
 
+/* The search is over, one way or the other. */
+static void search_answered(fb_session *s, fb_job *j, const fb_worker_event *e)
+{
+    fb_column_record *c = j->column;
+    bool failed = e->kind != FB_WORKER_FOUND;
+    if (failed && (e->error.kind == FB_ERR_CRASH || e->error.kind == FB_ERR_CANCELLED || e->error.kind == FB_ERR_LIMIT))
+        process_died(s, j->worker, j);
+    j->id = 0;
+    job_end(s, j);
+    if (!c) return;
+    if (failed)
+        fb_search_ended(c, &e->error);
+    else
+        fb_search_found(c, e->message);
+}
+
 void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
 {
     fb_job *j = job_of(s, worker, e->id);
@@ -442,7 +465,9 @@ void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
     }
     if (e->kind == FB_WORKER_RELEASED) return;
     j->outstanding = false;
-    if (e->kind == FB_WORKER_PREPARED)
+    if (j->stage == FB_JOB_SEARCH)
+        search_answered(s, j, e);
+    else if (e->kind == FB_WORKER_PREPARED)
         prepared(s, j, e);
     else if (e->kind == FB_WORKER_SAMPLED)
         more_samples(s, j, e);
@@ -508,9 +533,13 @@ void fb_session_cancel(fb_session *s)
         fb_job *j = s->jobs.at[i];
         fb_column_record *c = j->column;
         if (!c) continue;
+        bool searching = j->stage == FB_JOB_SEARCH;
         if (j->outstanding) fb_worker_cancel(worker_of(s, j), j->id);
         fb_job_forget(c);
-        fb_column_set_state(c, c->report ? FB_COLUMN_DONE : FB_COLUMN_READY);
+        if (searching)
+            fb_search_ended(c, &(fb_error){.kind = FB_ERR_CANCELLED});
+        else
+            fb_column_set_state(c, c->report ? FB_COLUMN_DONE : FB_COLUMN_READY);
     }
     for (int i = 0; i < s->columns.n; i++) {
         fb_column_record *c = s->columns.at[i];

@@ -13,10 +13,12 @@
 #ifndef FB_SESSION_SESSION_H
 #define FB_SESSION_SESSION_H
 
+#include "measure/best.h"
 #include "measure/report.h"
 #include "measure/why.h"
 #include "plan/plan.h"
 #include "plan/preset.h"
+#include "plan/search.h"
 #include "script/script.h"
 #include "worker/worker.h"
 
@@ -33,6 +35,7 @@ typedef struct {
     uint64_t seed;              /* of the inputs; 0 is as good as any */
     bool calibrate;             /* calibrate in the background when the device was not */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
+    bool search_again;          /* `best` is searched for anew, whatever was found earlier */
     const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
 } fb_session_options;
 
@@ -87,15 +90,17 @@ typedef struct {
     const char *device;
     fb_column_state state;
     fb_error error;
-    char progress[96];         /* "compiling 3 of 7" */
-    double fraction;           /* 0 … 1, NAN unknown */
-    const fb_graph *graph;     /* NULL until built; shared by columns of one variant */
-    const fb_plan *plan;       /* NULL for devices that plan for themselves */
-    fb_plan_cost predicted;    /* valid when plan is */
-    const fb_machine *machine; /* of its device; calibrated or not */
-    const fb_report *report;   /* the last one of this plan; NULL: none */
-    const fb_report *before;   /* of the plan before the last edit, for comparison; NULL: none */
-    json_t *params;            /* of its graph */
+    char progress[96];             /* "compiling 3 of 7" */
+    double fraction;               /* 0 … 1, NAN unknown */
+    const fb_graph *graph;         /* NULL until built; shared by columns of one variant */
+    const fb_plan *plan;           /* NULL for devices that plan for themselves */
+    fb_plan_cost predicted;        /* valid when plan is */
+    const fb_machine *machine;     /* of its device; calibrated or not */
+    const fb_report *report;       /* the last one of this plan; NULL: none */
+    const fb_report *before;       /* of the plan before the last edit, for comparison; NULL: none */
+    json_t *params;                /* of its graph */
+    bool searching;                /* while building: its plan is searched for, progress and fraction tell how far */
+    const fb_best_summary *search; /* how its plan was found; NULL unless it is `best` */
 } fb_column;
 
 int fb_session_columns(const fb_session *s);
@@ -114,7 +119,10 @@ fb_report *fb_session_report(const fb_session *s, int i);
 int fb_session_duplicate(fb_session *s, int i);
 bool fb_session_set_variant(fb_session *s, int i, const char *variant, fb_error *err);
 bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *err);
-bool fb_session_set_plan(fb_session *s, int i, const char *plan_name, fb_error *err); /* preset, script plan or file */
+bool fb_session_set_plan(fb_session *s, int i, const char *plan_name,
+                         fb_error *err); /* preset, best, script plan, file */
+/* Gives the column the plan `best`, searched for anew. */
+bool fb_session_search(fb_session *s, int i, fb_error *err);
 
 /* ---- edits ---- */
 

@@ -282,7 +282,7 @@ static bool ask(fb_worker *w, int64_t id, json_t *message)
         json_decref(message);
         return false;
     }
-    const char *kinds[] = {"prepare", "sample", "trace", "release", "calibrate", "devices"};
+    const char *kinds[] = {"prepare", "sample", "trace", "release", "search", "calibrate", "devices"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
     }
@@ -313,6 +313,13 @@ static void send_graph(fb_worker *w, const fb_graph *g)
     fb_graph_write_lines(g, send_line, w->child.channel);
 }
 
+static json_t *seeds_of(const fb_measure_options *o)
+{
+    json_t *seeds = json_array();
+    for (int i = 0; i < o->n_seeds; i++) json_array_append_new(seeds, json_integer((json_int_t)o->seeds[i]));
+    return seeds;
+}
+
 static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char *device, const fb_measure_options *o)
 {
     char hex[33];
@@ -324,8 +331,7 @@ static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char
         return id;
     }
     send_graph(w, g);
-    json_t *seeds = json_array();
-    for (int i = 0; i < o->n_seeds; i++) json_array_append_new(seeds, json_integer((json_int_t)o->seeds[i]));
+    json_t *seeds = seeds_of(o);
     json_t *message =
         json_pack("{s:s, s:I, s:s, s:o, s:s, s:o, s:b}", "type", "prepare", "id", (json_int_t)id, "graph",
                   fb_hash_hex(g->hash, hex), "plan", plan, "device", device, "seeds", seeds, "counters", o->counters);
@@ -344,6 +350,25 @@ int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *pla
                                 const fb_measure_options *o)
 {
     return prepare(w, g, json_string(plan), device, o);
+}
+
+int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, const fb_measure_options *o, bool again,
+                         const fb_machine *plan_as)
+{
+    char hex[33];
+    int64_t id = ++w->last_id;
+    fb_error why = {0};
+    if (!start(w, &why)) {
+        push_error(w, id, &why);
+        return id;
+    }
+    send_graph(w, g);
+    json_t *message = json_pack("{s:s, s:I, s:s, s:s, s:o, s:b}", "type", "search", "id", (json_int_t)id, "graph",
+                                fb_hash_hex(g->hash, hex), "device", device, "seeds", seeds_of(o), "again", again);
+    if (o->limit_s > 0) json_object_set_new(message, "limit_s", json_real(o->limit_s));
+    if (plan_as) json_object_set_new(message, "machine", fb_machine_to_json(plan_as));
+    ask(w, id, message);
+    return id;
 }
 
 static void ask_prepared(fb_worker *w, int64_t id, json_t *message)
@@ -420,8 +445,8 @@ static const struct {
     {"hello", FB_WORKER_HELLO, false, false},     {"progress", FB_WORKER_PROGRESS, false, false},
     {"prepared", FB_WORKER_PREPARED, true, true}, {"sampled", FB_WORKER_SAMPLED, true, true},
     {"traced", FB_WORKER_TRACED, true, false},    {"released", FB_WORKER_RELEASED, true, false},
-    {"machine", FB_WORKER_MACHINE, true, false},  {"devices", FB_WORKER_DEVICES, true, false},
-    {"error", FB_WORKER_ERROR, true, false},
+    {"found", FB_WORKER_FOUND, true, false},      {"machine", FB_WORKER_MACHINE, true, false},
+    {"devices", FB_WORKER_DEVICES, true, false},  {"error", FB_WORKER_ERROR, true, false},
 };
 
 static bool check_hello(fb_worker *w, const json_t *message)

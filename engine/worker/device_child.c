@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/graph_json.h"
+#include "measure/best.h"
 #include "plan/preset.h"
 #include "worker/worker.h"
 #include "worker/worker_parts.h"
@@ -279,6 +280,64 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     return true;
 }
 
+/* The device is waited for again and again in between, so that others get at it. */
+typedef struct {
+    child *c;
+    fb_device *d;
+} taking_turns;
+
+static bool take_turn(void *ctx, const fb_progress *progress, fb_error *err)
+{
+    const taking_turns *t = ctx;
+    return lock_device(t->c, t->d, progress, err);
+}
+
+static void send_found(child *c, int64_t id, const fb_plan *plan, const fb_best_summary *summary)
+{
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o, s:o}", "type", "found", "id", (json_int_t)id, "plan",
+                                          fb_plan_to_json(plan), "summary", fb_best_summary_to_json(summary)));
+}
+
+/* For a machine that is not here: with its figures alone. */
+static bool search_for(child *c, int64_t id, const fb_graph *g, const json_t *machine, fb_best_options *o,
+                       const fb_progress *progress, fb_error *err)
+{
+    fb_machine m;
+    fb_best_summary summary;
+    if (!fb_machine_from_json(&m, machine, err)) return false;
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_best_find(NULL, planner, o, progress, &summary, err);
+    if (plan) send_found(c, id, plan, &summary);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    return plan != NULL;
+}
+
+static bool do_search(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    const char *hex, *name;
+    fb_best_options o = {.again = fb_json_bool_or(message, "again", false)};
+    fb_best_summary summary;
+    if (!fb_json_get_string(message, "graph", &hex, err) || !fb_json_get_string(message, "device", &name, err))
+        return false;
+    known_graph *k = graph_named(c, hex);
+    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %s was not sent", hex);
+    if (!k->graph->canonical) return fb_fail(err, FB_ERR_INPUT, "graph %s is not canonical", hex);
+    if (!options_of(c, message, &o.measure, err)) return false;
+    const json_t *machine = json_object_get(message, "machine");
+    if (machine) return search_for(c, id, k->graph, machine, &o, progress, err);
+    fb_device *d = device_named(c, name, err);
+    if (!d) return false;
+    if (!d->ops->machine) return fb_fail(err, FB_ERR_UNAVAILABLE, "%s plans for itself: nothing is searched", name);
+    taking_turns turns = {c, d};
+    if (!d->ops->recall) o.turn = take_turn;
+    o.turn_ctx = &turns;
+    fb_plan *plan = fb_best_find(d, planner_of(k, d), &o, progress, &summary, err);
+    if (plan) send_found(c, id, plan, &summary);
+    fb_plan_free(plan);
+    return plan != NULL;
+}
+
 static bool do_sample(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
 {
     int64_t n;
@@ -339,7 +398,7 @@ static const struct {
     bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
 } requests[] = {
     {"prepare", do_prepare}, {"sample", do_sample},       {"trace", do_trace},
-    {"release", do_release}, {"calibrate", do_calibrate},
+    {"release", do_release}, {"calibrate", do_calibrate}, {"search", do_search},
 };
 
 static void run_request(child *c, const char *type, const json_t *message)

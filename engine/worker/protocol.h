@@ -10,6 +10,8 @@
  *   {"type":"sample","id":N,"n":20,"cache":"hot"}
  *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
  *   {"type":"release","id":N}
+ *   {"type":"search","id":N,"graph":H,"device":"host","seeds":[…],"again":false,"machine":{…}}   the plan `best`;
+ * machine: plan for that one, and measure nothing
  *   {"type":"cancel","id":N}                                              also while compiling or in the queue
  *   {"type":"calibrate","id":N,"device":"host"}
  *   {"type":"devices","id":N}
@@ -22,6 +24,7 @@
  *   {"type":"sampled","id":N,"waited_us":0,"report":{…}}                   all samples so far; waited_us: for the lock
  *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
  *   {"type":"released","id":N}
+ *   {"type":"found","id":N,"plan":{…},"summary":{…}}                       measure/best.h
  *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device
  * opens
  *   {"type":"devices","id":N,"devices":[…],"libraries":[…]}

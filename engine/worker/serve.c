@@ -173,6 +173,12 @@ static void finish_request(supervisor *s)
     s->doing[0] = '\0';
 }
 
+/* Requests that run a program and check what it gives. */
+static bool needs_reference(const request *r)
+{
+    return strcmp(r->type, "prepare") == 0 || strcmp(r->type, "search") == 0;
+}
+
 static int prepared_index(const supervisor *s, int64_t id)
 {
     for (int i = 0; i < s->prepared.n; i++) {
@@ -215,7 +221,7 @@ static void end_child(supervisor *s, const fb_error *why)
     child_is_gone(s);
     if (!s->running) return;
     fb_send_error(s->front, s->queue.at[0].id, s->instead.kind ? &s->instead : why);
-    if (strcmp(s->queue.at[0].type, "prepare") == 0) stop_reference(s);
+    if (needs_reference(&s->queue.at[0])) stop_reference(s);
     finish_request(s);
 }
 
@@ -235,7 +241,7 @@ static void child_progress(supervisor *s, const json_t *message, const char *lin
     const char *what = fb_json_string_or(message, "what", "");
     fb_text_clean(s->doing, sizeof s->doing, what, strlen(what));
     /* the reference process says better what is being waited for */
-    if (s->reference.pid && strcmp(what, "waiting for the reference") == 0) return;
+    if (s->reference.pid && strstr(what, "waiting for the reference")) return;
     fb_channel_send_bytes(s->front, line, n);
     fb_channel_send_bytes(s->front, "\n", 1);
 }
@@ -254,7 +260,7 @@ static void child_line(supervisor *s, const char *line, size_t n)
     }
     if (strcmp(type, "prepared") == 0 && ends) note_prepared(s, id, s->queue.at[0].limit_s);
     if (strcmp(type, "released") == 0) note_released(s, id);
-    if (ends && strcmp(type, "error") == 0 && strcmp(s->queue.at[0].type, "prepare") == 0) stop_reference(s);
+    if (ends && strcmp(type, "error") == 0 && needs_reference(&s->queue.at[0])) stop_reference(s);
     if (ends && s->instead.kind) {
         fb_send_error(s->front, id, &s->instead);
     } else {
@@ -318,7 +324,7 @@ static bool references_there(const supervisor *s, const fb_graph *g, const fb_re
 static bool wants_reference(const request *r)
 {
     const fb_device_ops *ops = fb_device_find(fb_json_string_or(r->message, "device", ""), NULL);
-    return !ops || ops->load;
+    return (!ops || ops->load) && !json_object_get(r->message, "machine");
 }
 
 static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_error *err)
@@ -339,8 +345,8 @@ static void reference_line(supervisor *s, const char *line, size_t n)
 {
     json_t *message = fb_json_parse(line, n, NULL);
     const char *type = fb_json_string_or(message, "type", "");
-    bool preparing = s->running && strcmp(s->queue.at[0].type, "prepare") == 0;
-    if (strcmp(type, "progress") == 0 && preparing && strcmp(s->doing, "waiting for the reference") == 0) {
+    bool preparing = s->running && needs_reference(&s->queue.at[0]);
+    if (strcmp(type, "progress") == 0 && preparing && strstr(s->doing, "waiting for the reference")) {
         json_object_set_new(message, "id", json_integer((json_int_t)s->queue.at[0].id));
         fb_channel_send(s->front, json_incref(message));
     } else if (strcmp(type, "error") == 0 && preparing) {
@@ -362,7 +368,7 @@ static void pump_reference(supervisor *s)
     if (open) return;
     for (int i = 0; i < 200 && !fb_child_ended(&s->reference, how, sizeof how); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (strstr(how, "killed") && s->running && strcmp(s->queue.at[0].type, "prepare") == 0) {
+    if (strstr(how, "killed") && s->running && needs_reference(&s->queue.at[0])) {
         fb_error why = {0};
         fb_fail(&why, FB_ERR_CRASH, "the process that computes the reference %s", how);
         ask_to_cancel(s, &why);
@@ -414,7 +420,7 @@ static bool ready_prepare(supervisor *s, const request *r, fb_error *err)
 /* Refuses what cannot be asked of the child as it is. */
 static bool ready(supervisor *s, request *r, fb_error *err)
 {
-    if (strcmp(r->type, "prepare") == 0) return ready_prepare(s, r, err);
+    if (needs_reference(r)) return ready_prepare(s, r, err);
     if (strcmp(r->type, "calibrate") == 0) return start_child(s, err);
     int i = prepared_index(s, r->id);
     if (i < 0)
@@ -442,7 +448,7 @@ static void next_request(supervisor *s)
         fb_channel_send(s->child.channel, json_incref(r->message));
         fb_channel_flush(s->child.channel, 0, NULL); /* writes alone: an answer read here would not wake the poll */
     }
-    pause_reference(s, s->running && strcmp(s->queue.at[0].type, "prepare") != 0);
+    pause_reference(s, s->running && !needs_reference(&s->queue.at[0]));
 }
 
 static void enqueue(supervisor *s, json_t *message)
@@ -587,7 +593,7 @@ static const struct {
 } messages[] = {
     {"hello", hello},          {"graph", begin_graph}, {"prepare", enqueue}, {"sample", enqueue},
     {"trace", enqueue},        {"release", enqueue},   {"cancel", cancel},   {"calibrate", enqueue},
-    {"devices", list_devices}, {"file", begin_file},   {"quit", quit},
+    {"devices", list_devices}, {"file", begin_file},   {"quit", quit},       {"search", enqueue},
 };
 
 static void front_line(supervisor *s, const char *line, size_t n)

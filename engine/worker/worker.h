@@ -19,6 +19,7 @@ typedef enum {
     FB_WORKER_SAMPLED,
     FB_WORKER_TRACED,
     FB_WORKER_RELEASED,
+    FB_WORKER_FOUND, /* message: plan and summary */
     FB_WORKER_MACHINE,
     FB_WORKER_DEVICES,
     FB_WORKER_ERROR
@@ -50,6 +51,10 @@ void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache);
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics);
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);
+/* Asks for the plan `best` (measure/best.h). `again`: whatever was found earlier. `plan_as`: by the model alone, for
+ * that machine; NULL: measured on the device. */
+int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, const fb_measure_options *o, bool again,
+                         const fb_machine *plan_as);
 int64_t fb_worker_calibrate(fb_worker *w, const char *device);
 int64_t fb_worker_devices(fb_worker *w);
 void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n);

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MEASURE_MS = 120, VARIANTS = 2, MOST_COLUMNS = 16 };
+enum { MEASURE_MS = 120, SEARCH_MS = 150, VARIANTS = 2, MOST_COLUMNS = 16 };
 
 typedef struct {
     fb_column shown;
@@ -20,7 +20,8 @@ typedef struct {
     fb_planner *planner;
     fb_history *history;
     fb_report *report, *before;
-    int64_t until; /* ms; measuring ends */
+    int64_t until; /* ms; measuring or searching ends */
+    bool wanted;   /* to be measured once it is found */
 } record;
 
 struct fb_session {
@@ -309,9 +310,22 @@ static void edited(fb_session *s, record *c)
     if (s->automatic) fb_session_measure(s, &at, 1);
 }
 
+/* best: max after a while. */
+static bool begin_search(fb_session *s, record *c)
+{
+    c->shown.state = FB_COLUMN_BUILDING;
+    c->shown.searching = true;
+    c->until = now_ms() + SEARCH_MS;
+    snprintf(c->shown.progress, sizeof c->shown.progress, "searching: 123 plans");
+    c->shown.fraction = 0.25;
+    s->serial++;
+    return true;
+}
+
 static bool plan_it(fb_session *s, record *c, const char *plan, fb_error *err)
 {
     char name[64];
+    if (!strcmp(plan, FB_SEARCH_NAME) && c->history) return begin_search(s, c);
     const fb_preset *preset = fb_preset_find(plan);
     snprintf(name, sizeof name, "%s", preset ? plan : "none"); /* `plan` may be the column's own name */
     if (!preset && !strcmp(plan, "mine")) preset = fb_preset_find("none");
@@ -340,7 +354,7 @@ static bool make_plan(fb_session *s, record *c, const char *variant, const char 
     fb_free(c->variant);
     c->variant = fb_strdup(s->info.n_variants > 1 ? variant_names[v] : "");
     c->shown.graph = s->graphs[v];
-    return plan_it(s, c, plan, err);
+    return plan_it(s, c, strcmp(plan, FB_SEARCH_NAME) ? plan : "max", err);
 }
 
 int fb_session_add(fb_session *s, const char *spec, fb_error *err)
@@ -348,14 +362,17 @@ int fb_session_add(fb_session *s, const char *spec, fb_error *err)
     const char *colon = strchr(spec, ':');
     char variant[64];
     snprintf(variant, sizeof variant, "%.*s", colon ? (int)(colon - spec) : 5, colon ? spec : "split");
+    const char *plan = colon ? colon + 1 : spec;
+    bool best = !strcmp(plan, FB_SEARCH_NAME);
     record *c = fb_calloc(1, sizeof *c);
     c->shown.fraction = NAN;
     c->shown.state = FB_COLUMN_READY;
-    if (s->columns.n == MOST_COLUMNS || !make_plan(s, c, variant, colon ? colon + 1 : spec, err)) {
+    if (s->columns.n == MOST_COLUMNS || !make_plan(s, c, variant, best ? "none" : plan, err)) {
         free_column(c);
         return -1;
     }
     FB_VEC_PUSH(&s->columns, c);
+    if (best) begin_search(s, c);
     return s->columns.n - 1;
 }
 
@@ -415,9 +432,15 @@ bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *e
 
 bool fb_session_set_plan(fb_session *s, int i, const char *plan_name, fb_error *err)
 {
-    if (!plan_it(s, s->columns.at[i], plan_name, err)) return false;
-    edited(s, s->columns.at[i]);
+    record *c = s->columns.at[i];
+    if (!plan_it(s, c, plan_name, err)) return false;
+    if (!c->shown.searching) edited(s, c);
     return true;
+}
+
+bool fb_session_search(fb_session *s, int i, fb_error *err)
+{
+    return fb_session_set_plan(s, i, FB_SEARCH_NAME, err);
 }
 
 bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, fb_error *err)
@@ -494,6 +517,8 @@ void fb_session_measure(fb_session *s, const int *columns, int n)
 {
     for (int i = 0; i < n; i++) {
         record *c = s->columns.at[columns[i]];
+        c->wanted = c->shown.searching;
+        if (c->wanted) continue;
         c->shown.state = FB_COLUMN_MEASURING;
         c->until = now_ms() + MEASURE_MS;
         snprintf(c->shown.progress, sizeof c->shown.progress, "sampling");
@@ -504,8 +529,11 @@ void fb_session_measure(fb_session *s, const int *columns, int n)
 
 void fb_session_cancel(fb_session *s)
 {
-    for (int i = 0; i < s->columns.n; i++)
-        if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING) s->columns.at[i]->shown.state = FB_COLUMN_READY;
+    for (int i = 0; i < s->columns.n; i++) {
+        fb_column *c = &s->columns.at[i]->shown;
+        if (c->state == FB_COLUMN_MEASURING || c->searching) c->state = FB_COLUMN_READY;
+        c->searching = false;
+    }
     s->serial++;
 }
 
@@ -546,6 +574,14 @@ void fb_session_pump(fb_session *s)
 {
     for (int i = 0; i < s->columns.n; i++) {
         record *c = s->columns.at[i];
+        if (c->shown.searching && now_ms() >= c->until) {
+            c->shown.searching = false;
+            plan_it(s, c, "max", NULL);
+            fb_free(c->plan_name);
+            c->plan_name = fb_strdup(FB_SEARCH_NAME);
+            edited(s, c);
+            if (c->wanted) fb_session_measure(s, &i, 1);
+        }
         if (c->shown.state != FB_COLUMN_MEASURING || now_ms() < c->until) continue;
         c->shown.state = FB_COLUMN_DONE;
         fb_report_free(c->report);
@@ -557,7 +593,7 @@ void fb_session_pump(fb_session *s)
 bool fb_session_busy(const fb_session *s)
 {
     for (int i = 0; i < s->columns.n; i++)
-        if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING) return true;
+        if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING || s->columns.at[i]->shown.searching) return true;
     return false;
 }
 

@@ -615,6 +615,28 @@ static void keys_work_while_measuring(void **state)
     term_free(t);
 }
 
+/* best: progress on the column, keys meanwhile, Esc; then found. */
+static void a_search_is_seen_and_cancelled(void **state)
+{
+    (void)state;
+    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+    term_keys(t, "B");
+    assert_true(term_wait(t, "searching: 123 plans", PATIENCE_MS));
+    assert_true(term_shows(t, "▹"));
+    term_keys(t, "Esc");
+    assert_true(term_wait(t, "cancelled", PATIENCE_MS));
+    assert_false(term_shows(t, "searching"));
+    assert_false(term_shows(t, "1 best"));
+    term_keys(t, ": \"plan best\" Enter");
+    assert_true(term_wait(t, "searching: 123 plans", PATIENCE_MS));
+    assert_true(term_wait(t, "1 best", PATIENCE_MS));
+    assert_false(term_shows(t, "searching"));
+    term_keys(t, ": \"add split:best\" Enter");
+    assert_true(term_wait(t, "▹", PATIENCE_MS));
+    assert_true(term_wait(t, "3 best", PATIENCE_MS));
+    term_free(t);
+}
+
 static void help_lists_every_command(void **state)
 {
     (void)state;
@@ -722,6 +744,7 @@ int main(void)
         cmocka_unit_test(ascii_alone_in_the_c_locale),
         cmocka_unit_test(suspends_and_comes_back),
         cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(a_search_is_seen_and_cancelled),
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(plays_keys),
         cmocka_unit_test(big_graph_stays_quick),

@@ -458,6 +458,49 @@ static void test_check(void **state)
     fb_session_free(s);
 }
 
+/* best as a column's plan: found, told, instant when asked again; what is cancelled leaves the plan that was there. */
+static void test_best(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    int c = added(s, "one:best");
+    fb_session_measure(s, &c, 1);
+    settle(s);
+    const fb_column *col = column(s, c);
+    assert_int_equal(col->state, FB_COLUMN_DONE);
+    assert_string_equal(col->plan_name, "best");
+    assert_non_null(col->search);
+    assert_true(col->search->measured > 0);
+    assert_false(col->searching);
+    fb_report *r = fb_session_report(s, c);
+    assert_true(json_is_integer(json_object_get(r->search, "considered")));
+    fb_report_free(r);
+    int again = added(s, "one:best");
+    settle(s);
+    assert_true(column(s, again)->search->cached);
+    assert_true(fb_plan_equal(column(s, again)->plan, col->plan));
+    fb_error err = {0};
+    assert_true(fb_session_set_plan(s, again, "none", &err));
+    settle(s);
+    assert_null(column(s, again)->search);
+    assert_true(fb_session_search(s, again, &err));
+    while (!column(s, again)->searching) fb_session_wait(s, 100);
+    fb_session_cancel(s);
+    settle(s);
+    assert_int_equal(column(s, again)->state, FB_COLUMN_READY);
+    assert_string_equal(column(s, again)->plan_name, "none");
+    assert_true(fb_session_search(s, again, &err));
+    settle(s);
+    assert_false(column(s, again)->search->cached);
+    int late = added(s, "two:best");
+    while (!column(s, late)->searching) fb_session_wait(s, 100);
+    fb_session_cancel(s);
+    settle(s);
+    assert_int_equal(column(s, late)->state, FB_COLUMN_FAILED);
+    assert_int_equal(column(s, late)->error.kind, FB_ERR_CANCELLED);
+    fb_session_free(s);
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -593,8 +636,8 @@ int main(void)
         cmocka_unit_test(test_columns),       cmocka_unit_test(test_absent),     cmocka_unit_test(test_edits),
         cmocka_unit_test(test_carried),       cmocka_unit_test(test_params),     cmocka_unit_test(test_stuck),
         cmocka_unit_test(test_broken_reload), cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_check),         cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies),
-        cmocka_unit_test(test_experiment),
+        cmocka_unit_test(test_check),         cmocka_unit_test(test_best),       cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_worker_dies),   cmocka_unit_test(test_experiment),
     };
     return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
 }

@@ -4,6 +4,7 @@
 
 #include "fault_cc.h"
 #include "graph/graph_json.h"
+#include "measure/best.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -372,6 +373,60 @@ static void a_request_is_cancelled_at_every_stage(void **state)
     fb_worker_free(w);
 }
 
+static const fb_measure_options search_options = {.seeds = {1}, .n_seeds = 1};
+
+static void best_is_searched_for(void **state)
+{
+    (void)state;
+    fresh_cache("best");
+    fb_worker *w = worker();
+    fb_graph *g = split_stack(3, 16, 32);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    for (int round = 0; round < 3; round++) {
+        fb_machine gpu;
+        fb_best_summary s;
+        fb_error err = {0};
+        fb_machine_default(&gpu, FB_DEVICE_CUDA);
+        int64_t id = fb_worker_search(w, g, "host", &search_options, false, round == 2 ? &gpu : NULL);
+        fb_worker_event e = wait_event(w, FB_WORKER_FOUND, id, round ? NULL : "searching");
+        if (!fb_best_summary_from_json(&s, json_object_get(e.message, "summary"), &err)) fail_msg("%s", err.text);
+        assert_int_equal(s.cached, round == 1);
+        assert_int_equal(s.source, round == 2 ? FB_SOURCE_PREDICTED : FB_SOURCE_MEASURED);
+        if (round == 2) fb_planner_set_machine(p, &gpu);
+        fb_plan *plan = fb_plan_from_json(p, json_object_get(e.message, "plan"), true, NULL, &err);
+        if (!plan) fail_msg("%s", err.text);
+        check_plan(plan);
+        fb_plan_free(plan);
+        fb_worker_event_clear(&e);
+    }
+    check_round(w, g); /* takes the graph */
+    fb_planner_free(p);
+    fb_worker_free(w);
+}
+
+static void a_search_is_cancelled(void **state)
+{
+    (void)state;
+    fresh_cache("cancel_search");
+    fault_compiler(scratch, "slow_cc", "slow_compile", NULL, NULL, "sleep 100");
+    fb_worker *w = worker();
+    subject good = subject_of(small_graph("fine", FB_OP_ADD));
+    fb_graph *slow = small_graph("slow_compile", FB_OP_MUL);
+    int64_t kept = ask_prepare(w, &good, 0);
+    expect(w, FB_WORKER_PREPARED, kept);
+    int64_t id = fb_worker_search(w, slow, "host", &search_options, false, NULL);
+    wait_progress(w, id, "plan 1 of");
+    int64_t start = fb_now_ns();
+    fb_worker_cancel(w, id);
+    expect_error(w, id, FB_ERR_CANCELLED, "cancelled");
+    assert_true(fb_now_ns() - start < 5000000000);
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT); /* nothing was lost */
+    expect(w, FB_WORKER_SAMPLED, kept);
+    subject_free(&good);
+    fb_graph_free(slow);
+    fb_worker_free(w);
+}
+
 static void a_kernel_that_runs_is_cancelled_by_force(void **state)
 {
     (void)state;
@@ -695,6 +750,8 @@ int main(void)
         cmocka_unit_test(a_wrong_result_is_prepared_but_not_sampled),
         cmocka_unit_test(a_failing_compiler_leaves_prepared_cases_alone),
         cmocka_unit_test(a_request_is_cancelled_at_every_stage),
+        cmocka_unit_test(best_is_searched_for),
+        cmocka_unit_test(a_search_is_cancelled),
         cmocka_unit_test(a_kernel_that_runs_is_cancelled_by_force),
         cmocka_unit_test(a_worker_that_ends_is_replaced_but_not_for_ever),
         cmocka_unit_test(a_command_that_cannot_run_says_so),
