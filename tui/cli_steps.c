@@ -38,7 +38,10 @@ static void text_of(const fb_column *c, const fb_steps *steps, fb_str *out)
     for (int i = 0; i < fb_steps_kept(steps); i++) step_text(c->graph, steps, i, out);
     if (fb_steps_kept(steps) < fb_steps_count(steps))
         fb_str_addf(out, "       and %d more, which are not kept\n", fb_steps_count(steps) - fb_steps_kept(steps));
-    fb_str_addf(out, "       %d kernels\n", fb_plan_groups(c->plan));
+    int here = fb_plan_groups(c->plan), there = fb_steps_kernels(steps);
+    fb_str_addf(out, "       %d kernel%s", here, here == 1 ? "" : "s");
+    if (there && there != here) fb_str_addf(out, "; %d if every decision could be generated", there);
+    fb_str_add(out, "\n");
 }
 
 static json_t *candidate_json(const fb_graph *g, const fb_candidate *c)
@@ -67,9 +70,9 @@ static json_t *column_json(const fb_column *c, const fb_steps *steps)
 {
     json_t *list = json_array();
     for (int i = 0; i < fb_steps_kept(steps); i++) json_array_append_new(list, step_json(c->graph, steps, i));
-    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:o}", "variant", c->variant, "plan", c->plan_name, "preset",
+    return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "variant", c->variant, "plan", c->plan_name, "preset",
                      fb_steps_preset(steps), "score", fb_steps_score_name(steps), "decisions", fb_steps_count(steps),
-                     "kernels", fb_plan_groups(c->plan), "steps", list);
+                     "kernels", fb_plan_groups(c->plan), "kernels_decided", fb_steps_kernels(steps), "steps", list);
 }
 
 bool fb_cli_steps(const fb_session *s, bool json, FILE *out, fb_error *err)

@@ -198,21 +198,16 @@ static void report_refusals(applier *w)
     }
 }
 
-static void choose_generated(fb_plan *plan)
+/* Kernels as the compiler has them. */
+static int count_kernels(applier *w)
 {
-    const fb_graph *g = plan->planner->g;
-    for (fb_id i = 0; i < g->n_nodes; i++) {
-        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
-        plan->slot[i].choice = FB_CHOICE_GENERATE;
-        fb_slot_forget(plan, i);
-        if (fb_slot_analysis(plan, i)->accepted) continue;
-        plan->slot[i].choice = FB_CHOICE_AUTO;
-        fb_slot_forget(plan, i);
-    }
-    fb_plan_touch(plan);
+    const fb_graph *g = w->plan->planner->g;
+    int n = 0;
+    for (fb_id i = 0; i < g->n_nodes; i++) n += fb_node_is_computed(g, i) && !w->again[i] && find(w, i) == i;
+    return n;
 }
 
-fb_plan *fb_decisions_apply(fb_decider *d, bool generate)
+fb_plan *fb_decisions_apply(fb_decider *d, bool keep_library)
 {
     fb_planner *p = d->planner;
     size_t n = (size_t)p->g->n_nodes + 1;
@@ -221,17 +216,17 @@ fb_plan *fb_decisions_apply(fb_decider *d, bool generate)
     w.step_of = fb_alloc(n * sizeof *w.step_of);
     w.again = fb_calloc(n, sizeof *w.again);
     for (fb_id i = 0; i < p->g->n_nodes; i++) w.root[i] = i, w.step_of[i] = FB_NONE;
-    if (generate) choose_generated(w.plan);
     for (int i = 0; i < d->taken.n; i++) {
         const fb_taken *t = &d->taken.at[i];
         if (t->what.kind == FB_STEP_FUSE) unite(&w, t->what.a, t->what.b);
         if (t->what.kind == FB_STEP_INLINE) w.step_of[t->what.a] = t->step;
     }
     settle_inlined(&w);
+    if (d->log) fb_steps_set_kernels(d->log, count_kernels(&w));
     recompute_all(&w);
     for (int i = 0; i < d->taken.n; i++) add_pairs(&w, &d->taken.at[i]);
     if (w.tags.n) qsort(w.tags.at, (size_t)w.tags.n, sizeof *w.tags.at, by_pair);
-    fb_growth growth = {.keep_library = !generate, .refusal = note_refusal, .ctx = &w};
+    fb_growth growth = {.keep_library = keep_library, .refusal = note_refusal, .ctx = &w};
     fb_plan_grow(w.plan, w.pairs.at, w.pairs.n, &growth);
     report_refusals(&w);
     FB_VEC_FREE(&w.pairs);

@@ -12,6 +12,11 @@ static fb_plan *run_none(fb_decider *d)
     return fb_plan_new(d->planner);
 }
 
+static void score_buffers(double score, fb_str *out)
+{
+    fb_str_addf(out, "%.0f buffer%s", score, score == 1 ? "" : "s");
+}
+
 static void score_bytes(double score, fb_str *out)
 {
     char text[32];
@@ -73,7 +78,7 @@ static fb_plan *run_max(fb_decider *d)
     decide_edges(d, &edges);
     FB_VEC_FREE(&edges);
     FB_VEC_FREE(&nodes);
-    return fb_decisions_apply(d, false);
+    return fb_decisions_apply(d, true);
 }
 
 /* ---- eager: one kernel for each of the framework's own calls ---- */
@@ -154,6 +159,12 @@ static fb_plan *run_eager(fb_decider *d)
 static fb_plan *run_inductor(fb_decider *d)
 {
     fb_inductor_decide(d);
+    return fb_decisions_apply(d, true);
+}
+
+static fb_plan *run_tinygrad(fb_decider *d)
+{
+    fb_tinygrad_decide(d);
     return fb_decisions_apply(d, false);
 }
 
@@ -164,7 +175,9 @@ static fb_plan *run_inductor(fb_decider *d)
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
     ROW(max, "every fusion that is legal and generated, library calls kept", "bytes not stored", score_bytes)          \
     ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
-        score_bytes)
+        score_bytes)                                                                                                   \
+    ROW(tinygrad, "the kernels of tinygrad: its rangeify rules, counts checked against the package",                   \
+        "buffers it is computed from", score_buffers)
 
 static fb_plan *decided(fb_plan *(*run)(fb_decider *d), fb_planner *p, const fb_preset_use *use, fb_steps *log)
 {

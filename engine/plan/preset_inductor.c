@@ -327,12 +327,10 @@ static void lower_on_record(inductor *w)
         collect_reads(w, i);
         fb_candidate c = {FB_STEP_INLINE, i, FB_NONE, NAN};
         if (v->kind == IN_PLACE) {
-            if (!w->d->planner->keep[i])
-                fb_decide(
-                    w->d, c, (fb_beside){0},
-                    "its %d parts are written in place, so that `%s` costs no kernel; here those who read it pick "
-                    "the part",
-                    g->nodes[i].n_args, name_of(w, i));
+            fb_decide(w->d, c, (fb_beside){0},
+                      "its %d parts are written in place, so that `%s` costs no kernel; here those who read it pick "
+                      "the part",
+                      g->nodes[i].n_args, name_of(w, i));
         } else if (v->kind == POINTWISE && !v->buffer) {
             int n = n_readers(w, i);
             v->buffer =

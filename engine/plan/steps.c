@@ -14,7 +14,7 @@ struct fb_steps {
     fb_arena *arena;
     const char *preset, *score_name;
     void (*score)(double score, fb_str *out);
-    int count;
+    int count, kernels;
     FB_VEC(fb_step) kept;
 };
 
@@ -49,6 +49,16 @@ int fb_steps_count(const fb_steps *s)
 int fb_steps_kept(const fb_steps *s)
 {
     return s->kept.n;
+}
+
+int fb_steps_kernels(const fb_steps *s)
+{
+    return s->kernels;
+}
+
+void fb_steps_set_kernels(fb_steps *s, int n)
+{
+    s->kernels = n;
 }
 
 const fb_step *fb_steps_at(const fb_steps *s, int i)

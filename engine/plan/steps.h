@@ -45,6 +45,8 @@ void fb_steps_free(fb_steps *s);
 const char *fb_steps_preset(const fb_steps *s); /* its name */
 int fb_steps_count(const fb_steps *s);          /* decisions taken; those beyond FB_STEPS_KEPT are not kept */
 int fb_steps_kept(const fb_steps *s);
+/* Kernels and calls of the compiler itself, whatever became of its decisions here; 0 not known. */
+int fb_steps_kernels(const fb_steps *s);
 const fb_step *fb_steps_at(const fb_steps *s, int i); /* 0 … kept - 1; number i + 1; borrowed */
 const char *fb_step_outcome_name(fb_step_outcome o);  /* "taken" "refused" "unable" "declined" */
 const char *fb_step_kind_name(fb_step_kind k);        /* "fuse" "inline" "call" */

@@ -265,11 +265,11 @@ static fb_graph *random_graph(uint64_t seed)
     return c;
 }
 
-/* Plan 0 is `none`, plan 1 `max`, the rest come of random edits. */
+/* Plan 0 is `none`, plan 1 `max` or another preset, the rest come of random edits. */
 static fb_plan *random_plan(fb_planner *p, uint64_t seed, int number)
 {
     fb_error err;
-    if (number == 1) return fb_preset_find("max")->make(p, &err);
+    if (number == 1) return fb_preset_at(fb_presets() - 1 - (int)(seed % (uint64_t)(fb_presets() - 2)))->make(p, &err);
     fb_plan *plan = fb_plan_new(p);
     maker m = {.state = seed * 31 + (uint64_t)number};
     const fb_deps *deps = fb_planner_deps(p);
