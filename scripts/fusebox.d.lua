@@ -807,7 +807,7 @@ local nn = {}
 ---x Wᵀ + b, W [out, in].
 ---@param x Tensor
 ---@param out integer
----@param opts? { bias: boolean?, name: string?, weight: Tensor? }
+---@param opts? { bias: (boolean|Tensor)?, name: string?, weight: Tensor? }
 ---@return Tensor
 function nn.linear(x, out, opts) end
 
@@ -821,7 +821,7 @@ function nn.addmm(bias, a, b, opts) end
 
 ---Normalises the last dimension; eps 1e-5 unless it is said.
 ---@param x Tensor
----@param opts? { eps: number?, affine: boolean?, size: integer?, name: string? }
+---@param opts? { eps: number?, affine: boolean?, size: integer?, name: string?, weight: Tensor?, bias: Tensor? }
 ---@return Tensor
 function nn.layer_norm(x, opts) end
 
@@ -869,6 +869,19 @@ function nn.embedding(index, rows, size, opts) end
 ---@param opts? { mask: Tensor?, scale: number?, name: string? }
 ---@return Tensor
 function nn.attention(q, k, v, opts) end
+
+---Self-attention of x [N, T, size] in `heads` heads (1): one projection to q, k, v, one of the heads together.
+---@param x Tensor
+---@param opts? { heads: integer?, mask: Tensor?, name: string? }
+---@return Tensor y, Tensor[] weights
+function nn.multi_head_attention(x, opts) end
+
+---A transformer's encoder layer of x [N, T, size], normalised after each residual; hidden is 4 size, activation relu unless
+---it is said.
+---@param x Tensor
+---@param opts? { heads: integer?, hidden: integer?, activation: string?, mask: Tensor?, name: string? }
+---@return Tensor y, Tensor[] weights
+function nn.encoder_layer(x, opts) end
 
 ---The weights of an LSTM cell, to share between steps.
 ---@param x Tensor

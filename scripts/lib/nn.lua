@@ -20,7 +20,7 @@ end
 
 local function last(x) return x.shape[#x.shape] end
 
--- y = x Wᵀ + b. W is [out, in] as PyTorch keeps it.
+-- y = x Wᵀ + b. W is [out, in] as PyTorch keeps it. `weight` and `bias` may be tensors that there are already.
 function nn.linear(x, out, opts)
   opts = options("linear", opts, { bias = true, name = true, weight = true })
   local g, name, inputs = x.graph, opts.name or "linear", last(x)
@@ -29,7 +29,8 @@ function nn.linear(x, out, opts)
   if opts.bias == false then
     return g:op("linear", { x, W }, {}, function() return x:matmul(W:t()) end, name)
   end
-  local b = weight(g, name .. "_bias", { out }, x.dtype, inputs)
+  local given = opts.bias ~= nil and opts.bias ~= true
+  local b = given and opts.bias or weight(g, name .. "_bias", { out }, x.dtype, inputs)
   return g:op("linear", { x, W, b }, {}, function() return x:matmul(W:t()) + b end, name)
 end
 
@@ -39,15 +40,19 @@ function nn.addmm(bias, a, b, opts)
   return a.graph:op("addmm", { bias, a, b }, {}, function() return a:matmul(b) + bias end, opts.name)
 end
 
--- (x - mean) / sqrt(var + eps) over the last dimension, then weight and bias if `affine`. Where eps is 0 nothing is added.
+-- (x - mean) / sqrt(var + eps) over the last dimension, then weight and bias if `affine`, or those given as tensors. Where
+-- eps is 0 nothing is added.
 function nn.layer_norm(x, opts)
-  opts = options("layer_norm", opts, { eps = true, affine = true, size = true, name = true })
+  opts = options("layer_norm", opts, { eps = true, affine = true, size = true, name = true, weight = true, bias = true })
   local g, name, eps, n = x.graph, opts.name or "layer_norm", opts.eps or 1e-5, last(x)
   if opts.size and opts.size ~= n then
     error(("layer_norm: normalized size %s is not the last dimension (x: %s)"):format(opts.size, tostring(x)), 0)
   end
-  local operands, w, b = { x }, nil, nil
-  if opts.affine then
+  local operands, w, b = { x }, opts.weight, opts.bias
+  if not w ~= not b then error("layer_norm: weight and bias are given together", 0) end
+  if w then
+    operands = { x, w, b }
+  elseif opts.affine then
     w = g:param(name .. "_weight", { n }, x.dtype, { dist = "constant", value = 1 })
     b = g:param(name .. "_bias", { n }, x.dtype, { dist = "constant", value = 0 })
     operands = { x, w, b }
@@ -115,6 +120,56 @@ function nn.attention(q, k, v, opts)
     local e = (scores - scores:amax(-1, true):detach()):exp()
     return (e / e:sum(-1, true)):matmul(v)
   end, opts.name or "attention")
+end
+
+-- Self-attention over x [N, T, size] in `heads` heads, as nn.MultiheadAttention: one projection gives q, k and v, another
+-- brings the heads together.
+function nn.multi_head_attention(x, opts)
+  opts = options("multi_head_attention", opts, { heads = true, mask = true, name = true })
+  local g, name, heads = x.graph, opts.name or "self_attn", opts.heads or 1
+  if #x.shape ~= 3 then error("multi_head_attention: x is [N, T, size], not " .. tostring(x), 0) end
+  local N, T, size = table.unpack(x.shape)
+  if size % heads ~= 0 then
+    error(("multi_head_attention: %d heads do not divide %d features"):format(heads, size), 0)
+  end
+  return g:scope(name, function()
+    local W_in = weight(g, "in_proj_weight", { 3 * size, size }, x.dtype, size)
+    local b_in = weight(g, "in_proj_bias", { 3 * size }, x.dtype, size)
+    local W_out = weight(g, "out_proj_weight", { size, size }, x.dtype, size)
+    local b_out = weight(g, "out_proj_bias", { size }, x.dtype, size)
+    local qkv = nn.linear(x, 3 * size, { weight = W_in, bias = b_in, name = "in_proj" })
+    local q, k, v = table.unpack(qkv:view(N, T, 3, heads, size // heads):permute(2, 0, 3, 1, 4):unbind(0))
+    local y = nn.attention(q, k, v, { mask = opts.mask }):transpose(1, 2):reshape(N, T, size)
+    y = nn.linear(y, size, { weight = W_out, bias = b_out, name = "out_proj" })
+    return y, { W_in, b_in, W_out, b_out }
+  end)
+end
+
+-- nn.TransformerEncoderLayer of x [N, T, size] without dropout, normalised after each residual: the output and a list of
+-- all weights.
+function nn.encoder_layer(x, opts)
+  opts = options("encoder_layer", opts, { heads = true, hidden = true, activation = true, mask = true, name = true })
+  local g, size, hidden, act = x.graph, last(x), opts.hidden or 4 * last(x), opts.activation or "relu"
+  return g:scope(opts.name or "encoder_layer", function()
+    local attended, weights = nn.multi_head_attention(x, { heads = opts.heads, mask = opts.mask })
+    local function make(name, shape, fan_in, value)
+      local w = value and g:param(name, shape, x.dtype, { dist = "constant", value = value })
+        or weight(g, name, shape, x.dtype, fan_in)
+      weights[#weights + 1] = w
+      return w
+    end
+    local function norm(y, name)
+      return nn.layer_norm(y, { weight = make(name .. "_weight", { size }, nil, 1), bias = make(name .. "_bias", { size }, nil, 0), name = name })
+    end
+    local function linear(y, out, name)
+      local W, b = make(name .. "_weight", { out, last(y) }, last(y)), make(name .. "_bias", { out }, last(y))
+      return nn.linear(y, out, { weight = W, bias = b, name = name })
+    end
+    local y = norm(x + attended, "norm1")
+    local inner = linear(y, hidden, "linear1")
+    y = norm(y + linear(act == "silu" and nn.silu(inner) or inner[act](inner), size, "linear2"), "norm2")
+    return y, weights
+  end)
 end
 
 -- Weights of a recurrent cell with `gates` blocks of rows: W_ih [gates H, I], W_hh [gates H, H] and two biases.

@@ -1,0 +1,106 @@
+-- A basecaller's encoder: from the current through a nanopore to scores of bases, as Bonito does it.
+--
+-- Three convolutions bring the signal down by `stride`, then LSTMs of 384 follow, alternating in direction, and a linear layer
+-- scores the transitions between k-mers. A chunk of 10,000 samples is T = 2000 steps of each of 5 LSTMs: that is where all
+-- the time goes, and a step cannot begin before the last one has ended. Two things can be asked of a plan: that a
+-- step costs one launch, and that what does not depend on h is done for all steps at once.
+--
+--     cell      the framework's cell, step by step        hoisted   x Wihᵀ for all steps in one product
+--
+-- Convolutions are products, too: `unfold` lays the `kernel` samples around each position side by side (a view of
+-- overlapping windows; which presets write it out?) and the filters are a matrix.
+--
+-- T is unrolled here, so keep it small.
+local fb, nn = require "fusebox", require "nn"
+
+-- x [N, L, channels] → [N, L / stride, kernel * channels], zeros beyond the ends.
+local function unfold(g, x, kernel, stride)
+  local N, L, channels = table.unpack(x.shape)
+  local out, pad = L // stride, kernel // 2
+  local padded, windows = x:pad({ 0, 0, pad, pad }), {}
+  for k = 0, kernel - 1 do
+    windows[k + 1] = padded:slice(1, k, k + stride * (out - 1) + 1, stride)
+  end
+  return g:stack(windows, 2):view(N, out, kernel * channels)
+end
+
+local function convolution(g, x, out, kernel, stride, name)
+  return g:scope(name, function() return nn.silu(nn.linear(unfold(g, x, kernel, stride), out, { name = "filter" })) end)
+end
+
+-- signal [N, T stride, 1] → [T, N, H]
+local function stem(g, p)
+  local x = g:input("signal", { p.N, p.T * p.stride, 1 }, p.dtype, { dist = "normal" })
+  x = convolution(g, x, 4, 5, 1, "conv1")
+  x = convolution(g, x, 16, 5, 1, "conv2")
+  return convolution(g, x, p.H, p.kernel, p.stride, "conv3"):transpose(0, 1)
+end
+
+-- One LSTM over x [T, N, H], from the last step to the first if `reverse`. step(x[t], h, c, weights) → h, c. Weights are
+-- drawn so small that errors fade from step to step; else no check could tell rounding from a fault after a few of them.
+local function lstm(g, p, x, reverse, prepare, step)
+  local bound, weights = 1 / p.H, {}
+  for i, name in ipairs { "weight_ih", "weight_hh", "bias_ih", "bias_hh" } do
+    weights[i] = g:param(name, i < 3 and { 4 * p.H, p.H } or { 4 * p.H }, p.dtype, { low = -bound, high = bound })
+  end
+  local steps, y = prepare(x, weights):unbind(0), {}
+  local h, c = g:zeros({ p.N, p.H }, p.dtype), g:zeros({ p.N, p.H }, p.dtype)
+  for i = 1, p.T do
+    local t = reverse and p.T + 1 - i or i
+    g:scope("step", i, function()
+      h, c = step(steps[t], h, c, weights)
+      y[t] = h
+    end)
+  end
+  return g:stack(y)
+end
+
+local function encoder(g, p, prepare, step)
+  local x = stem(g, p)
+  for i = 1, p.layers do
+    g:scope("lstm", i, function() x = lstm(g, p, x, i % 2 == 1, prepare, step) end)
+  end
+  return nn.linear(x, 5 * 4 ^ p.state_len // 1, { name = "scores" }):tanh() * 5
+end
+
+return fb.script {
+  title = "A basecaller's encoder: convolutions and five LSTMs",
+
+  params = {
+    N = fb.int { 4, min = 1, max = 4096, step = "x2", help = "chunks at once" },
+    T = fb.int { 4, min = 1, max = 64, step = "x2", help = "steps of each LSTM, unrolled" },
+    H = fb.int { 384, min = 1, max = 4096, help = "hidden size" },
+    layers = fb.int { 5, min = 1, max = 16, help = "LSTMs" },
+    stride = fb.int { 5, min = 1, max = 16, help = "samples a step" },
+    kernel = fb.int { 19, min = 1, max = 63, help = "samples that the last convolution sees" },
+    state_len = fb.int { 3, min = 1, max = 5, help = "bases in a k-mer: 5 · 4^state_len scores" },
+    dtype = fb.choice { "f32", "f16", "bf16" },
+  },
+
+  variants = {
+    cell = function(g, p)
+      return encoder(g, p, function(x) return x end, function(x, h, c, w) return nn.lstm_cell(x, h, c, { weights = w }) end)
+    end,
+
+    hoisted = function(g, p)
+      local function prepare(x, w) return nn.linear(x, 4 * p.H, { weight = w[1], bias = w[3], name = "input_layer" }) end
+      return encoder(g, p, prepare, function(xw, h, c, w)
+        local i, f, z, o = table.unpack((xw + nn.addmm(w[4], h, w[2]:t())):chunk(4, 1))
+        c = f:sigmoid() * c + i:sigmoid() * z:tanh()
+        return o:sigmoid() * c:tanh(), c
+      end)
+    end,
+  },
+
+  columns = { "cell:eager", "cell:max", "hoisted:eager", "hoisted:max" },
+
+  experiment = function(e)
+    for c in e:sweep { variant = "*", plan = { "eager", "max" }, N = { 4, 16, 64 } } do
+      local r = e:measure(c)
+      local us = r.wall_us and r.wall_us.median
+      local samples = c.N * c.params.T * c.params.stride
+      e:row(c, { samples_per_s = us and samples / us * 1e6, us = us, launches = r.launches, failed = r.failed })
+    end
+    e:plot { x = "N", y = "samples_per_s", by = "variant", log = "xy" }
+  end,
+}
