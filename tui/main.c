@@ -29,6 +29,7 @@ const fb_command *const fb_commands[] = {
     &fb_command_new,
     &fb_command_devices,
     &fb_command_record,
+    &fb_command_fuzz,
     &fb_command_worker,
     NULL,
 };

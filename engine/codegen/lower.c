@@ -29,12 +29,20 @@ typedef struct {
     UT_hash_handle hh;
 } known_kernel;
 
+/* See fb_assign_is_late. */
+typedef struct {
+    fb_id assign;
+    int temporary, group;
+} late_assign;
+
 typedef struct {
     const fb_plan *plan;
     const fb_graph *g;
     const fb_dialect *dialect;
     fb_program *p;
     int *buffer_of; /* a node: the buffer that holds its value, FB_NONE */
+    int n_leaving;
+    fb_id *leaving; /* values that are in buffers of their own at the end */
     FB_VEC(fb_buffer) buffers;
     FB_VEC(fb_kernel) kernels;
     FB_VEC(fb_gemm_call) gemms;
@@ -42,6 +50,7 @@ typedef struct {
     known_kernel *known;
     int64_t scratch_bytes; /* for library results that nobody stores, at the end of the pool */
     FB_VEC(int) scratch;   /* buffers in it */
+    FB_VEC(late_assign) late;
 } lowering;
 
 /* ---- buffers ---- */
@@ -95,19 +104,23 @@ static bool is_whole(const fb_graph *g, fb_id node, fb_id *base)
     return expect == fb_shape_elements(&g->nodes[*base].shape);
 }
 
-/* Values that leave the graph: outputs and what is handed to the host. A receive hands on its operand. */
-static fb_id leaving(const fb_graph *g, int i)
+/* Values that leave the graph: outputs, and what receives hand to the host. */
+static void find_leaving(lowering *l, fb_arena *arena)
 {
-    fb_id node = g->outputs[i];
-    return g->nodes[node].op == FB_OP_RECEIVE ? g->nodes[node].args[0] : node;
+    const fb_graph *g = l->g;
+    l->leaving = FB_NEW_ARRAY(arena, fb_id, g->n_outputs + g->n_nodes);
+    for (int i = 0; i < g->n_outputs; i++) l->leaving[l->n_leaving++] = g->outputs[i];
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_RECEIVE && g->nodes[i].region == 0)
+            l->leaving[l->n_leaving++] = g->nodes[i].args[0];
 }
 
 /* The output that stands for its whole base, where the base is computed and no output itself. */
 static fb_id stands_in(const lowering *l, fb_id node)
 {
     if (is_output(l->g, node)) return node;
-    for (int i = 0; i < l->g->n_outputs; i++) {
-        fb_id base, out = leaving(l->g, i);
+    for (int i = 0; i < l->n_leaving; i++) {
+        fb_id base, out = l->leaving[i];
         if (out == node) return out;
         if (!fb_node_is_computed(l->g, out) && is_whole(l->g, out, &base) && base == node) return out;
     }
@@ -136,6 +149,14 @@ static void add_buffers(lowering *l)
             l->p->pool_bytes = aligned(l->p->pool_bytes) + plans[i].bytes;
         }
     }
+}
+
+/* One that nothing else shares. */
+static int add_temporary(lowering *l, fb_id node)
+{
+    int buffer = add_buffer(l, FB_BUFFER_TEMP, node, aligned(l->p->pool_bytes));
+    l->p->pool_bytes = aligned(l->p->pool_bytes) + l->buffers.at[buffer].bytes;
+    return buffer;
 }
 
 static int add_scratch(lowering *l, fb_id node)
@@ -339,8 +360,7 @@ static int add_copy_kernel(lowering *l, fb_id node, fb_kernel_text *text)
 /* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
 static int lay_out(lowering *l, fb_id source)
 {
-    int buffer = add_buffer(l, FB_BUFFER_TEMP, source, aligned(l->p->pool_bytes));
-    l->p->pool_bytes = aligned(l->p->pool_bytes) + l->buffers.at[buffer].bytes;
+    int buffer = add_temporary(l, source);
     fb_kernel_text text;
     int kernel = add_copy_kernel(l, source, &text);
     if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer);
@@ -366,6 +386,7 @@ static void finish_assignment(lowering *l, fb_id assign, int temporary)
     args[0] = temporary;
     args[1] = to;
     l->buffers.at[to].assigned = true;
+    if (kernel == FB_NONE) return; /* it has no elements */
     FB_VEC_PUSH(&l->launches,
                 (fb_launch){.kind = FB_LAUNCH_KERNEL, .kernel = kernel, .gemm = FB_NONE, .n_args = 2, .args = args});
 }
@@ -381,17 +402,27 @@ static void lower_group(lowering *l, int number)
     } else {
         fb_kernel_text text;
         int kernel = add_kernel(l, group->nest, group, number, &text);
-        int temporary = fb_nest_staged(group->nest) ? add_scratch(l, group->stored[0]) : FB_NONE;
+        bool staged = fb_nest_staged(group->nest), late = staged && fb_assign_is_late(l->g, group->stored[0]);
+        int temporary = late ? add_temporary(l, group->stored[0]) : staged ? add_scratch(l, group->stored[0]) : FB_NONE;
         if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary);
-        if (temporary != FB_NONE) finish_assignment(l, group->stored[0], temporary);
+        if (late)
+            FB_VEC_PUSH(&l->late, (late_assign){group->stored[0], temporary, number});
+        else if (staged)
+            finish_assignment(l, group->stored[0], temporary);
     }
     for (int i = first; i < l->launches.n; i++) l->launches.at[i].group = number;
+}
+
+/* A feed is an effect, but what it brings is there as an input is. */
+static bool is_source(const fb_graph *g, fb_id node)
+{
+    return fb_node_class(g, node) == FB_CLASS_SOURCE || g->nodes[node].op == FB_OP_FEED;
 }
 
 /* An output that no kernel stores: a view of part of something, or a source. */
 static void copy_output(lowering *l, fb_id out)
 {
-    bool source = fb_node_class(l->g, out) == FB_CLASS_SOURCE;
+    bool source = is_source(l->g, out);
     if (fb_node_is_computed(l->g, out) || (!source && l->buffer_of[out] != FB_NONE)) return;
     for (int i = 0; i < l->buffers.n; i++)
         if (l->buffers.at[i].kind == FB_BUFFER_OUTPUT && l->buffers.at[i].node == out) return;
@@ -404,7 +435,7 @@ static void copy_output(lowering *l, fb_id out)
 
 static bool reads_source(const fb_graph *g, fb_id out)
 {
-    return fb_node_class(g, fb_access_base(g, out)) == FB_CLASS_SOURCE;
+    return is_source(g, fb_access_base(g, out));
 }
 
 static fb_hash hash_of(const fb_program *p)
@@ -444,6 +475,14 @@ static fb_hash hash_of(const fb_program *p)
     return fb_hasher_end(h);
 }
 
+static void finish_late(lowering *l)
+{
+    for (int i = 0; i < l->late.n; i++) {
+        finish_assignment(l, l->late.at[i].assign, l->late.at[i].temporary);
+        l->launches.at[l->launches.n - 1].group = l->late.at[i].group;
+    }
+}
+
 static void finish(lowering *l)
 {
     fb_program *p = l->p;
@@ -476,13 +515,15 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
+    find_leaving(&l, scratch);
     add_buffers(&l);
     /* of sources before any kernel, for one may assign to them */
-    for (int i = 0; i < g->n_outputs; i++)
-        if (reads_source(g, leaving(g, i))) copy_output(&l, leaving(g, i));
+    for (int i = 0; i < l.n_leaving; i++)
+        if (reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
     for (int i = 0; i < fb_plan_groups(plan); i++) lower_group(&l, i);
-    for (int i = 0; i < g->n_outputs; i++)
-        if (!reads_source(g, leaving(g, i))) copy_output(&l, leaving(g, i));
+    for (int i = 0; i < l.n_leaving; i++)
+        if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
+    finish_late(&l);
     finish(&l);
     HASH_CLEAR(hh, l.known);
     FB_VEC_FREE(&l.buffers);
@@ -490,6 +531,7 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     FB_VEC_FREE(&l.gemms);
     FB_VEC_FREE(&l.launches);
     FB_VEC_FREE(&l.scratch);
+    FB_VEC_FREE(&l.late);
     fb_arena_free(scratch);
     return l.p;
 }

@@ -81,6 +81,18 @@ static void add_kernel(fb_hasher *h, const fb_kernel *k)
     fb_hasher_add(h, facts, sizeof facts);
 }
 
+fb_hash fb_kernel_code(const fb_kernel *k)
+{
+    fb_hasher *h = fb_hasher_new();
+    add_kernel(h, k);
+    return fb_hasher_end(h);
+}
+
+int fb_kernel_first(const fb_program *p, int k)
+{
+    return p->kernels[k].shares ? p->kernels[k].shares - 1 : k;
+}
+
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
 {
     fb_hasher *h = fb_hasher_new();

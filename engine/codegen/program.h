@@ -40,6 +40,7 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
+    int shares;         /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
     fb_group_cost cost; /* modelled */
 } fb_kernel;
 
@@ -93,6 +94,13 @@ void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
+fb_hash fb_kernel_code(const fb_kernel *k); /* the same of one kernel */
+/* The first kernel of kernel k's translation unit: k itself as a rule. */
+int fb_kernel_first(const fb_program *p, int k);
+/* Several programs of one dialect and launch mode as one, run one behind the other: kernels that do the same become
+ * one, and up to `most` kernels share a translation unit, so that a compiler starts once for many. Part i's buffer b
+ * becomes buffer first_buffer[i] + b. Borrows names from the parts, which must live as long. */
+fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts, int n, int most, int *first_buffer);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
 

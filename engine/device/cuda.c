@@ -254,8 +254,9 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     fb_cuda_device *d = l->device;
     const fb_kernel *kernel = &l->program->kernels[k];
     fb_cuda_kernel *out = &l->kernels[k];
-    CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
-    CALL(d, cuModuleGetFunction(&out->entry, out->module, kernel->entry), "finding a kernel's entry");
+    int unit = fb_kernel_first(l->program, k); /* its first kernel owns the module */
+    if (unit == k) CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
+    CALL(d, cuModuleGetFunction(&out->entry, l->kernels[unit].module, kernel->entry), "finding a kernel's entry");
     if (kernel->dynamic_shared > 48 * 1024)
         CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared),
              "asking for shared memory");
@@ -283,7 +284,7 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
     bool compiled = false;
     for (int k = 0; good && k < p->n_kernels; k++) {
         if (!p->kernels[k].source) continue;
-        compiled |= !codes[k].cached;
+        compiled |= fb_kernel_first(p, k) == k && !codes[k].cached;
         good = load_kernel(l, k, &codes[k], err);
     }
     if (compiled) l->compile_ms = (fb_now_us() - start) * 1e-3;

@@ -166,9 +166,14 @@ typedef struct {
     fb_error error;
 } pool;
 
+static bool is_unit(const fb_program *p, int k)
+{
+    return p->kernels[k].source && fb_kernel_first(p, k) == k;
+}
+
 static int take_next(pool *p)
 {
-    while (p->next < p->program->n_kernels && !p->program->kernels[p->next].source) p->next++;
+    while (p->next < p->program->n_kernels && !is_unit(p->program, p->next)) p->next++;
     return p->next < p->program->n_kernels && !p->stop ? p->next++ : -1;
 }
 
@@ -202,7 +207,7 @@ bool fb_cuda_compile_program(const fb_program *program, const char *arch, const 
                              fb_cuda_code *codes, fb_error *err)
 {
     pool p = {.program = program, .arch = arch, .codes = codes};
-    for (int k = 0; k < program->n_kernels; k++) p.total += program->kernels[k].source != NULL;
+    for (int k = 0; k < program->n_kernels; k++) p.total += is_unit(program, k);
     pthread_mutex_init(&p.lock, NULL);
     pthread_cond_init(&p.moved, NULL);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

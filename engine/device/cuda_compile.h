@@ -25,7 +25,8 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
 void fb_cuda_code_clear(fb_cuda_code *code);
 
 /* Compiles the kernels of a program that have source, on as many threads as there are cores; codes[k] stays zero for
- * the others. Stops at the first error or when progress says so. */
+ * the others, and for all but the first of a unit that several share. Stops at the first error or when progress says
+ * so. */
 bool fb_cuda_compile_program(const fb_program *p, const char *arch, const fb_progress *progress, fb_cuda_code *codes,
                              fb_error *err);
 

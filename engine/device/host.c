@@ -24,7 +24,7 @@ enum {
 struct fb_loaded {
     fb_host *host;
     const fb_program *program;
-    void **handles;         /* of dlopen, one a kernel; NULL for library calls */
+    void **handles;         /* of dlopen, at the first kernel of each unit; else NULL */
     fb_host_entry *entries; /* NULL for library calls */
     fb_host_gemm **gemms;
     char *region; /* one mapping: guard, buffers, guard */
@@ -214,16 +214,17 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
     void **handles = fb_calloc((size_t)p->n_kernels + 1, sizeof *handles);
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
-        if (p->kernels[k].source) units[n++] = (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source};
+        if (!p->kernels[k].source || fb_kernel_first(p, k) != k) continue;
+        units[n++] = (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source};
     }
     const char *prelude = fb_dialect_prelude(&fb_dialect_c);
     bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
     for (int k = 0, i = 0; ok && k < p->n_kernels; k++) {
-        if (p->kernels[k].source) l->handles[k] = handles[i++];
+        if (p->kernels[k].source && fb_kernel_first(p, k) == k) l->handles[k] = handles[i++];
     }
     for (int k = 0; ok && k < p->n_kernels; k++) {
-        if (!l->handles[k]) continue;
-        void *symbol = dlsym(l->handles[k], p->kernels[k].entry);
+        if (!p->kernels[k].source) continue;
+        void *symbol = dlsym(l->handles[fb_kernel_first(p, k)], p->kernels[k].entry);
         memcpy(&l->entries[k], &symbol, sizeof symbol);
         if (!symbol)
             ok = fb_fail(err, FB_ERR_SYSTEM, "the compiled kernel %s has no entry %s", p->kernels[k].name,

@@ -73,15 +73,18 @@ static bool put(FILE *f, const void *bytes, size_t n)
     return fwrite(bytes, 1, n, f) == n;
 }
 
+float fb_reference_bound(double bound)
+{
+    float f = (float)bound;
+    return (double)f < bound ? nextafterf(f, INFINITY) : f;
+}
+
 static bool put_bounds(FILE *f, const fb_tensor *t)
 {
     float chunk[1024];
     for (int64_t i = 0; i < t->n;) {
         int k = 0;
-        for (; k < 1024 && i < t->n; k++, i++) {
-            chunk[k] = (float)t->bound[i];
-            if ((double)chunk[k] < t->bound[i]) chunk[k] = nextafterf(chunk[k], INFINITY);
-        }
+        for (; k < 1024 && i < t->n; k++, i++) chunk[k] = fb_reference_bound(t->bound[i]);
         if (!put(f, chunk, (size_t)k * sizeof *chunk)) return false;
     }
     return true;

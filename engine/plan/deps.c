@@ -55,13 +55,34 @@ static bool depends_on(const fb_graph *g, fb_id node, fb_id on)
     return yes;
 }
 
+static fb_id assign_to(const fb_graph *g, fb_id param)
+{
+    for (int i = g->user_start[param]; i < g->user_start[param + 1]; i++) {
+        const fb_node *n = &g->nodes[g->users[i]];
+        if (n->op == FB_OP_ASSIGN && n->args[0] == param) return g->users[i];
+    }
+    return FB_NONE;
+}
+
+bool fb_assign_is_late(const fb_graph *g, fb_id assign)
+{
+    fb_id at = assign;
+    int steps = 0;
+    do {
+        fb_id base = fb_access_base(g, g->nodes[at].args[1]);
+        at = g->nodes[base].op == FB_OP_PARAM ? assign_to(g, base) : FB_NONE;
+        steps++;
+    } while (at > assign && steps < g->n_nodes); /* the first of the round is the late one */
+    return at == assign && steps > 1;
+}
+
 /* Readers of each assigned parameter come before the assignment. */
 static void add_order(collector *c, const fb_edge *reads, int n_reads, const fb_id *assign_of)
 {
     for (int i = 0; i < n_reads; i++) {
         fb_id assign = assign_of[reads[i].producer], reader = reads[i].consumer;
-        if (assign != FB_NONE && assign != reader && !depends_on(c->g, reader, assign))
-            add_edge(c, reader, assign, true);
+        if (assign == FB_NONE || assign == reader || fb_assign_is_late(c->g, assign)) continue;
+        if (!depends_on(c->g, reader, assign)) add_edge(c, reader, assign, true);
     }
 }
 

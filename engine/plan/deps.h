@@ -24,6 +24,10 @@ typedef struct fb_deps {
 
 fb_deps *fb_deps_new(const fb_graph *g);
 void fb_deps_free(fb_deps *d);
+/* Parameters may be handed round (a becomes b and b becomes a): in no order of assignments does each read the old
+ * value. One assignment of each such round is late: its value goes to a temporary, and the parameter is overwritten at
+ * the end of the region, so that nothing has to come before it. */
+bool fb_assign_is_late(const fb_graph *g, fb_id assign);
 /* The edge's number, or FB_NONE. */
 int fb_deps_find(const fb_deps *d, fb_id producer, fb_id consumer);
 

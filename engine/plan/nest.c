@@ -5,6 +5,8 @@
  */
 #include "plan/nest_build.h"
 
+#include "plan/deps.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -494,6 +496,23 @@ static bool check_assigns(fb_builder *b)
     return true;
 }
 
+/* An assignment that waits for the end of the region is alone in its kernel. */
+static bool check_late(fb_builder *b)
+{
+    const fb_graph *g = b->nest->graph;
+    for (int i = 0; i < b->nest->kernel.n_nodes; i++) {
+        fb_id node = b->nest->kernel.nodes[i];
+        if (g->nodes[node].op != FB_OP_ASSIGN || !fb_assign_is_late(g, node)) continue;
+        if (b->nest->kernel.n_nodes > 1)
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
+                                     "%s is one of several parameters that are handed round: its value waits in a "
+                                     "temporary until all are read",
+                                     g->nodes[g->nodes[node].args[0]].name);
+        b->nest->staged = true;
+    }
+    return true;
+}
+
 /* ---- the library's result, overwritten by what is made of it ---- */
 
 /* The root reads its own element of the accumulator before it is stored, and nobody reads one afterwards. */
@@ -544,7 +563,7 @@ static bool build(fb_builder *b)
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
         if (before && b->sections.n == before + 1) merge_newest(b);
     }
-    if (!check_assigns(b)) return false;
+    if (!check_assigns(b) || !check_late(b)) return false;
     for (int s = 0; s < b->sections.n && nest->staged; s++)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
     return true;

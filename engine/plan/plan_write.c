@@ -96,13 +96,29 @@ static bool one_member(const writer *w, const fb_ids *nodes)
     return same;
 }
 
+/* Those that the group's family has: others wait in memory for a family that does. NULL: all are automatic. */
+static const fb_knobs *knobs_of(const writer *w, fb_id slot)
+{
+    const fb_knobs *k = w->plan->slot[slot].knobs;
+    fb_verdict why;
+    fb_knobs kept = {0};
+    bool any = false;
+    for (int i = 0; k && i < FB_KNOBS; i++) {
+        if (!k->value[i] || !fb_may_set_knob(fb_slot_analysis(w->plan, slot), (fb_knob)i, k->value[i], &why)) continue;
+        kept.value[i] = k->value[i];
+        any = true;
+    }
+    return any ? fb_arena_copy(w->arena, &kept, sizeof kept) : NULL;
+}
+
 static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
 {
     fb_hasher *h = fb_hasher_new();
     const fb_slot *s = &w->plan->slot[slot];
     for (int i = 0; i < nodes->n; i++) fb_hasher_add_text(h, w->of[nodes->at[i]].pattern->text);
     fb_hasher_add_i64(h, s->choice);
-    if (s->knobs) fb_hasher_add(h, s->knobs, sizeof *s->knobs);
+    const fb_knobs *knobs = knobs_of(w, slot);
+    if (knobs) fb_hasher_add(h, knobs, sizeof *knobs);
     fb_hash key = fb_hasher_end(h);
     kind *k = NULL;
     HASH_FIND(hh, w->kinds, &key, sizeof key, k);
@@ -115,16 +131,15 @@ static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
     return k;
 }
 
-static bool plain(const fb_slot *s)
+static bool plain(const writer *w, fb_id slot)
 {
-    static const fb_knobs automatic;
-    return s->choice == FB_CHOICE_AUTO && (!s->knobs || memcmp(s->knobs, &automatic, sizeof automatic) == 0);
+    return w->plan->slot[slot].choice == FB_CHOICE_AUTO && !knobs_of(w, slot);
 }
 
 static entry *add_entry(writer *w, fb_id slot)
 {
     const fb_slot *s = &w->plan->slot[slot];
-    FB_VEC_PUSH(&w->entries, (entry){.choice = s->choice, .knobs = plain(s) ? NULL : s->knobs});
+    FB_VEC_PUSH(&w->entries, (entry){.choice = s->choice, .knobs = knobs_of(w, slot)});
     entry *e = &w->entries.at[w->entries.n - 1];
     if (s->choice != FB_CHOICE_AUTO) e->family = fb_slot_analysis(w->plan, slot)->family;
     return e;
@@ -164,7 +179,7 @@ static void list_entries(writer *w, const fb_plan *plan, int max_star)
     const fb_id *slot_of = plan->view->slot_of;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n; i++) {
-            if (plan->slot[slot_of[i]].n == 1 && plain(&plan->slot[slot_of[i]])) continue;
+            if (plan->slot[slot_of[i]].n == 1 && plain(w, slot_of[i])) continue;
             fb_ids nodes = {0};
             if (pass == 0) fb_plan_owned(plan, slot_of[i], &nodes);
             if (pass == 0 && one_member(w, &nodes)) kind_of(w, slot_of[i], &nodes)->count++;

@@ -1,0 +1,161 @@
+#include "codegen/program.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "codegen/dialect.h"
+
+#include <string.h>
+
+#define uthash_malloc(size)      fb_alloc(size)
+#define uthash_free(block, size) fb_free(block)
+#include <uthash.h>
+
+enum { ALIGNMENT = 256 };
+
+typedef struct {
+    fb_hash code;
+    int kernel;
+    UT_hash_handle hh;
+} known_kernel;
+
+/* An open translation unit. */
+typedef struct {
+    fb_str text;
+    FB_VEC(int) kernels;
+} unit;
+
+typedef struct {
+    fb_program *p;
+    known_kernel *known;
+    const fb_dialect *dialect;
+    unit open[FB_FAMILIES]; /* at the first family that stands on the same text */
+    int most;               /* kernels of a unit */
+} joining;
+
+static int64_t aligned(int64_t n)
+{
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void close_unit(joining *j, unit *u)
+{
+    const char *text = fb_arena_strdup(j->p->arena, fb_str_get(&u->text));
+    for (int i = 0; i < u->kernels.n; i++) {
+        fb_kernel *k = &j->p->kernels[u->kernels.at[i]];
+        k->source = text;
+        k->shares = i ? u->kernels.at[0] + 1 : 0;
+    }
+    u->kernels.n = 0;
+    fb_str_clear(&u->text);
+}
+
+static bool same_pieces(const fb_dialect *d, fb_family a, fb_family b)
+{
+    for (int i = 0;; i++) {
+        const char *x = fb_dialect_piece(d, a, i), *y = fb_dialect_piece(d, b, i);
+        if (x != y) return false;
+        if (!x) return true;
+    }
+}
+
+static void add_to_unit(joining *j, int number, const fb_kernel *from)
+{
+    fb_family first = FB_FAMILY_POINTWISE;
+    while (!same_pieces(j->dialect, first, from->family)) first++;
+    unit *u = &j->open[first];
+    fb_str_addf(&u->text, "\n#define %s %s\n%s#undef %s\n", from->entry, j->p->kernels[number].entry, from->source,
+                from->entry);
+    FB_VEC_PUSH(&u->kernels, number);
+    if (u->kernels.n >= j->most) close_unit(j, u);
+}
+
+/* The kernel of a part: one already there when it does the same. */
+static int join_kernel(joining *j, const fb_kernel *from)
+{
+    known_kernel *known = NULL;
+    fb_hash code = fb_kernel_code(from);
+    HASH_FIND(hh, j->known, &code, sizeof code, known);
+    if (known) return known->kernel;
+    fb_program *p = j->p;
+    int number = p->n_kernels++;
+    fb_kernel *k = &p->kernels[number];
+    *k = *from;
+    k->name = k->entry = fb_arena_printf(p->arena, "k%d", number);
+    if (from->source) add_to_unit(j, number, from);
+    known = FB_NEW(p->arena, known_kernel);
+    *known = (known_kernel){.code = code, .kernel = number};
+    HASH_ADD(hh, j->known, code, sizeof known->code, known);
+    return number;
+}
+
+static const int *shifted(fb_arena *arena, const int *from, int n, int by)
+{
+    int *to = FB_NEW_ARRAY(arena, int, n);
+    for (int i = 0; i < n; i++) to[i] = from[i] == FB_NONE ? FB_NONE : from[i] + by;
+    return to;
+}
+
+static void join_part(joining *j, const fb_program *part)
+{
+    fb_program *p = j->p;
+    int buffers = p->n_buffers, gemms = p->n_gemms;
+    int *kernel = FB_NEW_ARRAY(p->arena, int, part->n_kernels + 1);
+    for (int b = 0; b < part->n_buffers; b++) {
+        fb_buffer *to = &p->buffers[p->n_buffers++];
+        *to = part->buffers[b];
+        if (to->kind == FB_BUFFER_TEMP) to->offset += p->pool_bytes;
+    }
+    p->pool_bytes = aligned(p->pool_bytes + part->pool_bytes);
+    for (int k = 0; k < part->n_kernels; k++) kernel[k] = join_kernel(j, &part->kernels[k]);
+    for (int i = 0; i < part->n_gemms; i++) {
+        fb_gemm_call *g = &p->gemms[p->n_gemms++];
+        *g = part->gemms[i];
+        g->a += buffers, g->b += buffers, g->c += buffers;
+        if (g->bias != FB_NONE) g->bias += buffers;
+        if (g->epilogue != FB_NONE) g->epilogue = kernel[g->epilogue];
+    }
+    for (int i = 0; i < part->n_launches; i++) {
+        fb_launch *l = &p->launches[p->n_launches++];
+        *l = part->launches[i];
+        l->args = shifted(p->arena, l->args, l->n_args, buffers);
+        if (l->offsets) l->offsets = fb_arena_copy(p->arena, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
+        if (l->kind == FB_LAUNCH_KERNEL) l->kernel = kernel[l->kernel];
+        if (l->kind == FB_LAUNCH_GEMM) l->gemm += gemms;
+        if (l->kind == FB_LAUNCH_SWAP) l->swap_a += buffers, l->swap_b += buffers;
+    }
+}
+
+fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts, int n, int most, int *first_buffer)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_program *p = FB_NEW(arena, fb_program);
+    *p = (fb_program){.arena = arena, .dialect = parts[0]->dialect, .mode = parts[0]->mode};
+    int buffers = 0, kernels = 0, gemms = 0, launches = 0;
+    for (int i = 0; i < n; i++) {
+        buffers += parts[i]->n_buffers, kernels += parts[i]->n_kernels;
+        gemms += parts[i]->n_gemms, launches += parts[i]->n_launches;
+    }
+    p->buffers = FB_NEW_ARRAY(arena, fb_buffer, buffers + 1);
+    p->kernels = FB_NEW_ARRAY(arena, fb_kernel, kernels + 1);
+    p->gemms = FB_NEW_ARRAY(arena, fb_gemm_call, gemms + 1);
+    p->launches = FB_NEW_ARRAY(arena, fb_launch, launches + 1);
+    joining j = {.p = p, .dialect = d, .most = most};
+    fb_hasher *h = fb_hasher_new();
+    for (int i = 0; i < n; i++) {
+        first_buffer[i] = p->n_buffers;
+        join_part(&j, parts[i]);
+        fb_hasher_add(h, &parts[i]->hash, sizeof parts[i]->hash);
+    }
+    for (int f = 0; f < FB_FAMILIES; f++) {
+        close_unit(&j, &j.open[f]);
+        FB_VEC_FREE(&j.open[f].kernels);
+        fb_str_free(&j.open[f].text);
+    }
+    p->total_bytes = p->pool_bytes;
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].kind != FB_BUFFER_TEMP) p->total_bytes += aligned(p->buffers[b].bytes);
+    p->hash = fb_hasher_end(h);
+    HASH_CLEAR(hh, j.known);
+    return p;
+}

@@ -1,0 +1,766 @@
+/* Random graphs. A small generator over fb_graph_add: what it refuses (another dtype, a shape that does not fit) is
+ * simply not there. With every value goes an estimate of its magnitude, so that a long chain of multiplications and
+ * exponentials is brought back to where results can be told apart. */
+#include "measure/fuzz_parts.h"
+
+#include "base/rng.h"
+#include "base/vec.h"
+#include "graph/autodiff.h"
+#include "graph/canon.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ELEMENTS = 6000, MOST_LARGE = 150000, MOST_NODES = 400 };
+
+typedef struct {
+    fb_random r;
+    fb_graph *g;
+    FB_VEC(fb_id) values; /* what later nodes may read */
+    FB_VEC(double) size;  /* of each node: about the largest magnitude */
+    int from;             /* of values: what is before is out of sight */
+    int64_t most;         /* elements of a value */
+    bool large;
+} maker;
+
+static int64_t below(maker *m, int64_t n)
+{
+    return fb_random_below(&m->r, n);
+}
+
+static bool one_in(maker *m, int64_t n)
+{
+    return below(m, n) == 0;
+}
+
+static const fb_node *at(const maker *m, fb_id id)
+{
+    return &m->g->nodes[id];
+}
+
+/* ---- magnitudes ---- */
+
+static double arg_size(const maker *m, const fb_node *n, int i)
+{
+    return i < n->n_args && n->args[i] < m->size.n ? m->size.at[n->args[i]] : 1;
+}
+
+static double source_size(const fb_node *n)
+{
+    const fb_attrs *a = n->attrs;
+    if (n->op == FB_OP_IOTA) return n->shape.rank ? (double)n->shape.dim[a->dim] : 1;
+    if (n->op == FB_OP_CONST) return fabs(a->value);
+    if (a->dist == FB_DIST_NORMAL) return fabs(a->value) + 3.5 * fabs(a->high);
+    return fmax(fabs(a->value), fabs(a->high));
+}
+
+static double estimate(const maker *m, fb_id id)
+{
+    const fb_node *n = at(m, id);
+    double a = arg_size(m, n, 0), b = arg_size(m, n, 1), most = 0;
+    double fewer = (double)fb_shape_elements(&n->shape);
+    double in = n->n_args ? (double)fb_shape_elements(&at(m, n->args[0])->shape) : 1;
+    for (int i = 0; i < n->n_args; i++) most = fmax(most, arg_size(m, n, i));
+    switch (n->op) {
+    case FB_OP_EXP: return exp(fmin(a, 700));
+    case FB_OP_EXP2: return exp2(fmin(a, 1000));
+    case FB_OP_LOG:
+    case FB_OP_LOG2: return 40;
+    case FB_OP_RECIP:
+    case FB_OP_RSQRT: return 100;
+    case FB_OP_DIV: return 100 * a;
+    case FB_OP_POW: return pow(fmax(a, 2), fmin(b, 50));
+    case FB_OP_MUL: return a * b;
+    case FB_OP_ADD:
+    case FB_OP_SUB: return a + b;
+    case FB_OP_SUM: return fewer > 0 ? a * fmax(1, in / fewer) : 0;
+    case FB_OP_PROD: return fewer > 0 ? pow(fmax(a, 1), fmin(in / fewer, 300)) : 1;
+    case FB_OP_CUMSUM: return a * (n->shape.rank ? (double)n->shape.dim[n->attrs->dim] : 1);
+    case FB_OP_SCATTER_ADD: return a * fmax(1, in);
+    case FB_OP_MATMUL: return a * b * (double)at(m, n->args[0])->shape.dim[at(m, n->args[0])->shape.rank - 1];
+    case FB_OP_TANH:
+    case FB_OP_SIGMOID:
+    case FB_OP_ERF:
+    case FB_OP_SIN:
+    case FB_OP_COS:
+    case FB_OP_SIGN: return 1;
+    case FB_OP_CLAMP: return fmin(a, fmax(fabs(n->attrs->value), fabs(n->attrs->high)));
+    case FB_OP_PAD: return fmax(a, fabs(n->attrs->value));
+    case FB_OP_ARGMAX:
+    case FB_OP_ARGMIN: return in;
+    case FB_OP_WHERE: return fmax(b, arg_size(m, n, 2));
+    default: return fb_op_get(n->op)->cls == FB_CLASS_SOURCE ? source_size(n) : most;
+    }
+}
+
+/* ---- adding ---- */
+
+static void know(maker *m)
+{
+    while (m->size.n < m->g->n_nodes) {
+        double most = estimate(m, m->size.n);
+        FB_VEC_PUSH(&m->size, isnan(most) ? INFINITY : most);
+    }
+}
+
+/* FB_NONE for a node that cannot be, and wherever an operand already was none. */
+static fb_id add(maker *m, fb_op op, const fb_attrs *attrs, int n, const fb_id *args)
+{
+    fb_error err;
+    for (int i = 0; i < n; i++)
+        if (args[i] == FB_NONE) return FB_NONE;
+    if (m->g->n_nodes >= MOST_NODES) return FB_NONE;
+    fb_id id = fb_graph_add(m->g, op, args, n, attrs, NULL, 0, &err);
+    if (id == FB_NONE) return FB_NONE;
+    know(m);
+    if (fb_shape_elements(&at(m, id)->shape) > m->most) return FB_NONE;
+    FB_VEC_PUSH(&m->values, id);
+    return id;
+}
+
+static fb_id add1(maker *m, fb_op op, fb_id x)
+{
+    return add(m, op, NULL, 1, &x);
+}
+
+static fb_id add2(maker *m, fb_op op, fb_id x, fb_id y)
+{
+    return add(m, op, NULL, 2, (fb_id[]){x, y});
+}
+
+static fb_id constant(maker *m, fb_dtype dtype, double v)
+{
+    return add(m, FB_OP_CONST, &(fb_attrs){.dtype = dtype, .value = v}, 0, NULL);
+}
+
+static fb_id scaled(maker *m, fb_id x, double by)
+{
+    return x == FB_NONE ? FB_NONE : add2(m, FB_OP_MUL, x, constant(m, at(m, x)->dtype, by));
+}
+
+static fb_id reduce(maker *m, fb_op op, fb_id x, int axis, bool keepdim)
+{
+    return add(m, op, &(fb_attrs){.n_axes = 1, .axes = {axis}, .keepdim = keepdim}, 1, &x);
+}
+
+/* A float whose magnitude is not out of hand. */
+static fb_id tamed(maker *m, fb_id x, double most)
+{
+    if (x == FB_NONE || !fb_dtype_is_float(at(m, x)->dtype) || m->size.at[x] <= most) return x;
+    switch (below(m, 4)) {
+    case 0: return add1(m, FB_OP_TANH, x);
+    case 1: return add(m, FB_OP_CLAMP, &(fb_attrs){.value = -1.5, .high = 2}, 1, &x);
+    case 2: return add1(m, FB_OP_SIN, x);
+    default: return scaled(m, x, 1 / m->size.at[x]);
+    }
+}
+
+static double ceiling(const maker *m, fb_id x)
+{
+    fb_dtype d = at(m, x)->dtype;
+    return d == FB_F16 || d == FB_BF16 ? 60 : 3000;
+}
+
+/* ---- choosing ---- */
+
+static fb_id any(maker *m)
+{
+    /* mostly recent ones, so that graphs are deep */
+    int64_t n = m->values.n - m->from, back = below(m, 3) ? below(m, n < 6 ? n : 6) : below(m, n);
+    return m->values.at[m->values.n - 1 - back];
+}
+
+static fb_id any_like(maker *m, fb_id x, bool same_shape)
+{
+    for (int i = 0; i < 12; i++) {
+        fb_id y = any(m);
+        if (at(m, y)->dtype != at(m, x)->dtype) continue;
+        if (!same_shape || fb_shape_equal(&at(m, y)->shape, &at(m, x)->shape)) return y;
+    }
+    return x;
+}
+
+static fb_id any_float(maker *m, int least_rank)
+{
+    for (int i = 0; i < 12; i++) {
+        fb_id x = any(m);
+        if (fb_dtype_is_float(at(m, x)->dtype) && at(m, x)->shape.rank >= least_rank) return x;
+    }
+    return FB_NONE;
+}
+
+static bool takes(fb_op_accepts what, fb_dtype d)
+{
+    bool f = fb_dtype_is_float(d);
+    switch (what) {
+    case FB_ACCEPTS_FLOAT: return f;
+    case FB_ACCEPTS_INT: return !f && d != FB_BOOL;
+    case FB_ACCEPTS_NUMBER: return d != FB_BOOL;
+    case FB_ACCEPTS_LOGIC: return d == FB_BOOL;
+    case FB_ACCEPTS_BITS: return !f;
+    default: return true;
+    }
+}
+
+/* One that the op takes; made to be, where there is none. */
+static fb_id any_for(maker *m, fb_op op)
+{
+    fb_op_accepts what = fb_op_get(op)->accepts;
+    fb_id x = any(m);
+    for (int i = 0; i < 12 && !takes(what, at(m, x)->dtype); i++) x = any(m);
+    if (takes(what, at(m, x)->dtype) || below(m, 4)) return x;
+    fb_dtype to = what == FB_ACCEPTS_FLOAT ? FB_F32 : what == FB_ACCEPTS_LOGIC ? FB_BOOL : FB_I32;
+    fb_id y = add(m, FB_OP_CAST, &(fb_attrs){.dtype = to}, 1, &x);
+    return y == FB_NONE ? x : y;
+}
+
+static int64_t any_dim(maker *m)
+{
+    static const int64_t dims[] = {1, 2, 3, 4, 5, 7, 8, 12, 17, 33, 1, 4, 8, 0};
+    static const int64_t large[] = {1, 3, 16, 31, 64, 100, 128, 255, 257, 1000, 1024, 4097, 33000};
+    int64_t i = below(m, 60);
+    return m->large ? large[i % 13] : dims[i < 14 ? i : i % 13];
+}
+
+static fb_dtype any_dtype(maker *m)
+{
+    static const fb_dtype dtypes[] = {FB_F32, FB_F32,  FB_F32, FB_F32, FB_F32, FB_F64,
+                                      FB_F16, FB_BF16, FB_I32, FB_I64, FB_BOOL};
+    return dtypes[below(m, 11)];
+}
+
+static fb_shape any_shape(maker *m)
+{
+    fb_shape s = {.rank = (int)below(m, 4)};
+    if (one_in(m, 12)) s.rank += 2;
+    for (int d = 0; d < s.rank; d++) s.dim[d] = any_dim(m);
+    return s;
+}
+
+/* ---- sources ---- */
+
+static fb_id source(maker *m, fb_shape shape, fb_dtype dtype)
+{
+    bool f = fb_dtype_is_float(dtype);
+    fb_attrs a = {.shape = shape, .dtype = dtype, .dist = FB_DIST_INTEGER, .value = -3, .high = 9};
+    if (f) a.dist = one_in(m, 3) ? FB_DIST_UNIFORM : FB_DIST_NORMAL, a.value = 0, a.high = 1;
+    if (a.dist == FB_DIST_UNIFORM) a.value = -1;
+    if (dtype == FB_BOOL) a.value = 0, a.high = 2;
+    if (f && one_in(m, 20)) a.dist = FB_DIST_CONSTANT, a.value = 0.5;
+    a.seed = (uint64_t)below(m, 1000);
+    static const fb_op ops[] = {FB_OP_INPUT, FB_OP_INPUT, FB_OP_INPUT, FB_OP_INPUT, FB_OP_PARAM,
+                                FB_OP_PARAM, FB_OP_PARAM, FB_OP_PARAM, FB_OP_FEED,  FB_OP_RANDOM};
+    return add(m, ops[below(m, 10)], &a, 0, NULL);
+}
+
+static fb_id weight(maker *m, int64_t rows, int64_t columns, fb_dtype dtype)
+{
+    fb_attrs a = {.shape = {.rank = 2, .dim = {rows, columns}}, .dtype = dtype, .dist = FB_DIST_NORMAL, .high = 0.5};
+    if (one_in(m, 2)) return add(m, FB_OP_PARAM, &a, 0, NULL);
+    a.shape.dim[0] = columns, a.shape.dim[1] = rows;
+    fb_id w = add(m, FB_OP_PARAM, &a, 0, NULL);
+    return add(m, FB_OP_PERMUTE, &(fb_attrs){.n_axes = 2, .axes = {1, 0}}, 1, &w);
+}
+
+static fb_id row(maker *m, int64_t n, fb_dtype dtype)
+{
+    return source(m, (fb_shape){.rank = 1, .dim = {n}}, dtype);
+}
+
+/* ---- single ops ---- */
+
+static void add_pointwise(maker *m)
+{
+    fb_op op = (fb_op)(FB_OP_NEG + below(m, FB_OP_WHERE - FB_OP_NEG + 1));
+    fb_id x = any_for(m, op), args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
+    fb_attrs a = {.dtype = any_dtype(m), .value = -0.5, .high = 1.5};
+    bool f = fb_dtype_is_float(at(m, x)->dtype);
+    switch (op) {
+    case FB_OP_EXP:
+    case FB_OP_EXP2: args[0] = tamed(m, x, 5); break;
+    case FB_OP_LOG:
+    case FB_OP_LOG2:
+    case FB_OP_SQRT:
+    case FB_OP_RSQRT:
+    case FB_OP_RECIP:
+        if (f && below(m, 4)) args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, x), constant(m, at(m, x)->dtype, 0.5));
+        break;
+    case FB_OP_DIV:
+    case FB_OP_REMAINDER:
+        if (f && below(m, 4))
+            args[1] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, args[1]), constant(m, at(m, x)->dtype, 0.5));
+        break;
+    case FB_OP_POW:
+        if (f && below(m, 4)) {
+            args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, tamed(m, x, 4)), constant(m, at(m, x)->dtype, 0.1));
+            args[1] = tamed(m, args[1], 3);
+        }
+        break;
+    case FB_OP_WHERE:
+        args[2] = any_like(m, args[1], false);
+        for (int i = 0; i < 8 && at(m, args[0])->dtype != FB_BOOL; i++) args[0] = any(m);
+        break;
+    case FB_OP_MUL:
+        for (int i = 0; i < 2; i++) args[i] = tamed(m, args[i], ceiling(m, x));
+        break;
+    case FB_OP_CAST:
+        if (one_in(m, 2)) break;
+        args[0] = tamed(m, x, 100);
+        break;
+    default: args[0] = tamed(m, x, 30 * ceiling(m, x));
+    }
+    add(m, op, &a, fb_op_get(op)->min_args, args);
+}
+
+static void add_reduction(maker *m)
+{
+    fb_op op = (fb_op)(FB_OP_SUM + below(m, FB_OP_ARGMIN - FB_OP_SUM + 1));
+    fb_id x = any_for(m, op);
+    int rank = at(m, x)->shape.rank;
+    fb_attrs a = {.keepdim = below(m, 2)};
+    for (int d = 0; d < rank; d++)
+        if (below(m, 2)) a.axes[a.n_axes++] = d;
+    if ((op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) && a.n_axes > 1) a.n_axes = 1;
+    x = tamed(m, x, op == FB_OP_PROD ? 2 : ceiling(m, x));
+    add(m, op, &a, 1, &x);
+}
+
+static void add_shape(maker *m, fb_id x)
+{
+    const fb_shape copy = at(m, x)->shape, *s = &copy;
+    fb_attrs a = {.shape = *s};
+    if (s->rank < 2 || !below(m, 2)) { /* move a factor */
+        a.shape = (fb_shape){.rank = 2, .dim = {1, fb_shape_elements(s)}};
+        for (int64_t f = 2; f < 9; f++)
+            if (below(m, 2) && a.shape.dim[1] % f == 0) a.shape.dim[0] *= f, a.shape.dim[1] /= f;
+    } else { /* flatten two dims */
+        int d = (int)below(m, s->rank - 1);
+        a.shape.dim[d] *= s->dim[d + 1];
+        for (int e = d + 1; e < s->rank - 1; e++) a.shape.dim[e] = s->dim[e + 1];
+        a.shape.rank--;
+    }
+    add(m, FB_OP_VIEW, &a, 1, &x);
+}
+
+static void add_permute(maker *m, fb_id x)
+{
+    fb_attrs a = {.n_axes = at(m, x)->shape.rank};
+    for (int d = 0; d < a.n_axes; d++) a.axes[d] = d;
+    for (int d = a.n_axes - 1; d > 0; d--) {
+        int e = (int)below(m, d + 1), t = a.axes[d];
+        a.axes[d] = a.axes[e];
+        a.axes[e] = t;
+    }
+    add(m, FB_OP_PERMUTE, &a, 1, &x);
+}
+
+static void add_slice(maker *m, fb_id x)
+{
+    const fb_shape *s = &at(m, x)->shape;
+    if (!s->rank) return;
+    fb_attrs a = {.dim = (int)below(m, s->rank)};
+    int64_t n = s->dim[a.dim];
+    a.start = n && below(m, 2) ? below(m, n) : 0;
+    a.stop = one_in(m, 3) ? n : a.start + below(m, n - a.start + 1);
+    a.step = 1 + (below(m, 2) ? 0 : below(m, 3));
+    add(m, FB_OP_SLICE, &a, 1, &x);
+}
+
+static void add_expand(maker *m, fb_id x)
+{
+    fb_attrs a = {.shape = at(m, x)->shape};
+    for (int d = 0; d < a.shape.rank; d++)
+        if (a.shape.dim[d] == 1) a.shape.dim[d] = any_dim(m);
+    if (one_in(m, 3) && a.shape.rank < 5) { /* a new first dimension */
+        for (int d = a.shape.rank++; d > 0; d--) a.shape.dim[d] = a.shape.dim[d - 1];
+        a.shape.dim[0] = any_dim(m);
+    }
+    add(m, FB_OP_EXPAND, &a, 1, &x);
+}
+
+static void add_pad(maker *m, fb_id x)
+{
+    static const double values[] = {0, -1, 2.5, -INFINITY};
+    fb_attrs a = {.value = values[below(m, fb_dtype_is_float(at(m, x)->dtype) && one_in(m, 8) ? 4 : 2)]};
+    for (int d = 0; d < at(m, x)->shape.rank; d++) a.before[d] = below(m, 3), a.after[d] = below(m, 2);
+    if (at(m, x)->dtype == FB_BOOL) a.value = 0;
+    add(m, FB_OP_PAD, &a, 1, &x);
+}
+
+static void add_flip(maker *m, fb_id x)
+{
+    fb_attrs a = {0};
+    for (int d = 0; d < at(m, x)->shape.rank; d++)
+        if (below(m, 2)) a.axes[a.n_axes++] = d;
+    if (a.n_axes) add(m, FB_OP_FLIP, &a, 1, &x);
+}
+
+/* One view, or a few on top of each other. */
+static void add_view(maker *m)
+{
+    static void (*const views[])(maker *, fb_id) = {add_shape, add_permute, add_slice, add_expand, add_pad, add_flip};
+    fb_id x = any(m);
+    for (int i = one_in(m, 4) ? 3 : 1; i > 0; i--) {
+        int before = m->values.n;
+        views[below(m, 6)](m, x);
+        if (m->values.n > before) x = m->values.at[m->values.n - 1];
+    }
+}
+
+static fb_id slice(maker *m, fb_id x, int dim, int64_t start, int64_t stop)
+{
+    return add(m, FB_OP_SLICE, &(fb_attrs){.dim = dim, .start = start, .stop = stop, .step = 1}, 1, &x);
+}
+
+static void add_join(maker *m)
+{
+    fb_id x = any(m), parts[5];
+    int rank = at(m, x)->shape.rank, n = 1 + (int)below(m, 4);
+    for (int i = 0; i < n; i++) parts[i] = any_like(m, x, true);
+    bool stack = below(m, 2) || !rank;
+    int dim = (int)below(m, rank + stack);
+    if (!stack && n > 1 && below(m, 2)) { /* parts of unlike size */
+        int64_t whole = at(m, x)->shape.dim[dim];
+        parts[1] = slice(m, parts[1], dim, whole ? below(m, whole) : 0, whole);
+    }
+    add(m, stack ? FB_OP_STACK : FB_OP_CAT, &(fb_attrs){.dim = dim}, n, parts);
+}
+
+static void add_contraction(maker *m)
+{
+    fb_id x = any_float(m, 2);
+    if (x == FB_NONE) return;
+    x = tamed(m, x, 30);
+    if (x == FB_NONE) return;
+    const fb_node n = *at(m, x); /* adding moves nodes */
+    int64_t k = n.shape.dim[n.shape.rank - 1], columns = any_dim(m);
+    fb_id w;
+    if (n.shape.rank > 2 && below(m, 2)) { /* batched */
+        fb_shape s = n.shape;
+        s.dim[s.rank - 2] = k, s.dim[s.rank - 1] = columns;
+        if (one_in(m, 3)) s.dim[0] = 1;
+        w = source(m, s, n.dtype);
+    } else if (one_in(m, 4)) { /* with itself, turned */
+        fb_attrs a = {.n_axes = n.shape.rank};
+        for (int d = 0; d < a.n_axes; d++) a.axes[d] = d;
+        a.axes[a.n_axes - 2] = a.n_axes - 1, a.axes[a.n_axes - 1] = a.n_axes - 2;
+        w = any_like(m, x, true);
+        w = add(m, FB_OP_PERMUTE, &a, 1, &w);
+    } else {
+        w = weight(m, k, columns, n.dtype);
+    }
+    fb_attrs a = {.precision = n.dtype == FB_F32 && one_in(m, 8) ? FB_PRECISION_TF32 : FB_PRECISION_IEEE};
+    add(m, FB_OP_MATMUL, &a, 2, (fb_id[]){x, w});
+}
+
+static void add_gather(maker *m)
+{
+    fb_id x = any(m);
+    fb_shape s = {.rank = 1 + (int)below(m, 2), .dim = {any_dim(m), any_dim(m)}};
+    if (at(m, x)->shape.rank) add2(m, FB_OP_EMBEDDING, x, source(m, s, below(m, 2) ? FB_I64 : FB_I32));
+}
+
+static void add_scatter(maker *m)
+{
+    fb_id x = tamed(m, any(m), 30);
+    if (x == FB_NONE || !at(m, x)->shape.rank) return;
+    const fb_node n = *at(m, x);
+    fb_shape s = {.rank = 1 + (n.shape.rank > 1 && one_in(m, 3)), .dim = {n.shape.dim[0], n.shape.dim[1]}};
+    fb_id index = source(m, s, below(m, 2) ? FB_I64 : FB_I32);
+    add(m, FB_OP_SCATTER_ADD, &(fb_attrs){.start = below(m, 8)}, 2, (fb_id[]){x, index});
+}
+
+static void add_other(maker *m)
+{
+    fb_id x = any(m);
+    const fb_node n = *at(m, x);
+    switch (below(m, 6)) {
+    case 0:
+        x = tamed(m, x, 50);
+        if (n.shape.rank) add(m, FB_OP_CUMSUM, &(fb_attrs){.dim = (int)below(m, n.shape.rank)}, 1, &x);
+        return;
+    case 1: add_gather(m); return;
+    case 2: add_scatter(m); return;
+    case 3: constant(m, n.dtype, 0.5 * (double)below(m, 7) - 1); return;
+    case 4: source(m, one_in(m, 2) ? n.shape : any_shape(m), any_dtype(m)); return;
+    default: {
+        fb_attrs a = {.shape = any_shape(m), .dtype = below(m, 2) ? FB_I64 : FB_F32};
+        if (!a.shape.rank) return;
+        a.dim = (int)below(m, a.shape.rank);
+        add(m, FB_OP_IOTA, &a, 0, NULL);
+    }
+    }
+}
+
+/* ---- what models are made of ---- */
+
+static fb_id softmax(maker *m, fb_id x, int axis)
+{
+    fb_id e = add1(m, FB_OP_EXP, add2(m, FB_OP_SUB, x, reduce(m, FB_OP_AMAX, x, axis, true)));
+    return add2(m, FB_OP_DIV, e, reduce(m, FB_OP_SUM, e, axis, true));
+}
+
+static fb_id layer_norm(maker *m, fb_id x, int axis)
+{
+    fb_id d = add2(m, FB_OP_SUB, x, reduce(m, FB_OP_MEAN, x, axis, true));
+    fb_id var = reduce(m, FB_OP_MEAN, add2(m, FB_OP_MUL, d, d), axis, true);
+    if (var == FB_NONE) return FB_NONE;
+    return add2(m, FB_OP_MUL, d, add1(m, FB_OP_RSQRT, add2(m, FB_OP_ADD, var, constant(m, at(m, var)->dtype, 0.1))));
+}
+
+/* As the framework's op half of the time. */
+static fb_id in_scope(maker *m, const char *op, fb_id (*make)(maker *, fb_id, int), fb_id x, int axis)
+{
+    fb_error err;
+    bool scope = one_in(m, 2) && fb_graph_scope_open(m->g, op, FB_NONE, op, &x, 1, NULL, 0, &err) != FB_NONE;
+    fb_id y = make(m, x, axis);
+    if (scope) fb_graph_scope_close(m->g, y == FB_NONE ? NULL : &y, y != FB_NONE, &err);
+    return y;
+}
+
+static void add_norm(maker *m)
+{
+    fb_id x = tamed(m, any_float(m, 1), 30);
+    if (x == FB_NONE || !at(m, x)->shape.rank) return;
+    int rank = at(m, x)->shape.rank, axis = one_in(m, 3) ? (int)below(m, rank) : rank - 1;
+    if (below(m, 2))
+        in_scope(m, "softmax", softmax, x, axis);
+    else
+        in_scope(m, "layer_norm", layer_norm, x, axis);
+}
+
+static fb_id activation(maker *m, fb_id x)
+{
+    static const fb_op ops[] = {FB_OP_RELU, FB_OP_GELU, FB_OP_TANH, FB_OP_SIGMOID, FB_OP_SIN, FB_OP_ABS};
+    return add1(m, ops[below(m, 6)], x);
+}
+
+static fb_id linear(maker *m, fb_id x, int64_t columns)
+{
+    if (x == FB_NONE) return FB_NONE;
+    const fb_node n = *at(m, x);
+    fb_id y = add2(m, FB_OP_MATMUL, x, weight(m, n.shape.dim[n.shape.rank - 1], columns, n.dtype));
+    return one_in(m, 3) ? y : add2(m, FB_OP_ADD, y, row(m, columns, n.dtype));
+}
+
+/* Linear layers with activations and norms; several that share an input; a low-rank update; attention. */
+static void add_layer(maker *m)
+{
+    fb_id x = tamed(m, any_float(m, 2), 10);
+    if (x == FB_NONE || at(m, x)->shape.rank < 2) return;
+    int64_t n = any_dim(m);
+    switch (below(m, 4)) {
+    case 0: {
+        fb_id y = activation(m, linear(m, x, n));
+        if (below(m, 2)) y = linear(m, tamed(m, y, 10), any_dim(m));
+        if (below(m, 2) && y != FB_NONE)
+            in_scope(m, "layer_norm", layer_norm, tamed(m, y, 20), at(m, y)->shape.rank - 1);
+        return;
+    }
+    case 1: {
+        fb_id a = linear(m, x, n), b = linear(m, x, n);
+        add2(m, FB_OP_MUL, add1(m, FB_OP_SIGMOID, a), add1(m, FB_OP_TANH, b));
+        return;
+    }
+    case 2: {
+        fb_id low = linear(m, tamed(m, linear(m, x, 1 + below(m, 4)), 10), n);
+        add2(m, FB_OP_ADD, linear(m, x, n), scaled(m, low, 0.5));
+        return;
+    }
+    default: {
+        int rank = at(m, x)->shape.rank;
+        fb_attrs a = {.n_axes = rank};
+        for (int d = 0; d < rank; d++) a.axes[d] = d;
+        a.axes[rank - 2] = rank - 1, a.axes[rank - 1] = rank - 2;
+        fb_id q = linear(m, x, n), k = linear(m, x, n), v = linear(m, x, any_dim(m));
+        fb_id scores = tamed(m, add2(m, FB_OP_MATMUL, q, add(m, FB_OP_PERMUTE, &a, 1, &k)), 10);
+        if (scores == FB_NONE) return;
+        add2(m, FB_OP_MATMUL, in_scope(m, "softmax", softmax, scores, rank - 1), v);
+    }
+    }
+}
+
+static void add_single(maker *m);
+
+/* The same nodes on each part of a value, in scopes of one name, then joined again. */
+static void add_repeated(maker *m)
+{
+    fb_id x = any(m), results[4];
+    const fb_shape s = at(m, x)->shape;
+    int n = 2 + (int)below(m, 3), dim = s.rank ? (int)below(m, s.rank) : 0, kept = m->from;
+    int unlike = one_in(m, 4);
+    if (!s.rank || s.dim[dim] < n) return;
+    int64_t each = s.dim[dim] / n, nodes = 1 + below(m, 4);
+    fb_random start = m->r;
+    for (int i = 0; i < n; i++) {
+        fb_error err;
+        if (!unlike) m->r = start;
+        fb_id part = slice(m, x, dim, i * each, (i + 1) * each);
+        if (part == FB_NONE) return;
+        m->from = m->values.n - 1;
+        bool scope = fb_graph_scope_open(m->g, "part", i, NULL, NULL, 0, NULL, 0, &err) != FB_NONE;
+        for (int64_t k = 0; k < nodes; k++) add_single(m);
+        if (scope) fb_graph_scope_close(m->g, NULL, 0, &err);
+        results[i] = m->values.at[m->values.n - 1];
+        m->from = kept;
+    }
+    if (below(m, 4)) add(m, below(m, 2) ? FB_OP_STACK : FB_OP_CAT, NULL, n, results);
+}
+
+/* Gradients of a scalar, and updates of the parameters among what they are taken of. */
+static void add_gradient(maker *m)
+{
+    fb_id x = any_float(m, 0), wrt[3], to[3];
+    int n = 0;
+    fb_error err;
+    if (x == FB_NONE) return;
+    if (at(m, x)->shape.rank) {
+        fb_attrs a = {0};
+        for (int d = 0; d < at(m, x)->shape.rank; d++) a.axes[a.n_axes++] = d;
+        x = add(m, one_in(m, 2) ? FB_OP_SUM : FB_OP_MEAN, &a, 1, &x);
+    }
+    if (x == FB_NONE) return;
+    for (int i = 0; i < 20 && n < 3; i++) {
+        fb_id id = (fb_id)below(m, x);
+        bool again = false;
+        for (int k = 0; k < n; k++) again |= wrt[k] == id;
+        if (again || !fb_dtype_is_float(at(m, id)->dtype)) continue;
+        if (i < 10 && at(m, id)->op != FB_OP_PARAM && at(m, id)->op != FB_OP_INPUT) continue;
+        wrt[n++] = id;
+    }
+    if (!n || !fb_autodiff(m->g, x, wrt, n, to, 0, &err)) return;
+    know(m);
+    for (int i = 0; i < n; i++) {
+        if (fb_shape_elements(&at(m, to[i])->shape) > m->most) continue;
+        FB_VEC_PUSH(&m->values, to[i]);
+        if (at(m, wrt[i])->op == FB_OP_PARAM && below(m, 2))
+            add2(m, FB_OP_SUB, wrt[i], scaled(m, tamed(m, to[i], 100), 0.125));
+    }
+}
+
+/* ---- loops ---- */
+
+/* A body that carries one value and may scan another, read what lies outside and stack what it makes. */
+static void add_loop(maker *m)
+{
+    fb_id init = tamed(m, any_float(m, 0), 10), over = any(m), carried[1], items[1], yields[1], stacked[1];
+    if (init == FB_NONE) return;
+    fb_error err;
+    const fb_shape s = at(m, over)->shape;
+    bool scans = s.rank && s.dim[0] > 0 && s.dim[0] < 6 && below(m, 2);
+    int64_t trips = scans ? s.dim[0] : below(m, 5);
+    fb_id region = fb_graph_region_open(m->g, trips, &init, 1, &over, scans, carried, items, 0, &err);
+    if (region == FB_NONE) return;
+    know(m);
+    int outside = m->values.n, kept = m->from;
+    FB_VEC_PUSH(&m->values, carried[0]);
+    if (scans) FB_VEC_PUSH(&m->values, items[0]);
+    if (one_in(m, 3)) m->from = outside;
+    for (int64_t k = 2 + below(m, 4); k > 0; k--) add_single(m);
+    yields[0] = carried[0];
+    for (int i = 0; i < 12; i++) {
+        fb_id y = any_like(m, carried[0], true);
+        bool inside = false;
+        for (int k = outside; k < m->values.n; k++) inside |= m->values.at[k] == y;
+        if (inside && y != carried[0]) yields[0] = y;
+    }
+    if (yields[0] == carried[0]) yields[0] = scaled(m, carried[0], 0.5);
+    if (m->size.at[yields[0]] > 2 * m->size.at[init]) yields[0] = add1(m, FB_OP_TANH, yields[0]);
+    stacked[0] = m->values.at[m->values.n - 1];
+    m->values.n = outside;
+    m->from = kept;
+    int n_stacked = (int)below(m, 2);
+    fb_id loop = fb_graph_region_close(m->g, yields, stacked, n_stacked, &err);
+    if (loop == FB_NONE) return;
+    know(m);
+    for (int i = 0; i < 1 + n_stacked; i++) add(m, FB_OP_RESULT, &(fb_attrs){.index = i}, 1, &loop);
+}
+
+/* ---- all of it ---- */
+
+static void add_single(maker *m)
+{
+    int64_t what = below(m, 40);
+    if (what < 15)
+        add_pointwise(m);
+    else if (what < 20)
+        add_reduction(m);
+    else if (what < 28)
+        add_view(m);
+    else if (what < 31)
+        add_join(m);
+    else if (what < 33)
+        add_contraction(m);
+    else if (what < 36)
+        add_norm(m);
+    else
+        add_other(m);
+}
+
+static void add_some(maker *m, bool loops)
+{
+    int64_t what = below(m, 40);
+    if (what < 2)
+        add_repeated(m);
+    else if (what < 5)
+        add_layer(m);
+    else if (what < 6)
+        add_gradient(m);
+    else if (what < 8 && loops)
+        add_loop(m);
+    else
+        add_single(m);
+}
+
+/* A value, preferably one that nothing reads, so that little of the graph is dead. */
+static fb_id any_output(maker *m, const bool *used)
+{
+    for (int i = 0; i < 20; i++) {
+        fb_id x = m->values.at[below(m, m->values.n)];
+        if (!used[x] && fb_op_get(at(m, x)->op)->cls != FB_CLASS_SOURCE) return x;
+    }
+    return m->values.at[below(m, m->values.n)];
+}
+
+static void add_outputs(maker *m)
+{
+    fb_error err;
+    bool *used = fb_calloc((size_t)m->g->n_nodes + 16, sizeof *used);
+    for (fb_id i = 0; i < m->g->n_nodes; i++)
+        for (int k = 0; k < at(m, i)->n_args; k++) used[at(m, i)->args[k]] = true;
+    for (int64_t i = 0, n = 1 + below(m, 6); i < n; i++) {
+        fb_id out = i == 0         ? m->values.at[m->values.n - 1]
+                    : one_in(m, 4) ? m->values.at[below(m, m->values.n)]
+                                   : any_output(m, used);
+        if (one_in(m, 12))
+            add1(m, FB_OP_RECEIVE, out);
+        else
+            fb_graph_output(m->g, out, NULL, &err);
+    }
+    fb_free(used);
+    for (fb_id i = 0, n = m->g->n_nodes, updated = 0; i < n && updated < 3; i++) {
+        if (at(m, i)->op != FB_OP_PARAM || below(m, 2)) continue;
+        for (int t = 0; t < 10; t++) {
+            fb_id args[2] = {i, any_like(m, i, true)};
+            if (args[1] == i || fb_graph_add(m->g, FB_OP_ASSIGN, args, 2, NULL, NULL, 0, &err) == FB_NONE) continue;
+            updated++;
+            break;
+        }
+    }
+}
+
+fb_graph *fb_fuzz_graph_with(uint64_t seed, bool loops, fb_error *err)
+{
+    maker m = {.r = {fb_splitmix64(seed)}, .g = fb_graph_new("fuzz"), .most = MOST_ELEMENTS};
+    m.large = one_in(&m, 24);
+    if (m.large) m.most = MOST_LARGE;
+    for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
+    if (!m.values.n) source(&m, (fb_shape){.rank = 1, .dim = {4}}, FB_F32);
+    for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m, loops);
+    add_outputs(&m);
+    fb_graph *c = fb_graph_finish(m.g, err) ? fb_graph_canonical(m.g, err) : NULL;
+    fb_graph_free(m.g);
+    FB_VEC_FREE(&m.values);
+    FB_VEC_FREE(&m.size);
+    return c;
+}

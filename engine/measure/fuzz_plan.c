@@ -1,0 +1,129 @@
+/* Random plans, through the edits that users have. */
+#include "measure/fuzz_parts.h"
+
+#include "base/vec.h"
+#include "plan/preset.h"
+
+#include <string.h>
+
+enum { EDITS = 30, MOST_NODES = 8 };
+
+typedef struct {
+    fb_random r;
+    const fb_deps *deps;
+    const fb_graph *g;
+    fb_id computed[1024]; /* nodes that belong to groups */
+    int n_computed;
+} chooser;
+
+static int64_t below(chooser *c, int64_t n)
+{
+    return fb_random_below(&c->r, n);
+}
+
+static fb_id any_computed(chooser *c)
+{
+    return c->computed[below(c, c->n_computed)];
+}
+
+/* A few nodes that may want to be one group: connected ones, ones of the same op, or any. */
+static int choose_nodes(chooser *c, fb_id *to)
+{
+    int n = 0, most = 2 + (int)below(c, MOST_NODES - 1);
+    int64_t how = below(c, 3);
+    fb_id first = to[n++] = any_computed(c);
+    for (int tries = 0; tries < 40 && n < most; tries++) {
+        fb_id x = any_computed(c);
+        if (how == 0) {
+            const fb_edge *e = &c->deps->edges[below(c, c->deps->n_edges)];
+            fb_id other = FB_NONE;
+            for (int i = 0; i < n; i++) {
+                if (e->producer == to[i]) other = e->consumer;
+                if (e->consumer == to[i]) other = e->producer;
+            }
+            if (other == FB_NONE) continue;
+            x = other;
+        }
+        if (how == 1 && c->g->nodes[x].op != c->g->nodes[first].op) continue;
+        bool there = false;
+        for (int i = 0; i < n; i++) there |= to[i] == x;
+        if (!there) to[n++] = x;
+    }
+    return n;
+}
+
+static fb_edit choose_edit(chooser *c, fb_id *nodes)
+{
+    static const fb_edit_kind kinds[] = {
+        FB_EDIT_FUSE,     FB_EDIT_FUSE,     FB_EDIT_FUSE,    FB_EDIT_FUSE,      FB_EDIT_FUSE,      FB_EDIT_FUSE,
+        FB_EDIT_FUSE,     FB_EDIT_FUSE,     FB_EDIT_FUSE,    FB_EDIT_FUSE_ALL,  FB_EDIT_FUSE_ALL,  FB_EDIT_FUSE_ALL,
+        FB_EDIT_CUT,      FB_EDIT_CUT,      FB_EDIT_ISOLATE, FB_EDIT_RECOMPUTE, FB_EDIT_RECOMPUTE, FB_EDIT_STORE,
+        FB_EDIT_GENERATE, FB_EDIT_GENERATE, FB_EDIT_LIBRARY, FB_EDIT_KNOB,      FB_EDIT_KNOB,
+    };
+    fb_edit e = {.kind = kinds[below(c, sizeof kinds / sizeof *kinds)]};
+    const fb_edge *edge = &c->deps->edges[below(c, c->deps->n_edges)];
+    e.a = edge->producer, e.b = edge->consumer;
+    switch (e.kind) {
+    case FB_EDIT_FUSE:
+        if (below(c, 4) == 0) e.a = any_computed(c), e.b = any_computed(c);
+        break;
+    case FB_EDIT_FUSE_ALL:
+        e.n_nodes = choose_nodes(c, nodes);
+        e.nodes = nodes;
+        break;
+    case FB_EDIT_KNOB: {
+        static const int64_t values[] = {0, 1, 2, 3, 4, 8, 16, 32, 64, 100, 128, 256};
+        e.a = any_computed(c);
+        e.knob = (fb_knob)below(c, FB_KNOBS);
+        e.value = values[below(c, sizeof values / sizeof *values)];
+        break;
+    }
+    case FB_EDIT_GENERATE:
+    case FB_EDIT_LIBRARY: /* of a contraction, where there is one */
+        e.a = any_computed(c);
+        for (int i = 0; i < 20 && c->g->nodes[e.a].op != FB_OP_MATMUL; i++) e.a = any_computed(c);
+        break;
+    default: break;
+    }
+    return e;
+}
+
+static fb_plan *start(fb_planner *p, int which)
+{
+    fb_error err;
+    const fb_preset *preset = fb_preset_at(which % fb_presets());
+    /* a search takes its time, and is made of the edits below */
+    bool quick = strcmp(preset->name, "best") != 0;
+    fb_plan *plan = quick ? preset->make(p, &err) : NULL;
+    return plan ? plan : fb_plan_new(p);
+}
+
+static fb_plan *edited(fb_plan *plan, const fb_edit *e, bool repeated)
+{
+    fb_plan *next = NULL;
+    if (repeated)
+        fb_plan_try_repeated(plan, e, &next);
+    else
+        fb_plan_try(plan, e, &next);
+    if (!next) return plan;
+    fb_plan_free(plan);
+    return next;
+}
+
+fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
+{
+    chooser c = {.r = {seed * 31 + (uint64_t)number}, .deps = fb_planner_deps(p), .g = fb_planner_graph(p)};
+    if (number == 0) return fb_plan_new(p);
+    for (fb_id i = 0; i < c.g->n_nodes && c.n_computed < 1024; i++)
+        if (fb_node_is_computed(c.g, i)) c.computed[c.n_computed++] = i;
+    fb_plan *plan = start(p, number == 1 ? (int)(seed % 5040) : (int)below(&c, fb_presets()));
+    int64_t edits = number == 1 ? 0 : 1 + below(&c, EDITS);
+    fb_id nodes[MOST_NODES + 1];
+    for (int64_t i = 0; i < edits && c.deps->n_edges && c.n_computed; i++) {
+        fb_edit e = choose_edit(&c, nodes);
+        plan = edited(plan, &e, below(&c, 4) == 0);
+    }
+    if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))
+        plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, false);
+    return plan;
+}

@@ -1,0 +1,306 @@
+/* Many cases in one program: made, joined, run once from poisoned memory, compared. */
+#include "measure/fuzz_parts.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "codegen/lower.h"
+#include "measure/reference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KERNELS_A_UNIT = 120 };
+
+static const char *const names[] = {
+    [FB_FUZZ_FINE] = "fine",     [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong",
+    [FB_FUZZ_FAILED] = "failed", [FB_FUZZ_CRASHED] = "crashed", [FB_FUZZ_HUNG] = "hung"};
+
+const char *fb_fuzz_kind_name(fb_fuzz_kind k)
+{
+    return names[k];
+}
+
+static void found(fb_fuzz_result *r, fb_fuzz_kind kind, const char *text)
+{
+    if (r->kind > FB_FUZZ_REFUSED) return;
+    r->kind = kind;
+    snprintf(r->text, sizeof r->text, "%.399s", text);
+}
+
+/* ---- one joined program ---- */
+
+typedef struct {
+    fb_device *d;
+    fb_fuzz_case **cases;
+    int n;
+    fb_program *all;
+    fb_loaded *loaded;
+    int *first; /* buffer of each case */
+    void **images;
+} joined;
+
+static const fb_graph *graph_of(const fb_fuzz_case *c)
+{
+    return fb_planner_graph(fb_plan_planner(c->plan));
+}
+
+static bool fill(joined *j, fb_error *err)
+{
+    for (int i = 0; i < j->n; i++) {
+        const fb_program *p = j->cases[i]->program;
+        for (int b = 0; b < p->n_buffers; b++) {
+            const fb_buffer *buffer = &p->buffers[b];
+            int at = j->first[i] + b;
+            if (buffer->kind != FB_BUFFER_INPUT && buffer->kind != FB_BUFFER_PARAM) continue;
+            j->images[at] = fb_alloc((size_t)buffer->bytes + 1);
+            if (!fb_source_fill(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED, NULL, NULL, 0, buffer->elements,
+                                j->images[at], err) ||
+                !j->d->ops->write(j->loaded, at, j->images[at], err))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool run(joined *j, fb_error *err)
+{
+    fb_run_time time;
+    return fill(j, err) && j->d->ops->poison(j->loaded, err) &&
+           j->d->ops->run(j->loaded, &(fb_run_how){.cache = FB_CACHE_COLD, .samples = 1}, &time, err);
+}
+
+/* ---- comparing ---- */
+
+static int buffer_of(const fb_program *p, const fb_graph *g, fb_id node)
+{
+    const fb_node *n = &g->nodes[node];
+    fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
+    fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
+    int found = FB_NONE;
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].node != held) continue;
+        if (p->buffers[b].kind == kind) return b;
+        if (found == FB_NONE) found = b;
+    }
+    return found;
+}
+
+static void compare_value(joined *j, int i, fb_id node, fb_error *err)
+{
+    fb_fuzz_case *c = j->cases[i];
+    const fb_graph *g = graph_of(c);
+    const fb_tensor *t = fb_interp_get(c->reference, node);
+    int b = buffer_of(c->program, g, node);
+    char text[400];
+    snprintf(text, sizeof text, "%s has no %s", g->nodes[node].name, t ? "buffer" : "reference");
+    if (!t || b == FB_NONE) {
+        found(&c->result, FB_FUZZ_FAILED, text);
+        return;
+    }
+    float *bound = t->bound ? fb_alloc((size_t)t->n * sizeof *bound + 1) : NULL;
+    for (int64_t k = 0; bound && k < t->n; k++) bound[k] = fb_reference_bound(t->bound[k]);
+    fb_reference_tensor want = {.n = t->n, .v = t->v, .i = t->i, .bound = bound};
+    fb_error_report report;
+    void *bytes = fb_alloc((size_t)c->program->buffers[b].bytes + 1);
+    if (j->d->ops->read(j->loaded, j->first[i] + b, bytes, err)) {
+        fb_verify_values(&want, &g->nodes[node], bytes, &report);
+        c->result.elements += t->n;
+        c->result.undecided += report.undecided;
+        if (!report.ok) found(&c->result, FB_FUZZ_WRONG, report.worst);
+    } else {
+        found(&c->result, FB_FUZZ_FAILED, err->text);
+    }
+    fb_free(bytes);
+    fb_free(bound);
+}
+
+/* What nothing may write is as it was. */
+static void compare_source(joined *j, int i, int b, fb_error *err)
+{
+    fb_fuzz_case *c = j->cases[i];
+    const fb_buffer *buffer = &c->program->buffers[b];
+    int at = j->first[i] + b;
+    char text[400];
+    if (!j->images[at] || buffer->assigned) return;
+    void *bytes = fb_alloc((size_t)buffer->bytes + 1);
+    snprintf(text, sizeof text, "%s was written to", buffer->name);
+    if (j->d->ops->read(j->loaded, at, bytes, err) && memcmp(bytes, j->images[at], (size_t)buffer->bytes) != 0)
+        found(&c->result, FB_FUZZ_WRONG, text);
+    fb_free(bytes);
+}
+
+static void compare(joined *j)
+{
+    fb_error err;
+    for (int i = 0; i < j->n; i++) {
+        fb_arena *arena = fb_arena_new();
+        fb_id *nodes;
+        int n = fb_reference_nodes(graph_of(j->cases[i]), arena, &nodes);
+        for (int k = 0; k < n; k++) compare_value(j, i, nodes[k], &err);
+        for (int b = 0; b < j->cases[i]->program->n_buffers; b++) compare_source(j, i, b, &err);
+        fb_arena_free(arena);
+    }
+}
+
+static void run_joined(fb_device *d, fb_fuzz_case **cases, int n)
+{
+    fb_error err;
+    joined j = {.d = d, .cases = cases, .n = n, .first = fb_calloc((size_t)n + 1, sizeof *j.first)};
+    const fb_program **parts = fb_calloc((size_t)n + 1, sizeof *parts);
+    for (int i = 0; i < n; i++) parts[i] = cases[i]->program;
+    j.all = n == 1 ? NULL : fb_program_join(d->ops->dialect, parts, n, KERNELS_A_UNIT, j.first);
+    if (n == 1) j.all = cases[0]->program; /* as it is, with the device's own units */
+    j.images = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.images);
+    j.loaded = d->ops->load(d, j.all, NULL, &err);
+    if (j.loaded && run(&j, &err))
+        compare(&j);
+    else
+        for (int i = 0; i < n; i++) found(&cases[i]->result, FB_FUZZ_FAILED, err.text);
+    if (j.loaded) d->ops->unload(j.loaded);
+    for (int b = 0; b < j.all->n_buffers; b++) fb_free(j.images[b]);
+    if (n > 1) fb_program_free(j.all);
+    fb_free(j.images);
+    fb_free(j.first);
+    fb_free(parts);
+}
+
+/* ---- cases ---- */
+
+static void lower(fb_device *d, fb_fuzz_case *c)
+{
+    fb_error err;
+    for (int i = 0; !c->program && i < fb_plan_groups(c->plan); i++) {
+        const fb_verdict *v = fb_plan_group_refusal(c->plan, i);
+        if (v) found(&c->result, FB_FUZZ_REFUSED, v->text);
+        if (v) return;
+    }
+    if (!c->program && !(c->program = fb_lower(c->plan, d->ops->dialect, &err)))
+        found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
+}
+
+void fb_fuzz_run(fb_device *d, fb_fuzz_case *cases, int n)
+{
+    fb_fuzz_case **chosen = fb_calloc((size_t)n + 1, sizeof *chosen);
+    for (int i = 0; i < n; i++) lower(d, &cases[i]);
+    for (fb_launch_mode mode = FB_LAUNCH_STREAM; mode <= FB_LAUNCH_MEGA; mode++) {
+        int k = 0;
+        for (int i = 0; i < n; i++)
+            if (cases[i].program && cases[i].program->mode == mode) chosen[k++] = &cases[i];
+        if (mode == FB_LAUNCH_MEGA) /* a kernel of its own each */
+            for (int i = 0; i < k; i++) run_joined(d, &chosen[i], 1);
+        else if (k)
+            run_joined(d, chosen, k);
+    }
+    for (int i = 0; i < n; i++) {
+        fb_program_free(cases[i].program);
+        cases[i].program = NULL;
+    }
+    fb_free(chosen);
+}
+
+/* ---- rounds ---- */
+
+typedef struct {
+    fb_device *d;
+    fb_fuzz_board *board;
+    fb_graph **graphs;
+    fb_planner **planners;
+    fb_interp **references;
+    FB_VEC(fb_fuzz_case) cases;
+    FB_VEC(fb_fuzz_finding) names; /* seed and plan of each case */
+} round_state;
+
+static void enter(fb_fuzz_board *b, fb_fuzz_phase phase, uint64_t seed, int plan)
+{
+    b->seed = seed;
+    b->plan = plan;
+    b->since_ns = fb_now_ns();
+    b->phase = phase;
+}
+
+static void report(fb_fuzz_board *b, uint64_t seed, int plan, const fb_fuzz_result *r)
+{
+    int n = b->n_findings;
+    if (n == FB_FUZZ_FINDINGS) return;
+    b->finding[n] = (fb_fuzz_finding){.seed = seed, .plan = plan, .kind = r->kind};
+    snprintf(b->finding[n].text, sizeof b->finding[n].text, "%s", r->text);
+    b->n_findings = n + 1;
+}
+
+static void report_error(fb_fuzz_board *b, uint64_t seed, int plan, const fb_error *err)
+{
+    fb_fuzz_result r = {.kind = FB_FUZZ_FAILED};
+    snprintf(r.text, sizeof r.text, "%.399s", err->text);
+    report(b, seed, plan, &r);
+}
+
+fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err)
+{
+    return fb_fuzz_graph_with(seed, false, err);
+}
+
+/* The graph of a seed, its reference and its plans. */
+static void make(round_state *s, int i, uint64_t seed, int plans, int only)
+{
+    fb_error err;
+    enter(s->board, FB_FUZZ_MAKING, seed, 0);
+    s->graphs[i] = fb_fuzz_graph(seed, &err);
+    if (!s->graphs[i]) {
+        report_error(s->board, seed, 0, &err);
+        return;
+    }
+    enter(s->board, FB_FUZZ_COMPUTING, seed, 0);
+    s->references[i] =
+        fb_interp_run(s->graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL, 0, &err);
+    if (!s->references[i]) {
+        report_error(s->board, seed, 0, &err);
+        return;
+    }
+    s->planners[i] = fb_planner_new(s->graphs[i], s->d->ops->machine(s->d));
+    for (int k = only == FB_NONE ? 0 : only; k < (only == FB_NONE ? plans : only + 1); k++) {
+        enter(s->board, FB_FUZZ_MAKING, seed, k);
+        fb_fuzz_case c = {.plan = fb_fuzz_plan(s->planners[i], seed, k), .reference = s->references[i]};
+        lower(s->d, &c);
+        FB_VEC_PUSH(&s->cases, c);
+        FB_VEC_PUSH(&s->names, (fb_fuzz_finding){.seed = seed, .plan = k});
+    }
+    s->board->graphs++;
+}
+
+static void account(round_state *s)
+{
+    for (int i = 0; i < s->cases.n; i++) {
+        const fb_fuzz_result *r = &s->cases.at[i].result;
+        s->board->plans++;
+        s->board->refused += r->kind == FB_FUZZ_REFUSED;
+        s->board->elements += r->elements;
+        s->board->undecided += r->undecided;
+        if (r->kind > FB_FUZZ_REFUSED) report(s->board, s->names.at[i].seed, s->names.at[i].plan, r);
+    }
+}
+
+void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only, fb_fuzz_board *board)
+{
+    round_state s = {.d = d, .board = board};
+    s.graphs = fb_calloc((size_t)count + 1, sizeof *s.graphs);
+    s.planners = fb_calloc((size_t)count + 1, sizeof *s.planners);
+    s.references = fb_calloc((size_t)count + 1, sizeof *s.references);
+    for (int i = 0; i < count; i++) make(&s, i, first + (uint64_t)i, plans, only);
+    enter(board, FB_FUZZ_RUNNING, first, only);
+    fb_fuzz_run(d, s.cases.at, s.cases.n);
+    account(&s);
+    for (int i = 0; i < s.cases.n; i++) fb_plan_free((fb_plan *)s.cases.at[i].plan);
+    for (int i = 0; i < count; i++) {
+        fb_planner_free(s.planners[i]);
+        if (s.references[i]) fb_interp_free(s.references[i]);
+        if (s.graphs[i]) fb_graph_free(s.graphs[i]);
+    }
+    fb_free(s.graphs);
+    fb_free(s.planners);
+    fb_free(s.references);
+    FB_VEC_FREE(&s.cases);
+    FB_VEC_FREE(&s.names);
+    enter(board, FB_FUZZ_IDLE, first, only);
+}

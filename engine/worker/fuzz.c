@@ -1,0 +1,488 @@
+#include "worker/fuzz.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "graph/graph_json.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { AT_ONCE = 16, MAX_JOBS = 64, TRIAL_LIMIT_S = 60, POLL_NS = 20000000 };
+
+/* How long a phase may last, s. */
+static const int limit_s[] = {
+    [FB_FUZZ_IDLE] = 60, [FB_FUZZ_MAKING] = 30, [FB_FUZZ_COMPUTING] = 60, [FB_FUZZ_RUNNING] = 240};
+
+/* Shared by all processes of a run. */
+typedef struct {
+    _Atomic int64_t next; /* graph */
+    _Atomic bool stop;
+    fb_error error; /* of a device that cannot be opened */
+    _Atomic bool failed;
+    fb_fuzz_result trial;
+    struct {
+        fb_fuzz_board board;
+        _Atomic int64_t first, count; /* the round under way */
+    } job[MAX_JOBS];
+} shared;
+
+typedef struct {
+    uint64_t seed;
+    int plan; /* FB_NONE: not known which */
+    fb_fuzz_kind kind;
+    char text[400];
+} suspect;
+
+typedef struct {
+    const fb_fuzz_options *o;
+    shared *s;
+    char cache[64];
+    int jobs;
+    pid_t pid[MAX_JOBS];
+    int taken[MAX_JOBS]; /* findings taken from the board */
+    fb_fuzz_totals done; /* of boards that were cleared */
+    fb_fuzz_totals *totals;
+    FB_VEC(suspect) suspects;
+    double start_us;
+    fb_machine machine;
+} state;
+
+/* ---- the processes ---- */
+
+static void empty_cache(const char *sub)
+{
+    char path[2200];
+    if (fb_cache_dir(sub, path, sizeof path, NULL)) fb_cache_empty(path);
+}
+
+/* A process of its own: with a cache that does not disturb the user's, and a few threads, whatever there are cores. */
+static void become_child(const state *st, int job)
+{
+    char path[128];
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGINT, SIG_IGN);
+    snprintf(path, sizeof path, "%s/%d", st->cache, job);
+    mkdir(path, 0700);
+    setenv("XDG_CACHE_HOME", path, 1);
+    setenv("OMP_NUM_THREADS", "3", 0);
+    setenv("OMP_WAIT_POLICY", "passive", 0);
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
+}
+
+static fb_device *open_device(const state *st)
+{
+    fb_error err = {0};
+    fb_device *d = fb_device_open(st->o->device, &err);
+    if (!d) {
+        st->s->error = err;
+        st->s->failed = true;
+    }
+    return d;
+}
+
+static _Noreturn void job_main(const state *st, int job)
+{
+    const fb_fuzz_options *o = st->o;
+    become_child(st, job);
+    fb_device *d = open_device(st);
+    while (d && !st->s->stop) {
+        int64_t first = atomic_fetch_add(&st->s->next, AT_ONCE), count = o->count - first;
+        if (count <= 0) break;
+        if (count > AT_ONCE) count = AT_ONCE;
+        st->s->job[job].first = first;
+        st->s->job[job].count = count;
+        fb_fuzz_round(d, o->seed + (uint64_t)first, (int)count, o->plans, o->only, &st->s->job[job].board);
+        empty_cache("host");
+        empty_cache("cuda");
+    }
+    _exit(d ? 0 : 1);
+}
+
+static bool start_job(state *st, int job)
+{
+    fflush(NULL);
+    st->pid[job] = fork();
+    if (st->pid[job] == 0) job_main(st, job);
+    return st->pid[job] > 0;
+}
+
+/* ---- trials: one case in a process of its own ---- */
+
+typedef struct {
+    const fb_graph *g;
+    const json_t *plan;
+    uint64_t seed; /* without a graph: the case of this seed and number … */
+    int number;
+    bool only_make; /* … which is made and not run */
+} trial_case;
+
+static void run_given(fb_device *d, const trial_case *t, fb_fuzz_result *out)
+{
+    fb_error err;
+    fb_interp_options o = {.seed = FB_FUZZ_DATA_SEED, .bounds = true};
+    fb_interp *in = fb_interp_run(t->g, &o, NULL, 0, &err);
+    fb_planner *p = fb_planner_new(t->g, d->ops->machine(d));
+    fb_plan *plan = fb_plan_from_json(p, t->plan, true, NULL, &err);
+    if (!in || !plan) return;
+    fb_fuzz_case c = {.plan = plan, .reference = in};
+    fb_fuzz_run(d, &c, 1);
+    *out = c.result;
+}
+
+static json_t *make_case(const state *st, uint64_t seed, int number, fb_graph **g)
+{
+    fb_error err;
+    *g = fb_fuzz_graph(seed, &err);
+    fb_planner *p = *g ? fb_planner_new(*g, &st->machine) : NULL;
+    fb_plan *plan = p ? fb_fuzz_plan(p, seed, number) : NULL;
+    json_t *json = plan ? fb_plan_to_json(plan) : NULL;
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    return json;
+}
+
+static void trial_make(const state *st, const trial_case *t)
+{
+    fb_graph *g;
+    json_decref(make_case(st, t->seed, t->number, &g));
+}
+
+static _Noreturn void trial_main(const state *st, const trial_case *t)
+{
+    become_child(st, MAX_JOBS);
+    int null = freopen("/dev/null", "w", stderr) != NULL;
+    fb_device *d = open_device(st);
+    if (!d || !null) _exit(1);
+    if (t->only_make) {
+        trial_make(st, t);
+    } else if (t->g) {
+        run_given(d, t, &st->s->trial);
+    } else {
+        fb_fuzz_board *board = fb_calloc(1, sizeof *board);
+        fb_fuzz_round(d, t->seed, 1, t->number + 1, t->number, board);
+        if (board->n_findings) {
+            st->s->trial.kind = board->finding[0].kind;
+            snprintf(st->s->trial.text, sizeof st->s->trial.text, "%s", board->finding[0].text);
+        }
+    }
+    _exit(0);
+}
+
+static void died(fb_fuzz_result *r, int status)
+{
+    r->kind = FB_FUZZ_CRASHED;
+    if (WIFSIGNALED(status))
+        snprintf(r->text, sizeof r->text, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(r->text, sizeof r->text, "ended with status %d", WEXITSTATUS(status));
+}
+
+static void pause_a_little(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = POLL_NS / 10}, NULL);
+}
+
+static fb_fuzz_result run_trial(const state *st, const trial_case *t)
+{
+    memset(&st->s->trial, 0, sizeof st->s->trial);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) trial_main(st, t);
+    int status = 0;
+    int64_t end = fb_now_ns() + TRIAL_LIMIT_S * 1000000000ll;
+    bool over = pid < 0;
+    while (!over && waitpid(pid, &status, WNOHANG) == 0) {
+        over = fb_now_ns() > end;
+        pause_a_little();
+    }
+    fb_fuzz_result r = st->s->trial;
+    if (over && pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        r.kind = FB_FUZZ_HUNG;
+        snprintf(r.text, sizeof r.text, "not done after %d s", TRIAL_LIMIT_S);
+    } else if (pid > 0 && status != 0) {
+        died(&r, status);
+    }
+    return r;
+}
+
+/* ---- findings ---- */
+
+typedef struct {
+    const state *st;
+    fb_fuzz_kind kind;
+    char text[400]; /* of the smallest so far */
+} shrink_ctx;
+
+static bool still_fails(void *ctx, const fb_graph *g, const json_t *plan)
+{
+    shrink_ctx *s = ctx;
+    fb_fuzz_result r = run_trial(s->st, &(trial_case){.g = g, .plan = plan});
+    if (r.kind != s->kind) return false;
+    snprintf(s->text, sizeof s->text, "%s", r.text);
+    return true;
+}
+
+static bool write_case(const state *st, const fb_graph *g, const json_t *plan, const suspect *s, fb_str *command)
+{
+    char path[2][1024];
+    fb_error err;
+    fb_str text = {0};
+    mkdir(st->o->out, 0777);
+    for (int i = 0; i < 2; i++)
+        snprintf(path[i], sizeof path[i], "%s/%llu-%d.%s.json", st->o->out, (unsigned long long)s->seed, s->plan,
+                 i ? "plan" : "graph");
+    fb_graph_write_json(g, &text);
+    bool ok = fb_write_file(path[0], fb_str_get(&text), text.n, &err);
+    fb_str_free(&text);
+    char *dumped = json_dumps(plan, JSON_INDENT(1));
+    ok = ok && dumped && fb_write_file(path[1], dumped, strlen(dumped), &err);
+    free(dumped);
+    if (ok) fb_str_addf(command, "fusebox run %s %s@%s", path[0], path[1], st->o->device);
+    return ok;
+}
+
+/* Makes the case small and writes it; `command` is how to see it again. */
+static void keep(const state *st, suspect *s, fb_str *command)
+{
+    fb_graph *g = NULL;
+    json_t *json = NULL;
+    fb_fuzz_result made = run_trial(st, &(trial_case){.seed = s->seed, .number = s->plan, .only_make = true});
+    if (made.kind == FB_FUZZ_FINE) json = make_case(st, s->seed, s->plan, &g);
+    shrink_ctx ctx = {.st = st, .kind = s->kind};
+    if (json && st->o->trials && still_fails(&ctx, g, json)) {
+        fb_fuzz_shrink(&g, &json, &st->machine, st->o->trials, still_fails, &ctx);
+        snprintf(s->text, sizeof s->text, "%s", ctx.text);
+        write_case(st, g, json, s, command);
+    }
+    json_decref(json);
+    if (g) fb_graph_free(g);
+    if (!command->n)
+        fb_str_addf(command, "fusebox fuzz --device %s --seed %llu --count 1 --plan %d", st->o->device,
+                    (unsigned long long)s->seed, s->plan);
+}
+
+static bool told(const state *st, const suspect *s)
+{
+    (void)s;
+    return st->totals->findings >= st->o->most;
+}
+
+static void tell(state *st, suspect *s, bool confirmed)
+{
+    fb_str command = {0};
+    fb_fuzz_finding f = {.seed = s->seed, .plan = s->plan, .kind = s->kind};
+    if (confirmed && s->plan != FB_NONE) keep(st, s, &command);
+    snprintf(f.text, sizeof f.text, "%s", s->text);
+    st->totals->findings++;
+    st->o->finding(st->o->ctx, &f, fb_str_get(&command));
+    fb_str_free(&command);
+}
+
+/* A case that looked wrong among others, or one of a round that did not end well, on its own. */
+static void confirm(state *st, suspect *s)
+{
+    if (told(st, s)) return;
+    int first = s->plan == FB_NONE ? 0 : s->plan, last = s->plan == FB_NONE ? st->o->plans - 1 : s->plan;
+    if (s->plan == FB_NONE && st->o->only != FB_NONE) first = last = st->o->only;
+    for (int k = first; k <= last; k++) {
+        fb_fuzz_result r = run_trial(st, &(trial_case){.seed = s->seed, .number = k});
+        if (r.kind <= FB_FUZZ_REFUSED) continue;
+        suspect one = {.seed = s->seed, .plan = k, .kind = r.kind};
+        snprintf(one.text, sizeof one.text, "%s", r.text);
+        tell(st, &one, true);
+        if (s->plan == FB_NONE) s->kind = FB_FUZZ_FINE; /* found */
+        return;
+    }
+    if (s->kind != FB_FUZZ_WRONG) return;
+    fb_str text = {0};
+    fb_str_addf(&text, "only together with other cases: %s", s->text);
+    snprintf(s->text, sizeof s->text, "%.399s", fb_str_get(&text));
+    fb_str_free(&text);
+    tell(st, s, false);
+}
+
+/* ---- watching ---- */
+
+static void take_findings(state *st, int job)
+{
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    for (int n = b->n_findings; st->taken[job] < n; st->taken[job]++) {
+        const fb_fuzz_finding *f = &b->finding[st->taken[job]];
+        suspect s = {.seed = f->seed, .plan = f->plan, .kind = f->kind};
+        snprintf(s.text, sizeof s.text, "%s", f->text);
+        FB_VEC_PUSH(&st->suspects, s);
+    }
+}
+
+static void add_up(state *st)
+{
+    fb_fuzz_totals t = st->done;
+    for (int j = 0; j < st->jobs; j++) {
+        const fb_fuzz_board *b = &st->s->job[j].board;
+        t.graphs += b->graphs, t.plans += b->plans, t.refused += b->refused;
+        t.elements += b->elements, t.undecided += b->undecided;
+    }
+    t.findings = st->totals->findings;
+    t.seconds = (fb_now_us() - st->start_us) * 1e-6;
+    *st->totals = t;
+}
+
+/* A board is cleared when its process is no more, and the totals keep what was on it. */
+static void clear_board(state *st, int job)
+{
+    fb_fuzz_totals kept = *st->totals;
+    add_up(st);
+    fb_fuzz_board *b = &st->s->job[job].board;
+    st->done.graphs += b->graphs, st->done.plans += b->plans, st->done.refused += b->refused;
+    st->done.elements += b->elements, st->done.undecided += b->undecided;
+    st->totals->findings = kept.findings;
+    memset(b, 0, sizeof *b);
+    st->taken[job] = 0;
+}
+
+/* All that its round held is under suspicion; while plans were made, the one that was. */
+static void suspect_round(state *st, int job, fb_fuzz_kind kind)
+{
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    if (b->phase == FB_FUZZ_MAKING || b->phase == FB_FUZZ_COMPUTING) {
+        suspect s = {.seed = b->seed, .plan = b->plan, .kind = kind};
+        FB_VEC_PUSH(&st->suspects, s);
+    }
+    if (b->phase == FB_FUZZ_IDLE) return;
+    for (int64_t i = 0; i < st->s->job[job].count; i++) {
+        suspect s = {.seed = st->o->seed + (uint64_t)(st->s->job[job].first + i), .plan = FB_NONE, .kind = kind};
+        if (b->phase == FB_FUZZ_RUNNING || s.seed != b->seed) FB_VEC_PUSH(&st->suspects, s);
+    }
+}
+
+static bool job_ended(state *st, int job)
+{
+    int status;
+    const fb_fuzz_board *b = &st->s->job[job].board;
+    bool hung = false;
+    pid_t got = waitpid(st->pid[job], &status, WNOHANG);
+    if (got == 0) {
+        hung = b->since_ns && fb_now_ns() - b->since_ns > limit_s[b->phase] * 1000000000ll;
+        if (!hung) return false;
+        kill(st->pid[job], SIGKILL);
+        waitpid(st->pid[job], &status, 0);
+    }
+    take_findings(st, job);
+    st->pid[job] = 0;
+    bool fine = !hung && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!fine && !st->s->failed) suspect_round(st, job, hung ? FB_FUZZ_HUNG : FB_FUZZ_CRASHED);
+    clear_board(st, job);
+    if (!fine && !st->s->failed && !st->s->stop) start_job(st, job);
+    return st->pid[job] == 0;
+}
+
+static bool should_end(const state *st)
+{
+    const fb_fuzz_options *o = st->o;
+    bool late = o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s;
+    return late || st->totals->findings >= o->most || !o->progress(o->ctx, st->totals);
+}
+
+static void watch(state *st)
+{
+    for (int alive = st->jobs; alive > 0 || st->suspects.n;) {
+        alive = 0;
+        for (int j = 0; j < st->jobs; j++) {
+            if (st->pid[j] > 0) take_findings(st, j);
+            alive += st->pid[j] > 0 && !job_ended(st, j);
+        }
+        add_up(st);
+        if (should_end(st)) st->s->stop = true;
+        if (st->suspects.n) {
+            suspect s = st->suspects.at[0];
+            memmove(st->suspects.at, st->suspects.at + 1, (size_t)--st->suspects.n * sizeof s);
+            confirm(st, &s);
+        } else if (alive) {
+            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static int cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static void remove_cache(const state *st)
+{
+    static const char *const subs[] = {"fusebox/host",      "fusebox/cuda", "fusebox/calibration",
+                                       "fusebox/reference", "fusebox",      ""};
+    char path[256];
+    for (int j = 0; j <= MAX_JOBS; j++)
+        for (size_t i = 0; i < sizeof subs / sizeof *subs; i++) {
+            snprintf(path, sizeof path, "%s/%d/%s", st->cache, j, subs[i]);
+            fb_cache_empty(path);
+            rmdir(path);
+        }
+    rmdir(st->cache);
+}
+
+/* The machine that plans are made for, as a child sees it: without the user's calibration, so that a seed means the
+ * same everywhere. Asked in a process of its own, for a device is not to be opened in this one. */
+static bool learn_machine(state *st, fb_error *err)
+{
+    fb_machine *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) return fb_fail(err, FB_ERR_SYSTEM, "there is no memory to share: %s", strerror(errno));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        become_child(st, MAX_JOBS);
+        fb_device *d = open_device(st);
+        if (d) *m = *d->ops->machine(d);
+        _exit(d ? 0 : 1);
+    }
+    int status = 1;
+    if (pid > 0) waitpid(pid, &status, 0);
+    st->machine = *m;
+    munmap(m, sizeof *m);
+    if (status == 0) return true;
+    if (st->s->failed && err) *err = st->s->error;
+    return st->s->failed ? false : fb_fail(err, FB_ERR_CRASH, "%s could not be opened", st->o->device);
+}
+
+bool fb_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    state st = {.o = o, .totals = totals, .jobs = o->jobs > 0 ? o->jobs : cores(), .start_us = fb_now_us()};
+    if (st.jobs > MAX_JOBS) st.jobs = MAX_JOBS;
+    *totals = (fb_fuzz_totals){0};
+    snprintf(st.cache, sizeof st.cache, "%.32s/fusebox-fuzz-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
+    if (!mkdtemp(st.cache)) return fb_fail(err, FB_ERR_SYSTEM, "there is no place for temporary files: %s", st.cache);
+    st.s = mmap(NULL, sizeof *st.s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    FB_ASSERT(st.s != MAP_FAILED);
+    bool ok = learn_machine(&st, err);
+    for (int j = 0; ok && j < st.jobs; j++)
+        if (!start_job(&st, j)) ok = fb_fail(err, FB_ERR_SYSTEM, "no process can be started: %s", strerror(errno));
+    if (ok) watch(&st);
+    add_up(&st);
+    if (ok && st.s->failed) {
+        ok = false;
+        if (err) *err = st.s->error;
+    }
+    remove_cache(&st);
+    FB_VEC_FREE(&st.suspects);
+    munmap(st.s, sizeof *st.s);
+    return ok;
+}

@@ -1,0 +1,50 @@
+#!/bin/sh
+# fusebox fuzz: some seconds of fresh seeds, printed so that a failure can be had again; findings with a compiler that
+# is wrong, and one whose kernels crash.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb fuzz --time 12 --count 1000000 --plans 4
+is "random graphs under random plans compute what the reference says" 0 out '^✓ host, seed [0-9]+: [0-9]+ graphs, .* 0 findings'
+sed 's/^/# /' out
+
+fb fuzz --seed 3 --count 4 --plans 2 --jobs 1
+is "a seed and a count are a run" 0 out 'seed 3: 4 graphs, 8 plans'
+fb fuzz --seed 7 --count 1 --plan 3
+is "so is one plan of one graph" 0 out 'seed 7: 1 graphs, 1 plans'
+fb fuzz --seed many
+is "a seed is a number" 2 err1 'fuzz: --seed many: a whole number is needed'
+fb fuzz --device tpu:0
+is "an unknown device is refused" 3 err1 'tpu'
+
+# A compiler that gets maxima wrong: the operands of a comparison are exchanged.
+cat >wrong-cc <<'END'
+#!/bin/sh
+for arg; do
+    case $arg in
+    */prelude.h) ;;
+    *.c) d=${arg%/*}; sed -i 's/fb_maxf(/fb_minf(/g' "$d"/[0-9]*.c ;;
+    esac
+done
+exec "${REAL_CC:-cc}" "$@"
+END
+chmod +x wrong-cc
+REAL_CC=${CC:-cc} CC=$work/wrong-cc fb fuzz --seed 100 --count 150 --plans 2 --most 1 --out found
+is "wrong kernels are found, made small and written" 1 out '^✗ seed [0-9]+ plan [0-9]+ wrong: ' out 'fusebox run found/[0-9]+-[0-9]+\.graph\.json'
+graph=$(ls found/*.graph.json 2>/dev/null) plan=$(ls found/*.plan.json 2>/dev/null)
+holds "to a handful of nodes" test "$(grep -c '"op":' "$graph")" -le 8
+fb run "$graph" "$plan@host"
+is "a compiler that is right computes it right" 0
+
+cat >crash-cc <<'END'
+#!/bin/sh
+for arg; do
+    case $arg in
+    *.c) d=${arg%/*}; sed -i 's/fb_maxf(/*(volatile int *)8 = 1, fb_maxf(/g' "$d"/[0-9]*.c ;;
+    esac
+done
+exec "${REAL_CC:-cc}" "$@"
+END
+chmod +x crash-cc
+REAL_CC=${CC:-cc} CC=$work/crash-cc fb fuzz --seed 100 --count 150 --plans 2 --most 1 --trials 30 --out crashed
+is "kernels that crash are a finding, not the end" 1 out '^✗ seed [0-9]+ plan [0-9]+ crashed: ended by signal'
+done_testing
