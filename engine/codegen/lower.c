@@ -8,59 +8,16 @@
  */
 #include "codegen/lower.h"
 
-#include "codegen/emit.h"
+#include "codegen/lower_parts.h"
 #include "graph/access.h"
 #include "plan/library.h"
 #include "plan/nest.h"
 
 #include <string.h>
 
-#define uthash_malloc(size)      fb_alloc(size)
-#define uthash_free(block, size) fb_free(block)
-#include "base/vec.h"
-#include <uthash.h>
-
-enum { ALIGNMENT = 256 };
-
-/* Kernels by their text under a name that is theirs alone if they are the first of it. */
-typedef struct {
-    fb_hash key;
-    int kernel;
-    UT_hash_handle hh;
-} known_kernel;
-
-/* See fb_assign_is_late. */
-typedef struct {
-    fb_id assign;
-    int temporary, group;
-} late_assign;
-
-typedef struct {
-    const fb_plan *plan;
-    const fb_graph *g;
-    const fb_dialect *dialect;
-    fb_program *p;
-    int *buffer_of; /* a node: the buffer that holds its value, FB_NONE */
-    int n_leaving;
-    fb_id *leaving; /* values that are in buffers of their own at the end */
-    FB_VEC(fb_buffer) buffers;
-    FB_VEC(fb_kernel) kernels;
-    FB_VEC(fb_gemm_call) gemms;
-    FB_VEC(fb_launch) launches;
-    known_kernel *known;
-    int64_t scratch_bytes; /* for library results that nobody stores, at the end of the pool */
-    FB_VEC(int) scratch;   /* buffers in it */
-    FB_VEC(late_assign) late;
-} lowering;
-
 /* ---- buffers ---- */
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-static int add_buffer(lowering *l, fb_buffer_kind kind, fb_id node, int64_t offset)
+int fb_lower_buffer(fb_lowering *l, fb_buffer_kind kind, fb_id node, int64_t offset)
 {
     const fb_node *n = &l->g->nodes[node];
     fb_buffer b = {.kind = kind,
@@ -91,21 +48,8 @@ static bool is_stored_source(fb_op op)
     return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
 }
 
-/* `node` as its base laid out anew: all of it, in order. */
-static bool is_whole(const fb_graph *g, fb_id node, fb_id *base)
-{
-    int64_t offset, strides[FB_MAX_RANK], expect = 1;
-    if (!fb_access_strided(g, node, base, &offset, strides) || offset != 0) return false;
-    const fb_shape *s = &g->nodes[node].shape;
-    for (int d = s->rank - 1; d >= 0; d--) {
-        if (s->dim[d] > 1 && strides[d] != expect) return false;
-        expect *= s->dim[d];
-    }
-    return expect == fb_shape_elements(&g->nodes[*base].shape);
-}
-
 /* Values that leave the graph: outputs, and what receives hand to the host. */
-static void find_leaving(lowering *l, fb_arena *arena)
+static void find_leaving(fb_lowering *l, fb_arena *arena)
 {
     const fb_graph *g = l->g;
     l->leaving = FB_NEW_ARRAY(arena, fb_id, g->n_outputs + g->n_nodes);
@@ -116,18 +60,33 @@ static void find_leaving(lowering *l, fb_arena *arena)
 }
 
 /* The output that stands for its whole base, where the base is computed and no output itself. */
-static fb_id stands_in(const lowering *l, fb_id node)
+fb_id fb_lower_stands_in(const fb_lowering *l, fb_id node)
 {
     if (is_output(l->g, node)) return node;
     for (int i = 0; i < l->n_leaving; i++) {
         fb_id base, out = l->leaving[i];
         if (out == node) return out;
-        if (!fb_node_is_computed(l->g, out) && is_whole(l->g, out, &base) && base == node) return out;
+        if (!fb_node_is_computed(l->g, out) && fb_access_whole(l->g, out, &base) && base == node) return out;
     }
     return FB_NONE;
 }
 
-static void add_buffers(lowering *l)
+/* What the buffer of a carried value holds after the loop. */
+static fb_id result_of_state(const fb_lowering *l, fb_id node)
+{
+    const fb_node *n = &l->g->nodes[node];
+    return n->op == FB_OP_CARRIED ? l->loops[n->region].carried[n->attrs->index].result : node;
+}
+
+int fb_lower_temporary(fb_lowering *l, fb_id node)
+{
+    int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
+    int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, offset);
+    l->p->pool_bytes = offset + l->buffers.at[buffer].bytes;
+    return buffer;
+}
+
+static void add_buffers(fb_lowering *l)
 {
     fb_buffer_plan *plans;
     int n = fb_plan_buffers(l->plan, l->p->arena, &plans, &l->p->pool_bytes);
@@ -135,48 +94,39 @@ static void add_buffers(lowering *l)
         fb_id node = plans[i].node;
         fb_op op = l->g->nodes[node].op;
         if (is_stored_source(op)) {
-            l->buffer_of[node] = add_buffer(l, source_kind(op), node, 0);
+            l->buffer_of[node] = fb_lower_buffer(l, source_kind(op), node, 0);
             continue;
         }
-        fb_id out = stands_in(l, node);
+        fb_id out = fb_lower_stands_in(l, result_of_state(l, node));
         if (out != FB_NONE) {
-            l->buffer_of[node] = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+            l->buffer_of[node] = fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
             l->buffer_of[out] = l->buffer_of[node];
         } else if (plans[i].offset != FB_NONE) {
-            l->buffer_of[node] = add_buffer(l, FB_BUFFER_TEMP, node, plans[i].offset);
+            l->buffer_of[node] = fb_lower_buffer(l, FB_BUFFER_TEMP, node, plans[i].offset);
         } else { /* kept to the end for an output that is part of it */
-            l->buffer_of[node] = add_buffer(l, FB_BUFFER_TEMP, node, aligned(l->p->pool_bytes));
-            l->p->pool_bytes = aligned(l->p->pool_bytes) + plans[i].bytes;
+            l->buffer_of[node] = fb_lower_temporary(l, node);
         }
     }
 }
 
-/* One that nothing else shares. */
-static int add_temporary(lowering *l, fb_id node)
+static int add_scratch(fb_lowering *l, fb_id node)
 {
-    int buffer = add_buffer(l, FB_BUFFER_TEMP, node, aligned(l->p->pool_bytes));
-    l->p->pool_bytes = aligned(l->p->pool_bytes) + l->buffers.at[buffer].bytes;
-    return buffer;
-}
-
-static int add_scratch(lowering *l, fb_id node)
-{
-    int buffer = add_buffer(l, FB_BUFFER_TEMP, node, 0);
+    int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, 0);
     FB_VEC_PUSH(&l->scratch, buffer);
     if (l->buffers.at[buffer].bytes > l->scratch_bytes) l->scratch_bytes = l->buffers.at[buffer].bytes;
     return buffer;
 }
 
-static void place_scratch(lowering *l)
+static void place_scratch(fb_lowering *l)
 {
-    int64_t offset = aligned(l->p->pool_bytes);
+    int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
     for (int i = 0; i < l->scratch.n; i++) l->buffers.at[l->scratch.at[i]].offset = offset;
     if (l->scratch.n) l->p->pool_bytes = offset + l->scratch_bytes;
 }
 
 /* ---- kernels ---- */
 
-static bool name_taken(const lowering *l, const char *name)
+static bool name_taken(const fb_lowering *l, const char *name)
 {
     for (int i = 0; i < l->kernels.n; i++)
         if (strcmp(l->kernels.at[i].name, name) == 0) return true;
@@ -192,14 +142,14 @@ static fb_hash text_key(const char *text, fb_family family)
 }
 
 /* The kernel of this nest: one already there when the texts are equal. FB_NONE: nothing to do. */
-static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
+static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
 {
     fb_arena *arena = l->p->arena;
     const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
     *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
     if (!text->text) return FB_NONE;
     fb_hash key = text_key(text->text, group->family);
-    known_kernel *known;
+    fb_known_kernel *known;
     HASH_FIND(hh, l->known, &key, sizeof key, known);
     if (known) return known->kernel;
     const char *name = wish;
@@ -217,17 +167,17 @@ static int add_kernel(lowering *l, const fb_nest *nest, const fb_group *group, i
     k.nodes = fb_arena_copy(arena, group->nodes, (size_t)group->n_nodes * sizeof *group->nodes);
     if (number != FB_NONE) fb_plan_group_cost(l->plan, number, &k.cost);
     FB_VEC_PUSH(&l->kernels, k);
-    known = FB_NEW(arena, known_kernel);
-    *known = (known_kernel){.key = key, .kernel = l->kernels.n - 1};
+    known = FB_NEW(arena, fb_known_kernel);
+    *known = (fb_known_kernel){.key = key, .kernel = l->kernels.n - 1};
     HASH_ADD(hh, l->known, key, sizeof known->key, known);
     return known->kernel;
 }
 
-static int buffer_for(lowering *l, fb_id node);
-
-/* `copy`: the buffer that a copy of a source goes to. */
-static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text, int copy)
+/* `copy`: the buffer that a copy of a source goes to, at `window` (NULL: its start). */
+static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_kernel_text *text, int copy,
+                       const fb_window *window)
 {
+    static const fb_window start;
     fb_launch launch = {.kind = kind, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .n_args = text->n_args};
     if (kind == FB_LAUNCH_KERNEL)
         launch.kernel = index;
@@ -235,17 +185,22 @@ static void add_launch(lowering *l, fb_launch_kind kind, int index, const fb_ker
         launch.gemm = index;
     int *args = FB_NEW_ARRAY(l->p->arena, int, text->n_args);
     int64_t *offsets = FB_NEW_ARRAY(l->p->arena, int64_t, text->n_args);
-    bool any = false;
+    fb_advance *advances = FB_NEW_ARRAY(l->p->arena, fb_advance, text->n_args);
+    bool any = false, moves = false;
     for (int i = 0; i < text->n_args; i++) {
         fb_id storage = text->args[i].storage;
-        args[i] = storage < 0 ? copy : buffer_for(l, storage);
-        offsets[i] = text->args[i].offset;
+        args[i] = storage < 0 ? copy : fb_lower_buffer_for(l, storage);
+        const fb_window *at = storage >= 0 ? &l->window[storage] : window ? window : &start;
+        offsets[i] = text->args[i].offset + at->offset;
+        advances[i] = at->advance;
         any |= offsets[i] != 0;
+        moves |= advances[i].bytes != 0;
         fb_buffer *b = &l->buffers.at[args[i]];
         if (text->args[i].written && b->kind == FB_BUFFER_PARAM) b->assigned = true;
     }
     launch.args = args;
     launch.offsets = any ? offsets : NULL;
+    launch.advances = moves ? advances : NULL;
     FB_VEC_PUSH(&l->launches, launch);
 }
 
@@ -281,8 +236,22 @@ static void fold_batch(fb_gemm_call *c)
     c->batch = 1;
 }
 
+/* Operands and result where they are, and where a loop moves them. */
+static void place_call(fb_lowering *l, fb_gemm_call *call, const fb_id *operands, fb_id result)
+{
+    int64_t size = fb_dtype_size(call->dtype);
+    call->a = fb_lower_buffer_for(l, operands[0]);
+    call->b = fb_lower_buffer_for(l, operands[1]);
+    call->c = l->buffer_of[result];
+    call->a_offset += l->window[operands[0]].offset / size;
+    call->b_offset += l->window[operands[1]].offset / size;
+    call->a_advance = l->window[operands[0]].advance;
+    call->b_advance = l->window[operands[1]].advance;
+    call->c_advance = l->window[result].advance;
+}
+
 /* On a GPU the library does all of it: bias and relu are its own, and it stores the last value. */
-static void lower_whole_call(lowering *l, const fb_group *group, fb_gemm_call *call, const fb_id *operands)
+static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call *call, const fb_id *operands)
 {
     fb_kernel_nodes k = {.graph = l->g,
                          .n_nodes = group->n_nodes,
@@ -292,21 +261,21 @@ static void lower_whole_call(lowering *l, const fb_group *group, fb_gemm_call *c
     fb_library_epilogue epilogue;
     fb_verdict why;
     FB_ASSERT(fb_library_epilogue_of(&k, &epilogue, &why));
-    call->a = buffer_for(l, operands[0]);
-    call->b = buffer_for(l, operands[1]);
-    call->c = l->buffer_of[epilogue.result];
+    place_call(l, call, operands, epilogue.result);
     call->relu = epilogue.relu;
     if (epilogue.bias != FB_NONE) {
         fb_id base;
         int64_t strides[FB_MAX_RANK];
         FB_ASSERT(fb_access_strided(l->g, epilogue.bias, &base, &call->bias_offset, strides));
-        call->bias = buffer_for(l, base);
+        call->bias = fb_lower_buffer_for(l, base);
+        call->bias_offset += l->window[base].offset / fb_dtype_size(call->dtype);
+        call->bias_advance = l->window[base].advance;
     }
     FB_VEC_PUSH(&l->gemms, *call);
-    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE, NULL);
 }
 
-static void lower_library(lowering *l, const fb_group *group, int number)
+static void lower_library(fb_lowering *l, const fb_group *group, int number)
 {
     fb_id product = FB_NONE, bases[2];
     for (int i = 0; i < group->n_nodes; i++)
@@ -334,17 +303,15 @@ static void lower_library(lowering *l, const fb_group *group, int number)
     if (l->buffer_of[storage] == FB_NONE) {
         l->buffer_of[storage] = add_scratch(l, storage);
     }
-    call.a = buffer_for(l, bases[0]);
-    call.b = buffer_for(l, bases[1]);
-    call.c = l->buffer_of[storage];
+    place_call(l, &call, bases, storage);
     fb_kernel_text text = {0};
     call.epilogue = add_kernel(l, group->nest, group, number, &text);
     FB_VEC_PUSH(&l->gemms, call);
-    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE, NULL);
 }
 
 /* A copy of `node`, a view or source: its kernel reads the node's base and writes what has no node. */
-static int add_copy_kernel(lowering *l, fb_id node, fb_kernel_text *text)
+static int add_copy_kernel(fb_lowering *l, fb_id node, fb_kernel_text *text)
 {
     fb_kernel_nodes k = {.graph = l->g, .n_stored = 1, .stored = &node};
     fb_group group = {.family = FB_FAMILY_COPY, .n_nodes = 1, .nodes = &node, .n_stored = 1, .stored = &node};
@@ -357,31 +324,47 @@ static int add_copy_kernel(lowering *l, fb_id node, fb_kernel_text *text)
     return kernel;
 }
 
-/* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
-static int lay_out(lowering *l, fb_id source)
+void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
 {
-    int buffer = add_temporary(l, source);
+    fb_kernel_text text;
+    int kernel = add_copy_kernel(l, node, &text);
+    if (kernel == FB_NONE) return;
+    int kept = l->buffer_of[node];
+    fb_window was = l->window[node];
+    if (fb_node_class(l->g, node) == FB_CLASS_VIEW) { /* a view that is copied stands for its copy */
+        l->buffer_of[node] = to;
+        l->window[node] = window;
+    }
+    add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, &window);
+    l->buffer_of[node] = kept;
+    l->window[node] = was;
+}
+
+/* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
+static int lay_out(fb_lowering *l, fb_id source)
+{
+    int buffer = fb_lower_temporary(l, source);
     fb_kernel_text text;
     int kernel = add_copy_kernel(l, source, &text);
-    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer);
+    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer, NULL);
     return buffer;
 }
 
 /* Sources that only a copy or a library call reads have no place in the plan. */
-static int buffer_for(lowering *l, fb_id node)
+int fb_lower_buffer_for(fb_lowering *l, fb_id node)
 {
     fb_op op = l->g->nodes[node].op;
     if (l->buffer_of[node] == FB_NONE)
-        l->buffer_of[node] = is_stored_source(op) ? add_buffer(l, source_kind(op), node, 0) : lay_out(l, node);
+        l->buffer_of[node] = is_stored_source(op) ? fb_lower_buffer(l, source_kind(op), node, 0) : lay_out(l, node);
     return l->buffer_of[node];
 }
 
 /* The new value went to a temporary; now the parameter is overwritten. */
-static void finish_assignment(lowering *l, fb_id assign, int temporary)
+static void finish_assignment(fb_lowering *l, fb_id assign, int temporary)
 {
     fb_id param = fb_access_base(l->g, l->g->nodes[assign].args[0]);
     fb_kernel_text text;
-    int kernel = add_copy_kernel(l, param, &text), to = buffer_for(l, param);
+    int kernel = add_copy_kernel(l, param, &text), to = fb_lower_buffer_for(l, param);
     int *args = FB_NEW_ARRAY(l->p->arena, int, 2);
     args[0] = temporary;
     args[1] = to;
@@ -393,7 +376,7 @@ static void finish_assignment(lowering *l, fb_id assign, int temporary)
 
 /* ---- all of it ---- */
 
-static void lower_group(lowering *l, int number)
+static void lower_group(fb_lowering *l, int number)
 {
     const fb_group *group = fb_plan_group(l->plan, number);
     int first = l->launches.n;
@@ -401,12 +384,14 @@ static void lower_group(lowering *l, int number)
         lower_library(l, group, number);
     } else {
         fb_kernel_text text;
-        int kernel = add_kernel(l, group->nest, group, number, &text);
+        int kernel = add_kernel(l, fb_lower_nest(l, group), group, number, &text);
         bool staged = fb_nest_staged(group->nest), late = staged && fb_assign_is_late(l->g, group->stored[0]);
-        int temporary = late ? add_temporary(l, group->stored[0]) : staged ? add_scratch(l, group->stored[0]) : FB_NONE;
-        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary);
+        int temporary = late     ? fb_lower_temporary(l, group->stored[0])
+                        : staged ? add_scratch(l, group->stored[0])
+                                 : FB_NONE;
+        if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary, NULL);
         if (late)
-            FB_VEC_PUSH(&l->late, (late_assign){group->stored[0], temporary, number});
+            FB_VEC_PUSH(&l->late, (fb_late_assign){group->stored[0], temporary, number});
         else if (staged)
             finish_assignment(l, group->stored[0], temporary);
     }
@@ -420,7 +405,7 @@ static bool is_source(const fb_graph *g, fb_id node)
 }
 
 /* An output that no kernel stores: a view of part of something, or a source. */
-static void copy_output(lowering *l, fb_id out)
+static void copy_output(fb_lowering *l, fb_id out)
 {
     bool source = is_source(l->g, out);
     if (fb_node_is_computed(l->g, out) || (!source && l->buffer_of[out] != FB_NONE)) return;
@@ -428,14 +413,20 @@ static void copy_output(lowering *l, fb_id out)
         if (l->buffers.at[i].kind == FB_BUFFER_OUTPUT && l->buffers.at[i].node == out) return;
     fb_kernel_text text;
     int kernel = add_copy_kernel(l, out, &text);
-    int to = add_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+    int to = fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
     if (!source) l->buffer_of[out] = to;
-    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to);
+    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, NULL);
 }
 
 static bool reads_source(const fb_graph *g, fb_id out)
 {
     return is_source(g, fb_access_base(g, out));
+}
+
+static void hash_advance(fb_hasher *h, fb_advance a)
+{
+    fb_hasher_add_i64(h, a.bytes);
+    fb_hasher_add_i64(h, a.level);
 }
 
 static fb_hash hash_of(const fb_program *p)
@@ -464,6 +455,10 @@ static fb_hash hash_of(const fb_program *p)
                                  c->c_row, c->c_batch,   c->a_offset, c->b_offset,    c->a,     c->b,
                                  c->c,     c->epilogue,  c->bias,     c->bias_offset, c->relu};
         fb_hasher_add(h, facts, sizeof facts);
+        hash_advance(h, c->a_advance);
+        hash_advance(h, c->b_advance);
+        hash_advance(h, c->c_advance);
+        hash_advance(h, c->bias_advance);
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
@@ -471,19 +466,21 @@ static fb_hash hash_of(const fb_program *p)
         fb_hasher_add(h, facts, sizeof facts);
         fb_hasher_add(h, l->args, (size_t)l->n_args * sizeof *l->args);
         if (l->offsets) fb_hasher_add(h, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
+        for (int a = 0; l->advances && a < l->n_args; a++) hash_advance(h, l->advances[a]);
     }
     return fb_hasher_end(h);
 }
 
-static void finish_late(lowering *l)
+void fb_lower_late(fb_lowering *l, fb_id region)
 {
     for (int i = 0; i < l->late.n; i++) {
+        if (l->g->nodes[l->late.at[i].assign].region != region) continue;
         finish_assignment(l, l->late.at[i].assign, l->late.at[i].temporary);
         l->launches.at[l->launches.n - 1].group = l->late.at[i].group;
     }
 }
 
-static void finish(lowering *l)
+static void finish(fb_lowering *l)
 {
     fb_program *p = l->p;
     place_scratch(l);
@@ -497,33 +494,67 @@ static void finish(lowering *l)
 #undef TAKE
     p->total_bytes = p->pool_bytes;
     for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].kind != FB_BUFFER_TEMP) p->total_bytes += aligned(p->buffers[i].bytes);
+        if (p->buffers[i].kind != FB_BUFFER_TEMP) p->total_bytes += fb_buffer_aligned(p->buffers[i].bytes);
     p->hash = hash_of(p);
+}
+
+/* Groups and loops in order. A loop of no steps is its initial values. */
+static void lower_steps(fb_lowering *l)
+{
+    const fb_plan_step *steps;
+    int n = fb_plan_steps(l->plan, &steps), never = 0;
+    for (int i = 0; i < n; i++) {
+        fb_id region = steps[i].number;
+        bool loop = steps[i].kind != FB_STEP_GROUP, empty = loop && l->g->regions[region].trips == 0;
+        if (steps[i].kind == FB_STEP_CLOSE && never) {
+            never--;
+        } else if (steps[i].kind == FB_STEP_OPEN && never) {
+            never++;
+        } else if (empty) {
+            fb_lower_initial(l, region);
+            never++;
+        } else if (steps[i].kind == FB_STEP_OPEN) {
+            fb_lower_open(l, region);
+        } else if (steps[i].kind == FB_STEP_CLOSE) {
+            fb_lower_close(l, region);
+        } else if (!never) {
+            lower_group(l, steps[i].number);
+        }
+    }
+}
+
+/* A CUDA graph has a node for each launch, the steps of a loop counted out. */
+static bool fits_mode(const fb_program *p, fb_error *err)
+{
+    int64_t launches = fb_program_launches(p);
+    return p->mode != FB_LAUNCH_GRAPH || launches <= FB_GRAPH_LAUNCHES ||
+           fb_fail(err, FB_ERR_LIMIT, "a CUDA graph of %lld launches: %d is the most, launch mode `stream` takes any",
+                   (long long)launches, FB_GRAPH_LAUNCHES);
 }
 
 fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    for (fb_id i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].op != FB_OP_LOOP) continue;
-        fb_fail(err, FB_ERR_LIMIT, "%s is a loop, and no family generates loops", g->nodes[i].name);
-        return NULL;
-    }
-    lowering l = {.plan = plan, .g = g, .dialect = dialect};
+    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
+    l.window = FB_NEW_ARRAY(scratch, fb_window, g->n_nodes);
+    l.stored_at = FB_NEW_ARRAY(scratch, fb_id, g->n_nodes);
+    for (fb_id i = 0; i < g->n_nodes; i++) l.stored_at[i] = FB_NONE;
     find_leaving(&l, scratch);
+    fb_lower_loops(&l);
     add_buffers(&l);
+    fb_lower_states(&l);
     /* of sources before any kernel, for one may assign to them */
     for (int i = 0; i < l.n_leaving; i++)
         if (reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
-    for (int i = 0; i < fb_plan_groups(plan); i++) lower_group(&l, i);
+    lower_steps(&l);
     for (int i = 0; i < l.n_leaving; i++)
         if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
-    finish_late(&l);
+    fb_lower_late(&l, 0);
     finish(&l);
     HASH_CLEAR(hh, l.known);
     FB_VEC_FREE(&l.buffers);
@@ -533,7 +564,9 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     FB_VEC_FREE(&l.scratch);
     FB_VEC_FREE(&l.late);
     fb_arena_free(scratch);
-    return l.p;
+    if (fits_mode(l.p, err)) return l.p;
+    fb_program_free(l.p);
+    return NULL;
 }
 
 const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena)

@@ -21,7 +21,7 @@ void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
 
 int64_t fb_program_launches(const fb_program *p)
 {
-    enum { MAX_DEPTH = 64 };
+    enum { MAX_DEPTH = FB_MAX_REPEATS + 1 };
     int64_t times[MAX_DEPTH] = {1}, launches = 0;
     int depth = 0;
     for (int i = 0; i < p->n_launches; i++) {
@@ -138,6 +138,10 @@ static void print_args(const fb_program *p, const fb_launch *l, fb_str *out)
     for (int i = 0; i < l->n_args; i++) {
         fb_str_addf(out, "%s%s", i ? ", " : "", p->buffers[l->args[i]].name);
         if (l->offsets && l->offsets[i]) fb_str_addf(out, " + %" PRId64 " bytes", l->offsets[i]);
+        if (l->advances && l->advances[i].bytes) {
+            fb_str_addf(out, " + %" PRId64 " bytes a step", l->advances[i].bytes);
+            if (l->advances[i].level) fb_str_addf(out, " of loop %d", l->advances[i].level);
+        }
     }
 }
 

@@ -44,6 +44,12 @@ typedef struct {
     fb_group_cost cost; /* modelled */
 } fb_kernel;
 
+/* How far a pointer moves at each step of a loop: the REPEAT at `level` of those around the launch, 0 the outermost. */
+typedef struct {
+    int64_t bytes;
+    int level;
+} fb_advance;
+
 /* A library contraction: C[b] (+)= A[b]·B[b], row-major with element strides; batch strides may be 0. */
 typedef struct {
     fb_dtype dtype; /* of operands and result */
@@ -56,7 +62,10 @@ typedef struct {
     int bias;                   /* buffer of n values that the library itself adds to each row, or FB_NONE … */
     int64_t bias_offset;        /* … from this element on */
     bool relu;                  /* then the library takes relu */
+    fb_advance a_advance, b_advance, c_advance, bias_advance;
 } fb_gemm_call;
+
+enum { FB_MAX_REPEATS = 16 }; /* that nest */
 
 typedef enum { FB_LAUNCH_KERNEL, FB_LAUNCH_GEMM, FB_LAUNCH_REPEAT, FB_LAUNCH_END, FB_LAUNCH_SWAP } fb_launch_kind;
 
@@ -70,7 +79,8 @@ typedef struct {
     const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
     const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share
                              * one kernel so); NULL: all zero */
-    int64_t count;          /* FB_LAUNCH_REPEAT */
+    const fb_advance *advances; /* of each of args; NULL: none moves */
+    int64_t count;              /* FB_LAUNCH_REPEAT */
     int swap_a, swap_b;
 } fb_launch;
 

@@ -394,6 +394,13 @@ bool fb_cuda_wait(fb_cuda_device *d, fb_error *err)
 
 /* ---- running ---- */
 
+/* Where a buffer's value is at this step. */
+static CUdeviceptr moved(const fb_loaded *l, int buffer, fb_advance advance)
+{
+    int64_t steps = advance.bytes ? l->step[advance.level] : 0;
+    return l->buffers[l->slots[buffer]] + (CUdeviceptr)(advance.bytes * steps);
+}
+
 static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
 {
     fb_cuda_device *d = l->device;
@@ -403,7 +410,8 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
     void *args[1024];
     FB_ASSERT(launch->n_args <= 1024);
     for (int i = 0; i < launch->n_args; i++) {
-        pointers[i] = l->buffers[l->slots[launch->args[i]]] + (launch->offsets ? (CUdeviceptr)launch->offsets[i] : 0);
+        const fb_advance advance = launch->advances ? launch->advances[i] : (fb_advance){0};
+        pointers[i] = moved(l, launch->args[i], advance) + (launch->offsets ? (CUdeviceptr)launch->offsets[i] : 0);
         args[i] = &pointers[i];
     }
     CALL(d,
@@ -420,9 +428,9 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     if (watch && !watch->at(watch->ctx, number, false, err)) return false;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &l->program->gemms[launch->gemm];
-        CUdeviceptr bias = g->bias == FB_NONE ? 0 : l->buffers[l->slots[g->bias]];
-        if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], l->buffers[l->slots[g->a]], l->buffers[l->slots[g->b]],
-                              bias, l->buffers[l->slots[g->c]], err))
+        CUdeviceptr bias = g->bias == FB_NONE ? 0 : moved(l, g->bias, g->bias_advance);
+        if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], moved(l, g->a, g->a_advance),
+                              moved(l, g->b, g->b_advance), bias, moved(l, g->c, g->c_advance), err))
             return false;
     } else if (!launch_kernel(l, launch, err)) {
         return false;
@@ -431,7 +439,7 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
 }
 
 /* Launches [from, to); REPEAT … END nest. */
-static bool issue_range(fb_loaded *l, int from, int to, const fb_cuda_watch *watch, fb_error *err)
+static bool issue_range(fb_loaded *l, int from, int to, int level, const fb_cuda_watch *watch, fb_error *err)
 {
     for (int i = from; i < to; i++) {
         const fb_launch *launch = &l->program->launches[i];
@@ -446,8 +454,8 @@ static bool issue_range(fb_loaded *l, int from, int to, const fb_cuda_watch *wat
                 depth += (kind == FB_LAUNCH_REPEAT) - (kind == FB_LAUNCH_END);
                 if (!depth) break;
             }
-            for (int64_t n = 0; n < launch->count; n++)
-                if (!issue_range(l, i + 1, end, watch, err)) return false;
+            for (l->step[level] = 0; l->step[level] < launch->count; l->step[level]++)
+                if (!issue_range(l, i + 1, end, level + 1, watch, err)) return false;
             i = end;
         } else if (launch->kind != FB_LAUNCH_END && !launch_one(l, launch, watch, err)) {
             return false;
@@ -458,7 +466,7 @@ static bool issue_range(fb_loaded *l, int from, int to, const fb_cuda_watch *wat
 
 bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err)
 {
-    return issue_range(l, 0, l->program->n_launches, watch, err);
+    return issue_range(l, 0, l->program->n_launches, 0, watch, err);
 }
 
 static bool capture(fb_loaded *l, fb_error *err)

@@ -46,6 +46,7 @@ struct fb_loaded {
     int *sequence; /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
     int64_t n_sequence;
     bool no_sequence; /* a graph does not execute what a stream does */
+    int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is issued */
     double compile_ms;
 };
 

@@ -18,7 +18,6 @@ enum {
     /* Between buffers, so that equal elements of equally long buffers do not compete for one cache set. */
     STAGGER = 768,
     GUARD = 4096, /* an unmapped page at both ends: a kernel that runs wild there is stopped, not believed */
-    MAX_DEPTH = 16,
 };
 
 struct fb_loaded {
@@ -34,6 +33,7 @@ struct fb_loaded {
     char **saved;   /* assigned parameters: what they are restored to */
     void ***args;   /* of each launch */
     int *end_of;    /* of each REPEAT: its END */
+    int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is run */
     bool swaps;
     double compile_ms;
 };
@@ -246,22 +246,29 @@ static bool load_gemms(fb_loaded *l, fb_error *err)
     return true;
 }
 
+static char *moved(const fb_loaded *l, int buffer, fb_advance advance)
+{
+    return l->now[buffer] + (advance.bytes ? advance.bytes * l->step[advance.level] : 0);
+}
+
 static void fill_args(fb_loaded *l, int i)
 {
     const fb_launch *launch = &l->program->launches[i];
-    for (int a = 0; a < launch->n_args; a++)
-        l->args[i][a] = l->now[launch->args[a]] + (launch->offsets ? launch->offsets[a] : 0);
+    for (int a = 0; a < launch->n_args; a++) {
+        const fb_advance advance = launch->advances ? launch->advances[a] : (fb_advance){0};
+        l->args[i][a] = moved(l, launch->args[a], advance) + (launch->offsets ? launch->offsets[a] : 0);
+    }
 }
 
 /* Pairs the repeats with their ends and readies the arguments. */
 static bool load_launches(fb_loaded *l, fb_error *err)
 {
     const fb_program *p = l->program;
-    int open[MAX_DEPTH], depth = 0;
+    int open[FB_MAX_REPEATS], depth = 0;
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *launch = &p->launches[i];
         if (launch->kind == FB_LAUNCH_REPEAT) {
-            if (depth == MAX_DEPTH) return fb_fail(err, FB_ERR_LIMIT, "loops nest deeper than %d", MAX_DEPTH);
+            if (depth == FB_MAX_REPEATS) return fb_fail(err, FB_ERR_LIMIT, "loops nest deeper than %d", FB_MAX_REPEATS);
             open[depth++] = i;
         } else if (launch->kind == FB_LAUNCH_END) {
             FB_ASSERT(depth > 0);
@@ -393,11 +400,12 @@ static void run_launch(fb_loaded *l, int i, trace *t)
 {
     const fb_program *p = l->program;
     const fb_launch *launch = &p->launches[i];
-    if (l->swaps) fill_args(l, i);
+    if (l->swaps || launch->advances) fill_args(l, i);
     double begin = t ? fb_now_us() : 0;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &p->gemms[launch->gemm];
-        fb_host_gemm_run(l->gemms[launch->gemm], l->now[g->a], l->now[g->b], l->now[g->c], l->args[i]);
+        fb_host_gemm_run(l->gemms[launch->gemm], moved(l, g->a, g->a_advance), moved(l, g->b, g->b_advance),
+                         moved(l, g->c, g->c_advance), l->args[i]);
         if (t) note(t, p->n_kernels + launch->gemm, begin);
     } else {
         l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i], .first = 0, .last = INT64_MAX});
@@ -405,13 +413,14 @@ static void run_launch(fb_loaded *l, int i, trace *t)
     }
 }
 
-static void run_range(fb_loaded *l, int from, int to, trace *t)
+static void run_range(fb_loaded *l, int from, int to, int depth, trace *t)
 {
     for (int i = from; i < to; i++) {
         const fb_launch *launch = &l->program->launches[i];
         switch (launch->kind) {
         case FB_LAUNCH_REPEAT:
-            for (int64_t k = 0; k < launch->count; k++) run_range(l, i + 1, l->end_of[i], t);
+            for (l->step[depth] = 0; l->step[depth] < launch->count; l->step[depth]++)
+                run_range(l, i + 1, l->end_of[i], depth + 1, t);
             i = l->end_of[i];
             break;
         case FB_LAUNCH_SWAP: swap_buffers(l, launch->swap_a, launch->swap_b); break;
@@ -434,7 +443,7 @@ static void restore(fb_loaded *l)
 
 static void run_all(fb_loaded *l, trace *t)
 {
-    run_range(l, 0, l->program->n_launches, t);
+    run_range(l, 0, l->program->n_launches, 0, t);
 }
 
 /* Into the state of the caches that is asked for. */

@@ -49,6 +49,9 @@ void fb_access_piece(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, c
  * False when a pad, or a reshape of something not contiguous, is in the way. */
 bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offset, int64_t strides[FB_MAX_RANK]);
 
+/* Is `node` its base laid out anew: all of it, in order? */
+bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base);
+
 /* The first non-view node under `node` (itself when it is no view). */
 fb_id fb_access_base(const fb_graph *g, fb_id node);
 

@@ -3,9 +3,10 @@
  * requires  a plan
  * provides  a buffer for every value that some kernel stores or reads from memory. Sources, outputs and what a kernel
  * hands to the host have storage of their own; the rest share a pool: at each launch what it stores is placed into the
- * first hole that is large enough, largest first, and what is read for the last time leaves a hole after it. A value of
- * a loop's body that is carried to the next step lives as long as the loop, and so does what the body reads from
- * outside.
+ * first hole that is large enough, largest first, and what is read for the last time leaves a hole after it. What a
+ * body reads from outside lives as long as the loop. What a loop carries has one buffer for initial value, state and
+ * result, or two that change places (plan/loops.h); what it stacks is the result's. Of values that live where another
+ * does, only that other one has a buffer here.
  */
 #include "graph/access.h"
 #include "plan/plan_parts.h"
@@ -24,6 +25,9 @@ typedef struct {
     int n_groups;
     int *first, *last;           /* a node: launches; first FB_NONE: has no buffer */
     int *loop_first, *loop_last; /* a region: launches of its body */
+    fb_id *home;                 /* a node: the one whose buffer holds it, FB_NONE when it is not in the pool */
+    fb_id *around;               /* a node: the region that its buffer belongs to */
+    fb_loop *loops;              /* a region, from 1 on */
     FB_VEC(hole) holes;          /* ascending, never adjacent */
     int64_t pool;
 } layout;
@@ -44,13 +48,21 @@ static void span_regions(layout *l)
 /* `node` is in use at launch `at` in region `region`: for the whole of the loops that it lies outside of. */
 static void use(layout *l, fb_id node, int at, fb_id region)
 {
-    fb_id home = l->g->nodes[node].region;
+    node = l->home[node];
+    if (node == FB_NONE) return;
+    fb_id home = l->around[node];
     int from = at, to = at;
     for (fb_id r = region; r > 0 && r != home; r = l->g->regions[r].parent)
         from = l->loop_first[r], to = l->loop_last[r];
     if (l->first[node] == FB_NONE) l->first[node] = from, l->last[node] = to;
     if (from < l->first[node]) l->first[node] = from;
     if (to > l->last[node]) l->last[node] = to;
+}
+
+static bool has_buffer(const layout *l, fb_id base)
+{
+    fb_id home = l->home[base];
+    return home != FB_NONE && (l->first[home] != FB_NONE || fb_op_has_storage(l->g->nodes[base].op));
 }
 
 /* What group `i` reads from memory: bases of its nodes' operands that it does not compute. */
@@ -64,7 +76,7 @@ static void use_operands(layout *l, int i, const fb_group *group)
         for (int j = n->op == FB_OP_ASSIGN; j < n->n_args; j++) {
             fb_id base = fb_access_base(l->g, n->args[j]);
             if (fb_marked(p, FB_MARK_SET, base)) continue;
-            if (l->first[base] != FB_NONE || fb_op_has_storage(l->g->nodes[base].op)) use(l, base, i, n->region);
+            if (has_buffer(l, base)) use(l, base, i, n->region);
         }
     }
 }
@@ -78,7 +90,7 @@ static fb_id storage_of(const fb_graph *g, fb_id stored)
 static void keep_for_loop(layout *l, fb_id node, fb_id region)
 {
     fb_id base = fb_access_base(l->g, node);
-    if (l->first[base] == FB_NONE || l->loop_last[region] < 0) return;
+    if (!has_buffer(l, base) || l->loop_last[region] < 0) return;
     use(l, base, l->loop_first[region], l->g->nodes[base].region);
     use(l, base, l->loop_last[region], l->g->nodes[base].region);
 }
@@ -95,19 +107,96 @@ static void use_loops(layout *l)
     }
 }
 
+static bool leaves(const layout *l, fb_id node)
+{
+    return node != FB_NONE && l->g->nodes[node].region == 0 && l->plan->planner->keep[node];
+}
+
+static void move_in(layout *l, fb_id node, fb_id home)
+{
+    if (node != FB_NONE) l->home[node] = home;
+}
+
+/* Homes of what the loop of region `r` hands about. The states of a loop without kernels have no place in the order of
+ * launches, so they are not in the pool. */
+static void settle(layout *l, int r)
+{
+    const fb_loop *loop = &l->loops[r];
+    fb_id outside = l->g->regions[r].parent;
+    bool empty = l->loop_last[r] < 0;
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        fb_id home = empty ? FB_NONE : c->state;
+        if (c->state != FB_NONE) l->around[c->state] = outside;
+        move_in(l, c->carried, home);
+        move_in(l, c->result, home);
+        if (c->base != FB_NONE) l->around[c->base] = outside;
+        if (c->kind == FB_CARRY_IN_PLACE) move_in(l, c->base, home);
+    }
+    for (int i = 0; i < loop->n_scanned; i++)
+        move_in(l, loop->scanned[i].item, empty ? FB_NONE : loop->scanned[i].base);
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        if (c->result == FB_NONE) continue;
+        if (empty) l->home[c->result] = FB_NONE;
+        if (c->base != FB_NONE) move_in(l, c->base, c->result);
+    }
+}
+
+/* States from before the first step, and what takes turns with one as long as it. */
+static void use_states(layout *l, int r)
+{
+    const fb_loop *loop = &l->loops[r];
+    if (l->loop_last[r] < 0) return;
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->state == FB_NONE) continue;
+        use(l, c->state, l->loop_first[r], l->around[c->state]);
+        use(l, c->state, l->loop_last[r], l->around[c->state]);
+    }
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        if (c->result == FB_NONE) continue;
+        use(l, c->result, l->loop_first[r], l->around[c->result]);
+        use(l, c->result, l->loop_last[r], l->around[c->result]);
+    }
+}
+
+static void use_partners(layout *l, int r)
+{
+    const fb_loop *loop = &l->loops[r];
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->kind != FB_CARRY_SWAP || l->first[c->state] == FB_NONE) continue;
+        fb_id base = l->home[c->base];
+        if (l->first[c->state] < l->first[base]) l->first[base] = l->first[c->state];
+        if (l->last[c->state] > l->last[base]) l->last[base] = l->last[c->state];
+        if (leaves(l, c->result)) l->last[base] = l->n_groups - 1;
+        l->first[c->state] = l->first[base];
+        l->last[c->state] = l->last[base];
+    }
+}
+
 static void find_lifetimes(layout *l)
 {
     span_regions(l);
-    for (fb_id i = 0; i < l->g->n_nodes; i++) l->first[i] = l->last[i] = FB_NONE;
+    for (fb_id i = 0; i < l->g->n_nodes; i++) {
+        l->first[i] = l->last[i] = FB_NONE;
+        l->home[i] = i;
+        l->around[i] = l->g->nodes[i].region;
+    }
+    for (int r = 1; r < l->g->n_regions; r++) settle(l, r);
     for (int i = 0; i < l->n_groups; i++) {
         const fb_group *group = fb_plan_group(l->plan, i);
         use_operands(l, i, group);
         for (int k = 0; k < group->n_stored; k++) {
             fb_id to = storage_of(l->g, group->stored[k]);
-            use(l, to, i, l->g->nodes[to].region);
+            use(l, to, i, l->g->nodes[group->stored[k]].region);
         }
     }
+    for (int r = 1; r < l->g->n_regions; r++) use_states(l, r);
     use_loops(l);
+    for (int r = l->g->n_regions - 1; r > 0; r--) use_partners(l, r);
 }
 
 /* ---- the pool ---- */
@@ -188,6 +277,13 @@ static void place_all(layout *l, fb_buffer_plan *buffers, int n)
     FB_VEC_FREE(&ends);
 }
 
+/* The result that a carried value's buffer ends as. */
+static fb_id result_held(const layout *l, fb_id node)
+{
+    const fb_node *n = &l->g->nodes[node];
+    return n->op == FB_OP_CARRIED ? l->loops[n->region].carried[n->attrs->index].result : FB_NONE;
+}
+
 int fb_plan_buffers(const fb_plan *plan, fb_arena *arena, fb_buffer_plan **out, int64_t *pool_bytes)
 {
     const fb_graph *g = plan->planner->g;
@@ -197,14 +293,19 @@ int fb_plan_buffers(const fb_plan *plan, fb_arena *arena, fb_buffer_plan **out, 
     l.last = FB_NEW_ARRAY(scratch, int, g->n_nodes + 1);
     l.loop_first = FB_NEW_ARRAY(scratch, int, g->n_regions + 1);
     l.loop_last = FB_NEW_ARRAY(scratch, int, g->n_regions + 1);
+    l.home = FB_NEW_ARRAY(scratch, fb_id, g->n_nodes + 1);
+    l.around = FB_NEW_ARRAY(scratch, fb_id, g->n_nodes + 1);
+    l.loops = FB_NEW_ARRAY(scratch, fb_loop, g->n_regions + 1);
+    for (int r = 1; r < g->n_regions; r++) fb_plan_loop(plan, r, scratch, &l.loops[r]);
     find_lifetimes(&l);
     int n = 0;
     for (fb_id i = 0; i < g->n_nodes; i++) n += l.first[i] != FB_NONE;
     fb_buffer_plan *b = *out = FB_NEW_ARRAY(arena, fb_buffer_plan, n + 1);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (l.first[i] == FB_NONE) continue;
-        bool kept = g->nodes[i].region == 0 && plan->planner->keep[i];
-        bool own = fb_op_has_storage(g->nodes[i].op) || kept;
+        bool kept = leaves(&l, i) || leaves(&l, result_held(&l, i));
+        fb_op op = g->nodes[i].op;
+        bool own = op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || kept;
         *b++ = (fb_buffer_plan){.node = i,
                                 .bytes = fb_node_bytes(g, i),
                                 .first = l.first[i],

@@ -468,6 +468,50 @@ static bool is_stored_last(const fb_section *s, const fb_root *r)
 
 /* ---- a parameter that is read and assigned in one kernel ---- */
 
+bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored)
+{
+    for (int s = 0; s < nest->n_sections; s++) {
+        const fb_section *section = &nest->sections[s];
+        const fb_root *root = NULL;
+        for (int r = 0; r < section->n_roots; r++)
+            if (section->roots[r].storage == stored && section->roots[r].table == FB_NONE) root = &section->roots[r];
+        for (int t = 0; t < section->n_tables; t++)
+            for (int m = 0; m < section->members; m++)
+                if (section->tables[t].base[m] == read || section->tables[t].base[m] == stored) return false;
+        for (int i = 0; i < section->n_values; i++) {
+            const fb_value *v = &section->values[i];
+            if (v->kind != FB_VALUE_LOAD || v->node != read) continue;
+            if (!root || v->at != root->at || !is_stored_last(section, root)) return false;
+        }
+    }
+    return true;
+}
+
+static int replaced(fb_arena *arena, const fb_id *ids, int n, fb_id old, fb_id by, const fb_id **out)
+{
+    fb_id *copy = fb_arena_copy(arena, ids, (size_t)n * sizeof *ids);
+    for (int i = 0; i < n; i++)
+        if (copy[i] == old) copy[i] = by;
+    if (n) qsort(copy, (size_t)n, sizeof *copy, by_id);
+    *out = copy;
+    return n;
+}
+
+const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena)
+{
+    fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
+    to->sections = fb_arena_copy(arena, nest->sections, (size_t)nest->n_sections * sizeof *nest->sections);
+    for (int s = 0; s < to->n_sections; s++) {
+        fb_section *section = &to->sections[s];
+        section->roots = fb_arena_copy(arena, section->roots, (size_t)section->n_roots * sizeof *section->roots);
+        for (int r = 0; r < section->n_roots; r++)
+            if (section->roots[r].storage == stored) section->roots[r].storage = storage;
+    }
+    if (to->product == stored) to->product = storage;
+    to->n_writes = replaced(arena, nest->writes, nest->n_writes, stored, storage, &to->writes);
+    return to;
+}
+
 static bool check_assigns(fb_builder *b)
 {
     const fb_graph *g = b->nest->graph;

@@ -57,6 +57,10 @@ fb_id fb_nest_product(const fb_nest *nest);
 /* An assignment that reads other elements of its parameter than it writes: the kernel stores into a temporary, from
  * which the parameter is copied by another. */
 bool fb_nest_staged(const fb_nest *nest);
+/* May the kernel store `stored` over `read`: does it read there only the very elements that it stores then? */
+bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored);
+/* The same kernel with `stored` put where the value of `storage` is; in `arena`, sharing all else. */
+const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

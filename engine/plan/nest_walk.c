@@ -746,7 +746,9 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
         fb_root *r = &s->roots[i];
         *r =
             (fb_root){.node = d->roots[i].node, .storage = d->roots[i].node, .value = root_values[i], .table = FB_NONE};
-        if (fb_op_get(n->op)->cls == FB_CLASS_SOURCE || n->op == FB_OP_FEED) r->storage = FB_COPY_OF_SOURCE;
+        fb_op_class cls = fb_op_get(n->op)->cls;
+        bool copy = nest->kernel.n_nodes == 0 && cls != FB_CLASS_VIEW; /* of a value that lies in memory already */
+        if (cls == FB_CLASS_SOURCE || n->op == FB_OP_FEED || copy) r->storage = FB_COPY_OF_SOURCE;
         if (n->op == FB_OP_ASSIGN) r->storage = fb_access_base(w->g, n->args[0]);
         r->at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, d->roots[i].coords);
         r->space = place_of(w, r->at).space;

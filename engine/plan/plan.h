@@ -19,6 +19,8 @@
 
 typedef enum { FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA } fb_launch_mode;
 
+enum { FB_GRAPH_LAUNCHES = 1 << 16 }; /* that one CUDA graph may hold */
+
 const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
 double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
 

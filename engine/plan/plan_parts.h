@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "plan/loops.h"
 #include "plan/plan.h"
 
 #define uthash_malloc(bytes)      fb_alloc(bytes)
@@ -79,6 +80,8 @@ typedef struct {
     fb_id *slot_of; /* a group: its slot */
     int *number;    /* a slot: its group */
     fb_group *group;
+    int n_steps;
+    fb_plan_step *steps; /* groups with the loops around them */
     int cost_epoch; /* of the machine that `cost` is for; 0: none */
     fb_plan_cost cost;
 } fb_view;

@@ -1,0 +1,206 @@
+/* Where a loop's values live: what reads the state, and when, decides whether it can be overwritten. */
+#include "plan/loops.h"
+
+#include "graph/access.h"
+#include "plan/plan_parts.h"
+
+#include <limits.h>
+
+static fb_id result_of(const fb_graph *g, fb_id loop, int index)
+{
+    for (int u = g->user_start[loop]; u < g->user_start[loop + 1]; u++) {
+        const fb_node *n = &g->nodes[g->users[u]];
+        if (n->op == FB_OP_RESULT && n->attrs->index == index) return g->users[u];
+    }
+    return FB_NONE;
+}
+
+static bool is_read(const fb_graph *g, fb_id id)
+{
+    return id != FB_NONE && (g->user_start[id] < g->user_start[id + 1] || g->is_output[id]);
+}
+
+static bool within(const fb_graph *g, fb_id region, fb_id outer)
+{
+    while (region > outer) region = g->regions[region].parent;
+    return region == outer;
+}
+
+static void find_span(const fb_plan *plan, fb_id region, int *first, int *last)
+{
+    const fb_graph *g = plan->planner->g;
+    *first = fb_plan_groups(plan);
+    *last = -1;
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        if (!within(g, g->nodes[plan->view->slot_of[i]].region, region)) continue;
+        if (i < *first) *first = i;
+        if (i > *last) *last = i;
+    }
+}
+
+/* ---- carried values ---- */
+
+typedef struct {
+    const fb_plan *plan;
+    const fb_graph *g;
+    fb_loop *loop;
+} finder;
+
+static bool reads(const finder *f, const fb_group *group, fb_id base)
+{
+    for (int k = 0; k < group->n_nodes; k++) {
+        const fb_node *n = &f->g->nodes[group->nodes[k]];
+        for (int j = n->op == FB_OP_ASSIGN; j < n->n_args; j++)
+            if (fb_access_base(f->g, n->args[j]) == base) return true;
+    }
+    return false;
+}
+
+/* Is the state read by anything but kernels of the body: copies at the end of a step, or a loop inside? */
+static bool read_by_others(const finder *f, fb_id carried)
+{
+    const fb_region *r = &f->g->regions[f->loop->region];
+    for (int i = 0; i < r->n_carried; i++)
+        if (fb_access_base(f->g, r->yields[i]) == carried) return true;
+    for (int i = 0; i < r->n_stacked; i++)
+        if (fb_access_base(f->g, r->stacked[i]) == carried) return true;
+    for (fb_id inner = f->loop->region + 1; inner < f->g->n_regions; inner++) {
+        if (!within(f->g, inner, f->loop->region)) continue;
+        const fb_node *loop = &f->g->nodes[f->g->regions[inner].loop];
+        for (int i = 0; i < loop->n_args; i++)
+            if (fb_access_base(f->g, loop->args[i]) == carried) return true;
+    }
+    return false;
+}
+
+/* May the kernel that stores `base` store it over the state? Every earlier read is over, none comes later, and its own
+ * are of the very element that is overwritten. */
+static bool overwrites(const finder *f, fb_id base, fb_id carried)
+{
+    if (carried == FB_NONE) return true;
+    if (read_by_others(f, carried)) return false;
+    int writer = fb_plan_group_of(f->plan, base);
+    for (int i = f->loop->first; i <= f->loop->last; i++) {
+        const fb_group *group = fb_plan_group(f->plan, i);
+        if (!reads(f, group, carried)) continue;
+        if (i > writer) return false;
+        if (i < writer) continue;
+        if (!group->nest || group->family == FB_FAMILY_LIBRARY || !fb_nest_overwrites(group->nest, carried, base))
+            return false;
+    }
+    return true;
+}
+
+static bool is_taken(const finder *f, int n, fb_id base)
+{
+    for (int i = 0; i < n; i++)
+        if (f->loop->carried[i].base == base) return true;
+    return false;
+}
+
+static void find_carried(finder *f, int i)
+{
+    const fb_region *r = &f->g->regions[f->loop->region];
+    fb_carry *c = &f->loop->carried[i];
+    *c = (fb_carry){.init = f->g->nodes[r->loop].args[i],
+                    .carried = r->carried[i],
+                    .yield = r->yields[i],
+                    .result = result_of(f->g, r->loop, i),
+                    .base = FB_NONE};
+    if (!is_read(f->g, c->result)) c->result = FB_NONE;
+    c->state = c->carried != FB_NONE ? c->carried : c->result;
+    if (c->state == FB_NONE || c->yield == c->carried) return;
+    fb_id base;
+    bool whole = fb_access_whole(f->g, c->yield, &base) && fb_node_is_computed(f->g, base) &&
+                 f->g->nodes[base].region == f->loop->region && f->g->nodes[base].op != FB_OP_ASSIGN;
+    c->kind = FB_CARRY_COPY;
+    if (!whole || is_taken(f, i, base)) return;
+    c->base = base;
+    c->kind = overwrites(f, base, c->carried) ? FB_CARRY_IN_PLACE : FB_CARRY_SWAP;
+}
+
+/* ---- scanned and collected values ---- */
+
+/* Kernels read and write whole vectors of up to 16 bytes where a step's part is a multiple of that. */
+static bool is_aligned(const fb_node *item, int64_t elements)
+{
+    int64_t size = fb_dtype_size(item->dtype), bytes = fb_shape_elements(&item->shape) * size, unit = 16;
+    while (unit > size && bytes % unit) unit /= 2;
+    return elements * size % unit == 0;
+}
+
+static bool is_assigned(const fb_graph *g, fb_id param)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_ASSIGN && g->nodes[i].args[0] == param) return true;
+    return false;
+}
+
+static void find_scanned(finder *f, int i)
+{
+    const fb_region *r = &f->g->regions[f->loop->region];
+    const fb_node *loop = &f->g->nodes[r->loop];
+    fb_scanned *s = &f->loop->scanned[i];
+    *s = (fb_scanned){.item = r->items[i], .scanned = loop->args[r->n_carried + i], .base = FB_NONE};
+    if (s->item == FB_NONE) return;
+    const fb_node *item = &f->g->nodes[s->item];
+    fb_id base;
+    int64_t offset, strides[FB_MAX_RANK], expect = 1;
+    if (!fb_access_strided(f->g, s->scanned, &base, &offset, strides)) return;
+    for (int d = item->shape.rank - 1; d >= 0; d--) {
+        if (item->shape.dim[d] > 1 && strides[d + 1] != expect) return;
+        expect *= item->shape.dim[d];
+    }
+    /* What moves with an outer loop's step, or belongs to its state, is copied. */
+    fb_op op = f->g->nodes[base].op;
+    bool stands = fb_node_is_computed(f->g, base) ? f->g->nodes[base].region == 0
+                                                  : op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
+    if (op == FB_OP_PARAM && base != s->scanned && is_assigned(f->g, base)) stands = false;
+    if (!stands || strides[0] < 0 || !is_aligned(item, offset) || !is_aligned(item, strides[0])) return;
+    s->base = base;
+    s->offset = offset;
+    s->stride = strides[0];
+}
+
+static void find_collected(finder *f, int i)
+{
+    const fb_region *r = &f->g->regions[f->loop->region];
+    fb_collected *s = &f->loop->collected[i];
+    *s = (fb_collected){
+        .value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE};
+    if (!is_read(f->g, s->result)) s->result = FB_NONE;
+    fb_id base;
+    if (s->result == FB_NONE || !fb_access_whole(f->g, s->value, &base) || !fb_node_is_computed(f->g, base)) return;
+    if (f->g->nodes[base].region != f->loop->region || f->g->nodes[base].op == FB_OP_ASSIGN) return;
+    if (is_taken(f, r->n_carried, base)) return;
+    for (int k = 0; k < i; k++)
+        if (f->loop->collected[k].base == base) return;
+    s->base = base;
+}
+
+void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *out)
+{
+    const fb_graph *g = plan->planner->g;
+    const fb_region *r = &g->regions[region];
+    finder f = {.plan = plan, .g = g, .loop = out};
+    *out = (fb_loop){.region = region,
+                     .node = r->loop,
+                     .trips = r->trips,
+                     .n_carried = r->n_carried,
+                     .n_scanned = r->n_items,
+                     .n_collected = r->n_stacked};
+    out->carried = FB_NEW_ARRAY(arena, fb_carry, r->n_carried + 1);
+    out->scanned = FB_NEW_ARRAY(arena, fb_scanned, r->n_items + 1);
+    out->collected = FB_NEW_ARRAY(arena, fb_collected, r->n_stacked + 1);
+    find_span(plan, region, &out->first, &out->last);
+    for (int i = 0; i < r->n_carried; i++) find_carried(&f, i);
+    for (int i = 0; i < r->n_items; i++) find_scanned(&f, i);
+    for (int i = 0; i < r->n_stacked; i++) find_collected(&f, i);
+}
+
+int fb_plan_steps(const fb_plan *plan, const fb_plan_step **out)
+{
+    fb_plan_groups(plan);
+    *out = plan->view->steps;
+    return plan->view->n_steps;
+}

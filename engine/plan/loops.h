@@ -1,0 +1,62 @@
+/* Where a loop keeps what it carries, scans and collects, under a plan.
+ *
+ * What a loop carries is its *state*: a buffer that holds the initial value before the first step, and the final one
+ * after the last. A step makes the next state where the state is, when every read of it is over by then; into a second
+ * buffer that changes places with the first at the end of the step; or, when the next state is no value that a kernel
+ * of the body stores, by a copy at the end of the step. */
+#ifndef FB_PLAN_LOOPS_H
+#define FB_PLAN_LOOPS_H
+
+#include "plan/plan.h"
+
+typedef enum {
+    FB_CARRY_SAME,     /* it does not change, or nobody reads it */
+    FB_CARRY_IN_PLACE, /* `base` is stored into the state */
+    FB_CARRY_SWAP,     /* `base` is stored beside the state, and the two change places */
+    FB_CARRY_COPY,     /* `yield` is copied beside the state, and the two change places */
+} fb_carry_kind;
+
+typedef struct {
+    fb_carry_kind kind;
+    fb_id state; /* the node that stands for the state's buffer: the carried node or else the result; FB_NONE: nobody
+                    reads it */
+    fb_id init, carried, yield, result; /* carried, result: FB_NONE when not there */
+    fb_id base;                         /* the computed node under `yield`; FB_NONE unless IN_PLACE or SWAP */
+} fb_carry;
+
+/* A scanned tensor: element e of its item at step t is element offset + t · stride + e of `base`. */
+typedef struct {
+    fb_id item, scanned; /* item: FB_NONE when the body does not read it */
+    fb_id base;          /* FB_NONE: the tensor lies otherwise, and is copied before the loop */
+    int64_t offset, stride;
+} fb_scanned;
+
+/* What is stacked over the steps. */
+typedef struct {
+    fb_id value, result; /* result: FB_NONE when nobody reads it */
+    fb_id base;          /* computed node that is stored at its place in `result` itself; FB_NONE: copied there */
+} fb_collected;
+
+typedef struct {
+    fb_id region, node; /* node: the loop */
+    int64_t trips;
+    int n_carried, n_scanned, n_collected;
+    fb_carry *carried;
+    fb_scanned *scanned;
+    fb_collected *collected;
+    int first, last; /* groups of the body; last < first: it has none */
+} fb_loop;
+
+/* Arrays in `arena`. */
+void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *out);
+
+/* The plan in order: groups, and where loops begin and end. */
+typedef enum { FB_STEP_GROUP, FB_STEP_OPEN, FB_STEP_CLOSE } fb_step_kind;
+typedef struct {
+    fb_step_kind kind;
+    int number; /* of the group, or region of the loop */
+} fb_plan_step;
+/* Borrowed until the plan is edited or freed. */
+int fb_plan_steps(const fb_plan *plan, const fb_plan_step **out);
+
+#endif
