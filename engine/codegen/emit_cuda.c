@@ -110,16 +110,25 @@ static bool table_fits(const fb_section *s, int table, int vector)
     return true;
 }
 
+/* A loop's step may move any pointer of its body by what is stored there: only whole vectors keep it aligned. */
+static bool steps_fit(const fb_emitter *e, fb_id storage, int vector)
+{
+    fb_id node = storage >= 0 ? storage : e->nest->kernel.stored[0];
+    const fb_node *n = &e->nest->graph->nodes[node];
+    return n->region == 0 || fb_node_bytes(e->nest->graph, node) % (vector * fb_dtype_size(n->dtype)) == 0;
+}
+
 static bool is_packed_load(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
 {
     if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
+    if (!steps_fit(e, v->node, vector)) return false;
     if (v->table != FB_NONE ? !table_fits(s, v->table, vector) : shift_of(e, v->node) % vector != 0) return false;
     return runs_along(e, v->at, last, vector);
 }
 
 static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_root *r, fb_ix last, int vector)
 {
-    if (vector == 1) return false;
+    if (vector == 1 || !steps_fit(e, r->storage, vector)) return false;
     if (r->table != FB_NONE ? !table_fits(s, r->table, vector) : shift_of(e, r->storage) % vector != 0) return false;
     return runs_along(e, r->at, last, vector);
 }

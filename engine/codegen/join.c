@@ -120,6 +120,7 @@ static void join_part(joining *j, const fb_program *part)
         *l = part->launches[i];
         l->args = shifted(p->arena, l->args, l->n_args, buffers);
         if (l->offsets) l->offsets = fb_arena_copy(p->arena, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
+        if (l->advances) l->advances = fb_arena_copy(p->arena, l->advances, (size_t)l->n_args * sizeof *l->advances);
         if (l->kind == FB_LAUNCH_KERNEL) l->kernel = kernel[l->kernel];
         if (l->kind == FB_LAUNCH_GEMM) l->gemm += gemms;
         if (l->kind == FB_LAUNCH_SWAP) l->swap_a += buffers, l->swap_b += buffers;

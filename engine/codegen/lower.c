@@ -501,21 +501,21 @@ static void finish(fb_lowering *l)
 /* Groups and loops in order. A loop of no steps is its initial values. */
 static void lower_steps(fb_lowering *l)
 {
-    const fb_plan_step *steps;
-    int n = fb_plan_steps(l->plan, &steps), never = 0;
+    const fb_order_entry *steps;
+    int n = fb_plan_order(l->plan, &steps), never = 0;
     for (int i = 0; i < n; i++) {
         fb_id region = steps[i].number;
-        bool loop = steps[i].kind != FB_STEP_GROUP, empty = loop && l->g->regions[region].trips == 0;
-        if (steps[i].kind == FB_STEP_CLOSE && never) {
+        bool loop = steps[i].kind != FB_ORDER_GROUP, empty = loop && l->g->regions[region].trips == 0;
+        if (steps[i].kind == FB_ORDER_CLOSE && never) {
             never--;
-        } else if (steps[i].kind == FB_STEP_OPEN && never) {
+        } else if (steps[i].kind == FB_ORDER_OPEN && never) {
             never++;
         } else if (empty) {
             fb_lower_initial(l, region);
             never++;
-        } else if (steps[i].kind == FB_STEP_OPEN) {
+        } else if (steps[i].kind == FB_ORDER_OPEN) {
             fb_lower_open(l, region);
-        } else if (steps[i].kind == FB_STEP_CLOSE) {
+        } else if (steps[i].kind == FB_ORDER_CLOSE) {
             fb_lower_close(l, region);
         } else if (!never) {
             lower_group(l, steps[i].number);
@@ -535,6 +535,13 @@ static bool fits_mode(const fb_program *p, fb_error *err)
 fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
+    if (deps->late_reader != FB_NONE) {
+        fb_fail(err, FB_ERR_LIMIT,
+                "%s reads the old value of %s and needs the loop that assigns it: carry the value through the loop",
+                g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
+        return NULL;
+    }
     fb_lowering l = {.plan = plan, .g = g, .dialect = dialect};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);

@@ -77,6 +77,16 @@ static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "asking for an epilogue");
 }
 
+/* The library takes pointers for aligned to 256 bytes unless it is told; windows and the steps of loops start anywhere.
+ */
+static void tell_alignment(fb_cuda_device *d, cublasLtMatmulPreference_t wish,
+                           cublasLtMatmulPreferenceAttributes_t which, int64_t offset, fb_advance advance)
+{
+    uint32_t bytes = 256;
+    while (bytes > 1 && ((uint64_t)offset | (uint64_t)advance.bytes) % bytes) bytes /= 2;
+    d->f->cublasLtMatmulPreferenceSetAttribute(wish, which, &bytes, sizeof bytes);
+}
+
 static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
 {
     cublasLtMatmulPreference_t wish;
@@ -84,6 +94,13 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     if (status != CUBLAS_STATUS_SUCCESS) return failed(err, status, "choosing an algorithm");
     size_t room = FB_CUDA_WORKSPACE;
     d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
+    /* of the column-major call, whose first operand is B */
+    const fb_gemm_call *c = &g->call;
+    int64_t size = fb_dtype_size(c->dtype);
+    tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, c->b_offset * size, c->b_advance);
+    tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, c->a_offset * size, c->a_advance);
+    tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 0, c->c_advance);
+    tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 0, c->c_advance);
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
     status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right, g->result, g->result, wish, 1,

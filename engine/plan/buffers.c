@@ -95,9 +95,29 @@ static void keep_for_loop(layout *l, fb_id node, fb_id region)
     use(l, base, l->loop_last[region], l->g->nodes[base].region);
 }
 
+/* A loop without kernels copies its operands, between the launches around it. */
+static void use_empty(layout *l)
+{
+    const fb_order_entry *steps;
+    int n = fb_plan_order(l->plan, &steps), before = 0;
+    for (int i = 0; i < n; i++) {
+        before += steps[i].kind == FB_ORDER_GROUP;
+        if (steps[i].kind != FB_ORDER_OPEN || l->loop_last[steps[i].number] >= 0) continue;
+        fb_id parent = l->g->regions[steps[i].number].parent;
+        int low = parent ? l->loop_first[parent] : 0, high = parent ? l->loop_last[parent] : l->n_groups - 1;
+        int at = before - 1 < low ? low : before - 1 > high ? high : before - 1;
+        const fb_node *loop = &l->g->nodes[l->g->regions[steps[i].number].loop];
+        for (int k = 0; k < loop->n_args && high >= low; k++) {
+            fb_id base = fb_access_base(l->g, loop->args[k]);
+            if (has_buffer(l, base)) use(l, base, at, parent);
+        }
+    }
+}
+
 /* Operands of a loop are copied or scanned by its whole body; carried and stacked values outlive a step. */
 static void use_loops(layout *l)
 {
+    use_empty(l);
     for (int r = 1; r < l->g->n_regions; r++) {
         const fb_region *region = &l->g->regions[r];
         const fb_node *loop = &l->g->nodes[region->loop];

@@ -9,6 +9,7 @@
 typedef struct {
     const fb_graph *g;
     FB_VEC(fb_edge) edges;
+    fb_id late_reader, late_param;
 } collector;
 
 /* The node that stands for `id` in region `region`: itself, or the loop around it; FB_NONE when it lies outside. */
@@ -41,15 +42,16 @@ static fb_id computer(const fb_graph *g, fb_id id, fb_id *base)
     return fb_node_is_computed(g, *base) ? *base : FB_NONE;
 }
 
-/* Is the assigned parameter written only after the loop or node is done with? Reading an assign's own result and the
- * old value both is ordered by the value alone. */
+/* Does `node` need `on`, a node or loop of its own region? A loop needs what its body does. */
 static bool depends_on(const fb_graph *g, fb_id node, fb_id on)
 {
     if (g->user_start[on] == g->user_start[on + 1]) return false;
     bool *reached = fb_calloc((size_t)g->n_nodes, sizeof *reached);
     reached[on] = true;
-    for (fb_id i = on + 1; i <= node; i++)
+    for (fb_id i = on + 1; i <= node; i++) {
         for (int k = 0; k < g->nodes[i].n_args && !reached[i]; k++) reached[i] = reached[g->nodes[i].args[k]];
+        if (reached[i] && g->nodes[i].region) reached[g->regions[g->nodes[i].region].loop] = true;
+    }
     bool yes = reached[node];
     fb_free(reached);
     return yes;
@@ -76,13 +78,22 @@ bool fb_assign_is_late(const fb_graph *g, fb_id assign)
     return at == assign && steps > 1;
 }
 
-/* Readers of each assigned parameter come before the assignment. */
+/* Readers of each assigned parameter come before the assignment. Reading an assign's own result and the old value both
+ * is ordered by the value alone. */
 static void add_order(collector *c, const fb_edge *reads, int n_reads, const fb_id *assign_of)
 {
     for (int i = 0; i < n_reads; i++) {
         fb_id assign = assign_of[reads[i].producer], reader = reads[i].consumer;
-        if (assign == FB_NONE || assign == reader || fb_assign_is_late(c->g, assign)) continue;
-        if (!depends_on(c->g, reader, assign)) add_edge(c, reader, assign, true);
+        if (assign == FB_NONE || assign == reader) continue;
+        fb_id region = common_region(c->g, reader, assign);
+        fb_id writes = lift(c->g, assign, region), reads_it = lift(c->g, reader, region);
+        if (writes == reads_it || (writes == assign && fb_assign_is_late(c->g, assign))) continue;
+        if (!depends_on(c->g, reads_it, writes)) {
+            add_edge(c, reader, assign, true);
+        } else if (writes != assign) {
+            c->late_reader = reader;
+            c->late_param = reads[i].producer;
+        }
     }
 }
 
@@ -146,11 +157,13 @@ static void index_edges(fb_deps *d)
 
 fb_deps *fb_deps_new(const fb_graph *g)
 {
-    collector c = {.g = g};
+    collector c = {.g = g, .late_reader = FB_NONE, .late_param = FB_NONE};
     collect(&c);
     if (c.edges.n) qsort(c.edges.at, (size_t)c.edges.n, sizeof *c.edges.at, by_consumer);
     fb_deps *d = fb_calloc(1, sizeof *d);
     d->graph = g;
+    d->late_reader = c.late_reader;
+    d->late_param = c.late_param;
     d->edges = c.edges.at;
     d->n_edges = unique(d->edges, c.edges.n);
     index_edges(d);

@@ -20,6 +20,9 @@ typedef struct fb_deps {
     fb_edge *edges;            /* sorted by consumer, then producer; each pair once */
     int *in_start, *out_start; /* n_nodes + 1 entries; in-edges of node i are edges[in_start[i]] … */
     int *out;                  /* edge numbers sorted by producer: out[out_start[i]] … */
+    /* A node that reads the old value of a parameter and needs the loop that assigns it: no order of launches gives it
+     * both, so that no plan can be lowered. FB_NONE: there is none. */
+    fb_id late_reader, late_param;
 } fb_deps;
 
 fb_deps *fb_deps_new(const fb_graph *g);

@@ -15,9 +15,17 @@ static fb_id result_of(const fb_graph *g, fb_id loop, int index)
     return FB_NONE;
 }
 
+/* By a node, by the world, or by the end of a step of the loop around. */
 static bool is_read(const fb_graph *g, fb_id id)
 {
-    return id != FB_NONE && (g->user_start[id] < g->user_start[id + 1] || g->is_output[id]);
+    if (id == FB_NONE) return false;
+    if (g->user_start[id] < g->user_start[id + 1] || g->is_output[id]) return true;
+    const fb_region *r = &g->regions[g->nodes[id].region];
+    for (int i = 0; i < r->n_carried; i++)
+        if (r->yields[i] == id) return true;
+    for (int i = 0; i < r->n_stacked; i++)
+        if (r->stacked[i] == id) return true;
+    return false;
 }
 
 static bool within(const fb_graph *g, fb_id region, fb_id outer)
@@ -166,8 +174,7 @@ static void find_collected(finder *f, int i)
 {
     const fb_region *r = &f->g->regions[f->loop->region];
     fb_collected *s = &f->loop->collected[i];
-    *s = (fb_collected){
-        .value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE};
+    *s = (fb_collected){.value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE};
     if (!is_read(f->g, s->result)) s->result = FB_NONE;
     fb_id base;
     if (s->result == FB_NONE || !fb_access_whole(f->g, s->value, &base) || !fb_node_is_computed(f->g, base)) return;
@@ -198,9 +205,9 @@ void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *o
     for (int i = 0; i < r->n_stacked; i++) find_collected(&f, i);
 }
 
-int fb_plan_steps(const fb_plan *plan, const fb_plan_step **out)
+int fb_plan_order(const fb_plan *plan, const fb_order_entry **out)
 {
     fb_plan_groups(plan);
-    *out = plan->view->steps;
-    return plan->view->n_steps;
+    *out = plan->view->order;
+    return plan->view->n_order;
 }

@@ -51,12 +51,12 @@ typedef struct {
 void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *out);
 
 /* The plan in order: groups, and where loops begin and end. */
-typedef enum { FB_STEP_GROUP, FB_STEP_OPEN, FB_STEP_CLOSE } fb_step_kind;
+typedef enum { FB_ORDER_GROUP, FB_ORDER_OPEN, FB_ORDER_CLOSE } fb_order_kind;
 typedef struct {
-    fb_step_kind kind;
+    fb_order_kind kind;
     int number; /* of the group, or region of the loop */
-} fb_plan_step;
+} fb_order_entry;
 /* Borrowed until the plan is edited or freed. */
-int fb_plan_steps(const fb_plan *plan, const fb_plan_step **out);
+int fb_plan_order(const fb_plan *plan, const fb_order_entry **out);
 
 #endif

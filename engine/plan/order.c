@@ -337,9 +337,9 @@ typedef struct {
     int *start, *in_region; /* order's entries, by region */
 } numbering;
 
-static void add_step(fb_view *view, fb_step_kind kind, int number)
+static void add_step(fb_view *view, fb_order_kind kind, int number)
 {
-    view->steps[view->n_steps++] = (fb_plan_step){kind, number};
+    view->order[view->n_order++] = (fb_order_entry){kind, number};
 }
 
 static void number_region(numbering *n, fb_id region)
@@ -348,12 +348,12 @@ static void number_region(numbering *n, fb_id region)
         fb_id slot = n->in_region[i];
         if (n->g->nodes[slot].op == FB_OP_LOOP) {
             fb_id inner = n->g->nodes[slot].attrs->region;
-            add_step(n->view, FB_STEP_OPEN, inner);
+            add_step(n->view, FB_ORDER_OPEN, inner);
             number_region(n, inner);
-            add_step(n->view, FB_STEP_CLOSE, inner);
+            add_step(n->view, FB_ORDER_CLOSE, inner);
             continue;
         }
-        add_step(n->view, FB_STEP_GROUP, n->view->n);
+        add_step(n->view, FB_ORDER_GROUP, n->view->n);
         n->view->number[slot] = n->view->n;
         n->view->slot_of[n->view->n++] = slot;
     }
@@ -369,8 +369,8 @@ void fb_order_number(const fb_plan *plan, fb_view *view)
     for (int i = 0; i < order.n; i++) n.start[g->nodes[order.at[i]].region + 2]++;
     for (int r = 1; r <= g->n_regions; r++) n.start[r + 1] += n.start[r];
     for (int i = 0; i < order.n; i++) n.in_region[n.start[g->nodes[order.at[i]].region + 1]++] = order.at[i];
-    view->n = view->n_steps = 0;
-    view->steps = fb_calloc((size_t)order.n + (size_t)g->n_regions + 1, sizeof *view->steps);
+    view->n = view->n_order = 0;
+    view->order = fb_calloc((size_t)order.n + (size_t)g->n_regions + 1, sizeof *view->order);
     number_region(&n, 0);
     fb_free(n.start);
     fb_free(n.in_region);

@@ -57,7 +57,7 @@ void fb_plan_touch(fb_plan *plan)
     fb_free(plan->view->slot_of);
     fb_free(plan->view->number);
     fb_free(plan->view->group);
-    fb_free(plan->view->steps);
+    fb_free(plan->view->order);
     *plan->view = (fb_view){0};
 }
 

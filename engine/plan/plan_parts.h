@@ -80,8 +80,8 @@ typedef struct {
     fb_id *slot_of; /* a group: its slot */
     int *number;    /* a slot: its group */
     fb_group *group;
-    int n_steps;
-    fb_plan_step *steps; /* groups with the loops around them */
+    int n_order;
+    fb_order_entry *order; /* groups with the loops around them */
     int cost_epoch; /* of the machine that `cost` is for; 0: none */
     fb_plan_cost cost;
 } fb_view;

@@ -16,6 +16,8 @@ reduced() {
     basecaller) echo "--set N=2 --set T=2 --set H=12 --set layers=2 --set state_len=1" ;;
     transformer) echo "--set batch=2 --set tokens=5 --set size=12 --set heads=2 --set hidden=20" ;;
     lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
+    lstm_scan) echo "--set T=4 --set N=5 --set H=20" ;;
+    mlp_loop) echo "--set steps=3 --set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
     mlp_train) echo "--set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
     flops) echo "--set rows=13 --set size=24 --set hidden=40 --set n=1001 --set depth=5" ;;
     precision) echo "--set batch=3 --set inputs=44 --set outputs=29" ;;

@@ -765,6 +765,8 @@ static void test_bundled(void **state)
         {"scripts/models/lora_mlp.lua", "{\"batch\":8,\"inputs\":16,\"outputs\":12,\"rank\":2}", 2, ""},
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/mlp_train.lua", "{\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, ""},
+        {"scripts/models/lstm_scan.lua", "{\"T\":3,\"N\":4,\"H\":6}", 3, ""},
+        {"scripts/models/mlp_loop.lua", "{\"steps\":1,\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, "assigned"},
         {"scripts/models/layer_norm.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/softmax.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
     };

@@ -1,0 +1,453 @@
+/* Loops under many plans: generated, compiled and run, against the interpreter; and what may not be done with them. */
+#include "unit/script_harness.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "codegen/lower.h"
+#include "measure/fuzz.h"
+#include "plan/preset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LIMIT_MS = 20000, RANDOM_PLANS = 4 };
+
+static char folder[64], path[96];
+
+static const struct {
+    const char *name, *body;
+} bodies[] = {
+    /* the state read before it becomes the next one, and stacked as it was */
+    {"accumulate", "local x = g:input('x', {T, 8, 5})\n"
+                   "local s, ys = g:scan({x}, {g:zeros({8, 5})}, function(r, s) return {(s + r):tanh()}, {s} end)\n"
+                   "return s[1], ys[1]"},
+    /* a product of the state, both carried and stacked: two buffers that change places */
+    {"recurrent", "local x, w = g:input('x', {T, 6, 8}), g:param('w', {8, 8})\n"
+                  "local s, ys = g:scan({x}, {g:zeros({6, 8})}, function(r, s)\n"
+                  "local h = (s:matmul(w) + r):tanh() return {h}, {h} end)\n"
+                  "return s[1], ys[1]"},
+    {"lstm", "local x, w = g:input('x', {T, 4, 24}, 'f16'), g:param('w', {6, 24}, 'f16')\n"
+             "local s, ys = g:scan({x}, {g:zeros({4, 6}, 'f16'), g:zeros({4, 6})}, function(r, h, c)\n"
+             "local i, f, z, o = table.unpack((r + h:matmul(w)):to('f32'):chunk(4, 1))\n"
+             "local d = f:sigmoid() * c + i:sigmoid() * z:tanh()\n"
+             "local k = (o:sigmoid() * d:tanh()):to('f16')\n"
+             "return {k, d}, {k, d:sum(1)} end)\n"
+             "return s[1], s[2], ys[1], ys[2]"},
+    {"counter", "local x = g:input('x', {3, 5})\n"
+                "return (g:loop(T, {x}, function(i, a) return a * 0.5 + i:to('f32') end))"},
+    /* next states that no kernel makes */
+    {"fibonacci", "local x = g:input('x', {4})\n"
+                  "local a, b = g:loop(T, {x, x * 2}, function(i, a, b) return b, a + b end)\n"
+                  "return a, b"},
+    {"rotate", "local x = g:input('x', {4, 4})\n"
+               "local a, b, c = g:loop(T, {x, x * 2, x * 3}, function(i, a, b, c) return b, c:t(), a end)\n"
+               "return a, b, c"},
+    {"same_twice", "local x = g:input('x', {7})\n"
+                   "local a, b = g:loop(T, {x, x * 2}, function(i, a, b) local c = a * 0.5 + b return c, c end)\n"
+                   "return a, b"},
+    {"outside", "local x, k = g:input('x', {7}), g:input('k', {7})\n"
+                "local a, b = g:loop(T, {x, x}, function(i, a, b) return k, a + b end)\n"
+                "return a, b * 2"},
+    {"nested", "local x = g:input('x', {T, 4, 3})\n"
+               "local y, z = g:scan({x}, {g:zeros({3})}, function(r, s)\n"
+               "local t, u = g:scan({r}, {s}, function(q, u) return {u * 0.5 + q}, {u * 2} end)\n"
+               "return {t[1]:sin()}, {u[1]} end)\n"
+               "return y[1], z[1]"},
+    {"nested_counters", "local x = g:input('x', {5})\n"
+                        "return (g:loop(T, {x}, function(i, a)\n"
+                        "return (g:loop(3, {a}, function(k, b) return b * 0.5 + (i * 10 + k):to('f32') end)) end))"},
+    {"assigned", "local x, w = g:input('x', {6, 4}), g:param('w', {4, 4})\n"
+                 "g:loop(T, {}, function() g:assign(w, w - 0.1 * x:t():matmul(x:matmul(w))) end)"},
+    {"read_before", "local x, w = g:input('x', {4}), g:param('w', {4})\n"
+                    "local y = w * 3\n"
+                    "g:loop(T, {}, function() g:assign(w, w * 0.5 + x) end)\n"
+                    "return y"},
+    {"gradient", "local x, w = g:input('x', {6, 4}), g:param('w', {4, 4})\n"
+                 "return (g:loop(T, {w}, function(_, w)\n"
+                 "return w - 0.1 * g:grad(x:matmul(w):tanh():sum(), {w})[1] end))"},
+    /* steps of a transposed tensor are copied first; parts of 12 bytes are no vectors */
+    {"transposed", "local x = g:input('x', {3, T})\n"
+                   "local s, ys = g:scan({x:t()}, {g:zeros({3})}, function(r, s) return {s + r}, {r * s, r} end)\n"
+                   "return s[1], ys[1], ys[2]"},
+    {"sliced", "local x = g:input('x', {T * 2, 4, 6})\n"
+               "local s = g:scan({x:slice(0, 0, T * 2, 2):slice(2, 0, 6)}, {g:zeros({4, 6})},\n"
+               "function(r, s) return {s * 0.5 + r:flip(1)} end)\n"
+               "return s[1]"},
+    {"initial_view", "local x = g:input('x', {4, 6})\n"
+                     "return (g:loop(T, {x:t()}, function(_, s) return s * 0.5 + 1 end)):t()"},
+    {"of_a_loop", "local x = g:input('x', {T, 4})\n"
+                  "local _, ys = g:scan({x}, {g:zeros({4})}, function(r, s) return {s + r}, {s} end)\n"
+                  "local t = g:scan({ys[1]}, {g:ones({4})}, function(r, s) return {s * 0.9 + r} end)\n"
+                  "return t[1]:relu()"},
+    {"in_turns", "local x = g:input('x', {8, 8})\n"
+                 "local a, b = g:loop(T, {x, x:t()}, function(_, a, b)\n"
+                 "local c = a:matmul(b) * 0.1 return b + c, c:exp() / c:exp():sum(1, true) end)\n"
+                 "return a:sum(), b:sum(0)"},
+};
+enum { BODIES = sizeof bodies / sizeof *bodies };
+
+static fb_script *start(const char *text)
+{
+    fb_error err = {0};
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    fb_script *s = fb_script_start(path, NULL, &err);
+    if (!s) fail_msg("%s", err.text);
+    fb_script_event e;
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s", e.error.text);
+    fb_script_info_free(e.info);
+    return s;
+}
+
+/* All bodies as variants of one script, over `trips` steps. */
+static fb_script *start_bodies(int trips)
+{
+    fb_str text = {0};
+    fb_str_addf(&text, "local fb = require 'fusebox'\nlocal T = %d\nreturn fb.script { variants = {\n", trips);
+    for (int i = 0; i < BODIES; i++) fb_str_addf(&text, "%s = function(g)\n%s\nend,\n", bodies[i].name, bodies[i].body);
+    fb_str_add(&text, "} }\n");
+    fb_script *s = start(fb_str_get(&text));
+    fb_str_free(&text);
+    return s;
+}
+
+static fb_graph *build(fb_script *s, const char *variant)
+{
+    fb_script_event e;
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s: %s", variant, e.error.text);
+    return e.graph;
+}
+
+/* Plans by number: the presets, then random edits of edges inside and outside the bodies. */
+static fb_plan *plan_of(fb_planner *p, int number, uint64_t seed)
+{
+    fb_error err;
+    if (number < fb_presets()) return fb_preset_at(number)->make(p, &err);
+    fb_plan *plan = fb_plan_new(p);
+    const fb_deps *deps = fb_planner_deps(p);
+    for (int i = 0; i < 30 && deps->n_edges; i++) {
+        static const fb_edit_kind kinds[] = {FB_EDIT_FUSE,      FB_EDIT_FUSE,     FB_EDIT_FUSE, FB_EDIT_FUSE,
+                                             FB_EDIT_RECOMPUTE, FB_EDIT_GENERATE, FB_EDIT_CUT,  FB_EDIT_FUSE};
+        seed = fb_splitmix64(seed + 1);
+        const fb_edge *edge = &deps->edges[seed % (uint64_t)deps->n_edges];
+        fb_edit edit = {.kind = kinds[seed >> 32 & 7], .a = edge->producer, .b = edge->consumer};
+        fb_plan *next = NULL;
+        fb_plan_try(plan, &edit, &next);
+        if (!next) continue;
+        fb_plan_free(plan);
+        plan = next;
+    }
+    return plan;
+}
+
+static void print_program(const fb_plan *plan)
+{
+    fb_error err;
+    fb_str all = {0};
+    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
+    if (p) fb_program_print(p, &fb_dialect_c, &all);
+    const char *from = strstr(fb_str_get(&all), "\n/* buffers\n *     ");
+    fprintf(stderr, "%s\n", from ? from : "");
+    fb_str_free(&all);
+    fb_program_free(p);
+}
+
+static void run_all(int trips)
+{
+    fb_script *s = start_bodies(trips);
+    fb_error err = {0};
+    fb_device *d = fb_device_open("host", &err);
+    if (!d) fail_msg("%s", err.text);
+    int plans = fb_presets() + RANDOM_PLANS;
+    fb_graph *graphs[BODIES];
+    fb_planner *planners[BODIES];
+    fb_interp *references[BODIES];
+    fb_plan **made = fb_calloc((size_t)(BODIES * plans), sizeof *made);
+    fb_fuzz_case *cases = fb_calloc((size_t)(BODIES * plans), sizeof *cases);
+    for (int i = 0; i < BODIES; i++) {
+        graphs[i] = build(s, bodies[i].name);
+        planners[i] = fb_planner_new(graphs[i], d->ops->machine(d));
+        references[i] = fb_interp_run(graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL,
+                                      0, &err);
+        if (!references[i]) fail_msg("%s", err.text);
+        for (int k = 0; k < plans; k++) {
+            made[i * plans + k] = plan_of(planners[i], k, (uint64_t)(trips * 1000 + i * 100 + k));
+            assert_non_null(made[i * plans + k]);
+            cases[i * plans + k] = (fb_fuzz_case){.plan = made[i * plans + k], .reference = references[i]};
+        }
+    }
+    fb_fuzz_run(d, cases, BODIES * plans);
+    int wrong = 0;
+    for (int n = 0; n < BODIES * plans; n++) {
+        const fb_fuzz_result *r = &cases[n].result;
+        if (r->kind == FB_FUZZ_FINE) continue;
+        fprintf(stderr, "%s, %d steps, plan %d: %s\n", bodies[n / plans].name, trips, n % plans, r->text);
+        if (!wrong++) print_program(made[n]);
+    }
+    for (int n = 0; n < BODIES * plans; n++) fb_plan_free(made[n]);
+    for (int i = 0; i < BODIES; i++) {
+        fb_interp_free(references[i]);
+        fb_planner_free(planners[i]);
+        fb_graph_free(graphs[i]);
+    }
+    fb_free(cases);
+    fb_free(made);
+    d->ops->close(d);
+    fb_script_free(s);
+    assert_int_equal(wrong, 0);
+}
+
+static void no_step(void **state)
+{
+    (void)state;
+    run_all(0);
+}
+
+static void one_step(void **state)
+{
+    (void)state;
+    run_all(1);
+}
+
+static void an_even_number(void **state)
+{
+    (void)state;
+    run_all(4);
+}
+
+static void an_odd_number(void **state)
+{
+    (void)state;
+    run_all(5);
+}
+
+/* ---- what a program looks like ---- */
+
+typedef struct {
+    fb_script *script;
+    fb_graph *g;
+    fb_planner *planner;
+} bench;
+
+static bench bench_new(int trips, const char *variant)
+{
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_HOST);
+    bench b = {.script = start_bodies(trips)};
+    b.g = build(b.script, variant);
+    b.planner = fb_planner_new(b.g, &machine);
+    return b;
+}
+
+static void bench_free(bench *b)
+{
+    fb_planner_free(b->planner);
+    fb_graph_free(b->g);
+    fb_script_free(b->script);
+}
+
+static fb_program *lowered(const bench *b, const char *preset)
+{
+    fb_error err;
+    fb_plan *plan = fb_preset_find(preset)->make(b->planner, &err);
+    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
+    if (!p) fail_msg("%s", err.text);
+    fb_plan_free(plan);
+    return p;
+}
+
+static int count(const fb_program *p, fb_launch_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_launches; i++) n += p->launches[i].kind == kind;
+    return n;
+}
+
+/* Elementwise updates overwrite the state; a product of the state must not. */
+static void states_stay_in_place_where_they_can(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variant, *preset;
+        int swaps;
+    } cases[] = {{"counter", "max", 0},   {"gradient", "none", 0}, {"recurrent", "none", 0},
+                 {"recurrent", "max", 1}, {"fibonacci", "max", 2}, {"assigned", "max", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bench b = bench_new(6, cases[i].variant);
+        fb_program *p = lowered(&b, cases[i].preset);
+        if (count(p, FB_LAUNCH_SWAP) != cases[i].swaps)
+            fail_msg("%s: %d swaps, not %d", cases[i].variant, count(p, FB_LAUNCH_SWAP), cases[i].swaps);
+        assert_int_equal(count(p, FB_LAUNCH_REPEAT), 1);
+        fb_program_free(p);
+        bench_free(&b);
+    }
+}
+
+/* The model counts a body's launches and bytes once a step. */
+static void the_model_counts_steps(void **state)
+{
+    (void)state;
+    fb_plan_cost cost[2];
+    for (int i = 0; i < 2; i++) {
+        bench b = bench_new(i ? 30 : 3, "recurrent");
+        fb_error err;
+        fb_plan *plan = fb_preset_find("max")->make(b.planner, &err);
+        fb_plan_cost_of(plan, &cost[i]);
+        fb_plan_free(plan);
+        bench_free(&b);
+    }
+    assert_int_equal(cost[1].launches, 10 * cost[0].launches);
+    assert_int_equal(cost[1].bytes_read, 10 * cost[0].bytes_read);
+    assert_int_equal(cost[1].bytes_written, 10 * cost[0].bytes_written);
+}
+
+/* ---- what may not be ---- */
+
+/* The first computed node of an op, in a body or outside. */
+static fb_id node_of(const fb_graph *g, fb_op op, bool in_body)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == op && (g->nodes[i].region > 0) == in_body) return i;
+    fail_msg("no %s", fb_op_get(op)->name);
+    return FB_NONE;
+}
+
+static void nothing_is_fused_across_a_border(void **state)
+{
+    (void)state;
+    bench b = bench_new(3, "of_a_loop");
+    fb_plan *plan = fb_plan_new(b.planner);
+    fb_id relu = node_of(b.g, FB_OP_RELU, false), add = node_of(b.g, FB_OP_ADD, true);
+    fb_verdict v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = add, .b = relu}, NULL);
+    assert_int_equal(v.kind, FB_VERDICT_ILLEGAL);
+    assert_non_null(strstr(v.text, b.g->nodes[relu].name));
+    assert_non_null(strstr(v.text, "different loop bodies"));
+    fb_plan_free(plan);
+    bench_free(&b);
+}
+
+/* A plan of a body survives being written and read, by names. */
+static void plans_name_nodes_of_bodies(void **state)
+{
+    (void)state;
+    bench b = bench_new(3, "lstm");
+    fb_error err;
+    fb_plan *plan = fb_preset_find("max")->make(b.planner, &err);
+    json_t *text = fb_plan_to_json(plan);
+    fb_plan *read = fb_plan_from_json(b.planner, text, true, NULL, &err);
+    if (!read) fail_msg("%s", err.text);
+    assert_true(fb_plan_equal(plan, read));
+    json_decref(text);
+    fb_plan_free(read);
+    fb_plan_free(plan);
+    bench_free(&b);
+}
+
+/* No order of launches gives a reader both a loop's result and what the loop overwrites. */
+static void late_readers_are_refused(void **state)
+{
+    (void)state;
+    fb_script *s = start("local fb = require 'fusebox'\nreturn fb.script { variants = { late = function(g)\n"
+                         "local w, x = g:param('w', {4}), g:input('x', {4})\n"
+                         "local s = g:loop(3, {x}, function(_, s) g:assign(w, w * 0.5) return s + w end)\n"
+                         "return s * w end } }\n");
+    fb_graph *g = build(s, "late");
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_HOST);
+    fb_planner *planner = fb_planner_new(g, &machine);
+    fb_plan *plan = fb_plan_new(planner);
+    fb_error err = {0};
+    assert_null(fb_lower(plan, &fb_dialect_c, &err));
+    assert_non_null(strstr(err.text, "reads the old value of w and needs the loop that assigns it"));
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
+/* A CUDA graph holds a node a launch. */
+static void graphs_are_not_endless(void **state)
+{
+    (void)state;
+    fb_script *s = start_bodies(70000);
+    fb_graph *g = build(s, "counter");
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(g, &machine);
+    fb_plan *plan = fb_plan_new(planner), *graph = NULL;
+    fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, &graph);
+    assert_non_null(graph);
+    fb_error err = {0};
+    assert_null(fb_lower(graph, &fb_dialect_cuda, &err));
+    assert_non_null(strstr(err.text, "65536 is the most"));
+    fb_plan_free(graph);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
+static void scripts_that_ask_for_nonsense(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *error;
+    } cases[] = {
+        {"g:loop(-1, {x}, function(_, s) return s end)", "script.lua:3: loop: -1 trips"},
+        {"g:loop(2, {x}, function(_, s) return s:sum() end)", "carried value 0 begins as f32[4] and becomes f32[]"},
+        {"g:loop(2, {x}, function(_, s) return s:to('f64') end)", "begins as f32[4] and becomes f64[4]"},
+        {"g:loop(2, {x}, function(_, s) return s, s end)", "the body gives back the 1 tensors that it carries"},
+        {"g:scan({x, g:zeros({3})}, {x}, function(a, b, s) return {s} end)[1]", "dimension 0 of a scanned tensor"},
+        {"g:scan({g:const(1)}, {x}, function(a, s) return {s} end)[1]", "a scalar has no dimension 0"},
+        {"g:scan({x}, {x}, function(a, s) return {} end)[1]", "the body gives 0 carried values, not 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_str text = {0};
+        fb_str_addf(&text, "return function(g)\nlocal x = g:input('x', {4})\nlocal y = %s\nreturn y\nend\n",
+                    cases[i].body);
+        fb_script *s = start(fb_str_get(&text));
+        fb_script_event e;
+        fb_script_build(s, "", NULL);
+        assert_true(next_event(s, &e, LIMIT_MS));
+        assert_int_equal(e.kind, FB_SCRIPT_ERROR);
+        if (!strstr(e.error.text, cases[i].error)) fail_msg("%s: %s", cases[i].body, e.error.text);
+        fb_script_event_clear(&e);
+        fb_script_free(s);
+        fb_str_free(&text);
+    }
+}
+
+int main(void)
+{
+    fb_json_init();
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.40s/fb_loops_XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/script.lua", folder);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_step),
+        cmocka_unit_test(one_step),
+        cmocka_unit_test(an_even_number),
+        cmocka_unit_test(an_odd_number),
+        cmocka_unit_test(states_stay_in_place_where_they_can),
+        cmocka_unit_test(the_model_counts_steps),
+        cmocka_unit_test(nothing_is_fused_across_a_border),
+        cmocka_unit_test(plans_name_nodes_of_bodies),
+        cmocka_unit_test(late_readers_are_refused),
+        cmocka_unit_test(graphs_are_not_endless),
+        cmocka_unit_test(scripts_that_ask_for_nonsense),
+    };
+    int failed = cmocka_run_group_tests_name("loops", tests, NULL, NULL);
+    unlink(path);
+    rmdir(folder);
+    return failed;
+}
