@@ -102,8 +102,7 @@ static int home_of(fb_lowering *l, fb_id node, fb_id result)
 {
     if (l->buffer_of[node] != FB_NONE) return l->buffer_of[node];
     fb_id out = result == FB_NONE ? FB_NONE : fb_lower_stands_in(l, result);
-    l->buffer_of[node] =
-        out == FB_NONE ? fb_lower_temporary(l, node) : fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+    l->buffer_of[node] = out == FB_NONE ? fb_lower_temporary(l, node) : fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
     if (out != FB_NONE) l->buffer_of[out] = l->buffer_of[node];
     return l->buffer_of[node];
 }
@@ -136,8 +135,8 @@ static void place_items(fb_lowering *l, const fb_loop *loop, int level)
         int64_t size = fb_dtype_size(l->g->nodes[s->item].dtype);
         bool there = s->base != FB_NONE;
         l->buffer_of[s->item] = there ? fb_lower_buffer_for(l, s->base) : fb_lower_temporary(l, s->scanned);
-        l->window[s->item] = (fb_window){
-            s->offset * size, {there ? s->stride * size : fb_node_bytes(l->g, s->item), level}};
+        l->window[s->item] =
+            (fb_window){s->offset * size, {there ? s->stride * size : fb_node_bytes(l->g, s->item), level}};
     }
 }
 
@@ -181,22 +180,19 @@ void fb_lower_open(fb_lowering *l, fb_id region)
         if (s->item != FB_NONE && s->base == FB_NONE)
             fb_lower_copy(l, s->scanned, l->buffer_of[s->item], (fb_window){0});
     }
-    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_REPEAT,
-                                          .kernel = FB_NONE,
-                                          .gemm = FB_NONE,
-                                          .group = FB_NONE,
-                                          .count = loop->trips});
+    FB_VEC_PUSH(
+        &l->launches,
+        (fb_launch){
+            .kind = FB_LAUNCH_REPEAT, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .count = loop->trips});
     l->level++;
 }
 
 static void swap(fb_lowering *l, int a, int b)
 {
-    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_SWAP,
-                                          .kernel = FB_NONE,
-                                          .gemm = FB_NONE,
-                                          .group = FB_NONE,
-                                          .swap_a = a,
-                                          .swap_b = b});
+    FB_VEC_PUSH(
+        &l->launches,
+        (fb_launch){
+            .kind = FB_LAUNCH_SWAP, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .swap_a = a, .swap_b = b});
 }
 
 void fb_lower_close(fb_lowering *l, fb_id region)
@@ -221,7 +217,6 @@ void fb_lower_close(fb_lowering *l, fb_id region)
         const fb_carry *c = &loop->carried[i];
         if (c->kind == FB_CARRY_SWAP || c->kind == FB_CARRY_COPY) swap(l, l->buffer_of[c->state], beside[i]);
     }
-    FB_VEC_PUSH(&l->launches,
-                (fb_launch){.kind = FB_LAUNCH_END, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE});
+    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_END, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE});
     l->level--;
 }

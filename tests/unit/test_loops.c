@@ -176,8 +176,8 @@ static void run_all(int trips)
     for (int i = 0; i < BODIES; i++) {
         graphs[i] = build(s, bodies[i].name);
         planners[i] = fb_planner_new(graphs[i], d->ops->machine(d));
-        references[i] = fb_interp_run(graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL,
-                                      0, &err);
+        references[i] =
+            fb_interp_run(graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL, 0, &err);
         if (!references[i]) fail_msg("%s", err.text);
         for (int k = 0; k < plans; k++) {
             made[i * plans + k] = plan_of(planners[i], k, (uint64_t)(trips * 1000 + i * 100 + k));
