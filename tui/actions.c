@@ -164,12 +164,20 @@ static void variant(fb_app *app, const char *arg)
     told(app, fb_session_set_variant(app->session, app->column, arg, &err), &err);
 }
 
+/* What would tell the answer of a puzzle. */
+static bool hidden(fb_app *app, const char *spec)
+{
+    if (!fb_puzzle_hides(app, spec)) return false;
+    fb_app_say(app, FB_ROLE_WARN, "hidden until the puzzle is answered: t shows it");
+    return true;
+}
+
 static void plan(fb_app *app, const char *arg)
 {
     fb_error err = {0};
     if (!*arg)
         fb_prompt_open(&app->prompt, ':', "plan ");
-    else
+    else if (!hidden(app, arg))
         told(app, fb_session_set_plan(app->session, app->column, arg, &err), &err);
 }
 
@@ -196,6 +204,7 @@ static void add(fb_app *app, const char *arg)
         fb_prompt_open(&app->prompt, ':', "add ");
         return;
     }
+    if (hidden(app, arg)) return;
     int at = fb_session_add(app->session, arg, &err);
     if (at >= 0) {
         app->column = at;
@@ -390,6 +399,12 @@ static void show_why(fb_app *app, const char *arg)
     }
 }
 
+static void show_puzzle(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_PUZZLE);
+}
+
 static void show_log(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -526,6 +541,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_SOURCE] = source,
     [FB_CMD_MORE] = more,
     [FB_CMD_ZOOM] = zoom,
+    [FB_CMD_PUZZLE] = show_puzzle,
     [FB_CMD_LOG] = show_log,
     [FB_CMD_LIST] = show_list,
     [FB_CMD_OPEN] = open_script,

@@ -20,7 +20,7 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_GRAPH] = &fb_view_graph,   [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
     [FB_VIEW_SOURCE] = &fb_view_source, [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
     [FB_VIEW_PARAMS] = &fb_view_params, [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
-    [FB_VIEW_WHY] = &fb_view_why,
+    [FB_VIEW_WHY] = &fb_view_why,       [FB_VIEW_PUZZLE] = &fb_view_puzzle,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -89,6 +89,7 @@ void fb_app_open(fb_app *app, const char *path)
     app->columns_made = app->first_measured = false;
     app->error_shown = false;
     app->column = 0;
+    fb_puzzle_free(app);
     memset(app->scroll, 0, sizeof app->scroll);
     app->n_over = 0;
     if (!fb_session_load(app->session, copy, &err)) {
@@ -103,8 +104,10 @@ static void make_columns(fb_app *app, const fb_script_info *info)
 {
     static const char *const usual[] = {"eager", "max"};
     fb_error err = {0};
+    fb_puzzle_begin(app);
     for (int i = 0; i < info->n_columns; i++)
-        if (fb_session_add(app->session, info->columns[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+        if (!fb_puzzle_hides(app, info->columns[i]) && fb_session_add(app->session, info->columns[i], &err) < 0)
+            fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     for (int i = 0; i < 2 && !info->n_columns; i++)
         if (fb_session_add(app->session, usual[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     app->columns_made = true;
@@ -145,11 +148,12 @@ static void follow_session(fb_app *app)
     bool wrong = fb_session_script_error(app->session)->kind != FB_OK;
     app->serial = fb_session_serial(app->session);
     if (info && !app->columns_made) make_columns(app, info);
-    if (app->columns_made && !app->first_measured) measure_first(app);
+    if (app->columns_made && !app->first_measured && !fb_puzzle_waits(app)) measure_first(app);
     if (wrong && !app->error_shown) fb_app_show(app, FB_VIEW_ERROR);
     if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
     app->error_shown = wrong;
     tell_failures(app);
+    fb_puzzle_follow(app);
     fb_model_update(app);
 }
 
@@ -166,6 +170,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (need == NEED_SCRIPT_PATH) return NULL;
     if (!fb_session_script(app->session)) return "the script has not been loaded";
     if (need == NEED_SCRIPT) return NULL;
+    if (need == NEED_PUZZLE) return fb_session_script(app->session)->puzzle ? NULL : "the script asks no puzzle";
     if (!app->model.column) return "there is no column: A adds one";
     if (need == NEED_COLUMN) return NULL;
     if (!app->model.column->plan)
@@ -279,7 +284,7 @@ static int play_keys(fb_app *app, int timeout)
     bool ended = false;
     int wait = 0;
     while (app->keys && !app->quit) {
-        bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path);
+        bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path || fb_puzzle_waits(app));
         int key = fb_keys_next(app->keys, idle, &wait, &ended);
         if (ended) {
             fb_keys_free(app->keys);
@@ -420,6 +425,8 @@ static void loop(fb_app *app)
 static void free_app(fb_app *app)
 {
     fb_model_free(&app->model);
+    fb_puzzle_free(app);
+    fb_puzzle_forget(app);
     fb_verdicts_free(app->verdicts);
     fb_prompt_free(&app->prompt);
     fb_keys_free(app->keys);
@@ -437,7 +444,7 @@ static int refuse(const fb_error *err, int status)
 int fb_tui_main(const fb_tui_options *o)
 {
     fb_error err = {0};
-    fb_app app = {.session = o->session, .dirty = true};
+    fb_app app = {.session = o->session, .dirty = true, .puzzle = {.choice = FB_NONE, .guess = FB_NONE}};
     if (o->keys_file && !(app.keys = fb_keys_read(o->keys_file, &err))) return refuse(&err, 2);
     if (o->path && !fb_session_load(o->session, o->path, &err)) {
         fb_keys_free(app.keys);

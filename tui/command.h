@@ -20,6 +20,7 @@ typedef enum {
     NEED_NOTHING,
     NEED_SCRIPT_PATH, /* a script was asked for, loaded or not */
     NEED_SCRIPT,
+    NEED_PUZZLE, /* the script asks one */
     NEED_COLUMN,
     NEED_PLAN, /* the column's plan is ours to edit */
     NEED_NODE, /* the cursor is on a node of it */

@@ -26,6 +26,7 @@ typedef enum {
     FB_VIEW_LIST,
     FB_VIEW_ERROR,
     FB_VIEW_WHY,
+    FB_VIEW_PUZZLE,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -54,7 +55,7 @@ typedef struct {
 } fb_view;
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
-    fb_view_params, fb_view_list, fb_view_error, fb_view_why;
+    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_puzzle;
 const fb_view *fb_view_at(fb_view_id id);
 
 /* One line of the kernel list: all kernels of one letter. */
@@ -81,6 +82,27 @@ typedef struct {
     double most_us, most_bytes; /* the longest bars */
 } fb_model;
 
+typedef enum {
+    FB_PUZZLE_NONE,
+    FB_PUZZLE_PREDICT,
+    FB_PUZZLE_RUNS,
+    FB_PUZZLE_STUCK, /* the columns cannot be compared: error says why */
+    FB_PUZZLE_ANSWERED,
+} fb_puzzle_stage;
+
+/* Where the user is with the script's puzzle. */
+typedef struct {
+    fb_puzzle_stage stage;
+    bool secret, skipped; /* secret: never answered, so `best` and the answer are hidden */
+    int choice, guess;    /* FB_NONE: not yet */
+    int hints;
+    char *spec[2]; /* the columns compared */
+    bool asked, held; /* held: measuring by itself is off until there is a prediction */
+    fb_why why;
+    char answer[64];
+    fb_error error;
+} fb_puzzle_run;
+
 struct fb_app {
     fb_session *session;
     uint64_t serial;
@@ -101,6 +123,8 @@ struct fb_app {
     int failed;       /* columns that had failed when that was last looked at */
     bool error_shown; /* the script's present error was brought up */
     int against;      /* the column that the view WHY compares with */
+    bool from_list;   /* the script was chosen from the list */
+    fb_puzzle_run puzzle;
 
     fb_prompt prompt;
     fb_keys *keys; /* being played; NULL: none */
@@ -147,6 +171,15 @@ const fb_row *fb_model_row(fb_app *app);
 const fb_row_edge *fb_model_edge(fb_app *app, int *n);
 void fb_model_go(fb_app *app, fb_id node); /* the graph view's cursor to where the node is to be seen */
 fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE on a scope */
+
+/* ---- view_puzzle.c ---- */
+
+void fb_puzzle_begin(fb_app *app);  /* the script has answered for the first time */
+void fb_puzzle_follow(fb_app *app); /* the session changed */
+void fb_puzzle_free(fb_app *app);
+void fb_puzzle_forget(fb_app *app);                        /* what is drawn */
+bool fb_puzzle_waits(const fb_app *app);                   /* for a prediction: nothing is measured before */
+bool fb_puzzle_hides(const fb_app *app, const char *spec); /* a column that would tell too much */
 
 /* ---- frame.c, hint.c ---- */
 

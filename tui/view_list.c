@@ -1,5 +1,6 @@
 /* The start list: puzzlers, models and recent files. */
 #include "session/library.h"
+#include "session/progress.h"
 #include "tui/ui.h"
 
 #include <string.h>
@@ -8,10 +9,11 @@ typedef struct {
     const char *kind; /* "puzzlers", "models", "recent" */
     const char *path, *name, *title;
     bool first; /* of its kind */
+    fb_puzzle_state state;
 } item;
 
 typedef struct {
-    int n;
+    int n, puzzlers, done;
     item *items;
 } list;
 
@@ -26,16 +28,22 @@ static void opened(fb_app *app)
     fb_arena *arena = app->arena[FB_VIEW_LIST];
     const fb_bundled *bundled;
     const char **recent;
+    fb_puzzles progress;
+    fb_puzzles_read(arena, &progress);
     int nb = fb_bundled_list(arena, &bundled), nr = fb_recent_list(arena, &recent);
     l->items = FB_NEW_ARRAY(arena, item, nb + nr + 1);
     for (int i = 0; i < nb; i++) {
         const fb_bundled *b = &bundled[i];
+        bool puzzler = !strcmp(b->kind, "puzzlers");
+        fb_puzzle_state state = puzzler ? fb_puzzles_of(&progress, b->path) : FB_PUZZLE_NEW;
         if (!strcmp(b->kind, "lib")) continue;
-        l->items[l->n++] = (item){b->kind, b->path, b->name, b->title, false};
+        l->items[l->n++] = (item){b->kind, b->path, b->name, b->title, false, state};
+        l->puzzlers += puzzler;
+        l->done += state == FB_PUZZLE_DONE;
     }
     for (int i = 0; i < nr; i++) {
         const char *slash = strrchr(recent[i], '/');
-        l->items[l->n++] = (item){"recent", recent[i], slash ? slash + 1 : recent[i], recent[i], false};
+        l->items[l->n++] = (item){"recent", recent[i], slash ? slash + 1 : recent[i], recent[i], false, FB_PUZZLE_NEW};
     }
     for (int i = 0; i < l->n; i++) l->items[i].first = !i || strcmp(l->items[i].kind, l->items[i - 1].kind) != 0;
     fb_scroll_fit(&app->scroll[FB_VIEW_LIST], l->n, 1);
@@ -43,8 +51,9 @@ static void opened(fb_app *app)
 
 static void title(fb_app *app, fb_str *out)
 {
-    (void)app;
+    const list *l = state(app);
     fb_str_add(out, "puzzlers, models, recent files");
+    if (l && l->done) fb_str_addf(out, " · %d of %d puzzles solved", l->done, l->puzzlers);
 }
 
 static int count(fb_app *app)
@@ -54,14 +63,17 @@ static int count(fb_app *app)
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
-    enum { KIND = 2, NAME = 13, TITLE = 36 };
+    enum { KIND = 2, SIGN = 13, NAME = 15, TITLE = 38 };
+    static const char *const signs[] = {[FB_PUZZLE_TRIED] = "◐", [FB_PUZZLE_DONE] = "✓"};
     const list *l = state(app);
     const fb_scroll *s = &app->scroll[FB_VIEW_LIST];
     if (!l->n) fb_draw(r, 1, 2, FB_ROLE_DIM, "nothing here yet: `fusebox new FILE` writes a script to start from");
     for (int y = 0; y < r->h && s->top + y < l->n; y++) {
         const item *it = &l->items[s->top + y];
         fb_row_ground(app, FB_VIEW_LIST, r, y, s->top + y, focused);
-        if (it->first || !y) fb_draw_cut(r, y, KIND, NAME - KIND - 1, FB_ROLE_FOCUS, it->kind);
+        if (it->first || !y) fb_draw_cut(r, y, KIND, SIGN - KIND - 1, FB_ROLE_FOCUS, it->kind);
+        if (it->state >= FB_PUZZLE_TRIED)
+            fb_draw(r, y, SIGN, it->state == FB_PUZZLE_DONE ? FB_ROLE_GOOD : FB_ROLE_WARN, signs[it->state]);
         fb_draw_cut(r, y, NAME, TITLE - NAME - 1, FB_ROLE_STRONG, it->name);
         fb_draw_cut(r, y, TITLE, r->w - TITLE - 1, FB_ROLE_DIM, it->title);
     }
@@ -77,6 +89,9 @@ static void explain(fb_app *app, fb_hint *hint)
     int at = app->scroll[FB_VIEW_LIST].cursor;
     fb_str_add(&hint->title, "open");
     if (at < count(app)) fb_str_addf(&hint->line[0], "Enter opens %s", state(app)->items[at].path);
+    if (at < count(app) && state(app)->items[at].state >= FB_PUZZLE_TRIED)
+        fb_str_addf(&hint->line[0], " · %s",
+                    state(app)->items[at].state == FB_PUZZLE_DONE ? "solved" : "tried, not solved yet");
     fb_str_add(&hint->line[1], ":open FILE opens any script or graph in JSON");
 }
 
@@ -85,6 +100,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     int at = app->scroll[FB_VIEW_LIST].cursor;
     (void)arg;
     if (c != FB_CMD_ENTER || at >= count(app)) return false;
+    app->from_list = true;
     fb_app_open(app, state(app)->items[at].path);
     return true;
 }

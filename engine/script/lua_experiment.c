@@ -286,19 +286,21 @@ int fb_experiment_run(lua_State *L)
 
 /* ---- puzzle answers ---- */
 
-/* why:largest(): the part that explains most of the difference; the rest explains nothing. */
+/* why:largest(): the part that goes furthest in the direction of the difference; the rest explains nothing. */
 static int largest(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     lua_getfield(L, 1, "parts");
-    double most = 0;
+    lua_getfield(L, 1, "us");
+    double most = 0, sign = lua_tonumber(L, 3) < 0 ? -1 : 1;
+    lua_settop(L, 2);
     lua_pushnil(L); /* 3: the answer */
     if (lua_istable(L, 2))
         for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
             if (lua_type(L, -2) != LUA_TSTRING || lua_type(L, -1) != LUA_TNUMBER) continue;
             if (strcmp(lua_tostring(L, -2), "rest") == 0) continue;
-            double us = lua_tonumber(L, -1);
+            double us = sign * lua_tonumber(L, -1);
             bool tie =
                 us == most && lua_type(L, 3) == LUA_TSTRING && strcmp(lua_tostring(L, -2), lua_tostring(L, 3)) < 0;
             if (!(us > most) && !tie) continue;

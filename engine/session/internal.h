@@ -8,6 +8,7 @@
  *     schedule.c   measuring: jobs of one worker, interleaved
  *     search.c     the plan `best`, searched for in a worker
  *     experiment.c the script's experiment: hidden columns that are measured and dropped
+ *     puzzle.c     the script's answer function
  *
  * Life of a column: spec → variant → slot (graph) → device → planner → plan → job → report. fb_column_advance takes
  * each step as soon as it can; everything that arrives ends in fb_session_pump, which advances all columns.
@@ -155,6 +156,9 @@ struct fb_session {
     struct fb_experiment_state *experiment; /* NULL: none runs */
     fb_error experiment_error;
 
+    fb_answer answer;
+    int64_t answer_request;
+
     FB_VEC(fb_log_line) log;
     int64_t log_dropped;
 };
@@ -237,6 +241,10 @@ void fb_job_forget(fb_column_record *c);
 void fb_schedule_run(fb_session *s);
 void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e);
 void fb_schedule_free(fb_session *s);
+
+/* puzzle.c */
+bool fb_puzzle_event(fb_session *s, const fb_script_event *e); /* false: not of the question that was asked */
+void fb_puzzle_lost(fb_session *s);                            /* the script's process is no more */
 
 /* experiment.c */
 void fb_experiment_event(fb_session *s, fb_script_event *e);

@@ -8,6 +8,7 @@
 #include "session/names.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,9 +90,9 @@ char *fb_script_text(const char *path)
     return embedded ? fb_strdup(embedded) : NULL;
 }
 
-/* ---- recent files ---- */
+/* ---- the user's state ---- */
 
-static bool recent_path(char *to, size_t room)
+bool fb_state_path(const char *name, char *to, size_t room)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     char folder[PATH_MAX];
@@ -110,15 +111,31 @@ static bool recent_path(char *to, size_t room)
     mkdir(folder, 0777);
     strcat(folder, "/fusebox");
     mkdir(folder, 0777);
-    return snprintf(to, room, "%s/recent", folder) < (int)room;
+    return snprintf(to, room, "%s/%s", folder, name) < (int)room;
 }
+
+bool fb_append_line(const char *path, const json_t *value, fb_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
+    char *text = fb_json_line(value);
+    size_t n = strlen(text);
+    text[n] = '\n'; /* in the terminator's place */
+    ssize_t done = write(fd, text, n + 1);
+    int why = done < 0 ? errno : ENOSPC;
+    fb_free(text);
+    close(fd);
+    return done == (ssize_t)n + 1 || fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(why));
+}
+
+/* ---- recent files ---- */
 
 static int read_recent(fb_arena *arena, const char ***out)
 {
     char path[PATH_MAX];
     const char **list = FB_NEW_ARRAY(arena, const char *, RECENT);
     *out = list;
-    char *text = recent_path(path, sizeof path) ? fb_read_file(path, TEXT_MAX, NULL, NULL) : NULL;
+    char *text = fb_state_path("recent", path, sizeof path) ? fb_read_file(path, TEXT_MAX, NULL, NULL) : NULL;
     int n = 0;
     char *rest = NULL;
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line && n < RECENT; line = strtok_r(NULL, "\n", &rest))
@@ -138,7 +155,7 @@ int fb_recent_list(fb_arena *arena, const char ***out)
 void fb_recent_add(const char *path)
 {
     char whole[PATH_MAX], file[PATH_MAX];
-    if (!realpath(path, whole) || strchr(whole, '\n') || !recent_path(file, sizeof file)) return;
+    if (!realpath(path, whole) || strchr(whole, '\n') || !fb_state_path("recent", file, sizeof file)) return;
     fb_arena *arena = fb_arena_new();
     const char **list;
     int n = read_recent(arena, &list);

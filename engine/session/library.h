@@ -5,6 +5,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 
+#include <jansson.h>
+
 /* A bundled script: it lives in the binary, and fb_script_start opens it by `path` where no file of that path is. */
 typedef struct {
     const char *path;  /* "scripts/puzzlers/split_stack.lua" */
@@ -28,5 +30,10 @@ char *fb_script_text(const char *path);
 /* Files opened lately, the latest first, in $XDG_STATE_HOME/fusebox/recent; those that are gone are left out. */
 int fb_recent_list(fb_arena *arena, const char ***out);
 void fb_recent_add(const char *path); /* a list that cannot be written is no reason to fail */
+
+/* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be; false: there is no place for it. */
+bool fb_state_path(const char *name, char *to, size_t room);
+/* Appends the value as one line, in one write: several processes may append to one file. */
+bool fb_append_line(const char *path, const json_t *value, fb_error *err);
 
 #endif

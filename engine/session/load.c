@@ -340,6 +340,8 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
         s->replaced = false;
         s->script_loading = script != NULL;
         s->script_error = (fb_error){0};
+        s->answer = (fb_answer){0};
+        s->answer_request = 0;
         fb_session_changed(s);
         fb_recent_add(path);
     }
@@ -474,12 +476,14 @@ static void script_event(fb_session *s, fb_script_event *e)
         }
         break;
     case FB_SCRIPT_PLAN: plan_arrived(s, e); break;
-    case FB_SCRIPT_ERROR: script_failed(s, e); /* fall through */
+    case FB_SCRIPT_ANSWER: fb_puzzle_event(s, e); break;
+    case FB_SCRIPT_ERROR:
+        if (fb_puzzle_event(s, e)) break;
+        script_failed(s, e); /* fall through */
     case FB_SCRIPT_MEASURE:
     case FB_SCRIPT_ROW:
     case FB_SCRIPT_PLOT:
     case FB_SCRIPT_DONE: fb_experiment_event(s, e); break;
-    case FB_SCRIPT_ANSWER: break;
     }
     fb_session_changed(s);
 }
@@ -493,7 +497,10 @@ void fb_load_pump(fb_session *s)
         script_event(s, &e);
         fb_script_event_clear(&e);
     }
-    if (gone(s)) script_gone(s);
+    if (gone(s)) {
+        fb_puzzle_lost(s);
+        script_gone(s);
+    }
 }
 
 void fb_load_free(fb_session *s)

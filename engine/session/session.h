@@ -156,6 +156,21 @@ void fb_session_cancel(fb_session *s);            /* everything queued or runnin
 void fb_session_set_auto(fb_session *s, bool on); /* measure after each edit, debounced by 150 ms */
 bool fb_session_auto(const fb_session *s);
 
+/* ---- puzzles ---- */
+
+typedef enum { FB_ANSWER_NONE, FB_ANSWER_ASKED, FB_ANSWER_KNOWN, FB_ANSWER_FAILED } fb_answer_state;
+
+typedef struct {
+    fb_answer_state state;
+    char key[64]; /* KNOWN: of the right choice; "" when none is, as in a tie */
+    fb_error error;
+} fb_answer;
+
+/* Asks the script's answer function what it makes of a waterfall; without one the largest part is the answer. Of columns
+ * that tie the answer is "tie". */
+bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err);
+const fb_answer *fb_session_answer(const fb_session *s); /* of the last question */
+
 /* ---- devices and experiments ---- */
 
 /* What workers told: arrays of the hello message; NULL until known. */

@@ -1,6 +1,7 @@
 /* A session without processes, for the terminal tests: a small graph of its own, real plans and verdicts, and made-up
  * measurements that take a known time and give known figures. Opens three paths: "demo" (two variants, as the puzzler
- * split_stack at a small size), "big" (20,000 nodes) and "broken" (a script with an error in line 3). */
+ * split_stack at a small size), "puzzle" (the same with a puzzle), "big" (20,000 nodes) and "broken" (a script with an
+ * error in line 3). */
 #include "session/session.h"
 
 #include "base/clock.h"
@@ -36,6 +37,7 @@ struct fb_session {
     fb_machine machine;
     FB_VEC(record *) columns;
     FB_VEC(char *) log;
+    fb_answer answer;
 };
 
 static const char *const variant_names[] = {"split", "combined"};
@@ -208,6 +210,23 @@ static void fill_info(fb_session *s)
     static json_t *standard;
     static fb_param params[] = {
         {.kind = FB_PARAM_INT, .name = "batch_size", .help = "rows of a feature", .min = 1, .max = 64, .step = "x2"}};
+    static const char *keys[] = {"launches", "bytes"},
+                      *choices[] = {"It launches fewer kernels.", "It moves fewer bytes."},
+                      *hints[] = {"Count the launches.", "Press w."};
+    static const fb_puzzle puzzle = {.compare = {"split:eager", "split:max"},
+                                     .ask = "Why is max faster?",
+                                     .n_choices = 2,
+                                     .choice_keys = keys,
+                                     .choices = choices,
+                                     .n_hints = 2,
+                                     .hints = hints,
+                                     .tell = "Twenty microseconds are launches, eighty are bytes.",
+                                     .has_answer = true};
+    static const fb_puzzle elsewhere = {.compare = {"split:eager@torch", "combined:eager@torch"},
+                                        .ask = "Why is combined faster in PyTorch?",
+                                        .n_choices = 2,
+                                        .choice_keys = keys,
+                                        .choices = choices};
     bool is_big = !strcmp(s->path, "big");
     if (!standard) standard = json_integer(16);
     params[0].standard = standard;
@@ -218,13 +237,17 @@ static void fill_info(fb_session *s)
                                .n_variants = is_big ? 1 : 2,
                                .variants = is_big ? none : names,
                                .n_columns = is_big ? 1 : 2,
-                               .columns = is_big ? big_columns : columns};
+                               .columns = is_big ? big_columns : columns,
+                               .puzzle = !strcmp(s->path, "puzzle")      ? &puzzle
+                                         : !strcmp(s->path, "elsewhere") ? &elsewhere
+                                                                         : NULL};
 }
 
 bool fb_session_load(fb_session *s, const char *path, fb_error *err)
 {
     bool broken = !strcmp(path, "broken");
-    if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0)
+    if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0 && strcmp(path, "puzzle") != 0 &&
+        strcmp(path, "elsewhere") != 0)
         return fb_fail(err, FB_ERR_INPUT, "%s: no such script", path);
     drop_all(s);
     char *copy = fb_strdup(path);
@@ -242,6 +265,11 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
     fill_info(s);
     say(s, "hello from the script\x1b[31m \xe2\x80\xae");
     return true;
+}
+
+const char *fb_session_path(const fb_session *s)
+{
+    return s->path;
 }
 
 const fb_script_info *fb_session_script(const fb_session *s)
@@ -359,6 +387,7 @@ static bool make_plan(fb_session *s, record *c, const char *variant, const char 
 
 int fb_session_add(fb_session *s, const char *spec, fb_error *err)
 {
+    if (strstr(spec, "@torch")) return fb_fail(err, FB_ERR_UNAVAILABLE, "no device \"torch\""), -1;
     const char *colon = strchr(spec, ':');
     char variant[64];
     snprintf(variant, sizeof variant, "%.*s", colon ? (int)(colon - spec) : 5, colon ? spec : "split");
@@ -613,6 +642,23 @@ void fb_session_set_auto(fb_session *s, bool on)
 bool fb_session_auto(const fb_session *s)
 {
     return s->automatic;
+}
+
+/* ---- the puzzle -----------------------------------------------------------------------------------------------------
+ */
+
+bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err)
+{
+    (void)err;
+    s->answer.state = FB_ANSWER_KNOWN;
+    snprintf(s->answer.key, sizeof s->answer.key, "%s", why->tie ? "tie" : fb_why_name(fb_why_largest(why)));
+    s->serial++;
+    return true;
+}
+
+const fb_answer *fb_session_answer(const fb_session *s)
+{
+    return &s->answer;
 }
 
 const char *fb_session_default_device(const fb_session *s)

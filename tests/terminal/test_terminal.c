@@ -1,6 +1,7 @@
 /* The workbench from outside: keys in, screen out. Over the session of fake_session.c, whose figures are known. */
 #include "harness.h"
 
+#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -386,6 +387,94 @@ static const screen_case cases[] = {
      {"nowhere: no such script"},
      {NULL}},
     {"start list", 100, 30, {NULL}, NULL, "", {"puzzlers, models, recent files", "split_stack", "Enter opens"}, {NULL}},
+    {"a puzzle asks for a prediction first",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "",
+     {"puzzle · A demonstration", "Why is max faster?", "compared: split:eager → split:max",
+      "1 ○ It launches fewer kernels.", "predict first", "measures on m"},
+     {"110 µs", "Twenty microseconds"}},
+    {"no run without a prediction", 100, 30, {NULL}, "puzzle", "G k Enter", {"choose an answer first"}, {"110 µs"}},
+    {"no run without a guess", 100, 30, {NULL}, "puzzle", "2 j Enter", {"guess the speed-up first"}, {"110 µs"}},
+    {"a puzzle answered right",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "2 l l l l l l l l j Enter",
+     {"2 ✓ It moves fewer bytes.", "Right.",
+      "110 µs → 10.0 µs: 11.00 times as fast; you guessed 10, which is as good as right", "Twenty microseconds",
+      "bytes", "-20.0 µs", "To the workbench"},
+     {"Not here", "A hint"}},
+    {"a puzzle answered wrong",
+     80,
+     24,
+     {NULL},
+     "puzzle",
+     "1 l j Enter",
+     {"1 ✗ It launches fewer kernels.", "2 ✓ It moves fewer bytes.", "Not here.", "off by"},
+     {"Right."}},
+    {"hints come one at a time",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "G Enter",
+     {"hint 1: Count the launches.", "Another hint"},
+     {"Press w"}},
+    {"all hints", 100, 30, {NULL}, "puzzle", "G Enter Enter", {"hint 2: Press w."}, {"nother hint"}},
+    {"from the answer to the waterfall",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "2 l j Enter @wait @wait @wait j k Enter",
+     {"why · 1 eager → 2 max", "11.00 times as fast"},
+     {"Right."}},
+    {"the workbench without an answer",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "Esc",
+     {"kernels of 1", "110 µs"},
+     {"predict first", "measures on m"}},
+    {"back to the puzzle", 100, 30, {NULL}, "puzzle", "Esc t", {"Why is max faster?", "predict first"}, {NULL}},
+    {"best is hidden until the puzzle is answered",
+     100,
+     30,
+     {NULL},
+     "puzzle",
+     "Esc : \"add split:best\" Enter",
+     {"hidden until the puzzle is answered"},
+     {"3 best"}},
+    {"no puzzle", 100, 30, {NULL}, "demo", "t", {"puzzle: the script asks no puzzle"}, {NULL}},
+    {"a puzzle on the smallest screen",
+     60,
+     16,
+     {"LC_ALL=C", "TERM=screen"},
+     "puzzle",
+     "2 l j Enter",
+     {"Right.", "2 ok It moves fewer bytes."},
+     {"?????"}},
+    {"the compared device is not there",
+     100,
+     30,
+     {NULL},
+     "elsewhere",
+     "1 l j Enter",
+     {"no device \"torch\"", "Compare the same with our own eager plans"},
+     {NULL}},
+    {"the same with our own plans",
+     100,
+     30,
+     {NULL},
+     "elsewhere",
+     "1 l j Enter @wait @wait Enter",
+     {"compared: split:eager → combined:eager", "times as fast; you guessed 2"},
+     {"torch\""}},
     {"20,000 nodes", 120, 40, {NULL}, "big", "", {"layer_0", "layer_20", "20000"}, {NULL}},
     {"20,000 nodes, at the end", 120, 40, {NULL}, "big", "G l j", {"layer_1999", "layer_1998"}, {NULL}},
     {"20,000 nodes, found",
@@ -421,11 +510,27 @@ static void check_frame(term *t, const screen_case *c)
     }
 }
 
+static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static void run_case(void **state)
 {
     const screen_case *c = *state;
-    const char *argv[] = {program(), c->path, NULL};
-    term *t = term_start(c->rows, c->cols, c->env, argv);
+    const char *argv[] = {program(), c->path, NULL}, *env[6] = {NULL};
+    char folder[] = "/tmp/fb-terminal-XXXXXX", state_home[64], config_home[64];
+    int n_env = 0;
+    assert_non_null(mkdtemp(folder));
+    snprintf(state_home, sizeof state_home, "XDG_STATE_HOME=%s/state", folder);
+    snprintf(config_home, sizeof config_home, "XDG_CONFIG_HOME=%s/config", folder);
+    for (int i = 0; i < 3 && c->env[i]; i++) env[n_env++] = c->env[i];
+    env[n_env++] = state_home;
+    env[n_env++] = config_home;
+    term *t = term_start(c->rows, c->cols, env, argv);
     const char *ready = !strcmp(c->name, "one cell") || c->cols < 60 ? "t"
                         : c->path && !strcmp(c->path, "demo")        ? "110"
                                                                      : "quit";
@@ -442,14 +547,32 @@ static void run_case(void **state)
     term_signal(t, SIGTERM);
     assert_true(term_end(t, PATIENCE_MS) != -1);
     term_free(t);
+    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- cases of their own ---------------------------------------------------------------------------------------------
  */
 
+static char own_folder[] = "/tmp/fb-terminal-XXXXXX", own_state[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(own_folder)) return -1;
+    snprintf(own_state, sizeof own_state, "XDG_STATE_HOME=%s/state", own_folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    nftw(own_folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
 static term *start(int rows, int cols, const char *env, const char *path, const char *ready)
 {
-    const char *envs[] = {env, NULL}, *argv[] = {program(), path, NULL};
+    const char *envs[] = {own_state, env, NULL}, *argv[] = {program(), path, NULL};
     term *t = term_start(rows, cols, envs, argv);
     if (ready && !term_wait(t, ready, PATIENCE_MS)) FAIL_WITH_SCREEN(t, "no \"%s\"", ready);
     return t;
@@ -578,6 +701,22 @@ static void ascii_alone_in_the_c_locale(void **state)
     term_free(t);
 }
 
+/* What was answered once is known to be: the next time the workbench comes first, and `best` is there. */
+static void puzzle_progress_is_kept(void **state)
+{
+    (void)state;
+    term *t = start(30, 100, NULL, "puzzle", "predict first");
+    term_keys(t, "2 l j Enter");
+    assert_true(term_wait(t, "Right.", PATIENCE_MS));
+    term_keys(t, "C-c");
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    term_free(t);
+    t = start(30, 100, NULL, "puzzle", "kernels of 1");
+    term_keys(t, ": \"add split:best\" Enter @wait");
+    assert_false(term_shows(t, "hidden until"));
+    term_free(t);
+}
+
 /* A shell with job control around it, as a user has. */
 static void suspends_and_comes_back(void **state)
 {
@@ -585,7 +724,7 @@ static void suspends_and_comes_back(void **state)
     char line[512];
     snprintf(line, sizeof line, "%s demo; echo STOPPED HERE; sleep 1; fg; echo ENDED $?", program());
     const char *argv[] = {"bash", "--norc", "-mc", line, NULL};
-    term *t = term_start(24, 80, NULL, argv);
+    term *t = term_start(24, 80, (const char *const[]){own_state, NULL}, argv);
     assert_true(term_wait(t, FIRST_SHOWN, PATIENCE_MS));
     term_keys(t, "j j j j j C-z");
     assert_true(term_wait(t, "STOPPED HERE", PATIENCE_MS));
@@ -666,7 +805,7 @@ static void plays_keys(void **state)
     assert_true(write(fd, text, sizeof text - 1) > 0);
     close(fd);
     const char *argv[] = {program(), "--keys", path, "demo", NULL};
-    term *t = term_start(30, 100, NULL, argv);
+    term *t = term_start(30, 100, (const char *const[]){own_state, NULL}, argv);
     assert_true(term_wait(t, "70.0 µs", PATIENCE_MS));
     assert_int_equal(term_end(t, PATIENCE_MS), 0);
     unlink(path);
@@ -690,9 +829,9 @@ static void survives_a_monkey(void **state)
 {
     (void)state;
     enum { KEYS = 1500 };
-    static const char *const paths[] = {"demo", "broken"};
+    static const char *const paths[] = {"demo", "broken", "puzzle"};
     uint32_t seed = 12345;
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < 3; p++) {
         term *t = start(30, 100, NULL, paths[p], "? help");
         for (int i = 0; i < KEYS; i++) {
             seed = seed * 1664525u + 1013904223u;
@@ -745,6 +884,7 @@ int main(void)
         cmocka_unit_test(suspends_and_comes_back),
         cmocka_unit_test(keys_work_while_measuring),
         cmocka_unit_test(a_search_is_seen_and_cancelled),
+        cmocka_unit_test(puzzle_progress_is_kept),
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(plays_keys),
         cmocka_unit_test(big_graph_stays_quick),
@@ -756,5 +896,5 @@ int main(void)
     for (int i = 0; i < CASES; i++)
         all[i] = (struct CMUnitTest){.name = cases[i].name, .test_func = run_case, .initial_state = (void *)&cases[i]};
     memcpy(all + CASES, own, sizeof own);
-    return _cmocka_run_group_tests("terminal", all, CASES + OWN, NULL, NULL);
+    return _cmocka_run_group_tests("terminal", all, CASES + OWN, make_folder, drop_folder);
 }

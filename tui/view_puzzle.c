@@ -1,0 +1,684 @@
+/* The puzzle of a script: read the task, predict, then run, then see what was right and why. */
+#include "session/names.h"
+#include "session/progress.h"
+#include "tui/ui.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double guesses[] = {1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100};
+enum { GUESSES = sizeof guesses / sizeof *guesses, FIRST_GUESS = 4 };
+
+/* What a row of the cursor does. */
+typedef enum {
+    ROW_CHOICE,
+    ROW_GUESS,
+    ROW_RUN,
+    ROW_HINT,
+    ROW_OURS,
+    ROW_WHY,
+    ROW_AGAIN,
+    ROW_WORKBENCH,
+    ROW_LIST
+} row_kind;
+
+typedef struct {
+    row_kind kind;
+    int choice;
+} entry;
+
+/* One line on the screen. */
+typedef struct {
+    char *text;
+    fb_role role;
+    int row;        /* the cursor's; FB_NONE */
+    fb_why_id part; /* a bar of the waterfall behind the text; FB_WHY_NONE */
+} line;
+
+typedef struct {
+    FB_VEC(entry) rows;
+    FB_VEC(line) lines;
+    int width;
+} page;
+
+static const fb_puzzle *puzzle_of(const fb_app *app)
+{
+    const fb_script_info *info = fb_session_script(app->session);
+    return info ? info->puzzle : NULL;
+}
+
+/* ---- the columns that are compared --------------------------------------------------------------------------------
+ */
+
+static bool is_of(const fb_column *c, const char *text)
+{
+    fb_column_spec spec;
+    if (!fb_column_spec_parse(text, &spec, NULL)) return false;
+    size_t n = spec.device ? strlen(spec.device) : 0;
+    bool same = (n || !strchr(c->text, '@')) && (!spec.variant || !strcmp(spec.variant, c->variant)) &&
+                !strcmp(spec.plan, c->plan_name) &&
+                (!n || (!strncmp(c->device, spec.device, n) && (!c->device[n] || c->device[n] == ':')));
+    fb_column_spec_free(&spec);
+    return same;
+}
+
+static int column_of(const fb_app *app, const char *text)
+{
+    for (int i = 0; i < fb_session_columns(app->session); i++)
+        if (is_of(fb_session_column(app->session, i), text)) return i;
+    return FB_NONE;
+}
+
+/* One of the columns cannot be had here. */
+static const fb_column *absent(const fb_app *app)
+{
+    for (int i = 0; i < 2; i++) {
+        int at = column_of(app, app->puzzle.spec[i]);
+        const fb_column *c = at == FB_NONE ? NULL : fb_session_column(app->session, at);
+        if (c && c->state == FB_COLUMN_FAILED) return c;
+    }
+    return NULL;
+}
+
+/* The same variant with a plan of our own, on the device that is there. */
+static char *ours(const char *text)
+{
+    fb_column_spec spec;
+    fb_str out = {0};
+    if (!fb_column_spec_parse(text, &spec, NULL)) return fb_strdup(text);
+    if (spec.variant) fb_str_addf(&out, "%s:", spec.variant);
+    fb_str_add(&out, spec.device && !fb_preset_find(spec.plan) ? "eager" : spec.plan);
+    fb_column_spec_free(&spec);
+    return fb_str_take(&out);
+}
+
+static void set_specs(fb_app *app, bool our_own)
+{
+    const fb_puzzle *p = puzzle_of(app);
+    for (int i = 0; i < 2; i++) {
+        fb_free(app->puzzle.spec[i]);
+        app->puzzle.spec[i] = p ? (our_own ? ours(p->compare[i]) : fb_strdup(p->compare[i])) : NULL;
+    }
+}
+
+static bool names_a_device(const fb_app *app)
+{
+    return (app->puzzle.spec[0] && strchr(app->puzzle.spec[0], '@')) ||
+           (app->puzzle.spec[1] && strchr(app->puzzle.spec[1], '@'));
+}
+
+/* ---- its course ---------------------------------------------------------------------------------------------------
+ */
+
+/* Nothing is measured by itself before there is a prediction. */
+static void hold(fb_app *app, bool on)
+{
+    if (on == app->puzzle.held) return;
+    if (on && !fb_session_auto(app->session)) return; /* it was off before */
+    app->puzzle.held = on;
+    fb_session_set_auto(app->session, !on);
+}
+
+bool fb_puzzle_waits(const fb_app *app)
+{
+    return app->puzzle.stage == FB_PUZZLE_PREDICT && fb_app_view(app) == FB_VIEW_PUZZLE;
+}
+
+bool fb_puzzle_hides(const fb_app *app, const char *spec)
+{
+    const char *plan = strrchr(spec, ':') ? strrchr(spec, ':') + 1 : spec;
+    size_t n = strcspn(plan, "@");
+    return app->puzzle.secret && n == 4 && !strncmp(plan, "best", 4);
+}
+
+void fb_puzzle_free(fb_app *app)
+{
+    for (int i = 0; i < 2; i++) fb_free(app->puzzle.spec[i]);
+    app->puzzle = (fb_puzzle_run){.choice = FB_NONE, .guess = FB_NONE};
+}
+
+void fb_puzzle_begin(fb_app *app)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_puzzles progress;
+    hold(app, false);
+    fb_puzzle_free(app);
+    if (puzzle_of(app)) {
+        fb_puzzles_read(arena, &progress);
+        fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));
+        app->puzzle.stage = FB_PUZZLE_PREDICT;
+        app->puzzle.secret = state == FB_PUZZLE_NEW || state == FB_PUZZLE_SKIPPED;
+        set_specs(app, false);
+        bool shows = state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
+        if (shows && fb_app_view(app) != FB_VIEW_LIST) {
+            fb_app_show(app, FB_VIEW_PUZZLE);
+            hold(app, true);
+        }
+    }
+    fb_arena_free(arena);
+}
+
+static void measure_all(fb_app *app)
+{
+    int n = fb_session_columns(app->session), wanted = 0;
+    int *all = fb_calloc((size_t)n + 1, sizeof *all);
+    for (int i = 0; i < n; i++)
+        if (fb_session_column(app->session, i)->state != FB_COLUMN_FAILED) all[wanted++] = i;
+    app->first_measured = true;
+    fb_session_measure(app->session, all, wanted);
+    fb_free(all);
+}
+
+static void cannot(fb_app *app, const fb_error *why)
+{
+    app->puzzle.stage = FB_PUZZLE_STUCK;
+    app->puzzle.error = *why;
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+}
+
+static void start(fb_app *app)
+{
+    fb_error err = {0};
+    hold(app, false);
+    app->puzzle.stage = FB_PUZZLE_RUNS;
+    app->puzzle.asked = false;
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+    for (int i = 0; i < 2; i++)
+        if (column_of(app, app->puzzle.spec[i]) == FB_NONE &&
+            fb_session_add(app->session, app->puzzle.spec[i], &err) < 0) {
+            cannot(app, &err);
+            return;
+        }
+    measure_all(app);
+    fb_puzzle_follow(app);
+}
+
+static bool is_right(const fb_app *app)
+{
+    const fb_puzzle *p = puzzle_of(app);
+    return app->puzzle.choice != FB_NONE && !strcmp(p->choice_keys[app->puzzle.choice], app->puzzle.answer);
+}
+
+static int choice_of_answer(const fb_app *app)
+{
+    const fb_puzzle *p = puzzle_of(app);
+    for (int i = 0; i < p->n_choices; i++)
+        if (!strcmp(p->choice_keys[i], app->puzzle.answer)) return i;
+    return FB_NONE;
+}
+
+/* The columns that were left out while there was something to find are there from now on. */
+static void unveil(fb_app *app)
+{
+    const fb_script_info *info = fb_session_script(app->session);
+    for (int i = 0; i < info->n_columns && app->puzzle.secret; i++) {
+        if (!fb_puzzle_hides(app, info->columns[i])) continue;
+        if (fb_session_add(app->session, info->columns[i], NULL) >= 0) app->first_measured = false;
+    }
+    app->puzzle.secret = false;
+}
+
+static void judged(fb_app *app, const fb_answer *answer)
+{
+    const fb_puzzle *p = puzzle_of(app);
+    const fb_why *why = &app->puzzle.why;
+    snprintf(app->puzzle.answer, sizeof app->puzzle.answer, "%s", answer->key);
+    app->puzzle.stage = FB_PUZZLE_ANSWERED;
+    if (choice_of_answer(app) == FB_NONE) return; /* nothing to be right or wrong about here */
+    json_t *row = json_pack("{s:s, s:s, s:b, s:f, s:f, s:i}", "chosen", p->choice_keys[app->puzzle.choice], "answer",
+                            answer->key, "right", is_right(app), "guess", guesses[app->puzzle.guess], "times",
+                            why->a_us / why->b_us, "hints", app->puzzle.hints);
+    fb_puzzles_add(fb_session_path(app->session), row);
+    json_decref(row);
+    unveil(app);
+}
+
+void fb_puzzle_follow(fb_app *app)
+{
+    fb_puzzle_run *z = &app->puzzle;
+    int at[2];
+    if (z->stage != FB_PUZZLE_RUNS || !puzzle_of(app)) return;
+    for (int i = 0; i < 2; i++) {
+        at[i] = column_of(app, z->spec[i]);
+        const fb_column *c = at[i] == FB_NONE ? NULL : fb_session_column(app->session, at[i]);
+        fb_error gone = {0};
+        if (!c) fb_fail(&gone, FB_ERR_UNAVAILABLE, "%s is not there", z->spec[i]);
+        if (!c || c->state == FB_COLUMN_FAILED) {
+            cannot(app, c ? &c->error : &gone);
+            return;
+        }
+        if (c->state == FB_COLUMN_READY && !fb_session_busy(app->session)) { /* it was cancelled */
+            z->stage = FB_PUZZLE_PREDICT;
+            return;
+        }
+        if (c->state != FB_COLUMN_DONE) return;
+    }
+    fb_error err = {0};
+    if (!z->asked) {
+        z->asked = true;
+        if (!fb_session_why(app->session, at[0], at[1], &z->why, &err) ||
+            !fb_session_ask(app->session, &z->why, &err)) {
+            cannot(app, &err);
+            return;
+        }
+    }
+    const fb_answer *answer = fb_session_answer(app->session);
+    if (answer->state == FB_ANSWER_FAILED) cannot(app, &answer->error);
+    if (answer->state == FB_ANSWER_KNOWN) judged(app, answer);
+}
+
+/* ---- the page -----------------------------------------------------------------------------------------------------
+ */
+
+static page *state(fb_app *app)
+{
+    return app->state[FB_VIEW_PUZZLE];
+}
+
+static void add_line(fb_app *app, page *p, const char *text, size_t n, int indent, fb_role role, int row)
+{
+    char *copy = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%.*s", indent, "", (int)n, text);
+    FB_VEC_PUSH(&p->lines, (line){copy, role, row, FB_WHY_NONE});
+}
+
+/* Words broken over lines; what follows the first is indented as the text after its mark. */
+static void add(fb_app *app, page *p, int indent, fb_role role, int row, const char *mark, const char *text)
+{
+    fb_str now = {0};
+    int hang = indent + fb_text_width(mark), first = p->lines.n;
+    for (const char *w = text; *w;) {
+        size_t n = strcspn(w, " \n");
+        fb_str next = {0};
+        fb_str_addf(&next, "%s%s%.*s", fb_str_get(&now), now.n ? " " : "", (int)n, w);
+        if (now.n && fb_text_width(fb_str_get(&next)) > p->width - hang) {
+            add_line(app, p, fb_str_get(&now), now.n, hang, role, row);
+            fb_str_clear(&now);
+            fb_str_add_n(&now, w, n);
+        } else {
+            fb_str_clear(&now);
+            fb_str_add(&now, fb_str_get(&next));
+        }
+        fb_str_free(&next);
+        w += n + strspn(w + n, " \n");
+    }
+    add_line(app, p, fb_str_get(&now), now.n, hang, role, row);
+    if (*mark && p->lines.n > first) {
+        line *l = &p->lines.at[first];
+        l->text = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%s%s", indent, "", mark, l->text + hang);
+    }
+    fb_str_free(&now);
+}
+
+static void gap(fb_app *app, page *p)
+{
+    add_line(app, p, "", 0, 0, FB_ROLE_TEXT, FB_NONE);
+}
+
+static int new_row(page *p, row_kind kind, int choice)
+{
+    FB_VEC_PUSH(&p->rows, (entry){kind, choice});
+    return p->rows.n - 1;
+}
+
+static void button(fb_app *app, page *p, row_kind kind, const char *text)
+{
+    add(app, p, 2, FB_ROLE_KEY, new_row(p, kind, 0), "", text);
+}
+
+static void add_hints(fb_app *app, page *p)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    for (int i = 0; i < app->puzzle.hints && i < z->n_hints; i++) {
+        char mark[32];
+        snprintf(mark, sizeof mark, "hint %d: ", i + 1);
+        add(app, p, 2, FB_ROLE_WARN, FB_NONE, mark, z->hints[i]);
+    }
+}
+
+static void add_prediction(fb_app *app, page *p)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    bool answered = app->puzzle.stage == FB_PUZZLE_ANSWERED;
+    int right = answered ? choice_of_answer(app) : FB_NONE;
+    for (int i = 0; i < z->n_choices; i++) {
+        bool chosen = app->puzzle.choice == i;
+        fb_role role = i == right           ? FB_ROLE_GOOD
+                       : answered && chosen ? FB_ROLE_BAD
+                       : chosen             ? FB_ROLE_STRONG
+                                            : FB_ROLE_TEXT;
+        char mark[24];
+        snprintf(mark, sizeof mark, "%d %s ", i + 1, i == right ? "✓" : answered && chosen ? "✗" : chosen ? "●" : "○");
+        add(app, p, 2, role, app->puzzle.stage == FB_PUZZLE_PREDICT ? new_row(p, ROW_CHOICE, i) : FB_NONE, mark,
+            z->choices[i]);
+    }
+}
+
+static void add_guess(fb_app *app, page *p)
+{
+    char text[96];
+    if (app->puzzle.guess == FB_NONE)
+        snprintf(text, sizeof text, "How many times as fast?  ◂ … ▸   (l and h)");
+    else
+        snprintf(text, sizeof text, "How many times as fast?  ◂ %g × ▸", guesses[app->puzzle.guess]);
+    add(app, p, 2, app->puzzle.guess == FB_NONE ? FB_ROLE_TEXT : FB_ROLE_STRONG, new_row(p, ROW_GUESS, 0), "", text);
+}
+
+static void add_verdict(fb_app *app, page *p)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    const fb_why *why = &app->puzzle.why;
+    double times = why->a_us / why->b_us, guess = guesses[app->puzzle.guess], off = fmax(times / guess, guess / times);
+    int right = choice_of_answer(app);
+    char text[400], a[32], b[32];
+    if (!strcmp(app->puzzle.answer, "tie") && right == FB_NONE)
+        add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
+            "Here the two tie: the difference is smaller than the spread, so no answer is right. Larger parameters (P) "
+            "or another device may tell them apart.");
+    else if (right == FB_NONE)
+        add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
+            "On this device none of the answers is right; the waterfall shows what is.");
+    else
+        add(app, p, 2, is_right(app) ? FB_ROLE_GOOD : FB_ROLE_BAD, FB_NONE, "", is_right(app) ? "Right." : "Not here.");
+    snprintf(text, sizeof text, "%s → %s: %.2f times as fast; you guessed %g, which is %s", fb_format_us(a, why->a_us),
+             fb_format_us(b, why->b_us), times, guess,
+             off < 1.25 ? "as good as right"
+             : off < 2  ? "close"
+                        : "off by more than a factor of two");
+    add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", text);
+    for (int id = 0; id < FB_WHY_PARTS && !why->tie; id++) {
+        if (!fb_why_matters(why, (fb_why_id)id) || !why->part[id].known) continue;
+        add(app, p, 4, FB_ROLE_TEXT, FB_NONE, "", fb_why_name((fb_why_id)id));
+        p->lines.at[p->lines.n - 1].part = (fb_why_id)id;
+    }
+    gap(app, p);
+    if (z->tell) add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", z->tell);
+}
+
+/* What stands in for a device that is not there. */
+static void add_compared(fb_app *app, page *p)
+{
+    char text[300];
+    snprintf(text, sizeof text, "compared: %s → %s", app->puzzle.spec[0], app->puzzle.spec[1]);
+    add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", text);
+    for (int i = 0; i < 2; i++) {
+        int at = column_of(app, app->puzzle.spec[i]);
+        const char *device = at == FB_NONE ? NULL : fb_session_column(app->session, at)->device;
+        const char *asked = strrchr(app->puzzle.spec[i], '@');
+        if (!device || !asked || !strchr(device, ':') || !strcmp(device, asked + 1)) continue;
+        snprintf(text, sizeof text, "%s is not here: what was recorded as %s stands in", asked + 1, device);
+        add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", text);
+        break;
+    }
+}
+
+static void make(fb_app *app, int width)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    page *p = fb_view_state(app, FB_VIEW_PUZZLE, sizeof *p);
+    p->width = width;
+    if (!z || !app->puzzle.spec[0]) return;
+    add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", z->ask);
+    add_compared(app, p);
+    gap(app, p);
+    if (z->n_choices) add_prediction(app, p);
+    switch (app->puzzle.stage) {
+    case FB_PUZZLE_PREDICT:
+        gap(app, p);
+        add_guess(app, p);
+        add_hints(app, p);
+        if (absent(app) && names_a_device(app)) {
+            add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
+            button(app, p, ROW_OURS, "Compare the same with our own eager plans");
+        }
+        button(app, p, ROW_RUN, "Run and see");
+        if (app->puzzle.hints < z->n_hints) button(app, p, ROW_HINT, app->puzzle.hints ? "Another hint" : "A hint");
+        break;
+    case FB_PUZZLE_RUNS:
+        gap(app, p);
+        add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", "Measuring; Esc stops it.");
+        break;
+    case FB_PUZZLE_STUCK:
+        gap(app, p);
+        add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
+        if (names_a_device(app)) button(app, p, ROW_OURS, "Compare the same with our own eager plans");
+        button(app, p, ROW_AGAIN, "Predict again");
+        button(app, p, ROW_WORKBENCH, "To the workbench");
+        break;
+    case FB_PUZZLE_ANSWERED:
+        gap(app, p);
+        add_verdict(app, p);
+        gap(app, p);
+        button(app, p, ROW_WHY, "The waterfall, part by part");
+        button(app, p, ROW_WORKBENCH, "To the workbench");
+        button(app, p, ROW_AGAIN, "Predict again");
+        button(app, p, ROW_LIST, "The other puzzles");
+        break;
+    default: break;
+    }
+}
+
+static page *now(fb_app *app, int width)
+{
+    page *before = state(app);
+    if (width < 20) width = before && before->width ? before->width : 60;
+    if (before) {
+        FB_VEC_FREE(&before->rows);
+        FB_VEC_FREE(&before->lines);
+    }
+    make(app, width);
+    return state(app);
+}
+
+void fb_puzzle_forget(fb_app *app)
+{
+    page *p = state(app);
+    if (!p) return;
+    FB_VEC_FREE(&p->rows);
+    FB_VEC_FREE(&p->lines);
+}
+
+/* ---- the view -----------------------------------------------------------------------------------------------------
+ */
+
+static void title(fb_app *app, fb_str *out)
+{
+    const fb_script_info *info = fb_session_script(app->session);
+    fb_str_addf(out, "puzzle · %s", info && info->title ? info->title : "");
+}
+
+static int count(fb_app *app)
+{
+    return now(app, 0)->rows.n;
+}
+
+static void opened(fb_app *app)
+{
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+}
+
+static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
+{
+    enum { BAR = 16, FIGURE = 12 };
+    char us[32], text[48];
+    const fb_why_part *part = &why->part[id];
+    int width = r->w - BAR - FIGURE;
+    bool gain = part->us * why->us >= 0;
+    fb_why_span span = fb_why_bar(why, id, width);
+    fb_draw_run(r, y, BAR + span.from, span.n,
+                id == FB_WHY_REST ? FB_ROLE_DIM
+                : gain            ? FB_ROLE_GOOD
+                                  : FB_ROLE_BAD,
+                "█");
+    snprintf(text, sizeof text, "%s%s", part->us > 0 ? "-" : "+", fb_format_us(us, fabs(part->us)));
+    fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, text);
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    const page *p = now(app, r->w - 4);
+    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, first = p->lines.n, last = 0, top = 0;
+    for (int i = 0; i < p->lines.n; i++) {
+        if (p->lines.at[i].row != cursor) continue;
+        if (i < first) first = i;
+        last = i;
+    }
+    if (last >= r->h) top = last - r->h + 1;
+    if (cursor == p->rows.n - 1 && p->lines.n > r->h) top = p->lines.n - r->h;
+    if (first < p->lines.n && first < top) top = first;
+    if (!cursor) top = 0;
+    for (int y = 0; y < r->h && top + y < p->lines.n; y++) {
+        const line *l = &p->lines.at[top + y];
+        bool here = l->row != FB_NONE && l->row == cursor && focused;
+        fb_draw_ground(here ? FB_GROUND_CURSOR : FB_GROUND_PLAIN);
+        if (here) fb_draw_blank(r, y);
+        fb_draw(r, y, 0, l->role, l->text);
+        if (l->part != FB_WHY_NONE) draw_part(r, y, &app->puzzle.why, l->part);
+    }
+    fb_draw_ground(FB_GROUND_PLAIN);
+    if (top + r->h < p->lines.n) fb_draw_right(r, r->h - 1, r->w, FB_ROLE_KEY, "↓");
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    static const char *const text[] = {
+        [ROW_CHOICE] = "Enter, or the number: this is your answer",
+        [ROW_GUESS] = "h and l: your guess of how many times as fast the second column is",
+        [ROW_RUN] = "Enter: measure both, and see what was right",
+        [ROW_HINT] = "Enter shows a hint; hints are counted",
+        [ROW_OURS] = "Enter: eager plans of our own on the device that is there",
+        [ROW_WHY] = "Enter: each part of the difference with a sentence, and the kernels behind it",
+        [ROW_AGAIN] = "Enter: answer anew",
+        [ROW_WORKBENCH] = "Enter: graph, columns and kernels; t comes back here",
+        [ROW_LIST] = "Enter: the list",
+    };
+    const page *p = now(app, 0);
+    int at = app->scroll[FB_VIEW_PUZZLE].cursor;
+    fb_str_add(&hint->title, app->puzzle.stage == FB_PUZZLE_PREDICT    ? "predict first"
+                             : app->puzzle.stage == FB_PUZZLE_ANSWERED ? "answered"
+                                                                       : "puzzle");
+    if (at < p->rows.n) fb_str_add(&hint->line[0], text[p->rows.at[at].kind]);
+    fb_str_add(&hint->line[1], "Esc goes to the workbench, t comes back");
+}
+
+static void choose(fb_app *app, int choice)
+{
+    app->puzzle.choice = choice;
+    if (app->puzzle.guess == FB_NONE) {
+        const page *p = now(app, 0);
+        for (int i = 0; i < p->rows.n; i++)
+            if (p->rows.at[i].kind == ROW_GUESS) app->scroll[FB_VIEW_PUZZLE].cursor = i;
+    }
+}
+
+static void change_guess(fb_app *app, int step)
+{
+    int to = app->puzzle.guess == FB_NONE ? FIRST_GUESS : app->puzzle.guess + step;
+    if (to >= 0 && to < GUESSES) app->puzzle.guess = to;
+}
+
+static void run(fb_app *app)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    if (z->n_choices && app->puzzle.choice == FB_NONE)
+        fb_app_say(app, FB_ROLE_WARN, "choose an answer first: a prediction is half of the puzzle");
+    else if (app->puzzle.guess == FB_NONE)
+        fb_app_say(app, FB_ROLE_WARN, "guess the speed-up first, with h and l on its row");
+    else
+        start(app);
+}
+
+static void again(fb_app *app)
+{
+    app->puzzle.stage = FB_PUZZLE_PREDICT;
+    app->puzzle.choice = app->puzzle.guess = FB_NONE;
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+}
+
+static void show_waterfall(fb_app *app)
+{
+    int a = column_of(app, app->puzzle.spec[0]), b = column_of(app, app->puzzle.spec[1]);
+    if (a == FB_NONE || b == FB_NONE) return;
+    app->column = b;
+    app->against = a;
+    fb_model_update(app);
+    fb_app_show(app, FB_VIEW_WHY);
+}
+
+static bool enter(fb_app *app)
+{
+    const page *p = now(app, 0);
+    int at = app->scroll[FB_VIEW_PUZZLE].cursor;
+    if (at >= p->rows.n) return true;
+    const entry *r = &p->rows.at[at];
+    switch (r->kind) {
+    case ROW_CHOICE: choose(app, r->choice); break;
+    case ROW_GUESS: app->scroll[FB_VIEW_PUZZLE].cursor++; break;
+    case ROW_RUN: run(app); break;
+    case ROW_HINT: app->puzzle.hints++; break;
+    case ROW_OURS:
+        set_specs(app, true);
+        fb_session_drop_absent(app->session);
+        if (app->puzzle.stage == FB_PUZZLE_STUCK) start(app);
+        break;
+    case ROW_WHY: show_waterfall(app); break;
+    case ROW_AGAIN: again(app); break;
+    case ROW_WORKBENCH: fb_app_run(app, FB_CMD_BACK, ""); break;
+    case ROW_LIST: fb_app_show(app, FB_VIEW_LIST); break;
+    }
+    return true;
+}
+
+/* Who leaves without an answer is not asked again by itself. */
+static void leave(fb_app *app)
+{
+    hold(app, false);
+    if (app->puzzle.stage == FB_PUZZLE_RUNS) {
+        app->puzzle.stage = FB_PUZZLE_PREDICT;
+        fb_session_cancel(app->session);
+    } else if (app->puzzle.secret && app->puzzle.stage == FB_PUZZLE_PREDICT && !app->puzzle.skipped) {
+        json_t *row = json_pack("{s:b}", "skipped", true);
+        fb_puzzles_add(fb_session_path(app->session), row);
+        json_decref(row);
+        app->puzzle.skipped = true;
+    }
+}
+
+static bool command(fb_app *app, fb_cmd c, const char *arg)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    const page *p = now(app, 0);
+    int at = app->scroll[FB_VIEW_PUZZLE].cursor;
+    bool guessing = at < p->rows.n && p->rows.at[at].kind == ROW_GUESS;
+    switch (c) {
+    case FB_CMD_ENTER: return enter(app);
+    case FB_CMD_LEFT:
+    case FB_CMD_RIGHT:
+        if (guessing) change_guess(app, c == FB_CMD_RIGHT ? 1 : -1);
+        return true;
+    case FB_CMD_COLUMN:
+        if (app->puzzle.stage == FB_PUZZLE_PREDICT && z && atoi(arg) >= 1 && atoi(arg) <= z->n_choices)
+            choose(app, atoi(arg) - 1);
+        return true;
+    case FB_CMD_BACK:
+    case FB_CMD_CLOSE:
+        if (app->puzzle.stage == FB_PUZZLE_RUNS && c == FB_CMD_BACK) {
+            leave(app);
+            return true;
+        }
+        leave(app);
+        fb_app_hide(app);
+        return true;
+    default: return false;
+    }
+}
+
+const fb_view fb_view_puzzle = {
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .explain = explain,
+    .command = command,
+    .opened = opened,
+};
