@@ -60,6 +60,10 @@ term *term_start(int rows, int cols, const char *const *env, const char *const *
     vterm_screen_set_callbacks(t->screen, &callbacks, t);
     vterm_screen_reset(t->screen, 1);
     t->pid = forkpty(&t->fd, NULL, NULL, &size);
+    if (t->pid < 0) { /* a signal to -1 would reach every process there is */
+        perror("forkpty");
+        exit(1);
+    }
     if (t->pid == 0) {
         static const char *const cleared[] = {"NO_COLOR", "COLORFGBG", "FUSEBOX_THEME", "LINES", "COLUMNS", "LANG"};
         for (size_t i = 0; i < sizeof cleared / sizeof *cleared; i++) unsetenv(cleared[i]);
