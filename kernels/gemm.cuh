@@ -164,6 +164,29 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
                 for (int e = 0; e < SUMS; e++) sums[i][n][e] *= by;
     }
 
+    // SPLIT blocks have each a part of the sums of one tile: they leave them in memory, and the one that comes last adds them
+    // up, in order, and goes on (true). The counter is left at zero for the next launch.
+    template <int SPLIT> FB_DEVICE bool combine(sum *c, sum *parts, unsigned *arrived, int place, int part)
+    {
+        __shared__ bool is_last;
+        sum *const all = parts + (long long)place * SPLIT * M * N;
+        for (int i = threadIdx.x; i < M * N; i += THREADS) all[part * M * N + i] = c[i / N * LINE + i % N];
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) is_last = atomicAdd(&arrived[place], 1u) == SPLIT - 1;
+        __syncthreads();
+        if (!is_last) return false;
+        __threadfence();
+        for (int i = threadIdx.x; i < M * N; i += THREADS) {
+            sum total = 0;
+            for (int p = 0; p < SPLIT; p++) total += *(volatile sum *)&all[p * M * N + i];
+            c[i / N * LINE + i % N] = total;
+        }
+        if (threadIdx.x == 0) arrived[place] = 0;
+        __syncthreads();
+        return true;
+    }
+
     // The block's tile of C in shared memory, whole when it returns.
     FB_DEVICE sum *spread(const registers &sums, unsigned char *shared)
     {

@@ -84,8 +84,8 @@ static bool hides_only_libm(const fb_emitter *e, const char *name)
 
 static bool names_loop(const fb_emitter *e, const char *name)
 {
-    for (int s = 0; s < e->nest->n_sections; s++) {
-        const fb_section *sec = &e->nest->sections[s];
+    for (int s = 0; s < fb_nest_parts(e->nest); s++) {
+        const fb_section *sec = fb_nest_part(e->nest, s);
         for (int k = -1; k < sec->n_spaces; k++) {
             const fb_space *space = k < 0 ? &sec->rows : &sec->spaces[k];
             for (int d = 0; d < space->n; d++)
@@ -226,12 +226,13 @@ static void find_windows(fb_emitter *e)
 {
     enum { ALIGNED = 64 };
     window *w = FB_NEW_ARRAY(e->arena, window, e->n_args);
-    for (int s = 0; s < e->nest->n_sections; s++) {
-        const fb_section *sec = &e->nest->sections[s];
+    for (int s = 0; s < fb_nest_parts(e->nest); s++) {
+        const fb_section *sec = fb_nest_part(e->nest, s);
         for (int i = 0; i < sec->n_values; i++)
             if (sec->values[i].kind == FB_VALUE_LOAD)
                 see(e, w, sec->values[i].node, sec->values[i].table, sec->values[i].at);
-        for (int i = 0; i < sec->n_roots; i++) see(e, w, sec->roots[i].storage, sec->roots[i].table, sec->roots[i].at);
+        for (int i = 0; i < sec->n_roots && s < e->nest->n_sections; i++)
+            see(e, w, sec->roots[i].storage, sec->roots[i].table, sec->roots[i].at);
         for (int i = 0; i < sec->n_tables; i++) see_table(w, e, &sec->tables[i], sec->members);
     }
     for (int i = 0; i < e->n_args; i++) {
@@ -293,7 +294,7 @@ static void write_tables(fb_emitter *e)
 
 void fb_emit_section(fb_emitter *e, int number)
 {
-    const fb_section *s = &e->nest->sections[number];
+    const fb_section *s = fb_nest_part(e->nest, number);
     e->section = s;
     e->number = number;
     e->names = FB_NEW_ARRAY(e->arena, const char *, s->n_values);
@@ -321,6 +322,7 @@ static const char *why_family(fb_family f)
     static const char *const why[FB_FAMILIES] = {
         [FB_FAMILY_POINTWISE] = "every element by itself",
         [FB_FAMILY_REDUCE] = "rows are reduced, and all of a row's work is done while it is at hand",
+        [FB_FAMILY_GEMM] = "sums of products stay on chip until all that is made of them is stored",
         [FB_FAMILY_LIBRARY] = "what follows a library call, on rows of its result that are still in the cache",
         [FB_FAMILY_COPY] = "what no index arithmetic can stand for",
     };
@@ -392,7 +394,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
         if (i) fb_str_add(&out, "\n");
         int kept = e.n_used; /* names of the last section are free again */
         if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");
-        fb_emit_section(&e, i);
+        if (!nest->tiled) fb_emit_section(&e, i); /* else with its operands, one after the other */
         dialect->section[family](&e);
         if (nest->n_sections > 1) fb_emit_close(&e);
         e.n_used = kept;
@@ -401,6 +403,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     result.text = fb_arena_strdup(arena, fb_str_get(&out));
     memcpy(result.grid, e.grid, sizeof result.grid);
     memcpy(result.block, e.block, sizeof result.block);
+    result.dynamic_shared = e.dynamic_shared;
     result.n_args = e.n_args;
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)

@@ -17,6 +17,7 @@ typedef struct {
     int n_args;
     fb_kernel_arg *args;   /* in the kernel's order */
     int grid[3], block[3]; /* CUDA geometry; 0 on the host */
+    int dynamic_shared;    /* bytes */
 } fb_kernel_text;
 
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */

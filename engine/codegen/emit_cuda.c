@@ -9,7 +9,7 @@
  * move 16 bytes at a time where they are aligned. Several sections share one launch by block range. Threads past the
  * last row work on it again and store nothing, so that all of a block meets at every barrier.
  */
-#include "codegen/emit_parts.h"
+#include "codegen/emit_cuda_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -292,6 +292,21 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
 
 /* ---- elements ---- */
 
+/* The elements of one group; `inside` (may be NULL) writes what comes first for each of them. */
+static void elements_at(frame *f, const walk *w, const char *point, void (*inside)(void *ctx), void *ctx)
+{
+    fb_emitter *e = f->e;
+    if (w->space->n) declare_variables(f, w, point);
+    uint32_t last = w->space->n ? 1u << (w->space->n - 1) : 0;
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++)
+        if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
+    load_packs(f, w, FB_NONE, NULL);
+    open_vector(f, w, FB_NONE, 0);
+    if (inside) inside(ctx);
+    store_elements(f, w, FB_NONE, 0, false);
+    close_vector(f, w, FB_NONE, 0, false);
+}
+
 static void emit_elements(frame *f)
 {
     fb_emitter *e = f->e;
@@ -300,14 +315,7 @@ static void emit_elements(frame *f)
     bool ragged = w.points % f->threads != 0;
     fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->threads);
     if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
-    if (w.space->n) declare_variables(f, &w, point);
-    uint32_t last = w.space->n ? 1u << (w.space->n - 1) : 0;
-    for (int i = 0; w.vector > 1 && i < f->s->n_values; i++)
-        if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
-    load_packs(f, &w, FB_NONE, NULL);
-    open_vector(f, &w, FB_NONE, 0);
-    store_elements(f, &w, FB_NONE, 0, false);
-    close_vector(f, &w, FB_NONE, 0, false);
+    elements_at(f, &w, point, NULL, NULL);
     if (ragged) fb_emit_close(e);
 }
 
@@ -574,14 +582,19 @@ static void declare_rows(frame *f)
     declare_variables(f, &w, row);
 }
 
-static void emit_rows(frame *f)
+static void passes_of_row(frame *f)
 {
-    declare_rows(f);
     for (int depth = 0; depth <= fb_section_deepest(f->s); depth++) {
         store_row_values(f, depth);
         for (int p = 0; p < f->s->n_passes; p++)
             if (f->s->passes[p].depth == depth) emit_pass(f, p);
     }
+}
+
+static void emit_rows(frame *f)
+{
+    declare_rows(f);
+    passes_of_row(f);
 }
 
 /* ---- few long rows ---- */
@@ -760,7 +773,8 @@ static void choose_held(frame *f)
     bool steps_fit = f->shape == SHAPE_ROWS;
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
-        v->kept = times[i] > 1 && v->space != FB_NONE && (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
+        v->kept = times[i] > 1 && v->space != FB_NONE && !f->e->whole[i] &&
+                  (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
         if (!v->kept) continue;
         walk w = walk_of(f, v->space);
         registers += steps_of(f, &w) * w.vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
@@ -837,6 +851,49 @@ static void emit_section_cuda(fb_emitter *e)
     e->grid[0] += f.blocks;
 }
 
+/* ---- for kernels of other shapes ---- */
+
+int fb_cuda_vector(const fb_emitter *e, const fb_section *s)
+{
+    return vector_of(e, s, FB_NONE);
+}
+
+void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*inside)(void *ctx), void *ctx)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = walk_of(&f, FB_NONE);
+    if (vector == 1 && w.space->n) w = (walk){.space = w.space, .vector = 1, .first = w.space->var[w.space->n - 1]};
+    elements_at(&f, &w, point, inside, ctx);
+}
+
+void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
+{
+    frame f = {.e = e, .s = e->section, .shape = SHAPE_ROWS, .threads = threads, .team = WARP, .lane = lane};
+    f.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
+    choose_held(&f);
+    const fb_section *kept = e->section;
+    e->section = f.s;
+    passes_of_row(&f);
+    e->section = kept;
+}
+
+void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
+{
+    frame f = {.e = e};
+    walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
+    declare_variables(&f, &w, point);
+}
+
+bool fb_cuda_runs_along(const fb_emitter *e, fb_ix at, fb_ix last, int vector)
+{
+    return runs_along(e, at, last, vector);
+}
+
+int64_t fb_cuda_shift_of(const fb_emitter *e, fb_id storage)
+{
+    return shift_of(e, storage);
+}
+
 /* ---- the frame ---- */
 
 /* Sections of one launch have one block size: the largest that any wants. */
@@ -858,8 +915,8 @@ static bool is_small(const fb_emitter *e)
         fb_id storage = e->args[i].storage; /* negative: a copy, which is as large as the rows below */
         if (storage >= 0 && fb_shape_elements(&e->nest->graph->nodes[storage].shape) > limit) return false;
     }
-    for (int i = 0; i < e->nest->n_sections; i++) {
-        const fb_section *s = &e->nest->sections[i];
+    for (int i = 0; i < fb_nest_parts(e->nest); i++) {
+        const fb_section *s = fb_nest_part(e->nest, i);
         if (fb_space_points(&s->rows) > limit) return false;
         for (int k = 0; k < s->n_spaces; k++)
             if (fb_space_points(&s->spaces[k]) > limit) return false;
@@ -870,7 +927,7 @@ static bool is_small(const fb_emitter *e)
 static void open_kernel(fb_emitter *e)
 {
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
-    e->block[0] = threads_of(e);
+    e->block[0] = e->nest->tiled ? fb_cuda_gemm_threads(e) : threads_of(e);
     fb_str list = {0};
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
@@ -934,6 +991,7 @@ const fb_dialect fb_dialect_cuda = {
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
                 [FB_FAMILY_REDUCE] = emit_section_cuda,
+                [FB_FAMILY_GEMM] = fb_cuda_gemm,
                 [FB_FAMILY_LIBRARY] = emit_section_cuda,
                 [FB_FAMILY_COPY] = emit_section_cuda},
 };

@@ -61,6 +61,7 @@ struct fb_emitter {
     const char *entry;
     int n_args;
     int grid[3], block[3]; /* CUDA geometry, set by the dialect; 0 on the host */
+    int dynamic_shared;    /* bytes */
     fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
@@ -89,7 +90,7 @@ const char *fb_emit_plain(fb_emitter *e, fb_id node);
 
 /* ---- sections ---- */
 
-/* Names, uses and tables of section `number`; writes the tables. */
+/* Names, uses and tables of section `number` of the nest, or of an operand (fb_nest_part); writes the tables. */
 void fb_emit_section(fb_emitter *e, int number);
 
 /* ---- values ---- */

@@ -3,6 +3,7 @@
 #include "plan/family.h"
 
 #include "graph/access.h"
+#include "plan/gemm.h"
 #include "plan/library.h"
 #include "plan/plan_parts.h"
 
@@ -18,10 +19,13 @@ typedef struct {
 typedef struct {
     fb_family family;
     bool library; /* the nest is an epilogue around a library call */
+    bool tiled;   /* contractions stay on chip; CUDA only */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
     bool (*preferred)(const fb_kernel_nodes *k, const census *c); /* when nobody asked for it; NULL: yes */
+    /* of the nest that was built; NULL: all */
+    bool (*fits)(const fb_analysis *a, fb_verdict *why);
     double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
 } family_row;
 
@@ -175,6 +179,35 @@ static bool library_preferred(const fb_kernel_nodes *k, const census *c)
     return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
 }
 
+/* ---- generated contractions ---- */
+
+/* What is no more than dots with vectors is a reduction. */
+static bool gemm_kind(const fb_kernel_nodes *k, const census *c)
+{
+    for (int i = 0; i < k->n_nodes && c->n[FB_CLASS_CONTRACTION]; i++) {
+        if (fb_node_class(k->graph, k->nodes[i]) != FB_CLASS_CONTRACTION) continue;
+        const fb_shape *s = &k->graph->nodes[k->nodes[i]].shape;
+        if (s->dim[s->rank - 2] > 1 && s->dim[s->rank - 1] > 1) return true;
+    }
+    return false;
+}
+
+static bool gemm_fits(const fb_analysis *a, fb_verdict *why)
+{
+    fb_gemm_tile tile;
+    return fb_gemm_tile_of(a->nest, NULL, &tile, why);
+}
+
+static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    double rest = (double)a->facts.flops;
+    for (int i = 0; i < a->kernel.n_nodes; i++)
+        if (fb_node_class(g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION)
+            rest -= (double)fb_node_flops(g, a->kernel.nodes[i]);
+    return fb_gemm_us(a->nest, m) + over(fmax(rest, 0), m->gflops[FB_F32]) +
+           over((double)a->facts.specials, m->gspecial);
+}
+
 /* ---- the others ---- */
 
 static bool copy_kind(const fb_kernel_nodes *k, const census *c)
@@ -202,25 +235,32 @@ static const family_row table[] = {
      .accepts = library_accepts,
      .preferred = library_preferred,
      .compute_us = library_us},
+    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
 
 /* ---- choosing ---- */
 
-static bool wanted(const family_row *row, const fb_kernel_nodes *k, const census *c, fb_choice choice)
+static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_nodes *k, const census *c,
+                   fb_choice choice)
 {
+    if (row->tiled && m->kind != FB_DEVICE_CUDA) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
     if (!row->library) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(k, c)));
 }
 
-static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a)
+static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a, fb_verdict *why)
 {
-    if (row->accepts && !row->accepts(&p->machine, &a->kernel, c, &a->why)) return false;
+    if (row->accepts && !row->accepts(&p->machine, &a->kernel, c, why)) return false;
     a->kernel.library = row->library;
-    a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, &a->why);
-    if (!a->nest) return false;
+    a->kernel.tiled = row->tiled;
+    a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, why);
+    if (!a->nest || (row->fits && !row->fits(a, why))) {
+        a->nest = NULL;
+        return false;
+    }
     fb_nest_facts_of(a->nest, &a->facts);
     a->family = row->family;
     return true;
@@ -229,8 +269,14 @@ static bool try_row(const fb_planner *p, const family_row *row, const census *c,
 void fb_family_choose(const fb_planner *p, fb_analysis *a)
 {
     census c = count(&a->kernel);
-    for (int i = 0; i < ROWS && !a->accepted; i++)
-        if (wanted(&table[i], &a->kernel, &c, a->choice)) a->accepted = try_row(p, &table[i], &c, a);
+    bool tiled = false; /* a tile's refusal says more than that of the loops that come after it */
+    for (int i = 0; i < ROWS && !a->accepted; i++) {
+        fb_verdict why;
+        if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
+        a->accepted = try_row(p, &table[i], &c, a, &why);
+        if (!a->accepted && !tiled) a->why = why;
+        tiled |= table[i].tiled;
+    }
 }
 
 bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)

@@ -1,6 +1,7 @@
 #include "plan/legality.h"
 
 #include "graph/access.h"
+#include "plan/gemm.h"
 #include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
 
@@ -203,7 +204,7 @@ static const struct {
 } knob_table[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, false},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, true},
-    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(GEMM) | IN(CHAIN) | IN(SCAN), 1, 1024, false},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(CHAIN) | IN(SCAN), 1, 1024, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, true},
     [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, true},
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, true},
@@ -211,7 +212,7 @@ static const struct {
     [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, false},
 };
 
-bool fb_may_set_knob(const fb_analysis *a, fb_knob knob, int64_t value, fb_verdict *why)
+bool fb_may_set_knob(const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value, fb_verdict *why)
 {
     if ((int)knob < 0 || knob >= FB_KNOBS) return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
     const char *name = fb_knob_name(knob);
@@ -224,7 +225,10 @@ bool fb_may_set_knob(const fb_analysis *a, fb_knob knob, int64_t value, fb_verdi
                       (long long)low, (long long)high, (long long)value);
     if (knob_table[knob].power_of_two && (value & (value - 1)))
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a power of two, not %lld", name, (long long)value);
-    return true;
+    fb_knobs knobs = have ? *have : (fb_knobs){0};
+    fb_gemm_tile tile;
+    knobs.value[knob] = value;
+    return a->family != FB_FAMILY_GEMM || fb_gemm_tile_of(a->nest, &knobs, &tile, why);
 }
 
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)

@@ -278,25 +278,31 @@ static void finish_section(fb_builder *b, fb_section *s)
     find_kept(b, s);
 }
 
-/* The library's result is read row by row, so that its epilogue can be done in blocks of rows. */
+/* The contraction whose rows a library call's or a tile's epilogue goes through; FB_NONE for other nests. */
+static fb_id worked_on(const fb_nest *nest)
+{
+    return nest->tiled ? nest->tiled->products[0].node : nest->accumulator;
+}
+
+/* The result is read row by row, so that its epilogue can be done in blocks of rows. */
 static bool check_blocked(fb_builder *b, const fb_section *s)
 {
     fb_nest *nest = b->nest;
-    if (nest->accumulator == FB_NONE) return true;
-    const fb_node *c = &nest->graph->nodes[nest->accumulator];
-    int64_t cols = c->shape.dim[c->shape.rank - 1], rows = fb_shape_elements(&c->shape) / (cols ? cols : 1);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->node != nest->accumulator || rows == 1) continue;
+        if (v->kind != FB_VALUE_LOAD || !fb_nest_is_product(nest, v->node)) continue;
+        const fb_node *c = &nest->graph->nodes[v->node];
+        int64_t cols = c->shape.dim[c->shape.rank - 1], rows = fb_shape_elements(&c->shape) / (cols ? cols : 1);
+        if (rows == 1) continue;
         int64_t stride, low, high;
         fb_ix rest;
         bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == cols;
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);
         if (!fine || low < 0 || high >= cols)
-            return fb_builder_refuse(
-                b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                "%s reads other rows of %s than its own: the library's result is worked on row by row",
-                nest->graph->nodes[s->roots[0].node].name, c->name);
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
+                                     "%s reads other rows of %s than its own: %s is worked on row by row",
+                                     nest->graph->nodes[s->roots[0].node].name, c->name,
+                                     nest->tiled ? "a tile of products" : "the library's result");
     }
     return true;
 }
@@ -334,6 +340,16 @@ static bool resolve(fb_builder *b, fb_draft *first)
     }
     FB_VEC_FREE(&work);
     return fine;
+}
+
+bool fb_builder_walk(fb_builder *b, fb_draft *draft, fb_section *section)
+{
+    fb_walk_result r = fb_walk_draft(b, draft, section);
+    if (r.end == FB_WALK_DONE) return true;
+    if (r.end == FB_WALK_REFUSED) return false;
+    return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
+                             "%s is read in pieces that no one loop over it can follow: it has to be stored",
+                             b->nest->graph->nodes[draft->roots[0].node].name);
 }
 
 /* Values worth sharing: computed ones, and loads that run over the whole section. */
@@ -394,15 +410,15 @@ static void merge_newest(fb_builder *b)
 static bool blocked_rows(fb_builder *b, fb_draft *d, const fb_node *n)
 {
     fb_nest *nest = b->nest;
-    const fb_node *c = &nest->graph->nodes[nest->accumulator];
+    const fb_node *c = &nest->graph->nodes[worked_on(nest)];
     int64_t rows = 1, product = 1;
     for (int i = 0; i < c->shape.rank - 1; i++) rows *= c->shape.dim[i];
     int split = 0;
     while (split < n->shape.rank && product < rows) product *= n->shape.dim[split++];
     if (product != rows)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                                 "%s does not keep the %lld rows of %s: the library's result is worked on row by row",
-                                 n->name, (long long)rows, c->name);
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
+                                 "%s does not keep the %lld rows of %s: %s is worked on row by row", n->name,
+                                 (long long)rows, c->name, nest->tiled ? "a tile of products" : "the library's result");
     d->blocked = rows > 1;
     fb_ix row = fb_space_add(b, &d->rows, 'r', rows);
     fb_ix_unravel(nest->pool, row, split, n->shape.dim, d->roots[0].coords);
@@ -416,7 +432,7 @@ static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
     *d = (fb_draft){.n_roots = 1, .roots = FB_NEW(b->scratch, fb_draft_root)};
     d->roots[0].node = node;
     d->scatter = n->op == FB_OP_SCATTER_ADD;
-    if (b->nest->accumulator != FB_NONE) return blocked_rows(b, d, n);
+    if (worked_on(b->nest) != FB_NONE) return blocked_rows(b, d, n);
     for (int i = 0; i < n->shape.rank; i++) {
         bool data = d->scatter && i == 0;
         d->roots[0].coords[i] = data ? fb_ix_const(b->nest->pool, 0) : fb_space_add(b, &d->rows, 'r', n->shape.dim[i]);
@@ -597,6 +613,7 @@ static bool build(fb_builder *b)
 {
     fb_nest *nest = b->nest;
     if (nest->kernel.library && !take_library(b)) return false;
+    if (nest->kernel.tiled && !fb_tiled_begin(b)) return false;
     for (int i = 0; i < nest->kernel.n_stored; i++) b->done[i] = is_stored_elsewhere(b, i);
     /* consumers first: they store what they meet */
     for (int i = nest->kernel.n_stored - 1; i >= 0; i--) {
@@ -607,7 +624,7 @@ static bool build(fb_builder *b)
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
         if (before && b->sections.n == before + 1) merge_newest(b);
     }
-    if (!check_assigns(b) || !check_late(b)) return false;
+    if (!check_assigns(b) || !check_late(b) || (nest->tiled && !fb_tiled_end(b))) return false;
     for (int s = 0; s < b->sections.n && nest->staged; s++)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
     return true;
@@ -627,12 +644,12 @@ static bool collect_buffers(fb_builder *b)
 {
     fb_nest *nest = b->nest;
     FB_VEC(fb_id) reads = {0}, writes = {0};
-    for (int s = 0; s < b->sections.n; s++) {
-        const fb_section *sec = &b->sections.at[s];
+    for (int s = 0; s < b->sections.n + fb_nest_parts(nest); s++) { /* of the nest, those of operands are there yet */
+        const fb_section *sec = s < b->sections.n ? &b->sections.at[s] : fb_nest_part(nest, s - b->sections.n);
         for (int i = 0; i < sec->n_values; i++)
-            if (sec->values[i].kind == FB_VALUE_LOAD && sec->values[i].node != nest->accumulator)
+            if (sec->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, sec->values[i].node))
                 FB_VEC_PUSH(&reads, sec->values[i].node);
-        for (int i = 0; i < sec->n_roots; i++) FB_VEC_PUSH(&writes, sec->roots[i].storage);
+        for (int i = 0; i < sec->n_roots && s < b->sections.n; i++) FB_VEC_PUSH(&writes, sec->roots[i].storage);
     }
     nest->n_reads = collect(nest->arena, reads.at, reads.n, &nest->reads);
     nest->n_writes = collect(nest->arena, writes.at, writes.n, &nest->writes);
@@ -666,8 +683,9 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
         nest->whens = fb_arena_copy(arena, b.whens.at, (size_t)b.whens.n * sizeof *b.whens.at);
         nest->n_whens = b.whens.n;
         fb_nest_count(nest, b.sections.at, b.sections.n);
-        fb_nest_roll(&b);
-        for (int i = 0; i < b.sections.n; i++) fb_section_collapse(&b, &b.sections.at[i]);
+        /* a tile's rows and columns stay what they are */
+        if (!nest->tiled) fb_nest_roll(&b);
+        for (int i = 0; i < b.sections.n && !nest->tiled; i++) fb_section_collapse(&b, &b.sections.at[i]);
         nest->sections = fb_arena_copy(arena, b.sections.at, (size_t)b.sections.n * sizeof *b.sections.at);
         nest->n_sections = b.sections.n;
         /* collapsing may have rewritten conditions */

@@ -8,6 +8,7 @@
  *   - reduce: rows are what is kept, inner is what is reduced. A reduction is a *row value*: it is computed in a *pass*
  * over inner before anything that needs it; element-level roots are stored in a pass, row-level roots after the passes.
  *   - library: the contraction is an accumulator that the epilogue's expressions read at their own row and column.
+ *   - tiled (family gemm): the same, but the accumulators never reach memory; operands are sections of their own.
  * Views never appear: they are coordinates (graph/access.h). A join read inside a section splits it where its part
  * changes along a row variable; where the parts are *equal members* (same expressions over the same access maps up to a
  * buffer and an offset) one section serves all of them with the member number as a row variable, and the buffers and
@@ -32,6 +33,7 @@ typedef struct {
     int n_stored; /* those to be stored */
     const fb_id *stored;
     bool library; /* the (one) contraction is a library call and the rest its epilogue */
+    bool tiled;   /* contractions are accumulated in tiles on chip, and the rest is their prologue and epilogue */
 } fb_kernel_nodes;
 
 /* Distinct bytes of one external value that the kernel touches. */

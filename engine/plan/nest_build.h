@@ -28,6 +28,7 @@ typedef struct {
     const fb_machine *machine;
     fb_verdict *why;
     fb_arena *scratch; /* drafts; freed when the nest is built */
+    bool operand;      /* the draft is an operand's: nothing is stored on the way */
     bool *done;        /* a stored node (by its place in kernel.stored): some section stores it */
     FB_VEC(fb_when) whens;
     FB_VEC(fb_section) sections;
@@ -77,6 +78,13 @@ bool fb_builder_inside(const fb_builder *b, fb_id node);
 
 /* Do the variables of `rows` (and `space`, which may be NULL) number `points` elements 0 … points - 1, each once? */
 bool fb_covers(fb_index_pool *pool, fb_ix offset, const fb_space *rows, const fb_space *space, int64_t points);
+
+/* Walks a draft that may not change; false when it is refused. */
+bool fb_builder_walk(fb_builder *b, fb_draft *draft, fb_section *section);
+
+/* nest_tiled.c: which contractions stay on chip, before any section is built; and strips, phases and operands after. */
+bool fb_tiled_begin(fb_builder *b);
+bool fb_tiled_end(fb_builder *b);
 
 /* nest_roll.c: one section for equal ones, and one loop for neighbours that memory does not tell apart. */
 void fb_nest_roll(fb_builder *b);

@@ -121,7 +121,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
         const fb_value *v = &s->values[i];
         f->has_reduction |= v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN;
         if (v->space == FB_NONE) count_value(nest, s, v, rows);
-        if (v->kind != FB_VALUE_LOAD || v->node == nest->accumulator) continue;
+        if (v->kind != FB_VALUE_LOAD || fb_nest_is_product(nest, v->node)) continue;
         note(reads,
              touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
     }
@@ -183,12 +183,38 @@ static void count_library(fb_nest *nest, touches *reads, touches *writes)
     }
 }
 
+/* Operands of products on chip: each element is read from memory once, whatever the tiles read again from caches. */
+static void count_operand(fb_nest *nest, const fb_operand *o, touches *reads)
+{
+    const fb_section *s = &o->section;
+    int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        count_value(nest, s, v, v->space == FB_NONE ? 1 : points);
+        if (v->kind != FB_VALUE_LOAD) continue;
+        note(reads,
+             touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
+    }
+}
+
+static void count_tiled(fb_nest *nest, touches *reads)
+{
+    const fb_tiled *t = nest->tiled;
+    for (int i = 0; i < t->n_phases; i++) count_operand(nest, &t->phases[i].left, reads);
+    for (int i = 0; i < t->n_products; i++) {
+        count_operand(nest, &t->products[i].right, reads);
+        nest->facts.flops += fb_node_flops(nest->graph, t->products[i].node);
+    }
+    nest->facts.has_reduction = true;
+}
+
 void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n)
 {
     touches reads = {0}, writes = {0};
     nest->facts = (fb_nest_facts){.rows = 0, .inner = 1, .rolled = n ? 1 : 0};
     for (int i = 0; i < n; i++) count_section(nest, &unrolled[i], &reads, &writes);
     if (nest->accumulator != FB_NONE) count_library(nest, &reads, &writes);
+    if (nest->tiled) count_tiled(nest, &reads);
     nest->facts.n_reads = sum_up(nest, &reads, &nest->facts.reads);
     nest->facts.n_writes = sum_up(nest, &writes, &nest->facts.writes);
     FB_VEC_FREE(&reads);

@@ -109,6 +109,45 @@ typedef struct {
     fb_ix member; /* that variable */
 } fb_section;
 
+/* An operand of a contraction, element by element: a section of one root (nothing is stored), whose value varies over
+ * one space. Variables of single points are constants. */
+typedef struct {
+    fb_section section;
+    fb_ix batch, outer, k; /* outer: the row of a left operand, the column of a right one */
+} fb_operand;
+
+/* A contraction that stays on chip; the epilogue reads it as a load of its node. */
+typedef struct {
+    fb_id node;
+    int64_t k, columns;
+    fb_operand right;
+} fb_product;
+
+/* Products that share their left operand are accumulated together. */
+typedef struct {
+    int64_t k;
+    double ratio; /* what was summed before is multiplied by it first */
+    fb_operand left;
+    int *product;    /* a strip: of which product it gets columns here; FB_NONE: none */
+    int64_t *column; /* … from which column of the product on */
+} fb_phase;
+
+/* Family gemm. A block's tile is a row of *strips*, side by side and equally wide: one for each sum of products that
+ * the epilogue (the nest's one section) reads at a column offset of its own, as the four gates of an LSTM. */
+typedef struct {
+    fb_dtype dtype; /* of operands */
+    fb_precision precision;
+    int64_t batch, rows, columns; /* columns: of a strip; batch 1: right operands have none, and rows count all */
+    bool whole;                   /* the epilogue needs whole rows: a block's strip is all columns */
+    int n_products, n_phases, n_strips;
+    fb_product *products;
+    fb_phase *phases;
+    int *strip_of;        /* a value of the section: the strip that it is read from, FB_NONE */
+    int units;            /* multiprocessors, */
+    int64_t shared_bytes; /* and what each has for a block: what tiles are chosen by */
+    int capability;       /* major of the compute capability */
+} fb_tiled;
+
 struct fb_nest {
     fb_arena *arena;
     const fb_graph *graph;
@@ -117,6 +156,7 @@ struct fb_nest {
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
     fb_id product;     /* where the library writes it: the accumulator's own storage, or that of the one value which the
                         * epilogue puts in place of it, element by element */
+    fb_tiled *tiled;   /* NULL for other families */
     bool staged;       /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
     int n_whens;
     fb_when *whens;
@@ -126,6 +166,28 @@ struct fb_nest {
     const fb_id *reads, *writes; /* storages, ascending; an assigned parameter that is also read is in both */
     fb_nest_facts facts;
 };
+
+/* All sections, those of operands after the others. */
+static inline int fb_nest_parts(const fb_nest *nest)
+{
+    return nest->n_sections + (nest->tiled ? nest->tiled->n_phases + nest->tiled->n_products : 0);
+}
+
+static inline const fb_section *fb_nest_part(const fb_nest *nest, int i)
+{
+    if (i < nest->n_sections) return &nest->sections[i];
+    i -= nest->n_sections;
+    const fb_tiled *t = nest->tiled;
+    return i < t->n_phases ? &t->phases[i].left.section : &t->products[i - t->n_phases].right.section;
+}
+
+/* Is this node's value on chip, where the epilogue reads it? */
+static inline bool fb_nest_is_product(const fb_nest *nest, fb_id node)
+{
+    for (int i = 0; nest->tiled && i < nest->tiled->n_products; i++)
+        if (nest->tiled->products[i].node == node) return true;
+    return node == nest->accumulator;
+}
 
 /* Is this value computed anew at every point of its space (or row)? Constants and indices are printed where they stand.
  */

@@ -233,7 +233,7 @@ bool fb_covers(fb_index_pool *pool, fb_ix offset, const fb_space *rows, const fb
 
 static void note_root(walk *w, fb_id node, const fb_ix *coords)
 {
-    int stored = w->draft->scatter ? FB_NONE : fb_builder_stored(w->b, node);
+    int stored = w->draft->scatter || w->b->operand ? FB_NONE : fb_builder_stored(w->b, node);
     if (stored == FB_NONE || w->b->done[stored]) return;
     const fb_node *n = &w->g->nodes[node];
     fb_ix offset = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, coords);
@@ -666,8 +666,12 @@ static fb_val walk_base(walk *w, const memo *at)
     fb_id node = at->key.node;
     const fb_ix *coords = at->key.coords;
     fb_op_class cls = fb_node_class(w->g, node);
-    bool inside = fb_builder_inside(w->b, node) && node != w->b->nest->accumulator;
+    bool product = fb_nest_is_product(w->b->nest, node), inside = fb_builder_inside(w->b, node) && !product;
     fb_val value;
+    if (product && w->b->operand)
+        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                      "%s is made of %s, of which a tile on chip holds a part: it has to be stored, or be a chain",
+                      name_of(w, w->draft->roots[0].node), name_of(w, node));
     if (cls == FB_CLASS_SOURCE) {
         value = walk_source(w, node, coords, at->key.when);
     } else if (inside) {

@@ -1,0 +1,26 @@
+/* Inside codegen/: how the CUDA dialect walks a section (emit_cuda.c), for files that write kernels of other shapes
+ * around the same walks. */
+#ifndef FB_CODEGEN_EMIT_CUDA_PARTS_H
+#define FB_CODEGEN_EMIT_CUDA_PARTS_H
+
+#include "codegen/emit_parts.h"
+
+/* Elements that a thread of an elementwise section moves at once, along its last row variable. */
+int fb_cuda_vector(const fb_emitter *e, const fb_section *s);
+/* The elements of the emitter's section, `vector` of them from group number `point` on; `inside` writes what comes
+ * first for each. */
+void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*inside)(void *ctx), void *ctx);
+/* All passes over one row of the emitter's section, whose row variables are declared, by the 32 lanes of a warp. */
+void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
+/* Declares the variables of a space from the number of a point. */
+void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
+/* Does `at` step by one along `last`, from places that are multiples of `vector`? */
+bool fb_cuda_runs_along(const fb_emitter *e, fb_ix at, fb_ix last, int vector);
+int64_t fb_cuda_shift_of(const fb_emitter *e, fb_id storage);
+
+/* emit_gemm.c */
+void fb_cuda_gemm(fb_emitter *e);
+/* Threads of a block, before anything is written. */
+int fb_cuda_gemm_threads(const fb_emitter *e);
+
+#endif

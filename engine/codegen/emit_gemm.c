@@ -1,0 +1,365 @@
+/* The gemm family in CUDA: products accumulated by kernels/gemm.cuh, with functions that say what an element of an
+ * operand is, and the epilogue on the tile of sums in shared memory: element by element, or row by row, a warp a row.
+ *
+ * requires  a tiled nest: one section, and a section for each operand
+ */
+#include "codegen/emit_cuda_parts.h"
+#include "plan/gemm.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct {
+    fb_emitter *e;
+    const fb_tiled *t;
+    fb_gemm_tile tile;
+    const char *element; /* type of a tile's elements */
+    const char *sum;     /* of sums */
+    const fb_section *s; /* the epilogue */
+    int64_t columns;     /* of the epilogue */
+    int vector;          /* elements of it that a thread stores at once */
+    fb_ix own;           /* the column that its variables number */
+} writer;
+
+static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *text_of(fb_emitter *e, const char *format, ...)
+{
+    fb_str s = {0};
+    va_list ap;
+    va_start(ap, format);
+    fb_str_vaddf(&s, format, ap);
+    va_end(ap);
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
+static fb_gemm_tile tile_of(const fb_emitter *e)
+{
+    fb_gemm_tile tile;
+    fb_verdict why;
+    if (!fb_gemm_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_gemm_tile_of(e->nest, NULL, &tile, &why));
+    return tile;
+}
+
+int fb_cuda_gemm_threads(const fb_emitter *e)
+{
+    return tile_of(e).threads;
+}
+
+/* ---- operands ---- */
+
+static bool is_variable(const writer *w, fb_ix at)
+{
+    return fb_ix_is_var(w->e->nest->pool, at);
+}
+
+static int64_t stride_along(const writer *w, const fb_operand *o, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    for (int i = 0; i < o->section.n_values && stride != 1; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || !is_variable(w, var)) continue;
+        if (!fb_ix_stride(w->e->nest->pool, v->at, var, &stride, &rest)) stride = 0;
+    }
+    return stride;
+}
+
+/* Neighbours in memory are neighbours in k, unless some are neighbours in rows (columns) and none in k. */
+static bool lies_along_k(const writer *w, const fb_operand *o)
+{
+    return stride_along(w, o, o->k) == 1 || stride_along(w, o, o->outer) != 1;
+}
+
+/* The load that an operand is, where nothing is done to it; else NULL. */
+static const fb_value *plain_load(const writer *w, const fb_operand *o)
+{
+    const fb_value *v = &o->section.values[o->section.roots[0].value];
+    bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->dtype == w->t->dtype;
+    return plain && !o->section.n_data ? v : NULL;
+}
+
+/* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the
+ * operand? */
+static bool comes_in_pieces(const writer *w, const fb_operand *o, bool along_k, int64_t k, int64_t outer)
+{
+    const fb_value *v = plain_load(w, o);
+    int piece = 16 / fb_dtype_size(w->t->dtype);
+    fb_ix last = along_k ? o->k : o->outer;
+    if (!v || !is_variable(w, last) || (along_k ? k : outer) % piece) return false;
+    return fb_cuda_shift_of(w->e, v->node) % piece == 0 && fb_cuda_runs_along(w->e, v->at, last, piece);
+}
+
+static void declare(const writer *w, fb_ix var, const char *value)
+{
+    if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
+}
+
+/* The statements of one operand's element, its variables declared. */
+static void return_element(const writer *w, int part, const fb_operand *o, bool piece)
+{
+    fb_emitter *e = w->e;
+    int used = e->n_used;
+    fb_emit_section(e, part);
+    const fb_value *plain = plain_load(w, o);
+    const char *value;
+    if (plain) {
+        value = fb_emit_element(e, plain->node, FB_NONE, plain->at);
+    } else {
+        fb_val v = o->section.roots[0].value;
+        fb_emit_needed(e, v, 0);
+        value = fb_emit_ref(e, v);
+        value = fb_emit_spell(e, e->dialect->to_memory[w->t->dtype], &value, 1);
+    }
+    fb_emit(e, "return %s%s;", piece ? "&" : "", value);
+    e->n_used = used;
+}
+
+static const char *result_type(const writer *w, bool piece)
+{
+    return piece ? text_of(w->e, "const %s *", w->element) : w->element;
+}
+
+static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
+{
+    if (extent % by) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
+}
+
+static void write_left(const writer *w, int phase, bool piece)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[phase];
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, piece));
+    guard(w, "m0 + fb_m", w->t->rows, w->tile.m);
+    guard(w, "fb_k", p->k, w->tile.k);
+    declare(w, p->left.batch, "fb_batch");
+    declare(w, p->left.outer, "m0 + fb_m");
+    declare(w, p->left.k, "fb_k");
+    return_element(w, e->nest->n_sections + phase, &p->left, piece);
+    e->indent--;
+    fb_emit(e, "},");
+}
+
+/* The columns of all strips as one expression, where they are steps along one product; NULL where they are not. */
+static const char *columns_of(const writer *w, const fb_phase *p, const char *own)
+{
+    int n = w->t->n_strips;
+    int64_t step = n > 1 ? p->column[1] - p->column[0] : 0;
+    for (int s = 0; s < n; s++)
+        if (p->product[s] != p->product[0] || p->product[0] == FB_NONE || p->column[s] != p->column[0] + s * step)
+            return NULL;
+    const char *text = own;
+    if (p->column[0]) text = text_of(w->e, "%s + %" PRId64, text, p->column[0]);
+    return step ? text_of(w->e, "%s + fb_strip * %" PRId64, text, step) : text;
+}
+
+static void write_columns(const writer *w, int product, const char *column, bool piece)
+{
+    const fb_product *x = &w->t->products[product];
+    declare(w, x->right.batch, "fb_batch");
+    declare(w, x->right.k, "fb_k");
+    declare(w, x->right.outer, column);
+    return_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece);
+}
+
+static void write_right(const writer *w, const fb_phase *p, bool piece)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, piece));
+    const char *own = "n0 + fb_n";
+    if (t->n_strips > 1) {
+        fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
+        own = "fb_column";
+    }
+    guard(w, own, t->columns, w->tile.strip);
+    guard(w, "fb_k", p->k, w->tile.k);
+    const char *all = columns_of(w, p, own);
+    if (all) {
+        write_columns(w, p->product[0], all, piece);
+    } else {
+        for (int s = 0; s < t->n_strips; s++) {
+            if (p->product[s] == FB_NONE) continue;
+            fb_emit_open(e, "if (fb_strip == %d)", s);
+            const char *column = p->column[s] ? text_of(e, "%s + %" PRId64, own, p->column[s]) : own;
+            write_columns(w, p->product[s], column, piece);
+            fb_emit_close(e);
+        }
+        fb_emit(e, "return {};");
+    }
+    e->indent--;
+    fb_emit(e, "});");
+}
+
+/* Right operands of a phase are loaded by one function, which returns elements or pieces of all. */
+static bool right_lies_along_k(const writer *w, const fb_phase *p)
+{
+    int along = 0, across = 0;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        bool is = lies_along_k(w, &w->t->products[p->product[s]].right);
+        along += is;
+        across += !is;
+    }
+    return along >= across;
+}
+
+static bool right_comes_in_pieces(const writer *w, const fb_phase *p, bool along_k)
+{
+    int piece = 16 / fb_dtype_size(w->t->dtype);
+    bool pieces = true;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        pieces &= comes_in_pieces(w, &w->t->products[p->product[s]].right, along_k, p->k, w->t->columns) &&
+                  p->column[s] % piece == 0;
+    }
+    return pieces;
+}
+
+static void write_phase(const writer *w, int phase)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[phase];
+    bool left_along = lies_along_k(w, &p->left), right_along = right_lies_along_k(w, p);
+    const char *first = "0", *last = text_of(e, "%" PRId64, p->k);
+    if (w->tile.split > 1) {
+        int64_t steps = (p->k + w->tile.k - 1) / w->tile.k,
+                part = (steps + w->tile.split - 1) / w->tile.split * w->tile.k;
+        first = text_of(e, "fb_part * %" PRId64, part);
+        last = text_of(e, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
+    }
+    if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
+    fb_emit(e, "fb_tile::accumulate<%s, %s>(", left_along ? "true" : "false", right_along ? "true" : "false");
+    e->indent++;
+    fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
+    write_left(w, phase, comes_in_pieces(w, &p->left, left_along, p->k, w->t->rows));
+    write_right(w, p, right_comes_in_pieces(w, p, right_along));
+    e->indent--;
+}
+
+/* ---- the epilogue ---- */
+
+/* Where in the tile of sums a product is read; `own`: the element's own column within its strip, where it is read
+ * there. */
+static const char *sum_at(const writer *w, fb_val v, const char *own)
+{
+    fb_emitter *e = w->e;
+    int64_t stride, offset = (int64_t)w->t->strip_of[v] * w->tile.strip;
+    fb_ix rest = w->s->values[v].at;
+    if (w->s->blocked) FB_ASSERT(fb_ix_stride(e->nest->pool, rest, w->s->rows.var[0], &stride, &rest));
+    const char *column = w->t->whole ? fb_emit_index(e, rest, false) : own;
+    return offset ? text_of(e, "fb_c[fb_m * fb_tile::LINE + %s + %" PRId64 "]", column, offset)
+                  : text_of(e, "fb_c[fb_m * fb_tile::LINE + %s]", column);
+}
+
+static bool is_sum(const writer *w, fb_val v)
+{
+    return w->s->values[v].kind == FB_VALUE_LOAD && fb_nest_is_product(w->e->nest, w->s->values[v].node);
+}
+
+/* Sums at one element, by name. */
+static void name_sums(void *ctx)
+{
+    const writer *w = ctx;
+    const char *own = w->vector > 1 ? "fb_n + v" : "fb_n";
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) fb_emit(w->e, "const %s %s = %s;", w->sum, w->e->names[v], sum_at(w, v, own));
+}
+
+static const char *row_of(const writer *w)
+{
+    return w->t->batch > 1 ? text_of(w->e, "(fb_batch * %" PRId64 " + m0 + fb_m)", w->t->rows) : "(m0 + fb_m)";
+}
+
+static void write_elements(writer *w)
+{
+    fb_emitter *e = w->e;
+    bool columns = w->s->rows.n > w->s->blocked;
+    w->vector = columns ? fb_cuda_vector(e, w->s) : 1;
+    int64_t across = (w->t->whole ? w->columns : w->tile.strip) / w->vector;
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) e->whole[v] = e->names[v];
+    fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)", w->tile.m * across);
+    fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+            w->vector > 1 ? text_of(e, " * %d", w->vector) : "");
+    bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
+    if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+    const char *point = fb_emit_name(e, "point");
+    const char *column = w->vector > 1 ? text_of(e, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
+    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
+    fb_cuda_elements(e, w->vector, point, name_sums, w);
+    fb_emit_close(e);
+}
+
+static void write_rows(writer *w)
+{
+    fb_emitter *e = w->e;
+    fb_space others = {0};
+    int64_t a_row = 1;
+    for (int d = w->s->blocked; d < w->s->rows.n; d++) {
+        others.var[others.n] = w->s->rows.var[d];
+        others.extent[others.n++] = w->s->rows.extent[d];
+        a_row *= w->s->rows.extent[d];
+    }
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
+    fb_emit(e, "const int fb_lane = threadIdx.x %% 32;");
+    fb_emit_open(e, "for (int fb_r = threadIdx.x / 32; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS / 32)",
+                 w->tile.m * a_row);
+    fb_emit(e, "const int fb_m = %s;", a_row > 1 ? text_of(e, "fb_r / %" PRId64, a_row) : "fb_r");
+    if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
+    if (others.n) fb_cuda_variables(e, &others, text_of(e, "(fb_r %% %" PRId64 ")", a_row));
+    fb_cuda_row(e, w->tile.threads, "fb_lane");
+    fb_emit_close(e);
+}
+
+/* ---- the kernel ---- */
+
+static void write_places(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = %s;", w->tile.m,
+            t->whole ? "0" : text_of(e, "blockIdx.x * %d", w->tile.strip));
+    if (w->tile.split > 1) {
+        fb_emit(e, "const int fb_part = blockIdx.z %% %d;", w->tile.split);
+        fb_emit(e, "const int fb_place = (blockIdx.z / %d * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;",
+                w->tile.split);
+        fb_emit(e, "static __device__ %s fb_parts[%" PRId64 "];", w->sum,
+                w->tile.blocks * w->tile.split * w->tile.m * w->tile.n);
+        fb_emit(e, "static __device__ unsigned fb_arrived[%" PRId64 "];", w->tile.blocks);
+    }
+    if (t->batch > 1)
+        fb_emit(e, "const fb_at fb_batch = %s;",
+                w->tile.split > 1 ? text_of(e, "blockIdx.z / %d", w->tile.split) : "blockIdx.z");
+}
+
+void fb_cuda_gemm(fb_emitter *e)
+{
+    const fb_tiled *t = e->nest->tiled;
+    writer w = {.e = e, .t = t, .tile = tile_of(e), .s = &e->nest->sections[0], .vector = 1, .columns = 1};
+    w.element = e->dialect->memory_type[t->dtype];
+    w.sum = e->dialect->value_type[t->dtype];
+    for (int d = w.s->blocked; d < w.s->rows.n; d++) w.columns *= w.s->rows.extent[d];
+    fb_emit(e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d>;", w.element, w.tile.tensor ? "true" : "false",
+            w.tile.m, w.tile.n, w.tile.k, w.tile.warp_m, w.tile.warp_n, w.tile.stages);
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    write_places(&w);
+    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    for (int p = 0; p < t->n_phases; p++) write_phase(&w, p);
+    fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
+    if (w.tile.split > 1)
+        fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
+    fb_emit_section(e, 0);
+    if (w.s->n_passes)
+        write_rows(&w);
+    else
+        write_elements(&w);
+    memcpy(e->grid, w.tile.grid, sizeof e->grid);
+    e->dynamic_shared = (int)w.tile.shared_bytes;
+}

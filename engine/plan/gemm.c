@@ -1,0 +1,222 @@
+#include "plan/gemm.h"
+
+#include "plan/nest_parts.h"
+
+#include <math.h>
+
+enum {
+    LEAST = 16,            /* rows and columns of a tile: what tensor cores multiply at once */
+    MOST_ROW = 1024,       /* columns of a tile that holds whole rows */
+    MOST_SUMS = 128 * 128, /* of a block: more, and threads run out of registers */
+    MOST_GRID = 65535,
+    REGISTERS = 65536, /* of a multiprocessor; besides its sums a thread needs about OTHER */
+    OTHER = 40,
+};
+#define MOST_PARTS ((int64_t)64 << 20) /* bytes of memory for the parts of split sums */
+
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static int sum_bytes(const fb_tiled *t)
+{
+    return t->dtype == FB_F64 ? 8 : 4;
+}
+
+#define REFUSE(why, rule, ...) (*(why) = fb_verdict_make(FB_VERDICT_UNSUPPORTED, rule, __VA_ARGS__), false)
+
+static const char *name_of(const fb_nest *nest)
+{
+    return nest->graph->nodes[nest->tiled->products[0].node].name;
+}
+
+/* ---- sizes ---- */
+
+static int64_t blocks_of(const fb_tiled *t, const fb_gemm_tile *x)
+{
+    return (t->whole ? 1 : up(t->columns, x->strip)) * up(t->rows, x->m) * t->batch;
+}
+
+/* A tile lies along either dimension, whichever is contiguous in memory, and is padded by 16 bytes a line. */
+static int64_t tile_bytes(const fb_tiled *t, const fb_gemm_tile *x)
+{
+    int64_t size = fb_dtype_size(t->dtype), pad = 16 / size, most = 0;
+    const int outer[] = {x->m, x->n};
+    for (int i = 0; i < 2; i++) {
+        int64_t along = outer[i] * (x->k + pad), across = x->k * (outer[i] + pad);
+        most += along > across ? along : across;
+    }
+    return most * size * x->stages;
+}
+
+static int64_t shared_of(const fb_tiled *t, const fb_gemm_tile *x)
+{
+    int64_t operands = tile_bytes(t, x), sums = (int64_t)x->m * (x->n + 4) * sum_bytes(t);
+    return operands > sums ? operands : sums;
+}
+
+/* As few warps as keep at most 64 sums a thread, in even shapes. */
+static bool choose_warps(fb_gemm_tile *x)
+{
+    enum { SUMS = 64, MOST_WARPS = 32 };
+    int best = 0;
+    x->warp_m = x->m >= 128 ? 64 : x->m >= 64 ? 32 : 16;
+    for (int n = LEAST; n <= 64; n += LEAST) {
+        int warps = x->m / x->warp_m * (x->n / n);
+        if (x->n % n || x->warp_m * n / 32 > SUMS || warps > MOST_WARPS) continue;
+        if (!best || warps >= 8 || n <= 32) best = n;
+    }
+    x->warp_n = best;
+    x->threads = best ? 32 * (x->m / x->warp_m) * (x->n / best) : 0;
+    return best != 0;
+}
+
+/* Halves the tile while it is larger than the result, or leaves multiprocessors idle. */
+static void choose_extents(const fb_tiled *t, fb_gemm_tile *x)
+{
+    int least = t->dtype == FB_F64 ? 16 : 32;
+    x->m = t->dtype == FB_F64 ? 64 : 128;
+    int strip = x->m / t->n_strips < LEAST ? LEAST : x->m / t->n_strips / LEAST * LEAST;
+    while (x->m > LEAST && x->m / 2 >= t->rows) x->m /= 2;
+    while (strip >= 2 * LEAST && strip / 2 >= t->columns) strip = strip / 2 / LEAST * LEAST;
+    x->strip = strip;
+    while (blocks_of(t, x) < t->units) {
+        bool rows = x->m > least && x->m >= x->strip * t->n_strips;
+        if (rows)
+            x->m /= 2;
+        else if (x->strip >= 2 * LEAST && x->strip * t->n_strips > least)
+            x->strip = x->strip / 2 / LEAST * LEAST;
+        else if (x->m > least)
+            x->m /= 2;
+        else
+            break;
+    }
+    x->n = x->strip * t->n_strips;
+}
+
+static bool choose_whole(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
+{
+    const fb_tiled *t = nest->tiled;
+    int64_t unit = t->columns * t->n_strips > 256 ? 64 : LEAST, strip = up(t->columns, unit) * unit;
+    if (strip * t->n_strips > MOST_ROW)
+        return REFUSE(why, FB_RULE_REDUCED_FIRST,
+                      "`%s` needs whole rows of `%s`: %s%lld columns, where a block's tile holds %d at most",
+                      nest->graph->nodes[nest->sections[0].roots[0].node].name, name_of(nest),
+                      t->n_strips > 1 ? "several times " : "", (long long)t->columns, MOST_ROW);
+    x->strip = (int)strip;
+    x->n = x->strip * t->n_strips;
+    x->m = 128;
+    while (x->m > LEAST && (x->m * x->n > MOST_SUMS || blocks_of(t, x) < t->units || x->m / 2 >= t->rows)) x->m /= 2;
+    return true;
+}
+
+/* ---- knobs ---- */
+
+static bool refuse_knob(fb_verdict *why, const char *knob, const char *reason)
+{
+    return REFUSE(why, FB_RULE_KNOB, "knob `%s` %s", knob, reason);
+}
+
+static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, fb_verdict *why)
+{
+    const fb_tiled *t = nest->tiled;
+    if (value[FB_KNOB_TILE_M]) x->m = (int)value[FB_KNOB_TILE_M];
+    if (value[FB_KNOB_TILE_N]) {
+        if (t->whole) return refuse_knob(why, "tile_n", "is what whole rows need, which this kernel keeps on chip");
+        x->strip = (int)value[FB_KNOB_TILE_N] / t->n_strips;
+        if (x->strip % LEAST || x->strip < LEAST)
+            return REFUSE(why, FB_RULE_KNOB, "knob `tile_n` is shared by %d products side by side, %d columns at least",
+                          t->n_strips, LEAST * t->n_strips);
+        x->n = x->strip * t->n_strips;
+    }
+    if (value[FB_KNOB_TILE_K]) x->k = (int)value[FB_KNOB_TILE_K];
+    if (value[FB_KNOB_STAGES]) x->stages = (int)value[FB_KNOB_STAGES];
+    if (value[FB_KNOB_SPLIT_K]) x->split = (int)value[FB_KNOB_SPLIT_K];
+    int step = !x->tensor ? 16 / fb_dtype_size(t->dtype) : fb_dtype_size(t->dtype) == 2 ? 16 : 8;
+    if (x->k % step) return REFUSE(why, FB_RULE_KNOB, "knob `tile_k` is a multiple of %d here", step);
+    if (x->stages < 2) return refuse_knob(why, "stages", "is 2 at least: one tile is loaded while another is used");
+    return true;
+}
+
+/* ---- all of it ---- */
+
+static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
+{
+    const fb_tiled *t = nest->tiled;
+    int64_t sums = (int64_t)x->m * x->n;
+    if (!choose_warps(x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
+        return REFUSE(why, FB_RULE_SIZE, "a tile of %d × %d of `%s` needs more registers than a multiprocessor has",
+                      x->m, x->n, name_of(nest));
+    x->shared_bytes = shared_of(t, x);
+    if (x->shared_bytes > t->shared_bytes)
+        return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
+                      name_of(nest), (long long)up(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
+    x->blocks = blocks_of(t, x);
+    int64_t rows = up(t->rows, x->m), batch = t->batch * x->split;
+    if (rows > MOST_GRID || batch > MOST_GRID)
+        return REFUSE(why, FB_RULE_SIZE,
+                      "`%s` has more rows or batches than a grid: %lld tiles of rows, %lld of batches", name_of(nest),
+                      (long long)rows, (long long)batch);
+    if (x->split > 1 && x->blocks * x->split * sums * sum_bytes(t) > MOST_PARTS)
+        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take more than 64 MiB", x->split,
+                      name_of(nest));
+    x->grid[0] = t->whole ? 1 : (int)up(t->columns, x->strip);
+    x->grid[1] = (int)rows;
+    x->grid[2] = (int)batch;
+    return true;
+}
+
+bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why)
+{
+    static const fb_knobs automatic;
+    const fb_tiled *t = nest->tiled;
+    bool halves = fb_dtype_size(t->dtype) == 2, tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32;
+    fb_gemm_tile x = {.tensor = halves || tf32, .stages = 3, .split = 1};
+    x.k = halves ? 32 : t->dtype == FB_F64 ? 8 : 16;
+    if (t->capability < 8)
+        return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` are copied in the background, from compute capability 8.0 on",
+                      name_of(nest));
+    if (!t->whole)
+        choose_extents(t, &x);
+    else if (!choose_whole(nest, &x, why))
+        return false;
+    const int64_t *set = (knobs ? knobs : &automatic)->value;
+    if (!take_knobs(nest, set, &x, why)) return false;
+    if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_STAGES]) x.stages = 2;
+    while (shared_of(t, &x) > t->shared_bytes && x.m > LEAST && !set[FB_KNOB_TILE_M]) x.m /= 2;
+    if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x.k /= 2;
+    if (!fits(nest, &x, why)) return false;
+    *out = x;
+    return true;
+}
+
+/* ---- cost ---- */
+
+/* What kernels/gemm.cuh reached of cuBLAS's rate on an H200. */
+static double share_of_library(const fb_tiled *t)
+{
+    bool tensor = t->dtype != FB_F64 && (t->dtype != FB_F32 || t->precision == FB_PRECISION_TF32);
+    return tensor ? 0.34 : 0.65;
+}
+
+double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
+{
+    const fb_tiled *t = nest->tiled;
+    fb_gemm_tile tile;
+    fb_verdict ignored;
+    if (!fb_gemm_tile_of(nest, NULL, &tile, &ignored)) return 0;
+    bool tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
+    const fb_rate_curve *curve = tf32 ? &m->gemm_tf32 : &m->gemm[t->dtype];
+    double flops = 0, deepest = 0, peak = 0;
+    for (int p = 0; p < t->n_phases; p++)
+        flops += 2.0 * (double)t->batch * (double)t->rows * (double)t->columns * t->n_strips * (double)t->phases[p].k;
+    for (int i = 0; i < curve->n; i++) peak = fmax(peak, curve->rate[i]);
+    for (int p = 0; p < t->n_phases; p++) deepest += (double)t->phases[p].k;
+    /* a wave of blocks takes as long as one of them, at its multiprocessor's share of the peak */
+    double waves = ceil((double)tile.blocks / fmax(m->units, 1));
+    double block = 2.0 * tile.m * tile.n * deepest * fmax(m->units, 1) * waves;
+    double share = share_of_library(t), rate = fb_rate_at(curve, flops);
+    if (!(rate > 0) || !(peak > 0)) return 0;
+    return fmax(flops / rate, block / peak) / share * 1e-3;
+}
