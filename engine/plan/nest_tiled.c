@@ -250,6 +250,15 @@ static void compact(summing *w)
     for (int i = 0; i < w->terms.n; i++) w->terms.at[i].anchor = now[w->terms.at[i].anchor];
 }
 
+/* Of a tile that holds whole rows one strip serves all loads of a product. */
+static bool is_summed(const summing *w, fb_val load)
+{
+    bool known = false;
+    for (int i = 0; i < w->terms.n && w->b->nest->tiled->whole; i++)
+        known |= w->terms.at[i].product == product_of(w, load);
+    return known;
+}
+
 static void sum_products(summing *w)
 {
     int n = w->s->n_values, loads = loads_of_products(w);
@@ -267,7 +276,7 @@ static void sum_products(summing *w)
         if (w->leaves.n > 1) join_sum(w, w->leaves.n == loads);
     }
     for (int v = 0; v < n; v++)
-        if (product_of(w, v) != FB_NONE && !w->removed[v]) add_term(w, v, v, 1);
+        if (product_of(w, v) != FB_NONE && !w->removed[v] && !is_summed(w, v)) add_term(w, v, v, 1);
     take_removed_out(w);
     compact(w);
 }
@@ -307,6 +316,10 @@ static bool make_strips(fb_builder *b, const summing *w)
         int product = product_of(w, v);
         t->strip_of[v] = FB_NONE;
         if (product == FB_NONE) continue;
+        if (w->s->values[v].when != FB_NONE)
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
+                                     "%s is read through padding or a join: what is outside of it is no sum",
+                                     node_of(b, t->products[product].node)->name);
         if (t->whole && of_product[product] != FB_NONE) {
             t->strip_of[v] = of_product[product];
             continue;

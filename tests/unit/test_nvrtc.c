@@ -1,5 +1,7 @@
-/* Every kernel of every bundled script, variant and preset, as CUDA through NVRTC: for the oldest architecture that is
- * supported, for Hopper, and for the newest that NVRTC knows. Needs no GPU; skipped where NVRTC is not installed. */
+/* Every kernel of every bundled script, variant and preset, and one of each kind of family gemm, as CUDA through NVRTC:
+ * for the oldest architecture that is supported, for Hopper, and for the newest that NVRTC knows. Needs no GPU; skipped
+ * where NVRTC is not installed. */
+#include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
 #include "base/embedded.h"
@@ -115,9 +117,8 @@ static bool is_bundled(const char *path)
            strcmp(path + strlen(path) - 4, ".lua") == 0 && !strstr(path, ".d.lua");
 }
 
-static void test_scripts(void **state)
+static void find_archs(void)
 {
-    (void)state;
     char known[64][16];
     fb_error err = {0};
     int n = fb_cuda_archs(known, 64, &err);
@@ -125,9 +126,33 @@ static void test_scripts(void **state)
         print_message("# skipped: %s\n", err.text);
         skip();
     }
+    n_archs = 0;
     strcpy(archs[n_archs++], "sm_80");
     strcpy(archs[n_archs++], "sm_90");
     memcpy(archs[n_archs++], known[n - 1], sizeof *archs);
+}
+
+static void test_gemm(void **state)
+{
+    (void)state;
+    find_archs();
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int i = 0; i < GEMM_CASES; i++) {
+        fb_graph *g = gemm_graph(&gemm_cases[i]);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = gemm_plan(planner, &gemm_cases[i]);
+        compile_plan(gemm_cases[i].name, plan);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
+static void test_scripts(void **state)
+{
+    (void)state;
+    find_archs();
     int scripts = 0;
     for (int i = 0; fb_embedded_files[i].path; i++) {
         if (!is_bundled(fb_embedded_files[i].path)) continue;
@@ -140,6 +165,6 @@ static void test_scripts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/* CUDA programs of the lowering, run on the CPU: their text, with cuda_shim.hpp in place of what is PTX, compiled by
+ * the system's C++ compiler. A unit of run_program.h like any other, but for how it is put together. */
+#ifndef TESTS_UNIT_EMULATE_CUDA_H
+#define TESTS_UNIT_EMULATE_CUDA_H
+
+#include "unit/run_program.h"
+
+static inline bool emulation_exists(void)
+{
+    return system("echo 'int main() { return 0; }' | c++ -x c++ -std=gnu++17 -fsyntax-only - >/dev/null 2>&1") == 0;
+}
+
+/* `text` without what stands between two marks, which must be there. */
+static inline void add_without(fb_str *out, const char *text, const char *from, const char *to)
+{
+    const char *start = strstr(text, from), *end = start ? strstr(start, to) : NULL;
+    if (!end) fail_msg("no \"%s\" before \"%s\"", from, to);
+    fb_str_add_n(out, text, (size_t)(start - text));
+    fb_str_add(out, end);
+}
+
+static inline void add_replaced(fb_str *out, const char *text, const char *what, const char *by)
+{
+    for (const char *at; (at = strstr(text, what)); text = at + strlen(what)) {
+        fb_str_add_n(out, text, (size_t)(at - text));
+        fb_str_add(out, by);
+    }
+    fb_str_add(out, text);
+}
+
+static inline void emulated_unit(const fb_program *p, int number, fb_str *out)
+{
+    char shim[4096];
+    const char *dir = getenv("FB_SRCDIR");
+    snprintf(shim, sizeof shim, "#include \"%.4000s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
+    fb_str_add(out, shim);
+    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;", "// ---- several neighbours");
+    const char *seen[16];
+    int n_seen = 0;
+    for (int k = 0; k < p->n_kernels; k++) {
+        const char *piece;
+        for (int i = 0; (piece = fb_dialect_piece(&fb_dialect_cuda, p->kernels[k].family, i)); i++) {
+            bool known = false;
+            for (int s = 0; s < n_seen; s++) known |= seen[s] == piece;
+            if (known) continue;
+            seen[n_seen++] = piece;
+            if (strstr(piece, "// ---- PTX ----"))
+                add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
+            else
+                fb_str_add(out, piece);
+        }
+    }
+    for (int k = 0; k < p->n_kernels; k++) {
+        const fb_kernel *x = &p->kernels[k];
+        add_replaced(out, x->source, "extern __shared__ __align__(16) unsigned char fb_shared[];",
+                     "unsigned char *const fb_shared = shim::shared;");
+        fb_str_addf(out,
+                    "extern \"C\" void p%d_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
+                    "    shim::launch(%s, grid, %d, %d, *args);\n}\n",
+                    number, k, x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0], x->dynamic_shared);
+    }
+}
+
+/* Compiles one program alone. */
+static inline void unit_emulate(unit *u, const fb_program *p)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(u->dir));
+    emulated_unit(p, 0, &u->text);
+    char path[128], command[512];
+    snprintf(path, sizeof path, "%s/unit.c", u->dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(fb_str_get(&u->text), f);
+    assert_int_equal(fclose(f), 0);
+    snprintf(command, sizeof command, "c++ -x c++ -O1 -std=gnu++17 -w -fPIC -shared -o %s/unit.so %s/unit.c -lm",
+             u->dir, u->dir);
+    if (system(command) != 0) fail_msg("the compiler refuses %s", path);
+    snprintf(path, sizeof path, "%s/unit.so", u->dir);
+    u->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!u->handle) fail_msg("%s", dlerror());
+    u->n_programs = 1;
+}
+
+#endif

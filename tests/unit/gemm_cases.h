@@ -1,0 +1,291 @@
+/* Kernels of family gemm, one of each kind: what is run on an emulated GPU (test_gemm) and what NVRTC compiles
+ * (test_nvrtc). All nodes of a case are one group. */
+#ifndef TESTS_UNIT_GEMM_CASES_H
+#define TESTS_UNIT_GEMM_CASES_H
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "unit/nest_help.h"
+
+#define OP1(OP, X)    NODE(g, FB_OP_##OP, NULL, NULL, X)
+#define OP2(OP, X, Y) NODE(g, FB_OP_##OP, NULL, NULL, X, Y)
+#define MATMUL(X, Y)  OP2(MATMUL, X, Y)
+
+static inline fb_id in(fb_graph *g, const char *name, fb_dtype d, fb_shape shape)
+{
+    return source(g, FB_OP_INPUT, name, shape, d);
+}
+
+static inline fb_id turned(fb_graph *g, fb_id x)
+{
+    fb_attrs at = {.n_axes = g->nodes[x].shape.rank};
+    for (int d = 0; d < at.n_axes; d++) at.axes[d] = d < at.n_axes - 2 ? d : 2 * at.n_axes - 3 - d;
+    return NODE(g, FB_OP_PERMUTE, NULL, &at, x);
+}
+
+static inline fb_id slice_of(fb_graph *g, fb_id x, int dim, int64_t start, int64_t stop, int64_t step)
+{
+    return NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = dim, .start = start, .stop = stop, .step = step}), x);
+}
+
+static inline fb_id constant(fb_graph *g, fb_dtype d, double value)
+{
+    return node(g, FB_OP_CONST, NULL, &(fb_attrs){.dtype = d, .value = value}, 0, NULL);
+}
+
+static inline fb_id over(fb_graph *g, fb_op op, fb_id x, int axis, bool keep)
+{
+    return NODE(g, op, NULL, &((fb_attrs){.n_axes = 1, .axes = {axis}, .keepdim = keep}), x);
+}
+
+static inline fb_id view_of(fb_graph *g, fb_id x, fb_shape shape)
+{
+    return NODE(g, FB_OP_VIEW, NULL, &((fb_attrs){.shape = shape}), x);
+}
+
+static inline void out(fb_graph *g, fb_id x)
+{
+    fb_error err;
+    if (!fb_graph_output(g, x, NULL, &err)) fail_msg("%s", err.text);
+}
+
+/* relu(x) · w + b, gelu. */
+static inline void case_plain(fb_graph *g, fb_dtype d)
+{
+    out(g, MATMUL(in(g, "x", d, SHAPE(37, 29)), in(g, "w", d, SHAPE(29, 41))));
+}
+
+static inline void case_dense(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(72, 96)), w = in(g, "w", d, SHAPE(96, 80)), b = in(g, "b", d, SHAPE(80));
+    fb_id y = OP2(ADD, MATMUL(OP1(RELU, x), w), b);
+    out(g, OP1(TANH, y));
+    out(g, y);
+}
+
+/* Every operand as it lies in PyTorch: weights [out, in], and a left operand that is turned, too. */
+static inline void case_turned(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(64, 48)), w = in(g, "w", d, SHAPE(40, 64)), r = in(g, "r", d, SHAPE(48, 40));
+    out(g, OP2(ADD, OP1(GELU, MATMUL(turned(g, x), turned(g, w))), r));
+}
+
+static inline void case_tf32(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(40, 50)), w = in(g, "w", d, SHAPE(50, 36));
+    out(g, OP1(RELU, NODE(g, FB_OP_MATMUL, NULL, &((fb_attrs){.precision = FB_PRECISION_TF32}), x, w)));
+}
+
+static inline void case_batched(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(2, 3, 20, 24)), w = in(g, "w", d, SHAPE(3, 24, 40)), b = in(g, "b", d, SHAPE(40));
+    out(g, OP1(RELU, OP2(ADD, MATMUL(x, w), b)));
+}
+
+/* One right operand for all: rows of all batches are rows of one product. */
+static inline void case_folded(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(3, 14, 32)), w = in(g, "w", d, SHAPE(32, 24)), s = in(g, "s", d, SHAPE(3, 1, 1));
+    out(g, OP2(MUL, MATMUL(x, w), s));
+}
+
+static inline void case_layer_norm(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(50, 40)), w = in(g, "w", d, SHAPE(40, 72)), b = in(g, "b", d, SHAPE(72));
+    out(g, OP1(TANH, layer_norm(g, OP2(ADD, MATMUL(x, w), b))));
+}
+
+static inline void case_softmax(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(2, 40, 32)), w = in(g, "w", d, SHAPE(2, 33, 32));
+    fb_id s = OP2(MUL, MATMUL(x, turned(g, w)), constant(g, d, 0.25));
+    out(g, softmax(g, s));
+}
+
+/* Softmax of each head by itself, and the sum over all of a row beside it. */
+static inline void case_heads(fb_graph *g, fb_dtype d)
+{
+    fb_id p = MATMUL(in(g, "x", d, SHAPE(36, 32)), in(g, "w", d, SHAPE(32, 48)));
+    out(g, softmax(g, view_of(g, p, SHAPE(36, 3, 16))));
+}
+
+static inline void lstm_state(fb_graph *g, fb_dtype d, const fb_id *gate, int64_t n, int64_t h)
+{
+    fb_id c = in(g, "c", d, SHAPE(n, h));
+    fb_id next = OP2(ADD, OP2(MUL, OP1(SIGMOID, gate[1]), c), OP2(MUL, OP1(SIGMOID, gate[0]), OP1(TANH, gate[2])));
+    out(g, next);
+    out(g, OP2(MUL, OP1(SIGMOID, gate[3]), OP1(TANH, next)));
+}
+
+/* Both products of an LSTM step, the gates side by side in columns, weights [4 H, in]. */
+static inline void case_lstm(fb_graph *g, fb_dtype d)
+{
+    enum { N = 24, I = 40, H = 24 };
+    fb_id x = in(g, "x", d, SHAPE(N, I)), h = in(g, "h", d, SHAPE(N, H));
+    fb_id wi = in(g, "wi", d, SHAPE(4 * H, I)), wh = in(g, "wh", d, SHAPE(4 * H, H));
+    fb_id bi = in(g, "bi", d, SHAPE(4 * H)), bh = in(g, "bh", d, SHAPE(4 * H)), gate[4];
+    fb_id all = OP2(ADD, OP2(ADD, OP2(ADD, MATMUL(x, turned(g, wi)), bi), MATMUL(h, turned(g, wh))), bh);
+    for (int i = 0; i < 4; i++) gate[i] = slice_of(g, all, 1, i * H, (i + 1) * H, 1);
+    lstm_state(g, d, gate, N, H);
+}
+
+/* A weight for each gate. */
+static inline void case_gates(fb_graph *g, fb_dtype d)
+{
+    enum { N = 20, I = 33, H = 24 };
+    fb_id x = in(g, "x", d, SHAPE(N, I)), gate[4];
+    for (int i = 0; i < 4; i++) gate[i] = OP2(ADD, MATMUL(x, in(g, NULL, d, SHAPE(I, H))), in(g, NULL, d, SHAPE(H)));
+    lstm_state(g, d, gate, N, H);
+}
+
+/* A GRU: the candidate's state is multiplied before it is added. */
+static inline void case_gru(fb_graph *g, fb_dtype d)
+{
+    enum { N = 18, H = 32 };
+    fb_id x = in(g, "x", d, SHAPE(N, H)), h = in(g, "h", d, SHAPE(N, H));
+    fb_id wx = in(g, "wx", d, SHAPE(H, 3 * H)), wh = in(g, "wh", d, SHAPE(H, 3 * H));
+    fb_id a = MATMUL(x, wx), b = MATMUL(h, wh), ax[3], bx[3];
+    for (int i = 0; i < 3; i++) {
+        ax[i] = slice_of(g, a, 1, i * H, (i + 1) * H, 1);
+        bx[i] = slice_of(g, b, 1, i * H, (i + 1) * H, 1);
+    }
+    fb_id r = OP1(SIGMOID, OP2(ADD, ax[0], bx[0])), z = OP1(SIGMOID, OP2(ADD, ax[1], bx[1]));
+    fb_id n = OP1(TANH, OP2(ADD, ax[2], OP2(MUL, r, bx[2])));
+    out(g, OP2(ADD, n, OP2(MUL, z, OP2(SUB, h, n))));
+}
+
+/* x W + s (u B) + b: one accumulator. */
+static inline void case_low_rank(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(40, 64)), w = in(g, "w", d, SHAPE(64, 48)), u = in(g, "u", d, SHAPE(40, 16));
+    fb_id b = in(g, "B", d, SHAPE(16, 48)), bias = in(g, "bias", d, SHAPE(48));
+    fb_id update = OP2(MUL, constant(g, d, 0.5), MATMUL(u, b));
+    out(g, OP1(RELU, OP2(ADD, OP2(ADD, MATMUL(x, w), update), bias)));
+}
+
+/* Operands that are made as they are read: a cast, a gather, a join. */
+static inline void case_prologue(fb_graph *g, fb_dtype d)
+{
+    fb_id table = in(g, "table", FB_F32, SHAPE(11, 20)), index = in(g, "index", FB_I32, SHAPE(30));
+    fb_id rows = NODE(g, FB_OP_EMBEDDING, NULL, NULL, table, index), y = in(g, "y", FB_F32, SHAPE(30, 13));
+    fb_id x = NODE(g, FB_OP_CAT, NULL, &((fb_attrs){.dim = 1}), rows, y);
+    fb_id cast = NODE(g, FB_OP_CAST, NULL, &((fb_attrs){.dtype = d}), x);
+    fb_id w = OP2(MUL, in(g, "w", d, SHAPE(33, 28)), in(g, "scale", d, SHAPE(28)));
+    out(g, OP1(SIGMOID, MATMUL(cast, w)));
+}
+
+/* The product is kept beside what is made of it. */
+static inline void case_kept(fb_graph *g, fb_dtype d)
+{
+    fb_id p = MATMUL(in(g, "x", d, SHAPE(33, 40)), in(g, "w", d, SHAPE(40, 56)));
+    out(g, p);
+    out(g, OP1(GELU, p));
+}
+
+/* Pairs of columns: no strip of a tile has what one element needs. */
+static inline void case_pairs(fb_graph *g, fb_dtype d)
+{
+    fb_id p = MATMUL(in(g, "x", d, SHAPE(21, 32)), in(g, "w", d, SHAPE(32, 48)));
+    out(g, OP2(MUL, slice_of(g, p, 1, 0, 48, 2), OP1(SIGMOID, slice_of(g, p, 1, 1, 48, 2))));
+}
+
+/* A second layer of one column is a sum over the row. */
+static inline void case_head(fb_graph *g, fb_dtype d)
+{
+    fb_id p = OP1(RELU, MATMUL(in(g, "x", d, SHAPE(35, 32)), in(g, "w", d, SHAPE(32, 64))));
+    out(g, OP1(SIGMOID, MATMUL(p, in(g, "v", d, SHAPE(64, 1)))));
+}
+
+static const struct gemm_case {
+    const char *name;
+    void (*build)(fb_graph *g, fb_dtype d);
+    fb_dtype dtype;
+    struct {
+        fb_knob knob;
+        int64_t value;
+    } knobs[2]; /* value 0: none */
+} gemm_cases[] = {
+    {"plain f32", case_plain, FB_F32, {}},
+    {"plain f64", case_plain, FB_F64, {}},
+    {"plain bf16", case_plain, FB_BF16, {}},
+    {"plain in three parts", case_plain, FB_F32, {{FB_KNOB_SPLIT_K, 3}}},
+    {"dense f32", case_dense, FB_F32, {}},
+    {"dense f16", case_dense, FB_F16, {}},
+    {"dense f16, large tile", case_dense, FB_F16, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 128}}},
+    {"dense f32, tall tile", case_dense, FB_F32, {{FB_KNOB_TILE_M, 128}, {FB_KNOB_TILE_N, 64}}},
+    {"dense f16, deep tile", case_dense, FB_F16, {{FB_KNOB_TILE_K, 64}, {FB_KNOB_STAGES, 2}}},
+    {"dense bf16 in two parts", case_dense, FB_BF16, {{FB_KNOB_SPLIT_K, 2}}},
+    {"turned f32", case_turned, FB_F32, {}},
+    {"turned f16", case_turned, FB_F16, {}},
+    {"turned bf16", case_turned, FB_BF16, {}},
+    {"tf32", case_tf32, FB_F32, {}},
+    {"batched f32", case_batched, FB_F32, {}},
+    {"batched f16 in two parts", case_batched, FB_F16, {{FB_KNOB_SPLIT_K, 2}}},
+    {"folded f16", case_folded, FB_F16, {}},
+    {"layer_norm f32", case_layer_norm, FB_F32, {}},
+    {"layer_norm f16", case_layer_norm, FB_F16, {}},
+    {"softmax bf16", case_softmax, FB_BF16, {}},
+    {"heads f32", case_heads, FB_F32, {}},
+    {"lstm f32", case_lstm, FB_F32, {}},
+    {"lstm f16", case_lstm, FB_F16, {}},
+    {"gates f32", case_gates, FB_F32, {}},
+    {"gates bf16", case_gates, FB_BF16, {}},
+    {"gru f16", case_gru, FB_F16, {}},
+    {"low rank f32", case_low_rank, FB_F32, {}},
+    {"low rank bf16", case_low_rank, FB_BF16, {}},
+    {"prologue f16", case_prologue, FB_F16, {}},
+    {"prologue f32", case_prologue, FB_F32, {}},
+    {"kept f16", case_kept, FB_F16, {}},
+    {"pairs f32", case_pairs, FB_F32, {}},
+    {"head f16", case_head, FB_F16, {}},
+};
+enum { GEMM_CASES = sizeof gemm_cases / sizeof *gemm_cases };
+
+/* The case's nodes as one generated kernel; the verdict of the edit that was refused is a failed test. */
+static inline fb_plan *try_edit(fb_plan *plan, const fb_edit *e, fb_verdict *v)
+{
+    fb_plan *next = NULL;
+    *v = fb_plan_try(plan, e, &next);
+    if (!next) return NULL;
+    fb_plan_free(plan);
+    return next;
+}
+
+static inline fb_plan *gemm_plan(fb_planner *p, const struct gemm_case *c)
+{
+    const fb_graph *g = fb_planner_graph(p);
+    fb_plan *plan = fb_plan_new(p);
+    FB_VEC(fb_id) nodes = {0};
+    fb_verdict v = {0};
+    fb_id product = FB_NONE;
+    for (fb_id i = 0; i < g->n_nodes && plan; i++) {
+        if (!fb_node_is_computed(g, i)) continue;
+        FB_VEC_PUSH(&nodes, i);
+        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION || product != FB_NONE) continue;
+        product = i;
+        plan = try_edit(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &v);
+    }
+    if (plan && nodes.n > 1)
+        plan = try_edit(plan, &(fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = nodes.n, .nodes = nodes.at}, &v);
+    for (int i = 0; i < 2 && plan && c->knobs[i].value; i++)
+        plan = try_edit(
+            plan,
+            &(fb_edit){
+                .kind = FB_EDIT_KNOB, .a = product, .b = FB_NONE, .knob = c->knobs[i].knob, .value = c->knobs[i].value},
+            &v);
+    FB_VEC_FREE(&nodes);
+    if (!plan) fail_msg("%s: %s", c->name, v.text);
+    const fb_group *group = fb_plan_group(plan, 0);
+    if (fb_plan_groups(plan) != 1 || group->family != FB_FAMILY_GEMM)
+        fail_msg("%s: %d groups, of family %s", c->name, fb_plan_groups(plan), fb_family_name(group->family));
+    return plan;
+}
+
+static inline fb_graph *gemm_graph(const struct gemm_case *c)
+{
+    fb_graph *g = fb_graph_new(c->name);
+    c->build(g, c->dtype);
+    return finished(g);
+}
+
+#endif
