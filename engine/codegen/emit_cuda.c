@@ -773,8 +773,8 @@ static void choose_held(frame *f)
     bool steps_fit = f->shape == SHAPE_ROWS;
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
-        v->kept = times[i] > 1 && v->space != FB_NONE && !f->e->whole[i] &&
-                  (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
+        bool on_chip = f->e->nest->tiled && v->kind == FB_VALUE_LOAD && fb_nest_is_product(f->e->nest, v->node);
+        v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
         if (!v->kept) continue;
         walk w = walk_of(f, v->space);
         registers += steps_of(f, &w) * w.vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
@@ -862,7 +862,9 @@ void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*insid
 {
     frame f = {.e = e, .s = e->section};
     walk w = walk_of(&f, FB_NONE);
-    if (vector == 1 && w.space->n) w = (walk){.space = w.space, .vector = 1, .first = w.space->var[w.space->n - 1]};
+    w.points = fb_space_points(w.space) / vector;
+    if (vector == 1 && w.space->n) w.first = w.space->var[w.space->n - 1];
+    w.vector = vector;
     elements_at(&f, &w, point, inside, ctx);
 }
 

@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { FEW = 4 }; /* elements */
+
 typedef struct {
     fb_emitter *e;
     const fb_tiled *t;
@@ -278,6 +280,7 @@ static void write_elements(writer *w)
     fb_emitter *e = w->e;
     bool columns = w->s->rows.n > w->s->blocked;
     w->vector = columns ? fb_cuda_vector(e, w->s) : 1;
+    if (w->vector > FEW && w->t->n_strips > 1) w->vector = FEW; /* or all strips' operands would crowd the registers */
     int64_t across = (w->t->whole ? w->columns : w->tile.strip) / w->vector;
     for (int v = 0; v < w->s->n_values; v++)
         if (is_sum(w, v)) e->whole[v] = e->names[v];
