@@ -233,6 +233,7 @@ static void set_operand(const fb_graph *g, const fb_node *c, int arg, fb_gemm_ca
 static void fold_batch(fb_gemm_call *c)
 {
     if (c->batch == 1 || c->b_batch != 0 || c->a_batch != c->m * c->a_row) return;
+    if (c->addend != FB_NONE && c->addend_batch != c->m * c->addend_row) return;
     c->m *= c->batch;
     c->batch = 1;
 }
@@ -272,6 +273,20 @@ static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call
         call->bias_offset += l->window[base].offset / fb_dtype_size(call->dtype);
         call->bias_advance = l->window[base].advance;
     }
+    call->scale = epilogue.scale;
+    if (epilogue.addend != FB_NONE) {
+        fb_id base;
+        int64_t strides[FB_MAX_RANK];
+        const fb_shape *s = &l->g->nodes[epilogue.addend].shape;
+        FB_ASSERT(fb_access_strided(l->g, epilogue.addend, &base, &call->addend_offset, strides));
+        call->addend = fb_lower_buffer_for(l, base);
+        call->addend_offset += l->window[base].offset / fb_dtype_size(call->dtype);
+        call->addend_advance = l->window[base].advance;
+        call->addend_scale = epilogue.addend_scale;
+        call->addend_row = s->dim[s->rank - 2] > 1 ? strides[s->rank - 2] : s->dim[s->rank - 1];
+        call->addend_batch = s->dim[s->rank - 2] * call->addend_row;
+    }
+    fold_batch(call);
     FB_VEC_PUSH(&l->gemms, *call);
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE, NULL);
 }
@@ -294,12 +309,13 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
     set_operand(l->g, c, 1, &call, &bases[1]);
     call.c_row = call.n;
     call.c_batch = call.m * call.n;
-    fold_batch(&call);
-    call.epilogue = call.bias = FB_NONE;
+    call.epilogue = call.bias = call.addend = FB_NONE;
+    call.scale = 1;
     if (l->dialect == &fb_dialect_cuda) {
         lower_whole_call(l, group, &call, bases);
         return;
     }
+    fold_batch(&call);
     fb_id storage = fb_nest_product(group->nest);
     if (l->buffer_of[storage] == FB_NONE) {
         l->buffer_of[storage] = add_scratch(l, storage);
@@ -460,6 +476,11 @@ static fb_hash hash_of(const fb_program *p)
         hash_advance(h, c->b_advance);
         hash_advance(h, c->c_advance);
         hash_advance(h, c->bias_advance);
+        hash_advance(h, c->addend_advance);
+        const double factors[] = {c->scale, c->addend_scale};
+        const int64_t addend[] = {c->addend, c->addend_offset, c->addend_row, c->addend_batch};
+        fb_hasher_add(h, factors, sizeof factors);
+        fb_hasher_add(h, addend, sizeof addend);
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];

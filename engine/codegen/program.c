@@ -123,6 +123,10 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
                                  c->b_offset % 16,
                                  c->bias != FB_NONE};
         fb_hasher_add(h, facts, sizeof facts);
+        const double factors[] = {c->scale, c->addend_scale};
+        const int64_t addend[] = {c->addend_row, c->addend_batch, c->addend_offset % 16};
+        if (c->scale != 1) fb_hasher_add(h, factors, sizeof factors);
+        if (c->addend != FB_NONE) fb_hasher_add(h, addend, sizeof addend);
         if (c->epilogue != FB_NONE) add_kernel(h, &p->kernels[c->epilogue]);
     }
     return fb_hasher_end(h);
@@ -156,8 +160,14 @@ static void print_launch(const fb_program *p, const fb_launch *l, int depth, fb_
         fb_str_add(out, ")\n");
         break;
     case FB_LAUNCH_GEMM:
-        fb_str_addf(out, "%s = gemm(%s, %s)  %" PRId64 " × %" PRId64 " × %" PRId64, p->buffers[g->c].name,
-                    p->buffers[g->a].name, p->buffers[g->b].name, g->m, g->n, g->k);
+        fb_str_addf(out, "%s = ", p->buffers[g->c].name);
+        if (g->relu) fb_str_add(out, "relu of ");
+        if (g->scale != 1) fb_str_addf(out, "%g ", g->scale);
+        fb_str_addf(out, "gemm(%s, %s)", p->buffers[g->a].name, p->buffers[g->b].name);
+        if (g->addend != FB_NONE)
+            fb_str_addf(out, " %c %s", g->addend_scale < 0 ? '-' : '+', p->buffers[g->addend].name);
+        if (g->bias != FB_NONE) fb_str_addf(out, " + %s", p->buffers[g->bias].name);
+        fb_str_addf(out, "  %" PRId64 " × %" PRId64 " × %" PRId64, g->m, g->n, g->k);
         if (g->batch > 1) fb_str_addf(out, ", %" PRId64 " times", g->batch);
         if (g->epilogue != FB_NONE) {
             fb_str_addf(out, ", then %s(", p->kernels[g->epilogue].name);

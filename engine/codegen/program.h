@@ -50,7 +50,7 @@ typedef struct {
     int level;
 } fb_advance;
 
-/* A library contraction: C[b] (+)= A[b]·B[b], row-major with element strides; batch strides may be 0. */
+/* A library contraction: C[b] = scale · A[b]·B[b], row-major with element strides; batch strides may be 0. */
 typedef struct {
     fb_dtype dtype; /* of operands and result */
     fb_precision precision;
@@ -62,7 +62,12 @@ typedef struct {
     int bias;                   /* buffer of n values that the library itself adds to each row, or FB_NONE … */
     int64_t bias_offset;        /* … from this element on */
     bool relu;                  /* then the library takes relu */
-    fb_advance a_advance, b_advance, c_advance, bias_advance;
+    fb_advance a_advance, b_advance, c_advance, bias_advance, addend_advance;
+    double scale;               /* of the product; on the host 1, and no addend: there the epilogue does it all */
+    int addend;                 /* buffer of a tensor like C that is added before bias and relu, or FB_NONE … */
+    double addend_scale;        /* … times this … */
+    int64_t addend_offset, addend_row, addend_batch; /* … from this element on, with these strides; columns lie side by
+                                                      * side */
 } fb_gemm_call;
 
 enum { FB_MAX_REPEATS = 16 }; /* that nest */

@@ -428,10 +428,12 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     if (watch && !watch->at(watch->ctx, number, false, err)) return false;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &l->program->gemms[launch->gemm];
-        CUdeviceptr bias = g->bias == FB_NONE ? 0 : moved(l, g->bias, g->bias_advance);
-        if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], moved(l, g->a, g->a_advance),
-                              moved(l, g->b, g->b_advance), bias, moved(l, g->c, g->c_advance), err))
-            return false;
+        const fb_cuda_gemm_args at = {.a = moved(l, g->a, g->a_advance),
+                                      .b = moved(l, g->b, g->b_advance),
+                                      .addend = g->addend == FB_NONE ? 0 : moved(l, g->addend, g->addend_advance),
+                                      .bias = g->bias == FB_NONE ? 0 : moved(l, g->bias, g->bias_advance),
+                                      .c = moved(l, g->c, g->c_advance)};
+        if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], &at, err)) return false;
     } else if (!launch_kernel(l, launch, err)) {
         return false;
     }

@@ -122,7 +122,8 @@ static bool issue_math(bench *b, void *ctx, int i, fb_error *err)
 static bool issue_gemm(bench *b, void *ctx, int i, fb_error *err)
 {
     (void)i;
-    return fb_cuda_gemm_run(b->d, ctx, b->memory, b->memory + b->bytes / 4, 0, b->memory + b->bytes / 2, err);
+    const fb_cuda_gemm_args at = {.a = b->memory, .b = b->memory + b->bytes / 4, .c = b->memory + b->bytes / 2};
+    return fb_cuda_gemm_run(b->d, ctx, &at, err);
 }
 
 static bool measure_launches(bench *b, fb_error *err)
@@ -194,7 +195,9 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
                              .b_col = 1,
                              .c_row = n,
                              .epilogue = FB_NONE,
-                             .bias = FB_NONE};
+                             .bias = FB_NONE,
+                             .scale = 1,
+                             .addend = FB_NONE};
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
         double us = 0;
         bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);

@@ -10,6 +10,7 @@ struct fb_cuda_gemm {
     fb_gemm_call call;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t left, right, result; /* B, A and C of the row-major call */
+    cublasLtMatrixLayout_t addend;              /* NULL: none */
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -62,6 +63,10 @@ static bool describe(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     if (!layout(d, c->dtype, c->m, c->k, c->a_row, c->a_col, c->batch, c->a_batch, &g->right, &right_t, err))
         return false;
     if (!layout(d, c->dtype, c->m, c->n, c->c_row, 1, c->batch, c->c_batch, &g->result, &result_t, err)) return false;
+    bool addend_t;
+    if (c->addend != FB_NONE &&
+        !layout(d, c->dtype, c->m, c->n, c->addend_row, 1, c->batch, c->addend_batch, &g->addend, &addend_t, err))
+        return false;
     cublasComputeType_t compute = types[c->dtype].compute;
     if (c->dtype == FB_F32 && c->precision == FB_PRECISION_TF32) compute = CUBLAS_COMPUTE_32F_FAST_TF32;
     cudaDataType_t scale = c->dtype == FB_F64 ? CUDA_R_64F : CUDA_R_32F;
@@ -103,8 +108,8 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 0, c->c_advance);
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
-    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right, g->result, g->result, wish, 1,
-                                                  &best, &found);
+    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right,
+                                                  g->addend ? g->addend : g->result, g->result, wish, 1, &best, &found);
     d->f->cublasLtMatmulPreferenceDestroy(wish);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0) return failed(err, status, "no algorithm for this product");
     g->algo = best.algo;
@@ -137,30 +142,33 @@ void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g)
     if (g->left) d->f->cublasLtMatrixLayoutDestroy(g->left);
     if (g->right) d->f->cublasLtMatrixLayoutDestroy(g->right);
     if (g->result) d->f->cublasLtMatrixLayoutDestroy(g->result);
+    if (g->addend) d->f->cublasLtMatrixLayoutDestroy(g->addend);
     fb_free(g);
 }
 
-bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr c,
-                      fb_error *err)
+bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
 {
     const fb_gemm_call *call = &g->call;
     size_t size = (size_t)fb_dtype_size(call->dtype);
     if (!call->m || !call->n || !call->batch) return true;
     if (!call->k) { /* an empty sum */
-        CUresult zeroed = d->f->cuMemsetD8Async(c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
+        CUresult zeroed = d->f->cuMemsetD8Async(at->c, 0, (size_t)(call->batch * call->m * call->n) * size, d->stream);
         return zeroed == CUDA_SUCCESS ? true : fb_cuda_fail(err, zeroed, "clearing a product over nothing");
     }
     if (call->bias != FB_NONE) {
-        const void *from = (const void *)(bias + (size_t)call->bias_offset * size);
+        const void *from = (const void *)(at->bias + (size_t)call->bias_offset * size);
         d->f->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &from, sizeof from);
     }
-    static const float one = 1, zero = 0;
-    static const double one64 = 1, zero64 = 0;
+    /* factors are of the type that sums have */
+    const double alpha64 = call->scale, beta64 = call->addend != FB_NONE ? call->addend_scale : 0;
+    const float alpha = (float)alpha64, beta = (float)beta64;
     bool f64 = call->dtype == FB_F64;
+    const void *addend =
+        call->addend != FB_NONE ? (const void *)(at->addend + (size_t)call->addend_offset * size) : (const void *)at->c;
     cublasStatus_t status = d->f->cublasLtMatmul(
-        d->blas, g->desc, f64 ? (const void *)&one64 : &one, (const void *)(b + (size_t)call->b_offset * size), g->left,
-        (const void *)(a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&zero64 : &zero,
-        (const void *)c, g->result, (void *)c, g->result, &g->algo, (void *)d->workspace, FB_CUDA_WORKSPACE,
-        (cudaStream_t)d->stream);
+        d->blas, g->desc, f64 ? (const void *)&alpha64 : &alpha, (const void *)(at->b + (size_t)call->b_offset * size),
+        g->left, (const void *)(at->a + (size_t)call->a_offset * size), g->right, f64 ? (const void *)&beta64 : &beta,
+        addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->algo, (void *)d->workspace,
+        FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
 }

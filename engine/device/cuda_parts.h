@@ -68,8 +68,11 @@ bool fb_cuda_wait(fb_cuda_device *d, fb_error *err);
 
 fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err);
 void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);
-bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, CUdeviceptr a, CUdeviceptr b, CUdeviceptr bias, CUdeviceptr c,
-                      fb_error *err); /* bias: 0 where the call has none */
+/* Where its operands lie; 0 where the call has none. */
+typedef struct {
+    CUdeviceptr a, b, addend, bias, c;
+} fb_cuda_gemm_args;
+bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
 
 /* Launches one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
 bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err);

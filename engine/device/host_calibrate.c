@@ -237,7 +237,9 @@ static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_cur
                              .b_row = n,
                              .b_col = 1,
                              .c_row = n,
-                             .epilogue = FB_NONE};
+                             .epilogue = FB_NONE,
+                             .scale = 1,
+                             .addend = FB_NONE};
         fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
         if (!g) return false;
         us = time_hot(b, do_gemm, g, 8000);

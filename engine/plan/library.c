@@ -1,56 +1,120 @@
 #include "plan/library.h"
 
+#include <math.h>
+
 static bool refuse(fb_verdict *why, const fb_graph *g, fb_id product, fb_id node, const char *what)
 {
-    *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                           "cuBLASLt adds a bias and takes relu on the way out of `%s`; `%s` %s",
-                           g->nodes[product].name, g->nodes[node].name, what);
+    *why =
+        fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                        "cuBLASLt scales `%s`, adds a stored tensor and a bias to it, and takes relu of that; `%s` %s",
+                        g->nodes[product].name, g->nodes[node].name, what);
     return false;
 }
 
-/* One value for each column, side by side in memory, from outside the group. */
-static bool is_bias(const fb_kernel_nodes *k, fb_id node, int64_t columns)
+/* In memory, and from outside the group; *base is where. */
+static bool is_stored(const fb_kernel_nodes *k, fb_id node, fb_id *base, int64_t strides[FB_MAX_RANK])
 {
     const fb_graph *g = k->graph;
-    const fb_shape *s = &g->nodes[node].shape;
-    fb_id base;
-    int64_t offset, strides[FB_MAX_RANK];
-    if (s->rank < 1 || s->dim[s->rank - 1] != columns || fb_shape_elements(s) != columns) return false;
-    if (!fb_access_strided(g, node, &base, &offset, strides) || (columns > 1 && strides[s->rank - 1] != 1))
-        return false;
+    int64_t offset;
+    if (!fb_access_strided(g, node, base, &offset, strides)) return false;
     for (int i = 0; i < k->n_nodes; i++)
-        if (k->nodes[i] == base) return false;
-    fb_op op = g->nodes[base].op; /* constants and the like are never in memory */
-    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || fb_node_is_computed(g, base);
+        if (k->nodes[i] == *base) return false;
+    fb_op op = g->nodes[*base].op; /* constants and the like are never in memory */
+    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || fb_node_is_computed(g, *base);
+}
+
+/* One value for each column, side by side. */
+static bool is_bias(const fb_kernel_nodes *k, fb_id node, int64_t columns)
+{
+    const fb_shape *s = &k->graph->nodes[node].shape;
+    fb_id base;
+    int64_t strides[FB_MAX_RANK];
+    if (s->rank < 1 || s->dim[s->rank - 1] != columns || fb_shape_elements(s) != columns) return false;
+    return is_stored(k, node, &base, strides) && (columns <= 1 || strides[s->rank - 1] == 1);
+}
+
+/* A value for each element of the product: rows of columns side by side, and batches that follow each other. */
+static bool is_addend(const fb_kernel_nodes *k, fb_id node, fb_id product)
+{
+    const fb_shape *s = &k->graph->nodes[product].shape;
+    fb_id base;
+    int64_t strides[FB_MAX_RANK], expect = 1;
+    if (!fb_shape_equal(&k->graph->nodes[node].shape, s) || !is_stored(k, node, &base, strides)) return false;
+    if (k->graph->nodes[node].dtype != k->graph->nodes[product].dtype) return false;
+    for (int d = s->rank - 1; d >= 0; d--) {
+        bool row = s->rank == 2 && d == 0; /* of one matrix, rows may lie apart */
+        if (s->dim[d] > 1 && (row ? strides[d] < expect : strides[d] != expect)) return false;
+        expect *= s->dim[d];
+    }
+    return true;
+}
+
+/* The constant that `node` is everywhere; false where it is none that an accumulator may be scaled by. */
+static bool is_factor(const fb_graph *g, fb_id node, double *factor)
+{
+    const fb_node *base = &g->nodes[fb_access_base(g, node)];
+    if (base->op != FB_OP_CONST || fb_node_class(g, node) == FB_CLASS_JOIN) return false;
+    fb_id strided;
+    int64_t offset, strides[FB_MAX_RANK];
+    if (!fb_access_strided(g, node, &strided, &offset, strides)) return false; /* padding has other values */
+    *factor = base->attrs->value;
+    return isfinite(*factor);
+}
+
+static bool add_sum(const fb_kernel_nodes *k, fb_id id, fb_library_epilogue *out, fb_verdict *why)
+{
+    const fb_graph *g = k->graph;
+    const fb_node *n = &g->nodes[id];
+    int64_t columns = g->nodes[out->product].shape.dim[g->nodes[out->product].shape.rank - 1];
+    int at = n->args[0] == out->result ? 0 : 1;
+    fb_id other = n->args[1 - at];
+    if (n->args[at] != out->result || other == out->result)
+        return refuse(why, g, out->product, id, "adds something else");
+    if (n->op == FB_OP_ADD && out->bias == FB_NONE && is_bias(k, other, columns)) {
+        out->bias = other;
+    } else if (out->addend == FB_NONE && is_addend(k, other, out->product) && (n->op == FB_OP_ADD || out->bias < 0)) {
+        out->addend = other;
+        if (n->op == FB_OP_SUB && at == 0) out->addend_scale = -1;
+        if (n->op == FB_OP_SUB && at == 1) out->scale = -out->scale;
+    } else {
+        return refuse(why, g, out->product, id, "adds another tensor than those, or one that lies otherwise in memory");
+    }
+    out->result = id;
+    return true;
 }
 
 static bool add_node(const fb_kernel_nodes *k, fb_id id, fb_library_epilogue *out, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
     const fb_node *n = &g->nodes[id];
-    int64_t columns = g->nodes[out->product].shape.dim[g->nodes[out->product].shape.rank - 1];
-    bool same_shape = fb_shape_equal(&n->shape, &g->nodes[out->product].shape);
-    if (n->op == FB_OP_RELU && same_shape && n->args[0] == out->result && !out->relu) {
+    bool same_shape = fb_shape_equal(&n->shape, &g->nodes[out->product].shape), plain = out->result == out->product;
+    double factor;
+    if (!same_shape || out->relu) return refuse(why, g, out->product, id, "is something else");
+    if (n->op == FB_OP_RELU && n->args[0] == out->result) {
         out->relu = true;
         out->result = id;
         return true;
     }
-    if (n->op != FB_OP_ADD || !same_shape || out->bias != FB_NONE || out->relu)
-        return refuse(why, g, out->product, id, "is something else");
-    int at = n->args[0] == out->result ? 0 : 1;
-    if (n->args[at] != out->result || !is_bias(k, n->args[1 - at], columns))
-        return refuse(why, g, out->product, id, "adds more than one stored value a column");
-    out->bias = n->args[1 - at];
-    out->result = id;
-    return true;
+    for (int a = 0; a < 2 && n->op == FB_OP_MUL && plain; a++) {
+        if (n->args[a] != out->result || !is_factor(g, n->args[1 - a], &factor)) continue;
+        out->scale = factor;
+        out->result = id;
+        return true;
+    }
+    if (n->op == FB_OP_ADD || n->op == FB_OP_SUB) return add_sum(k, id, out, why);
+    return refuse(why, g, out->product, id, "is something else");
 }
 
 bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
-    *out = (fb_library_epilogue){.product = FB_NONE, .bias = FB_NONE, .result = FB_NONE};
+    *out = (fb_library_epilogue){
+        .product = FB_NONE, .bias = FB_NONE, .addend = FB_NONE, .result = FB_NONE, .scale = 1, .addend_scale = 1};
     for (int i = 0; i < k->n_nodes; i++)
         if (fb_node_class(g, k->nodes[i]) == FB_CLASS_CONTRACTION) out->product = out->result = k->nodes[i];
+    const fb_shape *left = &g->nodes[g->nodes[out->product].args[0]].shape;
+    if (k->n_nodes > 1 && left->dim[left->rank - 1] == 0)
+        return refuse(why, g, out->product, out->product, "is a sum over nothing, which is only cleared");
     for (int i = 0; i < k->n_nodes; i++)
         if (k->nodes[i] != out->product && !add_node(k, k->nodes[i], out, why)) return false;
     for (int i = 0; i < k->n_stored; i++)

@@ -1,4 +1,5 @@
-/* What cuBLASLt can do to a product on its way out: add a bias along the columns, and relu. */
+/* What cuBLASLt can do to a product on its way out: scale it, add a stored tensor of its shape, add a bias along the
+ * columns, and relu. */
 #ifndef FB_PLAN_LIBRARY_H
 #define FB_PLAN_LIBRARY_H
 
@@ -6,7 +7,11 @@
 
 typedef struct {
     fb_id product; /* the contraction */
-    fb_id bias;    /* [n] of the product's columns, FB_NONE for none: any strided view with stride 1 */
+    double scale;  /* of the product */
+    fb_id
+        addend; /* a tensor of the product's shape, FB_NONE for none: any strided view whose columns are neighbours … */
+    double addend_scale; /* … times this: 1 or -1 */
+    fb_id bias;          /* [n] of the product's columns, FB_NONE for none: any strided view with stride 1 */
     bool relu;
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;

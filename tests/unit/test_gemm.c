@@ -10,14 +10,12 @@ static fb_planner *planner_of(const fb_graph *g)
     return fb_planner_new(g, &m);
 }
 
-static void run_case(const struct gemm_case *c)
+/* Lowers, runs and checks. */
+static void run_plan(const char *name, const fb_graph *g, const fb_plan *plan)
 {
     fb_error err;
-    fb_graph *g = gemm_graph(c);
-    fb_planner *planner = planner_of(g);
-    fb_plan *plan = gemm_plan(planner, c);
     fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
-    if (!p) fail_msg("%s: %s", c->name, err.text);
+    if (!p) fail_msg("%s: %s", name, err.text);
     unit u = {0};
     unit_emulate(&u, p);
     fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
@@ -26,12 +24,20 @@ static void run_case(const struct gemm_case *c)
     void **buffers = run_program(&u, 0, p, g, 3, &storage);
     bool right = check_program(p, buffers, g, reference, text);
     if (!right && getenv("FB_KEEP")) fprintf(stderr, "%s\n", p->kernels[0].source);
-    if (!right) fail_msg("%s: %s", c->name, text);
+    if (!right) fail_msg("%s: %s", name, text);
     fb_free(storage);
     fb_free(buffers);
     fb_interp_free(reference);
     unit_free(&u);
     fb_program_free(p);
+}
+
+static void run_case(const struct gemm_case *c)
+{
+    fb_graph *g = gemm_graph(c);
+    fb_planner *planner = planner_of(g);
+    fb_plan *plan = gemm_plan(planner, c);
+    run_plan(c->name, g, plan);
     fb_plan_free(plan);
     fb_planner_free(planner);
     fb_graph_free(g);
@@ -49,8 +55,52 @@ static void test_emulated(void **state)
         if (!only || strstr(gemm_cases[i].name, only)) run_case(&gemm_cases[i]);
 }
 
+/* ---- library calls that accumulate ---- */
+
+static fb_plan *fused(fb_plan *plan, fb_id a, fb_id b)
+{
+    fb_verdict v;
+    fb_plan *next = try_edit(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = a, .b = b}, &v);
+    if (!next) fail_msg("%s", v.text);
+    return next;
+}
+
+static fb_id find(const fb_graph *g, const char *name)
+{
+    fb_id id = fb_graph_find(g, name);
+    if (id == FB_NONE) fail_msg("no node %s", name);
+    return id;
+}
+
+/* relu(x W + 0.5 (u B) + bias), the sum a library call's own: of either product. */
+static void test_library_accumulates(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    for (int scaled_last = 0; scaled_last < 2; scaled_last++) {
+        fb_graph *g = fb_graph_new("lora");
+        fb_id x = in(g, "x", FB_F32, SHAPE(2, 20, 24)), w = in(g, "w", FB_F32, SHAPE(24, 40));
+        fb_id u = in(g, "u", FB_F32, SHAPE(2, 20, 8)), b = in(g, "b", FB_F32, SHAPE(8, 40));
+        fb_id update =
+            NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "thin", NULL, u, b), constant(g, FB_F32, 0.5));
+        fb_id sum = NODE(g, FB_OP_ADD, "sum", NULL, NODE(g, FB_OP_MATMUL, "wide", NULL, x, w), update);
+        fb_id biased = NODE(g, FB_OP_ADD, "biased", NULL, sum, in(g, "bias", FB_F32, SHAPE(40)));
+        g = with_output(g, NODE(g, FB_OP_RELU, "relu", NULL, biased));
+        fb_planner *planner = planner_of(g);
+        fb_plan *plan = fused(fb_plan_new(planner), find(g, "thin"), find(g, "scaled"));
+        plan = fused(plan, find(g, scaled_last ? "scaled" : "wide"), find(g, "sum"));
+        plan = fused(fused(plan, find(g, "sum"), find(g, "biased")), find(g, "biased"), find(g, "relu"));
+        assert_int_equal(fb_plan_groups(plan), 2);
+        for (int i = 0; i < 2; i++) assert_int_equal(fb_plan_group(plan, i)->family, FB_FAMILY_LIBRARY);
+        run_plan("accumulated", g, plan);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_emulated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_accumulates), cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

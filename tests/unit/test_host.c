@@ -617,7 +617,9 @@ static void check_contraction(fb_device *d, const contraction *c)
                       .batch = c->batch,
                       .epilogue = FB_NONE,
                       .a_offset = 5,
-                      .b_offset = 3};
+                      .b_offset = 3,
+                      .scale = 1,
+                      .addend = FB_NONE};
     arrange(c->a, c->m, c->k, &g.a_row, &g.a_col);
     arrange(c->b, c->k, c->n, &g.b_row, &g.b_col);
     int64_t a_room = c->m * (g.a_row + c->k * g.a_col) + 9, b_room = c->k * (g.b_row + c->n * g.b_col) + 9;
