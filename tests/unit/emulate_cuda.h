@@ -28,46 +28,44 @@ static inline void add_replaced(fb_str *out, const char *text, const char *what,
     fb_str_add(out, text);
 }
 
-static inline void emulated_unit(const fb_program *p, int number, fb_str *out)
+/* Adds a program; the texts that kernels stand on come in front of the first that needs them. */
+static inline int unit_add_cuda(unit *u, const fb_program *p)
 {
-    char shim[4096];
-    const char *dir = getenv("FB_SRCDIR");
-    snprintf(shim, sizeof shim, "#include \"%.4000s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
-    fb_str_add(out, shim);
-    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;", "// ---- several neighbours");
-    const char *seen[16];
-    int n_seen = 0;
+    fb_str *out = &u->text;
+    if (!out->n) {
+        char shim[4096];
+        const char *dir = getenv("FB_SRCDIR");
+        snprintf(shim, sizeof shim, "#include \"%.4000s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
+        fb_str_add(out, shim);
+        add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
+                    "// ---- several neighbours");
+    }
     for (int k = 0; k < p->n_kernels; k++) {
+        const fb_kernel *x = &p->kernels[k];
         const char *piece;
-        for (int i = 0; (piece = fb_dialect_piece(&fb_dialect_cuda, p->kernels[k].family, i)); i++) {
-            bool known = false;
-            for (int s = 0; s < n_seen; s++) known |= seen[s] == piece;
-            if (known) continue;
-            seen[n_seen++] = piece;
+        for (int i = 0; (piece = fb_dialect_piece(&fb_dialect_cuda, x->family, i)); i++) { /* each has a guard */
             if (strstr(piece, "// ---- PTX ----"))
                 add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
             else
                 fb_str_add(out, piece);
         }
-    }
-    for (int k = 0; k < p->n_kernels; k++) {
-        const fb_kernel *x = &p->kernels[k];
+        fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
         add_replaced(out, x->source, "extern __shared__ __align__(16) unsigned char fb_shared[];",
                      "unsigned char *const fb_shared = shim::shared;");
         fb_str_addf(out,
                     "extern \"C\" void p%d_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
-                    "    shim::launch(%s, grid, %d, %d, *args);\n}\n",
-                    number, k, x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0], x->dynamic_shared);
+                    "    shim::launch(%s, grid, %d, %d, *args);\n}\n#undef %s\n",
+                    u->n_programs, k, x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0], x->dynamic_shared,
+                    x->entry);
     }
+    return u->n_programs++;
 }
 
-/* Compiles one program alone. */
-static inline void unit_emulate(unit *u, const fb_program *p)
+static inline void unit_emulate(unit *u)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
-    emulated_unit(p, 0, &u->text);
     char path[128], command[512];
     snprintf(path, sizeof path, "%s/unit.c", u->dir);
     FILE *f = fopen(path, "w");
@@ -80,7 +78,6 @@ static inline void unit_emulate(unit *u, const fb_program *p)
     snprintf(path, sizeof path, "%s/unit.so", u->dir);
     u->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!u->handle) fail_msg("%s", dlerror());
-    u->n_programs = 1;
 }
 
 #endif
