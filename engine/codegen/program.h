@@ -63,9 +63,9 @@ typedef struct {
     int64_t bias_offset;        /* … from this element on */
     bool relu;                  /* then the library takes relu */
     fb_advance a_advance, b_advance, c_advance, bias_advance, addend_advance;
-    double scale;               /* of the product; on the host 1, and no addend: there the epilogue does it all */
-    int addend;                 /* buffer of a tensor like C that is added before bias and relu, or FB_NONE … */
-    double addend_scale;        /* … times this … */
+    double scale;        /* of the product; on the host 1, and no addend: there the epilogue does it all */
+    int addend;          /* buffer of a tensor like C that is added before bias and relu, or FB_NONE … */
+    double addend_scale; /* … times this … */
     int64_t addend_offset, addend_row, addend_batch; /* … from this element on, with these strides; columns lie side by
                                                       * side */
 } fb_gemm_call;
