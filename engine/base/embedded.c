@@ -3,10 +3,15 @@
 #include <stddef.h>
 #include <string.h>
 
+const fb_embedded_file *fb_embedded_find(const char *path)
+{
+    for (const fb_embedded_file *f = fb_embedded_files; f->path; f++)
+        if (strcmp(f->path, path) == 0) return f;
+    return NULL;
+}
+
 const char *fb_embedded(const char *path)
 {
-    for (const fb_embedded_file *f = fb_embedded_files; f->path; f++) {
-        if (strcmp(f->path, path) == 0) return f->text;
-    }
-    return NULL;
+    const fb_embedded_file *f = fb_embedded_find(path);
+    return f ? f->text : NULL;
 }

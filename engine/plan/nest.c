@@ -662,6 +662,16 @@ static bool collect_buffers(fb_builder *b)
                              FB_MAX_KERNEL_BUFFERS);
 }
 
+/* Joins multiply where they meet: two of 27 parts are 729 pieces, more than any compiler likes. */
+static bool few_sections(fb_builder *b)
+{
+    if (b->sections.n <= FB_MAX_SECTIONS) return true;
+    return fb_builder_refuse(
+        b, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
+        "the kernel would be written in %d pieces, one for each part of what is joined; %d is the most", b->sections.n,
+        FB_MAX_SECTIONS);
+}
+
 static void drop_pool(void *pool)
 {
     fb_index_pool_free(pool);
@@ -677,7 +687,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     nest->kernel.stored = fb_arena_copy(arena, k->stored, (size_t)k->n_stored * sizeof *k->stored);
     fb_builder b = {.nest = nest, .machine = m, .why = why, .scratch = fb_arena_new()};
     b.done = FB_NEW_ARRAY(b.scratch, bool, k->n_stored);
-    bool fine = build(&b) && collect_buffers(&b);
+    bool fine = build(&b) && few_sections(&b) && collect_buffers(&b);
     if (fine) {
         place_product(&b);
         nest->whens = fb_arena_copy(arena, b.whens.at, (size_t)b.whens.n * sizeof *b.whens.at);

@@ -17,7 +17,7 @@
 
 #include "plan/nest.h"
 
-enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400 };
+enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400, FB_MAX_SECTIONS = 256 };
 
 /* The storage that a copy of a source goes to, which no node has. */
 enum { FB_COPY_OF_SOURCE = -2 };

@@ -142,11 +142,24 @@ static bool plain_path(const char *name)
     return true;
 }
 
+static char *read_bundled(const fb_script *s, const char *name, size_t *n, fb_error *err)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    const fb_embedded_file *f = fb_embedded_find(path);
+    if (!f) return fb_fail(err, FB_ERR_INPUT, "there is no file %s beside a bundled script", name), NULL;
+    char *bytes = fb_alloc(f->size + 1);
+    memcpy(bytes, f->text, f->size);
+    bytes[f->size] = '\0';
+    *n = f->size;
+    return bytes;
+}
+
 /* Reads a file in the script's folder, wherever links may lead. */
 static char *read_beside(const fb_script *s, const char *name, size_t limit, size_t *n, fb_error *err)
 {
     char joined[PATH_MAX], folder[PATH_MAX], file[PATH_MAX];
-    if (s->bundled) return fb_fail(err, FB_ERR_INPUT, "there is no file %s beside a bundled script", name), NULL;
+    if (s->bundled) return read_bundled(s, name, n, err);
     if (!plain_path(name))
         return fb_fail(err, FB_ERR_INPUT, "%s: files are named relative to the script's folder, without \"..\"", name),
                NULL;

@@ -15,6 +15,9 @@ reduced() {
     gru) echo "--set N=3 --set T=4 --set block=2 --set I=12 --set H=20" ;;
     basecaller) echo "--set N=2 --set T=2 --set H=12 --set layers=2 --set state_len=1" ;;
     transformer) echo "--set batch=2 --set tokens=5 --set size=12 --set heads=2 --set hidden=20" ;;
+    dlrm) echo "--set batch=3 --set rows=11 --set size=4" ;;
+    lora_network) echo "--set batch=5" ;;
+    add_relu) echo "--set rows=61 --set columns=83" ;;
     lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
     lstm_scan) echo "--set T=4 --set N=5 --set H=20" ;;
     mlp_loop) echo "--set steps=3 --set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
@@ -32,8 +35,8 @@ reduced() {
 # The dtypes of 16 bits. Models of many kernels, which differ from other scripts' in how many there are, take one.
 narrow() {
     case ${FB_FULL:+full}$1 in
-    lstm | basecaller | transformer) echo f16 ;;
-    gru) echo bf16 ;;
+    lstm | basecaller | transformer | lora_network) echo f16 ;;
+    gru | dlrm) echo bf16 ;;
     *) echo bf16 f16 ;;
     esac
 }

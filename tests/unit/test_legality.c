@@ -259,6 +259,20 @@ static void size(void **state)
     refused(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n, .nodes = all}, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
     bench_free(&b);
     fb_free(all);
+
+    g = fb_graph_new("pieces"); /* 20 unlike parts, each beside each */
+    fb_id part[20];
+    int64_t length = 0;
+    for (int i = 0; i < 20; length += 4 + i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        part[i] = input(g, name, DIMS(4 + i));
+    }
+    x = add_node(g, FB_OP_CAT, "cat", &(fb_attrs){.dim = 0}, 20, part);
+    output(g, node2(g, FB_OP_MUL, "mul", view(g, x, DIMS(length, 1)), view(g, x, DIMS(1, length))));
+    b = bench_of(finish(g));
+    refused(&b, edit_of(&b, FB_EDIT_FUSE, "cat", "mul"), FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
+    bench_free(&b);
 }
 
 static void recompute(void **state)
@@ -303,8 +317,9 @@ static void knob(void **state)
     T(not_computed)                                                                                                    \
     T(no_edge)                                                                                                         \
     T(cycle)                                                                                                           \
-    T(region) T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size)           \
-        T(recompute) T(knob)
+    T(region)                                                                                                          \
+    T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size) T(recompute)        \
+        T(knob)
 
 static void every_rule_has_a_test(void **state)
 {
