@@ -787,7 +787,7 @@ static void test_bundled(void **state)
         assert_int_equal(info->n_variants, scripts[k].variants);
         values first = {0};
         for (int i = 0; i < info->n_variants; i++) {
-            values v = evaluate(build(s, info->variants[i], NULL), NULL);
+            values v = evaluate(build(s, info->variants[i], NULL), s);
             const fb_node *out = fb_node_at(v.g, v.g->outputs[0]);
             bool apart = info->variants[i][0] && strstr(scripts[k].apart, info->variants[i]);
             for (int64_t at = 0; !apart && first.g && at < fb_shape_elements(&out->shape); at++)
