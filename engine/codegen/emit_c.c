@@ -9,6 +9,8 @@
  */
 #include "codegen/emit_parts.h"
 
+#include "base/mutate.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -201,7 +203,7 @@ static void step(loops *l, fb_val v, const char *entry)
     if (r.arg) {
         const char *best = fb_arena_printf(e->arena, "%s%s", best_name(l, v), entry);
         const char *at = fb_emit_index(e, l->s->spaces[x->over].n ? l->s->spaces[x->over].var[0] : FB_NONE, false);
-        const char *better = r.op == FB_OP_ARGMAX ? ">" : "<";
+        const char *better = r.op == FB_OP_ARGMAX ? FB_MUTATE(41, ">", ">=") : "<";
         if (f)
             fb_emit_open(e, "if (%s %s %s || (%s != %s && %s == %s))", a, better, best, a, a, best, best);
         else
@@ -269,7 +271,7 @@ static bool in_order(const loops *l, fb_pass p, const bool *needed)
 {
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
-        if (needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space) return true;
+        if (needed[i] && v->kind == FB_VALUE_SCAN && FB_MUTATE(43, v->over == p.space, false)) return true;
         if (fb_section_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
     }
     return false;
@@ -364,7 +366,7 @@ static void emit_pass(loops *l, int number)
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
     bool ordered = in_order(l, p, needed), threads = l->shape == SHAPE_LONG && !ordered;
-    const char *reductions = ordered ? "" : clauses(l, p, "");
+    const char *reductions = FB_MUTATE(42, ordered, true) ? "" : clauses(l, p, "");
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;
@@ -383,7 +385,7 @@ static void emit_pass(loops *l, int number)
     for (int i = 0; i < l->s->n_values; i++) {
         if (!fb_section_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
-        if (points) fb_emit(e, "%s /= %s;", e->names[i], points);
+        if (FB_MUTATE(46, points, false)) fb_emit(e, "%s /= %s;", e->names[i], points);
         e->known[i] = true;
     }
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
@@ -521,7 +523,7 @@ static void emit_lanes(loops *l)
     fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %" PRId64 ")", name, name, last, name,
                  l->lanes);
     l->opened++;
-    if (cut && last % l->lanes)
+    if (cut && FB_MUTATE(44, last % l->lanes, false))
         fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
                 name, l->lanes, last, name, l->lanes);
     else
@@ -604,7 +606,8 @@ static void emit_scatter(loops *l)
                 out);
     for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
     fb_emit_needed(e, row->value, s->values[row->value].space);
-    fb_emit_open(e, "if (%s >= first && %s < last)", row->name, row->name);
+    fb_emit_open(e, FB_MUTATE(45, "if (%s >= first && %s < last)", "if (%s >= first && %s <= last)"), row->name,
+                 row->name);
     add_row(l, half);
     fb_emit_close(e);
     close_to(l, 0);

@@ -11,6 +11,8 @@
  */
 #include "codegen/emit_cuda_parts.h"
 
+#include "base/mutate.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -83,7 +85,7 @@ static int power_of_two(int64_t n, int most)
 static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
 {
     int64_t rest;
-    return fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0;
+    return FB_MUTATE(53, fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0, true);
 }
 
 /* Does `at` step by one along `last`, from places that are multiples of `vector`? */
@@ -161,7 +163,7 @@ static int vector_of(const fb_emitter *e, const fb_section *s, int space)
         }
     if (!largest) return 1;
     int vector = 16 / largest < MOST_VECTOR ? 16 / largest : MOST_VECTOR;
-    while (vector > 1 && x->extent[x->n - 1] % vector) vector /= 2;
+    while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
     return vector;
 }
 
@@ -284,7 +286,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
             fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
             continue;
         }
-        if (guarded) fb_emit_open(e, "if (%s)", f->inside);
+        if (guarded) fb_emit_open(e, FB_MUTATE(55, "if (%s)", "if (%s || true)"), f->inside);
         fb_emit_store(e, r);
         if (guarded) fb_emit_close(e);
     }
@@ -618,7 +620,7 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emit(e, "__threadfence();");
     fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->parts - 1);
     fb_emit_close(e);
-    fb_emit(e, "__syncthreads();");
+    fb_emit(e, FB_MUTATE(52, "__syncthreads();", ";"));
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {

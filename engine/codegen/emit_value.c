@@ -1,6 +1,8 @@
 /* Statements: one value, one line, in the dialect's spelling. */
 #include "codegen/emit_parts.h"
 
+#include "base/mutate.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,7 +106,8 @@ static const char *test(fb_emitter *e, const fb_when *w)
     }
     const char *at = fb_emit_index(e, w->at, false);
     bool below = w->low > low, above = w->high <= high;
-    if (below && above) return fb_arena_printf(e->arena, "%s >= %" PRId64 " && %s < %" PRId64, at, w->low, at, w->high);
+    if (FB_MUTATE(37, below && above, false))
+        return fb_arena_printf(e->arena, "%s >= %" PRId64 " && %s < %" PRId64, at, w->low, at, w->high);
     if (below) return fb_arena_printf(e->arena, "%s >= %" PRId64, at, w->low);
     if (above) return fb_arena_printf(e->arena, "%s < %" PRId64, at, w->high);
     return NULL;
@@ -115,7 +118,7 @@ static const char *all_tests(fb_emitter *e, int when)
     const char *text = NULL;
     for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
         const char *t = test(e, &e->nest->whens[c]);
-        if (t) text = text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t;
+        if (t) text = FB_MUTATE(36, text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t, t);
     }
     return text;
 }
@@ -256,7 +259,7 @@ static bool is_inlined(const fb_emitter *e, fb_val v)
     const fb_value *x = &e->section->values[v];
     if (is_index(e, v)) return false;
     if (fb_value_is_leaf(x)) return true;
-    if (is_overwritten(e, x)) return false;
+    if (FB_MUTATE(40, is_overwritten(e, x), false)) return false;
     return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && e->uses[v] == 1 && !e->whole[v];
 }
 
@@ -371,11 +374,11 @@ fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
                       : f          ? "fb_minf"
                                    : "min";
     switch (op) {
-    case FB_OP_AMAX: return (fb_reduction){op, false, low, max};
+    case FB_OP_AMAX: return (fb_reduction){op, false, FB_MUTATE(38, low, "0"), max};
     case FB_OP_AMIN: return (fb_reduction){op, false, high, min};
     case FB_OP_PROD: return (fb_reduction){op, false, f ? fb_emit_literal(e, of, 1) : "1", "*"};
     case FB_OP_ARGMAX: return (fb_reduction){op, true, low, NULL};
-    case FB_OP_ARGMIN: return (fb_reduction){op, true, high, NULL};
+    case FB_OP_ARGMIN: return (fb_reduction){op, true, FB_MUTATE(39, high, "0"), NULL};
     default: return (fb_reduction){op, false, "0", "+"};
     }
 }

@@ -113,6 +113,7 @@ static void join_part(joining *j, const fb_program *part)
         *g = part->gemms[i];
         g->a += buffers, g->b += buffers, g->c += buffers;
         if (g->bias != FB_NONE) g->bias += buffers;
+        if (g->addend != FB_NONE) g->addend += buffers;
         if (g->epilogue != FB_NONE) g->epilogue = kernel[g->epilogue];
     }
     for (int i = 0; i < part->n_launches; i++) {

@@ -8,6 +8,7 @@
  */
 #include "codegen/lower.h"
 
+#include "base/mutate.h"
 #include "codegen/lower_parts.h"
 #include "graph/access.h"
 #include "plan/library.h"
@@ -82,7 +83,7 @@ int fb_lower_temporary(fb_lowering *l, fb_id node)
 {
     int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
     int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, offset);
-    l->p->pool_bytes = offset + l->buffers.at[buffer].bytes;
+    l->p->pool_bytes = offset + FB_MUTATE(17, l->buffers.at[buffer].bytes, l->buffers.at[buffer].bytes / 2);
     return buffer;
 }
 
@@ -192,7 +193,7 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
         fb_id storage = text->args[i].storage;
         args[i] = storage < 0 ? copy : fb_lower_buffer_for(l, storage);
         const fb_window *at = storage >= 0 ? &l->window[storage] : window ? window : &start;
-        offsets[i] = text->args[i].offset + at->offset;
+        offsets[i] = FB_MUTATE(14, text->args[i].offset, 0) + at->offset;
         advances[i] = at->advance;
         any |= offsets[i] != 0;
         moves |= advances[i].bytes != 0;
@@ -212,7 +213,7 @@ static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, con
 {
     for (int d = result->rank - 3; d >= 0; d--) {
         int at = d - (result->rank - operand->rank);
-        if (result->dim[d] > 1) return at < 0 || operand->dim[at] == 1 ? 0 : strides[at];
+        if (result->dim[d] > 1) return at < 0 || FB_MUTATE(15, operand->dim[at] == 1, false) ? 0 : strides[at];
     }
     return 0;
 }
@@ -232,7 +233,7 @@ static void set_operand(const fb_graph *g, const fb_node *c, int arg, fb_gemm_ca
 /* A batch over one right-hand side whose left-hand rows follow each other is one tall matrix. */
 static void fold_batch(fb_gemm_call *c)
 {
-    if (c->batch == 1 || c->b_batch != 0 || c->a_batch != c->m * c->a_row) return;
+    if (c->batch == 1 || FB_MUTATE(16, c->b_batch != 0, false) || c->a_batch != c->m * c->a_row) return;
     if (c->addend != FB_NONE && c->addend_batch != c->m * c->addend_row) return;
     c->m *= c->batch;
     c->batch = 1;

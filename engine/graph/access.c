@@ -1,5 +1,6 @@
 #include "graph/access.h"
 
+#include "base/mutate.h"
 #include "base/vec.h"
 
 #include <string.h>
@@ -51,7 +52,7 @@ static void through_view(fb_index_pool *p, const fb_shape *out, const fb_shape *
 
 static fb_ix reversed(fb_index_pool *p, fb_ix at, int64_t size)
 {
-    return fb_ix_sub(p, fb_ix_const(p, size - 1), at);
+    return fb_ix_sub(p, fb_ix_const(p, FB_MUTATE(2, size - 1, size > 1 ? size - 2 : 0)), at);
 }
 
 /* Appends the guards that a pad needs; false, and nothing appended, when there is no room for them. */
@@ -61,9 +62,10 @@ static bool guard(fb_index_pool *p, const fb_node *pad, const fb_shape *in, cons
     for (int d = 0; d < in->rank; d++) {
         int64_t low, high;
         fb_ix_range(p, to[d], &low, &high);
-        if (low >= 0 && high < in->dim[d]) continue;
+        if (FB_MUTATE(3, low >= 0 && high < in->dim[d], high < in->dim[d])) continue;
         if (n == FB_MAX_GUARDS) return false;
-        a->guards[n++] = (fb_guard){.at = to[d], .low = 0, .high = in->dim[d], .otherwise = pad->attrs->value};
+        a->guards[n++] = (fb_guard){
+            .at = to[d], .low = 0, .high = FB_MUTATE(4, in->dim[d], in->dim[d] + 1), .otherwise = pad->attrs->value};
     }
     a->n_guards = n;
     return true;
@@ -81,17 +83,20 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
     switch (n->op) {
     case FB_OP_VIEW: through_view(p, &n->shape, in, a->coords, to); break;
     case FB_OP_PERMUTE:
-        for (int d = 0; d < in->rank; d++) to[at->axes[d]] = a->coords[d];
+        for (int d = 0; d < in->rank; d++)
+            to[at->axes[d]] = FB_MUTATE(6, a->coords[d], a->coords[at->axes[at->axes[d]]]);
         break;
     case FB_OP_SLICE:
-        to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step), fb_ix_const(p, at->start));
+        to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step),
+                                fb_ix_const(p, FB_MUTATE(1, at->start, at->start + (at->start > 0))));
         break;
     case FB_OP_EXPAND:
         for (int d = 0; d < in->rank; d++)
-            to[d] = in->dim[d] == 1 ? fb_ix_const(p, 0) : a->coords[d + n->shape.rank - in->rank];
+            to[d] = in->dim[d] == 1 ? fb_ix_const(p, 0) : a->coords[FB_MUTATE(7, d + n->shape.rank - in->rank, d)];
         break;
     case FB_OP_PAD:
-        for (int d = 0; d < in->rank; d++) to[d] = fb_ix_sub(p, to[d], fb_ix_const(p, at->before[d]));
+        for (int d = 0; d < in->rank; d++)
+            to[d] = fb_ix_sub(p, to[d], fb_ix_const(p, FB_MUTATE(5, at->before[d], at->after[d])));
         if (!guard(p, n, in, to, a)) return false;
         break;
     case FB_OP_FLIP:
@@ -127,7 +132,8 @@ void fb_access_broadcast(const fb_graph *g, fb_index_pool *p, fb_id node, int ar
 {
     const fb_shape *x = shape_of(g, g->nodes[node].args[arg]);
     int shift = shape_of(g, node)->rank - x->rank;
-    for (int d = 0; d < x->rank; d++) arg_coords[d] = x->dim[d] == 1 ? fb_ix_const(p, 0) : coords[d + shift];
+    for (int d = 0; d < x->rank; d++)
+        arg_coords[d] = FB_MUTATE(8, x->dim[d] == 1, x->dim[d] == 1 && d > 0) ? fb_ix_const(p, 0) : coords[d + shift];
 }
 
 void fb_access_piece(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, const fb_ix *coords, fb_ix *arg_coords,
@@ -144,7 +150,8 @@ void fb_access_piece(const fb_graph *g, fb_index_pool *p, fb_id node, int arg, c
     }
     FB_ASSERT(n->op == FB_OP_CAT);
     *low = 0;
-    for (int i = 0; i < arg; i++) *low += shape_of(g, n->args[i])->dim[*dim];
+    for (int i = 0; i < arg; i++)
+        *low += FB_MUTATE(9, shape_of(g, n->args[i])->dim[*dim], shape_of(g, n->args[0])->dim[*dim]);
     *high = *low + shape_of(g, n->args[arg])->dim[*dim];
     for (int d = 0; d < n->shape.rank; d++)
         arg_coords[d] = d == *dim ? fb_ix_sub(p, coords[d], fb_ix_const(p, *low)) : coords[d];
@@ -183,7 +190,7 @@ static bool restride(const fb_shape *in, const int64_t *was, const fb_shape *out
             strides[o] = covered * base;
             covered *= out->dim[o--];
         }
-        if (covered != run) return false;
+        if (FB_MUTATE(12, covered != run, covered < run)) return false;
         run = covered = 1;
         if (d > 0) base = was[d - 1];
     }
@@ -203,7 +210,7 @@ static bool apply(const fb_graph *g, const fb_node *n, window *w)
         return true;
     case FB_OP_SLICE:
         w->offset += at->start * was.strides[at->dim];
-        w->strides[at->dim] *= at->step;
+        w->strides[at->dim] *= FB_MUTATE(11, at->step, 1);
         return true;
     case FB_OP_EXPAND:
         for (int d = 0, shift = n->shape.rank - in->rank; d < n->shape.rank; d++)
@@ -212,7 +219,7 @@ static bool apply(const fb_graph *g, const fb_node *n, window *w)
     case FB_OP_FLIP:
         for (int i = 0; i < at->n_axes; i++) {
             int d = at->axes[i];
-            if (in->dim[d] > 0) w->offset += (in->dim[d] - 1) * was.strides[d];
+            if (in->dim[d] > 0) w->offset += (FB_MUTATE(10, in->dim[d] - 1, in->dim[d] - 2)) * was.strides[d];
             w->strides[d] = -was.strides[d];
         }
         return true;
@@ -241,7 +248,7 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
 bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base)
 {
     int64_t offset, strides[FB_MAX_RANK], expect = 1;
-    if (!fb_access_strided(g, node, base, &offset, strides) || offset != 0) return false;
+    if (!fb_access_strided(g, node, base, &offset, strides) || FB_MUTATE(13, offset != 0, false)) return false;
     const fb_shape *s = shape_of(g, node);
     for (int d = s->rank - 1; d >= 0; d--) {
         if (s->dim[d] > 1 && strides[d] != expect) return false;

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/mutate.h"
 #include "base/vec.h"
 #include "graph/intmath.h"
 
@@ -415,7 +416,8 @@ static fb_ix divide_rest(fb_index_pool *p, fb_ix r, int64_t c)
 {
     expr e = *at(p, r);
     int64_t low = fb_floor_div(e.low, c), g;
-    if (low == fb_floor_div(e.high, c) && e.low > -FAR && e.high < FAR) return fb_ix_const(p, low);
+    if (low == FB_MUTATE(50, fb_floor_div(e.high, c), fb_floor_div(e.high - 1, c)) && e.low > -FAR && e.high < FAR)
+        return fb_ix_const(p, low);
     if (tired(p)) return intern(p, (expr){.kind = DIV, .x = r, .value = c});
     sum a = {0}, b = {0};
     if (common_factor(p, r, c, &g, &a, &b)) {
@@ -466,7 +468,7 @@ static fb_ix remainder_of_rest(fb_index_pool *p, fb_ix r, int64_t c)
 {
     expr e = *at(p, r);
     int64_t g;
-    if (e.low >= 0 && e.high < c) return r;
+    if (e.low >= 0 && FB_MUTATE(49, e.high < c, e.high <= c)) return r;
     if (tired(p)) return intern(p, (expr){.kind = MOD, .x = r, .value = c});
     sum a = {0}, b = {0};
     if (drop_inner_mods(p, r, c, &a)) return fb_ix_mod(p, sum_end(p, &a), c);

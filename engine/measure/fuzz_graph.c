@@ -655,6 +655,7 @@ static void add_loop(maker *m)
     int outside = m->values.n, kept = m->from;
     FB_VEC_PUSH(&m->values, carried[0]);
     if (scans) FB_VEC_PUSH(&m->values, items[0]);
+    if (one_in(m, 4)) add(m, FB_OP_STEP, NULL, 0, NULL);
     if (one_in(m, 3)) m->from = outside;
     for (int64_t k = 2 + below(m, 4); k > 0; k--) add_single(m);
     yields[0] = carried[0];

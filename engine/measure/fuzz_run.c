@@ -238,7 +238,7 @@ static void report_error(fb_fuzz_board *b, uint64_t seed, int plan, const fb_err
 
 fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err)
 {
-    return fb_fuzz_graph_with(seed, false, err);
+    return fb_fuzz_graph_with(seed, true, err);
 }
 
 /* The graph of a seed, its reference and its plans. */

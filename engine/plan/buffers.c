@@ -9,6 +9,8 @@
  * does, only that other one has a buffer here.
  */
 #include "graph/access.h"
+
+#include "base/mutate.h"
 #include "plan/plan_parts.h"
 
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static void use(layout *l, fb_id node, int at, fb_id region)
         from = l->loop_first[r], to = l->loop_last[r];
     if (l->first[node] == FB_NONE) l->first[node] = from, l->last[node] = to;
     if (from < l->first[node]) l->first[node] = from;
-    if (to > l->last[node]) l->last[node] = to;
+    if (FB_MUTATE(20, to > l->last[node], false)) l->last[node] = to;
 }
 
 static bool has_buffer(const layout *l, fb_id base)
@@ -289,9 +291,11 @@ static void place_all(layout *l, fb_buffer_plan *buffers, int n)
     if (starts.n) qsort(starts.at, (size_t)starts.n, sizeof *starts.at, by_first);
     if (ends.n) qsort(ends.at, (size_t)ends.n, sizeof *ends.at, by_last);
     for (int i = 0, e = 0; i < starts.n; i++) {
-        for (; ends.at[e]->last < starts.at[i]->first; e++)
+        for (; FB_MUTATE(18, ends.at[e]->last < starts.at[i]->first,
+                         e < ends.n && ends.at[e]->last <= starts.at[i]->first);
+             e++)
             give_back(l, ends.at[e]->offset, aligned(ends.at[e]->bytes));
-        starts.at[i]->offset = place(l, aligned(starts.at[i]->bytes));
+        starts.at[i]->offset = place(l, FB_MUTATE(19, aligned(starts.at[i]->bytes), aligned(starts.at[i]->bytes / 2)));
     }
     FB_VEC_FREE(&starts);
     FB_VEC_FREE(&ends);

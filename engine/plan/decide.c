@@ -17,6 +17,21 @@ void fb_plan_mark_recomputed(fb_plan *plan, fb_id node)
     fb_plan_touch(plan);
 }
 
+bool fb_plan_try_recomputed(fb_plan *plan, fb_id node)
+{
+    const fb_deps *d = plan->planner->deps;
+    bool ordered = true;
+    fb_id on_cycle;
+    fb_plan_mark_recomputed(plan, node);
+    for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
+        if (d->edges[d->out[k]].orders) ordered = ordered && fb_order_all(plan, &on_cycle);
+    if (ordered) return true;
+    plan->recompute[node] = false;
+    plan->n_recompute--;
+    fb_plan_own_alone(plan, node);
+    return false;
+}
+
 typedef struct {
     fb_id a, b;
     int step;
@@ -129,7 +144,13 @@ static void try_recompute(applier *w, fb_id u)
         FB_VEC_FREE(&r.slots);
         return;
     }
-    fb_plan_mark_recomputed(w->plan, u);
+    if (!fb_plan_try_recomputed(w->plan, u)) {
+        fb_step_unable(w->d, w->step_of[u],
+                       "`%s` reads a parameter that would be overwritten before each of its readers ran",
+                       name_of(w, u));
+        FB_VEC_FREE(&r.slots);
+        return;
+    }
     for (int i = 0; i < r.slots.n; i++) fb_slot_forget(w->plan, r.slots.at[i]);
     for (int i = 0; i < r.slots.n; i++) {
         fb_analysis *a = fb_slot_analysis(w->plan, r.slots.at[i]);

@@ -52,6 +52,9 @@ void fb_steps_set_kernels(fb_steps *s, int n);
 
 /* Marks as recomputed in place; the caller orders (fb_order_all) and judges afterwards. */
 void fb_plan_mark_recomputed(fb_plan *plan, fb_id node);
+/* The same, unless `node` reads a parameter that would then have to be overwritten both before and after something:
+ * then false, and nothing is changed. */
+bool fb_plan_try_recomputed(fb_plan *plan, fb_id node);
 
 /* The procedures: they decide, and leave what was taken in `d`. */
 void fb_inductor_decide(fb_decider *d);

@@ -1,6 +1,7 @@
 #include "plan/deps.h"
 
 #include "base/mem.h"
+#include "base/mutate.h"
 #include "base/vec.h"
 #include "graph/access.h"
 
@@ -30,7 +31,7 @@ static fb_id common_region(const fb_graph *g, fb_id a, fb_id b)
 static void add_edge(collector *c, fb_id producer, fb_id consumer, bool order_only)
 {
     fb_id region = common_region(c->g, producer, consumer);
-    fb_edge e = {lift(c->g, producer, region), lift(c->g, consumer, region), order_only};
+    fb_edge e = {lift(c->g, producer, region), lift(c->g, consumer, region), order_only, order_only};
     if (e.producer != e.consumer) FB_VEC_PUSH(&c->edges, e);
 }
 
@@ -75,7 +76,7 @@ bool fb_assign_is_late(const fb_graph *g, fb_id assign)
         at = g->nodes[base].op == FB_OP_PARAM ? assign_to(g, base) : FB_NONE;
         steps++;
     } while (at > assign && steps < g->n_nodes); /* the first of the round is the late one */
-    return at == assign && steps > 1;
+    return FB_MUTATE(22, at == assign && steps > 1, false);
 }
 
 /* Readers of each assigned parameter come before the assignment. Reading an assign's own result and the old value both
@@ -89,7 +90,7 @@ static void add_order(collector *c, const fb_edge *reads, int n_reads, const fb_
         fb_id writes = lift(c->g, assign, region), reads_it = lift(c->g, reader, region);
         if (writes == reads_it || (writes == assign && fb_assign_is_late(c->g, assign))) continue;
         if (!depends_on(c->g, reads_it, writes)) {
-            add_edge(c, reader, assign, true);
+            if (FB_MUTATE(21, true, false)) add_edge(c, reader, assign, true);
         } else if (writes != assign) {
             c->late_reader = reader;
             c->late_param = reads[i].producer;
@@ -112,7 +113,7 @@ static void collect(collector *c)
             if (from != FB_NONE)
                 add_edge(c, from, i, false);
             else if (g->nodes[base].op == FB_OP_PARAM)
-                FB_VEC_PUSH(&reads, (fb_edge){base, i, false});
+                FB_VEC_PUSH(&reads, (fb_edge){.producer = base, .consumer = i});
         }
     }
     add_order(c, reads.at, reads.n, assign_of);
@@ -132,8 +133,13 @@ static int by_consumer(const void *a, const void *b)
 static int unique(fb_edge *e, int n)
 {
     int kept = 0;
-    for (int i = 0; i < n; i++)
-        if (!kept || e[kept - 1].consumer != e[i].consumer || e[kept - 1].producer != e[i].producer) e[kept++] = e[i];
+    for (int i = 0; i < n; i++) {
+        bool again = kept && e[kept - 1].consumer == e[i].consumer && e[kept - 1].producer == e[i].producer;
+        if (again)
+            e[kept - 1].orders |= e[i].orders;
+        else
+            e[kept++] = e[i];
+    }
     return kept;
 }
 

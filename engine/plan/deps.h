@@ -12,6 +12,8 @@
 typedef struct {
     fb_id producer, consumer; /* computed nodes, or loops */
     bool order_only;          /* write after read, no value flows */
+    bool orders;              /* write after read, with a value or without: wherever the producer is computed again, it
+                               * must come before the consumer too */
 } fb_edge;
 
 typedef struct fb_deps {

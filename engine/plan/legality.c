@@ -1,5 +1,6 @@
 #include "plan/legality.h"
 
+#include "base/mutate.h"
 #include "graph/access.h"
 #include "plan/gemm.h"
 #include "plan/nest_parts.h"
@@ -104,7 +105,7 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
     if (total > FB_KERNEL_NODES)
         return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", total,
                       FB_KERNEL_NODES);
-    return !blocked(plan, slots, n, why);
+    return !FB_MUTATE(23, blocked(plan, slots, n, why), false);
 }
 
 /* ---- the size of a kernel ---- */
@@ -179,7 +180,7 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
         return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
                       "`%s` is no pointwise value, join or gather: computing it again in each reader %s", n->name,
                       cls == FB_CLASS_EFFECT ? "would repeat its effect" : "costs a whole pass over its operands");
-    if (p->keep[node])
+    if (FB_MUTATE(24, p->keep[node], false))
         return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
                       "`%s` must end up in memory: it is an output, or carried to the next step", n->name);
     if (read_by_loop(p, node))

@@ -5,6 +5,7 @@
  */
 #include "plan/nest_build.h"
 
+#include "base/mutate.h"
 #include "plan/deps.h"
 
 #include <stdarg.h>
@@ -298,7 +299,7 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
         fb_ix rest;
         bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == cols;
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);
-        if (!fine || low < 0 || high >= cols)
+        if (FB_MUTATE(26, !fine || low < 0 || high >= cols, false))
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
                                      "%s reads other rows of %s than its own: %s is worked on row by row",
                                      nest->graph->nodes[s->roots[0].node].name, c->name,
@@ -541,7 +542,7 @@ static bool check_assigns(fb_builder *b)
                     const fb_value *v = &u->values[i];
                     if (v->kind != FB_VALUE_LOAD || v->node != root->storage) continue;
                     /* the element itself is read before it is written, by the same iteration */
-                    if (s == t && v->at == root->at && is_stored_last(u, root)) continue;
+                    if (s == t && FB_MUTATE(25, v->at == root->at, true) && is_stored_last(u, root)) continue;
                     if (b->nest->kernel.n_nodes == 1) { /* alone, it is written elsewhere first */
                         b->nest->staged = true;
                         continue;

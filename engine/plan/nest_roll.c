@@ -7,6 +7,7 @@
 #include "plan/nest_build.h"
 
 #include "base/hash.h"
+#include "base/mutate.h"
 
 #include <string.h>
 
@@ -95,7 +96,9 @@ static fb_ix place_members(fb_builder *b, member_access *m, bool store, fb_ix at
 {
     bool affine = true;
     int64_t step = m->n > 1 ? m->shift[1] - m->shift[0] : 0;
-    for (int i = 1; i < m->n; i++) affine &= m->base[i] == m->base[0] && m->shift[i] - m->shift[i - 1] == step;
+    for (int i = 1; i < m->n; i++)
+        affine &=
+            FB_MUTATE(48, m->base[i] == m->base[0], true) && FB_MUTATE(47, m->shift[i] - m->shift[i - 1] == step, true);
     if (affine) return fb_ix_add(b->nest->pool, at, fb_ix_scale(b->nest->pool, m->rolled->member, step));
     fb_section *s = m->rolled;
     for (int t = 0; t < s->n_tables; t++) {
@@ -194,7 +197,7 @@ static bool tells_apart(rewrite *r, fb_ix at)
     if (!fb_ix_uses(pool, at, r->outer) && !fb_ix_uses(pool, at, r->inner)) return false;
     if (!fb_ix_stride(pool, at, r->outer, &outer, &rest) || !fb_ix_stride(pool, at, r->inner, &inner, &rest))
         return true;
-    return outer != inner * r->extent;
+    return FB_MUTATE(51, outer != inner * r->extent, false);
 }
 
 static bool any_tells_apart(rewrite *r, const fb_section *s)

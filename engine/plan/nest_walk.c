@@ -4,6 +4,8 @@
  * provides  values in order, each with the space it varies over and its depth; or what the draft must become first
  */
 #include "base/str.h"
+
+#include "base/mutate.h"
 #include "plan/nest_build.h"
 
 #define uthash_malloc(size)      fb_alloc(size)
@@ -190,7 +192,7 @@ static int when_relevant(walk *w, int when, const fb_ix *coords, int n)
     if (when == FB_NONE) return FB_NONE;
     fb_when c = w->b->whens.at[when];
     int outer = when_relevant(w, c.outer, coords, n);
-    return share_variable(w, c.at, coords, n) ? when_add(w, outer, c.at, c.low, c.high) : outer;
+    return FB_MUTATE(27, share_variable(w, c.at, coords, n), false) ? when_add(w, outer, c.at, c.low, c.high) : outer;
 }
 
 static fb_val select_between(walk *w, fb_id node, int test, fb_val inside, fb_val otherwise)
@@ -228,7 +230,7 @@ bool fb_covers(fb_index_pool *pool, fb_ix offset, const fb_space *rows, const fb
         covered *= extent[next];
         extent[next] = 0;
     }
-    return covered == points;
+    return FB_MUTATE(30, covered == points, true);
 }
 
 static void note_root(walk *w, fb_id node, const fb_ix *coords)
@@ -322,7 +324,7 @@ static bool split_at_parts(walk *w, fb_ix e, const part *parts, int n)
         int cuts = 0;
         at[cuts++] = 0;
         for (int p = 0; p < n; p++) {
-            int64_t end = ceil_div(parts[p].high - c, stride);
+            int64_t end = FB_MUTATE(28, ceil_div(parts[p].high - c, stride), (parts[p].high - c) / stride);
             if (end > at[cuts - 1] && end < rows->extent[d]) at[cuts++] = end;
         }
         at[cuts++] = rows->extent[d];
@@ -363,8 +365,11 @@ static fb_val walk_join(walk *w, fb_id node, const fb_ix *coords, int when)
         int inside = when_add(w, when, e, parts[p].low, parts[p].high);
         fb_val v = walk_node(w, parts[p].operand, parts[p].coords, inside);
         if (stopped(w)) break;
-        result =
-            result == FB_NONE ? v : select_between(w, node, when_add(w, FB_NONE, e, first, parts[p].high), v, result);
+        result = result == FB_NONE
+                     ? v
+                     : select_between(w, node,
+                                      when_add(w, FB_NONE, e, first, FB_MUTATE(29, parts[p].high, parts[p].high - 1)),
+                                      v, result);
     }
     return result;
 }
@@ -420,7 +425,7 @@ static fb_val empty_reduction(walk *w, fb_id node)
         fb_op op;
         double value;
     } of_nothing[] = {{FB_OP_MEAN, NAN}, {FB_OP_PROD, 1}, {FB_OP_AMAX, -INFINITY}, {FB_OP_AMIN, INFINITY}};
-    for (size_t i = 0; i < sizeof of_nothing / sizeof *of_nothing; i++)
+    for (size_t i = 0; i < FB_MUTATE(34, sizeof of_nothing / sizeof *of_nothing, 0); i++)
         if (of_nothing[i].op == n->op) return constant(w, node, n->dtype, of_nothing[i].value);
     return constant(w, node, n->dtype, 0);
 }
@@ -460,7 +465,7 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     for (int d = 0, i = 0, o = 0; d < x->shape.rank; d++) {
         bool gone = reduced >> d & 1;
         at[d] = gone ? inner[i++] : coords[o];
-        if (!gone || n->attrs->keepdim) o++;
+        if (!gone || FB_MUTATE(33, n->attrs->keepdim, false)) o++;
     }
     fb_id outer = w->reduction;
     w->reduction = node;
@@ -500,9 +505,10 @@ static fb_val walk_contraction(walk *w, fb_id node, const fb_ix *coords, int whe
         fb_ix at[FB_MAX_RANK];
         int rank = x[a]->shape.rank, batch = rank - 2;
         for (int d = 0; d < batch; d++) /* batch dims broadcast from the right */
-            at[d] = x[a]->shape.dim[d] == 1 ? fb_ix_const(w->pool, 0) : coords[n->shape.rank - 2 - batch + d];
+            at[d] = FB_MUTATE(31, x[a]->shape.dim[d] == 1, false) ? fb_ix_const(w->pool, 0)
+                                                                  : coords[n->shape.rank - 2 - batch + d];
         at[batch] = a == 0 ? coords[n->shape.rank - 2] : k;
-        at[batch + 1] = a == 0 ? k : coords[n->shape.rank - 1];
+        at[batch + 1] = a == 0 ? k : FB_MUTATE(32, coords[n->shape.rank - 1], coords[n->shape.rank - 2]);
         args[a] = walk_node(w, n->args[a], at, when);
     }
     w->reduction = outer;
@@ -561,7 +567,7 @@ static fb_val walk_embedding(walk *w, fb_id node, const fb_ix *coords, int when)
     int64_t rows = table->shape.dim[0];
     if (rows == 0) return constant(w, node, n->dtype, 0);
     fb_ix at[FB_MAX_RANK] = {data_variable(w, row, rows)};
-    for (int d = 1; d < table->shape.rank; d++) at[d] = coords[index->shape.rank + d - 1];
+    for (int d = 1; d < table->shape.rank; d++) at[d] = coords[FB_MUTATE(35, index->shape.rank + d - 1, d)];
     fb_val v = walk_node(w, n->args[0], at, when_add(w, when, at[0], 0, rows));
     if (stopped(w)) return FB_NONE;
     return select_between(w, node, when_add(w, FB_NONE, at[0], 0, rows), v, constant(w, node, n->dtype, 0));

@@ -42,7 +42,7 @@ static void after_recomputed(const fb_plan *plan, fb_id node, fb_visit_slot *vis
         fb_mark(plan->planner, FB_MARK_UP, p);
         for (int k = d->out_start[p]; k < d->out_start[p + 1]; k++) {
             const fb_edge *e = &d->edges[d->out[k]];
-            if (e->order_only) visit(ctx, plan->owner[e->consumer]);
+            if (e->orders) visit(ctx, plan->owner[e->consumer]);
         }
         after_recomputed(plan, p, visit, ctx);
     }
@@ -68,9 +68,10 @@ static void visit_before(const fb_plan *plan, fb_id node, bool values_only, fb_v
         if (e->order_only && values_only) continue;
         if (!plan->recompute[e->producer]) {
             visit(ctx, plan->owner[e->producer]);
-        } else if (e->order_only) {
-            fb_slots_computing(plan, e->producer, visit, ctx);
-        } else if (!fb_marked(plan->planner, FB_MARK_UP, e->producer)) {
+            continue;
+        }
+        if (e->orders && !values_only) fb_slots_computing(plan, e->producer, visit, ctx);
+        if (!e->order_only && !fb_marked(plan->planner, FB_MARK_UP, e->producer)) {
             fb_mark(plan->planner, FB_MARK_UP, e->producer);
             visit_before(plan, e->producer, values_only, visit, ctx);
         }

@@ -353,8 +353,8 @@ static void start_clusters(inductor *w)
 {
     const fb_graph *g = w->g;
     fb_id on_cycle;
-    for (fb_id i = 0; i < g->n_nodes; i++)
-        if (fb_node_is_computed(g, i) && !w->value[i].buffer) fb_plan_mark_recomputed(w->model, i);
+    for (fb_id i = g->n_nodes - 1; i >= 0; i--) /* readers first, so that each is tried with all that repeat it */
+        if (fb_node_is_computed(g, i) && !w->value[i].buffer) w->value[i].buffer = !fb_plan_try_recomputed(w->model, i);
     FB_ASSERT(fb_order_all(w->model, &on_cycle));
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i) || !w->value[i].buffer) continue;
