@@ -1,6 +1,7 @@
 /* Seeded bugs, to see whether the fuzzer finds them: FB_MUTATE(n, right, wrong) is `right`, except in a build with
- * -DFB_MUTANTS that runs with FB_MUTANT=n in its environment. Other builds hold no trace of it. The numbers are listed
- * with what they break by tests/differential/mutants.sh, which reads them from the sources. */
+ * -DFB_MUTANTS that runs with FB_MUTANT=n in its environment. Other builds hold no trace of it. The numbers are
+ * listed with what they break in tests/differential/mutants.txt; tests/differential/mutants.sh tries each (make
+ * check-mutants). */
 #ifndef FB_BASE_MUTATE_H
 #define FB_BASE_MUTATE_H
 

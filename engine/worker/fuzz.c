@@ -159,12 +159,20 @@ static void trial_make(const state *st, const trial_case *t)
     json_decref(make_case(st, t->seed, t->number, &g));
 }
 
+/* Where the last words of a trial go. */
+static void said_path(const state *st, char to[128])
+{
+    snprintf(to, 128, "%s/said", st->cache);
+}
+
 static _Noreturn void trial_main(const state *st, const trial_case *t)
 {
     become_child(st, MAX_JOBS);
-    int null = freopen("/dev/null", "w", stderr) != NULL;
+    char path[128];
+    said_path(st, path);
+    bool quiet = freopen(path, "w", stderr) != NULL;
     fb_device *d = open_device(st);
-    if (!d || !null) _exit(1);
+    if (!d || !quiet) _exit(1);
     if (t->only_make) {
         trial_make(st, t);
     } else if (t->g) {
@@ -180,9 +188,19 @@ static _Noreturn void trial_main(const state *st, const trial_case *t)
     _exit(0);
 }
 
-static void died(fb_fuzz_result *r, int status)
+static void died(const state *st, fb_fuzz_result *r, int status)
 {
+    char path[128];
+    size_t n;
+    said_path(st, path);
+    char *said = fb_read_file(path, 1 << 20, &n, NULL);
     r->kind = FB_FUZZ_CRASHED;
+    if (said && n) {
+        fb_text_clean(r->text, sizeof r->text, said, strcspn(said, "\n"));
+        fb_free(said);
+        return;
+    }
+    fb_free(said);
     if (WIFSIGNALED(status))
         snprintf(r->text, sizeof r->text, "ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
@@ -214,7 +232,7 @@ static fb_fuzz_result run_trial(const state *st, const trial_case *t)
         r.kind = FB_FUZZ_HUNG;
         snprintf(r.text, sizeof r.text, "not done after %d s", TRIAL_LIMIT_S);
     } else if (pid > 0 && status != 0) {
-        died(&r, status);
+        died(st, &r, status);
     }
     return r;
 }
@@ -429,13 +447,15 @@ static void remove_cache(const state *st)
 {
     static const char *const subs[] = {"fusebox/host",      "fusebox/cuda", "fusebox/calibration",
                                        "fusebox/reference", "fusebox",      ""};
-    char path[256];
+    char path[128];
     for (int j = 0; j <= MAX_JOBS; j++)
         for (size_t i = 0; i < sizeof subs / sizeof *subs; i++) {
             snprintf(path, sizeof path, "%s/%d/%s", st->cache, j, subs[i]);
             fb_cache_empty(path);
             rmdir(path);
         }
+    said_path(st, path);
+    unlink(path);
     rmdir(st->cache);
 }
 
