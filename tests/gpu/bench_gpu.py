@@ -186,7 +186,7 @@ def shares(folder, machine):
     for path in sorted(glob.glob(os.path.join(folder, "*.command")), key=os.path.getmtime):
         name = os.path.basename(path)[:-len(".command")]
         run = load(folder, name)
-        if name == "puzzler" or not run:
+        if name == "puzzler" or name.startswith("family-") or not run:
             continue
         commands.append(command(folder, name))
         ours = [c for c in run["columns"] if "failed" not in c and c["device"] != "torch"]
@@ -203,6 +203,21 @@ def shares(folder, machine):
           ["  work", "GPU time", "p10–p90 µs", "GB/s", "of copy", "wall"], rows, commands)
     curve = machine.get("copy_cold") or []
     print("  copy, cold: " + ", ".join(f"{rate:.0f} GB/s at {size / 1e6:.3g} MB" for size, rate in curve[-5:]) + "\n")
+
+
+def families(folder):
+    for path in sorted(glob.glob(os.path.join(folder, "family-*.command")), key=os.path.getmtime):
+        name = os.path.basename(path)[:-len(".command")]
+        run = load(folder, name)
+        rows = []
+        for c in columns_of(run):
+            if "failed" in c:
+                rows.append(["  " + name_of(c), "", "", "", "", "", "", "✗ " + c["failed"][:120]])
+                continue
+            rows.append(["  " + name_of(c), c.get("launches", "")] + figure(c, "device_us") + figure(c, "wall_us") +
+                        [us(c["predicted_us"]) if "predicted_us" in c else "", c.get("launch_mode", "")])
+        table(command(folder, name),
+              ["  column", "launches", "GPU time", "p10–p90 µs", "wall", "p10–p90 µs", "predicted", "mode"], rows)
 
 
 def traffic(folder, machine):
@@ -241,7 +256,8 @@ def tables(folder, device):
     machine = devices.get("devices", {}).get(device, {})
     print(f"{machine.get('name', device)}, calibrated {machine.get('date', 'never')}\n")
     puzzler(folder)
-    if glob.glob(os.path.join(folder, "*.command")):
+    families(folder)
+    if any(not os.path.basename(f).startswith(("family-", "puzzler")) for f in glob.glob(os.path.join(folder, "*.command"))):
         shares(folder, machine)
     if glob.glob(os.path.join(folder, "counters-*.json")):
         traffic(folder, machine)

@@ -6,7 +6,7 @@
 #   FB_BUILD   folder of prebuilt binaries: fusebox and, for the workbench's rows, bench_terminal (there or in tests/bench)
 #   FB_SRCDIR  the sources (default: this script's)          PYTHON    with PyTorch in it (default python3)
 #   DEVICE     default cuda:0                                OUT       a folder for everything measured, as JSON
-#   BENCH_ONLY   some of "puzzler copy start toggle"; all when empty
+#   BENCH_ONLY   some of "puzzler copy start toggle families"; all but the last when empty
 #   BENCH_ROWS, BENCH_COLUMNS, BENCH_PUZZLER, BENCH_SECONDS   sizes and patience, for a try on a small machine
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -128,6 +128,29 @@ if wanted copy; then
         in_cache_of "$name" measure "$name" "$models/${name%-*}.lua" max eager@torch compile@torch --set rows="$rows" --set columns="$n"
         rm -rf "$work/cache-$name"
     done
+fi
+
+# What the families are measured by, each beside PyTorch: products, chains, loops.
+if wanted families && [ -n "${BENCH_ONLY:-}" ]; then
+    family() {
+        name=$1 script=$2
+        shift 2
+        in_cache_of "$name" measure "family-$name" "$models/$script.lua" "$@"
+        rm -rf "$work/cache-$name"
+    }
+    peers="eager@torch compile@torch compile+graph@torch"
+    # shellcheck disable=SC2086
+    {
+        family lora lora_mlp lora:eager lora:max lora:best lora:compile@torch lora:max-autotune@torch \
+            --set batch=4096 --set inputs=4096 --set outputs=4096 --set rank=16 --set dtype=bf16
+        family mlp_two_layer mlp_two_layer eager max best $peers max-autotune@torch --set rows=16384 --set dtype=bf16
+        family attention attention eager max best $peers
+        for n in 64 512; do
+            family "lstm-16-$n" lstm cat:max cat:best hoisted:max hoisted:best cat:compile+graph@torch --set T=16 --set N=$n
+        done
+        family mlp_loop mlp_loop carried:max carried:best --set steps=1000
+        family lstm_scan lstm_scan inputs_first:max inputs_first:best --set T=2000
+    }
 fi
 
 echo
