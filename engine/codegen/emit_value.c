@@ -296,7 +296,8 @@ static void statement(fb_emitter *e, fb_val v)
         fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
         return;
     }
-    fb_emit(e, "const %s %s = %s;", e->dialect->value_type[x->dtype], e->names[v], expression(e, x));
+    const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
+    fb_emit(e, "const %s %s = %s;", e->dialect->value_type[x->dtype], e->names[v], value);
     for (int i = 0; i < e->section->n_data; i++)
         if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
             fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
@@ -305,7 +306,13 @@ static void statement(fb_emitter *e, fb_val v)
 void fb_emit_needed(fb_emitter *e, fb_val v, int space)
 {
     const fb_value *x = &e->section->values[v];
-    if (e->known[v] || e->whole[v] || x->kind == FB_VALUE_REDUCE) return;
+    if (e->known[v] || x->kind == FB_VALUE_REDUCE) return;
+    if (e->whole[v]) { /* an index has a variable of its own, which others are written in */
+        bool declared = !is_index(e, v) || (x->space != FB_NONE && x->space != space);
+        if (!declared) statement(e, v);
+        e->known[v] = e->known[v] || !declared;
+        return;
+    }
     for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], space);
     if (x->space != FB_NONE && x->space != space) return;
     if (is_inlined(e, v)) return;
