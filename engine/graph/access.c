@@ -219,8 +219,8 @@ static bool apply(const fb_graph *g, const fb_node *n, window *w)
     case FB_OP_FLIP:
         for (int i = 0; i < at->n_axes; i++) {
             int d = at->axes[i];
-            if (in->dim[d] > 0) w->offset += (FB_MUTATE(10, in->dim[d] - 1, in->dim[d] - 2)) * was.strides[d];
-            w->strides[d] = -was.strides[d];
+            if (in->dim[d] > 0) w->offset += (in->dim[d] - 1) * was.strides[d];
+            w->strides[d] = FB_MUTATE(10, -was.strides[d], was.strides[d]);
         }
         return true;
     default: return fb_shape_equal(in, &n->shape); /* a pad by nothing is no pad */

@@ -9,6 +9,7 @@
 #include "codegen/lower.h"
 #include "device/cuda_compile.h"
 #include "device/cuda_libs.h"
+#include "measure/fuzz.h"
 #include "plan/preset.h"
 
 #include <stdio.h>
@@ -163,8 +164,55 @@ static void test_scripts(void **state)
     print_message("# %d scripts, %d kernels, %d architectures\n", scripts, HASH_COUNT(compiled), n_archs);
 }
 
+/* ---- what the fuzzer makes ---- */
+
+/* Random plans of random graphs, joined as the fuzzer joins them: many kernels a unit. FB_SEED and FB_COUNT: others. */
+static void test_fuzzed(void **state)
+{
+    (void)state;
+    find_archs();
+    enum { PLANS = 2, MOST = 4096, A_UNIT = 60 };
+    const char *seed = getenv("FB_SEED"), *count = getenv("FB_COUNT");
+    uint64_t first = seed ? strtoull(seed, NULL, 10) : 1;
+    int n = 0, left = count ? atoi(count) : 8;
+    static fb_program *parts[MOST];
+    static int first_buffer[MOST];
+    fb_machine m;
+    fb_error err = {0};
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (; left > 0 && n < MOST - PLANS; left--, first++) {
+        fb_graph *g = fb_fuzz_graph(first, &err);
+        if (!g) fail_msg("seed %llu: %s", (unsigned long long)first, err.text);
+        fb_planner *planner = fb_planner_new(g, &m);
+        for (int k = 1; k <= PLANS; k++) {
+            fb_plan *plan = fb_fuzz_plan(planner, first, k);
+            fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+            if (!p && err.kind != FB_ERR_LIMIT) fail_msg("seed %llu: %s", (unsigned long long)first, err.text);
+            if (p) p->mode = FB_LAUNCH_STREAM, parts[n++] = p;
+            fb_plan_free(plan);
+        }
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    fb_program *all = fb_program_join(&fb_dialect_cuda, (const fb_program *const *)parts, n, A_UNIT, first_buffer);
+    fb_cuda_code *codes = fb_calloc((size_t)all->n_kernels + 1, sizeof *codes);
+    if (!fb_cuda_compile_program(all, archs[1], NULL, codes, &err)) fail_msg("%s", err.text);
+    double ms = 0;
+    for (int k = 0; k < all->n_kernels; k++) {
+        bool own = all->kernels[k].source && !all->kernels[k].shares;
+        assert_int_equal(codes[k].n > 0, own);
+        ms += codes[k].ms;
+        fb_cuda_code_clear(&codes[k]);
+    }
+    print_message("# %d plans, %d kernels, %.1f ms each\n", n, all->n_kernels, ms / all->n_kernels);
+    fb_free(codes);
+    fb_program_free(all);
+    for (int i = 0; i < n; i++) fb_program_free(parts[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
+                                       cmocka_unit_test(test_fuzzed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
