@@ -9,13 +9,29 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* buffers: in the kernel's order. first, last: the rows to do, for epilogues that are called on blocks of rows; other
- * kernels do all of theirs. */
-typedef struct {
+ * kernels do all of theirs. multiply: for chains, product number `product` of so many rows by the library, on this
+ * thread. */
+typedef struct fb_kernel_args {
     void *const *buffers;
     int64_t first, last;
+    void (*multiply)(const struct fb_kernel_args *args, int product, int64_t rows, const void *a, const void *b,
+                     void *to);
+    void *context;
 } fb_kernel_args;
+
+/* A thread's own memory for a block of rows. */
+static inline void *fb_block_new(int64_t bytes)
+{
+    return aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64);
+}
+
+static inline void fb_block_free(void *block)
+{
+    free(block);
+}
 
 /* ---- bits ---- */
 

@@ -324,6 +324,7 @@ static const char *why_family(fb_family f)
         [FB_FAMILY_REDUCE] = "rows are reduced, and all of a row's work is done while it is at hand",
         [FB_FAMILY_GEMM] = "sums of products stay on chip until all that is made of them is stored",
         [FB_FAMILY_LIBRARY] = "what follows a library call, on rows of its result that are still in the cache",
+        [FB_FAMILY_CHAIN] = "what a contraction makes goes on to the next while its rows are at hand",
         [FB_FAMILY_COPY] = "what no index arithmetic can stand for",
     };
     return why[f] ? why[f] : "";
@@ -378,7 +379,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     /* a kernel called tanh must not be the library's tanh */
     const char *entry = fb_arena_printf(arena, "%s_kernel", name);
     fb_kernel_text result = {.entry = entry};
-    if (!nest->n_sections || !dialect->section[family]) return result;
+    if (!nest->n_sections || (!dialect->section[family] && !dialect->whole[family])) return result;
     fb_str out = {0};
     fb_emitter e = {.dialect = dialect,
                     .nest = nest,
@@ -390,7 +391,8 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     find_args(&e);
     write_header(&e);
     dialect->open(&e);
-    for (int i = 0; i < nest->n_sections; i++) {
+    if (dialect->whole[family]) dialect->whole[family](&e);
+    for (int i = 0; i < nest->n_sections && !dialect->whole[family]; i++) {
         if (i) fb_str_add(&out, "\n");
         int kept = e.n_used; /* names of the last section are free again */
         if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");

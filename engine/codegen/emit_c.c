@@ -75,8 +75,12 @@ static const char *var(const loops *l, fb_ix v)
 static void open_for(loops *l, fb_ix v, int64_t extent)
 {
     const char *name = var(l, v);
-    bool blocked = l->s->blocked && v == l->s->rows.var[0];
-    if (blocked)
+    const fb_chain *chain = l->e->nest->chain;
+    bool blocked = l->s->blocked && v == l->s->rows.var[l->s->blocked - 1];
+    if (chain && v == chain->member) return; /* the block's */
+    if (chain && v == chain->row)
+        fb_emit_open(l->e, "for (int64_t %s = first; %s < last; %s++)", name, name, name);
+    else if (blocked)
         fb_emit_open(l->e, "for (int64_t %s = args->first; %s < args->last; %s++)", name, name, name);
     else
         fb_emit_open(l->e, "for (int64_t %s = 0; %s < %" PRId64 "; %s++)", name, name, extent, name);
@@ -91,7 +95,7 @@ static void close_to(loops *l, int opened)
 /* "#pragma omp parallel for …", unless the section is too small. */
 static bool pragma_parallel(loops *l, const char *words)
 {
-    if (l->work < WORK_FOR_THREADS) return false;
+    if (l->work < WORK_FOR_THREADS || l->e->serial) return false;
     char condition[96] = "";
     if (l->s->blocked) {
         int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
@@ -135,6 +139,13 @@ static void hoist(loops *l, int level)
         if (!(l->s->values[i].rows & inside) && l->s->values[i].depth == 0) fb_emit_needed(l->e, i, FB_NONE);
 }
 
+/* A chain's member is the block's, and no loop. */
+static void pragma_simd(loops *l, fb_ix v)
+{
+    const fb_chain *chain = l->e->nest->chain;
+    if (!chain || v != chain->member) fb_emit_raw(l->e, "#pragma omp simd");
+}
+
 static void emit_elements(loops *l)
 {
     const fb_space *rows = &l->s->rows;
@@ -147,7 +158,7 @@ static void emit_elements(loops *l)
     bool cut = false;
     if (n == 1) {
         hoist(l, 0);
-        if (!pragma_parallel(l, " simd")) fb_emit_raw(l->e, "#pragma omp simd");
+        if (!pragma_parallel(l, " simd")) pragma_simd(l, rows->var[0]);
         open_for(l, rows->var[0], last);
         store_roots(l, FB_NONE, 0);
         close_to(l, 0);
@@ -172,7 +183,7 @@ static void emit_elements(loops *l)
         fb_emit_open(l->e, "for (int64_t %s = %s0; %s < end; %s++)", name, name, name, name);
         l->opened++;
     } else {
-        fb_emit_raw(l->e, "#pragma omp simd");
+        pragma_simd(l, rows->var[n - 1]);
         open_for(l, rows->var[n - 1], last);
     }
     store_roots(l, FB_NONE, 0);
@@ -473,7 +484,7 @@ static void lane_pass(loops *l, int number)
     const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
     bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
-                   l->work >= WORK_FOR_THREADS;
+                   l->work >= WORK_FOR_THREADS && !e->serial;
     if (threads)
         fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)",
                     clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)));
@@ -636,7 +647,7 @@ static void emit_section_c(fb_emitter *e)
         int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
         if (points > longest) longest = points;
     }
-    bool few = fb_space_points(&s->rows) < FEW_ROWS && longest >= LONG_PASS && !s->blocked;
+    bool few = fb_space_points(&s->rows) < FEW_ROWS && longest >= LONG_PASS && !s->blocked && !e->serial;
     l.shape = !s->n_passes                               ? SHAPE_ELEMENTS
               : fb_section_lies_across(e->nest->pool, s) ? SHAPE_LANES
               : few                                      ? SHAPE_LONG
@@ -701,5 +712,7 @@ const fb_dialect fb_dialect_c = {
     .section = {[FB_FAMILY_POINTWISE] = emit_section_c,
                 [FB_FAMILY_REDUCE] = emit_section_c,
                 [FB_FAMILY_LIBRARY] = emit_section_c,
+                [FB_FAMILY_CHAIN] = emit_section_c,
                 [FB_FAMILY_COPY] = emit_section_c},
+    .whole = {[FB_FAMILY_CHAIN] = fb_emit_chain_c},
 };

@@ -39,6 +39,8 @@ struct fb_dialect {
     void (*close)(fb_emitter *e);
     /* One section's loops, a row a family; NULL where the dialect generates no such kernel. */
     void (*section[FB_FAMILIES])(fb_emitter *e);
+    /* … or a whole kernel's, for families whose sections belong together. */
+    void (*whole[FB_FAMILIES])(fb_emitter *e);
 };
 
 /* A buffer as the kernel sees it. */
@@ -71,6 +73,10 @@ struct fb_emitter {
     int *uses;           /* a value: how often the statements of this block write it down */
     const char **tables; /* a table: the array of its pointers */
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
+    /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
+    const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
+    const char *chip[3]; /* what its products, and the left operand of the last one, are called */
+    bool serial;         /* sections stand inside a loop that threads share already */
     int n_used;          /* names taken in this kernel */
     const char **used;
 };
@@ -92,6 +98,9 @@ const char *fb_emit_plain(fb_emitter *e, fb_id node);
 
 /* Names, uses and tables of section `number` of the nest, or of an operand (fb_nest_part); writes the tables. */
 void fb_emit_section(fb_emitter *e, int number);
+
+/* The spelling of a dialect's chains (emit_chain.c). */
+void fb_emit_chain_c(fb_emitter *e);
 
 /* ---- values ---- */
 

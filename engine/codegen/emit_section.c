@@ -18,7 +18,7 @@ int fb_section_deepest(const fb_section *s)
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
 {
     int n = s->rows.n, across = 0, along = 0;
-    if (n == 0 || s->rows.extent[n - 1] < 8 || (s->blocked && n == 1)) return false;
+    if (n == 0 || s->rows.extent[n - 1] < 8 || n <= s->blocked) return false;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;

@@ -216,6 +216,7 @@ static const char *expression(fb_emitter *e, const fb_value *v)
     case FB_VALUE_INDEX: return convert(e, fb_emit_index(e, v->at, true), FB_I64, v->dtype);
     case FB_VALUE_LOAD: return loaded(e, v);
     case FB_VALUE_RANDOM: return random_element(e, v);
+    case FB_VALUE_CHIP: return e->on_chip(e, v->node, v->at);
     case FB_VALUE_SELECT: {
         const char *t = test(e, &e->nest->whens[v->when]);
         const char *a = fb_emit_ref(e, v->args[0]), *b = fb_emit_ref(e, v->args[1]);
@@ -260,7 +261,8 @@ static bool is_inlined(const fb_emitter *e, fb_val v)
     if (is_index(e, v)) return false;
     if (fb_value_is_leaf(x)) return true;
     if (FB_MUTATE(40, is_overwritten(e, x), false)) return false;
-    return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && e->uses[v] == 1 && !e->whole[v];
+    bool plain = x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE);
+    return plain && e->uses[v] == 1 && !e->whole[v];
 }
 
 void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth)
@@ -360,9 +362,12 @@ void fb_emit_store(fb_emitter *e, const fb_root *r)
     read_before(e, r);
     fb_dtype to = e->nest->graph->nodes[r->node].dtype;
     const char *wrap = e->dialect->to_memory[to];
+    if (r->storage == FB_ON_CHIP) wrap = "$0";
     const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
     value = fb_emit_spell(e, wrap, &value, 1);
-    fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, r->table, r->at), value);
+    const char *place =
+        r->storage == FB_ON_CHIP ? e->on_chip(e, r->storage, r->at) : fb_emit_element(e, r->storage, r->table, r->at);
+    fb_emit(e, "%s = %s;", place, value);
 }
 
 /* ---- reductions ---- */

@@ -124,6 +124,12 @@ static void join_part(joining *j, const fb_program *part)
         if (l->advances) l->advances = fb_arena_copy(p->arena, l->advances, (size_t)l->n_args * sizeof *l->advances);
         if (l->kind == FB_LAUNCH_KERNEL) l->kernel = kernel[l->kernel];
         if (l->kind == FB_LAUNCH_GEMM) l->gemm += gemms;
+        fb_chain_product_call *calls = fb_arena_copy(p->arena, l->products, (size_t)l->n_products * sizeof *calls);
+        for (int c = 0; c < l->n_products; c++) {
+            if (calls[c].a != FB_NONE) calls[c].a += buffers;
+            calls[c].b += buffers;
+        }
+        l->products = calls;
         if (l->kind == FB_LAUNCH_SWAP) l->swap_a += buffers, l->swap_b += buffers;
     }
 }

@@ -12,7 +12,7 @@
 #include "codegen/lower_parts.h"
 #include "graph/access.h"
 #include "plan/library.h"
-#include "plan/nest.h"
+#include "plan/nest_parts.h"
 
 #include <string.h>
 
@@ -204,6 +204,42 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
     launch.offsets = any ? offsets : NULL;
     launch.advances = moves ? advances : NULL;
     FB_VEC_PUSH(&l->launches, launch);
+}
+
+/* ---- chains ---- */
+
+static int64_t step_of(fb_index_pool *pool, fb_ix at, fb_ix var)
+{
+    int64_t step = 0;
+    fb_ix rest;
+    if (!fb_ix_is_const(pool, var, &step)) fb_ix_stride(pool, at, var, &step, &rest);
+    return step;
+}
+
+/* On the host the kernel calls the library for its products. */
+static void add_products(fb_lowering *l, const fb_nest *nest, fb_launch *launch)
+{
+    const fb_chain *c = nest->chain;
+    fb_chain_product_call *calls = FB_NEW_ARRAY(l->p->arena, fb_chain_product_call, c->n_links);
+    for (int i = 0; i < c->n_links; i++) {
+        const fb_chain_link *p = &c->link[i];
+        calls[i] = (fb_chain_product_call){.dtype = l->g->nodes[p->node].dtype,
+                                           .rows = c->block,
+                                           .n = p->columns,
+                                           .k = p->depth,
+                                           .a_row = p->depth,
+                                           .a_col = 1,
+                                           .b_row = step_of(nest->pool, p->b_at, p->k),
+                                           .b_col = step_of(nest->pool, p->b_at, p->n),
+                                           .a = FB_NONE,
+                                           .b = fb_lower_buffer_for(l, p->b)};
+        if (p->a == FB_NONE) continue;
+        calls[i].a = fb_lower_buffer_for(l, p->a);
+        calls[i].a_row = step_of(nest->pool, p->a_at, c->row);
+        calls[i].a_col = step_of(nest->pool, p->a_at, p->k);
+    }
+    launch->n_products = c->n_links;
+    launch->products = calls;
 }
 
 /* ---- library calls ---- */
@@ -408,6 +444,8 @@ static void lower_group(fb_lowering *l, int number)
                         : staged ? add_scratch(l, group->stored[0])
                                  : FB_NONE;
         if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary, NULL);
+        if (kernel != FB_NONE && group->nest->chain && l->dialect == &fb_dialect_c)
+            add_products(l, group->nest, &l->launches.at[l->launches.n - 1]);
         if (late)
             FB_VEC_PUSH(&l->late, (fb_late_assign){group->stored[0], temporary, number});
         else if (staged)
@@ -490,6 +528,11 @@ static fb_hash hash_of(const fb_program *p)
         fb_hasher_add(h, l->args, (size_t)l->n_args * sizeof *l->args);
         if (l->offsets) fb_hasher_add(h, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
         for (int a = 0; l->advances && a < l->n_args; a++) hash_advance(h, l->advances[a]);
+        for (int k = 0; k < l->n_products; k++) {
+            const fb_chain_product_call *c = &l->products[k];
+            const int64_t call[] = {c->dtype, c->rows, c->n, c->k, c->a_row, c->a_col, c->b_row, c->b_col, c->a, c->b};
+            fb_hasher_add(h, call, sizeof call);
+        }
     }
     return fb_hasher_end(h);
 }

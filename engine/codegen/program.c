@@ -100,6 +100,11 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
     fb_hasher_add_i64(h, l->kind);
     if (l->kind == FB_LAUNCH_KERNEL) {
         add_kernel(h, &p->kernels[l->kernel]);
+        for (int i = 0; i < l->n_products; i++) {
+            const fb_chain_product_call *c = &l->products[i];
+            const int64_t facts[] = {c->dtype, c->rows, c->n, c->k, c->a_row, c->a_col, c->b_row, c->b_col};
+            fb_hasher_add(h, facts, sizeof facts);
+        }
     } else if (l->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *c = &p->gemms[l->gemm];
         /* of the offsets their alignment alone, which decides what a library may choose */

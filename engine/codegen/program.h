@@ -74,6 +74,14 @@ enum { FB_MAX_REPEATS = 16 }; /* that nest */
 
 typedef enum { FB_LAUNCH_KERNEL, FB_LAUNCH_GEMM, FB_LAUNCH_REPEAT, FB_LAUNCH_END, FB_LAUNCH_SWAP } fb_launch_kind;
 
+/* A product of a chain's kernel, made for blocks of rows: c = a b, c's rows side by side. */
+typedef struct {
+    fb_dtype dtype;
+    int64_t rows, n, k; /* rows of one block at most */
+    int64_t a_row, a_col, b_row, b_col;
+    int a, b; /* buffers; a FB_NONE: the kernel has it on chip, in floats of the width it computes in */
+} fb_chain_product_call;
+
 /* The launch list; REPEAT count … END nest, for loops. SWAP exchanges two buffers (a loop's carried value). */
 typedef struct {
     fb_launch_kind kind;
@@ -86,6 +94,8 @@ typedef struct {
                              * one kernel so); NULL: all zero */
     const fb_advance *advances; /* of each of args; NULL: none moves */
     int64_t count;              /* FB_LAUNCH_REPEAT */
+    int n_products;             /* FB_LAUNCH_KERNEL of a chain on the host: what it calls the library for */
+    const fb_chain_product_call *products;
     int swap_a, swap_b;
 } fb_launch;
 

@@ -28,11 +28,12 @@ struct fb_loaded {
     fb_host_gemm **gemms;
     char *region; /* one mapping: guard, buffers, guard */
     size_t region_bytes;
-    char **initial; /* of each buffer: its storage */
-    char **now;     /* the same after the swaps of the last run */
-    char **saved;   /* assigned parameters: what they are restored to */
-    void ***args;   /* of each launch */
-    int *end_of;    /* of each REPEAT: its END */
+    char **initial;               /* of each buffer: its storage */
+    char **now;                   /* the same after the swaps of the last run */
+    char **saved;                 /* assigned parameters: what they are restored to */
+    void ***args;                 /* of each launch */
+    fb_host_products **products;  /* of each launch: a chain's; NULL */
+    int *end_of;                  /* of each REPEAT: its END */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is run */
     bool swaps;
     double compile_ms;
@@ -276,6 +277,7 @@ static bool load_launches(fb_loaded *l, fb_error *err)
         } else if (launch->kind == FB_LAUNCH_SWAP) {
             l->swaps = true;
         }
+        if (!fb_host_products_new(l->host, p, launch, &l->products[i], err)) return false;
         l->args[i] = fb_calloc((size_t)launch->n_args + 1, sizeof *l->args[i]);
         fill_args(l, i);
     }
@@ -293,9 +295,13 @@ static void host_unload(fb_loaded *l)
     }
     for (int g = 0; g < p->n_gemms; g++) fb_host_gemm_free(l->gemms[g]);
     for (int b = 0; b < p->n_buffers; b++) fb_free(l->saved[b]);
-    for (int i = 0; i < p->n_launches; i++) fb_free(l->args[i]);
+    for (int i = 0; i < p->n_launches; i++) {
+        fb_free(l->args[i]);
+        fb_host_products_free(l->products[i]);
+    }
     if (l->region) munmap(l->region, l->region_bytes);
-    void *const blocks[] = {l->handles, l->entries, l->gemms, l->initial, l->now, l->saved, l->args, l->end_of};
+    void *const blocks[] = {l->handles, l->entries, l->gemms,  l->initial, l->now,
+                            l->saved,   l->args,    l->end_of, l->products};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
     fb_free(l);
 }
@@ -319,6 +325,7 @@ static fb_loaded *host_load(fb_device *d, const fb_program *p, const fb_progress
     l->now = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->now);
     l->saved = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->saved);
     l->args = fb_calloc((size_t)p->n_launches + 1, sizeof *l->args);
+    l->products = fb_calloc((size_t)p->n_launches + 1, sizeof *l->products);
     l->end_of = fb_calloc((size_t)p->n_launches + 1, sizeof *l->end_of);
     if (load_kernels(l, progress, err) && allocate(l, err) && load_gemms(l, err) && load_launches(l, err)) return l;
     host_unload(l);
@@ -408,7 +415,10 @@ static void run_launch(fb_loaded *l, int i, trace *t)
                          moved(l, g->c, g->c_advance), l->args[i]);
         if (t) note(t, p->n_kernels + launch->gemm, begin);
     } else {
-        l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i], .first = 0, .last = INT64_MAX});
+        if (l->products[i])
+            fb_host_products_run(l->products[i], l->entries[launch->kernel], l->now, l->args[i]);
+        else
+            l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i], .first = 0, .last = INT64_MAX});
         if (t) note(t, launch->kernel, begin);
     }
 }

@@ -3,7 +3,8 @@
  * A contraction is cut into tasks (batch member × block of rows × block of columns) that the team of generated code
  * takes in turn, each with a BLAS call on one core. The library's own threads stay asleep: a second pool of spinning
  * threads beside OpenMP's costs more than it brings. With an epilogue a block is whole rows, small enough that it is
- * still in the cache when the epilogue reads it.
+ * still in the cache when the epilogue reads it. A chain's kernel calls for its products itself, a block of rows at a
+ * time.
  */
 #include "base/mem.h"
 #include "device/host_parts.h"
@@ -63,11 +64,11 @@ static bool is_half(fb_dtype d)
     return d == FB_F16 || d == FB_BF16;
 }
 
-static void choose_how(fb_host_gemm *g)
+static void choose_how(fb_host_gemm *g, bool may_turn)
 {
     fb_gemm_call *c = &g->call;
     const fb_blas *blas = g->host->blas;
-    if (c->m == 1 && c->n > 1) {
+    if (c->m == 1 && c->n > 1 && may_turn) {
         const fb_gemm_call was = *c;
         c->m = was.n, c->n = was.m;
         c->a = was.b, c->a_row = was.b_col, c->a_col = was.b_row, c->a_batch = was.b_batch, c->a_offset = was.b_offset;
@@ -181,7 +182,7 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
     g->host = h;
     g->call = *call;
     g->epilogue = epilogue;
-    choose_how(g);
+    choose_how(g, true);
     choose_blocks(g);
     if (is_half(call->dtype)) make_wide(g);
     if (h->blas && h->blas->set_num_threads) h->blas->set_num_threads(1);
@@ -342,4 +343,108 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
         run_part(&r, 0, 1);
     if (!g->epilogue || !g->epilogue_after) return;
     g->epilogue(&(fb_host_args){.buffers = args, .first = 0, .last = call->batch});
+}
+
+/* ---- products of chains ---- */
+
+/* One product, with float copies of 16-bit operands that lie in memory, made at the start of each run. */
+typedef struct {
+    fb_host_gemm *g;
+    int buffer[2];      /* of the left and right operand; FB_NONE: on chip */
+    int64_t extent[2];  /* elements of these buffers */
+    const char *now[2]; /* where they are in this run */
+    float *wide[2];
+} product;
+
+struct fb_host_products {
+    fb_host *host;
+    int n;
+    product at[2];
+};
+
+static bool product_new(fb_host *h, const fb_program *p, const fb_chain_product_call *call, product *out, fb_error *err)
+{
+    if (call->n > INT_MAX || call->k > INT_MAX)
+        return fb_fail(err, FB_ERR_LIMIT, "a contraction of %lld columns over %lld is more than a BLAS takes",
+                       (long long)call->n, (long long)call->k);
+    out->g = fb_calloc(1, sizeof *out->g);
+    out->g->host = h;
+    out->g->call = (fb_gemm_call){.dtype = call->dtype,
+                                  .m = call->rows,
+                                  .n = call->n,
+                                  .k = call->k,
+                                  .batch = 1,
+                                  .a_row = call->a_row,
+                                  .a_col = call->a_col,
+                                  .b_row = call->b_row,
+                                  .b_col = call->b_col,
+                                  .c_row = call->n};
+    choose_how(out->g, false);
+    out->buffer[0] = call->a, out->buffer[1] = call->b;
+    for (int i = 0; i < 2 && is_half(call->dtype); i++) {
+        if (out->buffer[i] == FB_NONE) continue;
+        out->extent[i] = p->buffers[out->buffer[i]].elements;
+        out->wide[i] = fb_alloc(((size_t)out->extent[i] + 1) * sizeof(float));
+    }
+    return true;
+}
+
+bool fb_host_products_new(fb_host *h, const fb_program *p, const fb_launch *l, fb_host_products **out, fb_error *err)
+{
+    *out = NULL;
+    if (!l->n_products) return true;
+    fb_host_products *c = *out = fb_calloc(1, sizeof *c);
+    c->host = h;
+    c->n = l->n_products;
+    for (int i = 0; i < c->n; i++)
+        if (!product_new(h, p, &l->products[i], &c->at[i], err)) return false;
+    if (h->blas && h->blas->set_num_threads) h->blas->set_num_threads(1);
+    return true;
+}
+
+void fb_host_products_free(fb_host_products *c)
+{
+    for (int i = 0; c && i < c->n; i++) {
+        for (int k = 0; k < 2; k++) fb_free(c->at[i].wide[k]);
+        fb_free(c->at[i].g);
+    }
+    fb_free(c);
+}
+
+static void widen_operands(void *ctx, int index, int count)
+{
+    const product *p = ctx;
+    const fb_host_runtime *rt = &p->g->host->rt;
+    void (*convert)(float *, const void *, int64_t, int64_t) =
+        p->g->call.dtype == FB_F16 ? rt->widen_f16 : rt->widen_bf16;
+    for (int i = 0; i < 2; i++)
+        if (p->wide[i])
+            convert(p->wide[i], p->now[i], p->extent[i] * index / count, p->extent[i] * (index + 1) / count);
+}
+
+/* The operand as floats: the place in the copy that answers to the place in the buffer. */
+static const void *operand_of(const product *p, int i, const void *at)
+{
+    return p->wide[i] ? p->wide[i] + ((const char *)at - p->now[i]) / fb_dtype_size(p->g->call.dtype) : at;
+}
+
+static void multiply_block(const fb_host_args *args, int number, int64_t rows, const void *a, const void *b, void *to)
+{
+    const fb_host_products *c = args->context;
+    const product *p = &c->at[number];
+    a = operand_of(p, 0, a), b = operand_of(p, 1, b);
+    if (p->g->call.dtype == FB_F64)
+        task_double(p->g, rows, p->g->call.n, a, b, to);
+    else
+        task_float(p->g, rows, p->g->call.n, a, b, to);
+}
+
+void fb_host_products_run(fb_host_products *c, fb_host_entry entry, char *const *buffers, void *const *args)
+{
+    for (int i = 0; i < c->n; i++) {
+        product *p = &c->at[i];
+        for (int k = 0; k < 2; k++) p->now[k] = p->buffer[k] == FB_NONE ? NULL : buffers[p->buffer[k]];
+        if (p->wide[0] || p->wide[1]) c->host->rt.team(widen_operands, p);
+    }
+    entry(&(fb_host_args){.buffers = args, .first = 0, .last = INT64_MAX, .multiply = multiply_block, .context = c});
 }

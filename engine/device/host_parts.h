@@ -14,9 +14,12 @@
 #include "device/host_cc.h"
 
 /* As kernels/prelude.h has it. */
-typedef struct {
+typedef struct fb_host_args {
     void *const *buffers;
     int64_t first, last;
+    void (*multiply)(const struct fb_host_args *args, int product, int64_t rows, const void *a, const void *b,
+                     void *to);
+    void *context;
 } fb_host_args;
 typedef void (*fb_host_entry)(const fb_host_args *args);
 
@@ -75,6 +78,16 @@ fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_ent
 void fb_host_gemm_free(fb_host_gemm *g);
 /* a, b, c: the buffers' bytes. `args`: the epilogue's pointers. */
 void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, void *const *args);
+
+/* ---- products of chains ---- */
+
+typedef struct fb_host_products fb_host_products;
+
+/* The products of one launch, or NULL where it has none. FB_ERR_LIMIT as above. All is borrowed. */
+bool fb_host_products_new(fb_host *h, const fb_program *p, const fb_launch *l, fb_host_products **out, fb_error *err);
+void fb_host_products_free(fb_host_products *c);
+/* Runs the launch's kernel; buffers: of the program, by number. */
+void fb_host_products_run(fb_host_products *c, fb_host_entry entry, char *const *buffers, void *const *args);
 
 /* ---- the machine ---- */
 

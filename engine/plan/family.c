@@ -20,6 +20,7 @@ typedef struct {
     fb_family family;
     bool library; /* the nest is an epilogue around a library call */
     bool tiled;   /* contractions stay on chip; CUDA only */
+    bool chain;   /* … and rows between them too */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
@@ -81,6 +82,20 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     double rate = fb_rate_at(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype], flops);
     return over(flops, rate) + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
+}
+
+/* On the host the library makes the products of blocks; a GPU's kernel reaches about half the library's rate. */
+static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    double rest = (double)a->facts.flops, us = 0, share = m->kind == FB_DEVICE_CUDA ? 0.5 : 1;
+    for (int i = 0; i < a->kernel.n_nodes; i++) {
+        fb_id id = a->kernel.nodes[i];
+        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
+        double flops = (double)fb_node_flops(g, id);
+        us += over(flops, share * fb_rate_at(&m->gemm[g->nodes[id].dtype], flops));
+        rest -= flops;
+    }
+    return us + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
 }
 
 /* ---- library calls ---- */
@@ -226,6 +241,13 @@ static bool reduce_kind(const fb_kernel_nodes *k, const census *c)
     return !pointwise_kind(k, c);
 }
 
+/* More than one contraction, or one with something else: that alone neither a library call nor a reduction loop takes.
+ */
+static bool chain_kind(const fb_kernel_nodes *k, const census *c)
+{
+    return c->n[FB_CLASS_CONTRACTION] > 1 || (c->n[FB_CLASS_CONTRACTION] == 1 && k->n_nodes > 1);
+}
+
 static const family_row table[] = {
     {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us},
     {.family = FB_FAMILY_POINTWISE, .its_kind = pointwise_kind, .compute_us = scalar_us},
@@ -237,6 +259,7 @@ static const family_row table[] = {
      .compute_us = library_us},
     {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
+    {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .compute_us = chain_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
 
@@ -255,6 +278,7 @@ static bool try_row(const fb_planner *p, const family_row *row, const census *c,
 {
     if (row->accepts && !row->accepts(&p->machine, &a->kernel, c, why)) return false;
     a->kernel.library = row->library;
+    a->kernel.chain = row->chain;
     a->kernel.tiled = row->tiled;
     a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, why);
     if (!a->nest || (row->fits && !row->fits(a, why))) {
@@ -269,12 +293,14 @@ static bool try_row(const fb_planner *p, const family_row *row, const census *c,
 void fb_family_choose(const fb_planner *p, fb_analysis *a)
 {
     census c = count(&a->kernel);
-    bool tiled = false; /* a tile's refusal says more than that of the loops that come after it */
+    bool tiled = false; /* a tile's refusal says more than that of the loops that come after it, and what does not fit
+                         * on chip more than either */
     for (int i = 0; i < ROWS && !a->accepted; i++) {
         fb_verdict why;
         if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
         a->accepted = try_row(p, &table[i], &c, a, &why);
-        if (!a->accepted && !tiled) a->why = why;
+        bool says = !tiled || (table[i].chain && why.rule == FB_RULE_SIZE);
+        if (!a->accepted && says) a->why = why;
         tiled |= table[i].tiled;
     }
 }
@@ -294,6 +320,16 @@ bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict
     FB_VEC_FREE(&nodes);
     FB_VEC_FREE(&stored);
     return takes;
+}
+
+bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n)
+{
+    enum { MOST = 2 };
+    int contractions = 0;
+    for (int i = 0; i < n && contractions <= MOST; i++)
+        for (fb_id node = slots[i]; node != FB_NONE; node = plan->next[node])
+            contractions += fb_node_class(plan->planner->g, node) == FB_CLASS_CONTRACTION;
+    return contractions <= MOST;
 }
 
 double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)

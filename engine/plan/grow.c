@@ -103,9 +103,11 @@ static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
     fb_analysis *to;
     if (!fb_may_join(w->plan, slots->at, slots->n, why)) return false;
     bool library = w->growth->keep_library && has_library(w->plan, slots, &call);
-    if (library && !fb_library_takes(w->plan, slots->at, slots->n, why)) return false;
+    if (library && !fb_library_takes(w->plan, slots->at, slots->n, why) &&
+        !fb_chain_takes(w->plan, slots->at, slots->n))
+        return false;
     if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
-    if (library && to->family != FB_FAMILY_LIBRARY) {
+    if (library && to->family != FB_FAMILY_LIBRARY && to->family != FB_FAMILY_CHAIN) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call",
                                w->plan->planner->g->nodes[call].name);
         fb_analysis_drop(w->plan->planner, to);

@@ -433,6 +433,7 @@ static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
     *d = (fb_draft){.n_roots = 1, .roots = FB_NEW(b->scratch, fb_draft_root)};
     d->roots[0].node = node;
     d->scatter = n->op == FB_OP_SCATTER_ADD;
+    if (b->nest->chain) return fb_chain_draft(b, node, d);
     if (worked_on(b->nest) != FB_NONE) return blocked_rows(b, d, n);
     for (int i = 0; i < n->shape.rank; i++) {
         bool data = d->scatter && i == 0;
@@ -615,7 +616,13 @@ static bool build(fb_builder *b)
     fb_nest *nest = b->nest;
     if (nest->kernel.library && !take_library(b)) return false;
     if (nest->kernel.tiled && !fb_tiled_begin(b)) return false;
+    if (nest->kernel.chain && !fb_chain_begin(b)) return false;
     for (int i = 0; i < nest->kernel.n_stored; i++) b->done[i] = is_stored_elsewhere(b, i);
+    fb_draft middle;
+    if (nest->chain && fb_chain_middle(b, &middle)) {
+        if (!resolve(b, &middle)) return false;
+        nest->chain->n_middle = b->sections.n;
+    }
     /* consumers first: they store what they meet */
     for (int i = nest->kernel.n_stored - 1; i >= 0; i--) {
         if (b->done[i]) continue;
@@ -623,9 +630,10 @@ static bool build(fb_builder *b)
         fb_draft draft;
         int before = b->sections.n;
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
-        if (before && b->sections.n == before + 1) merge_newest(b);
+        if (before && b->sections.n == before + 1 && !nest->chain) merge_newest(b);
     }
-    if (!check_assigns(b) || !check_late(b) || (nest->tiled && !fb_tiled_end(b))) return false;
+    if (!check_assigns(b) || !check_late(b)) return false;
+    if ((nest->tiled && !fb_tiled_end(b)) || (nest->chain && !fb_chain_end(b))) return false;
     for (int s = 0; s < b->sections.n && nest->staged; s++)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
     return true;
@@ -650,7 +658,13 @@ static bool collect_buffers(fb_builder *b)
         for (int i = 0; i < sec->n_values; i++)
             if (sec->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, sec->values[i].node))
                 FB_VEC_PUSH(&reads, sec->values[i].node);
-        for (int i = 0; i < sec->n_roots && s < b->sections.n; i++) FB_VEC_PUSH(&writes, sec->roots[i].storage);
+        for (int i = 0; i < sec->n_roots && s < b->sections.n; i++)
+            if (sec->roots[i].storage != FB_ON_CHIP) FB_VEC_PUSH(&writes, sec->roots[i].storage);
+    }
+    for (int i = 0; nest->chain && i < nest->chain->n_links; i++) {
+        const fb_chain_link *p = &nest->chain->link[i];
+        if (p->a != FB_NONE) FB_VEC_PUSH(&reads, p->a);
+        FB_VEC_PUSH(&reads, p->b);
     }
     nest->n_reads = collect(nest->arena, reads.at, reads.n, &nest->reads);
     nest->n_writes = collect(nest->arena, writes.at, writes.n, &nest->writes);
@@ -695,7 +709,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
         nest->n_whens = b.whens.n;
         fb_nest_count(nest, b.sections.at, b.sections.n);
         /* a tile's rows and columns stay what they are */
-        if (!nest->tiled) fb_nest_roll(&b);
+        if (!nest->tiled && !nest->chain) fb_nest_roll(&b);
         for (int i = 0; i < b.sections.n && !nest->tiled; i++) fb_section_collapse(&b, &b.sections.at[i]);
         nest->sections = fb_arena_copy(arena, b.sections.at, (size_t)b.sections.n * sizeof *b.sections.at);
         nest->n_sections = b.sections.n;

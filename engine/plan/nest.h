@@ -9,6 +9,8 @@
  * over inner before anything that needs it; element-level roots are stored in a pass, row-level roots after the passes.
  *   - library: the contraction is an accumulator that the epilogue's expressions read at their own row and column.
  *   - tiled (family gemm): the same, but the accumulators never reach memory; operands are sections of their own.
+ *   - chain: a section makes the left operand of the last contraction, on chip, of what the first one left there;
+ * others store what is made of the last one. All go by blocks of rows of one member of the batch.
  * Views never appear: they are coordinates (graph/access.h). A join read inside a section splits it where its part
  * changes along a row variable; where the parts are *equal members* (same expressions over the same access maps up to a
  * buffer and an offset) one section serves all of them with the member number as a row variable, and the buffers and
@@ -34,6 +36,7 @@ typedef struct {
     const fb_id *stored;
     bool library; /* the (one) contraction is a library call and the rest its epilogue */
     bool tiled;   /* contractions are accumulated in tiles on chip, and the rest is their prologue and epilogue */
+    bool chain;   /* contractions stay on chip, in blocks of rows, with all that is between and after them */
 } fb_kernel_nodes;
 
 /* Distinct bytes of one external value that the kernel touches. */

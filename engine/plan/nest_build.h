@@ -20,7 +20,9 @@ typedef struct {
     int n_spaces, n_roots;
     fb_space *spaces;
     fb_draft_root *roots;
-    bool blocked, scatter;
+    int blocked;
+    bool scatter;
+    bool on_chip; /* the first root is a chain's left operand */
 } fb_draft;
 
 typedef struct {
@@ -89,6 +91,12 @@ bool fb_tiled_end(fb_builder *b);
 /* nest_roll.c: one section for equal ones, and one loop for neighbours that memory does not tell apart. */
 void fb_nest_roll(fb_builder *b);
 void fb_section_collapse(fb_builder *b, fb_section *s);
+
+/* nest_chain.c: products and their operands first, then the sections between and after them. */
+bool fb_chain_begin(fb_builder *b);
+bool fb_chain_draft(fb_builder *b, fb_id node, fb_draft *d); /* of a stored node */
+bool fb_chain_middle(fb_builder *b, fb_draft *d);            /* false: there is none */
+bool fb_chain_end(fb_builder *b);
 
 /* nest_facts.c */
 void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n);

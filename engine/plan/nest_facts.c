@@ -140,6 +140,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
     fb_free(computed);
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
+        if (r->storage == FB_ON_CHIP) continue;
         note(writes, touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space],
                               r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage, r->at, FB_NONE));
     }
@@ -149,13 +150,13 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
     }
 }
 
-/* The operands of a library call, each whole; and its own result when that is stored. */
-static void count_library(fb_nest *nest, touches *reads, touches *writes)
+/* A contraction's operands that lie in memory, each whole. */
+static void count_product(fb_nest *nest, fb_id product, bool left, touches *reads)
 {
     const fb_graph *g = nest->graph;
-    const fb_node *c = &g->nodes[nest->accumulator];
-    nest->facts.flops += fb_node_flops(g, nest->accumulator);
-    for (int a = 0; a < 2; a++) {
+    const fb_node *c = &g->nodes[product];
+    nest->facts.flops += fb_node_flops(g, product);
+    for (int a = !left; a < 2; a++) {
         const fb_node *x = &g->nodes[c->args[a]];
         fb_space rows = {.n = x->shape.rank};
         fb_access access;
@@ -176,6 +177,13 @@ static void count_library(fb_nest *nest, touches *reads, touches *writes)
         }
         note(reads, touch_of(nest, &rows, NULL, access.base, at, FB_NONE));
     }
+}
+
+/* A library call's operands; and its own result when that is stored. */
+static void count_library(fb_nest *nest, touches *reads, touches *writes)
+{
+    const fb_node *c = &nest->graph->nodes[nest->accumulator];
+    count_product(nest, nest->accumulator, true, reads);
     for (int i = 0; i < nest->kernel.n_stored; i++) {
         int64_t size = fb_shape_elements(&c->shape);
         if (nest->kernel.stored[i] == nest->accumulator)
@@ -215,6 +223,8 @@ void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n)
     for (int i = 0; i < n; i++) count_section(nest, &unrolled[i], &reads, &writes);
     if (nest->accumulator != FB_NONE) count_library(nest, &reads, &writes);
     if (nest->tiled) count_tiled(nest, &reads);
+    for (int i = 0; nest->chain && i < nest->chain->n_links; i++)
+        count_product(nest, nest->chain->link[i].node, nest->chain->link[i].a != FB_NONE, &reads);
     nest->facts.n_reads = sum_up(nest, &reads, &nest->facts.reads);
     nest->facts.n_writes = sum_up(nest, &writes, &nest->facts.writes);
     FB_VEC_FREE(&reads);

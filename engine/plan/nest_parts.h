@@ -19,8 +19,8 @@
 
 enum { FB_MAX_ROW_VARS = 12, FB_MAX_KERNEL_BUFFERS = 400, FB_MAX_SECTIONS = 256 };
 
-/* The storage that a copy of a source goes to, which no node has. */
-enum { FB_COPY_OF_SOURCE = -2 };
+/* Storages that no node has: where a copy of a source goes, and the left operand of a chain's last product. */
+enum { FB_COPY_OF_SOURCE = -2, FB_ON_CHIP = -3 };
 
 typedef int32_t fb_val; /* a value of its section */
 
@@ -49,6 +49,7 @@ typedef enum {
     FB_VALUE_SELECT, /* args[0] where the innermost test of `when` holds, else args[1] */
     FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over` */
     FB_VALUE_SCAN,   /* the running `node` of args[0] along the one variable of space `over` */
+    FB_VALUE_CHIP,   /* element `at` of the product `node` of a chain: of its own row, on chip */
 } fb_value_kind;
 
 typedef struct {
@@ -103,7 +104,8 @@ typedef struct {
     fb_pass *passes;
     fb_table *tables;
     fb_data_var *data;
-    bool blocked; /* row variable 0 are the rows of a library call's result, done in blocks first … last - 1 */
+    int blocked;  /* so many leading row variables number rows of a contraction's result, done in blocks
+                   * first … last - 1: one for a library call, in a chain one for the member and one for the row */
     bool scatter; /* an index_add: its one root, zeroed first, is added to at every point of spaces[0] × rows */
     int members;  /* how many equal sections this one serves; the outermost row variable numbers them when it is > 1 */
     fb_ix member; /* that variable */
@@ -148,6 +150,26 @@ typedef struct {
     int capability;       /* major of the compute capability */
 } fb_tiled;
 
+/* One contraction of a chain: rows of the left operand by all of the right one. */
+typedef struct {
+    fb_id node;
+    int64_t depth, columns;
+    fb_id a, b; /* what the operands lie in; a: FB_NONE where the middle leaves it on chip */
+    fb_ix a_at; /* an element of `a`, over member, row and k */
+    fb_ix b_at; /* of `b`, over member, k and n */
+    fb_ix k, n;
+} fb_chain_link;
+
+typedef struct {
+    int64_t batch, rows; /* members, and rows of each */
+    fb_ix member, row;   /* the variables of these; constants where there is only one */
+    int n_links;
+    fb_chain_link link[2]; /* in order; the last may have its left operand on chip */
+    int n_middle;             /* the first sections make that operand */
+    bool in_place;            /* … of the first product's elements, each in its own place */
+    int64_t block;            /* rows that are worked on together */
+} fb_chain;
+
 struct fb_nest {
     fb_arena *arena;
     const fb_graph *graph;
@@ -158,6 +180,7 @@ struct fb_nest {
                         * epilogue puts in place of it, element by element */
     fb_tiled *tiled;   /* NULL for other families */
     bool staged;       /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
+    fb_chain *chain;   /* NULL for other nests */
     int n_whens;
     fb_when *whens;
     int n_sections;
@@ -196,7 +219,19 @@ static inline bool fb_value_is_leaf(const fb_value *v)
     return v->kind == FB_VALUE_CONST || v->kind == FB_VALUE_INDEX;
 }
 
+/* Has `at` a meaning? */
+static inline bool fb_value_is_indexed(const fb_value *v)
+{
+    return v->kind == FB_VALUE_LOAD || v->kind == FB_VALUE_INDEX || v->kind == FB_VALUE_RANDOM ||
+           v->kind == FB_VALUE_CHIP;
+}
+
 /* Does pass `p` of the section need value v, which varies over the pass's space? `needed` has room for n_values. */
 void fb_section_needed(const fb_section *s, int pass, bool *needed);
+
+/* Which product of the chain `node` is; FB_NONE. */
+int fb_chain_product(const fb_chain *c, fb_id node);
+/* Does the section read this product? */
+bool fb_section_reads_product(const fb_section *s, fb_id node);
 
 #endif

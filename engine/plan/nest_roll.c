@@ -204,7 +204,7 @@ static bool any_tells_apart(rewrite *r, const fb_section *s)
 {
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        bool indexed = v->kind == FB_VALUE_LOAD || v->kind == FB_VALUE_INDEX || v->kind == FB_VALUE_RANDOM;
+        bool indexed = fb_value_is_indexed(v);
         if (indexed && tells_apart(r, v->at)) return true;
         for (int c = v->when; c != FB_NONE; c = r->b->whens.at[c].outer)
             if (tells_apart(r, r->b->whens.at[c].at)) return true;
@@ -234,7 +234,7 @@ static void substitute(fb_builder *b, fb_section *s, fb_ix from, fb_ix to)
     if (from == to) return;
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
-        bool indexed = v->kind == FB_VALUE_LOAD || v->kind == FB_VALUE_INDEX || v->kind == FB_VALUE_RANDOM;
+        bool indexed = fb_value_is_indexed(v);
         if (indexed) v->at = fb_ix_substitute(b->nest->pool, v->at, from, to);
         v->when = rewrite_when(&r, v->when);
     }
@@ -262,7 +262,7 @@ static void renumber(fb_builder *b, fb_section *s, fb_space *space, char kind)
 
 static void collapse_space(fb_builder *b, fb_section *s, fb_space *space, char kind)
 {
-    int first = kind == 'r' && (s->n_tables || s->blocked);
+    int first = kind != 'r' ? 0 : s->blocked ? s->blocked : s->n_tables > 0;
     for (int d = space->n - 2; d >= first; d--) {
         rewrite r = {.b = b, .outer = space->var[d], .inner = space->var[d + 1], .extent = space->extent[d + 1]};
         if (any_tells_apart(&r, s)) continue;
@@ -287,7 +287,7 @@ static void recount_rows(fb_builder *b, fb_section *s)
     fb_index_pool *pool = b->nest->pool;
     for (int i = 0; i < s->n_values; i++) {
         fb_value *v = &s->values[i];
-        bool indexed = v->kind == FB_VALUE_LOAD || v->kind == FB_VALUE_INDEX || v->kind == FB_VALUE_RANDOM;
+        bool indexed = fb_value_is_indexed(v);
         v->rows = 0;
         for (int a = 0; a < v->n_args; a++) v->rows |= s->values[v->args[a]].rows;
         for (int d = 0; d < s->rows.n; d++) {

@@ -125,7 +125,7 @@ static void depend_on_data(const walk *w, fb_value *v, fb_ix at)
 static fb_val add(walk *w, fb_value v)
 {
     v.space = FB_NONE;
-    if (v.kind == FB_VALUE_LOAD || v.kind == FB_VALUE_INDEX || v.kind == FB_VALUE_RANDOM) {
+    if (fb_value_is_indexed(&v)) {
         vary_with(w, &v, v.at);
         depend_on_data(w, &v, v.at);
     }
@@ -614,6 +614,14 @@ static fb_val load(walk *w, fb_id node, const fb_ix *coords, int when)
     return add(w, v);
 }
 
+static fb_val on_chip(walk *w, fb_id node, const fb_ix *coords)
+{
+    const fb_node *n = &w->g->nodes[node];
+    fb_value v = value_of(FB_VALUE_CHIP, node, n->dtype);
+    v.at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, coords);
+    return add(w, v);
+}
+
 static fb_val walk_source(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     const fb_node *n = &w->g->nodes[node];
@@ -673,12 +681,15 @@ static fb_val walk_base(walk *w, const memo *at)
     const fb_ix *coords = at->key.coords;
     fb_op_class cls = fb_node_class(w->g, node);
     bool product = fb_nest_is_product(w->b->nest, node), inside = fb_builder_inside(w->b, node) && !product;
+    const fb_chain *chain = w->b->nest->chain;
     fb_val value;
     if (product && w->b->operand)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                       "%s is made of %s, of which a tile on chip holds a part: it has to be stored, or be a chain",
                       name_of(w, w->draft->roots[0].node), name_of(w, node));
-    if (cls == FB_CLASS_SOURCE) {
+    if (chain && fb_chain_product(chain, node) != FB_NONE) {
+        value = on_chip(w, node, coords);
+    } else if (cls == FB_CLASS_SOURCE) {
         value = walk_source(w, node, coords, at->key.when);
     } else if (inside) {
         if (at->key.when == FB_NONE) note_root(w, node, coords);
@@ -759,6 +770,7 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
         fb_op_class cls = fb_op_get(n->op)->cls;
         bool copy = nest->kernel.n_nodes == 0 && cls != FB_CLASS_VIEW; /* of a value that lies in memory already */
         if (cls == FB_CLASS_SOURCE || n->op == FB_OP_FEED || copy) r->storage = FB_COPY_OF_SOURCE;
+        if (i == 0 && d->on_chip) r->storage = FB_ON_CHIP;
         if (n->op == FB_OP_ASSIGN) r->storage = fb_access_base(w->g, n->args[0]);
         r->at = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, d->roots[i].coords);
         r->space = place_of(w, r->at).space;
@@ -779,7 +791,7 @@ fb_walk_result fb_walk_draft(fb_builder *b, fb_draft *draft, fb_section *section
         fb_draft_root root = draft->roots[i];
         FB_VEC_PUSH(&values, walk_node(&w, root.node, root.coords, FB_NONE));
     }
-    uint32_t all = (1u << draft->rows.n) - 1, keep = (w.reduced_at & ~w.demote) | (draft->blocked ? 1 : 0);
+    uint32_t all = (1u << draft->rows.n) - 1, keep = (w.reduced_at & ~w.demote) | ((1u << draft->blocked) - 1);
     if (!stopped(&w) && w.reduces && !draft->scatter && keep != all) {
         w.result.end = FB_WALK_DEMOTE;
         w.result.keep = keep;

@@ -164,6 +164,8 @@ const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
 void fb_family_choose(const fb_planner *p, fb_analysis *a);
 /* Could the slots be one library call as far as can be told without a nest? One of them is one. */
 bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+/* Could they be a chain, by the number of their contractions? */
+bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
 /* Time of the arithmetic alone, by the family's own rate. */
 double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
 

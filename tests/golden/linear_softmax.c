@@ -1,49 +1,44 @@
-/* matmul_add
- * holds: product, biased
- * library: what follows a library call, on rows of its result that are still in the cache */
-void matmul_add_kernel(const fb_kernel_args *args)
+/* matmul_add_amax_sub_exp_etc_div
+ * holds: product, biased, amax, sub, exp, sum, div
+ * chain: what a contraction makes goes on to the next while its rows are at hand */
+void matmul_add_amax_sub_exp_etc_div_kernel(const fb_kernel_args *args)
 {
-    const float *restrict b = args->buffers[0];
-    float *restrict biased = args->buffers[1];
+    const float *restrict x = args->buffers[0];
+    const float *restrict w = args->buffers[1];
+    const float *restrict b = args->buffers[2];
+    float *restrict div = args->buffers[3];
 
-#pragma omp parallel for schedule(static) if (args->last - args->first > 31)
-    for (int64_t i = args->first; i < args->last; i++) {
-#pragma omp simd
-        for (int64_t j = 0; j < 512; j++) {
-            const float product = biased[512 * i + j];
-            const float biased_2 = product + b[j];
-            biased[512 * i + j] = biased_2;
-        }
-    }
-}
-
-/* amax_sub_exp_sum_div
- * holds: amax, sub, exp, sum, div
- * reduce: rows are reduced, and all of a row's work is done while it is at hand */
-void amax_sub_exp_sum_div_kernel(const fb_kernel_args *args)
-{
-    const float *restrict biased = args->buffers[0];
-    float *restrict div = args->buffers[1];
-
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < 4096; i++) {
-        float amax = -INFINITY;
+#pragma omp parallel
+    {
+        float *const product = fb_block_new(131072 * sizeof(float));
+#pragma omp for schedule(dynamic)
+        for (int64_t block = 0; block < 16; block++) {
+            const int64_t first = block * 256;
+            const int64_t last = first + 256 < 4096 ? first + 256 : 4096;
+            args->multiply(args, 0, last - first, &x[512 * first], &w[0], product);
+            for (int64_t i = first; i < last; i++) {
+                float amax = -INFINITY;
 #pragma omp simd reduction(fb_maxf : amax)
-        for (int64_t r = 0; r < 512; r++) {
-            amax = fb_maxf(amax, biased[512 * i + r]);
-        }
-        _Alignas(64) float exp_row[512];
-        float sum = 0;
+                for (int64_t r = 0; r < 512; r++) {
+                    const float biased = product[512 * i + r - 512 * first] + b[r];
+                    amax = fb_maxf(amax, biased);
+                }
+                _Alignas(64) float exp_row[512];
+                float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t r = 0; r < 512; r++) {
-            const float sub = biased[512 * i + r] - amax;
-            const float exp = fb_expf(sub);
-            exp_row[r] = exp;
-            sum += exp;
-        }
+                for (int64_t r = 0; r < 512; r++) {
+                    const float biased = product[512 * i + r - 512 * first] + b[r];
+                    const float sub = biased - amax;
+                    const float exp = fb_expf(sub);
+                    exp_row[r] = exp;
+                    sum += exp;
+                }
 #pragma omp simd
-        for (int64_t r = 0; r < 512; r++) {
-            div[512 * i + r] = exp_row[r] / sum;
+                for (int64_t r = 0; r < 512; r++) {
+                    div[512 * i + r] = exp_row[r] / sum;
+                }
+            }
         }
+        fb_block_free(product);
     }
 }

@@ -65,13 +65,15 @@ static void library_calls_keep_their_epilogue(void **state)
     check_plan(eager);
     check_plan(max);
     assert_int_equal(launches(eager), 9);
-    assert_int_equal(launches(max), 6);
+    /* two layers are a chain, with what is around them */
+    assert_int_equal(launches(max), 2);
     for (int i = 0; i < 3; i++) {
         char name[64];
         snprintf(name, sizeof name, "layer[%d].linear.matmul", i);
         assert_int_equal(fb_plan_group(eager, fb_plan_group_of(eager, named(g, name)))->family, FB_FAMILY_LIBRARY);
         int at = fb_plan_group_of(max, named(g, name));
-        assert_int_equal(fb_plan_group(max, at)->family, FB_FAMILY_LIBRARY);
+        fb_family family = fb_plan_group(max, at)->family;
+        assert_true(family == FB_FAMILY_LIBRARY || family == FB_FAMILY_CHAIN);
         snprintf(name, sizeof name, "layer[%d].tanh", i);
         assert_int_equal(fb_plan_group_of(max, named(g, name)), at);
     }
@@ -81,15 +83,15 @@ static void library_calls_keep_their_epilogue(void **state)
     fb_graph_free(g);
 }
 
-/* softmax(x · w1) · w2 as one call of the framework: no kernel holds both contractions, so it falls into its parts, and
+/* softmax(x · w1) · w2 as one call of the framework: no cache holds rows of its scores, so it falls into its parts, and
  * those are fused among themselves and not with what stands around. */
 static void a_call_too_large_for_a_kernel_falls_apart(void **state)
 {
     (void)state;
     fb_graph *g = fb_graph_new("attention");
     fb_id x = node1(g, FB_OP_RELU, "before", input(g, "x", DIMS(256, 256)));
-    fb_id w1 = source(g, FB_OP_PARAM, "w1", DIMS(256, 256), FB_F32),
-          w2 = source(g, FB_OP_PARAM, "w2", DIMS(256, 256), FB_F32);
+    fb_id w1 = source(g, FB_OP_PARAM, "w1", DIMS(256, 65536), FB_F32),
+          w2 = source(g, FB_OP_PARAM, "w2", DIMS(65536, 256), FB_F32);
     open_scope(g, "attention", FB_NONE, "attention", x);
     fb_id scaled = node1(g, FB_OP_TANH, "scaled", node2(g, FB_OP_MATMUL, "scores", x, w1));
     open_scope(g, "softmax", FB_NONE, "softmax", scaled);

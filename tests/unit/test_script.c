@@ -775,6 +775,8 @@ static void test_bundled(void **state)
         {"scripts/models/mlp_loop.lua", "{\"steps\":1,\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, "assigned"},
         {"scripts/models/layer_norm.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/softmax.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
+        {"scripts/models/mlp_two_layer.lua", "{\"rows\":5,\"inputs\":3,\"hidden\":7,\"outputs\":2}", 1, ""},
+        {"scripts/models/attention.lua", "{\"heads\":2,\"seq\":5,\"head_dim\":3}", 1, ""},
     };
     assert_int_equal(chdir(folder), 0); /* no such files here: they come out of the binary */
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {

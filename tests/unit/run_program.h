@@ -1,0 +1,229 @@
+/* Compiles C programs of the lowering with the system's compiler and runs them: what the host device does, without its
+ * cache, threads and library, for tests of the generated text alone. Contractions of library calls are plain loops
+ * here. */
+#ifndef TESTS_UNIT_RUN_PROGRAM_H
+#define TESTS_UNIT_RUN_PROGRAM_H
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "codegen/lower.h"
+#include "graph/element.h"
+#include "graph/interp.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct kernel_args {
+    void *const *buffers;
+    int64_t first, last;
+    void (*multiply)(const struct kernel_args *args, int product, int64_t rows, const void *a, const void *b, void *to);
+    void *context;
+} kernel_args;
+typedef void (*kernel_entry)(const kernel_args *args);
+
+/* Programs compiled together: program i's kernel k is the symbol p<i>_k<k>. */
+typedef struct {
+    fb_str text;
+    int n_programs;
+    void *handle;
+    char dir[64];
+} unit;
+
+static inline int unit_add(unit *u, const fb_program *p)
+{
+    if (!u->text.n) fb_str_add(&u->text, fb_dialect_prelude(&fb_dialect_c));
+    for (int k = 0; k < p->n_kernels; k++) {
+        fb_str_addf(&u->text, "\n#define %s p%d_k%d\n%s#undef %s\n", p->kernels[k].entry, u->n_programs, k,
+                    p->kernels[k].source, p->kernels[k].entry);
+    }
+    return u->n_programs++;
+}
+
+static inline void unit_compile(unit *u, const char *optimisation)
+{
+    const char *tmp = getenv("TMPDIR"), *cc = getenv("CC");
+    snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(u->dir));
+    char path[128], command[512];
+    snprintf(path, sizeof path, "%s/unit.c", u->dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(fb_str_get(&u->text), f);
+    assert_int_equal(fclose(f), 0);
+    snprintf(command, sizeof command,
+             "%.100s %s -std=gnu17 -march=native -fopenmp -ffp-contract=fast -fno-math-errno -Wall -Wno-unused "
+             "-Wno-tautological-compare -Werror -fPIC -shared -o "
+             "%s/unit.so %s/unit.c -lm",
+             cc && *cc ? cc : "cc", optimisation, u->dir, u->dir);
+    if (system(command) != 0) fail_msg("the compiler refuses %s", path);
+    snprintf(path, sizeof path, "%s/unit.so", u->dir);
+    /* stays loaded, for the threads of OpenMP live in it */
+    u->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!u->handle) fail_msg("%s", dlerror());
+}
+
+static inline void unit_free(unit *u)
+{
+    char path[128];
+    if (u->handle) dlclose(u->handle);
+    snprintf(path, sizeof path, "%s/unit.c", u->dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/unit.so", u->dir);
+    unlink(path);
+    rmdir(u->dir);
+    fb_str_free(&u->text);
+}
+
+/* ---- running ---- */
+
+static inline kernel_entry unit_entry(const unit *u, int program, int kernel)
+{
+    char name[64];
+    snprintf(name, sizeof name, "p%d_k%d", program, kernel);
+    kernel_entry entry;
+    *(void **)&entry = dlsym(u->handle, name);
+    assert_non_null(entry);
+    return entry;
+}
+
+static inline double element(const void *at, fb_dtype d, int64_t i)
+{
+    double v;
+    fb_elements_load(d, 1, (const char *)at + i * fb_dtype_size(d), &v);
+    return v;
+}
+
+static inline void run_gemm(const fb_gemm_call *c, void *const *buffers)
+{
+    for (int64_t b = 0; b < c->batch; b++)
+        for (int64_t i = 0; i < c->m; i++)
+            for (int64_t j = 0; j < c->n; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < c->k; k++)
+                    sum +=
+                        element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
+                        element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
+                int64_t at = b * c->c_batch + i * c->c_row + j;
+                fb_elements_store(c->dtype, 1, &sum, (char *)buffers[c->c] + at * fb_dtype_size(c->dtype));
+            }
+}
+
+/* A chain's product, as plain loops. */
+static inline void run_product(const kernel_args *args, int product, int64_t rows, const void *a, const void *b,
+                               void *to)
+{
+    const fb_chain_product_call *c = &((const fb_launch *)args->context)->products[product];
+    bool wide = c->dtype == FB_F64;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < c->n; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < c->k; k++)
+                sum += element(a,
+                               c->a != FB_NONE ? c->dtype
+                               : wide          ? FB_F64
+                                               : FB_F32,
+                               i * c->a_row + k * c->a_col) *
+                       element(b, c->dtype, k * c->b_row + j * c->b_col);
+            if (wide)
+                ((double *)to)[i * c->n + j] = sum;
+            else
+                ((float *)to)[i * c->n + j] = (float)sum;
+        }
+}
+
+/* Fills the sources, poisons the rest, and runs all launches once. The caller frees *storage and the result. */
+static inline void **run_program(const unit *u, int number, const fb_program *p, const fb_graph *g, uint64_t seed,
+                                 char **storage)
+{
+    enum { GUARD = 4096 };
+    int64_t total = p->pool_bytes + GUARD;
+    for (int i = 0; i < p->n_buffers; i++) total += p->buffers[i].bytes + GUARD;
+    *storage = fb_alloc((size_t)total);
+    memset(*storage, 0xff, (size_t)total); /* NaN in every float dtype */
+    void **buffers = fb_calloc((size_t)p->n_buffers + 1, sizeof *buffers);
+    char *next = (char *)(((uintptr_t)*storage + 255) & ~(uintptr_t)255), *pool = next;
+    next += (p->pool_bytes + 255) / 256 * 256;
+    for (int i = 0; i < p->n_buffers; i++) {
+        const fb_buffer *b = &p->buffers[i];
+        fb_error err;
+        if (b->kind == FB_BUFFER_TEMP) {
+            assert_true(b->offset >= 0 && b->offset + b->bytes <= p->pool_bytes);
+            buffers[i] = pool + b->offset;
+            continue;
+        }
+        buffers[i] = next;
+        next += (b->bytes + 255) / 256 * 256 + 256;
+        if (b->kind != FB_BUFFER_OUTPUT &&
+            !fb_source_fill(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
+            fail_msg("%s", err.text);
+    }
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_launch *l = &p->launches[i];
+        void **args = fb_calloc((size_t)l->n_args + 1, sizeof *args);
+        for (int a = 0; a < l->n_args; a++) args[a] = (char *)buffers[l->args[a]] + (l->offsets ? l->offsets[a] : 0);
+        int kernel = l->kernel;
+        int64_t rows = 1;
+        if (l->kind == FB_LAUNCH_GEMM) {
+            run_gemm(&p->gemms[l->gemm], buffers);
+            kernel = p->gemms[l->gemm].epilogue;
+            rows = p->gemms[l->gemm].m * p->gemms[l->gemm].batch;
+        }
+        /* epilogues in two blocks, as a device would */
+        int64_t half = rows / 2;
+        if (kernel != FB_NONE && half) unit_entry(u, number, kernel)(&(kernel_args){args, 0, half, NULL, NULL});
+        kernel_args last = {args, half, rows, run_product, (void *)l};
+        if (kernel != FB_NONE) unit_entry(u, number, kernel)(&last);
+        fb_free(args);
+    }
+    return buffers;
+}
+
+/* Every output and assigned parameter against the reference, within its bound. The text says the first that is not. */
+static inline bool check_program(const fb_program *p, void *const *buffers, const fb_graph *g, const fb_interp *in,
+                                 char text[512])
+{
+    for (int o = 0; o < g->n_outputs; o++) {
+        fb_id out = g->outputs[o];
+        fb_id held = g->nodes[out].op == FB_OP_ASSIGN ? g->nodes[out].args[0] : out;
+        const fb_tensor *t = fb_interp_get(in, out);
+        int buffer = FB_NONE;
+        for (int i = 0; i < p->n_buffers; i++)
+            if (p->buffers[i].node == held && p->buffers[i].kind != FB_BUFFER_TEMP &&
+                (p->buffers[i].kind == FB_BUFFER_OUTPUT || buffer == FB_NONE))
+                buffer = i;
+        snprintf(text, 512, "%s has no %s", g->nodes[out].name, t ? "buffer" : "reference");
+        if (!t || buffer == FB_NONE) return false;
+        fb_dtype d = g->nodes[out].dtype;
+        for (int64_t i = 0; i < t->n; i++) {
+            const char *at = (const char *)buffers[buffer] + i * fb_dtype_size(d);
+            double want, got, bound = t->bound ? t->bound[i] : 0;
+            if (t->v) {
+                want = t->v[i];
+                fb_elements_load(d, 1, at, &got);
+            } else {
+                int64_t whole;
+                fb_elements_load_int(d, 1, at, &whole);
+                want = (double)t->i[i];
+                got = (double)whole;
+            }
+            if (isinf(bound) || (isnan(want) && isnan(got)) || want == got || fabs(want - got) <= bound) continue;
+            snprintf(text, 512, "%s[%lld] is %.9g, not %.9g ± %.3g", g->nodes[out].name, (long long)i, got, want,
+                     bound);
+            return false;
+        }
+    }
+    return true;
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* Chains: contraction → what is pointwise, or a softmax → contraction, in one kernel. What is taken and what is
+ * refused, and results over sizes that no block divides, against the interpreter. */
+#include "plan/nest_parts.h"
+#include "unit/nest_help.h"
+#include "unit/run_program.h"
+
+static const fb_attrs turn_last_two = {.n_axes = 3, .axes = {0, 2, 1}};
+
+/* sigmoid(relu(x w1 + b1) w2 + b2), x [members, rows, in] or [rows, in]. */
+static fb_graph *mlp(int64_t members, int64_t rows, int64_t in, int64_t hidden, int64_t out, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("mlp");
+    fb_shape x_shape = members ? SHAPE(members, rows, in) : SHAPE(rows, in);
+    fb_id x = source(g, FB_OP_INPUT, "x", x_shape, dtype);
+    fb_id w1 = source(g, FB_OP_PARAM, "w1", SHAPE(in, hidden), dtype),
+          b1 = source(g, FB_OP_PARAM, "b1", SHAPE(hidden), dtype);
+    fb_id w2 = source(g, FB_OP_PARAM, "w2", SHAPE(hidden, out), dtype),
+          b2 = source(g, FB_OP_PARAM, "b2", SHAPE(out), dtype);
+    fb_id a = NODE(g, FB_OP_ADD, "biased", NULL, NODE(g, FB_OP_MATMUL, "first", NULL, x, w1), b1);
+    fb_id h = NODE(g, FB_OP_RELU, "h", NULL, a);
+    fb_id y = NODE(g, FB_OP_ADD, "biased_too", NULL, NODE(g, FB_OP_MATMUL, "second", NULL, h, w2), b2);
+    return with_output(g, NODE(g, FB_OP_SIGMOID, "y", NULL, y));
+}
+
+typedef enum { NO_MASK, ADDED, CAUSAL } mask_kind;
+
+/* softmax(q kᵀ / 4 + mask) v with q, k, v [heads, …]. */
+static fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int64_t dim, mask_kind mask, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("attention");
+    fb_id q = source(g, FB_OP_INPUT, "q", SHAPE(heads, rows, dim), dtype),
+          k = source(g, FB_OP_INPUT, "k", SHAPE(heads, keys, dim), dtype),
+          v = source(g, FB_OP_INPUT, "v", SHAPE(heads, keys, dim), dtype);
+    fb_id quarter = node(g, FB_OP_CONST, "quarter", &(fb_attrs){.value = 0.25, .dtype = dtype}, 0, NULL);
+    fb_id turned = NODE(g, FB_OP_PERMUTE, NULL, &turn_last_two, k);
+    fb_id s = NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "scores", NULL, q, turned), quarter);
+    if (mask == ADDED)
+        s = NODE(g, FB_OP_ADD, "masked", NULL, s, source(g, FB_OP_INPUT, "mask", SHAPE(rows, keys), dtype));
+    if (mask == CAUSAL) {
+        fb_attrs down = {.shape = SHAPE(rows, keys), .dtype = FB_I32, .dim = 0}, right = down;
+        right.dim = 1;
+        fb_id sees = NODE(g, FB_OP_GE, "sees", NULL, node(g, FB_OP_IOTA, "row", &down, 0, NULL),
+                          node(g, FB_OP_IOTA, "column", &right, 0, NULL));
+        fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
+        if (dtype == FB_F16)
+            never = node(g, FB_OP_CONST, "never_f16", &(fb_attrs){.value = -60000, .dtype = dtype}, 0, NULL);
+        s = NODE(g, FB_OP_WHERE, "masked", NULL, sees, s, never);
+    }
+    return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));
+}
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_plan *plan;
+} planned;
+
+static planned plan_of(fb_graph *g, fb_device_kind kind, const char *preset)
+{
+    fb_machine m;
+    fb_error err = {0};
+    fb_machine_default(&m, kind);
+    planned p = {.g = g, .planner = fb_planner_new(g, &m)};
+    p.plan = fb_preset_find(preset)->make(p.planner, &err);
+    assert_non_null(p.plan);
+    return p;
+}
+
+static void drop(planned *p)
+{
+    fb_plan_free(p->plan);
+    fb_planner_free(p->planner);
+    fb_graph_free(p->g);
+}
+
+static void expect_one_chain(const planned *p)
+{
+    assert_int_equal(fb_plan_groups(p->plan), 1);
+    assert_int_equal(fb_plan_group(p->plan, 0)->family, FB_FAMILY_CHAIN);
+}
+
+/* ---- results ---- */
+
+static void run_all(fb_graph **graphs, int n)
+{
+    unit u = {0};
+    fb_program **programs = fb_calloc((size_t)n + 1, sizeof(fb_program *));
+    planned *plans = fb_calloc((size_t)n + 1, sizeof *plans);
+    for (int i = 0; i < n; i++) {
+        fb_error err = {0};
+        plans[i] = plan_of(graphs[i], FB_DEVICE_HOST, "max");
+        expect_one_chain(&plans[i]);
+        programs[i] = fb_lower(plans[i].plan, &fb_dialect_c, &err);
+        if (!programs[i]) fail_msg("%s", err.text);
+        assert_int_equal(unit_add(&u, programs[i]), i);
+    }
+    unit_compile(&u, "-O2");
+    for (int i = 0; i < n; i++) {
+        fb_error err = {0};
+        char text[512], *storage;
+        fb_interp *in = fb_interp_run(graphs[i], &(fb_interp_options){.seed = 7, .bounds = true}, NULL, 0, &err);
+        if (!in) fail_msg("%s", err.text);
+        void **buffers = run_program(&u, i, programs[i], graphs[i], 7, &storage);
+        if (!check_program(programs[i], buffers, graphs[i], in, text))
+            fail_msg("case %d: %s\n%s", i, text, programs[i]->kernels[0].source);
+        fb_free(buffers);
+        fb_free(storage);
+        fb_interp_free(in);
+        fb_program_free(programs[i]);
+        drop(&plans[i]);
+    }
+    fb_free(programs);
+    fb_free(plans);
+    unit_free(&u);
+}
+
+static void mlps_of_odd_sizes(void **state)
+{
+    (void)state;
+    fb_graph *g[] = {
+        mlp(0, 7, 33, 200, 7, FB_F32),   mlp(0, 33, 65, 129, 33, FB_F32), mlp(0, 100, 7, 33, 7, FB_F64),
+        mlp(0, 65, 33, 100, 9, FB_BF16), mlp(0, 300, 17, 33, 5, FB_F16),  mlp(3, 33, 7, 100, 33, FB_F32),
+        mlp(5, 7, 64, 64, 64, FB_BF16),
+    };
+    run_all(g, sizeof g / sizeof *g);
+}
+
+static void attention_of_odd_sizes(void **state)
+{
+    (void)state;
+    fb_graph *g[] = {
+        attention(3, 33, 65, 7, NO_MASK, FB_F32), attention(2, 7, 33, 16, ADDED, FB_F32),
+        attention(1, 33, 33, 8, CAUSAL, FB_F32),  attention(4, 65, 65, 33, CAUSAL, FB_F32),
+        attention(3, 1, 33, 16, NO_MASK, FB_F32), attention(2, 40, 100, 16, ADDED, FB_BF16),
+        attention(2, 33, 33, 64, CAUSAL, FB_F16), attention(2, 33, 7, 5, CAUSAL, FB_F64),
+    };
+    run_all(g, sizeof g / sizeof *g);
+}
+
+/* What several readers want is stored on the way, also where it never was in memory before. */
+static void hidden_values_may_be_stored_too(void **state)
+{
+    (void)state;
+    fb_graph *g[2];
+    for (int i = 0; i < 2; i++) {
+        g[i] = fb_graph_new("stored");
+        fb_error err;
+        fb_id x = source(g[i], FB_OP_INPUT, "x", SHAPE(70, 33), FB_F32);
+        fb_id w1 = source(g[i], FB_OP_PARAM, "w1", SHAPE(33, 90), FB_F32),
+              w2 = source(g[i], FB_OP_PARAM, "w2", SHAPE(90, 90), FB_F32);
+        fb_id h = NODE(g[i], FB_OP_TANH, "h", NULL, NODE(g[i], FB_OP_MATMUL, "first", NULL, x, w1));
+        fb_id y = NODE(g[i], FB_OP_MATMUL, "second", NULL, h, w2);
+        if (i) y = NODE(g[i], FB_OP_ADD, "residual", NULL, y, h); /* reads the first product again */
+        fb_graph_output(g[i], h, "h", &err);
+        g[i] = with_output(g[i], layer_norm(g[i], y));
+    }
+    run_all(g, 2);
+}
+
+/* ---- verdicts ---- */
+
+static fb_verdict fuse(const planned *p, const char *a, const char *b)
+{
+    fb_edit e = {.kind = FB_EDIT_FUSE, .a = fb_graph_find(p->g, a), .b = fb_graph_find(p->g, b)};
+    assert_true(e.a != FB_NONE && e.b != FB_NONE);
+    return fb_plan_try(p->plan, &e, NULL);
+}
+
+static void says(fb_verdict v, fb_verdict_kind kind, const char *part)
+{
+    if (v.kind == kind && strstr(v.text, part)) return;
+    fail_msg("%s: %s", fb_verdict_kind_name(v.kind), v.text);
+}
+
+static void apply(planned *p, const char *a, const char *b)
+{
+    fb_edit e = {.kind = FB_EDIT_FUSE, .a = fb_graph_find(p->g, a), .b = fb_graph_find(p->g, b)};
+    fb_plan *next = NULL;
+    fb_verdict v = fb_plan_try(p->plan, &e, &next);
+    if (!next) fail_msg("%s → %s: %s", a, b, v.text);
+    fb_plan_free(p->plan);
+    p->plan = next;
+}
+
+static void edges_lead_to_a_chain_one_by_one(void **state)
+{
+    (void)state;
+    planned p = plan_of(mlp(0, 1024, 256, 256, 256, FB_F32), FB_DEVICE_HOST, "none");
+    apply(&p, "first", "biased");
+    apply(&p, "biased", "h");
+    apply(&p, "h", "second");
+    apply(&p, "second", "biased_too");
+    apply(&p, "biased_too", "y");
+    expect_one_chain(&p);
+    drop(&p);
+    p = plan_of(attention(4, 256, 256, 64, CAUSAL, FB_F32), FB_DEVICE_HOST, "none");
+    static const char *const edges[][2] = {{"scores", "scaled"}, {"scaled", "masked"}, {"sees", "masked"},
+                                           {"masked", "amax"},   {"amax", "sub"},      {"sub", "exp"},
+                                           {"exp", "sum"},       {"sum", "div"},       {"div", "mixed"}};
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) apply(&p, edges[i][0], edges[i][1]);
+    expect_one_chain(&p);
+    drop(&p);
+}
+
+static void what_does_not_fit_is_said_in_numbers(void **state)
+{
+    (void)state;
+    planned p = plan_of(mlp(0, 256, 64, 65536, 64, FB_F32), FB_DEVICE_HOST, "max");
+    says(fuse(&p, "h", "second"), FB_VERDICT_UNSUPPORTED, "the 65536-wide row of `h` takes 262 kB");
+    drop(&p);
+}
+
+static void other_shapes_are_refused(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("side_by_side");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(256, 256), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(256, 256), FB_F32),
+          u = source(g, FB_OP_PARAM, "u", SHAPE(256, 256), FB_F32);
+    fb_id a = NODE(g, FB_OP_MATMUL, "a", NULL, x, w), b = NODE(g, FB_OP_MATMUL, "b", NULL, x, u);
+    fb_id right =
+        NODE(g, FB_OP_MATMUL, "right", NULL, x, NODE(g, FB_OP_TANH, "t", NULL, NODE(g, FB_OP_ADD, "c", NULL, a, b)));
+    planned p = plan_of(with_output(g, right), FB_DEVICE_HOST, "none");
+    says(fuse(&p, "a", "b"), FB_VERDICT_UNSUPPORTED, "none is the left operand of the other");
+    apply(&p, "a", "c");
+    apply(&p, "c", "t");
+    says(fuse(&p, "t", "right"), FB_VERDICT_UNSUPPORTED, "`right` needs all of `t` for each of its rows");
+    drop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mlps_of_odd_sizes),
+        cmocka_unit_test(attention_of_odd_sizes),
+        cmocka_unit_test(hidden_values_may_be_stored_too),
+        cmocka_unit_test(edges_lead_to_a_chain_one_by_one),
+        cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
+        cmocka_unit_test(other_shapes_are_refused),
+    };
+    return cmocka_run_group_tests_name("chain", tests, NULL, NULL);
+}
