@@ -2,6 +2,7 @@
 #include "codegen/emit.h"
 
 #include "codegen/emit_parts.h"
+#include "codegen/names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,19 +104,17 @@ static bool is_taken(const fb_emitter *e, const char *name)
     if (islower((unsigned char)name[0]) && name[1] == '0' && !name[2]) return true; /* starts of chunks */
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (is_word(name, reserved[i]) && !hides_only_libm(e, name)) return true;
-    for (int i = 0; i < e->n_used; i++)
-        if (strcmp(e->used[i], name) == 0) return true;
-    return strcmp(name, e->entry) == 0 || names_loop(e, name);
+    return fb_names_has(e->used, name) || strcmp(name, e->entry) == 0 || names_loop(e, name);
 }
 
 const char *fb_emit_name(fb_emitter *e, const char *wish)
 {
     const char *name = wish;
-    for (int i = 2; is_taken(e, name); i++) name = fb_arena_printf(e->arena, "%s_%d", wish, i);
-    const char **used = FB_NEW_ARRAY(e->arena, const char *, e->n_used + 1);
-    if (e->n_used) memcpy(used, e->used, (size_t)e->n_used * sizeof *used);
-    used[e->n_used++] = name;
-    e->used = used;
+    for (int i = fb_names_number(e->used, wish); is_taken(e, name); i++) {
+        name = fb_arena_printf(e->arena, "%s_%d", wish, i);
+        fb_names_set_number(e->used, wish, i + 1);
+    }
+    fb_names_add(e->used, name);
     return name;
 }
 
@@ -335,6 +334,20 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Where `name` first stands in a sorted list that holds it. */
+static int first_of(const char *const *order, int n, const char *name)
+{
+    int low = 0, high = n - 1;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (strcmp(order[mid], name) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 /* Nodes by the names that members of a repetition share, each with how often it is there. */
 static void write_nodes(fb_emitter *e)
 {
@@ -343,14 +356,14 @@ static void write_nodes(fb_emitter *e)
     for (int i = 0; i < k->n_nodes; i++) names[i] = fb_emit_plain(e, k->nodes[i]);
     fb_str s = {0};
     size_t column = 0;
+    bool *told = FB_NEW_ARRAY(e->arena, bool, k->n_nodes); /* by place in order */
     const char **order = fb_arena_copy(e->arena, names, (size_t)k->n_nodes * sizeof *names);
     if (k->n_nodes) qsort(order, (size_t)k->n_nodes, sizeof *order, by_text);
     for (int i = 0; i < k->n_nodes; i++) {
-        bool first = true;
-        int count = 0;
-        for (int j = 0; j < i && first; j++) first = strcmp(names[i], names[j]) != 0;
-        if (!first) continue;
-        for (int j = 0; j < k->n_nodes; j++) count += strcmp(order[j], names[i]) == 0;
+        int count = 0, at = first_of(order, k->n_nodes, names[i]);
+        if (told[at]) continue;
+        told[at] = true;
+        while (at + count < k->n_nodes && strcmp(order[at + count], names[i]) == 0) count++;
         char item[96];
         snprintf(item, sizeof item, count > 1 ? "%.64s ×%d" : "%.64s", names[i], count);
         if (s.n - column > 96) {
@@ -387,19 +400,20 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
                     .knobs = knobs ? knobs : &automatic,
                     .out = &out,
                     .arena = fb_arena_new(),
-                    .entry = entry};
+                    .entry = entry,
+                    .used = fb_names_new()};
     find_args(&e);
     write_header(&e);
     dialect->open(&e);
     if (dialect->whole[family]) dialect->whole[family](&e);
     for (int i = 0; i < nest->n_sections && !dialect->whole[family]; i++) {
         if (i) fb_str_add(&out, "\n");
-        int kept = e.n_used; /* names of the last section are free again */
+        int kept = fb_names_count(e.used); /* names of the last section are free again */
         if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");
         if (!nest->tiled) fb_emit_section(&e, i); /* else with its operands, one after the other */
         dialect->section[family](&e);
         if (nest->n_sections > 1) fb_emit_close(&e);
-        e.n_used = kept;
+        fb_names_forget(e.used, kept);
     }
     dialect->close(&e);
     result.text = fb_arena_strdup(arena, fb_str_get(&out));
@@ -412,6 +426,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
         result.args[i] =
             (fb_kernel_arg){e.args[i].storage, e.args[i].written, e.args[i].shift * fb_dtype_size(e.args[i].dtype)};
     fb_str_free(&out);
+    fb_names_free(e.used);
     fb_arena_free(e.arena);
     return result;
 }

@@ -92,16 +92,37 @@ static void close_to(loops *l, int opened)
     for (; l->opened > opened; l->opened--) fb_emit_close(l->e);
 }
 
-/* "#pragma omp parallel for …", unless the section is too small. */
+/* " num_threads(4)", " simdlen(8)": what the knobs ask for, "" where they leave it open. */
+static const char *knob_words(const loops *l, fb_knob knob, const char *clause)
+{
+    int64_t value = l->e->knobs->value[knob];
+    return value > 0 ? fb_arena_printf(l->e->arena, " %s(%" PRId64 ")", clause, value) : "";
+}
+
+/* "schedule(static)", or in chunks of so many rows as the knob says; then how many threads. */
+static const char *schedule_words(const loops *l)
+{
+    int64_t rows = l->e->knobs->value[FB_KNOB_ROWS];
+    const char *chunk = rows > 0 ? fb_arena_printf(l->e->arena, ", %" PRId64, rows) : "";
+    return fb_arena_printf(l->e->arena, "schedule(static%s)%s", chunk, knob_words(l, FB_KNOB_THREADS, "num_threads"));
+}
+
+static void pragma_simd(loops *l, const char *words)
+{
+    fb_emit_raw(l->e, "#pragma omp simd%s%s", words, knob_words(l, FB_KNOB_VECTOR, "simdlen"));
+}
+
+/* "#pragma omp parallel for …", unless the section is too small, or the knob says which is to be. */
 static bool pragma_parallel(loops *l, const char *words)
 {
-    if (l->work < WORK_FOR_THREADS || l->e->serial) return false;
+    int64_t threads = l->e->knobs->value[FB_KNOB_THREADS];
+    if (l->e->serial || threads == 1 || (threads == 0 && l->work < WORK_FOR_THREADS)) return false;
     char condition[96] = "";
-    if (l->s->blocked) {
+    if (l->s->blocked && !threads) {
         int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
         snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")", WORK_FOR_THREADS / each);
     }
-    fb_emit_raw(l->e, "#pragma omp parallel for%s schedule(static)%s", words, condition);
+    fb_emit_raw(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
     return true;
 }
 
@@ -140,10 +161,10 @@ static void hoist(loops *l, int level)
 }
 
 /* A chain's member is the block's, and no loop. */
-static void pragma_simd(loops *l, fb_ix v)
+static void pragma_simd_over(loops *l, fb_ix v)
 {
     const fb_chain *chain = l->e->nest->chain;
-    if (!chain || v != chain->member) fb_emit_raw(l->e, "#pragma omp simd");
+    if (!chain || v != chain->member) pragma_simd(l, "");
 }
 
 static void emit_elements(loops *l)
@@ -158,7 +179,8 @@ static void emit_elements(loops *l)
     bool cut = false;
     if (n == 1) {
         hoist(l, 0);
-        if (!pragma_parallel(l, " simd")) pragma_simd(l, rows->var[0]);
+        if (!pragma_parallel(l, fb_arena_printf(l->e->arena, " simd%s", knob_words(l, FB_KNOB_VECTOR, "simdlen"))))
+            pragma_simd_over(l, rows->var[0]);
         open_for(l, rows->var[0], last);
         store_roots(l, FB_NONE, 0);
         close_to(l, 0);
@@ -179,11 +201,11 @@ static void emit_elements(loops *l)
         hoist(l, n - 1);
         fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
                 CHUNK, last);
-        fb_emit_raw(l->e, "#pragma omp simd");
+        pragma_simd(l, "");
         fb_emit_open(l->e, "for (int64_t %s = %s0; %s < end; %s++)", name, name, name, name);
         l->opened++;
     } else {
-        pragma_simd(l, rows->var[n - 1]);
+        pragma_simd_over(l, rows->var[n - 1]);
         open_for(l, rows->var[n - 1], last);
     }
     store_roots(l, FB_NONE, 0);
@@ -382,9 +404,10 @@ static void emit_pass(loops *l, int number)
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;
         if (threads && first)
-            fb_emit_raw(e, "#pragma omp parallel for%s%s schedule(static)", last ? " simd" : "", reductions);
+            fb_emit_raw(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
+                        knob_words(l, FB_KNOB_THREADS, "num_threads"));
         else if (last && !ordered)
-            fb_emit_raw(e, "#pragma omp simd%s", reductions);
+            pragma_simd(l, reductions);
         open_for(l, space->var[d], space->extent[d]);
     }
     bool *mark = fb_emit_mark(e);
@@ -425,10 +448,10 @@ static void emit_rows(loops *l)
 
 /* ---- lanes ---- */
 
-static void open_lanes(loops *l, const char *pragma)
+static void open_lanes(loops *l)
 {
     const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
-    if (pragma) fb_emit_raw(l->e, "%s", pragma);
+    pragma_simd(l, "");
     fb_emit_open(l->e, "for (int64_t %s = %s0; %s < %s0 + lanes; %s++)", name, name, name, name, name);
 }
 
@@ -438,7 +461,7 @@ static void lane_roots(loops *l, int depth)
     for (int i = 0; i < l->s->n_roots; i++) any |= l->s->roots[i].space == FB_NONE && l->s->roots[i].depth == depth;
     if (!any) return;
     bool *mark = fb_emit_mark(l->e);
-    open_lanes(l, "#pragma omp simd");
+    open_lanes(l);
     store_roots(l, FB_NONE, depth);
     fb_emit_close(l->e);
     fb_emit_forget(l->e, mark);
@@ -486,8 +509,9 @@ static void lane_pass(loops *l, int number)
     bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
                    l->work >= WORK_FOR_THREADS && !e->serial;
     if (threads)
-        fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)",
-                    clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)));
+        fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)%s",
+                    clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
+                    knob_words(l, FB_KNOB_THREADS, "num_threads"));
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
     for (int i = 0; i < l->s->n_values; i++) {
@@ -496,7 +520,7 @@ static void lane_pass(loops *l, int number)
             e->names[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
     }
     bool *mark = fb_emit_mark(e);
-    open_lanes(l, "#pragma omp simd");
+    open_lanes(l);
     pass_body(l, p, entry);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
@@ -574,7 +598,7 @@ static void add_row(loops *l, bool half)
     const fb_root *r = &l->s->roots[0];
     int outside = l->opened;
     for (int d = 0; d < row->n; d++) {
-        if (d == row->n - 1) fb_emit_raw(e, "#pragma omp simd");
+        if (d == row->n - 1) pragma_simd(l, "");
         open_for(l, row->var[d], row->extent[d]);
     }
     fb_emit_needed(e, r->value, l->s->values[r->value].space);

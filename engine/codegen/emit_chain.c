@@ -1,6 +1,7 @@
 /* Chains in C: blocks of rows that threads share. For each the library makes the products, on the thread's own core,
  * into memory that stays in its cache, and the sections between and after them are loops over the same rows. */
 #include "codegen/emit_parts.h"
+#include "codegen/names.h"
 
 #include <inttypes.h>
 
@@ -82,13 +83,13 @@ static void multiply(fb_emitter *e, int i)
 
 static void section(fb_emitter *e, int i)
 {
-    int kept = e->n_used;
+    int kept = fb_names_count(e->used);
     bool several = e->nest->n_sections > 1;
     if (several) fb_emit_open(e, "%s", "");
     fb_emit_section(e, i);
     e->dialect->section[e->family](e);
     if (several) fb_emit_close(e);
-    e->n_used = kept;
+    fb_names_forget(e->used, kept);
 }
 
 void fb_emit_chain_c(fb_emitter *e)

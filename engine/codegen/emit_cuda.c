@@ -163,6 +163,8 @@ static int vector_of(const fb_emitter *e, const fb_section *s, int space)
         }
     if (!largest) return 1;
     int vector = 16 / largest < MOST_VECTOR ? 16 / largest : MOST_VECTOR;
+    int64_t asked = e->knobs->value[FB_KNOB_VECTOR];
+    while (asked > 0 && vector > asked) vector /= 2;
     while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
     return vector;
 }
@@ -759,6 +761,38 @@ static void choose_team(frame *f, int64_t longest)
     }
 }
 
+/* What the knobs ask for, as far as the hardware has it: threads are whole warps, several rows of a block share warps
+ * evenly, and a row of its own has the block. */
+static void apply_knobs(frame *f)
+{
+    int64_t rows = f->e->knobs->value[FB_KNOB_ROWS], threads = f->e->knobs->value[FB_KNOB_THREADS];
+    if (threads > 0) threads = threads < WARP ? WARP : threads > 1024 ? 1024 : threads / WARP * WARP;
+    if (f->shape == SHAPE_COLUMNS) {
+        if (threads > 0 && f->team == 1)
+            f->threads = (int)threads, f->rows_a_block = threads;
+        else if (threads > 0)
+            f->threads = (int)threads, f->team = f->threads / WARP;
+        return;
+    }
+    bool whole_block = rows == 1 || (!rows && f->rows_a_block == 1);
+    if (threads > 0) f->threads = (int)threads;
+    if (!rows && !threads) return;
+    if (whole_block) {
+        f->team = f->threads;
+        f->rows_a_block = 1;
+        return;
+    }
+    if (!rows) {
+        f->rows_a_block = f->threads / f->team;
+        return;
+    }
+    f->rows_a_block = power_of_two(rows, 1024);
+    f->team = threads > 0 ? power_of_two(up(f->threads, f->rows_a_block), WARP) : f->team < WARP ? f->team : WARP;
+    while (f->team * f->rows_a_block > 1024) f->team /= 2;
+    while (f->team * f->rows_a_block < WARP) f->team *= 2;
+    f->threads = f->team * (int)f->rows_a_block;
+}
+
 /* Marks what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. */
 static void choose_held(frame *f)
 {
@@ -796,6 +830,8 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
                .team = 1,
                .rows_a_block = 1};
     f.declared = FB_NEW_ARRAY(e->arena, bool, s->n_values);
+    int64_t threads = e->knobs->value[FB_KNOB_THREADS];
+    if (threads >= WARP) f.threads = (int)(threads > 1024 ? 1024 : threads / WARP * WARP);
     if (s->scatter) {
         const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
         f.blocks = up(n->shape.dim[0] * f.rows, f.threads);
@@ -810,9 +846,10 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
         f.shape = SHAPE_COLUMNS;
         f.threads = 64;
         f.rows_a_block = 64;
+        apply_knobs(&f);
     } else if (longest * 4 >= LONG_ROW && f.rows < MULTIPROCESSORS && only_reduces(e, s)) {
         f.shape = SHAPE_SPLIT;
-        f.threads = f.team = 512;
+        f.threads = f.team = threads >= WARP ? f.threads : 512;
         int64_t parts = up(longest, 8 * 512), most = up(4 * MULTIPROCESSORS, f.rows);
         f.parts = (int)(parts < most ? parts : most);
         f.blocks = f.rows * f.parts;
@@ -820,22 +857,39 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
     } else {
         f.shape = fb_section_lies_across(e->nest->pool, s) ? SHAPE_COLUMNS : SHAPE_ROWS;
         choose_team(&f, longest);
+        apply_knobs(&f);
     }
     f.blocks = up(f.rows, f.rows_a_block);
     choose_held(&f);
     return f;
 }
 
+/* The knob `grid`: no more blocks than that, each of which goes through several blocks' work. Not where blocks wait for
+ * each other or return early. */
+static int64_t blocks_launched(const fb_emitter *e, const frame *f)
+{
+    int64_t most = e->knobs->value[FB_KNOB_GRID];
+    bool may = most > 0 && !f->s->scatter && f->shape != SHAPE_SPLIT;
+    return may && most < f->blocks ? most : f->blocks;
+}
+
 static void emit_section_cuda(fb_emitter *e)
 {
     frame f = frame_of(e, e->section);
-    if (e->nest->n_sections > 1) { /* by block range */
-        f.block = fb_emit_name(e, "block");
-        const char *condition = text_of(e, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + f.blocks);
+    int64_t launched = blocks_launched(e, &f);
+    bool shared = e->nest->n_sections > 1;
+    if (shared) { /* by block range */
+        const char *condition = text_of(e, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
         if (e->grid[0]) condition = text_of(e, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
         fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.threads);
-        fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     }
+    if (shared || launched < f.blocks) f.block = fb_emit_name(e, "block");
+    const char *first = e->grid[0] ? text_of(e, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
+    if (launched < f.blocks)
+        fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.blocks,
+                     f.block, launched);
+    else if (shared)
+        fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;
     e->section = f.s;
     switch (f.shape) {
@@ -849,8 +903,9 @@ static void emit_section_cuda(fb_emitter *e)
     default: emit_rows(&f);
     }
     e->section = kept;
-    if (e->nest->n_sections > 1) fb_emit_close(e);
-    e->grid[0] += f.blocks;
+    if (launched < f.blocks) fb_emit_close(e);
+    if (shared) fb_emit_close(e);
+    e->grid[0] += launched;
 }
 
 /* ---- for kernels of other shapes ---- */

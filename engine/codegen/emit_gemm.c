@@ -4,6 +4,7 @@
  * requires  a tiled nest: one section, and a section for each operand
  */
 #include "codegen/emit_cuda_parts.h"
+#include "codegen/names.h"
 #include "plan/gemm.h"
 
 #include <inttypes.h>
@@ -103,7 +104,7 @@ static void declare(const writer *w, fb_ix var, const char *value)
 static void return_element(const writer *w, int part, const fb_operand *o, bool piece)
 {
     fb_emitter *e = w->e;
-    int used = e->n_used;
+    int used = fb_names_count(e->used);
     fb_emit_section(e, part);
     const fb_value *plain = plain_load(w, o);
     const char *value;
@@ -116,7 +117,7 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
         value = fb_emit_spell(e, e->dialect->to_memory[w->t->dtype], &value, 1);
     }
     fb_emit(e, "return %s%s;", piece ? "&" : "", value);
-    e->n_used = used;
+    fb_names_forget(e->used, used);
 }
 
 static const char *result_type(const writer *w, bool piece)

@@ -75,10 +75,9 @@ struct fb_emitter {
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
-    const char *chip[3]; /* what its products, and the left operand of the last one, are called */
-    bool serial;         /* sections stand inside a loop that threads share already */
-    int n_used;          /* names taken in this kernel */
-    const char **used;
+    const char *chip[3];      /* what its products, and the left operand of the last one, are called */
+    bool serial;              /* sections stand inside a loop that threads share already */
+    struct fb_name_set *used; /* names taken in this kernel */
 };
 
 /* ---- text ---- */

@@ -127,13 +127,6 @@ static void place_scratch(fb_lowering *l)
 
 /* ---- kernels ---- */
 
-static bool name_taken(const fb_lowering *l, const char *name)
-{
-    for (int i = 0; i < l->kernels.n; i++)
-        if (strcmp(l->kernels.at[i].name, name) == 0) return true;
-    return false;
-}
-
 static fb_hash text_key(const char *text, fb_family family)
 {
     fb_hasher *h = fb_hasher_new();
@@ -154,7 +147,11 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     HASH_FIND(hh, l->known, &key, sizeof key, known);
     if (known) return known->kernel;
     const char *name = wish;
-    for (int i = 2; name_taken(l, name); i++) name = fb_arena_printf(arena, "%s_%d", wish, i);
+    for (int i = fb_names_number(l->names, wish); fb_names_has(l->names, name); i++) {
+        name = fb_arena_printf(arena, "%s_%d", wish, i);
+        fb_names_set_number(l->names, wish, i + 1);
+    }
+    fb_names_add(l->names, name);
     if (name != wish) *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
@@ -608,7 +605,14 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
                 g->nodes[deps->late_reader].name, g->nodes[deps->late_param].name);
         return NULL;
     }
-    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect};
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        const fb_verdict *refusal = fb_plan_group_refusal(plan, i);
+        if (!refusal) continue;
+        fb_fail(err, FB_ERR_LIMIT, "`%s` alone is no kernel: %s", g->nodes[fb_plan_group(plan, i)->nodes[0]].name,
+                refusal->text);
+        return NULL;
+    }
+    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect, .names = fb_names_new()};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
@@ -630,6 +634,7 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     fb_lower_late(&l, 0);
     finish(&l);
     HASH_CLEAR(hh, l.known);
+    fb_names_free(l.names);
     FB_VEC_FREE(&l.buffers);
     FB_VEC_FREE(&l.kernels);
     FB_VEC_FREE(&l.gemms);

@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "codegen/emit.h"
 #include "codegen/lower.h"
+#include "codegen/names.h"
 #include "plan/loops.h"
 
 #define uthash_malloc(size)      fb_alloc(size)
@@ -52,6 +53,7 @@ typedef struct {
     FB_VEC(fb_gemm_call) gemms;
     FB_VEC(fb_launch) launches;
     fb_known_kernel *known;
+    fb_name_set *names;    /* of kernels */
     int64_t scratch_bytes; /* for library results that nobody stores, at the end of the pool */
     FB_VEC(int) scratch;   /* buffers in it */
     int n_leaving;

@@ -45,7 +45,8 @@ const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNAT
     add_names(h, g, of->n_nodes, of->nodes);
     add_names(h, g, of->n_stored, of->stored);
     fb_hasher_add_text(h, fb_family_name(of->family));
-    for (int k = 0; k < FB_KNOBS; k++) fb_hasher_add_i64(h, of->knobs.value[k]);
+    for (int k = 0; k < FB_KNOBS; k++) /* those after split_k came later: an automatic one leaves no mark */
+        if (k <= FB_KNOB_SPLIT_K || of->knobs.value[k]) fb_hasher_add_i64(h, of->knobs.value[k]);
     return cut(fb_hasher_end(h), to);
 }
 

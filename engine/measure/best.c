@@ -1,4 +1,4 @@
-/* best: search → try the most promising on the device → the fastest.
+/* best: search → try the most promising on the device → the fastest → its knobs, one after the other.
  *
  * requires  a planner of the device's machine
  * provides  a plan, and what is told of how it was found
@@ -31,11 +31,15 @@ enum {
     MEASURED = 6,  /* plans run */
     RECALLED = 24, /* plans looked up: that costs next to nothing */
     SAMPLES = 30,
+    TUNED = 3, /* kernels whose knobs are tried */
     CACHE_BYTES = 32 << 20,
 };
 static const double sample_us = 150e3;    /* of each plan, at least */
 static const double patience_us = 1500e3; /* of each plan, at most */
 static const double hopeless = 1.6;       /* so much slower than the best after the first samples: no more of it */
+static const double clearly = 0.98;       /* of the time: what is kept of a knob's effect */
+static const double worth_tuning = 0.1;   /* of the plan's time in kernels */
+static const double tuning_us = 10e6;     /* at most, on knobs */
 static const double of_memory = 0.6;      /* what all prepared plans together may take */
 
 typedef struct {
@@ -287,6 +291,100 @@ static bool try_all(best *b)
     return !runs || sample_all(b);
 }
 
+/* ---- knobs ---- */
+
+/* What is worth trying on a kind of device; those that a kernel does not have are refused where they are set. */
+typedef struct {
+    fb_knob knob;
+    int64_t value;
+} setting;
+
+static const setting cuda_settings[] = {{FB_KNOB_THREADS, 128}, {FB_KNOB_THREADS, 512}, {FB_KNOB_ROWS, 1},
+                                        {FB_KNOB_ROWS, 4},      {FB_KNOB_VECTOR, 2},    {FB_KNOB_GRID, 1056}};
+static const setting host_settings[] = {
+    {FB_KNOB_VECTOR, 8}, {FB_KNOB_VECTOR, 16}, {FB_KNOB_ROWS, 16}, {FB_KNOB_THREADS, 1}};
+
+/* The groups whose kernels take the most time, at most `room`, longest first. */
+static int longest_groups(const trial *t, int *group, int room)
+{
+    fb_report *r = fb_measure_report(t->m);
+    int n = 0;
+    for (; n < room; n++) {
+        const fb_kernel_report *longest = NULL;
+        for (int i = 0; i < r->n_kernels; i++) {
+            const fb_kernel_report *k = &r->kernels[i];
+            bool taken = k->group < 0 || !k->device_us.n;
+            for (int j = 0; j < n; j++) taken |= group[j] == k->group;
+            if (!taken && (!longest || k->device_us.median > longest->device_us.median)) longest = k;
+        }
+        if (!longest || longest->device_us.median < worth_tuning * r->device_us.median) break;
+        group[n] = longest->group;
+    }
+    fb_report_free(r);
+    return n;
+}
+
+/* In turns with what it is to beat. */
+static bool is_better(best *b, trial *now, trial *next, bool *better)
+{
+    enum { TURNS = 3, EACH = 10 };
+    *better = false;
+    for (int i = 0; i < TURNS; i++) {
+        if (!sample(b, now, EACH) || !sample(b, next, EACH)) return false;
+        if (!next->m || next->us > hopeless * now->us) return true;
+    }
+    *better = next->us < clearly * now->us && next->wall_us.p10 < clearly * now->wall_us.p10;
+    return true;
+}
+
+/* The plan with one knob more, where it is faster so. */
+static bool try_setting(best *b, trial *now, fb_id node, const setting *s)
+{
+    fb_plan *plan = NULL;
+    bool better = false;
+    fb_plan_try_repeated(now->plan, &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .knob = s->knob, .value = s->value},
+                         &plan);
+    if (!plan) return true;
+    trial next = {.plan = plan, .predicted_us = now->predicted_us, .us = NAN};
+    int failed = b->out->failed, measured = b->out->measured;
+    snprintf(b->what, sizeof b->what, "knob %s = %d", fb_knob_name(s->knob), (int)s->value);
+    bool good = prepare(b, &next) && (!next.m || is_better(b, now, &next, &better));
+    b->out->failed = failed; /* a knob that cannot be is no plan that failed */
+    b->out->measured = measured;
+    b->out->tried++;
+    b->out->tuned += better;
+    trial *lost = better ? now : &next;
+    fb_measure_free(lost->m);
+    fb_plan_free(lost->plan);
+    if (better) *now = next;
+    return good;
+}
+
+/* The fastest plan's longest kernels, a knob at a time. */
+static bool tune(best *b)
+{
+    trial *now = fastest(b);
+    int group[TUNED], n = now ? longest_groups(now, group, TUNED) : 0;
+    fb_id node[TUNED];
+    bool cuda = fb_planner_machine(b->p)->kind == FB_DEVICE_CUDA;
+    const setting *set = cuda ? cuda_settings : host_settings;
+    int n_set = (int)(cuda ? sizeof cuda_settings / sizeof *set : sizeof host_settings / sizeof *set);
+    double end = fb_now_us() + tuning_us;
+    for (int i = 0; i < b->trials.n && n; i++) {
+        if (&b->trials.at[i] == now) continue;
+        fb_measure_free(b->trials.at[i].m);
+        b->trials.at[i].m = NULL;
+    }
+    for (int i = 0; i < n; i++) node[i] = fb_plan_group(now->plan, group[i])->stored[0];
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < n_set && fb_now_us() < end; k++) {
+            part_of(b, 0.95, 0.95 + 0.05 * (i * n_set + k) / (n * n_set));
+            if (!try_setting(b, now, node[i], &set[k])) return false;
+        }
+    }
+    return true;
+}
+
 /* ---- how far the model was off ---- */
 
 static int by_value(const void *a, const void *b)
@@ -399,6 +497,10 @@ static fb_plan *find(best *b)
         return NULL;
     }
     judge_model(b);
+    if (b->d && !b->d->ops->recall) {
+        if (!tune(b)) return NULL;
+        first = fastest(b);
+    }
     b->out->source = b->d ? first->source : FB_SOURCE_PREDICTED;
     b->out->predicted_us = first->predicted_us;
     b->out->us = b->d ? first->us : first->predicted_us;

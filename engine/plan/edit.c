@@ -434,7 +434,9 @@ static bool change_knob(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ver
 {
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
-    if (!fb_may_set_knob(fb_slot_analysis(plan, slot), plan->slot[slot].knobs, e->knob, e->value, why)) return false;
+    if (!fb_may_set_knob(&plan->planner->machine, fb_slot_analysis(plan, slot), plan->slot[slot].knobs, e->knob,
+                         e->value, why))
+        return false;
     fb_plan_set_knob(plan, slot, e->knob, e->value);
     FB_VEC_PUSH(touched, e->a);
     return true;

@@ -23,14 +23,15 @@ const char *fb_family_name(fb_family f);
 bool fb_family_parse(const char *name, fb_family *out);
 
 typedef enum {
-    FB_KNOB_ROWS,    /* rows a block (host: a thread's chunk) */
-    FB_KNOB_VECTOR,  /* elements a thread moves at once */
-    FB_KNOB_THREADS, /* threads a block */
+    FB_KNOB_ROWS,    /* rows a block (host: rows a chunk of a thread's work) */
+    FB_KNOB_VECTOR,  /* elements a thread moves at once (host: lanes of a vector) */
+    FB_KNOB_THREADS, /* threads a block (host: of the team) */
     FB_KNOB_TILE_M,
     FB_KNOB_TILE_N,
     FB_KNOB_TILE_K,
     FB_KNOB_STAGES,
     FB_KNOB_SPLIT_K,
+    FB_KNOB_GRID, /* blocks launched at most, each of which goes through several blocks' work */
     FB_KNOBS
 } fb_knob;
 

@@ -197,35 +197,72 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
 
 #define IN(family) (1u << FB_FAMILY_##family)
 
-/* Which families have a knob, and its range; sizes that the hardware splits evenly are powers of two. */
-static const struct {
+/* Which families have a knob on a kind of device, and its values: from `low` to `high`, multiples of `step`, powers of
+ * two where the hardware splits evenly. */
+typedef struct {
     unsigned families;
-    int64_t low, high;
+    int64_t low, high, step;
     bool power_of_two;
-} knob_table[FB_KNOBS] = {
-    [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, false},
-    [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, true},
-    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(CHAIN) | IN(SCAN), 1, 1024, false},
-    [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, true},
-    [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, true},
-    [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, false},
-    [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, false},
+} knob_row;
+
+static const knob_row cuda_knobs[FB_KNOBS] = {
+    [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
+    [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(CHAIN) | IN(SCAN), 32, 1024, 32, false},
+    [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
+    [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
+    [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, 1, false},
+    [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, 1, false},
+    [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
 };
 
-bool fb_may_set_knob(const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value, fb_verdict *why)
+static const knob_row host_knobs[FB_KNOBS] = {
+    [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, 1, false},
+    [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 64, 1, true},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1024, 1, false},
+    [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
+    [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
+};
+
+/* A GPU moves 16 bytes at once at most: of the smallest elements there are, so many. */
+static bool vector_fits(const fb_analysis *a, int64_t value, fb_verdict *why)
+{
+    const fb_graph *g = a->kernel.graph;
+    int smallest = 16;
+    fb_dtype dtype = FB_F32;
+    for (int i = 0; i < a->kernel.n_nodes; i++) {
+        const fb_node *n = &g->nodes[a->kernel.nodes[i]];
+        for (int k = -1; k < n->n_args; k++) {
+            fb_dtype d = k < 0 ? n->dtype : g->nodes[n->args[k]].dtype;
+            if (fb_dtype_size(d) < smallest) smallest = fb_dtype_size(d), dtype = d;
+        }
+    }
+    if (value * smallest <= 16) return true;
+    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "a thread moves 16 bytes at once at most: %d elements of %s, not %lld",
+                  16 / smallest, fb_dtype_name(dtype), (long long)value);
+}
+
+bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
+                     fb_verdict *why)
 {
     if ((int)knob < 0 || knob >= FB_KNOBS) return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
     const char *name = fb_knob_name(knob);
-    if (!a->accepted || !(knob_table[knob].families & 1u << a->family))
-        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s`", fb_family_name(a->family),
-                      name);
-    int64_t low = knob_table[knob].low, high = knob_table[knob].high;
-    if (value != 0 && (value < low || value > high))
+    bool host = m->kind == FB_DEVICE_HOST;
+    const knob_row *row = host ? &host_knobs[knob] : &cuda_knobs[knob];
+    if (!a->accepted || !(row->families & 1u << a->family))
+        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s` on %s",
+                      fb_family_name(a->family), name, host ? "the host" : "a GPU");
+    if (value != 0 && (value < row->low || value > row->high))
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is from %lld to %lld, or 0 for automatic, not %lld", name,
-                      (long long)low, (long long)high, (long long)value);
-    if (knob_table[knob].power_of_two && (value & (value - 1)))
+                      (long long)row->low, (long long)row->high, (long long)value);
+    if (row->power_of_two && (value & (value - 1)))
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a power of two, not %lld", name, (long long)value);
+    if (value % row->step)
+        return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a multiple of %lld, not %lld", name,
+                      (long long)row->step, (long long)value);
+    if (knob == FB_KNOB_VECTOR && !host && !vector_fits(a, value, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     fb_gemm_tile tile;
     knobs.value[knob] = value;

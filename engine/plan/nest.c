@@ -175,7 +175,7 @@ static fb_draft draft_piece(fb_builder *b, const fb_draft *d, int row, int64_t f
 static void draft_demote(fb_builder *b, fb_draft *d, uint32_t keep)
 {
     fb_space rows = {0}, inner;
-    int64_t extents[FB_MAX_ROW_VARS];
+    int64_t extents[FB_MAX_ROW_VARS] = {0};
     fb_ix demoted[FB_MAX_ROW_VARS], coords[FB_MAX_ROW_VARS];
     int n = 0;
     for (int i = 0; i < d->rows.n; i++) {
@@ -260,9 +260,10 @@ void fb_section_needed(const fb_section *s, int pass, bool *needed)
 static void find_kept(fb_builder *b, fb_section *s)
 {
     bool *needed = FB_NEW_ARRAY(b->scratch, bool, s->n_values);
+    bool *ready = FB_NEW_ARRAY(b->scratch, bool, s->n_values); /* none is kept yet */
     int *passes = FB_NEW_ARRAY(b->scratch, int, s->n_values);
     for (int p = 0; p < s->n_passes; p++) {
-        fb_section_needed(s, p, needed);
+        need_of_pass(s, s->passes[p], ready, needed);
         for (int i = 0; i < s->n_values; i++) passes[i] += needed[i] && s->values[i].space == s->passes[p].space;
     }
     for (int i = 0; i < s->n_values; i++) {
@@ -403,6 +404,92 @@ static void merge_newest(fb_builder *b)
         b->drafts.n--;
         return;
     }
+}
+
+/* ---- many values of one shape at once ---- */
+
+static int component(int *to, int v)
+{
+    while (to[v] != v) v = to[v] = to[to[v]];
+    return v;
+}
+
+/* Do all roots hang together by what they compute and by what they read over the whole section? */
+static bool hangs_together(fb_builder *b, const fb_section *s)
+{
+    int *to = FB_NEW_ARRAY(b->scratch, int, s->n_values + 1);
+    for (int i = 0; i < s->n_values; i++) to[i] = i;
+    for (int i = 0; i < s->n_values; i++) {
+        for (int a = 0; a < s->values[i].n_args; a++) {
+            const fb_value *v = &s->values[s->values[i].args[a]];
+            bool whole = v->rows == (1u << s->rows.n) - 1 && (s->n_spaces == 0 || v->space != FB_NONE);
+            if (fb_value_is_leaf(v) || (v->kind == FB_VALUE_LOAD && !whole)) continue;
+            to[component(to, s->values[i].args[a])] = component(to, i);
+        }
+    }
+    for (int i = 1; i < s->n_roots; i++)
+        if (component(to, s->roots[i].value) != component(to, s->roots[0].value)) return false;
+    return true;
+}
+
+static bool first_draft(fb_builder *b, fb_id node, fb_draft *d);
+
+/* All values of the last one's shape that no section stores yet, as one draft; marks them stored. */
+static fb_draft joint_draft(fb_builder *b)
+{
+    const fb_kernel_nodes *k = &b->nest->kernel;
+    const fb_graph *g = b->nest->graph;
+    fb_draft joint = {0};
+    for (int i = k->n_stored - 1; i >= 0; i--) {
+        fb_draft one;
+        const fb_node *n = &g->nodes[k->stored[i]];
+        if (b->done[i] || fb_node_class(g, k->stored[i]) == FB_CLASS_EFFECT || n->op == FB_OP_SCATTER_ADD) continue;
+        if (joint.n_roots && !fb_shape_equal(&n->shape, &g->nodes[joint.roots[0].node].shape)) continue;
+        if (!first_draft(b, k->stored[i], &one)) continue;
+        if (!joint.n_roots) {
+            joint = one;
+            joint.n_roots = 0;
+            joint.roots = FB_NEW_ARRAY(b->scratch, fb_draft_root, k->n_stored);
+        }
+        joint.roots[joint.n_roots++] = one.roots[0];
+        b->done[i] = true;
+    }
+    return joint;
+}
+
+/* Walks it, as long as it stays one draft. */
+static bool walk_as_one(fb_builder *b, fb_draft *d, fb_section *section)
+{
+    for (;;) {
+        fb_walk_result r = fb_walk_draft(b, d, section);
+        switch (r.end) {
+        case FB_WALK_DONE: return hangs_together(b, section);
+        case FB_WALK_FACTOR: draft_factor(b, d, r.row, r.at[0]); break;
+        case FB_WALK_DEMOTE: draft_demote(b, d, r.keep); break;
+        default: return false;
+        }
+    }
+}
+
+/* A group that stores many values: merging section by section would walk all of them again for each. So they are tried
+ * as one section first, and gone through one by one only where that cannot be. */
+static void try_together(fb_builder *b)
+{
+    enum { MANY = 16 };
+    int n = b->nest->kernel.n_stored;
+    if (n < MANY || b->nest->accumulator != FB_NONE || b->nest->tiled || b->nest->chain) return;
+    bool *done = fb_arena_copy(b->scratch, b->done, (size_t)n * sizeof *done);
+    fb_verdict why = *b->why;
+    fb_draft joint = joint_draft(b);
+    fb_section section = {0};
+    if (joint.n_roots >= MANY && walk_as_one(b, &joint, &section)) {
+        finish_section(b, &section);
+        FB_VEC_PUSH(&b->sections, section);
+        FB_VEC_PUSH(&b->drafts, joint);
+        return;
+    }
+    memcpy(b->done, done, (size_t)n * sizeof *done);
+    *b->why = why;
 }
 
 /* ---- first drafts ---- */
@@ -623,6 +710,7 @@ static bool build(fb_builder *b)
         if (!resolve(b, &middle)) return false;
         nest->chain->n_middle = b->sections.n;
     }
+    try_together(b);
     /* consumers first: they store what they meet */
     for (int i = nest->kernel.n_stored - 1; i >= 0; i--) {
         if (b->done[i]) continue;

@@ -82,7 +82,7 @@ typedef struct {
     fb_group *group;
     int n_order;
     fb_order_entry *order; /* groups with the loops around them */
-    int cost_epoch; /* of the machine that `cost` is for; 0: none */
+    int cost_epoch;        /* of the machine that `cost` is for; 0: none */
     fb_plan_cost cost;
 } fb_view;
 
@@ -180,7 +180,8 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
 bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why);
 bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
 /* `have`: the group's knobs now, NULL for all automatic. */
-bool fb_may_set_knob(const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value, fb_verdict *why);
+bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
+                     fb_verdict *why);
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
 
 /* ---- edit.c ---- */

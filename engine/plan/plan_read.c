@@ -259,7 +259,8 @@ static bool grant_knobs(reader *r, const wish *w, fb_id slot)
             continue;
         }
         int64_t v = json_integer_value(value);
-        if (!fb_may_set_knob(fb_slot_analysis(r->plan, slot), r->plan->slot[slot].knobs, knob, v, &why)) {
+        if (!fb_may_set_knob(&r->p->machine, fb_slot_analysis(r->plan, slot), r->plan->slot[slot].knobs, knob, v,
+                             &why)) {
             if (!give_up(r, "plan: %s", why.text)) return false;
             continue;
         }

@@ -104,7 +104,8 @@ static const fb_knobs *knobs_of(const writer *w, fb_id slot)
     fb_knobs kept = {0};
     bool any = false;
     for (int i = 0; k && i < FB_KNOBS; i++) {
-        if (!k->value[i] || !fb_may_set_knob(fb_slot_analysis(w->plan, slot), &kept, (fb_knob)i, k->value[i], &why))
+        if (!k->value[i] || !fb_may_set_knob(&w->plan->planner->machine, fb_slot_analysis(w->plan, slot), &kept,
+                                             (fb_knob)i, k->value[i], &why))
             continue;
         kept.value[i] = k->value[i];
         any = true;

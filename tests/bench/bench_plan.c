@@ -6,6 +6,7 @@
 #include "bench/bench_graphs.h"
 
 #include "base/rng.h"
+#include "codegen/lower.h"
 #include "plan/plan.h"
 #include "plan/preset.h"
 
@@ -107,6 +108,53 @@ static void preset_row(const bench_shape *shape, int n, const char *preset)
     fb_graph_free(g);
 }
 
+/* What it takes from nodes to a program, for all of a graph and a node: near constant down the rows of a shape, where
+ * no step is worse than n log n. */
+static void compile_row(const bench_shape *shape, int n)
+{
+    enum { CANON, MAX, LOWER, STEPS };
+    double at[STEPS + 1], node[STEPS];
+    fb_error err = {0};
+    char what[96], a[32], b[32], c[32];
+    fb_graph *raw = shape->make(n);
+    at[CANON] = fb_now_us();
+    fb_graph *g = fb_graph_canonical(raw, &err);
+    bench_need(g != NULL, &err);
+    at[MAX] = fb_now_us();
+    fb_planner *p = planner(g);
+    fb_plan *plan = make(p, "max");
+    int groups = fb_plan_groups(plan);
+    at[LOWER] = fb_now_us();
+    fb_program *program = fb_lower(plan, &fb_dialect_c, &err);
+    at[STEPS] = fb_now_us();
+    for (int i = 0; i < STEPS; i++) node[i] = (at[i + 1] - at[i]) / g->n_nodes;
+    snprintf(what, sizeof what, "%s, %d nodes, %d groups", shape->name, g->n_nodes, groups);
+    printf("  ");
+    bench_cell(what, BENCH_NAME + 2);
+    bench_cell(fb_format_us(a, at[MAX] - at[CANON]), BENCH_FIGURE);
+    bench_cell(fb_format_us(b, at[LOWER] - at[MAX]), BENCH_FIGURE);
+    bench_cell(program ? fb_format_us(c, at[STEPS] - at[LOWER]) : "refused", BENCH_FIGURE);
+    printf("   %5.2f %5.2f %5.2f µs a node%s%s\n", node[CANON], node[MAX], node[LOWER], program ? "" : ": ", err.text);
+    fflush(stdout);
+    fb_program_free(program);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+    fb_graph_free(raw);
+}
+
+static void compile_rows(int n)
+{
+    printf("\n");
+    bench_cell("compile time of a plan", BENCH_NAME);
+    bench_cell("canonicalise", BENCH_FIGURE);
+    bench_cell("max", BENCH_FIGURE);
+    bench_cell("lower", BENCH_FIGURE);
+    printf("\n");
+    for (const bench_shape *s = bench_shapes; s->name; s++)
+        for (int size = n / 10; size <= 5 * n; size *= size < n ? 10 : 5) compile_row(s, size);
+}
+
 int main(int argc, char **argv)
 {
     int n = argc > 1 ? atoi(argv[1]) : 10000;
@@ -127,5 +175,6 @@ int main(int argc, char **argv)
         for (int size = n / 10; size <= n; size *= 10) preset_row(s, size, "max");
     preset_row(&bench_shapes[2], n, "none");
     preset_row(&bench_shapes[2], n, "eager");
+    compile_rows(n);
     return 0;
 }

@@ -57,6 +57,7 @@ static void it_is_found_measured_and_kept(void **state)
     assert_int_equal(first.failed, 0);
     assert_int_equal(first.source, FB_SOURCE_MEASURED);
     assert_true(first.us > 0 && first.off_median >= 0 && first.off_worst >= first.off_median);
+    assert_true(first.tried > 0 && first.tuned <= first.tried);
     assert_false(first.cached);
     fb_plan *b = fb_best_find(s.d, s.p, &usual, NULL, &again, &err);
     assert_non_null(b);

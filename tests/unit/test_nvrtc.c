@@ -75,6 +75,30 @@ static void compile_plan(const char *what, const fb_plan *plan)
     fb_program_free(p);
 }
 
+/* The plan with unusual knobs, on every group that has them. Takes the plan. */
+static fb_plan *with_knobs(fb_plan *plan)
+{
+    static const struct {
+        fb_knob knob;
+        int64_t value;
+    } set[] = {{FB_KNOB_VECTOR, 2}, {FB_KNOB_THREADS, 96}, {FB_KNOB_ROWS, 4}, {FB_KNOB_GRID, 7}};
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        for (size_t k = 0; k < sizeof set / sizeof *set; k++) {
+            fb_plan *to = NULL;
+            fb_plan_try(plan,
+                        &(fb_edit){.kind = FB_EDIT_KNOB,
+                                   .a = fb_plan_group(plan, i)->nodes[0],
+                                   .knob = set[k].knob,
+                                   .value = set[k].value},
+                        &to);
+            if (!to) continue;
+            fb_plan_free(plan);
+            plan = to;
+        }
+    }
+    return plan;
+}
+
 static void compile_variant(const char *path, fb_script *s, const char *variant)
 {
     fb_script_event e;
@@ -91,6 +115,10 @@ static void compile_variant(const char *path, fb_script *s, const char *variant)
         fb_plan *plan = fb_preset_at(i)->make(planner, &err);
         assert_non_null(plan);
         compile_plan(what, plan);
+        if (strcmp(fb_preset_at(i)->name, "max") == 0) {
+            plan = with_knobs(plan);
+            compile_plan(what, plan);
+        }
         fb_plan_free(plan);
     }
     fb_planner_free(planner);
