@@ -1,6 +1,7 @@
 /* The cost model. A kernel takes t = max(memory, compute) + 0.05 · min(memory, compute): the two overlap but not quite
  * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
- * hot one where they fit the last-level cache. A plan takes the sum of its kernels, their launches, and one wait. */
+ * hot one where they fit the last-level cache. On a GPU latency counts beside them. A plan takes the sum of its
+ * kernels, their launches, and one wait. */
 #include "graph/access.h"
 #include "plan/plan_parts.h"
 
@@ -38,6 +39,48 @@ static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cos
     }
 }
 
+/* ---- what a GPU's kernel takes beside bytes and arithmetic ----
+ *
+ * Fitted to the kernels of a recording made on an H200 (tests/bench/bench_cost tells how well): small kernels and row
+ * reductions wait for latency, not for bytes. */
+
+static const double gpu_start_us = 0.5;   /* a kernel begins and ends, beyond what the copy curve holds */
+static const double library_least_us = 3; /* a library's product takes at least that */
+static const double reduce_once_us =
+    1.2; /* loads, exchange between threads, and the end of a row wait for each other … */
+static const double reduce_wave_us = 2.0; /* … once more for each time that the multiprocessors are filled with rows */
+
+/* Times the device is filled with the threads that row reductions have: one for each 4 elements of a row up to a warp,
+ * for each 8 of longer rows. */
+static double waves_of(const fb_machine *m, const fb_analysis *a)
+{
+    double inner = (double)a->facts.inner, room = (double)m->units * m->max_threads_per_unit;
+    double threads = fmax(fmin(fmax(inner / 4, 1), 32), inner / 8) * (double)a->facts.rows * fmax(1, a->facts.rolled);
+    return room > 0 ? threads / room : 0;
+}
+
+/* Sections that members of a repetition share find their buffers in a table that each thread lays out for itself: it
+ * is written once a thread, to memory that the nearest caches hold. */
+static double table_us(const fb_machine *m, const fb_analysis *a, double bytes)
+{
+    enum { POINTER = 8, ELEMENT = 4, PER_THREAD = 4, IN_ROWS = 8 };
+    int members = a->facts.rolled, tables = members > 1 ? (a->facts.n_reads + a->facts.n_writes) / members : 0;
+    double threads = bytes / ELEMENT / (a->facts.has_reduction ? IN_ROWS : PER_THREAD) / fmax(1, tables), best = 0;
+    for (int i = 0; i < m->copy_hot.n; i++) best = fmax(best, m->copy_hot.rate[i]);
+    return best > 0 ? tables * threads * members * POINTER / (0.7 * best) * 1e-3 : 0;
+}
+
+static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    if (a->family == FB_FAMILY_LIBRARY) {
+        out->us = fmax(out->us, library_least_us);
+        return;
+    }
+    double latency_us = a->facts.has_reduction ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
+    double bytes = (double)(out->bytes_read > out->bytes_written ? out->bytes_read : out->bytes_written);
+    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, a, bytes);
+}
+
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     *out = (fb_group_cost){.launches = 1, .flops = a->facts.flops, .specials = a->facts.specials};
@@ -47,6 +90,7 @@ void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analys
     out->memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written));
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
+    if (m->kind == FB_DEVICE_CUDA && a->nest) add_gpu_terms(m, a, out);
 }
 
 double fb_region_trips(const fb_graph *g, fb_id r)

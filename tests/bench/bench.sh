@@ -2,7 +2,7 @@
 # make bench: what "How it is measured" asks for, as one table. A benchmark, not a test: it prints and judges nothing.
 #
 #   FUSEBOX    the binary          FB_SRCDIR     the sources
-#   BENCH_DIR  the C programs      BENCH_ONLY    some of "columns copy plan graph process terminal"; all when empty
+#   BENCH_DIR  the C programs      BENCH_ONLY    some of "columns copy cost plan graph process terminal"; all when empty
 set -u
 : "${FUSEBOX:?}" "${FB_SRCDIR:?}" "${BENCH_DIR:?}"
 work=$(mktemp -d) || exit 1
@@ -48,6 +48,11 @@ if wanted copy; then
         mkdir -p "$XDG_CACHE_HOME"
         shares
     )
+fi
+if wanted cost; then
+    for recording in "$FB_SRCDIR"/scripts/recordings/*.json; do
+        "$BENCH_DIR/bench_cost" "$recording" "$FB_SRCDIR"/scripts/puzzlers/*.lua "$FB_SRCDIR"/scripts/models/*.lua
+    done
 fi
 if wanted plan; then "$BENCH_DIR/bench_plan"; fi
 if wanted process; then "$BENCH_DIR/bench_process" "$FB_SRCDIR/scripts/puzzlers/split_stack.lua"; fi
