@@ -244,9 +244,39 @@ static void machines_survive_json(void **state)
     assert_true(isnan(fb_rate_at(&c, 5)));
 }
 
+/* On a GPU small kernels and rows wait for latency, large ones for bytes alone. */
+static void latency_counts_on_a_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, columns;
+        double least, most; /* of predicted over memory time */
+    } cases[] = {{16, 16, 5, 1e9}, {16384, 256, 1.1, 5}, {16384, 16384, 1, 1.1}};
+    for (int i = 0; i < 3; i++) {
+        fb_graph *g = fb_graph_new("rows");
+        output(g, over_axis(g, FB_OP_MEAN, "mean", input(g, "x", DIMS(cases[i].rows, cases[i].columns)), 1, false));
+        g = finish(g);
+        for (int cuda = 0; cuda < 2; cuda++) {
+            fb_planner *p = planner_of(g, cuda ? FB_DEVICE_CUDA : FB_DEVICE_HOST);
+            fb_plan *plan = fb_plan_new(p);
+            fb_group_cost c;
+            fb_plan_group_cost(plan, 0, &c);
+            double most = fmax(c.memory_us, c.compute_us), ratio = c.us / most;
+            if (cuda)
+                assert_true(ratio >= cases[i].least && ratio <= cases[i].most);
+            else
+                assert_true(ratio <= 1.06);
+            fb_plan_free(plan);
+            fb_planner_free(p);
+        }
+        fb_graph_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(latency_counts_on_a_gpu),
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
         cmocka_unit_test(repeated_edits_take_all_members),
