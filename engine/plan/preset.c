@@ -17,6 +17,13 @@ static void score_buffers(double score, fb_str *out)
     fb_str_addf(out, "%.0f buffer%s", score, score == 1 ? "" : "s");
 }
 
+static void score_us(double score, fb_str *out)
+{
+    char text[32];
+    if (score < 0) fb_str_add(out, "-");
+    fb_str_add(out, fb_format_us(text, fabs(score)));
+}
+
 static void score_bytes(double score, fb_str *out)
 {
     char text[32];
@@ -162,6 +169,12 @@ static fb_plan *run_inductor(fb_decider *d)
     return fb_decisions_apply(d, true);
 }
 
+static fb_plan *run_xla(fb_decider *d)
+{
+    fb_xla_decide(d);
+    return fb_decisions_apply(d, true);
+}
+
 static fb_plan *run_tinygrad(fb_decider *d)
 {
     fb_tinygrad_decide(d);
@@ -176,6 +189,8 @@ static fb_plan *run_tinygrad(fb_decider *d)
     ROW(max, "every fusion that is legal and generated, library calls kept", "bytes not stored", score_bytes)          \
     ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
         score_bytes)                                                                                                   \
+    ROW(xla, "the kernels of XLA on a GPU: its published rules, not checked against a run", "predicted to save",       \
+        score_us)                                                                                                      \
     ROW(tinygrad, "the kernels of tinygrad: its rangeify rules, counts checked against the package",                   \
         "buffers it is computed from", score_buffers)
 

@@ -23,6 +23,9 @@ static const struct {
                                  "torch/_inductor/scheduler.py can_fusion_increase_peak_memory"},
     [FB_INDUCTOR_ROUNDS] = {"rounds", 10, "torch/_inductor/scheduler.py fuse_nodes"},
     /* OpenXLA, as published in 2025 */
+    [FB_XLA_MEMORY_GBS] = {"memory_bandwidth", 3350, "device_description.h, as an H100 SXM fills it in"},
+    [FB_XLA_GFLOPS] = {"core_count * fpus_per_core * clock_rate", 60000,
+                       "device_description.h, as an H100 SXM fills it in"},
     [FB_XLA_LAUNCH_US] = {"kKernelLaunchOverhead", 1, "xla/service/gpu/model/gpu_performance_model_base.h"},
     [FB_XLA_OVERLAP] = {"1 - kMemoryComputeParallelism", 0.05, "xla/service/gpu/model/gpu_performance_model_base.h"},
     [FB_XLA_L1_FACTOR] = {"kL1CacheSpeedup", 8, "xla/service/gpu/model/gpu_performance_model_base.cc"},

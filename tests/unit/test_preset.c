@@ -215,6 +215,25 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
     }
 }
 
+/* Three kernels for layer_norm, the products by the library; decisions do not depend on the machine. */
+static void xla_and_tinygrad(void **state)
+{
+    (void)state;
+    fb_graph *g = combined(16, 64, 32), *l = lora();
+    assert_int_equal(kernels(g, "xla"), 5);
+    assert_int_equal(kernels(g, "tinygrad"), 3);
+    assert_int_equal(kernels(l, "xla"), 4);
+    fb_planner *host = planner_of(g, FB_DEVICE_HOST), *gpu = planner_of(g, FB_DEVICE_CUDA);
+    fb_plan *here = preset(host, "xla"), *there = preset(gpu, "xla");
+    assert_int_equal(fb_plan_groups(here), fb_plan_groups(there));
+    fb_plan_free(here);
+    fb_plan_free(there);
+    fb_planner_free(host);
+    fb_planner_free(gpu);
+    fb_graph_free(g);
+    fb_graph_free(l);
+}
+
 /* ---- steps ---- */
 
 static fb_plan *made(fb_planner *p, const char *text, fb_steps **steps)
@@ -399,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_call_too_large_for_a_kernel_falls_apart),
         cmocka_unit_test(max_on_large_graphs),
         cmocka_unit_test(inductor_has_the_kernels_of_torch_compile),
+        cmocka_unit_test(xla_and_tinygrad),
         cmocka_unit_test(presets_are_replayed_step_by_step),
         cmocka_unit_test(a_decision_can_be_refused),
         cmocka_unit_test(what_is_not_generated_is_said),

@@ -1,0 +1,510 @@
+/* What XLA launches on a GPU: its published rules on our graph (constants: plan/rules.c). Not checked against a run.
+ *
+ * 1. Priority fusion (xla/service/gpu/transforms/priority_fusion.cc): every value is a kernel at first. A producer goes
+ *    into all of its readers, computed again in each, or into none. The one whose fusion is predicted to save most
+ * comes first, until none saves anything: t = max(compute, memory) + 0.05 · min(…), 1 µs a launch; what is read again
+ * comes out of L2 at 2.5 times or L1 at 8 times the bandwidth of memory. A reduction is the root of its kernel and goes
+ * into no other; expensive values are not computed again for several readers; products are library calls.
+ * 2. Multi-output fusion (multi_output_fusion.cc): kernels with equal loops where one reads what the other stores, or
+ *    both read the same, become one with several outputs.
+ * 3. Horizontal fusion (horizontal_loop_fusion.cc): small kernels with equal loops that feed the same reader.
+ *
+ * So layer_norm is three kernels, the mean, the variance and the rest, unless a pass of its own recognises it (softmax
+ * and norm rewriting, which is left out here). */
+#include "plan/decide.h"
+
+#include "graph/access.h"
+#include "plan/rules.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct {
+    fb_id buffer;
+    double times; /* how often each of its elements is read */
+} xread;
+
+typedef struct {
+    bool gone;       /* inlined into all of its readers */
+    double priority; /* as it last was; entries of the queue with another are stale */
+    int ops, reductions;
+    double flops;
+    FB_VEC(xread) reads;
+} kernel;
+
+typedef struct {
+    double priority;
+    fb_id node;
+} entry;
+
+typedef struct {
+    fb_decider *d;
+    const fb_graph *g;
+    kernel *kernel;
+    bool *closed; /* decided for good, or refused by the user */
+    FB_VEC(entry) heap;
+    fb_plan *model;
+} xla;
+
+static const char *name_of(const xla *w, fb_id n)
+{
+    return w->g->nodes[n].name;
+}
+
+/* ---- the performance model ---- */
+
+/* Of the GPU that the rules are for, whatever machine this is: so the decisions are the same everywhere. */
+static double memory_us(double bytes)
+{
+    return bytes / fb_constant_value(FB_XLA_MEMORY_GBS) * 1e-3;
+}
+
+static double read_us(const xla *w, const xread *r)
+{
+    enum { L1_BYTES = 128 << 10 };
+    double net = (double)fb_node_bytes(w->g, r->buffer), all = net * r->times;
+    double again = fb_constant_value(net <= L1_BYTES ? FB_XLA_L1_FACTOR : FB_XLA_L2_FACTOR);
+    return all <= net ? memory_us(all) : memory_us(net) + memory_us(all - net) / again;
+}
+
+static double time_us(double flops, double mem)
+{
+    double compute = flops / fb_constant_value(FB_XLA_GFLOPS) * 1e-3;
+    return fmax(compute, mem) + fb_constant_value(FB_XLA_OVERLAP) * fmin(compute, mem);
+}
+
+static double reads_us(const xla *w, fb_id k)
+{
+    double us = 0;
+    for (int i = 0; i < w->kernel[k].reads.n; i++) us += read_us(w, &w->kernel[k].reads.at[i]);
+    return us;
+}
+
+static double kernel_us(const xla *w, fb_id k)
+{
+    return time_us(w->kernel[k].flops, reads_us(w, k) + memory_us((double)fb_node_bytes(w->g, k)));
+}
+
+static double times_read(const kernel *k, fb_id buffer)
+{
+    for (int i = 0; i < k->reads.n; i++)
+        if (k->reads.at[i].buffer == buffer) return k->reads.at[i].times;
+    return 0;
+}
+
+static void add_read(kernel *k, fb_id buffer, double times)
+{
+    for (int i = 0; i < k->reads.n; i++) {
+        if (k->reads.at[i].buffer != buffer) continue;
+        k->reads.at[i].times += times;
+        return;
+    }
+    FB_VEC_PUSH(&k->reads, (xread){buffer, times});
+}
+
+/* Time of reader `c` with `p` computed inside. What both read already is not read a second time from memory. */
+static double fused_us(const xla *w, fb_id p, fb_id c)
+{
+    const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
+    double times = times_read(kc, p), mem = memory_us((double)fb_node_bytes(w->g, c));
+    for (int i = 0; i < kc->reads.n; i++) {
+        xread r = kc->reads.at[i];
+        if (r.buffer == p) continue;
+        r.times += times * times_read(kp, r.buffer);
+        mem += read_us(w, &r);
+    }
+    for (int i = 0; i < kp->reads.n; i++) {
+        xread r = kp->reads.at[i];
+        if (times_read(kc, r.buffer) > 0) continue;
+        r.times *= times;
+        mem += read_us(w, &r);
+    }
+    return time_us(kc->flops + times * kp->flops, mem);
+}
+
+/* ---- priority fusion ---- */
+
+static bool is_library(const xla *w, fb_id n)
+{
+    return fb_node_class(w->g, n) == FB_CLASS_CONTRACTION || w->g->nodes[n].op == FB_OP_SCATTER_ADD;
+}
+
+static bool is_reduction(const xla *w, fb_id n)
+{
+    fb_op_class c = fb_node_class(w->g, n);
+    return c == FB_CLASS_REDUCTION || c == FB_CLASS_SCAN;
+}
+
+static void start_kernels(xla *w)
+{
+    const fb_graph *g = w->g;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (!fb_node_is_computed(g, i)) continue;
+        const fb_node *n = &g->nodes[i];
+        kernel *k = &w->kernel[i];
+        k->ops = 1;
+        k->reductions = is_reduction(w, i);
+        k->flops = (double)fb_node_flops(g, i);
+        for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++) {
+            fb_id base = fb_access_base(g, n->args[a]);
+            bool again = false; /* the same operand twice is one element read */
+            for (int b = n->op == FB_OP_ASSIGN; b < a; b++) again |= n->args[b] == n->args[a];
+            if (again) continue;
+            if (!fb_node_is_computed(g, base) && !fb_op_has_storage(g->nodes[base].op)) continue;
+            bool loops = fb_node_class(g, i) == FB_CLASS_POINTWISE || n->op == FB_OP_EMBEDDING;
+            double touched = (double)fb_shape_elements(loops ? &n->shape : &g->nodes[n->args[a]].shape);
+            double own = (double)fb_shape_elements(&g->nodes[base].shape);
+            add_read(k, base, own > 0 ? touched / own : 0);
+        }
+    }
+}
+
+/* The kernels that read `p` now, each once. */
+static void readers_of(const xla *w, fb_id p, fb_ids *out)
+{
+    fb_ids stack = {0};
+    const fb_deps *d = w->d->planner->deps;
+    FB_VEC_PUSH(&stack, p);
+    while (stack.n) {
+        fb_id at = stack.at[--stack.n];
+        for (int k = d->out_start[at]; k < d->out_start[at + 1]; k++) {
+            fb_id c = d->edges[d->out[k]].consumer;
+            if (d->edges[d->out[k]].order_only) continue;
+            if (fb_node_is_computed(w->g, c) && w->kernel[c].gone) {
+                FB_VEC_PUSH(&stack, c);
+                continue;
+            }
+            bool seen = false;
+            for (int i = 0; i < out->n; i++) seen |= out->at[i] == c;
+            if (!seen) FB_VEC_PUSH(out, c);
+        }
+    }
+    FB_VEC_FREE(&stack);
+}
+
+/* NULL, or the rule that keeps `p` a kernel. */
+static const char *forbidden(const xla *w, fb_id p, const fb_ids *readers, char text[256])
+{
+    const kernel *kp = &w->kernel[p];
+    const char *name = name_of(w, p);
+    if (w->d->planner->keep[p] || readers->n == 0) return "it is an output: it has to be stored";
+    if (is_library(w, p)) return "it is a library call";
+    if (is_reduction(w, p)) return "a reduction is the root of its kernel and no part of another";
+    if (readers->n > 1 && fb_op_get(w->g->nodes[p].op)->special) {
+        snprintf(text, 256, "`%s` is expensive and would be computed again in %d kernels", name, readers->n);
+        return text;
+    }
+    for (int i = 0; i < readers->n; i++) {
+        fb_id c = readers->at[i];
+        if (!fb_node_is_computed(w->g, c)) return "a loop reads it";
+        if (is_library(w, c)) {
+            snprintf(text, 256, "`%s` reads it and is a library call", name_of(w, c));
+            return text;
+        }
+        int operands = kp->reads.n + w->kernel[c].reads.n;
+        if (operands > fb_constant_value(FB_XLA_OPERANDS)) {
+            snprintf(text, 256, "with `%s` it would read %d tensors, of which with outputs %.0f are the most",
+                     name_of(w, c), operands, fb_constant_value(FB_XLA_OPERANDS));
+            return text;
+        }
+    }
+    return NULL;
+}
+
+static double priority_of(const xla *w, fb_id p, const fb_ids *readers)
+{
+    double us = kernel_us(w, p) + fb_constant_value(FB_XLA_LAUNCH_US);
+    for (int i = 0; i < readers->n; i++) us += kernel_us(w, readers->at[i]) - fused_us(w, p, readers->at[i]);
+    return us;
+}
+
+static bool before(const entry *a, const entry *b)
+{
+    return a->priority != b->priority ? a->priority > b->priority : a->node > b->node;
+}
+
+static void sink(xla *w, int i)
+{
+    for (int child; (child = 2 * i + 1) < w->heap.n; i = child) {
+        if (child + 1 < w->heap.n && before(&w->heap.at[child + 1], &w->heap.at[child])) child++;
+        if (!before(&w->heap.at[child], &w->heap.at[i])) return;
+        entry t = w->heap.at[i];
+        w->heap.at[i] = w->heap.at[child];
+        w->heap.at[child] = t;
+    }
+}
+
+static void push(xla *w, double priority, fb_id node)
+{
+    if (w->kernel[node].priority == priority) return;
+    w->kernel[node].priority = priority;
+    FB_VEC_PUSH(&w->heap, (entry){priority, node});
+    for (int i = w->heap.n - 1, up; i > 0 && before(&w->heap.at[i], &w->heap.at[up = (i - 1) / 2]); i = up) {
+        entry t = w->heap.at[i];
+        w->heap.at[i] = w->heap.at[up];
+        w->heap.at[up] = t;
+    }
+}
+
+static entry pop(xla *w)
+{
+    entry top = w->heap.at[0];
+    w->heap.at[0] = w->heap.at[--w->heap.n];
+    sink(w, 0);
+    return top;
+}
+
+static void push_if_saving(xla *w, fb_id p)
+{
+    fb_ids readers = {0};
+    char text[256];
+    if (!fb_node_is_computed(w->g, p) || w->closed[p] || w->kernel[p].gone) return;
+    readers_of(w, p, &readers);
+    if (!forbidden(w, p, &readers, text)) {
+        double us = priority_of(w, p, &readers);
+        if (us >= 0) push(w, us, p);
+    }
+    FB_VEC_FREE(&readers);
+}
+
+static void fuse(xla *w, fb_id p, const fb_ids *readers)
+{
+    const kernel *kp = &w->kernel[p];
+    for (int i = 0; i < readers->n; i++) {
+        kernel *kc = &w->kernel[readers->at[i]];
+        double times = times_read(kc, p);
+        kc->flops += times * kp->flops;
+        kc->ops += kp->ops;
+        for (int k = 0; k < kc->reads.n; k++)
+            if (kc->reads.at[k].buffer == p) kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
+        for (int k = 0; k < kp->reads.n; k++) add_read(kc, kp->reads.at[k].buffer, times * kp->reads.at[k].times);
+    }
+    w->kernel[p].gone = true;
+    for (int k = 0; k < kp->reads.n; k++) push_if_saving(w, kp->reads.at[k].buffer);
+    for (int i = 0; i < readers->n; i++) push_if_saving(w, readers->at[i]);
+}
+
+/* The next best of the queue: among the first few of the heap, as far as a picture needs them. */
+static int queue_shown(const xla *w, fb_id but, fb_candidate *to)
+{
+    int n = 0;
+    for (int i = 0; i < w->heap.n && i < 4 * FB_STEP_OTHERS && n < FB_STEP_OTHERS; i++) {
+        entry e = w->heap.at[i];
+        if (e.node == but || w->kernel[e.node].gone || w->kernel[e.node].priority != e.priority) continue;
+        int at = n++;
+        for (; at > 0 && to[at - 1].score < e.priority; at--) to[at] = to[at - 1];
+        to[at] = (fb_candidate){FB_STEP_INLINE, e.node, FB_NONE, e.priority};
+    }
+    return n;
+}
+
+/* A priority that has changed since it was computed goes back into the queue. */
+static void decide_top(xla *w)
+{
+    entry top = pop(w);
+    fb_ids readers = {0};
+    char text[256];
+    if (w->kernel[top.node].gone || w->closed[top.node] || w->kernel[top.node].priority != top.priority) return;
+    readers_of(w, top.node, &readers);
+    double us = forbidden(w, top.node, &readers, text) ? -1 : priority_of(w, top.node, &readers);
+    if (us >= 0 && us < top.priority * (1 - 1e-9) && w->heap.n && us < w->heap.at[0].priority) {
+        push(w, us, top.node);
+    } else if (us >= 0) {
+        fb_candidate others[FB_STEP_OTHERS], c = {FB_STEP_INLINE, top.node, FB_NONE, us};
+        fb_beside beside = {others, queue_shown(w, top.node, others)};
+        if (fb_decide(w->d, c, beside, "highest priority: it saves %.2f µs, computed in %d kernel%s", us, readers.n,
+                      readers.n == 1 ? "" : "s"))
+            fuse(w, top.node, &readers);
+        else
+            w->closed[top.node] = true;
+    }
+    FB_VEC_FREE(&readers);
+}
+
+static void record_kept(xla *w)
+{
+    for (fb_id p = 0; p < w->g->n_nodes; p++) {
+        fb_ids readers = {0};
+        char text[256];
+        if (!fb_node_is_computed(w->g, p) || w->kernel[p].gone || w->closed[p] || w->d->planner->keep[p]) continue;
+        readers_of(w, p, &readers);
+        fb_candidate c = {FB_STEP_INLINE, p, FB_NONE, NAN};
+        const char *why = forbidden(w, p, &readers, text);
+        if (why) {
+            fb_decline_by_rule(w->d, c, (fb_beside){0}, "%s", why);
+        } else {
+            c.score = priority_of(w, p, &readers);
+            fb_decline_by_rule(w->d, c, (fb_beside){0}, "it would cost %.2f µs more", -c.score);
+        }
+        FB_VEC_FREE(&readers);
+    }
+}
+
+/* ---- several outputs ---- */
+
+/* The model: inlined values belong to their one reader's kernel, or are computed again. */
+static void build_model(xla *w)
+{
+    fb_id on_cycle;
+    for (fb_id i = w->g->n_nodes - 1; i >= 0; i--) {
+        if (!fb_node_is_computed(w->g, i) || !w->kernel[i].gone) continue;
+        fb_ids readers = {0};
+        readers_of(w, i, &readers);
+        if (readers.n == 1)
+            fb_plan_join(w->model, (fb_id[]){w->model->owner[readers.at[0]], w->model->owner[i]}, 2);
+        else
+            fb_plan_mark_recomputed(w->model, i);
+        FB_VEC_FREE(&readers);
+    }
+    FB_ASSERT(fb_order_all(w->model, &on_cycle));
+}
+
+static bool same_loops(const xla *w, fb_id a, fb_id b)
+{
+    const fb_node *x = &w->g->nodes[a], *y = &w->g->nodes[b];
+    bool rx = is_reduction(w, a), ry = is_reduction(w, b);
+    if (rx && ry)
+        return fb_shape_equal(&w->g->nodes[x->args[0]].shape, &w->g->nodes[y->args[0]].shape) &&
+               fb_shape_elements(&x->shape) == fb_shape_elements(&y->shape);
+    const fb_shape *sx = rx ? &w->g->nodes[x->args[0]].shape : &x->shape;
+    const fb_shape *sy = ry ? &w->g->nodes[y->args[0]].shape : &y->shape;
+    return fb_shape_elements(sx) == fb_shape_elements(sy);
+}
+
+/* Is what `c` reads of `a` the very element that `a` computes at the same place? As far as sizes tell. */
+static bool reads_in_step(const xla *w, fb_id a, fb_id c)
+{
+    double times = times_read(&w->kernel[c], a);
+    return !is_reduction(w, a) && times > 0 && fabs(times - round(times)) < 1e-9 && times < 8;
+}
+
+typedef enum { APART, IN_STEP, OTHERWISE } link;
+
+/* How the kernels of one slot read those of another. */
+static link links(const xla *w, fb_id from, fb_id to)
+{
+    link how = APART;
+    for (fb_id c = to; c != FB_NONE; c = w->model->next[c]) {
+        if (w->kernel[c].gone) continue;
+        for (int k = 0; k < w->kernel[c].reads.n; k++) {
+            fb_id a = w->kernel[c].reads.at[k].buffer;
+            if (!fb_node_is_computed(w->g, a) || w->model->owner[a] != from) continue;
+            if (!reads_in_step(w, a, c)) return OTHERWISE;
+            how = IN_STEP;
+        }
+    }
+    return how;
+}
+
+/* Siblings (`wanted` APART) do not read one another; producer and consumer (IN_STEP) do at the same place alone. */
+static bool may_merge(const xla *w, fb_id a, fb_id b, link wanted)
+{
+    if (is_library(w, a) || is_library(w, b) || !same_loops(w, a, b)) return false;
+    if (w->g->nodes[a].region != w->g->nodes[b].region) return false;
+    fb_id sa = w->model->owner[a], sb = w->model->owner[b];
+    if (sa == sb || links(w, sa, sb) > wanted || links(w, sb, sa) > APART) return false;
+    if (w->kernel[a].reductions + w->kernel[b].reductions > fb_constant_value(FB_XLA_REDUCTIONS)) return false;
+    if (w->kernel[a].reads.n + w->kernel[b].reads.n + 2 > fb_constant_value(FB_XLA_OPERANDS)) return false;
+    return fb_order_blocked(w->model, (fb_id[]){sa, sb}, 2, false) == FB_NONE;
+}
+
+static void merge(xla *w, fb_id a, fb_id b)
+{
+    fb_id both[] = {w->model->owner[a], w->model->owner[b]};
+    fb_order_merge(w->model, both, 2);
+    fb_plan_join(w->model, both, 2);
+    w->kernel[a].reductions = w->kernel[b].reductions = w->kernel[a].reductions + w->kernel[b].reductions;
+}
+
+static bool tell(xla *w, fb_id a, fb_id b, double us, const char *why)
+{
+    if (!fb_decide(w->d, (fb_candidate){FB_STEP_FUSE, a, b, us}, (fb_beside){0}, "%s", why)) return false;
+    merge(w, a, b);
+    return true;
+}
+
+static void fuse_outputs(xla *w)
+{
+    for (fb_id c = 0; c < w->g->n_nodes; c++) {
+        if (!fb_node_is_computed(w->g, c) || w->kernel[c].gone) continue;
+        for (int k = 0; k < w->kernel[c].reads.n && !fb_decider_done(w->d); k++) {
+            fb_id a = w->kernel[c].reads.at[k].buffer;
+            if (!fb_node_is_computed(w->g, a) || !reads_in_step(w, a, c) || !may_merge(w, a, c, IN_STEP)) continue;
+            tell(w, a, c, memory_us((double)fb_node_bytes(w->g, a)),
+                 "equal loops: one kernel stores what the other goes on with");
+        }
+    }
+}
+
+typedef struct {
+    fb_id buffer, user;
+} use;
+
+static int by_use(const void *x, const void *y)
+{
+    const use *a = x, *b = y;
+    return a->buffer != b->buffer ? (a->buffer > b->buffer) - (a->buffer < b->buffer)
+                                  : (a->user > b->user) - (a->user < b->user);
+}
+
+/* Neighbours among the readers of one buffer that run over the same loops. */
+static void fuse_siblings(xla *w)
+{
+    enum { WINDOW = 8 };
+    FB_VEC(use) uses = {0};
+    for (fb_id c = 0; c < w->g->n_nodes; c++)
+        if (fb_node_is_computed(w->g, c) && !w->kernel[c].gone)
+            for (int k = 0; k < w->kernel[c].reads.n; k++)
+                if (w->kernel[c].reads.at[k].times >= 1) FB_VEC_PUSH(&uses, (use){w->kernel[c].reads.at[k].buffer, c});
+    if (uses.n) qsort(uses.at, (size_t)uses.n, sizeof *uses.at, by_use);
+    for (int i = 0; i < uses.n; i++)
+        for (int k = i + 1; k < uses.n && k <= i + WINDOW && uses.at[k].buffer == uses.at[i].buffer; k++)
+            if (!fb_decider_done(w->d) && may_merge(w, uses.at[i].user, uses.at[k].user, APART))
+                tell(w, uses.at[i].user, uses.at[k].user, memory_us((double)fb_node_bytes(w->g, uses.at[i].buffer)),
+                     "siblings with equal loops that read the same operand");
+    FB_VEC_FREE(&uses);
+}
+
+static bool small(const xla *w, fb_id n)
+{
+    return fb_node_is_computed(w->g, n) && !w->kernel[n].gone && !is_library(w, n) && !is_reduction(w, n) &&
+           (double)fb_shape_elements(&w->g->nodes[n].shape) <= fb_constant_value(FB_XLA_HORIZONTAL_ELEMENTS) &&
+           w->kernel[n].ops <= fb_constant_value(FB_XLA_HORIZONTAL_OPS);
+}
+
+static void fuse_horizontally(xla *w)
+{
+    for (fb_id c = 0; c < w->g->n_nodes; c++) {
+        fb_id last = FB_NONE;
+        if (!fb_node_is_computed(w->g, c) || w->kernel[c].gone) continue;
+        for (int k = 0; k < w->kernel[c].reads.n && !fb_decider_done(w->d); k++) {
+            fb_id a = w->kernel[c].reads.at[k].buffer;
+            if (!small(w, a)) continue;
+            if (last != FB_NONE && w->g->nodes[a].dtype == w->g->nodes[last].dtype && may_merge(w, last, a, APART))
+                tell(w, last, a, fb_constant_value(FB_XLA_LAUNCH_US), "small kernels with equal loops and one reader");
+            last = a;
+        }
+    }
+}
+
+void fb_xla_decide(fb_decider *d)
+{
+    size_t n = (size_t)d->planner->g->n_nodes + 1;
+    xla w = {.d = d, .g = d->planner->g, .model = fb_plan_new(d->planner)};
+    w.kernel = fb_calloc(n, sizeof *w.kernel);
+    w.closed = fb_calloc(n, sizeof *w.closed);
+    for (size_t i = 0; i < n; i++) w.kernel[i].priority = NAN;
+    start_kernels(&w);
+    for (fb_id i = 0; i < w.g->n_nodes; i++) push_if_saving(&w, i);
+    while (w.heap.n && !fb_decider_done(d)) decide_top(&w);
+    record_kept(&w);
+    build_model(&w);
+    fuse_outputs(&w);
+    fuse_siblings(&w);
+    fuse_horizontally(&w);
+    for (fb_id i = 0; i < w.g->n_nodes; i++) FB_VEC_FREE(&w.kernel[i].reads);
+    FB_VEC_FREE(&w.heap);
+    fb_plan_free(w.model);
+    fb_free(w.kernel);
+    fb_free(w.closed);
+}
