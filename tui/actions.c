@@ -405,6 +405,23 @@ static void show_puzzle(fb_app *app, const char *arg)
     fb_app_show(app, FB_VIEW_PUZZLE);
 }
 
+static void show_steps(fb_app *app, const char *arg)
+{
+    fb_preset_use use;
+    fb_error err = {0};
+    (void)arg;
+    if (fb_session_preset(app->session, app->column, &use, &err))
+        fb_app_show(app, FB_VIEW_STEPS);
+    else
+        fb_app_say(app, FB_ROLE_WARN, "steps: %s", err.text);
+}
+
+static void refuse(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_say(app, FB_ROLE_WARN, "refuse: go to a decision first: S lists them");
+}
+
 static void show_log(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -530,6 +547,8 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_CANCEL] = cancel,
     [FB_CMD_CALIBRATE] = calibrate,
     [FB_CMD_WHY] = show_why,
+    [FB_CMD_STEPS] = show_steps,
+    [FB_CMD_REFUSE] = refuse,
     [FB_CMD_PARAMS] = show_params,
     [FB_CMD_SET] = set,
     [FB_CMD_SAVE] = save,

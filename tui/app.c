@@ -20,7 +20,7 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_GRAPH] = &fb_view_graph,   [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
     [FB_VIEW_SOURCE] = &fb_view_source, [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
     [FB_VIEW_PARAMS] = &fb_view_params, [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
-    [FB_VIEW_WHY] = &fb_view_why,       [FB_VIEW_PUZZLE] = &fb_view_puzzle,
+    [FB_VIEW_WHY] = &fb_view_why,       [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -176,6 +176,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (!app->model.column->plan)
         return app->model.column->graph ? "this device plans for itself" : "the graph is not built yet";
     if (need == NEED_PLAN) return NULL;
+    if (fb_app_view(app) == FB_VIEW_STEPS && need == NEED_EDGE) return NULL; /* there it says no to a decision */
     if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";
     if (need == NEED_SCOPE) {
         const fb_row *row = fb_model_row(app);
@@ -428,6 +429,7 @@ static void free_app(fb_app *app)
     fb_puzzle_free(app);
     fb_puzzle_forget(app);
     fb_verdicts_free(app->verdicts);
+    fb_steps_free(app->steps);
     fb_prompt_free(&app->prompt);
     fb_keys_free(app->keys);
     fb_str_free(&app->message);

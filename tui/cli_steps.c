@@ -82,7 +82,9 @@ bool fb_cli_steps(const fb_session *s, bool json, FILE *out, fb_error *err)
     bool good = true;
     for (int i = 0; good && i < fb_session_columns(s); i++) {
         const fb_column *c = fb_session_column(s, i);
-        fb_steps *steps = fb_session_steps(s, i, false, NULL, err);
+        fb_preset_use use;
+        good = fb_session_preset(s, i, &use, err);
+        fb_steps *steps = good ? fb_session_steps(s, i, &use, err) : NULL;
         good = steps != NULL;
         if (good && json) json_array_append_new(columns, column_json(c, steps));
         if (good && !json) {

@@ -26,6 +26,7 @@ typedef enum {
     FB_VIEW_LIST,
     FB_VIEW_ERROR,
     FB_VIEW_WHY,
+    FB_VIEW_STEPS,
     FB_VIEW_PUZZLE,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
@@ -55,7 +56,7 @@ typedef struct {
 } fb_view;
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
-    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_puzzle;
+    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle;
 const fb_view *fb_view_at(fb_view_id id);
 
 /* One line of the kernel list: all kernels of one letter. */
@@ -96,7 +97,7 @@ typedef struct {
     bool secret, skipped; /* secret: never answered, so `best` and the answer are hidden */
     int choice, guess;    /* FB_NONE: not yet */
     int hints;
-    char *spec[2]; /* the columns compared */
+    char *spec[2];    /* the columns compared */
     bool asked, held; /* held: measuring by itself is off until there is a prediction */
     fb_why why;
     char answer[64];
@@ -125,6 +126,8 @@ struct fb_app {
     int against;      /* the column that the view WHY compares with */
     bool from_list;   /* the script was chosen from the list */
     fb_puzzle_run puzzle;
+
+    fb_steps *steps; /* the record that the view STEPS shows; NULL: none */
 
     fb_prompt prompt;
     fb_keys *keys; /* being played; NULL: none */

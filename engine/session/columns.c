@@ -561,23 +561,24 @@ bool fb_session_set_device(fb_session *s, int i, const char *device, fb_error *e
     return true;
 }
 
-fb_steps *fb_session_steps(const fb_session *s, int i, bool all, fb_preset_use *use, fb_error *err)
+bool fb_session_preset(const fb_session *s, int i, fb_preset_use *out, fb_error *err)
 {
-    fb_column_record *c = fb_column_at(s, i);
-    fb_preset_use of;
-    fb_steps *steps = NULL;
+    const fb_column_record *c = fb_column_at(s, i);
     fb_error badly = {0};
-    if (!c || !c->shown.plan) {
+    if (!c || !c->shown.plan) return fb_fail(err, FB_ERR_USAGE, "%s has no plan of ours", c ? c->text : "no column");
+    if (fb_preset_parse(c->plan_name, out, &badly)) return true;
+    return fb_fail(err, FB_ERR_USAGE, "plan %s is not made by a preset: there are no decisions to step through",
+                   c->plan_name);
+}
+
+fb_steps *fb_session_steps(const fb_session *s, int i, const fb_preset_use *use, fb_error *err)
+{
+    const fb_column_record *c = fb_column_at(s, i);
+    fb_steps *steps = NULL;
+    if (c && c->shown.plan)
+        fb_plan_free(fb_preset_make(use, fb_plan_planner(c->shown.plan), &steps, err));
+    else
         fb_fail(err, FB_ERR_USAGE, "%s has no plan of ours", c ? c->text : "no column");
-    } else if (!fb_preset_parse(c->plan_name, &of, &badly)) {
-        fb_fail(err, FB_ERR_USAGE, "plan %s is not made by a preset: there are no decisions to step through",
-                c->plan_name);
-    } else {
-        fb_preset_use run = of;
-        if (all) run.limit = -1;
-        fb_plan_free(fb_preset_make(&run, fb_plan_planner(c->shown.plan), &steps, err));
-        if (use) *use = of;
-    }
     return steps;
 }
 

@@ -132,10 +132,11 @@ fb_verdict fb_session_try(const fb_session *s, int column, const fb_edit *edit, 
 fb_verdict fb_session_edit(fb_session *s, int column, const fb_edit *edit, bool repeated);
 const char *fb_session_undo(fb_session *s, int column); /* what was undone, NULL: nothing */
 const char *fb_session_redo(fb_session *s, int column);
-/* The record of the decisions that the column's preset takes; NULL with the reason where its plan comes from none. For
- * "inductor[no5:12]" those of the run that refuses decision 5, the first 12 or, where `all`, all of them. `use` (may be
- * NULL) receives what its name says. The caller frees. */
-fb_steps *fb_session_steps(const fb_session *s, int column, bool all, fb_preset_use *use, fb_error *err);
+/* What makes the column's plan, where that is a preset or some of its decisions; else false with the reason. */
+bool fb_session_preset(const fb_session *s, int column, fb_preset_use *out, fb_error *err);
+/* The record of the decisions that `use` takes on the column's graph; the caller frees. NULL: it has no plan of ours.
+ */
+fb_steps *fb_session_steps(const fb_session *s, int column, const fb_preset_use *use, fb_error *err);
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err);
 
 /* ---- measuring ---- */
@@ -166,8 +167,8 @@ typedef struct {
     fb_error error;
 } fb_answer;
 
-/* Asks the script's answer function what it makes of a waterfall; without one the largest part is the answer. Of columns
- * that tie the answer is "tie". */
+/* Asks the script's answer function what it makes of a waterfall; without one the largest part is the answer. Of
+ * columns that tie the answer is "tie". */
 bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err);
 const fb_answer *fb_session_answer(const fb_session *s); /* of the last question */
 

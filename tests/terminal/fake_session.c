@@ -354,11 +354,13 @@ static bool plan_it(fb_session *s, record *c, const char *plan, fb_error *err)
 {
     char name[64];
     if (!strcmp(plan, FB_SEARCH_NAME) && c->history) return begin_search(s, c);
-    const fb_preset *preset = fb_preset_find(plan);
+    fb_preset_use use;
+    fb_error badly = {0};
+    bool preset = fb_preset_parse(plan, &use, &badly);
     snprintf(name, sizeof name, "%s", preset ? plan : "none"); /* `plan` may be the column's own name */
-    if (!preset && !strcmp(plan, "mine")) preset = fb_preset_find("none");
+    if (!preset && !strcmp(plan, "mine")) preset = fb_preset_parse("none", &use, &badly);
     if (!preset) return fb_fail(err, FB_ERR_USAGE, "no plan \"%s\"", plan);
-    fb_plan *made = preset->make(c->planner, err);
+    fb_plan *made = fb_preset_make(&use, c->planner, NULL, err);
     if (!made) return false;
     if (c->history)
         fb_history_push(c->history, made, name);
@@ -465,6 +467,20 @@ bool fb_session_set_plan(fb_session *s, int i, const char *plan_name, fb_error *
     if (!plan_it(s, c, plan_name, err)) return false;
     if (!c->shown.searching) edited(s, c);
     return true;
+}
+
+bool fb_session_preset(const fb_session *s, int i, fb_preset_use *out, fb_error *err)
+{
+    fb_error badly = {0};
+    if (fb_preset_parse(s->columns.at[i]->plan_name, out, &badly)) return true;
+    return fb_fail(err, FB_ERR_USAGE, "plan %s is not made by a preset", s->columns.at[i]->plan_name);
+}
+
+fb_steps *fb_session_steps(const fb_session *s, int i, const fb_preset_use *use, fb_error *err)
+{
+    fb_steps *steps = NULL;
+    fb_plan_free(fb_preset_make(use, s->columns.at[i]->planner, &steps, err));
+    return steps;
 }
 
 bool fb_session_search(fb_session *s, int i, fb_error *err)

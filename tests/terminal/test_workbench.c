@@ -74,6 +74,28 @@ static void puzzler_is_measured(void **unused)
     quit(t);
 }
 
+/* A compiler's decisions replayed in the real program, with a branch, and the column that follows. */
+static void decisions_are_replayed(void **unused)
+{
+    (void)unused;
+    term *t = start("lora_mlp", "batch=32");
+    must_show(t, "graph · lora · 1 eager", SOON_MS);
+    term_keys(t, "a : \"plan inductor\" Enter");
+    must_show(t, "1 inductor", PATIENCE_MS);
+    term_keys(t, "S");
+    must_show(t, "decisions of 1 inductor · 6 of 6", SOON_MS);
+    must_show(t, "`matmul_3` is an external kernel", SOON_MS);
+    term_keys(t, "g j");
+    must_show(t, "decisions of 1 inductor · 1 of 6", SOON_MS);
+    must_show(t, "cheap to repeat", SOON_MS);
+    term_keys(t, "Space");
+    must_show(t, "decisions of 1 inductor[no1] · 1 of", SOON_MS);
+    must_show(t, "declined  inline", SOON_MS);
+    term_keys(t, "G Esc");
+    must_show(t, "1 inductor[no1]", PATIENCE_MS);
+    quit(t);
+}
+
 /* Keys are answered, and edits made, while a worker compiles and measures. */
 static void keys_work_while_measuring(void **unused)
 {
@@ -234,15 +256,11 @@ static int drop_folder(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(puzzler_is_measured),
-        cmocka_unit_test(keys_work_while_measuring),
-        cmocka_unit_test(parameters_rebuild_the_graph),
-        cmocka_unit_test(generated_source_is_shown),
-        cmocka_unit_test(plan_is_saved),
-        cmocka_unit_test(errors_show_their_line),
-        cmocka_unit_test(endless_script_is_stopped),
-        cmocka_unit_test(start_list_opens),
-        cmocka_unit_test(puzzle_is_answered),
+        cmocka_unit_test(puzzler_is_measured),       cmocka_unit_test(decisions_are_replayed),
+        cmocka_unit_test(keys_work_while_measuring), cmocka_unit_test(parameters_rebuild_the_graph),
+        cmocka_unit_test(generated_source_is_shown), cmocka_unit_test(plan_is_saved),
+        cmocka_unit_test(errors_show_their_line),    cmocka_unit_test(endless_script_is_stopped),
+        cmocka_unit_test(start_list_opens),          cmocka_unit_test(puzzle_is_answered),
     };
     return cmocka_run_group_tests_name("workbench", tests, make_folder, drop_folder);
 }

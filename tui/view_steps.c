@@ -1,0 +1,261 @@
+/* A preset's decisions, one at a time. The cursor is where the procedure stands: the column has the plan of the
+ * decisions down to it, so that moving is replaying. Saying no at a decision lets the procedure go on without it. */
+#include "tui/ui.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The record is made anew when another decision is refused or the graph is another. */
+typedef struct {
+    int column;
+    fb_hash graph;
+    fb_preset_use use; /* with the refusals; its limit is the cursor */
+    bool fine;
+    fb_error err;
+} state;
+
+enum { DETAILS = 8, NUMBER = 5, OUTCOME = 7, WHAT = 17, SCORE = 12 };
+
+static int steps_of(const fb_app *app)
+{
+    return app->steps ? fb_steps_kept(app->steps) : 0;
+}
+
+static const fb_graph *graph_of(const fb_app *app)
+{
+    const state *s = app->state[FB_VIEW_STEPS];
+    int n = fb_session_columns(app->session);
+    const fb_column *c = s && s->column < n ? fb_session_column(app->session, s->column) : NULL;
+    return c ? c->graph : NULL;
+}
+
+static void record(fb_app *app, state *s)
+{
+    fb_preset_use all = s->use;
+    const fb_column *c = fb_session_column(app->session, s->column);
+    all.limit = -1;
+    fb_steps_free(app->steps);
+    app->steps = fb_session_steps(app->session, s->column, &all, &s->err);
+    s->fine = app->steps != NULL;
+    if (c && c->graph) s->graph = c->graph->hash;
+}
+
+/* The column's preset as it is, the cursor at its last decision. */
+static void opened(fb_app *app)
+{
+    state *s = fb_view_state(app, FB_VIEW_STEPS, sizeof *s);
+    *s = (state){.column = app->column};
+    fb_steps_free(app->steps);
+    app->steps = NULL;
+    app->scroll[FB_VIEW_STEPS] = (fb_scroll){0};
+    if (!fb_session_preset(app->session, s->column, &s->use, &s->err)) return;
+    record(app, s);
+    int n = steps_of(app), limit = s->use.limit;
+    app->scroll[FB_VIEW_STEPS].cursor = limit < 0 || limit > n ? n : limit;
+}
+
+/* The same decisions on what the column has become: other parameters make other graphs, and columns come and go. */
+static state *now(fb_app *app)
+{
+    state *s = app->state[FB_VIEW_STEPS];
+    const fb_graph *g = graph_of(app);
+    fb_preset_use is;
+    if (!s || !s->fine) return s;
+    s->fine = s->column < fb_session_columns(app->session) &&
+              fb_session_preset(app->session, s->column, &is, &s->err) && is.preset == s->use.preset;
+    if (!s->fine)
+        fb_fail(&s->err, FB_ERR_USAGE, "column %d has another plan now: Esc goes back", s->column + 1);
+    else if (g && memcmp(&g->hash, &s->graph, sizeof s->graph) != 0)
+        record(app, s);
+    return s;
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    const state *s = now(app);
+    fb_str_add(out, "decisions");
+    if (!s || !s->fine) return;
+    fb_preset_use all = s->use;
+    all.limit = -1;
+    fb_str_addf(out, " of %d ", s->column + 1);
+    fb_preset_write(&all, out);
+    fb_str_addf(out, " · %d of %d", app->scroll[FB_VIEW_STEPS].cursor, fb_steps_count(app->steps));
+}
+
+/* Row 0 is where nothing has been decided. */
+static int count(fb_app *app)
+{
+    const state *s = now(app);
+    return s && s->fine ? steps_of(app) + 1 : 0;
+}
+
+/* ---- moving is replaying ---- */
+
+static void replay(fb_app *app, state *s)
+{
+    fb_str text = {0};
+    fb_error err = {0};
+    int at = app->scroll[FB_VIEW_STEPS].cursor;
+    s->use.limit = at == steps_of(app) ? -1 : at;
+    fb_preset_write(&s->use, &text);
+    if (!fb_session_set_plan(app->session, s->column, fb_str_get(&text), &err))
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    fb_str_free(&text);
+}
+
+/* Refuses decision k, from 1, or allows it again. Refusals after it belong to a run that is no more. */
+static void refuse(fb_app *app, state *s)
+{
+    int k = app->scroll[FB_VIEW_STEPS].cursor;
+    const fb_step *step = fb_steps_at(app->steps, k - 1);
+    if (!step) {
+        fb_app_say(app, FB_ROLE_WARN, "nothing is decided yet: move to a decision");
+        return;
+    }
+    if (step->outcome == FB_STEP_REFUSED) {
+        fb_app_say(app, FB_ROLE_WARN, "the preset itself refuses this one");
+        return;
+    }
+    int n = 0;
+    while (n < s->use.n_no && s->use.no[n] < k) n++;
+    if (step->outcome != FB_STEP_DECLINED && n == FB_PRESET_REFUSALS) {
+        fb_app_say(app, FB_ROLE_WARN, "no more than %d refusals", FB_PRESET_REFUSALS);
+        return;
+    }
+    s->use.n_no = n;
+    if (step->outcome != FB_STEP_DECLINED) s->use.no[s->use.n_no++] = k;
+    record(app, s);
+    replay(app, s);
+}
+
+static bool command(fb_app *app, fb_cmd c, const char *arg)
+{
+    state *s = now(app);
+    (void)arg;
+    if (!s || !s->fine || !graph_of(app)) return false;
+    fb_scroll *at = &app->scroll[FB_VIEW_STEPS];
+    int before = at->cursor;
+    if (c == FB_CMD_TOGGLE || c == FB_CMD_REFUSE) {
+        refuse(app, s);
+        return true;
+    }
+    if (c == FB_CMD_RIGHT) c = FB_CMD_DOWN;
+    if (c == FB_CMD_LEFT) c = FB_CMD_UP;
+    if (!fb_scroll_command(at, count(app), app->layout.whole.h - DETAILS, c)) return false;
+    if (at->cursor != before) replay(app, s);
+    return true;
+}
+
+/* ---- drawing ---- */
+
+static fb_role role_of(fb_step_outcome o)
+{
+    switch (o) {
+    case FB_STEP_TAKEN: return FB_ROLE_GOOD;
+    case FB_STEP_UNABLE: return FB_ROLE_WARN;
+    case FB_STEP_DECLINED: return FB_ROLE_BAD;
+    default: return FB_ROLE_DIM;
+    }
+}
+
+static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb_role role, const fb_candidate *c)
+{
+    fb_str what = {0}, score = {0};
+    fb_candidate_text(graph_of(app), c, &what);
+    fb_steps_score(app->steps, c->score, &score);
+    fb_draw_cut(r, y, x, r->w - x - SCORE - 1, role, fb_str_get(&what));
+    fb_draw_right(r, y, r->w - 1, role, fb_str_get(&score));
+    fb_str_free(&what);
+    fb_str_free(&score);
+}
+
+static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
+{
+    bool ahead = row > app->scroll[FB_VIEW_STEPS].cursor;
+    if (row == 0) {
+        fb_draw(r, y, WHAT, FB_ROLE_DIM, "every operation its own kernel");
+        return;
+    }
+    const fb_step *s = fb_steps_at(app->steps, row - 1);
+    char number[16];
+    snprintf(number, sizeof number, "%d", row);
+    fb_draw_right(r, y, NUMBER, FB_ROLE_DIM, number);
+    fb_draw(r, y, OUTCOME, ahead ? FB_ROLE_DIM : role_of(s->outcome), fb_step_outcome_name(s->outcome));
+    draw_candidate(app, r, y, WHAT, ahead || s->outcome == FB_STEP_REFUSED ? FB_ROLE_DIM : FB_ROLE_TEXT, &s->what);
+}
+
+/* Under the list: why, and what stood beside it. */
+static void draw_details(const fb_app *app, const fb_rect *r, int y)
+{
+    const fb_step *s = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
+    if (!s) {
+        fb_draw(r, y + 1, 2, FB_ROLE_DIM, "j takes the next decision, G all of them");
+        return;
+    }
+    fb_rect inner = {r->y, r->x + 2, r->h, r->w - 3};
+    y += 1 + fb_draw_wrapped(&inner, y + 1, 0, 2, FB_ROLE_STRONG, s->why);
+    if (s->verdict) {
+        fb_str text = {0};
+        fb_str_addf(&text, "not here: %s", s->verdict);
+        y += fb_draw_wrapped(&inner, y, 0, 2, FB_ROLE_WARN, fb_str_get(&text));
+        fb_str_free(&text);
+    }
+    if (s->n_others && y < r->h) fb_drawf(r, y++, 2, FB_ROLE_DIM, "beside it, %d open:", s->n_open);
+    for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, &s->others[i]);
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    const state *s = now(app);
+    fb_scroll at = app->scroll[FB_VIEW_STEPS];
+    if (!s || !s->fine || !graph_of(app)) {
+        fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
+        fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s ? s->err.text : "no column");
+        return;
+    }
+    int rows = r->h > 2 * DETAILS ? r->h - DETAILS : (r->h + 1) / 2;
+    at.top = at.cursor - rows / 2;
+    fb_scroll_fit(&at, count(app), rows);
+    for (int y = 0; y < rows && at.top + y < count(app); y++) {
+        fb_row_ground(app, FB_VIEW_STEPS, r, y, at.top + y, focused);
+        draw_row(app, r, y, at.top + y);
+        fb_draw_ground(FB_GROUND_PLAIN);
+    }
+    draw_details(app, r, rows);
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    const state *st = now(app);
+    const fb_step *s = st && st->fine ? fb_steps_at(app->steps, row - 1) : NULL;
+    if (s && graph_of(app)) fb_candidate_text(graph_of(app), &s->what, out);
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const state *s = now(app);
+    if (!s || !s->fine || !graph_of(app)) return;
+    const fb_step *step = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
+    fb_str_add(&hint->title, step ? fb_step_outcome_name(step->outcome) : "start");
+    const char *score = fb_steps_score_name(app->steps);
+    if (!step)
+        fb_str_add(&hint->line[0], "j the next decision, k back, G to the end");
+    else if (step->outcome == FB_STEP_REFUSED)
+        fb_str_add(&hint->line[0], "the preset's own rules say no");
+    else if (step->outcome == FB_STEP_DECLINED)
+        fb_str_add(&hint->line[0], "Space: allow it again");
+    else
+        fb_str_add(&hint->line[0], "Space: what if no here? The procedure goes on without it");
+    fb_str_add(&hint->line[1], "the column has the plan of the decisions down to here");
+    if (score[0]) fb_str_addf(&hint->line[1], "; right: %s", score);
+}
+
+const fb_view fb_view_steps = {
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .command = command,
+    .opened = opened,
+};
