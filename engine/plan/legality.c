@@ -40,6 +40,8 @@ static const fb_rule_info table[] = {
     {FB_RULE_KNOB, "knob", "The device, family or knob has no such setting.", "knob"},
 };
 
+_Static_assert(sizeof table / sizeof *table == FB_RULES - 1, "each rule that a verdict can name has a row here");
+
 const fb_rule_info *fb_rule_get(fb_rule rule)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
