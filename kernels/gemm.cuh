@@ -34,6 +34,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     static constexpr int STEP = !TENSOR ? 1 : HALVES ? 16 : 8;
     static constexpr int MI = TENSOR ? WARP_M / 16 : WARP_M / 4, NI = WARP_N / 8, SUMS = TENSOR ? 4 : 1;
     static constexpr int LINE = N + 4; // of C in shared memory
+    static constexpr int UNROLL = K / STEP <= 32 ? K / STEP : 8; // longer products would only be longer to compile
     static_assert(M % WARP_M == 0 && N % WARP_N == 0 && K % STEP == 0 && K % PIECE == 0, "tiles and warps");
     static_assert(M % PIECE == 0 && N % PIECE == 0 && WARP_N % (HALVES ? 16 : 8) == 0, "whole pieces and fragments");
     static_assert(STAGES >= 2, "one tile is loaded while another is used");
@@ -75,7 +76,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     template <class A, class B> FB_DEVICE void multiply(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
         const int lane = threadIdx.x & 31;
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = 0; k < K; k += STEP) {
             if constexpr (HALVES) {
                 unsigned fa[MI][4], fb[NI][2];

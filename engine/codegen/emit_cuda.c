@@ -986,7 +986,7 @@ static bool is_small(const fb_emitter *e)
 static void open_kernel(fb_emitter *e)
 {
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
-    e->block[0] = e->nest->tiled ? fb_cuda_gemm_threads(e) : threads_of(e);
+    e->block[0] = e->nest->tiled ? fb_cuda_gemm_threads(e) : e->nest->chain ? fb_cuda_chain_threads(e) : threads_of(e);
     fb_str list = {0};
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
@@ -1012,7 +1012,8 @@ static const char *spelling_cuda(const fb_op_info *op)
 const fb_dialect fb_dialect_cuda = {
     .name = "cuda",
     .prelude = "kernels/prelude.cuh",
-    .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"}},
+    .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
+               [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"}},
     .value_type = {[FB_F32] = "float",
                    [FB_F16] = "float",
                    [FB_BF16] = "float",
@@ -1053,4 +1054,5 @@ const fb_dialect fb_dialect_cuda = {
                 [FB_FAMILY_GEMM] = fb_cuda_gemm,
                 [FB_FAMILY_LIBRARY] = emit_section_cuda,
                 [FB_FAMILY_COPY] = emit_section_cuda},
+    .whole = {[FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
 };

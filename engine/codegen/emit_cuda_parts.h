@@ -23,4 +23,7 @@ void fb_cuda_gemm(fb_emitter *e);
 /* Threads of a block, before anything is written. */
 int fb_cuda_gemm_threads(const fb_emitter *e);
 
+/* emit_chain_cuda.c */
+int fb_cuda_chain_threads(const fb_emitter *e);
+
 #endif

@@ -100,6 +100,7 @@ void fb_emit_section(fb_emitter *e, int number);
 
 /* The spelling of a dialect's chains (emit_chain.c). */
 void fb_emit_chain_c(fb_emitter *e);
+void fb_emit_chain_cuda(fb_emitter *e);
 
 /* ---- values ---- */
 

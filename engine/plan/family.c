@@ -3,6 +3,7 @@
 #include "plan/family.h"
 
 #include "graph/access.h"
+#include "plan/chain.h"
 #include "plan/gemm.h"
 #include "plan/library.h"
 #include "plan/plan_parts.h"
@@ -21,6 +22,7 @@ typedef struct {
     bool library; /* the nest is an epilogue around a library call */
     bool tiled;   /* contractions stay on chip; CUDA only */
     bool chain;   /* … and rows between them too */
+    bool gpu;     /* this row is for GPUs alone */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
@@ -248,6 +250,19 @@ static bool chain_kind(const fb_kernel_nodes *k, const census *c)
     return c->n[FB_CLASS_CONTRACTION] > 1 || (c->n[FB_CLASS_CONTRACTION] == 1 && k->n_nodes > 1);
 }
 
+/* A tile of a contraction could make a small one again for each of its elements: the chain goes first. */
+static bool pair_kind(const fb_kernel_nodes *k, const census *c)
+{
+    (void)k;
+    return c->n[FB_CLASS_CONTRACTION] == 2;
+}
+
+static bool chain_fits(const fb_analysis *a, fb_verdict *why)
+{
+    fb_chain_tile tile;
+    return !fb_nest_chain_on_gpu(a->nest) || fb_chain_tile_of(a->nest, NULL, &tile, why);
+}
+
 static const family_row table[] = {
     {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us},
     {.family = FB_FAMILY_POINTWISE, .its_kind = pointwise_kind, .compute_us = scalar_us},
@@ -257,9 +272,15 @@ static const family_row table[] = {
      .accepts = library_accepts,
      .preferred = library_preferred,
      .compute_us = library_us},
+    {.family = FB_FAMILY_CHAIN,
+     .chain = true,
+     .gpu = true,
+     .its_kind = pair_kind,
+     .fits = chain_fits,
+     .compute_us = chain_us},
     {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
-    {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .compute_us = chain_us},
+    {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .fits = chain_fits, .compute_us = chain_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
 
@@ -268,7 +289,7 @@ enum { ROWS = sizeof table / sizeof *table };
 static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_nodes *k, const census *c,
                    fb_choice choice)
 {
-    if (row->tiled && m->kind != FB_DEVICE_CUDA) return false;
+    if ((row->tiled || row->gpu) && m->kind != FB_DEVICE_CUDA) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
     if (!row->library) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(k, c)));
@@ -293,15 +314,15 @@ static bool try_row(const fb_planner *p, const family_row *row, const census *c,
 void fb_family_choose(const fb_planner *p, fb_analysis *a)
 {
     census c = count(&a->kernel);
-    bool tiled = false; /* a tile's refusal says more than that of the loops that come after it, and what does not fit
-                         * on chip more than either */
+    bool said = false; /* a tile's refusal says more than that of the loops that come after it, and what does not fit
+                        * on chip more than either */
     for (int i = 0; i < ROWS && !a->accepted; i++) {
-        fb_verdict why;
+        fb_verdict why = {0};
         if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
         a->accepted = try_row(p, &table[i], &c, a, &why);
-        bool says = !tiled || (table[i].chain && why.rule == FB_RULE_SIZE);
-        if (!a->accepted && says) a->why = why;
-        tiled |= table[i].tiled;
+        bool full = table[i].chain && why.rule == FB_RULE_SIZE;
+        if (!a->accepted && (full || !said)) a->why = why;
+        said |= table[i].tiled || full;
     }
 }
 

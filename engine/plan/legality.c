@@ -2,6 +2,7 @@
 
 #include "base/mutate.h"
 #include "graph/access.h"
+#include "plan/chain.h"
 #include "plan/gemm.h"
 #include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
@@ -34,7 +35,8 @@ static const fb_rule_info table[] = {
      "contraction"},
     {FB_RULE_LIBRARY, "library", "A library call takes strided operands that are stored, and a pointwise epilogue.",
      "library"},
-    {FB_RULE_SIZE, "size", "One kernel holds a limited number of nodes and buffers.", "size"},
+    {FB_RULE_SIZE, "size", "One kernel holds a limited number of nodes and buffers, and so much on chip as there is.",
+     "size"},
     {FB_RULE_RECOMPUTE, "recompute",
      "Only pointwise values, joins and gathers that are no output are cheap enough to compute again.", "recompute"},
     {FB_RULE_KNOB, "knob", "The device, family or knob has no such setting.", "knob"},
@@ -210,10 +212,10 @@ typedef struct {
 static const knob_row cuda_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
-    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(CHAIN) | IN(SCAN), 32, 1024, 32, false},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), 32, 1024, 32, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
     [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM), 8, 128, 1, true},
     [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, 1, false},
     [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, 1, false},
     [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
@@ -223,9 +225,9 @@ static const knob_row host_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, 1, false},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 64, 1, true},
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1024, 1, false},
-    [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
-    [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
+    [FB_KNOB_TILE_M] = {IN(GEMM), 16, 256, 1, true},
+    [FB_KNOB_TILE_N] = {IN(GEMM), 8, 256, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM), 8, 128, 1, true},
 };
 
 /* A GPU moves 16 bytes at once at most: of the smallest elements there are, so many. */
@@ -268,6 +270,9 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     fb_gemm_tile tile;
     knobs.value[knob] = value;
+    fb_chain_tile rows;
+    if (a->family == FB_FAMILY_CHAIN && fb_nest_chain_on_gpu(a->nest))
+        return fb_chain_tile_of(a->nest, &knobs, &rows, why);
     return a->family != FB_FAMILY_GEMM || fb_gemm_tile_of(a->nest, &knobs, &tile, why);
 }
 

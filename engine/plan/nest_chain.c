@@ -350,14 +350,103 @@ static bool fits_host(fb_builder *b, fb_chain *c)
     return choose_block(b, c);
 }
 
+/* ---- on a GPU: what kernels/chain.cuh does ---- */
+
+static fb_op op_of(const fb_builder *b, const fb_section *s, fb_val v)
+{
+    const fb_value *x = &s->values[v];
+    return x->kind == FB_VALUE_OP || x->kind == FB_VALUE_REDUCE ? b->nest->graph->nodes[x->node].op : FB_OPS;
+}
+
+/* exp(x - max x) / sum of these, over the whole row: x. FB_NONE: it is something else. */
+static fb_val scores_of(const fb_builder *b, const fb_section *s, int64_t width)
+{
+    fb_val v = s->roots[0].value;
+    int reductions = 0;
+    for (int i = 0; i < s->n_values; i++)
+        reductions += s->values[i].kind == FB_VALUE_REDUCE || s->values[i].kind == FB_VALUE_SCAN;
+    while (op_of(b, s, v) == FB_OP_CAST && fb_dtype_is_float(s->values[s->values[v].args[0]].dtype))
+        v = s->values[v].args[0];
+    if (reductions != 2 || op_of(b, s, v) != FB_OP_DIV) return FB_NONE;
+    fb_val e = s->values[v].args[0], sum = s->values[v].args[1];
+    if (op_of(b, s, sum) != FB_OP_SUM || s->values[sum].args[0] != e || op_of(b, s, e) != FB_OP_EXP) return FB_NONE;
+    fb_val sub = s->values[e].args[0];
+    if (op_of(b, s, sub) != FB_OP_SUB) return FB_NONE;
+    fb_val x = s->values[sub].args[0], most = s->values[sub].args[1];
+    if (op_of(b, s, most) != FB_OP_AMAX || s->values[most].args[0] != x) return FB_NONE;
+    const fb_space *row = &s->spaces[s->values[sum].over];
+    bool whole = s->values[most].over == s->values[sum].over && row->n == 1 && row->extent[0] == width;
+    return whole && s->values[x].space == s->values[sum].over ? x : FB_NONE;
+}
+
+/* Every product that the section reads, element by element of its own: `at` for the whole section. */
+static bool reads_own(const fb_section *s, fb_id node, fb_ix at)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_CHIP && (s->values[i].node != node || s->values[i].at != at)) return false;
+    return true;
+}
+
+static bool refuse_kernel(fb_builder *b, const fb_section *s, const char *what)
+{
+    return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                             "`%s` %s: a GPU's chain has no place for it", name_of(b, s->roots[0].node), what);
+}
+
+static bool fits_middle(fb_builder *b, fb_chain *c)
+{
+    const fb_section *s = &b->sections.at[0];
+    const fb_chain_link *last = &c->link[c->n_links - 1];
+    if (s->n_roots > 1)
+        return refuse_kernel(b, s, "or what it is made of is read by others, and would be stored on the way");
+    c->made = s->roots[0].value;
+    if (s->n_passes) {
+        c->made = scores_of(b, s, last->depth);
+        c->online = true;
+        if (c->made == FB_NONE) return refuse_kernel(b, s, "needs whole rows for something else than a softmax");
+    }
+    if (c->n_links == 2 && !reads_own(s, c->link[0].node, s->roots[0].at))
+        return refuse_kernel(b, s, "reads other elements than its own of the first product");
+    return true;
+}
+
+static bool fits_cuda(fb_builder *b, fb_chain *c)
+{
+    const fb_graph *g = b->nest->graph;
+    const fb_chain_link *last = &c->link[c->n_links - 1];
+    fb_dtype dtype = g->nodes[last->node].dtype;
+    c->units = b->machine->units;
+    c->shared_bytes = b->machine->shared_bytes;
+    if (c->n_middle != 1 || b->sections.n != 2)
+        return fb_builder_refuse(
+            b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+            "a chain on a GPU is one thing between two contractions and one after them, and `%s` is "
+            "not between two, or several are stored",
+            name_of(b, c->link[0].node));
+    if (g->nodes[c->link[0].node].dtype != dtype)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "`%s` is %s and `%s` %s: a GPU's chain keeps both in one type",
+                                 name_of(b, c->link[0].node), fb_dtype_name(g->nodes[c->link[0].node].dtype),
+                                 name_of(b, last->node), fb_dtype_name(dtype));
+    if ((dtype == FB_F16 || dtype == FB_BF16) && b->machine->compute_major && b->machine->compute_major < 8)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "`%s` is a chain of 16-bit operands, which asks for compute capability 8.0 or more",
+                                 name_of(b, last->node));
+    if (!fits_middle(b, c)) return false;
+    const fb_section *s = &b->sections.at[1];
+    fb_ix at = fb_ix_scale(b->nest->pool, lead_of(b, c), last->columns);
+    if (s->rows.n > s->blocked) at = fb_ix_add(b->nest->pool, at, s->rows.var[s->blocked]);
+    if (s->n_passes || s->scatter || s->rows.n > s->blocked + 1)
+        return refuse_kernel(b, s, "is made of whole rows, or of columns that are numbered anew");
+    if (!reads_own(s, last->node, at) || fb_section_reads_product(s, c->link[0].node) != (c->n_links == 1))
+        return refuse_kernel(b, s, "reads other elements than its own of what stays on chip");
+    return true;
+}
+
 bool fb_chain_end(fb_builder *b)
 {
     fb_chain *c = b->nest->chain;
     c->in_place = find_in_place(b, c, c->n_middle);
     if (!check_rows(b, c)) return false;
-    if (b->machine->kind == FB_DEVICE_CUDA)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` and what is made of it in one kernel: no family generates that for GPUs",
-                                 name_of(b, c->link[0].node));
-    return fits_host(b, c);
+    return b->machine->kind == FB_DEVICE_CUDA ? fits_cuda(b, c) : fits_host(b, c);
 }

@@ -167,7 +167,12 @@ typedef struct {
     fb_chain_link link[2]; /* in order; the last may have its left operand on chip */
     int n_middle;             /* the first sections make that operand */
     bool in_place;            /* … of the first product's elements, each in its own place */
-    int64_t block;            /* rows that are worked on together */
+    int64_t block;            /* on the host: rows that are worked on together */
+    /* on a GPU: */
+    fb_val made;          /* of section 0: what becomes the last product's left operand, element by element … */
+    bool online;          /* … after a softmax over its row, of which only the scores are computed there */
+    int units;            /* multiprocessors, */
+    int64_t shared_bytes; /* and what each has for a block */
 } fb_chain;
 
 struct fb_nest {

@@ -1,0 +1,266 @@
+/* Chains in CUDA: kernels/chain.cuh with functions that say what an element of an operand is and what becomes of the
+ * first product's elements; then what is made of the last product, from its tile in shared memory.
+ *
+ * requires  a chain of two sections: the middle, which stays on chip, and what is stored
+ */
+#include "codegen/emit_cuda_parts.h"
+#include "plan/chain.h"
+
+#include <inttypes.h>
+
+typedef struct {
+    fb_emitter *e;
+    const fb_chain *c;
+    fb_chain_tile tile;
+    const char *element, *sum; /* types of an operand's elements and of sums */
+} writer;
+
+static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *text_of(fb_emitter *e, const char *format, ...)
+{
+    fb_str s = {0};
+    va_list ap;
+    va_start(ap, format);
+    fb_str_vaddf(&s, format, ap);
+    va_end(ap);
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
+static fb_chain_tile tile_of(const fb_emitter *e)
+{
+    fb_chain_tile tile;
+    fb_verdict why;
+    if (!fb_chain_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_chain_tile_of(e->nest, NULL, &tile, &why));
+    return tile;
+}
+
+int fb_cuda_chain_threads(const fb_emitter *e)
+{
+    return tile_of(e).threads;
+}
+
+static const fb_chain_link *last_of(const fb_chain *c)
+{
+    return &c->link[c->n_links - 1];
+}
+
+static bool is_variable(const writer *w, fb_ix at)
+{
+    return fb_ix_is_var(w->e->nest->pool, at);
+}
+
+static void declare(const writer *w, fb_ix var, const char *value)
+{
+    if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
+}
+
+/* ---- operands ---- */
+
+/* An operand's element in terms of the parameters of its function: `outer` (row or column) and k. */
+typedef struct {
+    fb_id base;
+    fb_ix at, outer, k;
+    int64_t n_outer, n_k;
+} operand;
+
+static fb_ix renamed(const writer *w, fb_ix *at, fb_ix var, const char *name, int64_t extent)
+{
+    if (!is_variable(w, var)) return var;
+    fb_ix to = fb_ix_var(w->e->nest->pool, name, extent);
+    *at = fb_ix_substitute(w->e->nest->pool, *at, var, to);
+    return to;
+}
+
+static operand left_of(const writer *w, const fb_chain_link *l)
+{
+    operand o = {.base = l->a, .at = l->a_at, .outer = w->c->row, .n_outer = w->c->rows, .n_k = l->depth};
+    o.k = renamed(w, &o.at, l->k, "fb_k", l->depth);
+    return o;
+}
+
+static operand right_of(const writer *w, const fb_chain_link *l)
+{
+    operand o = {.base = l->b, .at = l->b_at, .n_outer = l->columns, .n_k = l->depth};
+    o.k = renamed(w, &o.at, l->k, "fb_k", l->depth);
+    o.outer = renamed(w, &o.at, l->n, "fb_n", l->columns);
+    return o;
+}
+
+static bool steps_along(const writer *w, const operand *o, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    return is_variable(w, var) && fb_ix_stride(w->e->nest->pool, o->at, var, &stride, &rest) && stride == 1;
+}
+
+static bool lies_along_k(const writer *w, const operand *o)
+{
+    return steps_along(w, o, o->k) || !steps_along(w, o, o->outer);
+}
+
+/* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the
+ * operand? */
+static bool comes_in_pieces(const writer *w, const operand *o)
+{
+    bool along_k = lies_along_k(w, o);
+    int piece = 16 / fb_dtype_size(w->e->nest->graph->nodes[o->base].dtype);
+    fb_ix last = along_k ? o->k : o->outer;
+    if (!is_variable(w, last) || (along_k ? o->n_k : o->n_outer) % piece) return false;
+    return fb_cuda_shift_of(w->e, o->base) % piece == 0 && fb_cuda_runs_along(w->e, o->at, last, piece);
+}
+
+static const char *result_type(const writer *w, bool piece)
+{
+    return piece ? text_of(w->e, "const %s *", w->element) : w->element;
+}
+
+static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
+{
+    if (extent % by) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
+}
+
+static void write_operand(const writer *w, const operand *o)
+{
+    bool piece = comes_in_pieces(w, o);
+    fb_emit(w->e, "return %s%s;", piece ? "&" : "", fb_emit_element(w->e, o->base, FB_NONE, o->at));
+    w->e->indent--;
+    fb_emit(w->e, "},");
+}
+
+static void write_left(const writer *w, const fb_chain_link *l)
+{
+    operand o = left_of(w, l);
+    fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, comes_in_pieces(w, &o)));
+    guard(w, "m0 + fb_m", w->c->rows, w->tile.rows);
+    guard(w, "fb_k", l->depth, w->tile.depth);
+    declare(w, w->c->row, "m0 + fb_m");
+    write_operand(w, &o);
+}
+
+/* k_by, n_by: what the extents are rounded up to. */
+static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n_by)
+{
+    operand o = right_of(w, l);
+    fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, comes_in_pieces(w, &o)));
+    guard(w, "fb_k", l->depth, k_by);
+    guard(w, "fb_n", l->columns, n_by);
+    write_operand(w, &o);
+}
+
+static void write_nothing(const writer *w)
+{
+    fb_emit(w->e, "[&](fb_at, fb_at) -> %s { return {}; },", w->element);
+}
+
+/* ---- the middle ---- */
+
+static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
+{
+    (void)e, (void)node, (void)at; /* its own element: plan/nest_chain.c has seen to it */
+    return "fb_sum";
+}
+
+static void write_middle(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_section *s = &e->nest->sections[0];
+    int used = e->n_used;
+    e->on_chip = first_sum;
+    fb_emit_section(e, 0);
+    const fb_value *v = &s->values[w->c->made];
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
+    bool ragged = w->c->rows % w->tile.rows != 0;
+    declare(w, w->c->row, ragged ? text_of(e, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1) : "m0 + fb_m");
+    if (v->space != FB_NONE && s->spaces[v->space].n)
+        declare(w, s->spaces[v->space].var[0], "fb_n");
+    else if (s->rows.n > s->blocked)
+        declare(w, s->rows.var[s->blocked], "fb_n");
+    fb_emit_needed(e, w->c->made, v->space);
+    fb_emit(e, "return %s;", fb_emit_ref(e, w->c->made));
+    e->indent--;
+    fb_emit(e, "});");
+    e->n_used = used;
+}
+
+/* ---- the kernel ---- */
+
+static void write_run(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_chain *c = w->c;
+    const fb_chain_link *first = &c->link[0], *last = last_of(c);
+    bool two = c->n_links == 2;
+    operand a = left_of(w, first), b0 = right_of(w, first), b1 = right_of(w, last);
+    bool along[] = {!two || lies_along_k(w, &a), !two || lies_along_k(w, &b0), lies_along_k(w, &b1)};
+    fb_emit(e, "fb_tile::run<%s, %s, %s>(", along[0] ? "true" : "false", along[1] ? "true" : "false",
+            along[2] ? "true" : "false");
+    e->indent++;
+    fb_emit(e, "fb_sums, fb_shared,");
+    if (two) {
+        write_left(w, first);
+        write_right(w, first, w->tile.depth, w->tile.tile);
+    } else {
+        write_nothing(w);
+        write_nothing(w);
+    }
+    write_right(w, last, w->tile.tile, w->tile.columns);
+    write_middle(w);
+    e->indent--;
+}
+
+static const char *last_sum(fb_emitter *e, fb_id node, fb_ix at)
+{
+    (void)node, (void)at;
+    return e->chip[0];
+}
+
+static void write_results(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_section *s = &e->nest->sections[1];
+    int64_t columns = last_of(w->c)->columns;
+    fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
+    e->on_chip = last_sum;
+    fb_emit_section(e, 1);
+    int vector = s->rows.n > s->blocked ? fb_cuda_vector(e, s) : 1;
+    int64_t across = columns / vector;
+    e->chip[0] = text_of(e, "fb_c[fb_m * fb_tile::second::LINE + %s]", vector > 1 ? "fb_n + v" : "fb_n");
+    fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
+                 w->tile.rows * across);
+    fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+            vector > 1 ? text_of(e, " * %d", vector) : "");
+    if (w->c->rows % w->tile.rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->c->rows);
+    const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
+    if (is_variable(w, w->c->member))
+        row = text_of(e, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member), w->c->rows);
+    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
+            vector > 1 ? text_of(e, "fb_n / %d", vector) : "fb_n");
+    fb_cuda_elements(e, vector, point, NULL, NULL);
+    fb_emit_close(e);
+}
+
+void fb_emit_chain_cuda(fb_emitter *e)
+{
+    const fb_chain *c = e->nest->chain;
+    writer w = {.e = e, .c = c, .tile = tile_of(e)};
+    fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
+    w.element = e->dialect->memory_type[dtype];
+    w.sum = e->dialect->value_type[dtype];
+    fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w.element,
+            w.tile.tensor ? "true" : "false", w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth,
+            w.tile.depth, w.tile.columns, w.tile.stages, c->online ? "true" : "false");
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;
+    declare(&w, c->member, each > 1 ? text_of(e, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
+    const char *block = c->batch > 1 ? text_of(e, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
+    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : text_of(e, "%s * %d", block, w.tile.rows));
+    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    write_run(&w);
+    write_results(&w);
+    e->grid[0] = (int)w.tile.blocks;
+    e->dynamic_shared = (int)w.tile.shared_bytes;
+}

@@ -1,0 +1,157 @@
+#include "plan/chain.h"
+
+#include "base/str.h"
+#include "plan/nest_parts.h"
+
+enum {
+    MOST_ROWS = 128,
+    LEAST_ROWS = 32,
+    MOST_TILE = 64,
+    LEAST_TILE = 16,
+    SUMS = 160, /* registers of a thread that sums may take, of 255 */
+    MOST_BLOCKS = 1 << 30,
+};
+
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+#define REFUSE(why, rule, ...) (*(why) = fb_verdict_make(FB_VERDICT_UNSUPPORTED, rule, __VA_ARGS__), false)
+
+static const fb_chain_link *last_of(const fb_chain *c)
+{
+    return &c->link[c->n_links - 1];
+}
+
+static bool has_first(const fb_chain *c)
+{
+    return c->n_links == 2;
+}
+
+static fb_dtype dtype_of(const fb_nest *nest)
+{
+    return nest->graph->nodes[last_of(nest->chain)->node].dtype;
+}
+
+/* Is it a 16-bit type, whose operands go from one product to the next in registers? */
+static bool is_half(fb_dtype d)
+{
+    return d == FB_F16 || d == FB_BF16;
+}
+
+static bool on_tensor_cores(const fb_nest *nest)
+{
+    const fb_chain *c = nest->chain;
+    fb_dtype d = dtype_of(nest);
+    bool tf32 = d == FB_F32;
+    for (int i = 0; i < c->n_links; i++)
+        tf32 &= nest->graph->nodes[c->link[i].node].attrs->precision == FB_PRECISION_TF32;
+    return is_half(d) || tf32;
+}
+
+/* Each thread's share of the sums of both products, and of the fragments that they are multiplied from. */
+static int64_t registers_of(const fb_chain_tile *t, int size)
+{
+    int64_t width = t->columns + t->tile;
+    return t->tensor ? width / 2 : width * 3 / 8 * (size == 8 ? 2 : 1);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Operands lie along either dimension, whichever is contiguous in memory, each line padded by 16 bytes. */
+static int64_t operand_bytes(int64_t outer, int64_t k, int size)
+{
+    int64_t pad = 16 / size;
+    return larger(outer * (k + pad), k * (outer + pad)) * size;
+}
+
+static int64_t shared_of(const fb_chain_tile *t, int size)
+{
+    int64_t tiles = operand_bytes(t->columns, t->tile, size);
+    if (t->depth) tiles += operand_bytes(t->tile, t->depth, size);
+    int64_t all = t->stages * tiles + (t->depth ? operand_bytes(t->rows, t->depth, size) : 0);
+    if (size != 2) all += (int64_t)t->rows * (t->tile + 16 / size) * size;
+    int64_t sums = (int64_t)t->rows * (t->columns + 4) * (size == 8 ? 8 : 4);
+    return larger(all, sums);
+}
+
+static bool fits(const fb_chain *c, fb_chain_tile *t, int size)
+{
+    t->shared_bytes = shared_of(t, size);
+    return t->shared_bytes <= c->shared_bytes && registers_of(t, size) <= SUMS;
+}
+
+/* The widest tile, in two stages if they fit, of which rows of this height fit. */
+static bool choose_tile(const fb_chain *c, fb_chain_tile *t, int size, const int64_t *knob)
+{
+    for (t->tile = MOST_TILE; t->tile >= LEAST_TILE; t->tile /= 2) {
+        if (knob[FB_KNOB_TILE_N] ? t->tile != knob[FB_KNOB_TILE_N]
+                                 : t->tile > LEAST_TILE && t->tile / 2 >= last_of(c)->depth)
+            continue;
+        for (t->stages = 2; t->stages > 0; t->stages--)
+            if ((!knob[FB_KNOB_STAGES] || t->stages == knob[FB_KNOB_STAGES]) && fits(c, t, size)) return true;
+    }
+    return false;
+}
+
+static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verdict *why)
+{
+    const fb_chain *c = nest->chain;
+    char row[32], all[32], chip[32];
+    t->tile = LEAST_TILE;
+    t->stages = 1;
+    if (registers_of(t, size) > SUMS)
+        return REFUSE(
+            why, FB_RULE_SIZE,
+            "a row of `%s` is %lld wide: its sums stay in registers, %lld of a thread's 255, and %d are there "
+            "for them",
+            nest->graph->nodes[last_of(c)->node].name, (long long)last_of(c)->columns, (long long)registers_of(t, size),
+            SUMS);
+    fb_format_bytes(row, (double)((int64_t)t->depth * size));
+    fb_format_bytes(all, (double)shared_of(t, size));
+    fb_format_bytes(chip, (double)c->shared_bytes);
+    return REFUSE(
+        why, FB_RULE_SIZE,
+        "the %lld-wide rows that `%s` is made of take %s each: %d of them with a tile of both right operands are "
+        "%s, and a block has %s on chip",
+        (long long)c->link[0].depth, nest->graph->nodes[c->link[0].node].name, row, t->rows, all, chip);
+}
+
+bool fb_nest_chain_on_gpu(const fb_nest *nest)
+{
+    return nest->chain && nest->chain->units > 0;
+}
+
+bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *t, fb_verdict *why)
+{
+    static const fb_knobs automatic;
+    const fb_chain *c = nest->chain;
+    const int64_t *knob = knobs ? knobs->value : automatic.value;
+    fb_dtype dtype = dtype_of(nest);
+    int size = fb_dtype_size(dtype);
+    *t = (fb_chain_tile){.tensor = on_tensor_cores(nest)};
+    t->warp_rows = t->tensor ? 16 : 8;
+    t->columns = (int)(up(last_of(c)->columns, is_half(dtype) ? 16 : 8) * (is_half(dtype) ? 16 : 8));
+    if (has_first(c)) t->depth = (int)(up(c->link[0].depth, is_half(dtype) ? 16 : 8) * (is_half(dtype) ? 16 : 8));
+    int most = t->tensor ? MOST_ROWS : MOST_ROWS / 2, least = t->tensor ? LEAST_ROWS : LEAST_ROWS / 2;
+    for (t->rows = most; t->rows >= least; t->rows /= 2) {
+        t->threads = t->rows / t->warp_rows * 32;
+        t->blocks = c->batch * up(c->rows, t->rows);
+        /* all multiprocessors busy, if there are rows for that */
+        bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);
+        if (knob[FB_KNOB_TILE_M] ? t->rows != knob[FB_KNOB_TILE_M] : few) continue;
+        if (t->blocks < MOST_BLOCKS && choose_tile(c, t, size, knob)) return true;
+    }
+    if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_STAGES])
+        return REFUSE(
+            why, FB_RULE_KNOB,
+            "no tile of these knobs fits: rows (tile_m) are %d to %d, columns (tile_n) %d to %d, stages 1 or 2, "
+            "and a block has %lld bytes on chip",
+            least, most, LEAST_TILE, MOST_TILE, (long long)c->shared_bytes);
+    t->rows = least;
+    return refuse_size(nest, t, size, why);
+}

@@ -1,0 +1,21 @@
+/* The tile of a generated chain: chosen by extents, machine and knobs, once for legality and code. */
+#ifndef FB_PLAN_CHAIN_H
+#define FB_PLAN_CHAIN_H
+
+#include "plan/family.h"
+
+typedef struct {
+    bool tensor;         /* tensor cores: 16-bit operands, or f32 as tf32 */
+    int rows, warp_rows; /* of a block, of a warp */
+    int tile;            /* columns of the first product that are on chip at once */
+    int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
+    int stages, threads;
+    int64_t shared_bytes, blocks;
+} fb_chain_tile;
+
+/* Is it a chain for a GPU? */
+bool fb_nest_chain_on_gpu(const fb_nest *nest);
+/* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
+bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
+
+#endif

@@ -1,0 +1,53 @@
+/* The graphs that the tests of chains share. */
+#ifndef TESTS_UNIT_CHAIN_CASES_H
+#define TESTS_UNIT_CHAIN_CASES_H
+
+#include "unit/nest_help.h"
+
+static const fb_attrs turn_last_two = {.n_axes = 3, .axes = {0, 2, 1}};
+
+/* sigmoid(relu(x w1 + b1) w2 + b2), x [members, rows, in] or [rows, in]. */
+static inline fb_graph *mlp(int64_t members, int64_t rows, int64_t in, int64_t hidden, int64_t out, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("mlp");
+    fb_shape x_shape = members ? SHAPE(members, rows, in) : SHAPE(rows, in);
+    fb_id x = source(g, FB_OP_INPUT, "x", x_shape, dtype);
+    fb_id w1 = source(g, FB_OP_PARAM, "w1", SHAPE(in, hidden), dtype),
+          b1 = source(g, FB_OP_PARAM, "b1", SHAPE(hidden), dtype);
+    fb_id w2 = source(g, FB_OP_PARAM, "w2", SHAPE(hidden, out), dtype),
+          b2 = source(g, FB_OP_PARAM, "b2", SHAPE(out), dtype);
+    fb_id a = NODE(g, FB_OP_ADD, "biased", NULL, NODE(g, FB_OP_MATMUL, "first", NULL, x, w1), b1);
+    fb_id h = NODE(g, FB_OP_RELU, "h", NULL, a);
+    fb_id y = NODE(g, FB_OP_ADD, "biased_too", NULL, NODE(g, FB_OP_MATMUL, "second", NULL, h, w2), b2);
+    return with_output(g, NODE(g, FB_OP_SIGMOID, "y", NULL, y));
+}
+
+typedef enum { NO_MASK, ADDED, CAUSAL } mask_kind;
+
+/* softmax(q kᵀ / 4 + mask) v with q, k, v [heads, …]. */
+static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int64_t dim, mask_kind mask,
+                                  fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("attention");
+    fb_id q = source(g, FB_OP_INPUT, "q", SHAPE(heads, rows, dim), dtype),
+          k = source(g, FB_OP_INPUT, "k", SHAPE(heads, keys, dim), dtype),
+          v = source(g, FB_OP_INPUT, "v", SHAPE(heads, keys, dim), dtype);
+    fb_id quarter = node(g, FB_OP_CONST, "quarter", &(fb_attrs){.value = 0.25, .dtype = dtype}, 0, NULL);
+    fb_id turned = NODE(g, FB_OP_PERMUTE, NULL, &turn_last_two, k);
+    fb_id s = NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "scores", NULL, q, turned), quarter);
+    if (mask == ADDED)
+        s = NODE(g, FB_OP_ADD, "masked", NULL, s, source(g, FB_OP_INPUT, "mask", SHAPE(rows, keys), dtype));
+    if (mask == CAUSAL) {
+        fb_attrs down = {.shape = SHAPE(rows, keys), .dtype = FB_I32, .dim = 0}, right = down;
+        right.dim = 1;
+        fb_id sees = NODE(g, FB_OP_GE, "sees", NULL, node(g, FB_OP_IOTA, "row", &down, 0, NULL),
+                          node(g, FB_OP_IOTA, "column", &right, 0, NULL));
+        fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
+        if (dtype == FB_F16)
+            never = node(g, FB_OP_CONST, "never_f16", &(fb_attrs){.value = -60000, .dtype = dtype}, 0, NULL);
+        s = NODE(g, FB_OP_WHERE, "masked", NULL, sees, s, never);
+    }
+    return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* Chains for a GPU: by execution on an emulated one against the interpreter, and what is refused. FB_KEEP prints the
+ * text of a kernel that is wrong. */
+#include "unit/chain_cases.h"
+#include "unit/emulate_cuda.h"
+
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, const char *preset)
+{
+    fb_machine m;
+    fb_error err = {0};
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find(preset)->make(*planner, &err);
+    assert_non_null(plan);
+    return plan;
+}
+
+static void check_run(int which, const unit *u, int number, const fb_program *p, const fb_graph *g)
+{
+    fb_error err;
+    fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!reference) fail_msg("%s", err.text);
+    char text[512], *storage;
+    void **buffers = run_program(u, number, p, g, 3, &storage);
+    bool right = check_program(p, buffers, g, reference, text);
+    if (!right && getenv("FB_KEEP")) fprintf(stderr, "%s\n", p->kernels[0].source);
+    if (!right) fail_msg("case %d: %s", which, text);
+    fb_free(storage);
+    fb_free(buffers);
+    fb_interp_free(reference);
+}
+
+static void test_emulated(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    fb_graph *graphs[] = {
+        mlp(0, 33, 40, 72, 24, FB_BF16),
+        mlp(0, 65, 33, 100, 7, FB_F16),
+        mlp(3, 7, 16, 33, 33, FB_F32),
+        mlp(0, 70, 9, 65, 17, FB_F64),
+        attention(2, 33, 65, 16, NO_MASK, FB_F16),
+        attention(2, 40, 100, 24, ADDED, FB_BF16),
+        attention(3, 33, 33, 7, CAUSAL, FB_F32),
+        attention(1, 65, 129, 33, CAUSAL, FB_F16),
+        attention(2, 7, 33, 5, ADDED, FB_F64),
+    };
+    enum { CASES = sizeof graphs / sizeof *graphs };
+    unit u = {0};
+    fb_program *programs[CASES];
+    int number[CASES];
+    for (int i = 0; i < CASES; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_plan *plan = plan_of(graphs[i], &planner, "max");
+        assert_int_equal(fb_plan_groups(plan), 1);
+        assert_int_equal(fb_plan_group(plan, 0)->family, FB_FAMILY_CHAIN);
+        programs[i] = fb_lower(plan, &fb_dialect_cuda, &err);
+        if (!programs[i]) fail_msg("%s", err.text);
+        number[i] = unit_add_cuda(&u, programs[i]);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check_run(i, &u, number[i], programs[i], graphs[i]);
+        fb_program_free(programs[i]);
+        fb_graph_free(graphs[i]);
+    }
+    unit_free(&u);
+}
+
+static fb_verdict fuse(fb_graph *g, const char *a, const char *b)
+{
+    fb_planner *planner;
+    fb_plan *plan = plan_of(g, &planner, "max");
+    fb_edit e = {.kind = FB_EDIT_FUSE, .a = fb_graph_find(g, a), .b = fb_graph_find(g, b)};
+    assert_true(e.a != FB_NONE && e.b != FB_NONE);
+    fb_verdict v = fb_plan_try(plan, &e, NULL);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return v;
+}
+
+static void says(fb_verdict v, const char *part)
+{
+    if (v.kind == FB_VERDICT_UNSUPPORTED && strstr(v.text, part)) return;
+    fail_msg("%s: %s", fb_verdict_kind_name(v.kind), v.text);
+}
+
+static void what_does_not_fit_is_said_in_numbers(void **state)
+{
+    (void)state;
+    says(fuse(mlp(0, 1024, 8192, 256, 256, FB_BF16), "h", "second"),
+         "the 8192-wide rows that `first` is made of take 16.4 kB each: 32 of them with a tile of both right operands "
+         "are");
+    says(fuse(mlp(0, 1024, 256, 256, 1024, FB_BF16), "h", "second"),
+         "a row of `second` is 1024 wide: its sums stay in registers, 520 of a thread's 255");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_emulated),
+        cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
+    };
+    return cmocka_run_group_tests_name("chain_cuda", tests, NULL, NULL);
+}
