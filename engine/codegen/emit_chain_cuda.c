@@ -4,6 +4,7 @@
  * requires  a chain of two sections: the middle, which stays on chip, and what is stored
  */
 #include "codegen/emit_cuda_parts.h"
+#include "codegen/names.h"
 #include "plan/chain.h"
 
 #include <inttypes.h>
@@ -167,7 +168,7 @@ static void write_middle(const writer *w)
 {
     fb_emitter *e = w->e;
     const fb_section *s = &e->nest->sections[0];
-    int used = e->n_used;
+    int used = fb_names_count(e->used);
     e->on_chip = first_sum;
     fb_emit_section(e, 0);
     const fb_value *v = &s->values[w->c->made];
@@ -182,7 +183,7 @@ static void write_middle(const writer *w)
     fb_emit(e, "return %s;", fb_emit_ref(e, w->c->made));
     e->indent--;
     fb_emit(e, "});");
-    e->n_used = used;
+    fb_names_forget(e->used, used);
 }
 
 /* ---- the kernel ---- */
