@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+enum { FB_FILE_MAX = 256 << 20 }; /* bytes */
+
 typedef struct {
     char key[33]; /* content: equal files read the same way share it */
     fb_dtype dtype;

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_EVENTS = 200000, MAX_LOGS_A_TURN = 1100, MAX_FILE = 256 << 20, MAX_NAMES = 1000 };
+enum { MAX_EVENTS = 200000, MAX_LOGS_A_TURN = 1100, MAX_NAMES = 1000 };
 
 typedef enum { EXPERIMENT_NONE, EXPERIMENT_RUNS, EXPERIMENT_WAITS } experiment_state;
 
@@ -217,7 +217,7 @@ static json_t *file_reply(fb_script *s, const char *name, const json_t *columns)
     fb_error err = {0};
     size_t n;
     fb_file_table table;
-    char *bytes = read_beside(s, name, MAX_FILE, &n, &err);
+    char *bytes = read_beside(s, name, FB_FILE_MAX, &n, &err);
     bool ok = bytes && fb_file_parse(name, bytes, n, columns, &table, &err);
     fb_free(bytes);
     if (!ok) return json_pack("{s:s, s:s}", "type", "file", "error", err.text);

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "script/files.h"
 
 #include <math.h>
 #include <string.h>
@@ -177,6 +179,22 @@ static bool has_failed(const fb_job *j, fb_error *why)
 
 /* ---- requests ---- */
 
+/* The values of a graph in JSON lie in NAME.weights beside NAME.json, one .npy file a key. False when there is none. */
+static bool read_beside_graph(const fb_session *s, const char *key, fb_file_table *out)
+{
+    size_t n, stem = s->path ? strlen(s->path) : 0;
+    if (stem < 5 || strcmp(s->path + stem - 5, ".json") != 0 || strchr(key, '/')) return false;
+    fb_str path = {0};
+    fb_error err = {0};
+    fb_str_addf(&path, "%.*s.weights/%s.npy", (int)(stem - 5), s->path, key);
+    char *bytes = fb_read_file(fb_str_get(&path), FB_FILE_MAX, &n, &err);
+    *out = (fb_file_table){0};
+    bool ok = bytes && fb_file_parse(fb_str_get(&path), bytes, n, NULL, out, &err);
+    fb_free(bytes);
+    fb_str_free(&path);
+    return ok;
+}
+
 void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g)
 {
     fb_worker_record *w = &s->workers[worker];
@@ -186,9 +204,12 @@ void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g)
         for (int k = 0; k < w->files.n && !there; k++) there = strcmp(w->files.at[k], key) == 0;
         int64_t n;
         const double *values = there || !s->script ? NULL : fb_script_file(s->script, key, &n);
+        fb_file_table read = {0};
+        if (!there && !s->script && read_beside_graph(s, key, &read)) values = read.values, n = read.n;
         if (!values) continue;
         fb_worker_send_file(w->worker, key, values, n);
         FB_VEC_PUSH(&w->files, fb_strdup(key));
+        fb_free(read.values);
     }
 }
 

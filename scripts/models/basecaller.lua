@@ -67,7 +67,7 @@ return fb.script {
   title = "A basecaller's encoder: convolutions and five LSTMs",
 
   params = {
-    N = fb.int { 4, min = 1, max = 4096, step = "x2", help = "chunks at once" },
+    N = fb.int { 16, min = 1, max = 4096, step = "x2", help = "chunks at once" },
     T = fb.int { 4, min = 1, max = 64, step = "x2", help = "steps of each LSTM, unrolled" },
     H = fb.int { 384, min = 1, max = 4096, help = "hidden size" },
     layers = fb.int { 5, min = 1, max = 16, help = "LSTMs" },

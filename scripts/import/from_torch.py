@@ -1,0 +1,702 @@
+#!/usr/bin/env python3
+"""A PyTorch module as a fusebox graph: traced with torch.export, written as JSON, its weights as .npy files beside it.
+
+    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn]
+    fusebox NAME.json
+
+MODEL.py is a Python file; its function `make` gives a module and a tuple of example inputs: `return net, (x,)`. Weights go
+to the folder NAME.weights; with `--weights drawn` there are no files, and each weight is drawn with its mean and spread.
+
+A call of PyTorch that fusebox knows as one op (linear, layer_norm, softmax, silu, addmm, attention) keeps a scope of that
+kind, so that the preset `eager` makes it one kernel. Submodules are regions: `encoder.layers[0].linear1`. Calls that
+cannot be written in fusebox's ops are listed with the line of the module that made them, all at once, and nothing is
+written. Shapes are those of the example inputs. Needs PyTorch; engine/graph/graph_json.h describes the document.
+"""
+import argparse
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import re
+import struct
+import sys
+
+DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "int32": "i32", "int64": "i64", "bool": "bool"}
+NPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "i32": "<i4", "i64": "<i8"}
+RESERVED = re.compile(r"[^A-Za-z0-9_]")
+
+
+class Unsupported(Exception):
+    """What a call needs and fusebox does not have."""
+
+
+class Value:
+    """A node of the graph being written."""
+
+    def __init__(self, id, shape, dtype):
+        self.id, self.shape, self.dtype = id, list(shape), dtype
+
+
+def word(text, otherwise="x"):
+    """A name that fusebox takes: [A-Za-z_][A-Za-z0-9_]{0,63}."""
+    text = RESERVED.sub("_", text) or otherwise
+    return (text if not text[0].isdigit() else "_" + text)[:64]
+
+
+def broadcast(*shapes):
+    rank, out = max(len(s) for s in shapes), []
+    for d in range(rank):
+        sizes = {s[d - rank + len(s)] for s in shapes if d - rank + len(s) >= 0} - {1}
+        if len(sizes) > 1:
+            raise Unsupported(f"shapes {shapes} do not broadcast")
+        out.append(sizes.pop() if sizes else 1)
+    return out
+
+
+class Graph:
+    """Nodes and scopes in the order in which they are made."""
+
+    def __init__(self, title):
+        self.title, self.nodes, self.scopes, self.outputs = title, [], [], []
+        self.scope, self.names, self.regions = -1, set(), {}
+
+    # -- scopes
+
+    def path(self, scope):
+        return self.scopes[scope]["path"] + "." if scope >= 0 else ""
+
+    def unique(self, path):
+        """The path, or path_2, path_3 … where it is taken; indices in brackets stay at the end."""
+        base, bracket = (path[:path.rindex("[")], path[path.rindex("["):]) if path.endswith("]") else (path, "")
+        n, out = 2, path
+        while out in self.names:
+            out, n = f"{base}_{n}{bracket}", n + 1
+        self.names.add(out)
+        return out
+
+    def region(self, parent, name, index):
+        key = (parent, name, index)
+        if key not in self.regions:
+            s = {"id": len(self.scopes), "kind": "region", "name": name}
+            if parent >= 0:
+                s["parent"] = parent
+            if index is not None:
+                s["index"] = index
+            whole = self.path(parent) + name + (f"[{index}]" if index is not None else "")
+            s["path"] = self.unique(whole)
+            self.scopes.append(s)
+            self.regions[key] = s["id"]
+        return self.regions[key]
+
+    def enter(self, modules):
+        """The region of a path of submodules: layers.0.linear1 is layers[0], then linear1."""
+        self.scope, parts, i = -1, [p for p in modules.split(".") if p], 0
+        while i < len(parts):
+            index = int(parts[i + 1]) if i + 1 < len(parts) and parts[i + 1].isdigit() else None
+            self.scope = self.region(self.scope, word(parts[i]), index)
+            i += 1 if index is None else 2
+
+    def op(self, kind, args, attrs, make):
+        """An op scope: what `make` builds is one call of the framework."""
+        path = self.unique(self.path(self.scope) + kind)
+        s = {"id": len(self.scopes), "kind": "op", "name": path.rsplit(".", 1)[-1], "path": path, "op": kind, "attrs": attrs,
+             "args": [a.id for a in args if a is not None], "results": []}
+        if self.scope >= 0:
+            s["parent"] = self.scope
+        self.scopes.append(s)
+        before, self.scope = self.scope, s["id"]
+        out = make()
+        self.scope = before
+        s["results"] = [out.id]
+        return out
+
+    # -- nodes
+
+    def add(self, op, args, shape, dtype, name=None, **attrs):
+        path = self.unique(self.path(self.scope) + word(name or op))
+        node = {"id": len(self.nodes), "op": op, "args": [a.id for a in args], "name": path, "dtype": dtype, "shape": list(shape),
+                "region": 0}
+        if self.scope >= 0:
+            node["scope"] = self.scope
+        node.update(attrs)
+        self.nodes.append(node)
+        return Value(node["id"], shape, dtype)
+
+    def const(self, value, dtype):
+        return self.add("const", [], [], dtype, "c", value=float(value))
+
+    def value(self, x, dtype):
+        return x if isinstance(x, Value) else self.const(x, dtype)
+
+    def cast(self, x, dtype):
+        return x if x.dtype == dtype else self.add("cast", [x], x.shape, dtype)
+
+    def unary(self, op, x, **attrs):
+        return self.add(op, [x], x.shape, x.dtype, **attrs)
+
+    def binary(self, op, a, b, result=None):
+        rank = ["bool", "i32", "i64", "f16", "bf16", "f32", "f64"]
+        if isinstance(a, Value) and isinstance(b, Value):
+            dtype = max(a.dtype, b.dtype, key=rank.index)
+        else:
+            x, y = (a, b) if isinstance(a, Value) else (b, a)
+            dtype = "f32" if isinstance(y, float) and x.dtype in ("bool", "i32", "i64") else x.dtype
+        a, b = self.cast(self.value(a, dtype), dtype), self.cast(self.value(b, dtype), dtype)
+        return self.add(op, [a, b], broadcast(a.shape, b.shape), result or dtype)
+
+    def view(self, x, shape):
+        shape = list(shape)
+        if -1 in shape:
+            known = math.prod(n for n in shape if n != -1)
+            shape[shape.index(-1)] = math.prod(x.shape) // max(known, 1)
+        return x if shape == x.shape else self.add("view", [x], shape, x.dtype)
+
+    def permute(self, x, axes):
+        axes = [a % len(x.shape) for a in axes]
+        return x if axes == sorted(axes) else self.add("permute", [x], [x.shape[a] for a in axes], x.dtype, axes=axes)
+
+    def swap(self, x, a, b):
+        axes = list(range(len(x.shape)))
+        axes[a], axes[b] = axes[b], axes[a]
+        return self.permute(x, axes)
+
+    def expand(self, x, shape):
+        rank = len(shape)
+        own = [1] * (rank - len(x.shape)) + x.shape
+        shape = [own[d] if n == -1 else n for d, n in enumerate(shape)]
+        return x if shape == x.shape else self.add("expand", [x], shape, x.dtype)
+
+    def slice(self, x, dim, start, stop, step=1):
+        dim, n = dim % len(x.shape), x.shape[dim % len(x.shape)]
+        start = 0 if start is None else min(max(start + n if start < 0 else start, 0), n)
+        stop = n if stop is None else min(max(stop + n if stop < 0 else stop, start), n)
+        shape = list(x.shape)
+        shape[dim] = -(-(stop - start) // step)
+        if shape == x.shape:
+            return x
+        return self.add("slice", [x], shape, x.dtype, dim=dim, start=start, stop=stop, step=step)
+
+    def select(self, x, dim, index):
+        dim = dim % len(x.shape)
+        index = index + x.shape[dim] if index < 0 else index
+        part = self.slice(x, dim, index, index + 1)
+        return self.view(part, x.shape[:dim] + x.shape[dim + 1:])
+
+    def reduce(self, op, x, dims, keep):
+        dims = range(len(x.shape)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+        axes = sorted(d % len(x.shape) for d in dims)
+        shape = [1 if d in axes else n for d, n in enumerate(x.shape)] if keep else \
+            [n for d, n in enumerate(x.shape) if d not in axes]
+        dtype = "i64" if op in ("argmax", "argmin") else x.dtype
+        return self.add(op, [x], shape, dtype, axes=axes, keepdim=bool(keep))
+
+    def matmul(self, a, b):
+        one_a, one_b = len(a.shape) == 1, len(b.shape) == 1
+        a = self.view(a, [1] + a.shape) if one_a else a
+        b = self.view(b, b.shape + [1]) if one_b else b
+        shape = broadcast(a.shape[:-2], b.shape[:-2]) if len(a.shape) > 2 or len(b.shape) > 2 else []
+        y = self.add("matmul", [a, b], shape + [a.shape[-2], b.shape[-1]], a.dtype, precision="ieee")
+        if one_a or one_b:
+            y = self.view(y, shape + ([] if one_a else [a.shape[-2]]) + ([] if one_b else [b.shape[-1]]))
+        return y
+
+    def join(self, op, parts, dim):
+        rank = len(parts[0].shape) + (op == "stack")
+        dim, shape = dim % rank, list(parts[0].shape)
+        if op == "stack":
+            shape.insert(dim, len(parts))
+        else:
+            parts = [p for p in parts if math.prod(p.shape)] or parts[:1]
+            shape[dim] = sum(p.shape[dim] for p in parts)
+        return self.add(op, parts, shape, parts[0].dtype, dim=dim)
+
+    def pad(self, x, amounts, value=0.0):
+        before, after = [0] * len(x.shape), [0] * len(x.shape)
+        for i in range(0, len(amounts), 2):
+            before[-1 - i // 2], after[-1 - i // 2] = amounts[i], amounts[i + 1]
+        if min(before + after) < 0:
+            raise Unsupported("padding of less than nothing")
+        shape = [b + n + a for b, n, a in zip(before, x.shape, after)]
+        return x if shape == x.shape else self.add("pad", [x], shape, x.dtype, before=before, after=after, value=float(value or 0))
+
+    def document(self):
+        head = f'{{"fusebox_graph":1,"title":{json.dumps(self.title)},\n"scopes":[\n'
+        def lines(rows):
+            return ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+        return (head + lines(self.scopes) + '],\n"regions":[\n{"id":0}],\n"nodes":[\n' + lines(self.nodes) + '],\n"outputs":' +
+                json.dumps(self.outputs, separators=(",", ":")) + "}\n")
+
+
+# ---- calls of PyTorch: a row each, fn(graph, arguments…) → value ------------------------------------------------------
+
+CALLS = {}
+
+
+def call(*names):
+    def keep(fn):
+        for name in names:
+            CALLS[name] = fn
+        return fn
+    return keep
+
+
+for _name in ("neg", "abs", "sign", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid",
+              "erf", "relu", "floor", "ceil", "round", "logical_not", "bitwise_not"):
+    CALLS[_name] = lambda g, x, _op=_name: g.unary(_op, x)
+for _name, _op in {"mul": "mul", "div": "div", "pow": "pow", "minimum": "minimum", "maximum": "maximum",
+                   "remainder": "remainder", "logical_and": "logical_and", "logical_or": "logical_or",
+                   "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}.items():
+    CALLS[_name] = lambda g, a, b, _op=_op: g.binary(_op, a, b)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b, "bool")
+for _name, _op in {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}.items():
+    CALLS[_name] = lambda g, x, dim=None, keepdim=False, dtype=None, _op=_op: g.reduce(_op, x, dim, keepdim)
+for _name in ("contiguous", "clone", "detach", "alias", "lift_fresh_copy"):
+    CALLS[_name] = lambda g, x, **_: x
+
+
+@call("add", "sub")
+def _add(g, a, b, alpha=1, op="add"):
+    return g.binary(op, a, g.binary("mul", b, alpha) if alpha != 1 else b)
+
+
+CALLS["sub"] = lambda g, a, b, alpha=1: _add(g, a, b, alpha, "sub")
+CALLS["rsub"] = lambda g, a, b, alpha=1: _add(g, b, a, alpha, "sub")
+CALLS["matmul"] = CALLS["mm"] = CALLS["bmm"] = lambda g, a, b: g.matmul(a, b)
+CALLS["square"] = lambda g, x: g.binary("mul", x, x)
+CALLS["argmax"] = lambda g, x, dim, keepdim=False: g.reduce("argmax", x, dim, keepdim)
+CALLS["argmin"] = lambda g, x, dim, keepdim=False: g.reduce("argmin", x, dim, keepdim)
+CALLS["cumsum"] = lambda g, x, dim, dtype=None: g.unary("cumsum", x, dim=dim % len(x.shape))
+CALLS["view"] = CALLS["reshape"] = CALLS["_unsafe_view"] = lambda g, x, shape: g.view(x, shape)
+CALLS["permute"] = lambda g, x, axes: g.permute(x, axes)
+CALLS["transpose"] = lambda g, x, a, b: g.swap(x, a, b)
+CALLS["t"] = CALLS["numpy_T"] = lambda g, x: g.permute(x, list(range(len(x.shape)))[::-1])
+CALLS["expand"] = lambda g, x, shape, implicit=False: g.expand(x, shape)
+CALLS["expand_as"] = lambda g, x, other: g.expand(x, other.shape)
+CALLS["slice"] = lambda g, x, dim=0, start=None, end=None, step=1: g.slice(x, dim, start, end, step)
+CALLS["narrow"] = lambda g, x, dim, start, length: g.slice(x, dim, start, start + length)
+CALLS["select"] = lambda g, x, dim, index: g.select(x, dim, index)
+CALLS["cat"] = CALLS["concat"] = lambda g, parts, dim=0: g.join("cat", parts, dim)
+CALLS["stack"] = lambda g, parts, dim=0: g.join("stack", parts, dim)
+CALLS["unbind"] = lambda g, x, dim=0: [g.select(x, dim, i) for i in range(x.shape[dim % len(x.shape)])]
+CALLS["flip"] = lambda g, x, dims: g.unary("flip", x, axes=sorted(d % len(x.shape) for d in dims))
+CALLS["dropout"] = lambda g, x, p, train: x if not train or p == 0 else refuse("dropout in training: call eval() first")
+CALLS["pad"] = lambda g, x, amounts, mode="constant", value=None: g.pad(x, amounts, value) if mode == "constant" else refuse(
+    f"padding of mode {mode}")
+CALLS["constant_pad_nd"] = lambda g, x, amounts, value=0.0: g.pad(x, amounts, value)
+CALLS["where"] = lambda g, c, a, b: select_where(g, c, a, b)
+CALLS["masked_fill"] = lambda g, x, mask, value: select_where(g, mask, value, x)
+CALLS["embedding"] = lambda g, table, index, *_, **__: g.add("embedding", [table, index], index.shape + table.shape[1:], table.dtype)
+
+
+def refuse(text):
+    raise Unsupported(text)
+
+
+def select_where(g, c, a, b):
+    dtype = next((v.dtype for v in (a, b) if isinstance(v, Value)), "f32")
+    a, b = g.value(a, dtype), g.value(b, dtype)
+    return g.add("where", [c, a, b], broadcast(c.shape, a.shape, b.shape), dtype)
+
+
+@call("clamp", "clamp_min", "hardtanh")
+def _clamp(g, x, low=None, high=None):
+    return g.unary("clamp", x, value=low if low is not None else "-inf", high=high if high is not None else "inf")
+
+
+@call("flatten")
+def _flatten(g, x, start=0, end=-1):
+    start, end = start % len(x.shape), end % len(x.shape)
+    return g.view(x, x.shape[:start] + [math.prod(x.shape[start:end + 1])] + x.shape[end + 1:])
+
+
+@call("unflatten")
+def _unflatten(g, x, dim, sizes):
+    dim = dim % len(x.shape)
+    known = math.prod(n for n in sizes if n != -1)
+    sizes = [x.shape[dim] // known if n == -1 else n for n in sizes]
+    return g.view(x, x.shape[:dim] + sizes + x.shape[dim + 1:])
+
+
+@call("squeeze")
+def _squeeze(g, x, dims=None):
+    dims = range(len(x.shape)) if dims is None else [dims] if isinstance(dims, int) else dims
+    dims = {d % len(x.shape) for d in dims}
+    return g.view(x, [n for d, n in enumerate(x.shape) if d not in dims or n != 1])
+
+
+@call("unsqueeze")
+def _unsqueeze(g, x, dim):
+    dim = dim % (len(x.shape) + 1)
+    return g.view(x, x.shape[:dim] + [1] + x.shape[dim:])
+
+
+@call("split", "split_with_sizes")
+def _split(g, x, size, dim=0):
+    n = x.shape[dim % len(x.shape)]
+    sizes = size if isinstance(size, list) else [min(size, n - at) for at in range(0, n, size)]
+    ends = [sum(sizes[:i + 1]) for i in range(len(sizes))]
+    return [g.slice(x, dim, end - s, end) for s, end in zip(sizes, ends)]
+
+
+@call("chunk")
+def _chunk(g, x, chunks, dim=0):
+    return _split(g, x, -(-x.shape[dim % len(x.shape)] // chunks), dim)
+
+
+@call("to", "_to_copy", "type_as")
+def _to(g, x, *args, **kwargs):
+    for a in list(args) + [kwargs.get("dtype")]:
+        name = str(a).replace("torch.", "")
+        if isinstance(a, Value):
+            return g.cast(x, a.dtype)
+        if name in DTYPES:
+            return g.cast(x, DTYPES[name])
+    return x
+
+
+@call("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones")
+def _filled(g, like, value=None, dtype=None, _name="zeros", **_):
+    shape = like.shape if isinstance(like, Value) else like
+    kind = DTYPES.get(str(dtype).replace("torch.", ""), like.dtype if isinstance(like, Value) else "f32")
+    return g.expand(g.const({"z": 0, "o": 1}.get(_name[0], value), kind), shape)
+
+
+for _name in ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like"):
+    CALLS[_name] = lambda g, *a, _n=_name, **k: _filled(g, *a, _name=_n, **{x: v for x, v in k.items() if x == "dtype"})
+for _name in ("new_zeros", "new_ones"):
+    CALLS[_name] = lambda g, x, shape, _n=_name, **_: g.expand(g.const(_n == "new_ones", x.dtype), shape)
+
+
+@call("arange")
+def _arange(g, *args, dtype=None, **_):
+    start, end, step = (list(args) + [1])[:3] if len(args) > 1 else (0, args[0], 1)
+    x = g.add("iota", [], [max(0, math.ceil((end - start) / step))], DTYPES.get(str(dtype).replace("torch.", ""), "i64"), dim=0)
+    x = g.binary("mul", x, step) if step != 1 else x
+    return g.binary("add", x, start) if start else x
+
+
+# ---- calls that fusebox knows as one op
+
+
+@call("linear")
+def _linear(g, x, w, b=None):
+    def make():
+        y = g.matmul(x, g.swap(w, 0, 1))
+        return g.binary("add", y, b) if b is not None else y
+    return g.op("linear", [x, w, b], {}, make)
+
+
+@call("addmm")
+def _addmm(g, b, x, w, beta=1, alpha=1):
+    if beta != 1 or alpha != 1:
+        return g.binary("add", g.binary("mul", b, beta), g.binary("mul", g.matmul(x, w), alpha))
+    return g.op("addmm", [b, x, w], {}, lambda: g.binary("add", g.matmul(x, w), b))
+
+
+@call("layer_norm")
+def _layer_norm(g, x, size, w=None, b=None, eps=1e-5, *_):
+    def make():
+        axes = list(range(len(x.shape) - len(size), len(x.shape)))
+        centred = g.binary("sub", x, g.reduce("mean", x, axes, True))
+        variance = g.reduce("mean", g.binary("mul", centred, centred), axes, True)
+        y = g.binary("mul", centred, g.unary("rsqrt", g.binary("add", variance, eps) if eps else variance))
+        y = g.binary("mul", y, w) if w is not None else y
+        return g.binary("add", y, b) if b is not None else y
+    return g.op("layer_norm", [x, w, b], {"normalized_shape": list(size), "eps": eps}, make)
+
+
+@call("batch_norm", "_native_batch_norm_legit_no_training")
+def _batch_norm(g, x, w, b, mean, var, *rest):
+    training, eps = (rest[0], rest[2]) if isinstance(rest[0], bool) and len(rest) > 2 else (False, rest[1])
+    if training:
+        raise Unsupported("batch_norm in training: call eval() first")
+    def along(v):
+        return g.view(v, [v.shape[0]] + [1] * (len(x.shape) - 2))
+    scale = g.unary("rsqrt", g.binary("add", var, eps))
+    y = g.binary("mul", g.binary("sub", x, along(mean)), along(g.binary("mul", scale, w) if w is not None else scale))
+    return g.binary("add", y, along(b)) if b is not None else y
+
+
+@call("softmax", "_softmax", "log_softmax", "_log_softmax")
+def _softmax(g, x, dim, *_, log=False):
+    def make():
+        shifted = g.binary("sub", x, g.reduce("amax", x, dim, True))
+        e = g.unary("exp", shifted)
+        total = g.reduce("sum", e, dim, True)
+        return g.binary("sub", shifted, g.unary("log", total)) if log else g.binary("div", e, total)
+    return make() if log else g.op("softmax", [x], {"dim": dim}, make)
+
+
+CALLS["log_softmax"] = CALLS["_log_softmax"] = lambda g, x, dim, *_: _softmax(g, x, dim, log=True)
+CALLS["silu"] = lambda g, x: g.op("silu", [x], {}, lambda: g.binary("mul", x, g.unary("sigmoid", x)))
+CALLS["leaky_relu"] = lambda g, x, slope=0.01: select_where(g, g.binary("gt", x, 0, "bool"), x, g.binary("mul", x, slope))
+
+
+@call("gelu")
+def _gelu(g, x, approximate="none"):
+    return g.unary("gelu", x) if approximate == "none" else refuse("gelu approximated by tanh")
+
+
+@call("scaled_dot_product_attention")
+def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
+    if dropout_p:
+        raise Unsupported("attention with dropout: call eval() first")
+    scale = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
+    if is_causal:
+        rows = g.view(_arange(g, q.shape[-2]), [q.shape[-2], 1])
+        mask = g.binary("ge", rows, _arange(g, k.shape[-2]), "bool")
+    def make():
+        scores = g.binary("mul", g.matmul(q, g.swap(k, len(k.shape) - 1, len(k.shape) - 2)), scale)
+        if mask is not None:
+            scores = select_where(g, mask, scores, -1e30) if mask.dtype == "bool" else g.binary("add", scores, mask)
+        e = g.unary("exp", g.binary("sub", scores, g.reduce("amax", scores, -1, True)))
+        return g.matmul(g.binary("div", e, g.reduce("sum", e, -1, True)), v)
+    return g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
+
+
+def unfold(g, x, kernel, stride, padding, dilation, fill=0.0):
+    """The windows of x [N, C, H, W], in a list over the kernel's places: each [N, C, h, w]."""
+    x = g.pad(x, [padding[1], padding[1], padding[0], padding[0]], fill)
+    h = (x.shape[2] - dilation[0] * (kernel[0] - 1) - 1) // stride[0] + 1
+    w = (x.shape[3] - dilation[1] * (kernel[1] - 1) - 1) // stride[1] + 1
+    return [g.slice(g.slice(x, 2, i * dilation[0], i * dilation[0] + (h - 1) * stride[0] + 1, stride[0]), 3, j * dilation[1],
+                    j * dilation[1] + (w - 1) * stride[1] + 1, stride[1]) for i in range(kernel[0]) for j in range(kernel[1])]
+
+
+@call("conv1d", "conv2d", "convolution")
+def _conv(g, x, w, b=None, stride=(1,), padding=(0,), dilation=(1,), *rest):
+    groups = rest[-1] if rest else 1
+    if len(rest) == 3 and rest[0]:
+        raise Unsupported("a transposed convolution")
+    if groups != 1 or isinstance(padding, str) or len(x.shape) != len(w.shape):
+        raise Unsupported("a convolution with groups, with padding in words or without a batch")
+    flat = len(w.shape) == 3
+    if len(w.shape) not in (3, 4):
+        raise Unsupported("a convolution over three dimensions")
+    def both(v, one):
+        v = [v] if isinstance(v, int) else list(v)
+        return [one, v[0]] if flat else v * 2 if len(v) == 1 else v
+    x = g.view(x, x.shape[:2] + [1] + x.shape[2:]) if flat else x
+    w = g.view(w, w.shape[:2] + [1] + w.shape[2:]) if flat else w
+    out, channels, kh, kw = w.shape
+    windows = unfold(g, x, (kh, kw), both(stride, 1), both(padding, 0), both(dilation, 1))
+    n, _, h, wide = windows[0].shape
+    columns = g.view(g.join("stack", windows, 2), [n, channels * kh * kw, h * wide])
+    y = g.matmul(g.view(w, [out, channels * kh * kw]), columns)
+    y = g.binary("add", y, g.view(b, [out, 1])) if b is not None else y
+    return g.view(y, [n, out, wide] if flat else [n, out, h, wide])
+
+
+@call("max_pool2d")
+def _max_pool(g, x, kernel, stride=None, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
+    if ceil_mode:
+        raise Unsupported("pooling that rounds up")
+    two = lambda v: list(v) * (2 // len(v)) if isinstance(v, (list, tuple)) else [v, v]
+    windows = unfold(g, x, two(kernel), two(stride or kernel), two(padding), two(dilation), -3e38)
+    return g.reduce("amax", g.join("stack", windows, 0), 0, False)
+
+
+@call("avg_pool2d")
+def _avg_pool(g, x, kernel, stride=None, padding=(0, 0), *_):
+    two = lambda v: list(v) * (2 // len(v)) if isinstance(v, (list, tuple)) else [v, v]
+    windows = unfold(g, x, two(kernel), two(stride or kernel), two(padding), [1, 1])
+    return g.reduce("mean", g.join("stack", windows, 0), 0, False)
+
+
+@call("adaptive_avg_pool2d")
+def _adaptive(g, x, size):
+    if list(size if isinstance(size, (list, tuple)) else [size, size]) != [1, 1]:
+        raise Unsupported("adaptive pooling to more than one element")
+    return g.reduce("mean", x, [2, 3], True)
+
+
+def lstm_layer(g, x, h, c, w, reverse):
+    """x [T, N, I] → [T, N, H] and the last h and c; each step one lstm_cell."""
+    w_ih, w_hh, b_ih, b_hh = (list(w) + [None, None])[:4]
+    steps, y = [g.select(x, 0, t) for t in range(x.shape[0])], [None] * x.shape[0]
+    for t in (reversed(range(len(steps))) if reverse else range(len(steps))):
+        gates = g.binary("add", _linear(g, steps[t], w_ih, b_ih), _linear(g, h, w_hh, b_hh))
+        i, f, z, o = _chunk(g, gates, 4, 1)
+        c = g.binary("add", g.binary("mul", g.unary("sigmoid", f), c),
+                     g.binary("mul", g.unary("sigmoid", i), g.unary("tanh", z)))
+        y[t] = h = g.binary("mul", g.unary("sigmoid", o), g.unary("tanh", c))
+    return g.join("stack", y, 0), h, c
+
+
+@call("lstm")
+def _lstm(g, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
+    if train and dropout:
+        raise Unsupported("an LSTM with dropout in training: call eval() first")
+    x = g.swap(x, 0, 1) if batch_first else x
+    each, directions, hs, cs = (4 if has_biases else 2), 2 if bidirectional else 1, [], []
+    for layer in range(layers):
+        out = []
+        for d in range(directions):
+            k = layer * directions + d
+            y, h, c = lstm_layer(g, x, g.select(hx[0], 0, k), g.select(hx[1], 0, k), params[each * k:each * (k + 1)], d == 1)
+            out.append(y), hs.append(h), cs.append(c)
+        x = g.join("cat", out, 2) if bidirectional else out[0]
+    return [g.swap(x, 0, 1) if batch_first else x, g.join("stack", hs, 0), g.join("stack", cs, 0)]
+
+
+# ---- from an exported program -----------------------------------------------------------------------------------------
+
+
+def place_of(node):
+    """The user's line that made a call, as the trace tells it."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/torch/" not in f[0]] or frames
+    return f"{os.path.basename(own[-1][0])}:{own[-1][1]}" if own else node.name
+
+
+def module_of(node):
+    """The path of submodules in which a call was made: "encoder.layers.0"."""
+    stack = node.meta.get("nn_module_stack") or {}
+    last = list(stack.values())[-1][0] if stack else ""
+    return re.sub(r"@\d+", "", re.sub(r"^L\['self'\]\.?", "", last)).replace("['", ".").replace("']", "").strip(".")
+
+
+def operands(x, known):
+    """Arguments with nodes replaced by what they gave."""
+    if isinstance(x, (list, tuple)):
+        return [operands(v, known) for v in x]
+    return known[x] if type(x).__name__ == "Node" else x
+
+
+def write_npy(path, tensor, dtype):
+    shape = tuple(tensor.shape)
+    head = f"{{'descr': '{NPY[dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
+    head += " " * (-(10 + len(head) + 1) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(tensor.contiguous().view(-1).numpy().tobytes()))
+
+
+def add_weight(g, name, tensor, folder):
+    """A parameter, from a file whose name is that of its content; or drawn as it is spread where there is no folder."""
+    import torch
+    dtype = DTYPES[str(tensor.dtype).replace("torch.", "")]
+    modules, own = name.rsplit(".", 1) if "." in name else ("", name)
+    g.enter(modules)
+    tensor = tensor.detach().cpu()
+    if dtype == "bool" or not tensor.numel():
+        raise Unsupported(f"the weight {name}: {dtype}{list(tensor.shape)}")
+    if folder:
+        stored = tensor.float() if dtype == "bf16" else tensor
+        kind = "f32" if dtype == "bf16" else dtype
+        key = hashlib.sha256(kind.encode() + repr(tuple(tensor.shape)).encode() +
+                             stored.contiguous().view(-1).numpy().tobytes()).hexdigest()[:32]
+        os.makedirs(folder, exist_ok=True)
+        write_npy(os.path.join(folder, key + ".npy"), stored, kind)
+        data = {"dist": "file", "file": key}
+    elif dtype in ("i32", "i64"):
+        data = {"dist": "integer", "value": float(tensor.min()), "high": float(tensor.max()) + 1}
+    else:
+        wide = tensor.double()
+        spread = float(wide.std(correction=0)) if tensor.numel() > 1 else 0.0
+        data = {"dist": "normal", "value": float(wide.mean()), "high": spread} if spread else \
+            {"dist": "constant", "value": float(wide.mean())}
+    return g.add("param", [], tensor.shape, dtype, own, **data)
+
+
+def add_input(g, name, tensor):
+    dtype = DTYPES[str(tensor.dtype).replace("torch.", "")]
+    g.scope = -1
+    if dtype in ("i32", "i64"):
+        return g.add("input", [], tensor.shape, dtype, name, dist="integer", value=float(tensor.min()), high=float(tensor.max()) + 1)
+    return g.add("input", [], tensor.shape, dtype, name, dist="normal", value=0.0, high=1.0)
+
+
+def convert(program, title, folder, report):
+    import torch
+    g, known, failed = Graph(title), {}, []
+    signature = program.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
+    tensors = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
+    for node in program.graph.nodes:
+        try:
+            if node.op == "placeholder" and not node.users:
+                continue
+            if node.op == "placeholder":
+                known[node] = add_weight(g, weights[node.name], tensors[weights[node.name]], folder) if node.name in weights else \
+                    add_input(g, node.name, node.meta["val"] if not hasattr(node, "example") else node.example)
+            elif node.op == "call_function":
+                known[node] = convert_call(g, node, known)
+            elif node.op == "output":
+                for i, v in enumerate(v for v in operands(list(node.args[0]), known) if v is not None):
+                    g.outputs.append({"name": "out" if i == 0 else f"out{i + 1}", "node": v.id})
+        except Unsupported as why:
+            failed.append(f"{place_of(node)}: {why}")
+        except KeyError:
+            pass  # built on what was refused already
+    for line in sorted(set(failed)):
+        report(line)
+    return None if failed else g
+
+
+def convert_call(g, node, known):
+    args = operands(list(node.args), known)
+    target = node.target
+    name = getattr(target, "__name__", str(target))
+    if name == "getitem":
+        return args[0][args[1]]
+    name = str(target).split(".")[1] if str(target).startswith("aten.") else name
+    g.enter(module_of(node))
+    kwargs = {k: operands(v, known) for k, v in node.kwargs.items() if k not in ("device", "layout", "pin_memory", "memory_format",
+                                                                                "non_blocking", "copy")}
+    inplace = name.endswith("_") and not name.startswith("_")
+    fn = CALLS.get(name[:-1] if inplace else name)
+    if name in ("sym_size", "_assert_tensor_metadata", "_assert_scalar"):
+        return None
+    if inplace or not fn:
+        raise Unsupported(f"aten.{name} {'changes its operand, which' if inplace else ''} is not known to fusebox".replace("  ", " "))
+    try:
+        return fn(g, *args, **kwargs)
+    except TypeError as why:
+        raise Unsupported(f"aten.{name} with arguments that are not known to fusebox ({why})") from why
+
+
+def load(what):
+    path, _, function = what.partition(":")
+    spec = importlib.util.spec_from_file_location("model", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec.loader.exec_module(module)
+    made = getattr(module, function or "make")()
+    net, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if inputs is None:
+        raise SystemExit(f"{what}: gives a module and a tuple of example inputs")
+    return net, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A PyTorch module as a fusebox graph in JSON.")
+    parser.add_argument("model", metavar="MODEL.py:make")
+    parser.add_argument("-o", "--out", metavar="NAME.json")
+    parser.add_argument("--weights", choices=["files", "drawn"], default="files")
+    o = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("from_torch: PyTorch is not installed for this Python")
+    net, inputs = load(o.model)
+    out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
+    folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
+    with torch.no_grad():
+        program = torch.export.export(net.eval(), inputs)
+    names = {spec.arg.name: t for spec, t in zip([s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"],
+                                                 torch.utils._pytree.tree_leaves(inputs))}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name in names:
+            node.example = names[node.name]
+    g = convert(program, type(net).__name__, folder, lambda line: print(f"from_torch: {line}", file=sys.stderr))
+    if not g:
+        sys.exit(1)
+    with open(out, "w") as f:
+        f.write(g.document())
+    print(f"{out}: {len(g.nodes)} nodes, {len(g.scopes)} scopes" + (f", weights in {folder}" if folder else ""))
+
+
+if __name__ == "__main__":
+    main()
