@@ -58,7 +58,7 @@ return fb.script {
 
   params = {
     N = fb.int { 16, min = 1, max = 4096, step = "x2", help = "sequences at once" },
-    T = fb.int { 8, min = 1, max = 256, step = "x2", help = "steps, unrolled" },
+    T = fb.int { 4, min = 1, max = 256, step = "x2", help = "steps, unrolled" },
     H = fb.int { 384, min = 1, max = 4096, help = "hidden size" },
     I = fb.int { 384, min = 1, max = 4096, help = "input size" },
     dtype = fb.choice { "f32", "f16", "bf16" },
