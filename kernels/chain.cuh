@@ -13,6 +13,11 @@
 //         [&](int m, int n, float sum) { … });                   // f, of the first product's element
 //     float *c = chain::second::spread(sums, fb_shared);     // c[m * chain::second::LINE + n]
 //
+// What a running softmax rounds more than one over whole rows: a factor exp(old - new maximum) whenever the maximum of a
+// row grows, at most once a tile, 5 roundings each. The sum of n products that follows is allowed 8 √n roundings
+// (fb_bound_gamma), which covers growth in every tile up to n = (8 · TILE / 5)², some 10,000 columns at 64 a tile; scores
+// in no particular order grow log n times.
+//
 // On tensor cores with 16-bit operands the results of f are already where the second product wants its left
 // operand, in the same thread's registers; others go through shared memory, where only the own warp reads them.
 

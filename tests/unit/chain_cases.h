@@ -43,8 +43,6 @@ static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int
         fb_id sees = NODE(g, FB_OP_GE, "sees", NULL, node(g, FB_OP_IOTA, "row", &down, 0, NULL),
                           node(g, FB_OP_IOTA, "column", &right, 0, NULL));
         fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
-        if (dtype == FB_F16)
-            never = node(g, FB_OP_CONST, "never_f16", &(fb_attrs){.value = -60000, .dtype = dtype}, 0, NULL);
         s = NODE(g, FB_OP_WHERE, "masked", NULL, sees, s, never);
     }
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));
