@@ -943,14 +943,9 @@ void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
     declare_variables(&f, &w, point);
 }
 
-bool fb_cuda_runs_along(const fb_emitter *e, fb_ix at, fb_ix last, int vector)
+bool fb_cuda_packs(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
 {
-    return runs_along(e, at, last, vector);
-}
-
-int64_t fb_cuda_shift_of(const fb_emitter *e, fb_id storage)
-{
-    return shift_of(e, storage);
+    return is_packed_load(e, s, v, last, vector);
 }
 
 /* ---- the frame ---- */

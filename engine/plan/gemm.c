@@ -56,16 +56,16 @@ static int64_t shared_of(const fb_tiled *t, const fb_gemm_tile *x)
     return operands > sums ? operands : sums;
 }
 
-/* As few warps as keep at most 64 sums a thread, in even shapes. */
+/* As few warps as keep at most 64 sums a thread, in even shapes; but four where the tile has room for them. */
 static bool choose_warps(fb_gemm_tile *x)
 {
-    enum { SUMS = 64, MOST_WARPS = 32 };
+    enum { SUMS = 64, FEW_WARPS = 4, MOST_WARPS = 32 };
     int best = 0;
     x->warp_m = x->m >= 128 ? 64 : x->m >= 64 ? 32 : 16;
     for (int n = LEAST; n <= 64; n += LEAST) {
         int warps = x->m / x->warp_m * (x->n / n);
         if (x->n % n || x->warp_m * n / 32 > SUMS || warps > MOST_WARPS) continue;
-        if (!best || warps >= 8 || n <= 32) best = n;
+        if (!best || warps >= FEW_WARPS) best = n;
     }
     x->warp_n = best;
     x->threads = best ? 32 * (x->m / x->warp_m) * (x->n / best) : 0;
@@ -87,7 +87,7 @@ static void choose_extents(const fb_tiled *t, fb_gemm_tile *x)
             x->m /= 2;
         else if (x->strip >= 2 * LEAST && x->strip * t->n_strips > least)
             x->strip = x->strip / 2 / LEAST * LEAST;
-        else if (x->m > least)
+        else if (x->m > LEAST && t->dtype != FB_F64)
             x->m /= 2;
         else
             break;

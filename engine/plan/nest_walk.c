@@ -480,6 +480,12 @@ static bool contraction_allowed(walk *w, fb_id node)
     const fb_builder *b = w->b;
     const fb_node *n = &w->g->nodes[node];
     int64_t rows = n->shape.dim[n->shape.rank - 2], cols = n->shape.dim[n->shape.rank - 1];
+    if (b->nest->tiled && cols > 1) {
+        refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+               "%s multiplies what a tile of %s holds by a matrix: a contraction of a contraction is a chain",
+               name_of(w, node), name_of(w, b->nest->tiled->products[0].node));
+        return false;
+    }
     if (rows == 1 || cols == 1 || b->nest->kernel.n_nodes == 1 || fb_node_flops(w->g, node) <= MAX_GENERATED_FLOPS)
         return true;
     char shape[192];

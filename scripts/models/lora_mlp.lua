@@ -39,4 +39,17 @@ return fb.script {
       return (x:matmul(W + p.s * A:matmul(B)) + bias):relu()
     end,
   },
+
+  plans = { -- on a GPU only: a processor's contractions are library calls or small loops
+    -- Generated products: x W and s (x A) B are summed in the same accumulators, with bias and relu before they are stored.
+    gemm = function(pl)
+      for _, node in ipairs(pl:nodes()) do
+        if node:match("matmul") then pl:generate(node) end
+      end
+      for e in pl:edges() do
+        local v = pl:verdict("fuse", e)
+        if v.kind == "fine" or v.kind == "slower" then pl:fuse(e) end
+      end
+    end,
+  },
 }

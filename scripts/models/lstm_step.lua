@@ -76,4 +76,14 @@ return fb.script {
       return activate(nn.addmm(b, xh, W:t(), { name = "combined_layer" }), w.c)
     end,
   },
+
+  plans = { -- on a GPU only: a processor's contractions are library calls or small loops
+    -- One kernel: both products in the accumulators of a tile that has all four gates of its elements.
+    gemm = function(pl)
+      for _, node in ipairs(pl:nodes()) do
+        if node:match("matmul") then pl:generate(node) end
+      end
+      pl:fuse_all(table.unpack(pl:nodes()))
+    end,
+  },
 }

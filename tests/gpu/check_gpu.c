@@ -1,5 +1,6 @@
-/* Every bundled script, variant and preset on a GPU, in every dtype that the script offers and in both launch modes,
- * against the interpreter. Speaks TAP; exits with 77 where there is no GPU.
+/* Every bundled script, variant, preset and plan of the script's own on a GPU, in every dtype that the script offers
+ * and in both launch modes, against the interpreter; and a kernel of each kind of family gemm. Speaks TAP; exits with
+ * 77 where there is no GPU.
  *
  *     check_gpu [--device cuda:0] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples N]
  *     check_gpu [--device cuda:0] --traffic
@@ -7,6 +8,7 @@
  * With --small no parameter is larger than N, for tools that make everything slow. With --samples each case is timed as
  * well, and its line says wall, device and cold time (µs, medians). With --traffic memory-bound kernels alone are run,
  * and the modelled bytes are held against what counters saw. */
+#include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
 #include "base/embedded.h"
@@ -104,6 +106,30 @@ static void check_presets(const char *name, fb_planner *planner)
     }
 }
 
+static void check_own_plans(const char *name, fb_script *s, const fb_script_info *info, const fb_graph *g,
+                            fb_planner *planner)
+{
+    for (int i = 0; i < info->n_plans; i++) {
+        fb_script_event e;
+        fb_error err = {0};
+        char what[300];
+        snprintf(what, sizeof what, "%s %s", name, info->plans[i]);
+        if (run.only && !strstr(what, run.only)) continue;
+        fb_script_plan(s, g, info->plans[i], fb_planner_machine(planner));
+        if (!next_event(s, &e, LIMIT_MS) || e.kind != FB_SCRIPT_PLAN) {
+            result(false, what, e.error.text);
+            continue;
+        }
+        fb_plan *plan = fb_plan_from_json(planner, json_object_get(e.message, "plan"), true, NULL, &err);
+        if (plan)
+            check_plan(what, plan);
+        else
+            result(false, what, err.text);
+        if (plan) fb_plan_free(plan);
+        fb_script_event_clear(&e);
+    }
+}
+
 static json_t *params_of(const fb_script_info *info, const char *dtype)
 {
     json_t *params = json_object();
@@ -136,6 +162,7 @@ static void check_variant(const char *path, fb_script *s, const fb_script_info *
     } else {
         fb_planner *planner = fb_planner_new(e.graph, run.device->ops->machine(run.device));
         check_presets(name, planner);
+        check_own_plans(name, s, info, e.graph, planner);
         fb_planner_free(planner);
     }
     fb_graph_free(e.graph);
@@ -172,6 +199,24 @@ static void check_script(const char *path)
             check_variant(path, s, e.info, e.info->variants[v], dtype ? dtype->choices[d] : NULL);
     fb_script_info_free(e.info);
     fb_script_free(s);
+}
+
+static void check_gemm(const struct gemm_case *c)
+{
+    fb_error err = {0};
+    char what[200];
+    snprintf(what, sizeof what, "gemm %s", c->name);
+    if (run.only && !strstr(what, run.only)) return;
+    fb_graph *g = gemm_graph(c);
+    fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
+    fb_plan *plan = gemm_plan(planner, c);
+    if (fb_reference_make(g, 1, NULL, NULL, NULL, &err))
+        check_plan(what, plan);
+    else
+        result(false, what, err.text);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
 }
 
 /* ---- modelled against measured bytes ---- */
@@ -283,6 +328,7 @@ int main(int argc, char **argv)
         return err.kind == FB_ERR_UNAVAILABLE ? 77 : 1;
     }
     for (size_t i = 0; run.traffic && i < sizeof traffic_cases / sizeof *traffic_cases; i++) check_traffic((int)i);
+    for (int i = 0; !run.traffic && i < GEMM_CASES; i++) check_gemm(&gemm_cases[i]);
     for (int i = 0; !run.traffic && fb_embedded_files[i].path; i++)
         if (is_bundled(fb_embedded_files[i].path)) check_script(fb_embedded_files[i].path);
     printf("1..%d\n", run.cases);
