@@ -228,7 +228,7 @@ static int count_kernels(applier *w)
     return n;
 }
 
-fb_plan *fb_decisions_apply(fb_decider *d, bool keep_library)
+fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
 {
     fb_planner *p = d->planner;
     size_t n = (size_t)p->g->n_nodes + 1;
@@ -247,7 +247,8 @@ fb_plan *fb_decisions_apply(fb_decider *d, bool keep_library)
     recompute_all(&w);
     for (int i = 0; i < d->taken.n; i++) add_pairs(&w, &d->taken.at[i]);
     if (w.tags.n) qsort(w.tags.at, (size_t)w.tags.n, sizeof *w.tags.at, by_pair);
-    fb_growth growth = {.keep_library = keep_library, .refusal = note_refusal, .ctx = &w};
+    fb_growth growth = {
+        .keep_library = use != FB_LIBRARY_FREE, .weigh = use == FB_LIBRARY_WEIGH, .refusal = note_refusal, .ctx = &w};
     fb_plan_grow(w.plan, w.pairs.at, w.pairs.n, &growth);
     report_refusals(&w);
     FB_VEC_FREE(&w.pairs);

@@ -46,8 +46,11 @@ void fb_decline_by_rule(fb_decider *d, fb_candidate what, fb_beside beside, cons
 /* Ours say no to what was taken: decision `step`, from 0. */
 void fb_step_unable(fb_decider *d, int step, const char *verdict, ...) __attribute__((format(printf, 3, 4)));
 
-/* The plan of what was taken. `keep_library`: no decision may turn a library call into a generated kernel. */
-fb_plan *fb_decisions_apply(fb_decider *d, bool keep_library);
+/* What may become of a library call: a generated kernel where a decision says so, never, or where that is predicted to
+ * be faster. */
+typedef enum { FB_LIBRARY_FREE, FB_LIBRARY_KEEP, FB_LIBRARY_WEIGH } fb_library_use;
+/* The plan of what was taken. */
+fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use);
 void fb_steps_set_kernels(fb_steps *s, int n);
 
 /* Marks as recomputed in place; the caller orders (fb_order_all) and judges afterwards. */

@@ -82,7 +82,8 @@ static void slots_of(const fb_plan *plan, const member *m, int n, fb_ids *slots)
     slots->n = kept;
 }
 
-static bool has_library(const fb_plan *plan, const fb_ids *slots, fb_id *call)
+/* Does one of the slots hold a contraction in this family? */
+static bool has_contraction(const fb_plan *plan, const fb_ids *slots, fb_family family, fb_id *which)
 {
     const fb_graph *g = plan->planner->g;
     for (int i = 0; i < slots->n; i++) {
@@ -90,26 +91,87 @@ static bool has_library(const fb_plan *plan, const fb_ids *slots, fb_id *call)
         bool contraction = false;
         for (fb_id k = s; k != FB_NONE && !contraction; k = plan->next[k]) {
             contraction = fb_node_class(g, k) == FB_CLASS_CONTRACTION;
-            if (contraction) *call = k;
+            if (contraction) *which = k;
         }
-        if (contraction && fb_slot_analysis(plan, s)->family == FB_FAMILY_LIBRARY) return true;
+        if (contraction && fb_slot_analysis(plan, s)->family == family) return true;
     }
     return false;
 }
 
+static double us_of(const fb_plan *plan, fb_analysis *a)
+{
+    const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
+    return c->us + c->launches * fb_launch_us(&plan->planner->machine, plan->launch);
+}
+
+/* The slots apart: contractions as they are, and all others in as few kernels as they take. */
+static double us_apart(const fb_plan *plan, const fb_ids *slots)
+{
+    double us = 0;
+    fb_ids others = {0};
+    fb_verdict why;
+    fb_analysis *joined;
+    for (int i = 0; i < slots->n; i++) {
+        fb_analysis *a = fb_slot_analysis(plan, slots->at[i]);
+        if (a->family == FB_FAMILY_LIBRARY || a->family == FB_FAMILY_GEMM)
+            us += us_of(plan, a);
+        else
+            FB_VEC_PUSH(&others, slots->at[i]);
+    }
+    if (others.n && fb_judge_join(plan, others.at, others.n, &joined, &why)) {
+        us += us_of(plan, joined);
+        fb_analysis_drop(plan->planner, joined);
+    } else {
+        for (int i = 0; i < others.n; i++) us += us_of(plan, fb_slot_analysis(plan, others.at[i]));
+    }
+    FB_VEC_FREE(&others);
+    return us;
+}
+
+/* May the contraction of a library call or tile go to the family that `to` has? */
+static bool may_turn(const grower *w, const fb_ids *slots, fb_analysis *to, fb_id call, fb_verdict *why)
+{
+    const char *name = w->plan->planner->g->nodes[call].name;
+    if (to->family == FB_FAMILY_LIBRARY || to->family == FB_FAMILY_CHAIN) return true;
+    if (to->family != FB_FAMILY_GEMM || !w->growth->weigh) {
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call", name);
+        return false;
+    }
+    char apart[32], together[32];
+    double before = us_apart(w->plan, slots), after = us_of(w->plan, to);
+    if (after < before) return true;
+    *why =
+        fb_verdict_make(FB_VERDICT_SLOWER, FB_RULE_LIBRARY,
+                        "`%s` stays a library call: with it %s are predicted, as a generated kernel with all this %s",
+                        name, fb_format_us(apart, before), fb_format_us(together, after));
+    return false;
+}
+
+static int nodes_of(const fb_plan *plan, const fb_ids *slots)
+{
+    int n = 0;
+    for (int i = 0; i < slots->n; i++) n += plan->slot[slots->at[i]].n;
+    return n;
+}
+
 static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
 {
+    enum { MOST_TILED = 256 }; /* nodes with a library call that are tried as a tile */
     fb_id call = FB_NONE;
     fb_analysis *to;
     if (!fb_may_join(w->plan, slots->at, slots->n, why)) return false;
-    bool library = w->growth->keep_library && has_library(w->plan, slots, &call);
-    if (library && !fb_library_takes(w->plan, slots->at, slots->n, why) &&
+    bool library = w->growth->keep_library && has_contraction(w->plan, slots, FB_FAMILY_LIBRARY, &call);
+    bool tiled = !library && has_contraction(w->plan, slots, FB_FAMILY_GEMM, &call);
+    bool weigh = w->growth->weigh && nodes_of(w->plan, slots) <= MOST_TILED;
+    if (library && !weigh && !fb_library_takes(w->plan, slots->at, slots->n, why) &&
         !fb_chain_takes(w->plan, slots->at, slots->n))
         return false;
     if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
-    if (library && to->family != FB_FAMILY_LIBRARY && to->family != FB_FAMILY_CHAIN) {
-        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call",
-                               w->plan->planner->g->nodes[call].name);
+    if ((library && !may_turn(w, slots, to, call, why)) || (tiled && to->family == FB_FAMILY_REDUCE)) {
+        if (tiled)
+            *why =
+                fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                "`%s` would no longer be multiplied in tiles", w->plan->planner->g->nodes[call].name);
         fb_analysis_drop(w->plan->planner, to);
         return false;
     }

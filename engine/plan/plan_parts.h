@@ -197,7 +197,8 @@ typedef struct {
     fb_id a, b;
 } fb_pair;
 typedef struct {
-    bool keep_library; /* refuse what would turn a library call into a generated contraction */
+    bool keep_library; /* refuse what would turn a library call into a generated contraction … */
+    bool weigh;        /* … unless its tiles are predicted to be faster than the call and what follows it */
     int refused;       /* pairs */
     fb_verdict first;  /* the first refusal */
     void (*refusal)(void *ctx, fb_pair pair, const fb_verdict *why); /* each of them; may be NULL */

@@ -73,7 +73,8 @@ static void decide_edges(fb_decider *d, const fb_pairs *edges)
     FB_VEC_FREE(&all);
 }
 
-/* Its only rule is our legality, so that what that refuses the preset refuses; and a library call stays one. */
+/* Its only rule is our legality, so that what that refuses the preset refuses; and a library call stays one
+ * unless a generated kernel with what surrounds it is predicted to be faster. */
 static fb_plan *run_max(fb_decider *d)
 {
     const fb_planner *p = d->planner;
@@ -85,7 +86,7 @@ static fb_plan *run_max(fb_decider *d)
     decide_edges(d, &edges);
     FB_VEC_FREE(&edges);
     FB_VEC_FREE(&nodes);
-    return fb_decisions_apply(d, true);
+    return fb_decisions_apply(d, FB_LIBRARY_WEIGH);
 }
 
 /* ---- eager: one kernel for each of the framework's own calls ---- */
@@ -166,7 +167,7 @@ static fb_plan *run_eager(fb_decider *d)
 static fb_plan *run_inductor(fb_decider *d)
 {
     fb_inductor_decide(d);
-    return fb_decisions_apply(d, true);
+    return fb_decisions_apply(d, FB_LIBRARY_KEEP);
 }
 
 static fb_plan *run_xla(fb_decider *d)
@@ -178,7 +179,7 @@ static fb_plan *run_xla(fb_decider *d)
 static fb_plan *run_tinygrad(fb_decider *d)
 {
     fb_tinygrad_decide(d);
-    return fb_decisions_apply(d, false);
+    return fb_decisions_apply(d, FB_LIBRARY_FREE);
 }
 
 /* ---- the table ---- */
@@ -186,7 +187,7 @@ static fb_plan *run_tinygrad(fb_decider *d)
 #define PRESETS(ROW)                                                                                                   \
     ROW(none, "every primitive its own kernel", "", NULL)                                                              \
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
-    ROW(max, "every fusion that is legal and generated, library calls kept", "bytes not stored", score_bytes)          \
+    ROW(max, "every fusion that is legal and generated, library calls kept unless a tile is predicted to be faster", "bytes not stored", score_bytes)          \
     ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
         score_bytes)                                                                                                   \
     ROW(xla, "the kernels of XLA on a GPU: its published rules, not checked against a run", "predicted to save",       \
