@@ -306,6 +306,30 @@ static bool reads_own_column(const fb_builder *b, const summing *w)
     return true;
 }
 
+/* Numbers strips by product and column, so that those of one product are steps along it. */
+static void order_strips(fb_builder *b, const summing *w)
+{
+    fb_tiled *t = b->nest->tiled;
+    fb_val load[MAX_STRIPS];
+    int64_t columns, offset[MAX_STRIPS];
+    fb_ix own = column_of(b, w->s, &columns);
+    for (int v = 0, n = 0; v < w->s->n_values && !t->whole; v++) {
+        if (t->strip_of[v] == FB_NONE) continue;
+        int64_t at = 0;
+        FB_ASSERT(fb_ix_is_const(b->nest->pool, fb_ix_sub(b->nest->pool, in_row(w, v), own), &at));
+        int i = n++;
+        for (; i > 0; i--) {
+            int before = product_of(w, load[i - 1]), product = product_of(w, v);
+            if (before < product || (before == product && offset[i - 1] < at)) break;
+            load[i] = load[i - 1];
+            offset[i] = offset[i - 1];
+        }
+        load[i] = v;
+        offset[i] = at;
+        for (int k = 0; k < n; k++) t->strip_of[load[k]] = k;
+    }
+}
+
 static bool make_strips(fb_builder *b, const summing *w)
 {
     fb_tiled *t = b->nest->tiled;
@@ -333,6 +357,7 @@ static bool make_strips(fb_builder *b, const summing *w)
             return refuse_pair(b, t->products[0].node, t->products[product].node,
                                "have different columns, and whole rows of both are needed");
     }
+    order_strips(b, w);
     return true;
 }
 

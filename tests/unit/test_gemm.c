@@ -110,8 +110,165 @@ static void test_library_accumulates(void **state)
     }
 }
 
+/* ---- what is refused, and what max makes of it ---- */
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_plan *plan;
+} planned;
+
+/* `none`, with contractions that are to be generated. */
+static planned generated(fb_graph *g)
+{
+    planned p = {.g = g, .planner = planner_of(g)};
+    p.plan = fb_plan_new(p.planner);
+    fb_verdict v;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
+        p.plan = try_edit(p.plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &v);
+        if (!p.plan) fail_msg("%s", v.text);
+    }
+    return p;
+}
+
+static void planned_free(planned *p)
+{
+    fb_plan_free(p->plan);
+    fb_planner_free(p->planner);
+    fb_graph_free(p->g);
+}
+
+/* All nodes in one kernel: refused, and the sentence has these words. */
+static void refused(fb_graph *g, fb_rule rule, const char *words)
+{
+    planned p = generated(g);
+    FB_VEC(fb_id) nodes = {0};
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (fb_node_is_computed(g, i)) FB_VEC_PUSH(&nodes, i);
+    fb_verdict v =
+        fb_plan_try(p.plan, &(fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = nodes.n, .nodes = nodes.at}, NULL);
+    if (v.kind != FB_VERDICT_UNSUPPORTED || v.rule != rule || !strstr(v.text, words))
+        fail_msg("not \"%s\" but %s: %s", words, fb_verdict_kind_name(v.kind), v.text);
+    FB_VEC_FREE(&nodes);
+    planned_free(&p);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("long rows");
+    fb_id x = in(g, "x", FB_F32, SHAPE(64, 32));
+    refused(with_output(g, softmax(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(32, 4096))))), FB_RULE_REDUCED_FIRST,
+            "4096 columns, where a block's tile holds 1024 at most");
+    g = fb_graph_new("two layers");
+    x = OP1(RELU, MATMUL(in(g, "x", FB_F32, SHAPE(64, 32)), in(g, "w", FB_F32, SHAPE(32, 48))));
+    refused(with_output(g, MATMUL(x, in(g, "v", FB_F32, SHAPE(48, 40)))), FB_RULE_CONTRACTION, "is a chain");
+    g = fb_graph_new("strangers");
+    fb_id y = MATMUL(in(g, "x", FB_F32, SHAPE(640, 320)), in(g, "w", FB_F32, SHAPE(320, 480)));
+    x = MATMUL(in(g, "u", FB_F32, SHAPE(640, 320)), in(g, "v", FB_F32, SHAPE(320, 480)));
+    refused(with_output(g, OP2(MUL, x, y)), FB_RULE_CONTRACTION, "half of a tile would be empty");
+    g = fb_graph_new("rows of another");
+    x = MATMUL(in(g, "x", FB_F32, SHAPE(640, 320)), in(g, "w", FB_F32, SHAPE(320, 640)));
+    refused(with_output(g, OP2(ADD, x, OP1(RELU, turned(g, x)))), FB_RULE_CONTRACTION, "worked on row by row");
+    g = fb_graph_new("norm before");
+    x = layer_norm(g, in(g, "x", FB_F32, SHAPE(64, 512)));
+    refused(with_output(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
+            "would have to stay on chip");
+}
+
+static void knob_refused(const planned *p, fb_id a, fb_knob knob, int64_t value, const char *words)
+{
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = a, .b = FB_NONE, .knob = knob, .value = value};
+    fb_verdict v = fb_plan_try(p->plan, &e, NULL);
+    if (v.kind < FB_VERDICT_UNSUPPORTED || !strstr(v.text, words)) fail_msg("not \"%s\" but: %s", words, v.text);
+}
+
+static void test_knobs(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("knobs");
+    fb_id x = in(g, "x", FB_F16, SHAPE(512, 4096)), w = in(g, "w", FB_F16, SHAPE(4096, 8192));
+    planned p = generated(with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, x, w)));
+    fb_id product = find(p.g, "product");
+    knob_refused(&p, product, FB_KNOB_STAGES, 1, "is 2 at least");
+    knob_refused(&p, product, FB_KNOB_TILE_K, 8, "multiple of 16");
+    knob_refused(&p, product, FB_KNOB_SPLIT_K, 128, "more than 64 MiB");
+    knob_refused(&p, product, FB_KNOB_VECTOR, 4, "have no knob");
+    fb_edit larger = {.kind = FB_EDIT_KNOB, .a = product, .b = FB_NONE, .knob = FB_KNOB_TILE_M, .value = 256};
+    fb_edit deeper = {.kind = FB_EDIT_KNOB, .a = product, .b = FB_NONE, .knob = FB_KNOB_TILE_K, .value = 128};
+    fb_verdict v;
+    p.plan = try_edit(p.plan, &larger, &v);
+    if (!p.plan) fail_msg("%s", v.text);
+    knob_refused(&p, product, FB_KNOB_TILE_N, 256, "more registers than a multiprocessor has");
+    p.plan = try_edit(p.plan, &deeper, &v);
+    if (!p.plan) fail_msg("%s", v.text);
+    knob_refused(&p, product, FB_KNOB_STAGES, 8, "KiB of shared memory");
+    planned_free(&p);
+}
+
+/* bias and gelu after a product of `rows` rows: what max makes of it. */
+static fb_family family_of_max(fb_device_kind device, int64_t rows)
+{
+    fb_error err;
+    fb_graph *g = fb_graph_new("dense");
+    fb_id product =
+        NODE(g, FB_OP_MATMUL, "product", NULL, in(g, "x", FB_F32, SHAPE(rows, 64)), in(g, "w", FB_F32, SHAPE(64, 256)));
+    g = with_output(g, OP1(GELU, OP2(ADD, product, in(g, "b", FB_F32, SHAPE(256)))));
+    fb_machine m;
+    fb_machine_default(&m, device);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    fb_family family = fb_plan_group(plan, fb_plan_group_of(plan, find(g, "product")))->family;
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return family;
+}
+
+static void test_max_weighs(void **state)
+{
+    (void)state;
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 128), FB_FAMILY_GEMM);
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384), FB_FAMILY_LIBRARY);
+    assert_int_equal(family_of_max(FB_DEVICE_HOST, 128), FB_FAMILY_LIBRARY);
+}
+
+/* ---- the text of one ---- */
+
+static void test_golden(void **state)
+{
+    (void)state;
+    const struct gemm_case *c = &gemm_cases[0];
+    while (strcmp(c->name, "lstm f16") != 0) c++;
+    fb_graph *g = gemm_graph(c);
+    fb_planner *planner = planner_of(g);
+    fb_plan *plan = gemm_plan(planner, c);
+    fb_program *p = lowered(c->name, plan);
+    char path[4096], have[16384] = "";
+    const char *dir = getenv("FB_SRCDIR");
+    snprintf(path, sizeof path, "%s/tests/golden/lstm.cu", dir ? dir : ".");
+    FILE *f = fopen(path, getenv("FB_UPDATE_GOLDEN") ? "w" : "r");
+    assert_non_null(f);
+    if (getenv("FB_UPDATE_GOLDEN"))
+        fputs(p->kernels[0].source, f);
+    else
+        have[fread(have, 1, sizeof have - 1, f)] = '\0';
+    fclose(f);
+    if (!getenv("FB_UPDATE_GOLDEN")) assert_string_equal(p->kernels[0].source, have);
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_accumulates), cmocka_unit_test(test_emulated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_knobs),
+                                       cmocka_unit_test(test_max_weighs),
+                                       cmocka_unit_test(test_golden),
+                                       cmocka_unit_test(test_library_accumulates),
+                                       cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
