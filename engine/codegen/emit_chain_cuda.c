@@ -110,7 +110,7 @@ static bool comes_in_pieces(const writer *w, const operand *o)
     int piece = 16 / fb_dtype_size(w->e->nest->graph->nodes[o->base].dtype);
     fb_ix last = along_k ? o->k : o->outer;
     if (!is_variable(w, last) || (along_k ? o->n_k : o->n_outer) % piece) return false;
-    return fb_cuda_shift_of(w->e, o->base) % piece == 0 && fb_cuda_runs_along(w->e, o->at, last, piece);
+    return fb_cuda_packs(w->e, o->base, o->at, last, piece);
 }
 
 static const char *result_type(const writer *w, bool piece)

@@ -943,9 +943,9 @@ void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
     declare_variables(&f, &w, point);
 }
 
-bool fb_cuda_packs(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
+bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector)
 {
-    return is_packed_load(e, s, v, last, vector);
+    return steps_fit(e, storage, vector) && shift_of(e, storage) % vector == 0 && runs_along(e, at, last, vector);
 }
 
 /* ---- the frame ---- */

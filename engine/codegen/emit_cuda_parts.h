@@ -14,8 +14,9 @@ void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*insid
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
 /* Declares the variables of a space from the number of a point. */
 void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
-/* Are `vector` neighbours of this load along `last` neighbours in memory, at multiples of their size? */
-bool fb_cuda_packs(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector);
+/* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
+ * Also when a loop's step moves the pointer. */
+bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector);
 
 /* emit_gemm.c */
 void fb_cuda_gemm(fb_emitter *e);

@@ -92,7 +92,7 @@ static bool comes_in_pieces(const writer *w, const fb_operand *o, bool along_k, 
     int piece = 16 / fb_dtype_size(w->t->dtype);
     fb_ix last = along_k ? o->k : o->outer;
     if (!v || !is_variable(w, last) || (along_k ? k : outer) % piece) return false;
-    return fb_cuda_packs(w->e, &o->section, v, last, piece);
+    return fb_cuda_packs(w->e, v->node, v->at, last, piece);
 }
 
 static void declare(const writer *w, fb_ix var, const char *value)
