@@ -4,6 +4,7 @@
 #include "tui/ui.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <ncurses.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,6 +371,7 @@ static void find_back(fb_app *app, const char *arg)
 static void source(fb_app *app, const char *arg)
 {
     (void)arg;
+    app->source_kind = FB_SOURCE_GENERATED;
     fb_app_show(app, FB_VIEW_SOURCE);
 }
 
@@ -377,6 +379,12 @@ static void more(fb_app *app, const char *arg)
 {
     (void)arg;
     app->more = !app->more;
+}
+
+static void unhide(fb_app *app, const char *arg)
+{
+    (void)arg;
+    memset(app->hidden_row, 0, sizeof app->hidden_row);
 }
 
 static void zoom(fb_app *app, const char *arg)
@@ -420,6 +428,65 @@ static void refuse(fb_app *app, const char *arg)
 {
     (void)arg;
     fb_app_say(app, FB_ROLE_WARN, "refuse: go to a decision first: S lists them");
+}
+
+static void show_history(fb_app *app, const char *arg)
+{
+    fb_free(app->results.path);
+    app->results.path = *arg ? fb_strdup(arg) : NULL;
+    fb_app_show(app, FB_VIEW_RESULTS);
+}
+
+static void show_plot(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_PLOT);
+}
+
+static void show_timeline(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_TIMELINE);
+}
+
+static void lua(fb_app *app, const char *arg)
+{
+    fb_str text = {0};
+    fb_error err = {0};
+    if (!*arg) {
+        app->source_kind = FB_SOURCE_LUA;
+        fb_app_show(app, FB_VIEW_SOURCE);
+        return;
+    }
+    fb_plan_to_lua(app->model.column->plan, &text);
+    if (fb_write_file(arg, fb_str_get(&text), text.n, &err))
+        fb_app_say(app, FB_ROLE_GOOD, "written to %s", arg);
+    else
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    fb_str_free(&text);
+}
+
+/* The columns by the row under the cursor of their pane, the smallest first; where they are sorted, the other way. */
+static void sort_columns(fb_app *app, const char *arg)
+{
+    (void)arg;
+    int n = fb_session_columns(app->session), moved = 0;
+    for (int pass = 0; pass < 2 && !moved; pass++)
+        for (int i = 1; i < n; i++)
+            for (int k = i; k > 0; k--) {
+                double a = fb_columns_value(app, k - 1), b = fb_columns_value(app, k);
+                if (isnan(b) || (!isnan(a) && (pass ? a >= b : a <= b))) break;
+                fb_session_move(app->session, k, k - 1);
+                moved++;
+            }
+    fb_app_say(app, FB_ROLE_DIM, "columns sorted by %s", fb_columns_row_name(app));
+    fb_model_update(app);
+}
+
+static void filter_rows(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_say(app, FB_ROLE_WARN, "filter works on results: H shows them");
 }
 
 static void show_log(fb_app *app, const char *arg)
@@ -559,8 +626,15 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_FIND_BACK] = find_back,
     [FB_CMD_SOURCE] = source,
     [FB_CMD_MORE] = more,
+    [FB_CMD_HIDE] = unhide,
     [FB_CMD_ZOOM] = zoom,
     [FB_CMD_PUZZLE] = show_puzzle,
+    [FB_CMD_TIMELINE] = show_timeline,
+    [FB_CMD_LUA] = lua,
+    [FB_CMD_HISTORY] = show_history,
+    [FB_CMD_SORT] = sort_columns,
+    [FB_CMD_FILTER] = filter_rows,
+    [FB_CMD_PLOT] = show_plot,
     [FB_CMD_LOG] = show_log,
     [FB_CMD_LIST] = show_list,
     [FB_CMD_OPEN] = open_script,

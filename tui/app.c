@@ -17,10 +17,11 @@
 enum { FRAME_NS = 16000000, WORK_NS = 8000000 };
 
 static const fb_view *const views[FB_VIEWS] = {
-    [FB_VIEW_GRAPH] = &fb_view_graph,   [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
-    [FB_VIEW_SOURCE] = &fb_view_source, [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
-    [FB_VIEW_PARAMS] = &fb_view_params, [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
-    [FB_VIEW_WHY] = &fb_view_why,       [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
+    [FB_VIEW_GRAPH] = &fb_view_graph,     [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
+    [FB_VIEW_SOURCE] = &fb_view_source,   [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
+    [FB_VIEW_PARAMS] = &fb_view_params,   [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
+    [FB_VIEW_WHY] = &fb_view_why,         [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
+    [FB_VIEW_RESULTS] = &fb_view_results, [FB_VIEW_PLOT] = &fb_view_plot,       [FB_VIEW_TIMELINE] = &fb_view_timeline,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -79,6 +80,12 @@ void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes)
 /* ---- scripts ------------------------------------------------------------------------------------------------------
  */
 
+static void watch(fb_app *app)
+{
+    fb_watch_free(app->watch);
+    app->watch = app->settings.reload ? fb_watch_new(fb_session_path(app->session)) : NULL;
+}
+
 void fb_app_open(fb_app *app, const char *path)
 {
     fb_error err = {0};
@@ -96,6 +103,7 @@ void fb_app_open(fb_app *app, const char *path)
         fb_app_show(app, FB_VIEW_LIST);
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     }
+    watch(app);
     fb_model_update(app);
 }
 
@@ -111,6 +119,7 @@ static void make_columns(fb_app *app, const fb_script_info *info)
     for (int i = 0; i < 2 && !info->n_columns; i++)
         if (fb_session_add(app->session, usual[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     app->columns_made = true;
+    fb_results_reopened(app);
 }
 
 static void measure_first(fb_app *app)
@@ -154,6 +163,7 @@ static void follow_session(fb_app *app)
     app->error_shown = wrong;
     tell_failures(app);
     fb_puzzle_follow(app);
+    fb_tried_follow(app->tried, app->session);
     fb_model_update(app);
 }
 
@@ -276,7 +286,10 @@ static void read_keys(fb_app *app)
         if (kind == ERR) return;
         if (kind == KEY_CODE_YES && value == KEY_RESIZE) continue; /* SIGWINCH told us */
         int key = fb_key_of_curses(kind == KEY_CODE_YES, value);
-        if (key != FB_KEY_NONE) fb_app_key(app, key);
+        if (key == FB_KEY_MOUSE)
+            fb_mouse(app);
+        else if (key != FB_KEY_NONE)
+            fb_app_key(app, key);
     }
 }
 
@@ -375,11 +388,13 @@ static void take_signals(fb_app *app)
 /* Waits for the first of: a key, a signal, news for the session, the next frame. */
 static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
 {
-    struct pollfd fds[FB_SESSION_FDS + 2];
+    struct pollfd fds[FB_SESSION_FDS + 4];
     int timeout = -1;
     int n = fb_session_poll(app->session, fds, &timeout);
     fds[n] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
     fds[n + 1] = (struct pollfd){.fd = fb_terminal_signals(), .events = POLLIN};
+    fds[n + 2] = (struct pollfd){.fd = fb_source_fd(app), .events = POLLIN};
+    fds[n + 3] = (struct pollfd){.fd = fb_watch_fd(app->watch), .events = POLLIN};
     if (limit >= 0 && (timeout < 0 || limit < timeout)) timeout = limit;
     if (app->dirty) {
         int64_t left = (last_frame + FRAME_NS - fb_now_ns()) / 1000000;
@@ -387,8 +402,10 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
         if (timeout < 0 || left < timeout) timeout = (int)left;
     }
     if (fb_verdicts_waiting(app->verdicts)) timeout = 0;
-    if (poll(fds, (nfds_t)n + 2, timeout) < 0 && errno != EINTR) app->quit = true;
+    if (poll(fds, (nfds_t)n + 4, timeout) < 0 && errno != EINTR) app->quit = true;
     if (fds[n + 1].revents) take_signals(app);
+    if (fds[n + 2].revents) fb_source_pump(app);
+    if (fds[n + 3].revents && fb_watch_saved(app->watch)) fb_action(app, FB_CMD_RELOAD, "");
     if (fds[n].revents & POLLIN)
         read_keys(app);
     else if (fds[n].revents & (POLLHUP | POLLERR | POLLNVAL)) { /* nobody is there any more */
@@ -430,6 +447,11 @@ static void free_app(fb_app *app)
     fb_puzzle_forget(app);
     fb_verdicts_free(app->verdicts);
     fb_steps_free(app->steps);
+    fb_tried_free(app->tried);
+    fb_watch_free(app->watch);
+    fb_free(app->results.path);
+    fb_free(app->reopen.spec);
+    json_decref(app->reopen.params);
     fb_prompt_free(&app->prompt);
     fb_keys_free(app->keys);
     fb_str_free(&app->message);
@@ -452,14 +474,22 @@ int fb_tui_main(const fb_tui_options *o)
         fb_keys_free(app.keys);
         return refuse(&err, err.kind == FB_ERR_USAGE ? 2 : 1);
     }
-    if (!fb_terminal_open(&err)) {
+    bool configured = fb_settings_read(&app.settings, &err);
+    const fb_error wrong = err;
+    if (!fb_terminal_open(app.settings.mouse, &err)) {
         fb_keys_free(app.keys);
         return refuse(&err, 2);
     }
     app.verdicts = fb_verdicts_new();
+    app.tried = fb_tried_new();
+    app.results.down = true;
+    if (o->results) app.results.path = fb_strdup(o->results);
     if (o->path) app.path = fb_strdup(o->path);
-    fb_session_set_auto(o->session, true);
+    fb_session_set_auto(o->session, app.settings.automatic);
+    watch(&app);
+    if (!configured) fb_app_say(&app, FB_ROLE_WARN, "%s", wrong.text);
     if (!o->path || o->list) fb_app_show(&app, FB_VIEW_LIST);
+    if (o->results) fb_app_show(&app, FB_VIEW_RESULTS);
     follow_session(&app);
     loop(&app);
     fb_terminal_close();

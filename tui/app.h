@@ -10,6 +10,7 @@ typedef struct {
     fb_session *session;   /* borrowed */
     const char *path;      /* script or graph to open; NULL: the start list */
     const char *keys_file; /* keys to play (tui/keys.h); NULL: none */
+    const char *results;   /* a results file to show; NULL: none */
     bool list;             /* start with the list of puzzlers, models and recent files even when there is a path */
 } fb_tui_options;
 

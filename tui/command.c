@@ -1,9 +1,11 @@
 #include "tui/command.h"
 
 #include <ncurses.h>
+#include <stdio.h>
 #include <string.h>
 
-static const fb_cmd_info table[FB_COMMANDS] = {
+static fb_cmd_info table[FB_COMMANDS] = {
+    /* but for keys of the user's own never changed */
 #define COMMAND(ID, SECTION, NAME, KEYS, HINT, NEEDS, ARGS, HELP)                                                      \
     [FB_CMD_##ID] = {.section = FB_SECTION_##SECTION,                                                                  \
                      .name = NAME,                                                                                     \
@@ -74,10 +76,49 @@ int fb_key_parse(const char *name, size_t n)
 
 int fb_key_of_curses(bool code, unsigned value)
 {
+    if (code && value == KEY_MOUSE) return FB_KEY_MOUSE;
     if (!code) return value == 127 || value == 8 ? FB_KEY_BACKSPACE : value == '\n' ? FB_KEY_ENTER : (int)value;
     for (int i = 0; i < NAMES; i++)
         if (names[i].curses && (unsigned)names[i].curses == value) return names[i].key;
     return FB_KEY_NONE;
+}
+
+static char own_keys[FB_COMMANDS][64];
+
+/* The command's keys without one of them. */
+static void take_key(fb_cmd c, int key)
+{
+    char kept[sizeof own_keys[0]] = "";
+    bool found = false;
+    for (const char *p = table[c].keys; *p;) {
+        size_t n = strcspn(p, " "), at = strlen(kept);
+        if (fb_key_parse(p, n) == key)
+            found = true;
+        else if (at + n + 2 < sizeof kept)
+            snprintf(kept + at, sizeof kept - at, "%s%.*s", at ? " " : "", (int)n, p);
+        p += n + strspn(p + n, " ");
+    }
+    if (!found) return;
+    memcpy(own_keys[c], kept, sizeof kept);
+    table[c].keys = own_keys[c];
+}
+
+void fb_cmd_clear_keys(fb_cmd c)
+{
+    own_keys[c][0] = '\0';
+    table[c].keys = own_keys[c];
+}
+
+bool fb_cmd_add_key(fb_cmd c, const char *name)
+{
+    int key = fb_key_parse(name, strlen(name));
+    char all[sizeof own_keys[0]];
+    if (key == FB_KEY_NONE || strlen(table[c].keys) + strlen(name) + 2 > sizeof all) return false;
+    for (int other = 0; other < FB_COMMANDS; other++) take_key((fb_cmd)other, key);
+    snprintf(all, sizeof all, "%s%s%s", table[c].keys, *table[c].keys ? " " : "", name);
+    memcpy(own_keys[c], all, sizeof all);
+    table[c].keys = own_keys[c];
+    return true;
 }
 
 fb_cmd fb_cmd_of_key(int key)

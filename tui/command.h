@@ -53,6 +53,7 @@ enum {
     FB_KEY_DELETE,
     FB_KEY_BACKSPACE,
     FB_KEY_F1,
+    FB_KEY_MOUSE, /* what it did is asked of curses */
     FB_KEY_NONE = -1,
     FB_KEY_ESC = 27,
     FB_KEY_ENTER = 13,
@@ -64,5 +65,10 @@ int fb_key_parse(const char *name, size_t n);
 /* The key as curses gave it (`code`: a function key, else a character). */
 int fb_key_of_curses(bool code, unsigned value);
 fb_cmd fb_cmd_of_key(int key);
+
+/* The user's own keys: a key that is given to one command is taken from the others. False: there is no such key, or no
+ * room for one more. */
+void fb_cmd_clear_keys(fb_cmd c);
+bool fb_cmd_add_key(fb_cmd c, const char *name);
 
 #endif

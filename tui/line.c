@@ -87,8 +87,11 @@ void fb_line_run(fb_app *app, const char *line)
     for (size_t end = strlen(clean); end && clean[end - 1] == ' ';) clean[--end] = '\0';
     if (*clean && !*info->args)
         fb_app_say(app, FB_ROLE_BAD, "%s takes nothing after it", info->name);
-    else
+    else {
+        app->by_prompt = true;
         fb_app_run(app, c, clean);
+        app->by_prompt = false;
+    }
     fb_free(clean);
 }
 

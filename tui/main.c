@@ -117,7 +117,7 @@ static int workbench_key(void *ctx, int key, char *arg, struct argp_state *state
     }
 }
 
-static int open_workbench(const workbench *w, const char *path)
+static int open_workbench(const workbench *w, const char *path, const char *results)
 {
     const fb_session_options o = {
         .self = fb_cli_self(),
@@ -130,7 +130,8 @@ static int open_workbench(const workbench *w, const char *path)
     fb_error err = {0};
     fb_session *s = fb_session_new(&o, &err);
     if (!s) return fb_cli_fail(&err);
-    int status = fb_tui_main(&(fb_tui_options){.session = s, .path = path, .keys_file = w->keys, .list = w->list});
+    int status = fb_tui_main(
+        &(fb_tui_options){.session = s, .path = path, .keys_file = w->keys, .list = w->list, .results = results});
     fb_session_free(s);
     return status;
 }
@@ -199,7 +200,7 @@ static int without_command(const workbench *w, int argc, char **argv)
 {
     const char *word = w->cli.n_args ? w->cli.args[0] : NULL;
     bool terminal = isatty(STDOUT_FILENO);
-    if (!word) return terminal ? open_workbench(w, NULL) : print_list();
+    if (!word) return terminal ? open_workbench(w, NULL, NULL) : print_list();
     fb_arena *arena = fb_arena_new();
     fb_error err = {0};
     bool found = fb_find_script(word, arena, &err) != NULL;
@@ -207,8 +208,8 @@ static int without_command(const workbench *w, int argc, char **argv)
     if (!found) return unknown_word(word, &err);
     if (terminal && w->cli.n_args > 1)
         fb_cli_usage("one argument too many: \"%s\"; columns are for \"fusebox run\"", w->cli.args[1]);
-    if (fb_cli_is_results(word)) return fb_cli_show_results(word);
-    return terminal ? open_workbench(w, word) : run_command(&fb_command_run, argc, argv);
+    if (fb_cli_is_results(word)) return terminal ? open_workbench(w, NULL, word) : fb_cli_show_results(word);
+    return terminal ? open_workbench(w, word, NULL) : run_command(&fb_command_run, argc, argv);
 }
 
 /* ---- main ---- */

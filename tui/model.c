@@ -114,6 +114,29 @@ static void make_kernels(fb_model *m)
     }
 }
 
+/* The bars of all columns have one scale: the longest line of any. Kernels that run the same code are one line. */
+static void scale_kernels(fb_app *app)
+{
+    enum { MOST = 300 };
+    fb_model *m = &app->model;
+    for (int i = 0; i < fb_session_columns(app->session); i++) {
+        const fb_column *c = fb_session_column(app->session, i);
+        const fb_report *r = c->report && !c->report->failed && c->report->n_kernels <= MOST ? c->report : NULL;
+        for (int k = 0; r && k < r->n_kernels; k++) {
+            const char *code = r->kernels[k].code;
+            double us = 0, bytes = 0;
+            for (int j = k; j < r->n_kernels; j++) {
+                const fb_kernel_report *one = &r->kernels[j];
+                if (j != k && (!code || !one->code || strcmp(one->code, code) != 0)) continue;
+                if (one->device_us.n) us += one->device_us.median;
+                if (isfinite(one->bytes_read)) bytes += one->bytes_read + one->bytes_written;
+            }
+            m->most_us = fmax(m->most_us, us);
+            m->most_bytes = fmax(m->most_bytes, bytes);
+        }
+    }
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 void fb_model_refold(fb_app *app)
@@ -177,6 +200,7 @@ void fb_model_update(fb_app *app)
     if (!g) {
         drop_outline(app);
         make_kernels(m);
+        scale_kernels(app);
         return;
     }
     bool other_graph = !m->outline || m->outline->graph != g || !fb_hash_equal(m->graph_hash, g->hash);
@@ -191,6 +215,7 @@ void fb_model_update(fb_app *app)
         choose_again(app, &chosen);
     }
     make_kernels(m);
+    scale_kernels(app);
 }
 
 /* ---- the cursor ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,11 @@
 #include <termios.h>
 #include <unistd.h>
 
+#ifdef BUTTON5_PRESSED
+enum { WHEEL_DOWN = BUTTON5_PRESSED };
+#else
+enum { WHEEL_DOWN = 0 };
+#endif
 enum { ESC_DELAY_MS = 25, CRASH_STACK = 64 << 10 };
 
 static const int told[] = {SIGWINCH, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGTSTP, SIGCONT};
@@ -97,7 +102,7 @@ static bool can_draw(fb_error *err)
     return true;
 }
 
-bool fb_terminal_open(fb_error *err)
+bool fb_terminal_open(bool mouse, fb_error *err)
 {
     setlocale(LC_ALL, "");
     setlocale(LC_NUMERIC, "C"); /* figures look the same everywhere */
@@ -122,6 +127,8 @@ bool fb_terminal_open(fb_error *err)
     nodelay(stdscr, TRUE);
     set_escdelay(ESC_DELAY_MS);
     curs_set(0);
+    mouseinterval(0); /* a press is a click */
+    if (mouse) mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | WHEEL_DOWN, NULL);
     int colours = 0;
     if (start_color() == OK && has_colors()) {
         use_default_colors();

@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 /* Refuses (FB_ERR_UNAVAILABLE) where stdin or stdout is no terminal, or the terminal cannot move its cursor. */
-bool fb_terminal_open(fb_error *err);
+bool fb_terminal_open(bool mouse, fb_error *err);
 void fb_terminal_close(void); /* fine when not open */
 
 int fb_terminal_signals(void); /* a descriptor to poll; each byte is a signal's number */

@@ -11,7 +11,7 @@ typedef struct {
     unsigned mono;
 } fb_style;
 
-static const fb_style styles[FB_ROLES] = {
+static fb_style styles[FB_ROLES] = {
     [FB_ROLE_TEXT] = {-1, -1, -1, 0, 0},
     [FB_ROLE_DIM] = {245, 243, -1, 0, 0},
     [FB_ROLE_TITLE] = {252, 238, -1, A_BOLD, A_BOLD},
@@ -38,7 +38,22 @@ static const fb_style styles[FB_ROLES] = {
     [FB_ROLE_GROUP + 7] = {147, 61, COLOR_BLUE, 0, 0},
 };
 
+static const char *const theme_names[FB_THEMES] = {
+    [FB_THEME_DARK] = "dark", [FB_THEME_LIGHT] = "light", [FB_THEME_MONO] = "mono", [FB_THEME_CONTRAST] = "contrast"};
+
+static const char *const role_names[FB_ROLES] = {
+    [FB_ROLE_TEXT] = "text",        [FB_ROLE_DIM] = "dim",          [FB_ROLE_TITLE] = "title",
+    [FB_ROLE_STRONG] = "strong",    [FB_ROLE_FRAME] = "frame",      [FB_ROLE_FOCUS] = "focus",
+    [FB_ROLE_KEY] = "key",          [FB_ROLE_OFF] = "off",          [FB_ROLE_GOOD] = "good",
+    [FB_ROLE_BAD] = "bad",          [FB_ROLE_WARN] = "warn",        [FB_ROLE_PREDICTED] = "predicted",
+    [FB_ROLE_TIME] = "time",        [FB_ROLE_BYTES] = "bytes",      [FB_ROLE_COMMENT] = "comment",
+    [FB_ROLE_WORD] = "word",        [FB_ROLE_GROUP] = "group1",     [FB_ROLE_GROUP + 1] = "group2",
+    [FB_ROLE_GROUP + 2] = "group3", [FB_ROLE_GROUP + 3] = "group4", [FB_ROLE_GROUP + 4] = "group5",
+    [FB_ROLE_GROUP + 5] = "group6", [FB_ROLE_GROUP + 6] = "group7", [FB_ROLE_GROUP + 7] = "group8",
+};
+
 static struct {
+    int asked; /* a theme and one more; 0: none */
     fb_theme theme;
     bool grounds; /* the terminal has greys to put behind the cursor's row */
 } now = {.theme = FB_THEME_MONO};
@@ -54,10 +69,28 @@ fb_theme fb_theme_choose(int colours)
 {
     const char *no = getenv("NO_COLOR"), *asked = getenv("FUSEBOX_THEME");
     if ((no && *no) || colours < 8) return FB_THEME_MONO;
-    if (asked && !strcmp(asked, "mono")) return FB_THEME_MONO;
-    if (asked && !strcmp(asked, "light")) return FB_THEME_LIGHT;
-    if (asked && !strcmp(asked, "dark")) return FB_THEME_DARK;
+    for (int t = 0; asked && t < FB_THEMES; t++)
+        if (!strcmp(asked, theme_names[t])) return (fb_theme)t;
+    if (now.asked) return (fb_theme)(now.asked - 1);
     return background_is_light() ? FB_THEME_LIGHT : FB_THEME_DARK;
+}
+
+bool fb_theme_ask(const char *name)
+{
+    for (int t = 0; t < FB_THEMES; t++)
+        if (!strcmp(name, theme_names[t])) now.asked = t + 1;
+    return now.asked && !strcmp(name, theme_names[now.asked - 1]);
+}
+
+bool fb_theme_colour(const char *role, short colour)
+{
+    for (int r = 0; r < FB_ROLES; r++) {
+        if (strcmp(role, role_names[r]) != 0) continue;
+        styles[r].dark = styles[r].light = colour;
+        if (colour < 8) styles[r].few = colour;
+        return true;
+    }
+    return false;
 }
 
 static short pair_of(fb_role role, fb_ground ground)
@@ -69,7 +102,7 @@ void fb_theme_start(fb_theme theme, int colours)
 {
     static const short dark[FB_GROUNDS] = {-1, 236, 58}, light[FB_GROUNDS] = {-1, 254, 229};
     now.theme = theme;
-    now.grounds = colours >= 256 && COLOR_PAIRS > FB_ROLES * FB_GROUNDS;
+    now.grounds = theme != FB_THEME_CONTRAST && colours >= 256 && COLOR_PAIRS > FB_ROLES * FB_GROUNDS;
     if (theme == FB_THEME_MONO) return;
     for (int r = 0; r < FB_ROLES; r++) {
         const fb_style *s = &styles[r];
@@ -85,7 +118,7 @@ unsigned fb_theme_attrs(fb_role role, fb_ground ground, short *pair)
 {
     const fb_style *s = &styles[role];
     bool mono = now.theme == FB_THEME_MONO;
-    unsigned attrs = mono ? s->mono : s->attrs;
+    unsigned attrs = mono || now.theme == FB_THEME_CONTRAST ? s->mono : s->attrs;
     if (!now.grounds && ground == FB_GROUND_CURSOR) attrs |= A_REVERSE;
     if (!now.grounds && ground == FB_GROUND_MARK) attrs |= A_UNDERLINE;
     *pair = mono ? 0 : pair_of(role, now.grounds ? ground : FB_GROUND_PLAIN);

@@ -30,11 +30,15 @@ typedef enum {
 /* What lies behind the text. */
 typedef enum { FB_GROUND_PLAIN, FB_GROUND_CURSOR, FB_GROUND_MARK, FB_GROUNDS } fb_ground;
 
-typedef enum { FB_THEME_DARK, FB_THEME_LIGHT, FB_THEME_MONO } fb_theme;
+typedef enum { FB_THEME_DARK, FB_THEME_LIGHT, FB_THEME_MONO, FB_THEME_CONTRAST, FB_THEMES } fb_theme;
 
 /* Dark unless FUSEBOX_THEME or COLORFGBG say light; mono when the terminal has fewer than 8 colours or NO_COLOR is set.
  */
 fb_theme fb_theme_choose(int colours);
+/* The user's wishes, before fb_theme_choose: a theme ("dark", "light", "mono", "contrast"), a role's colour. False:
+ * there is none of that name. */
+bool fb_theme_ask(const char *name);
+bool fb_theme_colour(const char *role, short colour);
 /* After start_color; `colours` as the terminal has them. */
 void fb_theme_start(fb_theme theme, int colours);
 /* Attributes and colour pair for curses. */

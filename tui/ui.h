@@ -10,7 +10,10 @@
 #include "tui/layout.h"
 #include "tui/prompt.h"
 #include "tui/rows.h"
+#include "tui/settings.h"
+#include "tui/tried.h"
 #include "tui/verdicts.h"
+#include "tui/watch.h"
 
 typedef struct fb_app fb_app;
 
@@ -28,6 +31,9 @@ typedef enum {
     FB_VIEW_WHY,
     FB_VIEW_STEPS,
     FB_VIEW_PUZZLE,
+    FB_VIEW_RESULTS,
+    FB_VIEW_PLOT,
+    FB_VIEW_TIMELINE,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -44,6 +50,7 @@ typedef struct {
 } fb_hint;
 
 typedef struct {
+    int head; /* lines above the first row */
     void (*title)(fb_app *app, fb_str *out);
     int (*count)(fb_app *app); /* rows that the cursor moves through */
     void (*draw)(fb_app *app, const fb_rect *r, bool focused);
@@ -52,11 +59,14 @@ typedef struct {
     /* The view's own way with a command. False: not its business. */
     bool (*command)(fb_app *app, fb_cmd c, const char *arg);
     bool (*find)(fb_app *app, const char *text, int step); /* NULL: the rows' texts are searched */
-    void (*opened)(fb_app *app);                           /* shown from now on; may be NULL */
+    /* The row at that place of its rectangle, for views whose rows are not lines one below the other; -1: none. */
+    int (*row_at)(fb_app *app, int y, int x);
+    void (*opened)(fb_app *app); /* shown from now on; may be NULL */
 } fb_view;
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
-    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle;
+    fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle, fb_view_results,
+    fb_view_plot, fb_view_timeline;
 const fb_view *fb_view_at(fb_view_id id);
 
 /* One line of the kernel list: all kernels of one letter. */
@@ -83,6 +93,24 @@ typedef struct {
     double most_us, most_bytes; /* the longest bars */
 } fb_model;
 
+/* What the view SOURCE shows, in the order in which Tab goes through them. */
+typedef enum {
+    FB_SOURCE_GENERATED,
+    FB_SOURCE_PTX,
+    FB_SOURCE_SASS,
+    FB_SOURCE_RESOURCES,
+    FB_SOURCE_DIFF,
+    FB_SOURCE_LUA,
+    FB_SOURCE_KINDS
+} fb_source_kind;
+
+/* A plan in a plot. */
+typedef struct {
+    const char *name;
+    double bytes, us, flops;
+    int column; /* -1: none of those on the screen */
+} fb_point;
+
 typedef enum {
     FB_PUZZLE_NONE,
     FB_PUZZLE_PREDICT,
@@ -104,6 +132,8 @@ typedef struct {
     fb_error error;
 } fb_puzzle_run;
 
+enum { FB_MOST_ROWS = 40 };
+
 struct fb_app {
     fb_session *session;
     uint64_t serial;
@@ -121,13 +151,31 @@ struct fb_app {
     int n_over;
     fb_scroll scroll[FB_VIEWS];
     bool zoomed, more;
-    int failed;       /* columns that had failed when that was last looked at */
-    bool error_shown; /* the script's present error was brought up */
-    int against;      /* the column that the view WHY compares with */
-    bool from_list;   /* the script was chosen from the list */
+    bool hidden_row[FB_MOST_ROWS]; /* of the columns pane */
+    int failed;                    /* columns that had failed when that was last looked at */
+    bool error_shown;              /* the script's present error was brought up */
+    int against;                   /* the column that the view WHY compares with */
+    bool from_list;                /* the script was chosen from the list */
     fb_puzzle_run puzzle;
 
     fb_steps *steps; /* the record that the view STEPS shows; NULL: none */
+    fb_tried *tried;
+    struct {
+        char *path; /* NULL: the history */
+        int sort;
+        bool down;
+        char filter[128];
+    } results;
+    struct { /* a case of a results file that is being opened; spec NULL: none */
+        char *spec;
+        json_t *params;
+    } reopen;
+    int plot_mode;
+    int timeline_zoom;
+    fb_source_kind source_kind; /* what the view SOURCE is to show */
+
+    fb_settings settings;
+    fb_watch *watch; /* the script being saved; NULL: it is not watched */
 
     fb_prompt prompt;
     fb_keys *keys; /* being played; NULL: none */
@@ -137,6 +185,7 @@ struct fb_app {
     fb_arena *arena[FB_VIEWS]; /* what views keep for themselves: fb_view_state */
     void *state[FB_VIEWS];
 
+    bool by_prompt; /* the command that runs was typed */
     bool dirty, quit;
     int died_of; /* the signal that ends us, 0: none */
 };
@@ -155,6 +204,10 @@ void fb_app_key(fb_app *app, int key);
 
 /* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */
 void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes);
+
+/* ---- mouse.c ---- */
+
+void fb_mouse(fb_app *app); /* what the mouse did: KEY_MOUSE came */
 
 /* ---- actions.c, line.c: commands that are no view's own; the prompt ---- */
 
@@ -184,6 +237,21 @@ void fb_puzzle_forget(fb_app *app);                        /* what is drawn */
 bool fb_puzzle_waits(const fb_app *app);                   /* for a prediction: nothing is measured before */
 bool fb_puzzle_hides(const fb_app *app, const char *spec); /* a column that would tell too much */
 
+/* ---- view_graph.c ---- */
+
+/* "feature[1].tanh = tanh(mul_2)  f32[1024,256]  1.0 MB  line 26" */
+void fb_node_text(const fb_graph *g, fb_id id, fb_str *out);
+
+/* ---- view_source.c ---- */
+
+int fb_source_fd(fb_app *app); /* of what makes its text, to be polled; -1: nothing does */
+void fb_source_pump(fb_app *app);
+
+/* ---- view_results.c ---- */
+
+void fb_results_reopened(fb_app *app);                               /* the script of a case has answered */
+int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out); /* those that pass the filter */
+
 /* ---- frame.c, hint.c ---- */
 
 void fb_frame_draw(fb_app *app); /* lines and titles, header */
@@ -191,6 +259,9 @@ void fb_hint_draw(fb_app *app);  /* hint box and hint bar */
 /* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 
+/* The figure of a column in the row under the columns pane's cursor; NAN: none. */
+double fb_columns_value(fb_app *app, int column);
+const char *fb_columns_row_name(fb_app *app);
 /* Lines that the columns pane needs above its rows. */
 int fb_columns_head(const fb_app *app);
 

@@ -2,6 +2,7 @@
 #include "tui/ui.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LABEL = 15, NARROWEST = 9, WIDEST = 18 };
@@ -326,10 +327,51 @@ static const struct {
     {"compiled in", compiling, "Generating and compiling the kernels; next to nothing when they were in the cache."},
 };
 enum { ROWS = sizeof rows / sizeof *rows, FIRST_ROWS = 8 };
+_Static_assert((int)ROWS <= (int)FB_MOST_ROWS, "fb_app.hidden_row");
+
+static int shown_row(const fb_app *app, int at)
+{
+    int all = app->more ? ROWS : FIRST_ROWS;
+    for (int i = 0; i < all; i++)
+        if (!app->hidden_row[i] && !at--) return i;
+    return 0;
+}
 
 static int count(fb_app *app)
 {
-    return app->more ? ROWS : FIRST_ROWS;
+    int all = app->more ? ROWS : FIRST_ROWS, n = 0;
+    for (int i = 0; i < all; i++) n += !app->hidden_row[i];
+    return n;
+}
+
+/* What a cell says as a number: its unit is the same in all of a row, but for the prefix. */
+static double number_in(const char *text)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{" ns", 1e-3}, {" µs", 1},  {" ms", 1e3}, {" s", 1e6}, {" kB", 1e3}, {" MB", 1e6},
+                 {" GB", 1e9},  {" k", 1e3}, {" M", 1e6},  {" G", 1e9}, {" T", 1e12}};
+    char *end;
+    while (*text == '~') text++;
+    double v = strtod(text, &end);
+    if (end == text) return NAN;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i].unit)) return v * units[i].factor;
+    return v;
+}
+
+double fb_columns_value(fb_app *app, int column)
+{
+    fb_cell cell = {.role = FB_ROLE_TEXT};
+    int row = shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor);
+    rows[row].cell(fb_session_column(app->session, 0), fb_session_column(app->session, column), &cell);
+    return number_in(cell.text);
+}
+
+const char *fb_columns_row_name(fb_app *app)
+{
+    return rows[shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor)].label;
 }
 
 static bool has_variants(const fb_app *app)
@@ -415,8 +457,8 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     if (shown > 1 && at[1] > 1) fb_draw(r, 0, LABEL - 2, FB_ROLE_KEY, "←");
     fb_scroll_fit(s, count(app), r->h - head);
     for (int y = 0; y < r->h - head && s->top + y < count(app); y++) {
-        int row = s->top + y;
-        bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, row, focused);
+        int row = shown_row(app, s->top + y);
+        bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, s->top + y, focused);
         fb_draw_cut(r, y + head, 1, LABEL, here ? FB_ROLE_TEXT : FB_ROLE_DIM, rows[row].label);
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
@@ -439,8 +481,7 @@ static void title(fb_app *app, fb_str *out)
 
 static void text(fb_app *app, int row, fb_str *out)
 {
-    (void)app;
-    fb_str_add(out, rows[row].label);
+    fb_str_add(out, rows[shown_row(app, row)].label);
 }
 
 static void explain(fb_app *app, fb_hint *hint)
@@ -449,6 +490,7 @@ static void explain(fb_app *app, fb_hint *hint)
     char was[32], is[32];
     int row = app->scroll[FB_VIEW_COLUMNS].cursor;
     if (row >= count(app)) return;
+    row = shown_row(app, row);
     fb_str_add(&hint->title, rows[row].label);
     fb_str_add(&hint->line[0], rows[row].help);
     if (!c) return;
@@ -472,6 +514,10 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int n = fb_session_columns(app->session), to = app->column + (c == FB_CMD_RIGHT) - (c == FB_CMD_LEFT);
     (void)arg;
+    if (c == FB_CMD_HIDE) {
+        if (count(app) > 1) app->hidden_row[shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor)] = true;
+        return true;
+    }
     if (c != FB_CMD_LEFT && c != FB_CMD_RIGHT) return false;
     if (to >= 0 && to < n) {
         app->column = to;
@@ -480,7 +526,23 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+/* A click on a column goes to it. */
+static int row_at(fb_app *app, int y, int x)
+{
+    const fb_rect *r = &app->layout.pane[FB_PANE_COLUMNS];
+    int at[64], shown = visible(app, (r->w - LABEL) / NARROWEST, at), head = fb_columns_head(app);
+    int width = shown ? (r->w - LABEL) / shown : 1, k;
+    if (width > WIDEST) width = WIDEST;
+    k = (x - LABEL) / width;
+    if (x >= LABEL && k < shown) {
+        app->column = at[k];
+        fb_model_update(app);
+    }
+    return y < head ? -1 : app->scroll[FB_VIEW_COLUMNS].top + y - head;
+}
+
 const fb_view fb_view_columns = {
+    .row_at = row_at,
     .title = title,
     .count = count,
     .draw = draw,

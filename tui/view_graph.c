@@ -225,8 +225,10 @@ static void enter(fb_app *app, const fb_row *row)
     }
     if (row->letter == FB_NONE)
         fb_app_say(app, FB_ROLE_WARN, "sources and views belong to no kernel");
-    else
+    else {
+        app->source_kind = FB_SOURCE_GENERATED;
         fb_app_show(app, FB_VIEW_SOURCE);
+    }
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
@@ -277,7 +279,7 @@ static bool find(fb_app *app, const char *text, int step)
 /* ---- the hint's second line
  * --------------------------------------------------------------------------------------------- */
 
-static void explain_node(const fb_graph *g, fb_id id, int alike, fb_str *out)
+void fb_node_text(const fb_graph *g, fb_id id, fb_str *out)
 {
     const fb_node *n = &g->nodes[id];
     char shape[192], size[32], value[32];
@@ -293,7 +295,6 @@ static void explain_node(const fb_graph *g, fb_id id, int alike, fb_str *out)
     fb_str_addf(out, ")  %s  %s", fb_shape_format(&n->shape, n->dtype, shape),
                 fb_format_bytes(size, (double)fb_node_bytes(g, id)));
     if (n->line) fb_str_addf(out, "  line %d", n->line);
-    if (alike > 1) fb_str_addf(out, " · %d alike", alike);
 }
 
 static void explain_scope(const fb_outline *o, const fb_entry *e, fb_str *out)
@@ -317,9 +318,10 @@ static void explain(fb_app *app, fb_hint *hint)
     const fb_outline *o = app->model.outline;
     const fb_entry *e = &o->entries[row->entry];
     if (!hint->title.n) fb_str_add(&hint->title, fb_row_name(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor));
-    if (e->kind == FB_ENTRY_NODE)
-        explain_node(o->graph, e->id, e->members, &hint->line[1]);
-    else
+    if (e->kind == FB_ENTRY_NODE) {
+        fb_node_text(o->graph, e->id, &hint->line[1]);
+        if (e->members > 1) fb_str_addf(&hint->line[1], " · %d alike", e->members);
+    } else
         explain_scope(o, e, &hint->line[1]);
 }
 

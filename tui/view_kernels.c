@@ -117,8 +117,10 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     if (c != FB_CMD_ENTER || at >= app->model.kernels.n) return false;
     if (app->model.kernels.at[at].group == FB_NONE)
         fb_app_say(app, FB_ROLE_WARN, "this device does not tell its source");
-    else
+    else {
+        app->source_kind = FB_SOURCE_GENERATED;
         fb_app_show(app, FB_VIEW_SOURCE);
+    }
     return true;
 }
 

@@ -515,19 +515,33 @@ static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
     fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, text);
 }
 
-static void draw(fb_app *app, const fb_rect *r, bool focused)
+/* The first line in sight, so that the cursor's lines are. */
+static int first_line(const page *p, int cursor, int h)
 {
-    const page *p = now(app, r->w - 4);
-    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, first = p->lines.n, last = 0, top = 0;
+    int first = p->lines.n, last = 0, top = 0;
     for (int i = 0; i < p->lines.n; i++) {
         if (p->lines.at[i].row != cursor) continue;
         if (i < first) first = i;
         last = i;
     }
-    if (last >= r->h) top = last - r->h + 1;
-    if (cursor == p->rows.n - 1 && p->lines.n > r->h) top = p->lines.n - r->h;
+    if (last >= h) top = last - h + 1;
+    if (cursor == p->rows.n - 1 && p->lines.n > h) top = p->lines.n - h;
     if (first < p->lines.n && first < top) top = first;
-    if (!cursor) top = 0;
+    return cursor ? top : 0;
+}
+
+static int row_at(fb_app *app, int y, int x)
+{
+    const page *p = now(app, 0);
+    int i = first_line(p, app->scroll[FB_VIEW_PUZZLE].cursor, app->layout.whole.h) + y;
+    (void)x;
+    return i < p->lines.n ? p->lines.at[i].row : -1;
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    const page *p = now(app, r->w - 4);
+    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, top = first_line(p, cursor, r->h);
     for (int y = 0; y < r->h && top + y < p->lines.n; y++) {
         const line *l = &p->lines.at[top + y];
         bool here = l->row != FB_NONE && l->row == cursor && focused;
@@ -675,6 +689,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 const fb_view fb_view_puzzle = {
+    .row_at = row_at,
     .title = title,
     .count = count,
     .draw = draw,

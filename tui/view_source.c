@@ -1,17 +1,37 @@
-/* The generated source of one kernel, as the device's compiler gets it. */
+/* The generated source of one kernel as the device's compiler gets it, what the compiler makes of it, the difference to
+ * another column's, and the plan as Lua. */
+#include "base/json.h"
 #include "codegen/lower.h"
+#include "tui/helper.h"
+#include "tui/textdiff.h"
 #include "tui/ui.h"
 
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { STEP = 8, NUMBERS = 5 };
 
 typedef struct {
     int n;
     const char **lines;
+    const char *signs; /* of a diff, one a line; NULL: it is none */
+    fb_id *node;       /* what a line computes; NULL: not known */
     const char *title;
+    fb_helper *helper; /* makes the text; NULL: it is here */
 } source;
+
+static const struct {
+    const char *name, *target, *help;
+} kinds[FB_SOURCE_KINDS] = {
+    [FB_SOURCE_GENERATED] = {"source", NULL,
+                             "as the compiler gets it, without the prelude · Enter: the line's node in the graph"},
+    [FB_SOURCE_PTX] = {"PTX", "ptx", "all kernels of the column, as NVRTC makes them"},
+    [FB_SOURCE_SASS] = {"SASS", "sass", "all kernels of the column, as the toolkit disassembles them"},
+    [FB_SOURCE_RESOURCES] = {"resources", "resources", "registers, shared memory, spills and occupancy of all kernels"},
+    [FB_SOURCE_DIFF] = {"diff", NULL, "kernels of the other column (-) and of this one (+)"},
+    [FB_SOURCE_LUA] = {"plan as Lua", NULL, "to be pasted into the script's plans; :lua FILE writes it"},
+};
 
 static source *state(fb_app *app)
 {
@@ -30,28 +50,93 @@ static int group_at_cursor(fb_app *app)
                                          : FB_NONE;
 }
 
-static void split(source *s, fb_arena *arena, const char *text)
+static int split(fb_arena *arena, const char *text, const char ***out)
 {
-    int n = 1;
+    int n = 1, at = 0;
     for (const char *p = text; *p; p++) n += *p == '\n';
-    s->lines = FB_NEW_ARRAY(arena, const char *, n);
+    *out = FB_NEW_ARRAY(arena, const char *, n);
     for (const char *p = text; *p;) {
         size_t len = strcspn(p, "\n");
         char *line = fb_arena_alloc(arena, len + 1);
         memcpy(line, p, len);
-        s->lines[s->n++] = line;
+        (*out)[at++] = line;
         p += len + (p[len] == '\n');
+    }
+    return at;
+}
+
+static const fb_dialect *dialect_of(const fb_column *c)
+{
+    return fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
+}
+
+/* ---- lines and nodes ----------------------------------------------------------------------------------------------
+ */
+
+/* "tanh_2" is how tanh may be called where the name is taken. */
+static bool names_node(const char *word, size_t n, const char *leaf)
+{
+    size_t m = strlen(leaf);
+    if (n < m || strncmp(word, leaf, m) != 0) return false;
+    if (n > m && word[m] != '_') return false;
+    for (size_t i = m + 1; i < n; i++)
+        if (!isdigit((unsigned char)word[i])) return false;
+    return n != m + 1;
+}
+
+static const char *leaf_of(const fb_graph *g, fb_id node)
+{
+    const char *path = g->nodes[node].name, *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* The name that a line gives a value to: what stands before " = ", " += " and the like. */
+static const char *assigned(const char *line, size_t *n)
+{
+    const char *sign = strstr(line, " = ");
+    if (!sign && (sign = strstr(line, "= "))) sign--;
+    if (!sign || sign <= line) return NULL;
+    const char *end = sign;
+    while (end > line && strchr(" +-*/", end[-1])) end--;
+    if (end > line && end[-1] == ']') /* tanh[i] */
+        while (end > line && *end != '[') end--;
+    const char *from = end;
+    while (from > line && (isalnum((unsigned char)from[-1]) || from[-1] == '_')) from--;
+    *n = (size_t)(end - from);
+    return *n ? from : NULL;
+}
+
+/* The node of the group with that name, the longest that fits; FB_NONE. */
+static fb_id node_called(const fb_graph *g, const fb_group *group, const char *word, size_t n)
+{
+    fb_id best = FB_NONE;
+    size_t most = 0;
+    for (int i = 0; i < group->n_nodes; i++) {
+        const char *leaf = leaf_of(g, group->nodes[i]);
+        if (!names_node(word, n, leaf) || strlen(leaf) <= most) continue;
+        best = group->nodes[i];
+        most = strlen(leaf);
+    }
+    return best;
+}
+
+static void find_nodes(source *s, fb_arena *arena, const fb_graph *g, const fb_group *group)
+{
+    s->node = FB_NEW_ARRAY(arena, fb_id, s->n + 1);
+    for (int i = 0; i < s->n; i++) {
+        size_t n;
+        const char *word = assigned(s->lines[i], &n);
+        s->node[i] = word ? node_called(g, group, word, n) : FB_NONE;
     }
 }
 
-static void opened(fb_app *app)
+/* ---- texts --------------------------------------------------------------------------------------------------------
+ */
+
+static void show_generated(fb_app *app, source *s, fb_arena *arena)
 {
     const fb_column *c = app->model.column;
-    source *s = fb_view_state(app, FB_VIEW_SOURCE, sizeof *s);
-    fb_arena *arena = app->arena[FB_VIEW_SOURCE];
     int group = c && c->plan ? group_at_cursor(app) : FB_NONE;
-    app->scroll[FB_VIEW_SOURCE] = (fb_scroll){0};
-    s->title = "source";
     if (group == FB_NONE) return;
     fb_str title = {0};
     char letter[8];
@@ -59,14 +144,154 @@ static void opened(fb_app *app)
     fb_group_title(c->plan, group, &title);
     s->title = fb_arena_strdup(arena, fb_str_get(&title));
     fb_str_free(&title);
-    const fb_dialect *dialect = fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
+    const fb_dialect *dialect = dialect_of(c);
     const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
-    split(s, arena, text ? text : "/* a library call: there is no source */\n");
+    s->n = split(arena, text ? text : "/* a library call: there is no source */\n", &s->lines);
+    if (!c->graph) return;
+    find_nodes(s, arena, c->graph, fb_plan_group(c->plan, group));
+    fb_id node = fb_model_node(app);
+    for (int i = s->n - 1; i >= 0 && node != FB_NONE; i--)
+        if (s->node[i] == node) app->scroll[FB_VIEW_SOURCE].cursor = i;
+}
+
+/* All sources of a plan, equal ones once. */
+static int plan_lines(const fb_column *c, fb_arena *arena, const char ***out)
+{
+    fb_str all = {0};
+    FB_VEC(const char *) seen = {0};
+    const fb_dialect *dialect = dialect_of(c);
+    for (int g = 0; g < fb_plan_groups(c->plan); g++) {
+        const char *text = fb_lower_group_source(c->plan, g, dialect, arena);
+        bool known = !text;
+        for (int i = 0; i < seen.n && !known; i++) known = !strcmp(seen.at[i], text);
+        if (known) continue;
+        FB_VEC_PUSH(&seen, text);
+        fb_str_addf(&all, "%s\n", text);
+    }
+    int n = split(arena, fb_str_get(&all), out);
+    FB_VEC_FREE(&seen);
+    fb_str_free(&all);
+    return n;
+}
+
+/* Against column 1, or in column 1 against the one beside it. */
+static void show_diff(fb_app *app, source *s, fb_arena *arena)
+{
+    int with = app->column ? 0 : 1;
+    const fb_column *b = app->model.column,
+                    *a = with < fb_session_columns(app->session) ? fb_session_column(app->session, with) : NULL;
+    if (!a || !a->plan || !b->plan) {
+        s->n = split(arena, "there is no other column whose plan is ours\n", &s->lines);
+        return;
+    }
+    const char **la, **lb;
+    fb_diff_line *d;
+    int na = plan_lines(a, arena, &la), nb = plan_lines(b, arena, &lb);
+    s->n = fb_text_diff(arena, la, na, lb, nb, &d);
+    s->lines = FB_NEW_ARRAY(arena, const char *, s->n + 1);
+    char *signs = fb_arena_alloc(arena, (size_t)s->n + 1);
+    for (int i = 0; i < s->n; i++) {
+        s->lines[i] = d[i].line;
+        signs[i] = d[i].sign;
+    }
+    s->signs = signs;
+    s->title = fb_arena_printf(arena, "diff · %d %s → %d %s", with + 1, a->plan_name, app->column + 1, b->plan_name);
+}
+
+static void show_lua(fb_app *app, source *s, fb_arena *arena)
+{
+    fb_str text = {0}, body = {0};
+    fb_plan_to_lua(app->model.column->plan, &body);
+    fb_str_addf(&text, "mine = function(pl)\n%s", fb_str_get(&body));
+    fb_str_addf(&text, "%send,\n", body.n && body.text[body.n - 1] != '\n' ? "\n" : "");
+    s->n = split(arena, fb_str_get(&text), &s->lines);
+    fb_str_free(&text);
+    fb_str_free(&body);
+}
+
+static void drop_helper(void *h)
+{
+    fb_helper_free(h);
+}
+
+/* What the compiler makes of it, by `fusebox emit` beside us. */
+static void start_emit(fb_app *app, source *s, fb_arena *arena, const char *target)
+{
+    enum { MOST = 64 };
+    const fb_column *c = app->model.column;
+    const char *argv[MOST + 1], *name, *path = fb_session_path(app->session);
+    char self[4096];
+    int n = 0;
+    fb_str spec = {0};
+    fb_error err = {0};
+    json_t *value, *plan = strcmp(c->plan_name, "mine") ? NULL : fb_plan_to_json(c->plan);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = '\0';
+    if (*c->variant) fb_str_addf(&spec, "%s:", c->variant);
+    bool good = true;
+    if (plan)
+        good = fb_tried_plan_file(plan, &spec, &err);
+    else
+        fb_str_add(&spec, c->plan_name);
+    json_decref(plan);
+    argv[n++] = self;
+    argv[n++] = "emit";
+    argv[n++] = path ? path : "";
+    argv[n++] = fb_arena_strdup(arena, fb_str_get(&spec));
+    argv[n++] = "--target";
+    argv[n++] = target;
+    json_object_foreach(c->params, name, value)
+    {
+        char *text = json_is_string(value) ? fb_strdup(json_string_value(value)) : fb_json_line(value);
+        if (n + 2 < MOST) {
+            argv[n++] = "--set";
+            argv[n++] = fb_arena_printf(arena, "%s=%s", name, text);
+        }
+        fb_free(text);
+    }
+    argv[n] = NULL;
+    fb_str_free(&spec);
+    if (good) s->helper = fb_helper_start(argv, &err);
+    if (s->helper)
+        fb_arena_defer(arena, drop_helper, s->helper);
+    else
+        s->n = split(arena, err.text, &s->lines);
+}
+
+static void opened(fb_app *app)
+{
+    source *s = fb_view_state(app, FB_VIEW_SOURCE, sizeof *s);
+    fb_arena *arena = app->arena[FB_VIEW_SOURCE];
+    fb_source_kind kind = app->source_kind;
+    app->scroll[FB_VIEW_SOURCE] = (fb_scroll){0};
+    s->title = kinds[kind].name;
+    if (!app->model.column || !app->model.column->plan) return;
+    switch (kind) {
+    case FB_SOURCE_GENERATED: show_generated(app, s, arena); break;
+    case FB_SOURCE_DIFF: show_diff(app, s, arena); break;
+    case FB_SOURCE_LUA: show_lua(app, s, arena); break;
+    default: start_emit(app, s, arena, kinds[kind].target); break;
+    }
+}
+
+int fb_source_fd(fb_app *app)
+{
+    const source *s = state(app);
+    return s && s->helper ? fb_helper_fd(s->helper) : -1;
+}
+
+void fb_source_pump(fb_app *app)
+{
+    source *s = state(app);
+    if (!s || !s->helper || fb_helper_fd(s->helper) < 0 || !fb_helper_pump(s->helper)) return;
+    s->n = split(app->arena[FB_VIEW_SOURCE], fb_helper_text(s->helper), &s->lines);
+    app->dirty = true;
 }
 
 static void title(fb_app *app, fb_str *out)
 {
     fb_str_add(out, state(app)->title);
+    if (fb_source_fd(app) >= 0) fb_str_add(out, " · compiling …");
 }
 
 static int count(fb_app *app)
@@ -127,19 +352,35 @@ static bool in_comment_before(const source *s, int line)
     return inside;
 }
 
+/* Lines of the node whose line the cursor is on stand out. */
+static bool of_same_node(const source *s, int line, int cursor)
+{
+    return s->node && cursor < s->n && s->node[cursor] != FB_NONE && s->node[line] == s->node[cursor];
+}
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     const source *s = state(app);
     const fb_scroll *scroll = &app->scroll[FB_VIEW_SOURCE];
     fb_rect code = {r->y, r->x + NUMBERS + 1, r->h, r->w - NUMBERS - 1};
-    bool comment = in_comment_before(s, scroll->top);
+    bool comment = !s->signs && in_comment_before(s, scroll->top);
     for (int y = 0; y < r->h && scroll->top + y < s->n; y++) {
-        char number[16];
+        char number[16], sign[2] = {s->signs ? s->signs[scroll->top + y] : ' ', '\0'};
         int line = scroll->top + y;
-        fb_row_ground(app, FB_VIEW_SOURCE, r, y, line, focused);
+        bool here = fb_row_ground(app, FB_VIEW_SOURCE, r, y, line, focused);
+        if (!here && of_same_node(s, line, scroll->cursor)) {
+            fb_draw_ground(FB_GROUND_MARK);
+            fb_draw_blank(r, y);
+        }
         snprintf(number, sizeof number, "%d", line + 1);
         fb_draw_right(r, y, NUMBERS - 1, FB_ROLE_OFF, number);
-        comment = draw_code(&code, y, -scroll->left, s->lines[line], comment);
+        if (*sign != ' ') {
+            fb_role role = *sign == '+' ? FB_ROLE_GOOD : FB_ROLE_BAD;
+            fb_draw(r, y, NUMBERS - 1, role, sign);
+            fb_draw(&code, y, -scroll->left, role, s->lines[line]);
+        } else {
+            comment = draw_code(&code, y, -scroll->left, s->lines[line], comment);
+        }
     }
 }
 
@@ -150,24 +391,44 @@ static void text(fb_app *app, int row, fb_str *out)
 
 static void explain(fb_app *app, fb_hint *hint)
 {
+    const source *s = state(app);
     const fb_column *c = app->model.column;
-    fb_str_add(&hint->title, "source");
-    if (c)
-        fb_str_addf(&hint->line[0], "as generated for column %d on %s; the prelude is left out · Esc goes back",
-                    app->column + 1, c->device);
+    int at = app->scroll[FB_VIEW_SOURCE].cursor;
+    fb_str_addf(&hint->title, "%s", kinds[app->source_kind].name);
+    if (s->node && at < s->n && s->node[at] != FB_NONE && c && c->graph) {
+        fb_str_addf(&hint->title, " · %s", c->graph->nodes[s->node[at]].name);
+        fb_node_text(c->graph, s->node[at], &hint->line[0]);
+    } else if (c) {
+        fb_str_addf(&hint->line[0], "column %d on %s: %s", app->column + 1, c->device, kinds[app->source_kind].help);
+    }
+    fb_str_add(&hint->line[1], "Tab: PTX, SASS, resources, diff, Lua · Esc goes back");
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
+    const source *now = state(app);
     fb_scroll *s = &app->scroll[FB_VIEW_SOURCE];
     (void)arg;
-    if (c == FB_CMD_RIGHT)
-        s->left += STEP;
-    else if (c == FB_CMD_LEFT)
-        s->left -= s->left >= STEP ? STEP : s->left;
-    else
-        return false;
-    return true;
+    switch (c) {
+    case FB_CMD_RIGHT: s->left += STEP; return true;
+    case FB_CMD_LEFT: s->left -= s->left >= STEP ? STEP : s->left; return true;
+    case FB_CMD_NEXT_PANE:
+    case FB_CMD_PREVIOUS_PANE:
+        app->source_kind =
+            (fb_source_kind)((app->source_kind + (c == FB_CMD_NEXT_PANE ? 1 : FB_SOURCE_KINDS - 1)) % FB_SOURCE_KINDS);
+        opened(app);
+        return true;
+    case FB_CMD_ENTER:
+        if (now->node && s->cursor < now->n && now->node[s->cursor] != FB_NONE) {
+            fb_outline_reveal(app->model.outline, now->node[s->cursor]);
+            fb_model_refold(app);
+            fb_model_go(app, now->node[s->cursor]);
+            app->focus = FB_VIEW_GRAPH;
+            fb_app_hide(app);
+        }
+        return true;
+    default: return false;
+    }
 }
 
 const fb_view fb_view_source = {

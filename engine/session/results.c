@@ -24,6 +24,7 @@ typedef struct {
 struct fb_results {
     char *path;
     int fd; /* -1: read only */
+    bool lenient;
     FB_VEC(json_t *) rows;
     keyed *by_key;
 };
@@ -105,15 +106,17 @@ static bool read_rows(fb_results *r, const char *text, size_t n, size_t *whole, 
     size_t at = 0;
     for (const char *end; (end = memchr(text + at, '\n', n - at)); at = (size_t)(end - text) + 1) {
         number++;
-        if (end > text + at && !read_line(r, text + at, (size_t)(end - text) - at, number, err)) return false;
+        if (end > text + at && !read_line(r, text + at, (size_t)(end - text) - at, number, err) && !r->lenient)
+            return false;
     }
     *whole = at;
     return true;
 }
 
-static fb_results *open_results(const char *path, int fd, fb_error *err)
+static fb_results *open_results(const char *path, int fd, bool lenient, fb_error *err)
 {
     fb_results *r = fb_calloc(1, sizeof *r);
+    r->lenient = lenient;
     r->path = fb_strdup(path);
     r->fd = fd;
     size_t n = 0, whole = 0;
@@ -131,7 +134,12 @@ static fb_results *open_results(const char *path, int fd, fb_error *err)
 
 fb_results *fb_results_read(const char *path, fb_error *err)
 {
-    return open_results(path, -1, err);
+    return open_results(path, -1, false, err);
+}
+
+fb_results *fb_results_skim(const char *path, fb_error *err)
+{
+    return open_results(path, -1, true, err);
 }
 
 fb_results *fb_results_open(const char *path, fb_error *err)
@@ -146,7 +154,7 @@ fb_results *fb_results_open(const char *path, fb_error *err)
         close(fd);
         return NULL;
     }
-    return open_results(path, fd, err);
+    return open_results(path, fd, false, err);
 }
 
 void fb_results_close(fb_results *r)

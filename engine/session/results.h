@@ -13,6 +13,8 @@ typedef struct fb_results fb_results;
 fb_results *fb_results_open(const char *path, fb_error *err);
 /* The same, only to be read. */
 fb_results *fb_results_read(const char *path, fb_error *err);
+/* For a file that several processes append to (fb_append_line): lines that are no row are left out. */
+fb_results *fb_results_skim(const char *path, fb_error *err);
 void fb_results_close(fb_results *r);
 
 int fb_results_rows(const fb_results *r);

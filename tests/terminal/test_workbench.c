@@ -196,6 +196,19 @@ static void start_list_opens(void **unused)
     quit(t);
 }
 
+/* A script that is saved is loaded again. */
+static void saving_reloads(void **unused)
+{
+    (void)unused;
+    static const char before[] = "return function(g) return g:input(\"x\", { 3, 4 }):relu() end\n",
+                      after[] = "return function(g) return g:input(\"x\", { 3, 4 }):sigmoid() end\n";
+    term *t = start(write_script("saved.lua", before), NULL);
+    must_show(t, "relu", SOON_MS);
+    write_script("saved.lua", after);
+    must_show(t, "sigmoid", SOON_MS);
+    quit(t);
+}
+
 /* The puzzle of a bundled script, answered by its own function, and the list that tells so. */
 static void puzzle_is_answered(void **unused)
 {
@@ -256,11 +269,17 @@ static int drop_folder(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(puzzler_is_measured),       cmocka_unit_test(decisions_are_replayed),
-        cmocka_unit_test(keys_work_while_measuring), cmocka_unit_test(parameters_rebuild_the_graph),
-        cmocka_unit_test(generated_source_is_shown), cmocka_unit_test(plan_is_saved),
-        cmocka_unit_test(errors_show_their_line),    cmocka_unit_test(endless_script_is_stopped),
-        cmocka_unit_test(start_list_opens),          cmocka_unit_test(puzzle_is_answered),
+        cmocka_unit_test(puzzler_is_measured),
+        cmocka_unit_test(decisions_are_replayed),
+        cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(parameters_rebuild_the_graph),
+        cmocka_unit_test(generated_source_is_shown),
+        cmocka_unit_test(plan_is_saved),
+        cmocka_unit_test(errors_show_their_line),
+        cmocka_unit_test(endless_script_is_stopped),
+        cmocka_unit_test(start_list_opens),
+        cmocka_unit_test(puzzle_is_answered),
+        cmocka_unit_test(saving_reloads),
     };
     return cmocka_run_group_tests_name("workbench", tests, make_folder, drop_folder);
 }

@@ -1,0 +1,30 @@
+#!/bin/bash
+# The man page and the completion know every command and the keys they promise.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+page=$FB_SRCDIR/man/fusebox.1
+fb --help
+commands=$(sed -n '/^Commands:/,/^Without/s/^  \([a-z]\{1,\}\) .*/\1/p' out; grep -oE '^  (devices|worker|fuzz)' out)
+[ "$(echo "$commands" | wc -w)" -gt 9 ] && report ok "--help lists commands" || report not-ok "--help lists commands"
+missing=
+for c in $commands; do
+    grep -qE "^\.BI? $c( |$)" "$page" || missing="$missing $c"
+    grep -qE "commands=.*\b$c\b" "$FB_SRCDIR/completion/fusebox" || missing="$missing completion:$c"
+done
+echo "$missing" >err
+[ -z "$missing" ] && report ok "every command is in man page and completion" || report not-ok "every command is in man page and completion"
+
+# What completes after some words.
+complete_words() {
+    bash -c '. "$1"; shift; PATH=$(dirname "$FUSEBOX"):$PATH; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fusebox; printf "%s\n" "${COMPREPLY[@]}"' \
+        bash "$FB_SRCDIR/completion/fusebox" "$@" >out 2>err
+    status=$?
+}
+complete_words "$FUSEBOX" ex
+is "a command's beginning is completed" 0 out '^explain$'
+complete_words "$FUSEBOX" run lstm_s
+is "so is a bundled script's" 0 out '^lstm_step$'
+complete_words "$FUSEBOX" run --for
+is "and an option's" 0 out '^--format$'
+complete_words "$FUSEBOX" emit lstm_step x --target pt
+is "and a target's" 0 out '^ptx$'
+done_testing

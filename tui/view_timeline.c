@@ -1,0 +1,282 @@
+/* One traced run of the column in focus on a time axis: calls on the host, kernels on the device with the gaps between
+ * them, the device's metrics where it has any, and the launches as a list. */
+#include "tui/ui.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NAMES = 11, LANES = 3, CLOSEST = 1 << 20 };
+
+static const fb_timeline *now(fb_app *app, fb_error *err)
+{
+    return app->model.column ? fb_session_timeline(app->session, app->column, err) : NULL;
+}
+
+/* ---- the window: what of the run is in sight ----------------------------------------------------------------------
+ */
+
+typedef struct {
+    double from, to;
+} window;
+
+static double length_of(const fb_timeline *t)
+{
+    double end = 0;
+    for (int64_t i = 0; i < t->n_spans; i++) end = fmax(end, t->spans[i].end_us);
+    return end > 0 ? end : 1;
+}
+
+/* The zoomed part holds the launch under the cursor in its middle. */
+static window window_of(const fb_app *app, const fb_timeline *t)
+{
+    double all = length_of(t), width = all / app->timeline_zoom;
+    int at = app->scroll[FB_VIEW_TIMELINE].cursor;
+    double middle = at < t->n_spans ? (t->spans[at].start_us + t->spans[at].end_us) / 2 : 0;
+    double from = fmin(fmax(middle - width / 2, 0), all - width);
+    return (window){from, from + width};
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------------------------
+ */
+
+static int letter_of(const fb_app *app, const fb_timeline *t, const fb_span *s)
+{
+    const fb_column *c = app->model.column;
+    const fb_report *r = c ? c->report : NULL;
+    const char *name = s->index >= 0 && s->index < t->n_names ? t->names[s->index] : NULL;
+    for (int k = 0; r && name && k < r->n_kernels; k++)
+        if (r->kernels[k].group >= 0 && r->kernels[k].group < app->model.letters.n_groups &&
+            !strcmp(r->kernels[k].name, name))
+            return app->model.letters.of_group[r->kernels[k].group];
+    return FB_NONE;
+}
+
+static void block(const fb_rect *r, int y, const window *w, double start, double end, fb_role role, const char *sign,
+                  const char *label)
+{
+    int width = r->w - NAMES - 1;
+    double scale = width / (w->to - w->from);
+    int from = (int)floor((start - w->from) * scale), to = (int)ceil((end - w->from) * scale);
+    if (!(end >= w->from) || !(start <= w->to)) return;
+    if (from < 0) from = 0;
+    if (to > width) to = width;
+    if (to <= from) to = from + 1;
+    fb_draw_run(r, y, NAMES + from, to - from, role, sign);
+    if (*label && to - from >= 3) fb_draw(r, y, NAMES + (from + to) / 2, role, label);
+}
+
+static void draw_spans(fb_app *app, const fb_rect *r, const fb_timeline *t, const window *w)
+{
+    int cursor = app->scroll[FB_VIEW_TIMELINE].cursor;
+    fb_draw(r, 1, 1, FB_ROLE_DIM, "launches");
+    fb_draw(r, 2, 1, FB_ROLE_DIM, "kernels");
+    for (int64_t i = 0; i < t->n_spans; i++) {
+        const fb_span *s = &t->spans[i];
+        char name[8] = "";
+        int letter = letter_of(app, t, s);
+        fb_role role = letter == FB_NONE ? FB_ROLE_TIME : (fb_role)(FB_ROLE_GROUP + letter % FB_GROUP_COLOURS);
+        if (letter != FB_NONE) fb_letter_name(letter, name);
+        if (isfinite(s->issue_start_us)) block(r, 1, w, s->issue_start_us, s->issue_end_us, FB_ROLE_DIM, "▪", "");
+        block(r, 2, w, s->start_us, s->end_us, i == cursor ? FB_ROLE_KEY : role, "█", name);
+        if (i == cursor) block(r, 3, w, s->start_us, s->end_us, FB_ROLE_KEY, "↑", "");
+    }
+}
+
+static void draw_axis(const fb_rect *r, const window *w)
+{
+    int width = r->w - NAMES - 1;
+    char text[32];
+    for (int i = 0; i <= 4; i++) {
+        int x = NAMES + width * i / 4;
+        fb_format_us(text, w->from + (w->to - w->from) * i / 4);
+        if (i == 4)
+            fb_draw_right(r, 0, r->w - 1, FB_ROLE_DIM, text);
+        else
+            fb_draw(r, 0, x, FB_ROLE_DIM, text);
+    }
+}
+
+/* A metric over the runs that were sampled, each laid over the run that is shown. */
+static double metric_at(const fb_metric_log *m, int which, double from, double to)
+{
+    double sum = 0;
+    int n = 0;
+    for (int64_t i = 0; i < m->n; i++) {
+        double v = m->value[i * m->n_metrics + which], at = NAN;
+        for (int64_t run = 0; run < m->n_runs; run++)
+            if (m->at_us[i] >= m->run_us[2 * run] && m->at_us[i] < m->run_us[2 * run + 1])
+                at = m->at_us[i] - m->run_us[2 * run];
+        if (!(at >= from && at < to) || !isfinite(v)) continue;
+        sum += v;
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
+static void draw_metrics(const fb_rect *r, int y, const fb_timeline *t, const window *w)
+{
+    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const fb_metric_log *m = &t->metrics;
+    int width = r->w - NAMES - 1;
+    for (int k = 0; k < m->n_metrics && y + k < r->h; k++) {
+        fb_draw_cut(r, y + k, 1, NAMES - 2, FB_ROLE_DIM, m->metric[k]);
+        for (int x = 0; x < width; x++) {
+            double step = (w->to - w->from) / width;
+            double v = metric_at(m, k, w->from + x * step, w->from + (x + 1) * step);
+            if (isfinite(v))
+                fb_draw(r, y + k, NAMES + x, FB_ROLE_BYTES, levels[v >= 1 ? 7 : v <= 0 ? 0 : (int)(v * 8)]);
+        }
+    }
+}
+
+/* ---- the list -----------------------------------------------------------------------------------------------------
+ */
+
+static const char *name_of(const fb_timeline *t, const fb_span *s)
+{
+    return s->index >= 0 && s->index < t->n_names ? t->names[s->index] : "?";
+}
+
+static void draw_list(fb_app *app, const fb_rect *r, int y, const fb_timeline *t, bool focused)
+{
+    fb_scroll *s = &app->scroll[FB_VIEW_TIMELINE];
+    fb_rect list = {r->y + y, r->x, r->h - y, r->w};
+    fb_scroll_fit(s, (int)t->n_spans, list.h);
+    for (int i = 0; i < list.h && s->top + i < t->n_spans; i++) {
+        const fb_span *span = &t->spans[s->top + i];
+        char text[32], letter[8] = "";
+        int l = letter_of(app, t, span), w = r->w;
+        double gap = s->top + i ? span->start_us - t->spans[s->top + i - 1].end_us : NAN;
+        fb_row_ground(app, FB_VIEW_TIMELINE, &list, i, s->top + i, focused);
+        if (l != FB_NONE) fb_letter_name(l, letter);
+        fb_draw(&list, i, 1, l == FB_NONE ? FB_ROLE_DIM : (fb_role)(FB_ROLE_GROUP + l % FB_GROUP_COLOURS), letter);
+        fb_draw_cut(&list, i, 4, w - 40, FB_ROLE_TEXT, name_of(t, span));
+        fb_draw_right(&list, i, w - 25, FB_ROLE_DIM, fb_format_us(text, span->start_us));
+        fb_draw_right(&list, i, w - 13, FB_ROLE_STRONG, fb_format_us(text, span->end_us - span->start_us));
+        if (gap > 0) fb_draw_right(&list, i, w - 1, FB_ROLE_WARN, fb_format_us(text, gap));
+    }
+}
+
+static void draw(fb_app *app, const fb_rect *r, bool focused)
+{
+    fb_error err = {0};
+    const fb_timeline *t = now(app, &err);
+    const fb_column *c = app->model.column;
+    if (!t || !t->n_spans) {
+        bool coming = c && (c->state == FB_COLUMN_QUEUED || c->state == FB_COLUMN_MEASURING);
+        fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
+        fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM,
+                        coming        ? "a run is being traced …"
+                        : err.text[0] ? err.text
+                                      : "this device tells no launches apart");
+        return;
+    }
+    const window w = window_of(app, t);
+    int lanes = 1 + LANES + t->metrics.n_metrics;
+    if (lanes > r->h - 3) lanes = 1 + LANES;
+    draw_axis(r, &w);
+    draw_spans(app, r, t, &w);
+    if (lanes > 1 + LANES) draw_metrics(r, 1 + LANES, t, &w);
+    fb_draw(r, lanes, 4, FB_ROLE_DIM, "launch");
+    fb_draw_right(r, lanes, r->w - 25, FB_ROLE_DIM, "starts");
+    fb_draw_right(r, lanes, r->w - 13, FB_ROLE_DIM, "takes");
+    fb_draw_right(r, lanes, r->w - 1, FB_ROLE_DIM, "gap before");
+    draw_list(app, r, lanes + 1, t, focused);
+}
+
+/* ---- the view -----------------------------------------------------------------------------------------------------
+ */
+
+/* A run is traced when the view is first opened for a column, by measuring it again. */
+static void opened(fb_app *app)
+{
+    const fb_column *c = app->model.column;
+    app->scroll[FB_VIEW_TIMELINE] = (fb_scroll){0};
+    app->timeline_zoom = 1;
+    if (!c || now(app, NULL)) return;
+    fb_session_trace(app->session, true);
+    fb_session_measure(app->session, &app->column, 1);
+}
+
+static void title(fb_app *app, fb_str *out)
+{
+    const fb_timeline *t = now(app, NULL);
+    fb_str_addf(out, "timeline · %d", app->column + 1);
+    if (app->model.column) fb_str_addf(out, " %s", app->model.column->plan_name);
+    if (t && t->n_spans)
+        fb_str_addf(out, " · %lld launches, busy %.0f %%", (long long)t->n_spans,
+                    100 * fb_timeline_busy_us(t) / length_of(t));
+    if (t && app->timeline_zoom > 1) fb_str_addf(out, " · ×%d", app->timeline_zoom);
+}
+
+static int count(fb_app *app)
+{
+    const fb_timeline *t = now(app, NULL);
+    return t ? (int)t->n_spans : 0;
+}
+
+static void text(fb_app *app, int row, fb_str *out)
+{
+    const fb_timeline *t = now(app, NULL);
+    if (t && row < t->n_spans) fb_str_add(out, name_of(t, &t->spans[row]));
+}
+
+static void explain(fb_app *app, fb_hint *hint)
+{
+    const fb_timeline *t = now(app, NULL);
+    int at = app->scroll[FB_VIEW_TIMELINE].cursor;
+    char us[32], call[32];
+    fb_str_add(&hint->title, "launch");
+    fb_str_add(&hint->line[1], "+ and - zoom around the launch, j k the next and the one before, Enter its source");
+    if (!t || at >= t->n_spans) return;
+    const fb_span *s = &t->spans[at];
+    fb_str_addf(&hint->line[0], "%s: %s on stream %d", name_of(t, s), fb_format_us(us, s->end_us - s->start_us),
+                s->stream);
+    if (isfinite(s->issue_start_us))
+        fb_str_addf(&hint->line[0], " · its call took %s and returned %s before it began",
+                    fb_format_us(call, s->issue_end_us - s->issue_start_us),
+                    fb_format_us(us, fmax(s->start_us - s->issue_end_us, 0)));
+    if (t->no_metrics && !at) fb_str_addf(&hint->line[0], " · no metrics: %s", t->no_metrics);
+}
+
+static bool enter(fb_app *app)
+{
+    const fb_timeline *t = now(app, NULL);
+    int at = app->scroll[FB_VIEW_TIMELINE].cursor,
+        letter = t && at < t->n_spans ? letter_of(app, t, &t->spans[at]) : FB_NONE;
+    for (int i = 0; i < app->model.kernels.n && letter != FB_NONE; i++) {
+        if (app->model.kernels.at[i].letter != letter) continue;
+        app->focus = FB_VIEW_KERNELS;
+        app->scroll[FB_VIEW_KERNELS].cursor = i;
+        app->source_kind = FB_SOURCE_GENERATED;
+        fb_app_show(app, FB_VIEW_SOURCE);
+        break;
+    }
+    return true;
+}
+
+static bool command(fb_app *app, fb_cmd c, const char *arg)
+{
+    (void)arg;
+    switch (c) {
+    case FB_CMD_ENTER: return enter(app);
+    case FB_CMD_MORE:
+    case FB_CMD_UNFOLD_ALL:
+        if (app->timeline_zoom < CLOSEST) app->timeline_zoom *= 2;
+        return true;
+    case FB_CMD_FOLD_ALL:
+        if (app->timeline_zoom > 1) app->timeline_zoom /= 2;
+        return true;
+    default: return false;
+    }
+}
+
+const fb_view fb_view_timeline = {
+    .title = title,
+    .count = count,
+    .draw = draw,
+    .text = text,
+    .explain = explain,
+    .command = command,
+    .opened = opened,
+};
