@@ -185,6 +185,16 @@ struct fb_smaller {
     template <class T> static __device__ T of(T a, T b) { return b < a || b != b ? b : a; }
 };
 
+// The first THREADS threads of the block meet: all of them, but where a kernel has several stages (kernels/grid.cuh).
+template <int THREADS> FB_DEVICE void fb_meet()
+{
+#ifdef FB_STAGES
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
 template <class T> FB_DEVICE T fb_shuffle(T x, int mask)
 {
     return __shfl_xor_sync(0xffffffffu, x, mask);
@@ -201,9 +211,9 @@ template <class OP, int THREADS, class T> FB_DEVICE T fb_block(T x)
 {
     __shared__ T fb_parts[32];
     x = fb_team<OP, 32>(x);
-    __syncthreads(); // the parts of an earlier call have been read
+    fb_meet<THREADS>(); // the parts of an earlier call have been read
     if (threadIdx.x % 32 == 0) fb_parts[threadIdx.x / 32] = x;
-    __syncthreads();
+    fb_meet<THREADS>();
     x = fb_parts[0];
 #pragma unroll
     for (int i = 1; i < THREADS / 32; i++) x = OP::of(x, fb_parts[i]);
@@ -213,9 +223,9 @@ template <class OP, int THREADS, class T> FB_DEVICE T fb_block(T x)
 template <class OP, int ROWS, class T> FB_DEVICE T fb_columns(T x)
 {
     __shared__ T fb_parts[ROWS][32];
-    __syncthreads();
+    fb_meet<32 * ROWS>();
     fb_parts[threadIdx.x / 32][threadIdx.x % 32] = x;
-    __syncthreads();
+    fb_meet<32 * ROWS>();
     x = fb_parts[0][threadIdx.x % 32];
 #pragma unroll
     for (int i = 1; i < ROWS; i++) x = OP::of(x, fb_parts[i][threadIdx.x % 32]);
@@ -249,9 +259,9 @@ template <bool MAX, int THREADS, class T> FB_DEVICE void fb_block_arg(T &best, i
     __shared__ T fb_bests[32];
     __shared__ int64_t fb_ats[32];
     fb_team_arg<MAX, 32>(best, at);
-    __syncthreads();
+    fb_meet<THREADS>();
     if (threadIdx.x % 32 == 0) fb_bests[threadIdx.x / 32] = best, fb_ats[threadIdx.x / 32] = at;
-    __syncthreads();
+    fb_meet<THREADS>();
     best = fb_bests[0], at = fb_ats[0];
     for (int i = 1; i < THREADS / 32; i++) fb_better<MAX>(best, at, fb_bests[i], fb_ats[i]);
 }
@@ -260,9 +270,9 @@ template <bool MAX, int ROWS, class T> FB_DEVICE void fb_columns_arg(T &best, in
 {
     __shared__ T fb_bests[ROWS][32];
     __shared__ int64_t fb_ats[ROWS][32];
-    __syncthreads();
+    fb_meet<32 * ROWS>();
     fb_bests[threadIdx.x / 32][threadIdx.x % 32] = best, fb_ats[threadIdx.x / 32][threadIdx.x % 32] = at;
-    __syncthreads();
+    fb_meet<32 * ROWS>();
     best = fb_bests[0][threadIdx.x % 32], at = fb_ats[0][threadIdx.x % 32];
     for (int i = 1; i < ROWS; i++) fb_better<MAX>(best, at, fb_bests[i][threadIdx.x % 32], fb_ats[i][threadIdx.x % 32]);
 }

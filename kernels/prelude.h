@@ -13,13 +13,15 @@
 
 /* buffers: in the kernel's order. first, last: the rows to do, for epilogues that are called on blocks of rows; other
  * kernels do all of theirs. multiply: for chains, product number `product` of so many rows by the library, on this
- * thread. */
+ * thread. gemm: makes library call `number` on A, B, C and what its epilogue takes, for kernels of several stages. */
 typedef struct fb_kernel_args {
     void *const *buffers;
     int64_t first, last;
     void (*multiply)(const struct fb_kernel_args *args, int product, int64_t rows, const void *a, const void *b,
                      void *to);
     void *context;
+    void (*gemm)(void *device, int number, void *const *buffers);
+    void *device;
 } fb_kernel_args;
 
 /* A thread's own memory for a block of rows. */

@@ -622,7 +622,7 @@ static void combine_parts(frame *f, fb_pass p)
     fb_emit(e, "__threadfence();");
     fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->parts - 1);
     fb_emit_close(e);
-    fb_emit(e, FB_MUTATE(52, "__syncthreads();", ";"));
+    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->threads);
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {
@@ -1008,7 +1008,8 @@ const fb_dialect fb_dialect_cuda = {
     .name = "cuda",
     .prelude = "kernels/prelude.cuh",
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
-               [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"}},
+               [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
+               [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .value_type = {[FB_F32] = "float",
                    [FB_F16] = "float",
                    [FB_BF16] = "float",

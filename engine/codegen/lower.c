@@ -10,6 +10,7 @@
 
 #include "base/mutate.h"
 #include "codegen/lower_parts.h"
+#include "codegen/merge.h"
 #include "graph/access.h"
 #include "plan/library.h"
 #include "plan/nest_parts.h"
@@ -185,8 +186,10 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
     int *args = FB_NEW_ARRAY(l->p->arena, int, text->n_args);
     int64_t *offsets = FB_NEW_ARRAY(l->p->arena, int64_t, text->n_args);
     fb_advance *advances = FB_NEW_ARRAY(l->p->arena, fb_advance, text->n_args);
+    bool *written = FB_NEW_ARRAY(l->p->arena, bool, text->n_args);
     bool any = false, moves = false;
     for (int i = 0; i < text->n_args; i++) {
+        written[i] = text->args[i].written;
         fb_id storage = text->args[i].storage;
         args[i] = storage < 0 ? copy : fb_lower_buffer_for(l, storage);
         const fb_window *at = storage >= 0 ? &l->window[storage] : window ? window : &start;
@@ -198,6 +201,7 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
         if (text->args[i].written && b->kind == FB_BUFFER_PARAM) b->assigned = true;
     }
     launch.args = args;
+    launch.written = written;
     launch.offsets = any ? offsets : NULL;
     launch.advances = moves ? advances : NULL;
     FB_VEC_PUSH(&l->launches, launch);
@@ -497,8 +501,8 @@ static fb_hash hash_of(const fb_program *p)
     for (int i = 0; i < p->n_kernels; i++) {
         const fb_kernel *k = &p->kernels[i];
         fb_hasher_add_text(h, k->source ? k->source : k->name);
-        const int64_t facts[] = {k->family,   k->n_args,   k->grid[0],  k->grid[1],       k->grid[2],
-                                 k->block[0], k->block[1], k->block[2], k->dynamic_shared};
+        const int64_t facts[] = {k->family,   k->n_args,   k->grid[0],  k->grid[1],        k->grid[2],
+                                 k->block[0], k->block[1], k->block[2], k->dynamic_shared, k->merged};
         fb_hasher_add(h, facts, sizeof facts);
     }
     for (int i = 0; i < p->n_gemms; i++) {
@@ -558,7 +562,34 @@ static void finish(fb_lowering *l)
     p->total_bytes = p->pool_bytes;
     for (int i = 0; i < p->n_buffers; i++)
         if (p->buffers[i].kind != FB_BUFFER_TEMP) p->total_bytes += fb_buffer_aligned(p->buffers[i].bytes);
-    p->hash = hash_of(p);
+}
+
+/* A loop that is one kernel, and not part of another that is. */
+static bool is_outermost_whole(const fb_lowering *l, fb_id region)
+{
+    if (!l->loops[region].whole) return false;
+    for (fb_id r = l->g->regions[region].parent; r > 0; r = l->g->regions[r].parent)
+        if (l->loops[r].whole) return false;
+    return true;
+}
+
+/* A whole plan as one kernel, or loops as one each; the last first, so that launches before keep their places. */
+static bool merge(fb_lowering *l, fb_error *err)
+{
+    fb_program *p = l->p;
+    if (p->mode == FB_LAUNCH_MEGA)
+        return !p->n_launches || fb_program_merge(p, l->dialect, 0, p->n_launches, "the plan", "mega", err);
+    for (int before = p->n_launches;;) {
+        fb_id last = 0;
+        for (fb_id r = 1; r < l->g->n_regions; r++)
+            if (is_outermost_whole(l, r) && l->range[r].last > l->range[r].first && l->range[r].first < before &&
+                (!last || l->range[r].first > l->range[last].first))
+                last = r;
+        if (!last) return true;
+        before = l->range[last].first;
+        const char *what = fb_arena_printf(p->arena, "the loop %.64s", l->g->nodes[l->loops[last].node].name);
+        if (!fb_program_merge(p, l->dialect, before, l->range[last].last, what, "scan", err)) return false;
+    }
 }
 
 /* Groups and loops in order. A loop of no steps is its initial values. */
@@ -633,6 +664,8 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
         if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
     fb_lower_late(&l, 0);
     finish(&l);
+    bool fine = merge(&l, err);
+    l.p->hash = hash_of(l.p);
     HASH_CLEAR(hh, l.known);
     fb_names_free(l.names);
     FB_VEC_FREE(&l.buffers);
@@ -642,7 +675,7 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     FB_VEC_FREE(&l.scratch);
     FB_VEC_FREE(&l.late);
     fb_arena_free(scratch);
-    if (fits_mode(l.p, err)) return l.p;
+    if (fine && fits_mode(l.p, err)) return l.p;
     fb_program_free(l.p);
     return NULL;
 }

@@ -13,6 +13,7 @@
 #include "plan/nest.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static int level_of(const fb_graph *g, fb_id region)
 {
@@ -87,6 +88,8 @@ static void add_counters(fb_lowering *l)
 
 void fb_lower_loops(fb_lowering *l)
 {
+    l->range = fb_arena_alloc(l->p->arena, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
+    memset(l->range, 0, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
     l->loops = FB_NEW_ARRAY(l->p->arena, fb_loop, l->g->n_regions + 1);
     for (fb_id r = 1; r < l->g->n_regions; r++) {
         fb_loop *loop = &l->loops[r];
@@ -180,6 +183,7 @@ void fb_lower_open(fb_lowering *l, fb_id region)
         if (s->item != FB_NONE && s->base == FB_NONE)
             fb_lower_copy(l, s->scanned, l->buffer_of[s->item], (fb_window){0});
     }
+    l->range[region].first = l->launches.n;
     FB_VEC_PUSH(
         &l->launches,
         (fb_launch){
@@ -218,5 +222,6 @@ void fb_lower_close(fb_lowering *l, fb_id region)
         if (c->kind == FB_CARRY_SWAP || c->kind == FB_CARRY_COPY) swap(l, l->buffer_of[c->state], beside[i]);
     }
     FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_END, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE});
+    l->range[region].last = l->launches.n;
     l->level--;
 }

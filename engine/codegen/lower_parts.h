@@ -46,8 +46,11 @@ typedef struct {
     fb_window *window; /* a node */
     fb_id *stored_at;  /* a computed node: the carried node that it is stored over, or FB_NONE */
     fb_loop *loops;    /* a region, from 1 on */
-    int level;         /* loops open at this place of the launch list */
-    int steps;         /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
+    struct {
+        int first, last;
+    } * range; /* a region: the launches of its loop */
+    int level; /* loops open at this place of the launch list */
+    int steps; /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
     FB_VEC(fb_buffer) buffers;
     FB_VEC(fb_kernel) kernels;
     FB_VEC(fb_gemm_call) gemms;

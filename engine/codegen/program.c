@@ -13,6 +13,7 @@ void fb_program_free(fb_program *p)
 
 void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
 {
+    if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");
     fb_str_add(out, fb_dialect_prelude(d));
     const char *piece;
     for (int i = 0; (piece = fb_dialect_piece(d, k->family, i)); i++) fb_str_add(out, piece);
@@ -207,6 +208,8 @@ static void print_pieces(const fb_program *p, const fb_dialect *dialect, fb_str 
 
 void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out)
 {
+    for (int k = 0, any = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].merged && !any++) fb_str_add(out, "#define FB_STAGES 1\n");
     fb_str_add(out, fb_dialect_prelude(dialect));
     print_pieces(p, dialect, out);
     fb_str_add(out, "\n/* buffers\n");

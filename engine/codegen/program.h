@@ -40,6 +40,7 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
+    bool merged; /* of several launches (codegen/merge.h). On CUDA a cooperative launch of at most grid[0] blocks */
     int shares;         /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
     fb_group_cost cost; /* modelled */
 } fb_kernel;
@@ -89,6 +90,7 @@ typedef struct {
     int gemm;   /* FB_LAUNCH_GEMM */
     int group;  /* of the plan that it runs; FB_NONE for a copy that belongs to none */
     int n_args;
+    const bool *written; /* of each of args: the kernel stores there; NULL: not known */
     const int *args; /* buffers, in the kernel's order: inputs first, then outputs; for a GEMM, those of its epilogue */
     const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share
                              * one kernel so); NULL: all zero */

@@ -267,6 +267,11 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
          "reading a kernel's shared memory");
     CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared),
          "reading a kernel's occupancy");
+    /* all blocks of a cooperative launch are there at once */
+    out->blocks = blocks * d->machine.units < kernel->grid[0] ? blocks * d->machine.units : kernel->grid[0];
+    if (kernel->merged && out->blocks < 1)
+        return fb_fail(err, FB_ERR_LIMIT, "kernel %s asks for more registers or shared memory than a multiprocessor has",
+                       kernel->name);
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
     out->resources.occupancy =
@@ -297,10 +302,6 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
 
 static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progress *progress, fb_error *err)
 {
-    if (p->mode == FB_LAUNCH_MEGA) {
-        fb_fail(err, FB_ERR_UNAVAILABLE, "%s has no launch mode %s", base->name, fb_launch_mode_name(p->mode));
-        return NULL;
-    }
     fb_loaded *l = fb_calloc(1, sizeof *l);
     l->device = (fb_cuda_device *)base;
     l->program = p;
@@ -413,6 +414,13 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
         const fb_advance advance = launch->advances ? launch->advances[i] : (fb_advance){0};
         pointers[i] = moved(l, launch->args[i], advance) + (launch->offsets ? (CUdeviceptr)launch->offsets[i] : 0);
         args[i] = &pointers[i];
+    }
+    if (k->merged) {
+        CALL(d,
+             cuLaunchCooperativeKernel(l->kernels[launch->kernel].entry, (unsigned)l->kernels[launch->kernel].blocks, 1,
+                                       1, (unsigned)k->block[0], 1, 1, (unsigned)k->dynamic_shared, d->stream, args),
+             "launching a cooperative kernel");
+        return true;
     }
     CALL(d,
          cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1],

@@ -28,6 +28,7 @@ typedef struct fb_cuda_device {
 typedef struct {
     CUmodule module;
     CUfunction entry;
+    int blocks; /* of a cooperative launch */
     fb_resources resources;
 } fb_cuda_kernel;
 

@@ -403,6 +403,13 @@ static void swap_buffers(fb_loaded *l, int a, int b)
     l->now[b] = held;
 }
 
+/* For kernels that call the library on the way. */
+static void call_gemm(void *device, int number, void *const *buffers)
+{
+    fb_loaded *l = device;
+    fb_host_gemm_run(l->gemms[number], buffers[0], buffers[1], buffers[2], buffers + 3);
+}
+
 static void run_launch(fb_loaded *l, int i, trace *t)
 {
     const fb_program *p = l->program;
@@ -418,7 +425,8 @@ static void run_launch(fb_loaded *l, int i, trace *t)
         if (l->products[i])
             fb_host_products_run(l->products[i], l->entries[launch->kernel], l->now, l->args[i]);
         else
-            l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i], .first = 0, .last = INT64_MAX});
+            l->entries[launch->kernel](&(fb_host_args){
+                .buffers = l->args[i], .first = 0, .last = INT64_MAX, .gemm = call_gemm, .device = l});
         if (t) note(t, launch->kernel, begin);
     }
 }

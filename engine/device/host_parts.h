@@ -20,6 +20,8 @@ typedef struct fb_host_args {
     void (*multiply)(const struct fb_host_args *args, int product, int64_t rows, const void *a, const void *b,
                      void *to);
     void *context;
+    void (*gemm)(void *device, int number, void *const *buffers);
+    void *device;
 } fb_host_args;
 typedef void (*fb_host_entry)(const fb_host_args *args);
 

@@ -106,6 +106,16 @@ static int64_t times(int64_t what, double trips)
     return (int64_t)fmin((double)what * trips, 1e15);
 }
 
+/* The outermost loop around region `r` that is one kernel; 0: there is none. */
+static fb_id whole_loop(const fb_plan *plan, fb_id r)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_id whole = 0;
+    for (; r > 0; r = g->regions[r].parent)
+        if (plan->slot[g->regions[r].loop].choice == FB_CHOICE_GENERATE) whole = r;
+    return whole;
+}
+
 static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
 {
     const fb_graph *g = plan->planner->g;
@@ -116,7 +126,14 @@ static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
     out->bytes_read += times(c.bytes_read, trips);
     out->bytes_written += times(c.bytes_written, trips);
     out->flops += times(c.flops, trips);
-    out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
+    fb_id region = g->nodes[plan->view->slot_of[group]].region;
+    bool merged = plan->launch == FB_LAUNCH_MEGA || whole_loop(plan, region);
+    const fb_machine *m = &plan->planner->machine;
+    double barrier = m->kind == FB_DEVICE_CUDA ? known(m->barrier_us) : 0;
+    if (merged)
+        out->us += barrier * trips; /* at most one a group and step */
+    else
+        out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
 }
 
 /* Everything that has storage of its own, and the pool. */
@@ -140,6 +157,10 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
     if (view->cost_epoch != p->epoch) {
         fb_plan_cost c = {0};
         for (int i = 0; i < n; i++) add_group(plan, i, &c);
+        for (fb_id r = 1; r < p->g->n_regions && plan->launch != FB_LAUNCH_MEGA; r++)
+            if (whole_loop(plan, r) == r)
+                c.launches += (int)fmin(fb_region_trips(p->g, p->g->regions[r].parent), INT32_MAX / 2);
+        if (plan->launch == FB_LAUNCH_MEGA && n > 0) c.launches = 1;
         c.launch_us = c.launches * fb_launch_us(&p->machine, plan->launch) + known(p->machine.sync_us);
         c.us += c.launch_us;
         c.peak_bytes = peak_bytes(plan);

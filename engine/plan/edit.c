@@ -322,8 +322,33 @@ static bool change_cut(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verd
     return true;
 }
 
+static bool is_loop(const fb_plan *plan, fb_id node)
+{
+    const fb_graph *g = plan->planner->g;
+    return node >= 0 && node < g->n_nodes && g->nodes[node].op == FB_OP_LOOP;
+}
+
+/* A loop as one kernel, or as its body's kernels one by one. */
+static bool change_loop(fb_plan *plan, fb_id loop, fb_choice choice, fb_ids *touched, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_id region = g->nodes[loop].attrs->region;
+    if (choice == FB_CHOICE_LIBRARY)
+        return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "no library runs `%s`", name_of(plan, loop));
+    if (plan->slot[loop].choice == choice)
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is %s already", name_of(plan, loop),
+                      choice == FB_CHOICE_AUTO ? "kernels launched one by one" : "one kernel");
+    if (choice == FB_CHOICE_GENERATE && !fb_may_merge(plan, region, why)) return false;
+    plan->slot[loop].choice = choice;
+    fb_plan_touch(plan);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (plan->slot[i].n && fb_node_is_computed(g, i) && g->nodes[i].region == region) FB_VEC_PUSH(touched, i);
+    return true;
+}
+
 static bool change_isolate(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
 {
+    if (is_loop(plan, e->a)) return change_loop(plan, e->a, FB_CHOICE_AUTO, touched, why);
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     if (plan->slot[slot].n == 1)
@@ -410,6 +435,8 @@ static bool change_store(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ve
 static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
 {
     bool library = e->kind == FB_EDIT_LIBRARY;
+    if (is_loop(plan, e->a))
+        return change_loop(plan, e->a, library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE, touched, why);
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     bool contraction = false;
@@ -445,6 +472,7 @@ static bool change_knob(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ver
 static bool change_launch(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
 {
     if (!fb_may_launch(&plan->planner->machine, e->launch, why)) return false;
+    if (e->launch == FB_LAUNCH_MEGA && !fb_may_merge(plan, 0, why)) return false;
     plan->launch = e->launch;
     fb_plan_touch(plan);
     for (fb_id i = 0; i < plan->planner->g->n_nodes; i++)
@@ -495,6 +523,16 @@ static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *o
     fb_str_free(&b);
 }
 
+/* Can what is one kernel remain one? */
+static bool stays_merged(fb_plan *plan, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    if (plan->launch == FB_LAUNCH_MEGA) return fb_may_merge(plan, 0, why);
+    for (fb_id r = 1; r < g->n_regions; r++)
+        if (plan->slot[g->regions[r].loop].choice == FB_CHOICE_GENERATE && !fb_may_merge(plan, r, why)) return false;
+    return true;
+}
+
 /* Can the touched groups be ordered and generated? */
 static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
 {
@@ -513,7 +551,7 @@ static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
         *why = fb_slot_analysis(plan, slot)->why;
         return false;
     }
-    return true;
+    return stays_merged(plan, why);
 }
 
 /* Makes all the changes on one copy: one order, each touched group analysed once. */
@@ -714,6 +752,7 @@ fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *e, fb_plan *
     if (e->n_nodes > 0) return try_sets(plan, e, result);
     if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH) return fb_plan_try(plan, e, result);
     if (result) *result = NULL;
+    if (!two && is_loop(plan, e->a)) return fb_plan_try(plan, e, result);
     if (!fb_may_own(plan->planner, e->a, &v) || (two && !fb_may_own(plan->planner, e->b, &v))) return v;
     fb_pairs pairs = {0};
     fb_repeated_pairs(plan->planner, e->a, two ? e->b : FB_NONE, &pairs);

@@ -285,8 +285,29 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "%s launches no graphs: launch mode `graph` is for CUDA devices",
                       m->name);
     case FB_LAUNCH_MEGA:
+        if (m->kind == FB_DEVICE_CUDA) return true;
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
-                      "no family writes a whole plan as one cooperative kernel: launch mode `mega`");
+                      "%s has no grid to meet: launch mode `mega`, one cooperative kernel, is for CUDA devices",
+                      m->name);
     }
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such launch mode");
+}
+
+bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    if (plan->planner->machine.kind != FB_DEVICE_CUDA) return true;
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        const fb_group *group = fb_plan_group(plan, i);
+        fb_id r = g->nodes[group->nodes[0]].region;
+        while (r > region) r = g->regions[r].parent;
+        if (r != region || group->family != FB_FAMILY_LIBRARY) continue;
+        fb_id product = group->nodes[0];
+        for (int k = 0; k < group->n_nodes; k++)
+            if (fb_node_class(g, group->nodes[k]) == FB_CLASS_CONTRACTION) product = group->nodes[k];
+        return REFUSE(why, UNSUPPORTED, FB_RULE_LIBRARY,
+                      "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated",
+                      g->nodes[product].name, region ? "a loop" : "a plan");
+    }
+    return true;
 }

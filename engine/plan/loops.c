@@ -193,6 +193,7 @@ void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *o
     *out = (fb_loop){.region = region,
                      .node = r->loop,
                      .trips = r->trips,
+                     .whole = plan->slot[r->loop].choice == FB_CHOICE_GENERATE,
                      .n_carried = r->n_carried,
                      .n_scanned = r->n_items,
                      .n_collected = r->n_stacked};

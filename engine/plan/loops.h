@@ -44,6 +44,7 @@ typedef struct {
     fb_carry *carried;
     fb_scanned *scanned;
     fb_collected *collected;
+    bool whole;      /* one kernel runs all steps: family scan */
     int first, last; /* groups of the body; last < first: it has none */
 } fb_loop;
 

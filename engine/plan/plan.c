@@ -333,6 +333,7 @@ static bool same_slot(const fb_plan *a, fb_id x, const fb_plan *b, fb_id y)
     if (a->slot[x].n != b->slot[y].n || !same_knobs(a->slot[x].knobs, b->slot[y].knobs)) return false;
     for (fb_id i = x; i != FB_NONE; i = a->next[i])
         if (b->owner[i] != y) return false;
+    if (a->planner->g->nodes[x].op == FB_OP_LOOP) return a->slot[x].choice == b->slot[y].choice;
     return family_of(a, x) == family_of(b, y);
 }
 
@@ -356,6 +357,8 @@ fb_hash fb_plan_hash(const fb_plan *plan)
     fb_hasher_add_i64(h, plan->launch);
     fb_hasher_add(h, plan->recompute, (size_t)g->n_nodes * sizeof *plan->recompute);
     const fb_view *v = view_of(plan);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_LOOP && plan->slot[i].choice != FB_CHOICE_AUTO) fb_hasher_add_i64(h, i);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         fb_hasher_add_i64(h, plan->owner[i] == FB_NONE ? FB_NONE : v->number[plan->owner[i]]);
     }

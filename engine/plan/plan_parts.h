@@ -183,6 +183,8 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
                      fb_verdict *why);
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
+/* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
+bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
 
 /* ---- edit.c ---- */
 /* Judges joining slots without doing it; on success *to is what they would become, held. */

@@ -26,7 +26,7 @@ typedef struct {
     const char *made_for; /* hash of the graph the file was made for */
     bool *claimed;        /* a node: in a group of the file already */
     wishes groups;
-    fb_ids recompute;
+    fb_ids recompute, loops;
     fb_launch_mode launch;
     fb_plan *plan;
 } reader;
@@ -74,7 +74,7 @@ typedef struct {
 
 typedef FB_VEC(match) matches;
 
-static bool add_matches(reader *r, const char *name, matches *out)
+static bool add_matches(reader *r, const char *name, const char *key, matches *out)
 {
     int before = out->n;
     if (!strstr(name, "[*]")) {
@@ -89,7 +89,8 @@ static bool add_matches(reader *r, const char *name, matches *out)
     fb_verdict why;
     int kept = before;
     for (int i = before; i < out->n; i++) {
-        if (fb_may_own(r->p, out->at[i].node, &why))
+        bool loop = r->g->nodes[out->at[i].node].op == FB_OP_LOOP && strcmp(key, "loops") == 0;
+        if (loop || fb_may_own(r->p, out->at[i].node, &why))
             out->at[kept++] = out->at[i];
         else if (!give_up(r, "plan: %s", why.text))
             return false;
@@ -104,7 +105,7 @@ static bool read_names(reader *r, const json_t *list, const char *key, matches *
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
         if (!name) return fb_fail(r->err, FB_ERR_INPUT, "plan: field \"%s\", item %zu is not a name", key, i + 1);
-        if (!add_matches(r, name, out)) return false;
+        if (!add_matches(r, name, key, out)) return false;
     }
     return true;
 }
@@ -191,11 +192,28 @@ static bool read_wishes(reader *r, const json_t *value)
     matches m = {0};
     bool good = !again || read_names(r, again, "recompute", &m);
     for (int i = 0; i < m.n; i++) FB_VEC_PUSH(&r->recompute, m.at[i].node);
+    const json_t *loops = json_object_get(value, "loops");
+    m.n = 0;
+    good = good && (!loops || read_names(r, loops, "loops", &m));
+    for (int i = 0; i < m.n; i++) FB_VEC_PUSH(&r->loops, m.at[i].node);
     FB_VEC_FREE(&m);
     return good;
 }
 
 /* ---- granting ---- */
+
+/* Loops that are one kernel. */
+static bool grant_loop(reader *r, fb_id node)
+{
+    fb_verdict why = {0};
+    fb_plan *to = NULL;
+    if (r->g->nodes[node].op != FB_OP_LOOP) return give_up(r, "plan: `%s` is no loop", r->g->nodes[node].name);
+    why = fb_plan_try(r->plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = node, .b = FB_NONE}, &to);
+    if (!to) return why.kind == FB_VERDICT_FINE || give_up(r, "plan: %s", why.text);
+    fb_plan_free(r->plan);
+    r->plan = to;
+    return true;
+}
 
 /* Those that are refused wait for the groups. */
 static void grant_recompute(reader *r, fb_ids *refused, fb_verdict *why)
@@ -308,7 +326,10 @@ static bool grant(reader *r)
         for (int i = 0; i < refused.n && good; i++) good = give_up(r, "plan: %s", why.text);
     }
     FB_VEC_FREE(&refused);
-    if (good && !fb_may_launch(&r->p->machine, r->launch, &why))
+    for (int i = 0; i < r->loops.n && good; i++) good = grant_loop(r, r->loops.at[i]);
+    bool may = fb_may_launch(&r->p->machine, r->launch, &why) &&
+               (r->launch != FB_LAUNCH_MEGA || fb_may_merge(r->plan, 0, &why));
+    if (good && !may)
         good = give_up(r, "plan: %s", why.text);
     else if (good)
         r->plan->launch = r->launch;
@@ -327,6 +348,7 @@ fb_plan *fb_plan_from_json(fb_planner *p, const json_t *value, bool strict, fb_s
     for (int i = 0; i < r.groups.n; i++) FB_VEC_FREE(&r.groups.at[i].nodes);
     FB_VEC_FREE(&r.groups);
     FB_VEC_FREE(&r.recompute);
+    FB_VEC_FREE(&r.loops);
     fb_free(r.claimed);
     return r.plan;
 }

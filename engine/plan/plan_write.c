@@ -236,6 +236,12 @@ static json_t *entry_to_json(const entry *e)
     return o;
 }
 
+/* A loop that one kernel runs. */
+static bool is_whole_loop(const fb_plan *plan, fb_id node)
+{
+    return plan->planner->g->nodes[node].op == FB_OP_LOOP && plan->slot[node].choice == FB_CHOICE_GENERATE;
+}
+
 json_t *fb_plan_to_json(const fb_plan *plan)
 {
     writer w;
@@ -248,6 +254,11 @@ json_t *fb_plan_to_json(const fb_plan *plan)
     json_t *o =
         json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", 1, "graph", fb_hash_hex(w.g->hash, hash), "launch",
                   fb_launch_mode_name(plan->launch), "groups", groups, "recompute", names_to_json(&again));
+    json_t *loops = json_array();
+    for (fb_id i = 0; i < w.g->n_nodes; i++)
+        if (is_whole_loop(plan, i)) json_array_append_new(loops, json_string(w.g->nodes[i].name));
+    if (json_array_size(loops)) json_object_set(o, "loops", loops);
+    json_decref(loops);
     FB_VEC_FREE(&again.names);
     writer_free(&w);
     return o;
@@ -316,6 +327,8 @@ void fb_plan_to_lua(const fb_plan *plan, fb_str *out)
     recomputed_names(&w, &again);
     for (int i = 0; i < again.names.n; i++) fb_str_addf(out, "pl:recompute(\"%s\")\n", again.names.at[i]);
     for (int i = 0; i < w.entries.n; i++) entry_to_lua(&w, &w.entries.at[i], out);
+    for (fb_id i = 0; i < w.g->n_nodes; i++)
+        if (is_whole_loop(plan, i)) fb_str_addf(out, "pl:generate(\"%s\")\n", w.g->nodes[i].name);
     if (plan->launch != FB_LAUNCH_STREAM) fb_str_addf(out, "pl:launch(\"%s\")\n", fb_launch_mode_name(plan->launch));
     FB_VEC_FREE(&again.names);
     writer_free(&w);

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 20000, RANDOM_PLANS = 4 };
+enum { LIMIT_MS = 20000, RANDOM_PLANS = 6 };
 
 static char folder[64], path[96];
 
@@ -127,6 +127,21 @@ static fb_graph *build(fb_script *s, const char *variant)
     return e.graph;
 }
 
+/* Each loop as one kernel, where that can be. Takes the plan. */
+static fb_plan *with_whole_loops(fb_plan *plan)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        fb_plan *next = NULL;
+        if (g->nodes[i].op != FB_OP_LOOP) continue;
+        fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, &next);
+        if (!next) continue;
+        fb_plan_free(plan);
+        plan = next;
+    }
+    return plan;
+}
+
 /* Plans by number: the presets, then random edits of edges inside and outside the bodies. */
 static fb_plan *plan_of(fb_planner *p, int number, uint64_t seed)
 {
@@ -146,7 +161,7 @@ static fb_plan *plan_of(fb_planner *p, int number, uint64_t seed)
         fb_plan_free(plan);
         plan = next;
     }
-    return plan;
+    return number % 2 ? with_whole_loops(plan) : plan;
 }
 
 static void print_program(const fb_plan *plan)
@@ -290,6 +305,107 @@ static void states_stay_in_place_where_they_can(void **state)
         fb_program_free(p);
         bench_free(&b);
     }
+}
+
+/* One launch for all steps, on the host too; the library is called on the way. */
+static void a_loop_is_one_kernel_when_asked_for(void **state)
+{
+    (void)state;
+    bench b = bench_new(6, "recurrent");
+    fb_error err;
+    fb_plan *plan = with_whole_loops(fb_plan_new(b.planner));
+    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
+    if (!p) fail_msg("%s", err.text);
+    assert_int_equal(count(p, FB_LAUNCH_REPEAT), 0);
+    assert_int_equal(count(p, FB_LAUNCH_KERNEL), 2); /* the initial state, and the loop */
+    assert_true(p->n_gemms == 1 && p->kernels[p->launches[1].kernel].merged);
+    fb_plan_cost apart, whole;
+    fb_plan_cost_of(plan, &whole);
+    assert_int_equal(whole.launches, 1);
+    /* it is a fact of the plan: in files, in comparisons, and taken back */
+    fb_plan *none = fb_plan_new(b.planner), *back = NULL;
+    assert_false(fb_plan_equal(plan, none));
+    json_t *text = fb_plan_to_json(plan);
+    fb_plan *read = fb_plan_from_json(b.planner, text, true, NULL, &err);
+    if (!read) fail_msg("%s", err.text);
+    assert_true(fb_plan_equal(plan, read));
+    json_decref(text);
+    fb_id loop = fb_graph_find(b.g, "loop");
+    fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_ISOLATE, .a = loop, .b = FB_NONE}, &back);
+    assert_non_null(back);
+    assert_true(fb_plan_equal(back, none));
+    fb_plan_cost_of(back, &apart);
+    assert_true(apart.launches > 6);
+    assert_int_equal(fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_LIBRARY, .a = loop, .b = FB_NONE}, NULL).kind,
+                     FB_VERDICT_ILLEGAL);
+    fb_plan_free(back);
+    fb_plan_free(read);
+    fb_plan_free(none);
+    fb_plan_free(plan);
+    fb_program_free(p);
+    bench_free(&b);
+}
+
+static bool calls(const fb_program *p, const char *text)
+{
+    return strstr(p->kernels[p->launches[p->n_launches - 1].kernel].source, text) != NULL;
+}
+
+/* On a GPU a plan or a loop is one cooperative kernel, unless it calls a library; it meets where data flows, and what
+ * was before a loop is done with once. */
+static void one_cooperative_kernel(void **state)
+{
+    (void)state;
+    fb_script *s = start("local fb = require 'fusebox'\nreturn fb.script { variants = {\n"
+                         "flows = function(g) local x = g:input('x', {64, 64})\n"
+                         "return (g:loop(5, {x}, function(_, s) return s:t() * 0.5 + s end)) end,\n"
+                         "apart = function(g) local x, y = g:input('x', {64, 64}), g:input('y', {64, 64})\n"
+                         "return x:exp(), y:tanh() end,\n"
+                         "library = function(g) local x = g:input('x', {512, 512})\n"
+                         "return (g:loop(5, {x}, function(_, s) return s:matmul(s) end)) end } }\n");
+    static const struct {
+        const char *variant;
+        int meets;
+    } cases[] = {{"flows", 3}, {"apart", 0}, {"library", -1}};
+    fb_machine host, cuda;
+    fb_machine_default(&host, FB_DEVICE_HOST);
+    fb_machine_default(&cuda, FB_DEVICE_CUDA);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_graph *g = build(s, cases[i].variant);
+        fb_planner *planner = fb_planner_new(g, &cuda);
+        fb_plan *plan = fb_plan_new(planner), *mega = NULL;
+        fb_verdict v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, &mega);
+        if (cases[i].meets < 0) {
+            assert_int_equal(v.kind, FB_VERDICT_UNSUPPORTED);
+            assert_non_null(strstr(v.text, "`matmul` is a library call"));
+            fb_id loop = fb_graph_find(g, "loop");
+            v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = loop, .b = FB_NONE}, NULL);
+            assert_non_null(strstr(v.text, "`matmul` is a library call"));
+        } else {
+            fb_error err = {0};
+            assert_non_null(mega);
+            fb_program *p = fb_lower(mega, &fb_dialect_cuda, &err);
+            if (!p) fail_msg("%s", err.text);
+            assert_int_equal(fb_program_launches(p), 1);
+            int meets = 0;
+            const char *source = p->kernels[p->launches[0].kernel].source;
+            for (const char *at = source; (at = strstr(at, "fb_meet_all();")); at++) meets++;
+            if (meets != cases[i].meets) fail_msg("%s: %d meetings\n%s", cases[i].variant, meets, source);
+            assert_true(p->kernels[p->launches[0].kernel].merged && !calls(p, "__restrict__"));
+            fb_program_free(p);
+        }
+        fb_plan_free(mega);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        planner = fb_planner_new(g, &host);
+        plan = fb_plan_new(planner);
+        v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, NULL);
+        assert_int_equal(v.kind, FB_VERDICT_UNSUPPORTED);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    fb_script_free(s);
 }
 
 /* The model counts a body's launches and bytes once a step. */
@@ -439,6 +555,8 @@ int main(void)
         cmocka_unit_test(an_even_number),
         cmocka_unit_test(an_odd_number),
         cmocka_unit_test(states_stay_in_place_where_they_can),
+        cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
+        cmocka_unit_test(one_cooperative_kernel),
         cmocka_unit_test(the_model_counts_steps),
         cmocka_unit_test(nothing_is_fused_across_a_border),
         cmocka_unit_test(plans_name_nodes_of_bodies),

@@ -1,0 +1,619 @@
+/* Several launches as one kernel: the launches of a whole plan (launch mode `mega`) or those of a loop (family `scan`).
+ *
+ * requires  a program whose launches first … last - 1 are whole: every REPEAT with its END
+ * provides  the same program with one launch in their place, and swaps where they leave buffers exchanged
+ *
+ * On a GPU the kernels' bodies become functions over one block each; a cooperative grid deals their blocks out and
+ * meets where data flows. On the host they are called as they are, and library calls through the device. A loop is a
+ * loop around the calls: pointers that move with a step are computed from its counter, states that change places are
+ * pointers that do. */
+#include "codegen/merge.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "codegen/emit_parts.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum { MOST_ARGS = 400, INDENT = 4 };
+
+/* A buffer as the merged kernel gets it: where the launch's own pointer starts. */
+typedef struct {
+    int buffer;
+    fb_advance outer; /* moves with a loop around the merged launch */
+    bool written;
+    const char *name;
+} argument;
+
+typedef struct {
+    fb_program *p;
+    const fb_dialect *d;
+    bool cuda;
+    int first, last;
+    int level; /* loops around the first launch */
+    fb_str out;
+    FB_VEC(argument) args;
+    bool *meet;   /* a launch: the grid meets before it */
+    int *uses;    /* a kernel: how many launches use it */
+    int *partner; /* a buffer: the one it changes places with, FB_NONE */
+    int threads, shared;
+    int64_t blocks;
+} merging;
+
+static const fb_launch *at(const merging *m, int i)
+{
+    return &m->p->launches[i];
+}
+
+static int end_of(const merging *m, int repeat)
+{
+    int depth = 1, i = repeat + 1;
+    for (; depth; i++) depth += (at(m, i)->kind == FB_LAUNCH_REPEAT) - (at(m, i)->kind == FB_LAUNCH_END);
+    return i - 1;
+}
+
+/* ---- what launches touch ---- */
+
+typedef struct {
+    bool *read, *written; /* a buffer */
+} touched;
+
+static bool share_memory(const merging *m, int a, int b)
+{
+    const fb_buffer *x = &m->p->buffers[a], *y = &m->p->buffers[b];
+    if (a == b) return true;
+    if (x->kind != FB_BUFFER_TEMP || y->kind != FB_BUFFER_TEMP) return false;
+    return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
+}
+
+/* Two that change places are told apart by name, for the sets change places with them; against others each may lie
+ * where its partner did. */
+static bool may_share(const merging *m, int a, int b)
+{
+    if (a == b) return true;
+    if (m->partner[a] == b) return false;
+    if (share_memory(m, a, b)) return true;
+    if (m->partner[a] != FB_NONE && share_memory(m, m->partner[a], b)) return true;
+    return m->partner[b] != FB_NONE && share_memory(m, a, m->partner[b]);
+}
+
+static bool writes(const fb_launch *l, int arg)
+{
+    return !l->written || l->written[arg];
+}
+
+/* Does the launch need that what was touched is done with? */
+static bool conflicts(const merging *m, const touched *t, const fb_launch *l)
+{
+    for (int a = 0; a < l->n_args; a++)
+        for (int b = 0; b < m->p->n_buffers; b++)
+            if ((t->written[b] || (t->read[b] && writes(l, a))) && may_share(m, b, l->args[a])) return true;
+    return false;
+}
+
+static void touch(touched *t, const fb_launch *l)
+{
+    for (int a = 0; a < l->n_args; a++) {
+        if (writes(l, a))
+            t->written[l->args[a]] = true;
+        else
+            t->read[l->args[a]] = true;
+    }
+}
+
+static void clear(const merging *m, touched *t)
+{
+    memset(t->read, 0, (size_t)m->p->n_buffers);
+    memset(t->written, 0, (size_t)m->p->n_buffers);
+}
+
+static touched touched_new(const merging *m)
+{
+    size_t n = (size_t)m->p->n_buffers + 1;
+    return (touched){fb_calloc(n, 1), fb_calloc(n, 1)};
+}
+
+static void touched_free(touched *t)
+{
+    fb_free(t->read);
+    fb_free(t->written);
+}
+
+/* Adds what `more` holds; false when there was nothing new. */
+static bool unite(const merging *m, touched *t, const touched *more)
+{
+    bool any = false;
+    for (int b = 0; b < m->p->n_buffers; b++) {
+        any |= (more->read[b] && !t->read[b]) || (more->written[b] && !t->written[b]);
+        t->read[b] |= more->read[b];
+        t->written[b] |= more->written[b];
+    }
+    return any;
+}
+
+static void exchange(bool *set, int a, int b)
+{
+    bool held = set[a];
+    set[a] = set[b];
+    set[b] = held;
+}
+
+static void place_range(merging *m, int from, int to, touched *t);
+
+static bool is_empty(const merging *m, const touched *t)
+{
+    for (int b = 0; b < m->p->n_buffers; b++)
+        if (t->read[b] || t->written[b]) return false;
+    return true;
+}
+
+/* A step begins with what the step before left: until nothing new comes of it. What was before the loop is done with
+ * once, before the first step, rather than at each. */
+static void place_loop(merging *m, int repeat, int end, touched *t)
+{
+    touched start = touched_new(m);
+    unite(m, &start, t);
+    do {
+        clear(m, t);
+        unite(m, t, &start);
+        place_range(m, repeat + 1, end, t);
+    } while (unite(m, &start, t));
+    touched_free(&start);
+}
+
+/* Marks where the grid meets. */
+static void place_range(merging *m, int from, int to, touched *t)
+{
+    for (int i = from; i < to; i++) {
+        const fb_launch *l = at(m, i);
+        if (l->kind == FB_LAUNCH_REPEAT) {
+            int end = end_of(m, i);
+            m->meet[i] |= !is_empty(m, t);
+            if (m->meet[i]) clear(m, t);
+            place_loop(m, i, end, t);
+            i = end;
+        } else if (l->kind == FB_LAUNCH_SWAP) {
+            exchange(t->read, l->swap_a, l->swap_b);
+            exchange(t->written, l->swap_a, l->swap_b);
+        } else if (l->kind == FB_LAUNCH_KERNEL) {
+            m->meet[i] |= conflicts(m, t, l);
+            if (m->meet[i]) clear(m, t);
+            touch(t, l);
+        }
+    }
+}
+
+static void find_partners(merging *m)
+{
+    for (int b = 0; b < m->p->n_buffers; b++) m->partner[b] = FB_NONE;
+    for (int i = m->first; i < m->last; i++) {
+        if (at(m, i)->kind != FB_LAUNCH_SWAP) continue;
+        m->partner[at(m, i)->swap_a] = at(m, i)->swap_b;
+        m->partner[at(m, i)->swap_b] = at(m, i)->swap_a;
+    }
+}
+
+/* ---- arguments ---- */
+
+/* "feature[3].layer_norm.mean" as a name that nothing else has. */
+static const char *name_of(merging *m, int buffer)
+{
+    const char *from = m->p->buffers[buffer].name, *dot = strrchr(from, '.');
+    char *to = fb_arena_printf(m->p->arena, "%.40s_at%d", dot ? dot + 1 : from, m->args.n);
+    for (char *c = to; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    return to;
+}
+
+static int argument_of(merging *m, int buffer, fb_advance advance, bool written)
+{
+    fb_advance outer = advance.bytes && advance.level < m->level ? advance : (fb_advance){0};
+    for (int i = 0; i < m->args.n; i++) {
+        argument *a = &m->args.at[i];
+        if (a->buffer != buffer || a->outer.bytes != outer.bytes || a->outer.level != outer.level) continue;
+        a->written |= written;
+        return i;
+    }
+    FB_VEC_PUSH(&m->args, (argument){buffer, outer, written, name_of(m, buffer)});
+    return m->args.n - 1;
+}
+
+/* A pointer: "h_at1 + 64 + 128 * step0", in elements; on the host in bytes. */
+static const char *pointer(merging *m, int buffer, int64_t offset, fb_advance advance)
+{
+    const argument *a = &m->args.at[argument_of(m, buffer, advance, false)];
+    int64_t size = m->cuda ? fb_dtype_size(m->p->buffers[buffer].dtype) : 1;
+    bool moves = advance.bytes && advance.level >= m->level;
+    const char *text = a->name;
+    if (offset) text = fb_arena_printf(m->p->arena, "%s + %" PRId64, text, offset / size);
+    if (!moves) return text;
+    return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * step%d", text, advance.bytes / size,
+                           advance.level - m->level);
+}
+
+static fb_advance advance_of(const fb_launch *l, int arg)
+{
+    return l->advances ? l->advances[arg] : (fb_advance){0};
+}
+
+static void find_args(merging *m)
+{
+    for (int i = m->first; i < m->last; i++) {
+        const fb_launch *l = at(m, i);
+        if (l->kind == FB_LAUNCH_SWAP) {
+            argument_of(m, l->swap_a, (fb_advance){0}, true);
+            argument_of(m, l->swap_b, (fb_advance){0}, true);
+        }
+        if (l->kind == FB_LAUNCH_GEMM) {
+            const fb_gemm_call *g = &m->p->gemms[l->gemm];
+            argument_of(m, g->a, g->a_advance, false);
+            argument_of(m, g->b, g->b_advance, false);
+            argument_of(m, g->c, g->c_advance, true);
+        }
+        if (l->kind != FB_LAUNCH_KERNEL && l->kind != FB_LAUNCH_GEMM) continue;
+        for (int a = 0; a < l->n_args; a++) argument_of(m, l->args[a], advance_of(l, a), writes(l, a));
+    }
+}
+
+/* ---- text ---- */
+
+static void line(merging *m, int depth, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void line(merging *m, int depth, const char *format, ...)
+{
+    va_list ap;
+    fb_str_addf(&m->out, "%*s", INDENT * depth, "");
+    va_start(ap, format);
+    fb_str_vaddf(&m->out, format, ap);
+    va_end(ap);
+    fb_str_add(&m->out, "\n");
+}
+
+static void add_replaced(fb_str *out, const char *text, size_t n, const char *word, const char *by)
+{
+    size_t length = strlen(word);
+    for (size_t i = 0; i < n;) {
+        if (n - i >= length && memcmp(text + i, word, length) == 0) {
+            fb_str_add(out, by);
+            i += length;
+        } else {
+            fb_str_add_n(out, text + i++, 1);
+        }
+    }
+}
+
+/* A kernel of its own as a function over one block. What it read through const __restrict__ may be written by another
+ * stage of the same launch. */
+static void add_stage_cuda(merging *m, const fb_kernel *k)
+{
+    static const char head[] = "extern \"C\" __global__ void";
+    const char *start = strstr(k->source, head), *entry = strstr(start, k->entry);
+    const char *open = entry + strlen(k->entry) + 1, *close = strchr(open, ')');
+    fb_str rest = {0};
+    fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
+    fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block, const fb_dims fb_grid%s",
+                m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
+    add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
+    add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block");
+    add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid");
+    fb_str_add(&m->out, "\n");
+    fb_str_free(&rest);
+}
+
+static void add_stage_c(merging *m, const fb_kernel *k)
+{
+    const char *start = strstr(k->source, "void ");
+    fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
+    fb_str_addf(&m->out, "static %s\n", start);
+}
+
+static void add_stages(merging *m)
+{
+    for (int k = 0; k < m->p->n_kernels; k++) {
+        if (!m->uses[k]) continue;
+        if (m->cuda)
+            add_stage_cuda(m, &m->p->kernels[k]);
+        else
+            add_stage_c(m, &m->p->kernels[k]);
+    }
+}
+
+static void add_pointers(merging *m, const fb_launch *l, const char *separator)
+{
+    for (int a = 0; a < l->n_args; a++) {
+        const char *text = pointer(m, l->args[a], l->offsets ? l->offsets[a] : 0, advance_of(l, a));
+        fb_str_addf(&m->out, "%s%s", a ? ", " : separator, text);
+    }
+}
+
+static void add_call_cuda(merging *m, const fb_launch *l, int depth)
+{
+    const fb_kernel *k = &m->p->kernels[l->kernel];
+    int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
+    if (!blocks) return;
+    line(m, depth, "for (unsigned at = blockIdx.x; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x) {", blocks,
+         k->block[0]);
+    fb_str_addf(&m->out, "%*s%s(fb_block_at(at, %d, %d), {%d, %d, %d}", INDENT * depth + INDENT, "", k->entry,
+                k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
+    add_pointers(m, l, ", ");
+    fb_str_add(&m->out, ");\n");
+    line(m, depth + 1, "fb_meet<%d>();", k->block[0]);
+    line(m, depth, "}");
+}
+
+static void add_call_c(merging *m, const fb_launch *l, int depth)
+{
+    fb_str_addf(&m->out, "%*s", INDENT * depth, "");
+    if (l->kind == FB_LAUNCH_GEMM) {
+        const fb_gemm_call *g = &m->p->gemms[l->gemm];
+        fb_str_addf(&m->out, "args->gemm(args->device, %d, (void *[]){%s, ", l->gemm,
+                    pointer(m, g->a, 0, g->a_advance));
+        fb_str_addf(&m->out, "%s, ", pointer(m, g->b, 0, g->b_advance));
+        fb_str_add(&m->out, pointer(m, g->c, 0, g->c_advance));
+        add_pointers(m, l, ", ");
+        fb_str_add(&m->out, "});\n");
+        return;
+    }
+    fb_str_addf(&m->out, "%s(&(fb_kernel_args){.buffers = (void *[]){", m->p->kernels[l->kernel].entry);
+    add_pointers(m, l, "");
+    fb_str_add(&m->out, "}, .last = INT64_MAX});\n");
+}
+
+static void add_swap(merging *m, const fb_launch *l, int depth)
+{
+    const char *a = pointer(m, l->swap_a, 0, (fb_advance){0}), *b = pointer(m, l->swap_b, 0, (fb_advance){0});
+    if (m->cuda)
+        line(m, depth, "fb_exchange(%s, %s);", a, b);
+    else
+        line(m, depth, "{ char *held = %s; %s = %s; %s = held; }", a, a, b, b);
+}
+
+static void add_body(merging *m)
+{
+    int depth = 1, loops = 0;
+    bool after = false; /* a stage of this block may still be at work */
+    for (int i = m->first; i < m->last; i++) {
+        const fb_launch *l = at(m, i);
+        switch (l->kind) {
+        case FB_LAUNCH_REPEAT:
+            if (m->meet[i]) line(m, depth, "fb_meet_all();");
+            line(m, depth, "for (int64_t step%d = 0; step%d < %" PRId64 "; step%d++) {", loops, loops, l->count, loops);
+            depth++;
+            loops++;
+            after = true;
+            break;
+        case FB_LAUNCH_END:
+            line(m, --depth, "}");
+            loops--;
+            break;
+        case FB_LAUNCH_SWAP: add_swap(m, l, depth); break;
+        case FB_LAUNCH_GEMM: add_call_c(m, l, depth); break;
+        case FB_LAUNCH_KERNEL:
+            if (!m->cuda) {
+                add_call_c(m, l, depth);
+                break;
+            }
+            if (m->meet[i]) line(m, depth, "fb_meet_all();");
+            if (!m->meet[i] && after) line(m, depth, "__syncthreads();");
+            after = true;
+            add_call_cuda(m, l, depth);
+            break;
+        }
+    }
+}
+
+static void add_kernel(merging *m, const char *entry)
+{
+    if (!m->cuda) {
+        fb_str_addf(&m->out, "void %s(const fb_kernel_args *args)\n{\n", entry);
+        for (int i = 0; i < m->args.n; i++) line(m, 1, "char *%s = args->buffers[%d];", m->args.at[i].name, i);
+        fb_str_add(&m->out, "\n");
+    } else {
+        fb_str_addf(&m->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(", m->threads, entry);
+        for (int i = 0; i < m->args.n; i++)
+            fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
+                        m->d->memory_type[m->p->buffers[m->args.at[i].buffer].dtype], m->args.at[i].name);
+        fb_str_add(&m->out, ")\n{\n");
+    }
+    add_body(m);
+    fb_str_add(&m->out, "}\n");
+}
+
+/* ---- the program with it ---- */
+
+static void find_stages(merging *m)
+{
+    for (int i = m->first; i < m->last; i++) {
+        if (at(m, i)->kind != FB_LAUNCH_KERNEL) continue;
+        const fb_kernel *k = &m->p->kernels[at(m, i)->kernel];
+        int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
+        m->uses[at(m, i)->kernel]++;
+        if (k->block[0] > m->threads) m->threads = k->block[0];
+        if (k->dynamic_shared > m->shared) m->shared = k->dynamic_shared;
+        if (blocks > m->blocks) m->blocks = blocks;
+    }
+}
+
+static int by_node(const void *a, const void *b)
+{
+    fb_id x = *(const fb_id *)a, y = *(const fb_id *)b;
+    return (x > y) - (x < y);
+}
+
+/* All nodes of the kernels inside, each once; their figures once a step. */
+static void sum_up(const merging *m, fb_kernel *to)
+{
+    FB_VEC(fb_id) nodes = {0};
+    double times[FB_MAX_REPEATS + 1] = {1};
+    int depth = 0;
+    for (int i = m->first; i < m->last; i++) {
+        const fb_launch *l = at(m, i);
+        if (l->kind == FB_LAUNCH_REPEAT) times[depth + 1] = times[depth] * (double)l->count, depth++;
+        if (l->kind == FB_LAUNCH_END) depth--;
+        int number = l->kind == FB_LAUNCH_KERNEL ? l->kernel
+                     : l->kind == FB_LAUNCH_GEMM ? m->p->gemms[l->gemm].epilogue
+                                                 : FB_NONE;
+        if (number == FB_NONE) continue;
+        const fb_kernel *k = &m->p->kernels[number];
+        to->cost.us += k->cost.us * times[depth];
+        to->cost.memory_us += k->cost.memory_us * times[depth];
+        to->cost.compute_us += k->cost.compute_us * times[depth];
+        to->cost.bytes_read += (int64_t)((double)k->cost.bytes_read * times[depth]);
+        to->cost.bytes_written += (int64_t)((double)k->cost.bytes_written * times[depth]);
+        to->cost.flops += (int64_t)((double)k->cost.flops * times[depth]);
+        to->cost.specials += (int64_t)((double)k->cost.specials * times[depth]);
+        for (int n = 0; n < k->n_nodes; n++) FB_VEC_PUSH(&nodes, k->nodes[n]);
+    }
+    to->cost.launches = 1;
+    if (nodes.n) qsort(nodes.at, (size_t)nodes.n, sizeof *nodes.at, by_node);
+    int kept = 0;
+    for (int i = 0; i < nodes.n; i++)
+        if (!kept || nodes.at[kept - 1] != nodes.at[i]) nodes.at[kept++] = nodes.at[i];
+    to->n_nodes = kept;
+    to->nodes = fb_arena_copy(m->p->arena, nodes.at, (size_t)kept * sizeof *nodes.at);
+    FB_VEC_FREE(&nodes);
+}
+
+static fb_launch launch_of(const merging *m, int kernel)
+{
+    fb_arena *arena = m->p->arena;
+    int n = m->args.n;
+    int *args = FB_NEW_ARRAY(arena, int, n + 1);
+    bool *written = FB_NEW_ARRAY(arena, bool, n + 1), moves = false;
+    fb_advance *advances = FB_NEW_ARRAY(arena, fb_advance, n + 1);
+    for (int i = 0; i < n; i++) {
+        args[i] = m->args.at[i].buffer;
+        written[i] = m->args.at[i].written;
+        advances[i] = m->args.at[i].outer;
+        moves |= advances[i].bytes != 0;
+    }
+    return (fb_launch){.kind = FB_LAUNCH_KERNEL,
+                       .kernel = kernel,
+                       .gemm = FB_NONE,
+                       .group = FB_NONE,
+                       .n_args = n,
+                       .args = args,
+                       .written = written,
+                       .advances = moves ? advances : NULL};
+}
+
+/* Kernels that nothing launches any more go. */
+static void drop_kernels(fb_program *p)
+{
+    int *to = fb_alloc(((size_t)p->n_kernels + 1) * sizeof *to), n = 0;
+    for (int k = 0; k < p->n_kernels; k++) {
+        bool used = false;
+        for (int i = 0; i < p->n_launches && !used; i++)
+            used = p->launches[i].kind == FB_LAUNCH_KERNEL && p->launches[i].kernel == k;
+        for (int g = 0; g < p->n_gemms && !used; g++) used = p->gemms[g].epilogue == k;
+        to[k] = used ? n : FB_NONE;
+        if (used) p->kernels[n++] = p->kernels[k];
+    }
+    for (int i = 0; i < p->n_launches; i++)
+        if (p->launches[i].kind == FB_LAUNCH_KERNEL) p->launches[i].kernel = to[p->launches[i].kernel];
+    for (int g = 0; g < p->n_gemms; g++)
+        if (p->gemms[g].epilogue != FB_NONE) p->gemms[g].epilogue = to[p->gemms[g].epilogue];
+    p->n_kernels = n;
+    fb_free(to);
+}
+
+/* The launches before, the merged one, the swaps it leaves, the launches after. */
+static void replace(merging *m, const fb_kernel *kernel)
+{
+    fb_program *p = m->p;
+    FB_VEC(fb_launch) list = {0};
+    for (int i = 0; i < m->first; i++) FB_VEC_PUSH(&list, p->launches[i]);
+    FB_VEC_PUSH(&list, launch_of(m, p->n_kernels));
+    bool odd[FB_MAX_REPEATS + 1] = {true};
+    int depth = 0;
+    for (int i = m->first; i < m->last; i++) {
+        const fb_launch *l = at(m, i);
+        if (l->kind == FB_LAUNCH_REPEAT) odd[depth + 1] = odd[depth] && l->count % 2, depth++;
+        if (l->kind == FB_LAUNCH_END) depth--;
+        if (l->kind == FB_LAUNCH_SWAP && odd[depth]) FB_VEC_PUSH(&list, *l);
+    }
+    for (int i = m->last; i < p->n_launches; i++) FB_VEC_PUSH(&list, p->launches[i]);
+    fb_kernel *kernels = FB_NEW_ARRAY(p->arena, fb_kernel, p->n_kernels + 1);
+    if (p->n_kernels) memcpy(kernels, p->kernels, (size_t)p->n_kernels * sizeof *kernels);
+    kernels[p->n_kernels++] = *kernel;
+    p->kernels = kernels;
+    p->launches = fb_arena_copy(p->arena, list.at, (size_t)list.n * sizeof *list.at);
+    p->n_launches = list.n;
+    FB_VEC_FREE(&list);
+    drop_kernels(p);
+}
+
+static bool can_merge(merging *m, const char *what, fb_error *err)
+{
+    for (int i = m->first; i < m->last && m->cuda; i++)
+        if (at(m, i)->kind == FB_LAUNCH_GEMM)
+            return fb_fail(err, FB_ERR_LIMIT,
+                           "%s is one kernel, and %s is a library call: a contraction inside must be generated", what,
+                           m->p->buffers[m->p->gemms[at(m, i)->gemm].c].name);
+    if (m->args.n <= MOST_ARGS) return true;
+    return fb_fail(err, FB_ERR_LIMIT, "%s as one kernel would read and write %d tensors; %d is the most", what,
+                   m->args.n, MOST_ARGS);
+}
+
+static void free_all(merging *m)
+{
+    fb_str_free(&m->out);
+    FB_VEC_FREE(&m->args);
+    fb_free(m->meet);
+    fb_free(m->uses);
+    fb_free(m->partner);
+}
+
+static bool name_taken(const fb_program *p, const char *name)
+{
+    for (int i = 0; i < p->n_kernels; i++)
+        if (strcmp(p->kernels[i].name, name) == 0) return true;
+    return false;
+}
+
+bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, const char *what, const char *wish,
+                      fb_error *err)
+{
+    merging m = {.p = p, .d = d, .cuda = d == &fb_dialect_cuda, .first = first, .last = last, .threads = 32};
+    for (int i = 0; i < first; i++)
+        m.level += (p->launches[i].kind == FB_LAUNCH_REPEAT) - (p->launches[i].kind == FB_LAUNCH_END);
+    m.meet = fb_calloc((size_t)p->n_launches + 1, sizeof *m.meet);
+    m.uses = fb_calloc((size_t)p->n_kernels + 1, sizeof *m.uses);
+    m.partner = fb_calloc((size_t)p->n_buffers + 1, sizeof *m.partner);
+    find_stages(&m);
+    find_args(&m);
+    if (!can_merge(&m, what, err)) {
+        free_all(&m);
+        return false;
+    }
+    find_partners(&m);
+    touched t = touched_new(&m);
+    if (m.cuda) place_range(&m, first, last, &t);
+    touched_free(&t);
+    const char *name = wish;
+    for (int i = 2; name_taken(p, name); i++) name = fb_arena_printf(p->arena, "%s_%d", wish, i);
+    const char *entry = fb_arena_printf(p->arena, "%s_kernel", name);
+    add_stages(&m);
+    fb_str_addf(&m.out, "/* %s\n * %s, one kernel behind the other%s */\n", name, what,
+                m.cuda ? ": blocks are dealt out, and the grid meets where data flows" : "");
+    add_kernel(&m, entry);
+    fb_kernel k = {.name = name,
+                   .entry = entry,
+                   .source = fb_arena_strdup(p->arena, fb_str_get(&m.out)),
+                   .family = FB_FAMILY_SCAN,
+                   .group = FB_NONE,
+                   .n_args = m.args.n,
+                   .merged = true};
+    if (m.cuda) {
+        k.grid[0] = (int)(m.blocks < 1 ? 1 : m.blocks > 65535 ? 65535 : m.blocks);
+        k.block[0] = m.threads;
+        k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
+        k.dynamic_shared = m.shared;
+    }
+    sum_up(&m, &k);
+    replace(&m, &k);
+    free_all(&m);
+    return true;
+}

@@ -1,0 +1,41 @@
+// What kernels of many stages stand on (codegen/merge.c): the stages' blocks are dealt to the blocks of one cooperative
+// launch, and the whole grid meets where a stage needs what another one wrote.
+
+struct fb_dims {
+    unsigned x, y, z;
+};
+
+// The block with this number of a grid of x × y × z.
+FB_DEVICE fb_dims fb_block_at(unsigned at, unsigned x, unsigned y)
+{
+    return {at % x, at / x % y, at / (x * y)};
+}
+
+template <class T> FB_DEVICE void fb_exchange(T *&a, T *&b)
+{
+    T *const held = a;
+    a = b;
+    b = held;
+}
+
+// All blocks of the launch meet, and see what the others wrote before. Every block adds 1, the first one what makes the
+// sum 2^31: so the top bit changes when all have come, and the counter is right for the next time without a reset.
+// Nothing that was written by a stage before may be read through the read-only cache: the stages' pointers are neither
+// const __restrict__ nor read with __ldg.
+static __device__ unsigned fb_arrivals;
+
+static __device__ __noinline__ void fb_meet_all()
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const unsigned mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+        unsigned before, now;
+        __threadfence();
+        asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(&fb_arrivals), "r"(mine) : "memory");
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&fb_arrivals) : "memory");
+        } while (((before ^ now) & 0x80000000u) == 0);
+        __threadfence();
+    }
+    __syncthreads();
+}
