@@ -147,12 +147,12 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         for (int s = 0; s < STAGES - 1; s++) load(s);
         for (int s = 0; s < steps; s++) {
             fb_copies_wait<STAGES - 2>();
-            __syncthreads(); // tile s has come, and everyone is done with the one that the next load overwrites
+            fb_meet<THREADS>(); // tile s has come, and everyone is done with the one that the next load overwrites
             load(s + STAGES - 1);
             multiply<A, B>(sums, a + s % STAGES * A::SIZE, b + s % STAGES * B::SIZE, wm, wn);
         }
         fb_copies_wait<0>();
-        __syncthreads(); // the tiles' memory is free for what follows
+        fb_meet<THREADS>(); // the tiles' memory is free for what follows
     }
 
     FB_DEVICE void scale(registers &sums, sum by)
@@ -173,9 +173,9 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         sum *const all = parts + (long long)place * SPLIT * M * N;
         for (int i = threadIdx.x; i < M * N; i += THREADS) all[part * M * N + i] = c[i / N * LINE + i % N];
         __threadfence();
-        __syncthreads();
+        fb_meet<THREADS>();
         if (threadIdx.x == 0) is_last = atomicAdd(&arrived[place], 1u) == SPLIT - 1;
-        __syncthreads();
+        fb_meet<THREADS>();
         if (!is_last) return false;
         __threadfence();
         for (int i = threadIdx.x; i < M * N; i += THREADS) {
@@ -184,7 +184,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
             c[i / N * LINE + i % N] = total;
         }
         if (threadIdx.x == 0) arrived[place] = 0;
-        __syncthreads();
+        fb_meet<THREADS>();
         return true;
     }
 
@@ -204,7 +204,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
                     const int col = wn + 8 * n + (TENSOR ? (lane & 3) * 2 + (e & 1) : lane & 7);
                     c[row * LINE + col] = sums[i][n][e];
                 }
-        __syncthreads();
+        fb_meet<THREADS>();
         return c;
     }
 };

@@ -1,6 +1,9 @@
 // What kernels of many stages stand on (codegen/merge.c): the stages' blocks are dealt to the blocks of one cooperative
 // launch, and the whole grid meets where a stage needs what another one wrote.
 
+#ifndef FB_GRID
+#define FB_GRID
+
 struct fb_dims {
     unsigned x, y, z;
 };
@@ -18,6 +21,7 @@ template <class T> FB_DEVICE void fb_exchange(T *&a, T *&b)
     b = held;
 }
 
+// ---- PTX ----
 // All blocks of the launch meet, and see what the others wrote before. Every block adds 1, the first one what makes the
 // sum 2^31: so the top bit changes when all have come, and the counter is right for the next time without a reset.
 // Nothing that was written by a stage before may be read through the read-only cache: the stages' pointers are neither
@@ -39,3 +43,6 @@ static __device__ __noinline__ void fb_meet_all()
     }
     __syncthreads();
 }
+// ---- end of PTX ----
+
+#endif

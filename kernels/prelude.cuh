@@ -185,11 +185,15 @@ struct fb_smaller {
     template <class T> static __device__ T of(T a, T b) { return b < a || b != b ? b : a; }
 };
 
+#ifndef FB_MEET_SOME
+#define FB_MEET_SOME(threads) asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory")
+#endif
+
 // The first THREADS threads of the block meet: all of them, but where a kernel has several stages (kernels/grid.cuh).
 template <int THREADS> FB_DEVICE void fb_meet()
 {
 #ifdef FB_STAGES
-    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+    FB_MEET_SOME(THREADS);
 #else
     __syncthreads();
 #endif

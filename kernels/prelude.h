@@ -13,7 +13,8 @@
 
 /* buffers: in the kernel's order. first, last: the rows to do, for epilogues that are called on blocks of rows; other
  * kernels do all of theirs. multiply: for chains, product number `product` of so many rows by the library, on this
- * thread. gemm: makes library call `number` on A, B, C and what its epilogue takes, for kernels of several stages. */
+ * thread. gemm: makes library call `number` on A, B, C and what its epilogue takes, for kernels of several stages,
+ * whose calls are numbered from `first`. */
 typedef struct fb_kernel_args {
     void *const *buffers;
     int64_t first, last;

@@ -61,6 +61,11 @@ static bool same_pieces(const fb_dialect *d, fb_family a, fb_family b)
 
 static void add_to_unit(joining *j, int number, const fb_kernel *from)
 {
+    if (from->merged) { /* its stages have names of their own */
+        j->p->kernels[number].source = fb_arena_printf(j->p->arena, "#define %s %s\n%s#undef %s\n", from->entry,
+                                                       j->p->kernels[number].entry, from->source, from->entry);
+        return;
+    }
     fb_family first = FB_FAMILY_POINTWISE;
     while (!same_pieces(j->dialect, first, from->family)) first++;
     unit *u = &j->open[first];
@@ -123,7 +128,7 @@ static void join_part(joining *j, const fb_program *part)
         if (l->offsets) l->offsets = fb_arena_copy(p->arena, l->offsets, (size_t)l->n_args * sizeof *l->offsets);
         if (l->advances) l->advances = fb_arena_copy(p->arena, l->advances, (size_t)l->n_args * sizeof *l->advances);
         if (l->kind == FB_LAUNCH_KERNEL) l->kernel = kernel[l->kernel];
-        if (l->kind == FB_LAUNCH_GEMM) l->gemm += gemms;
+        if (l->gemm != FB_NONE) l->gemm += gemms;
         fb_chain_product_call *calls = fb_arena_copy(p->arena, l->products, (size_t)l->n_products * sizeof *calls);
         for (int c = 0; c < l->n_products; c++) {
             if (calls[c].a != FB_NONE) calls[c].a += buffers;

@@ -348,7 +348,7 @@ static void add_call_c(merging *m, const fb_launch *l, int depth)
     fb_str_addf(&m->out, "%*s", INDENT * depth, "");
     if (l->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &m->p->gemms[l->gemm];
-        fb_str_addf(&m->out, "args->gemm(args->device, %d, (void *[]){%s, ", l->gemm,
+        fb_str_addf(&m->out, "args->gemm(args->device, args->first + %d, (void *[]){%s, ", l->gemm,
                     pointer(m, g->a, 0, g->a_advance));
         fb_str_addf(&m->out, "%s, ", pointer(m, g->b, 0, g->b_advance));
         fb_str_add(&m->out, pointer(m, g->c, 0, g->c_advance));
@@ -491,7 +491,7 @@ static fb_launch launch_of(const merging *m, int kernel)
     }
     return (fb_launch){.kind = FB_LAUNCH_KERNEL,
                        .kernel = kernel,
-                       .gemm = FB_NONE,
+                       .gemm = 0,
                        .group = FB_NONE,
                        .n_args = n,
                        .args = args,
@@ -552,6 +552,10 @@ static bool can_merge(merging *m, const char *what, fb_error *err)
             return fb_fail(err, FB_ERR_LIMIT,
                            "%s is one kernel, and %s is a library call: a contraction inside must be generated", what,
                            m->p->buffers[m->p->gemms[at(m, i)->gemm].c].name);
+    for (int i = m->first; i < m->last; i++)
+        if (at(m, i)->n_products)
+            return fb_fail(err, FB_ERR_LIMIT, "%s is one kernel, and the chain %s in it calls the library by itself",
+                           what, m->p->kernels[at(m, i)->kernel].name);
     if (m->args.n <= MOST_ARGS) return true;
     return fb_fail(err, FB_ERR_LIMIT, "%s as one kernel would read and write %d tensors; %d is the most", what,
                    m->args.n, MOST_ARGS);

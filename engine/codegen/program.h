@@ -87,7 +87,7 @@ typedef struct {
 typedef struct {
     fb_launch_kind kind;
     int kernel; /* FB_LAUNCH_KERNEL */
-    int gemm;   /* FB_LAUNCH_GEMM */
+    int gemm;   /* FB_LAUNCH_GEMM; of a merged kernel, the first of those that it numbers from 0; else FB_NONE */
     int group;  /* of the plan that it runs; FB_NONE for a copy that belongs to none */
     int n_args;
     const bool *written; /* of each of args: the kernel stores there; NULL: not known */

@@ -425,8 +425,11 @@ static void run_launch(fb_loaded *l, int i, trace *t)
         if (l->products[i])
             fb_host_products_run(l->products[i], l->entries[launch->kernel], l->now, l->args[i]);
         else
-            l->entries[launch->kernel](&(fb_host_args){
-                .buffers = l->args[i], .first = 0, .last = INT64_MAX, .gemm = call_gemm, .device = l});
+            l->entries[launch->kernel](&(fb_host_args){.buffers = l->args[i],
+                                                       .first = p->kernels[launch->kernel].merged ? launch->gemm : 0,
+                                                       .last = INT64_MAX,
+                                                       .gemm = call_gemm,
+                                                       .device = l});
         if (t) note(t, launch->kernel, begin);
     }
 }

@@ -296,18 +296,21 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
-    if (plan->planner->machine.kind != FB_DEVICE_CUDA) return true;
+    bool cuda = plan->planner->machine.kind == FB_DEVICE_CUDA;
+    fb_family apart = cuda ? FB_FAMILY_LIBRARY : FB_FAMILY_CHAIN; /* a chain on the host calls the library too */
     for (int i = 0; i < fb_plan_groups(plan); i++) {
         const fb_group *group = fb_plan_group(plan, i);
         fb_id r = g->nodes[group->nodes[0]].region;
         while (r > region) r = g->regions[r].parent;
-        if (r != region || group->family != FB_FAMILY_LIBRARY) continue;
+        if (r != region || group->family != apart) continue;
         fb_id product = group->nodes[0];
         for (int k = 0; k < group->n_nodes; k++)
             if (fb_node_class(g, group->nodes[k]) == FB_CLASS_CONTRACTION) product = group->nodes[k];
-        return REFUSE(why, UNSUPPORTED, FB_RULE_LIBRARY,
-                      "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated",
-                      g->nodes[product].name, region ? "a loop" : "a plan");
+        return REFUSE(
+            why, UNSUPPORTED, FB_RULE_LIBRARY,
+            cuda ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"
+                 : "`%s` is part of a chain that calls the library by itself: %s cannot be one kernel with it",
+            g->nodes[product].name, region ? "a loop" : "a plan");
     }
     return true;
 }

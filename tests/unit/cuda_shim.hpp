@@ -17,7 +17,10 @@
 #define __launch_bounds__(...)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
+#define __noinline__
 #define FB_DEVICE static inline
+#define FB_STAGES 1
+#define FB_MEET_SOME(threads) shim::barrier_of(threads)
 
 struct shim_dim {
     unsigned x, y, z;
@@ -73,6 +76,19 @@ static void barrier()
         return;
     }
     while (barrier_round == round) yield();
+}
+
+// The first `threads` threads alone.
+static void barrier_of(unsigned threads)
+{
+    static unsigned here, round;
+    const unsigned mine = round;
+    if (++here == threads) {
+        here = 0;
+        round++;
+        return;
+    }
+    while (round == mine) yield();
 }
 
 // All lanes of a warp bring something; the last to come does `together` for all of them.
@@ -159,6 +175,7 @@ template <class... A> static void launch(void (*f)(A...), const int grid[3], int
 } // namespace shim
 
 static void __syncthreads() { shim::barrier(); }
+static void fb_meet_all() { shim::barrier(); }
 static void __syncwarp(unsigned = ~0u) { shim::collective("syncwarp", nullptr, [](void **) {}); }
 static void __threadfence() {}
 

@@ -84,10 +84,11 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
         fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
         add_replaced(out, x->source, "extern __shared__ __align__(16) unsigned char fb_shared[];",
                      "unsigned char *const fb_shared = shim::shared;");
+        bool merged = x->merged; /* its grid may be of any size: it is of one block here */
         fb_str_addf(out,
                     "extern \"C\" void p%d_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
                     "    shim::launch(%s, grid, %d, %d, *args);\n}\n#undef %s\n",
-                    u->n_programs, k, x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0], x->dynamic_shared,
+                    u->n_programs, k, merged ? 1 : x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0], x->dynamic_shared,
                     x->entry);
     }
     return u->n_programs++;
@@ -192,6 +193,12 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
+        if (l->kind == FB_LAUNCH_SWAP) {
+            void *held = buffers[l->swap_a];
+            buffers[l->swap_a] = buffers[l->swap_b];
+            buffers[l->swap_b] = held;
+            continue;
+        }
         void **args = fb_calloc((size_t)l->n_args + 1, sizeof *args);
         for (int a = 0; a < l->n_args; a++) args[a] = (char *)buffers[l->args[a]] + (l->offsets ? l->offsets[a] : 0);
         int kernel = l->kernel;

@@ -1,0 +1,142 @@
+/* Launch mode mega by execution on an emulated GPU, whose grid is one block: stages in order, states, steps and swaps. */
+#include "unit/emulate_cuda.h"
+#include "unit/script_harness.h"
+
+#include "base/json.h"
+#include "plan/preset.h"
+
+enum { LIMIT_MS = 20000 };
+
+static char folder[64], path[96];
+
+static const char *const bodies[] = {
+    "local x = g:input('x', {5, 8, 5})\n"
+    "local s, ys = g:scan({x}, {g:zeros({8, 5})}, function(r, s) return {(s + r):tanh()}, {s} end)\n"
+    "return s[1], ys[1]",
+    /* an odd number of swaps inside; reductions of several teams in one block */
+    "local x, w = g:input('x', {3, 6, 8}), g:param('w', {8, 8})\n"
+    "local s, ys = g:scan({x}, {g:zeros({6, 8})}, function(r, s)\n"
+    "local h = (s:matmul(w) + r):tanh() return {h}, {h:sum(1), s:t():amax(0)} end)\n"
+    "return s[1], ys[1], ys[2]",
+    "local x = g:input('x', {6, 70})\n"
+    "local a, b = g:loop(3, {x, x * 2}, function(i, a, b)\n"
+    "return b, (a + b) / (a:exp():sum(1, true) + i:to('f32')) end)\n"
+    "return a, b",
+    "local x = g:input('x', {4, 4, 3})\n"
+    "local y = g:scan({x}, {g:zeros({3})}, function(r, s)\n"
+    "local t = g:scan({r}, {s}, function(q, u) return {u:flip(0) * 0.5 + q} end)\n"
+    "return {t[1]:sin()} end)\n"
+    "return y[1]",
+    "local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
+    "local v = g:loop(3, {w}, function(_, w) return w - 0.1 * g:grad(x:matmul(w):tanh():sum(), {w})[1] end)\n"
+    "return v, x:sum(), v:sum(0)",
+};
+enum { BODIES = sizeof bodies / sizeof *bodies };
+
+static fb_script *start(void)
+{
+    fb_error err = {0};
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("local fb = require 'fusebox'\nreturn fb.script { variants = {\n", f);
+    for (int i = 0; i < BODIES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, bodies[i]);
+    fputs("} }\n", f);
+    assert_int_equal(fclose(f), 0);
+    fb_script *s = fb_script_start(path, NULL, &err);
+    if (!s) fail_msg("%s", err.text);
+    fb_script_event e;
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s", e.error.text);
+    fb_script_info_free(e.info);
+    return s;
+}
+
+static fb_graph *build(fb_script *s, int number)
+{
+    char variant[16];
+    fb_script_event e;
+    snprintf(variant, sizeof variant, "v%d", number);
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s: %s", variant, e.error.text);
+    return e.graph;
+}
+
+/* Takes the plan; the same one when the edit is refused. */
+static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
+{
+    fb_plan *next = NULL;
+    fb_plan_try(plan, edit, &next);
+    if (!next) return plan;
+    fb_plan_free(plan);
+    return next;
+}
+
+static fb_program *lowered(fb_planner *planner, const char *preset)
+{
+    fb_error err;
+    const fb_graph *g = fb_planner_graph(planner);
+    fb_plan *plan = fb_preset_find(preset)->make(planner, &err);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_MATMUL)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA});
+    assert_int_equal(fb_plan_launch_mode(plan), FB_LAUNCH_MEGA);
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    assert_int_equal(fb_program_launches(p), 1);
+    fb_plan_free(plan);
+    return p;
+}
+
+static void plans_run_as_one_kernel(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"none", "max"};
+    if (!emulation_exists()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    fb_script *s = start();
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int i = 0; i < BODIES; i++) {
+        fb_error err;
+        fb_graph *g = build(s, i);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+        if (!reference) fail_msg("%s", err.text);
+        for (int k = 0; k < 2; k++) {
+            unit u = {0};
+            char text[512], *storage;
+            fb_program *p = lowered(planner, presets[k]);
+            unit_add_cuda(&u, p);
+            unit_emulate(&u);
+            void **buffers = run_program(&u, 0, p, g, 3, &storage);
+            if (!check_program(p, buffers, g, reference, text))
+                fail_msg("v%d, %s: %s\n%s", i, presets[k], text, getenv("FB_KEEP") ? p->kernels[0].source : "");
+            fb_free(storage);
+            fb_free(buffers);
+            fb_program_free(p);
+            unit_free(&u);
+        }
+        fb_interp_free(reference);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    fb_script_free(s);
+}
+
+int main(void)
+{
+    fb_json_init();
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.40s/fb_mega_XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/script.lua", folder);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_run_as_one_kernel)};
+    int failed = cmocka_run_group_tests_name("mega", tests, NULL, NULL);
+    unlink(path);
+    rmdir(folder);
+    return failed;
+}
