@@ -297,19 +297,19 @@ bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     bool cuda = plan->planner->machine.kind == FB_DEVICE_CUDA;
-    fb_family apart = cuda ? FB_FAMILY_LIBRARY : FB_FAMILY_CHAIN; /* a chain on the host calls the library too */
     for (int i = 0; i < fb_plan_groups(plan); i++) {
         const fb_group *group = fb_plan_group(plan, i);
         fb_id r = g->nodes[group->nodes[0]].region;
         while (r > region) r = g->regions[r].parent;
-        if (r != region || group->family != apart) continue;
+        bool library = cuda && group->family == FB_FAMILY_LIBRARY;
+        if (r != region || (!library && group->family != FB_FAMILY_CHAIN)) continue;
         fb_id product = group->nodes[0];
         for (int k = 0; k < group->n_nodes; k++)
             if (fb_node_class(g, group->nodes[k]) == FB_CLASS_CONTRACTION) product = group->nodes[k];
         return REFUSE(
             why, UNSUPPORTED, FB_RULE_LIBRARY,
-            cuda ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"
-                 : "`%s` is part of a chain that calls the library by itself: %s cannot be one kernel with it",
+            library ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"
+                    : "`%s` is part of a chain, a kernel that stands by itself: %s cannot be one kernel with it",
             g->nodes[product].name, region ? "a loop" : "a plan");
     }
     return true;
