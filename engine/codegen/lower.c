@@ -128,22 +128,25 @@ static void place_scratch(fb_lowering *l)
 
 /* ---- kernels ---- */
 
-static fb_hash text_key(const char *text, fb_family family)
+/* The grid belongs to it: where every thread has an element, the text does not say how many there are. */
+static fb_hash text_key(const fb_kernel_text *text, fb_family family)
 {
+    const int64_t facts[] = {family,         text->grid[0],  text->grid[1],  text->grid[2],
+                             text->block[0], text->block[1], text->block[2], text->dynamic_shared};
     fb_hasher *h = fb_hasher_new();
-    fb_hasher_add_text(h, text);
-    fb_hasher_add_i64(h, family);
+    fb_hasher_add_text(h, text->text);
+    fb_hasher_add(h, facts, sizeof facts);
     return fb_hasher_end(h);
 }
 
-/* The kernel of this nest: one already there when the texts are equal. FB_NONE: nothing to do. */
+/* The kernel of this nest: one already there when texts and grids are equal. FB_NONE: nothing to do. */
 static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
 {
     fb_arena *arena = l->p->arena;
     const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
     *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
     if (!text->text) return FB_NONE;
-    fb_hash key = text_key(text->text, group->family);
+    fb_hash key = text_key(text, group->family);
     fb_known_kernel *known;
     HASH_FIND(hh, l->known, &key, sizeof key, known);
     if (known) return known->kernel;

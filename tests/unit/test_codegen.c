@@ -15,16 +15,21 @@ typedef struct {
     fb_program *p;
 } lowered;
 
-static lowered lower(fb_graph *g, const char *preset)
+static lowered lower_for(fb_device_kind kind, fb_graph *g, const char *preset)
 {
     fb_machine m;
     fb_error err;
-    fb_machine_default(&m, FB_DEVICE_HOST);
+    fb_machine_default(&m, kind);
     lowered l = {.g = g, .planner = fb_planner_new(g, &m)};
     l.plan = fb_preset_find(preset)->make(l.planner, &err);
-    l.p = fb_lower(l.plan, &fb_dialect_c, &err);
+    l.p = fb_lower(l.plan, kind == FB_DEVICE_HOST ? &fb_dialect_c : &fb_dialect_cuda, &err);
     if (!l.p) fail_msg("%s", err.text);
     return l;
+}
+
+static lowered lower(fb_graph *g, const char *preset)
+{
+    return lower_for(FB_DEVICE_HOST, g, preset);
 }
 
 static void drop(lowered *l)
@@ -184,6 +189,31 @@ static void test_members_share_a_kernel(void **state)
     drop(&l);
 }
 
+/* Where every thread of every block has an element, the texts for two sizes are the same, and the grids are not. */
+static void test_equal_texts_of_two_sizes_are_two_kernels(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {12288, 16384, 12288};
+    fb_graph *g = fb_graph_new("sizes");
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", i);
+        fb_id e = NODE(g, FB_OP_EXP, "exp", NULL, source(g, FB_OP_INPUT, name, SHAPE(sizes[i]), FB_F32));
+        e = NODE(g, FB_OP_NEG, "neg", NULL, e); /* takes "exp" in all three, where exp takes x0, x1, x2 */
+        assert_true(fb_graph_output(g, e, i == 0 ? "a" : i == 1 ? "b" : "c", NULL));
+    }
+    lowered l = lower_for(FB_DEVICE_CUDA, finished(g), "none");
+    assert_int_equal(l.p->n_launches, 6);
+    assert_int_equal(l.p->n_kernels, 3 + 2);
+    for (int i = 0; i < l.p->n_launches; i++) {
+        const fb_launch *launch = &l.p->launches[i];
+        const fb_kernel *k = &l.p->kernels[launch->kernel];
+        int64_t elements = l.p->buffers[launch->args[0]].bytes / 4;
+        assert_true((int64_t)k->grid[0] * k->block[0] * 4 == elements);
+    }
+    drop(&l);
+}
+
 static void test_names_are_safe(void **state)
 {
     (void)state;
@@ -235,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_both_puzzles_become_the_same_kernel),
         cmocka_unit_test(test_members_share_a_kernel),
+        cmocka_unit_test(test_equal_texts_of_two_sizes_are_two_kernels),
         cmocka_unit_test(test_names_are_safe),
         cmocka_unit_test(test_program_prints),
         cmocka_unit_test(test_group_source),
