@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "session/results.h"
+#include "tui/cli_html.h"
 #include "tui/cli_output.h"
 #include "tui/cli_run.h"
 
@@ -13,6 +14,7 @@
 typedef struct {
     fb_cli cli;
     fb_format format;
+    bool html; /* instead of the format */
     const char *out;
     const char *trace;
     json_t *events; /* of the trace */
@@ -29,7 +31,7 @@ enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_
 
 static const struct argp_option options[] = {
     {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
-    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, csv or markdown", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, csv, markdown or html", 0},
     {"experiment", KEY_EXPERIMENT, NULL, 0,
      "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
     {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
@@ -50,8 +52,9 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_TRACE: r->trace = arg; return 0;
     case KEY_METRICS: r->metrics = true; return 0;
     case KEY_FORMAT:
-        if (!fb_format_parse(arg, &r->format))
-            fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown", state->name, arg);
+        r->html = !strcmp(arg, "html");
+        if (!r->html && !fb_format_parse(arg, &r->format))
+            fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown, html", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -213,7 +216,10 @@ static void run_columns(run *r)
         r->status = fb_cli_fail(&err);
         break;
     }
-    fb_output_print(&r->output, r->format, stdout);
+    if (r->html)
+        fb_html_print(&r->output, r->session, stdout);
+    else
+        fb_output_print(&r->output, r->format, stdout);
     if (fb_session_uncounted(r->session)) fb_cli_say("%s", fb_session_uncounted(r->session));
     if (r->trace && !fb_timeline_write(r->trace, r->events, &err)) r->status = fb_cli_fail(&err);
 }
@@ -300,6 +306,7 @@ static int run_main(const fb_command *me, int argc, char **argv)
     run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r, .counters = true}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
+    if (r.experiment && r.html) fb_cli_usage("%s: --format html is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
     if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);
     r.session = fb_cli_open(&r.cli, r.cli.args[0], &r.status);
