@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MEASURE_MS = 120, SEARCH_MS = 150, VARIANTS = 2, MOST_COLUMNS = 16 };
+enum { MEASURE_MS = 120, SEARCH_MS = 1200, VARIANTS = 2, MOST_COLUMNS = 16 };
 
 typedef struct {
     fb_column shown;

@@ -1007,7 +1007,7 @@ static void a_search_is_seen_and_cancelled(void **state)
     term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
     term_keys(t, "B");
     assert_true(term_wait(t, "searching: 123 plans", PATIENCE_MS));
-    assert_true(term_shows(t, "▹"));
+    assert_true(term_wait(t, "▹", PATIENCE_MS));
     term_keys(t, "Esc");
     assert_true(term_wait(t, "cancelled", PATIENCE_MS));
     assert_false(term_shows(t, "searching"));
