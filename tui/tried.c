@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+enum { MOST_KERNELS = 200 };
+
 struct fb_tried {
     FB_VEC(fb_hash) written;
     FB_VEC(const fb_report *) seen; /* by column: what was looked at last, only to be compared */
@@ -71,6 +73,7 @@ static void append(const char *path, const fb_session *s, int column)
     const fb_column *c = fb_session_column(s, column);
     fb_report *report = fb_session_report(s, column);
     json_t *row = fb_report_to_json(report);
+    if (report->n_kernels > MOST_KERNELS) json_object_del(row, "kernels"); /* a row is to be read and written quickly */
     json_object_set_new(row, "when", json_integer((json_int_t)time(NULL)));
     if (fb_session_path(s) && realpath(fb_session_path(s), script))
         json_object_set_new(row, "path", json_string(script));
