@@ -248,11 +248,11 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
 bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base)
 {
     int64_t offset, strides[FB_MAX_RANK], expect = 1;
-    if (!fb_access_strided(g, node, base, &offset, strides) || FB_MUTATE(13, offset != 0, false)) return false;
+    if (!fb_access_strided(g, node, base, &offset, strides) || offset != 0) return false;
     const fb_shape *s = shape_of(g, node);
     for (int d = s->rank - 1; d >= 0; d--) {
         if (s->dim[d] > 1 && strides[d] != expect) return false;
         expect *= s->dim[d];
     }
-    return expect == fb_shape_elements(shape_of(g, *base));
+    return FB_MUTATE(13, expect == fb_shape_elements(shape_of(g, *base)), true);
 }

@@ -253,8 +253,24 @@ static fb_id source(maker *m, fb_shape shape, fb_dtype dtype)
     return add(m, ops[below(m, 10)], &a, 0, NULL);
 }
 
+/* A window of a larger one: every other row, or some columns of the middle. */
+static fb_id weight_window(maker *m, int64_t rows, int64_t columns, fb_dtype dtype)
+{
+    bool step = below(m, 2);
+    fb_attrs a = {.shape = {.rank = 2, .dim = {step ? 2 * rows : rows, step ? columns : columns + 3}},
+                  .dtype = dtype,
+                  .dist = FB_DIST_NORMAL,
+                  .high = 0.5};
+    fb_id w = add(m, FB_OP_PARAM, &a, 0, NULL);
+    fb_attrs cut = {.dim = 0, .start = below(m, 2), .stop = 2 * rows, .step = 2};
+    if (!step) cut = (fb_attrs){.dim = 1, .start = 2, .stop = columns + 2, .step = 1};
+    if (cut.start > cut.stop) cut.start = cut.stop;
+    return add(m, FB_OP_SLICE, &cut, 1, &w);
+}
+
 static fb_id weight(maker *m, int64_t rows, int64_t columns, fb_dtype dtype)
 {
+    if (one_in(m, 4)) return weight_window(m, rows, columns, dtype);
     fb_attrs a = {.shape = {.rank = 2, .dim = {rows, columns}}, .dtype = dtype, .dist = FB_DIST_NORMAL, .high = 0.5};
     if (one_in(m, 2)) return add(m, FB_OP_PARAM, &a, 0, NULL);
     a.shape.dim[0] = columns, a.shape.dim[1] = rows;
@@ -395,16 +411,21 @@ static void add_flip(maker *m, fb_id x)
     if (a.n_axes) add(m, FB_OP_FLIP, &a, 1, &x);
 }
 
-/* One view, or a few on top of each other. */
-static void add_view(maker *m)
+/* Some views on top of each other. */
+static fb_id viewed(maker *m, fb_id x, int n)
 {
     static void (*const views[])(maker *, fb_id) = {add_shape, add_permute, add_slice, add_expand, add_pad, add_flip};
-    fb_id x = any(m);
-    for (int i = one_in(m, 4) ? 3 : 1; i > 0; i--) {
+    for (; n > 0; n--) {
         int before = m->values.n;
         views[below(m, 6)](m, x);
         if (m->values.n > before) x = m->values.at[m->values.n - 1];
     }
+    return x;
+}
+
+static void add_view(maker *m)
+{
+    viewed(m, any(m), one_in(m, 4) ? 3 : 1);
 }
 
 static fb_id slice(maker *m, fb_id x, int dim, int64_t start, int64_t stop)
@@ -432,6 +453,8 @@ static void add_contraction(maker *m)
     if (x == FB_NONE) return;
     x = tamed(m, x, 30);
     if (x == FB_NONE) return;
+    if (below(m, 2)) x = viewed(m, x, 1 + (int)below(m, 3));
+    if (at(m, x)->shape.rank < 2) return;
     const fb_node n = *at(m, x); /* adding moves nodes */
     int64_t k = n.shape.dim[n.shape.rank - 1], columns = any_dim(m);
     fb_id w;
@@ -698,7 +721,7 @@ static void add_single(maker *m)
         add_other(m);
 }
 
-static void add_some(maker *m, bool loops)
+static void add_some(maker *m)
 {
     int64_t what = below(m, 40);
     if (what < 2)
@@ -707,7 +730,7 @@ static void add_some(maker *m, bool loops)
         add_layer(m);
     else if (what < 6)
         add_gradient(m);
-    else if (what < 8 && loops)
+    else if (what < 8)
         add_loop(m);
     else
         add_single(m);
@@ -750,18 +773,25 @@ static void add_outputs(maker *m)
     }
 }
 
-fb_graph *fb_fuzz_graph_with(uint64_t seed, bool loops, fb_error *err)
+fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err)
 {
     maker m = {.r = {fb_splitmix64(seed)}, .g = fb_graph_new("fuzz"), .most = MOST_ELEMENTS};
     m.large = one_in(&m, 24);
     if (m.large) m.most = MOST_LARGE;
     for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
     if (!m.values.n) source(&m, (fb_shape){.rank = 1, .dim = {4}}, FB_F32);
-    for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m, loops);
+    for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
     add_outputs(&m);
-    fb_graph *c = fb_graph_finish(m.g, err) ? fb_graph_canonical(m.g, err) : NULL;
-    fb_graph_free(m.g);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);
+    if (fb_graph_finish(m.g, err)) return m.g;
+    fb_graph_free(m.g);
+    return NULL;
+}
+
+fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err)
+{
+    fb_graph *raw = fb_fuzz_graph_raw(seed, err), *c = raw ? fb_graph_canonical(raw, err) : NULL;
+    if (raw) fb_graph_free(raw);
     return c;
 }

@@ -15,6 +15,7 @@ static inline int64_t fb_random_below(fb_random *r, int64_t n)
     return n > 0 ? (int64_t)(r->state % (uint64_t)n) : 0;
 }
 
-fb_graph *fb_fuzz_graph_with(uint64_t seed, bool loops, fb_error *err);
+/* Before canonicalising. */
+fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err);
 
 #endif
