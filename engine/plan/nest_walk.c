@@ -538,7 +538,12 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
     for (int s = 0; s < w->spaces.n && whole; s++)
         if (w->spaces.at[s].n == 1 && w->spaces.at[s].var[0] == along) space = s;
     for (int d = 0; d < w->draft->rows.n && whole; d++)
-        if (w->draft->rows.var[d] == along) w->demote |= 1u << d;
+        if (w->draft->rows.var[d] == along && d < w->draft->blocked)
+            return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
+                          "%s runs along the rows that the kernel takes in blocks: it has to be stored",
+                          name_of(w, node));
+        else if (w->draft->rows.var[d] == along)
+            w->demote |= 1u << d;
     if (space == FB_NONE && !w->demote)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
                       "%s is a running sum that is not read element by element in its own order: it has to be stored",

@@ -353,7 +353,7 @@ static void build_model(xla *w)
         if (readers.n == 1)
             fb_plan_join(w->model, (fb_id[]){w->model->owner[readers.at[0]], w->model->owner[i]}, 2);
         else
-            fb_plan_mark_recomputed(w->model, i);
+            w->kernel[i].gone = fb_plan_try_recomputed(w->model, i);
         FB_VEC_FREE(&readers);
     }
     FB_ASSERT(fb_order_all(w->model, &on_cycle));
