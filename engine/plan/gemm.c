@@ -65,7 +65,7 @@ static bool choose_warps(fb_gemm_tile *x)
     for (int n = LEAST; n <= 64; n += LEAST) {
         int warps = x->m / x->warp_m * (x->n / n);
         if (x->n % n || x->warp_m * n / 32 > SUMS || warps > MOST_WARPS) continue;
-        if (!best || warps >= FEW_WARPS) best = n;
+        if (!best || warps >= FEW_WARPS || (!x->tensor && n <= 32)) best = n;
     }
     x->warp_n = best;
     x->threads = best ? 32 * (x->m / x->warp_m) * (x->n / best) : 0;
