@@ -199,6 +199,7 @@ static void cuda_unload(fb_loaded *l)
     fb_free(l->gemms);
     fb_free(l->buffers);
     fb_free(l->slots);
+    fb_free(l->graph_slots);
     fb_free(l->sequence);
     fb_free(l);
 }
@@ -270,8 +271,8 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     /* all blocks of a cooperative launch are there at once */
     out->blocks = blocks * d->machine.units < kernel->grid[0] ? blocks * d->machine.units : kernel->grid[0];
     if (kernel->merged && out->blocks < 1)
-        return fb_fail(err, FB_ERR_LIMIT, "kernel %s asks for more registers or shared memory than a multiprocessor has",
-                       kernel->name);
+        return fb_fail(err, FB_ERR_LIMIT,
+                       "kernel %s asks for more registers or shared memory than a multiprocessor has", kernel->name);
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
     out->resources.occupancy =
@@ -309,6 +310,7 @@ static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progr
     l->gemms = fb_calloc((size_t)p->n_gemms + 1, sizeof *l->gemms);
     l->buffers = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->buffers);
     l->slots = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->slots);
+    l->graph_slots = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->graph_slots);
     if (load_all(l, progress, err)) return l;
     cuda_unload(l);
     return NULL;
@@ -488,6 +490,7 @@ static bool capture(fb_loaded *l, fb_error *err)
     CUresult ended = d->f->cuStreamEndCapture(d->stream, &graph);
     if (!issued) return false;
     if (ended != CUDA_SUCCESS) return fb_cuda_fail(err, ended, "capturing a CUDA graph");
+    memcpy(l->graph_slots, l->slots, (size_t)l->program->n_buffers * sizeof *l->slots);
     CUresult made = d->f->cuGraphInstantiate(&l->graph, graph, 0);
     d->f->cuGraphDestroy(graph);
     return made == CUDA_SUCCESS ? true : fb_cuda_fail(err, made, "instantiating a CUDA graph");
@@ -503,6 +506,7 @@ bool fb_cuda_launch(fb_loaded *l, fb_error *err)
     fb_cuda_device *d = l->device;
     if (l->program->mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
     CALL(d, cuGraphLaunch(l->graph, d->stream), "launching a CUDA graph");
+    memcpy(l->slots, l->graph_slots, (size_t)l->program->n_buffers * sizeof *l->slots);
     return true;
 }
 

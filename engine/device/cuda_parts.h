@@ -43,10 +43,11 @@ struct fb_loaded {
     CUdeviceptr *buffers;
     int *slots;           /* which storage a buffer's number stands for just now: SWAP exchanges two */
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
+    int *graph_slots;     /* the slots as a run of the graph leaves them */
     CUgraphExec graph;    /* NULL until the first run in graph mode */
     int *sequence; /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
     int64_t n_sequence;
-    bool no_sequence; /* a graph does not execute what a stream does */
+    bool no_sequence;             /* a graph does not execute what a stream does */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is issued */
     double compile_ms;
 };
