@@ -45,10 +45,11 @@ static bool is_new(const char *source)
 }
 
 /* What the rules of another compiler put into one kernel may spill: tinygrad's compute the state of a cell again from
- * all steps before. That is theirs, and there to be seen; what we choose ourselves does not. */
-static bool may_spill(const char *what)
+ * all steps before. That is theirs, and there to be seen; what we choose ourselves does not on Hopper, where its sizes
+ * come from. */
+static bool may_spill(const char *what, const char *arch)
 {
-    return strstr(what, ":tinygrad") || strstr(what, ":inductor") || strstr(what, ":xla");
+    return strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor") || strstr(what, ":xla");
 }
 
 /* The oldest architecture and the newest take turns; Hopper sees all. */
@@ -64,8 +65,10 @@ static void compile_kernel(const char *what, const fb_kernel *k)
         fb_error err = {0};
         if (!fb_cuda_compile(fb_str_get(&text), k->name, archs[a], FB_CUBIN, &code, &err))
             fail_msg("%s: %s\n%s", what, err.text, k->source);
-        if (code.spill_bytes && !may_spill(what))
-            fail_msg("%s: kernel %s spills %d bytes on %s", what, k->name, code.spill_bytes, archs[a]);
+        if (code.spill_bytes) {
+            printf("# %s: kernel %s spills %d bytes on %s\n", what, k->name, code.spill_bytes, archs[a]);
+            if (!may_spill(what, archs[a])) fail_msg("%s: kernel %s spills on %s", what, k->name, archs[a]);
+        }
         assert_true(code.registers > 0);
         fb_cuda_code_clear(&code);
     }
