@@ -293,11 +293,11 @@ static void add_stage_cuda(merging *m, const fb_kernel *k)
     const char *open = entry + strlen(k->entry) + 1, *close = strchr(open, ')');
     fb_str rest = {0};
     fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
-    fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block, const fb_dims fb_grid%s",
+    fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block_index, const fb_dims fb_grid_size%s",
                 m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
     add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
-    add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block");
-    add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid");
+    add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block_index");
+    add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid_size");
     fb_str_add(&m->out, "\n");
     fb_str_free(&rest);
 }

@@ -61,5 +61,17 @@ return fb.script {
     end,
   },
 
+  plans = { -- on a GPU only
+    graph = function(pl) pl:preset("max"):launch("graph") end,
+    -- One persistent kernel for the whole loop: its products have to be generated for that.
+    one_kernel = function(pl)
+      pl:preset("max")
+      for _, name in ipairs(pl:nodes()) do
+        if name:find("matmul") then pl:generate(name) end
+      end
+      pl:generate("loop")
+    end,
+  },
+
   columns = { "carried:eager", "carried:max", "assigned:max" },
 }

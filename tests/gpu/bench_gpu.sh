@@ -148,8 +148,8 @@ if wanted families && [ -n "${BENCH_ONLY:-}" ]; then
         for n in 64 512; do
             family "lstm-16-$n" lstm cat:max cat:best hoisted:max hoisted:best cat:compile+graph@torch --set T=16 --set N=$n
         done
-        family mlp_loop mlp_loop carried:max carried:best --set steps=1000
-        family lstm_scan lstm_scan inputs_first:max inputs_first:best --set T=2000
+        family mlp_loop mlp_loop carried:max carried:graph carried:one_kernel assigned:one_kernel --set steps=1000
+        family lstm_scan lstm_scan inputs_first:graph inputs_first:one_kernel scan:one_kernel --set T=2000
     }
 fi
 
