@@ -30,7 +30,8 @@ typedef struct {
     uint64_t start, end; /* ns, of the clock that all records share */
 } kernel_record;
 
-/* A call of the driver: the one that launched the kernels of the same correlation. */
+/* A call of the driver, or of the runtime that a library carries: the one that launched the kernels of the same
+ * correlation. */
 typedef struct {
     uint32_t correlation;
     uint64_t start, end;
@@ -65,7 +66,7 @@ static void take_record(const CUpti_Activity *record)
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const void *)record;
         FB_VEC_PUSH(&activity.kernels, (kernel_record){k->correlationId, k->streamId, k->start, k->end});
-    } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER || record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
         const CUpti_ActivityAPI *c = (const void *)record;
         FB_VEC_PUSH(&activity.calls, (call_record){c->correlationId, c->start, c->end});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
@@ -84,8 +85,9 @@ static void CUPTIAPI have_buffer(CUcontext context, uint32_t stream, uint8_t *bu
     fb_free(buffer);
 }
 
+/* Without RUNTIME, what a library launches through a runtime of its own (cuBLASLt's f32 kernels) has no mark. */
 static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER,
-                                           CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+                                           CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static bool start_activity(const fb_cuda_functions *f, fb_error *err)

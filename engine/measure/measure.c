@@ -279,7 +279,7 @@ static bool trace(fb_measurement *m, fb_cache_state cache, fb_error *err)
     if (fb_program_launches(m->program) > MAX_SPANS) return true; /* a long loop: the wall time is all there is */
     if (!trace_spans(m, cache, &n, err)) return false;
     double us = fb_kernel_rows_trace(m->rows, cache, m->spans, n);
-    if (cache == FB_CACHE_HOT) FB_VEC_PUSH(&m->busy, us);
+    if (cache == FB_CACHE_HOT && isfinite(us)) FB_VEC_PUSH(&m->busy, us);
     return true;
 }
 
