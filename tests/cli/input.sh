@@ -62,8 +62,8 @@ fb run split_stack --set batch_size
 is "--set without a value" 2 err1 'name=value'
 fb run split_stack --set batch_size=64,,128
 is "--set with an empty value" 2 err1 'a value is missing'
-fb run split_stack --format html
-is "a format of a later version" 2 err1 'no format "html"'
+fb run split_stack --format pdf
+is "a format that does not exist" 2 err1 'no format "pdf"'
 fb run split_stack ./no.json
 is "a missing plan file" 1 err1 'no.json: no such plan file'
 echo '{"fusebox_plan":1,"graph":"00000000000000000000000000000000","launch":"stream","groups":[{"nodes":["nobody"]}]}' >other.json

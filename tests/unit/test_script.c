@@ -772,7 +772,8 @@ static void test_bundled(void **state)
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/mlp_train.lua", "{\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, ""},
         {"scripts/models/lstm_scan.lua", "{\"T\":3,\"N\":4,\"H\":6}", 3, ""},
-        {"scripts/models/mlp_loop.lua", "{\"steps\":1,\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, "assigned"},
+        {"scripts/models/mlp_loop.lua", "{\"steps\":1,\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2,
+         "assigned"},
         {"scripts/models/layer_norm.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/softmax.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/mlp_two_layer.lua", "{\"rows\":5,\"inputs\":3,\"hidden\":7,\"outputs\":2}", 1, ""},
@@ -973,7 +974,8 @@ static void test_experiment(void **state)
     expect(s, &e, FB_SCRIPT_DONE);
     assert_int_equal(e.id, id);
 
-    json_t *why = json_pack("{s:{s:f,s:f,s:f}}", "parts", "bytes", 3.0, "dispatch", 12.0, "compute", -20.0);
+    json_t *why = json_pack("{s:s, s:{s:f,s:f,s:f}}", "largest", "dispatch", "parts", "bytes", 3.0, "dispatch", 12.0,
+                            "compute", -20.0);
     fb_script_answer(s, why);
     json_decref(why);
     expect(s, &e, FB_SCRIPT_ANSWER);
