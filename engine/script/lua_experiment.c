@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char experiment_type[] = "experiment";
+static const char experiment_type[] = "experiment", why_type[] = "why";
 
 typedef struct {
     int64_t id;
@@ -323,8 +323,9 @@ int fb_answer_run(lua_State *L)
         fb_lua_push_json(L, r->why);
     else
         lua_newtable(L);
-    lua_pushcfunction(L, largest); /* in place of the field of that name, which is what it finds */
+    lua_pushnil(L); /* the field of that name would hide the method that finds it */
     lua_setfield(L, -2, "largest");
+    luaL_setmetatable(L, why_type);
     lua_call(L, 1, 1);
     r->result = fb_lua_to_json(L, -1, "answer");
     json_decref(r->result); /* held by the process */
@@ -335,10 +336,14 @@ void fb_experiment_open(lua_State *L)
 {
     static const luaL_Reg experiment_methods[] = {
         {"sweep", sweep}, {"measure", measure}, {"row", row}, {"plot", plot}, {NULL, NULL}};
+    static const luaL_Reg why_methods[] = {{"largest", largest}, {NULL, NULL}};
     luaL_newmetatable(L, experiment_type);
     luaL_newlib(L, experiment_methods);
     lua_setfield(L, -2, "__index");
     lua_pushliteral(L, "experiment");
     lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
+    luaL_newmetatable(L, why_type);
+    luaL_newlib(L, why_methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 2);
 }
