@@ -16,19 +16,6 @@ typedef struct {
     const char *element, *sum; /* types of an operand's elements and of sums */
 } writer;
 
-static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static const char *text_of(fb_emitter *e, const char *format, ...)
-{
-    fb_str s = {0};
-    va_list ap;
-    va_start(ap, format);
-    fb_str_vaddf(&s, format, ap);
-    va_end(ap);
-    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
-    fb_str_free(&s);
-    return text;
-}
-
 /* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
 static fb_chain_tile tile_of(const fb_emitter *e)
 {
@@ -115,7 +102,7 @@ static bool comes_in_pieces(const writer *w, const operand *o)
 
 static const char *result_type(const writer *w, bool piece)
 {
-    return piece ? text_of(w->e, "const %s *", w->element) : w->element;
+    return piece ? fb_arena_printf(w->e->arena, "const %s *", w->element) : w->element;
 }
 
 static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
@@ -174,7 +161,8 @@ static void write_middle(const writer *w)
     const fb_value *v = &s->values[w->c->made];
     fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
     bool ragged = w->c->rows % w->tile.rows != 0;
-    declare(w, w->c->row, ragged ? text_of(e, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1) : "m0 + fb_m");
+    declare(w, w->c->row,
+            ragged ? fb_arena_printf(e->arena, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1) : "m0 + fb_m");
     if (v->space != FB_NONE && s->spaces[v->space].n)
         declare(w, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
@@ -228,17 +216,18 @@ static void write_results(const writer *w)
     fb_emit_section(e, 1);
     int vector = s->rows.n > s->blocked ? fb_cuda_vector(e, s) : 1;
     int64_t across = columns / vector;
-    e->chip[0] = text_of(e, "fb_c[fb_m * fb_tile::second::LINE + %s]", vector > 1 ? "fb_n + v" : "fb_n");
+    e->chip[0] = fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", vector > 1 ? "fb_n + v" : "fb_n");
     fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
                  w->tile.rows * across);
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
-            vector > 1 ? text_of(e, " * %d", vector) : "");
+            vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
     if (w->c->rows % w->tile.rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->c->rows);
     const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
     if (is_variable(w, w->c->member))
-        row = text_of(e, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member), w->c->rows);
+        row = fb_arena_printf(e->arena, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member),
+                              w->c->rows);
     fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
-            vector > 1 ? text_of(e, "fb_n / %d", vector) : "fb_n");
+            vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
     fb_cuda_elements(e, vector, point, NULL, NULL);
     fb_emit_close(e);
 }
@@ -256,9 +245,9 @@ void fb_emit_chain_cuda(fb_emitter *e)
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
     int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;
-    declare(&w, c->member, each > 1 ? text_of(e, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
-    const char *block = c->batch > 1 ? text_of(e, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
-    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : text_of(e, "%s * %d", block, w.tile.rows));
+    declare(&w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
+    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
+    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w.tile.rows));
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     write_run(&w);
     write_results(&w);

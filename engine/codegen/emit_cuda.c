@@ -50,19 +50,6 @@ typedef struct {
     const char *v; /* counts within the group */
 } walk;
 
-static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static const char *text_of(fb_emitter *e, const char *format, ...)
-{
-    fb_str s = {0};
-    va_list ap;
-    va_start(ap, format);
-    fb_str_vaddf(&s, format, ap);
-    va_end(ap);
-    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
-    fb_str_free(&s);
-    return text;
-}
-
 static const char *var_name(const fb_emitter *e, fb_ix v)
 {
     return fb_ix_var_name(e->nest->pool, v);
@@ -180,7 +167,7 @@ static walk walk_of(frame *f, int space)
     if (!n) return w;
     w.first = w.space->var[n - 1];
     if (w.vector > 1) {
-        const char *name = text_of(f->e, "%s0", var_name(f->e, w.first));
+        const char *name = fb_arena_printf(f->e->arena, "%s0", var_name(f->e, w.first));
         w.first = fb_ix_var(f->e->nest->pool, fb_arena_strdup(f->e->nest->arena, name), w.space->extent[n - 1]);
         w.v = "v";
     }
@@ -195,9 +182,10 @@ static void declare_variables(frame *f, const walk *w, const char *point)
     for (int d = w->space->n - 1; d >= 0; d--) {
         bool last = d == w->space->n - 1;
         int64_t extent = last ? w->space->extent[d] / w->vector : w->space->extent[d];
-        const char *at = below == 1 ? point : text_of(e, "%s / %" PRId64, point, below);
-        if (d > 0) at = extent == 1 ? "0" : text_of(e, "%s %% %" PRId64, at, extent);
-        if (last && w->vector > 1) at = text_of(e, "%s * %d", d > 0 ? text_of(e, "(%s)", at) : at, w->vector);
+        const char *at = below == 1 ? point : fb_arena_printf(e->arena, "%s / %" PRId64, point, below);
+        if (d > 0) at = extent == 1 ? "0" : fb_arena_printf(e->arena, "%s %% %" PRId64, at, extent);
+        if (last && w->vector > 1)
+            at = fb_arena_printf(e->arena, "%s * %d", d > 0 ? fb_arena_printf(e->arena, "(%s)", at) : at, w->vector);
         fb_emit(e, "const fb_at %s = %s;", var_name(e, last ? w->first : w->space->var[d]), at);
         below *= extent;
     }
@@ -217,9 +205,9 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
         if (!is_packed_load(e, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
-        const char *pack = text_of(e, "fb_%s", e->names[i]);
+        const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
-        const char *element = text_of(e, "%s.at[%s]", pack, w->v);
+        const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
         e->whole[i] = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
     }
 }
@@ -235,7 +223,7 @@ static void forget_packs(frame *f, const walk *w, int space)
 
 static const char *pack_name(frame *f, int root)
 {
-    return text_of(f->e, "fb_out%d", root);
+    return fb_arena_printf(f->e->arena, "fb_out%d", root);
 }
 
 static bool root_is_here(const fb_root *r, int space, int depth)
@@ -268,7 +256,7 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
-            fb_emit(e, "%sfb_store(&%s, %s);", guarded ? text_of(e, "if (%s) ", f->inside) : "",
+            fb_emit(e, "%sfb_store(&%s, %s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
                     at_first(f, w, r->storage, r->table, r->at), pack_name(f, i));
     }
 }
@@ -327,7 +315,7 @@ static void emit_elements(frame *f)
 
 static const char *best_of(frame *f, fb_val v)
 {
-    return text_of(f->e, "fb_best_%s", f->e->names[v]);
+    return fb_arena_printf(f->e->arena, "fb_best_%s", f->e->names[v]);
 }
 
 static void declare_accumulators(frame *f, fb_pass p)
@@ -380,9 +368,9 @@ static void step(frame *f, fb_val v)
 /* "fb_team<fb_plus, 32>" and the like for the frame's kind of team. */
 static const char *across(frame *f, const char *suffix, const char *what)
 {
-    if (f->shape == SHAPE_COLUMNS) return text_of(f->e, "fb_columns%s<%s, %d>", suffix, what, f->team);
-    if (f->team > WARP) return text_of(f->e, "fb_block%s<%s, %d>", suffix, what, f->threads);
-    return text_of(f->e, "fb_team%s<%s, %d>", suffix, what, f->team);
+    if (f->shape == SHAPE_COLUMNS) return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->team);
+    if (f->team > WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->threads);
+    return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->team);
 }
 
 static void combine(frame *f, fb_pass p)
@@ -424,7 +412,7 @@ static void declare_scans(frame *f, fb_pass p, const bool *needed)
 
 static const char *held_name(frame *f, fb_val v)
 {
-    return text_of(f->e, "fb_row_%s", f->e->names[v]);
+    return fb_arena_printf(f->e->arena, "fb_row_%s", f->e->names[v]);
 }
 
 static int64_t steps_of(const frame *f, const walk *w)
@@ -443,8 +431,8 @@ static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 static const char *held_element(frame *f, const walk *w, fb_val v)
 {
-    return w->vector > 1 ? text_of(f->e, "%s[fb_s * %d + %s]", held_name(f, v), w->vector, w->v)
-                         : text_of(f->e, "%s[fb_s]", held_name(f, v));
+    return w->vector > 1 ? fb_arena_printf(f->e->arena, "%s[fb_s * %d + %s]", held_name(f, v), w->vector, w->v)
+                         : fb_arena_printf(f->e->arena, "%s[fb_s]", held_name(f, v));
 }
 
 static bool is_held(const frame *f, fb_val v)
@@ -479,7 +467,8 @@ static int open_pass(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
     int64_t stride = f->shape == SHAPE_SPLIT ? (int64_t)f->parts * f->threads : f->team;
-    const char *start = f->shape == SHAPE_SPLIT ? text_of(e, "fb_part * %d + threadIdx.x", f->threads) : f->lane;
+    const char *start =
+        f->shape == SHAPE_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->threads) : f->lane;
     if (!w->space->n) { /* a row of one element */
         fb_emit_open(e, "if (%s == 0)", start);
         return 1;
@@ -541,8 +530,10 @@ static void store_row_values(frame *f, int depth)
         any = true;
     }
     if (!any) return;
-    const char *one = f->team > 1 ? text_of(e, "%s == 0", f->lane) : NULL;
-    const char *condition = one && f->inside ? text_of(e, "%s && %s", one, f->inside) : one ? one : f->inside;
+    const char *one = f->team > 1 ? fb_arena_printf(e->arena, "%s == 0", f->lane) : NULL;
+    const char *condition = one && f->inside ? fb_arena_printf(e->arena, "%s && %s", one, f->inside)
+                            : one            ? one
+                                             : f->inside;
     if (condition) fb_emit_open(e, "if (%s)", condition);
     for (int i = 0; i < f->s->n_roots; i++)
         if (root_is_here(&f->s->roots[i], FB_NONE, depth)) fb_emit_store(e, &f->s->roots[i]);
@@ -569,8 +560,8 @@ static void declare_rows(frame *f)
     if (!at) {
         const char *within = columns        ? "threadIdx.x % 32"
                              : f->team == 1 ? "threadIdx.x"
-                                            : text_of(e, "threadIdx.x / %d", f->team);
-        at = text_of(e, "(fb_at)%s * %" PRId64 " + %s", f->block, f->rows_a_block, within);
+                                            : fb_arena_printf(e->arena, "threadIdx.x / %d", f->team);
+        at = fb_arena_printf(e->arena, "(fb_at)%s * %" PRId64 " + %s", f->block, f->rows_a_block, within);
     }
     if (f->rows % f->rows_a_block) {
         const char *any = fb_emit_name(e, "any_row");
@@ -879,12 +870,14 @@ static void emit_section_cuda(fb_emitter *e)
     int64_t launched = blocks_launched(e, &f);
     bool shared = e->nest->n_sections > 1;
     if (shared) { /* by block range */
-        const char *condition = text_of(e, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
-        if (e->grid[0]) condition = text_of(e, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
+        const char *condition = fb_arena_printf(e->arena, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
+        if (e->grid[0])
+            condition = fb_arena_printf(e->arena, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
         fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.threads);
     }
     if (shared || launched < f.blocks) f.block = fb_emit_name(e, "block");
-    const char *first = e->grid[0] ? text_of(e, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
+    const char *first =
+        e->grid[0] ? fb_arena_printf(e->arena, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
     if (launched < f.blocks)
         fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.blocks,
                      f.block, launched);

@@ -24,19 +24,6 @@ typedef struct {
     fb_ix own;           /* the column that its variables number */
 } writer;
 
-static const char *text_of(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static const char *text_of(fb_emitter *e, const char *format, ...)
-{
-    fb_str s = {0};
-    va_list ap;
-    va_start(ap, format);
-    fb_str_vaddf(&s, format, ap);
-    va_end(ap);
-    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
-    fb_str_free(&s);
-    return text;
-}
-
 /* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
 static fb_gemm_tile tile_of(const fb_emitter *e)
 {
@@ -122,7 +109,7 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
 
 static const char *result_type(const writer *w, bool piece)
 {
-    return piece ? text_of(w->e, "const %s *", w->element) : w->element;
+    return piece ? fb_arena_printf(w->e->arena, "const %s *", w->element) : w->element;
 }
 
 static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
@@ -154,8 +141,8 @@ static const char *columns_of(const writer *w, const fb_phase *p, const char *ow
         if (p->product[s] != p->product[0] || p->product[0] == FB_NONE || p->column[s] != p->column[0] + s * step)
             return NULL;
     const char *text = own;
-    if (p->column[0]) text = text_of(w->e, "%s + %" PRId64, text, p->column[0]);
-    return step ? text_of(w->e, "%s + fb_strip * %" PRId64, text, step) : text;
+    if (p->column[0]) text = fb_arena_printf(w->e->arena, "%s + %" PRId64, text, p->column[0]);
+    return step ? fb_arena_printf(w->e->arena, "%s + fb_strip * %" PRId64, text, step) : text;
 }
 
 static void write_columns(const writer *w, int product, const char *column, bool piece)
@@ -186,7 +173,7 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
         for (int s = 0; s < t->n_strips; s++) {
             if (p->product[s] == FB_NONE) continue;
             fb_emit_open(e, "if (fb_strip == %d)", s);
-            const char *column = p->column[s] ? text_of(e, "%s + %" PRId64, own, p->column[s]) : own;
+            const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
             write_columns(w, p->product[s], column, piece);
             fb_emit_close(e);
         }
@@ -226,12 +213,12 @@ static void write_phase(const writer *w, int phase)
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
     bool left_along = lies_along_k(w, &p->left), right_along = right_lies_along_k(w, p);
-    const char *first = "0", *last = text_of(e, "%" PRId64, p->k);
+    const char *first = "0", *last = fb_arena_printf(e->arena, "%" PRId64, p->k);
     if (w->tile.split > 1) {
         int64_t steps = (p->k + w->tile.k - 1) / w->tile.k,
                 part = (steps + w->tile.split - 1) / w->tile.split * w->tile.k;
-        first = text_of(e, "fb_part * %" PRId64, part);
-        last = text_of(e, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
+        first = fb_arena_printf(e->arena, "fb_part * %" PRId64, part);
+        last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
     }
     if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
     fb_emit(e, "fb_tile::accumulate<%s, %s>(", left_along ? "true" : "false", right_along ? "true" : "false");
@@ -253,8 +240,8 @@ static const char *sum_at(const writer *w, fb_val v, const char *own)
     fb_ix rest = w->s->values[v].at;
     if (w->s->blocked) FB_ASSERT(fb_ix_stride(e->nest->pool, rest, w->s->rows.var[0], &stride, &rest));
     const char *column = w->t->whole ? fb_emit_index(e, rest, false) : own;
-    return offset ? text_of(e, "fb_c[fb_m * fb_tile::LINE + %s + %" PRId64 "]", column, offset)
-                  : text_of(e, "fb_c[fb_m * fb_tile::LINE + %s]", column);
+    return offset ? fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s + %" PRId64 "]", column, offset)
+                  : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s]", column);
 }
 
 static bool is_sum(const writer *w, fb_val v)
@@ -273,7 +260,8 @@ static void name_sums(void *ctx)
 
 static const char *row_of(const writer *w)
 {
-    return w->t->batch > 1 ? text_of(w->e, "(fb_batch * %" PRId64 " + m0 + fb_m)", w->t->rows) : "(m0 + fb_m)";
+    return w->t->batch > 1 ? fb_arena_printf(w->e->arena, "(fb_batch * %" PRId64 " + m0 + fb_m)", w->t->rows)
+                           : "(m0 + fb_m)";
 }
 
 static void write_elements(writer *w)
@@ -287,12 +275,12 @@ static void write_elements(writer *w)
         if (is_sum(w, v)) e->whole[v] = e->names[v];
     fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)", w->tile.m * across);
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
-            w->vector > 1 ? text_of(e, " * %d", w->vector) : "");
+            w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
     bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
     if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     const char *point = fb_emit_name(e, "point");
-    const char *column = w->vector > 1 ? text_of(e, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
+    const char *column = w->vector > 1 ? fb_arena_printf(e->arena, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
     fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
     fb_cuda_elements(e, w->vector, point, name_sums, w);
     fb_emit_close(e);
@@ -313,10 +301,10 @@ static void write_rows(writer *w)
     fb_emit(e, "const int fb_lane = threadIdx.x %% 32;");
     fb_emit_open(e, "for (int fb_r = threadIdx.x / 32; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS / 32)",
                  w->tile.m * a_row);
-    fb_emit(e, "const int fb_m = %s;", a_row > 1 ? text_of(e, "fb_r / %" PRId64, a_row) : "fb_r");
+    fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
     if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
-    if (others.n) fb_cuda_variables(e, &others, text_of(e, "(fb_r %% %" PRId64 ")", a_row));
+    if (others.n) fb_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
     fb_cuda_row(e, w->tile.threads, "fb_lane");
     fb_emit_close(e);
 }
@@ -328,7 +316,7 @@ static void write_places(const writer *w)
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = %s;", w->tile.m,
-            t->whole ? "0" : text_of(e, "blockIdx.x * %d", w->tile.strip));
+            t->whole ? "0" : fb_arena_printf(e->arena, "blockIdx.x * %d", w->tile.strip));
     if (w->tile.split > 1) {
         fb_emit(e, "const int fb_part = blockIdx.z %% %d;", w->tile.split);
         fb_emit(e, "const int fb_place = (blockIdx.z / %d * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;",
@@ -339,7 +327,7 @@ static void write_places(const writer *w)
     }
     if (t->batch > 1)
         fb_emit(e, "const fb_at fb_batch = %s;",
-                w->tile.split > 1 ? text_of(e, "blockIdx.z / %d", w->tile.split) : "blockIdx.z");
+                w->tile.split > 1 ? fb_arena_printf(e->arena, "blockIdx.z / %d", w->tile.split) : "blockIdx.z");
 }
 
 void fb_cuda_gemm(fb_emitter *e)
