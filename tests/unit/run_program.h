@@ -50,27 +50,36 @@ static inline int unit_add(unit *u, const fb_program *p)
     return u->n_programs++;
 }
 
-static inline void unit_compile(unit *u, const char *optimisation)
+/* Writes the text to a folder of its own, compiles it there and loads what comes of it. */
+static inline void unit_build(unit *u, const char *compiler, const char *flags, int open_flags)
 {
-    const char *tmp = getenv("TMPDIR"), *cc = getenv("CC");
+    const char *tmp = getenv("TMPDIR");
     snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
-    char path[128], command[512];
+    char path[128], command[640];
     snprintf(path, sizeof path, "%s/unit.c", u->dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(fb_str_get(&u->text), f);
     assert_int_equal(fclose(f), 0);
-    snprintf(command, sizeof command,
-             "%.100s %s -std=gnu17 -march=native -fopenmp -ffp-contract=fast -fno-math-errno -Wall -Wno-unused "
-             "-Wno-tautological-compare -Werror -fPIC -shared -o "
-             "%s/unit.so %s/unit.c -lm",
-             cc && *cc ? cc : "cc", optimisation, u->dir, u->dir);
+    snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c -lm", compiler, flags,
+             u->dir, u->dir);
     if (system(command) != 0) fail_msg("the compiler refuses %s", path);
     snprintf(path, sizeof path, "%s/unit.so", u->dir);
-    /* stays loaded, for the threads of OpenMP live in it */
-    u->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    u->handle = dlopen(path, open_flags);
     if (!u->handle) fail_msg("%s", dlerror());
+}
+
+static inline void unit_compile(unit *u, const char *optimisation)
+{
+    const char *cc = getenv("CC");
+    char flags[250];
+    snprintf(flags, sizeof flags,
+             "%s -std=gnu17 -march=native -fopenmp -ffp-contract=fast -fno-math-errno -Wall -Wno-unused "
+             "-Wno-tautological-compare -Werror",
+             optimisation);
+    /* stays loaded, for the threads of OpenMP live in it */
+    unit_build(u, cc && *cc ? cc : "cc", flags, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 static inline void unit_free(unit *u)
@@ -115,6 +124,12 @@ static inline void run_gemm(const fb_gemm_call *c, void *const *buffers)
                         element(buffers[c->a], c->dtype, c->a_offset + b * c->a_batch + i * c->a_row + k * c->a_col) *
                         element(buffers[c->b], c->dtype, c->b_offset + b * c->b_batch + k * c->b_row + j * c->b_col);
                 int64_t at = b * c->c_batch + i * c->c_row + j;
+                sum *= c->scale;
+                if (c->addend != FB_NONE)
+                    sum += c->addend_scale * element(buffers[c->addend], c->dtype,
+                                                     c->addend_offset + b * c->addend_batch + i * c->addend_row + j);
+                if (c->bias != FB_NONE) sum += element(buffers[c->bias], c->dtype, c->bias_offset + j);
+                if (c->relu && sum < 0) sum = 0;
                 fb_elements_store(c->dtype, 1, &sum, (char *)buffers[c->c] + at * fb_dtype_size(c->dtype));
             }
 }
@@ -170,6 +185,12 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
+        if (l->kind == FB_LAUNCH_SWAP) {
+            void *held = buffers[l->swap_a];
+            buffers[l->swap_a] = buffers[l->swap_b];
+            buffers[l->swap_b] = held;
+            continue;
+        }
         void **args = fb_calloc((size_t)l->n_args + 1, sizeof *args);
         for (int a = 0; a < l->n_args; a++) args[a] = (char *)buffers[l->args[a]] + (l->offsets ? l->offsets[a] : 0);
         int kernel = l->kernel;

@@ -148,7 +148,7 @@ static void run_launch(fb_loaded *l, const fb_launch *launch)
     for (int a = 0; a < launch->n_args; a++)
         args[a] = moved(l, launch->args[a], launch->advances ? launch->advances[a] : (fb_advance){0}) +
                   (launch->offsets ? launch->offsets[a] : 0);
-    unit_entry(&l->u, 0, launch->kernel)(&(kernel_args){args, 0, 1});
+    unit_entry(&l->u, 0, launch->kernel)(&(kernel_args){args, 0, 1, NULL, NULL});
     fb_free(args);
 }
 
