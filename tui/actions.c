@@ -186,7 +186,7 @@ static void search(fb_app *app, const char *arg)
 {
     (void)arg;
     fb_error err = {0};
-    told(app, fb_session_search(app->session, app->column, &err), &err);
+    if (!hidden(app, FB_SEARCH_NAME)) told(app, fb_session_search(app->session, app->column, &err), &err);
 }
 
 static void device(fb_app *app, const char *arg)

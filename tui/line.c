@@ -1,4 +1,5 @@
 /* The command line at the bottom: running what was typed, completing it, finding rows. */
+#include "base/json.h"
 #include "plan/preset.h"
 #include "tui/ui.h"
 
@@ -103,15 +104,24 @@ static void presets_and_plans(fb_app *app, words *w)
 {
     const fb_script_info *info = fb_session_script(app->session);
     for (int i = 0; i < fb_presets(); i++) FB_VEC_PUSH(w, fb_preset_at(i)->name);
-    FB_VEC_PUSH(w, FB_SEARCH_NAME);
+    if (!fb_puzzle_hides(app, FB_SEARCH_NAME)) FB_VEC_PUSH(w, FB_SEARCH_NAME);
     for (int i = 0; info && i < info->n_plans; i++) FB_VEC_PUSH(w, info->plans[i]);
+}
+
+static void devices(fb_app *app, words *w)
+{
+    size_t i;
+    json_t *d;
+    json_array_foreach((json_t *)fb_session_devices(app->session), i, d)
+    {
+        const char *name = fb_json_string_or(d, "device", NULL);
+        if (name) FB_VEC_PUSH(w, name);
+    }
 }
 
 static void words_after(fb_app *app, fb_cmd c, words *w)
 {
     const fb_script_info *info = fb_session_script(app->session);
-    size_t i;
-    json_t *d;
     switch (c) {
     case FB_CMD_PLAN:
     case FB_CMD_ADD: presets_and_plans(app, w); break;
@@ -121,13 +131,7 @@ static void words_after(fb_app *app, fb_cmd c, words *w)
     case FB_CMD_SET:
         for (int k = 0; info && k < info->n_params; k++) FB_VEC_PUSH(w, info->params[k].name);
         break;
-    case FB_CMD_DEVICE:
-        json_array_foreach((json_t *)fb_session_devices(app->session), i, d)
-        {
-            const char *id = json_string_value(json_object_get(d, "id"));
-            if (id) FB_VEC_PUSH(w, id);
-        }
-        break;
+    case FB_CMD_DEVICE: devices(app, w); break;
     case FB_CMD_LAUNCH:
         for (int m = FB_LAUNCH_STREAM; m <= FB_LAUNCH_MEGA; m++) FB_VEC_PUSH(w, fb_launch_mode_name((fb_launch_mode)m));
         break;
@@ -142,12 +146,17 @@ static void complete(fb_app *app)
     size_t head = strcspn(line, " "), from = line[head] ? head + 1 : 0;
     words all = {0}, fit = {0};
     if (app->prompt.kind != ':' || app->prompt.at != app->prompt.text.n) return;
-    if (from)
-        words_after(app, fb_cmd_find(line, head), &all);
-    else
-        for (int c = 0; c < FB_COMMANDS; c++) FB_VEC_PUSH(&all, fb_cmd_get((fb_cmd)c)->name);
     const char *word = line + from;
-    if (from && strrchr(word, ':')) word = strrchr(word, ':') + 1;
+    bool column = from && fb_cmd_find(line, head) == FB_CMD_ADD; /* [VARIANT:]PLAN[@DEVICE] */
+    if (column && strchr(word, '@')) {
+        word = strchr(word, '@') + 1;
+        devices(app, &all);
+    } else if (from) {
+        words_after(app, fb_cmd_find(line, head), &all);
+        if (column && strrchr(word, ':')) word = strrchr(word, ':') + 1;
+    } else {
+        for (int c = 0; c < FB_COMMANDS; c++) FB_VEC_PUSH(&all, fb_cmd_get((fb_cmd)c)->name);
+    }
     for (int i = 0; i < all.n; i++)
         if (!strncmp(all.at[i], word, strlen(word))) FB_VEC_PUSH(&fit, all.at[i]);
     if (fit.n) {

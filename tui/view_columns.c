@@ -2,13 +2,14 @@
 #include "tui/ui.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LABEL = 15, NARROWEST = 9, WIDEST = 18 };
 
 typedef struct {
-    char text[80];
+    char text[80], brief[32]; /* brief: where the column is too narrow for the text; "": none */
     fb_role role;
 } fb_cell;
 
@@ -142,17 +143,53 @@ static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out
         unknown(c, out);
 }
 
-static void moved(const fb_column *first, const fb_column *c, fb_cell *out)
+static void bytes_cell(const fb_column *c, double bytes, fb_cell *out)
 {
-    const fb_report *r = report_of(c);
-    double bytes = r ? r->bytes_read + r->bytes_written : NAN;
     char text[32];
-    (void)first;
-    if (!isfinite(bytes) && has_plan(c)) bytes = (double)(c->predicted.bytes_read + c->predicted.bytes_written);
     if (isfinite(bytes))
         snprintf(out->text, sizeof out->text, "%s", fb_format_bytes(text, bytes));
     else
         unknown(c, out);
+}
+
+/* The report's figure where it has one, else that of the plan as it stands. */
+static double modelled(const fb_column *c, double reported, int64_t of_plan)
+{
+    return isfinite(reported) || !has_plan(c) ? reported : (double)of_plan;
+}
+
+static void read_modelled(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    bytes_cell(c, modelled(c, report_of(c) ? c->report->bytes_read : NAN, c->predicted.bytes_read), out);
+}
+
+static void written_modelled(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    bytes_cell(c, modelled(c, report_of(c) ? c->report->bytes_written : NAN, c->predicted.bytes_written), out);
+}
+
+static void moved(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    bytes_cell(
+        c,
+        modelled(c, r ? r->bytes_read + r->bytes_written : NAN, c->predicted.bytes_read + c->predicted.bytes_written),
+        out);
+}
+
+static void read_measured(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    bytes_cell(c, report_of(c) ? c->report->measured_read : NAN, out);
+}
+
+static void written_measured(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    bytes_cell(c, report_of(c) ? c->report->measured_written : NAN, out);
 }
 
 static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -222,6 +259,12 @@ static void spread(const fb_column *first, const fb_column *c, fb_cell *out)
         snprintf(out->text, sizeof out->text, "%.*s–%s", (int)(unit_low - low), low, high);
     else
         snprintf(out->text, sizeof out->text, "%s–%s", low, high);
+    double median = r->wall_us.median;
+    double below = 100 * (1 - r->wall_us.p10 / median), above = 100 * (r->wall_us.p90 / median - 1);
+    if (below < 99.5 && above < 99.5)
+        snprintf(out->brief, sizeof out->brief, "-%.0f +%.0f%%", below, above);
+    else
+        snprintf(out->brief, sizeof out->brief, "±%.0f%%", fmax(below, above));
 }
 
 static void samples(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -237,7 +280,7 @@ static void samples(const fb_column *first, const fb_column *c, fb_cell *out)
 static void flops(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    double n = r && isfinite(r->flops) ? r->flops : has_plan(c) ? (double)c->predicted.flops : NAN;
+    double n = modelled(c, r ? r->flops : NAN, c->predicted.flops);
     (void)first;
     if (!isfinite(n))
         unknown(c, out);
@@ -254,11 +297,73 @@ static void flops(const fb_column *first, const fb_column *c, fb_cell *out)
 static void peak(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    double bytes = r && isfinite(r->peak_bytes) ? r->peak_bytes : has_plan(c) ? (double)c->predicted.peak_bytes : NAN;
+    (void)first;
+    bytes_cell(c, modelled(c, r ? r->peak_bytes : NAN, c->predicted.peak_bytes), out);
+}
+
+static void floor_time(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double us = r && isfinite(r->floor_us) ? r->floor_us : has_plan(c) ? c->predicted.floor_us : NAN;
     char text[32];
     (void)first;
-    if (isfinite(bytes))
-        snprintf(out->text, sizeof out->text, "%s", fb_format_bytes(text, bytes));
+    if (us > 0)
+        snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, us));
+    else
+        unknown(c, out);
+}
+
+/* ---- what its kernels take: counts are -1 where they are not known ---- */
+
+static void most_of(const fb_column *c, size_t field, bool sum, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    int64_t most = -1;
+    for (int k = 0; r && k < r->n_kernels; k++) {
+        int v = *(const int *)((const char *)&r->kernels[k] + field);
+        if (v < 0) continue;
+        most = sum ? (most < 0 ? 0 : most) + v : v > most ? v : most;
+    }
+    if (most < 0)
+        unknown(c, out);
+    else
+        snprintf(out->text, sizeof out->text, "%lld", (long long)most);
+}
+
+static void registers(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    most_of(c, offsetof(fb_kernel_report, registers), false, out);
+}
+
+static void shared_memory(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    most_of(c, offsetof(fb_kernel_report, shared_bytes), false, out);
+}
+
+static void spills(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    (void)first;
+    most_of(c, offsetof(fb_kernel_report, spill_bytes), true, out);
+    if (atoi(out->text) > 0) out->role = FB_ROLE_WARN;
+}
+
+/* Kernels weighted with their time. */
+static void occupancy(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double us = 0, sum = 0;
+    (void)first;
+    for (int k = 0; r && k < r->n_kernels; k++) {
+        const fb_kernel_report *kernel = &r->kernels[k];
+        double weight = kernel->device_us.n ? kernel->device_us.median : kernel->predicted_us;
+        if (!isfinite(kernel->occupancy) || !(weight > 0)) continue;
+        us += weight;
+        sum += weight * kernel->occupancy;
+    }
+    if (us > 0)
+        snprintf(out->text, sizeof out->text, "%.0f %%", 100 * sum / us);
     else
         unknown(c, out);
 }
@@ -316,11 +421,21 @@ static const struct {
     {"predicted", prediction,
      "What the cost model says, from the device's calibration; it stands beside every measurement."},
     {"cold", cold, "Wall time with the caches cold: inputs rotate or the cache is flushed before each run."},
-    {"p10–p90", spread, "The middle 80 % of the measured wall times."},
+    {"p10–p90", spread,
+     "The middle 80 % of the measured wall times; below and above the median where there is no room."},
     {"samples", samples, "Measured runs behind the median, interleaved with those of the other columns."},
     {"before edit", before_edit, "The plan's wall time before its last edit."},
+    {"floor", floor_time, "The time that the compulsory bytes and FLOPs alone would take: no plan is faster."},
+    {"read modelled", read_modelled, "Distinct bytes that the kernels read, from access maps."},
+    {"wrote modelled", written_modelled, "Distinct bytes that the kernels write, from access maps."},
+    {"read measured", read_measured, "Bytes read from memory, by the GPU's counters; - where there are none."},
+    {"wrote measured", written_measured, "Bytes written to memory, by the GPU's counters; - where there are none."},
     {"FLOPs", flops, "Floating-point operations executed, recomputed ones included."},
     {"peak memory", peak, "All buffers at their largest, after reuse."},
+    {"registers", registers, "Registers a thread, of the kernel that takes most; known where the compiler tells."},
+    {"shared bytes", shared_memory, "Shared memory a block, of the kernel that takes most."},
+    {"spilled bytes", spills, "What does not fit the registers and goes to memory: bytes a thread, all kernels."},
+    {"occupancy", occupancy, "Threads that a processor holds, of those it could: kernels weighted with their time."},
     {"source", source,
      "Where the times come from: measured here; recorded, this plan as it was on the recording's machine; composed of "
      "recorded kernels; predicted in part; stale: of source that has changed since."},
@@ -463,9 +578,12 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
             rows[row].cell(first, fb_session_column(app->session, at[k]), &cell);
-            fb_draw_right(r, y + head, LABEL + (k + 1) * width - 1, cell.role, cell.text);
+            bool narrow = fb_text_width(cell.text) >= width && *cell.brief;
+            fb_draw_right(r, y + head, LABEL + (k + 1) * width - 1, cell.role, narrow ? cell.brief : cell.text);
         }
     }
+    fb_draw_ground(FB_GROUND_PLAIN);
+    if (s->top + r->h - head < count(app)) fb_draw(r, r->h - 1, r->w - 1, FB_ROLE_KEY, "↓");
 }
 
 static void title(fb_app *app, fb_str *out)

@@ -336,8 +336,11 @@ void fb_results_reopened(fb_app *app)
     {
         if (!fb_session_set_param(app->session, name, value, &err)) fb_app_say(app, FB_ROLE_WARN, "%s", err.text);
     }
-    int at = fb_session_add(app->session, app->reopen.spec, &err);
-    if (at < 0)
+    bool hidden = fb_puzzle_hides(app, app->reopen.spec);
+    int at = hidden ? FB_NONE : fb_session_add(app->session, app->reopen.spec, &err);
+    if (hidden)
+        fb_app_say(app, FB_ROLE_WARN, "hidden until the puzzle is answered: t shows it");
+    else if (at < 0)
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     else
         app->column = at;

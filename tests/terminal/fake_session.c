@@ -601,6 +601,7 @@ static fb_report *make_up(const record *c)
     r->floor_us = c->shown.predicted.floor_us;
     r->bytes_read = (double)c->shown.predicted.bytes_read;
     r->bytes_written = (double)c->shown.predicted.bytes_written;
+    r->measured_read = r->bytes_read * 2;
     r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 1e-7, .bound = 0.3, .ok = true};
     r->compile_ms = 12;
     r->n_kernels = groups;
@@ -613,8 +614,10 @@ static fb_report *make_up(const record *c)
                                            .bytes_read = 1 << 17,
                                            .measured_read = NAN,
                                            .measured_written = NAN,
-                                           .occupancy = NAN,
-                                           .spill_bytes = -1,
+                                           .occupancy = 0.75,
+                                           .registers = 32 + i,
+                                           .shared_bytes = -1,
+                                           .spill_bytes = 0,
                                            .group = i};
     return r;
 }
