@@ -4,45 +4,37 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codegen/lower.h"
+#include "tui/picture.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
-
-enum { COLOURS = 8 };
+#include <sys/stat.h>
 
 static const char style[] =
-    ":root{--paper:#fff;--ink:#1c2024;--dim:#6b7280;--line:#d9dde3;--time:#2f7fb8;--bytes:#a5763c;--good:#2e7d32;"
-    "--bad:#c62828;--c0:#2f7fb8;--c1:#3f8f4f;--c2:#b9770e;--c3:#8e44ad;--c4:#148f8f;--c5:#c0504d;--c6:#8a8a2c;--c7:#"
-    "5b6abf}"
-    "@media(prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#969ca6;--line:#343a43;--time:#5fafd7;"
-    "--bytes:#c8a06a;--good:#7cc47f;--bad:#ef7b74;--c0:#5fafff;--c1:#87d787;--c2:#ffaf5f;--c3:#d787d7;--c4:#5fd7d7;"
-    "--c5:#ff8787;--c6:#d7d787;--c7:#afafff}}"
+    ":root{--paper:#fff;--ink:#1c2024;--dim:#6b7280;--line:#d9dde3;--good:#2e7d32;--bad:#c62828}"
+    "@media(prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#969ca6;--line:#343a43;--good:#7cc47f;"
+    "--bad:#ef7b74}}"
     "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;"
-    "padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.dim{color:var(--dim)}"
+    "padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}p.dim,td.dim{color:var(--dim)}"
     "table{border-collapse:collapse}td,th{padding:.25rem .8rem;border-bottom:1px solid var(--line);text-align:right}"
-    "td:first-child,th:first-child{text-align:left}.wide{overflow-x:auto}"
-    ".bar{display:inline-block;height:.75rem;vertical-align:middle}.time{background:var(--time)}.bytes{background:var(-"
-    "-bytes)}"
-    ".bars td:nth-child(3),.bars "
-    "td:nth-child(5){text-align:left;width:24%}.good{color:var(--good)}.bad{color:var(--bad)}"
-    ".plan{display:flex;flex-wrap:wrap;gap:.5rem;align-items:center}.group{border:2px "
-    "solid;border-radius:.5rem;padding:.2rem .5rem;"
-    "font-size:.85rem}.group b{margin-right:.4rem}pre{overflow-x:auto;font-size:.8rem;border:1px solid "
-    "var(--line);padding:.8rem}"
-    "svg text{fill:var(--dim);font-size:11px}svg .axis{stroke:var(--line)}svg .roof{stroke:var(--ink);fill:none}";
+    "td:first-child,th:first-child{text-align:left}.wide{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}"
+    "pre{overflow-x:auto;font-size:.8rem;border:1px solid var(--line);padding:.8rem}";
 
-/* Text from outside, so that it stands for itself. */
 static void put(FILE *out, const char *text)
 {
-    for (const char *p = text; *p; p++) {
-        switch (*p) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc(*p, out); break;
-        }
-    }
+    fb_str clean = {0};
+    fb_xml_add(&clean, text);
+    fputs(fb_str_get(&clean), out);
+    fb_str_free(&clean);
+}
+
+static void put_picture(const fb_picture *p, const char *label, FILE *out)
+{
+    fb_str text = {0};
+    fb_picture_inline(p, label, &text);
+    fputs(fb_str_get(&text), out);
+    fb_str_free(&text);
 }
 
 static double median(const json_t *row, const char *key)
@@ -60,12 +52,13 @@ static double row_bytes(const json_t *row)
     return moved(json_object_get(json_object_get(row, "bytes"), "modelled"));
 }
 
-static void put_name(FILE *out, const json_t *row)
+/* "3  split_stack:max@host  batch_size=128" */
+static void put_name(FILE *out, const json_t *row, size_t i)
 {
-    const char *variant = fb_json_string_or(row, "variant", "");
-    put(out, variant);
-    if (*variant) put(out, ":");
-    put(out, fb_json_string_or(row, "plan", "?"));
+    fb_str name = {0};
+    fb_picture_row_name(row, (int)i + 1, &name);
+    put(out, fb_str_get(&name));
+    fb_str_free(&name);
 }
 
 static void put_us(FILE *out, double us)
@@ -86,31 +79,17 @@ static void put_columns(const fb_output *o, FILE *out)
 {
     size_t i;
     json_t *row;
-    double first = median(json_array_get(o->rows, 0), "wall_us");
-    fputs("<h2>Columns</h2><div class=wide><table><tr><th>column<th>device<th>parameters<th>wall<th>vs "
-          "1<th>launches<th>device "
-          "busy<th>moved (modelled)<th>× floor<th>error</tr>\n",
+    fputs("<h2>Columns</h2><div class=wide><table><tr><th>column<th>wall<th>vs "
+          "first<th>launches<th>device busy<th>moved (modelled)<th>× floor<th>error</tr>\n",
           out);
     json_array_foreach(o->rows, i, row)
     {
-        const char *failed = fb_json_string_or(row, "failed", NULL), *name;
+        const char *failed = fb_json_string_or(row, "failed", NULL);
         const json_t *error = json_object_get(row, "error");
         double wall = median(row, "wall_us"), floor = fb_json_number_or(row, "floor_us", NAN);
-        json_t *value;
-        fprintf(out, "<tr><td>%d ", (int)i + 1);
-        put_name(out, row);
-        fputs("<td>", out);
-        put(out, fb_json_string_or(row, "device", ""));
-        fputs("<td class=dim>", out);
-        json_object_foreach(json_object_get(row, "params"), name, value)
-        {
-            char *text = json_is_string(value) ? fb_str_take(&(fb_str){0}) : fb_json_line(value);
-            put(out, name);
-            put(out, "=");
-            put(out, json_is_string(value) ? json_string_value(value) : text);
-            put(out, " ");
-            fb_free(text);
-        }
+        double first = median(fb_output_base(o->rows, row), "wall_us");
+        fputs("<tr><td>", out);
+        put_name(out, row, i);
         if (failed) {
             fputs("<td class=bad colspan=7>", out);
             put(out, failed);
@@ -128,171 +107,121 @@ static void put_columns(const fb_output *o, FILE *out)
         fputs("<td>", out);
         if (isfinite(wall / floor)) fprintf(out, "%.1f ×", wall / floor);
         bool ok = fb_json_bool_or(error, "ok", false);
-        fprintf(out, "<td class=%s>%.0e %s</tr>\n", ok ? "good" : "bad", fb_json_number_or(error, "max_rel", 0),
-                ok ? "✓" : "✗");
+        if (error)
+            fprintf(out, "<td class=%s>%.0e %s", ok ? "good" : "bad", fb_json_number_or(error, "max_rel", 0),
+                    ok ? "✓" : "✗");
+        fputs("</tr>\n", out);
     }
     fputs("</table></div>\n", out);
 }
 
-/* ---- bars of kernels, on one scale ---- */
-
-static void put_bar(FILE *out, const char *kind, double value, double most)
-{
-    if (value > 0 && most > 0)
-        fprintf(out, "<span class='bar %s' style='width:%.1f%%'></span>", kind, 100 * value / most);
-}
-
-static void put_kernels(const fb_output *o, FILE *out)
-{
-    size_t i, k;
-    json_t *row, *kernel;
-    double most_us = 0, most_bytes = 0;
-    json_array_foreach(o->rows, i, row)
-    {
-        json_array_foreach(json_object_get(row, "kernels"), k, kernel)
-        {
-            most_us = fmax(most_us, median(kernel, "device_us"));
-            most_bytes = fmax(most_bytes, moved(json_object_get(json_object_get(kernel, "bytes"), "modelled")));
-        }
-    }
-    fputs("<h2>Kernels</h2><p class=dim>Time and modelled bytes, all columns on one scale.</p>\n", out);
-    json_array_foreach(o->rows, i, row)
-    {
-        if (fb_json_string_or(row, "failed", NULL)) continue;
-        fprintf(out, "<h3>%d ", (int)i + 1);
-        put_name(out, row);
-        fputs("</h3><table class=bars><tr><th>kernel<th>time<th><th>bytes<th></tr>\n", out);
-        json_array_foreach(json_object_get(row, "kernels"), k, kernel)
-        {
-            double us = median(kernel, "device_us"),
-                   bytes = moved(json_object_get(json_object_get(kernel, "bytes"), "modelled"));
-            fputs("<tr><td>", out);
-            put(out, fb_json_string_or(kernel, "name", "?"));
-            int64_t count = fb_json_int_or(kernel, "count", 1);
-            if (count > 1) fprintf(out, " ×%lld", (long long)count);
-            fputs("<td>", out);
-            put_us(out, us);
-            fputs("<td>", out);
-            put_bar(out, "time", us, most_us);
-            fputs("<td>", out);
-            put_bytes(out, bytes);
-            fputs("<td>", out);
-            put_bar(out, "bytes", bytes, most_bytes);
-            fputs("</tr>\n", out);
-        }
-        fputs("</table>\n", out);
-    }
-}
-
-/* ---- the roofline ---- */
-
-enum { W = 680, H = 320, LEFT = 70, BOTTOM = 30 };
-
-typedef struct {
-    double x0, x1, y0, y1; /* logarithms */
-} range;
-
-static double at_x(const range *r, double x)
-{
-    return LEFT + (log10(x) - r->x0) / (r->x1 - r->x0) * (W - LEFT);
-}
-
-static double at_y(const range *r, double y)
-{
-    return (H - BOTTOM) * (1 - (log10(y) - r->y0) / (r->y1 - r->y0));
-}
-
-static void put_roofline(const fb_output *o, const fb_session *s, FILE *out)
-{
-    size_t i;
-    json_t *row;
-    range r = {INFINITY, -INFINITY, INFINITY, -INFINITY};
-    const fb_machine *m = fb_session_columns(s) ? fb_session_column(s, 0)->machine : NULL;
-    double bandwidth = 0, peak = m ? m->gflops[FB_F32] * 1e9 : NAN;
-    json_array_foreach(o->rows, i, row)
-    {
-        double flops = fb_json_number_or(row, "flops", NAN), x = log10(flops / row_bytes(row)),
-               y = log10(flops / median(row, "wall_us") * 1e6);
-        if (!isfinite(x) || !isfinite(y)) continue;
-        r = (range){fmin(r.x0, x - 1), fmax(r.x1, x + 1), fmin(r.y0, y - 1), fmax(r.y1, y + 1)};
-    }
-    if (!(r.x1 > r.x0)) return;
-    for (int k = 0; m && k < m->copy_hot.n; k++) bandwidth = fmax(bandwidth, m->copy_hot.rate[k] * 1e9);
-    for (int d = 0; m && d < FB_DTYPES; d++)
-        for (int k = 0; k < m->gemm[d].n; k++) peak = fmax(peak, m->gemm[d].rate[k] * 1e9);
-    if (isfinite(peak)) r.y1 = fmax(r.y1, log10(peak) + 0.3);
-    fprintf(
-        out,
-        "<h2>Roofline</h2><svg viewBox='0 0 %d %d' width='100%%' role=img aria-label='FLOP/s against FLOPs a byte'>\n",
-        W, H);
-    fprintf(out, "<path class=axis fill=none d='M%d 0V%dH%d'/>\n", LEFT, H - BOTTOM, W);
-    for (int e = (int)ceil(r.x0); e <= (int)floor(r.x1); e++)
-        fprintf(out, "<text x='%.0f' y='%d' text-anchor=middle>%g FLOPs/byte</text>\n", at_x(&r, pow(10, e)), H - 10,
-                pow(10, e));
-    for (int e = (int)ceil(r.y0); e <= (int)floor(r.y1); e++)
-        fprintf(out, "<text x='%d' y='%.0f' text-anchor=end>%g GFLOP/s</text>\n", LEFT - 6, at_y(&r, pow(10, e)),
-                pow(10, e - 9));
-    if (bandwidth > 0 && isfinite(peak)) {
-        double knee = fmin(fmax(peak / bandwidth, pow(10, r.x0)), pow(10, r.x1)), left = pow(10, r.x0);
-        fprintf(out, "<path class=roof d='M%.1f %.1fL%.1f %.1fH%d'/>\n", at_x(&r, left),
-                at_y(&r, fmin(left * bandwidth, peak)), at_x(&r, knee), at_y(&r, fmin(knee * bandwidth, peak)), W);
-    }
-    json_array_foreach(o->rows, i, row)
-    {
-        double flops = fb_json_number_or(row, "flops", NAN), x = flops / row_bytes(row),
-               y = flops / median(row, "wall_us") * 1e6;
-        if (!(x > 0) || !(y > 0)) continue;
-        fprintf(out, "<circle cx='%.1f' cy='%.1f' r=5 fill='var(--c%d)'/><text x='%.1f' y='%.1f'>%d</text>\n",
-                at_x(&r, x), at_y(&r, y), (int)i % COLOURS, at_x(&r, x) + 8, at_y(&r, y) + 4, (int)i + 1);
-    }
-    fputs("</svg>\n", out);
-}
-
 /* ---- plans and sources ---- */
 
-static void put_plan(const fb_column *c, FILE *out)
-{
-    fputs("<div class=plan>", out);
-    for (int g = 0; g < fb_plan_groups(c->plan); g++) {
-        const fb_group *group = fb_plan_group(c->plan, g);
-        fprintf(out, "%s<div class=group style='border-color:var(--c%d)'><b>%s</b>",
-                g ? "<span class=dim>→</span>" : "", g % COLOURS, fb_family_name(group->family));
-        for (int i = 0; i < group->n_nodes && i < 12; i++) {
-            put(out, i ? " · " : "");
-            put(out, c->graph->nodes[group->nodes[i]].name);
-        }
-        if (group->n_nodes > 12) fprintf(out, " and %d more", group->n_nodes - 12);
-        fputs("</div>", out);
-    }
-    fputs("</div>\n", out);
-}
-
-static void put_sources(const fb_column *c, FILE *out)
+static char *source_of(const fb_column *c)
 {
     fb_arena *arena = fb_arena_new();
     const fb_dialect *dialect = fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
     const char *before = "";
-    fputs("<details><summary>source</summary><pre>", out);
+    fb_str all = {0};
     for (int g = 0; dialect && g < fb_plan_groups(c->plan); g++) {
         const char *text = fb_lower_group_source(c->plan, g, dialect, arena);
         if (!text || !strcmp(text, before)) continue; /* repetitions are alike */
-        put(out, text);
-        put(out, "\n");
+        fb_str_addf(&all, "%s%s", all.n ? "\n" : "", text);
         before = text;
     }
-    fputs("</pre></details>\n", out);
     fb_arena_free(arena);
+    return fb_str_take(&all);
 }
 
-void fb_html_print(const fb_output *o, const fb_session *s, FILE *out)
+json_t *fb_html_column(const fb_column *c)
 {
-    const fb_script_info *info = fb_session_script(s);
-    const char *title = info && info->title && *info->title ? info->title : o->script, *device;
+    if (!c->plan || !c->graph) return json_null();
+    fb_picture p = {0};
+    fb_picture_plan(&p, c->plan, c->report);
+    char *source = source_of(c);
+    json_t *kept = json_pack("{s:i, s:i, s:s, s:s}", "w", p.w, "h", p.h, "body", fb_str_get(&p.body), "source", source);
+    fb_free(source);
+    fb_picture_free(&p);
+    return kept ? kept : json_null();
+}
+
+/* The picture of a column's plan as fb_html_column kept it. */
+static fb_picture picture_of(const json_t *kept)
+{
+    fb_picture p = {.w = (int)fb_json_int_or(kept, "w", 0), .h = (int)fb_json_int_or(kept, "h", 0)};
+    fb_str_add(&p.body, fb_json_string_or(kept, "body", ""));
+    return p;
+}
+
+/* The first column with the same source, in a sweep often one for all sizes. */
+static size_t same_source(const json_t *kept, size_t i)
+{
+    const char *own = fb_json_string_or(json_array_get(kept, i), "source", "");
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(fb_json_string_or(json_array_get(kept, k), "source", ""), own)) return k;
+    return i;
+}
+
+static void put_plans(const fb_output *o, const json_t *kept, FILE *out)
+{
+    fputs("<h2>Plans</h2><p class=dim>A box is a kernel, or several alike; times with ~ are predicted. Arrows are what "
+          "is "
+          "stored and read again.</p>\n",
+          out);
+    for (size_t i = 0; i < json_array_size(kept); i++) {
+        const json_t *column = json_array_get(kept, i);
+        fb_picture p = picture_of(column);
+        size_t same = same_source(kept, i);
+        if (p.body.n) {
+            fputs("<h3>", out);
+            put_name(out, json_array_get(o->rows, i), i);
+            fputs("</h3>\n<div class=wide>", out);
+            put_picture(&p, "the plan's kernels", out);
+            fputs("</div>", out);
+            if (same < i) {
+                fprintf(out, "<p class=dim>The source is that of column %d.</p>\n", (int)same + 1);
+            } else {
+                fputs("<details><summary>source</summary><pre>", out);
+                put(out, fb_json_string_or(column, "source", ""));
+                fputs("</pre></details>\n", out);
+            }
+        }
+        fb_picture_free(&p);
+    }
+}
+
+/* ---- the page ---- */
+
+enum { BARS, ROOFLINE, SCATTER, PICTURES };
+
+static void draw_all(const fb_output *o, fb_picture to[PICTURES])
+{
+    fb_picture_bars(&to[BARS], o->rows);
+    fb_picture_roofline(&to[ROOFLINE], o->rows, o->devices);
+    fb_picture_scatter(&to[SCATTER], o->rows, o->devices);
+}
+
+void fb_html_print(const fb_output *o, const json_t *kept, const char *title, FILE *out)
+{
+    static const struct {
+        const char *title, *below;
+    } heads[PICTURES] = {
+        [BARS] = {"Kernels", "Time and modelled bytes, all columns on one scale."},
+        [ROOFLINE] = {"Roofline", "What a column computes a second, against what it computes a byte; the line is what "
+                                  "the device's memory and arithmetic allow."},
+        [SCATTER] = {"Time against bytes", "The line is what copying as many bytes takes."},
+    };
+    fb_picture pictures[PICTURES] = {0};
+    fb_str rules = {0};
+    const char *device;
     json_t *told;
+    if (!title || !*title) title = o->script;
     fputs("<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>",
           out);
     put(out, title);
-    fprintf(out, "</title><style>%s</style>\n<h1>", style);
+    fb_picture_style(&rules);
+    fprintf(out, "</title><style>%s%s</style>\n<h1>", style, fb_str_get(&rules));
+    fb_str_free(&rules);
     put(out, title);
     fputs("</h1><p class=dim>", out);
     put(out, o->script);
@@ -305,17 +234,92 @@ void fb_html_print(const fb_output *o, const fb_session *s, FILE *out)
     }
     fputs("</p>\n", out);
     put_columns(o, out);
-    put_kernels(o, out);
-    put_roofline(o, s, out);
-    fputs("<h2>Plans</h2><p class=dim>Each box is a kernel, in the order of launching.</p>\n", out);
-    for (int i = 0; i < fb_session_columns(s); i++) {
-        const fb_column *c = fb_session_column(s, i);
-        if (!c->plan || !c->graph) continue;
-        fputs("<h3>", out);
-        put(out, c->text);
-        fputs("</h3>\n", out);
-        put_plan(c, out);
-        put_sources(c, out);
+    draw_all(o, pictures);
+    for (int i = 0; i < PICTURES; i++) {
+        if (pictures[i].body.n) {
+            fprintf(out, "<h2>%s</h2><p class=dim>%s</p>\n<div class=wide>", heads[i].title, heads[i].below);
+            put_picture(&pictures[i], heads[i].title, out);
+            fputs("</div>\n", out);
+        }
+        fb_picture_free(&pictures[i]);
     }
+    put_plans(o, kept, out);
     fputs("</html>\n", out);
+}
+
+/* ---- pictures on their own ---- */
+
+/* The pictures of all rows with their plans; *n of them, and names for files and people. All are the caller's. */
+typedef struct {
+    int n;
+    fb_picture *pictures;
+    char **names, **titles;
+} album;
+
+static album album_of(const fb_output *o, const json_t *kept)
+{
+    static const char *const names[PICTURES] = {[BARS] = "kernels", [ROOFLINE] = "roofline", [SCATTER] = "scatter"};
+    static const char *const titles[PICTURES] = {
+        [BARS] = "Kernels", [ROOFLINE] = "Roofline", [SCATTER] = "Time against bytes"};
+    int n = (int)json_array_size(kept);
+    album a = {.n = PICTURES + n,
+               .pictures = fb_calloc((size_t)(PICTURES + n), sizeof *a.pictures),
+               .names = fb_calloc((size_t)(PICTURES + n), sizeof *a.names),
+               .titles = fb_calloc((size_t)(PICTURES + n), sizeof *a.titles)};
+    draw_all(o, a.pictures);
+    for (int i = 0; i < a.n; i++) {
+        fb_str name = {0}, title = {0};
+        int column = i - PICTURES;
+        if (column < 0) {
+            fb_str_add(&name, names[i]);
+            fb_str_add(&title, titles[i]);
+        } else {
+            a.pictures[i] = picture_of(json_array_get(kept, (size_t)column));
+            fb_str_addf(&name, "plan-%d", column + 1);
+            fb_picture_row_name(json_array_get(o->rows, (size_t)column), column + 1, &title);
+        }
+        a.names[i] = fb_str_take(&name);
+        a.titles[i] = fb_str_take(&title);
+    }
+    return a;
+}
+
+static void free_album(album *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        fb_picture_free(&a->pictures[i]);
+        fb_free(a->names[i]);
+        fb_free(a->titles[i]);
+    }
+    fb_free(a->pictures);
+    fb_free(a->names);
+    fb_free(a->titles);
+}
+
+void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out)
+{
+    fb_str text = {0};
+    album a = album_of(o, kept);
+    fb_picture_document(a.pictures, (const char *const *)a.titles, a.n, &text);
+    fputs(fb_str_get(&text), out);
+    fb_str_free(&text);
+    free_album(&a);
+}
+
+bool fb_svg_write(const fb_output *o, const json_t *kept, const char *folder, fb_error *err)
+{
+    if (mkdir(folder, 0777) && errno != EEXIST) return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", folder, strerror(errno));
+    album a = album_of(o, kept);
+    bool good = true;
+    for (int i = 0; i < a.n && good; i++) {
+        fb_str text = {0}, path = {0};
+        if (!a.pictures[i].body.n) continue;
+        fb_picture_document(&a.pictures[i], (const char *const *)&a.titles[i], 1, &text);
+        fb_str_addf(&path, "%s/%s.svg", folder, a.names[i]);
+        good = fb_write_file(fb_str_get(&path), fb_str_get(&text), text.n, err);
+        fb_str_free(&text);
+        fb_str_free(&path);
+    }
+    free_album(&a);
+    return good;
 }

@@ -298,8 +298,7 @@ static void headings(fb_table *t, const json_t *varying, const shown_columns *ha
     if (has->source) fb_table_column(t, "source", "", true);
 }
 
-/* The first row with the same parameters is what the others are compared with. */
-static const json_t *base_of(const json_t *rows, const json_t *row)
+const json_t *fb_output_base(const json_t *rows, const json_t *row)
 {
     size_t i;
     json_t *other;
@@ -324,7 +323,7 @@ static void report_row(fb_table *t, const json_t *rows, const json_t *row, const
         fb_str_free(&text);
         return;
     }
-    const json_t *base = base_of(rows, row);
+    const json_t *base = fb_output_base(rows, row);
     fb_stat wall = stat_of(row, "wall_us"), first = stat_of(base, "wall_us");
     us_cell(t, wall.n ? wall.median : NAN);
     spread_cell(t, &wall);
@@ -400,7 +399,7 @@ static void tie_lines(const json_t *rows, FILE *out)
     for (int i = 1; i < n && said < TIES_MOST; i++)
         for (int k = i + 1; k < n && said < TIES_MOST; k++) {
             const json_t *a = json_array_get(rows, (size_t)i), *b = json_array_get(rows, (size_t)k);
-            if (!json_equal(json_object_get(a, "params"), json_object_get(b, "params")) || base_of(rows, a) == a)
+            if (!json_equal(json_object_get(a, "params"), json_object_get(b, "params")) || fb_output_base(rows, a) == a)
                 continue;
             fb_stat x = stat_of(a, "wall_us"), y = stat_of(b, "wall_us");
             if (!x.n || !y.n || !fb_stat_tie(&x, &y)) continue;

@@ -20,6 +20,9 @@ void fb_output_free(fb_output *r);
 /* Adds the device of a report to `devices`; `s` may be NULL (a results file). */
 void fb_output_device(fb_output *r, const fb_session *s, const char *device);
 
+/* The first row with the same parameters, which the others are compared with. */
+const json_t *fb_output_base(const json_t *rows, const json_t *row);
+
 void fb_output_print(const fb_output *r, fb_format format, FILE *out);
 
 #endif

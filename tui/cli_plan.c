@@ -10,6 +10,7 @@
 #include "tui/cli_emit.h"
 #include "tui/cli_steps.h"
 #include "tui/cli_table.h"
+#include "tui/picture.h"
 
 #include <string.h>
 
@@ -226,8 +227,8 @@ static int graph_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     look *l = ctx;
     if (key != 'f') return ARGP_ERR_UNKNOWN;
-    if (strcmp(arg, "text") != 0 && strcmp(arg, "dot") != 0 && strcmp(arg, "json") != 0)
-        fb_cli_usage("%s: no format \"%s\"; there are: text, dot, json", state->name, arg);
+    if (strcmp(arg, "text") != 0 && strcmp(arg, "dot") != 0 && strcmp(arg, "json") != 0 && strcmp(arg, "svg") != 0)
+        fb_cli_usage("%s: no format \"%s\"; there are: text, dot, json, svg", state->name, arg);
     l->format = arg;
     return 0;
 }
@@ -251,6 +252,25 @@ static void print_dot(const fb_column *c, bool grouped, fb_str *out)
     fb_free(group_of);
 }
 
+static void print_svg(const fb_session *s)
+{
+    int n = fb_session_columns(s);
+    fb_picture *pictures = fb_calloc((size_t)n + 1, sizeof *pictures);
+    const char **titles = fb_calloc((size_t)n + 1, sizeof *titles);
+    fb_str text = {0};
+    for (int i = 0; i < n; i++) {
+        const fb_column *c = fb_session_column(s, i);
+        titles[i] = c->text;
+        if (c->plan) fb_picture_plan(&pictures[i], c->plan, NULL);
+    }
+    fb_picture_document(pictures, titles, n, &text);
+    fputs(fb_str_get(&text), stdout);
+    fb_str_free(&text);
+    for (int i = 0; i < n; i++) fb_picture_free(&pictures[i]);
+    fb_free(pictures);
+    fb_free(titles);
+}
+
 static void graph_show(look *l)
 {
     int n = fb_session_columns(l->session);
@@ -259,6 +279,10 @@ static void graph_show(look *l)
         const fb_script_info *info = fb_session_script(l->session);
         fb_cli_say("a JSON document holds one graph: name a variant, such as \"%s\"", info->variants[0]);
         l->status = FB_EXIT_USAGE;
+        return;
+    }
+    if (strcmp(l->format, "svg") == 0) {
+        print_svg(l->session);
         return;
     }
     for (int i = 0; i < n; i++) {
@@ -283,7 +307,7 @@ static void graph_show(look *l)
 static int graph_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"format", 'f', "FORMAT", 0, "text (default), dot or json", 0},
+        {"format", 'f', "FORMAT", 0, "text (default), dot, json, or svg: the plan's kernels as a picture", 0},
         {0},
     };
     look l = {.cli = {.least = 1, .most = 2, .own = graph_key}, .format = "text"};

@@ -14,7 +14,9 @@
 typedef struct {
     fb_cli cli;
     fb_format format;
-    bool html; /* instead of the format */
+    bool html, svg; /* instead of the format */
+    const char *pictures;
+    json_t *kept; /* what html and pictures show of columns, one a row (cli_html.h); NULL: nothing asks */
     const char *out;
     const char *trace;
     json_t *events; /* of the trace */
@@ -27,16 +29,18 @@ typedef struct {
     int status;
 } run;
 
-enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_SEARCH };
+enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_SEARCH, KEY_PICTURES };
 
 static const struct argp_option options[] = {
     {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
-    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, csv, markdown or html", 0},
+    {"format", KEY_FORMAT, "FORMAT", 0, "table (default), json, csv, markdown, html or svg", 0},
     {"experiment", KEY_EXPERIMENT, NULL, 0,
      "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
     {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
     {"search", KEY_SEARCH, NULL, 0, "Search for the plan best anew, even if one was found earlier", 0},
     {"trace", KEY_TRACE, "FILE", 0, "Write launches and kernels of every column over time, for Perfetto or Chrome", 0},
+    {"pictures", KEY_PICTURES, "FOLDER", 0,
+     "Write kernels, roofline, time against bytes and every plan as SVG files to this folder", 0},
     {"metrics", KEY_METRICS, NULL, 0, "With --trace: also the device's metrics over time, where it has them", 0},
     {0},
 };
@@ -51,10 +55,12 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_SEARCH: r->cli.search_again = true; return 0;
     case KEY_TRACE: r->trace = arg; return 0;
     case KEY_METRICS: r->metrics = true; return 0;
+    case KEY_PICTURES: r->pictures = arg; return 0;
     case KEY_FORMAT:
         r->html = !strcmp(arg, "html");
-        if (!r->html && !fb_format_parse(arg, &r->format))
-            fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown, html", state->name, arg);
+        r->svg = !strcmp(arg, "svg");
+        if (!r->html && !r->svg && !fb_format_parse(arg, &r->format))
+            fb_cli_usage("%s: no format \"%s\"; there are: table, json, csv, markdown, html, svg", state->name, arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -197,6 +203,7 @@ static bool run_case(run *r, fb_error *err)
         else if (r->trace)
             trace_column(r, i, known[i] != NULL);
         show_row(r, row);
+        if (r->kept) json_array_append_new(r->kept, fb_html_column(fb_session_column(s, i)));
         fine = fine && (known[i] || write_row(r, row, err));
         json_decref(row);
         fb_report_free(report);
@@ -216,11 +223,15 @@ static void run_columns(run *r)
         r->status = fb_cli_fail(&err);
         break;
     }
+    const fb_script_info *info = fb_session_script(r->session);
     if (r->html)
-        fb_html_print(&r->output, r->session, stdout);
+        fb_html_print(&r->output, r->kept, info ? info->title : NULL, stdout);
+    else if (r->svg)
+        fb_svg_print(&r->output, r->kept, stdout);
     else
         fb_output_print(&r->output, r->format, stdout);
     if (fb_session_uncounted(r->session)) fb_cli_say("%s", fb_session_uncounted(r->session));
+    if (r->pictures && !fb_svg_write(&r->output, r->kept, r->pictures, &err)) r->status = fb_cli_fail(&err);
     if (r->trace && !fb_timeline_write(r->trace, r->events, &err)) r->status = fb_cli_fail(&err);
 }
 
@@ -291,6 +302,7 @@ static void run_script(run *r)
     }
     fb_output_init(&r->output, fb_session_path(r->session));
     r->events = json_array();
+    if (r->html || r->svg || r->pictures) r->kept = json_array();
     if (r->trace) fb_session_trace(r->session, r->metrics);
     if (r->experiment)
         run_experiment(r);
@@ -298,6 +310,7 @@ static void run_script(run *r)
         run_columns(r);
     fb_output_free(&r->output);
     json_decref(r->events);
+    json_decref(r->kept);
     fb_results_close(r->results);
 }
 
@@ -306,7 +319,9 @@ static int run_main(const fb_command *me, int argc, char **argv)
     run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r, .counters = true}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
-    if (r.experiment && r.html) fb_cli_usage("%s: --format html is of columns, not of an experiment", argv[0]);
+    if (r.experiment && (r.html || r.svg))
+        fb_cli_usage("%s: --format %s is of columns, not of an experiment", argv[0], r.html ? "html" : "svg");
+    if (r.experiment && r.pictures) fb_cli_usage("%s: --pictures is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
     if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);
     r.session = fb_cli_open(&r.cli, r.cli.args[0], &r.status);

@@ -1,0 +1,46 @@
+/* Pictures of results as SVG: a plan's kernels and what flows between them, kernels as bars, the roofline, time against
+ * bytes. The same picture stands inside a page (its style is the page's) or in a file of its own, light and dark as the
+ * reader's system is. Rows are those of a results file; `devices` is {"host": machine, …} as in the report's JSON. */
+#ifndef FB_TUI_PICTURE_H
+#define FB_TUI_PICTURE_H
+
+#include "base/str.h"
+#include "measure/report.h"
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+/* A zeroed picture is empty; fb_picture_free gives it back. Lengths are in pixels. */
+typedef struct {
+    int w, h;
+    fb_str body;
+} fb_picture;
+
+void fb_picture_free(fb_picture *p);
+
+/* Each adds to an empty picture and leaves it empty where there is nothing to show. */
+void fb_picture_bars(fb_picture *p, const json_t *rows);
+void fb_picture_roofline(fb_picture *p, const json_t *rows, const json_t *devices);
+void fb_picture_scatter(fb_picture *p, const json_t *rows, const json_t *devices);
+/* `report`: what was measured of the plan; NULL: predictions alone. */
+void fb_picture_plan(fb_picture *p, const fb_plan *plan, const fb_report *report);
+
+/* The style that pictures in a page need: rules of CSS. */
+void fb_picture_style(fb_str *out);
+void fb_picture_inline(const fb_picture *p, const char *label, fb_str *out);
+/* A document of one or more pictures, one below the other under their titles; empty ones are left out. */
+void fb_picture_document(const fb_picture *pictures, const char *const *titles, int n, fb_str *out);
+
+/* ---- for what draws them ---- */
+
+enum { FB_PICTURE_COLOURS = 8 };
+
+/* "3  split_stack:max@host  batch_size=128" */
+void fb_picture_row_name(const json_t *row, int number, fb_str *out);
+void fb_xml_add(fb_str *out, const char *text); /* text from outside, so that it stands for itself */
+/* `anchor`: "start", "middle" or "end"; `most`: pixels, longer text is cut with "…" (0: as long as it is). */
+void fb_picture_text(fb_picture *p, double x, double y, const char *class, const char *anchor, int most,
+                     const char *text);
+int fb_picture_text_width(const char *text); /* of the usual size, as good as that can be known */
+
+#endif
