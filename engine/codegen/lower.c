@@ -545,8 +545,9 @@ void fb_lower_late(fb_lowering *l, fb_id region)
 {
     for (int i = 0; i < l->late.n; i++) {
         if (l->g->nodes[l->late.at[i].assign].region != region) continue;
+        int first = l->launches.n;
         finish_assignment(l, l->late.at[i].assign, l->late.at[i].temporary);
-        l->launches.at[l->launches.n - 1].group = l->late.at[i].group;
+        for (int k = first; k < l->launches.n; k++) l->launches.at[k].group = l->late.at[i].group;
     }
 }
 

@@ -105,6 +105,8 @@ static void set_blocks(fb_host_gemm *g, int64_t row_blocks, int64_t col_blocks)
     if (g->block_cols < 1) g->block_cols = 1;
     g->row_blocks = ceil_div(g->call.m, g->block_rows);
     g->col_blocks = ceil_div(g->call.n, g->block_cols);
+    /* rows without columns are still rows: what follows the product may have elements of its own for them */
+    if (g->epilogue && !g->col_blocks) g->col_blocks = 1;
 }
 
 /* Rows and columns in as many parts as there are threads, such that the least is packed twice. */
@@ -271,9 +273,9 @@ static void run_task(const gemm_run *r, const task *t)
     const void *a = r->a + (t->batch * c->a_batch + t->row * c->a_row) * size;
     const void *b = r->b + (t->batch * c->b_batch + t->col * c->b_col) * size;
     void *to = r->c + (t->batch * c->c_batch + t->row * c->c_row + t->col) * size;
-    if (c->dtype == FB_F64)
+    if (cols && c->dtype == FB_F64)
         task_double(g, rows, cols, a, b, to);
-    else
+    else if (cols)
         task_float(g, rows, cols, a, b, to);
     if (r->half_c) narrow(r, t);
     if (!g->epilogue || g->epilogue_after) return;

@@ -97,7 +97,13 @@ static void keep_for_loop(layout *l, fb_id node, fb_id region)
     use(l, base, l->loop_last[region], l->g->nodes[base].region);
 }
 
-/* A loop without kernels copies its operands, between the launches around it. */
+static void use_there(layout *l, fb_id node, int at, fb_id region)
+{
+    fb_id base = fb_access_base(l->g, node);
+    if (has_buffer(l, base)) use(l, base, at, region);
+}
+
+/* A loop without kernels copies its operands and what it hands on, between the launches around it. */
 static void use_empty(layout *l)
 {
     const fb_order_entry *steps;
@@ -108,11 +114,12 @@ static void use_empty(layout *l)
         fb_id parent = l->g->regions[steps[i].number].parent;
         int low = parent ? l->loop_first[parent] : 0, high = parent ? l->loop_last[parent] : l->n_groups - 1;
         int at = before - 1 < low ? low : before - 1 > high ? high : before - 1;
-        const fb_node *loop = &l->g->nodes[l->g->regions[steps[i].number].loop];
-        for (int k = 0; k < loop->n_args && high >= low; k++) {
-            fb_id base = fb_access_base(l->g, loop->args[k]);
-            if (has_buffer(l, base)) use(l, base, at, parent);
-        }
+        const fb_region *r = &l->g->regions[steps[i].number];
+        const fb_node *loop = &l->g->nodes[r->loop];
+        if (high < low) continue;
+        for (int k = 0; k < loop->n_args; k++) use_there(l, loop->args[k], at, parent);
+        for (int k = 0; k < r->n_carried; k++) use_there(l, r->yields[k], at, parent);
+        for (int k = 0; k < r->n_stacked; k++) use_there(l, r->stacked[k], at, parent);
     }
 }
 

@@ -17,19 +17,40 @@ void fb_plan_mark_recomputed(fb_plan *plan, fb_id node)
     fb_plan_touch(plan);
 }
 
-bool fb_plan_try_recomputed(fb_plan *plan, fb_id node)
+/* Has something to run after what computes `node`, besides its readers? A kernel that joins or repeats `node` inherits
+ * that; its other edges go where it goes and close no cycle that was not there. */
+static bool has_followers(const fb_plan *plan, fb_id node)
 {
     const fb_deps *d = plan->planner->deps;
-    bool ordered = true;
-    fb_id on_cycle;
-    fb_plan_mark_recomputed(plan, node);
     for (int k = d->out_start[node]; k < d->out_start[node + 1]; k++)
-        if (d->edges[d->out[k]].orders) ordered = ordered && fb_order_all(plan, &on_cycle);
-    if (ordered) return true;
+        if (d->edges[d->out[k]].orders) return true;
+    return false;
+}
+
+bool fb_plan_try_recomputed(fb_plan *plan, fb_id node)
+{
+    fb_id on_cycle;
+    int pos = plan->slot[plan->owner[node]].pos;
+    fb_plan_mark_recomputed(plan, node);
+    if (!has_followers(plan, node) || fb_order_all(plan, &on_cycle)) return true;
     plan->recompute[node] = false;
     plan->n_recompute--;
     fb_plan_own_alone(plan, node);
+    plan->slot[node].pos = pos;
     return false;
+}
+
+bool fb_plan_try_inlined(fb_plan *plan, fb_id node, fb_id reader)
+{
+    fb_id both[] = {plan->owner[reader], plan->owner[node]};
+    if (has_followers(plan, node)) {
+        if (fb_order_blocked(plan, both, 2, false) != FB_NONE) return false;
+        fb_order_merge(plan, both, 2);
+    } else {
+        plan->slot[both[1]].pos = plan->slot[both[0]].pos;
+    }
+    fb_plan_join(plan, both, 2);
+    return true;
 }
 
 typedef struct {
@@ -42,6 +63,7 @@ typedef struct {
     fb_plan *plan;
     fb_id *root;  /* union-find over nodes: kernels as the compiler would have them */
     bool *again;  /* a node: several of those kernels compute it */
+    bool *stored; /* a node that was inlined: a loop reads it, so that it is stored all the same */
     int *step_of; /* a node: the decision that inlined it, or FB_NONE */
     fb_pairs pairs;
     FB_VEC(tagged) tags; /* which decision a pair comes from; sorted when needed */
@@ -88,11 +110,30 @@ static fb_id kernel_of_readers(applier *w, fb_id u)
     return one;
 }
 
+/* A loop that reads `u`, or FB_NONE. */
+static fb_id loop_of_readers(const applier *w, fb_id u)
+{
+    const fb_deps *d = deps_of(w);
+    for (int k = d->out_start[u]; k < d->out_start[u + 1]; k++) {
+        const fb_edge *e = &d->edges[d->out[k]];
+        if (!e->order_only && !fb_node_is_computed(w->plan->planner->g, e->consumer)) return e->consumer;
+    }
+    return FB_NONE;
+}
+
 /* Readers come after what they read, so that one pass from the end knows theirs. */
 static void settle_inlined(applier *w)
 {
     for (fb_id u = w->plan->planner->g->n_nodes - 1; u >= 0; u--) {
         if (w->step_of[u] == FB_NONE) continue;
+        fb_id loop = loop_of_readers(w, u);
+        if (loop != FB_NONE) {
+            fb_step_unable(w->d, w->step_of[u], "`%s` is a loop, which starts from what is in memory: `%s` is stored",
+                           name_of(w, loop), name_of(w, u));
+            w->step_of[u] = FB_NONE;
+            w->stored[u] = true;
+            continue;
+        }
         fb_id kernel = kernel_of_readers(w, u);
         if (kernel == FB_NONE)
             w->again[u] = true;
@@ -188,7 +229,7 @@ static void add_pairs(applier *w, const fb_taken *t)
     const fb_deps *d = deps_of(w);
     fb_id a = t->what.a;
     if (t->what.kind == FB_STEP_FUSE) add_pair(w, a, t->what.b, t->step);
-    if (t->what.kind != FB_STEP_INLINE || w->again[a]) return;
+    if (t->what.kind != FB_STEP_INLINE || w->again[a] || w->stored[a]) return;
     for (int k = d->out_start[a]; k < d->out_start[a + 1]; k++)
         if (!d->edges[d->out[k]].order_only) add_pair(w, a, d->edges[d->out[k]].consumer, t->step);
 }
@@ -236,6 +277,7 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
     w.root = fb_alloc(n * sizeof *w.root);
     w.step_of = fb_alloc(n * sizeof *w.step_of);
     w.again = fb_calloc(n, sizeof *w.again);
+    w.stored = fb_calloc(n, sizeof *w.stored);
     for (fb_id i = 0; i < p->g->n_nodes; i++) w.root[i] = i, w.step_of[i] = FB_NONE;
     for (int i = 0; i < d->taken.n; i++) {
         const fb_taken *t = &d->taken.at[i];
@@ -257,6 +299,7 @@ fb_plan *fb_decisions_apply(fb_decider *d, fb_library_use use)
     FB_VEC_FREE(&w.refusals);
     fb_free(w.root);
     fb_free(w.again);
+    fb_free(w.stored);
     fb_free(w.step_of);
     return w.plan;
 }

@@ -58,6 +58,9 @@ void fb_plan_mark_recomputed(fb_plan *plan, fb_id node);
 /* The same, unless `node` reads a parameter that would then have to be overwritten both before and after something:
  * then false, and nothing is changed. */
 bool fb_plan_try_recomputed(fb_plan *plan, fb_id node);
+/* Joins `node`, alone so far, to the one slot that reads it; false, and nothing is changed, where that would have to
+ * run both before and after another. Positions are in order before and afterwards. */
+bool fb_plan_try_inlined(fb_plan *plan, fb_id node, fb_id reader);
 
 /* The procedures: they decide, and leave what was taken in `d`. */
 void fb_inductor_decide(fb_decider *d);

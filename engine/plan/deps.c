@@ -51,6 +51,11 @@ static bool depends_on(const fb_graph *g, fb_id node, fb_id on)
     reached[on] = true;
     for (fb_id i = on + 1; i <= node; i++) {
         for (int k = 0; k < g->nodes[i].n_args && !reached[i]; k++) reached[i] = reached[g->nodes[i].args[k]];
+        if (g->nodes[i].op == FB_OP_LOOP) {
+            const fb_region *r = &g->regions[g->nodes[i].attrs->region];
+            for (int k = 0; k < r->n_carried && !reached[i]; k++) reached[i] = reached[r->yields[k]];
+            for (int k = 0; k < r->n_stacked && !reached[i]; k++) reached[i] = reached[r->stacked[k]];
+        }
         if (reached[i] && g->nodes[i].region) reached[g->regions[g->nodes[i].region].loop] = true;
     }
     bool yes = reached[node];
@@ -98,23 +103,38 @@ static void add_order(collector *c, const fb_edge *reads, int n_reads, const fb_
     }
 }
 
+typedef FB_VEC(fb_edge) edges;
+
+/* `node` reads `id`: an edge, or, of a parameter, one more of `reads`. */
+static void add_read(collector *c, fb_id id, fb_id node, edges *reads)
+{
+    fb_id base, from = computer(c->g, id, &base);
+    if (from != FB_NONE)
+        add_edge(c, from, node, false);
+    else if (c->g->nodes[base].op == FB_OP_PARAM)
+        FB_VEC_PUSH(reads, (fb_edge){.producer = base, .consumer = node});
+}
+
+/* What a body hands on may come from outside of it. */
+static void add_handed_on(collector *c, fb_id loop, edges *reads)
+{
+    const fb_region *r = &c->g->regions[c->g->nodes[loop].attrs->region];
+    for (int i = 0; i < r->n_carried; i++) add_read(c, r->yields[i], loop, reads);
+    for (int i = 0; i < r->n_stacked; i++) add_read(c, r->stacked[i], loop, reads);
+}
+
 static void collect(collector *c)
 {
     const fb_graph *g = c->g;
     fb_id *assign_of = fb_alloc((size_t)g->n_nodes * sizeof *assign_of + 1);
-    FB_VEC(fb_edge) reads = {0}; /* of parameters */
+    edges reads = {0}; /* of parameters */
     for (fb_id i = 0; i < g->n_nodes; i++) assign_of[i] = FB_NONE;
     for (fb_id i = 0; i < g->n_nodes; i++) {
         const fb_node *n = &g->nodes[i];
         if (n->op == FB_OP_ASSIGN) assign_of[n->args[0]] = i;
         if (!fb_node_is_computed(g, i) && n->op != FB_OP_LOOP) continue;
-        for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
-            fb_id base, from = computer(g, n->args[k], &base);
-            if (from != FB_NONE)
-                add_edge(c, from, i, false);
-            else if (g->nodes[base].op == FB_OP_PARAM)
-                FB_VEC_PUSH(&reads, (fb_edge){.producer = base, .consumer = i});
-        }
+        for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) add_read(c, n->args[k], i, &reads);
+        if (n->op == FB_OP_LOOP) add_handed_on(c, i, &reads);
     }
     add_order(c, reads.at, reads.n, assign_of);
     FB_VEC_FREE(&reads);

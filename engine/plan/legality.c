@@ -100,6 +100,7 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
     const fb_graph *g = plan->planner->g;
     int total = 0;
     for (int i = 0; i < n; i++) {
+        if (g->nodes[slots[i]].op == FB_OP_LOOP) return fb_may_own(plan->planner, slots[i], why);
         if (g->nodes[slots[i]].region != g->nodes[slots[0]].region)
             return REFUSE(why, ILLEGAL, FB_RULE_REGION,
                           "`%s` and `%s` are in different loop bodies and do not run equally often",

@@ -15,23 +15,25 @@ static fb_id result_of(const fb_graph *g, fb_id loop, int index)
     return FB_NONE;
 }
 
-/* By a node, by the world, or by the end of a step of the loop around. */
-static bool is_read(const fb_graph *g, fb_id id)
-{
-    if (id == FB_NONE) return false;
-    if (g->user_start[id] < g->user_start[id + 1] || g->is_output[id]) return true;
-    const fb_region *r = &g->regions[g->nodes[id].region];
-    for (int i = 0; i < r->n_carried; i++)
-        if (r->yields[i] == id) return true;
-    for (int i = 0; i < r->n_stacked; i++)
-        if (r->stacked[i] == id) return true;
-    return false;
-}
-
 static bool within(const fb_graph *g, fb_id region, fb_id outer)
 {
     while (region > outer) region = g->regions[region].parent;
     return region == outer;
+}
+
+/* By a node, by the world, or by the end of a step of a loop around it or further in. */
+static bool is_read(const fb_graph *g, fb_id id)
+{
+    if (id == FB_NONE) return false;
+    if (g->user_start[id] < g->user_start[id + 1] || g->is_output[id]) return true;
+    for (fb_id at = g->nodes[id].region; at < g->n_regions; at++) {
+        const fb_region *r = &g->regions[at];
+        for (int i = 0; i < r->n_carried; i++)
+            if (r->yields[i] == id) return true;
+        for (int i = 0; i < r->n_stacked; i++)
+            if (r->stacked[i] == id) return true;
+    }
+    return false;
 }
 
 static void find_span(const fb_plan *plan, fb_id region, int *first, int *last)
@@ -67,13 +69,14 @@ static bool reads(const finder *f, const fb_group *group, fb_id base)
 /* Is the state read by anything but kernels of the body: copies at the end of a step, or a loop inside? */
 static bool read_by_others(const finder *f, fb_id carried)
 {
-    const fb_region *r = &f->g->regions[f->loop->region];
-    for (int i = 0; i < r->n_carried; i++)
-        if (fb_access_base(f->g, r->yields[i]) == carried) return true;
-    for (int i = 0; i < r->n_stacked; i++)
-        if (fb_access_base(f->g, r->stacked[i]) == carried) return true;
-    for (fb_id inner = f->loop->region + 1; inner < f->g->n_regions; inner++) {
+    for (fb_id inner = f->loop->region; inner < f->g->n_regions; inner++) {
+        const fb_region *r = &f->g->regions[inner];
         if (!within(f->g, inner, f->loop->region)) continue;
+        for (int i = 0; i < r->n_carried; i++)
+            if (fb_access_base(f->g, r->yields[i]) == carried) return true;
+        for (int i = 0; i < r->n_stacked; i++)
+            if (fb_access_base(f->g, r->stacked[i]) == carried) return true;
+        if (inner == f->loop->region) continue;
         const fb_node *loop = &f->g->nodes[f->g->regions[inner].loop];
         for (int i = 0; i < loop->n_args; i++)
             if (fb_access_base(f->g, loop->args[i]) == carried) return true;

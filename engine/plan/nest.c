@@ -519,7 +519,7 @@ static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
     const fb_node *n = &b->nest->graph->nodes[node];
     *d = (fb_draft){.n_roots = 1, .roots = FB_NEW(b->scratch, fb_draft_root)};
     d->roots[0].node = node;
-    d->scatter = n->op == FB_OP_SCATTER_ADD;
+    d->scatter = n->op == FB_OP_SCATTER_ADD && fb_builder_inside(b, node); /* else it is there, to be copied */
     if (b->nest->chain) return fb_chain_draft(b, node, d);
     if (worked_on(b->nest) != FB_NONE) return blocked_rows(b, d, n);
     for (int i = 0; i < n->shape.rank; i++) {
@@ -573,8 +573,26 @@ static bool is_stored_last(const fb_section *s, const fb_root *r)
 
 /* ---- a parameter that is read and assigned in one kernel ---- */
 
+/* Is `base` an operand of a product that blocks of rows or tiles read at any time: of a library call, in a chain, in
+ * tiles? */
+static bool is_operand(const fb_nest *nest, fb_id base)
+{
+    const fb_graph *g = nest->graph;
+    for (int i = 0; nest->accumulator != FB_NONE && i < 2; i++)
+        if (fb_access_base(g, g->nodes[nest->accumulator].args[i]) == base) return true;
+    for (int i = 0; nest->chain && i < nest->chain->n_links; i++)
+        if (nest->chain->link[i].a == base || nest->chain->link[i].b == base) return true;
+    for (int i = nest->n_sections; i < fb_nest_parts(nest); i++) {
+        const fb_section *s = fb_nest_part(nest, i);
+        for (int k = 0; k < s->n_values; k++)
+            if (s->values[k].kind == FB_VALUE_LOAD && s->values[k].node == base) return true;
+    }
+    return false;
+}
+
 bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored)
 {
+    if (is_operand(nest, read)) return false;
     for (int s = 0; s < nest->n_sections; s++) {
         const fb_section *section = &nest->sections[s];
         const fb_root *root = NULL;
@@ -624,6 +642,10 @@ static bool check_assigns(fb_builder *b)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) {
             const fb_root *root = &b->sections.at[s].roots[r];
             if (root->storage == root->node || root->storage == FB_COPY_OF_SOURCE) continue;
+            if (is_operand(b->nest, root->storage))
+                return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
+                                         "%s overwrites %s, an operand of a product that the same kernel still reads",
+                                         g->nodes[root->node].name, g->nodes[root->storage].name);
             for (int t = 0; t < b->sections.n; t++) {
                 const fb_section *u = &b->sections.at[t];
                 for (int i = 0; i < u->n_values; i++) {
@@ -720,8 +742,8 @@ static bool build(fb_builder *b)
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
         if (before && b->sections.n == before + 1 && !nest->chain) merge_newest(b);
     }
-    if (!check_assigns(b) || !check_late(b)) return false;
     if ((nest->tiled && !fb_tiled_end(b)) || (nest->chain && !fb_chain_end(b))) return false;
+    if (!check_assigns(b) || !check_late(b)) return false;
     for (int s = 0; s < b->sections.n && nest->staged; s++)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
     return true;

@@ -446,6 +446,10 @@ static bool fits_cuda(fb_builder *b, fb_chain *c)
 bool fb_chain_end(fb_builder *b)
 {
     fb_chain *c = b->nest->chain;
+    if (b->sections.n == c->n_middle)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "all that is made of `%s` and would be stored has no elements: there is no row of it",
+                                 name_of(b, c->link[c->n_links - 1].node));
     c->in_place = find_in_place(b, c, c->n_middle);
     if (!check_rows(b, c)) return false;
     return b->machine->kind == FB_DEVICE_CUDA ? fits_cuda(b, c) : fits_host(b, c);

@@ -357,6 +357,10 @@ static bool make_strips(fb_builder *b, const summing *w)
             return refuse_pair(b, t->products[0].node, t->products[product].node,
                                "have different columns, and whole rows of both are needed");
     }
+    if (!t->n_strips)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "no element of %s is needed for what is stored: there is no tile of it",
+                                 node_of(b, t->products[0].node)->name);
     order_strips(b, w);
     return true;
 }
@@ -461,22 +465,6 @@ static bool make_operands(fb_builder *b)
     return true;
 }
 
-/* Blocks read operands at any time: none may be overwritten by the kernel. */
-static bool check_assigned(fb_builder *b, const fb_section *s)
-{
-    for (int r = 0; r < s->n_roots; r++) {
-        for (int i = 0; i < fb_nest_parts(b->nest); i++) {
-            const fb_section *x = fb_nest_part(b->nest, i);
-            for (int v = 0; v < x->n_values; v++)
-                if (x->values[v].kind == FB_VALUE_LOAD && x->values[v].node == s->roots[r].storage)
-                    return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
-                                             "%s overwrites %s, of which other tiles of the same kernel still read",
-                                             node_of(b, s->roots[r].node)->name, node_of(b, s->roots[r].storage)->name);
-        }
-    }
-    return true;
-}
-
 /* ---- all of it ---- */
 
 static void count_rows(fb_builder *b)
@@ -500,6 +488,10 @@ static void count_rows(fb_builder *b)
 bool fb_tiled_end(fb_builder *b)
 {
     fb_tiled *t = b->nest->tiled;
+    if (b->sections.n == 0)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "all that is made of %s and would be stored has no elements: there is no tile of it",
+                                 node_of(b, t->products[0].node)->name);
     if (b->sections.n > 1) {
         const fb_id one = b->sections.at[0].roots[0].node, other = b->sections.at[1].roots[0].node;
         return refuse_pair(b, one, other, "go through the tile in different ways: one of them has to be stored first");
@@ -511,7 +503,7 @@ bool fb_tiled_end(fb_builder *b)
     sum_products(&w);
     column_of(b, w.s, &t->columns);
     if (t->whole) t->columns = t->products[0].columns;
-    bool fine = make_strips(b, &w) && make_phases(b, &w) && make_operands(b) && check_assigned(b, w.s);
+    bool fine = make_strips(b, &w) && make_phases(b, &w) && make_operands(b);
     FB_VEC_FREE(&w.leaves);
     FB_VEC_FREE(&w.terms);
     return fine;

@@ -187,7 +187,8 @@ static fb_plan *run_tinygrad(fb_decider *d)
 #define PRESETS(ROW)                                                                                                   \
     ROW(none, "every primitive its own kernel", "", NULL)                                                              \
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
-    ROW(max, "every fusion that is legal and generated, library calls kept unless a tile is predicted to be faster", "bytes not stored", score_bytes)          \
+    ROW(max, "every fusion that is legal and generated, library calls kept unless a tile is predicted to be faster",   \
+        "bytes not stored", score_bytes)                                                                               \
     ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
         score_bytes)                                                                                                   \
     ROW(xla, "the kernels of XLA on a GPU: its published rules, not checked against a run", "predicted to save",       \

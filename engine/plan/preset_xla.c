@@ -342,21 +342,20 @@ static void record_kept(xla *w)
 
 /* ---- several outputs ---- */
 
-/* The model: inlined values belong to their one reader's kernel, or are computed again. */
+/* The model: inlined values belong to their one reader's kernel, or are computed again. Readers come first, so that
+ * each is tried with all that it would be part of. */
 static void build_model(xla *w)
 {
-    fb_id on_cycle;
     for (fb_id i = w->g->n_nodes - 1; i >= 0; i--) {
         if (!fb_node_is_computed(w->g, i) || !w->kernel[i].gone) continue;
         fb_ids readers = {0};
         readers_of(w, i, &readers);
         if (readers.n == 1)
-            fb_plan_join(w->model, (fb_id[]){w->model->owner[readers.at[0]], w->model->owner[i]}, 2);
+            w->kernel[i].gone = fb_plan_try_inlined(w->model, i, readers.at[0]);
         else
             w->kernel[i].gone = fb_plan_try_recomputed(w->model, i);
         FB_VEC_FREE(&readers);
     }
-    FB_ASSERT(fb_order_all(w->model, &on_cycle));
 }
 
 static bool same_loops(const xla *w, fb_id a, fb_id b)

@@ -153,6 +153,13 @@ static void an_empty_parameter_is_assigned(void **state)
     add(g, FB_OP_ASSIGN, 2, (fb_id[]){p, turned}, NULL, NULL);
     add(g, FB_OP_RECEIVE, 1, &x, NULL, NULL);
     check_presets(g);
+    g = fb_graph_new("empty round");
+    p = source(g, FB_OP_PARAM, FB_F32, 0, "p"), x = source(g, FB_OP_INPUT, FB_F32, 3, "x");
+    fb_id q = source(g, FB_OP_PARAM, FB_F32, 0, "q");
+    add(g, FB_OP_ASSIGN, 2, (fb_id[]){p, q}, NULL, NULL);
+    add(g, FB_OP_ASSIGN, 2, (fb_id[]){q, p}, NULL, NULL);
+    add(g, FB_OP_RECEIVE, 1, &x, NULL, NULL);
+    check_presets(g);
 }
 
 static void an_updated_parameter_is_read_again_before(void **state)
@@ -179,6 +186,13 @@ static void an_updated_parameter_is_read_again_before(void **state)
     add(g, FB_OP_ASSIGN, 2, (fb_id[]){b, of_a}, NULL, NULL);
     fb_graph_output(g, add(g, FB_OP_ADD, 2, (fb_id[]){of_a, of_b}, NULL, NULL), NULL, &err);
     check_presets(g);
+    /* the same with each the other's update alone to be part of */
+    g = fb_graph_new("crossed once");
+    a = source(g, FB_OP_PARAM, FB_F32, 7, "a"), b = source(g, FB_OP_PARAM, FB_F32, 7, "b");
+    of_a = add(g, FB_OP_NEG, 1, &a, NULL, NULL), of_b = add(g, FB_OP_RELU, 1, &b, NULL, NULL);
+    add(g, FB_OP_ASSIGN, 2, (fb_id[]){a, of_b}, NULL, NULL);
+    add(g, FB_OP_ASSIGN, 2, (fb_id[]){b, of_a}, NULL, NULL);
+    check_presets(g);
 }
 
 static void running_sums_over_blocks_of_rows_are_stored(void **state)
@@ -194,6 +208,55 @@ static void running_sums_over_blocks_of_rows_are_stored(void **state)
     fb_id y = add(g, FB_OP_MATMUL, 2, (fb_id[]){before, w}, NULL, NULL);
     fb_graph_output(g, add(g, FB_OP_CUMSUM, 1, &y, &(fb_attrs){.dim = 0}, NULL), NULL, &err);
     check_presets(g);
+}
+
+static fb_id matrix(fb_graph *g, fb_op op, int64_t rows, int64_t columns, const char *name)
+{
+    fb_attrs at = {
+        .shape = {.rank = 2, .dim = {rows, columns}}, .dtype = FB_F32, .dist = FB_DIST_UNIFORM, .value = -1, .high = 1};
+    return add(g, op, 0, NULL, &at, name);
+}
+
+static void rows_without_columns_have_an_epilogue(void **state)
+{
+    (void)state;
+    for (int64_t rows = 1; rows < 5; rows += 3) {
+        fb_error err;
+        fb_graph *g = fb_graph_new("columns");
+        fb_id x = matrix(g, FB_OP_INPUT, rows, 3, "x"), w = matrix(g, FB_OP_PARAM, 3, 0, "w");
+        fb_id z = matrix(g, FB_OP_INPUT, rows, 5, "z");
+        fb_id y = add(g, FB_OP_MATMUL, 2, (fb_id[]){x, w}, NULL, NULL), after = add(g, FB_OP_TANH, 1, &z, NULL, NULL);
+        fb_graph_output(g, y, NULL, &err);
+        fb_graph_output(g, after, NULL, &err);
+        check_plans(g,
+                    (fb_edit[]){{.kind = FB_EDIT_LIBRARY, .a = y},
+                                {.kind = FB_EDIT_FUSE_ALL, .n_nodes = 2, .nodes = (fb_id[]){y, after}}},
+                    2);
+    }
+}
+
+/* Parts of a join are written in place, unless it is what a loop starts from; a sum over rows starts one as it is, and
+ * not made again. */
+static void loops_start_from_memory(void **state)
+{
+    (void)state;
+    fb_error err;
+    for (int scattered = 0; scattered < 2; scattered++) {
+        fb_graph *g = fb_graph_new("start");
+        fb_id x = matrix(g, FB_OP_INPUT, 3, 4, "x"), y = add(g, FB_OP_SIN, 1, &x, NULL, "y"), carried, none;
+        fb_attrs rows = {.shape = {.rank = 1, .dim = {3}}, .dtype = FB_I64, .dist = FB_DIST_INTEGER, .high = 6};
+        fb_id first = scattered ? add(g, FB_OP_SCATTER_ADD, 2, (fb_id[]){y, add(g, FB_OP_INPUT, 0, NULL, &rows, "i")},
+                                      &(fb_attrs){.start = 6}, NULL)
+                                : add(g, FB_OP_CAT, 2, (fb_id[]){x, y}, &(fb_attrs){.dim = 0}, NULL);
+        assert_true(fb_graph_region_open(g, 3, &first, 1, NULL, 0, &carried, NULL, 0, &err) != FB_NONE);
+        fb_id next = add(g, FB_OP_TANH, 1, &carried, NULL, NULL);
+        fb_id loop = fb_graph_region_close(g, &next, &none, 0, &err);
+        fb_graph_output(g, add(g, FB_OP_RESULT, 1, &loop, &(fb_attrs){0}, NULL), NULL, &err);
+        if (scattered)
+            check_plans(g, (fb_edit[]){{.kind = FB_EDIT_RECOMPUTE, .a = y}}, 1);
+        else
+            check_presets(g);
+    }
 }
 
 /* ---- making failures small ---- */
@@ -300,6 +363,8 @@ int main(void)
         cmocka_unit_test(an_empty_parameter_is_assigned),
         cmocka_unit_test(an_updated_parameter_is_read_again_before),
         cmocka_unit_test(running_sums_over_blocks_of_rows_are_stored),
+        cmocka_unit_test(rows_without_columns_have_an_epilogue),
+        cmocka_unit_test(loops_start_from_memory),
         cmocka_unit_test(failures_become_small),
         cmocka_unit_test(a_seed_is_a_graph_and_a_plan),
     };

@@ -159,6 +159,18 @@ static void write_after_read(void **state)
     fb_id all[] = {named(b.g, "step"), named(b.g, "old"), named(b.g, "update")};
     apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = 3, .nodes = all});
     bench_free(&b);
+    /* Blocks of rows, or tiles, of a product would read what others have overwritten. */
+    for (int kind = FB_DEVICE_HOST; kind <= FB_DEVICE_CUDA; kind++) {
+        g = fb_graph_new("operand");
+        w = source(g, FB_OP_PARAM, "w", DIMS(64, 64), FB_F32);
+        assign(g, w, node2(g, FB_OP_MATMUL, "product", w, input(g, "x", DIMS(64, 64))), "update");
+        b = (bench){.g = finish(g)};
+        b.p = planner_of(b.g, (fb_device_kind)kind);
+        b.plan = fb_plan_new(b.p);
+        if (kind == FB_DEVICE_CUDA) apply(&b, edit_of(&b, FB_EDIT_GENERATE, "product", NULL));
+        refused(&b, edit_of(&b, FB_EDIT_FUSE, "product", "update"), FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ);
+        bench_free(&b);
+    }
 }
 
 static void reduced_first(void **state)
@@ -216,6 +228,22 @@ static void contraction(void **state)
     bench b = bench_of(product(FB_F32));
     refused(&b, edit_of(&b, FB_EDIT_LIBRARY, "relu", NULL), FB_VERDICT_ILLEGAL, FB_RULE_CONTRACTION);
     bench_free(&b);
+    /* No tile where nothing of it is stored: the last product has no columns; what is read lies in the padding. */
+    for (int padded = 0; padded < 2; padded++) {
+        fb_graph *g = fb_graph_new("nothing");
+        fb_id first = node2(g, FB_OP_MATMUL, "first", input(g, "x", DIMS(7, 8)), input(g, "w", DIMS(8, 4)));
+        fb_id around = add_node(g, FB_OP_PAD, NULL, &(fb_attrs){.before = {2}, .value = 1}, 1, &first);
+        output(g, padded ? node1(g, FB_OP_TANH, "last", slice(g, around, 0, 0, 2))
+                         : node2(g, FB_OP_MATMUL, "last", first, input(g, "u", DIMS(4, 0))));
+        b = (bench){.g = finish(g)};
+        b.p = planner_of(b.g, FB_DEVICE_CUDA);
+        b.plan = fb_plan_new(b.p);
+        apply(&b, edit_of(&b, FB_EDIT_GENERATE, "first", NULL));
+        apply(&b, edit_of(&b, FB_EDIT_FUSE, "first", "last"));
+        const fb_group *group = fb_plan_group(b.plan, fb_plan_group_of(b.plan, named(b.g, "last")));
+        assert_int_not_equal(group->family, FB_FAMILY_GEMM);
+        bench_free(&b);
+    }
 }
 
 static void library(void **state)

@@ -87,6 +87,17 @@ static const struct {
                  "local a, b = g:loop(T, {x, x:t()}, function(_, a, b)\n"
                  "local c = a:matmul(b) * 0.1 return b + c, c:exp() / c:exp():sum(1, true) end)\n"
                  "return a:sum(), b:sum(0)"},
+    /* what comes from outside of a body and is only handed on: from before the loop, and from a step of one around it
+     */
+    {"handed_on", "local x, r = g:input('x', {5}), g:input('r', {T, 5})\n"
+                  "local a = g:loop(T, {x}, function(_, a) return (a * 0.5):sin() end)\n"
+                  "local s, ys = g:scan({r}, {x}, function(r, s) return {s + r}, {a} end)\n"
+                  "return s[1], ys[1]"},
+    {"handed_through", "local x = g:input('x', {5})\n"
+                       "return (g:loop(T, {x}, function(_, a)\n"
+                       "local b = a * 0.5\n"
+                       "local c = g:loop(2, {b}, function(_, c) return a end)\n"
+                       "return b:sin() + c end))"},
 };
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
@@ -308,6 +319,37 @@ static void states_stay_in_place_where_they_can(void **state)
 }
 
 /* One launch for all steps, on the host too; the library is called on the way. */
+/* Tiles of a product read rows of their operand that others would have overwritten. */
+static void an_operand_of_tiles_is_not_overwritten(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    bench b = bench_new(6, "recurrent");
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(b.g, &machine);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err), *tiled = NULL;
+    fb_id product = FB_NONE;
+    for (fb_id i = 0; i < b.g->n_nodes; i++)
+        if (b.g->nodes[i].op == FB_OP_MATMUL) product = i;
+    fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE}, &tiled);
+    assert_non_null(tiled);
+    fb_id tanh = product;
+    while (b.g->nodes[tanh].op != FB_OP_TANH) tanh++;
+    fb_plan_free(plan);
+    fb_plan_try(tiled, &(fb_edit){.kind = FB_EDIT_FUSE, .a = product, .b = tanh}, &plan);
+    assert_non_null(plan);
+    assert_int_equal(fb_plan_group(plan, fb_plan_group_of(plan, tanh))->family, FB_FAMILY_GEMM);
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    assert_non_null(p);
+    assert_int_equal(count(p, FB_LAUNCH_SWAP), 1);
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_plan_free(tiled);
+    fb_planner_free(planner);
+    bench_free(&b);
+}
+
 static void a_loop_is_one_kernel_when_asked_for(void **state)
 {
     (void)state;
@@ -555,6 +597,7 @@ int main(void)
         cmocka_unit_test(an_even_number),
         cmocka_unit_test(an_odd_number),
         cmocka_unit_test(states_stay_in_place_where_they_can),
+        cmocka_unit_test(an_operand_of_tiles_is_not_overwritten),
         cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
         cmocka_unit_test(one_cooperative_kernel),
         cmocka_unit_test(the_model_counts_steps),
