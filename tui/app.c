@@ -187,6 +187,8 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
         return app->model.column->graph ? "this device plans for itself" : "the graph is not built yet";
     if (need == NEED_PLAN) return NULL;
     if (fb_app_view(app) == FB_VIEW_STEPS && need == NEED_EDGE) return NULL; /* there it says no to a decision */
+    if (fb_app_view(app) == FB_VIEW_SOURCE && (c == FB_CMD_EDGE_BACK || c == FB_CMD_EDGE_NEXT))
+        return NULL; /* kernels */
     if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";
     if (need == NEED_SCOPE) {
         const fb_row *row = fb_model_row(app);
@@ -339,6 +341,7 @@ static void draw(fb_app *app)
                            .cols = COLS,
                            .zoomed = app->zoomed ? (int)app->focus : -1,
                            .whole = app->n_over > 0,
+                           .beside = top == FB_VIEW_SOURCE,
                            .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
                            .column_cells = 15 + 14 * (n > 1 ? n : 2)};
     erase();
@@ -348,6 +351,7 @@ static void draw(fb_app *app)
         draw_too_small(LINES, COLS);
     } else {
         fb_frame_draw(app);
+        if (app->layout.beside) draw_view(app, FB_VIEW_GRAPH, &app->layout.pane[FB_PANE_GRAPH], false);
         if (app->n_over)
             draw_view(app, top, &app->layout.whole, true);
         else

@@ -29,10 +29,54 @@ bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
     return false;
 }
 
-static void print_source(const fb_program *p, const fb_dialect *dialect, FILE *out)
+enum { ALL = FB_NONE };
+
+/* What runs group number `number`, counted from 1; FB_NONE: a call of the library without anything of ours. */
+static int kernel_of_group(const fb_program *p, long number)
+{
+    for (int i = 0; i < p->n_launches; i++) {
+        const fb_launch *l = &p->launches[i];
+        if (l->group != number - 1) continue;
+        if (l->kind == FB_LAUNCH_KERNEL) return l->kernel;
+        if (l->kind == FB_LAUNCH_GEMM) return p->gemms[l->gemm].epilogue;
+    }
+    return FB_NONE;
+}
+
+/* The kernel that is asked for, or ALL. */
+static bool choose(const fb_program *p, const char *which, int *to, fb_error *err)
+{
+    char *end;
+    *to = ALL;
+    if (!which) return true;
+    long number = strtol(which, &end, 10);
+    if (number > 0 && !*end) *to = kernel_of_group(p, number);
+    fb_str names = {0};
+    for (int k = 0; k < p->n_kernels && *to == ALL; k++) {
+        if (!strcmp(p->kernels[k].name, which)) *to = k;
+        if (k < 12) fb_str_addf(&names, "%s%s", k ? ", " : "", p->kernels[k].name);
+    }
+    if (*to == ALL && number > 0 && !*end)
+        fb_fail(err, FB_ERR_UNAVAILABLE, "kernel %ld is the library's: there is no source", number);
+    else if (*to == ALL)
+        fb_fail(err, FB_ERR_USAGE, "no kernel \"%s\"; there are: %s%s", which, fb_str_get(&names),
+                p->n_kernels > 12 ? " …" : "");
+    fb_str_free(&names);
+    return *to != ALL;
+}
+
+static bool wanted(const fb_program *p, int k, int chosen)
+{
+    return p->kernels[k].source && (chosen == ALL || chosen == k);
+}
+
+static void print_source(const fb_program *p, const fb_dialect *dialect, int chosen, FILE *out)
 {
     fb_str text = {0};
-    fb_program_print(p, dialect, &text);
+    if (chosen == ALL)
+        fb_program_print(p, dialect, &text);
+    else
+        fb_str_add(&text, p->kernels[chosen].source);
     fputs(fb_str_get(&text), out);
     fb_str_free(&text);
 }
@@ -127,7 +171,7 @@ static bool print_sass(const fb_kernel *k, const char *arch, const char *program
     return good;
 }
 
-static bool print_all_sass(const fb_program *p, const char *arch, FILE *out, fb_error *err)
+static bool print_all_sass(const fb_program *p, int chosen, const char *arch, FILE *out, fb_error *err)
 {
     char program[4096];
     size_t d = 0, n = sizeof disassemblers / sizeof *disassemblers;
@@ -137,7 +181,7 @@ static bool print_all_sass(const fb_program *p, const char *arch, FILE *out, fb_
                        "machine code needs nvdisasm or cuobjdump of the CUDA toolkit, which are neither on PATH nor "
                        "under CUDA_HOME; --target ptx needs neither");
     for (int k = 0; k < p->n_kernels; k++)
-        if (p->kernels[k].source && !print_sass(&p->kernels[k], arch, program, disassemblers[d].option, out, err))
+        if (wanted(p, k, chosen) && !print_sass(&p->kernels[k], arch, program, disassemblers[d].option, out, err))
             return false;
     return true;
 }
@@ -179,7 +223,8 @@ static void add_call(fb_table *t, const fb_gemm_call *g)
     fb_str_free(&text);
 }
 
-static bool print_resources(const fb_program *p, const char *arch, const fb_machine *m, FILE *out, fb_error *err)
+static bool print_resources(const fb_program *p, int chosen, const char *arch, const fb_machine *m, FILE *out,
+                            fb_error *err)
 {
     static const struct {
         const char *title, *under;
@@ -192,8 +237,8 @@ static bool print_resources(const fb_program *p, const char *arch, const fb_mach
         fb_table_column(t, columns[i].title, columns[i].under, columns[i].left);
     bool good = true;
     for (int k = 0; good && k < p->n_kernels; k++)
-        if (p->kernels[k].source) good = add_kernel(t, &p->kernels[k], arch, m, err);
-    for (int g = 0; g < p->n_gemms; g++) add_call(t, &p->gemms[g]);
+        if (wanted(p, k, chosen)) good = add_kernel(t, &p->kernels[k], arch, m, err);
+    for (int g = 0; g < p->n_gemms && chosen == ALL; g++) add_call(t, &p->gemms[g]);
     if (good) {
         fb_table_print(t, FB_FORMAT_TABLE, out);
         fb_put(out, "\n");
@@ -204,20 +249,20 @@ static bool print_resources(const fb_program *p, const char *arch, const fb_mach
     return good;
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const char *arch, const fb_machine *m, FILE *out,
-                      fb_error *err)
+static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, int chosen, const char *arch, const fb_machine *m,
+                      FILE *out, fb_error *err)
 {
     char own[16];
     snprintf(own, sizeof own, "sm_%d%d", m->compute_major, m->compute_minor);
     if (!arch) arch = own;
     switch (target) {
-    case FB_EMIT_SASS: return print_all_sass(p, arch, out, err);
-    case FB_EMIT_RESOURCES: return print_resources(p, arch, m, out, err);
+    case FB_EMIT_SASS: return print_all_sass(p, chosen, arch, out, err);
+    case FB_EMIT_RESOURCES: return print_resources(p, chosen, arch, m, out, err);
     case FB_EMIT_PTX:
         for (int k = 0; k < p->n_kernels; k++)
-            if (p->kernels[k].source && !print_ptx(&p->kernels[k], arch, out, err)) return false;
+            if (wanted(p, k, chosen) && !print_ptx(&p->kernels[k], arch, out, err)) return false;
         return true;
-    default: print_source(p, &fb_dialect_cuda, out); return true;
+    default: print_source(p, &fb_dialect_cuda, chosen, out); return true;
     }
 }
 
@@ -230,31 +275,32 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
     return true;
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const char *arch, const fb_machine *m, FILE *out,
-                      fb_error *err)
+static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, int chosen, const char *arch, const fb_machine *m,
+                      FILE *out, fb_error *err)
 {
     (void)arch, (void)m;
     if (target != FB_EMIT_CUDA)
         return fb_fail(err, FB_ERR_UNAVAILABLE,
                        "this fusebox was built without CUDA's headers and cannot call NVRTC; --target cuda needs none");
-    print_source(p, &fb_dialect_cuda, out);
+    print_source(p, &fb_dialect_cuda, chosen, out);
     return true;
 }
 
 #endif
 
-bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_machine *m, FILE *out,
-                 fb_error *err)
+bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const char *kernel,
+                 const fb_machine *m, FILE *out, fb_error *err)
 {
+    int chosen;
     if (target == FB_EMIT_OF_DEVICE) target = m->kind == FB_DEVICE_HOST ? FB_EMIT_C : FB_EMIT_CUDA;
     const fb_dialect *dialect = target == FB_EMIT_C ? &fb_dialect_c : &fb_dialect_cuda;
     fb_program *p = fb_lower(plan, dialect, err);
     if (!p) return false;
-    bool good = true;
-    if (target == FB_EMIT_C)
-        print_source(p, dialect, out);
-    else
-        good = emit_cuda(p, target, arch, m, out, err);
+    bool good = choose(p, kernel, &chosen, err);
+    if (good && target == FB_EMIT_C)
+        print_source(p, dialect, chosen, out);
+    else if (good)
+        good = emit_cuda(p, target, chosen, arch, m, out, err);
     fb_program_free(p);
     return good;
 }

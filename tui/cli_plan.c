@@ -22,7 +22,7 @@ typedef struct {
     const char *format;              /* graph, explain --steps */
     bool steps;                      /* explain */
     fb_cli_emit_target target;       /* emit */
-    const char *arch;                /* emit; NULL: the device's */
+    const char *arch, *kernel;       /* emit; NULL: the device's */
     fb_machine machine;              /* emit: of that architecture */
     bool single;                     /* one column only */
     fb_session *session;
@@ -168,7 +168,7 @@ const fb_command fb_command_explain = {.name = "explain",
 
 /* ---- emit ---- */
 
-enum { KEY_ARCH = 256 };
+enum { KEY_ARCH = 256, KEY_KERNEL };
 
 static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -179,6 +179,7 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
             fb_cli_usage("%s: no target \"%s\"; there are: c, cuda, ptx, sass, resources", state->name, arg);
         return 0;
     case KEY_ARCH: l->arch = arg; return 0;
+    case KEY_KERNEL: l->kernel = arg; return 0;
     case ARGP_KEY_SUCCESS: {
         fb_error err = {0};
         bool for_cuda = l->target > FB_EMIT_C;
@@ -200,7 +201,8 @@ static void emit_show(look *l)
     if (!c->plan)
         fb_fail(&err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
     else
-        fb_cli_emit(c->plan, l->target, l->arch, stands_in || l->arch ? &l->machine : c->machine, stdout, &err);
+        fb_cli_emit(c->plan, l->target, l->arch, l->kernel, stands_in || l->arch ? &l->machine : c->machine, stdout,
+                    &err);
     if (err.kind) l->status = fb_cli_fail(&err);
 }
 
@@ -209,6 +211,7 @@ static int emit_main(const fb_command *me, int argc, char **argv)
     static const struct argp_option options[] = {
         {"target", 't', "TARGET", 0,
          "What to print: c, cuda, ptx, sass or resources (default: the language of the column's device)", 0},
+        {"kernel", KEY_KERNEL, "KERNEL", 0, "This one alone: its name, or its number as \"fusebox graph\" counts", 0},
         {"arch", KEY_ARCH, "ARCH", 0, "The GPU's architecture, such as sm_90 (default: the device's, else sm_90)", 0},
         {0},
     };

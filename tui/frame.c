@@ -144,6 +144,13 @@ void fb_frame_draw(fb_app *app)
     bool one = l->whole.h > 0;
     draw_header(app);
     hint_frame(app);
+    if (l->beside) {
+        const fb_rect *graph = &l->pane[FB_PANE_GRAPH];
+        three_sides(graph, "╭", "╮");
+        title(app, FB_VIEW_GRAPH, graph);
+        put(l->hint.y - 1, graph->x + graph->w, FB_ROLE_FRAME, "┴");
+        put(l->hint.y - 1, l->whole.x - 1, FB_ROLE_FRAME, "┴");
+    }
     if (one) {
         three_sides(&l->whole, "╭", "╮");
         title(app, fb_app_view(app), &l->whole);

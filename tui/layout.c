@@ -29,6 +29,12 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
     fb_rect body = {top, 1, bottom - top, cols - 2};
     if (wish->whole || wish->zoomed >= 0) {
         l.whole = body;
+        l.beside = wish->whole && wish->beside && cols >= FB_BESIDE_COLS;
+        if (l.beside) {
+            int graph = clamp(cols * 2 / 5, MIN_GRAPH, cols - 110);
+            l.pane[FB_PANE_GRAPH] = (fb_rect){top, 1, body.h, graph};
+            l.whole = (fb_rect){top, graph + 3, body.h, cols - graph - 4};
+        }
         if (!wish->whole) l.pane[wish->zoomed] = body;
         return l;
     }

@@ -22,18 +22,20 @@ typedef struct {
 
 typedef enum { FB_PANE_GRAPH, FB_PANE_COLUMNS, FB_PANE_KERNELS, FB_PANES } fb_pane;
 
-enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60 };
+enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60, FB_BESIDE_COLS = 150 };
 
 typedef struct {
     int rows, cols;   /* of the screen */
     int zoomed;       /* a pane, or -1 */
     bool whole;       /* one view over all panes: source, help, log … */
+    bool beside;      /* that view wants the graph beside it, where there is room */
     int table_rows;   /* lines that the columns pane would like */
     int column_cells; /* width that the columns pane would like */
 } fb_layout_wish;
 
 typedef struct {
     bool too_small;
+    bool beside;                /* the graph pane stands to the left of `whole` */
     fb_rect header, keys, hint; /* one line, one line, two or three; hint without its frame */
     fb_rect pane[FB_PANES];     /* inner; h or w 0 when not shown */
     fb_rect whole;              /* inner; of the view over all panes or the zoomed pane */

@@ -110,3 +110,45 @@ void fb_letter_title(const fb_letters *l, const fb_plan *plan, int letter, fb_st
 {
     fb_group_title(plan, l->first_group[letter], out);
 }
+
+static const char *leaf(const fb_graph *g, fb_id node)
+{
+    const char *dot = strrchr(g->nodes[node].name, '.');
+    return dot ? dot + 1 : g->nodes[node].name;
+}
+
+void fb_group_why(const fb_plan *plan, int group, fb_str *out)
+{
+    static const char *const then[FB_FAMILIES] = {
+        [FB_FAMILY_REDUCE] = ", and all of a row's work is done while the row is at hand",
+        [FB_FAMILY_GEMM] = ", whose sums stay on chip until all that is made of them is stored",
+        [FB_FAMILY_LIBRARY] = " is left to the library, and what follows takes its result",
+        [FB_FAMILY_CHAIN] = ": what the first makes goes on to the next while its rows are at hand",
+        [FB_FAMILY_COPY] = " puts values in another order, and no index arithmetic can stand for that",
+    };
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    const fb_group *own = fb_plan_group(plan, group);
+    const char *words[3] = {NULL};
+    int n = 0;
+    for (int i = 0; i < own->n_nodes; i++) {
+        fb_op_class class = fb_node_class(g, own->nodes[i]);
+        bool product = class == FB_CLASS_CONTRACTION, reduction = class == FB_CLASS_REDUCTION;
+        bool join = class == FB_CLASS_JOIN;
+        bool says = own->family == FB_FAMILY_REDUCE ? product || reduction
+                    : own->family == FB_FAMILY_COPY ? join
+                                                    : product;
+        if (says && n < 3) words[n++] = leaf(g, own->nodes[i]);
+    }
+    fb_str_addf(out, "%s: ", fb_family_name(own->family));
+    if (own->family == FB_FAMILY_POINTWISE) {
+        fb_str_addf(out, "%d operation%s, every element by itself: nothing is reduced and nothing is a product",
+                    own->n_nodes, own->n_nodes == 1 ? "" : "s");
+        return;
+    }
+    for (int i = 0; i < n; i++) fb_str_addf(out, "%s%s", i ? ", " : "", words[i]);
+    if (!n) fb_str_add(out, !own->n_nodes ? "it" : leaf(g, own->nodes[0]));
+    if (own->family == FB_FAMILY_REDUCE) fb_str_addf(out, " %s rows", n == 1 ? "reduces" : "reduce");
+    if (own->family == FB_FAMILY_GEMM) fb_str_addf(out, n == 1 ? " is a product" : " are products");
+    if (own->family == FB_FAMILY_CHAIN) fb_str_add(out, " are products");
+    if (then[own->family]) fb_str_add(out, then[own->family]);
+}

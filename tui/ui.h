@@ -244,6 +244,7 @@ void fb_node_text(const fb_graph *g, fb_id id, fb_str *out);
 
 /* ---- view_source.c ---- */
 
+fb_id fb_source_node(fb_app *app); /* of the line under the cursor; FB_NONE */
 int fb_source_fd(fb_app *app); /* of what makes its text, to be polled; -1: nothing does */
 void fb_source_pump(fb_app *app);
 

@@ -152,10 +152,15 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
     int n = count(app), marked = marked_letter(app), shapes = n ? shape_column(app, r) : 0;
+    fb_id of_line = n && app->layout.beside ? fb_source_node(app) : FB_NONE;
+    int line_row = of_line == FB_NONE ? FB_NONE : fb_rows_find(&app->model.rows, of_line);
+    if (line_row != FB_NONE && (line_row < s->top || line_row >= s->top + r->h)) s->top = line_row - r->h / 2;
+    if (s->top < 0) s->top = 0;
     for (int y = 0; y < r->h && s->top + y < n; y++) {
         const fb_row *row = &app->model.rows.rows.at[s->top + y];
         bool at = fb_row_ground(app, FB_VIEW_GRAPH, r, y, s->top + y, focused);
-        if (!at && marked != FB_NONE && row->letter == marked) fb_draw_ground(FB_GROUND_MARK);
+        bool mark = (marked != FB_NONE && row->letter == marked) || (line_row != FB_NONE && line_row == s->top + y);
+        if (!at && mark) fb_draw_ground(FB_GROUND_MARK);
         draw_row(app, r, y, s->top + y, shapes);
         fb_draw_ground(FB_GROUND_PLAIN);
     }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEP = 8, NUMBERS = 5 };
+enum { STEP = 8, NUMBERS = 5, TAB = 4 };
 
 typedef struct {
     int n;
@@ -26,8 +26,8 @@ static const struct {
 } kinds[FB_SOURCE_KINDS] = {
     [FB_SOURCE_GENERATED] = {"source", NULL,
                              "as the compiler gets it, without the prelude · Enter: the line's node in the graph"},
-    [FB_SOURCE_PTX] = {"PTX", "ptx", "all kernels of the column, as NVRTC makes them"},
-    [FB_SOURCE_SASS] = {"SASS", "sass", "all kernels of the column, as the toolkit disassembles them"},
+    [FB_SOURCE_PTX] = {"PTX", "ptx", "what NVRTC makes of the kernel's CUDA source"},
+    [FB_SOURCE_SASS] = {"SASS", "sass", "the machine's own code, as the toolkit disassembles it"},
     [FB_SOURCE_RESOURCES] = {"resources", "resources", "registers, shared memory, spills and occupancy of all kernels"},
     [FB_SOURCE_DIFF] = {"diff", NULL, "kernels of the other column (-) and of this one (+)"},
     [FB_SOURCE_LUA] = {"plan as Lua", NULL, "to be pasted into the script's plans; :lua FILE writes it"},
@@ -50,15 +50,33 @@ static int group_at_cursor(fb_app *app)
                                          : FB_NONE;
 }
 
+/* "source · a layer_norm" */
+static const char *kernel_title(fb_app *app, fb_arena *arena, const char *what, int group)
+{
+    fb_str text = {0};
+    char letter[8];
+    fb_str_addf(&text, "%s · %s ", what, fb_letter_name(app->model.letters.of_group[group], letter));
+    fb_group_title(app->model.column->plan, group, &text);
+    const char *kept = fb_arena_strdup(arena, fb_str_get(&text));
+    fb_str_free(&text);
+    return kept;
+}
+
 static int split(fb_arena *arena, const char *text, const char ***out)
 {
     int n = 1, at = 0;
     for (const char *p = text; *p; p++) n += *p == '\n';
     *out = FB_NEW_ARRAY(arena, const char *, n);
     for (const char *p = text; *p;) {
-        size_t len = strcspn(p, "\n");
-        char *line = fb_arena_alloc(arena, len + 1);
-        memcpy(line, p, len);
+        size_t len = strcspn(p, "\n"), tabs = 0, to = 0;
+        for (size_t i = 0; i < len; i++) tabs += p[i] == '\t';
+        char *line = fb_arena_alloc(arena, len + TAB * tabs + 1);
+        for (size_t i = 0; i < len; i++)
+            if (p[i] == '\t') do
+                    line[to++] = ' ';
+                while (to % TAB);
+            else
+                line[to++] = p[i];
         (*out)[at++] = line;
         p += len + (p[len] == '\n');
     }
@@ -138,12 +156,7 @@ static void show_generated(fb_app *app, source *s, fb_arena *arena)
     const fb_column *c = app->model.column;
     int group = c && c->plan ? group_at_cursor(app) : FB_NONE;
     if (group == FB_NONE) return;
-    fb_str title = {0};
-    char letter[8];
-    fb_str_addf(&title, "source · %s ", fb_letter_name(app->model.letters.of_group[group], letter));
-    fb_group_title(c->plan, group, &title);
-    s->title = fb_arena_strdup(arena, fb_str_get(&title));
-    fb_str_free(&title);
+    s->title = kernel_title(app, arena, kinds[FB_SOURCE_GENERATED].name, group);
     const fb_dialect *dialect = dialect_of(c);
     const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
     s->n = split(arena, text ? text : "/* a library call: there is no source */\n", &s->lines);
@@ -202,8 +215,10 @@ static void show_lua(fb_app *app, source *s, fb_arena *arena)
 {
     fb_str text = {0}, body = {0};
     fb_plan_to_lua(app->model.column->plan, &body);
-    fb_str_addf(&text, "mine = function(pl)\n%s", fb_str_get(&body));
-    fb_str_addf(&text, "%send,\n", body.n && body.text[body.n - 1] != '\n' ? "\n" : "");
+    fb_str_add(&text, "mine = function(pl)\n");
+    for (const char *line = fb_str_get(&body); *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'))
+        fb_str_addf(&text, "  %.*s\n", (int)strcspn(line, "\n"), line);
+    fb_str_add(&text, "end,\n");
     s->n = split(arena, fb_str_get(&text), &s->lines);
     fb_str_free(&text);
     fb_str_free(&body);
@@ -214,32 +229,35 @@ static void drop_helper(void *h)
     fb_helper_free(h);
 }
 
-/* What the compiler makes of it, by `fusebox emit` beside us. */
-static void start_emit(fb_app *app, source *s, fb_arena *arena, const char *target)
+/* What the compiler makes of it, by `fusebox emit` beside us; of the kernel under the cursor, but for resources, which
+ * are compared. */
+static void start_emit(fb_app *app, source *s, fb_arena *arena, fb_source_kind kind)
 {
     enum { MOST = 64 };
     const fb_column *c = app->model.column;
+    int group = kind == FB_SOURCE_RESOURCES ? FB_NONE : group_at_cursor(app);
     const char *argv[MOST + 1], *name, *path = fb_session_path(app->session);
     char self[4096];
     int n = 0;
     fb_str spec = {0};
     fb_error err = {0};
-    json_t *value, *plan = strcmp(c->plan_name, "mine") ? NULL : fb_plan_to_json(c->plan);
+    json_t *value, *plan = fb_plan_to_json(c->plan); /* as it is: a name may be another plan where there is a GPU */
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = '\0';
     if (*c->variant) fb_str_addf(&spec, "%s:", c->variant);
-    bool good = true;
-    if (plan)
-        good = fb_tried_plan_file(plan, &spec, &err);
-    else
-        fb_str_add(&spec, c->plan_name);
+    bool good = fb_tried_plan_file(plan, &spec, &err);
     json_decref(plan);
     argv[n++] = self;
     argv[n++] = "emit";
     argv[n++] = path ? path : "";
     argv[n++] = fb_arena_strdup(arena, fb_str_get(&spec));
     argv[n++] = "--target";
-    argv[n++] = target;
+    argv[n++] = kinds[kind].target;
+    if (group != FB_NONE) {
+        s->title = kernel_title(app, arena, kinds[kind].name, group);
+        argv[n++] = "--kernel";
+        argv[n++] = fb_arena_printf(arena, "%d", group + 1);
+    }
     json_object_foreach(c->params, name, value)
     {
         char *text = json_is_string(value) ? fb_strdup(json_string_value(value)) : fb_json_line(value);
@@ -270,8 +288,16 @@ static void opened(fb_app *app)
     case FB_SOURCE_GENERATED: show_generated(app, s, arena); break;
     case FB_SOURCE_DIFF: show_diff(app, s, arena); break;
     case FB_SOURCE_LUA: show_lua(app, s, arena); break;
-    default: start_emit(app, s, arena, kinds[kind].target); break;
+    default: start_emit(app, s, arena, kind); break;
     }
+}
+
+fb_id fb_source_node(fb_app *app)
+{
+    const source *s = state(app);
+    int at = app->scroll[FB_VIEW_SOURCE].cursor;
+    bool shown = s && s->node && fb_app_view(app) == FB_VIEW_SOURCE && at < s->n;
+    return shown ? s->node[at] : FB_NONE;
 }
 
 int fb_source_fd(fb_app *app)
@@ -358,9 +384,25 @@ static bool of_same_node(const source *s, int line, int cursor)
     return s->node && cursor < s->n && s->node[cursor] != FB_NONE && s->node[line] == s->node[cursor];
 }
 
+/* What Tab goes through, in the frame. */
+static void draw_kinds(const fb_app *app, const fb_rect *r)
+{
+    enum { ROOM = 90 };
+    fb_rect frame = {r->y - 1, r->x, 1, r->w};
+    int x = r->w - 2;
+    if (r->w < ROOM) return;
+    for (int k = FB_SOURCE_KINDS - 1; k >= 0; k--) {
+        bool now = k == (int)app->source_kind;
+        char text[32];
+        snprintf(text, sizeof text, " %s ", kinds[k].name);
+        x = fb_draw_right(&frame, 0, x, now ? FB_ROLE_FOCUS : FB_ROLE_DIM, text);
+    }
+}
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     const source *s = state(app);
+    draw_kinds(app, r);
     const fb_scroll *scroll = &app->scroll[FB_VIEW_SOURCE];
     fb_rect code = {r->y, r->x + NUMBERS + 1, r->h, r->w - NUMBERS - 1};
     bool comment = !s->signs && in_comment_before(s, scroll->top);
@@ -398,10 +440,30 @@ static void explain(fb_app *app, fb_hint *hint)
     if (s->node && at < s->n && s->node[at] != FB_NONE && c && c->graph) {
         fb_str_addf(&hint->title, " · %s", c->graph->nodes[s->node[at]].name);
         fb_node_text(c->graph, s->node[at], &hint->line[0]);
+    } else if (c && c->plan && app->source_kind == FB_SOURCE_GENERATED && group_at_cursor(app) != FB_NONE) {
+        fb_group_why(c->plan, group_at_cursor(app), &hint->line[0]);
     } else if (c) {
         fb_str_addf(&hint->line[0], "column %d on %s: %s", app->column + 1, c->device, kinds[app->source_kind].help);
     }
-    fb_str_add(&hint->line[1], "Tab: PTX, SASS, resources, diff, Lua · Esc goes back");
+    fb_str_addf(&hint->line[1], "%sTab: PTX, SASS, resources, diff, Lua · [ ]: another kernel",
+                app->source_kind == FB_SOURCE_GENERATED ? "Enter: the line's node · " : "");
+}
+
+/* The next kernel of the column, or the one before, in what is shown of it. */
+static void another_kernel(fb_app *app, int step)
+{
+    const fb_model *m = &app->model;
+    int group = group_at_cursor(app), letter = group == FB_NONE ? FB_NONE : m->letters.of_group[group], at = 0;
+    for (int i = 0; i < m->kernels.n; i++)
+        if (m->kernels.at[i].letter == letter) at = i;
+    at += step;
+    if (at < 0 || at >= m->kernels.n) {
+        fb_app_say(app, FB_ROLE_DIM, "that is the %s kernel", step < 0 ? "first" : "last");
+        return;
+    }
+    app->focus = FB_VIEW_KERNELS;
+    app->scroll[FB_VIEW_KERNELS].cursor = at;
+    opened(app);
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
@@ -418,6 +480,8 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
             (fb_source_kind)((app->source_kind + (c == FB_CMD_NEXT_PANE ? 1 : FB_SOURCE_KINDS - 1)) % FB_SOURCE_KINDS);
         opened(app);
         return true;
+    case FB_CMD_EDGE_BACK:
+    case FB_CMD_EDGE_NEXT: another_kernel(app, c == FB_CMD_EDGE_NEXT ? 1 : -1); return true;
     case FB_CMD_ENTER:
         if (now->node && s->cursor < now->n && now->node[s->cursor] != FB_NONE) {
             fb_outline_reveal(app->model.outline, now->node[s->cursor]);

@@ -8,6 +8,12 @@ fb emit split_stack combined:max $small --target cuda
 is "CUDA, which needs nothing of CUDA" 0 out '__global__' out 'tanhf'
 fb emit split_stack combined:none $small --target cuda
 is "a plan of a host's column is made for the GPU" 0 out 'launches'
+fb emit split_stack combined:eager $small --target cuda --kernel tanh
+is "one kernel by its name" 0 out 'tanh_kernel' no 'layer_norm_kernel'
+fb emit split_stack combined:eager $small --target c --kernel 1
+is "by its number" 0 out 'void layer_norm_kernel' no 'void tanh_kernel'
+fb emit split_stack combined:eager $small --target c --kernel gelu
+is "no such kernel" 2 err1 'no kernel "gelu"; there are: layer_norm, tanh'
 fb emit split_stack combined:max $small --target wasm
 is "no such target" 2 err1 'no target "wasm"; there are: c, cuda, ptx, sass, resources'
 fb emit split_stack combined:max $small --target c --arch sm_90
@@ -30,6 +36,8 @@ fb emit split_stack combined:max $small --target ptx --arch sm_20
 is "one that NVRTC has forgotten" 2 err1 'knows no sm_20; there are: sm_'
 fb emit split_stack combined:eager $small --target resources
 is "resources" 0 out '^kernel .*registers .*occupancy' out '^layer_norm +reduce .* %' out '^sm_90: 65536 registers'
+fb emit split_stack combined:eager $small --target ptx --kernel tanh
+is "PTX of one kernel" 0 out 'entry tanh_kernel' no 'entry layer_norm'
 fb emit lora_mlp lora:eager --target resources --arch sm_120
 is "of calls, too, and another architecture's limits" 0 out '^cuBLASLt +library' out '^sm_120: .* 1536 threads'
 

@@ -28,7 +28,7 @@ fb run sizes.lua eager max --device host --set rows=8,16 --format html --picture
 is "a sweep's page has all its cases" 0 out '<h3>1  eager@host  rows=8' out '<h3>2  max@host  rows=8' out '<h3>3  eager@host  rows=16' \
     out '<h3>4  max@host  rows=16' no '<h3>5'
 # shellcheck disable=SC2012
-echo "$(ls drawn | tr '\n' ' ')" >out
+ls drawn | tr '\n' ' ' >out
 is "pictures as files" 0 out '^kernels.svg plan-1.svg plan-2.svg plan-3.svg plan-4.svg roofline.svg scatter.svg $'
 cat drawn/plan-1.svg drawn/plan-3.svg >out
 is "a file of its own, each plan with its sizes" 0 out '^<svg xmlns="http://www.w3.org/2000/svg"' out 'rows=8<' out 'rows=16<' out '>a  tanh<' \

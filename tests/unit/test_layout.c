@@ -43,7 +43,9 @@ static void check(const fb_layout_wish *w)
     }
     bool panes = !w->whole && w->zoomed < 0;
     for (int p = 0; p < FB_PANES; p++)
-        assert_int_equal(empty(&l.pane[p]), w->whole || (w->zoomed >= 0 && w->zoomed != p));
+        assert_int_equal(empty(&l.pane[p]), (w->whole && !(l.beside && p == FB_PANE_GRAPH)) ||
+                                                (!w->whole && w->zoomed >= 0 && w->zoomed != p));
+    assert_int_equal(l.beside, w->whole && w->beside && w->cols >= FB_BESIDE_COLS);
     assert_int_equal(empty(&l.whole), panes);
     if (!panes) return;
     assert_true(l.pane[FB_PANE_GRAPH].w >= 24 && l.pane[FB_PANE_COLUMNS].w >= 28);
@@ -59,7 +61,8 @@ static void all_sizes(void **state)
     for (int rows = 1; rows <= 100; rows++)
         for (int cols = 1; cols <= 300; cols++)
             for (int zoomed = -1; zoomed < FB_PANES; zoomed++)
-                for (int whole = 0; whole < 2; whole++) check(&(fb_layout_wish){rows, cols, zoomed, whole, 10, 43});
+                for (int over = 0; over < 3; over++)
+                    check(&(fb_layout_wish){rows, cols, zoomed, over > 0, over > 1, 10, 43});
 }
 
 static void all_wishes(void **state)
@@ -67,9 +70,9 @@ static void all_wishes(void **state)
     (void)state;
     for (int table = 0; table < 60; table++)
         for (int cells = 0; cells < 400; cells += 7) {
-            check(&(fb_layout_wish){24, 80, -1, false, table, cells});
-            check(&(fb_layout_wish){30, 100, -1, false, table, cells});
-            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, table, cells});
+            check(&(fb_layout_wish){24, 80, -1, false, false, table, cells});
+            check(&(fb_layout_wish){30, 100, -1, false, false, table, cells});
+            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, false, table, cells});
         }
 }
 
@@ -77,7 +80,7 @@ static void all_wishes(void **state)
 static void room_is_given(void **state)
 {
     (void)state;
-    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 10, 60});
+    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, false, 10, 60});
     assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
     assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
 }
