@@ -62,7 +62,7 @@ static const char *kernel_title(fb_app *app, fb_arena *arena, const char *what, 
     return kept;
 }
 
-static int split(fb_arena *arena, const char *text, const char ***out)
+int fb_code_lines(fb_arena *arena, const char *text, const char ***out)
 {
     int n = 1, at = 0;
     for (const char *p = text; *p; p++) n += *p == '\n';
@@ -86,6 +86,13 @@ static int split(fb_arena *arena, const char *text, const char ***out)
 static const fb_dialect *dialect_of(const fb_column *c)
 {
     return fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
+}
+
+const char *fb_code_of(const fb_column *c, int group, fb_arena *arena)
+{
+    const fb_dialect *dialect = dialect_of(c);
+    const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
+    return text ? text : "/* a library call: there is no source */\n";
 }
 
 /* ---- lines and nodes ----------------------------------------------------------------------------------------------
@@ -157,9 +164,7 @@ static void show_generated(fb_app *app, source *s, fb_arena *arena)
     int group = c && c->plan ? group_at_cursor(app) : FB_NONE;
     if (group == FB_NONE) return;
     s->title = kernel_title(app, arena, kinds[FB_SOURCE_GENERATED].name, group);
-    const fb_dialect *dialect = dialect_of(c);
-    const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
-    s->n = split(arena, text ? text : "/* a library call: there is no source */\n", &s->lines);
+    s->n = fb_code_lines(arena, fb_code_of(c, group, arena), &s->lines);
     if (!c->graph) return;
     find_nodes(s, arena, c->graph, fb_plan_group(c->plan, group));
     fb_id node = fb_model_node(app);
@@ -181,7 +186,7 @@ static int plan_lines(const fb_column *c, fb_arena *arena, const char ***out)
         FB_VEC_PUSH(&seen, text);
         fb_str_addf(&all, "%s\n", text);
     }
-    int n = split(arena, fb_str_get(&all), out);
+    int n = fb_code_lines(arena, fb_str_get(&all), out);
     FB_VEC_FREE(&seen);
     fb_str_free(&all);
     return n;
@@ -194,7 +199,7 @@ static void show_diff(fb_app *app, source *s, fb_arena *arena)
     const fb_column *b = app->model.column,
                     *a = with < fb_session_columns(app->session) ? fb_session_column(app->session, with) : NULL;
     if (!a || !a->plan || !b->plan) {
-        s->n = split(arena, "there is no other column whose plan is ours\n", &s->lines);
+        s->n = fb_code_lines(arena, "there is no other column whose plan is ours\n", &s->lines);
         return;
     }
     const char **la, **lb;
@@ -219,7 +224,7 @@ static void show_lua(fb_app *app, source *s, fb_arena *arena)
     for (const char *line = fb_str_get(&body); *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'))
         fb_str_addf(&text, "  %.*s\n", (int)strcspn(line, "\n"), line);
     fb_str_add(&text, "end,\n");
-    s->n = split(arena, fb_str_get(&text), &s->lines);
+    s->n = fb_code_lines(arena, fb_str_get(&text), &s->lines);
     fb_str_free(&text);
     fb_str_free(&body);
 }
@@ -273,7 +278,7 @@ static void start_emit(fb_app *app, source *s, fb_arena *arena, fb_source_kind k
     if (s->helper)
         fb_arena_defer(arena, drop_helper, s->helper);
     else
-        s->n = split(arena, err.text, &s->lines);
+        s->n = fb_code_lines(arena, err.text, &s->lines);
 }
 
 static void opened(fb_app *app)
@@ -310,7 +315,7 @@ void fb_source_pump(fb_app *app)
 {
     source *s = state(app);
     if (!s || !s->helper || fb_helper_fd(s->helper) < 0 || !fb_helper_pump(s->helper)) return;
-    s->n = split(app->arena[FB_VIEW_SOURCE], fb_helper_text(s->helper), &s->lines);
+    s->n = fb_code_lines(app->arena[FB_VIEW_SOURCE], fb_helper_text(s->helper), &s->lines);
     app->dirty = true;
 }
 
@@ -336,8 +341,8 @@ static bool is_keyword(const char *p, size_t n)
     return false;
 }
 
-/* Enough of C to tell comments and keywords apart. Returns whether a comment goes on in the next line. */
-static bool draw_code(const fb_rect *r, int y, int x, const char *line, bool comment)
+/* Enough of C to tell comments and keywords apart. */
+bool fb_code_draw(const fb_rect *r, int y, int x, const char *line, bool comment)
 {
     char part[1024];
     for (const char *p = line; *p;) {
@@ -421,7 +426,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
             fb_draw(r, y, NUMBERS - 1, role, sign);
             fb_draw(&code, y, -scroll->left, role, s->lines[line]);
         } else {
-            comment = draw_code(&code, y, -scroll->left, s->lines[line], comment);
+            comment = fb_code_draw(&code, y, -scroll->left, s->lines[line], comment);
         }
     }
 }

@@ -5,7 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-enum { NAMES = 11, LANES = 3, CLOSEST = 1 << 20 };
+enum { NAMES = 11, LANES = 4, CLOSEST = 1 << 20, BESIDE = 96, LIST = 56 };
+
+/* The source of the launch under the cursor, where there is room beside the list. */
+typedef struct {
+    int group; /* FB_NONE: there is none */
+    fb_hash plan;
+    int n;
+    const char **lines;
+} code;
 
 static const fb_timeline *now(fb_app *app, fb_error *err)
 {
@@ -39,16 +47,20 @@ static window window_of(const fb_app *app, const fb_timeline *t)
 /* ---- lanes --------------------------------------------------------------------------------------------------------
  */
 
-static int letter_of(const fb_app *app, const fb_timeline *t, const fb_span *s)
+static int letter_called(const fb_app *app, const char *name)
 {
     const fb_column *c = app->model.column;
     const fb_report *r = c ? c->report : NULL;
-    const char *name = s->index >= 0 && s->index < t->n_names ? t->names[s->index] : NULL;
     for (int k = 0; r && name && k < r->n_kernels; k++)
         if (r->kernels[k].group >= 0 && r->kernels[k].group < app->model.letters.n_groups &&
             !strcmp(r->kernels[k].name, name))
             return app->model.letters.of_group[r->kernels[k].group];
     return FB_NONE;
+}
+
+static int letter_of(const fb_app *app, const fb_timeline *t, const fb_span *s)
+{
+    return letter_called(app, s->index >= 0 && s->index < t->n_names ? t->names[s->index] : NULL);
 }
 
 static void block(const fb_rect *r, int y, const window *w, double start, double end, fb_role role, const char *sign,
@@ -68,18 +80,50 @@ static void block(const fb_rect *r, int y, const window *w, double start, double
 static void draw_spans(fb_app *app, const fb_rect *r, const fb_timeline *t, const window *w)
 {
     int cursor = app->scroll[FB_VIEW_TIMELINE].cursor;
+    int *letters = fb_calloc((size_t)t->n_names + 1, sizeof *letters); /* there may be many spans of a few names */
+    for (int i = 0; i < t->n_names; i++) letters[i] = letter_called(app, t->names[i]);
     fb_draw(r, 1, 1, FB_ROLE_DIM, "launches");
     fb_draw(r, 2, 1, FB_ROLE_DIM, "kernels");
     for (int64_t i = 0; i < t->n_spans; i++) {
         const fb_span *s = &t->spans[i];
         char name[8] = "";
-        int letter = letter_of(app, t, s);
+        double first = isfinite(s->issue_start_us) ? fmin(s->issue_start_us, s->start_us) : s->start_us;
+        if (s->end_us < w->from || first > w->to) continue;
+        int letter = s->index >= 0 && s->index < t->n_names ? letters[s->index] : FB_NONE;
         fb_role role = letter == FB_NONE ? FB_ROLE_TIME : (fb_role)(FB_ROLE_GROUP + letter % FB_GROUP_COLOURS);
         if (letter != FB_NONE) fb_letter_name(letter, name);
         if (isfinite(s->issue_start_us)) block(r, 1, w, s->issue_start_us, s->issue_end_us, FB_ROLE_DIM, "▪", "");
         block(r, 2, w, s->start_us, s->end_us, i == cursor ? FB_ROLE_KEY : role, "█", name);
-        if (i == cursor) block(r, 3, w, s->start_us, s->end_us, FB_ROLE_KEY, "↑", "");
+        if (i == cursor) block(r, LANES, w, s->start_us, s->end_us, FB_ROLE_KEY, "↑", "");
     }
+    fb_free(letters);
+}
+
+static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+
+static const char *level(double share)
+{
+    return levels[share >= 1 ? 7 : share <= 0 ? 0 : (int)(share * 8)];
+}
+
+/* How much of each cell's time no kernel runs: gaps are seen even where they are narrower than a cell. */
+static void draw_idle(const fb_rect *r, const fb_timeline *t, const window *w)
+{
+    int width = r->w - NAMES - 1;
+    double step = (w->to - w->from) / width, all = length_of(t);
+    double *busy = fb_calloc((size_t)width + 1, sizeof *busy);
+    double done = 0; /* spans are in order of execution; what runs beside another counts once */
+    for (int64_t i = 0; i < t->n_spans; i++) {
+        double from = fmax(t->spans[i].start_us, done), to = t->spans[i].end_us;
+        int first = (int)floor((from - w->from) / step), last = (int)floor((to - w->from) / step);
+        done = fmax(done, to);
+        for (int x = first < 0 ? 0 : first; x <= last && x < width; x++)
+            busy[x] += fmax(fmin(to, w->from + (x + 1) * step) - fmax(from, w->from + x * step), 0) / step;
+    }
+    fb_draw(r, 3, 1, FB_ROLE_DIM, "idle");
+    for (int x = 0; x < width; x++)
+        if (busy[x] < 0.98 && w->from + x * step < all) fb_draw(r, 3, NAMES + x, FB_ROLE_WARN, level(1 - busy[x]));
+    fb_free(busy);
 }
 
 static void draw_axis(const fb_rect *r, const window *w)
@@ -96,37 +140,45 @@ static void draw_axis(const fb_rect *r, const window *w)
     }
 }
 
-/* A metric over the runs that were sampled, each laid over the run that is shown. */
-static double metric_at(const fb_metric_log *m, int which, double from, double to)
+/* The means of a metric in each cell over the runs that were sampled, each laid over the run that is shown. Where no
+ * sample fell into a cell, the one before goes on. */
+static void metric_cells(const fb_metric_log *m, int which, const window *w, int width, double *mean)
 {
-    double sum = 0;
-    int n = 0;
+    int *n = fb_calloc((size_t)width + 1, sizeof *n);
+    double before = NAN; /* the last sample left of the window */
+    double before_at = -INFINITY;
+    int64_t run = 0;
+    for (int x = 0; x < width; x++) mean[x] = 0;
     for (int64_t i = 0; i < m->n; i++) {
-        double v = m->value[i * m->n_metrics + which], at = NAN;
-        for (int64_t run = 0; run < m->n_runs; run++)
-            if (m->at_us[i] >= m->run_us[2 * run] && m->at_us[i] < m->run_us[2 * run + 1])
-                at = m->at_us[i] - m->run_us[2 * run];
-        if (!(at >= from && at < to) || !isfinite(v)) continue;
-        sum += v;
-        n++;
+        double v = m->value[i * m->n_metrics + which];
+        while (run + 1 < m->n_runs && m->at_us[i] >= m->run_us[2 * (run + 1)]) run++;
+        double at = m->at_us[i] - m->run_us[2 * run];
+        if (!m->n_runs || !isfinite(v) || m->at_us[i] >= m->run_us[2 * run + 1] || at < 0) continue;
+        int x = (int)floor((at - w->from) * width / (w->to - w->from));
+        if (at < w->from && at > before_at) before = v, before_at = at;
+        if (x < 0 || x >= width) continue;
+        mean[x] += v;
+        n[x]++;
     }
-    return n ? sum / n : NAN;
+    for (int x = 0; x < width; x++) {
+        if (n[x]) before = mean[x] / n[x];
+        mean[x] = before;
+    }
+    fb_free(n);
 }
 
 static void draw_metrics(const fb_rect *r, int y, const fb_timeline *t, const window *w)
 {
-    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const fb_metric_log *m = &t->metrics;
     int width = r->w - NAMES - 1;
+    double *mean = fb_calloc((size_t)width + 1, sizeof *mean);
     for (int k = 0; k < m->n_metrics && y + k < r->h; k++) {
         fb_draw_cut(r, y + k, 1, NAMES - 2, FB_ROLE_DIM, m->metric[k]);
-        for (int x = 0; x < width; x++) {
-            double step = (w->to - w->from) / width;
-            double v = metric_at(m, k, w->from + x * step, w->from + (x + 1) * step);
-            if (isfinite(v))
-                fb_draw(r, y + k, NAMES + x, FB_ROLE_BYTES, levels[v >= 1 ? 7 : v <= 0 ? 0 : (int)(v * 8)]);
-        }
+        metric_cells(m, k, w, width, mean);
+        for (int x = 0; x < width; x++)
+            if (isfinite(mean[x])) fb_draw(r, y + k, NAMES + x, FB_ROLE_BYTES, level(mean[x]));
     }
+    fb_free(mean);
 }
 
 /* ---- the list -----------------------------------------------------------------------------------------------------
@@ -157,6 +209,45 @@ static void draw_list(fb_app *app, const fb_rect *r, int y, const fb_timeline *t
     }
 }
 
+/* ---- the launch's source ----------------------------------------------------------------------------------------
+ */
+
+static int group_of(const fb_app *app, const fb_timeline *t, int at)
+{
+    const fb_column *c = app->model.column;
+    int letter = c && c->plan && at < t->n_spans ? letter_of(app, t, &t->spans[at]) : FB_NONE;
+    return letter == FB_NONE ? FB_NONE : app->model.letters.first_group[letter];
+}
+
+static const code *code_at(fb_app *app, const fb_timeline *t)
+{
+    code *now = app->state[FB_VIEW_TIMELINE];
+    int group = group_of(app, t, app->scroll[FB_VIEW_TIMELINE].cursor);
+    if (now && now->group == group && fb_hash_equal(now->plan, app->model.plan_hash)) return now;
+    now = fb_view_state(app, FB_VIEW_TIMELINE, sizeof *now);
+    now->group = group;
+    now->plan = app->model.plan_hash;
+    fb_arena *arena = app->arena[FB_VIEW_TIMELINE];
+    if (group != FB_NONE) now->n = fb_code_lines(arena, fb_code_of(app->model.column, group, arena), &now->lines);
+    return now;
+}
+
+static void draw_code(fb_app *app, const fb_rect *r, int y, const fb_timeline *t)
+{
+    const code *c = code_at(app, t);
+    fb_rect beside = {r->y + y, r->x + LIST + 2, r->h - y, r->w - LIST - 2};
+    bool comment = false;
+    for (int i = 0; i < beside.h; i++) {
+        fb_rect line = {r->y + y, r->x, r->h - y, r->w};
+        fb_draw(&line, i, LIST, FB_ROLE_FRAME, "│");
+        if (i < c->n) comment = fb_code_draw(&beside, i, 0, c->lines[i], comment);
+    }
+    if (!c->n) fb_draw(&beside, 0, 0, FB_ROLE_DIM, "its source is not known here");
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------------
+ */
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_error err = {0};
@@ -174,14 +265,19 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     const window w = window_of(app, t);
     int lanes = 1 + LANES + t->metrics.n_metrics;
     if (lanes > r->h - 3) lanes = 1 + LANES;
+    fb_rect list = *r;
+    if (r->w >= BESIDE) list.w = LIST;
     draw_axis(r, &w);
     draw_spans(app, r, t, &w);
+    draw_idle(r, t, &w);
     if (lanes > 1 + LANES) draw_metrics(r, 1 + LANES, t, &w);
-    fb_draw(r, lanes, 4, FB_ROLE_DIM, "launch");
-    fb_draw_right(r, lanes, r->w - 25, FB_ROLE_DIM, "starts");
-    fb_draw_right(r, lanes, r->w - 13, FB_ROLE_DIM, "takes");
-    fb_draw_right(r, lanes, r->w - 1, FB_ROLE_DIM, "gap before");
-    draw_list(app, r, lanes + 1, t, focused);
+    fb_draw(&list, lanes, 4, FB_ROLE_DIM, "launch");
+    fb_draw_right(&list, lanes, list.w - 25, FB_ROLE_DIM, "starts");
+    fb_draw_right(&list, lanes, list.w - 13, FB_ROLE_DIM, "takes");
+    fb_draw_right(&list, lanes, list.w - 1, FB_ROLE_DIM, "gap before");
+    draw_list(app, &list, lanes + 1, t, focused);
+    fb_draw_ground(FB_GROUND_PLAIN);
+    if (list.w < r->w) draw_code(app, r, lanes, t);
 }
 
 /* ---- the view -----------------------------------------------------------------------------------------------------
@@ -227,7 +323,7 @@ static void explain(fb_app *app, fb_hint *hint)
     int at = app->scroll[FB_VIEW_TIMELINE].cursor;
     char us[32], call[32];
     fb_str_add(&hint->title, "launch");
-    fb_str_add(&hint->line[1], "+ and - zoom around the launch, j k the next and the one before, Enter its source");
+    fb_str_add(&hint->line[1], "+ and - zoom around the launch, j k or h l go from launch to launch, Enter its source");
     if (!t || at >= t->n_spans) return;
     const fb_span *s = &t->spans[at];
     fb_str_addf(&hint->line[0], "%s: %s on stream %d", name_of(t, s), fb_format_us(us, s->end_us - s->start_us),
@@ -260,6 +356,8 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     (void)arg;
     switch (c) {
     case FB_CMD_ENTER: return enter(app);
+    case FB_CMD_LEFT: return fb_scroll_command(&app->scroll[FB_VIEW_TIMELINE], count(app), 1, FB_CMD_UP);
+    case FB_CMD_RIGHT: return fb_scroll_command(&app->scroll[FB_VIEW_TIMELINE], count(app), 1, FB_CMD_DOWN);
     case FB_CMD_MORE:
     case FB_CMD_UNFOLD_ALL:
         if (app->timeline_zoom < CLOSEST) app->timeline_zoom *= 2;
