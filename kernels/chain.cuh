@@ -220,4 +220,50 @@ struct fb_chain {
     }
 };
 
+// The same where a block's rows of what is between the products lie in shared memory whole: then both products are those of
+// kernels/gemm.cuh, each warp has a part of the columns, and a thread holds the sums of one product at a time.
+//
+// ROWS, WIDTH (of the first product) and COLUMNS (of the second) are dealt to WARPS_M × WARPS_N warps; DEPTH is the first
+// product's k, K a step of either.
+template <class ELEM, bool TENSOR, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, int K, int WARPS_M, int WARPS_N, int STAGES>
+struct fb_chain_whole {
+    using first = fb_gemm<ELEM, TENSOR, ROWS, WIDTH, K, ROWS / WARPS_M, WIDTH / WARPS_N, STAGES>;
+    using second = fb_gemm<ELEM, TENSOR, ROWS, COLUMNS, K, ROWS / WARPS_M, COLUMNS / WARPS_N, STAGES>;
+    using middle = typename fb_gemm<ELEM, TENSOR, ROWS, COLUMNS, WIDTH, ROWS / WARPS_M, COLUMNS / WARPS_N, 2>::template operand<true, ROWS>;
+    using registers = typename second::registers;
+    static constexpr int THREADS = first::THREADS;
+    static_assert(first::HALVES && WIDTH % K == 0, "two neighbours are one register");
+
+    template <bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class F>
+    FB_DEVICE void run(registers &sums, unsigned char *shared, FA a_of, F0 b0_of, F1 b1_of, F f)
+    {
+        ELEM *const between = reinterpret_cast<ELEM *>(shared), *const tiles = between + middle::SIZE;
+        typename first::registers s = {};
+        first::template accumulate<A_ALONG_K, B0_ALONG_K>(s, reinterpret_cast<unsigned char *>(tiles), 0, DEPTH, a_of, b0_of);
+        second::template accumulate_right<middle, B1_ALONG_K>(sums, between, tiles, WIDTH, b1_of, [&] {
+            const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+            const int row = warp / WARPS_N * (ROWS / WARPS_M) + (lane >> 2), column = warp % WARPS_N * (WIDTH / WARPS_N) + (lane & 3) * 2;
+#pragma unroll
+            for (int n = 0; n < first::NI; n++)
+#pragma unroll
+                for (int i = 0; i < first::MI; i++)
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        const int at = column + 8 * n + (e & 1);
+                        const bool inside = INSIDE == WIDTH || at < INSIDE;
+                        const float x = f(row + 16 * i + (e >> 1) * 8, inside ? at : INSIDE - 1, s[i][n][e]);
+                        s[i][n][e] = inside ? x : 0;
+                    }
+#pragma unroll
+            for (int n = 0; n < first::NI; n++)
+#pragma unroll
+                for (int i = 0; i < first::MI; i++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        *reinterpret_cast<unsigned *>(middle::element(between, row + 16 * i + 8 * h, column + 8 * n)) =
+                            fb_both(s[i][n][2 * h], s[i][n][2 * h + 1], ELEM());
+        });
+    }
+};
+
 #endif

@@ -9,8 +9,8 @@
 //     float *c = tile::spread(sums, fb_shared);          // c[m * tile::LINE + n]
 //
 // m and n count within the tile, k within the product. Such a function returns an element as it is to lie in shared
-// memory, or a pointer to 16 bytes of neighbours along the operand's contiguous dimension, which then come by
-// cp.async; outside the operand zero, or no pointer. A_ALONG_K: A's neighbours in memory are neighbours in k; else in m.
+// memory, or where 16 bytes of neighbours along the operand's contiguous dimension are, which then come by cp.async;
+// outside the operand zero, or no pointer. A_ALONG_K: A's neighbours in memory are neighbours in k; else in m.
 // B_ALONG_K: in k; else in n. Tiles lie in shared memory the same way; ldmatrix turns what a fragment wants turned.
 // STAGES tiles are in flight.
 
@@ -54,13 +54,12 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         // One tile, from k0 on, dealt round the threads in pieces. of(outer, k): see above.
         template <class F> FB_DEVICE void load(ELEM *tile, int k0, F of)
         {
-            constexpr int PIECES = ACROSS / PIECE;
-#pragma unroll
-            for (int i = threadIdx.x; i < LINES * PIECES; i += THREADS) {
+            constexpr int PIECES = ACROSS / PIECE, ALL = LINES * PIECES, EACH = (ALL + THREADS - 1) / THREADS;
+            auto copy = [&](int i) {
                 const int line = i / PIECES, at = i % PIECES * PIECE;
                 const int outer = ALONG_K ? line : at, k = k0 + (ALONG_K ? at : line);
                 ELEM *const to = tile + line * LINE + at;
-                if constexpr (fb_is_pointer<decltype(of(0, 0))>::value) {
+                if constexpr (fb_is_piece<decltype(of(0, 0))>::value) {
                     fb_copy_piece(to, of(outer, k));
                 } else {
                     __align__(16) ELEM piece[PIECE];
@@ -68,6 +67,17 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
                     for (int e = 0; e < PIECE; e++) piece[e] = of(outer + (ALONG_K ? 0 : e), k + (ALONG_K ? e : 0));
                     fb_store(to, *reinterpret_cast<const fb_pack<ELEM, PIECE> *>(piece));
                 }
+            };
+            // A few turns stand side by side, where tensor cores wait for nothing else; elsewhere they only take registers.
+            if constexpr (HALVES && EACH <= 4) {
+#pragma unroll
+                for (int turn = 0; turn < EACH; turn++) {
+                    const int i = threadIdx.x + turn * THREADS;
+                    if (ALL % THREADS == 0 || i < ALL) copy(i);
+                }
+            } else {
+#pragma unroll
+                for (int i = threadIdx.x; i < ALL; i += THREADS) copy(i);
             }
         }
     };
@@ -153,6 +163,32 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         }
         fb_copies_wait<0>();
         fb_meet<THREADS>(); // the tiles' memory is free for what follows
+    }
+
+    // The same where A lies in shared memory already, or comes to lie there by what `between` does while the first tiles of B
+    // are under way: A's neighbours are neighbours in k. `last` is a multiple of K.
+    template <class A, bool B_ALONG_K, class FB, class BETWEEN>
+    FB_DEVICE void accumulate_right(registers &sums, ELEM *a, ELEM *b, int last, FB b_of, BETWEEN between)
+    {
+        using B = operand<B_ALONG_K, N>;
+        static_assert(A::ALONG, "steps along k are steps in memory");
+        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
+        const int steps = last / K;
+        auto load = [&](int step) {
+            if (step < steps) B::load(b + step % STAGES * B::SIZE, step * K, [&](int n, int k) { return b_of(k, n); });
+            fb_copies_mark();
+        };
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++) load(s);
+        between();
+        for (int s = 0; s < steps; s++) {
+            fb_copies_wait<STAGES - 2>();
+            fb_meet<THREADS>();
+            load(s + STAGES - 1);
+            multiply<A, B>(sums, a + s * K, b + s % STAGES * B::SIZE, wm, wn);
+        }
+        fb_copies_wait<0>();
+        fb_meet<THREADS>();
     }
 
     FB_DEVICE void scale(registers &sums, sum by)

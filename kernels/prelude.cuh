@@ -89,6 +89,13 @@ FB_DEVICE double fb_sigmoid(double x)
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+// Where the result is rounded to 16 bits: a few units in a float's last place do not show.
+FB_DEVICE float fb_exph(float x) { return __expf(x); }
+FB_DEVICE float fb_sigmoidh(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+FB_DEVICE float fb_expf(float x) { return expf(x); }
+FB_DEVICE double fb_exp(double x) { return exp(x); }
+
 FB_DEVICE float fb_geluf(float x) { return 0.5f * x * (1.0f + erff(x * 0.707106781186547524f)); }
 FB_DEVICE double fb_gelu(double x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }
 

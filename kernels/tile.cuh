@@ -8,15 +8,23 @@
 #ifndef FB_TILE
 #define FB_TILE
 
-template <class T> struct fb_is_pointer {
-    static constexpr bool value = false;
-};
-template <class T> struct fb_is_pointer<T *> {
-    static constexpr bool value = true;
+// Where a piece of an operand is, for a function whose pieces are all inside it. One that also counts beyond the operand
+// returns a bare pointer, which is NULL there.
+template <class T> struct fb_inside {
+    const T *at;
+    __device__ __forceinline__ fb_inside(const T *p) : at(p) {}
 };
 
-// What a copy reads nothing of still has an address.
-static __device__ __align__(16) unsigned char fb_nothing[16];
+// Does it return pieces, or elements?
+template <class T> struct fb_is_piece {
+    static constexpr bool value = false;
+};
+template <class T> struct fb_is_piece<T *> {
+    static constexpr bool value = true;
+};
+template <class T> struct fb_is_piece<fb_inside<T>> {
+    static constexpr bool value = true;
+};
 
 // ---- PTX -----------------------------------------------------------------------------------------------------------
 
@@ -25,11 +33,16 @@ FB_DEVICE unsigned fb_shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-// Copies 16 bytes into shared memory, in the background. Without a source zeros are written and nothing is read.
-FB_DEVICE void fb_copy_piece(void *to, const void *from)
+// Copies 16 bytes into shared memory, in the background. Without a source zeros are written and nothing is read: not by a
+// copy of size 0, which still wants an address that it may translate.
+FB_DEVICE void fb_copy_16(void *to, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(fb_shared_address(to)),
-                 "l"(from ? from : (const void *)fb_nothing), "r"(from ? 16 : 0));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(fb_shared_address(to)), "l"(from));
+}
+
+FB_DEVICE void fb_zero_16(void *to)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(fb_shared_address(to)), "r"(0) : "memory");
 }
 
 // Copies since the last mark are one batch; waiting is for all batches but the LEFT newest.
@@ -91,5 +104,18 @@ FB_DEVICE unsigned fb_tf32(float x)
 }
 
 // ---- end of PTX ----------------------------------------------------------------------------------------------------
+
+template <class T> FB_DEVICE void fb_copy_piece(void *to, fb_inside<T> from)
+{
+    fb_copy_16(to, from.at);
+}
+
+template <class T> FB_DEVICE void fb_copy_piece(void *to, const T *from)
+{
+    if (from)
+        fb_copy_16(to, from);
+    else
+        fb_zero_16(to);
+}
 
 #endif

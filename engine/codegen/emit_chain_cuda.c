@@ -100,14 +100,21 @@ static bool comes_in_pieces(const writer *w, const operand *o)
     return fb_cuda_packs(w->e, o->base, o->at, last, piece);
 }
 
-static const char *result_type(const writer *w, bool piece)
+/* guarded: some of what the function is asked for lies outside the operand */
+static const char *result_type(const writer *w, bool piece, bool guarded)
 {
-    return piece ? fb_arena_printf(w->e->arena, "const %s *", w->element) : w->element;
+    if (!piece) return w->element;
+    return fb_arena_printf(w->e->arena, guarded ? "const %s *" : "fb_inside<%s>", w->element);
+}
+
+static bool is_guarded(int64_t extent, int64_t by)
+{
+    return extent % by != 0;
 }
 
 static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
 {
-    if (extent % by) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    if (is_guarded(extent, by)) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
 }
 
 static void write_operand(const writer *w, const operand *o)
@@ -121,7 +128,9 @@ static void write_operand(const writer *w, const operand *o)
 static void write_left(const writer *w, const fb_chain_link *l)
 {
     operand o = left_of(w, l);
-    fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, comes_in_pieces(w, &o)));
+    fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
+                 result_type(w, comes_in_pieces(w, &o),
+                             is_guarded(w->c->rows, w->tile.rows) || is_guarded(l->depth, w->tile.depth)));
     guard(w, "m0 + fb_m", w->c->rows, w->tile.rows);
     guard(w, "fb_k", l->depth, w->tile.depth);
     declare(w, w->c->row, "m0 + fb_m");
@@ -132,7 +141,8 @@ static void write_left(const writer *w, const fb_chain_link *l)
 static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n_by)
 {
     operand o = right_of(w, l);
-    fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, comes_in_pieces(w, &o)));
+    fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s",
+                 result_type(w, comes_in_pieces(w, &o), is_guarded(l->depth, k_by) || is_guarded(l->columns, n_by)));
     guard(w, "fb_k", l->depth, k_by);
     guard(w, "fb_n", l->columns, n_by);
     write_operand(w, &o);
@@ -239,9 +249,15 @@ void fb_emit_chain_cuda(fb_emitter *e)
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
     w.element = e->dialect->memory_type[dtype];
     w.sum = e->dialect->value_type[dtype];
-    fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w.element,
-            w.tile.tensor ? "true" : "false", w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth,
-            w.tile.depth, w.tile.columns, w.tile.stages, c->online ? "true" : "false");
+    const char *tensor = w.tile.tensor ? "true" : "false";
+    if (w.tile.whole)
+        fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w.element,
+                tensor, w.tile.rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.step,
+                FB_CHAIN_WARPS_M, FB_CHAIN_WARPS_N, w.tile.stages);
+    else
+        fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w.element, tensor,
+                w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns,
+                w.tile.stages, c->online ? "true" : "false");
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
     int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;

@@ -107,21 +107,29 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
     fb_names_forget(e->used, used);
 }
 
-static const char *result_type(const writer *w, bool piece)
+/* guarded: some of what the function is asked for lies outside the operand */
+static const char *result_type(const writer *w, bool piece, bool guarded)
 {
-    return piece ? fb_arena_printf(w->e->arena, "const %s *", w->element) : w->element;
+    if (!piece) return w->element;
+    return fb_arena_printf(w->e->arena, guarded ? "const %s *" : "fb_inside<%s>", w->element);
+}
+
+static bool is_guarded(int64_t extent, int64_t by)
+{
+    return extent % by != 0;
 }
 
 static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
 {
-    if (extent % by) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    if (is_guarded(extent, by)) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
 }
 
 static void write_left(const writer *w, int phase, bool piece)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
-    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, piece));
+    bool guarded = is_guarded(w->t->rows, w->tile.m) || is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, piece, guarded));
     guard(w, "m0 + fb_m", w->t->rows, w->tile.m);
     guard(w, "fb_k", p->k, w->tile.k);
     declare(w, p->left.batch, "fb_batch");
@@ -158,15 +166,15 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
-    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, piece));
-    const char *own = "n0 + fb_n";
+    const char *own = "n0 + fb_n", *all = columns_of(w, p, t->n_strips > 1 ? "fb_column" : own);
+    bool guarded = !all || is_guarded(t->columns, w->tile.strip) || is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, piece, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
     }
     guard(w, own, t->columns, w->tile.strip);
     guard(w, "fb_k", p->k, w->tile.k);
-    const char *all = columns_of(w, p, own);
     if (all) {
         write_columns(w, p->product[0], all, piece);
     } else {

@@ -138,13 +138,14 @@ static const char *convert(fb_emitter *e, const char *x, fb_dtype from, fb_dtype
     return fb_arena_printf(e->arena, "(%s)%s", type, x);
 }
 
-/* $f and the attributes $v $w first, operands afterwards. */
+/* $f, $h and the attributes $v $w first, operands afterwards. */
 static const char *resolve_spelling(fb_emitter *e, const char *spelling, const fb_node *n, fb_dtype dtype)
 {
     fb_str s = {0};
     for (const char *p = spelling; *p; p++) {
-        if (*p == '$' && p[1] == 'f') {
-            fb_str_add(&s, dtype == FB_F64 ? "" : "f");
+        if (*p == '$' && (p[1] == 'f' || p[1] == 'h')) {
+            bool half = dtype == FB_F16 || dtype == FB_BF16;
+            fb_str_add(&s, dtype == FB_F64 ? "" : half && p[1] == 'h' ? "h" : "f");
             p++;
         } else if (*p == '$' && (p[1] == 'v' || p[1] == 'w')) {
             fb_str_add(&s, fb_emit_literal(e, dtype, p[1] == 'v' ? n->attrs->value : n->attrs->high));

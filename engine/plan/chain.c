@@ -9,6 +9,12 @@ enum {
     MOST_TILE = 64,
     LEAST_TILE = 16,
     SUMS = 160, /* registers of a thread that sums may take, of 255 */
+    /* where the first product's rows are kept whole */
+    WHOLE_THREADS = 32 * FB_CHAIN_WARPS_M * FB_CHAIN_WARPS_N,
+    WHOLE_SUMS = 128,
+    WHOLE_STEP = 32,
+    WHOLE_STAGES = 4,
+    LEAST_WIDTH = 64,
     MOST_BLOCKS = 1 << 30,
 };
 
@@ -98,6 +104,45 @@ static bool choose_tile(const fb_chain *c, fb_chain_tile *t, int size, const int
     return false;
 }
 
+static int round_up(int64_t n, int by)
+{
+    return (int)(up(n, by) * by);
+}
+
+/* Both products as tiles of rows × all columns, what is between them in shared memory: where there are columns enough
+ * for every warp, and rows of no more than a thread's registers. Loads the weights once a block, as the other form
+ * does, but each warp only fetches fragments of its own columns, and no thread has the sums of both products at once.
+ */
+static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, const int64_t *knob)
+{
+    const fb_chain *c = nest->chain;
+    int64_t width = last_of(c)->depth, columns = last_of(c)->columns;
+    if (size != 2 || !has_first(c) || c->online || width < LEAST_WIDTH || columns < LEAST_WIDTH) return false;
+    fb_chain_tile t = *out;
+    int each = FB_CHAIN_WARPS_N * 16;
+    t.whole = true;
+    t.tile = round_up(width, each);
+    t.columns = round_up(columns, each);
+    t.threads = WHOLE_THREADS;
+    t.warp_rows = t.rows / FB_CHAIN_WARPS_M;
+    t.step = knob[FB_KNOB_TILE_K] ? (int)knob[FB_KNOB_TILE_K] : WHOLE_STEP;
+    t.depth = round_up(c->link[0].depth, t.step);
+    if (knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) return false;
+    if (t.rows * larger(t.tile, t.columns) / WHOLE_THREADS > WHOLE_SUMS || t.warp_rows % 16 || t.step % 16 ||
+        t.tile % t.step)
+        return false;
+    int64_t middle = (int64_t)t.rows * (t.tile + 8) * size, sums = (int64_t)t.rows * (t.columns + 4) * 4;
+    int64_t tiles = larger(operand_bytes(t.rows, t.step, size) + operand_bytes(t.tile, t.step, size),
+                           operand_bytes(t.columns, t.step, size));
+    for (t.stages = WHOLE_STAGES; t.stages > 1; t.stages--) {
+        t.shared_bytes = larger(middle + t.stages * tiles, sums);
+        if ((knob[FB_KNOB_STAGES] && t.stages != knob[FB_KNOB_STAGES]) || t.shared_bytes > c->shared_bytes) continue;
+        *out = t;
+        return true;
+    }
+    return false;
+}
+
 static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verdict *why)
 {
     const fb_chain *c = nest->chain;
@@ -135,8 +180,8 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     int size = fb_dtype_size(dtype);
     *t = (fb_chain_tile){.tensor = on_tensor_cores(nest)};
     t->warp_rows = t->tensor ? 16 : 8;
-    t->columns = (int)(up(last_of(c)->columns, is_half(dtype) ? 16 : 8) * (is_half(dtype) ? 16 : 8));
-    if (has_first(c)) t->depth = (int)(up(c->link[0].depth, is_half(dtype) ? 16 : 8) * (is_half(dtype) ? 16 : 8));
+    t->columns = round_up(last_of(c)->columns, is_half(dtype) ? 16 : 8);
+    if (has_first(c)) t->depth = round_up(c->link[0].depth, is_half(dtype) ? 16 : 8);
     int most = t->tensor ? MOST_ROWS : MOST_ROWS / 2, least = t->tensor ? LEAST_ROWS : LEAST_ROWS / 2;
     for (t->rows = most; t->rows >= least; t->rows /= 2) {
         t->threads = t->rows / t->warp_rows * 32;
@@ -144,14 +189,15 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
         /* all multiprocessors busy, if there are rows for that */
         bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);
         if (knob[FB_KNOB_TILE_M] ? t->rows != knob[FB_KNOB_TILE_M] : few) continue;
-        if (t->blocks < MOST_BLOCKS && choose_tile(c, t, size, knob)) return true;
+        if (t->blocks >= MOST_BLOCKS) continue;
+        if (choose_whole(nest, t, size, knob) || choose_tile(c, t, size, knob)) return true;
     }
-    if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_STAGES])
+    if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_TILE_K] || knob[FB_KNOB_STAGES])
         return REFUSE(
             why, FB_RULE_KNOB,
-            "no tile of these knobs fits: rows (tile_m) are %d to %d, columns (tile_n) %d to %d, stages 1 or 2, "
-            "and a block has %lld bytes on chip",
-            least, most, LEAST_TILE, MOST_TILE, (long long)c->shared_bytes);
+            "no tile of these knobs fits: rows (tile_m) are %d to %d, columns (tile_n) %d to %d, stages 1 or 2, or all "
+            "columns, steps (tile_k) of 16, 32 or 64 and stages 2 to %d; and a block has %lld bytes on chip",
+            least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes);
     t->rows = least;
     return refuse_size(nest, t, size, why);
 }

@@ -71,14 +71,14 @@ matmul_add_sigmoid_mul_tanh_kernel(const fb_f16 *__restrict__ x, const fb_f16 *_
             const float matmul_4 = fb_c[fb_m * fb_tile::LINE + fb_n + v + 32];
             const float add_2 = matmul + fb_from_f16(fb_bi_2.at[v]);
             const float add_3 = add_2 + fb_from_f16(fb_bh_2.at[v]);
-            const float sigmoid = fb_sigmoidf(add_3);
+            const float sigmoid = fb_sigmoidh(add_3);
             const float add_4 = matmul_2 + fb_from_f16(fb_bi_3.at[v]);
             const float add_5 = add_4 + fb_from_f16(fb_bh_3.at[v]);
-            const float sigmoid_2 = fb_sigmoidf(add_5);
+            const float sigmoid_2 = fb_sigmoidh(add_5);
             const float mul_2 = sigmoid_2 * fb_from_f16(fb_c_2.at[v]);
             const float add_6 = matmul_3 + fb_from_f16(fb_bi_4.at[v]);
             const float add_7 = add_6 + fb_from_f16(fb_bh_4.at[v]);
-            const float sigmoid_3 = fb_sigmoidf(add_7);
+            const float sigmoid_3 = fb_sigmoidh(add_7);
             const float add_8 = matmul_4 + fb_from_f16(fb_bi_5.at[v]);
             const float add_9 = add_8 + fb_from_f16(fb_bh_5.at[v]);
             const float tanh_2 = tanhf(add_9);

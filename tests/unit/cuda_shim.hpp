@@ -209,6 +209,8 @@ static uint32_t shim_bits(float x)
     memcpy(&bits, &x, 4);
     return bits;
 }
+#define __expf expf // a C library declares one of that name
+static float __fdividef(float a, float b) { return a / b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 static float rsqrtf(float x) { return 1 / sqrtf(x); }
@@ -267,14 +269,20 @@ static std::vector<std::vector<copy>> *batches()
 }
 } // namespace shim
 
-static void fb_copy_piece(void *to, const void *from)
+static void fb_copy_16(void *to, const void *from)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16) shim::die("a piece that is not aligned");
     auto *b = shim::batches();
     if (b->empty()) b->emplace_back();
     shim::copy c = {to, {}};
-    if (from) memcpy(c.bytes, from, 16);
+    memcpy(c.bytes, from, 16);
     b->back().push_back(c);
+}
+
+static void fb_zero_16(void *to)
+{
+    if ((uintptr_t)to % 16) shim::die("a piece that is not aligned");
+    memset(to, 0, 16);
 }
 
 static void fb_copies_mark()

@@ -41,6 +41,8 @@ static void test_emulated(void **state)
         mlp(0, 65, 33, 100, 7, FB_F16),
         mlp(3, 7, 16, 33, 33, FB_F32),
         mlp(0, 70, 9, 65, 17, FB_F64),
+        mlp(0, 70, 40, 100, 72, FB_BF16), /* rows of `h` whole, with columns beyond it */
+        mlp(2, 33, 33, 64, 129, FB_F16),
         attention(2, 33, 65, 16, NO_MASK, FB_F16),
         attention(2, 40, 100, 24, ADDED, FB_BF16),
         attention(3, 33, 33, 7, CAUSAL, FB_F32),
@@ -94,11 +96,11 @@ static void says(fb_verdict v, const char *part)
 static void what_does_not_fit_is_said_in_numbers(void **state)
 {
     (void)state;
-    says(fuse(mlp(0, 1024, 8192, 256, 256, FB_BF16), "h", "second"),
+    says(fuse(mlp(0, 1024, 8192, 48, 256, FB_BF16), "h", "second"),
          "the 8192-wide rows that `first` is made of take 16.4 kB each: 32 of them with a tile of both right operands "
          "are");
-    says(fuse(mlp(0, 1024, 256, 256, 1024, FB_BF16), "h", "second"),
-         "a row of `second` is 1024 wide: its sums stay in registers, 520 of a thread's 255");
+    says(fuse(mlp(0, 1024, 256, 256, 2048, FB_BF16), "h", "second"),
+         "a row of `second` is 2048 wide: its sums stay in registers, 1032 of a thread's 255");
 }
 
 int main(void)
