@@ -26,7 +26,8 @@ typedef struct {
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
-    bool (*preferred)(const fb_kernel_nodes *k, const census *c); /* when nobody asked for it; NULL: yes */
+    bool (*preferred)(const fb_machine *m, const fb_kernel_nodes *k,
+                      const census *c); /* when nobody asked for it; NULL: yes */
     /* of the nest that was built; NULL: all */
     bool (*fits)(const fb_analysis *a, fb_verdict *why);
     double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
@@ -188,11 +189,24 @@ static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const
     return m->kind != FB_DEVICE_CUDA || fb_library_epilogue_of(k, &epilogue, why);
 }
 
+/* A tile of few rows, columns or steps is mostly empty, and a small product has few tiles: then loops with a team of
+ * threads for each sum keep more of a GPU busy. A large one would read a matrix once for every row. */
+static bool fills_tiles(const fb_graph *g, fb_id contraction)
+{
+    enum { FEW = 4, SMALL = 1 << 22 };
+    const fb_node *n = &g->nodes[contraction];
+    const fb_shape *s = &n->shape, *a = &g->nodes[n->args[0]].shape;
+    int64_t rows = s->dim[s->rank - 2], columns = s->dim[s->rank - 1], steps = a->dim[a->rank - 1];
+    bool few = rows <= FEW || columns <= FEW || steps <= FEW;
+    return rows > 1 && columns > 1 && !(few && fb_shape_elements(s) * steps <= SMALL);
+}
+
 /* A product with a vector, or of vectors, is bound by memory: a reduction loop does as well and fuses with more. */
-static bool library_preferred(const fb_kernel_nodes *k, const census *c)
+static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k, const census *c)
 {
     const fb_node *n = &k->graph->nodes[c->contraction];
     const fb_shape *a = &k->graph->nodes[n->args[0]].shape;
+    if (m->kind == FB_DEVICE_CUDA && !fills_tiles(k->graph, c->contraction)) return false;
     return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
 }
 
@@ -206,6 +220,14 @@ static bool gemm_kind(const fb_kernel_nodes *k, const census *c)
         const fb_shape *s = &k->graph->nodes[k->nodes[i]].shape;
         if (s->dim[s->rank - 2] > 1 && s->dim[s->rank - 1] > 1) return true;
     }
+    return false;
+}
+
+static bool tile_kind(const fb_kernel_nodes *k, const census *c)
+{
+    for (int i = 0; i < k->n_nodes && c->n[FB_CLASS_CONTRACTION]; i++)
+        if (fb_node_class(k->graph, k->nodes[i]) == FB_CLASS_CONTRACTION && fills_tiles(k->graph, k->nodes[i]))
+            return true;
     return false;
 }
 
@@ -278,8 +300,9 @@ static const family_row table[] = {
      .its_kind = pair_kind,
      .fits = chain_fits,
      .compute_us = chain_us},
-    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
+    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = tile_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
+    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .fits = chain_fits, .compute_us = chain_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
@@ -292,7 +315,7 @@ static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_n
     if ((row->tiled || row->gpu) && m->kind != FB_DEVICE_CUDA) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
     if (!row->library) return true;
-    return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(k, c)));
+    return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k, c)));
 }
 
 static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a, fb_verdict *why)
