@@ -106,6 +106,12 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     /* of the column-major call, whose first operand is B */
     const fb_gemm_call *c = &g->call;
     int64_t size = fb_dtype_size(c->dtype);
+    /* A sum split over k is added up in the type that sums have. Parts that are rounded to 16 bits first are up to
+     * half a unit of their own size off, which may be much larger than the sum's. */
+    uint32_t reduced = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (size == 2)
+        d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduced,
+                                                   sizeof reduced);
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, c->b_offset * size, c->b_advance);
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, c->a_offset * size, c->a_advance);
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 0, c->c_advance);
