@@ -116,24 +116,53 @@ static fb_id whole_loop(const fb_plan *plan, fb_id r)
     return whole;
 }
 
+static bool is_merged(const fb_plan *plan, fb_id region)
+{
+    return plan->launch == FB_LAUNCH_MEGA || whole_loop(plan, region);
+}
+
+double fb_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
+{
+    const fb_machine *m = &plan->planner->machine;
+    if (!is_merged(plan, region)) return c->us + c->launches * fb_launch_us(m, plan->launch);
+    if (m->kind != FB_DEVICE_CUDA) return c->us;
+    /* a stage of a larger kernel: it waits for the others at most once, and begins and ends no kernel */
+    return fmax(c->us - (a->nest ? gpu_start_us : 0), 0) + known(m->barrier_us);
+}
+
+double fb_merged_launches(const fb_plan *plan)
+{
+    const fb_graph *g = plan->planner->g;
+    double n = 0;
+    if (plan->launch == FB_LAUNCH_MEGA) return 1;
+    for (fb_id r = 1; r < g->n_regions; r++)
+        if (whole_loop(plan, r) == r) n += fb_region_trips(g, g->regions[r].parent);
+    return n;
+}
+
+double fb_merged_us(const fb_plan *plan)
+{
+    /* a plan that is one kernel is launched as any other */
+    fb_launch_mode mode = plan->launch == FB_LAUNCH_MEGA ? FB_LAUNCH_STREAM : plan->launch;
+    return fb_merged_launches(plan) * fb_launch_us(&plan->planner->machine, mode);
+}
+
 static void add_group(const fb_plan *plan, int group, fb_plan_cost *out)
 {
     const fb_graph *g = plan->planner->g;
     fb_group_cost c;
+    fb_id slot = plan->view->slot_of[group], region = g->nodes[slot].region;
     fb_plan_group_cost(plan, group, &c);
-    double trips = fb_region_trips(g, g->nodes[plan->view->slot_of[group]].region);
-    out->us += c.us * trips;
+    double trips = fb_region_trips(g, region);
+    double us = fb_kernel_us(plan, region, fb_slot_analysis(plan, slot), &c) * trips;
+    double launch_us =
+        is_merged(plan, region) ? 0 : c.launches * fb_launch_us(&plan->planner->machine, plan->launch) * trips;
+    out->us += us;
+    out->launch_us += launch_us;
     out->bytes_read += times(c.bytes_read, trips);
     out->bytes_written += times(c.bytes_written, trips);
     out->flops += times(c.flops, trips);
-    fb_id region = g->nodes[plan->view->slot_of[group]].region;
-    bool merged = plan->launch == FB_LAUNCH_MEGA || whole_loop(plan, region);
-    const fb_machine *m = &plan->planner->machine;
-    double barrier = m->kind == FB_DEVICE_CUDA ? known(m->barrier_us) : 0;
-    if (merged)
-        out->us += barrier * trips; /* at most one a group and step */
-    else
-        out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
+    if (!is_merged(plan, region)) out->launches += (int)fmin(c.launches * trips, INT32_MAX / 2);
 }
 
 /* Everything that has storage of its own, and the pool. */
@@ -157,12 +186,10 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
     if (view->cost_epoch != p->epoch) {
         fb_plan_cost c = {0};
         for (int i = 0; i < n; i++) add_group(plan, i, &c);
-        for (fb_id r = 1; r < p->g->n_regions && plan->launch != FB_LAUNCH_MEGA; r++)
-            if (whole_loop(plan, r) == r)
-                c.launches += (int)fmin(fb_region_trips(p->g, p->g->regions[r].parent), INT32_MAX / 2);
-        if (plan->launch == FB_LAUNCH_MEGA && n > 0) c.launches = 1;
-        c.launch_us = c.launches * fb_launch_us(&p->machine, plan->launch) + known(p->machine.sync_us);
-        c.us += c.launch_us;
+        double merged_us = n > 0 ? fb_merged_us(plan) : 0, sync_us = known(p->machine.sync_us);
+        if (n > 0) c.launches += (int)fmin(fb_merged_launches(plan), INT32_MAX / 2);
+        c.launch_us += merged_us + sync_us;
+        c.us += merged_us + sync_us;
         c.peak_bytes = peak_bytes(plan);
         c.floor_us = fb_graph_floor_us(p->g, &p->machine, NULL, NULL, NULL);
         view->cost = c;

@@ -25,7 +25,7 @@ typedef struct {
 static void pay(toll *t, const fb_plan *plan, fb_analysis *a)
 {
     const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
-    t->us += c->us + c->launches * fb_launch_us(&plan->planner->machine, plan->launch);
+    t->us += fb_kernel_us(plan, plan->planner->g->nodes[a->kernel.nodes[0]].region, a, c);
     t->bytes += c->bytes_read + c->bytes_written;
     t->launches += c->launches;
 }
@@ -111,6 +111,10 @@ static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slot
     fb_verdict v;
     fb_analysis *to;
     if (!fb_may_join(plan, slots->at, slots->n, &v) || !fb_judge_join(plan, slots->at, slots->n, &to, &v)) return v;
+    if (!fb_may_be_stage(plan, to, &v)) {
+        fb_analysis_drop(plan->planner, to);
+        return v;
+    }
     toll after = {0};
     pay(&after, plan, to);
     v = verdict_of(what, toll_of_nodes(plan, slots), after);

@@ -294,24 +294,39 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such launch mode");
 }
 
+/* Can a kernel be a stage of what region `region` (0: the plan) is as one kernel? */
+static bool is_stage(const fb_planner *p, const fb_analysis *a, fb_id region, fb_verdict *why)
+{
+    const fb_graph *g = p->g;
+    bool library = p->machine.kind == FB_DEVICE_CUDA && a->family == FB_FAMILY_LIBRARY;
+    if (!library && a->family != FB_FAMILY_CHAIN) return true;
+    fb_id product = a->kernel.nodes[0];
+    for (int k = 0; k < a->kernel.n_nodes; k++)
+        if (fb_node_class(g, a->kernel.nodes[k]) == FB_CLASS_CONTRACTION) product = a->kernel.nodes[k];
+    return REFUSE(why, UNSUPPORTED, FB_RULE_LIBRARY,
+                  library
+                      ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"
+                      : "`%s` is part of a chain, a kernel that stands by itself: %s cannot be one kernel with it",
+                  g->nodes[product].name, region ? "a loop" : "a plan");
+}
+
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
-    bool cuda = plan->planner->machine.kind == FB_DEVICE_CUDA;
-    for (int i = 0; i < fb_plan_groups(plan); i++) {
-        const fb_group *group = fb_plan_group(plan, i);
-        fb_id r = g->nodes[group->nodes[0]].region;
+    for (fb_id slot = 0; slot < g->n_nodes; slot++) {
+        fb_id r = g->nodes[slot].region;
+        if (!plan->slot[slot].n || !fb_node_is_computed(g, slot)) continue;
         while (r > region) r = g->regions[r].parent;
-        bool library = cuda && group->family == FB_FAMILY_LIBRARY;
-        if (r != region || (!library && group->family != FB_FAMILY_CHAIN)) continue;
-        fb_id product = group->nodes[0];
-        for (int k = 0; k < group->n_nodes; k++)
-            if (fb_node_class(g, group->nodes[k]) == FB_CLASS_CONTRACTION) product = group->nodes[k];
-        return REFUSE(
-            why, UNSUPPORTED, FB_RULE_LIBRARY,
-            library ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"
-                    : "`%s` is part of a chain, a kernel that stands by itself: %s cannot be one kernel with it",
-            g->nodes[product].name, region ? "a loop" : "a plan");
+        if (r == region && !is_stage(plan->planner, fb_slot_analysis(plan, slot), region, why)) return false;
     }
+    return true;
+}
+
+bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    if (plan->launch == FB_LAUNCH_MEGA) return is_stage(plan->planner, a, 0, why);
+    for (fb_id r = g->nodes[a->kernel.nodes[0]].region; r > 0; r = g->regions[r].parent)
+        if (plan->slot[g->regions[r].loop].choice == FB_CHOICE_GENERATE) return is_stage(plan->planner, a, r, why);
     return true;
 }

@@ -173,6 +173,12 @@ double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_ana
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 /* Times that the loops around region `r` make it run. */
 double fb_region_trips(const fb_graph *g, fb_id r);
+/* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or
+ * the plan, is one kernel. */
+double fb_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb_group_cost *c);
+/* Launches of loops that are one kernel, or of a plan that is one; and what these take. */
+double fb_merged_launches(const fb_plan *plan);
+double fb_merged_us(const fb_plan *plan);
 
 /* ---- legality.c: what needs no nest ---- */
 bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);
@@ -185,6 +191,8 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
 /* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
+/* Can this kernel be in the plan, which may be one kernel, or have a loop around it that is? */
+bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why);
 
 /* ---- edit.c ---- */
 /* Judges joining slots without doing it; on success *to is what they would become, held. */

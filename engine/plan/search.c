@@ -5,10 +5,11 @@
  *
  * The moves are the same for every plan: an edge is fused or cut, readers of one value are put side by side, a producer
  * goes with all its readers, all members of a repetition share a launch, a value is recomputed or stored, a contraction
- * becomes a library call or a generated kernel. What is repeated is edited in all repetitions at once, as a user would;
- * so a network of 48 equal layers has the moves of one. A round judges every move on every plan of the beam; judging
- * costs no copy of the plan. The best unseen ones are made and are the next beam, even when they are slower than what
- * they came from: two edits may pay off where one does not.
+ * becomes a library call or a generated kernel. The beam begins with the presets' plans, and with each of them with its
+ * loops as one kernel each and as one kernel altogether, where that can be; so does what was found, in the end. What is
+ * repeated is edited in all repetitions at once, as a user would; so a network of 48 equal layers has the moves of one.
+ * A round judges every move on every plan of the beam; judging costs no copy of the plan. The best unseen ones are made
+ * and are the next beam, even when they are slower than what they came from: two edits may pay off where one does not.
  */
 #include "plan/search.h"
 
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEAM = 6, BEST = 8, STALE_ROUNDS = 3, MOVES_MOST = 1024, STAR_MOST = 64, POOL = 2 * FB_SEARCH_MOST };
+enum { BEAM = 6, BEST = 8, STALE_ROUNDS = 3, MOVES_MOST = 1024, STAR_MOST = 64, POOL = 2 * FB_SEARCH_MOST, MERGED = 4 };
 enum { LEAST_CONSIDERED = 400, MOST_CONSIDERED = 20000, NODES_CONSIDERED = 8000000 };
 
 typedef enum { MOVE_EDGE, MOVE_BESIDE, MOVE_STAR, MOVE_MEMBERS, MOVE_RECOMPUTE, MOVE_CHOICE } move_kind;
@@ -80,13 +81,12 @@ typedef struct {
 static double cost_of(const fb_plan *plan)
 {
     const fb_planner *p = plan->planner;
-    double us = isfinite(p->machine.sync_us) ? p->machine.sync_us : 0;
-    double launch_us = fb_launch_us(&p->machine, plan->launch);
+    double us = (isfinite(p->machine.sync_us) ? p->machine.sync_us : 0) + fb_merged_us(plan);
     for (fb_id s = 0; s < p->g->n_nodes; s++) {
         if (!plan->slot[s].n || !fb_node_is_computed(p->g, s)) continue;
+        fb_id region = p->g->nodes[s].region;
         fb_analysis *a = fb_slot_analysis(plan, s);
-        const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
-        us += (c->us + c->launches * launch_us) * fb_region_trips(p->g, p->g->nodes[s].region);
+        us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(p->g, region);
     }
     return us;
 }
@@ -99,7 +99,12 @@ static bool has_kernels(const fb_plan *plan)
     return true;
 }
 
-/* Of the sets of nodes that are kernels, whichever order they were made in. */
+static bool is_one_kernel(const fb_plan *plan, fb_id region)
+{
+    return plan->slot[plan->planner->g->regions[region].loop].choice == FB_CHOICE_GENERATE;
+}
+
+/* Of the sets of nodes that are kernels, whichever order they were made in, and of the loops that are one. */
 static fb_hash key_of(const fb_plan *plan)
 {
     const fb_planner *p = plan->planner;
@@ -110,6 +115,8 @@ static fb_hash key_of(const fb_plan *plan)
         sum.high += k.high;
         sum.low += k.low;
     }
+    for (fb_id r = 1; r < p->g->n_regions; r++)
+        if (is_one_kernel(plan, r)) sum.low = sum.low * 31 + (uint64_t)r;
     return sum;
 }
 
@@ -306,6 +313,12 @@ static fb_verdict try_move(const fb_plan *plan, const move *m, const fb_edit *e,
 
 /* ---- keeping the best ---- */
 
+static int by_time(const void *a, const void *b)
+{
+    const state *x = a, *y = b;
+    return (x->us > y->us) - (x->us < y->us);
+}
+
 /* Takes a copy where it is among the best so far. */
 static void offer(search *s, const fb_plan *plan, double us)
 {
@@ -323,37 +336,138 @@ static void offer(search *s, const fb_plan *plan, double us)
     s->pool[at] = (state){fb_plan_copy(plan), us};
 }
 
-/* Each plan in the launch mode that costs least. */
+/* Makes the edit where it can be made. */
+static bool change(fb_plan **plan, const fb_edit *e)
+{
+    fb_plan *to = NULL;
+    fb_verdict v = fb_plan_try(*plan, e, &to);
+    if (!to) return false;
+    fb_plan_free(*plan);
+    *plan = to;
+    return v.rule != FB_RULE_SAME_GROUP;
+}
+
+static double launches_of(const fb_plan *plan)
+{
+    const fb_planner *p = plan->planner;
+    double n = fb_merged_launches(plan);
+    for (fb_id s = 0; s < p->g->n_nodes; s++)
+        if (plan->slot[s].n && fb_node_is_computed(p->g, s)) n += fb_region_trips(p->g, p->g->nodes[s].region);
+    return n;
+}
+
+/* Each plan in the launch mode that costs least: a graph, where there are any and it is not too long for one. */
 static void set_cheapest_launch(fb_plan **plan)
 {
     const fb_machine *m = &(*plan)->planner->machine;
     fb_verdict why;
-    for (int mode = FB_LAUNCH_STREAM; mode <= FB_LAUNCH_GRAPH; mode++) {
-        fb_plan *to = NULL;
-        if (!fb_may_launch(m, (fb_launch_mode)mode, &why)) continue;
-        if (!(fb_launch_us(m, (fb_launch_mode)mode) < fb_launch_us(m, (*plan)->launch))) continue;
-        fb_plan_try(*plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = (fb_launch_mode)mode}, &to);
-        if (!to) continue;
-        fb_plan_free(*plan);
-        *plan = to;
+    if (!fb_may_launch(m, FB_LAUNCH_GRAPH, &why) || launches_of(*plan) > FB_GRAPH_LAUNCHES) return;
+    if (fb_launch_us(m, FB_LAUNCH_GRAPH) < fb_launch_us(m, FB_LAUNCH_STREAM))
+        change(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH});
+}
+
+/* Takes the plan: into the beam and among the best, where it is new. */
+static void begin_with(search *s, fb_plan *plan)
+{
+    s->considered++;
+    if (!is_new(s, plan)) {
+        fb_plan_free(plan);
+        return;
     }
+    state first = {plan, cost_of(plan)};
+    if (has_kernels(plan)) offer(s, plan, first.us);
+    FB_VEC_PUSH(&s->beam, first);
+}
+
+/* ---- many kernels as one ---- */
+
+/* Is the slot a library call, or a chain: what no larger kernel holds? */
+static bool stands_alone(const fb_plan *plan, fb_id slot)
+{
+    fb_family f = fb_slot_analysis(plan, slot)->family;
+    return f == FB_FAMILY_CHAIN || (f == FB_FAMILY_LIBRARY && plan->planner->machine.kind == FB_DEVICE_CUDA);
+}
+
+/* Generates the contractions of `region` and the loops in it; false where they are too many to try, or one stays a
+ * library call. */
+static bool generate_all(fb_plan **plan, fb_id region)
+{
+    enum { MOST = 128 };
+    const fb_graph *g = (*plan)->planner->g;
+    int changed = 0;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        fb_id r = g->nodes[i].region, slot = (*plan)->owner[i];
+        while (r > region) r = g->regions[r].parent;
+        if (r != region || slot == FB_NONE || fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
+        if (!stands_alone(*plan, slot)) continue;
+        if (changed++ == MOST) return false;
+        if (!change(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}) ||
+            stands_alone(*plan, (*plan)->owner[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The plan with its outermost loops as one kernel each, as far as they can be; NULL: none can. */
+static fb_plan *with_whole_loops(const fb_plan *from)
+{
+    const fb_graph *g = from->planner->g;
+    fb_plan *plan = fb_plan_copy(from);
+    bool any = false;
+    for (fb_id r = 1; r < g->n_regions; r++) {
+        if (g->regions[r].parent != 0 || is_one_kernel(plan, r)) continue;
+        fb_plan *to = fb_plan_copy(plan);
+        bool whole = generate_all(&to, r) &&
+                     change(&to, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = g->regions[r].loop, .b = FB_NONE});
+        fb_plan_free(whole ? plan : to);
+        if (whole) plan = to;
+        any |= whole;
+    }
+    if (any) return plan;
+    fb_plan_free(plan);
+    return NULL;
+}
+
+/* The plan as one kernel; NULL: it cannot be. */
+static fb_plan *as_one_kernel(const fb_plan *from)
+{
+    fb_verdict why;
+    if (from->launch == FB_LAUNCH_MEGA || !fb_may_launch(&from->planner->machine, FB_LAUNCH_MEGA, &why)) return NULL;
+    fb_plan *plan = fb_plan_copy(from);
+    if (generate_all(&plan, 0) && change(&plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}))
+        return plan;
+    fb_plan_free(plan);
+    return NULL;
+}
+
+static void begin_with_all(search *s, fb_plan *plan)
+{
+    fb_plan *loops = with_whole_loops(plan), *one = as_one_kernel(plan);
+    set_cheapest_launch(&plan);
+    begin_with(s, plan);
+    if (loops) {
+        set_cheapest_launch(&loops);
+        begin_with(s, loops);
+    }
+    if (one) begin_with(s, one);
 }
 
 static void start_from_presets(search *s)
 {
     for (int i = 0; i < fb_presets() && !s->cancelled; i++) {
         fb_plan *plan = fb_preset_at(i)->make(s->p, NULL);
-        if (!plan) continue;
-        s->considered++;
-        set_cheapest_launch(&plan);
-        if (!is_new(s, plan)) {
-            fb_plan_free(plan);
-            continue;
-        }
-        state first = {plan, cost_of(plan)};
-        if (has_kernels(plan)) offer(s, plan, first.us);
-        FB_VEC_PUSH(&s->beam, first);
+        if (plan) begin_with_all(s, plan);
     }
+}
+
+/* What was found in small kernels, in large ones. */
+static void merge_best(search *s)
+{
+    FB_VEC(fb_plan *) best = {0};
+    qsort(s->pool, (size_t)s->n_pool, sizeof *s->pool, by_time);
+    for (int i = 0; i < s->n_pool && i < MERGED; i++) FB_VEC_PUSH(&best, fb_plan_copy(s->pool[i].plan));
+    for (int i = 0; i < best.n; i++) begin_with_all(s, best.at[i]);
+    FB_VEC_FREE(&best);
 }
 
 /* ---- rounds ---- */
@@ -437,12 +551,6 @@ static void run(search *s)
 
 /* ---- the result ---- */
 
-static int by_time(const void *a, const void *b)
-{
-    const state *x = a, *y = b;
-    return (x->us > y->us) - (x->us < y->us);
-}
-
 static int slots_of(const fb_plan *plan)
 {
     int n = 0;
@@ -495,11 +603,13 @@ bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out,
     if (s.o.n_best > FB_SEARCH_MOST) s.o.n_best = FB_SEARCH_MOST;
     if (!s.o.most) s.o.most = clamped(NODES_CONSIDERED / (p->g->n_nodes + 1), LEAST_CONSIDERED, MOST_CONSIDERED);
     *out = (fb_search_result){0};
+    s.o.most -= s.o.most / 4 < 3 * MERGED ? s.o.most / 4 : 3 * MERGED; /* the rest is for what is merged in the end */
     start_from_presets(&s);
     if (go_on(&s)) {
         list_moves(&s);
         run(&s);
     }
+    if (!s.cancelled) merge_best(&s);
     out->considered = s.considered;
     if (!s.cancelled) take_best(&s, out);
     bool good = !s.cancelled || fb_fail(err, FB_ERR_CANCELLED, "the search was cancelled");

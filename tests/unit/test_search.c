@@ -156,6 +156,48 @@ static void it_chooses_the_launch_mode(void **state)
     fb_graph_free(g);
 }
 
+/* A step of tanh(h · w), many times: launching its kernels one by one takes longer than they do. */
+static fb_graph *recurrence(int trips)
+{
+    fb_error err = {0};
+    fb_graph *g = fb_graph_new("recurrence");
+    fb_id h = input(g, "h", DIMS(32, 64)), w = source(g, FB_OP_PARAM, "w", DIMS(64, 64), FB_F32), carried, none;
+    assert_true(fb_graph_region_open(g, trips, &h, 1, NULL, 0, &carried, NULL, 0, &err) != FB_NONE);
+    fb_id next = node1(g, FB_OP_TANH, "next", node2(g, FB_OP_MATMUL, "product", carried, w));
+    fb_id loop = fb_graph_region_close(g, &next, &none, 0, &err);
+    output(g, node1(g, FB_OP_RELU, "last", add_node(g, FB_OP_RESULT, "h_n", &(fb_attrs){.index = 0}, 1, &loop)));
+    return finish(g);
+}
+
+static bool has_library(const fb_plan *plan)
+{
+    bool any = false;
+    for (int i = 0; i < fb_plan_groups(plan); i++) any |= fb_plan_group(plan, i)->family == FB_FAMILY_LIBRARY;
+    return any;
+}
+
+static void it_makes_loops_and_plans_one_kernel(void **state)
+{
+    (void)state;
+    static const int trips[] = {500, 100000}; /* the latter is too long for a CUDA graph */
+    for (int i = 0; i < 2; i++) {
+        fb_graph *g = recurrence(trips[i]);
+        fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+        fb_search_result r = found(p, &(fb_search_options){.n_best = 8});
+        fb_plan_cost cost;
+        fb_plan_cost_of(r.plan[0], &cost);
+        assert_true(cost.launches < 4); /* it, or its loop, is one kernel */
+        assert_false(has_library(r.plan[0]));
+        for (int k = 0; k < r.n; k++) {
+            fb_plan_cost_of(r.plan[k], &cost);
+            assert_true(fb_plan_launch_mode(r.plan[k]) != FB_LAUNCH_GRAPH || cost.launches <= FB_GRAPH_LAUNCHES);
+        }
+        fb_search_result_clear(&r);
+        fb_planner_free(p);
+        fb_graph_free(g);
+    }
+}
+
 static void it_is_the_same_each_time(void **state)
 {
     (void)state;
@@ -229,6 +271,7 @@ int main(void)
         cmocka_unit_test(it_recomputes_what_is_cheaper_computed_twice),
         cmocka_unit_test(it_puts_side_by_side),
         cmocka_unit_test(it_chooses_the_launch_mode),
+        cmocka_unit_test(it_makes_loops_and_plans_one_kernel),
         cmocka_unit_test(it_is_the_same_each_time),
         cmocka_unit_test(it_is_cancelled),
         cmocka_unit_test(it_stops_at_its_limit),
