@@ -110,6 +110,16 @@ static fb_plan *edited(fb_plan *plan, const fb_edit *e, bool repeated)
     return next;
 }
 
+/* Some loops, or all of the plan, as one kernel, where they can be. */
+static fb_plan *merged(chooser *c, fb_plan *plan)
+{
+    bool whole = below(c, 6) == 0;
+    for (fb_id i = 0; i < c->g->n_nodes; i++)
+        if (c->g->nodes[i].op == FB_OP_LOOP && below(c, 3) == 0)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, false);
+    return whole ? edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, false) : plan;
+}
+
 fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
 {
     chooser c = {.r = {seed * 31 + (uint64_t)number}, .deps = fb_planner_deps(p), .g = fb_planner_graph(p)};
@@ -125,5 +135,5 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
     }
     if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, false);
-    return plan;
+    return merged(&c, plan);
 }

@@ -24,7 +24,7 @@ static void add_kernel_wrapper(fb_str *out, const fb_kernel *k, int number)
     fb_str_addf(out,
                 "extern \"C\" void p0_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
                 "    shim::launch(%s, grid, %d, %d, *args);\n}\n",
-                number, k->grid[0], k->grid[1], k->grid[2], k->entry, k->block[0], k->dynamic_shared);
+                number, k->merged ? 1 : k->grid[0], k->grid[1], k->grid[2], k->entry, k->block[0], k->dynamic_shared);
 }
 
 static void add_text(fb_str *out, const fb_program *p)
