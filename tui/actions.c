@@ -453,12 +453,13 @@ static void lua(fb_app *app, const char *arg)
 {
     fb_str text = {0};
     fb_error err = {0};
+    char folder[PATH_MAX];
     if (!*arg) {
         app->source_kind = FB_SOURCE_LUA;
         fb_app_show(app, FB_VIEW_SOURCE);
         return;
     }
-    fb_plan_to_lua(app->model.column->plan, &text);
+    fb_plan_to_lua(app->model.column->plan, fb_session_folder(app->session, folder), &text);
     if (fb_write_file(arg, fb_str_get(&text), text.n, &err))
         fb_app_say(app, FB_ROLE_GOOD, "written to %s", arg);
     else

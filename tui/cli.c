@@ -140,6 +140,8 @@ static void set_option(json_t *set, const char *arg)
     json_object_set_new(set, name, values);
 }
 
+enum { KEY_TRUST = 1000 };
+
 static int common_key(int key, char *arg, struct argp_state *state)
 {
     fb_cli_options *o = state->input;
@@ -150,6 +152,7 @@ static int common_key(int key, char *arg, struct argp_state *state)
             fb_cli_usage("--worker: too many of them");
         o->workers[o->n_workers++] = arg;
         return 0;
+    case KEY_TRUST: o->trust = true; return 0;
     case 's':
         if (!o->set) o->set = json_object();
         set_option(o->set, arg);
@@ -163,6 +166,7 @@ static const struct argp_option common_options[] = {
     {"worker", 'w', "COMMAND", 0, "Also use the devices of a worker, e.g. 'ssh gpubox fusebox worker'; may be repeated",
      -2},
     {"set", 's', "NAME=VALUE[,VALUE…]", 0, "Set a parameter of the script; several values sweep; may be repeated", -2},
+    {"trust", KEY_TRUST, NULL, 0, "Kernels in files that a script or plan names may run as they are now", -2},
     {0},
 };
 
@@ -273,6 +277,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .workers = cli->common.workers,
         .set = cli->common.set,
         .counters = cli->counters,
+        .trust = cli->common.trust,
         .plan_as = cli->plan_as,
         .search_again = cli->search_again,
     };

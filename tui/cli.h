@@ -22,7 +22,7 @@ typedef struct fb_command {
 
 extern const fb_command *const fb_commands[]; /* ends with NULL */
 
-extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_emit, fb_command_graph,
+extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_emit, fb_command_eject, fb_command_graph,
     fb_command_check, fb_command_new, fb_command_devices, fb_command_worker, fb_command_record, fb_command_fuzz;
 
 /* ---- options that every command takes ---- */
@@ -31,6 +31,7 @@ typedef struct {
     const char *device;
     int n_workers;
     const char *workers[16];
+    bool trust;
     json_t *set; /* {"batch_size":[64,128]}: as given, in order */
 } fb_cli_options;
 

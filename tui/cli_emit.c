@@ -93,7 +93,7 @@ static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind
 {
     fb_str text = {0};
     fb_kernel_unit(&fb_dialect_cuda, k, &text);
-    bool good = fb_cuda_compile(fb_str_get(&text), k->name, arch, kind, code, err);
+    bool good = fb_cuda_compile(fb_str_get(&text), k->file ? k->file : k->name, arch, kind, code, err);
     fb_str_free(&text);
     return good;
 }

@@ -1,4 +1,4 @@
-/* Commands that look at graphs and plans without measuring: explain, emit, graph. */
+/* Commands that look at graphs and plans without measuring: explain, emit, eject, graph. */
 #include "tui/cli.h"
 
 #include "base/json.h"
@@ -12,7 +12,9 @@
 #include "tui/cli_table.h"
 #include "tui/picture.h"
 
+#include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- what the three share ---- */
 
@@ -22,8 +24,10 @@ typedef struct {
     const char *format;              /* graph, explain --steps */
     bool steps;                      /* explain */
     fb_cli_emit_target target;       /* emit */
-    const char *arch, *kernel;       /* emit; NULL: the device's */
-    fb_machine machine;              /* emit: of that architecture */
+    const char *arch;                /* emit, eject; NULL: the device's */
+    const char *kernel;              /* emit: NULL all of them; eject */
+    fb_machine machine;              /* emit, eject: of that architecture */
+    bool force;                      /* eject */
     bool single;                     /* one column only */
     fb_session *session;
     int status;
@@ -223,6 +227,105 @@ const fb_command fb_command_emit = {.name = "emit",
                                     .args = "SCRIPT COLUMN",
                                     .summary = "The generated source of a column, or what a GPU makes of it",
                                     .run = emit_main};
+
+/* ---- eject ---- */
+
+enum { KEY_FORCE = 257 };
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static int eject_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    look *l = ctx;
+    fb_error err = {0};
+    switch (key) {
+    case 'k': l->kernel = arg; return 0;
+    case KEY_ARCH: l->arch = arg; return 0;
+    case KEY_FORCE: l->force = true; return 0;
+    case ARGP_KEY_SUCCESS: {
+        const char *file = l->cli.n_args > 2 ? l->cli.args[2] : NULL;
+        if (!l->kernel)
+            fb_cli_usage("%s: --kernel is missing: a kernel's name, its number or a node in it; \"fusebox graph %s "
+                         "%s\" lists them",
+                         state->name, l->cli.args[0], l->cli.args[1]);
+        if (file && !ends_with(file, ".c") && !ends_with(file, ".cu"))
+            fb_cli_usage("%s: %s: a kernel's file ends in .c, or in .cu for a GPU", state->name, file);
+        if (l->arch && file && ends_with(file, ".c")) fb_cli_usage("%s: --arch goes with a .cu file", state->name);
+        if (!l->arch && !(file && ends_with(file, ".cu"))) return 0;
+        if (!fb_cli_emit_machine(l->arch, &l->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        l->cli.plan_as = &l->machine;
+        return 0;
+    }
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The plan that has the kernel goes beside it: gelu.cu, gelu.json. */
+static bool eject(const look *l, fb_str *file, fb_str *plan, fb_error *err)
+{
+    fb_session *s = l->session;
+    char path[PATH_MAX];
+    int group = fb_session_kernel_named(s, 0, l->kernel, err);
+    if (group == FB_NONE) return false;
+    if (l->cli.n_args > 2)
+        fb_str_add(file, l->cli.args[2]);
+    else if (fb_session_eject_path(s, 0, group, "", path, err))
+        fb_str_add(file, path);
+    else
+        return false;
+    const fb_plan *of = fb_session_column(s, 0)->plan;
+    bool cuda = fb_planner_machine(fb_plan_planner(of))->kind == FB_DEVICE_CUDA;
+    if (cuda != ends_with(fb_str_get(file), ".cu"))
+        return fb_fail(err, FB_ERR_USAGE, "%s: the column's kernels are %s", fb_str_get(file),
+                       cuda ? "CUDA: end it in .cu" : "C: end it in .c");
+    fb_str_addf(plan, "%.*s.json", (int)(file->n - (cuda ? 3 : 2)), file->text);
+    for (int i = 0; i < 2 && !l->force; i++) {
+        const char *there = i ? fb_str_get(plan) : fb_str_get(file);
+        if (access(there, F_OK) == 0)
+            return fb_fail(err, FB_ERR_USAGE, "%s is there already; --force overwrites it", there);
+    }
+    int at = fb_session_eject(s, 0, group, fb_str_get(file), l->force, err);
+    return at >= 0 && fb_session_save_plan(s, at, fb_str_get(plan), err);
+}
+
+static void eject_show(look *l)
+{
+    fb_str file = {0}, plan = {0}, line = {0};
+    fb_error err = {0};
+    const char *spec = l->cli.args[1], *variant = fb_session_column(l->session, 0)->variant;
+    const char *device = strrchr(spec, '@');
+    if (eject(l, &file, &plan, &err)) {
+        fb_str_addf(&line, "edit %s, then: fusebox run --trust %s %s %s%s%s%s\n", fb_str_get(&file), l->cli.args[0], spec,
+                    variant, *variant ? ":" : "", fb_str_get(&plan), device && !strchr(device, '/') ? device : "");
+        fb_put(stdout, fb_str_get(&line));
+    } else {
+        l->status = fb_cli_fail(&err);
+    }
+    fb_str_free(&file);
+    fb_str_free(&plan);
+    fb_str_free(&line);
+}
+
+static int eject_main(const fb_command *me, int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"kernel", 'k', "K", 0, "The kernel: its name, its number in \"fusebox graph\", or a node in it", 0},
+        {"arch", KEY_ARCH, "ARCH", 0, "Write CUDA for a GPU that is not here, such as sm_90 (a FILE.cu does so too)", 0},
+        {"force", KEY_FORCE, NULL, 0, "Overwrite files that are there", 0},
+        {0},
+    };
+    look l = {.single = true, .cli = {.least = 2, .most = 3, .own = eject_key}};
+    return look_main(&l, me, options, argc, argv, "max", eject_show);
+}
+
+const fb_command fb_command_eject = {.name = "eject",
+                                     .args = "SCRIPT COLUMN [FILE]",
+                                     .summary = "A generated kernel as a file, to improve by hand",
+                                     .run = eject_main};
 
 /* ---- graph ---- */
 

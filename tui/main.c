@@ -24,6 +24,7 @@ const fb_command *const fb_commands[] = {
     &fb_command_diff,
     &fb_command_explain,
     &fb_command_emit,
+    &fb_command_eject,
     &fb_command_graph,
     &fb_command_check,
     &fb_command_new,
@@ -125,6 +126,7 @@ static int open_workbench(const workbench *w, const char *path, const char *resu
         .n_workers = w->cli.common.n_workers,
         .workers = w->cli.common.workers,
         .set = w->cli.common.set,
+        .trust = w->cli.common.trust,
         .calibrate = true,
     };
     fb_error err = {0};

@@ -219,7 +219,8 @@ static void show_diff(fb_app *app, source *s, fb_arena *arena)
 static void show_lua(fb_app *app, source *s, fb_arena *arena)
 {
     fb_str text = {0}, body = {0};
-    fb_plan_to_lua(app->model.column->plan, &body);
+    char folder[PATH_MAX];
+    fb_plan_to_lua(app->model.column->plan, fb_session_folder(app->session, folder), &body);
     fb_str_add(&text, "mine = function(pl)\n");
     for (const char *line = fb_str_get(&body); *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n'))
         fb_str_addf(&text, "  %.*s\n", (int)strcspn(line, "\n"), line);

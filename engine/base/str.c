@@ -114,6 +114,12 @@ static bool shown(uint32_t c)
     return c != 0xfeff;
 }
 
+const char *fb_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 void fb_text_clean(char *to, size_t room, const char *from, size_t n)
 {
     size_t out = 0;

@@ -24,6 +24,9 @@ const char *fb_str_get(const fb_str *s); /* "" when empty */
 /* A name that may stand in generated source: [A-Za-z_][A-Za-z0-9_]{0,63}. */
 bool fb_name_ok(const char *name);
 
+/* What comes after the last slash. */
+const char *fb_file_name(const char *path);
+
 /* Copies with control, bidi and invalid UTF-8 replaced by '?', for anything that came from outside and goes to a
  * screen or log. Always terminates. */
 void fb_text_clean(char *to, size_t room, const char *from, size_t n);

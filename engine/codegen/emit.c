@@ -424,7 +424,8 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)
         result.args[i] =
-            (fb_kernel_arg){e.args[i].storage, e.args[i].written, e.args[i].shift * fb_dtype_size(e.args[i].dtype)};
+            (fb_kernel_arg){e.args[i].storage, e.args[i].written, e.args[i].shift * fb_dtype_size(e.args[i].dtype),
+                            fb_arena_strdup(arena, e.args[i].name)};
     fb_str_free(&out);
     fb_names_free(e.used);
     fb_arena_free(e.arena);

@@ -139,6 +139,26 @@ static fb_hash text_key(const fb_kernel_text *text, fb_family family)
     return fb_hasher_end(h);
 }
 
+/* The user's own kernel in the place of a generated one, where the group names a file; the generated one as a file,
+ * where that was asked for. */
+static bool take_over(fb_lowering *l, const fb_group *group, int number, fb_kernel_text *text)
+{
+    fb_eject_kernel k = {.graph = l->g, .group = group, .dialect = l->dialect, .text = text};
+    if (number == FB_NONE) return true;
+    if (l->eject.out && l->eject.group == number) fb_eject_write(&k, l->eject.from, l->eject.out);
+    if (!group->source || l->failed.kind) return !l->failed.kind;
+    return fb_eject_read(&k, group->source, l->p->arena, text, &l->failed);
+}
+
+/* Entries are unique in a program, and the user's file calls its own as it likes. */
+static void rename_entry(fb_lowering *l, fb_kernel_text *text, const char *name)
+{
+    const char *entry = fb_arena_printf(l->p->arena, "%s_kernel", name);
+    if (strcmp(entry, text->entry) != 0)
+        text->text = fb_arena_printf(l->p->arena, "#define %s %s\n%s", text->entry, entry, text->text);
+    text->entry = entry;
+}
+
 /* The kernel of this nest: one already there when texts and grids are equal. FB_NONE: nothing to do. */
 static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group, int number, fb_kernel_text *text)
 {
@@ -146,6 +166,8 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
     *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
     if (!text->text) return FB_NONE;
+    bool own = number != FB_NONE && group->source;
+    if (!take_over(l, group, number, text)) return FB_NONE;
     fb_hash key = text_key(text, group->family);
     fb_known_kernel *known;
     HASH_FIND(hh, l->known, &key, sizeof key, known);
@@ -156,10 +178,14 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
         fb_names_set_number(l->names, wish, i + 1);
     }
     fb_names_add(l->names, name);
-    if (name != wish) *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
+    if (own)
+        rename_entry(l, text, name);
+    else if (name != wish)
+        *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
                    .source = text->text,
+                   .file = own ? fb_arena_strdup(arena, fb_file_name(group->source->path)) : NULL,
                    .family = group->family,
                    .group = number,
                    .n_nodes = group->n_nodes,
@@ -364,6 +390,9 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
     place_call(l, &call, bases, storage);
     fb_kernel_text text = {0};
     call.epilogue = add_kernel(l, group->nest, group, number, &text);
+    if (group->source && call.epilogue == FB_NONE && !l->failed.kind)
+        fb_fail(&l->failed, FB_ERR_INPUT, "%s: `%s` is a library call and nothing else: there is no kernel to replace",
+                fb_file_name(group->source->path), l->g->nodes[product].name);
     FB_VEC_PUSH(&l->gemms, call);
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE, NULL);
 }
@@ -630,7 +659,8 @@ static bool fits_mode(const fb_program *p, fb_error *err)
                    (long long)launches, FB_GRAPH_LAUNCHES);
 }
 
-fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eject, const fb_eject_origin *from,
+                         fb_str *ejected, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
@@ -647,7 +677,8 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
                 refusal->text);
         return NULL;
     }
-    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect, .names = fb_names_new()};
+    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect, .names = fb_names_new(),
+                     .eject = {.group = eject, .from = from, .out = ejected}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
@@ -668,7 +699,8 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
         if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
     fb_lower_late(&l, 0);
     finish(&l);
-    bool fine = merge(&l, err);
+    bool fine = !l.failed.kind && merge(&l, err);
+    if (l.failed.kind && err) *err = l.failed;
     l.p->hash = hash_of(l.p);
     HASH_CLEAR(hh, l.known);
     fb_names_free(l.names);
@@ -684,10 +716,44 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
     return NULL;
 }
 
+fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+{
+    return lower(plan, dialect, FB_NONE, NULL, NULL, err);
+}
+
+/* The kernel that a launch runs, or that follows its library call. */
+static int kernel_of(const fb_program *p, const fb_launch *l)
+{
+    if (l->kind == FB_LAUNCH_KERNEL) return l->kernel;
+    return l->kind == FB_LAUNCH_GEMM ? p->gemms[l->gemm].epilogue : FB_NONE;
+}
+
+bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, const fb_eject_origin *from,
+                    fb_str *out, bool *shares, fb_error *err)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    fb_program *p = lower(plan, dialect, group, from, out, err);
+    if (!p) return false;
+    int kernel = FB_NONE;
+    for (int i = 0; i < p->n_launches && kernel == FB_NONE; i++)
+        if (p->launches[i].group == group) kernel = kernel_of(p, &p->launches[i]);
+    bool fine = kernel != FB_NONE && !p->kernels[kernel].merged && out->n;
+    if (!fine)
+        fb_fail(err, FB_ERR_INPUT, "`%s` has no kernel of its own: it is in a library call, or in one kernel for all",
+                g->nodes[fb_plan_group(plan, group)->nodes[0]].name);
+    for (int i = 0; i < fb_plan_groups(plan); i++) shares[i] = false;
+    for (int i = 0; i < p->n_launches && fine; i++)
+        if (p->launches[i].group != FB_NONE && kernel_of(p, &p->launches[i]) == kernel)
+            shares[p->launches[i].group] = true;
+    fb_program_free(p);
+    return fine;
+}
+
 const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena)
 {
     const fb_group *g = fb_plan_group(plan, group);
     if (!g->nest) return NULL;
+    if (g->source && g->source->text) return fb_arena_strdup(arena, g->source->text);
     const char *name = fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), g->n_nodes, g->nodes, arena);
     return fb_emit_kernel(g->nest, g->family, &g->knobs, dialect, name, arena).text;
 }

@@ -7,6 +7,7 @@
 #define FB_CODEGEN_LOWER_PARTS_H
 
 #include "base/vec.h"
+#include "codegen/eject.h"
 #include "codegen/emit.h"
 #include "codegen/lower.h"
 #include "codegen/names.h"
@@ -62,6 +63,12 @@ typedef struct {
     int n_leaving;
     fb_id *leaving; /* values that are in buffers of their own at the end */
     FB_VEC(fb_late_assign) late;
+    fb_error failed; /* of the first group whose file cannot stand for its kernel */
+    struct {         /* a kernel that is to be taken over; out NULL: none */
+        int group;
+        const fb_eject_origin *from;
+        fb_str *out;
+    } eject;
 } fb_lowering;
 
 static inline int64_t fb_buffer_aligned(int64_t bytes)

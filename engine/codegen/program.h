@@ -32,6 +32,7 @@ typedef struct {
     const char *name; /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
     const char *entry;
     const char *source; /* complete translation unit but for the dialect's prelude; NULL for pure library calls */
+    const char *file;   /* the name of the user's file that it is; NULL: generated */
     fb_family family;
     int group; /* of the plan */
     int n_nodes;

@@ -93,6 +93,16 @@ static bool take_code(const fb_cuda_functions *f, nvrtcProgram program, fb_cuda_
     return got == NVRTC_SUCCESS;
 }
 
+/* In the user's own file: "gelu.cu(12): error: …", told as files and lines are told everywhere. */
+static bool own_error(const char *file, const char *line, fb_error *err)
+{
+    size_t n = strlen(file);
+    char *rest = NULL;
+    long number = strncmp(line, file, n) == 0 && line[n] == '(' ? strtol(line + n + 1, &rest, 10) : 0;
+    if (number > 0 && *rest == ')') return fb_fail(err, FB_ERR_COMPILE, "%s:%ld%s", file, number, rest + 1);
+    return fb_fail(err, FB_ERR_COMPILE, "%s: %s", file, line);
+}
+
 static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char *name, const char *arch,
                     fb_cuda_code_kind kind, fb_cuda_code *out, fb_error *err)
 {
@@ -109,6 +119,7 @@ static bool compile(const fb_cuda_functions *f, nvrtcProgram program, const char
     if (status != NVRTC_SUCCESS) {
         char line[300];
         first_error(out->log, line, sizeof line);
+        if (strchr(name, '.')) return own_error(name, line, err);
         return fb_fail(err, FB_ERR_COMPILE, "kernel %s does not compile for %s: %s", name, arch, line);
     }
     if (!take_code(f, program, kind, out))
@@ -187,7 +198,7 @@ static void *pool_main(void *ctx)
         fb_str text = {0};
         fb_kernel_unit(&fb_dialect_cuda, kernel, &text);
         fb_error error;
-        bool good = fb_cuda_compile(fb_str_get(&text), kernel->name, p->arch, FB_CUBIN, &p->codes[k], &error);
+        bool good = fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN, &p->codes[k], &error);
         fb_str_free(&text);
         pthread_mutex_lock(&p->lock);
         p->done++;

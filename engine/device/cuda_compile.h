@@ -18,8 +18,8 @@ typedef struct {
     int registers, shared_bytes, spill_bytes;
 } fb_cuda_code;
 
-/* One translation unit (prelude included) for `arch`: "sm_90". On a compile error the sentence holds the first error
- * line. */
+/* One translation unit (prelude included) for `arch`: "sm_90". `name`: the kernel's, or with a dot that of the user's
+ * file that holds it. On a compile error the sentence holds the first error line, with its place in such a file. */
 bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
                      fb_error *err);
 void fb_cuda_code_clear(fb_cuda_code *code);

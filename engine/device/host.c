@@ -216,7 +216,7 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
         if (!p->kernels[k].source || fb_kernel_first(p, k) != k) continue;
-        units[n++] = (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source};
+        units[n++] = (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source, .file = p->kernels[k].file};
     }
     const char *prelude = fb_dialect_prelude(&fb_dialect_c);
     bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
@@ -227,7 +227,10 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
         if (!p->kernels[k].source) continue;
         void *symbol = dlsym(l->handles[fb_kernel_first(p, k)], p->kernels[k].entry);
         memcpy(&l->entries[k], &symbol, sizeof symbol);
-        if (!symbol)
+        if (!symbol && p->kernels[k].file)
+            ok = fb_fail(err, FB_ERR_INPUT, "%s: there is no function of the name that its line @entry gives",
+                         p->kernels[k].file);
+        else if (!symbol)
             ok = fb_fail(err, FB_ERR_SYSTEM, "the compiled kernel %s has no entry %s", p->kernels[k].name,
                          p->kernels[k].entry);
     }

@@ -357,6 +357,23 @@ static bool batch_start(load *l, batch *b, int number, fb_error *err)
     return ok;
 }
 
+/* The first line of a log about the user's own file: "gelu.c:12:5: error: …". */
+static bool line_of_file(const char *log, const char *file, char *to, size_t room)
+{
+    static const char *const marks[] = {"error: ", "undefined reference"};
+    size_t n = strlen(file);
+    for (size_t m = 0; m < sizeof marks / sizeof *marks; m++)
+        for (const char *line = log; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+            size_t length = strcspn(line, "\n");
+            const char *mark = memmem(line, length, marks[m], strlen(marks[m]));
+            const char *start = mark ? memmem(line, (size_t)(mark - line), file, n) : NULL;
+            if (!start || start[n] != ':') continue;
+            fb_text_clean(to, room, start, (size_t)(line + length - start));
+            return true;
+        }
+    return false;
+}
+
 /* What says most in a compiler's log: the first complaint, without the file and line that stand before it. */
 static void telling_line(const char *log, char *to, size_t room)
 {
@@ -398,8 +415,9 @@ static bool speaks_of_a_full_disk(const char *log)
  * loaded: the caller tries another. */
 static bool batch_failed(const load *l, const batch *b, int status, const char *log, fb_error *err)
 {
-    char line[200];
-    const char *name = l->units[blamed_unit(l, b, log)].name;
+    char line[300];
+    const fb_cc_unit *unit = &l->units[blamed_unit(l, b, log)];
+    const char *name = unit->name;
     telling_line(log, line, sizeof line);
     if (speaks_of_a_full_disk(log))
         return fb_fail(err, FB_ERR_SYSTEM, "the disk is full where kernels are compiled (%s)", l->work);
@@ -408,6 +426,8 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
     if (WIFSIGNALED(status))
         return fb_fail(err, FB_ERR_COMPILE, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
                        WTERMSIG(status), name);
+    if (unit->file && line_of_file(log, unit->file, line, sizeof line))
+        return fb_fail(err, FB_ERR_COMPILE, "%s", line);
     return fb_fail(err, FB_ERR_COMPILE, "%s did not compile kernel %s: %s", l->cc->words[0], name,
                    line[0] ? line : "it gave no reason");
 }
@@ -485,6 +505,23 @@ static bool run_batches(load *l, batch *batches, int n, fb_error *err)
     return ok;
 }
 
+/* The user's own units go behind the others, each into an object of its own: their functions may be called alike. */
+static int generated_first(load *l)
+{
+    int n = 0, own = 0;
+    int *kept = fb_alloc((size_t)l->missing.n * sizeof *kept);
+    for (int i = 0; i < l->missing.n; i++) {
+        int unit = l->missing.at[i];
+        if (l->units[unit].file)
+            kept[own++] = unit;
+        else
+            l->missing.at[n++] = unit;
+    }
+    memcpy(l->missing.at + n, kept, (size_t)own * sizeof *kept);
+    fb_free(kept);
+    return n;
+}
+
 static bool compile_in(load *l, const char *parent, fb_error *err)
 {
     char path[2200];
@@ -492,13 +529,14 @@ static bool compile_in(load *l, const char *parent, fb_error *err)
     snprintf(path, sizeof path, "%s/prelude.h", l->work);
     bool ok = fb_write_file(path, l->prelude, strlen(l->prelude), err);
     for (int i = 0; ok && i < l->missing.n; i++) ok = write_unit(l, l->missing.at[i], err);
-    int n = (l->missing.n + UNITS_A_PROCESS - 1) / UNITS_A_PROCESS;
-    if (n < l->cc->cores) n = l->missing.n < l->cc->cores ? l->missing.n : l->cc->cores;
-    batch *batches = fb_calloc((size_t)n, sizeof *batches);
+    int generated = generated_first(l), n = (generated + UNITS_A_PROCESS - 1) / UNITS_A_PROCESS;
+    if (n < l->cc->cores) n = generated < l->cc->cores ? generated : l->cc->cores;
+    batch *batches = fb_calloc((size_t)l->missing.n, sizeof *batches);
     for (int i = 0; i < n; i++) {
-        batches[i].first = (int)((int64_t)l->missing.n * i / n);
-        batches[i].last = (int)((int64_t)l->missing.n * (i + 1) / n);
+        batches[i].first = (int)((int64_t)generated * i / n);
+        batches[i].last = (int)((int64_t)generated * (i + 1) / n);
     }
+    for (int i = generated; i < l->missing.n; i++) batches[n++] = (batch){.first = i, .last = i + 1};
     ok = ok && run_batches(l, batches, n, err);
     fb_free(batches);
     remove_work(l);

@@ -15,6 +15,7 @@ typedef struct fb_cc fb_cc;
 typedef struct {
     const char *name; /* for messages: the kernel's name */
     const char *source;
+    const char *file; /* the name of the user's file that it is; NULL: generated */
 } fb_cc_unit;
 
 /* $CC, else the first of cc, gcc, clang. NULL with FB_ERR_UNAVAILABLE and what to install when there is none. */

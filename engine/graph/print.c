@@ -62,6 +62,11 @@ static void print_attrs(const fb_graph *g, const fb_node *n, fb_str *out)
     if (reads & FB_AT_SEED) fb_str_addf(out, ", seed=%llu", (unsigned long long)at->seed);
 }
 
+void fb_node_print_attrs(const fb_graph *g, fb_id id, fb_str *out)
+{
+    print_attrs(g, &g->nodes[id], out);
+}
+
 void fb_node_print(const fb_graph *g, fb_id id, fb_str *out)
 {
     const fb_node *n = &g->nodes[id];

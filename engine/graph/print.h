@@ -10,6 +10,8 @@
 void fb_graph_print_text(const fb_graph *g, bool fold, fb_str *out);
 /* `group_of` NULL or one entry a node: nodes of one group share a colour and cluster; FB_NONE for none. */
 void fb_graph_print_dot(const fb_graph *g, const int *group_of, fb_str *out);
+/* What of a node its op, dtype and shape do not say, as `fb_node_print` has it; each preceded by a comma. */
+void fb_node_print_attrs(const fb_graph *g, fb_id id, fb_str *out);
 /* One node in one line, without indentation: what hint lines and listings show. */
 void fb_node_print(const fb_graph *g, fb_id id, fb_str *out);
 

@@ -51,6 +51,13 @@ void fb_planner_free(fb_planner *p)
     fb_analysis *a, *next;
     HASH_ITER(hh, p->cache, a, next) analysis_free(p, a);
     for (int i = 0; i < FB_MARKS; i++) fb_free(p->mark[i]);
+    while (p->sources.n) {
+        fb_kernel_source *s = p->sources.at[--p->sources.n];
+        fb_free((char *)s->path);
+        fb_free((char *)s->text);
+        fb_free(s);
+    }
+    FB_VEC_FREE(&p->sources);
     fb_deps_free(p->deps);
     fb_arena_free(p->arena);
     fb_free(p->keep);

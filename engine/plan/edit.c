@@ -473,6 +473,16 @@ static bool change_knob(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ver
     return true;
 }
 
+static bool change_source(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    if (!has_group(plan, e->a, why)) return false;
+    fb_id slot = plan->owner[e->a];
+    if (!fb_may_set_source(&plan->planner->machine, fb_slot_analysis(plan, slot), e->source, why)) return false;
+    fb_plan_set_source(plan, slot, e->source);
+    FB_VEC_PUSH(touched, e->a);
+    return true;
+}
+
 static bool change_launch(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
 {
     if (!fb_may_launch(&plan->planner->machine, e->launch, why)) return false;
@@ -497,6 +507,7 @@ static const struct {
     [FB_EDIT_LIBRARY] = {"library call for", change_choice},
     [FB_EDIT_GENERATE] = {"generate", change_choice},
     [FB_EDIT_KNOB] = {"set", change_knob},
+    [FB_EDIT_SOURCE] = {"kernel", change_source},
     [FB_EDIT_LAUNCH] = {"launch mode", change_launch},
 };
 
@@ -514,6 +525,7 @@ static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *o
     else
         fb_str_add(&a, name_of(plan, e->a));
     if (e->kind == FB_EDIT_KNOB) fb_str_addf(out, "%s = %lld for ", fb_knob_name(e->knob), (long long)e->value);
+    if (e->kind == FB_EDIT_SOURCE) fb_str_addf(out, "%s for ", e->source ? fb_file_name(e->source) : "generated");
     fb_str_addf(out, "`%s`", fb_str_get(&a));
     if (e->kind == FB_EDIT_CUT) {
         if (times > 1)

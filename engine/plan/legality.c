@@ -277,6 +277,16 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
     return a->family != FB_FAMILY_GEMM || fb_gemm_tile_of(a->nest, &knobs, &tile, why);
 }
 
+bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why)
+{
+    if (!path || (a->accepted && (m->kind == FB_DEVICE_HOST || a->family != FB_FAMILY_LIBRARY))) return true;
+    const char *node = a->kernel.graph->nodes[a->kernel.nodes[0]].name;
+    if (!a->accepted)
+        return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "`%s` alone is no kernel that a file could hold", node);
+    return REFUSE(why, UNSUPPORTED, FB_RULE_LIBRARY,
+                  "`%s` is in a library call, which has no source: generate the contraction first", node);
+}
+
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
 {
     switch (mode) {
@@ -317,6 +327,11 @@ bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
         fb_id r = g->nodes[slot].region;
         if (!plan->slot[slot].n || !fb_node_is_computed(g, slot)) continue;
         while (r > region) r = g->regions[r].parent;
+        if (r == region && plan->slot[slot].source)
+            return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
+                          "`%s` has a kernel of its own in %s, which cannot become part of a larger one: generate it "
+                          "again first",
+                          g->nodes[slot].name, fb_file_name(plan->slot[slot].source->path));
         if (r == region && !is_stage(plan->planner, fb_slot_analysis(plan, slot), region, why)) return false;
     }
     return true;

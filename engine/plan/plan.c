@@ -126,6 +126,7 @@ fb_id fb_plan_join(fb_plan *plan, const fb_id *slots, int n)
     }
     to->choice = choice;
     to->knobs = knobs;
+    to->source = NULL; /* it was written for one of the parts */
     fb_plan_touch(plan);
     return into;
 }
@@ -173,6 +174,47 @@ void fb_plan_set_knob(fb_plan *plan, fb_id slot, fb_knob knob, int64_t value)
     knobs->value[knob] = value;
     plan->slot[slot].knobs = knobs;
     fb_plan_touch(plan);
+}
+
+/* ---- the user's kernels ---- */
+
+/* Plans keep the record, so it stays where it is. */
+static fb_kernel_source *source_named(fb_planner *p, const char *path)
+{
+    for (int i = 0; i < p->sources.n; i++)
+        if (strcmp(p->sources.at[i]->path, path) == 0) return p->sources.at[i];
+    fb_kernel_source *s = fb_calloc(1, sizeof *s);
+    s->path = fb_strdup(path);
+    FB_VEC_PUSH(&p->sources, s);
+    return s;
+}
+
+void fb_planner_set_source(fb_planner *p, const char *path, const char *text)
+{
+    fb_kernel_source *s = source_named(p, path);
+    char *copy = text ? fb_strdup(text) : NULL;
+    fb_free((char *)s->text);
+    s->text = copy;
+}
+
+void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path)
+{
+    plan->slot[slot].source = path ? source_named(plan->planner, path) : NULL;
+    fb_plan_touch(plan);
+}
+
+int fb_plan_sources(const fb_plan *plan, fb_arena *arena, const fb_kernel_source ***out)
+{
+    int n = 0;
+    *out = FB_NEW_ARRAY(arena, const fb_kernel_source *, plan->planner->sources.n);
+    for (int i = 0; i < plan->planner->sources.n; i++) {
+        const fb_kernel_source *s = plan->planner->sources.at[i];
+        bool named = false;
+        for (fb_id k = 0; k < plan->planner->g->n_nodes && !named; k++)
+            named = plan->slot[k].n && plan->slot[k].source == s;
+        if (named) (*out)[n++] = s;
+    }
+    return n;
 }
 
 /* ---- what a kernel of some slots computes and stores ---- */
@@ -297,7 +339,8 @@ const fb_group *fb_plan_group(const fb_plan *plan, int group)
                       .nodes = a->kernel.nodes,
                       .n_stored = a->kernel.n_stored,
                       .stored = a->kernel.stored,
-                      .nest = a->nest};
+                      .nest = a->nest,
+                      .source = plan->slot[plan->view->slot_of[group]].source};
     return out;
 }
 
@@ -320,6 +363,14 @@ static bool same_knobs(const fb_knobs *a, const fb_knobs *b)
     return memcmp(a ? a : &automatic, b ? b : &automatic, sizeof *a) == 0;
 }
 
+/* A file is what it says, wherever it lies. */
+static bool same_source(const fb_kernel_source *a, const fb_kernel_source *b)
+{
+    if (!a || !b || a == b) return a == b;
+    if (!a->text || !b->text) return !a->text && !b->text && strcmp(a->path, b->path) == 0;
+    return strcmp(a->text, b->text) == 0;
+}
+
 /* Only a contraction can be made by more than one family. */
 static fb_family family_of(const fb_plan *plan, fb_id slot)
 {
@@ -331,6 +382,7 @@ static fb_family family_of(const fb_plan *plan, fb_id slot)
 static bool same_slot(const fb_plan *a, fb_id x, const fb_plan *b, fb_id y)
 {
     if (a->slot[x].n != b->slot[y].n || !same_knobs(a->slot[x].knobs, b->slot[y].knobs)) return false;
+    if (!same_source(a->slot[x].source, b->slot[y].source)) return false;
     for (fb_id i = x; i != FB_NONE; i = a->next[i])
         if (b->owner[i] != y) return false;
     if (a->planner->g->nodes[x].op == FB_OP_LOOP) return a->slot[x].choice == b->slot[y].choice;
@@ -369,6 +421,10 @@ fb_hash fb_plan_hash(const fb_plan *plan)
             fb_hasher_add(h, k, sizeof *k);
         else
             fb_hasher_add_i64(h, 0);
+        const fb_kernel_source *s = plan->slot[v->slot_of[i]].source;
+        if (!s) continue;
+        fb_hasher_add_i64(h, i);
+        fb_hasher_add_text(h, s->text ? s->text : s->path);
     }
     return fb_hasher_end(h);
 }

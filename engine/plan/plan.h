@@ -36,11 +36,22 @@ const fb_machine *fb_planner_machine(const fb_planner *p);
 /* A new calibration: drops cached costs, keeps analyses. */
 void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
 
+/* A kernel that the user writes: a file whose text stands in for what would be generated. A plan names the file, and
+ * its planner, which plans share, knows the text: it is told anew whenever the file was saved. */
+typedef struct {
+    const char *path; /* as the plan names it */
+    const char *text; /* NULL: nobody has told it */
+} fb_kernel_source;
+
+/* Copies both; `text` NULL forgets it. */
+void fb_planner_set_source(fb_planner *p, const char *path, const char *text);
+
 fb_plan *fb_plan_new(fb_planner *p); /* the preset `none`: every computed node its own group */
 fb_plan *fb_plan_copy(const fb_plan *plan);
 void fb_plan_free(fb_plan *plan);
 bool fb_plan_equal(const fb_plan *a, const fb_plan *b);
-fb_hash fb_plan_hash(const fb_plan *plan); /* of groups, families, knobs, launch mode; not of group numbering */
+/* Of groups, families, knobs, texts of the user's kernels, launch mode; not of group numbering. */
+fb_hash fb_plan_hash(const fb_plan *plan);
 fb_planner *fb_plan_planner(const fb_plan *plan);
 
 /* Groups in launch order (topological, ties by first node), numbered 0 … n - 1 in that order, as are the letters on
@@ -57,6 +68,7 @@ typedef struct {
     int n_stored; /* those whose value leaves the kernel through memory, ascending */
     const fb_id *stored;
     const fb_nest *nest; /* the analysis; NULL for families that have none */
+    const fb_kernel_source *source; /* the user's own kernel; NULL: a generated one */
 } fb_group;
 
 /* Borrowed until the plan is edited or freed. */
@@ -65,6 +77,8 @@ const fb_group *fb_plan_group(const fb_plan *plan, int group);
  * looked at but not lowered. */
 const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group);
 fb_launch_mode fb_plan_launch_mode(const fb_plan *plan);
+/* The files that groups name, each once; arena-owned, their paths the planner's. */
+int fb_plan_sources(const fb_plan *plan, fb_arena *arena, const fb_kernel_source ***out);
 
 /* ---- edits ---- */
 
@@ -78,6 +92,7 @@ typedef enum {
     FB_EDIT_LIBRARY,   /* a: the contraction's group becomes a library call */
     FB_EDIT_GENERATE,  /* a: … becomes a generated kernel */
     FB_EDIT_KNOB,      /* a (any node of the group), knob, value; 0: automatic */
+    FB_EDIT_SOURCE,    /* a (any node of the group), source: its kernel is that file's; NULL: generated again */
     FB_EDIT_LAUNCH,    /* launch */
 } fb_edit_kind;
 
@@ -88,6 +103,7 @@ typedef struct {
     const fb_id *nodes;
     fb_knob knob;
     int64_t value;
+    const char *source;
     fb_launch_mode launch;
 } fb_edit;
 
@@ -142,15 +158,16 @@ const char *fb_history_redo(fb_history *h);
 
 /* ---- files ---- */
 
-/* {"fusebox_plan":1,"graph":HASH,"launch":"stream","groups":[{"nodes":["feature[*].tanh",…],"family":"reduce","knobs":{…}},…],
+/* {"fusebox_plan":1,"graph":HASH,"launch":"stream","groups":[{"nodes":["feature[*].tanh",…],"family":"reduce","knobs":{…},"source":PATH},…],
  * "recompute":[…]}. Repetitions are written with [*] where a group (or one group a member: "each":true) holds the same
  * node of every member. Groups of one node with an automatic family are left out. */
 json_t *fb_plan_to_json(const fb_plan *plan);
 /* strict: any missing name is an error that names it. Otherwise groups are kept as far as their nodes exist and are
  * legal, and one line for each thing dropped is added to `dropped` (may be NULL). */
 fb_plan *fb_plan_from_json(fb_planner *p, const json_t *value, bool strict, fb_str *dropped, fb_error *err);
-/* Lua that makes this plan from `none`: the body of a function(pl). */
-void fb_plan_to_lua(const fb_plan *plan, fb_str *out);
+/* Lua that makes this plan from `none`: the body of a function(pl). Files in `folder` (may be NULL) are named from
+ * there. */
+void fb_plan_to_lua(const fb_plan *plan, const char *folder, fb_str *out);
 
 /* ---- what a plan means for memory ---- */
 

@@ -57,6 +57,7 @@ struct fb_planner {
     bool *vertex; /* a node: computed, or a loop */
     int n_computed;
     fb_arena *arena; /* knob records */
+    FB_VEC(fb_kernel_source *) sources;
     fb_analysis *cache;
     int n_idle;        /* analyses that no plan holds … */
     size_t idle_bytes; /* … and about what they occupy */
@@ -70,6 +71,7 @@ typedef struct {
     int pos;
     fb_choice choice;
     const fb_knobs *knobs; /* NULL: all automatic */
+    const fb_kernel_source *source; /* the planner's; NULL: generated */
     fb_analysis *analysis; /* NULL: not asked yet */
 } fb_slot;
 
@@ -146,6 +148,7 @@ void fb_plan_touch(fb_plan *plan); /* drops numbering and what hangs on it */
 void fb_ids_sort(fb_ids *ids);
 void fb_slot_forget(fb_plan *plan, fb_id slot); /* drops its analysis */
 void fb_plan_set_knob(fb_plan *plan, fb_id slot, fb_knob knob, int64_t value);
+void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path); /* NULL: generated */
 /* All nodes owned by the slots plus what they recompute, ascending, and which are stored. */
 void fb_plan_gather(const fb_plan *plan, const fb_id *slots, int n, fb_ids *nodes, fb_ids *stored);
 void fb_plan_owned(const fb_plan *plan, fb_id slot, fb_ids *out); /* ascending, appended */
@@ -188,6 +191,8 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
 /* `have`: the group's knobs now, NULL for all automatic. */
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
                      fb_verdict *why);
+/* May a file of the user's be the group's kernel? */
+bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why);
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
 /* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);

@@ -13,6 +13,7 @@ typedef struct {
     bool named; /* a family was asked for */
     fb_family family;
     const json_t *knobs; /* borrowed; NULL: none */
+    const char *source;  /* borrowed; NULL: generated */
 } wish;
 
 typedef FB_VEC(wish) wishes;
@@ -155,6 +156,10 @@ static bool read_group(reader *r, const json_t *o)
     if (family && !json_is_string(family)) return fb_fail(r->err, FB_ERR_INPUT, "plan: field \"family\" is not a name");
     if (like.knobs && !json_is_object(like.knobs))
         return fb_fail(r->err, FB_ERR_INPUT, "plan: field \"knobs\" is not an object");
+    const json_t *source = json_object_get(o, "source");
+    if (source && (!json_is_string(source) || !json_string_value(source)[0]))
+        return fb_fail(r->err, FB_ERR_INPUT, "plan: field \"source\" is not the path of a file");
+    like.source = json_string_value(source);
     like.named = family != NULL;
     if (family && !fb_family_parse(json_string_value(family), &like.family))
         return fb_fail(r->err, FB_ERR_INPUT, "plan: there is no family `%s`", clean(json_string_value(family), text));
@@ -305,6 +310,11 @@ static bool grant_group(reader *r, const wish *w)
                !give_up(r, "plan: the group of `%s` is made by family %s, not %s", name, fb_family_name(a->family),
                         fb_family_name(w->family))) {
         return false;
+    }
+    if (w->source && !fb_may_set_source(&r->p->machine, fb_slot_analysis(r->plan, slot), w->source, &why)) {
+        if (!give_up(r, "plan: %s", why.text)) return false;
+    } else if (w->source) {
+        fb_plan_set_source(r->plan, slot, w->source);
     }
     return !w->knobs || grant_knobs(r, w, slot);
 }

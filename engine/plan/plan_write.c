@@ -31,6 +31,7 @@ typedef struct {
     fb_choice choice;
     fb_family family;
     const fb_knobs *knobs;
+    const char *source; /* NULL: generated */
 } entry;
 
 typedef struct {
@@ -121,6 +122,7 @@ static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
     fb_hasher_add_i64(h, s->choice);
     const fb_knobs *knobs = knobs_of(w, slot);
     if (knobs) fb_hasher_add(h, knobs, sizeof *knobs);
+    if (s->source) fb_hasher_add_text(h, s->source->path);
     fb_hash key = fb_hasher_end(h);
     kind *k = NULL;
     HASH_FIND(hh, w->kinds, &key, sizeof key, k);
@@ -135,13 +137,16 @@ static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
 
 static bool plain(const writer *w, fb_id slot)
 {
-    return w->plan->slot[slot].choice == FB_CHOICE_AUTO && !knobs_of(w, slot);
+    const fb_slot *s = &w->plan->slot[slot];
+    return s->choice == FB_CHOICE_AUTO && !s->source && !knobs_of(w, slot);
 }
 
 static entry *add_entry(writer *w, fb_id slot)
 {
     const fb_slot *s = &w->plan->slot[slot];
-    FB_VEC_PUSH(&w->entries, (entry){.choice = s->choice, .knobs = knobs_of(w, slot)});
+    FB_VEC_PUSH(&w->entries, (entry){.choice = s->choice,
+                                     .knobs = knobs_of(w, slot),
+                                     .source = s->source ? s->source->path : NULL});
     entry *e = &w->entries.at[w->entries.n - 1];
     if (s->choice != FB_CHOICE_AUTO) e->family = fb_slot_analysis(w->plan, slot)->family;
     return e;
@@ -228,6 +233,7 @@ static json_t *entry_to_json(const entry *e)
     json_t *o = json_pack("{s:o}", "nodes", names_to_json(e));
     if (e->each) json_object_set_new(o, "each", json_true());
     if (e->choice != FB_CHOICE_AUTO) json_object_set_new(o, "family", json_string(fb_family_name(e->family)));
+    if (e->source) json_object_set_new(o, "source", json_string(e->source));
     if (!e->knobs) return o;
     json_t *knobs = json_object();
     for (int k = 0; k < FB_KNOBS; k++)
@@ -276,6 +282,21 @@ static void name_to_lua(const char *name, bool loop, fb_str *out)
         fb_str_addf(out, "\"%s\"", name);
 }
 
+/* A text as a Lua string: it came from outside. */
+static void text_to_lua(const char *text, fb_str *out)
+{
+    fb_str_add(out, "\"");
+    for (const char *p = text; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            fb_str_addf(out, "\\%c", *p);
+        else if ((unsigned char)*p < ' ')
+            fb_str_addf(out, "\\%03d", *p);
+        else
+            fb_str_add_n(out, p, 1);
+    }
+    fb_str_add(out, "\"");
+}
+
 /* A node to speak of the group by: its contraction, so that this works before and after fusing. */
 static const char *spokesman(const writer *w, const entry *e)
 {
@@ -291,7 +312,7 @@ static void call_to_lua(const entry *e, const char *what, const char *node, fb_s
     name_to_lua(node, e->each, out);
 }
 
-static void entry_to_lua(const writer *w, const entry *e, fb_str *out)
+static void entry_to_lua(const writer *w, const entry *e, const char *folder, fb_str *out)
 {
     const char *node = spokesman(w, e);
     if (e->each) {
@@ -316,17 +337,25 @@ static void entry_to_lua(const writer *w, const entry *e, fb_str *out)
         call_to_lua(e, "knob", node, out);
         fb_str_addf(out, ", \"%s\", %lld)\n", fb_knob_name((fb_knob)k), (long long)e->knobs->value[k]);
     }
+    if (e->source) {
+        call_to_lua(e, "kernel", node, out);
+        fb_str_add(out, ", ");
+        size_t n = folder ? strlen(folder) : 0;
+        bool in = n && strncmp(e->source, folder, n) == 0 && e->source[n] == '/';
+        text_to_lua(in ? e->source + n + 1 : e->source, out);
+        fb_str_add(out, ")\n");
+    }
     if (e->each) fb_str_add(out, "end\n");
 }
 
-void fb_plan_to_lua(const fb_plan *plan, fb_str *out)
+void fb_plan_to_lua(const fb_plan *plan, const char *folder, fb_str *out)
 {
     writer w;
     entry again;
     list_entries(&w, plan, 1);
     recomputed_names(&w, &again);
     for (int i = 0; i < again.names.n; i++) fb_str_addf(out, "pl:recompute(\"%s\")\n", again.names.at[i]);
-    for (int i = 0; i < w.entries.n; i++) entry_to_lua(&w, &w.entries.at[i], out);
+    for (int i = 0; i < w.entries.n; i++) entry_to_lua(&w, &w.entries.at[i], folder, out);
     for (fb_id i = 0; i < w.g->n_nodes; i++)
         if (is_whole_loop(plan, i)) fb_str_addf(out, "pl:generate(\"%s\")\n", w.g->nodes[i].name);
     if (plan->launch != FB_LAUNCH_STREAM) fb_str_addf(out, "pl:launch(\"%s\")\n", fb_launch_mode_name(plan->launch));

@@ -191,6 +191,21 @@ static int knob(lua_State *L)
     return done(L);
 }
 
+/* pl:kernel("feature[*].tanh", "tanh.cu"): the group's kernel is the one in that file beside the script. */
+static int kernel(lua_State *L)
+{
+    lua_plan *p = check_plan(L);
+    nodes a = nodes_named(L, p, 2, "kernel");
+    const char *file = lua_isnoneornil(L, 3) ? NULL : luaL_checkstring(L, 3);
+    if (file && (!*file || *file == '/' || strstr(file, "..") || strlen(file) > 200))
+        return fb_lua_raise(L, "kernel: files are named relative to the script's folder, without \"..\", not \"%.200s\"",
+                            file);
+    fb_edit *edits = FB_NEW_ARRAY(p->arena, fb_edit, a.n);
+    for (int i = 0; i < a.n; i++) edits[i] = (fb_edit){.kind = FB_EDIT_SOURCE, .a = a.at[i], .source = file};
+    apply_all(L, p, edits, a.n, "kernel");
+    return done(L);
+}
+
 static int launch(lua_State *L)
 {
     lua_plan *p = check_plan(L);
@@ -383,8 +398,8 @@ static int edge_field(lua_State *L)
 void fb_plan_open(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"fuse_all", fuse_all}, {"knob", knob},        {"launch", launch}, {"preset", preset}, {"verdict", verdict},
-        {"edges", edges},       {"nodes", node_names}, {"cost", cost},     {NULL, NULL},
+        {"fuse_all", fuse_all}, {"knob", knob},   {"kernel", kernel},    {"launch", launch}, {"preset", preset},
+        {"verdict", verdict},   {"edges", edges}, {"nodes", node_names}, {"cost", cost},     {NULL, NULL},
     };
     luaL_newmetatable(L, edge_type);
     lua_pushcfunction(L, edge_field);

@@ -283,7 +283,9 @@ static fb_plan *plan_of_file(const char *path, fb_planner *planner, fb_error *er
     char *text = fb_read_file(path, PLAN_FILE_MAX, &n, err);
     if (!text) return NULL;
     json_t *value = fb_json_parse(text, n, err);
-    fb_plan *plan = value ? fb_plan_from_json(planner, value, true, NULL, err) : NULL;
+    char folder[PATH_MAX];
+    bool located = value && fb_kernels_locate(value, fb_kernels_folder(path, folder), false, err);
+    fb_plan *plan = located ? fb_plan_from_json(planner, value, true, NULL, err) : NULL;
     if (!plan) fb_fail_prefix(err, "%s", path);
     json_decref(value);
     fb_free(text);
@@ -368,6 +370,11 @@ void fb_column_take_plan(fb_column_record *c, fb_plan *plan, const char *name)
         set_text(&c->plan_name, name);
     }
     fb_column_replanned(c);
+    fb_error why = {0};
+    if (plan && !fb_kernels_read(plan, &why)) {
+        fb_column_fail(c, &why);
+        return;
+    }
     if (c->verify_wanted || c->measure_wanted) fb_job_start(s, c, c->verify_wanted && !c->measure_wanted);
     c->verify_wanted = c->measure_wanted = false;
 }

@@ -24,6 +24,8 @@ void fb_column_show_plan(fb_column_record *c)
 {
     c->shown.plan = c->history ? fb_history_now(c->history) : NULL;
     fb_column_replanned(c);
+    fb_error why = {0};
+    if (c->shown.plan && !fb_kernels_read(c->shown.plan, &why)) fb_column_fail(c, &why);
 }
 
 /* `name` NULL: an edited plan. */
@@ -95,6 +97,9 @@ static void label_of(const fb_column_record *c, const fb_edit *e, char to[160])
     case FB_EDIT_KNOB:
         snprintf(to, 160, "knob %s = %lld of %.60s", fb_knob_name(e->knob), (long long)e->value, a);
         break;
+    case FB_EDIT_SOURCE:
+        snprintf(to, 160, "%.60s for %.60s", e->source ? fb_file_name(e->source) : "generated kernel", a);
+        break;
     case FB_EDIT_LAUNCH: snprintf(to, 160, "launch mode %s", fb_launch_mode_name(e->launch)); break;
     }
 }
@@ -139,6 +144,7 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
     const fb_column_record *c = fb_column_at(s, column);
     if (!c || !c->shown.plan) return fb_fail(err, FB_ERR_INPUT, "the column has no plan to save");
     json_t *value = fb_plan_to_json(c->shown.plan);
+    fb_kernels_relate(value, path);
     char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(value);
     fb_str line = {0};

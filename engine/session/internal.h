@@ -5,6 +5,7 @@
  *     columns.c    what a column is of, and how it comes to its graph and plan
  *     edits.c      edits, undo, carrying plans over to another graph
  *     devices.c    workers, what they told, machines, calibration
+ *     kernels.c    kernels in files of the user's: reading, trusting, taking over
  *     schedule.c   measuring: jobs of one worker, interleaved
  *     search.c     the plan `best`, searched for in a worker
  *     experiment.c the script's experiment: hidden columns that are measured and dropped
@@ -19,6 +20,8 @@
 #include "session/session.h"
 
 #include "base/vec.h"
+
+#include <limits.h>
 
 enum { FB_SESSION_WORKERS = 16, FB_SESSION_COLUMNS = 4096, FB_SESSION_LOG = 2000 };
 
@@ -85,6 +88,7 @@ typedef struct fb_column_record {
     int64_t changed_ns;  /* when it last changed, for automatic measuring; 0: nothing to do */
     bool measure_wanted; /* queued before it had a plan */
     bool verify_wanted;
+    bool untrusted; /* a file that its plan names may not run: it was to be measured, and failed for that */
     bool searched, search_again; /* `search` is of its plan `best`; the next search is to be a new one */
     fb_best_summary search;
     fb_job *job;
@@ -159,6 +163,9 @@ struct fb_session {
     fb_answer answer;
     int64_t answer_request;
 
+    FB_VEC(char *) trusted;     /* lines as in the file of that name: agreed to in this session */
+    FB_VEC(char *) own_kernels; /* files written or edited here: each text of them is agreed to */
+
     FB_VEC(fb_log_line) log;
     int64_t log_dropped;
 };
@@ -226,6 +233,18 @@ bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e);
 void fb_devices_idle(fb_session *s);
 int fb_devices_timeout(const fb_session *s);          /* ms until the background calibration; -1 none */
 void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
+
+/* kernels.c */
+/* The files that a plan in JSON names, from `folder` (NULL: there is none), become absolute. `below`: a script's, which may name none that
+ * lies elsewhere. */
+bool fb_kernels_locate(json_t *plan, const char *folder, bool below, fb_error *err);
+/* The folder that a file is or would be in, absolute; NULL: there is none. */
+const char *fb_kernels_folder(const char *file, char to[PATH_MAX]);
+/* … and from the folder of `file` again, where they lie there. */
+void fb_kernels_relate(json_t *plan, const char *file);
+bool fb_kernels_read(const fb_plan *plan, fb_error *err);           /* tells the planner what its files hold */
+bool fb_kernels_trusted(fb_column_record *c, fb_error *err); /* may all of them run? */
+void fb_kernels_free(fb_session *s);
 
 /* search.c */
 void fb_search_start(fb_session *s, fb_column_record *c, const fb_device_record *d);

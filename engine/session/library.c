@@ -92,15 +92,16 @@ char *fb_script_text(const char *path)
 
 /* ---- the user's state ---- */
 
-bool fb_state_path(const char *name, char *to, size_t room)
+/* NAME in fusebox's own folder below the one that `variable` names, or `usual` below the user's. */
+static bool user_path(const char *variable, const char *usual, const char *name, char *to, size_t room)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *given = getenv(variable), *home = getenv("HOME");
     char folder[PATH_MAX];
     int n;
-    if (state && state[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s", state);
+    if (given && given[0] == '/')
+        n = snprintf(folder, sizeof folder, "%s", given);
     else if (home && home[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s/.local/state", home);
+        n = snprintf(folder, sizeof folder, "%s/%s", home, usual);
     else
         return false;
     if (n >= (int)sizeof folder - 32) return false;
@@ -112,6 +113,16 @@ bool fb_state_path(const char *name, char *to, size_t room)
     strcat(folder, "/fusebox");
     mkdir(folder, 0777);
     return snprintf(to, room, "%s/%s", folder, name) < (int)room;
+}
+
+bool fb_state_path(const char *name, char *to, size_t room)
+{
+    return user_path("XDG_STATE_HOME", ".local/state", name, to, room);
+}
+
+bool fb_data_path(const char *name, char *to, size_t room)
+{
+    return user_path("XDG_DATA_HOME", ".local/share", name, to, room);
 }
 
 bool fb_append_line(const char *path, const json_t *value, fb_error *err)

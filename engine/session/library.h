@@ -33,6 +33,7 @@ void fb_recent_add(const char *path); /* a list that cannot be written is no rea
 
 /* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be; false: there is no place for it. */
 bool fb_state_path(const char *name, char *to, size_t room);
+bool fb_data_path(const char *name, char *to, size_t room); /* the same in $XDG_DATA_HOME (else ~/.local/share) */
 /* Appends the value as one line, in one write: several processes may append to one file. */
 bool fb_append_line(const char *path, const json_t *value, fb_error *err);
 

@@ -396,7 +396,10 @@ static void plan_arrived(fb_session *s, const fb_script_event *e)
     bool wait = false;
     fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
     fb_planner *planner = d && c->slot ? fb_slot_planner_for(s, c->slot, d) : NULL;
-    fb_plan *plan = planner ? fb_plan_from_json(planner, json_object_get(e->message, "plan"), true, NULL, &why) : NULL;
+    json_t *value = json_object_get(e->message, "plan");
+    char folder[PATH_MAX];
+    bool located = planner && fb_kernels_locate(value, fb_session_folder(s, folder), true, &why);
+    fb_plan *plan = located ? fb_plan_from_json(planner, value, true, NULL, &why) : NULL;
     if (plan) {
         fb_column_take_plan(c, plan, c->base);
     } else {

@@ -36,6 +36,7 @@ void fb_session_free(fb_session *s)
     FB_VEC_FREE(&s->hidden);
     fb_schedule_free(s);
     fb_load_free(s);
+    fb_kernels_free(s);
     fb_devices_free(s);
     for (int i = 0; i < s->log.n; i++) fb_free(s->log.at[i].text);
     FB_VEC_FREE(&s->log);

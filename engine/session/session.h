@@ -22,6 +22,7 @@
 #include "script/script.h"
 #include "worker/worker.h"
 
+#include <limits.h>
 #include <poll.h>
 
 typedef struct fb_session fb_session;
@@ -36,6 +37,7 @@ typedef struct {
     bool calibrate;             /* calibrate in the background when the device was not */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
     bool search_again;          /* `best` is searched for anew, whatever was found earlier */
+    bool trust;                 /* every kernel in a file that a plan names may run */
     const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
 } fb_session_options;
 
@@ -138,6 +140,31 @@ bool fb_session_preset(const fb_session *s, int column, fb_preset_use *out, fb_e
  */
 fb_steps *fb_session_steps(const fb_session *s, int column, const fb_preset_use *use, fb_error *err);
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err);
+
+/* ---- kernels in files of the user's ---- */
+
+/* The group that a kernel's name, its number from 1 on or a node stands for; FB_NONE with what there is. */
+int fb_session_kernel_named(const fb_session *s, int column, const char *name, fb_error *err);
+/* Writes the group's kernel to `path`, to be improved by hand, and adds a column beside with the file as the kernel of
+ * all groups that share it: that column's index, or -1. `replace`: a file that is there already. */
+int fb_session_eject(fb_session *s, int column, int group, const char *path, bool replace, fb_error *err);
+/* A file name for it, from the kernel's; in `folder` one that is still free, without one ("") as it is. */
+bool fb_session_eject_path(const fb_session *s, int column, int group, const char *folder, char to[PATH_MAX],
+                           fb_error *err);
+/* Where kernels of the script lie: its folder, or for a bundled one $XDG_DATA_HOME/fusebox. */
+const char *fb_session_folder(const fb_session *s, char to[PATH_MAX]); /* NULL: there is no place for it */
+const char *fb_kernel_path_from(const char *path, const char *folder); /* relative where it lies in `folder` */
+/* All files that columns' plans name, absolute; arena-owned. */
+int fb_session_kernel_files(const fb_session *s, fb_arena *arena, const char ***out);
+/* They may have been saved: columns with one that holds something else now are as if just edited. Returns how many. */
+int fb_session_kernels_saved(fb_session *s);
+
+/* The first file that a column was to run and may not, since nobody has agreed to what it holds, with its SHA-256;
+ * NULL: none. Both arena-owned. */
+const char *fb_session_untrusted(fb_session *s, fb_arena *arena, const char **hash);
+void fb_session_trust(fb_session *s, const char *hash); /* agreed, and remembered: columns that waited are measured */
+/* The user edits the file here: whatever it holds in this session is agreed to. */
+void fb_session_own_kernel(fb_session *s, const char *path);
 
 /* ---- measuring ---- */
 

@@ -320,7 +320,22 @@ static json_t *seeds_of(const fb_measure_options *o)
     return seeds;
 }
 
-static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char *device, const fb_measure_options *o)
+/* What the files hold that a plan names: a worker may be on another machine. */
+static json_t *sources_of(const fb_plan *plan)
+{
+    fb_arena *arena = fb_arena_new();
+    const fb_kernel_source **files;
+    int n = fb_plan_sources(plan, arena, &files);
+    json_t *texts = n ? json_object() : NULL;
+    for (int i = 0; i < n; i++)
+        if (files[i]->text) json_object_set_new(texts, files[i]->path, json_string(files[i]->text));
+    fb_arena_free(arena);
+    return texts;
+}
+
+/* Takes plan and sources; the latter may be NULL. */
+static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, json_t *sources, const char *device,
+                       const fb_measure_options *o)
 {
     char hex[33];
     int64_t id = ++w->last_id;
@@ -328,6 +343,7 @@ static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char
     if (!start(w, &why)) {
         push_error(w, id, &why);
         json_decref(plan);
+        json_decref(sources);
         return id;
     }
     send_graph(w, g);
@@ -336,6 +352,7 @@ static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char
         json_pack("{s:s, s:I, s:s, s:o, s:s, s:o, s:b}", "type", "prepare", "id", (json_int_t)id, "graph",
                   fb_hash_hex(g->hash, hex), "plan", plan, "device", device, "seeds", seeds, "counters", o->counters);
     if (o->limit_s > 0) json_object_set_new(message, "limit_s", json_real(o->limit_s));
+    if (sources) json_object_set_new(message, "sources", sources);
     ask(w, id, message);
     return id;
 }
@@ -343,13 +360,13 @@ static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, const char
 int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device,
                           const fb_measure_options *o)
 {
-    return prepare(w, g, fb_plan_to_json(plan), device, o);
+    return prepare(w, g, fb_plan_to_json(plan), sources_of(plan), device, o);
 }
 
 int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
                                 const fb_measure_options *o)
 {
-    return prepare(w, g, json_string(plan), device, o);
+    return prepare(w, g, json_string(plan), NULL, device, o);
 }
 
 int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, const fb_measure_options *o, bool again,

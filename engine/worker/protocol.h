@@ -7,6 +7,7 @@
  *   {"type":"graph","hash":H} followed by the lines of graph_json.h      once per graph; kept by hash (least recently
  * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
+ *       … "sources":{PATH:TEXT}: what the files hold that the plan names for kernels
  *   {"type":"sample","id":N,"n":20,"cache":"hot"}
  *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
  *   {"type":"release","id":N}

@@ -69,7 +69,7 @@ static void recompute_family_knobs_come_back(void **state)
     assert_true(fb_plan_equal(plan, back));
     assert_true(fb_plan_recomputed(back, named(g, "a")));
     fb_str lua = {0};
-    fb_plan_to_lua(plan, &lua);
+    fb_plan_to_lua(plan, NULL, &lua);
     assert_non_null(strstr(fb_str_get(&lua), "pl:recompute(\"a\")\n"));
     assert_non_null(strstr(fb_str_get(&lua), "pl:library(\"product\")\npl:fuse_all { \"product\", \"b\" }\n"));
     assert_non_null(strstr(fb_str_get(&lua), "pl:knob(\"c\", \"rows\", 32)\n"));
@@ -94,7 +94,7 @@ static void repetitions_are_written_once(void **state)
     fb_plan *back = again(eager, q, true, NULL);
     assert_true(fb_plan_equal(back, expect));
     fb_str lua = {0};
-    fb_plan_to_lua(expect, &lua);
+    fb_plan_to_lua(expect, NULL, &lua);
     const char *start =
         "for _, i in ipairs { 0, 1, 2, 3, 4, 5, 6 } do\n  pl:fuse_all { (\"feature[%d].layer_norm.mean\"):format(i), ";
     assert_int_equal(strncmp(fb_str_get(&lua), start, strlen(start)), 0);
