@@ -598,6 +598,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_RECOMPUTE] = recompute,
     [FB_CMD_LIBRARY] = library,
     [FB_CMD_LAUNCH] = launch,
+    [FB_CMD_EJECT] = fb_eject,
     [FB_CMD_UNDO] = undo,
     [FB_CMD_REDO] = redo,
     [FB_CMD_VARIANT] = variant,

@@ -83,7 +83,7 @@ void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes)
 static void watch(fb_app *app)
 {
     fb_watch_free(app->watch);
-    app->watch = app->settings.reload ? fb_watch_new(fb_session_path(app->session)) : NULL;
+    app->watch = fb_watch_new(app->settings.reload ? fb_session_path(app->session) : NULL);
 }
 
 void fb_app_open(fb_app *app, const char *path)
@@ -162,6 +162,8 @@ static void follow_session(fb_app *app)
     if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
     app->error_shown = wrong;
     tell_failures(app);
+    fb_kernels_watch(app);
+    fb_trust_follow(app);
     fb_puzzle_follow(app);
     fb_tried_follow(app->tried, app->session);
     fb_model_update(app);
@@ -271,6 +273,7 @@ void fb_app_key(fb_app *app, int key)
         fb_line_key(app, key);
         return;
     }
+    if (fb_trust_key(app, key)) return;
     fb_str_clear(&app->message);
     fb_cmd c = fb_cmd_of_key(key);
     char digit[2] = {(char)key, '\0'};
@@ -409,7 +412,9 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
     if (poll(fds, (nfds_t)n + 4, timeout) < 0 && errno != EINTR) app->quit = true;
     if (fds[n + 1].revents) take_signals(app);
     if (fds[n + 2].revents) fb_source_pump(app);
-    if (fds[n + 3].revents && fb_watch_saved(app->watch)) fb_action(app, FB_CMD_RELOAD, "");
+    fb_saved saved = fds[n + 3].revents ? fb_watch_saved(app->watch) : (fb_saved){0};
+    if (saved.script) fb_action(app, FB_CMD_RELOAD, "");
+    if (saved.other) fb_kernels_saved(app);
     if (fds[n].revents & POLLIN)
         read_keys(app);
     else if (fds[n].revents & (POLLHUP | POLLERR | POLLNVAL)) { /* nobody is there any more */
@@ -459,6 +464,7 @@ static void free_app(fb_app *app)
     fb_prompt_free(&app->prompt);
     fb_keys_free(app->keys);
     fb_str_free(&app->message);
+    fb_str_free(&app->trust.question);
     for (int i = 0; i < FB_VIEWS; i++) fb_arena_free(app->arena[i]);
     fb_free(app->path);
 }

@@ -22,8 +22,9 @@ typedef struct fb_command {
 
 extern const fb_command *const fb_commands[]; /* ends with NULL */
 
-extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_emit, fb_command_eject, fb_command_graph,
-    fb_command_check, fb_command_new, fb_command_devices, fb_command_worker, fb_command_record, fb_command_fuzz;
+extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_emit, fb_command_eject,
+    fb_command_graph, fb_command_check, fb_command_new, fb_command_devices, fb_command_worker, fb_command_record,
+    fb_command_fuzz;
 
 /* ---- options that every command takes ---- */
 

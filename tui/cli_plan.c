@@ -277,12 +277,7 @@ static bool eject(const look *l, fb_str *file, fb_str *plan, fb_error *err)
         fb_str_add(file, path);
     else
         return false;
-    const fb_plan *of = fb_session_column(s, 0)->plan;
-    bool cuda = fb_planner_machine(fb_plan_planner(of))->kind == FB_DEVICE_CUDA;
-    if (cuda != ends_with(fb_str_get(file), ".cu"))
-        return fb_fail(err, FB_ERR_USAGE, "%s: the column's kernels are %s", fb_str_get(file),
-                       cuda ? "CUDA: end it in .cu" : "C: end it in .c");
-    fb_str_addf(plan, "%.*s.json", (int)(file->n - (cuda ? 3 : 2)), file->text);
+    fb_str_addf(plan, "%.*s.json", (int)(strrchr(fb_str_get(file), '.') - file->text), file->text);
     for (int i = 0; i < 2 && !l->force; i++) {
         const char *there = i ? fb_str_get(plan) : fb_str_get(file);
         if (access(there, F_OK) == 0)
@@ -297,10 +292,18 @@ static void eject_show(look *l)
     fb_str file = {0}, plan = {0}, line = {0};
     fb_error err = {0};
     const char *spec = l->cli.args[1], *variant = fb_session_column(l->session, 0)->variant;
-    const char *device = strrchr(spec, '@');
+    const char *device = strrchr(spec, '@'), *name;
+    json_t *values;
     if (eject(l, &file, &plan, &err)) {
-        fb_str_addf(&line, "edit %s, then: fusebox run --trust %s %s %s%s%s%s\n", fb_str_get(&file), l->cli.args[0], spec,
-                    variant, *variant ? ":" : "", fb_str_get(&plan), device && !strchr(device, '/') ? device : "");
+        fb_str_addf(&line, "edit %s, then: fusebox run --trust %s", fb_str_get(&file), l->cli.args[0]);
+        json_object_foreach(l->cli.common.set, name, values)
+        {
+            char *text = json_dumps(json_array_get(values, 0), JSON_ENCODE_ANY);
+            fb_str_addf(&line, " --set %s=%s", name, text);
+            fb_free(text);
+        }
+        fb_str_addf(&line, " %s %s%s%s%s\n", spec, variant, *variant ? ":" : "", fb_str_get(&plan),
+                    device && !strchr(device, '/') ? device : "");
         fb_put(stdout, fb_str_get(&line));
     } else {
         l->status = fb_cli_fail(&err);
@@ -314,7 +317,8 @@ static int eject_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"kernel", 'k', "K", 0, "The kernel: its name, its number in \"fusebox graph\", or a node in it", 0},
-        {"arch", KEY_ARCH, "ARCH", 0, "Write CUDA for a GPU that is not here, such as sm_90 (a FILE.cu does so too)", 0},
+        {"arch", KEY_ARCH, "ARCH", 0, "Write CUDA for a GPU that is not here, such as sm_90 (a FILE.cu does so too)",
+         0},
         {"force", KEY_FORCE, NULL, 0, "Overwrite files that are there", 0},
         {0},
     };

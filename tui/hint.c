@@ -115,10 +115,11 @@ static void draw_box(fb_app *app)
     fb_rect top = {r->y - 1, r->x - 1, 1, r->w + 2};
     if (id == FB_VIEW_GRAPH) explain_edge(app, &hint);
     if (fb_view_at(id)->explain) fb_view_at(id)->explain(app, &hint);
-    if (app->message.n) {
+    const fb_str *news = app->trust.asked ? &app->trust.question : &app->message;
+    if (news->n) {
         fb_str_clear(&hint.line[0]);
-        fb_str_add(&hint.line[0], fb_str_get(&app->message));
-        hint.role[0] = app->message_role;
+        fb_str_add(&hint.line[0], fb_str_get(news));
+        hint.role[0] = app->trust.asked ? FB_ROLE_WARN : app->message_role;
     }
     if (hint.title.n) {
         fb_str title = {0};

@@ -174,6 +174,23 @@ void fb_terminal_suspend(void)
     refresh();
 }
 
+void fb_terminal_lend(void)
+{
+    static const int theirs[] = {SIGINT, SIGQUIT, SIGTSTP};
+    endwin();
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) signal(theirs[i], SIG_IGN);
+}
+
+void fb_terminal_take_back(void)
+{
+    struct sigaction news = {.sa_handler = on_told, .sa_flags = SA_RESTART};
+    sigemptyset(&news.sa_mask);
+    for (int i = 0; i < TOLD; i++) sigaction(told[i], &news, NULL);
+    fb_terminal_resize();
+    clearok(stdscr, TRUE);
+    refresh();
+}
+
 void fb_terminal_resize(void)
 {
     struct winsize size;

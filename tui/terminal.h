@@ -15,6 +15,10 @@ void fb_terminal_close(void); /* fine when not open */
 int fb_terminal_signals(void); /* a descriptor to poll; each byte is a signal's number */
 /* Stops this process as C-z does, and comes back with the screen redrawn. */
 void fb_terminal_suspend(void);
+/* Another program has the terminal from here on, as it was before us; until it is taken back, redrawn. C-c and C-z are
+ * that program's business. */
+void fb_terminal_lend(void);
+void fb_terminal_take_back(void);
 /* After SIGWINCH: takes the new size. */
 void fb_terminal_resize(void);
 /* Ends the process by signal `number`, after fb_terminal_close. */

@@ -175,7 +175,12 @@ struct fb_app {
     fb_source_kind source_kind; /* what the view SOURCE is to show */
 
     fb_settings settings;
-    fb_watch *watch; /* the script being saved; NULL: it is not watched */
+    fb_watch *watch; /* the script and the user's kernels being saved; NULL: nothing is watched */
+    struct {         /* a kernel that may not run yet */
+        bool asked;
+        char hash[65], refused[65]; /* of the one asked about; of the last that was refused */
+        fb_str question;            /* stays until it is answered */
+    } trust;
 
     fb_prompt prompt;
     fb_keys *keys; /* being played; NULL: none */
@@ -249,9 +254,18 @@ void fb_node_text(const fb_graph *g, fb_id id, fb_str *out);
 const char *fb_code_of(const fb_column *c, int group, fb_arena *arena);
 int fb_code_lines(fb_arena *arena, const char *text, const char ***out);
 bool fb_code_draw(const fb_rect *r, int y, int x, const char *line, bool comment);
+int fb_source_group(fb_app *app);  /* of the kernel under the cursor; FB_NONE */
 fb_id fb_source_node(fb_app *app); /* of the line under the cursor; FB_NONE */
 int fb_source_fd(fb_app *app);     /* of what makes its text, to be polled; -1: nothing does */
 void fb_source_pump(fb_app *app);
+
+/* ---- eject.c ---- */
+
+void fb_eject(fb_app *app, const char *arg); /* takes the kernel under the cursor over, and opens it in the editor */
+void fb_kernels_watch(fb_app *app);          /* all files that columns name, for being saved */
+void fb_kernels_saved(fb_app *app);          /* some may have been */
+void fb_trust_follow(fb_app *app);           /* the session changed: asks for what may not run */
+bool fb_trust_key(fb_app *app, int key);     /* whether the key was the answer */
 
 /* ---- view_results.c ---- */
 

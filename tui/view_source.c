@@ -39,7 +39,7 @@ static source *state(fb_app *app)
 }
 
 /* The kernel under the cursor of the pane that has the focus. */
-static int group_at_cursor(fb_app *app)
+int fb_source_group(fb_app *app)
 {
     const fb_model *m = &app->model;
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
@@ -161,7 +161,7 @@ static void find_nodes(source *s, fb_arena *arena, const fb_graph *g, const fb_g
 static void show_generated(fb_app *app, source *s, fb_arena *arena)
 {
     const fb_column *c = app->model.column;
-    int group = c && c->plan ? group_at_cursor(app) : FB_NONE;
+    int group = c && c->plan ? fb_source_group(app) : FB_NONE;
     if (group == FB_NONE) return;
     s->title = kernel_title(app, arena, kinds[FB_SOURCE_GENERATED].name, group);
     s->n = fb_code_lines(arena, fb_code_of(c, group, arena), &s->lines);

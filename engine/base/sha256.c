@@ -30,14 +30,15 @@ static void take_block(uint32_t state[8], const uint8_t *block)
                block[4 * i + 3];
     for (int i = 16; i < ROUNDS; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + (turned(a, 7) ^ turned(a, 18) ^ a >> 3) + w[i - 7] + (turned(b, 17) ^ turned(b, 19) ^ b >> 10);
+        w[i] =
+            w[i - 16] + (turned(a, 7) ^ turned(a, 18) ^ a >> 3) + w[i - 7] + (turned(b, 17) ^ turned(b, 19) ^ b >> 10);
     }
     memcpy(s, state, sizeof s);
     for (int i = 0; i < ROUNDS; i++) {
         uint32_t one = s[7] + (turned(s[4], 6) ^ turned(s[4], 11) ^ turned(s[4], 25)) +
                        ((s[4] & s[5]) ^ (~s[4] & s[6])) + constant[i] + w[i];
-        uint32_t two = (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) +
-                       ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        uint32_t two =
+            (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += one;
         s[0] = one + two;
@@ -47,7 +48,8 @@ static void take_block(uint32_t state[8], const uint8_t *block)
 
 const char *fb_sha256_hex(const void *bytes, size_t n, char to[65])
 {
-    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     const uint8_t *at = bytes;
     size_t whole = n / BLOCK, rest = n % BLOCK;
     for (size_t i = 0; i < whole; i++) take_block(state, at + i * BLOCK);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ACCESSES = 3, MOST_VALUE = 1000 };
+enum { MOST_ACCESSES = 2, MOST_VALUE = 1000 };
 
 /* ---- what the kernel is given and computes ---- */
 
@@ -191,12 +191,15 @@ void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_st
     }
     fb_str_addf(out, "\n * @interface %s\n *\n", fb_hash_hex(interface_of(k), hex));
     if (on_gpu(k))
-        fb_str_addf(out, " * %s takes the arguments as pointers, in this order. It is launched as @grid (blocks), @block "
-                         "(threads)\n * and @shared (bytes of dynamic shared memory) say, which may be changed with "
-                         "it, as may @entry.\n", t->entry);
+        fb_str_addf(out,
+                    " * %s takes the arguments as pointers, in this order. It is launched as @grid (blocks), @block "
+                    "(threads)\n * and @shared (bytes of dynamic shared memory) say, which may be changed with "
+                    "it, as may @entry.\n",
+                    t->entry);
     else
-        fb_str_addf(out, " * void %s(const fb_kernel_args *a) finds the arguments in a->buffers, in this order;\n"
-                         " * an epilogue of a library call does rows a->first up to a->last. @entry may be changed.\n",
+        fb_str_addf(out,
+                    " * void %s(const fb_kernel_args *a) finds the arguments in a->buffers, in this order;\n"
+                    " * an epilogue of a library call does rows a->first up to a->last. @entry may be changed.\n",
                     t->entry);
     fb_str_add(out, " * The other lines say what fusebox gives it; a kernel that needs something else has to be taken "
                     "over again. */\n\n");
@@ -275,16 +278,16 @@ static bool stale(const reading *r, const fb_eject_kernel *k)
     add_ops(k, &now);
     if (next_value(r, "computes", &at, &v) && strcmp(v.text, fb_str_get(&now)) != 0)
         told = !fb_fail(r->err, FB_ERR_INPUT,
-                       "%s is stale: it was made to compute %.150s, and its kernel now has to compute %.150s", r->name,
-                       v.text, fb_str_get(&now));
+                        "%s is stale: it was made to compute %.150s, and its kernel now has to compute %.150s", r->name,
+                        v.text, fb_str_get(&now));
     for (int i = 0; !told; i++) {
         bool had = next_value(r, "argument", &line, &v), has = i < k->text->n_args;
         fb_str_clear(&now);
         if (has) add_argument(k, i, &now);
         if (!had && !has) break;
         if (had && has && strcmp(v.text, fb_str_get(&now)) == 0) continue;
-        told = !fb_fail(r->err, FB_ERR_INPUT, "%s is stale: its argument %d was %.120s, and is now %.120s", r->name,
-                       i + 1, had ? v.text : "not there", has ? fb_str_get(&now) : "not there");
+        told = !fb_fail(r->err, FB_ERR_INPUT, "%s is stale: its argument %d was %.80s, and is now %.80s", r->name,
+                        i + 1, had ? v.text : "not there", has ? fb_str_get(&now) : "not there");
     }
     fb_str_free(&now);
     if (told) return false;

@@ -8,7 +8,7 @@
 typedef struct {
     fb_id storage; /* the node whose value the buffer holds */
     bool written;
-    int64_t offset; /* bytes that the launch adds to the pointer */
+    int64_t offset;   /* bytes that the launch adds to the pointer */
     const char *name; /* in the text */
 } fb_kernel_arg;
 

@@ -677,7 +677,10 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eje
                 refusal->text);
         return NULL;
     }
-    fb_lowering l = {.plan = plan, .g = g, .dialect = dialect, .names = fb_names_new(),
+    fb_lowering l = {.plan = plan,
+                     .g = g,
+                     .dialect = dialect,
+                     .names = fb_names_new(),
                      .eject = {.group = eject, .from = from, .out = ejected}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
@@ -728,8 +731,8 @@ static int kernel_of(const fb_program *p, const fb_launch *l)
     return l->kind == FB_LAUNCH_GEMM ? p->gemms[l->gemm].epilogue : FB_NONE;
 }
 
-bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, const fb_eject_origin *from,
-                    fb_str *out, bool *shares, fb_error *err)
+bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, const fb_eject_origin *from, fb_str *out,
+                    bool *shares, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_program *p = lower(plan, dialect, group, from, out, err);

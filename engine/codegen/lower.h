@@ -14,8 +14,8 @@ fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *e
  * NULL for pure library calls. */
 const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena);
 
-/* The kernel of a group, with what it has to do, as a file to be improved by hand; shares[i]: it is that of group i too,
- * as of all members of a repetition. False, with the reason, when it has none of its own. */
+/* The kernel of a group, with what it has to do, as a file to be improved by hand; shares[i]: it is that of group i
+ * too, as of all members of a repetition. False, with the reason, when it has none of its own. */
 bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, const fb_eject_origin *from, fb_str *out,
                     bool *shares, fb_error *err);
 

@@ -259,8 +259,10 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     if (unit == k) CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
     CUresult found = d->f->cuModuleGetFunction(&out->entry, l->kernels[unit].module, kernel->entry);
     if (found == CUDA_ERROR_NOT_FOUND && kernel->file)
-        return fb_fail(err, FB_ERR_INPUT, "%s: there is no function of the name that its line @entry gives, or it is "
-                       "not extern \"C\"", kernel->file);
+        return fb_fail(err, FB_ERR_INPUT,
+                       "%s: there is no function of the name that its line @entry gives, or it is "
+                       "not extern \"C\"",
+                       kernel->file);
     if (found != CUDA_SUCCESS) return fb_cuda_fail(err, found, "finding a kernel's entry");
     if (kernel->dynamic_shared > 48 * 1024)
         CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared),

@@ -198,7 +198,8 @@ static void *pool_main(void *ctx)
         fb_str text = {0};
         fb_kernel_unit(&fb_dialect_cuda, kernel, &text);
         fb_error error;
-        bool good = fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN, &p->codes[k], &error);
+        bool good = fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN,
+                                    &p->codes[k], &error);
         fb_str_free(&text);
         pthread_mutex_lock(&p->lock);
         p->done++;

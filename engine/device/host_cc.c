@@ -426,8 +426,7 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
     if (WIFSIGNALED(status))
         return fb_fail(err, FB_ERR_COMPILE, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
                        WTERMSIG(status), name);
-    if (unit->file && line_of_file(log, unit->file, line, sizeof line))
-        return fb_fail(err, FB_ERR_COMPILE, "%s", line);
+    if (unit->file && line_of_file(log, unit->file, line, sizeof line)) return fb_fail(err, FB_ERR_COMPILE, "%s", line);
     return fb_fail(err, FB_ERR_COMPILE, "%s did not compile kernel %s: %s", l->cc->words[0], name,
                    line[0] ? line : "it gave no reason");
 }

@@ -67,7 +67,7 @@ typedef struct {
     const fb_id *nodes;
     int n_stored; /* those whose value leaves the kernel through memory, ascending */
     const fb_id *stored;
-    const fb_nest *nest; /* the analysis; NULL for families that have none */
+    const fb_nest *nest;            /* the analysis; NULL for families that have none */
     const fb_kernel_source *source; /* the user's own kernel; NULL: a generated one */
 } fb_group;
 

@@ -70,9 +70,9 @@ typedef struct {
     int n;      /* nodes owned; 0: no slot of this name */
     int pos;
     fb_choice choice;
-    const fb_knobs *knobs; /* NULL: all automatic */
+    const fb_knobs *knobs;          /* NULL: all automatic */
     const fb_kernel_source *source; /* the planner's; NULL: generated */
-    fb_analysis *analysis; /* NULL: not asked yet */
+    fb_analysis *analysis;          /* NULL: not asked yet */
 } fb_slot;
 
 /* Numbering and group records, made when asked for. */

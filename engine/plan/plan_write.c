@@ -144,9 +144,8 @@ static bool plain(const writer *w, fb_id slot)
 static entry *add_entry(writer *w, fb_id slot)
 {
     const fb_slot *s = &w->plan->slot[slot];
-    FB_VEC_PUSH(&w->entries, (entry){.choice = s->choice,
-                                     .knobs = knobs_of(w, slot),
-                                     .source = s->source ? s->source->path : NULL});
+    FB_VEC_PUSH(&w->entries,
+                (entry){.choice = s->choice, .knobs = knobs_of(w, slot), .source = s->source ? s->source->path : NULL});
     entry *e = &w->entries.at[w->entries.n - 1];
     if (s->choice != FB_CHOICE_AUTO) e->family = fb_slot_analysis(w->plan, slot)->family;
     return e;

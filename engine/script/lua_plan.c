@@ -198,8 +198,8 @@ static int kernel(lua_State *L)
     nodes a = nodes_named(L, p, 2, "kernel");
     const char *file = lua_isnoneornil(L, 3) ? NULL : luaL_checkstring(L, 3);
     if (file && (!*file || *file == '/' || strstr(file, "..") || strlen(file) > 200))
-        return fb_lua_raise(L, "kernel: files are named relative to the script's folder, without \"..\", not \"%.200s\"",
-                            file);
+        return fb_lua_raise(
+            L, "kernel: files are named relative to the script's folder, without \"..\", not \"%.200s\"", file);
     fb_edit *edits = FB_NEW_ARRAY(p->arena, fb_edit, a.n);
     for (int i = 0; i < a.n; i++) edits[i] = (fb_edit){.kind = FB_EDIT_SOURCE, .a = a.at[i], .source = file};
     apply_all(L, p, edits, a.n, "kernel");

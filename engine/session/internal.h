@@ -235,14 +235,14 @@ int fb_devices_timeout(const fb_session *s);          /* ms until the background
 void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
 
 /* kernels.c */
-/* The files that a plan in JSON names, from `folder` (NULL: there is none), become absolute. `below`: a script's, which may name none that
- * lies elsewhere. */
+/* The files that a plan in JSON names, from `folder` (NULL: there is none), become absolute. `below`: a script's, which
+ * may name none that lies elsewhere. */
 bool fb_kernels_locate(json_t *plan, const char *folder, bool below, fb_error *err);
 /* The folder that a file is or would be in, absolute; NULL: there is none. */
 const char *fb_kernels_folder(const char *file, char to[PATH_MAX]);
 /* … and from the folder of `file` again, where they lie there. */
 void fb_kernels_relate(json_t *plan, const char *file);
-bool fb_kernels_read(const fb_plan *plan, fb_error *err);           /* tells the planner what its files hold */
+bool fb_kernels_read(const fb_plan *plan, fb_error *err);    /* tells the planner what its files hold */
 bool fb_kernels_trusted(fb_column_record *c, fb_error *err); /* may all of them run? */
 void fb_kernels_free(fb_session *s);
 

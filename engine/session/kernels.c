@@ -2,8 +2,8 @@
  *
  * A plan names such a file by its absolute path; scripts and plan files name it from where they lie. Its text is read
  * when a column takes a plan, told to the planner, and read again when the file is saved. A text that nobody agreed to
- * is looked at but never run: what was agreed to stands in $XDG_STATE_HOME/fusebox/trusted, a line "SHA-256  path" each,
- * as sha256sum has it. */
+ * is looked at but never run: what was agreed to stands in $XDG_STATE_HOME/fusebox/trusted, a line "SHA-256  path"
+ * each, as sha256sum has it. */
 #include "session/internal.h"
 
 #include "base/json.h"
@@ -62,8 +62,8 @@ bool fb_kernels_locate(json_t *plan, const char *folder, bool below, fb_error *e
         const char *named = fb_json_string_or(group, "source", NULL);
         if (!named) continue;
         if (below && (named[0] == '/' || strstr(named, "..")))
-            return fb_fail(err, FB_ERR_INPUT,
-                           "%s: kernels are named relative to the script's folder, without \"..\"", named);
+            return fb_fail(err, FB_ERR_INPUT, "%s: kernels are named relative to the script's folder, without \"..\"",
+                           named);
         bool whole = named[0] == '/' || !folder;
         snprintf(joined, sizeof joined, "%s%s%s", whole ? "" : folder, whole ? "" : "/", named);
         if (!folder || strlen(joined) >= PATH_MAX || !absolute(joined, path))
@@ -411,8 +411,7 @@ static fb_plan *with_source(const fb_plan *plan, const bool *shares, const char 
     for (int i = 0; i < fb_plan_groups(plan) && now; i++) {
         if (!shares[i]) continue;
         fb_plan *next = NULL;
-        fb_edit edit = {
-            .kind = FB_EDIT_SOURCE, .a = fb_plan_group(plan, i)->nodes[0], .b = FB_NONE, .source = path};
+        fb_edit edit = {.kind = FB_EDIT_SOURCE, .a = fb_plan_group(plan, i)->nodes[0], .b = FB_NONE, .source = path};
         for (int k = 0; k < fb_plan_group(plan, i)->n_nodes; k++) /* one that it owns */
             if (fb_plan_group_of(plan, fb_plan_group(plan, i)->nodes[k]) == i)
                 edit.a = fb_plan_group(plan, i)->nodes[k];
@@ -429,8 +428,12 @@ int fb_session_eject(fb_session *s, int column, int group, const char *path, boo
     char whole[PATH_MAX];
     const fb_column_record *c = with_plan(s, column, group, err);
     if (!c) return -1;
-    if (!replace && access(path, F_OK) == 0)
-        return fb_fail(err, FB_ERR_USAGE, "%s is there already", path), -1;
+    const char *ending = dialect_of(c->shown.plan) == &fb_dialect_cuda ? ".cu" : ".c", *dot = strrchr(path, '.');
+    if (!dot || strcmp(dot, ending) != 0)
+        return fb_fail(err, FB_ERR_USAGE, "%s: the column's kernels are %s: end it in %s", path,
+                       ending[2] ? "CUDA" : "C", ending),
+               -1;
+    if (!replace && access(path, F_OK) == 0) return fb_fail(err, FB_ERR_USAGE, "%s is there already", path), -1;
     if (!absolute(path, whole)) return fb_fail(err, FB_ERR_SYSTEM, "%s: there is no such folder", path), -1;
     const fb_plan *plan = c->shown.plan;
     bool *shares = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *shares);

@@ -272,8 +272,8 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     if (d->ops->recall_named) return recall_named(c, id, d, k->graph, json_object_get(message, "plan"), err);
     const char *path;
     json_t *text;
-    json_object_foreach(json_object_get(message, "sources"), path, text)
-        if (json_is_string(text)) fb_planner_set_source(planner_of(k, d), path, json_string_value(text));
+    json_object_foreach(json_object_get(message, "sources"), path, text) if (json_is_string(text))
+        fb_planner_set_source(planner_of(k, d), path, json_string_value(text));
     fb_plan *plan = plan_of(planner_of(k, d), json_object_get(message, "plan"), err);
     fb_measurement *m = plan ? fb_measure_prepare(d, plan, &o, progress, err) : NULL;
     fb_plan_free(plan);

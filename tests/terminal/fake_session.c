@@ -718,6 +718,70 @@ bool fb_session_auto(const fb_session *s)
     return s->automatic;
 }
 
+/* ---- kernels in files: the real session's tests have them
+ * ------------------------------------------------------------
+ */
+
+const char *fb_session_folder(const fb_session *s, char to[PATH_MAX])
+{
+    (void)s;
+    (void)to;
+    return NULL;
+}
+
+bool fb_session_eject_path(const fb_session *s, int column, int group, const char *in, char to[PATH_MAX], fb_error *err)
+{
+    (void)s;
+    (void)column;
+    (void)group;
+    (void)in;
+    (void)to;
+    return fb_fail(err, FB_ERR_UNAVAILABLE, "nothing is ejected here");
+}
+
+int fb_session_eject(fb_session *s, int column, int group, const char *path, bool replace, fb_error *err)
+{
+    (void)s;
+    (void)column;
+    (void)group;
+    (void)replace;
+    fb_fail(err, FB_ERR_UNAVAILABLE, "%s: nothing is ejected here", path);
+    return -1;
+}
+
+int fb_session_kernel_files(const fb_session *s, fb_arena *arena, const char ***out)
+{
+    (void)s;
+    *out = FB_NEW_ARRAY(arena, const char *, 0);
+    return 0;
+}
+
+int fb_session_kernels_saved(fb_session *s)
+{
+    (void)s;
+    return 0;
+}
+
+const char *fb_session_untrusted(fb_session *s, fb_arena *arena, const char **hash)
+{
+    (void)s;
+    (void)arena;
+    *hash = NULL;
+    return NULL;
+}
+
+void fb_session_trust(fb_session *s, const char *hash)
+{
+    (void)s;
+    (void)hash;
+}
+
+void fb_session_own_kernel(fb_session *s, const char *path)
+{
+    (void)s;
+    (void)path;
+}
+
 /* ---- the puzzle -----------------------------------------------------------------------------------------------------
  */
 
