@@ -27,8 +27,8 @@ void fb_kernels_saved(fb_app *app)
 {
     int n = fb_session_kernels_saved(app->session);
     if (!n) return;
-    fb_app_say(app, FB_ROLE_DIM, "a kernel was saved: %d column%s made of it %s", n, n == 1 ? "" : "s",
-               fb_session_auto(app->session) ? "measured again" : "waiting for m");
+    fb_app_say(app, FB_ROLE_DIM, "a kernel was saved: %d column%s %s", n, n == 1 ? " is" : "s are",
+               fb_session_auto(app->session) ? "measured again" : "to be measured: m");
 }
 
 /* ---- the editor ---- */

@@ -242,8 +242,8 @@ bool fb_kernels_locate(json_t *plan, const char *folder, bool below, fb_error *e
 const char *fb_kernels_folder(const char *file, char to[PATH_MAX]);
 /* … and from the folder of `file` again, where they lie there. */
 void fb_kernels_relate(json_t *plan, const char *file);
-bool fb_kernels_read(const fb_plan *plan, fb_error *err);    /* tells the planner what its files hold */
-bool fb_kernels_trusted(fb_column_record *c, fb_error *err); /* may all of them run? */
+bool fb_kernels_read(const fb_plan *plan, fb_error *err);  /* tells the planner what its files hold */
+bool fb_kernels_ready(fb_column_record *c, fb_error *err); /* are all of them read, and may they run? */
 void fb_kernels_free(fb_session *s);
 
 /* search.c */

@@ -269,10 +269,20 @@ static const fb_kernel_source *foreign_one(fb_session *s, const fb_plan *plan, f
     return NULL;
 }
 
-bool fb_kernels_trusted(fb_column_record *c, fb_error *err)
+static bool all_read(const fb_plan *plan, fb_arena *arena)
+{
+    const fb_kernel_source **files;
+    int n = plan ? fb_plan_sources(plan, arena, &files) : 0;
+    for (int i = 0; i < n; i++)
+        if (!files[i]->text) return false;
+    return true;
+}
+
+bool fb_kernels_ready(fb_column_record *c, fb_error *err)
 {
     char hex[65];
     fb_arena *arena = fb_arena_new();
+    bool read = all_read(c->shown.plan, arena) || fb_kernels_read(c->shown.plan, err);
     const fb_kernel_source *file = foreign_one(c->session, c->shown.plan, arena);
     c->untrusted = file != NULL;
     if (file)
@@ -281,7 +291,7 @@ bool fb_kernels_trusted(fb_column_record *c, fb_error *err)
                 "(SHA-256 %s)",
                 file->path, fb_sha256_hex(file->text, strlen(file->text), hex));
     fb_arena_free(arena);
-    return !file;
+    return read && !file;
 }
 
 const char *fb_session_untrusted(fb_session *s, fb_arena *arena, const char **hash)

@@ -78,7 +78,7 @@ void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only)
     bool wait = false;
     fb_error why = {0};
     fb_device_record *d = fb_device_named(s, c->device, &wait, &why);
-    if (!d || !fb_kernels_trusted(c, &why)) {
+    if (!d || !fb_kernels_ready(c, &why)) {
         fb_column_fail(c, &why);
         return;
     }

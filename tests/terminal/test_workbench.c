@@ -210,6 +210,67 @@ static void saving_reloads(void **unused)
     quit(t);
 }
 
+static void replace_in(const char *name, const char *from, const char *to)
+{
+    char path[128], text[8192] = "", *at;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    assert_non_null(at = strstr(text, from));
+    f = fopen(path, "w");
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(f);
+}
+
+/* A kernel taken over: a column beside, the editor, and a new answer at each save. */
+static void kernel_is_ejected(void **unused)
+{
+    (void)unused;
+    const char *script = write_script("own.lua", "return function(g) return g:input(\"x\", { 64 }):relu():neg() end\n");
+    const char *env[] = {cache, state, "VISUAL=sed -i s/@entry/@entree/", NULL};
+    const char *argv[] = {program(), script, "--device", "host", NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "relu", SOON_MS);
+    term_keys(t, "2");
+    must_show(t, "kernels of 2", SOON_MS);
+    must_show(t, "relu·neg", PATIENCE_MS); /* its plan is there */
+    term_keys(t, "e");
+    must_show(t, "kernels of 3", SOON_MS);
+    must_show(t, "3 mine", SOON_MS);
+    must_show(t, "relu_neg.c: its first comment has no line @entry", PATIENCE_MS); /* the editor has been there */
+    replace_in("relu_neg.c", "@entree", "@entry");
+    must_show(t, "a kernel was saved: 1 column is measured again", PATIENCE_MS);
+    replace_in("relu_neg.c", "args->buffers[0]", "args->nothing");
+    must_show(t, "relu_neg.c:", PATIENCE_MS);
+    must_show(t, "error: ", PATIENCE_MS);
+    quit(t);
+}
+
+/* What a script brings along runs when the user says so. */
+static void foreign_kernel_is_asked_for(void **unused)
+{
+    (void)unused;
+    write_script("far.c", "/* nothing that could run */\n");
+    const char *script =
+        write_script("foreign.lua", "local fb = require \"fusebox\"\n"
+                                    "return fb.script {\n"
+                                    "  model = function(g) return g:input(\"x\", { 64 }):relu() end,\n"
+                                    "  plans = { own = function(pl) pl:kernel(\"relu\", \"far.c\") end },\n"
+                                    "  columns = { \"own\" },\n"
+                                    "}\n");
+    term *t = start(script, NULL);
+    must_show(t, "far.c? Native code, which runs as you", PATIENCE_MS);
+    term_keys(t, "j s");
+    must_show(t, "nothing that could run", SOON_MS);
+    must_show(t, "SHA-256 ", SOON_MS);
+    term_keys(t, "y");
+    must_show(t, "far.c: its first comment has no line @language", PATIENCE_MS);
+    quit(t);
+}
+
 /* The puzzle of a bundled script, answered by its own function, and the list that tells so. */
 static void puzzle_is_answered(void **unused)
 {
@@ -281,6 +342,8 @@ int main(void)
         cmocka_unit_test(start_list_opens),
         cmocka_unit_test(puzzle_is_answered),
         cmocka_unit_test(saving_reloads),
+        cmocka_unit_test(kernel_is_ejected),
+        cmocka_unit_test(foreign_kernel_is_asked_for),
     };
     return cmocka_run_group_tests_name("workbench", tests, make_folder, drop_folder);
 }
