@@ -139,15 +139,22 @@ static fb_hash text_key(const fb_kernel_text *text, fb_family family)
     return fb_hasher_end(h);
 }
 
+/* The file that is this group's kernel; NULL where one is generated, as it also is to be taken over anew. */
+static const fb_kernel_source *own_source(const fb_lowering *l, const fb_group *group, int number)
+{
+    if (number == FB_NONE) return NULL;
+    return l->eject.out && group->source == fb_plan_group(l->plan, l->eject.group)->source ? NULL : group->source;
+}
+
 /* The user's own kernel in the place of a generated one, where the group names a file; the generated one as a file,
  * where that was asked for. */
 static bool take_over(fb_lowering *l, const fb_group *group, int number, fb_kernel_text *text)
 {
     fb_eject_kernel k = {.graph = l->g, .group = group, .dialect = l->dialect, .text = text};
-    if (number == FB_NONE) return true;
+    const fb_kernel_source *own = own_source(l, group, number);
     if (l->eject.out && l->eject.group == number) fb_eject_write(&k, l->eject.from, l->eject.out);
-    if (!group->source || l->failed.kind) return !l->failed.kind;
-    return fb_eject_read(&k, group->source, l->p->arena, text, &l->failed);
+    if (!own || l->failed.kind) return !l->failed.kind;
+    return fb_eject_read(&k, own, l->p->arena, text, &l->failed);
 }
 
 /* Entries are unique in a program, and the user's file calls its own as it likes. */
@@ -166,7 +173,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
     *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
     if (!text->text) return FB_NONE;
-    bool own = number != FB_NONE && group->source;
+    const fb_kernel_source *own = own_source(l, group, number);
     if (!take_over(l, group, number, text)) return FB_NONE;
     fb_hash key = text_key(text, group->family);
     fb_known_kernel *known;
@@ -185,7 +192,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     fb_kernel k = {.name = name,
                    .entry = text->entry,
                    .source = text->text,
-                   .file = own ? fb_arena_strdup(arena, fb_file_name(group->source->path)) : NULL,
+                   .file = own ? fb_arena_strdup(arena, fb_file_name(own->path)) : NULL,
                    .family = group->family,
                    .group = number,
                    .n_nodes = group->n_nodes,
