@@ -80,6 +80,45 @@ static void recompute_family_knobs_come_back(void **state)
     fb_graph_free(g);
 }
 
+/* A file that is a kernel goes along by its path; what it holds is the planner's to know. */
+static void kernels_in_files_come_back(void **state)
+{
+    (void)state;
+    fb_graph *g = split_stack(16, 64, 32);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, "eager"), *to = NULL;
+    fb_hash generated = fb_plan_hash(plan);
+    fb_edit e = {.kind = FB_EDIT_SOURCE, .a = named(g, "feature[3].tanh"), .b = FB_NONE, .source = "/home/\"a\"/own.c"};
+    fb_plan_try_repeated(plan, &e, &to);
+    assert_non_null(to);
+    fb_plan *back = again(to, p, true, NULL);
+    assert_true(fb_plan_equal(to, back));
+    assert_false(fb_plan_equal(to, plan));
+    assert_true(fb_hash_equal(fb_plan_hash(to), fb_plan_hash(back)));
+    assert_false(fb_hash_equal(fb_plan_hash(to), generated));
+    const fb_group *group = fb_plan_group(back, fb_plan_group_of(back, named(g, "feature[15].tanh")));
+    assert_string_equal(group->source->path, e.source);
+    json_t *o = fb_plan_to_json(to);
+    assert_int_equal(json_array_size(json_object_get(o, "groups")), 3); /* all members are one entry */
+    json_decref(o);
+    fb_str lua = {0};
+    fb_plan_to_lua(to, "/home/\"a\"", &lua);
+    assert_non_null(strstr(fb_str_get(&lua), "  pl:kernel((\"feature[%d].tanh\"):format(i), \"own.c\")\n"));
+    fb_str_clear(&lua);
+    fb_plan_to_lua(to, NULL, &lua);
+    assert_non_null(strstr(fb_str_get(&lua), "\"/home/\\\"a\\\"/own.c\")\n"));
+    fb_str_free(&lua);
+    fb_plan_free(back);
+    e.source = NULL;
+    fb_plan_try_repeated(to, &e, &back);
+    assert_true(fb_plan_equal(back, plan));
+    fb_plan_free(plan);
+    fb_plan_free(to);
+    fb_plan_free(back);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 /* Sixteen equal groups are one entry, and fit a graph of another size. */
 static void repetitions_are_written_once(void **state)
 {
@@ -223,9 +262,10 @@ static void fuzzed_files_never_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_plan_comes_back),        cmocka_unit_test(recompute_family_knobs_come_back),
-        cmocka_unit_test(repetitions_are_written_once), cmocka_unit_test(a_plan_for_another_graph),
-        cmocka_unit_test(wrong_files_are_refused),      cmocka_unit_test(fuzzed_files_never_crash),
+        cmocka_unit_test(every_plan_comes_back),      cmocka_unit_test(recompute_family_knobs_come_back),
+        cmocka_unit_test(kernels_in_files_come_back), cmocka_unit_test(repetitions_are_written_once),
+        cmocka_unit_test(a_plan_for_another_graph),   cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(fuzzed_files_never_crash),
     };
     return cmocka_run_group_tests_name("plan_file", tests, NULL, NULL);
 }

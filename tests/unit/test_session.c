@@ -625,6 +625,59 @@ static void test_experiment(void **state)
     fb_session_free(s);
 }
 
+/* ---- kernels in files ---- */
+
+/* What a file holds runs when somebody agreed to it, whatever it holds when it is our own; a save is another plan. */
+static void test_kernels_are_trusted(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    fb_arena *arena = fb_arena_new();
+    const char *hash = NULL, *path = in_folder("own.c"), **files;
+    static const char harmless[] = "/* nothing */\n", more[] = "/* nothing more */\n";
+    fb_session *s = opened(script);
+    int c = added(s, "one:both@host");
+    settle(s);
+    int own = fb_session_eject(s, c, 0, path, false, &err);
+    if (own < 0) fail_msg("%s", err.text);
+    assert_int_equal(fb_session_eject(s, c, 0, path, false, &err), -1);
+    assert_int_equal(fb_session_kernel_files(s, arena, &files), 1);
+    fb_session_check(s, &own, 1); /* as it was written */
+    settle(s);
+    assert_int_equal(column(s, own)->state, FB_COLUMN_DONE);
+    assert_int_equal(fb_session_kernels_saved(s), 0);
+    assert_true(fb_write_file(path, harmless, strlen(harmless), &err)); /* our own: refused for what it is */
+    assert_int_equal(fb_session_kernels_saved(s), 1);
+    fb_session_check(s, &own, 1);
+    settle(s);
+    assert_int_equal(column(s, own)->state, FB_COLUMN_FAILED);
+    assert_non_null(strstr(column(s, own)->error.text, "has no line @language"));
+    assert_true(fb_session_save_plan(s, own, in_folder("own.json"), &err));
+    fb_session_free(s);
+
+    char spec[300];
+    snprintf(spec, sizeof spec, "one:%s@host", in_folder("own.json"));
+    path = in_folder("own.c");
+    assert_true(fb_write_file(path, more, strlen(more), &err)); /* somebody else's */
+    s = opened(script);
+    c = added(s, spec);
+    settle(s);
+    assert_null(fb_session_untrusted(s, arena, &hash)); /* looking is free */
+    fb_session_check(s, &c, 1);
+    settle(s);
+    assert_non_null(strstr(column(s, c)->error.text, "native code"));
+    assert_non_null(fb_session_untrusted(s, arena, &hash));
+    assert_int_equal(strlen(hash), 64);
+    fb_session_trust(s, "another");
+    assert_non_null(fb_session_untrusted(s, arena, &hash));
+    fb_session_trust(s, hash);
+    assert_null(fb_session_untrusted(s, arena, &hash));
+    settle(s);
+    assert_non_null(strstr(column(s, c)->error.text, "has no line @language"));
+    fb_session_free(s);
+    fb_arena_free(arena);
+}
+
 int main(void)
 {
     if (!getenv("FUSEBOX")) {
@@ -632,12 +685,15 @@ int main(void)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),       cmocka_unit_test(test_specs),      cmocka_unit_test(test_results),
-        cmocka_unit_test(test_columns),       cmocka_unit_test(test_absent),     cmocka_unit_test(test_edits),
-        cmocka_unit_test(test_carried),       cmocka_unit_test(test_params),     cmocka_unit_test(test_stuck),
-        cmocka_unit_test(test_broken_reload), cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_check),         cmocka_unit_test(test_best),       cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_worker_dies),   cmocka_unit_test(test_experiment),
+        cmocka_unit_test(test_nearest),    cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_results),    cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_absent),     cmocka_unit_test(test_edits),
+        cmocka_unit_test(test_carried),    cmocka_unit_test(test_params),
+        cmocka_unit_test(test_stuck),      cmocka_unit_test(test_broken_reload),
+        cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_check),      cmocka_unit_test(test_best),
+        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies),
+        cmocka_unit_test(test_experiment), cmocka_unit_test(test_kernels_are_trusted),
     };
     return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
 }
