@@ -724,6 +724,13 @@ function Plan:generate(node) end
 ---@return Plan
 function Plan:knob(node, knob, value) end
 
+---The node’s kernel is the one in a file beside the script, as `fusebox eject` writes it; without a file a generated one
+---again.
+---@param node string
+---@param file? string
+---@return Plan
+function Plan:kernel(node, file) end
+
 ---How the kernels are launched.
 ---@param mode "stream"|"graph"|"mega"
 ---@return Plan

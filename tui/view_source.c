@@ -57,6 +57,8 @@ static const char *kernel_title(fb_app *app, fb_arena *arena, const char *what, 
     char letter[8];
     fb_str_addf(&text, "%s · %s ", what, fb_letter_name(app->model.letters.of_group[group], letter));
     fb_group_title(app->model.column->plan, group, &text);
+    const fb_kernel_source *own = fb_plan_group(app->model.column->plan, group)->source;
+    if (own) fb_str_addf(&text, " · %s", fb_file_name(own->path));
     const char *kept = fb_arena_strdup(arena, fb_str_get(&text));
     fb_str_free(&text);
     return kept;
@@ -241,7 +243,7 @@ static void start_emit(fb_app *app, source *s, fb_arena *arena, fb_source_kind k
 {
     enum { MOST = 64 };
     const fb_column *c = app->model.column;
-    int group = kind == FB_SOURCE_RESOURCES ? FB_NONE : group_at_cursor(app);
+    int group = kind == FB_SOURCE_RESOURCES ? FB_NONE : fb_source_group(app);
     const char *argv[MOST + 1], *name, *path = fb_session_path(app->session);
     char self[4096];
     int n = 0;
@@ -446,8 +448,8 @@ static void explain(fb_app *app, fb_hint *hint)
     if (s->node && at < s->n && s->node[at] != FB_NONE && c && c->graph) {
         fb_str_addf(&hint->title, " · %s", c->graph->nodes[s->node[at]].name);
         fb_node_text(c->graph, s->node[at], &hint->line[0]);
-    } else if (c && c->plan && app->source_kind == FB_SOURCE_GENERATED && group_at_cursor(app) != FB_NONE) {
-        fb_group_why(c->plan, group_at_cursor(app), &hint->line[0]);
+    } else if (c && c->plan && app->source_kind == FB_SOURCE_GENERATED && fb_source_group(app) != FB_NONE) {
+        fb_group_why(c->plan, fb_source_group(app), &hint->line[0]);
     } else if (c) {
         fb_str_addf(&hint->line[0], "column %d on %s: %s", app->column + 1, c->device, kinds[app->source_kind].help);
     }
@@ -459,7 +461,7 @@ static void explain(fb_app *app, fb_hint *hint)
 static void another_kernel(fb_app *app, int step)
 {
     const fb_model *m = &app->model;
-    int group = group_at_cursor(app), letter = group == FB_NONE ? FB_NONE : m->letters.of_group[group], at = 0;
+    int group = fb_source_group(app), letter = group == FB_NONE ? FB_NONE : m->letters.of_group[group], at = 0;
     for (int i = 0; i < m->kernels.n; i++)
         if (m->kernels.at[i].letter == letter) at = i;
     at += step;

@@ -374,29 +374,37 @@ static const char *kernel_name(const fb_plan *plan, int group, fb_arena *arena)
     return fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), of->n_nodes, of->nodes, arena);
 }
 
+/* By the names that reports and `emit` give kernels; FB_NONE. */
+static int group_of_kernel(const fb_plan *plan, const char *name)
+{
+    fb_program *p = fb_lower(plan, dialect_of(plan), NULL);
+    int found = FB_NONE;
+    for (int k = 0; p && k < p->n_kernels && found == FB_NONE; k++)
+        if (strcmp(p->kernels[k].name, name) == 0) found = p->kernels[k].group;
+    fb_program_free(p);
+    return found;
+}
+
 int fb_session_kernel_named(const fb_session *s, int column, const char *name, fb_error *err)
 {
     const fb_column_record *c = with_plan(s, column, 0, err);
     if (!c) return FB_NONE;
     const fb_plan *plan = c->shown.plan;
-    const fb_graph *g = c->shown.graph;
-    fb_id node = fb_graph_find(g, name);
-    int n = fb_plan_groups(plan), found = node == FB_NONE ? FB_NONE : fb_plan_group_of(plan, node);
     char *end;
     long number = strtol(name, &end, 10);
-    if (found == FB_NONE && end != name && !*end && number >= 1 && number <= n) found = (int)number - 1;
+    if (end != name && !*end && number >= 1 && number <= fb_plan_groups(plan)) return (int)number - 1;
+    int found = group_of_kernel(plan, name);
+    if (found == FB_NONE) found = fb_plan_group_of(plan, fb_graph_find(c->shown.graph, name));
+    if (found != FB_NONE) return found;
+    int n = fb_plan_groups(plan);
     fb_arena *arena = fb_arena_new();
     const char **names = FB_NEW_ARRAY(arena, const char *, n);
     for (int i = 0; i < n; i++) names[i] = kernel_name(plan, i, arena);
-    for (int i = 0; i < n && found == FB_NONE; i++)
-        if (strcmp(names[i], name) == 0) found = i;
-    if (found == FB_NONE) {
-        const char *near = fb_nearest(name, names, n);
-        fb_fail(err, FB_ERR_USAGE, "%s has no kernel \"%.80s\"%s%s%s; `fusebox graph` lists its kernels by number",
-                c->text, name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-    }
+    const char *near = fb_nearest(name, names, n);
+    fb_fail(err, FB_ERR_USAGE, "%s has no kernel \"%.80s\"%s%s%s; `fusebox graph` lists its kernels by number", c->text,
+            name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     fb_arena_free(arena);
-    return found;
+    return FB_NONE;
 }
 
 bool fb_session_eject_path(const fb_session *s, int column, int group, const char *folder, char to[PATH_MAX],
