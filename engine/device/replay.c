@@ -310,9 +310,12 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
 static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
                           fb_error *err)
 {
-    (void)err;
     int numbers = p->n_kernels + p->n_gemms;
     fb_recorded_plan recorded;
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].file)
+            return fb_fail(err, FB_ERR_UNAVAILABLE, "%s is a kernel of your own: %s has no record of it, nor a device",
+                           p->kernels[k].file, d->name);
     *out = (fb_recall){.kernels = FB_NEW_ARRAY(arena, fb_recalled_kernel, numbers)};
     recollection c = {.r = replay_of(d)->recording,
                       .plan = plan,

@@ -127,6 +127,36 @@ static void close_to(double a, double b)
 
 /* ---- recorded, composed, predicted, stale ---- */
 
+/* Nobody has measured it, and the model knows the generated one alone. */
+static void a_kernel_of_ones_own_has_no_record(void **state)
+{
+    (void)state;
+    fb_error err = {0};
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    record_kernels(&f, f.none, 10);
+    record_whole(&f, f.none, 50);
+    save_as(&f, "own");
+    bool *shares = fb_calloc((size_t)fb_plan_groups(f.none), sizeof *shares);
+    fb_str text = {0};
+    const fb_eject_origin from = {"a test", "none"};
+    assert_true(fb_lower_eject(f.none, 0, f.dialect, &from, &text, shares, &err));
+    fb_plan *own = NULL;
+    fb_edit e = {.kind = FB_EDIT_SOURCE, .a = fb_plan_group(f.none, 0)->nodes[0], .b = FB_NONE, .source = "own.cu"};
+    fb_plan_try(f.none, &e, &own);
+    assert_non_null(own);
+    fb_planner_set_source(f.planner, "own.cu", fb_str_get(&text));
+    fb_device *d = fb_device_open("replay:own", &err);
+    if (!d) fail_msg("%s", err.text);
+    assert_null(fb_measure_prepare(d, own, &(fb_measure_options){.seeds = {1}, .n_seeds = 1}, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "own.cu is a kernel of your own"));
+    d->ops->close(d);
+    fb_plan_free(own);
+    fb_str_free(&text);
+    fb_free(shares);
+    fixture_free(&f);
+}
+
 static void a_plan_that_was_recorded_is_told_as_it_was(void **state)
 {
     (void)state;
@@ -502,6 +532,7 @@ int main(void)
 {
     fb_json_init();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_of_ones_own_has_no_record),
         cmocka_unit_test(a_plan_that_was_recorded_is_told_as_it_was),
         cmocka_unit_test(a_plan_of_recorded_kernels_is_composed),
         cmocka_unit_test(another_launch_mode_is_composed),
