@@ -94,6 +94,7 @@ static bool fits(const fb_chain *c, fb_chain_tile *t, int size)
 /* The widest tile, in two stages if they fit, of which rows of this height fit. */
 static bool choose_tile(const fb_chain *c, fb_chain_tile *t, int size, const int64_t *knob)
 {
+    if (knob[FB_KNOB_TILE_K]) return false; /* a whole row of the left operand is there */
     for (t->tile = MOST_TILE; t->tile >= LEAST_TILE; t->tile /= 2) {
         if (knob[FB_KNOB_TILE_N] ? t->tile != knob[FB_KNOB_TILE_N]
                                  : t->tile > LEAST_TILE && t->tile / 2 >= last_of(c)->depth)

@@ -111,6 +111,25 @@ static bool choose_whole(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     return true;
 }
 
+/* Where a multiprocessor has one block, nothing else hides how long a tile takes to come: so more of k at once, as far
+ * as there is k and memory. */
+static void deepen(const fb_tiled *t, const int64_t *set, fb_gemm_tile *x)
+{
+    enum { MOST_BYTES = 256, MOST_WITHOUT = 128 }; /* of k in a tile, with and without tensor cores */
+    int64_t deepest = 0;
+    for (int p = 0; p < t->n_phases; p++)
+        if (t->phases[p].k > deepest) deepest = t->phases[p].k;
+    if (set[FB_KNOB_TILE_K] || t->dtype == FB_F64 || blocks_of(t, x) > t->units) return;
+    for (;;) {
+        fb_gemm_tile twice = *x;
+        twice.k *= 2;
+        if (twice.k * fb_dtype_size(t->dtype) > (x->tensor ? MOST_BYTES : MOST_WITHOUT) || twice.k * 2 > deepest)
+            return;
+        if (shared_of(t, &twice) > t->shared_bytes) return;
+        *x = twice;
+    }
+}
+
 /* ---- knobs ---- */
 
 static bool refuse_knob(fb_verdict *why, const char *knob, const char *reason)
@@ -183,6 +202,7 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
         return false;
     const int64_t *set = (knobs ? knobs : &automatic)->value;
     if (!take_knobs(nest, set, &x, why)) return false;
+    deepen(t, set, &x);
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_STAGES]) x.stages = 2;
     while (shared_of(t, &x) > t->shared_bytes && x.m > LEAST && !set[FB_KNOB_TILE_M]) x.m /= 2;
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x.k /= 2;

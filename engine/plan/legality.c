@@ -216,7 +216,7 @@ static const knob_row cuda_knobs[FB_KNOBS] = {
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), 32, 1024, 32, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
     [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM), 8, 128, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
     [FB_KNOB_STAGES] = {IN(GEMM) | IN(CHAIN), 1, 8, 1, false},
     [FB_KNOB_SPLIT_K] = {IN(GEMM), 1, 128, 1, false},
     [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
@@ -228,7 +228,7 @@ static const knob_row host_knobs[FB_KNOBS] = {
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1024, 1, false},
     [FB_KNOB_TILE_M] = {IN(GEMM), 16, 256, 1, true},
     [FB_KNOB_TILE_N] = {IN(GEMM), 8, 256, 1, true},
-    [FB_KNOB_TILE_K] = {IN(GEMM), 8, 128, 1, true},
+    [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
 };
 
 /* A GPU moves 16 bytes at once at most: of the smallest elements there are, so many. */

@@ -77,10 +77,12 @@ return fb.script {
     -- One persistent kernel for the whole loop: its products have to be generated for that.
     one_kernel = function(pl)
       pl:preset("max")
+      local loop
       for _, name in ipairs(pl:nodes()) do
         if name:find("matmul") then pl:generate(name) end
+        if name == "loop" then loop = name end
       end
-      pl:generate("loop")
+      if loop then pl:generate(loop) end
     end,
   },
 
