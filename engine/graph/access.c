@@ -190,7 +190,7 @@ static bool restride(const fb_shape *in, const int64_t *was, const fb_shape *out
             strides[o] = covered * base;
             covered *= out->dim[o--];
         }
-        if (FB_MUTATE(12, covered != run, covered < run)) return false;
+        if (FB_MUTATE(12, covered != run, false)) return false;
         run = covered = 1;
         if (d > 0) base = was[d - 1];
     }

@@ -447,13 +447,36 @@ static void add_join(maker *m)
     add(m, stack ? FB_OP_STACK : FB_OP_CAT, &(fb_attrs){.dim = dim}, n, parts);
 }
 
+/* A window whose rows lie apart, in another shape: rows and columns of which one no longer steps evenly, or does. */
+static fb_id refolded(maker *m, fb_id x)
+{
+    const fb_shape s = at(m, x)->shape;
+    fb_attrs cut = {.dim = s.rank - 1 - (int)below(m, 2), .step = 1};
+    if (s.dim[cut.dim] < 2) return x;
+    cut.stop = s.dim[cut.dim] - 1 - below(m, s.dim[cut.dim] / 2);
+    cut.start = below(m, 2) ? 0 : below(m, cut.stop);
+    fb_id window = add(m, FB_OP_SLICE, &cut, 1, &x);
+    if (window == FB_NONE) return x;
+    int64_t n = fb_shape_elements(&at(m, window)->shape), k = at(m, window)->shape.dim[s.rank - 1], columns = k;
+    if (!k) return window;
+    for (int64_t f = 6; f > 1; f--)
+        if (n % (k * f) == 0 && below(m, 2)) columns = k * f;
+    if (columns == k && k % 2 == 0) columns = k / 2;
+    fb_attrs to = {.shape = {.rank = 2, .dim = {n / columns, columns}}};
+    fb_id y = add(m, FB_OP_VIEW, &to, 1, &window);
+    return y == FB_NONE ? window : y;
+}
+
 static void add_contraction(maker *m)
 {
     fb_id x = any_float(m, 2);
     if (x == FB_NONE) return;
     x = tamed(m, x, 30);
     if (x == FB_NONE) return;
-    if (below(m, 2)) x = viewed(m, x, 1 + (int)below(m, 3));
+    if (one_in(m, 3))
+        x = refolded(m, x);
+    else if (below(m, 2))
+        x = viewed(m, x, 1 + (int)below(m, 3));
     if (at(m, x)->shape.rank < 2) return;
     const fb_node n = *at(m, x); /* adding moves nodes */
     int64_t k = n.shape.dim[n.shape.rank - 1], columns = any_dim(m);
@@ -713,9 +736,9 @@ static void add_single(maker *m)
         add_view(m);
     else if (what < 31)
         add_join(m);
-    else if (what < 33)
+    else if (what < 34)
         add_contraction(m);
-    else if (what < 36)
+    else if (what < 37)
         add_norm(m);
     else
         add_other(m);
@@ -746,6 +769,16 @@ static fb_id any_output(maker *m, const bool *used)
     return m->values.at[below(m, m->values.n)];
 }
 
+/* Some of the first rows: what lies at the beginning of a value, and is less than all of it. */
+static fb_id beginning_of(maker *m, fb_id x)
+{
+    const fb_shape *s = &at(m, x)->shape;
+    if (!s->rank || s->dim[0] < 2) return x;
+    fb_attrs cut = {.stop = 1 + below(m, s->dim[0] - 1), .step = 1};
+    fb_id y = add(m, FB_OP_SLICE, &cut, 1, &x);
+    return y == FB_NONE ? x : y;
+}
+
 static void add_outputs(maker *m)
 {
     fb_error err;
@@ -756,6 +789,7 @@ static void add_outputs(maker *m)
         fb_id out = i == 0         ? m->values.at[m->values.n - 1]
                     : one_in(m, 4) ? m->values.at[below(m, m->values.n)]
                                    : any_output(m, used);
+        if (one_in(m, 8)) out = beginning_of(m, out);
         if (one_in(m, 12))
             add1(m, FB_OP_RECEIVE, out);
         else

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KERNELS_A_UNIT = 120 };
+enum { KERNELS_A_UNIT = 120, GUARD = 64 };
 
 static const char *const names[] = {
     [FB_FUZZ_FINE] = "fine",     [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong",
@@ -37,13 +37,39 @@ typedef struct {
     int n;
     fb_program *all;
     fb_loaded *loaded;
-    int *first; /* buffer of each case */
+    int *first;    /* buffer of each case */
+    bool *guarded; /* a buffer: it is longer by a guard, that nothing may write to */
     void **images;
 } joined;
 
 static const fb_graph *graph_of(const fb_fuzz_case *c)
 {
     return fb_planner_graph(fb_plan_planner(c->plan));
+}
+
+/* Outputs get a guard behind their end; not those that change places with others, and so lie elsewhere in the end. */
+static void guard(joined *j)
+{
+    const fb_program *p = j->all;
+    for (int b = 0; b < p->n_buffers; b++) j->guarded[b] = p->buffers[b].kind == FB_BUFFER_OUTPUT;
+    for (int i = 0; i < p->n_launches; i++)
+        if (p->launches[i].kind == FB_LAUNCH_SWAP)
+            j->guarded[p->launches[i].swap_a] = j->guarded[p->launches[i].swap_b] = false;
+    for (int b = 0; b < p->n_buffers; b++)
+        if (j->guarded[b]) p->buffers[b].bytes += GUARD;
+}
+
+static void unguard(joined *j)
+{
+    for (int b = 0; b < j->all->n_buffers; b++)
+        if (j->guarded[b]) j->all->buffers[b].bytes -= GUARD;
+}
+
+static bool is_whole(const unsigned char *bytes)
+{
+    for (int i = 0; i < GUARD; i++)
+        if (bytes[i] != 0xff) return false;
+    return true;
 }
 
 static bool fill(joined *j, fb_error *err)
@@ -103,9 +129,14 @@ static void compare_value(joined *j, int i, fb_id node, fb_error *err)
     for (int64_t k = 0; bound && k < t->n; k++) bound[k] = fb_reference_bound(t->bound[k]);
     fb_reference_tensor want = {.n = t->n, .v = t->v, .i = t->i, .bound = bound};
     fb_error_report report;
-    void *bytes = fb_alloc((size_t)c->program->buffers[b].bytes + 1);
-    if (j->d->ops->read(j->loaded, j->first[i] + b, bytes, err)) {
+    int at = j->first[i] + b;
+    int64_t end = fb_shape_elements(&g->nodes[c->program->buffers[b].node].shape) *
+                  (int64_t)fb_dtype_size(c->program->buffers[b].dtype);
+    unsigned char *bytes = fb_alloc((size_t)j->all->buffers[at].bytes + 1);
+    if (j->d->ops->read(j->loaded, at, bytes, err)) {
         fb_verify_values(&want, &g->nodes[node], bytes, &report);
+        snprintf(text, sizeof text, "%s was written beyond its end", g->nodes[node].name);
+        if (j->guarded[at] && !is_whole(bytes + end)) found(&c->result, FB_FUZZ_WRONG, text);
         c->result.elements += t->n;
         c->result.undecided += report.undecided;
         if (!report.ok) found(&c->result, FB_FUZZ_WRONG, report.worst);
@@ -153,13 +184,17 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, int n)
     j.all = n == 1 ? NULL : fb_program_join(d->ops->dialect, parts, n, KERNELS_A_UNIT, j.first);
     if (n == 1) j.all = cases[0]->program; /* as it is, with the device's own units */
     j.images = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.images);
+    j.guarded = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.guarded);
+    guard(&j);
     j.loaded = d->ops->load(d, j.all, NULL, &err);
     if (j.loaded && run(&j, &err))
         compare(&j);
     else
         for (int i = 0; i < n; i++) found(&cases[i]->result, FB_FUZZ_FAILED, err.text);
     if (j.loaded) d->ops->unload(j.loaded);
+    unguard(&j);
     for (int b = 0; b < j.all->n_buffers; b++) fb_free(j.images[b]);
+    fb_free(j.guarded);
     if (n > 1) fb_program_free(j.all);
     fb_free(j.images);
     fb_free(j.first);

@@ -197,8 +197,8 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
         return REFUSE(
             why, FB_RULE_KNOB,
             "no tile of these knobs fits: rows (tile_m) are %d to %d, columns (tile_n) %d to %d, stages 1 or 2, or all "
-            "columns, steps (tile_k) of 16, 32 or 64 and stages 2 to %d; and a block has %lld bytes on chip",
-            least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes);
+            "columns, steps (tile_k) of 16, 32 or 64 and stages 2 to %d; and a block has %lld KiB on chip",
+            least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes / 1024);
     t->rows = least;
     return refuse_size(nest, t, size, why);
 }

@@ -165,8 +165,9 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
     if (!choose_warps(x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
-        return REFUSE(why, FB_RULE_SIZE, "a tile of %d × %d of `%s` needs more registers than a multiprocessor has",
-                      x->m, x->n, name_of(nest));
+        return REFUSE(why, FB_RULE_SIZE,
+                      "a tile of %d × %d of `%s` keeps %lld sums in registers, of which a multiprocessor has %d", x->m,
+                      x->n, name_of(nest), (long long)sums, REGISTERS);
     x->shared_bytes = shared_of(t, x);
     if (x->shared_bytes > t->shared_bytes)
         return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
@@ -178,8 +179,8 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
                       "`%s` has more rows or batches than a grid: %lld tiles of rows, %lld of batches", name_of(nest),
                       (long long)rows, (long long)batch);
     if (x->split > 1 && x->blocks * x->split * sums * sum_bytes(t) > MOST_PARTS)
-        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take more than 64 MiB", x->split,
-                      name_of(nest));
+        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most",
+                      x->split, name_of(nest), (long long)(x->blocks * x->split * sums * sum_bytes(t)) >> 20);
     x->grid[0] = t->whole ? 1 : (int)up(t->columns, x->strip);
     x->grid[1] = (int)rows;
     x->grid[2] = (int)batch;

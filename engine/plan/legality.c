@@ -103,8 +103,11 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
         if (g->nodes[slots[i]].op == FB_OP_LOOP) return fb_may_own(plan->planner, slots[i], why);
         if (g->nodes[slots[i]].region != g->nodes[slots[0]].region)
             return REFUSE(why, ILLEGAL, FB_RULE_REGION,
-                          "`%s` and `%s` are in different loop bodies and do not run equally often",
-                          slot_name(plan, slots[0]), slot_name(plan, slots[i]));
+                          "`%s` and `%s` are in different loop bodies: one runs %.0f time%s, the other %.0f",
+                          slot_name(plan, slots[0]), slot_name(plan, slots[i]),
+                          fb_region_trips(g, g->nodes[slots[0]].region),
+                          fb_region_trips(g, g->nodes[slots[0]].region) == 1 ? "" : "s",
+                          fb_region_trips(g, g->nodes[slots[i]].region));
         total += plan->slot[slots[i]].n;
     }
     if (total > FB_KERNEL_NODES)
@@ -181,10 +184,16 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
     const fb_planner *p = plan->planner;
     const fb_node *n = &p->g->nodes[node];
     fb_op_class cls = fb_node_class(p->g, node);
-    if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_JOIN && n->op != FB_OP_EMBEDDING)
+    if (cls != FB_CLASS_POINTWISE && cls != FB_CLASS_JOIN && n->op != FB_OP_EMBEDDING) {
+        char bytes[32], pass[96];
+        int64_t read = 0;
+        for (int k = 0; k < n->n_args; k++) read += fb_node_bytes(p->g, n->args[k]);
+        snprintf(pass, sizeof pass, "costs a whole pass over the %s of its operands",
+                 fb_format_bytes(bytes, (double)read));
         return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
                       "`%s` is no pointwise value, join or gather: computing it again in each reader %s", n->name,
-                      cls == FB_CLASS_EFFECT ? "would repeat its effect" : "costs a whole pass over its operands");
+                      cls == FB_CLASS_EFFECT ? "would repeat its effect" : pass);
+    }
     if (FB_MUTATE(24, p->keep[node], false))
         return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
                       "`%s` must end up in memory: it is an output, or carried to the next step", n->name);

@@ -72,9 +72,11 @@ static bool operand(fb_builder *b, const fb_chain *c, fb_chain_link *p, int arg)
                                  name_of(b, p->node), name_of(b, view));
     if (fb_builder_inside(b, access.base)) {
         if (arg == 0) return true; /* made by the middle */
+        char bytes[32];
+        fb_format_bytes(bytes, (double)fb_node_bytes(g, access.base));
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` needs all of `%s` for each of its rows: it has to be stored",
-                                 name_of(b, p->node), name_of(b, access.base));
+                                 "`%s` needs all %s of `%s` for each of its %lld rows: it has to be stored",
+                                 name_of(b, p->node), bytes, name_of(b, access.base), (long long)(c->batch * c->rows));
     }
     fb_ix offset = fb_access_offset(g, b->nest->pool, &access);
     if (arg == 0)

@@ -73,6 +73,13 @@ static bool same_rows(const fb_shape *a, const fb_shape *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)(a->rank - 1) * sizeof *a->dim) == 0;
 }
 
+static int64_t rows_of(const fb_shape *s)
+{
+    int64_t rows = 1;
+    for (int d = 0; d < s->rank - 1; d++) rows *= s->dim[d];
+    return rows;
+}
+
 bool fb_tiled_begin(fb_builder *b)
 {
     fb_nest *nest = b->nest;
@@ -91,7 +98,11 @@ bool fb_tiled_begin(fb_builder *b)
                                      MAX_PRODUCTS);
         const fb_node *x = &g->nodes[n->args[0]], *first = t->n_products ? node_of(b, t->products[0].node) : n;
         if (!same_rows(&n->shape, &first->shape))
-            return refuse_pair(b, t->products[0].node, id, "have different rows: no tile holds parts of both");
+            return fb_builder_refuse(
+                b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                "%s has %lld rows and %s has %lld, or in other batches: no tile holds parts of both",
+                node_of(b, t->products[0].node)->name, (long long)rows_of(&first->shape), n->name,
+                (long long)rows_of(&n->shape));
         if (n->dtype != first->dtype || n->attrs->precision != first->attrs->precision)
             return refuse_pair(b, t->products[0].node, id, "are multiplied in different dtypes or precisions");
         int rank = n->shape.rank;
@@ -354,8 +365,11 @@ static bool make_strips(fb_builder *b, const summing *w)
                                      "%s would be part of more than %d products side by side in one tile",
                                      node_of(b, t->products[product].node)->name, MAX_STRIPS);
         if (t->whole && t->products[product].columns != t->products[0].columns)
-            return refuse_pair(b, t->products[0].node, t->products[product].node,
-                               "have different columns, and whole rows of both are needed");
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                     "%s has %lld columns and %s has %lld, and whole rows of both are needed",
+                                     node_of(b, t->products[0].node)->name, (long long)t->products[0].columns,
+                                     node_of(b, t->products[product].node)->name,
+                                     (long long)t->products[product].columns);
     }
     if (!t->n_strips)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,

@@ -389,6 +389,16 @@ static int space_for(walk *w, int n, const int64_t *extents, fb_ix *coords)
     return w->spaces.n - 1;
 }
 
+/* "a block has 232 kB there" */
+static const char *room_of(const walk *w, char to[64])
+{
+    char bytes[32];
+    bool gpu = w->b->machine->kind == FB_DEVICE_CUDA;
+    fb_format_bytes(bytes, (double)w->b->machine->shared_bytes);
+    snprintf(to, 64, gpu ? "a block has %s there" : "a core keeps %s at hand", bytes);
+    return to;
+}
+
 /* A row value must not depend on an inner variable: its whole row is needed before. */
 static bool row_level(walk *w, fb_id node, const fb_ix *coords, int n)
 {
@@ -398,19 +408,22 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int n)
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
     }
+    char bytes[32], room[64];
     if (w->draft->scatter) {
+        fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s adds rows in the order of an index, and needs %s before", name_of(w, w->draft->roots[0].node),
-               name_of(w, node));
+               "%s adds rows in the order of an index, and needs all %s of %s before the first",
+               name_of(w, w->draft->roots[0].node), bytes, name_of(w, node));
         return false;
     }
     if (p.space != FB_NONE) {
-        char bytes[32];
         fb_id consumer = w->reduction != FB_NONE ? w->reduction : w->draft->roots[0].node;
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, w->g->nodes[node].args[0]));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s reduces over whole rows of %s: the %s that %s reads would have to stay on chip",
-               name_of(w, consumer), name_of(w, node), bytes, name_of(w, node));
+               "%s needs all %lld elements of %s before its first: the %s that %s reads would have to stay on chip, "
+               "and %s",
+               name_of(w, consumer), (long long)fb_shape_elements(&w->g->nodes[node].shape), name_of(w, node), bytes,
+               name_of(w, node), room_of(w, room));
         return false;
     }
     w->reduces = true;
@@ -489,9 +502,12 @@ static bool contraction_allowed(walk *w, fb_id node)
     if (rows == 1 || cols == 1 || b->nest->kernel.n_nodes == 1 || fb_node_flops(w->g, node) <= MAX_GENERATED_FLOPS)
         return true;
     char shape[192];
-    refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-           "%s makes %s, no dot with a vector: generated kernels of the reduce family hold only small contractions",
-           name_of(w, node), fb_shape_format(&n->shape, n->dtype, shape));
+    refuse(
+        w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+        "%s makes %s, no dot with a vector, in %lld operations: kernels of the reduce family hold contractions of %lld "
+        "at most",
+        name_of(w, node), fb_shape_format(&n->shape, n->dtype, shape), (long long)fb_node_flops(w->g, node),
+        (long long)MAX_GENERATED_FLOPS);
     return false;
 }
 
@@ -584,12 +600,18 @@ static fb_val walk_embedding(walk *w, fb_id node, const fb_ix *coords, int when)
     return select_between(w, node, when_add(w, FB_NONE, at[0], 0, rows), v, constant(w, node, n->dtype, 0));
 }
 
+static fb_val refuse_scattered(walk *w, fb_id node)
+{
+    char bytes[32];
+    fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
+    return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
+                  "%s adds rows in the order of an index: all %s of it must be there before it is read",
+                  name_of(w, node), bytes);
+}
+
 static fb_val walk_scatter(walk *w, fb_id node)
 {
-    if (!w->draft->scatter || node != w->draft->roots[0].node)
-        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
-                      "%s adds rows in the order of an index: all of it must be there before it is read",
-                      name_of(w, node));
+    if (!w->draft->scatter || node != w->draft->roots[0].node) return refuse_scattered(w, node);
     const fb_node *n = &w->g->nodes[node], *src = &w->g->nodes[n->args[0]], *index = &w->g->nodes[n->args[1]];
     fb_ix at[FB_MAX_RANK];
     int rank = index->shape.rank;
@@ -750,11 +772,11 @@ static bool repeats_allowed(walk *w)
             if (!(v->rows >> d & 1)) repeats *= rows->extent[d];
         double work = (double)fb_space_points(rows) * (double)fb_space_points(&w->spaces.at[v->over]);
         if (repeats <= MAX_REPEATS || work <= SMALL_REPEAT) continue;
-        char bytes[32];
+        char bytes[32], room[64];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, v->node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s would be computed %lld times over for %s: its %s would have to stay on chip", name_of(w, v->node),
-               (long long)repeats, name_of(w, w->draft->roots[0].node), bytes);
+               "%s would be computed %lld times over for %s: its %s would have to stay on chip, and %s",
+               name_of(w, v->node), (long long)repeats, name_of(w, w->draft->roots[0].node), bytes, room_of(w, room));
         return false;
     }
     return true;

@@ -178,7 +178,7 @@ static void other_shapes_are_refused(void **state)
     says(fuse(&p, "a", "b"), FB_VERDICT_UNSUPPORTED, "none is the left operand of the other");
     apply(&p, "a", "c");
     apply(&p, "c", "t");
-    says(fuse(&p, "t", "right"), FB_VERDICT_UNSUPPORTED, "`right` needs all of `t` for each of its rows");
+    says(fuse(&p, "t", "right"), FB_VERDICT_UNSUPPORTED, "`right` needs all 262 kB of `t` for each of its 256 rows");
     drop(&p);
 }
 

@@ -171,7 +171,7 @@ static void test_refusals(void **state)
     g = fb_graph_new("norm before");
     x = layer_norm(g, in(g, "x", FB_F32, SHAPE(64, 512)));
     refused(with_output(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
-            "would have to stay on chip");
+            "would have to stay on chip, and a block has 232 kB there");
 }
 
 static void knob_refused(const planned *p, fb_id a, fb_knob knob, int64_t value, const char *words)
@@ -190,7 +190,7 @@ static void test_knobs(void **state)
     fb_id product = find(p.g, "product");
     knob_refused(&p, product, FB_KNOB_STAGES, 1, "is 2 at least");
     knob_refused(&p, product, FB_KNOB_TILE_K, 8, "multiple of 16");
-    knob_refused(&p, product, FB_KNOB_SPLIT_K, 128, "more than 64 MiB");
+    knob_refused(&p, product, FB_KNOB_SPLIT_K, 128, "would take 2048 MiB, and 64 are the most");
     knob_refused(&p, product, FB_KNOB_VECTOR, 4, "have no knob");
     fb_edit larger = {.kind = FB_EDIT_KNOB, .a = product, .b = FB_NONE, .knob = FB_KNOB_TILE_M, .value = 256};
     fb_edit deeper = {.kind = FB_EDIT_KNOB, .a = product, .b = FB_NONE, .knob = FB_KNOB_TILE_K, .value = 128};
