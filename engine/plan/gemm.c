@@ -166,8 +166,9 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     int64_t sums = (int64_t)x->m * x->n;
     if (!choose_warps(x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
         return REFUSE(why, FB_RULE_SIZE,
-                      "a tile of %d × %d of `%s` keeps %lld sums in registers, of which a multiprocessor has %d", x->m,
-                      x->n, name_of(nest), (long long)sums, REGISTERS);
+                      "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums and "
+                      "some for each thread, of %d",
+                      x->m, x->n, name_of(nest), (long long)sums, REGISTERS);
     x->shared_bytes = shared_of(t, x);
     if (x->shared_bytes > t->shared_bytes)
         return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
