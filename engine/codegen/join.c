@@ -143,7 +143,8 @@ fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts,
 {
     fb_arena *arena = fb_arena_new();
     fb_program *p = FB_NEW(arena, fb_program);
-    *p = (fb_program){.arena = arena, .dialect = parts[0]->dialect, .mode = parts[0]->mode};
+    *p = (fb_program){
+        .arena = arena, .dialect = parts[0]->dialect, .mode = parts[0]->mode, .overlap = parts[0]->overlap};
     int buffers = 0, kernels = 0, gemms = 0, launches = 0;
     for (int i = 0; i < n; i++) {
         buffers += parts[i]->n_buffers, kernels += parts[i]->n_kernels;
@@ -167,7 +168,8 @@ fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts,
     }
     p->total_bytes = p->pool_bytes;
     for (int b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].kind != FB_BUFFER_TEMP) p->total_bytes += aligned(p->buffers[b].bytes);
+        if (p->buffers[b].kind != FB_BUFFER_TEMP)
+            p->total_bytes += aligned(p->buffers[b].bytes) * (fb_buffer_is_double(p, b) ? 2 : 1);
     p->hash = fb_hasher_end(h);
     HASH_CLEAR(hh, j.known);
     return p;

@@ -530,10 +530,11 @@ static fb_hash hash_of(const fb_program *p)
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add_text(h, p->dialect);
     fb_hasher_add_i64(h, p->mode);
+    fb_hasher_add_i64(h, p->overlap);
     fb_hasher_add_i64(h, p->pool_bytes);
     for (int i = 0; i < p->n_buffers; i++) {
         const fb_buffer *b = &p->buffers[i];
-        const int64_t facts[] = {b->kind, b->node, b->dtype, b->elements, b->offset, b->assigned};
+        const int64_t facts[] = {b->kind, b->node, b->dtype, b->elements, b->offset, b->assigned, b->fed, b->received};
         fb_hasher_add_text(h, b->name);
         fb_hasher_add(h, facts, sizeof facts);
     }
@@ -587,10 +588,25 @@ void fb_lower_late(fb_lowering *l, fb_id region)
     }
 }
 
+/* What is received is in an output of its own, as are values that several receive. */
+static void mark_copies(fb_lowering *l)
+{
+    bool *received = fb_calloc((size_t)l->g->n_nodes + 1, sizeof *received);
+    for (fb_id i = 0; i < l->g->n_nodes; i++)
+        if (l->g->nodes[i].op == FB_OP_RECEIVE && fb_node_is_copied(l->g, i)) received[l->g->nodes[i].args[0]] = true;
+    for (int i = 0; i < l->buffers.n; i++) {
+        fb_buffer *b = &l->buffers.at[i];
+        b->fed = b->kind == FB_BUFFER_INPUT && l->g->nodes[b->node].op == FB_OP_FEED;
+        b->received = b->kind == FB_BUFFER_OUTPUT && received[b->node];
+    }
+    fb_free(received);
+}
+
 static void finish(fb_lowering *l)
 {
     fb_program *p = l->p;
     place_scratch(l);
+    mark_copies(l);
 #define TAKE(FIELD)                                                                                                    \
     p->n_##FIELD = l->FIELD.n;                                                                                         \
     p->FIELD = fb_arena_copy(p->arena, l->FIELD.at, (size_t)l->FIELD.n * sizeof *l->FIELD.at)
@@ -601,7 +617,8 @@ static void finish(fb_lowering *l)
 #undef TAKE
     p->total_bytes = p->pool_bytes;
     for (int i = 0; i < p->n_buffers; i++)
-        if (p->buffers[i].kind != FB_BUFFER_TEMP) p->total_bytes += fb_buffer_aligned(p->buffers[i].bytes);
+        if (p->buffers[i].kind != FB_BUFFER_TEMP)
+            p->total_bytes += fb_buffer_aligned(p->buffers[i].bytes) * (fb_buffer_is_double(p, i) ? 2 : 1);
 }
 
 /* A loop that is one kernel, and not part of another that is. */
@@ -691,7 +708,10 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eje
                      .eject = {.group = eject, .from = from, .out = ejected}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
-    *l.p = (fb_program){.arena = arena, .dialect = fb_dialect_name(dialect), .mode = fb_plan_launch_mode(plan)};
+    *l.p = (fb_program){.arena = arena,
+                        .dialect = fb_dialect_name(dialect),
+                        .mode = fb_plan_launch_mode(plan),
+                        .overlap = fb_plan_overlap(plan)};
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
     l.window = FB_NEW_ARRAY(scratch, fb_window, g->n_nodes);

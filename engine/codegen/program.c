@@ -1,5 +1,6 @@
 #include "codegen/program.h"
 
+#include "base/mem.h"
 #include "codegen/lower.h"
 
 #include <ctype.h>
@@ -18,6 +19,30 @@ void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
     const char *piece;
     for (int i = 0; (piece = fb_dialect_piece(d, k->family, i)); i++) fb_str_add(out, piece);
     fb_str_add(out, k->source);
+}
+
+int fb_program_copies(const fb_program *p, int *buffers, int *out)
+{
+    int n = 0;
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].fed && p->buffers[b].bytes) buffers[n++] = b;
+    *out = n;
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].received && p->buffers[b].bytes) buffers[n++] = b;
+    return n;
+}
+
+bool fb_program_is_fed(const fb_program *p)
+{
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].fed && p->buffers[b].bytes) return true;
+    return false;
+}
+
+bool fb_buffer_is_double(const fb_program *p, int buffer)
+{
+    const fb_buffer *b = &p->buffers[buffer];
+    return p->overlap && (b->fed || b->received);
 }
 
 int64_t fb_program_launches(const fb_program *p)
@@ -206,6 +231,20 @@ static void print_pieces(const fb_program *p, const fb_dialect *dialect, fb_str 
     }
 }
 
+static void print_copies(const fb_program *p, fb_str *out)
+{
+    int *buffers = fb_alloc(((size_t)p->n_buffers + 1) * sizeof *buffers), first_out;
+    int n = fb_program_copies(p, buffers, &first_out);
+    if (n)
+        fb_str_add(out, p->overlap ? " * copies, beside the launches of the run before and after\n"
+                                   : " * copies, before and after the launches\n");
+    for (int i = 0; i < n; i++) {
+        const fb_buffer *b = &p->buffers[buffers[i]];
+        fb_str_addf(out, " *     %s %-32s %" PRId64 " bytes\n", i < first_out ? "in " : "out", b->name, b->bytes);
+    }
+    fb_free(buffers);
+}
+
 void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out)
 {
     for (int k = 0, any = 0; k < p->n_kernels; k++)
@@ -218,6 +257,7 @@ void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *ou
         fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),
                     b->elements);
     }
+    print_copies(p, out);
     fb_str_add(out, " * launches\n");
     for (int i = 0, depth = 0; i < p->n_launches; i++) {
         if (p->launches[i].kind == FB_LAUNCH_END) depth--;

@@ -24,6 +24,8 @@ typedef struct {
     int64_t elements, bytes;
     int64_t offset; /* FB_BUFFER_TEMP: into the pool, 256-byte aligned */
     bool assigned;  /* FB_BUFFER_PARAM: some launch writes it */
+    bool fed;       /* FB_BUFFER_INPUT: copied from the host in each run, before the first launch */
+    bool received;  /* FB_BUFFER_OUTPUT: copied to the host in each run, after the last launch */
 } fb_buffer;
 
 /* One kernel. On the host, `entry` is `void entry(const fb_kernel_args *a)` (kernels/prelude.h); on CUDA a __global__
@@ -113,6 +115,9 @@ typedef struct fb_program {
     int64_t pool_bytes;
     int64_t total_bytes; /* all buffers: what the device must have free */
     fb_launch_mode mode;
+    /* Of fed and received buffers there are two, used in turn: while a run computes, the next one's feeds arrive and
+     * what the one before gave leaves. */
+    bool overlap;
     fb_hash hash; /* of all of the above: names the compiled form */
 } fb_program;
 
@@ -125,10 +130,16 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
 fb_hash fb_kernel_code(const fb_kernel *k); /* the same of one kernel */
 /* The first kernel of kernel k's translation unit: k itself as a rule. */
 int fb_kernel_first(const fb_program *p, int k);
-/* Several programs of one dialect and launch mode as one, run one behind the other: kernels that do the same become
- * one, and up to `most` kernels share a translation unit, so that a compiler starts once for many. Part i's buffer b
- * becomes buffer first_buffer[i] + b. Borrows names from the parts, which must live as long. */
+/* Several programs of one dialect, launch mode and way of copying as one, run one behind the other: kernels that do the
+ * same become one, and up to `most` kernels share a translation unit, so that a compiler starts once for many. Part i's
+ * buffer b becomes buffer first_buffer[i] + b. Borrows names from the parts, which must live as long. */
 fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts, int n, int most, int *first_buffer);
+/* Buffers that each run copies, in their order: *out is the index of the first that leaves. Caller's array, n_buffers
+ * long; returns how many. */
+int fb_program_copies(const fb_program *p, int *buffers, int *out);
+bool fb_program_is_fed(const fb_program *p);
+/* Are there two of this buffer? */
+bool fb_buffer_is_double(const fb_program *p, int buffer);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
 

@@ -49,13 +49,18 @@ typedef struct {
     double wall_us, device_us;
 } fb_run_time;
 
-/* One launch on the timeline of a run; µs from the first thing in it, whichever of the two clocks saw it. */
+/* What a stretch of the timeline was. */
+typedef enum { FB_LANE_KERNEL, FB_LANE_IN, FB_LANE_OUT, FB_LANES } fb_lane;
+
+/* One launch or copy on the timeline of a run; µs from the first thing in it, whichever of the two clocks saw it. */
 typedef struct {
-    int index;                           /* of the kernel, or n_kernels + g for gemm g; -1: not known */
+    int index;                           /* of the kernel, or n_kernels + g for gemm g; copies follow, numbered as
+                                            fb_program_copies does; -1: not known */
     double start_us, end_us;             /* of its execution */
     double issue_start_us, issue_end_us; /* of the call on the host that launched it (one for all of a CUDA graph); NAN
                                             where not known */
     int stream;                          /* of the device */
+    fb_lane lane;
 } fb_span;
 
 /* Metrics of a device over time, while a program runs again and again. */
@@ -134,14 +139,20 @@ typedef struct {
     double (*compile_ms)(const fb_loaded *l); /* 0 when everything came from the cache */
     bool (*resources)(const fb_loaded *l, int kernel, fb_resources *out);
     /* Whole-buffer transfers, in the buffer's dtype. What is written to an assigned parameter is what it is restored
-     * to. */
+     * to; what is written to a fed buffer waits on the host until a run copies it, and what is read of a received one
+     * is what the last run copied there. */
     bool (*write)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
     bool (*read)(fb_loaded *l, int buffer, void *bytes, fb_error *err);
-    /* Fills outputs and temporaries with NaNs (integers: all bits set), so that what a kernel forgets to write shows.
-     */
+    /* For a fed buffer: what every second run of a call is given, from the second run on; `write` gives it to all. */
+    bool (*write_second)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
+    /* Fills outputs, temporaries and both ends of copies with NaNs (integers: all bits set), so that what a kernel or a
+     * copy forgets to write shows. */
     bool (*poison)(fb_loaded *l, fb_error *err);
     /* Runs `how.samples` times; before each, assigned parameters are restored (not timed) and, when cold, the caches
-     * are flushed (not timed). Hot: a run that is not timed goes first unless the last run was of this program too. */
+     * are flushed (not timed). Hot: a run that is not timed goes first unless the last run was of this program too.
+     * A run's time has its copies in it. Where the program overlaps them, a run computes while the feeds of the next
+     * one arrive and the results of the one before leave, and ends when all three have: the first run's feeds and the
+     * last one's results are copied before and after, not timed. */
     bool (*run)(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err);
     /* One run in the program's launch mode with each launch timed, repeats counted out; the first `room` in order are
      * stored, *n is how many. */

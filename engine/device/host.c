@@ -1,6 +1,7 @@
 /* The host device: generated C, compiled by the system's compiler, loaded into this process and called. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/mutate.h"
 #include "base/str.h"
 #include "device/host_parts.h"
 
@@ -36,6 +37,9 @@ struct fb_loaded {
     int *end_of;                  /* of each REPEAT: its END */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is run */
     bool swaps;
+    bool doubles;           /* runs take turns between two places of some buffers */
+    char **second;          /* of each buffer: its place in odd runs, NULL where there is one alone */
+    fb_host_copies *copies; /* NULL: none */
     double compile_ms;
 };
 
@@ -68,6 +72,7 @@ static fb_host *host_of(fb_device *d)
 static void host_close(fb_device *d)
 {
     fb_host *h = host_of(d);
+    fb_copier_free(h->copier);
     if (h->flush) munmap(h->flush, (size_t)h->flush_bytes);
     fb_cc_free(h->cc);
     fb_free(h);
@@ -155,7 +160,7 @@ static bool own_storage(const fb_buffer *b)
 }
 
 /* Where each buffer goes, from the region's start; returns the region's size. The pool of temporaries comes first. */
-static size_t lay_out(const fb_program *p, size_t *at, size_t *saved_bytes)
+static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *saved_bytes)
 {
     size_t n = GUARD + aligned((size_t)p->pool_bytes);
     *saved_bytes = 0;
@@ -169,6 +174,11 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *saved_bytes)
         at[b] = n;
         n += aligned((size_t)buffer->bytes);
         if (buffer->assigned) *saved_bytes += (size_t)buffer->bytes;
+        if (buffer->fed || buffer->received) *saved_bytes += 2 * (size_t)buffer->bytes;
+        if (!fb_buffer_is_double(p, b)) continue;
+        n += STAGGER;
+        second[b] = n;
+        n += aligned((size_t)buffer->bytes);
     }
     return (n + 2 * GUARD - 1) / GUARD * GUARD;
 }
@@ -177,7 +187,8 @@ static bool allocate(fb_loaded *l, fb_error *err)
 {
     const fb_program *p = l->program;
     size_t *at = fb_calloc((size_t)p->n_buffers + 1, sizeof *at), saved;
-    l->region_bytes = lay_out(p, at, &saved);
+    size_t *second = fb_calloc((size_t)p->n_buffers + 1, sizeof *second);
+    l->region_bytes = lay_out(p, at, second, &saved);
     int64_t left = memory_left(), need = (int64_t)(l->region_bytes + saved);
     char a[32], b[32];
     bool ok = left < 0 || need < left - left / 16;
@@ -201,8 +212,13 @@ static bool allocate(fb_loaded *l, fb_error *err)
     for (int i = 0; ok && i < p->n_buffers; i++) {
         l->initial[i] = l->now[i] = l->region + at[i];
         if (p->buffers[i].assigned) l->saved[i] = fb_calloc(1, (size_t)p->buffers[i].bytes + 1);
+        if (second[i]) l->second[i] = l->region + second[i];
     }
+    if (ok) l->copies = fb_host_copies_new(p, l->initial, l->second);
+    l->doubles = l->copies && l->copies->overlap;
+    if (ok && l->doubles && !l->host->copier) ok = (l->host->copier = fb_copier_new(err)) != NULL;
     fb_free(at);
+    fb_free(second);
     return ok;
 }
 
@@ -303,9 +319,10 @@ static void host_unload(fb_loaded *l)
         fb_free(l->args[i]);
         fb_host_products_free(l->products[i]);
     }
+    fb_host_copies_free(l->copies);
     if (l->region) munmap(l->region, l->region_bytes);
-    void *const blocks[] = {l->handles, l->entries, l->gemms,  l->initial, l->now,
-                            l->saved,   l->args,    l->end_of, l->products};
+    void *const blocks[] = {l->handles, l->entries, l->gemms,  l->initial,  l->now,
+                            l->saved,   l->args,    l->end_of, l->products, l->second};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
     fb_free(l);
 }
@@ -328,6 +345,7 @@ static fb_loaded *host_load(fb_device *d, const fb_program *p, const fb_progress
     l->initial = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->initial);
     l->now = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->now);
     l->saved = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->saved);
+    l->second = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->second);
     l->args = fb_calloc((size_t)p->n_launches + 1, sizeof *l->args);
     l->products = fb_calloc((size_t)p->n_launches + 1, sizeof *l->products);
     l->end_of = fb_calloc((size_t)p->n_launches + 1, sizeof *l->end_of);
@@ -355,8 +373,19 @@ static bool host_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
 {
     (void)err;
     const fb_buffer *b = &l->program->buffers[buffer];
-    memcpy(l->initial[buffer], bytes, (size_t)b->bytes);
+    const fb_host_copy *copy = fb_host_copy_of(l->copies, buffer);
+    for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, (size_t)b->bytes);
+    if (!copy) memcpy(l->initial[buffer], bytes, (size_t)b->bytes);
     if (b->assigned) memcpy(l->saved[buffer], bytes, (size_t)b->bytes);
+    l->host->last = NULL;
+    return true;
+}
+
+static bool host_write_second(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
+{
+    (void)err;
+    const fb_host_copy *copy = fb_host_copy_of(l->copies, buffer);
+    if (copy) memcpy(copy->outside[1], bytes, (size_t)copy->bytes);
     l->host->last = NULL;
     return true;
 }
@@ -364,7 +393,9 @@ static bool host_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
 static bool host_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
 {
     (void)err;
-    memcpy(bytes, l->now[buffer], (size_t)l->program->buffers[buffer].bytes);
+    const fb_buffer *b = &l->program->buffers[buffer];
+    const fb_host_copy *copy = b->received ? fb_host_copy_of(l->copies, buffer) : NULL;
+    memcpy(bytes, copy ? copy->outside[(l->copies->turn + 1) % 2] : l->now[buffer], (size_t)b->bytes);
     return true;
 }
 
@@ -375,6 +406,13 @@ static bool host_poison(fb_loaded *l, fb_error *err)
     memset(l->region + GUARD, 0xff, (size_t)p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind == FB_BUFFER_OUTPUT) memset(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
+    }
+    for (int i = 0; l->copies && i < l->copies->n; i++) {
+        const fb_host_copy *c = &l->copies->copy[i];
+        for (int k = 0; k < 2; k++) {
+            memset(c->place[k], 0xff, (size_t)c->bytes);
+            if (i >= l->copies->first_out) memset(c->outside[k], 0xff, (size_t)c->bytes);
+        }
     }
     return true;
 }
@@ -418,7 +456,7 @@ static void run_launch(fb_loaded *l, int i, trace *t)
 {
     const fb_program *p = l->program;
     const fb_launch *launch = &p->launches[i];
-    if (l->swaps || launch->advances) fill_args(l, i);
+    if (l->swaps || l->doubles || launch->advances) fill_args(l, i);
     double begin = t ? fb_now_us() : 0;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &p->gemms[launch->gemm];
@@ -466,17 +504,81 @@ static void restore(fb_loaded *l)
     }
 }
 
+static void note_copies(const fb_loaded *l, trace *t)
+{
+    const fb_program *p = l->program;
+    for (int i = 0; i < l->copies->n; i++, t->n++) {
+        const fb_host_copy *c = &l->copies->copy[i];
+        if (t->n >= t->room) continue;
+        t->spans[t->n] = (fb_span){.lane = i < l->copies->first_out ? FB_LANE_IN : FB_LANE_OUT,
+                                   .index = p->n_kernels + p->n_gemms + i,
+                                   .start_us = c->start_us - t->start,
+                                   .end_us = c->end_us - t->start,
+                                   .issue_start_us = NAN,
+                                   .issue_end_us = NAN,
+                                   .stream = l->doubles};
+    }
+}
+
+/* Of the two places of a buffer those that this run's kernels use. */
+static void take_places(fb_loaded *l, int parity)
+{
+    for (int i = 0; i < l->copies->n; i++) {
+        const fb_host_copy *c = &l->copies->copy[i];
+        l->initial[c->buffer] = l->now[c->buffer] = c->place[parity];
+    }
+}
+
+/* What a loop's swaps have left elsewhere goes to where it is taken from. */
+static void settle(fb_loaded *l)
+{
+    for (int i = l->copies->first_out; l->swaps && i < l->copies->n; i++) {
+        int b = l->copies->copy[i].buffer;
+        if (l->now[b] != l->initial[b]) memcpy(l->initial[b], l->now[b], (size_t)l->copies->copy[i].bytes);
+    }
+}
+
+/* One run with its copies. */
 static void run_all(fb_loaded *l, trace *t)
 {
+    fb_host_copies *c = l->copies;
+    int parity = c ? (int)(c->turn & 1) : 0;
+    if (c) take_places(l, parity);
+    if (l->doubles)
+        fb_copier_begin(l->host->copier, c, FB_MUTATE(56, 1 - parity, parity));
+    else if (c)
+        fb_host_copy_in(c, parity);
     run_range(l, 0, l->program->n_launches, 0, t);
+    if (c) settle(l);
+    if (l->doubles)
+        fb_copier_finish(l->host->copier);
+    else if (c)
+        fb_host_copy_out(c, parity);
+    if (c && t) note_copies(l, t);
+    if (c) c->turn++;
+}
+
+/* Before the first run of a call its feeds are there. */
+static void fill_pipeline(fb_loaded *l)
+{
+    if (l->copies) l->copies->turn = 0;
+    if (l->doubles) fb_host_copy_in(l->copies, 0);
+}
+
+/* And after the last one its results leave. */
+static void drain_pipeline(fb_loaded *l)
+{
+    if (l->doubles) fb_host_copy_out(l->copies, (int)((l->copies->turn + 1) & 1));
 }
 
 /* Into the state of the caches that is asked for. */
-static void make_ready(fb_loaded *l, fb_cache_state cache)
+static void make_ready(fb_loaded *l, fb_cache_state cache, bool first)
 {
+    if (first) fill_pipeline(l);
     if (cache == FB_CACHE_HOT && l->host->last != l) {
         restore(l);
         run_all(l, NULL);
+        fill_pipeline(l);
     }
     restore(l);
     if (cache == FB_CACHE_COLD) fb_host_flush(l->host);
@@ -486,21 +588,23 @@ static bool host_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb
 {
     (void)err;
     for (int i = 0; i < how->samples; i++) {
-        make_ready(l, how->cache);
+        make_ready(l, how->cache, i == 0);
         double start = fb_now_us();
         run_all(l, NULL);
         times[i] = (fb_run_time){.wall_us = fb_now_us() - start, .device_us = NAN};
         l->host->last = l;
     }
+    drain_pipeline(l);
     return true;
 }
 
 static bool host_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
 {
     (void)err;
-    make_ready(l, cache);
+    make_ready(l, cache, true);
     trace t = {.spans = spans, .room = room, .start = fb_now_us()};
     run_all(l, &t);
+    drain_pipeline(l);
     l->host->last = l;
     *n = t.n;
     return true;
@@ -521,6 +625,7 @@ const fb_device_ops fb_device_host = {
     .resources = host_resources,
     .write = host_write,
     .read = host_read,
+    .write_second = host_write_second,
     .poison = host_poison,
     .run = host_run,
     .trace = host_trace,

@@ -1,6 +1,7 @@
 /* The host device, inside: what its files share.
  *
  *     host.c            the vtable: loading, running, timing
+ *     host_copy.c       feeds and receives, beside or between the kernels
  *     host_cc.c         C text → shared object → dlopen, through the cache
  *     host_gemm.c       library contractions in blocks, with their epilogues
  *     host_calibrate.c  what fb_machine holds of this processor
@@ -53,6 +54,8 @@ typedef struct {
     int threads; /* of the team */
 } fb_host_runtime;
 
+typedef struct fb_copier fb_copier; /* a thread that copies */
+
 typedef struct {
     fb_device device; /* first: an fb_device is one */
     fb_machine machine;
@@ -60,6 +63,7 @@ typedef struct {
     fb_host_runtime rt;  /* bound when first needed: rt.threads is 0 before; stays loaded, for its threads live in it */
     const fb_blas *blas; /* NULL: there is none */
     const fb_loaded *last; /* what ran last, for "hot" */
+    fb_copier *copier;     /* NULL until a program overlaps copies and kernels */
     char *flush;           /* twice the last-level cache, for "cold" */
     int64_t flush_bytes;
 } fb_host;
@@ -70,6 +74,37 @@ extern const fb_device_ops fb_device_host;
 bool fb_host_ready(fb_host *h, const fb_progress *progress, fb_error *err);
 /* Puts everything out of the caches. */
 void fb_host_flush(fb_host *h);
+
+/* ---- feeds and receives ---- */
+
+typedef struct {
+    int buffer;
+    int64_t bytes;
+    char *outside[2];        /* what even and odd runs are given, or gave: the program's own memory */
+    char *place[2];          /* of even and odd runs; the same one where runs do not overlap */
+    double start_us, end_us; /* of the last copy, on the clock */
+} fb_host_copy;
+
+typedef struct {
+    int n, first_out;
+    fb_host_copy *copy; /* those that arrive first */
+    bool overlap;
+    int64_t turn; /* runs since the pipeline was filled */
+} fb_host_copies;
+
+/* NULL where the program copies nothing. `place` and `second`: of each buffer; the caller sees that there is room. */
+fb_host_copies *fb_host_copies_new(const fb_program *p, char *const *place, char *const *second);
+void fb_host_copies_free(fb_host_copies *c);
+/* NULL for a buffer that is not copied; c may be NULL. */
+fb_host_copy *fb_host_copy_of(const fb_host_copies *c, int buffer);
+/* Feeds of runs of that parity arrive, or their results leave. */
+void fb_host_copy_in(fb_host_copies *c, int parity);
+void fb_host_copy_out(fb_host_copies *c, int parity);
+/* The thread does both, from begin on; finish waits for it. One pair at a time. */
+fb_copier *fb_copier_new(fb_error *err);
+void fb_copier_free(fb_copier *t);
+void fb_copier_begin(fb_copier *t, fb_host_copies *c, int parity);
+void fb_copier_finish(fb_copier *t);
 
 /* ---- contractions ---- */
 

@@ -191,6 +191,12 @@ bool fb_node_is_computed(const fb_graph *g, fb_id id)
     return fb_class_is_computed(fb_op_get(op)->cls) && op != FB_OP_FEED && op != FB_OP_RECEIVE;
 }
 
+bool fb_node_is_copied(const fb_graph *g, fb_id id)
+{
+    const fb_node *n = &g->nodes[id];
+    return n->op == FB_OP_FEED || (n->op == FB_OP_RECEIVE && n->region == 0);
+}
+
 bool fb_node_is_output(const fb_graph *g, fb_id id)
 {
     return g->is_output[id];

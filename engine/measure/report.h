@@ -55,6 +55,10 @@ typedef struct fb_report {
     double predicted_us, gap_us, floor_us;
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
+    const char *copies;           /* of feeds and receives: "in order", "overlapped"; NULL: nothing is copied */
+    double copied_in, copied_out; /* bytes a run */
+    fb_stat copy_us;              /* of all copies of a run, each for itself */
+    double copy_hidden_us;        /* … and of that, what kernels ran beside */
     fb_figure_source source;
     bool stale; /* recorded, of a source that has changed since */
     fb_error_report error;

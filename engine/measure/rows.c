@@ -25,6 +25,8 @@ struct fb_kernel_rows {
     int64_t launches;
     int nodes;
     const char *launch_mode, *graph_hash, *plan_hash;
+    const char *copies; /* NULL: none */
+    double copied_in, copied_out;
 };
 
 /* Library calls that do the same to other buffers are one row, as equal kernels are; FB_NONE when there is none yet. */
@@ -110,6 +112,16 @@ static void add_launches(fb_kernel_rows *rows, const fb_plan *plan, const fb_pro
     }
 }
 
+static void add_copies(fb_kernel_rows *rows, const fb_program *p)
+{
+    int *buffers = fb_alloc(((size_t)p->n_buffers + 1) * sizeof *buffers), first_out;
+    int n = fb_program_copies(p, buffers, &first_out);
+    if (n) rows->copies = p->overlap ? "overlapped" : "in order";
+    for (int i = 0; i < n; i++)
+        *(i < first_out ? &rows->copied_in : &rows->copied_out) += (double)p->buffers[buffers[i]].bytes;
+    fb_free(buffers);
+}
+
 fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p)
 {
     char hex[33];
@@ -127,6 +139,7 @@ fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p)
     rows->launches = fb_program_launches(p);
     rows->nodes = g->n_nodes;
     rows->launch_mode = fb_launch_mode_name(p->mode);
+    add_copies(rows, p);
     rows->graph_hash = fb_arena_strdup(arena, fb_hash_hex(g->hash, hex));
     rows->plan_hash = fb_arena_strdup(arena, fb_hash_hex(fb_plan_hash(plan), hex));
     return rows;
@@ -159,6 +172,7 @@ double fb_kernel_rows_trace(fb_kernel_rows *rows, fb_cache_state cache, const fb
     for (int i = 0; i < rows->n; i++) rows->row[i].now = 0;
     for (int64_t i = 0; i < n; i++) {
         double us = spans[i].end_us - spans[i].start_us;
+        if (spans[i].lane != FB_LANE_KERNEL) continue;
         int at = spans[i].index >= 0 && spans[i].index < rows->n_indices ? rows->row_of[spans[i].index] : FB_NONE;
         if (at != FB_NONE) rows->row[at].now += us;
         all += us;
@@ -253,6 +267,11 @@ void fb_kernel_rows_report(const fb_kernel_rows *rows, const fb_device *d, const
     r->nodes = rows->nodes;
     r->launches = rows->launches;
     r->launch_mode = rows->launch_mode;
+    if (rows->copies) {
+        r->copies = rows->copies;
+        r->copied_in = rows->copied_in;
+        r->copied_out = rows->copied_out;
+    }
     r->predicted_us = rows->cost.us;
     r->floor_us = rows->cost.floor_us;
     r->bytes_read = (double)rows->cost.bytes_read;

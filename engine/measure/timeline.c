@@ -25,11 +25,42 @@ void fb_timeline_free(fb_timeline *t)
 double fb_timeline_busy_us(const fb_timeline *t)
 {
     double us = 0;
-    for (int64_t i = 0; i < t->n_spans; i++) us += t->spans[i].end_us - t->spans[i].start_us;
+    for (int64_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].lane == FB_LANE_KERNEL) us += t->spans[i].end_us - t->spans[i].start_us;
     return us;
 }
 
-/* ---- JSON: {"names":[…],"spans":[[index,start,end,issued,issue ended,stream],…],"metrics":{…},"no_metrics":…} ---- */
+static int by_start(const void *a, const void *b)
+{
+    const fb_span *x = a, *y = b;
+    return x->start_us != y->start_us ? (x->start_us > y->start_us) - (x->start_us < y->start_us)
+                                      : (int)x->lane - (int)y->lane;
+}
+
+void fb_spans_sort(fb_span *spans, int64_t n)
+{
+    if (n) qsort(spans, (size_t)n, sizeof *spans, by_start);
+}
+
+double fb_spans_copied_us(const fb_span *spans, int64_t n, double *hidden_us)
+{
+    double all = 0, hidden = 0;
+    int64_t copies = 0;
+    for (int64_t i = 0; i < n; i++) copies += spans[i].lane != FB_LANE_KERNEL;
+    for (int64_t c = 0; c < n && copies; c++) {
+        if (spans[c].lane == FB_LANE_KERNEL) continue;
+        all += spans[c].end_us - spans[c].start_us;
+        for (int64_t k = 0; k < n; k++) { /* kernels of a run follow each other: no stretch counts twice */
+            double from = fmax(spans[c].start_us, spans[k].start_us), to = fmin(spans[c].end_us, spans[k].end_us);
+            if (spans[k].lane == FB_LANE_KERNEL && to > from) hidden += to - from;
+        }
+    }
+    *hidden_us = fmin(hidden, all);
+    return all;
+}
+
+/* ---- JSON: {"names":[…],"spans":[[index,start,end,issued,issue ended,stream{,lane}],…],"metrics":{…},"no_metrics":…}
+ * ---- */
 
 static json_t *number_or_null(double value)
 {
@@ -63,9 +94,10 @@ json_t *fb_timeline_to_json(const fb_timeline *t)
     for (int i = 0; i < t->n_names; i++) json_array_append_new(names, json_string(t->names[i]));
     for (int64_t i = 0; i < t->n_spans; i++) {
         const fb_span *s = &t->spans[i];
-        json_array_append_new(spans,
-                              json_pack("[i, f, f, o, o, i]", s->index, s->start_us, s->end_us,
-                                        number_or_null(s->issue_start_us), number_or_null(s->issue_end_us), s->stream));
+        json_t *one = json_pack("[i, f, f, o, o, i]", s->index, s->start_us, s->end_us,
+                                number_or_null(s->issue_start_us), number_or_null(s->issue_end_us), s->stream);
+        if (s->lane != FB_LANE_KERNEL) json_array_append_new(one, json_integer(s->lane));
+        json_array_append_new(spans, one);
     }
     json_t *all = json_pack("{s:o, s:o}", "names", names, "spans", spans);
     if (t->metrics.n_metrics) json_object_set_new(all, "metrics", metrics_to_json(&t->metrics));
@@ -95,8 +127,10 @@ static bool read_span(const fb_timeline *t, const json_t *value, fb_span *s, fb_
                    .issue_start_us = null_or_number(json_array_get(value, 3)),
                    .issue_end_us = null_or_number(json_array_get(value, 4)),
                    .stream = (int)json_integer_value(json_array_get(value, 5))};
-    bool good = json_is_integer(json_array_get(value, 0)) && s->index >= -1 && s->index < t->n_names &&
-                s->start_us <= s->end_us && !(s->issue_start_us > s->issue_end_us) &&
+    int64_t lane = json_integer_value(json_array_get(value, 6)); /* 0 where there is none */
+    s->lane = (fb_lane)lane;
+    bool good = lane >= 0 && lane < FB_LANES && json_is_integer(json_array_get(value, 0)) && s->index >= -1 &&
+                s->index < t->n_names && s->start_us <= s->end_us && !(s->issue_start_us > s->issue_end_us) &&
                 isfinite(s->issue_start_us) == isfinite(s->issue_end_us);
     return good || fb_fail(err, FB_ERR_INPUT, "a timeline's span is no [index, start, end, issue, end, stream]");
 }
@@ -163,7 +197,14 @@ fb_timeline *fb_timeline_from_json(const json_t *value, fb_error *err)
 
 /* ---- the Trace Event Format ---- */
 
-enum { TRACK_LAUNCHES = 1, TRACK_RUNS = 2, TRACK_KERNELS = 10 }; /* and one a further stream */
+enum {
+    TRACK_LAUNCHES = 1,
+    TRACK_RUNS = 2,
+    TRACK_IN = 8,
+    TRACK_KERNELS = 10,
+    TRACK_OUT = 90
+}; /* kernels: and one a
+       further stream */
 
 typedef struct {
     json_t *events;
@@ -215,10 +256,25 @@ static void add_call(trace *w, const fb_timeline *t, int64_t i)
     slice(w, TRACK_LAUNCHES, alike ? name_of(t, s) : "launch of a graph", s->issue_start_us, s->issue_end_us);
 }
 
+static int track_of(const fb_timeline *t, const fb_span *s)
+{
+    int64_t first = 0; /* kernel: its stream is the plan's */
+    if (s->lane != FB_LANE_KERNEL) return s->lane == FB_LANE_IN ? TRACK_IN : TRACK_OUT;
+    while (t->spans[first].lane != FB_LANE_KERNEL) first++;
+    return TRACK_KERNELS + (s->stream == t->spans[first].stream ? 0 : 1 + abs(s->stream % 64));
+}
+
+static bool has_lane(const fb_timeline *t, fb_lane lane)
+{
+    for (int64_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].lane == lane) return true;
+    return false;
+}
+
 static void add_span(trace *w, const fb_timeline *t, int64_t i)
 {
     const fb_span *s = &t->spans[i];
-    int track = TRACK_KERNELS + (s->stream == t->spans[0].stream ? 0 : 1 + abs(s->stream % 64));
+    int track = track_of(t, s);
     add_call(w, t, i);
     slice(w, track, name_of(t, s), s->start_us, s->end_us);
     if (isfinite(s->issue_start_us) && s->issue_end_us < s->end_us) arrow(w, i, s->issue_start_us, track, s->start_us);
@@ -262,6 +318,8 @@ void fb_timeline_events(const fb_timeline *t, int process, const char *name, jso
     call_it(&w, "process_labels", 0, "labels", label);
     call_it(&w, "thread_name", TRACK_LAUNCHES, "name", "launches (host)");
     call_it(&w, "thread_name", TRACK_KERNELS, "name", "kernels (device)");
+    if (has_lane(t, FB_LANE_IN)) call_it(&w, "thread_name", TRACK_IN, "name", "copies in");
+    if (has_lane(t, FB_LANE_OUT)) call_it(&w, "thread_name", TRACK_OUT, "name", "copies out");
     for (int64_t i = 0; i < t->n_spans; i++) add_span(&w, t, i);
     add_metrics(&w, &t->metrics, ceil(end / 100 + 1) * 100);
 }

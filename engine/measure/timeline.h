@@ -26,9 +26,14 @@ fb_timeline *fb_timeline_from_json(const json_t *value, fb_error *err);
 
 /* Sum of the kernels' times: what a report calls device_us, of this run. */
 double fb_timeline_busy_us(const fb_timeline *t);
+/* In order of execution, as a timeline has its spans. */
+void fb_spans_sort(fb_span *spans, int64_t n);
+/* Sum of the copies' times, and of it what kernels ran beside; of spans in any order. */
+double fb_spans_copied_us(const fb_span *spans, int64_t n, double *hidden_us);
 
-/* Appends the events of one process, called `name`, to an array in the Trace Event Format: the tracks "launches" and
- * "kernels", arrows between them where the launch is a call of its own, and behind them a counter a metric. */
+/* Appends the events of one process, called `name`, to an array in the Trace Event Format: the tracks "launches",
+ * "kernels" and, where there are any, "copies in" and "copies out", arrows between them where the launch is a call of
+ * its own, and behind them a counter a metric. */
 void fb_timeline_events(const fb_timeline *t, int process, const char *name, json_t *events);
 /* {"traceEvents":[…]} to a file; borrows `events`. */
 bool fb_timeline_write(const char *path, json_t *events, fb_error *err);

@@ -1,7 +1,8 @@
 /* The cost model. A kernel takes t = max(memory, compute) + 0.05 · min(memory, compute): the two overlap but not quite
  * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
  * hot one where they fit the last-level cache. On a GPU latency counts beside them. A plan takes the sum of its
- * kernels, their launches, and one wait. */
+ * kernels, their launches, and one wait; with what is copied in and out before and after it, or, where copies and
+ * kernels overlap, whatever takes longest of the three. */
 #include "graph/access.h"
 #include "plan/plan_parts.h"
 
@@ -178,6 +179,26 @@ static int64_t peak_bytes(const fb_plan *plan)
     return bytes;
 }
 
+/* A host has one thread that copies, a GPU an engine each way. */
+static void add_copies(const fb_plan *plan, fb_plan_cost *c)
+{
+    const fb_graph *g = plan->planner->g;
+    const fb_machine *m = &plan->planner->machine;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        if (!fb_node_is_copied(g, i)) continue;
+        double bytes = (double)fb_node_bytes(g, i);
+        if (g->nodes[i].op == FB_OP_FEED)
+            c->copy_in_us += fb_copy_in_us(m, bytes);
+        else
+            c->copy_out_us += fb_copy_out_us(m, bytes);
+    }
+    double both = c->copy_in_us + c->copy_out_us;
+    if (!plan->overlap)
+        c->us += both;
+    else
+        c->us = fmax(c->us, m->kind == FB_DEVICE_HOST ? both : fmax(c->copy_in_us, c->copy_out_us));
+}
+
 void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
 {
     const fb_planner *p = plan->planner;
@@ -190,6 +211,7 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
         if (n > 0) c.launches += (int)fmin(fb_merged_launches(plan), INT32_MAX / 2);
         c.launch_us += merged_us + sync_us;
         c.us += merged_us + sync_us;
+        add_copies(plan, &c);
         c.peak_bytes = peak_bytes(plan);
         c.floor_us = fb_graph_floor_us(p->g, &p->machine, NULL, NULL, NULL);
         view->cost = c;

@@ -44,6 +44,14 @@ static toll toll_of_nodes(const fb_plan *plan, const fb_ids *nodes)
     return t;
 }
 
+/* Of all of it: what concerns no group alone. */
+static toll toll_of_plan(const fb_plan *plan)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(plan, &c);
+    return (toll){.us = c.us};
+}
+
 static void add_amount(fb_str *s, const char *verb, int launches, int64_t bytes)
 {
     char text[32];
@@ -494,6 +502,15 @@ static bool change_launch(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
     return true;
 }
 
+static bool change_overlap(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verdict *why)
+{
+    (void)touched;
+    if (e->value && !fb_may_overlap(plan->planner, why)) return false;
+    plan->overlap = e->value != 0;
+    fb_plan_touch(plan);
+    return true;
+}
+
 /* ---- the table of edits ---- */
 
 static const struct {
@@ -509,6 +526,7 @@ static const struct {
     [FB_EDIT_KNOB] = {"set", change_knob},
     [FB_EDIT_SOURCE] = {"kernel", change_source},
     [FB_EDIT_LAUNCH] = {"launch mode", change_launch},
+    [FB_EDIT_OVERLAP] = {"copies", change_overlap},
 };
 
 static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *out)
@@ -518,6 +536,10 @@ static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *o
     fb_str_addf(out, "%s ", table[e->kind].what);
     if (e->kind == FB_EDIT_LAUNCH) {
         fb_str_add(out, fb_launch_mode_name(e->launch));
+        return;
+    }
+    if (e->kind == FB_EDIT_OVERLAP) {
+        fb_str_add(out, e->value ? "beside the kernels" : "in order with the kernels");
         return;
     }
     if (times > 1)
@@ -587,7 +609,9 @@ static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, 
     if (good && changed && !(n == 1 && why.rule == FB_RULE_SAME_GROUP)) {
         fb_str what = {0};
         describe(plan, &edits[0], n, &what);
-        why = verdict_of(fb_str_get(&what), toll_of_nodes(plan, &touched), toll_of_nodes(to, &touched));
+        bool all = edits[0].kind == FB_EDIT_OVERLAP;
+        why = verdict_of(fb_str_get(&what), all ? toll_of_plan(plan) : toll_of_nodes(plan, &touched),
+                         all ? toll_of_plan(to) : toll_of_nodes(to, &touched));
         fb_str_free(&what);
     }
     if (good && result)
@@ -766,7 +790,8 @@ fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *e, fb_plan *
     fb_verdict v;
     bool two = e->kind == FB_EDIT_FUSE || e->kind == FB_EDIT_CUT;
     if (e->n_nodes > 0) return try_sets(plan, e, result);
-    if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH) return fb_plan_try(plan, e, result);
+    if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH || e->kind == FB_EDIT_OVERLAP)
+        return fb_plan_try(plan, e, result);
     if (result) *result = NULL;
     if (!two && is_loop(plan, e->a)) return fb_plan_try(plan, e, result);
     if (!fb_may_own(plan->planner, e->a, &v) || (two && !fb_may_own(plan->planner, e->b, &v))) return v;

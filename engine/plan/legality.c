@@ -313,6 +313,14 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such launch mode");
 }
 
+bool fb_may_overlap(const fb_planner *p, fb_verdict *why)
+{
+    for (fb_id i = 0; i < p->g->n_nodes; i++)
+        if (fb_node_is_copied(p->g, i)) return true;
+    return REFUSE(why, ILLEGAL, FB_RULE_KNOB,
+                  "nothing is copied that kernels could overlap: the graph feeds nothing and receives nothing");
+}
+
 /* Can a kernel be a stage of what region `region` (0: the plan) is as one kernel? */
 static bool is_stage(const fb_planner *p, const fb_analysis *a, fb_id region, fb_verdict *why)
 {

@@ -11,7 +11,7 @@ typedef double guess_curve[FB_RATE_POINTS][2];
 
 typedef struct {
     fb_machine plain;
-    guess_curve copy_hot, copy_cold, gemm_f32, gemm_f64, gemm_half, gemm_tf32;
+    guess_curve copy_hot, copy_cold, copy_in, copy_out, gemm_f32, gemm_f64, gemm_half, gemm_tf32;
 } guess;
 
 /* A small server of a few cores: what a calibration commonly finds, rounded. */
@@ -29,6 +29,8 @@ static const guess host_guess = {
               .gspecial = 2},
     .copy_hot = {{4096, 8}, {65536, 40}, {1048576, 60}, {16777216, 40}},
     .copy_cold = {{4096, 2}, {65536, 6}, {1048576, 12}, {268435456, 16}},
+    .copy_in = {{4096, 8}, {1048576, 8}, {268435456, 4}},
+    .copy_out = {{4096, 8}, {1048576, 8}, {268435456, 4}},
     .gemm_f32 = {{2e4, 5}, {2e6, 60}, {2e8, 200}},
     .gemm_f64 = {{2e4, 3}, {2e6, 30}, {2e8, 100}},
     .gemm_half = {{2e4, 3}, {2e6, 40}, {2e8, 150}},
@@ -52,6 +54,8 @@ static const guess cuda_guess = {
               .gspecial = 4100},
     .copy_hot = {{65536, 40}, {1048576, 550}, {16777216, 3600}, {50331648, 5500}},
     .copy_cold = {{65536, 25}, {1048576, 300}, {16777216, 1700}, {268435456, 3800}, {8589934592, 4270}},
+    .copy_in = {{4096, 0.7}, {65536, 9}, {1048576, 38}, {16777216, 53}},
+    .copy_out = {{4096, 0.7}, {65536, 9}, {1048576, 38}, {16777216, 53}},
     .gemm_f32 = {{2e6, 600}, {2e9, 35000}, {1e12, 51000}},
     .gemm_f64 = {{2e6, 500}, {2e9, 30000}, {1e12, 55000}},
     .gemm_half = {{2e6, 1000}, {2e9, 150000}, {1e12, 785000}},
@@ -72,6 +76,8 @@ void fb_machine_default(fb_machine *m, fb_device_kind kind)
     m->kind = kind;
     m->copy_hot = curve_of(&g->copy_hot);
     m->copy_cold = curve_of(&g->copy_cold);
+    m->copy_in = curve_of(&g->copy_in);
+    m->copy_out = curve_of(&g->copy_out);
     m->gemm[FB_F32] = curve_of(&g->gemm_f32);
     m->gemm[FB_F64] = curve_of(&g->gemm_f64);
     m->gemm[FB_F16] = m->gemm[FB_BF16] = curve_of(&g->gemm_half);
@@ -106,6 +112,16 @@ static double time_at(double bytes, double rate)
 double fb_memory_us(const fb_machine *m, double bytes)
 {
     return time_at(bytes, fb_rate_at(copy_curve(m, bytes), bytes));
+}
+
+double fb_copy_in_us(const fb_machine *m, double bytes)
+{
+    return time_at(bytes, fb_rate_at(&m->copy_in, bytes));
+}
+
+double fb_copy_out_us(const fb_machine *m, double bytes)
+{
+    return time_at(bytes, fb_rate_at(&m->copy_out, bytes));
 }
 
 double fb_memory_filled_us(const fb_machine *m, double bytes)
@@ -188,6 +204,8 @@ json_t *fb_machine_to_json(const fb_machine *m)
     }
     json_object_set_new(o, "copy_hot", curve_to_json(&m->copy_hot));
     json_object_set_new(o, "copy_cold", curve_to_json(&m->copy_cold));
+    json_object_set_new(o, "copy_in", curve_to_json(&m->copy_in));
+    json_object_set_new(o, "copy_out", curve_to_json(&m->copy_out));
     json_object_set_new(o, "gemm_tf32", curve_to_json(&m->gemm_tf32));
     json_t *gemm = json_object(), *gflops = json_object();
     for (int d = 0; d < FB_DTYPES; d++) {
@@ -228,6 +246,18 @@ static bool fields_from_json(fb_machine *m, const json_t *value, fb_error *err)
     return true;
 }
 
+/* Calibrations from before they were measured have the guesses. */
+static bool link_from_json(fb_machine *m, const json_t *value, fb_error *err)
+{
+    fb_machine guessed;
+    fb_machine_default(&guessed, m->kind == FB_DEVICE_HOST ? FB_DEVICE_HOST : FB_DEVICE_CUDA);
+    const json_t *in = json_object_get(value, "copy_in"), *out = json_object_get(value, "copy_out");
+    m->copy_in = guessed.copy_in;
+    m->copy_out = guessed.copy_out;
+    return (!in || curve_from_json(&m->copy_in, in, "copy_in", err)) &&
+           (!out || curve_from_json(&m->copy_out, out, "copy_out", err));
+}
+
 bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
 {
     const char *kind;
@@ -244,6 +274,7 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
     if (!fields_from_json(&out, value, err)) return false;
     if (!curve_from_json(&out.copy_hot, json_object_get(value, "copy_hot"), "copy_hot", err)) return false;
     if (!curve_from_json(&out.copy_cold, json_object_get(value, "copy_cold"), "copy_cold", err)) return false;
+    if (!link_from_json(&out, value, err)) return false;
     if (!curve_from_json(&out.gemm_tf32, json_object_get(value, "gemm_tf32"), "gemm_tf32", err)) return false;
     for (int d = 0; d < FB_DTYPES; d++) {
         const char *name = fb_dtype_name((fb_dtype)d);

@@ -35,6 +35,8 @@ typedef struct {
     double sync_us;                    /* launch of an empty program and waiting for it, less one launch */
     double barrier_us;                 /* grid barrier */
     fb_rate_curve copy_hot, copy_cold; /* GB/s (read + written) against bytes moved */
+    fb_rate_curve copy_in, copy_out;   /* GB/s between the program's memory and the device's, against bytes; waiting for
+                                          the first byte is in it */
     fb_rate_curve gemm[FB_DTYPES];     /* GFLOP/s against FLOPs, per operand dtype */
     fb_rate_curve gemm_tf32;
     double gflops[FB_DTYPES]; /* pointwise arithmetic */
@@ -46,6 +48,8 @@ void fb_machine_default(fb_machine *m, fb_device_kind kind);
 double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
 /* Time to move that many bytes in one kernel: at the copy curve, the hot one where they fit the last-level cache. */
 double fb_memory_us(const fb_machine *m, double bytes);
+double fb_copy_in_us(const fb_machine *m, double bytes); /* a feed of that many bytes */
+double fb_copy_out_us(const fb_machine *m, double bytes);
 /* The same at the best rate that the curve reaches for as many bytes or more: what they would take as part of a kernel
  * large enough to fill the device. */
 double fb_memory_filled_us(const fb_machine *m, double bytes);

@@ -49,6 +49,7 @@ fb_plan *fb_plan_copy(const fb_plan *from)
         if (plan->slot[i].analysis) fb_analysis_hold(plan->planner, plan->slot[i].analysis);
     plan->n_recompute = from->n_recompute;
     plan->launch = from->launch;
+    plan->overlap = from->overlap;
     return plan;
 }
 
@@ -321,6 +322,11 @@ fb_launch_mode fb_plan_launch_mode(const fb_plan *plan)
     return plan->launch;
 }
 
+bool fb_plan_overlap(const fb_plan *plan)
+{
+    return plan->overlap;
+}
+
 static fb_analysis *group_analysis(const fb_plan *plan, int group)
 {
     return fb_slot_analysis(plan, view_of(plan)->slot_of[group]);
@@ -393,6 +399,7 @@ bool fb_plan_equal(const fb_plan *a, const fb_plan *b)
 {
     int n = a->planner->g->n_nodes;
     if (a->planner->g->n_nodes != b->planner->g->n_nodes || a->launch != b->launch) return false;
+    if (a->overlap != b->overlap) return false;
     if (!fb_hash_equal(a->planner->g->hash, b->planner->g->hash)) return false;
     for (fb_id i = 0; i < n; i++) {
         if (a->recompute[i] != b->recompute[i]) return false;
@@ -407,6 +414,7 @@ fb_hash fb_plan_hash(const fb_plan *plan)
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add(h, &g->hash, sizeof g->hash);
     fb_hasher_add_i64(h, plan->launch);
+    if (plan->overlap) fb_hasher_add_text(h, "overlap");
     fb_hasher_add(h, plan->recompute, (size_t)g->n_nodes * sizeof *plan->recompute);
     const fb_view *v = view_of(plan);
     for (fb_id i = 0; i < g->n_nodes; i++)

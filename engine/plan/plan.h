@@ -50,7 +50,7 @@ fb_plan *fb_plan_new(fb_planner *p); /* the preset `none`: every computed node i
 fb_plan *fb_plan_copy(const fb_plan *plan);
 void fb_plan_free(fb_plan *plan);
 bool fb_plan_equal(const fb_plan *a, const fb_plan *b);
-/* Of groups, families, knobs, texts of the user's kernels, launch mode; not of group numbering. */
+/* Of groups, families, knobs, texts of the user's kernels, launch mode, overlap; not of group numbering. */
 fb_hash fb_plan_hash(const fb_plan *plan);
 fb_planner *fb_plan_planner(const fb_plan *plan);
 
@@ -79,6 +79,9 @@ const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group);
 fb_launch_mode fb_plan_launch_mode(const fb_plan *plan);
 /* The files that groups name, each once; arena-owned, their paths the planner's. */
 int fb_plan_sources(const fb_plan *plan, fb_arena *arena, const fb_kernel_source ***out);
+/* Do feeds and receives run beside the kernels of the run before and after, in buffers of which there are two? Else
+ * they stand in the stream with them: feeds first, receives last. */
+bool fb_plan_overlap(const fb_plan *plan);
 
 /* ---- edits ---- */
 
@@ -94,6 +97,7 @@ typedef enum {
     FB_EDIT_KNOB,      /* a (any node of the group), knob, value; 0: automatic */
     FB_EDIT_SOURCE,    /* a (any node of the group), source: its kernel is that file's; NULL: generated again */
     FB_EDIT_LAUNCH,    /* launch */
+    FB_EDIT_OVERLAP,   /* value: feeds and receives beside the kernels (1) or in order with them (0) */
 } fb_edit_kind;
 
 typedef struct {
@@ -134,6 +138,7 @@ typedef struct {
 typedef struct {
     double us; /* all groups and launches */
     double launch_us;
+    double copy_in_us, copy_out_us; /* feeds and receives of a run by themselves */
     int64_t bytes_read, bytes_written, flops;
     int launches;
     int64_t peak_bytes; /* all buffers, with reuse */

@@ -96,6 +96,7 @@ struct fb_plan {
     bool *recompute;
     int n_recompute;
     fb_launch_mode launch;
+    bool overlap; /* of copies and kernels */
     fb_view *view;
 };
 
@@ -194,6 +195,7 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
 /* May a file of the user's be the group's kernel? */
 bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why);
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
+bool fb_may_overlap(const fb_planner *p, fb_verdict *why);
 /* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
 /* Can this kernel be in the plan, which may be one kernel, or have a loop around it that is? */

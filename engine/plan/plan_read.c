@@ -29,6 +29,7 @@ typedef struct {
     wishes groups;
     fb_ids recompute, loops;
     fb_launch_mode launch;
+    bool overlap;
     fb_plan *plan;
 } reader;
 
@@ -191,6 +192,7 @@ static bool read_wishes(reader *r, const json_t *value)
     if (!fb_json_get_array(value, "groups", &groups, r->err)) return fb_fail_prefix(r->err, "plan");
     r->made_for = fb_json_string_or(value, "graph", "");
     if (!read_launch(r, value)) return false;
+    r->overlap = fb_json_bool_or(value, "overlap", false);
     for (size_t i = 0; i < json_array_size(groups); i++)
         if (!read_group(r, json_array_get(groups, i))) return false;
     const json_t *again = json_object_get(value, "recompute");
@@ -343,6 +345,10 @@ static bool grant(reader *r)
         good = give_up(r, "plan: %s", why.text);
     else if (good)
         r->plan->launch = r->launch;
+    if (good && r->overlap && !fb_may_overlap(r->p, &why))
+        good = give_up(r, "plan: %s", why.text);
+    else if (good)
+        r->plan->overlap = r->overlap;
     return good;
 }
 

@@ -259,6 +259,7 @@ json_t *fb_plan_to_json(const fb_plan *plan)
     json_t *o =
         json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", 1, "graph", fb_hash_hex(w.g->hash, hash), "launch",
                   fb_launch_mode_name(plan->launch), "groups", groups, "recompute", names_to_json(&again));
+    if (plan->overlap) json_object_set_new(o, "overlap", json_true());
     json_t *loops = json_array();
     for (fb_id i = 0; i < w.g->n_nodes; i++)
         if (is_whole_loop(plan, i)) json_array_append_new(loops, json_string(w.g->nodes[i].name));
@@ -358,6 +359,7 @@ void fb_plan_to_lua(const fb_plan *plan, const char *folder, fb_str *out)
     for (fb_id i = 0; i < w.g->n_nodes; i++)
         if (is_whole_loop(plan, i)) fb_str_addf(out, "pl:generate(\"%s\")\n", w.g->nodes[i].name);
     if (plan->launch != FB_LAUNCH_STREAM) fb_str_addf(out, "pl:launch(\"%s\")\n", fb_launch_mode_name(plan->launch));
+    if (plan->overlap) fb_str_add(out, "pl:overlap(true)\n");
     FB_VEC_FREE(&again.names);
     writer_free(&w);
 }

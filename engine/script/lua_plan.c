@@ -219,6 +219,16 @@ static int launch(lua_State *L)
     return fb_lua_raise(L, "launch: \"%.40s\" is none of stream, graph, mega", name);
 }
 
+/* pl:overlap(true): feeds and receives beside the kernels; without a value as with true. */
+static int overlap(lua_State *L)
+{
+    lua_plan *p = check_plan(L);
+    bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+    fb_edit e = {.kind = FB_EDIT_OVERLAP, .value = on};
+    if (fb_plan_overlap(p->plan) != on) apply_all(L, p, &e, 1, "overlap");
+    return done(L);
+}
+
 /* pl:preset("max"), pl:preset("inductor[:12]"): begin with what a preset makes, or its first decisions. */
 static int preset(lua_State *L)
 {
@@ -398,8 +408,9 @@ static int edge_field(lua_State *L)
 void fb_plan_open(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"fuse_all", fuse_all}, {"knob", knob},   {"kernel", kernel},    {"launch", launch}, {"preset", preset},
-        {"verdict", verdict},   {"edges", edges}, {"nodes", node_names}, {"cost", cost},     {NULL, NULL},
+        {"fuse_all", fuse_all}, {"knob", knob},     {"kernel", kernel},   {"launch", launch},
+        {"overlap", overlap},   {"preset", preset}, {"verdict", verdict}, {"edges", edges},
+        {"nodes", node_names},  {"cost", cost},     {NULL, NULL},
     };
     luaL_newmetatable(L, edge_type);
     lua_pushcfunction(L, edge_field);

@@ -101,6 +101,7 @@ static void label_of(const fb_column_record *c, const fb_edit *e, char to[160])
         snprintf(to, 160, "%.60s for %.60s", e->source ? fb_file_name(e->source) : "generated kernel", a);
         break;
     case FB_EDIT_LAUNCH: snprintf(to, 160, "launch mode %s", fb_launch_mode_name(e->launch)); break;
+    case FB_EDIT_OVERLAP: snprintf(to, 160, "copies %s", e->value ? "overlapped" : "in order"); break;
     }
 }
 

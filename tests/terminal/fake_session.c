@@ -641,7 +641,8 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
         fb_fail(err, FB_ERR_UNAVAILABLE, "no run was traced");
         return NULL;
     }
-    for (int k = 0; k < n; k++) spans[k] = (fb_span){0, STEP * k + 2, STEP * k + STEP, STEP * k, STEP * k + 1, 7};
+    for (int k = 0; k < n; k++)
+        spans[k] = (fb_span){0, STEP * k + 2, STEP * k + STEP, STEP * k, STEP * k + 1, 7, FB_LANE_KERNEL};
     for (int k = 0; k < SAMPLES; k++) {
         at_us[k] = (double)n * STEP * k / SAMPLES;
         value[k] = (double)k / SAMPLES;

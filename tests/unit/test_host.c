@@ -497,6 +497,59 @@ static void loops_repeat_and_swap(void **state)
     d->ops->close(d);
 }
 
+/* Each run of a call gets its own feed and hands out its own result, whether a loop's swap has left that in its own
+ * place or in another. */
+static void check_turns(bool overlap, bool swap)
+{
+    sheet s;
+    doubling_sheet(&s);
+    enum { X, Y };
+    s.p.overlap = overlap;
+    s.buffers[X].fed = s.buffers[Y].received = true;
+    if (swap) {
+        int beside = buffer(&s, FB_BUFFER_TEMP, FB_F32, 1000);
+        s.args[0][1] = beside;
+        fb_launch *l = launch(&s, FB_LAUNCH_SWAP, 0, 0, NULL);
+        l->swap_a = Y, l->swap_b = beside;
+    }
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    float fed[2][1000], out[1000];
+    for (int i = 0; i < 1000; i++) fed[0][i] = (float)i, fed[1][i] = (float)-i;
+    for (int runs = 1; runs < 6; runs++) {
+        fb_run_time times[6];
+        fed[0][999] = (float)runs;
+        assert_true(d->ops->write(l, X, fed[0], NULL) && d->ops->write_second(l, X, fed[1], NULL));
+        assert_true(d->ops->poison(l, NULL));
+        const fb_run_how how = {.cache = runs == 3 ? FB_CACHE_COLD : FB_CACHE_HOT, .samples = runs};
+        assert_true(d->ops->run(l, &how, times, NULL));
+        assert_true(d->ops->read(l, Y, out, NULL));
+        for (int i = 0; i < 1000; i++)
+            if (out[i] != 2 * fed[(runs + 1) % 2][i]) fail_msg("run %d of %d gave %g", runs, runs, (double)out[i]);
+    }
+    fb_span spans[8];
+    int64_t n = 0;
+    assert_true(d->ops->trace(l, FB_CACHE_HOT, spans, 8, &n, NULL));
+    assert_int_equal(n, 3);
+    const fb_lane lanes[] = {FB_LANE_KERNEL, FB_LANE_IN, FB_LANE_OUT};
+    for (int i = 0; i < 3; i++) {
+        assert_true(spans[i].lane == lanes[i] && spans[i].index == i);
+        assert_true(spans[i].start_us >= 0 && spans[i].end_us > spans[i].start_us);
+    }
+    if (!overlap) assert_true(spans[1].end_us <= spans[0].start_us && spans[0].end_us <= spans[2].start_us);
+    assert_true(d->ops->read(l, Y, out, NULL));
+    assert_true(out[5] == 10);
+    d->ops->unload(l);
+    d->ops->close(d);
+}
+
+static void runs_and_copies_take_turns(void **state)
+{
+    (void)state;
+    fresh_cache("turns");
+    for (int i = 0; i < 4; i++) check_turns(i & 1, i & 2);
+}
+
 static void windows_of_one_buffer_share_a_kernel(void **state)
 {
     (void)state;
@@ -845,6 +898,7 @@ int main(void)
         cmocka_unit_test(launch_modes_of_other_devices_are_refused),
         cmocka_unit_test(too_large_a_plan_is_refused_before_it_is_allocated),
         cmocka_unit_test(loops_repeat_and_swap),
+        cmocka_unit_test(runs_and_copies_take_turns),
         cmocka_unit_test(windows_of_one_buffer_share_a_kernel),
         cmocka_unit_test(poison_shows_what_was_not_written),
         cmocka_unit_test(contractions_are_those_of_plain_loops),

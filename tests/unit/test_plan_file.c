@@ -119,6 +119,40 @@ static void kernels_in_files_come_back(void **state)
     fb_graph_free(g);
 }
 
+static void overlap_comes_back_where_something_is_copied(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("fed"), *none = fan();
+    fb_id x = source(g, FB_OP_FEED, "x", DIMS(64, 64), FB_F32);
+    node1(g, FB_OP_RECEIVE, "r", node1(g, FB_OP_NEG, "y", x));
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_CUDA), *q = planner_of(none, FB_DEVICE_CUDA);
+    const fb_edit edit = {.kind = FB_EDIT_OVERLAP, .value = 1};
+    fb_plan *plan = fb_plan_new(p), *beside = NULL, *nowhere = fb_plan_new(q);
+    fb_verdict v = fb_plan_try(plan, &edit, &beside);
+    assert_true(beside && v.kind == FB_VERDICT_FINE && v.after_us < v.before_us);
+    assert_false(fb_plan_equal(plan, beside));
+    assert_false(fb_hash_equal(fb_plan_hash(plan), fb_plan_hash(beside)));
+    fb_plan *back = again(beside, p, true, NULL);
+    assert_true(fb_plan_overlap(back) && fb_plan_equal(back, beside));
+    fb_str lua = {0}, dropped = {0};
+    fb_plan_to_lua(back, NULL, &lua);
+    assert_string_equal(fb_str_get(&lua), "pl:overlap(true)\n");
+    v = fb_plan_try(nowhere, &edit, NULL);
+    assert_int_equal(v.kind, FB_VERDICT_ILLEGAL);
+    fb_plan *without = again(beside, q, false, &dropped);
+    assert_false(fb_plan_overlap(without));
+    assert_non_null(strstr(fb_str_get(&dropped), "feeds nothing"));
+    fb_plan *const plans[] = {plan, beside, nowhere, back, without};
+    for (int i = 0; i < 5; i++) fb_plan_free(plans[i]);
+    fb_str_free(&lua);
+    fb_str_free(&dropped);
+    fb_planner_free(p);
+    fb_planner_free(q);
+    fb_graph_free(g);
+    fb_graph_free(none);
+}
+
 /* Sixteen equal groups are one entry, and fit a graph of another size. */
 static void repetitions_are_written_once(void **state)
 {
@@ -262,9 +296,18 @@ static void fuzzed_files_never_crash(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_plan_comes_back),      cmocka_unit_test(recompute_family_knobs_come_back),
-        cmocka_unit_test(kernels_in_files_come_back), cmocka_unit_test(repetitions_are_written_once),
-        cmocka_unit_test(a_plan_for_another_graph),   cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(every_plan_comes_back),
+        cmocka_unit_test(recompute_family_knobs_come_back),
+        cmocka_unit_test(kernels_in_files_come_back),
+        cmocka_unit_test(repetitions_are_written_once),
+        cmocka_unit_test(a_plan_for_another_graph),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(every_plan_comes_back),
+        cmocka_unit_test(recompute_family_knobs_come_back),
+        cmocka_unit_test(overlap_comes_back_where_something_is_copied),
+        cmocka_unit_test(repetitions_are_written_once),
+        cmocka_unit_test(a_plan_for_another_graph),
+        cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fuzzed_files_never_crash),
     };
     return cmocka_run_group_tests_name("plan_file", tests, NULL, NULL);

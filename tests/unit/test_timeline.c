@@ -13,18 +13,19 @@
 
 #include <cmocka.h>
 
-/* Two kernels of one graph, one of a call of its own on another stream, one that nobody knows; three samples of two
- * metrics. */
+/* Two kernels of one graph, one of a call of its own on another stream, one that nobody knows, a copy in and one out;
+ * three samples of two metrics. */
 static fb_timeline *example(void)
 {
-    static const char *names[] = {"norm", "tanh"};
-    static fb_span spans[] = {
-        {0, 5, 8, 0, 3, 7}, {1, 8, 9.5, 0, 3, 7}, {1, 12, 14, 10, 11, 9}, {-1, 15, 16, NAN, NAN, 7}};
+    static const char *names[] = {"norm", "tanh", "copy x"};
+    static fb_span spans[] = {{0, 5, 8, 0, 3, 7, FB_LANE_KERNEL},     {1, 8, 9.5, 0, 3, 7, FB_LANE_KERNEL},
+                              {1, 12, 14, 10, 11, 9, FB_LANE_KERNEL}, {-1, 15, 16, NAN, NAN, 7, FB_LANE_KERNEL},
+                              {2, 9, 13, NAN, NAN, 11, FB_LANE_IN},   {2, 14, 18, NAN, NAN, 13, FB_LANE_OUT}};
     static double at[] = {0, 20, 40}, values[] = {0, 0.5, 1, NAN, 0.25, 0}, runs[] = {1, 30, 31, 55};
     fb_timeline *t = fb_timeline_new();
-    t->n_names = 2;
+    t->n_names = 3;
     t->names = names;
-    t->n_spans = 4;
+    t->n_spans = 6;
     t->spans = spans;
     t->metrics = (fb_metric_log){.n_metrics = 2,
                                  .metric = {"SM active", "DRAM read"},
@@ -50,6 +51,11 @@ static void test_round_trip(void **state)
     assert_true(isnan(back->spans[3].issue_start_us));
     assert_true(isnan(back->metrics.value[3]));
     assert_true(fabs(fb_timeline_busy_us(back) - 7.5) < 1e-12);
+    double hidden;
+    assert_true(fabs(fb_spans_copied_us(back->spans, back->n_spans, &hidden) - 8) < 1e-12);
+    assert_true(fabs(hidden - (0.5 + 1 + 1)) < 1e-12);
+    fb_spans_sort(back->spans, back->n_spans);
+    assert_true(back->spans[2].lane == FB_LANE_IN && back->spans[5].index == -1);
     json_decref(there);
     json_decref(again);
     fb_timeline_free(t);
@@ -68,6 +74,7 @@ static void test_refused(void **state)
         "{\"names\":[\"a\"],\"spans\":[[0,1,2,1,null,0]]}",
         "{\"names\":[\"a\"],\"spans\":[[0,1,2,2,1,0]]}",
         "{\"names\":[\"a\"],\"spans\":[7]}",
+        "{\"names\":[\"a\"],\"spans\":[[0,1,2,null,null,0,3]]}",
         "{\"names\":[],\"spans\":[],\"metrics\":{}}",
         "{\"names\":[],\"spans\":[],\"metrics\":{\"names\":[\"x\"],\"at_us\":[0],\"values\":[1,2],\"runs\":[],"
         "\"interval_us\":20}}",
@@ -115,6 +122,9 @@ static void test_events(void **state)
     assert_int_equal(count(events, "X", 20, "tanh"), 1); /* the other stream */
     assert_int_equal(count(events, "s", 1, NULL), 3);
     assert_int_equal(count(events, "f", -1, NULL), 3);
+    assert_int_equal(count(events, "X", 8, "copy x"), 1);
+    assert_int_equal(count(events, "X", 90, "copy x"), 1);
+    assert_int_equal(count(events, "M", 8, "thread_name") + count(events, "M", 90, "thread_name"), 2);
     assert_int_equal(count(events, "C", -1, "SM active %"), 3);
     assert_int_equal(count(events, "C", -1, "DRAM read %"), 2); /* what is not known is absent */
     assert_int_equal(count(events, "X", 2, "run"), 2);
