@@ -119,6 +119,18 @@ static void launch(fb_app *app, const char *arg)
     report_verdict(app, fb_launch_mode_name(modes[at]), &v, changed);
 }
 
+static void overlap(fb_app *app, const char *arg)
+{
+    bool on = *arg ? strcmp(arg, "on") == 0 : !fb_plan_overlap(app->model.column->plan), changed;
+    if (*arg && !on && strcmp(arg, "off") != 0) {
+        fb_app_say(app, FB_ROLE_BAD, "overlap is on or off, not \"%s\"", arg);
+        return;
+    }
+    fb_edit edit = {.kind = FB_EDIT_OVERLAP, .a = FB_NONE, .b = FB_NONE, .value = on};
+    fb_verdict v = do_edit(app, &edit, false, &changed);
+    report_verdict(app, on ? "overlapped" : "in order", &v, changed);
+}
+
 static void undo(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -598,6 +610,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_RECOMPUTE] = recompute,
     [FB_CMD_LIBRARY] = library,
     [FB_CMD_LAUNCH] = launch,
+    [FB_CMD_OVERLAP] = overlap,
     [FB_CMD_EJECT] = fb_eject,
     [FB_CMD_UNDO] = undo,
     [FB_CMD_REDO] = redo,

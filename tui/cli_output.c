@@ -119,6 +119,11 @@ static const struct {
     {"samples", {"wall_us", "n"}},
     {"device_us", {"device_us", "median"}},
     {"gap_us", {"gap_us"}},
+    {"copies", {"copies"}},
+    {"copied_in", {"bytes", "copied", "in"}},
+    {"copied_out", {"bytes", "copied", "out"}},
+    {"copy_us", {"copy_us", "median"}},
+    {"copy_hidden_us", {"copy_hidden_us"}},
     {"cold_us", {"cold_us", "median"}},
     {"predicted_us", {"predicted_us"}},
     {"floor_us", {"floor_us"}},
@@ -277,7 +282,7 @@ static bool any_has(const json_t *rows, const char *a, const char *b, const char
 
 /* Columns that hold nothing in any row are left out. */
 typedef struct {
-    bool device, cold, gap, measured, source;
+    bool device, cold, gap, copies, measured, source;
 } shown_columns;
 
 static void headings(fb_table *t, const json_t *varying, const shown_columns *has)
@@ -292,6 +297,11 @@ static void headings(fb_table *t, const json_t *varying, const shown_columns *ha
     if (has->cold) fb_table_column(t, "cold", "wall", false);
     fb_table_column(t, "moved", "modelled", false);
     if (has->measured) fb_table_column(t, "moved", "measured", false);
+    if (has->copies) {
+        fb_table_column(t, "copied", "in, out", false);
+        fb_table_column(t, "copies", "time", false);
+        fb_table_column(t, "hidden", "of it", false);
+    }
     fb_table_column(t, "× floor", "modelled", false);
     fb_table_column(t, "error", "relative", false);
     fb_table_column(t, "predicted", "wall", false);
@@ -307,6 +317,20 @@ const json_t *fb_output_base(const json_t *rows, const json_t *row)
         if (json_equal(json_object_get(other, "params"), json_object_get(row, "params"))) return other;
     }
     return row;
+}
+
+/* Feeds and receives: their bytes, their time, and how much of it kernels hide. */
+static void copies_cells(fb_table *t, const json_t *row)
+{
+    double in = number(row, "bytes", "copied", "in"), out = number(row, "bytes", "copied", "out");
+    double us = number(row, "copy_us", "median", NULL), hidden = number(row, "copy_hidden_us", NULL, NULL);
+    char text[32];
+    fb_table_cell(t, isfinite(in + out) ? fb_format_bytes(text, in + out) : "");
+    us_cell(t, us);
+    if (us > 0 && isfinite(hidden))
+        fb_table_cellf(t, "%.0f %%", 100 * hidden / us);
+    else
+        fb_table_cell(t, "");
 }
 
 static void report_row(fb_table *t, const json_t *rows, const json_t *row, const json_t *varying,
@@ -337,6 +361,7 @@ static void report_row(fb_table *t, const json_t *rows, const json_t *row, const
     if (has->cold) us_cell(t, number(row, "cold_us", "median", NULL));
     moved_cell(t, row, "modelled");
     if (has->measured) moved_cell(t, row, "measured");
+    if (has->copies) copies_cells(t, row);
     if (wall.n && floor_us > 0)
         fb_table_cellf(t, "%.2g", wall.median / floor_us);
     else
@@ -456,6 +481,7 @@ static void print_reports(const fb_output *r, fb_format format, FILE *out)
     json_t *varying = params_of(r->rows, true);
     shown_columns has = {.device = any_has(r->rows, "device_us", "median", NULL),
                          .cold = any_has(r->rows, "cold_us", "median", NULL),
+                         .copies = any_has(r->rows, "copy_us", "median", NULL),
                          .measured = any_has(r->rows, "bytes", "measured", "read"),
                          .source = any_recalled(r->rows)};
     fb_table *t = fb_table_new();

@@ -98,6 +98,7 @@ static void where(fb_app *app, fb_str *out)
     if (!c) return;
     fb_str_add(out, c->machine && *c->machine->name ? c->machine->name : c->device);
     if (c->plan) fb_str_addf(out, " · %s", fb_launch_mode_name(fb_plan_launch_mode(c->plan)));
+    if (c->plan && fb_plan_overlap(c->plan)) fb_str_add(out, " · overlap");
     if (!fb_session_auto(app->session)) fb_str_add(out, " · measures on m");
 }
 

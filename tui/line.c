@@ -135,6 +135,10 @@ static void words_after(fb_app *app, fb_cmd c, words *w)
     case FB_CMD_LAUNCH:
         for (int m = FB_LAUNCH_STREAM; m <= FB_LAUNCH_MEGA; m++) FB_VEC_PUSH(w, fb_launch_mode_name((fb_launch_mode)m));
         break;
+    case FB_CMD_OVERLAP:
+        FB_VEC_PUSH(w, "on");
+        FB_VEC_PUSH(w, "off");
+        break;
     default: break;
     }
 }

@@ -378,6 +378,40 @@ static void compiling(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
 }
 
+static void copied(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char text[32];
+    (void)first;
+    if (r && r->copies)
+        snprintf(out->text, sizeof out->text, "%s", fb_format_bytes(text, r->copied_in + r->copied_out));
+    else
+        unknown(c, out);
+}
+
+static void copies(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    char text[32];
+    (void)first;
+    if (r && r->copy_us.n)
+        stat_cell(c, &r->copy_us, out);
+    else if (has_plan(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
+        predicted(out, fb_format_us(text, c->predicted.copy_in_us + c->predicted.copy_out_us));
+    else
+        unknown(c, out);
+}
+
+static void hidden(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    (void)first;
+    if (r && r->copy_us.median > 0 && isfinite(r->copy_hidden_us))
+        snprintf(out->text, sizeof out->text, "%.0f %%", 100 * r->copy_hidden_us / r->copy_us.median);
+    else
+        unknown(c, out);
+}
+
 static void source(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
@@ -436,6 +470,9 @@ static const struct {
     {"shared bytes", shared_memory, "Shared memory a block, of the kernel that takes most."},
     {"spilled bytes", spills, "What does not fit the registers and goes to memory: bytes a thread, all kernels."},
     {"occupancy", occupancy, "Threads that a processor holds, of those it could: kernels weighted with their time."},
+    {"copied", copied, "Bytes that one run feeds to the device and receives from it."},
+    {"copies", copies, "Time of these copies, each for itself."},
+    {"hidden", hidden, "How much of that time kernels ran beside: the copies' share that costs no wall time."},
     {"source", source,
      "Where the times come from: measured here; recorded, this plan as it was on the recording's machine; composed of "
      "recorded kernels; predicted in part; stale: of source that has changed since."},

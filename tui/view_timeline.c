@@ -1,5 +1,6 @@
 /* One traced run of the column in focus on a time axis: calls on the host, kernels on the device with the gaps between
- * them, the device's metrics where it has any, and the launches as a list. */
+ * them, what is copied in and out beside or between them, the device's metrics where it has any, and the launches as a
+ * list. */
 #include "tui/ui.h"
 
 #include <math.h>
@@ -77,24 +78,50 @@ static void block(const fb_rect *r, int y, const window *w, double start, double
     if (*label && to - from >= 3) fb_draw(r, y, NAMES + (from + to) / 2, role, label);
 }
 
+static bool has_copies(const fb_timeline *t)
+{
+    for (int64_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].lane != FB_LANE_KERNEL) return true;
+    return false;
+}
+
+/* Lanes above the metrics: with copies two more, around the kernels. */
+static int lanes_of(const fb_timeline *t)
+{
+    return LANES + (has_copies(t) ? 2 : 0);
+}
+
+static int lane_row(const fb_timeline *t, fb_lane lane)
+{
+    if (!has_copies(t)) return 2;
+    return lane == FB_LANE_IN ? 2 : lane == FB_LANE_KERNEL ? 3 : 4;
+}
+
 static void draw_spans(fb_app *app, const fb_rect *r, const fb_timeline *t, const window *w)
 {
     int cursor = app->scroll[FB_VIEW_TIMELINE].cursor;
     int *letters = fb_calloc((size_t)t->n_names + 1, sizeof *letters); /* there may be many spans of a few names */
     for (int i = 0; i < t->n_names; i++) letters[i] = letter_called(app, t->names[i]);
     fb_draw(r, 1, 1, FB_ROLE_DIM, "launches");
-    fb_draw(r, 2, 1, FB_ROLE_DIM, "kernels");
+    fb_draw(r, lane_row(t, FB_LANE_KERNEL), 1, FB_ROLE_DIM, "kernels");
+    if (has_copies(t)) {
+        fb_draw(r, lane_row(t, FB_LANE_IN), 1, FB_ROLE_DIM, "copies in");
+        fb_draw(r, lane_row(t, FB_LANE_OUT), 1, FB_ROLE_DIM, "copies out");
+    }
     for (int64_t i = 0; i < t->n_spans; i++) {
         const fb_span *s = &t->spans[i];
         char name[8] = "";
         double first = isfinite(s->issue_start_us) ? fmin(s->issue_start_us, s->start_us) : s->start_us;
         if (s->end_us < w->from || first > w->to) continue;
         int letter = s->index >= 0 && s->index < t->n_names ? letters[s->index] : FB_NONE;
-        fb_role role = letter == FB_NONE ? FB_ROLE_TIME : (fb_role)(FB_ROLE_GROUP + letter % FB_GROUP_COLOURS);
+        fb_role role = s->lane != FB_LANE_KERNEL ? FB_ROLE_BYTES
+                       : letter == FB_NONE       ? FB_ROLE_TIME
+                                                 : (fb_role)(FB_ROLE_GROUP + letter % FB_GROUP_COLOURS);
+        int y = lane_row(t, s->lane);
         if (letter != FB_NONE) fb_letter_name(letter, name);
         if (isfinite(s->issue_start_us)) block(r, 1, w, s->issue_start_us, s->issue_end_us, FB_ROLE_DIM, "▪", "");
-        block(r, 2, w, s->start_us, s->end_us, i == cursor ? FB_ROLE_KEY : role, "█", name);
-        if (i == cursor) block(r, LANES, w, s->start_us, s->end_us, FB_ROLE_KEY, "↑", "");
+        block(r, y, w, s->start_us, s->end_us, i == cursor ? FB_ROLE_KEY : role, "█", name);
+        if (i == cursor) block(r, lanes_of(t), w, s->start_us, s->end_us, FB_ROLE_KEY, "↑", "");
     }
     fb_free(letters);
 }
@@ -113,16 +140,18 @@ static void draw_idle(const fb_rect *r, const fb_timeline *t, const window *w)
     double step = (w->to - w->from) / width, all = length_of(t);
     double *busy = fb_calloc((size_t)width + 1, sizeof *busy);
     double done = 0; /* spans are in order of execution; what runs beside another counts once */
+    int y = lanes_of(t) - 1;
     for (int64_t i = 0; i < t->n_spans; i++) {
+        if (t->spans[i].lane != FB_LANE_KERNEL) continue;
         double from = fmax(t->spans[i].start_us, done), to = t->spans[i].end_us;
         int first = (int)floor((from - w->from) / step), last = (int)floor((to - w->from) / step);
         done = fmax(done, to);
         for (int x = first < 0 ? 0 : first; x <= last && x < width; x++)
             busy[x] += fmax(fmin(to, w->from + (x + 1) * step) - fmax(from, w->from + x * step), 0) / step;
     }
-    fb_draw(r, 3, 1, FB_ROLE_DIM, "idle");
+    fb_draw(r, y, 1, FB_ROLE_DIM, "idle");
     for (int x = 0; x < width; x++)
-        if (busy[x] < 0.98 && w->from + x * step < all) fb_draw(r, 3, NAMES + x, FB_ROLE_WARN, level(1 - busy[x]));
+        if (busy[x] < 0.98 && w->from + x * step < all) fb_draw(r, y, NAMES + x, FB_ROLE_WARN, level(1 - busy[x]));
     fb_free(busy);
 }
 
@@ -263,14 +292,14 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         return;
     }
     const window w = window_of(app, t);
-    int lanes = 1 + LANES + t->metrics.n_metrics;
-    if (lanes > r->h - 3) lanes = 1 + LANES;
+    int above = 1 + lanes_of(t), lanes = above + t->metrics.n_metrics;
+    if (lanes > r->h - 3) lanes = above;
     fb_rect list = *r;
     if (r->w >= BESIDE) list.w = LIST;
     draw_axis(r, &w);
     draw_spans(app, r, t, &w);
     draw_idle(r, t, &w);
-    if (lanes > 1 + LANES) draw_metrics(r, 1 + LANES, t, &w);
+    if (lanes > above) draw_metrics(r, above, t, &w);
     fb_draw(&list, lanes, 4, FB_ROLE_DIM, "launch");
     fb_draw_right(&list, lanes, list.w - 25, FB_ROLE_DIM, "starts");
     fb_draw_right(&list, lanes, list.w - 13, FB_ROLE_DIM, "takes");

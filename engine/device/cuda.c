@@ -1,4 +1,5 @@
-/* The cuda device: generated CUDA C → NVRTC cubin for the real architecture → driver API. One context and one stream;
+/* The cuda device: generated CUDA C → NVRTC cubin for the real architecture → driver API. One context, one stream, and
+ * two more for copies that run beside it;
  * all memory of a program is one block, sized from its buffer table and refused before anything is allocated when it
  * cannot fit.
  *
@@ -127,7 +128,9 @@ static void cuda_close(fb_device *base)
     if (d->flush) d->f->cuMemFree(d->flush);
     if (d->workspace) d->f->cuMemFree(d->workspace);
     if (d->blas) d->f->cublasLtDestroy(d->blas);
-    if (d->stream) d->f->cuStreamDestroy(d->stream);
+    CUstream streams[] = {d->stream, d->stream_in, d->stream_out};
+    for (int i = 0; i < 3; i++)
+        if (streams[i]) d->f->cuStreamDestroy(streams[i]);
     if (d->context) d->f->cuDevicePrimaryCtxRelease(d->device);
     fb_free(d);
 }
@@ -190,7 +193,9 @@ static void cuda_unload(fb_loaded *l)
     fb_cuda_device *d = l->device;
     d->f->cuStreamSynchronize(d->stream);
     if (d->last_run == l) d->last_run = NULL;
-    if (l->graph) d->f->cuGraphExecDestroy(l->graph);
+    for (int k = 0; k < 2; k++)
+        if (l->graphs[k]) d->f->cuGraphExecDestroy(l->graphs[k]);
+    fb_cuda_copies_close(l);
     for (int k = 0; k < l->program->n_kernels; k++)
         if (l->kernels[k].module) d->f->cuModuleUnload(l->kernels[k].module);
     for (int g = 0; g < l->program->n_gemms; g++) fb_cuda_gemm_free(d, l->gemms[g]);
@@ -204,17 +209,12 @@ static void cuda_unload(fb_loaded *l)
     fb_free(l);
 }
 
-static size_t aligned(int64_t bytes)
-{
-    return ((size_t)bytes + FB_CUDA_ALIGN - 1) & ~(size_t)(FB_CUDA_ALIGN - 1);
-}
-
 static size_t bytes_needed(const fb_program *p)
 {
-    size_t need = aligned(p->pool_bytes);
+    size_t need = fb_cuda_aligned(p->pool_bytes) + fb_cuda_copies_bytes(p);
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].kind != FB_BUFFER_TEMP) need += aligned(p->buffers[b].bytes);
-        if (p->buffers[b].assigned) need += aligned(p->buffers[b].bytes); /* its pristine copy */
+        if (p->buffers[b].kind != FB_BUFFER_TEMP) need += fb_cuda_aligned(p->buffers[b].bytes);
+        if (p->buffers[b].assigned) need += fb_cuda_aligned(p->buffers[b].bytes); /* its pristine copy */
     }
     return need;
 }
@@ -239,15 +239,15 @@ static bool allocate(fb_loaded *l, fb_error *err)
     const fb_program *p = l->program;
     size_t need = bytes_needed(p);
     CALL(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
-    size_t at = aligned(p->pool_bytes);
+    size_t at = fb_cuda_aligned(p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         bool temp = p->buffers[b].kind == FB_BUFFER_TEMP;
         l->buffers[b] = l->memory + (temp ? (size_t)p->buffers[b].offset : at);
-        if (!temp) at += aligned(p->buffers[b].bytes);
+        if (!temp) at += fb_cuda_aligned(p->buffers[b].bytes);
         l->slots[b] = b;
     }
-    l->pristine = l->memory + at;
-    return true;
+    l->pristine = l->memory + at + fb_cuda_copies_bytes(p);
+    return fb_cuda_copies_open(l, l->memory + at, err);
 }
 
 static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error *err)
@@ -340,12 +340,23 @@ static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
     fb_cuda_device *d = l->device;
     const fb_program *p = l->program;
     if (!p->buffers[buffer].bytes) return true;
+    const fb_cuda_copy *copy = p->buffers[buffer].fed ? fb_cuda_copy_of(l, buffer) : NULL;
+    for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, copy->bytes);
+    if (copy) return true;
     CALL(d, cuMemcpyHtoD(l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
     if (!p->buffers[buffer].assigned) return true;
     CUdeviceptr at = l->pristine;
     for (int b = 0; b < buffer; b++)
-        if (p->buffers[b].assigned) at += aligned(p->buffers[b].bytes);
+        if (p->buffers[b].assigned) at += fb_cuda_aligned(p->buffers[b].bytes);
     CALL(d, cuMemcpyHtoD(at, bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    return true;
+}
+
+static bool cuda_write_second(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
+{
+    (void)err;
+    const fb_cuda_copy *copy = fb_cuda_copy_of(l, buffer);
+    if (copy) memcpy(copy->outside[1], bytes, copy->bytes);
     return true;
 }
 
@@ -353,6 +364,11 @@ static bool cuda_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     if (!l->program->buffers[buffer].bytes) return true;
+    const fb_cuda_copy *copy = l->program->buffers[buffer].received ? fb_cuda_copy_of(l, buffer) : NULL;
+    if (copy) {
+        memcpy(bytes, copy->outside[(l->turn + 1) & 1], copy->bytes);
+        return true;
+    }
     CALL(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes),
          "copying from the GPU");
     return true;
@@ -367,7 +383,7 @@ static bool cuda_poison(fb_loaded *l, fb_error *err)
     for (int b = 0; b < p->n_buffers; b++)
         if (p->buffers[b].kind == FB_BUFFER_OUTPUT && p->buffers[b].bytes)
             CALL(d, cuMemsetD8Async(l->buffers[b], 0xff, (size_t)p->buffers[b].bytes, d->stream), "poisoning");
-    return fb_cuda_wait(d, err);
+    return fb_cuda_copies_poison(l, err) && fb_cuda_wait(d, err);
 }
 
 bool fb_cuda_restore(fb_loaded *l, fb_error *err)
@@ -380,7 +396,7 @@ bool fb_cuda_restore(fb_loaded *l, fb_error *err)
         if (!p->buffers[b].assigned || !p->buffers[b].bytes) continue;
         CALL(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream),
              "restoring a parameter");
-        from += aligned(p->buffers[b].bytes);
+        from += fb_cuda_aligned(p->buffers[b].bytes);
     }
     return true;
 }
@@ -388,7 +404,7 @@ bool fb_cuda_restore(fb_loaded *l, fb_error *err)
 bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err)
 {
     if (!d->flush) {
-        d->flush_bytes = aligned(d->machine.cache_bytes > 0 ? 2 * d->machine.cache_bytes : 64 << 20);
+        d->flush_bytes = fb_cuda_aligned(d->machine.cache_bytes > 0 ? 2 * d->machine.cache_bytes : 64 << 20);
         CALL(d, cuMemAlloc(&d->flush, d->flush_bytes), "allocating a buffer to flush the cache with");
     }
     CALL(d, cuMemsetD32Async(d->flush, 0x7fc00000u, d->flush_bytes / 4, d->stream), "flushing the cache");
@@ -441,7 +457,7 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
 static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err)
 {
     int number = launch->kind == FB_LAUNCH_GEMM ? l->program->n_kernels + launch->gemm : launch->kernel;
-    if (watch && !watch->at(watch->ctx, number, false, err)) return false;
+    if (watch && !watch->at(watch->ctx, number, l->device->stream, false, err)) return false;
     if (launch->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &l->program->gemms[launch->gemm];
         const fb_cuda_gemm_args at = {.a = moved(l, g->a, g->a_advance),
@@ -453,7 +469,7 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     } else if (!launch_kernel(l, launch, err)) {
         return false;
     }
-    return !watch || watch->at(watch->ctx, number, true, err);
+    return !watch || watch->at(watch->ctx, number, l->device->stream, true, err);
 }
 
 /* Launches [from, to); REPEAT … END nest. */
@@ -482,37 +498,46 @@ static bool issue_range(fb_loaded *l, int from, int to, int level, const fb_cuda
     return true;
 }
 
-bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err)
+bool fb_cuda_issue_kernels(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err)
 {
     return issue_range(l, 0, l->program->n_launches, 0, watch, err);
 }
 
-static bool capture(fb_loaded *l, fb_error *err)
+static bool capture(fb_loaded *l, int parity, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     CUgraph graph = NULL;
     CALL(d, cuStreamBeginCapture(d->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capturing a CUDA graph");
+    l->turn = parity;
     bool issued = fb_cuda_issue(l, NULL, err);
     CUresult ended = d->f->cuStreamEndCapture(d->stream, &graph);
     if (!issued) return false;
     if (ended != CUDA_SUCCESS) return fb_cuda_fail(err, ended, "capturing a CUDA graph");
     memcpy(l->graph_slots, l->slots, (size_t)l->program->n_buffers * sizeof *l->slots);
-    CUresult made = d->f->cuGraphInstantiate(&l->graph, graph, 0);
+    CUresult made = d->f->cuGraphInstantiate(&l->graphs[parity], graph, 0);
     d->f->cuGraphDestroy(graph);
     return made == CUDA_SUCCESS ? true : fb_cuda_fail(err, made, "instantiating a CUDA graph");
 }
 
 bool fb_cuda_ready(fb_loaded *l, fb_error *err)
 {
-    return l->program->mode != FB_LAUNCH_GRAPH || l->graph || (fb_cuda_restore(l, err) && capture(l, err));
+    int n = l->program->mode != FB_LAUNCH_GRAPH ? 0 : l->n_copies ? 2 : 1;
+    for (int k = 0; k < n; k++)
+        if (!l->graphs[k] && (!fb_cuda_restore(l, err) || !capture(l, k, err))) return false;
+    return true;
 }
 
 bool fb_cuda_launch(fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
-    if (l->program->mode != FB_LAUNCH_GRAPH) return fb_cuda_issue(l, NULL, err);
-    CALL(d, cuGraphLaunch(l->graph, d->stream), "launching a CUDA graph");
-    memcpy(l->slots, l->graph_slots, (size_t)l->program->n_buffers * sizeof *l->slots);
+    if (l->program->mode != FB_LAUNCH_GRAPH) {
+        if (!fb_cuda_issue(l, NULL, err)) return false;
+    } else {
+        fb_cuda_take_places(l);
+        CALL(d, cuGraphLaunch(l->graphs[l->n_copies ? l->turn & 1 : 0], d->stream), "launching a CUDA graph");
+        memcpy(l->slots, l->graph_slots, (size_t)l->program->n_buffers * sizeof *l->slots);
+    }
+    l->turn++;
     return true;
 }
 
@@ -534,15 +559,24 @@ static bool cuda_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb
     fb_cuda_device *d = l->device;
     double ignored;
     if (!fb_cuda_ready(l, err)) return false;
-    if (how->cache == FB_CACHE_HOT && d->last_run != l && !run_once(l, FB_CACHE_HOT, &ignored, err)) return false;
+    if (!fb_cuda_fill(l, err)) return false;
+    if (how->cache == FB_CACHE_HOT && d->last_run != l &&
+        (!run_once(l, FB_CACHE_HOT, &ignored, err) || !fb_cuda_fill(l, err)))
+        return false;
     for (int i = 0; i < how->samples; i++) {
         times[i].device_us = NAN;
         if (!run_once(l, how->cache, &times[i].wall_us, err)) return false;
     }
-    return true;
+    return fb_cuda_drain(l, err);
 }
 
 /* ---- one run with each launch timed ---- */
+
+fb_lane fb_cuda_lane(const fb_loaded *l, int number)
+{
+    int copy = number - l->program->n_kernels - l->program->n_gemms;
+    return copy < 0 ? FB_LANE_KERNEL : copy < l->first_out ? FB_LANE_IN : FB_LANE_OUT;
+}
 
 /* Where CUPTI is not there: an event before and after each launch, which adds what lies between them. */
 typedef struct {
@@ -551,14 +585,14 @@ typedef struct {
     FB_VEC(int) numbers;
 } event_log;
 
-static bool log_event(void *ctx, int number, bool after, fb_error *err)
+static bool log_event(void *ctx, int number, CUstream stream, bool after, fb_error *err)
 {
     event_log *log = ctx;
     CUevent event;
     CALL(log->d, cuEventCreate(&event, CU_EVENT_DEFAULT), "creating an event");
     FB_VEC_PUSH(&log->events, event);
     if (!after) FB_VEC_PUSH(&log->numbers, number);
-    CALL(log->d, cuEventRecord(event, log->d->stream), "recording an event");
+    CALL(log->d, cuEventRecord(event, stream), "recording an event");
     return true;
 }
 
@@ -577,9 +611,16 @@ static bool trace_by_events(fb_loaded *l, fb_span *spans, int64_t room, int64_t 
     bool good = fb_cuda_issue(l, &watch, err) && fb_cuda_wait(l->device, err);
     *n = log.numbers.n;
     for (int i = 0; good && i < log.numbers.n && i < room; i++) {
-        spans[i] = (fb_span){.index = log.numbers.at[i], .issue_start_us = NAN, .issue_end_us = NAN};
+        spans[i] = (fb_span){.index = log.numbers.at[i],
+                             .lane = fb_cuda_lane(l, log.numbers.at[i]),
+                             .issue_start_us = NAN,
+                             .issue_end_us = NAN};
         good = since_first(&log, 2 * i, &spans[i].start_us, err) && since_first(&log, 2 * i + 1, &spans[i].end_us, err);
     }
+    double first = 0; /* streams begin in any order */
+    int64_t kept = *n < room ? *n : room;
+    for (int64_t i = 0; good && i < kept; i++) first = fmin(first, spans[i].start_us);
+    for (int64_t i = 0; good && i < kept; i++) spans[i].start_us -= first, spans[i].end_us -= first;
     for (int i = 0; i < log.events.n; i++) l->device->f->cuEventDestroy(log.events.at[i]);
     FB_VEC_FREE(&log.events);
     FB_VEC_FREE(&log.numbers);
@@ -590,12 +631,16 @@ static bool cuda_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64
 {
     double ignored;
     bool cupti = fb_cuda_get(FB_CUDA_CUPTI, NULL) != NULL;
-    if (!fb_cuda_ready(l, err) || (cupti && !fb_cupti_learn(l, err))) return false;
-    if (cache == FB_CACHE_HOT && l->device->last_run != l && !run_once(l, FB_CACHE_HOT, &ignored, err)) return false;
+    if (!fb_cuda_ready(l, err) || !fb_cuda_fill(l, err) || (cupti && !fb_cupti_learn(l, err))) return false;
+    if (!fb_cuda_fill(l, err)) return false;
+    if (cache == FB_CACHE_HOT && l->device->last_run != l &&
+        (!run_once(l, FB_CACHE_HOT, &ignored, err) || !fb_cuda_fill(l, err)))
+        return false;
     if (!fb_cuda_restore(l, err) || (cache == FB_CACHE_COLD && !fb_cuda_make_cold(l->device, err))) return false;
     if (!fb_cuda_wait(l->device, err)) return false;
     l->device->last_run = cache == FB_CACHE_HOT ? l : NULL;
-    return cupti ? fb_cupti_trace(l, spans, room, n, err) : trace_by_events(l, spans, room, n, err);
+    bool good = cupti ? fb_cupti_trace(l, spans, room, n, err) : trace_by_events(l, spans, room, n, err);
+    return good && fb_cuda_fill(l, err) && fb_cuda_wait(l->device, err);
 }
 
 const fb_device_ops fb_device_cuda = {
@@ -613,6 +658,7 @@ const fb_device_ops fb_device_cuda = {
     .resources = cuda_resources,
     .write = cuda_write,
     .read = cuda_read,
+    .write_second = cuda_write_second,
     .run = cuda_run,
     .poison = cuda_poison,
     .trace = cuda_trace,

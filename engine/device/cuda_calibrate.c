@@ -1,4 +1,5 @@
-/* Calibration of a GPU: what a launch costs, how fast bytes move by size (cache-hot and cold), how fast products,
+/* Calibration of a GPU: what a launch costs, how fast bytes move by size (cache-hot and cold, and from
+ * and to the host), how fast products,
  * arithmetic and slow functions run. Kernel times come from CUDA graphs of many launches, less what an empty kernel
  * costs in such a graph. About two seconds; kept in the cache for this GPU and driver. */
 #include "device/cuda_parts.h"
@@ -164,6 +165,51 @@ static bool measure_copies(bench *b, fb_rate_curve *curve, bool cold, fb_error *
     return true;
 }
 
+/* One of many copies between pinned memory and the device that wait for each other in a stream. */
+static bool time_link(bench *b, void *outside, size_t bytes, bool in, double *us, fb_error *err)
+{
+    enum { ROUNDS = 5 };
+    fb_cuda_device *d = b->d;
+    int count = bytes < (1 << 20) ? 50 : 4;
+    double times[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        double start = fb_now_us();
+        for (int i = 0; i < count; i++) {
+            if (in)
+                CALL(d, cuMemcpyHtoDAsync(b->memory, outside, bytes, d->stream), "calibrating copies");
+            else
+                CALL(d, cuMemcpyDtoHAsync(outside, b->memory, bytes, d->stream), "calibrating copies");
+        }
+        if (!fb_cuda_wait(d, err)) return false;
+        times[r] = (fb_now_us() - start) / count;
+    }
+    qsort(times, ROUNDS, sizeof *times, by_value);
+    *us = fmax(times[ROUNDS / 2], 0.2);
+    return true;
+}
+
+static bool measure_links(bench *b, fb_error *err)
+{
+    enum { MOST = 64 << 20 };
+    fb_cuda_device *d = b->d;
+    void *outside = NULL;
+    CALL(d, cuMemHostAlloc(&outside, MOST, 0), "pinning memory to calibrate with");
+    memset(outside, 0x3c, MOST);
+    bool good = true;
+    for (int in = 0; in < 2 && good; in++) {
+        fb_rate_curve *c = in ? &d->machine.copy_in : &d->machine.copy_out;
+        c->n = 0;
+        for (size_t bytes = 4 << 10; bytes <= MOST && good; bytes *= 8) {
+            double us = 0;
+            good = time_link(b, outside, bytes, in, &us, err);
+            c->size[c->n] = (double)bytes;
+            c->rate[c->n++] = good ? (double)bytes / us * 1e-3 : 0;
+        }
+    }
+    d->f->cuMemFreeHost(outside);
+    return good;
+}
+
 static bool measure_math(bench *b, fb_error *err)
 {
     fb_machine *m = &b->d->machine;
@@ -287,8 +333,9 @@ bool fb_cuda_calibrate(fb_device *base, const fb_progress *progress, fb_error *e
     fb_machine before = b.d->machine, *m = &b.d->machine;
     bool good = step(progress, "calibrating: launches", 0, err) && open_bench(&b, err) && measure_launches(&b, err) &&
                 step(progress, "calibrating: copies", 0.2, err) && measure_copies(&b, &m->copy_hot, false, err) &&
-                measure_copies(&b, &m->copy_cold, true, err) && step(progress, "calibrating: arithmetic", 0.6, err) &&
-                measure_math(&b, err) && step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err);
+                measure_copies(&b, &m->copy_cold, true, err) && measure_links(&b, err) &&
+                step(progress, "calibrating: arithmetic", 0.6, err) && measure_math(&b, err) &&
+                step(progress, "calibrating: products", 0.7, err) && measure_gemms(&b, err);
     if (b.memory) b.d->f->cuMemFree(b.memory);
     if (b.module) b.d->f->cuModuleUnload(b.module);
     if (!good) {

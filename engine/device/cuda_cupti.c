@@ -28,7 +28,8 @@ bool fb_cupti_fail(const fb_cuda_functions *f, fb_error *err, CUptiResult status
 typedef struct {
     uint32_t correlation, stream;
     uint64_t start, end; /* ns, of the clock that all records share */
-} kernel_record;
+    fb_lane lane;
+} kernel_record; /* or of a copy */
 
 /* A call of the driver, or of the runtime that a library carries: the one that launched the kernels of the same
  * correlation. */
@@ -49,7 +50,7 @@ static struct {
     pthread_mutex_t lock;
     bool registered;
     const fb_cuda_functions *f;
-    FB_VEC(kernel_record) kernels;
+    FB_VEC(kernel_record) kernels, copies;
     FB_VEC(call_record) calls;
     FB_VEC(launch_link) links;
 } activity = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -65,7 +66,13 @@ static void take_record(const CUpti_Activity *record)
 {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const void *)record;
-        FB_VEC_PUSH(&activity.kernels, (kernel_record){k->correlationId, k->streamId, k->start, k->end});
+        FB_VEC_PUSH(&activity.kernels,
+                    (kernel_record){k->correlationId, k->streamId, k->start, k->end, FB_LANE_KERNEL});
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+        const CUpti_ActivityMemcpy6 *c = (const void *)record;
+        if (c->copyKind != CUPTI_ACTIVITY_MEMCPY_KIND_HTOD && c->copyKind != CUPTI_ACTIVITY_MEMCPY_KIND_DTOH) return;
+        fb_lane lane = c->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD ? FB_LANE_IN : FB_LANE_OUT;
+        FB_VEC_PUSH(&activity.copies, (kernel_record){c->correlationId, c->streamId, c->start, c->end, lane});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_DRIVER || record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
         const CUpti_ActivityAPI *c = (const void *)record;
         FB_VEC_PUSH(&activity.calls, (call_record){c->correlationId, c->start, c->end});
@@ -87,7 +94,8 @@ static void CUPTIAPI have_buffer(CUcontext context, uint32_t stream, uint8_t *bu
 
 /* Without RUNTIME, what a library launches through a runtime of its own (cuBLASLt's f32 kernels) has no mark. */
 static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER,
-                                           CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+                                           CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                           CUPTI_ACTIVITY_KIND_MEMCPY};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 static bool start_activity(const fb_cuda_functions *f, fb_error *err)
@@ -95,7 +103,7 @@ static bool start_activity(const fb_cuda_functions *f, fb_error *err)
     activity.f = f;
     if (!activity.registered) FB_CUPTI(f, cuptiActivityRegisterCallbacks(want_buffer, have_buffer), "registering");
     activity.registered = true;
-    activity.kernels.n = activity.calls.n = activity.links.n = 0;
+    activity.kernels.n = activity.copies.n = activity.calls.n = activity.links.n = 0;
     for (int i = 0; i < N_KINDS; i++) FB_CUPTI(f, cuptiActivityEnable(kinds[i]), "starting to record");
     return true;
 }
@@ -121,8 +129,9 @@ static bool end_mark(const fb_cuda_functions *f, fb_error *err)
     return true;
 }
 
-static bool mark_launch(void *ctx, int number, bool after, fb_error *err)
+static bool mark_launch(void *ctx, int number, CUstream stream, bool after, fb_error *err)
 {
+    (void)stream;
     return after ? end_mark(ctx, err) : begin_mark(ctx, (uint64_t)number, err);
 }
 
@@ -147,7 +156,21 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Leaves in `activity` the kernels of one run, in order of execution, with the calls and links of their launches. */
+/* In order; others may use the GPU from this process: cuBLASLt's start-up. */
+static int keep_marked(kernel_record *records, int n)
+{
+    int kept = 0;
+    if (n) qsort(records, (size_t)n, sizeof *records, by_start);
+    for (int i = 0; i < n; i++) {
+        launch_link key = {.correlation = records[i].correlation};
+        if (bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, link_order))
+            records[kept++] = records[i];
+    }
+    return kept;
+}
+
+/* Leaves in `activity` the kernels and copies of one run, in order of execution, with the calls and links of their
+ * launches. */
 static bool record_run(fb_loaded *l, bool as_graph, fb_error *err)
 {
     const fb_cuda_functions *f = l->device->f;
@@ -161,14 +184,8 @@ static bool record_run(fb_loaded *l, bool as_graph, fb_error *err)
     stop_activity(f);
     qsort(activity.links.at, (size_t)activity.links.n, sizeof *activity.links.at, link_order);
     qsort(activity.calls.at, (size_t)activity.calls.n, sizeof *activity.calls.at, call_order);
-    qsort(activity.kernels.at, (size_t)activity.kernels.n, sizeof *activity.kernels.at, by_start);
-    int kept = 0;
-    for (int i = 0; i < activity.kernels.n; i++) { /* others may use the GPU from this process: cuBLASLt's start-up */
-        launch_link key = {.correlation = activity.kernels.at[i].correlation};
-        if (bsearch(&key, activity.links.at, (size_t)activity.links.n, sizeof key, link_order))
-            activity.kernels.at[kept++] = activity.kernels.at[i];
-    }
-    activity.kernels.n = kept;
+    activity.kernels.n = keep_marked(activity.kernels.at, activity.kernels.n);
+    activity.copies.n = keep_marked(activity.copies.at, activity.copies.n);
     return good;
 }
 
@@ -185,11 +202,10 @@ static const call_record *call_of(const kernel_record *k)
     return bsearch(&key, activity.calls.at, (size_t)activity.calls.n, sizeof key, call_order);
 }
 
-static uint64_t first_of_all(void)
+static uint64_t first_of_all(const kernel_record *records, int n, uint64_t first)
 {
-    uint64_t first = UINT64_MAX;
-    for (int i = 0; i < activity.kernels.n; i++) {
-        const kernel_record *k = &activity.kernels.at[i];
+    for (int i = 0; i < n; i++) {
+        const kernel_record *k = &records[i];
         const call_record *call = call_of(k);
         if (k->start < first) first = k->start;
         if (call && call->start && call->start < first) first = call->start;
@@ -202,20 +218,41 @@ static double us_since(uint64_t origin, uint64_t at)
     return (double)(int64_t)(at - origin) * 1e-3;
 }
 
-static void take_spans(const fb_loaded *l, bool as_graph, fb_span *spans, int64_t room)
+static fb_span span_of(const kernel_record *k, int index, uint64_t origin)
 {
-    uint64_t origin = first_of_all();
-    for (int i = 0; i < activity.kernels.n && i < room; i++) {
+    const call_record *call = call_of(k);
+    bool called = call && call->start;
+    return (fb_span){.index = index,
+                     .start_us = us_since(origin, k->start),
+                     .end_us = us_since(origin, k->end),
+                     .issue_start_us = called ? us_since(origin, call->start) : NAN,
+                     .issue_end_us = called ? us_since(origin, call->end) : NAN,
+                     .stream = (int)k->stream,
+                     .lane = k->lane};
+}
+
+/* Copies of a graph are known by their order, which is that of their stream. */
+static int copy_in_graph(const fb_loaded *l, const kernel_record *k)
+{
+    int before = k->lane == FB_LANE_IN ? 0 : l->first_out, end = k->lane == FB_LANE_IN ? l->first_out : l->n_copies;
+    for (const kernel_record *x = activity.copies.at; x < k; x++) before += x->lane == k->lane;
+    return before < end ? l->program->n_kernels + l->program->n_gemms + before : -1;
+}
+
+static int64_t take_spans(const fb_loaded *l, bool as_graph, fb_span *spans, int64_t room)
+{
+    int64_t n = 0;
+    uint64_t origin = first_of_all(activity.kernels.at, activity.kernels.n, UINT64_MAX);
+    origin = first_of_all(activity.copies.at, activity.copies.n, origin);
+    for (int i = 0; i < activity.kernels.n; i++, n++) {
         const kernel_record *k = &activity.kernels.at[i];
-        const call_record *call = call_of(k);
-        bool called = call && call->start;
-        spans[i] = (fb_span){.index = as_graph ? l->sequence[i] : (int)launch_of(k),
-                             .start_us = us_since(origin, k->start),
-                             .end_us = us_since(origin, k->end),
-                             .issue_start_us = called ? us_since(origin, call->start) : NAN,
-                             .issue_end_us = called ? us_since(origin, call->end) : NAN,
-                             .stream = (int)k->stream};
+        if (n < room) spans[n] = span_of(k, as_graph ? l->sequence[i] : (int)launch_of(k), origin);
     }
+    for (int i = 0; i < activity.copies.n; i++, n++) {
+        const kernel_record *k = &activity.copies.at[i];
+        if (n < room) spans[n] = span_of(k, as_graph ? copy_in_graph(l, k) : (int)launch_of(k), origin);
+    }
+    return n;
 }
 
 bool fb_cupti_learn(fb_loaded *l, fb_error *err)
@@ -237,8 +274,7 @@ bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_e
         as_graph = false;
         if (!fb_cuda_restore(l, err) || !record_run(l, false, err)) return false;
     }
-    take_spans(l, as_graph, spans, room);
-    *n = activity.kernels.n;
+    *n = take_spans(l, as_graph, spans, room);
     return true;
 }
 
@@ -391,8 +427,9 @@ typedef struct {
     fb_loaded *l;
 } range_ctx;
 
-static bool mark_range(void *ctx, int number, bool after, fb_error *err)
+static bool mark_range(void *ctx, int number, CUstream stream, bool after, fb_error *err)
 {
+    (void)stream;
     range_ctx *r = ctx;
     const fb_cuda_functions *f = r->p->f;
     if (!after) {
@@ -421,7 +458,7 @@ static bool run_passes(profiler *p, fb_loaded *l, fb_error *err)
         CUpti_RangeProfiler_Start_Params start = {.structSize = CUpti_RangeProfiler_Start_Params_STRUCT_SIZE,
                                                   .pRangeProfilerObject = p->ranges};
         FB_CUPTI(f, cuptiRangeProfilerStart(&start), "starting to count");
-        if (!fb_cuda_issue(l, &watch, err)) return false;
+        if (!fb_cuda_issue_kernels(l, &watch, err)) return false;
         CUpti_RangeProfiler_Stop_Params stop = {.structSize = CUpti_RangeProfiler_Stop_Params_STRUCT_SIZE,
                                                 .pRangeProfilerObject = p->ranges};
         FB_CUPTI(f, cuptiRangeProfilerStop(&stop), "stopping to count");

@@ -1,5 +1,5 @@
-/* The cuda device, in parts: cuda.c (open, load, run), cuda_gemm.c (cuBLASLt), cuda_cupti.c (times and counters),
- * cuda_sampling.c (metrics over time), cuda_calibrate.c. Private to them. */
+/* The cuda device, in parts: cuda.c (open, load, run), cuda_copy.c (feeds and receives), cuda_gemm.c (cuBLASLt),
+ * cuda_cupti.c (times and counters), cuda_sampling.c (metrics over time), cuda_calibrate.c. Private to them. */
 #ifndef FB_DEVICE_CUDA_PARTS_H
 #define FB_DEVICE_CUDA_PARTS_H
 
@@ -15,9 +15,10 @@ typedef struct fb_cuda_device {
     CUdevice device;
     CUcontext context;
     CUstream stream;
-    cublasLtHandle_t blas; /* NULL without cuBLASLt */
-    CUdeviceptr workspace; /* of cuBLASLt */
-    CUdeviceptr flush;     /* twice the L2, written to make the cache cold; 0 until needed */
+    CUstream stream_in, stream_out; /* of copies beside kernels; NULL until a program has them */
+    cublasLtHandle_t blas;          /* NULL without cuBLASLt */
+    CUdeviceptr workspace;          /* of cuBLASLt */
+    CUdeviceptr flush;              /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
     fb_machine machine;
     char arch[16]; /* "sm_90" */
@@ -34,6 +35,13 @@ typedef struct {
 
 typedef struct fb_cuda_gemm fb_cuda_gemm; /* descriptors and the chosen algorithm of one call */
 
+typedef struct {
+    int buffer;
+    size_t bytes;
+    void *outside[2];     /* pinned: what even and odd runs are given, or gave */
+    CUdeviceptr place[2]; /* of even and odd runs; the same one where runs do not overlap */
+} fb_cuda_copy;
+
 struct fb_loaded {
     fb_cuda_device *device;
     const fb_program *program;
@@ -44,7 +52,13 @@ struct fb_loaded {
     int *slots;           /* which storage a buffer's number stands for just now: SWAP exchanges two */
     CUdeviceptr pristine; /* copies of assigned parameters, behind each other; 0 when there are none */
     int *graph_slots;     /* the slots as a run of the graph leaves them */
-    CUgraphExec graph;    /* NULL until the first run in graph mode */
+    fb_cuda_copy *copies; /* those that arrive first */
+    int n_copies, first_out;
+    bool doubles;                 /* copies run beside the kernels of other runs */
+    CUevent begun, arrived, left; /* where they do */
+    int64_t turn;                 /* runs since the first of a call */
+    CUgraphExec graphs[2]; /* of even and odd runs, the second only where something is copied; NULL until the first run
+                            * in graph mode */
     int *sequence; /* in graph mode: the launch that each kernel on the device comes from, in order of execution */
     int64_t n_sequence;
     bool no_sequence;             /* a graph does not execute what a stream does */
@@ -52,13 +66,15 @@ struct fb_loaded {
     double compile_ms;
 };
 
-/* Issues the whole launch list on the stream. `each` (may be NULL) is called before (after = false) and after every
- * launch with its number: kernel k, or n_kernels + g for gemm g. */
+/* Issues one run: its launch list on the stream, and its copies. `watch` (may be NULL) is called before (after = false)
+ * and after every launch and copy with its stream and number: kernel k, n_kernels + g for gemm g, n_kernels + n_gemms +
+ * c for copy c. */
 typedef struct {
-    bool (*at)(void *ctx, int number, bool after, fb_error *err);
+    bool (*at)(void *ctx, int number, CUstream stream, bool after, fb_error *err);
     void *ctx;
 } fb_cuda_watch;
 bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err);
+bool fb_cuda_issue_kernels(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err); /* without copies */
 /* Launches one run as the program's mode says, and does not wait for it. In graph mode a graph must be there, which
  * fb_cuda_ready sees to. */
 bool fb_cuda_launch(fb_loaded *l, fb_error *err);
@@ -67,6 +83,25 @@ bool fb_cuda_restore(fb_loaded *l,
                      fb_error *err); /* assigned parameters back to their first values; buffers to their slots */
 bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err);
 bool fb_cuda_wait(fb_cuda_device *d, fb_error *err);
+
+/* ---- copies ---- */
+
+static inline size_t fb_cuda_aligned(int64_t bytes)
+{
+    return ((size_t)bytes + FB_CUDA_ALIGN - 1) & ~(size_t)(FB_CUDA_ALIGN - 1);
+}
+
+size_t fb_cuda_copies_bytes(const fb_program *p); /* of second buffers on the device */
+bool fb_cuda_copies_open(fb_loaded *l, CUdeviceptr second, fb_error *err);
+void fb_cuda_copies_close(fb_loaded *l);
+fb_cuda_copy *fb_cuda_copy_of(const fb_loaded *l, int buffer); /* NULL: it is not copied */
+bool fb_cuda_copies_poison(fb_loaded *l, fb_error *err);
+fb_lane fb_cuda_lane(const fb_loaded *l, int number); /* of a launch or copy */
+/* The buffers of this turn, among those of which there are two. */
+void fb_cuda_take_places(fb_loaded *l);
+/* Before the first run of a call, and after the last one; drain waits, fill does not. */
+bool fb_cuda_fill(fb_loaded *l, fb_error *err);
+bool fb_cuda_drain(fb_loaded *l, fb_error *err);
 
 fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err);
 void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);

@@ -283,7 +283,7 @@ bool fb_cupti_sample(fb_loaded *l, double us, fb_metric_log *out, fb_error *err)
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_CUPTI, err);
     double once = 0;
     *out = (fb_metric_log){0};
-    if (!f || !fb_cuda_ready(l, err) || !fb_cuda_restore(l, err)) return false;
+    if (!f || !fb_cuda_ready(l, err) || !fb_cuda_fill(l, err) || !fb_cuda_restore(l, err)) return false;
     for (int i = 0; i < 2; i++) /* the second is hot */
         if (!timed_run(l, &once, err)) return false;
     sampler s = {.f = f, .device = (size_t)l->device->device};

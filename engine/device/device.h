@@ -100,7 +100,8 @@ typedef struct {
     fb_stat wall_us, device_us, cold_us; /* of the whole plan; cold is wall time too */
     double max_abs, max_rel, bound;      /* errors as recorded; NAN where not known */
     int64_t undecided;
-    fb_recalled_kernel *kernels; /* one a kernel and a gemm, numbered as spans are */
+    double copy_us, copy_hidden_us; /* predicted; of all copies, and of that what is beside kernels */
+    fb_recalled_kernel *kernels;    /* one a kernel and a gemm, numbered as spans are */
 } fb_recall;
 
 /* A plan of a framework that plans for itself (PyTorch): a name to us. Texts are the device's, until it is closed. */

@@ -148,7 +148,7 @@ static void do_copy(bench *b, void *ctx)
 /* GB/s are bytes read plus written a µs, divided by 1000. */
 static void measure_copies(bench *b, fb_machine *m, fb_rate_curve *one_core)
 {
-    m->copy_hot = m->copy_cold = *one_core = (fb_rate_curve){0};
+    m->copy_hot = m->copy_cold = m->copy_in = *one_core = (fb_rate_curve){0};
     for (int e = COPY_FIRST; e <= COPY_LAST; e++) {
         double bytes = ldexp(1, e);
         copy all = {.elements = (int64_t)1 << (e - 3), .all_cores = 1},
@@ -158,7 +158,10 @@ static void measure_copies(bench *b, fb_machine *m, fb_rate_curve *one_core)
         add_point(&m->copy_hot, bytes, bytes / hot * 1e-3);
         add_point(&m->copy_cold, bytes, bytes / cold * 1e-3);
         add_point(one_core, bytes, bytes / time_hot(b, do_copy, &one, 5000) * 1e-3);
+        /* a feed is one core's copy: half of the bytes arrive */
+        add_point(&m->copy_in, bytes / 2, one_core->rate[one_core->n - 1] / 2);
     }
+    m->copy_out = m->copy_in;
 }
 
 static void do_nothing(bench *b, void *ctx)

@@ -54,6 +54,7 @@ const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
 {
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
+    if (fb_plan_overlap(plan)) fb_hasher_add_text(h, "overlap");
     return cut(fb_hasher_end(h), to);
 }
 
@@ -73,6 +74,11 @@ const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE])
     for (int i = 0; i < p->n_launches; i++) {
         fb_hasher_add_text(h, fb_code_name(p, &p->launches[i], to));
         fb_hasher_add_i64(h, p->launches[i].count);
+    }
+    for (int b = 0; b < p->n_buffers; b++) { /* in recordings from before copies were part of a run, none is */
+        if (!p->buffers[b].fed && !p->buffers[b].received) continue;
+        fb_hasher_add_text(h, p->buffers[b].fed ? "fed" : "received");
+        fb_hasher_add_i64(h, p->overlap);
     }
     return cut(fb_hasher_end(h), to);
 }

@@ -277,6 +277,25 @@ static double add_launches(recollection *c)
     return adds + known(fb_planner_machine(fb_plan_planner(c->plan))->sync_us);
 }
 
+static bool has_copies(const fb_program *p)
+{
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].fed || p->buffers[b].received) return true;
+    return false;
+}
+
+/* What is fed and received, predicted: a recording has the times of kernels alone. */
+static void add_copies(recollection *c, fb_stat *s)
+{
+    fb_plan_cost cost;
+    fb_plan_cost_of(c->plan, &cost);
+    double all = cost.copy_in_us + cost.copy_out_us, longest = fmax(cost.copy_in_us, cost.copy_out_us);
+    double alone = c->p->overlap ? fmax(0, longest - s->median) : all;
+    add_us(s, alone);
+    c->out->copy_us = all;
+    c->out->copy_hidden_us = all - alone;
+}
+
 static void compose(recollection *c)
 {
     fb_recall *out = c->out;
@@ -287,6 +306,9 @@ static void compose(recollection *c)
     if (!out->wall_us.n) out->wall_us.n = 1; /* a plan without launches */
     add_us(&out->wall_us, adds);
     if (out->cold_us.n) add_us(&out->cold_us, adds);
+    if (!has_copies(c->p)) return;
+    if (out->cold_us.n) add_copies(c, &out->cold_us);
+    add_copies(c, &out->wall_us);
 }
 
 /* Over what was composed, for a launch mode that was measured. */
@@ -301,8 +323,10 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
     out->undecided = plan->undecided;
     if (plan->device_us.n) out->device_us = plan->device_us;
     if (mode > FB_LAUNCH_GRAPH || !plan->wall_us[mode].n) return;
+    bool same = strcmp(fb_program_code(c->p, code), plan->code) == 0;
+    if (!same && has_copies(c->p)) return; /* other copies than the recorded run had, or none */
     out->source = FB_SOURCE_RECORDED;
-    out->stale = strcmp(fb_program_code(c->p, code), plan->code) != 0;
+    out->stale = !same;
     out->wall_us = plan->wall_us[mode];
     if (plan->cold_us.n && mode == FB_LAUNCH_STREAM) out->cold_us = plan->cold_us;
 }

@@ -122,16 +122,24 @@ static bool can_be_lowered(const fb_plan *plan)
     return true;
 }
 
+static void take(fb_plan **plan, fb_plan **edited)
+{
+    if (!*edited) return;
+    fb_plan_free(*plan);
+    *plan = *edited;
+    *edited = NULL;
+}
+
 static void add_max(best *b)
 {
     fb_plan *max = fb_preset_find("max")->make(b->p, NULL), *to = NULL;
     if (max && b->trials.n) {
         fb_launch_mode mode = fb_plan_launch_mode(b->trials.at[0].plan);
         fb_plan_try(max, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = mode}, &to);
-    }
-    if (to) {
-        fb_plan_free(max);
-        max = to;
+        take(&max, &to);
+        if (fb_plan_overlap(b->trials.at[0].plan))
+            fb_plan_try(max, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, &to);
+        take(&max, &to);
     }
     if (max && can_be_lowered(max))
         add_trial(b, max);

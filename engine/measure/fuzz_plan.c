@@ -135,6 +135,6 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
     }
     if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, false);
-    if (below(&c, 2)) plan = edited(plan, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, false);
-    return merged(&c, plan);
+    plan = merged(&c, plan);
+    return below(&c, 2) ? edited(plan, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, false) : plan;
 }

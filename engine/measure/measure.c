@@ -415,6 +415,9 @@ static void report_recalled(const fb_recall *recall, fb_report *r)
     r->wall_us = recall->wall_us;
     r->device_us = recall->device_us;
     r->cold_us = recall->cold_us;
+    if (!r->copies) return;
+    r->copy_us = (fb_stat){recall->copy_us, recall->copy_us, recall->copy_us, 1};
+    r->copy_hidden_us = recall->copy_hidden_us;
 }
 
 static void report_measured(const fb_measurement *m, fb_report *r)

@@ -18,6 +18,7 @@ static const struct {
 } parts[FB_WHY_PARTS] = {
     [FB_WHY_DISPATCH] = {"dispatch", "in the framework, beyond what its launches cost"},
     [FB_WHY_LAUNCHES] = {"launches", "launching and waiting"},
+    [FB_WHY_COPIES] = {"copies", "of feeds and receives that no kernel ran beside"},
     [FB_WHY_BYTES] = {"bytes", "at the full copy rate"},
     [FB_WHY_COMPUTE] = {"compute", "of arithmetic beyond what moving the bytes takes"},
     [FB_WHY_OCCUPANCY] = {"occupancy", "because kernels are too small, or hold too few threads, to fill the device"},
@@ -133,6 +134,14 @@ static void split_gap(const fb_machine *m, column_split *c)
     c->measured[FB_WHY_DISPATCH] = timed;
 }
 
+static void split_copies(column_split *c, bool tells)
+{
+    const fb_report *r = c->r;
+    c->known[FB_WHY_COPIES] = r->copies ? r->copy_us.n > 0 : tells;
+    c->us[FB_WHY_COPIES] = r->copies && r->copy_us.n ? r->copy_us.median - r->copy_hidden_us : 0;
+    c->measured[FB_WHY_COPIES] = r->source == FB_SOURCE_MEASURED;
+}
+
 static void split_column(const fb_report *r, const fb_machine *m, column_split *c)
 {
     bool tells = r->n_kernels > 0 || r->launches == 0;
@@ -141,6 +150,7 @@ static void split_column(const fb_report *r, const fb_machine *m, column_split *
     c->known[FB_WHY_SPILLS] = r->launches == 0;
     c->measured[FB_WHY_BYTES] = r->n_kernels > 0;
     split_gap(m, c);
+    split_copies(c, tells);
     for (int i = 0; i < r->n_kernels; i++) split_kernel(&r->kernels[i], m, c);
     for (int i = 0; i < c->kernels.n; i++)
         for (int p = FB_WHY_BYTES; p < FB_WHY_REST; p++) c->us[p] += c->kernels.at[i].us[p];

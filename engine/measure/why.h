@@ -5,6 +5,7 @@
  *   dispatch   foreign devices alone: the gap (wall time in which no kernel ran) beyond what the launches cost by our
  *              calibration. Our own launches come from a ready list, so all of our gap is launching.
  *   launches   our devices: the gap. Where no kernel was timed: launches × the calibrated cost of one, and one wait.
+ *   copies     feeds and receives, as far as no kernel ran beside them.
  *   bytes      each kernel's bytes at the best rate the copy curve reaches from that size on. So equal traffic gives
  *              no difference, in however many kernels it is moved. Counters of memory see only what misses the cache:
  *              they are taken where they tell of more than the modelled distinct bytes (something is read again).
@@ -25,6 +26,7 @@
 typedef enum {
     FB_WHY_DISPATCH,
     FB_WHY_LAUNCHES,
+    FB_WHY_COPIES,
     FB_WHY_BYTES,
     FB_WHY_COMPUTE,
     FB_WHY_OCCUPANCY,

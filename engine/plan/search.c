@@ -452,11 +452,24 @@ static void begin_with_all(search *s, fb_plan *plan)
     if (one) begin_with(s, one);
 }
 
+/* Copies beside the kernels where that is predicted to be faster. */
+static void set_cheapest_copies(fb_plan **plan)
+{
+    fb_plan *to = NULL;
+    fb_verdict v = fb_plan_try(*plan, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, &to);
+    if (!to) return;
+    bool faster = v.kind == FB_VERDICT_FINE && v.after_us < v.before_us;
+    fb_plan_free(faster ? *plan : to);
+    if (faster) *plan = to;
+}
+
 static void start_from_presets(search *s)
 {
     for (int i = 0; i < fb_presets() && !s->cancelled; i++) {
         fb_plan *plan = fb_preset_at(i)->make(s->p, NULL);
-        if (plan) begin_with_all(s, plan);
+        if (!plan) continue;
+        set_cheapest_copies(&plan);
+        begin_with_all(s, plan);
     }
 }
 

@@ -302,12 +302,7 @@ int main(void)
         cmocka_unit_test(repetitions_are_written_once),
         cmocka_unit_test(a_plan_for_another_graph),
         cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(every_plan_comes_back),
-        cmocka_unit_test(recompute_family_knobs_come_back),
         cmocka_unit_test(overlap_comes_back_where_something_is_copied),
-        cmocka_unit_test(repetitions_are_written_once),
-        cmocka_unit_test(a_plan_for_another_graph),
-        cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(fuzzed_files_never_crash),
     };
     return cmocka_run_group_tests_name("plan_file", tests, NULL, NULL);

@@ -276,6 +276,27 @@ static void nothing_known(void **state)
     assert_string_equal(text, "nothing that is known explains the difference");
 }
 
+/* The same kernels and copies, in order and beside each other; without a wait in either. */
+static void hidden_copies(void **state)
+{
+    (void)state;
+    fb_report *a = column(100, 1), *b = column(70, 1);
+    fb_report *const both[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        kernel(both[i], 0, "k", 60, 6e4);
+        both[i]->copies = i ? "overlapped" : "in order";
+        both[i]->copy_us = about(40);
+        both[i]->copy_hidden_us = i ? 30 : 0;
+        both[i]->gap_us = 0;
+    }
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_COPIES].us, 30);
+    near(why.part[FB_WHY_REST].us, 0);
+    assert_true(why.part[FB_WHY_COPIES].measured);
+    assert_int_equal(fb_why_largest(&why), FB_WHY_COPIES);
+    says(&why, FB_WHY_COPIES, "40.0 µs → 10.0 µs of feeds and receives that no kernel ran beside (measured)");
+}
+
 static void ties(void **state)
 {
     (void)state;
@@ -385,6 +406,7 @@ int main(void)
         cmocka_unit_test(faster_than_the_model),
         cmocka_unit_test(dispatch_of_a_framework),
         cmocka_unit_test(nothing_known),
+        cmocka_unit_test(hidden_copies),
         cmocka_unit_test(ties),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(columns_without_times),
