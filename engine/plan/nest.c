@@ -247,12 +247,8 @@ static void need_of_pass(const fb_section *s, fb_pass p, const bool *ready, bool
 void fb_section_needed(const fb_section *s, int pass, bool *needed)
 {
     bool *ready = fb_calloc((size_t)s->n_values + 1, 1);
-    for (int p = 0; p <= pass; p++) {
-        need_of_pass(s, s->passes[p], ready, needed);
-        if (p == pass) break;
-        for (int i = 0; i < s->n_values; i++)
-            ready[i] = ready[i] || (s->values[i].kept && needed[i] && s->values[i].space == s->passes[p].space);
-    }
+    for (int i = 0; i < s->n_values; i++) ready[i] = s->values[i].kept && s->values[i].kept_pass < pass;
+    need_of_pass(s, s->passes[pass], ready, needed);
     fb_free(ready);
 }
 
@@ -271,6 +267,16 @@ static void find_kept(fb_builder *b, fb_section *s)
         if (passes[i] < 2 || v->kind != FB_VALUE_OP) continue;
         int64_t bytes = fb_space_points(&s->spaces[v->space]) * (v->dtype == FB_F64 ? 8 : 4);
         v->kept = fb_op_get(b->nest->graph->nodes[v->node].op)->special && bytes <= MAX_KEPT_BYTES;
+        v->kept_pass = s->n_passes;
+    }
+    for (int p = 0; p < s->n_passes; p++) {
+        need_of_pass(s, s->passes[p], ready, needed);
+        for (int i = 0; i < s->n_values; i++) {
+            fb_value *v = &s->values[i];
+            if (!v->kept || ready[i] || !needed[i] || v->space != s->passes[p].space) continue;
+            v->kept_pass = p;
+            ready[i] = true;
+        }
     }
 }
 

@@ -66,7 +66,8 @@ typedef struct {
     int space;     /* it varies over this space; FB_NONE: row-level */
     uint32_t rows; /* bit d: varies with row variable d */
     int depth;
-    bool kept; /* slow to compute and needed in several passes: kept in a row buffer after the first */
+    bool kept;     /* slow to compute and needed in several passes: kept in a row buffer after the first … */
+    int kept_pass; /* … which is this one */
 } fb_value;
 
 typedef struct {
