@@ -227,6 +227,8 @@ static void write_results(const writer *w)
     int vector = s->rows.n > s->blocked ? fb_cuda_vector(e, s) : 1;
     int64_t across = columns / vector;
     e->chip[0] = fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", vector > 1 ? "fb_n + v" : "fb_n");
+    /* few warps hide little of what an element waits for: several at once do */
+    if (w->tile.whole) fb_emit_raw(e, "#pragma unroll 4");
     fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
                  w->tile.rows * across);
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
