@@ -243,8 +243,12 @@ template <class OP, int ROWS, class T> FB_DEVICE T fb_columns(T x)
     return x;
 }
 
+template <class T> struct fb_same {
+    using type = T;
+};
+
 // The better of two (value, index) pairs: NaN first, then the larger (smaller) value, then the lower index.
-template <bool MAX, class T> FB_DEVICE void fb_better(T &best, int64_t &at, T other, int64_t other_at)
+template <bool MAX, class T> FB_DEVICE void fb_better(T &best, int64_t &at, typename fb_same<T>::type other, int64_t other_at)
 {
     bool nan = best != best, other_nan = other != other;
     bool wins = MAX ? other > best : other < best;

@@ -41,6 +41,7 @@ typedef struct {
     int *partner; /* a buffer: the one it changes places with, FB_NONE */
     int threads, shared;
     int64_t blocks;
+    bool from_end; /* the next stage's blocks are dealt from the last one down */
 } merging;
 
 static const fb_launch *at(const merging *m, int i)
@@ -328,13 +329,16 @@ static void add_pointers(merging *m, const fb_launch *l, const char *separator)
     }
 }
 
+/* Stages that do not meet are at work side by side: every second one is dealt from the last block down, so that a small
+ * one falls to blocks that the other leaves idle. */
 static void add_call_cuda(merging *m, const fb_launch *l, int depth)
 {
     const fb_kernel *k = &m->p->kernels[l->kernel];
     int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
     if (!blocks) return;
-    line(m, depth, "for (unsigned at = blockIdx.x; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x) {", blocks,
-         k->block[0]);
+    line(m, depth, "for (unsigned at = %s; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x) {",
+         m->from_end ? "gridDim.x - 1 - blockIdx.x" : "blockIdx.x", blocks, k->block[0]);
+    m->from_end = !m->from_end;
     fb_str_addf(&m->out, "%*s%s(fb_block_at(at, %d, %d), {%d, %d, %d}", INDENT * depth + INDENT, "", k->entry,
                 k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
     add_pointers(m, l, ", ");
@@ -433,6 +437,41 @@ static void find_stages(merging *m)
         if (k->block[0] > m->threads) m->threads = k->block[0];
         if (k->dynamic_shared > m->shared) m->shared = k->dynamic_shared;
         if (blocks > m->blocks) m->blocks = blocks;
+    }
+}
+
+static int64_t blocks_of(const merging *m, int i)
+{
+    const fb_kernel *k = &m->p->kernels[at(m, i)->kernel];
+    return (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
+}
+
+/* Blocks for a stage and a much smaller one beside it, where no meeting of the grid parts them. */
+static void count_beside(merging *m, int a, int b)
+{
+    enum { MUCH = 4 };
+    if (a == FB_NONE || b == FB_NONE || m->meet[b]) return;
+    int64_t x = blocks_of(m, a), y = blocks_of(m, b), most = x > y ? x : y, least = x + y - most;
+    if (least * MUCH <= most && most + least > m->blocks) m->blocks = most + least;
+}
+
+static void make_room(merging *m)
+{
+    int last = FB_NONE, first[FB_MAX_REPEATS + 1], depth = 0;
+    first[0] = FB_NONE;
+    for (int i = m->first; i < m->last; i++) {
+        switch (at(m, i)->kind) {
+        case FB_LAUNCH_REPEAT: first[++depth] = FB_NONE; break;
+        case FB_LAUNCH_END: count_beside(m, last, first[depth--]); break;
+        case FB_LAUNCH_KERNEL:
+            count_beside(m, last, i);
+            last = i;
+            for (int d = 0; d <= depth; d++)
+                if (first[d] == FB_NONE) first[d] = i;
+            break;
+        case FB_LAUNCH_SWAP:
+        case FB_LAUNCH_GEMM: break;
+        }
     }
 }
 
@@ -594,7 +633,10 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
     }
     find_partners(&m);
     touched t = touched_new(&m);
-    if (m.cuda) place_range(&m, first, last, &t);
+    if (m.cuda) {
+        place_range(&m, first, last, &t);
+        make_room(&m);
+    }
     touched_free(&t);
     const char *name = wish;
     for (int i = 2; name_taken(p, name); i++) name = fb_arena_printf(p->arena, "%s_%d", wish, i);

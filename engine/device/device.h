@@ -144,7 +144,8 @@ typedef struct {
      * is what the last run copied there. */
     bool (*write)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
     bool (*read)(fb_loaded *l, int buffer, void *bytes, fb_error *err);
-    /* For a fed buffer: what every second run of a call is given, from the second run on; `write` gives it to all. */
+    /* For a fed buffer: what every second run of a call is given, from the second run on; `write` gives it to all. NULL
+     * where all runs of a call have the same. */
     bool (*write_second)(fb_loaded *l, int buffer, const void *bytes, fb_error *err);
     /* Fills outputs, temporaries and both ends of copies with NaNs (integers: all bits set), so that what a kernel or a
      * copy forgets to write shows. */

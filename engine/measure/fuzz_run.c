@@ -98,7 +98,7 @@ static bool fill_second(joined *j, bool *fed, fb_error *err)
         const fb_program *p = j->cases[i]->program;
         for (int b = 0; good && b < p->n_buffers; b++) {
             const fb_buffer *buffer = &p->buffers[b];
-            if (!buffer->fed) continue;
+            if (!buffer->fed || !j->d->ops->write_second) continue;
             *fed = true;
             void *other = fb_alloc((size_t)buffer->bytes + 1);
             good = fb_source_fill(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED + 1, NULL, NULL, 0,
