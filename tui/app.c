@@ -1,5 +1,5 @@
 /* The event loop: waits for keys, signals and the session's processes, never for anything else; draws at most every 16
- * ms. */
+ * ms, what a key changed sooner. */
 #include "tui/app.h"
 
 #include "base/clock.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FRAME_NS = 16000000, WORK_NS = 8000000 };
+enum { FRAME_NS = 16000000, ANSWER_NS = 3000000, WORK_NS = 8000000 };
 
 static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_GRAPH] = &fb_view_graph,     [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
@@ -291,6 +291,7 @@ static void read_keys(fb_app *app)
         if (kind == ERR) return;
         if (kind == KEY_CODE_YES && value == KEY_RESIZE) continue; /* SIGWINCH told us */
         int key = fb_key_of_curses(kind == KEY_CODE_YES, value);
+        app->answers = true;
         if (key == FB_KEY_MOUSE)
             fb_mouse(app);
         else if (key != FB_KEY_NONE)
@@ -392,6 +393,12 @@ static void take_signals(fb_app *app)
     }
 }
 
+/* The least time between two frames: progress can wait, a key cannot. */
+static int64_t frame_ns(const fb_app *app)
+{
+    return app->answers ? ANSWER_NS : FRAME_NS;
+}
+
 /* Waits for the first of: a key, a signal, news for the session, the next frame. */
 static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
 {
@@ -404,7 +411,7 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
     fds[n + 3] = (struct pollfd){.fd = fb_watch_fd(app->watch), .events = POLLIN};
     if (limit >= 0 && (timeout < 0 || limit < timeout)) timeout = limit;
     if (app->dirty) {
-        int64_t left = (last_frame + FRAME_NS - fb_now_ns()) / 1000000;
+        int64_t left = (last_frame + frame_ns(app) - fb_now_ns()) / 1000000;
         if (left < 0) left = 0;
         if (timeout < 0 || left < timeout) timeout = (int)left;
     }
@@ -442,8 +449,9 @@ static void loop(fb_app *app)
         fb_session_pump(app->session);
         if (fb_session_serial(app->session) != app->serial) follow_session(app);
         find_verdicts(app);
-        if (app->dirty && fb_now_ns() - last_frame >= FRAME_NS) {
+        if (app->dirty && fb_now_ns() - last_frame >= frame_ns(app)) {
             draw(app);
+            app->answers = false;
             last_frame = fb_now_ns();
         }
     }

@@ -24,14 +24,7 @@ void fb_model_free(fb_model *m)
 /* ---- kernels ------------------------------------------------------------------------------------------------------
  */
 
-static fb_kernel_line *kernel_line(fb_model *m, int letter)
-{
-    for (int i = 0; i < m->kernels.n; i++)
-        if (m->kernels.at[i].letter == letter) return &m->kernels.at[i];
-    return NULL;
-}
-
-/* One line a letter, with predicted figures. */
+/* One line a letter, line l that of letter l, with predicted figures. */
 static void predict_kernels(fb_model *m, const fb_plan *plan)
 {
     for (int l = 0; l < m->letters.n; l++) {
@@ -63,10 +56,8 @@ static void take_measured(fb_model *m, const fb_report *r)
 {
     for (int i = 0; i < r->n_kernels; i++) {
         const fb_kernel_report *k = &r->kernels[i];
-        fb_kernel_line *line = NULL;
-        if (k->device_us.n == 0) continue;
-        if (k->group >= 0 && k->group < m->letters.n_groups) line = kernel_line(m, m->letters.of_group[k->group]);
-        if (!line) continue;
+        if (k->device_us.n == 0 || k->group < 0 || k->group >= m->letters.n_groups) continue;
+        fb_kernel_line *line = &m->kernels.at[m->letters.of_group[k->group]];
         if (!line->measured) line->us = line->p10 = line->p90 = 0;
         line->measured = true;
         line->us += k->device_us.median;
@@ -96,10 +87,30 @@ static void foreign_kernels(fb_model *m, const fb_report *r)
     }
 }
 
+/* What the kernels were made from: the session tells of progress many times a second, and there may be 20,000. */
+static fb_kernels_key key_of(const fb_model *m, const fb_report *r)
+{
+    const fb_column *c = m->column;
+    fb_kernels_key key;
+    memset(&key, 0, sizeof key);
+    key.plan = c && m->outline ? c->plan : NULL;
+    key.plan_hash = key.plan ? m->plan_hash : (fb_hash){0};
+    key.predicted_us = key.plan ? c->predicted.us : 0;
+    key.report = r;
+    if (!r) return key;
+    key.wall = r->wall_us;
+    key.device = r->device_us;
+    return key;
+}
+
 static void make_kernels(fb_model *m)
 {
     const fb_column *c = m->column;
     const fb_report *r = c && c->report && !c->report->failed ? c->report : NULL;
+    const fb_kernels_key key = key_of(m, r);
+    if (m->kernels_made && !memcmp(&key, &m->kernels_key, sizeof key)) return;
+    m->kernels_made = true;
+    m->kernels_key = key;
     forget_kernels(m);
     if (c && c->plan && m->outline) {
         predict_kernels(m, c->plan);
@@ -107,10 +118,10 @@ static void make_kernels(fb_model *m)
     } else if (r) {
         foreign_kernels(m, r);
     }
-    m->most_us = m->most_bytes = 0;
+    m->own_us = m->own_bytes = 0;
     for (int i = 0; i < m->kernels.n; i++) {
-        m->most_us = fmax(m->most_us, m->kernels.at[i].us);
-        m->most_bytes = fmax(m->most_bytes, m->kernels.at[i].bytes);
+        m->own_us = fmax(m->own_us, m->kernels.at[i].us);
+        m->own_bytes = fmax(m->own_bytes, m->kernels.at[i].bytes);
     }
 }
 
@@ -119,6 +130,8 @@ static void scale_kernels(fb_app *app)
 {
     enum { MOST = 300 };
     fb_model *m = &app->model;
+    m->most_us = m->own_us;
+    m->most_bytes = m->own_bytes;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         const fb_column *c = fb_session_column(app->session, i);
         const fb_report *r = c->report && !c->report->failed && c->report->n_kernels <= MOST ? c->report : NULL;

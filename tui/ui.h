@@ -82,6 +82,14 @@ typedef struct {
     bool measured; /* us */
 } fb_kernel_line;
 
+typedef struct {
+    const fb_plan *plan;
+    fb_hash plan_hash;
+    double predicted_us;
+    const fb_report *report;
+    fb_stat wall, device;
+} fb_kernels_key;
+
 /* What is drawn of the column that has the focus, made anew when the session says that something changed. */
 typedef struct {
     const fb_column *column; /* NULL: there is none */
@@ -90,7 +98,10 @@ typedef struct {
     fb_letters letters;
     fb_rows rows;
     FB_VEC(fb_kernel_line) kernels;
-    double most_us, most_bytes; /* the longest bars */
+    fb_kernels_key kernels_key; /* what they were made from */
+    bool kernels_made;
+    double own_us, own_bytes;   /* their longest bars */
+    double most_us, most_bytes; /* the longest of any column */
 } fb_model;
 
 /* What the view SOURCE shows, in the order in which Tab goes through them. */
@@ -192,6 +203,7 @@ struct fb_app {
 
     bool by_prompt; /* the command that runs was typed */
     bool dirty, quit;
+    bool answers; /* a key was read since the last frame */
     int died_of; /* the signal that ends us, 0: none */
 };
 

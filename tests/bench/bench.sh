@@ -61,7 +61,7 @@ if wanted terminal; then
     mkdir -p "$XDG_STATE_HOME/fusebox"
     echo '{"puzzle":"split_stack","skipped":true}' >"$XDG_STATE_HOME/fusebox/progress.jsonl"
     if [ -x "$BENCH_DIR/bench_terminal" ]; then
-        "$BENCH_DIR/bench_terminal" split_stack
+        "$BENCH_DIR/bench_terminal" split_stack "$FB_SRCDIR/tests/bench/big.lua"
     else
         echo "  (workbench: not measured without libvterm)"
     fi

@@ -1,10 +1,12 @@
 /* What a user waits for at the workbench, through a pseudo-terminal: until the first frame stands, until the graph
- * does, and from a key that toggles a fusion to the prediction and to the measured time on the screen.
+ * does, and from a key that toggles a fusion to the prediction and to the measured time on the screen; and from any key
+ * to what it changes on the screen, with a graph of 20,000 nodes and a measurement under way.
  *
- *     bench_terminal SCRIPT          FUSEBOX is the binary */
+ *     bench_terminal SCRIPT BIG          FUSEBOX is the binary, BIG the script of the large graph */
 #include "bench/bench.h"
 #include "terminal/harness.h"
 
+#include <signal.h>
 #include <string.h>
 
 enum { STARTS = 11, TOGGLES = 8, PATIENCE_MS = 120000, ROWS = 30, COLUMNS = 100 };
@@ -13,7 +15,7 @@ static const char *script;
 
 static term *start(void)
 {
-    const char *argv[] = {getenv("FUSEBOX"), script, NULL};
+    const char *argv[] = {getenv("FUSEBOX"), "--device", "host", script, NULL};
     return term_start(ROWS, COLUMNS, NULL, argv);
 }
 
@@ -128,11 +130,76 @@ static void toggles(void)
     quit(t);
 }
 
+/* What the hint says of the cursor: each of the keys below changes it, and nothing else does. */
+static void hint_of(term *t, char to[512])
+{
+    to[0] = '\0';
+    for (int row = ROWS - 5; row < ROWS - 2; row++) {
+        size_t n = strlen(to);
+        snprintf(to + n, 512 - n, "%s", term_row(t, row));
+    }
+}
+
+/* From a key to the frame that answers it. */
+static double answer(term *t, const char *key)
+{
+    char before[512], now[512];
+    hint_of(t, before);
+    double from = fb_now_us(), end = from + PATIENCE_MS * 1e3;
+    term_keys(t, key);
+    while (fb_now_us() < end) {
+        term_rest(t, 0, 1);
+        hint_of(t, now);
+        if (strcmp(now, before) != 0) return fb_now_us() - from;
+    }
+    need(false, t, key);
+    return NAN;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void keys(bool measuring)
+{
+    static const char *const one_round[] = {"j", "j", "k",    "PgDn", "j", "PgDn", "PgUp", "G",
+                                            "k", "k", "PgUp", "g",    "j", "PgDn", "j",    "k"};
+    enum { A_ROUND = sizeof one_round / sizeof *one_round, ROUNDS = 16, KEYS = ROUNDS * A_ROUND };
+    static double us[KEYS];
+    char text[32], note[64];
+    int n = 0;
+    term *t = start();
+    need(term_wait(t, "layer_1 ", PATIENCE_MS), t, "no graph");
+    if (!measuring) term_keys(t, "a Esc");
+    term_rest(t, 500, 3000);
+    if (measuring) term_keys(t, "m");
+    for (int i = 0; i < KEYS; i++) {
+        if (measuring && !term_shows(t, "▱")) term_keys(t, "m");
+        term_rest(t, 15, 40); /* as quick as fingers are */
+        us[n++] = answer(t, one_round[i % A_ROUND]);
+    }
+    qsort(us, (size_t)n, sizeof *us, by_size);
+    snprintf(note, sizeof note, "p95 %s", fb_format_us(text, us[n * 95 / 100]));
+    bench_samples(measuring ? "key → screen, 20,000 nodes, measuring" : "key → screen, 20,000 nodes", us, n, note);
+    term_signal(t, SIGTERM);
+    term_end(t, 5000);
+    term_free(t);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 2 || !getenv("FUSEBOX")) return 2;
+    if (argc != 3 || !getenv("FUSEBOX")) return 2;
     script = argv[1];
-    starts();
-    toggles();
+    if (*script) { /* "": the keys alone */
+        starts();
+        toggles();
+    } else {
+        bench_head("workbench, 100×30");
+    }
+    script = argv[2];
+    keys(false);
+    keys(true);
     return 0;
 }
