@@ -37,7 +37,9 @@ static void toggle(fb_app *app, const char *arg)
 {
     (void)arg;
     int n, row = app->scroll[FB_VIEW_GRAPH].cursor, room = app->model.outline->graph->n_nodes;
-    const fb_row_edge edge = *fb_model_edge(app, &n);
+    const fb_row_edge *chosen = fb_model_edge(app, &n);
+    if (!chosen) return;
+    const fb_row_edge edge = *chosen;
     fb_id *nodes = fb_alloc(((size_t)room + 1) * sizeof *nodes);
     fb_edit edit = fb_toggle_edit(&app->model.rows, row, &edge, nodes, room);
     fb_str text = {0};
@@ -53,7 +55,7 @@ static void choose_edge(fb_app *app, int step)
 {
     int n;
     fb_model_edge(app, &n);
-    app->edge = (app->edge + step + n) % n;
+    if (n) app->edge = (app->edge + step + n) % n;
 }
 
 static void edge_next(fb_app *app, const char *arg)
@@ -310,6 +312,10 @@ static void set(fb_app *app, const char *arg)
 {
     const char *equals = strchr(arg, '=');
     fb_error err = {0};
+    if (!*arg) {
+        fb_prompt_open(&app->prompt, ':', "set ");
+        return;
+    }
     if (!equals || equals == arg) {
         fb_app_say(app, FB_ROLE_WARN, "set takes name=value");
         return;
@@ -323,6 +329,14 @@ static void set(fb_app *app, const char *arg)
     told(app, good, &err);
     json_decref(value);
     fb_free(name);
+}
+
+static void export(fb_app *app, const char *arg)
+{
+    if (!*arg)
+        fb_prompt_open(&app->prompt, ':', "export ");
+    else
+        fb_export(app, arg);
 }
 
 static void save(fb_app *app, const char *arg)
@@ -633,6 +647,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_REFUSE] = refuse,
     [FB_CMD_PARAMS] = show_params,
     [FB_CMD_SET] = set,
+    [FB_CMD_EXPORT] = export,
     [FB_CMD_SAVE] = save,
     [FB_CMD_NEXT_PANE] = next_pane,
     [FB_CMD_PREVIOUS_PANE] = previous_pane,

@@ -95,7 +95,9 @@ void fb_app_open(fb_app *app, const char *path)
     app->path = copy;
     app->columns_made = app->first_measured = false;
     app->error_shown = false;
-    app->column = 0;
+    app->column = app->edge = 0;
+    app->focus = FB_VIEW_GRAPH;
+    app->zoomed = false;
     fb_puzzle_free(app);
     memset(app->scroll, 0, sizeof app->scroll);
     app->n_over = 0;

@@ -6,7 +6,6 @@
 #include "session/library.h"
 
 #include <errno.h>
-#include <langinfo.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -91,11 +90,6 @@ int fb_cli_fail_in(const fb_error *err, const char *path)
     int status = fb_cli_fail(err);
     if (path) show_line(path, line_in(err->text, path));
     return status;
-}
-
-bool fb_cli_utf8(void)
-{
-    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
 const char *fb_cli_self(void)

@@ -68,7 +68,6 @@ int fb_cli_fail(const fb_error *err);
 int fb_cli_status(fb_error_kind kind);
 /* The same; an error that begins with the script's name and a line is followed by that line and a caret. */
 int fb_cli_fail_in(const fb_error *err, const char *path);
-bool fb_cli_utf8(void); /* does the locale show it? */
 
 /* ---- sessions ---- */
 

@@ -1,5 +1,6 @@
 /* fusebox diff: why the second column is faster than the first. */
 #include "tui/cli.h"
+#include "tui/cli_table.h"
 
 #include "base/mem.h"
 #include "base/str.h"

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "tui/cli.h"
 
+#include <langinfo.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +66,11 @@ static char *spell(const char *text)
         }
     }
     return fb_str_take(&out);
+}
+
+bool fb_cli_utf8(void)
+{
+    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
 static char *shown(const char *text)

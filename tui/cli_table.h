@@ -27,6 +27,7 @@ void fb_table_rest(fb_table *t, const char *text);
 /* FB_FORMAT_JSON is not for tables. */
 void fb_table_print(const fb_table *t, fb_format format, FILE *out);
 
+bool fb_cli_utf8(void); /* does the locale show it? */
 /* Prints text as this locale can show it. */
 void fb_put(FILE *out, const char *text);
 

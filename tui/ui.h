@@ -234,6 +234,10 @@ void fb_line_run(fb_app *app, const char *line);
 const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
 void fb_find(fb_app *app, int step);    /* the next row that holds app->find, from the cursor; step 0 begins at it */
 
+/* ---- export.c ---- */
+
+void fb_export(fb_app *app, const char *path); /* the columns' figures; says how it went */
+
 /* ---- model.c ---- */
 
 void fb_model_update(fb_app *app); /* after the session changed, or another column has the focus */

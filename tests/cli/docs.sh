@@ -8,7 +8,9 @@ commands=$(sed -n '/^Commands:/,/^Without/s/^  \([a-z]\{1,\}\) .*/\1/p' out; gre
 missing=
 for c in $commands; do
     grep -qE "^\.BI? $c( |$)" "$page" || missing="$missing $c"
-    grep -qE "commands=.*\b$c\b" "$FB_SRCDIR/completion/fusebox" || missing="$missing completion:$c"
+    for shell in fusebox _fusebox fusebox.fish; do
+        grep -qE "commands[= ].*\b$c\b" "$FB_SRCDIR/completion/$shell" || missing="$missing $shell:$c"
+    done
 done
 echo "$missing" >err
 [ -z "$missing" ] && report ok "every command is in man page and completion" || report not-ok "every command is in man page and completion"

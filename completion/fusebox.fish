@@ -1,0 +1,25 @@
+# fish completion for fusebox: commands, bundled scripts, files, presets and the options of each command.
+set -l commands run diff explain emit graph check new devices record fuzz worker
+
+function __fusebox_scripts
+    fusebox </dev/null 2>/dev/null | awk 'NR > 1 && $2 != "recent" { print $1 }'
+end
+
+function __fusebox_options
+    set -l words (commandline -opc)
+    set -l command
+    test (count $words) -gt 1; and contains -- $words[2] run diff explain emit graph check new devices record fuzz worker; and set command $words[2]
+    fusebox $command --help 2>/dev/null | string match -ar -- '--[a-z][a-z-]*' | sort -u
+end
+
+complete -c fusebox -n "not __fish_seen_subcommand_from $commands" -a "$commands"
+complete -c fusebox -a '(__fusebox_scripts)'
+complete -c fusebox -n "__fish_seen_subcommand_from $commands" -a 'none eager max inductor xla tinygrad best'
+complete -c fusebox -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__fusebox_options)'
+complete -c fusebox -l format -x -a 'table json csv markdown html svg text dot'
+complete -c fusebox -s t -l target -x -a 'c cuda ptx sass resources'
+complete -c fusebox -s d -l device -x -a 'host cuda:0 replay'
+complete -c fusebox -s o -l out -r
+complete -c fusebox -l trace -r
+complete -c fusebox -l keys -r
+complete -c fusebox -l pictures -x -a '(__fish_complete_directories)'
