@@ -375,7 +375,7 @@ static const screen_case cases[] = {
     {"columns change places", 100, 30, {NULL}, "demo", ">", {"graph · split · 2 eager"}, {NULL}},
     {"more rows",
      100,
-     40,
+     50,
      {NULL},
      "demo",
      "+",
