@@ -33,7 +33,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     // Without tensor cores a warp is 4 × 8 lanes; each computes every fourth row and every eighth column of the warp's tile.
     static constexpr int STEP = !TENSOR ? 1 : HALVES ? 16 : 8;
     static constexpr int MI = TENSOR ? WARP_M / 16 : WARP_M / 4, NI = WARP_N / 8, SUMS = TENSOR ? 4 : 1;
-    static constexpr int LINE = N + 4; // of C in shared memory
+    static constexpr int LINE = N + (TENSOR ? 8 : 4); // of C in shared memory, so that what a warp stores at once meets no bank twice
     static constexpr int UNROLL = K / STEP <= 32 ? K / STEP : 8; // longer products would only be longer to compile
     static_assert(M % WARP_M == 0 && N % WARP_N == 0 && K % STEP == 0 && K % PIECE == 0, "tiles and warps");
     static_assert(M % PIECE == 0 && N % PIECE == 0 && WARP_N % (HALVES ? 16 : 8) == 0, "whole pieces and fragments");
@@ -82,6 +82,36 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         }
     };
 
+    // What a warp multiplies of 16-bit operands at once: 16 steps of k, all its rows and columns.
+    struct fragments {
+        unsigned a[MI][4], b[NI][2];
+    };
+
+    template <class A, class B> FB_DEVICE void fetch(fragments &f, ELEM *a, ELEM *b, int wm, int wn, int k)
+    {
+        const int lane = threadIdx.x & 31, j = lane >> 3, r = lane & 7;
+        constexpr bool a_along = A::ALONG, b_along = B::ALONG;
+#pragma unroll
+        for (int i = 0; i < MI; i++)
+            fb_load_fragment<!a_along>(f.a[i], a_along ? A::element(a, wm + 16 * i + (lane & 15), k + (lane >> 4) * 8)
+                                                       : A::element(a, wm + 16 * i + (j & 1) * 8, k + (j >> 1) * 8 + r));
+#pragma unroll
+        for (int i = 0; i < NI; i += 2) {
+            unsigned two[4]; // the fragments of two neighbours in n
+            fb_load_fragment<!b_along>(two, b_along ? B::element(b, wn + 8 * i + (j >> 1) * 8 + r, k + (j & 1) * 8)
+                                                    : B::element(b, wn + 8 * i + (j >> 1) * 8, k + (j & 1) * 8 + r));
+            f.b[i][0] = two[0], f.b[i][1] = two[1], f.b[i + 1][0] = two[2], f.b[i + 1][1] = two[3];
+        }
+    }
+
+    FB_DEVICE void multiply(registers &sums, const fragments &f)
+    {
+#pragma unroll
+        for (int i = 0; i < MI; i++)
+#pragma unroll
+            for (int n = 0; n < NI; n++) fb_multiply(sums[i][n], f.a[i], f.b[n], ELEM());
+    }
+
     // Adds one tile's product to the accumulators of the warp at (wm, wn).
     template <class A, class B> FB_DEVICE void multiply(registers &sums, ELEM *a, ELEM *b, int wm, int wn)
     {
@@ -89,24 +119,9 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
 #pragma unroll UNROLL
         for (int k = 0; k < K; k += STEP) {
             if constexpr (HALVES) {
-                unsigned fa[MI][4], fb[NI][2];
-                const int j = lane >> 3, r = lane & 7;
-                constexpr bool a_along = A::ALONG, b_along = B::ALONG;
-#pragma unroll
-                for (int i = 0; i < MI; i++)
-                    fb_load_fragment<!a_along>(fa[i], a_along ? A::element(a, wm + 16 * i + (lane & 15), k + (lane >> 4) * 8)
-                                                              : A::element(a, wm + 16 * i + (j & 1) * 8, k + (j >> 1) * 8 + r));
-#pragma unroll
-                for (int i = 0; i < NI; i += 2) {
-                    unsigned two[4]; // the fragments of two neighbours in n
-                    fb_load_fragment<!b_along>(two, b_along ? B::element(b, wn + 8 * i + (j >> 1) * 8 + r, k + (j & 1) * 8)
-                                                            : B::element(b, wn + 8 * i + (j >> 1) * 8, k + (j & 1) * 8 + r));
-                    fb[i][0] = two[0], fb[i][1] = two[1], fb[i + 1][0] = two[2], fb[i + 1][1] = two[3];
-                }
-#pragma unroll
-                for (int i = 0; i < MI; i++)
-#pragma unroll
-                    for (int n = 0; n < NI; n++) fb_multiply(sums[i][n], fa[i], fb[n], ELEM());
+                fragments f;
+                fetch<A, B>(f, a, b, wm, wn, k);
+                multiply(sums, f);
             } else if constexpr (TENSOR) {
                 unsigned fa[MI][4], fb[NI][2];
                 const int g = lane >> 2, t = lane & 3;
@@ -137,6 +152,47 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         }
     }
 
+    // The tiles of a product, STAGES of them under way: load(s) sends for tile s, A and B of tile s begin at a_of(s) and b_of(s).
+    // The first STAGES - 1 have been sent for.
+    template <class A, class B, class LOAD, class FA, class FB>
+    FB_DEVICE void go_through(registers &sums, int steps, LOAD load, FA a_of, FB b_of)
+    {
+        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
+        if constexpr (HALVES) {
+            // Fragments are fetched while those before them are multiplied, also from one tile to the next.
+            constexpr int GROUPS = K / STEP;
+            fragments f[2];
+            fb_copies_wait<STAGES - 2>();
+            fb_meet<THREADS>();
+            if (steps > 0) fetch<A, B>(f[0], a_of(0), b_of(0), wm, wn, 0);
+            for (int s = 0; s < steps; s += GROUPS % 2 + 1) {
+#pragma unroll
+                for (int g = 0; g < GROUPS * (GROUPS % 2 + 1); g++) {
+                    const int t = s + g / GROUPS, group = g % GROUPS;
+                    if (t >= steps) break;
+                    if (group == 0) load(t + STAGES - 1); // over a tile whose last fragments everyone has fetched
+                    if (group == GROUPS - 1) {
+                        fb_copies_wait<STAGES - 2>();
+                        fb_meet<THREADS>(); // tile t + 1 has come
+                        if (t + 1 < steps) fetch<A, B>(f[(g + 1) % 2], a_of(t + 1), b_of(t + 1), wm, wn, 0);
+                    } else {
+                        fetch<A, B>(f[(g + 1) % 2], a_of(t), b_of(t), wm, wn, (group + 1) * STEP);
+                    }
+                    multiply(sums, f[g % 2]);
+                }
+            }
+        } else {
+            for (int s = 0; s < steps; s++) {
+                fb_copies_wait<STAGES - 2>();
+                fb_meet<THREADS>(); // tile s has come, and everyone is done with the one that the next load overwrites
+                load(s + STAGES - 1);
+                multiply<A, B>(sums, a_of(s), b_of(s), wm, wn);
+            }
+        }
+        fb_copies_wait<0>();
+        fb_meet<THREADS>(); // the tiles' memory is free for what follows
+    }
+
     // Adds the product over first <= k < last. All threads of the block call it; `first` is a multiple of K.
     template <bool A_ALONG_K, bool B_ALONG_K, class FA, class FB>
     FB_DEVICE void accumulate(registers &sums, unsigned char *shared, int first, int last, FA a_of, FB b_of)
@@ -144,7 +200,6 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         using A = operand<A_ALONG_K, M>;
         using B = operand<B_ALONG_K, N>;
         ELEM *const a = reinterpret_cast<ELEM *>(shared), *const b = a + STAGES * A::SIZE;
-        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
         const int steps = (last - first + K - 1) / K;
         auto load = [&](int step) {
             if (step < steps) {
@@ -155,14 +210,8 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         };
 #pragma unroll
         for (int s = 0; s < STAGES - 1; s++) load(s);
-        for (int s = 0; s < steps; s++) {
-            fb_copies_wait<STAGES - 2>();
-            fb_meet<THREADS>(); // tile s has come, and everyone is done with the one that the next load overwrites
-            load(s + STAGES - 1);
-            multiply<A, B>(sums, a + s % STAGES * A::SIZE, b + s % STAGES * B::SIZE, wm, wn);
-        }
-        fb_copies_wait<0>();
-        fb_meet<THREADS>(); // the tiles' memory is free for what follows
+        go_through<A, B>(
+            sums, steps, load, [&](int s) { return a + s % STAGES * A::SIZE; }, [&](int s) { return b + s % STAGES * B::SIZE; });
     }
 
     // The same where A lies in shared memory already, or comes to lie there by what `between` does while the first tiles of B
@@ -172,7 +221,6 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     {
         using B = operand<B_ALONG_K, N>;
         static_assert(A::ALONG, "steps along k are steps in memory");
-        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N;
         const int steps = last / K;
         auto load = [&](int step) {
             if (step < steps) B::load(b + step % STAGES * B::SIZE, step * K, [&](int n, int k) { return b_of(k, n); });
@@ -181,14 +229,8 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
 #pragma unroll
         for (int s = 0; s < STAGES - 1; s++) load(s);
         between();
-        for (int s = 0; s < steps; s++) {
-            fb_copies_wait<STAGES - 2>();
-            fb_meet<THREADS>();
-            load(s + STAGES - 1);
-            multiply<A, B>(sums, a + s * K, b + s % STAGES * B::SIZE, wm, wn);
-        }
-        fb_copies_wait<0>();
-        fb_meet<THREADS>();
+        go_through<A, B>(
+            sums, steps, load, [&](int s) { return a + s * K; }, [&](int s) { return b + s % STAGES * B::SIZE; });
     }
 
     FB_DEVICE void scale(registers &sums, sum by)
@@ -235,10 +277,13 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
 #pragma unroll
             for (int n = 0; n < NI; n++)
 #pragma unroll
-                for (int e = 0; e < SUMS; e++) {
-                    const int row = TENSOR ? wm + 16 * i + (lane >> 2) + (e >> 1) * 8 : wm + 4 * i + (lane >> 3);
-                    const int col = wn + 8 * n + (TENSOR ? (lane & 3) * 2 + (e & 1) : lane & 7);
-                    c[row * LINE + col] = sums[i][n][e];
+                for (int e = 0; e < SUMS; e += TENSOR ? 2 : 1) {
+                    if constexpr (TENSOR) {
+                        const int row = wm + 16 * i + (lane >> 2) + (e >> 1) * 8, col = wn + 8 * n + (lane & 3) * 2;
+                        fb_store(c + row * LINE + col, fb_pack<sum, 2>{sums[i][n][e], sums[i][n][e + 1]});
+                    } else {
+                        c[(wm + 4 * i + (lane >> 3)) * LINE + wn + 8 * n + (lane & 7)] = sums[i][n][e];
+                    }
                 }
         fb_meet<THREADS>();
         return c;

@@ -13,7 +13,7 @@ enum {
     WHOLE_THREADS = 32 * FB_CHAIN_WARPS_M * FB_CHAIN_WARPS_N,
     WHOLE_SUMS = 128,
     WHOLE_STEP = 32,
-    WHOLE_STAGES = 4,
+    WHOLE_STAGES = 3,
     LEAST_WIDTH = 64,
     MOST_BLOCKS = 1 << 30,
 };
@@ -81,7 +81,7 @@ static int64_t shared_of(const fb_chain_tile *t, int size)
     if (t->depth) tiles += operand_bytes(t->tile, t->depth, size);
     int64_t all = t->stages * tiles + (t->depth ? operand_bytes(t->rows, t->depth, size) : 0);
     if (size != 2) all += (int64_t)t->rows * (t->tile + 16 / size) * size;
-    int64_t sums = (int64_t)t->rows * (t->columns + 4) * (size == 8 ? 8 : 4);
+    int64_t sums = (int64_t)t->rows * (t->columns + (t->tensor ? 8 : 4)) * (size == 8 ? 8 : 4);
     return larger(all, sums);
 }
 
@@ -132,7 +132,7 @@ static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, cons
     if (t.rows * larger(t.tile, t.columns) / WHOLE_THREADS > WHOLE_SUMS || t.warp_rows % 16 || t.step % 16 ||
         t.tile % t.step)
         return false;
-    int64_t middle = (int64_t)t.rows * (t.tile + 8) * size, sums = (int64_t)t.rows * (t.columns + 4) * 4;
+    int64_t middle = (int64_t)t.rows * (t.tile + 8) * size, sums = (int64_t)t.rows * (t.columns + 8) * 4;
     int64_t tiles = larger(operand_bytes(t.rows, t.step, size) + operand_bytes(t.tile, t.step, size),
                            operand_bytes(t.columns, t.step, size));
     for (t.stages = WHOLE_STAGES; t.stages > 1; t.stages--) {

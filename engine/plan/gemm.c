@@ -52,7 +52,7 @@ static int64_t tile_bytes(const fb_tiled *t, const fb_gemm_tile *x)
 
 static int64_t shared_of(const fb_tiled *t, const fb_gemm_tile *x)
 {
-    int64_t operands = tile_bytes(t, x), sums = (int64_t)x->m * (x->n + 4) * sum_bytes(t);
+    int64_t operands = tile_bytes(t, x), sums = (int64_t)x->m * (x->n + (x->tensor ? 8 : 4)) * sum_bytes(t);
     return operands > sums ? operands : sums;
 }
 
