@@ -525,7 +525,7 @@ function Graph:input(name, shape, dtype, dist) end
 ---@return Tensor
 function Graph:param(name, shape, dtype, dist) end
 
----Data that the host hands over in every step.
+---Data that the host hands over in every run: a copy, which is part of the run's time.
 ---@param name string
 ---@param shape Shape
 ---@param dtype? Dtype
@@ -603,7 +603,7 @@ function Graph:assign(param, value) end
 ---@return Tensor[]
 function Graph:grad(loss, params) end
 
----Hands a value to the host in every run.
+---Hands a value to the host in every run: a copy, which is part of the run's time.
 ---@param x Tensor
 ---@param name? string
 ---@return Tensor
@@ -736,6 +736,12 @@ function Plan:kernel(node, file) end
 ---@return Plan
 function Plan:launch(mode) end
 
+---Copies feeds and receives beside the kernels (true, or nothing) or in order with them (false): beside them, the next
+---run's feeds arrive and the results of the one before leave while a run computes. Nothing where nothing is copied.
+---@param on? boolean
+---@return Plan
+function Plan:overlap(on) end
+
 ---Begins again with what a preset makes.
 ---@param name string
 ---@return Plan
@@ -774,6 +780,9 @@ function Plan:cost() end
 ---@field wall_us? { median: number, p10: number, p90: number, n: integer }
 ---@field device_us? { median: number, p10: number, p90: number, n: integer }
 ---@field launches? integer
+---@field copies? "in order"|"overlapped"
+---@field copy_us? { median: number, p10: number, p90: number, n: integer }
+---@field copy_hidden_us? number
 
 ---@class Experiment
 local Experiment = {}

@@ -197,6 +197,13 @@ bool fb_node_is_copied(const fb_graph *g, fb_id id)
     return n->op == FB_OP_FEED || (n->op == FB_OP_RECEIVE && n->region == 0);
 }
 
+bool fb_graph_copies(const fb_graph *g)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (fb_node_is_copied(g, i)) return true;
+    return false;
+}
+
 bool fb_node_is_output(const fb_graph *g, fb_id id)
 {
     return g->is_output[id];

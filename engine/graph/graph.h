@@ -172,6 +172,7 @@ static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 /* What each run copies: a feed to the device, what is received from it. Inside loops, feeds alone: what they bring is
  * the same in every step. */
 bool fb_node_is_copied(const fb_graph *g, fb_id node);
+bool fb_graph_copies(const fb_graph *g); /* is there such a node? */
 /* True for nodes that a group must hold: the computed classes without `feed` and `receive`, which only move what is
  * there already. */
 bool fb_node_is_computed(const fb_graph *g, fb_id id);

@@ -315,8 +315,7 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
 
 bool fb_may_overlap(const fb_planner *p, fb_verdict *why)
 {
-    for (fb_id i = 0; i < p->g->n_nodes; i++)
-        if (fb_node_is_copied(p->g, i)) return true;
+    if (fb_graph_copies(p->g)) return true;
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB,
                   "nothing is copied that kernels could overlap: the graph feeds nothing and receives nothing");
 }

@@ -219,13 +219,15 @@ static int launch(lua_State *L)
     return fb_lua_raise(L, "launch: \"%.40s\" is none of stream, graph, mega", name);
 }
 
-/* pl:overlap(true): feeds and receives beside the kernels; without a value as with true. */
+/* pl:overlap(true): feeds and receives beside the kernels; without a value as with true. One plan serves variants of
+ * which not all copy something: for the others it changes nothing. */
 static int overlap(lua_State *L)
 {
     lua_plan *p = check_plan(L);
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
     fb_edit e = {.kind = FB_EDIT_OVERLAP, .value = on};
-    if (fb_plan_overlap(p->plan) != on) apply_all(L, p, &e, 1, "overlap");
+    if (fb_plan_overlap(p->plan) != on && (!on || fb_graph_copies(fb_planner_graph(p->planner))))
+        apply_all(L, p, &e, 1, "overlap");
     return done(L);
 }
 

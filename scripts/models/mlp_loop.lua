@@ -59,9 +59,26 @@ return fb.script {
       end)
       return losses[1]
     end,
+
+    -- The host feeds the batches of all steps and receives the trained weights. Both are copies of every run: with the
+    -- plan `overlapped` they go on while the run before and the one after train.
+    fed = function(g, p)
+      local xs = g:feed("xs", { p.steps, p.batch, p.inputs }, p.dtype)
+      local W1, b1, W2, b2 = weights(g, p)
+      local trained = g:scan({ xs }, { W1, b1, W2, b2 }, function(x, ...)
+        local now, next = { ... }, {}
+        for i, slope in ipairs(g:grad(loss_of(x, ...), now)) do next[i] = now[i] - p.lr * slope end
+        return next
+      end)
+      for i, name in ipairs { "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias" } do
+        g:receive(trained[i], "saved_" .. name)
+      end
+    end,
   },
 
-  plans = { -- on a GPU only
+  plans = {
+    overlapped = function(pl) pl:preset("max"):overlap(true) end,
+    -- The others are for a GPU only.
     graph = function(pl) pl:preset("max"):launch("graph") end,
     -- One persistent kernel for the whole loop: its products have to be generated for that.
     one_kernel = function(pl)
@@ -73,5 +90,5 @@ return fb.script {
     end,
   },
 
-  columns = { "carried:eager", "carried:max", "assigned:max" },
+  columns = { "carried:eager", "carried:max", "assigned:max", "fed:max", "fed:overlapped" },
 }
