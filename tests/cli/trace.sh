@@ -9,6 +9,9 @@ json "one process a column, launches and kernels" t.json displayTimeUnit=ns trac
     traceEvents.4.tid=1 traceEvents.4.ts traceEvents.4.dur traceEvents.5.tid=10
 holds "the second is one kernel" test "$(grep -o '"ph":"X","pid":2' t.json | wc -l)" = 2
 holds "busy is said" grep -q '"labels":"busy .* of ' t.json
+fb run overlap both_ways:overlapped --set rows=64 --device host --trace t.json
+is "of a plan that overlaps its copies" 0 out 'copied  *copies  *hidden'
+holds "copies have lanes of their own" sh -c 'grep -q "feed batch.*\"tid\":8" t.json && grep -q "receive relu.*\"tid\":90" t.json'
 fb run split_stack combined:max $small --device host --trace t.json --metrics
 is "metrics that a device has not" 0 err1 'combined:max.*: the trace has no metrics: host has no metrics over time'
 fb run split_stack combined:max --set batch_size=64,128 --set input_dim=32 --set num_inputs=2 --device host --trace t.json

@@ -20,7 +20,7 @@ events = json.load(open(sys.argv[1]))["traceEvents"]
 for pid in sorted({e["pid"] for e in events}):
     own = [e for e in events if e["pid"] == pid]
     name = next(e["args"]["name"] for e in own if e["name"] == "process_name")
-    kernels = [e for e in own if e["ph"] == "X" and e["tid"] >= 10]
+    kernels = [e for e in own if e["ph"] == "X" and 10 <= e["tid"] < 90]
     calls = [e for e in own if e["ph"] == "X" and e["tid"] == 1]
     ends = [k["ts"] + k["dur"] for k in kernels]
     # In a graph a kernel may be said to start while the last blocks of the one before it retire.
@@ -30,6 +30,11 @@ for pid in sorted({e["pid"] for e in events}):
     print(name, "kernels", len(kernels), "calls", len(calls), "overlaps", late, "before-call", early,
           "unknown", sum(1 for k in kernels if k["name"] == "(unknown)"), "end", round(max(ends), 1),
           "most shared", round(max(shared, default=0), 3))
+    copies = {tid: [e for e in own if e["ph"] == "X" and e["tid"] == tid] for tid in (8, 90)}
+    beside = sum(max(0, min(c["ts"] + c["dur"], k["ts"] + k["dur"]) - max(c["ts"], k["ts"]))
+                 for tid in copies for c in copies[tid] for k in kernels)
+    print("  copies of", name, "in", len(copies[8]), "out", len(copies[90]), "beside kernels" if beside > 1 else "alone",
+          "unknown", sum(1 for tid in copies for c in copies[tid] if c["name"] == "(unknown)"))
     for counter in sorted({e["name"] for e in own if e["ph"] == "C"}):
         values = [e["args"]["percent"] for e in own if e["name"] == counter]
         print("  counter", counter, "samples", len(values), "most", round(max(values), 1))
@@ -46,6 +51,15 @@ sed 's/^/# /' out
 is "in a stream: a call a kernel, after it, one behind the other" 0 \
     out '^stream@cuda:. kernels ([0-9]+) calls \1 overlaps 0 before-call 0 unknown 0'
 is "as a graph: one call for all" 0 out '^graph@cuda:. kernels [0-9]+ calls 1 overlaps 0 before-call 0 unknown 0'
+fb run overlap heavy:in_order heavy:overlapped heavy:in_order_graph heavy:overlapped_graph --set rows=16384 --set depth=8 \
+    --device "$device" --trace c.json
+is "copies: right answers" 0
+python3 look.py c.json >out 2>err
+sed 's/^/# /' out
+is "copies in order are between the kernels' runs" 0 out 'copies of heavy:in_order@.* in 1 out 1 alone unknown 0' \
+    out 'copies of heavy:in_order_graph@.* in 1 out 1 alone unknown 0'
+is "overlapped ones beside them" 0 out 'copies of heavy:overlapped@.* in 1 out 1 beside kernels unknown 0' \
+    out 'copies of heavy:overlapped_graph@.* in 1 out 1 beside kernels unknown 0'
 fb run add_mul_relu max --set rows=16384 --device "$device" --trace m.json --metrics
 if grep -q 'no metrics' err; then
     is "no metrics: says what to change" 0 err1 'NVreg_RestrictProfilingToAdminUsers|CUPTI|metrics'
