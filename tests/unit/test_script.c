@@ -793,8 +793,7 @@ static void test_bundled(void **state)
             values v = evaluate(build(s, info->variants[i], NULL), s);
             bool apart = info->variants[i][0] && strstr(scripts[k].apart, info->variants[i]);
             int64_t n = apart ? 0 : fb_shape_elements(&fb_node_at(v.g, v.g->outputs[0])->shape);
-            for (int64_t at = 0; first.g && at < n; at++)
-                near(output_at(&v, 0, at), output_at(&first, 0, at));
+            for (int64_t at = 0; first.g && at < n; at++) near(output_at(&v, 0, at), output_at(&first, 0, at));
             if (apart || first.g)
                 done(&v);
             else
