@@ -14,6 +14,13 @@ FB_DEVICE fb_dims fb_block_at(unsigned at, unsigned x, unsigned y)
     return {at % x, at / x % y, at / (x * y)};
 }
 
+// All threads of a stage are through with a block. Not the barrier of fb_meet: some of them may have had no part in the
+// block, and arrive while the others still meet among themselves.
+template <int THREADS> FB_DEVICE void fb_block_done()
+{
+    FB_MEET_SOME(2, THREADS);
+}
+
 template <class T> FB_DEVICE void fb_exchange(T *&a, T *&b)
 {
     T *const held = a;

@@ -193,14 +193,14 @@ struct fb_smaller {
 };
 
 #ifndef FB_MEET_SOME
-#define FB_MEET_SOME(threads) asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory")
+#define FB_MEET_SOME(barrier, threads) asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory")
 #endif
 
 // The first THREADS threads of the block meet: all of them, but where a kernel has several stages (kernels/grid.cuh).
 template <int THREADS> FB_DEVICE void fb_meet()
 {
 #ifdef FB_STAGES
-    FB_MEET_SOME(THREADS);
+    FB_MEET_SOME(1, THREADS);
 #else
     __syncthreads();
 #endif

@@ -343,7 +343,7 @@ static void add_call_cuda(merging *m, const fb_launch *l, int depth)
                 k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
     add_pointers(m, l, ", ");
     fb_str_add(&m->out, ");\n");
-    line(m, depth + 1, "fb_meet<%d>();", k->block[0]);
+    line(m, depth + 1, "fb_block_done<%d>();", k->block[0]);
     line(m, depth, "}");
 }
 

@@ -20,7 +20,7 @@
 #define __noinline__
 #define FB_DEVICE static inline
 #define FB_STAGES 1
-#define FB_MEET_SOME(threads) shim::barrier_of(threads)
+#define FB_MEET_SOME(barrier, threads) shim::barrier_of(barrier, threads)
 
 struct shim_dim {
     unsigned x, y, z;
@@ -78,17 +78,19 @@ static void barrier()
     while (barrier_round == round) yield();
 }
 
-// The first `threads` threads alone.
-static void barrier_of(unsigned threads)
+// The first `threads` threads alone, at one of a block's barriers: hardware stops a kernel whose threads count differently.
+static void barrier_of(int barrier, unsigned threads)
 {
-    static unsigned here, round;
-    const unsigned mine = round;
-    if (++here == threads) {
-        here = 0;
-        round++;
+    static unsigned here[16], round[16], count[16];
+    const unsigned mine = round[barrier];
+    if (here[barrier] && count[barrier] != threads) die("threads meet at one barrier in different numbers");
+    count[barrier] = threads;
+    if (++here[barrier] == threads) {
+        here[barrier] = 0;
+        round[barrier]++;
         return;
     }
-    while (round == mine) yield();
+    while (round[barrier] == mine) yield();
 }
 
 // All lanes of a warp bring something; the last to come does `together` for all of them.
