@@ -29,7 +29,8 @@ template <class T> FB_DEVICE void fb_exchange(T *&a, T *&b)
 }
 
 // ---- PTX ----
-// All blocks of the launch meet, and see what the others wrote before. Every block adds 1, the first one what makes the
+// All blocks of the launch meet, and see what the others wrote before: release and acquire hold for the whole block, between
+// its two barriers, and need no fence beside them. Every block adds 1, the first one what makes the
 // sum 2^31: so the top bit changes when all have come, and the counter is right for the next time without a reset.
 // Nothing that was written by a stage before may be read through the read-only cache: the stages' pointers are neither
 // const __restrict__ nor read with __ldg.
@@ -41,12 +42,10 @@ static __device__ __noinline__ void fb_meet_all()
     if (threadIdx.x == 0) {
         const unsigned mine = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
         unsigned before, now;
-        __threadfence();
         asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(&fb_arrivals), "r"(mine) : "memory");
         do {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&fb_arrivals) : "memory");
         } while (((before ^ now) & 0x80000000u) == 0);
-        __threadfence();
     }
     __syncthreads();
 }
