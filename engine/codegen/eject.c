@@ -41,11 +41,22 @@ static void add_ints(fb_str *out, const char *before, const int64_t *v, int n)
     fb_str_add(out, "]");
 }
 
+/* What a library call reads is not the kernel's, which does the rest of the group. */
+static bool is_elsewhere(const fb_eject_kernel *k, fb_id node)
+{
+    if (arg_of(k, node) != FB_NONE || place_in_group(k->group, node) != FB_NONE) return false;
+    fb_op op = k->graph->nodes[node].op;
+    return fb_node_class(k->graph, node) != FB_CLASS_SOURCE || op == FB_OP_INPUT || op == FB_OP_PARAM ||
+           op == FB_OP_CARRIED || op == FB_OP_ITEM;
+}
+
 /* A value that is no view: of the group, of an argument, or written into the code. */
 static void add_value(const fb_eject_kernel *k, fb_id node, fb_str *out)
 {
     int arg = arg_of(k, node), place = place_in_group(k->group, node);
-    if (place != FB_NONE)
+    if (is_elsewhere(k, node))
+        fb_str_add(out, "elsewhere");
+    else if (place != FB_NONE)
         fb_str_addf(out, "#%d", place);
     else if (arg != FB_NONE)
         fb_str_addf(out, "@%d", arg);
@@ -71,6 +82,7 @@ static void add_operand(const fb_eject_kernel *k, fb_id node, fb_str *out)
     const fb_graph *g = k->graph;
     fb_str_add(out, " ");
     add_type(g, node, out);
+    if (is_elsewhere(k, fb_access_base(g, node))) return;
     if (arg_of(k, node) == FB_NONE && fb_access_strided(g, node, &base, &offset, strides)) {
         add_ints(out, "", strides, g->nodes[node].shape.rank);
         fb_str_addf(out, "+%" PRId64 " of ", from_start(k, base, offset));
@@ -87,7 +99,7 @@ static void add_operand(const fb_eject_kernel *k, fb_id node, fb_str *out)
     add_value(k, node, out);
 }
 
-static fb_hash interface_of(const fb_eject_kernel *k)
+fb_hash fb_eject_interface(const fb_eject_kernel *k)
 {
     fb_str all = {0};
     fb_str_addf(&all, "%s\n", fb_dialect_name(k->dialect));
@@ -189,7 +201,7 @@ void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_st
         fb_str_addf(out, "\n * @argument  %s", fb_str_get(&line));
         fb_str_free(&line);
     }
-    fb_str_addf(out, "\n * @interface %s\n *\n", fb_hash_hex(interface_of(k), hex));
+    fb_str_addf(out, "\n * @interface %s\n *\n", fb_hash_hex(fb_eject_interface(k), hex));
     if (on_gpu(k))
         fb_str_addf(out,
                     " * %s takes the arguments as pointers, in this order. It is launched as @grid (blocks), @block "
@@ -334,7 +346,7 @@ bool fb_eject_read(const fb_eject_kernel *k, const fb_kernel_source *file, fb_ar
                        language.line, language.text, speaks);
     if (!is_word(entry.text))
         return fb_fail(err, FB_ERR_INPUT, "%s:%d: @entry is the name of a function", r.name, entry.line);
-    if (strcmp(hash.text, fb_hash_hex(interface_of(k), hex)) != 0) return stale(&r, k);
+    if (strcmp(hash.text, fb_hash_hex(fb_eject_interface(k), hex)) != 0) return stale(&r, k);
     fb_kernel_text own = *text;
     if (on_gpu(k)) {
         if (!numbers(&r, "grid", 0, 1 << 30, 3, own.grid) || !numbers(&r, "block", 1, 1024, 3, own.block) ||

@@ -9,6 +9,7 @@
 #define FB_CODEGEN_EJECT_H
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "codegen/emit.h"
 
@@ -24,6 +25,8 @@ typedef struct {
     const char *script, *column; /* where it is from, for people */
 } fb_eject_origin;
 
+/* Of what the kernel is given and computes: one file serves all groups of equal ones. */
+fb_hash fb_eject_interface(const fb_eject_kernel *k);
 /* The whole file: header and generated text. */
 void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_str *out);
 /* Puts the file's text, entry and geometry in the place of the generated ones; all in `arena`. False with one sentence

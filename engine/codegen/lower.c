@@ -152,6 +152,7 @@ static bool take_over(fb_lowering *l, const fb_group *group, int number, fb_kern
 {
     fb_eject_kernel k = {.graph = l->g, .group = group, .dialect = l->dialect, .text = text};
     const fb_kernel_source *own = own_source(l, group, number);
+    if (l->eject.out) l->eject.interface[number] = fb_eject_interface(&k);
     if (l->eject.out && l->eject.group == number) fb_eject_write(&k, l->eject.from, l->eject.out);
     if (!own || l->failed.kind) return !l->failed.kind;
     return fb_eject_read(&k, own, l->p->arena, text, &l->failed);
@@ -683,8 +684,8 @@ static bool fits_mode(const fb_program *p, fb_error *err)
                    (long long)launches, FB_GRAPH_LAUNCHES);
 }
 
-static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eject, const fb_eject_origin *from,
-                         fb_str *ejected, fb_error *err)
+/* What is taken over goes to `eject`'s fields; NULL: nothing. */
+static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const fb_ejection *eject, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
@@ -705,7 +706,7 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eje
                      .g = g,
                      .dialect = dialect,
                      .names = fb_names_new(),
-                     .eject = {.group = eject, .from = from, .out = ejected}};
+                     .eject = eject ? *eject : (fb_ejection){.group = FB_NONE}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena,
@@ -748,7 +749,7 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, int eje
 
 fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
 {
-    return lower(plan, dialect, FB_NONE, NULL, NULL, err);
+    return lower(plan, dialect, NULL, err);
 }
 
 /* The kernel that a launch runs, or that follows its library call. */
@@ -762,8 +763,14 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, c
                     bool *shares, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    fb_program *p = lower(plan, dialect, group, from, out, err);
-    if (!p) return false;
+    fb_arena *arena = fb_arena_new();
+    fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
+    fb_program *p =
+        lower(plan, dialect, &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, err);
+    if (!p) {
+        fb_arena_free(arena);
+        return false;
+    }
     int kernel = FB_NONE;
     for (int i = 0; i < p->n_launches && kernel == FB_NONE; i++)
         if (p->launches[i].group == group) kernel = kernel_of(p, &p->launches[i]);
@@ -774,7 +781,8 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, c
     for (int i = 0; i < fb_plan_groups(plan); i++) shares[i] = false;
     for (int i = 0; i < p->n_launches && fine; i++)
         if (p->launches[i].group != FB_NONE && kernel_of(p, &p->launches[i]) == kernel)
-            shares[p->launches[i].group] = true;
+            shares[p->launches[i].group] = fb_hash_equal(interface[p->launches[i].group], interface[group]);
+    fb_arena_free(arena);
     fb_program_free(p);
     return fine;
 }

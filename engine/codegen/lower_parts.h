@@ -32,6 +32,14 @@ typedef struct {
     int temporary, group;
 } fb_late_assign;
 
+/* A kernel that is to be taken over; out NULL: none. */
+typedef struct {
+    int group;
+    const fb_eject_origin *from;
+    fb_str *out;
+    fb_hash *interface; /* of each group's kernel, filled */
+} fb_ejection;
+
 /* Where in its buffer a node's value is: it moves with the steps of a loop. */
 typedef struct {
     int64_t offset; /* bytes */
@@ -64,11 +72,7 @@ typedef struct {
     fb_id *leaving; /* values that are in buffers of their own at the end */
     FB_VEC(fb_late_assign) late;
     fb_error failed; /* of the first group whose file cannot stand for its kernel */
-    struct {         /* a kernel that is to be taken over; out NULL: none */
-        int group;
-        const fb_eject_origin *from;
-        fb_str *out;
-    } eject;
+    fb_ejection eject;
 } fb_lowering;
 
 static inline int64_t fb_buffer_aligned(int64_t bytes)

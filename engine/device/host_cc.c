@@ -431,6 +431,14 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
                    line[0] ? line : "it gave no reason");
 }
 
+/* The user's own kernel may call what is not there; else it is the place that nothing may be loaded from. */
+static bool cannot_load(const fb_cc_unit *unit, const char *why, fb_error *err)
+{
+    const char *missing = why ? strstr(why, "undefined symbol") : NULL;
+    if (unit->file && missing) return fb_fail(err, FB_ERR_COMPILE, "%s: %s", unit->file, missing);
+    return fb_fail(err, FB_ERR_SYSTEM, "a compiled kernel cannot be loaded: %s", why ? why : "no reason was given");
+}
+
 /* The object gets a name in the cache for each of its units, and is loaded once for each. */
 static bool batch_keep(load *l, batch *b, fb_error *err)
 {
@@ -438,7 +446,7 @@ static bool batch_keep(load *l, batch *b, fb_error *err)
     for (int i = b->first; i < b->last; i++) {
         int unit = l->missing.at[i];
         l->handles[unit] = dlopen(b->object, RTLD_NOW | RTLD_LOCAL);
-        if (!l->handles[unit]) return fb_fail(err, FB_ERR_SYSTEM, "a compiled kernel cannot be loaded: %s", dlerror());
+        if (!l->handles[unit]) return cannot_load(&l->units[unit], dlerror(), err);
         if (!l->cache[0]) continue;
         cache_path(l, unit, path);
         int linked = link(b->object, path);

@@ -1,5 +1,6 @@
 /* Every bundled script, variant, preset and plan of the script's own on a GPU, in every dtype that the script offers
- * and in both launch modes, against the interpreter; and a kernel of each kind of family gemm. Speaks TAP; exits with
+ * and in both launch modes, against the interpreter; the first kernel of each plan `max` as a file of the user's; and a
+ * kernel of each kind of family gemm. Speaks TAP; exits with
  * 77 where there is no GPU.
  *
  *     check_gpu [--device cuda:0] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples N]
@@ -15,6 +16,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "codegen/lower.h"
 #include "measure/measure.h"
 #include "plan/preset.h"
 
@@ -84,6 +86,48 @@ static void check_plan(const char *what, const fb_plan *plan)
     fb_measure_free(m);
 }
 
+/* The node of a group that it owns: what an edit of it names. */
+static fb_id node_of(const fb_plan *plan, int group)
+{
+    const fb_group *g = fb_plan_group(plan, group);
+    for (int i = 0; i < g->n_nodes; i++)
+        if (fb_plan_group_of(plan, g->nodes[i]) == group) return g->nodes[i];
+    return FB_NONE;
+}
+
+/* The first kernel that there is, taken over: what the file says is what is launched. */
+static void check_own_kernel(const char *name, const fb_plan *plan)
+{
+    char what[330];
+    snprintf(what, sizeof what, "%s own kernel", name);
+    const fb_eject_origin from = {.script = name, .column = "max"};
+    int n = fb_plan_groups(plan);
+    bool *shares = fb_calloc((size_t)n + 1, sizeof *shares), found = false;
+    fb_str text = {0};
+    fb_error err = {0};
+    for (int i = 0; i < n && !found; i++) {
+        fb_str_clear(&text);
+        found = fb_lower_eject(plan, i, run.device->ops->dialect, &from, &text, shares, &err);
+    }
+    fb_plan *own = found ? fb_plan_copy(plan) : NULL;
+    for (int i = 0; i < n && own; i++) {
+        fb_plan *next = NULL;
+        fb_edit e = {.kind = FB_EDIT_SOURCE, .a = node_of(plan, i), .b = FB_NONE, .source = "own.cu"};
+        if (!shares[i]) continue;
+        fb_verdict v = fb_plan_try(own, &e, &next);
+        if (!next) result(false, what, v.text);
+        fb_plan_free(own);
+        own = next;
+    }
+    if (own) {
+        fb_planner_set_source(fb_plan_planner(plan), "own.cu", fb_str_get(&text));
+        check_plan(what, own);
+        fb_plan_free(own);
+    }
+    fb_str_free(&text);
+    fb_free(shares);
+}
+
 static void check_presets(const char *name, fb_planner *planner)
 {
     for (int i = 0; i < fb_presets(); i++) {
@@ -100,6 +144,7 @@ static void check_presets(const char *name, fb_planner *planner)
                 result(false, what, v.text);
             else
                 check_plan(what, edited ? edited : plan);
+            if (mode == FB_LAUNCH_STREAM && !strcmp(fb_preset_at(i)->name, "max")) check_own_kernel(what, plan);
             if (edited) fb_plan_free(edited);
             fb_plan_free(plan);
         }

@@ -128,6 +128,43 @@ static void a_file_is_the_kernel_of_all_members(void **state)
     }
 }
 
+/* What follows a library call is the kernel; what the call reads is not. */
+static void epilogues_share_a_file(void **state)
+{
+    (void)state;
+    int n;
+    fb_error err = {0};
+    fb_graph *g = fb_graph_new("epilogues");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(128, 64), FB_F32),
+          w = source(g, FB_OP_PARAM, "w", SHAPE(64, 64), FB_F32);
+    for (int i = 0; i < 2; i++) {
+        fb_id part = NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.start = 64 * i, .stop = 64 * (i + 1), .step = 1}), x);
+        fb_id out = NODE(g, FB_OP_TANH, NULL, NULL, NODE(g, FB_OP_MATMUL, NULL, NULL, part, w));
+        assert_true(fb_graph_output(g, out, i ? "second" : "first", &err));
+    }
+    taken t = planned(finished(g), FB_DEVICE_HOST, "max");
+    assert_int_equal(fb_plan_group(t.plan, 0)->family, FB_FAMILY_LIBRARY);
+    char *text = ejected(&t, &n);
+    assert_int_equal(n, 2);
+    use(&t, "own.c", text);
+    for (int i = 0; i < 2; i++) {
+        fb_plan *to = NULL;
+        fb_edit e = {
+            .kind = FB_EDIT_SOURCE, .a = fb_graph_find(t.g, i ? "tanh_2" : "tanh"), .b = FB_NONE, .source = "own.c"};
+        fb_plan_try(t.plan, &e, &to);
+        assert_non_null(to);
+        fb_plan_free(t.plan);
+        t.plan = to;
+    }
+    fb_program *p = fb_lower(t.plan, t.dialect, &err);
+    if (!p) fail_msg("%s", err.text);
+    assert_int_equal(p->n_kernels, 1);
+    assert_string_equal(p->kernels[0].file, "own.c");
+    fb_program_free(p);
+    fb_free(text);
+    drop(&t);
+}
+
 static fb_graph *two_steps(fb_op last, int width)
 {
     fb_graph *g = fb_graph_new("two");
@@ -254,8 +291,11 @@ static void sha256_is_what_the_standard_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_is_the_kernel_of_all_members), cmocka_unit_test(a_stale_file_is_refused),
-        cmocka_unit_test(edits_drop_a_file_or_are_refused),    cmocka_unit_test(its_text_is_what_runs),
+        cmocka_unit_test(a_file_is_the_kernel_of_all_members),
+        cmocka_unit_test(a_stale_file_is_refused),
+        cmocka_unit_test(epilogues_share_a_file),
+        cmocka_unit_test(edits_drop_a_file_or_are_refused),
+        cmocka_unit_test(its_text_is_what_runs),
         cmocka_unit_test(sha256_is_what_the_standard_says),
     };
     return cmocka_run_group_tests_name("eject", tests, NULL, NULL);
