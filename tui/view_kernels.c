@@ -101,6 +101,9 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_addf(&hint->title, "%s %s", letter, k->name);
     fb_str_addf(&hint->line[0], "%s kernel, %lld launch%s", k->family ? k->family : "foreign", (long long)k->count,
                 k->count == 1 ? "" : "es");
+    const fb_plan *plan = app->model.column->plan;
+    const fb_kernel_source *own = plan && k->group != FB_NONE ? fb_plan_group(plan, k->group)->source : NULL;
+    if (own) fb_str_addf(&hint->line[0], " in %s", fb_file_name(own->path));
     if (isfinite(k->us))
         fb_str_addf(&hint->line[0], " · %s%s", k->measured ? "" : "predicted ", fb_format_us(us, k->us));
     if (k->measured && isfinite(k->p10))

@@ -181,12 +181,22 @@ static bool on_gpu(const fb_eject_kernel *k)
     return k->dialect == &fb_dialect_cuda;
 }
 
+/* In a comment, which a path must not end. */
+static void add_origin(const char *key, const char *text, fb_str *out)
+{
+    fb_str_addf(out, " * @%-9s ", key);
+    for (const char *p = text; *p; p++)
+        fb_str_add_n(out, (unsigned char)*p < ' ' || (*p == '*' && p[1] == '/') ? "?" : p, 1);
+    fb_str_add(out, "\n");
+}
+
 void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_str *out)
 {
     const fb_kernel_text *t = k->text;
     char hex[33];
-    fb_str_addf(out, "/* A kernel of %s, taken over to be improved by hand.\n *\n", from->script);
-    fb_str_addf(out, " * @script    %s\n * @column    %s\n", from->script, from->column);
+    fb_str_add(out, "/* A generated kernel, taken over to be improved by hand.\n *\n");
+    add_origin("script", from->script, out);
+    add_origin("column", from->column, out);
     fb_str_addf(out, " * @language  %s\n * @entry     %s\n", fb_dialect_name(k->dialect), t->entry);
     if (on_gpu(k)) {
         fb_str_addf(out, " * @grid      %d %d %d\n", t->grid[0], t->grid[1], t->grid[2]);

@@ -46,7 +46,7 @@ static char *ejected(const taken *t, int *n_shares)
 {
     fb_str out = {0};
     fb_error err = {0};
-    const fb_eject_origin from = {.script = "puzzle.lua", .column = "split:eager"};
+    const fb_eject_origin from = {.script = "of/*/puzzle.lua", .column = "split:eager"};
     bool *shares = fb_calloc((size_t)fb_plan_groups(t->plan), sizeof *shares);
     if (!fb_lower_eject(t->plan, 0, t->dialect, &from, &out, shares, &err)) fail_msg("%s", err.text);
     *n_shares = 0;
@@ -100,6 +100,7 @@ static void a_file_is_the_kernel_of_all_members(void **state)
         char *text = ejected(&t, &n);
         assert_int_equal(n, MEMBERS);
         assert_non_null(strstr(text, cuda ? " * @language  cuda\n" : " * @language  c\n"));
+        assert_non_null(strstr(text, " * @script    of/?/puzzle.lua\n * @column    split:eager\n"));
         assert_non_null(strstr(text, " * @computes  mean ×2, sub, mul ×2, rsqrt\n"));
         assert_non_null(strstr(text, "f32[2048] read, as [16,32] by strides [32,1]\n"));
         if (cuda) replace(&text, "@block     ", "@block     96 1 1 instead of ");
@@ -111,7 +112,7 @@ static void a_file_is_the_kernel_of_all_members(void **state)
         assert_int_equal(p->n_launches, before->n_launches);
         assert_string_equal(p->kernels[0].file, "own.c");
         assert_string_equal(p->kernels[0].entry, "layer_norm_kernel");
-        const char *head = "#define mine layer_norm_kernel\n#line 1 \"own.c\"\n/* A kernel of";
+        const char *head = "#define mine layer_norm_kernel\n#line 1 \"own.c\"\n/* A generated kernel";
         assert_int_equal(strncmp(p->kernels[0].source, head, strlen(head)), 0);
         assert_int_equal(p->kernels[0].block[0], cuda ? 96 : 0);
         assert_null(p->kernels[1].file);
