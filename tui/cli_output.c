@@ -240,7 +240,7 @@ static void against_cell(fb_table *t, const fb_stat *first, const fb_stat *s, bo
     else if (!is_first && fb_stat_tie(first, s))
         fb_table_cell(t, "tie");
     else
-        fb_table_cellf(t, "%.3g ×", first->median / s->median);
+        fb_table_cellf(t, first->median < 99.5 * s->median ? "%.3g ×" : "%.0f ×", first->median / s->median);
 }
 
 static void error_cell(fb_table *t, const json_t *row)
@@ -363,7 +363,7 @@ static void report_row(fb_table *t, const json_t *rows, const json_t *row, const
     if (has->measured) moved_cell(t, row, "measured");
     if (has->copies) copies_cells(t, row);
     if (wall.n && floor_us > 0)
-        fb_table_cellf(t, "%.2g", wall.median / floor_us);
+        fb_table_cellf(t, wall.median < 9.95 * floor_us ? "%.1f" : "%.0f", wall.median / floor_us);
     else
         fb_table_cell(t, "");
     error_cell(t, row);

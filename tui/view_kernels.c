@@ -91,6 +91,21 @@ static void text(fb_app *app, int row, fb_str *out)
     fb_str_add(out, app->model.kernels.at[row].name);
 }
 
+/* What the compiler says of the kernel, where it says anything. */
+static void add_resources(const fb_app *app, int group, fb_str *out)
+{
+    const fb_column *c = app->model.column;
+    const fb_report *r = c ? c->report : NULL;
+    for (int i = 0; r && i < r->n_kernels; i++) {
+        const fb_kernel_report *k = &r->kernels[i];
+        if (k->group != group || k->registers < 0) continue;
+        fb_str_addf(out, " · %d registers", k->registers);
+        if (k->spill_bytes > 0) fb_str_addf(out, ", %d bytes spilled", k->spill_bytes);
+        if (isfinite(k->occupancy)) fb_str_addf(out, ", occupancy %.0f %%", 100 * k->occupancy);
+        return;
+    }
+}
+
 static void explain(fb_app *app, fb_hint *hint)
 {
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
@@ -111,6 +126,7 @@ static void explain(fb_app *app, fb_hint *hint)
     if (isfinite(k->bytes))
         fb_str_addf(&hint->line[1], "modelled: reads %s, writes %s, %.3g FLOPs a byte", fb_format_bytes(read, k->read),
                     fb_format_bytes(written, k->written), k->bytes > 0 ? k->flops / k->bytes : 0);
+    if (k->group != FB_NONE) add_resources(app, k->group, &hint->line[1]);
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)

@@ -318,6 +318,7 @@ static void opened(fb_app *app)
     const fb_column *c = app->model.column;
     app->scroll[FB_VIEW_TIMELINE] = (fb_scroll){0};
     app->timeline_zoom = 1;
+    fb_view_state(app, FB_VIEW_TIMELINE, sizeof(code)); /* another column's source is forgotten */
     if (!c || now(app, NULL)) return;
     fb_session_trace(app->session, true);
     fb_session_measure(app->session, &app->column, 1);
