@@ -1,9 +1,13 @@
 #!/bin/sh
-# fusebox fuzz: some seconds of fresh seeds, printed so that a failure can be had again; findings with a compiler that
-# is wrong, and one whose kernels crash.
+# fusebox fuzz: some graphs, the same every time, so that what fails once fails again (FB_FULL=1: a minute of fresh
+# seeds); findings with a compiler that is wrong, and one whose kernels crash.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
-fb fuzz --time 12 --count 1000000 --plans 4
+if [ -n "${FB_FULL:-}" ]; then
+    fb fuzz --time 60 --count 1000000 --plans 4
+else
+    fb fuzz --seed 770001 --count 16 --plans 4
+fi
 is "random graphs under random plans compute what the reference says" 0 out '^✓ host, seed [0-9]+: [0-9]+ graphs, .* 0 findings'
 sed 's/^/# /' out
 
@@ -28,7 +32,7 @@ done
 exec "${REAL_CC:-cc}" "$@"
 END
 chmod +x wrong-cc
-REAL_CC=${CC:-cc} CC=$work/wrong-cc fb fuzz --seed 100 --count 150 --plans 2 --most 1 --out found
+REAL_CC=${CC:-cc} CC=$work/wrong-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --out found
 is "wrong kernels are found, made small and written" 1 out '^✗ seed [0-9]+ plan [0-9]+ wrong: ' out 'fusebox run found/[0-9]+-[0-9]+\.graph\.json'
 graph=$(ls found/*.graph.json 2>/dev/null) plan=$(ls found/*.plan.json 2>/dev/null)
 holds "to a handful of nodes" test "$(grep -c '"op":' "$graph")" -le 8
@@ -45,6 +49,6 @@ done
 exec "${REAL_CC:-cc}" "$@"
 END
 chmod +x crash-cc
-REAL_CC=${CC:-cc} CC=$work/crash-cc fb fuzz --seed 100 --count 150 --plans 2 --most 1 --trials 30 --out crashed
+REAL_CC=${CC:-cc} CC=$work/crash-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --trials 30 --out crashed
 is "kernels that crash are a finding, not the end" 1 out '^✗ seed [0-9]+ plan [0-9]+ crashed: '
 done_testing

@@ -16,6 +16,11 @@ cd "$work" || exit 99
 XDG_CACHE_HOME=${FB_TEST_CACHE:-$work/cache} XDG_STATE_HOME=$work/state HOME=$work LC_ALL=C.UTF-8
 export XDG_CACHE_HOME XDG_STATE_HOME HOME LC_ALL
 mkdir -p "$XDG_CACHE_HOME"
+# Kernels that another test of this run has compiled: devices name them by all that they depend on.
+if [ -n "${FB_TEST_COMPILED:-}" ] && [ -z "${FB_TEST_CACHE:-}" ]; then
+    mkdir -p "$XDG_CACHE_HOME/fusebox" "$FB_TEST_COMPILED/host" "$FB_TEST_COMPILED/cuda"
+    ln -s "$FB_TEST_COMPILED/host" "$FB_TEST_COMPILED/cuda" "$XDG_CACHE_HOME/fusebox/"
+fi
 unset NO_COLOR
 tests=0
 

@@ -44,26 +44,43 @@ fb run plain.lua none max eager --out limited.jsonl
 is "with which the next run goes on" 0
 holds "to the end" test "$(grep -c wall_us limited.jsonl)" = 3
 
-(flock 9; sleep 3) 9>>held.jsonl &
-sleep 0.5
+# until COMMAND…: waits for it to succeed, a minute at most
+until_true() {
+    tries=0
+    until "$@" || [ $tries -ge 600 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+(
+    flock 9
+    : >taken
+    until_true test -e released
+) 9>>held.jsonl &
+until_true test -e taken
 fb run plain.lua none --out held.jsonl
 is "a results file that another run writes to" 3 err1 'held.jsonl: another run is writing to it'
+: >released
 wait
 
 "$FUSEBOX" run split_stack max >out 2>err </dev/null &
 pid=$!
-sleep 1
-children=$(grep -l "^PPid:[[:blank:]]*$pid\$" /proc/[0-9]*/status 2>/dev/null | sed "s,/proc/\([0-9]*\)/.*,\1,")
+# The script's process and the worker, at least.
+has_children() {
+    children=$(grep -l "^PPid:[[:blank:]]*$pid\$" /proc/[0-9]*/status 2>/dev/null | sed "s,/proc/\([0-9]*\)/.*,\1,")
+    [ "$(echo "$children" | wc -w)" -ge 2 ]
+}
+until_true has_children
 kill -TERM $pid
 wait $pid
 status=$?
 is "SIGTERM ends a run" 143
-left=$children
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    sleep 1
+all_are_gone() {
     left=
     for child in $children; do kill -0 "$child" 2>/dev/null && left="$left $child"; done
-    [ -z "$left" ] && break
-done
+    [ -z "$left" ]
+}
+until_true all_are_gone
 holds "and leaves no process behind" test -n "$children" -a -z "$left"
 done_testing

@@ -4,6 +4,8 @@
 #ifndef TESTS_UNIT_RUN_PROGRAM_H
 #define TESTS_UNIT_RUN_PROGRAM_H
 
+#include "base/hash.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -50,22 +52,55 @@ static inline int unit_add(unit *u, const fb_program *p)
     return u->n_programs++;
 }
 
+/* What `command` makes of the text is kept in FB_TEST_COMPILED, where that is set, by all that it depends on. */
+static inline bool unit_kept(const unit *u, const char *command, char to[4200])
+{
+    const char *dir = getenv("FB_TEST_COMPILED"), *source = getenv("FB_SRCDIR");
+    char shim[4200], hex[33];
+    if (!dir || !*dir) return false;
+    snprintf(shim, sizeof shim, "%.4000s/tests/unit/cuda_shim.hpp", source ? source : ".");
+    char *included = fb_read_file(shim, 1 << 20, NULL, NULL);
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add_text(h, command);
+    fb_hasher_add_text(h, fb_str_get(&u->text));
+    fb_hasher_add_text(h, included ? included : "");
+    fb_hash_hex(fb_hasher_end(h), hex);
+    fb_free(included);
+    snprintf(to, 4200, "%.4000s/unit-%s.so", dir, hex);
+    return true;
+}
+
+static inline bool copy_file(const char *from, const char *to)
+{
+    size_t n = 0;
+    char *bytes = fb_read_file(from, 1 << 28, &n, NULL);
+    bool ok = bytes && fb_write_file(to, bytes, n, NULL);
+    fb_free(bytes);
+    return ok;
+}
+
 /* Writes the text to a folder of its own, compiles it there and loads what comes of it. */
 static inline void unit_build(unit *u, const char *compiler, const char *flags, int open_flags)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
-    char path[128], command[640];
-    snprintf(path, sizeof path, "%s/unit.c", u->dir);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(fb_str_get(&u->text), f);
-    assert_int_equal(fclose(f), 0);
-    snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c -lm", compiler, flags,
-             u->dir, u->dir);
-    if (system(command) != 0) fail_msg("the compiler refuses %s", path);
+    char path[128], command[640], kept[4200];
     snprintf(path, sizeof path, "%s/unit.so", u->dir);
+    snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared", compiler, flags);
+    bool keep = unit_kept(u, command, kept);
+    if (!keep || !copy_file(kept, path)) {
+        snprintf(path, sizeof path, "%s/unit.c", u->dir);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(fb_str_get(&u->text), f);
+        assert_int_equal(fclose(f), 0);
+        snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c -lm", compiler, flags,
+                 u->dir, u->dir);
+        if (system(command) != 0) fail_msg("the compiler refuses %s", path);
+        snprintf(path, sizeof path, "%s/unit.so", u->dir);
+        if (keep) copy_file(path, kept);
+    }
     u->handle = dlopen(path, open_flags);
     if (!u->handle) fail_msg("%s", dlerror());
 }

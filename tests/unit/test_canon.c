@@ -2,9 +2,10 @@
  */
 #include "graph_help.h"
 
-#include "base/clock.h"
 #include "graph/canon.h"
 #include "graph/interp.h"
+
+#include <time.h>
 
 static fb_graph *canonical(fb_graph *g)
 {
@@ -221,10 +222,10 @@ static void test_large(void **state)
         if (i % 100 == 99) close_scope(g, NULL, 0);
     }
     output(g, x, NULL);
-    int64_t begin = fb_now_ns();
+    clock_t begin = clock(); /* of this process alone: others may keep the machine busy */
     g = canonical(g);
     assert_int_equal(g->n_nodes, 25001);
-    assert_true(fb_now_ns() - begin < (int64_t)5000000000);
+    assert_true(clock() - begin < 5 * CLOCKS_PER_SEC);
     fb_graph_free(g);
 }
 

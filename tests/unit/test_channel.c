@@ -106,7 +106,7 @@ static void waiting_has_an_end(void **state)
     int64_t start = fb_now_ns();
     assert_null(fb_channel_wait_line(w.near, NULL, 60, &err));
     assert_int_equal(err.kind, FB_ERR_LIMIT);
-    assert_true(fb_now_ns() - start < 1000000000);
+    assert_true(fb_now_ns() - start < 30000000000);
     wire_free(&w);
 }
 
@@ -171,7 +171,7 @@ static void an_endless_line_is_an_error(void **state)
 
 static void wait_end(fb_child *child, char *how, size_t room)
 {
-    for (int i = 0; i < 5000 && !fb_child_ended(child, how, room); i++) usleep(1000);
+    for (int i = 0; i < 60000 && !fb_child_ended(child, how, room); i++) usleep(1000);
 }
 
 static int die_main(void *ctx, int in, int out)
@@ -246,7 +246,7 @@ static void killing_takes_the_whole_group(void **state)
     char stat[64], text[256];
     snprintf(stat, sizeof stat, "/proc/%d/stat", (int)grandchild);
     bool gone = false;
-    for (int i = 0; i < 2000 && !gone; i++) {
+    for (int i = 0; i < 60000 && !gone; i++) {
         FILE *f = fopen(stat, "r");
         gone = !f || !fgets(text, sizeof text, f) || strstr(text, ") Z ");
         if (f) fclose(f);

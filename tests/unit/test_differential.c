@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "graph/canon.h"
 #include "measure/fuzz.h"
+#include "own_cache.h"
 #include "plan/preset.h"
 
 #include <setjmp.h>
@@ -353,9 +354,8 @@ static void a_seed_is_a_graph_and_a_plan(void **state)
 
 int main(void)
 {
-    /* a cache would only hold what no other run wants */
     char dir[] = "/tmp/fusebox-test-differential-XXXXXX", command[128];
-    if (mkdtemp(dir)) setenv("XDG_CACHE_HOME", dir, 1);
+    if (mkdtemp(dir)) own_cache(dir);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_under_random_plans),
         cmocka_unit_test(what_is_received_has_a_buffer),

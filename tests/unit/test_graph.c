@@ -1,10 +1,11 @@
 /* The builder: inference and its refusals, names, scopes, loops, users, hash, the verifier. */
 #include "graph_help.h"
 
-#include "base/clock.h"
 #include "base/str.h"
 #include "graph/intmath.h"
 #include "graph/print.h"
+
+#include <time.h>
 
 /* ---- inference ---- */
 
@@ -533,7 +534,7 @@ static void test_listing(void **state)
 static void test_large(void **state)
 {
     (void)state;
-    int64_t begin = fb_now_ns();
+    clock_t begin = clock(); /* of this process alone: others may keep the machine busy */
     fb_graph *g = fb_graph_new("");
     fb_id x = add_input(g, "x", FB_F32, SHAPE(3));
     for (int i = 0; i < 50000; i++) x = add_op(g, FB_OP_TANH, ARGS(x), NULL);
@@ -541,7 +542,7 @@ static void test_large(void **state)
     finish(g);
     assert_string_equal(fb_node_at(g, x)->name, "tanh_50000");
     fb_graph_free(g);
-    assert_true(fb_now_ns() - begin < (int64_t)5000000000);
+    assert_true(clock() - begin < 5 * CLOCKS_PER_SEC);
 }
 
 /* ---- the small arithmetic beneath ---- */

@@ -1,13 +1,14 @@
 /* Graphs as JSON: there and back in both forms, every field corrupted, and bytes at random. */
 #include "graph_help.h"
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "graph/canon.h"
 #include "graph/graph_json.h"
+
+#include <time.h>
 
 #include <stdio.h>
 
@@ -313,10 +314,10 @@ static void test_large(void **state)
     for (int i = 0; i < 50000; i++) x = add_op(g, FB_OP_TANH, ARGS(x), NULL);
     output(g, x, NULL);
     finish(g);
-    int64_t begin = fb_now_ns();
+    clock_t begin = clock(); /* of this process alone: others may keep the machine busy */
     fb_graph *back = reread(g);
     assert_int_equal(back->n_nodes, 50001);
-    assert_true(fb_now_ns() - begin < (int64_t)10000000000);
+    assert_true(clock() - begin < 10 * CLOCKS_PER_SEC);
     fb_graph_free(back);
     fb_graph_free(g);
 }

@@ -277,7 +277,7 @@ static void compiling_can_be_cancelled(void **state)
     int64_t start = fb_now_ns();
     assert_null(d->ops->load(d, &s.p, &(fb_progress){.step = refuse, .ctx = &calls}, &err));
     assert_int_equal(err.kind, FB_ERR_CANCELLED);
-    assert_true(fb_now_ns() - start < 5000000000);
+    assert_true(fb_now_ns() - start < 50000000000); /* not the 100 s that the compiler sleeps */
     d->ops->close(d);
     unsetenv("CC");
 }
@@ -615,6 +615,12 @@ static void arrange(arrangement how, int64_t rows, int64_t cols, int64_t *row, i
     }
 }
 
+/* From the first element to the last. */
+static int64_t extent(int64_t rows, int64_t row, int64_t cols, int64_t col)
+{
+    return rows && cols ? (rows - 1) * row + (cols - 1) * col + 1 : 0;
+}
+
 static double value_at(const sheet *s, fb_loaded *l, fb_device *d, int b, double *to)
 {
     void *bytes = fb_alloc((size_t)s->buffers[b].bytes);
@@ -675,7 +681,7 @@ static void check_contraction(fb_device *d, const contraction *c)
                       .addend = FB_NONE};
     arrange(c->a, c->m, c->k, &g.a_row, &g.a_col);
     arrange(c->b, c->k, c->n, &g.b_row, &g.b_col);
-    int64_t a_room = c->m * (g.a_row + c->k * g.a_col) + 9, b_room = c->k * (g.b_row + c->n * g.b_col) + 9;
+    int64_t a_room = extent(c->m, g.a_row, c->k, g.a_col) + 9, b_room = extent(c->k, g.b_row, c->n, g.b_col) + 9;
     g.a_batch = a_room, g.b_batch = c->share_b ? 0 : b_room, g.c_batch = c->m * c->n, g.c_row = c->n;
     sheet_start(&s);
     g.a = buffer(&s, FB_BUFFER_INPUT, c->dtype, a_room * c->batch + 5);

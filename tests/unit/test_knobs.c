@@ -2,6 +2,8 @@
  * stay right whatever they are set to. */
 #include "plan_help.h"
 
+#include "own_cache.h"
+
 #include "codegen/lower.h"
 #include "measure/measure.h"
 
@@ -230,7 +232,8 @@ static int set_up(void **state)
 {
     (void)state;
     if (!mkdtemp(scratch)) return -1;
-    return setenv("XDG_CACHE_HOME", scratch, 1);
+    own_cache(scratch);
+    return 0;
 }
 
 static int tear_down(void **state)

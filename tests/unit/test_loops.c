@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 20000, RANDOM_PLANS = 6 };
+enum { LIMIT_MS = 60000, RANDOM_PLANS = 6 };
 
 static char folder[64], path[96];
 

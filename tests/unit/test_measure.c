@@ -6,6 +6,7 @@
 #include "graph/element.h"
 #include "measure/measure.h"
 #include "measure/reference.h"
+#include "own_cache.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ static void fresh_cache(const char *name)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", scratch, name);
-    setenv("XDG_CACHE_HOME", path, 1);
+    own_cache(path);
 }
 
 static void references(const fb_graph *g, const fb_measure_options *o)
@@ -180,7 +181,9 @@ static void equal_kernels_are_one_row(void **state)
 static fb_error_report with_fault(const char *name, const char *at_start, const char *at_end)
 {
     fresh_cache(name);
-    fault_compiler(scratch, name, "faulty", at_start, at_end, NULL);
+    char compiler[64];
+    snprintf(compiler, sizeof compiler, "%s_cc", name);
+    fault_compiler(scratch, compiler, "faulty", at_start, at_end, NULL);
     fb_graph *g = relu_of_sum();
     fb_planner *p = planner_of(g, FB_DEVICE_HOST);
     fb_plan *plan = preset(p, "max");

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "plan/preset.h"
 
-enum { LIMIT_MS = 20000 };
+enum { LIMIT_MS = 60000 };
 
 static char folder[64], path[96];
 

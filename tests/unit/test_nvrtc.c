@@ -20,7 +20,7 @@
 #define uthash_free(block, bytes) fb_free(block)
 #include <uthash.h>
 
-enum { LIMIT_MS = 20000 };
+enum { LIMIT_MS = 60000 };
 
 static char archs[3][16];
 static int n_archs;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 5000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
+enum { LIMIT_MS = 60000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
 
 static char path[80]; /* of the script */
 

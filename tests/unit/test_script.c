@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 5000 };
+enum { LIMIT_MS = 60000 };
 
 /* ---- scripts in a folder of their own ---- */
 

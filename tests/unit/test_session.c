@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/graph_json.h"
+#include "own_cache.h"
 #include "session/library.h"
 #include "session/names.h"
 #include "session/results.h"
@@ -63,7 +64,7 @@ static int set_up(void **state)
     if (!mkdtemp(folder)) return -1;
     snprintf(script, sizeof script, "%s/model.lua", folder);
     setenv("XDG_STATE_HOME", folder, 1);
-    setenv("XDG_CACHE_HOME", folder, 1);
+    own_cache(folder);
     return fb_write_file(script, model, strlen(model), NULL) ? 0 : -1;
 }
 
