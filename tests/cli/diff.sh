@@ -2,10 +2,12 @@
 # fusebox diff: why the second column is faster.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
-# Large enough that one column is the faster beyond doubt; on a machine that is busy with something else the spreads may
-# still overlap, which is rightly called a tie.
+# Large enough that one column is the faster beyond doubt, and one thread, which waits for no other; on a machine that is
+# busy with something else the spreads may still overlap, which is rightly called a tie.
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
 differ() {
-    for _ in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         fb diff "$@"
         grep -Eq '^a tie|"tie": true' out || return
     done

@@ -4,7 +4,7 @@
 page=$FB_SRCDIR/man/fusebox.1
 fb --help
 commands=$(sed -n '/^Commands:/,/^Without/s/^  \([a-z]\{1,\}\) .*/\1/p' out; grep -oE '^  (devices|worker|fuzz)' out)
-[ "$(echo "$commands" | wc -w)" -gt 9 ] && report ok "--help lists commands" || report not-ok "--help lists commands"
+holds "--help lists commands" test "$(echo "$commands" | wc -w)" -gt 9
 missing=
 for c in $commands; do
     grep -qE "^\.BI? $c( |$)" "$page" || missing="$missing $c"
@@ -13,7 +13,7 @@ for c in $commands; do
     done
 done
 echo "$missing" >err
-[ -z "$missing" ] && report ok "every command is in man page and completion" || report not-ok "every command is in man page and completion"
+holds "every command is in man page and completion" test -z "$missing"
 
 # What completes after some words.
 complete_words() {

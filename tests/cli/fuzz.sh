@@ -20,6 +20,9 @@ is "a seed is a number" 2 err1 'fuzz: --seed many: a whole number is needed'
 fb fuzz --device tpu:0
 is "an unknown device is refused" 3 err1 'tpu'
 
+REAL_CC=${CC:-cc}
+export REAL_CC
+
 # A compiler that gets maxima wrong: the operands of a comparison are exchanged.
 cat >wrong-cc <<'END'
 #!/bin/sh
@@ -29,10 +32,10 @@ for arg; do
     *.c) d=${arg%/*}; sed -i 's/fb_maxf(/fb_minf(/g' "$d"/[0-9]*.c ;;
     esac
 done
-exec "${REAL_CC:-cc}" "$@"
+exec "$REAL_CC" "$@"
 END
 chmod +x wrong-cc
-REAL_CC=${CC:-cc} CC=$work/wrong-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --out found
+CC=$work/wrong-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --out found
 is "wrong kernels are found, made small and written" 1 out '^✗ seed [0-9]+ plan [0-9]+ wrong: ' out 'fusebox run found/[0-9]+-[0-9]+\.graph\.json'
 graph=$(ls found/*.graph.json 2>/dev/null) plan=$(ls found/*.plan.json 2>/dev/null)
 holds "to a handful of nodes" test "$(grep -c '"op":' "$graph")" -le 8
@@ -46,9 +49,9 @@ for arg; do
     *.c) d=${arg%/*}; sed -i 's/fb_maxf(/*(volatile int *)8 = 1, fb_maxf(/g' "$d"/[0-9]*.c ;;
     esac
 done
-exec "${REAL_CC:-cc}" "$@"
+exec "$REAL_CC" "$@"
 END
 chmod +x crash-cc
-REAL_CC=${CC:-cc} CC=$work/crash-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --trials 30 --out crashed
+CC=$work/crash-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --trials 30 --out crashed
 is "kernels that crash are a finding, not the end" 1 out '^✗ seed [0-9]+ plan [0-9]+ crashed: '
 done_testing

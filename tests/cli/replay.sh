@@ -81,7 +81,8 @@ json "others stay on the host" out columns.0.device=host columns.0.source=measur
 
 # A recording that holds a framework's plans too: as if a worker of PyTorch had stood beside the device.
 graph=$(sed -n 's/.*"chain":{.*"short":"\([0-9a-f]*\)".*/\1/p' before)
-sed -e 's/"peers":{}/"peers":{"torch":{"date":"2026-01-02T03:04:05Z","name":"PyTorch 2.11 on a GPU"}}/' \
+# What a launch costs is said, too: it decides how much of the framework's time is left for itself.
+sed -e 's/"launch_us":[^,}]*/"launch_us":1.5/' -e 's/"peers":{}/"peers":{"torch":{"date":"2026-01-02T03:04:05Z","name":"PyTorch 2.11 on a GPU"}}/' \
     -e "s/\"peer_plans\":{}/\"peer_plans\":{\"$graph torch eager\":{\"mode\":\"stream\",\"wall\":[425,420,431,30],\"device\":[95,94,96,15],\"launches\":36,\"error\":[1e-7,2e-7,0.5],\"kernels\":[]}}/" \
     before >"$recording"
 fb devices --list
