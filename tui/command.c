@@ -5,7 +5,7 @@
 #include <string.h>
 
 static fb_cmd_info table[FB_COMMANDS] = {
-    /* but for keys of the user's own never changed */
+/* but for keys of the user's own never changed */
 #define COMMAND(ID, SECTION, NAME, KEYS, HINT, NEEDS, ARGS, HELP)                                                      \
     [FB_CMD_##ID] = {.section = FB_SECTION_##SECTION,                                                                  \
                      .name = NAME,                                                                                     \

@@ -8,8 +8,8 @@
 enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
 
 typedef struct {
-    bool tensor;         /* tensor cores: 16-bit operands, or f32 as tf32 */
-    bool whole;          /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
+    bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
+    bool whole;  /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
     int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */

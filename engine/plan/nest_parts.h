@@ -166,9 +166,9 @@ typedef struct {
     fb_ix member, row;   /* the variables of these; constants where there is only one */
     int n_links;
     fb_chain_link link[2]; /* in order; the last may have its left operand on chip */
-    int n_middle;             /* the first sections make that operand */
-    bool in_place;            /* … of the first product's elements, each in its own place */
-    int64_t block;            /* on the host: rows that are worked on together */
+    int n_middle;          /* the first sections make that operand */
+    bool in_place;         /* … of the first product's elements, each in its own place */
+    int64_t block;         /* on the host: rows that are worked on together */
     /* on a GPU: */
     fb_val made;          /* of section 0: what becomes the last product's left operand, element by element … */
     bool online;          /* … after a softmax over its row, of which only the scores are computed there */
