@@ -65,11 +65,6 @@ static bool choose(const fb_program *p, const char *which, int *to, fb_error *er
     return *to != ALL;
 }
 
-static bool wanted(const fb_program *p, int k, int chosen)
-{
-    return p->kernels[k].source && (chosen == ALL || chosen == k);
-}
-
 static void print_source(const fb_program *p, const fb_dialect *dialect, int chosen, FILE *out)
 {
     fb_str text = {0};
@@ -87,6 +82,11 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 {
     fb_machine_default(m, FB_DEVICE_CUDA);
     return fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
+}
+
+static bool wanted(const fb_program *p, int k, int chosen)
+{
+    return p->kernels[k].source && (chosen == ALL || chosen == k);
 }
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
