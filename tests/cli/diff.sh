@@ -25,7 +25,7 @@ differ small:max large:none
 is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^0\.[0-9]+ times as fast'
 LC_ALL=C
 differ large:none small:max
-is "ASCII where the locale is" 0 out '^bytes +#+ +-[0-9.]+ us' no '█|→|µ'
+is "ASCII where the locale is" 0 out '^bytes +#+ +-[0-9.]+ [um]s' no '█|→|µ'
 LC_ALL=C.UTF-8
 
 differ large:none small:max --format json
