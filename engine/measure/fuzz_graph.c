@@ -467,8 +467,23 @@ static fb_id refolded(maker *m, fb_id x)
     return y == FB_NONE ? window : y;
 }
 
+/* One that is large enough to be worked on in blocks of rows, and what reads its rows in another order. */
+static void add_tall(maker *m)
+{
+    int64_t rows = 96 + below(m, 80), k = 20 + below(m, 12), columns = 20 + below(m, 12);
+    fb_attrs a = {.shape = {.rank = 2, .dim = {rows, k}}, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1};
+    fb_id y = add2(m, FB_OP_MATMUL, add(m, FB_OP_INPUT, &a, 0, NULL), weight(m, k, columns, FB_F32));
+    if (y == FB_NONE) return;
+    y = below(m, 2) ? viewed(m, y, 1) : add(m, FB_OP_FLIP, &(fb_attrs){.n_axes = 1}, 1, &y);
+    add1(m, below(m, 2) ? FB_OP_TANH : FB_OP_NEG, y);
+}
+
 static void add_contraction(maker *m)
 {
+    if (one_in(m, 6)) {
+        add_tall(m);
+        return;
+    }
     fb_id x = any_float(m, 2);
     if (x == FB_NONE) return;
     x = tamed(m, x, 30);

@@ -43,8 +43,12 @@ while read -r number what; do
     fi
     total=$((total + 1))
     try "$number"
-    case $? in
+    status=$?
+    # a machine too busy to compile in time has found nothing
+    grep -q 'took more than' "$out/log" && status=slow
+    case $status in
     1) caught=$((caught + 1)); mark=caught ;;
+    slow) mark="MISSED (too slow a machine)" ;;
     *) mark=MISSED ;;
     esac
     echo "$mark $number $what: $(grep -m1 -E '^(✗|#) seed|the compiler refuses' "$out/log" | cut -c1-110)"
