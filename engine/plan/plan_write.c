@@ -120,6 +120,8 @@ static kind *kind_of(writer *w, fb_id slot, const fb_ids *nodes)
     const fb_slot *s = &w->plan->slot[slot];
     for (int i = 0; i < nodes->n; i++) fb_hasher_add_text(h, w->of[nodes->at[i]].pattern->text);
     fb_hasher_add_i64(h, s->choice);
+    /* what was asked for in each member may be another family in each, where their shapes differ */
+    if (s->choice != FB_CHOICE_AUTO) fb_hasher_add_i64(h, fb_slot_analysis(w->plan, slot)->family);
     const fb_knobs *knobs = knobs_of(w, slot);
     if (knobs) fb_hasher_add(h, knobs, sizeof *knobs);
     if (s->source) fb_hasher_add_text(h, s->source->path);
