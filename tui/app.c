@@ -131,11 +131,25 @@ static void measure_first(fb_app *app)
     for (int i = 0; i < n; i++)
         if (fb_session_column(app->session, i)->state == FB_COLUMN_BUILDING) return;
     app->first_measured = true;
+    app->settled = false;
     fb_session_drop_absent(app->session);
     n = fb_session_columns(app->session);
     if (n > MOST) n = MOST;
     for (int i = 0; i < n; i++) all[i] = i;
     if (n && fb_session_auto(app->session)) fb_session_measure(app->session, all, n);
+}
+
+/* What a recording turns out not to hold is not here either. */
+static void settle_first(fb_app *app)
+{
+    if (app->settled || !app->first_measured || fb_puzzle_waits(app)) return;
+    fb_session_drop_absent(app->session);
+    app->settled = true;
+    for (int i = 0; i < fb_session_columns(app->session); i++) {
+        fb_column_state state = fb_session_column(app->session, i)->state;
+        if (state == FB_COLUMN_BUILDING || state == FB_COLUMN_QUEUED || state == FB_COLUMN_MEASURING)
+            app->settled = false;
+    }
 }
 
 /* A column that fails says why, once. */
@@ -160,6 +174,7 @@ static void follow_session(fb_app *app)
     app->serial = fb_session_serial(app->session);
     if (info && !app->columns_made) make_columns(app, info);
     if (app->columns_made && !app->first_measured && !fb_puzzle_waits(app)) measure_first(app);
+    settle_first(app);
     if (wrong && !app->error_shown) fb_app_show(app, FB_VIEW_ERROR);
     if (!wrong && fb_app_view(app) == FB_VIEW_ERROR) fb_app_hide(app);
     app->error_shown = wrong;

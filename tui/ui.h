@@ -150,6 +150,7 @@ struct fb_app {
     uint64_t serial;
     char *path; /* of the script; NULL: none was asked for */
     bool columns_made, first_measured;
+    bool settled; /* all that was measured first has come or failed */
 
     int column; /* the one that has the focus */
     fb_model model;
@@ -204,7 +205,7 @@ struct fb_app {
     bool by_prompt; /* the command that runs was typed */
     bool dirty, quit;
     bool answers; /* a key was read since the last frame */
-    int died_of; /* the signal that ends us, 0: none */
+    int died_of;  /* the signal that ends us, 0: none */
 };
 
 /* ---- app.c ---- */
