@@ -83,6 +83,13 @@ static int add_history(fb_app *app, fb_arena *arena, fb_point **to, int n)
     return n;
 }
 
+/* Columns, and with them what they are called, come and go while the plot stands. */
+static void keep_names(fb_arena *arena, plot *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->points[i].name) p->points[i].name = fb_arena_strdup(arena, p->points[i].name);
+}
+
 static void opened(fb_app *app)
 {
     bool of_results = app->n_over > 1 && app->over[app->n_over - 2] == FB_VIEW_RESULTS;
@@ -92,12 +99,15 @@ static void opened(fb_app *app)
     p->of_results = of_results;
     if (of_results) {
         p->n = fb_results_points(app, arena, &p->points);
+        keep_names(arena, p);
         return;
     }
     p->points = FB_NEW_ARRAY(arena, fb_point, fb_session_columns(app->session) + 1);
     p->n = add_columns(app, p->points);
     p->n = add_history(app, arena, &p->points, p->n);
-    p->machine = app->model.column ? app->model.column->machine : NULL;
+    keep_names(arena, p);
+    const fb_machine *machine = app->model.column ? app->model.column->machine : NULL;
+    p->machine = machine ? fb_arena_copy(arena, machine, sizeof *machine) : NULL;
 }
 
 /* ---- drawing ------------------------------------------------------------------------------------------------------

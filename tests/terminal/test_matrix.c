@@ -223,7 +223,9 @@ static void to_ascii(const char *from, char *to)
 
 static term *start(const environment *e, const char *path)
 {
-    const char *env[] = {state_home, config_home, e->env[0], e->env[1], NULL}, *argv[] = {program(), path, NULL};
+    /* No mouse of the Linux console: its library leaks, which is nothing of ours. */
+    const char *env[] = {state_home, config_home, "NCURSES_GPM_TERMS=none", e->env[0], e->env[1], NULL},
+               *argv[] = {program(), path, NULL};
     return term_start(e->rows, e->cols, env, argv);
 }
 
