@@ -104,6 +104,7 @@ static void keys_work_while_measuring(void **unused)
     term *t = start("split_stack", "batch_size=64");
     must_show(t, "▱", SOON_MS);
     must_show(t, "relu out", SOON_MS); /* the graph is there */
+    must_show(t, "2 max", SOON_MS);    /* and columns of what no recording holds have gone */
     term_keys(t, "G");
     must_show(t, "Space: fuse linear into relu", SOON_MS);
     term_keys(t, "?");
