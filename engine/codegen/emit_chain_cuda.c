@@ -100,23 +100,6 @@ static bool comes_in_pieces(const writer *w, const operand *o)
     return fb_cuda_packs(w->e, o->base, o->at, last, piece);
 }
 
-/* guarded: some of what the function is asked for lies outside the operand */
-static const char *result_type(const writer *w, bool piece, bool guarded)
-{
-    if (!piece) return w->element;
-    return fb_arena_printf(w->e->arena, guarded ? "const %s *" : "fb_inside<%s>", w->element);
-}
-
-static bool is_guarded(int64_t extent, int64_t by)
-{
-    return extent % by != 0;
-}
-
-static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
-{
-    if (is_guarded(extent, by)) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
-}
-
 static void write_operand(const writer *w, const operand *o)
 {
     bool piece = comes_in_pieces(w, o);
@@ -129,10 +112,11 @@ static void write_left(const writer *w, const fb_chain_link *l)
 {
     operand o = left_of(w, l);
     fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
-                 result_type(w, comes_in_pieces(w, &o),
-                             is_guarded(w->c->rows, w->tile.rows) || is_guarded(l->depth, w->tile.depth)));
-    guard(w, "m0 + fb_m", w->c->rows, w->tile.rows);
-    guard(w, "fb_k", l->depth, w->tile.depth);
+                 fb_cuda_operand_type(w->e, w->element, comes_in_pieces(w, &o),
+                                      fb_cuda_is_guarded(w->c->rows, w->tile.rows) ||
+                                          fb_cuda_is_guarded(l->depth, w->tile.depth)));
+    fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows);
+    fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth);
     declare(w, w->c->row, "m0 + fb_m");
     write_operand(w, &o);
 }
@@ -142,9 +126,10 @@ static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n
 {
     operand o = right_of(w, l);
     fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s",
-                 result_type(w, comes_in_pieces(w, &o), is_guarded(l->depth, k_by) || is_guarded(l->columns, n_by)));
-    guard(w, "fb_k", l->depth, k_by);
-    guard(w, "fb_n", l->columns, n_by);
+                 fb_cuda_operand_type(w->e, w->element, comes_in_pieces(w, &o),
+                                      fb_cuda_is_guarded(l->depth, k_by) || fb_cuda_is_guarded(l->columns, n_by)));
+    fb_cuda_guard(w->e, "fb_k", l->depth, k_by);
+    fb_cuda_guard(w->e, "fb_n", l->columns, n_by);
     write_operand(w, &o);
 }
 

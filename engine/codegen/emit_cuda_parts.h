@@ -20,6 +20,12 @@ bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int
 
 /* emit_gemm.c */
 void fb_cuda_gemm(fb_emitter *e);
+/* Of functions that a tile's operand comes from, over an extent in steps of `by`: does one ask for what lies outside of
+ * the operand (guarded)? What it returns, in pieces of 16 bytes or element by element; and its line for what is
+ * outside. */
+bool fb_cuda_is_guarded(int64_t extent, int64_t by);
+const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded);
+void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by);
 /* Threads of a block, before anything is written. */
 int fb_cuda_gemm_threads(const fb_emitter *e);
 

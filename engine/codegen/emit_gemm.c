@@ -107,31 +107,30 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
     fb_names_forget(e->used, used);
 }
 
-/* guarded: some of what the function is asked for lies outside the operand */
-static const char *result_type(const writer *w, bool piece, bool guarded)
-{
-    if (!piece) return w->element;
-    return fb_arena_printf(w->e->arena, guarded ? "const %s *" : "fb_inside<%s>", w->element);
-}
-
-static bool is_guarded(int64_t extent, int64_t by)
+bool fb_cuda_is_guarded(int64_t extent, int64_t by)
 {
     return extent % by != 0;
 }
 
-static void guard(const writer *w, const char *what, int64_t extent, int64_t by)
+const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded)
 {
-    if (is_guarded(extent, by)) fb_emit(w->e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    if (!piece) return element;
+    return fb_arena_printf(e->arena, guarded ? "const %s *" : "fb_inside<%s>", element);
+}
+
+void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by)
+{
+    if (fb_cuda_is_guarded(extent, by)) fb_emit(e, "if (%s >= %" PRId64 ") return {};", what, extent);
 }
 
 static void write_left(const writer *w, int phase, bool piece)
 {
     fb_emitter *e = w->e;
     const fb_phase *p = &w->t->phases[phase];
-    bool guarded = is_guarded(w->t->rows, w->tile.m) || is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", result_type(w, piece, guarded));
-    guard(w, "m0 + fb_m", w->t->rows, w->tile.m);
-    guard(w, "fb_k", p->k, w->tile.k);
+    bool guarded = fb_cuda_is_guarded(w->t->rows, w->tile.m) || fb_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
+    fb_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k);
     declare(w, p->left.batch, "fb_batch");
     declare(w, p->left.outer, "m0 + fb_m");
     declare(w, p->left.k, "fb_k");
@@ -167,14 +166,14 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
     const char *own = "n0 + fb_n", *all = columns_of(w, p, t->n_strips > 1 ? "fb_column" : own);
-    bool guarded = !all || is_guarded(t->columns, w->tile.strip) || is_guarded(p->k, w->tile.k);
-    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", result_type(w, piece, guarded));
+    bool guarded = !all || fb_cuda_is_guarded(t->columns, w->tile.strip) || fb_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
     if (t->n_strips > 1) {
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
     }
-    guard(w, own, t->columns, w->tile.strip);
-    guard(w, "fb_k", p->k, w->tile.k);
+    fb_cuda_guard(w->e, own, t->columns, w->tile.strip);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k);
     if (all) {
         write_columns(w, p->product[0], all, piece);
     } else {
