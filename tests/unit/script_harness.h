@@ -36,4 +36,17 @@ static inline bool next_event(fb_script *s, fb_script_event *e, int limit_ms)
     return next_event_of(s, e, limit_ms, false);
 }
 
+/* The script of a file, that has said what it holds. */
+static inline fb_script *script_of(const char *path, int limit_ms)
+{
+    fb_error err = {0};
+    fb_script *s = fb_script_start(path, NULL, &err);
+    if (!s) fail_msg("%s", err.text);
+    fb_script_event e;
+    assert_true(next_event(s, &e, limit_ms));
+    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s", e.error.text);
+    fb_script_info_free(e.info);
+    return s;
+}
+
 #endif

@@ -103,18 +103,11 @@ enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static fb_script *start(const char *text)
 {
-    fb_error err = {0};
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
-    fb_script *s = fb_script_start(path, NULL, &err);
-    if (!s) fail_msg("%s", err.text);
-    fb_script_event e;
-    assert_true(next_event(s, &e, LIMIT_MS));
-    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s", e.error.text);
-    fb_script_info_free(e.info);
-    return s;
+    return script_of(path, LIMIT_MS);
 }
 
 /* All bodies as variants of one script, over `trips` steps. */
