@@ -80,7 +80,7 @@ static void show_line(const char *path, int line)
 /* The line in "script.lua:12: …", where script.lua is the file of `path`; 0 when the sentence does not begin so. */
 static int line_in(const char *text, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = fb_file_name(path);
     size_t n = strlen(name);
     return strncmp(text, name, n) == 0 && text[n] == ':' ? atoi(text + n + 1) : 0;
 }

@@ -383,9 +383,9 @@ static bool is_recalled(const json_t *row)
 static void title_line(const fb_output *r, FILE *out)
 {
     json_t *shared = params_of(r->rows, false), *value;
-    const char *name, *slash = strrchr(r->script, '/');
+    const char *name;
     fb_str line = {0};
-    fb_str_addf(&line, "%s", slash ? slash + 1 : r->script);
+    fb_str_add(&line, fb_file_name(r->script));
     json_object_foreach(shared, name, value)
     {
         char *text = text_of(value);

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "base/vec.h"
 #include "session/library.h"
 #include "session/recorder.h"
@@ -93,8 +94,7 @@ static bool open_recorder(record *r, fb_session *s, fb_error *err)
 /* "split_stack" of "scripts/puzzlers/split_stack.lua". */
 static const char *script_name(const char *path, char to[128])
 {
-    const char *slash = strrchr(path, '/');
-    snprintf(to, 128, "%s", slash ? slash + 1 : path);
+    snprintf(to, 128, "%s", fb_file_name(path));
     char *dot = strrchr(to, '.');
     if (dot) *dot = '\0';
     return to;

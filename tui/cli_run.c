@@ -72,7 +72,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void failed(run *r, const char *column, const char *why, fb_error_kind kind)
 {
     fb_error err = {.kind = kind};
-    const char *path = r->output.script, *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *path = r->output.script, *name = fb_file_name(path);
     bool of_script = strncmp(why, name, strlen(name)) == 0;
     if (of_script)
         fb_fail(&err, kind, "%s", why);

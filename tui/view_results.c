@@ -1,5 +1,6 @@
 /* Results: every column tried, or the rows of any results file, to be sorted, filtered, plotted and opened again. */
 #include "base/json.h"
+#include "base/str.h"
 #include "session/results.h"
 #include "tui/tried.h"
 #include "tui/ui.h"
@@ -73,9 +74,9 @@ static item read_item(fb_arena *arena, const json_t *row, int at)
 {
     const json_t *which = json_object_get(row, "case"), *of = which ? which : row,
                  *values = json_object_get(row, "row");
-    const char *path = fb_json_string_or(row, "script", ""), *slash = strrchr(path, '/');
+    const char *path = fb_json_string_or(row, "script", "");
     const char *variant = fb_json_string_or(of, "variant", ""), *device = fb_json_string_or(of, "device", "");
-    item it = {.row = row, .at = at, .script = fb_arena_strdup(arena, slash ? slash + 1 : path)};
+    item it = {.row = row, .at = at, .script = fb_arena_strdup(arena, fb_file_name(path))};
     it.column = fb_arena_printf(arena, "%s%s%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(of, "plan", "?"),
                                 *device ? "@" : "", device);
     it.params = params_text(arena, json_object_get(of, "params"));
@@ -165,8 +166,7 @@ static void opened(fb_app *app)
 static void title(fb_app *app, fb_str *out)
 {
     const list *l = state(app);
-    const char *slash = app->results.path ? strrchr(app->results.path, '/') : NULL;
-    fb_str_addf(out, "%s", slash ? slash + 1 : app->results.path ? app->results.path : "history");
+    fb_str_add(out, app->results.path ? fb_file_name(app->results.path) : "history");
     fb_str_addf(out, " · %d by %s %s", l ? l->n : 0, fields[app->results.sort].name, app->results.down ? "↓" : "↑");
     if (*app->results.filter) fb_str_addf(out, " · only \"%s\"", app->results.filter);
 }

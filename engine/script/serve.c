@@ -182,8 +182,8 @@ static bool serve_load(fb_process *p, const json_t *m, int64_t id, fb_error *err
     (void)id;
     const char *path, *text;
     if (!fb_json_get_string(m, "path", &path, err) || !fb_json_get_string(m, "text", &text, err)) return false;
-    const char *slash = strrchr(path, '/');
-    fb_text_clean(p->name, sizeof p->name, slash ? slash + 1 : path, strlen(slash ? slash + 1 : path));
+    const char *name = fb_file_name(path);
+    fb_text_clean(p->name, sizeof p->name, name, strlen(name));
     fb_module_load load = {
         .text = text, .n = json_string_length(json_object_get(m, "text")), .set = json_object_get(m, "set")};
     if (!fb_lua_call(p, fb_module_run, &load, err, line)) return false;

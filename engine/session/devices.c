@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "session/names.h"
 
 #include <stdio.h>
@@ -72,8 +73,7 @@ static fb_device_kind kind_of(const char *name)
 static bool has_recorded(const fb_session *s, const fb_device_record *d)
 {
     char name[256];
-    const char *slash = s->path ? strrchr(s->path, '/') : NULL;
-    snprintf(name, sizeof name, "%s", slash ? slash + 1 : s->path ? s->path : "");
+    snprintf(name, sizeof name, "%s", s->path ? fb_file_name(s->path) : "");
     char *dot = strrchr(name, '.');
     if (dot) *dot = '\0';
     return json_object_get(json_object_get(d->entry, "scripts"), name) != NULL;

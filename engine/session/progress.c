@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "session/library.h"
 
 #include <limits.h>
@@ -13,8 +14,7 @@ static const char file_name[] = "progress.jsonl";
 
 static void puzzle_name(const char *path, char to[128])
 {
-    const char *slash = strrchr(path, '/');
-    snprintf(to, 128, "%s", slash ? slash + 1 : path);
+    snprintf(to, 128, "%s", fb_file_name(path));
     size_t n = strlen(to);
     if (n > 4 && strcmp(to + n - 4, ".lua") == 0) to[n - 4] = '\0';
 }

@@ -29,17 +29,11 @@ struct fb_results {
     keyed *by_key;
 };
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* The script is named by its file alone, so that a results file may be used from another folder. */
 static char *key_of(const char *script, const char *variant, const char *plan, const char *device, const json_t *params)
 {
     json_t *none = json_object();
-    json_t *key = json_pack("[s,s,s,s,O]", file_name(script), variant, plan, device, params ? params : none);
+    json_t *key = json_pack("[s,s,s,s,O]", fb_file_name(script), variant, plan, device, params ? params : none);
     char *line = fb_json_line(key);
     json_decref(key);
     json_decref(none);
