@@ -31,7 +31,7 @@ part() {
     esac
 }
 
-part plans env XDG_CACHE_HOME="$FB_TEST_CACHE" "$FB_BUILD/check_gpu"
+part plans env XDG_CACHE_HOME="$FB_TEST_CACHE" sh "$here/side_by_side.sh" "$FB_BUILD/check_gpu"
 part traffic env XDG_CACHE_HOME="$FB_TEST_CACHE" "$FB_BUILD/check_gpu" --traffic
 part faults env FB_TEST_CACHE= sh "$here/faults.sh"
 part trace env FB_TEST_CACHE= sh "$here/trace.sh"

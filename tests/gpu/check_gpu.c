@@ -3,9 +3,10 @@
  * kernel of each kind of family gemm. Speaks TAP; exits with
  * 77 where there is no GPU.
  *
- *     check_gpu [--device cuda:0] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples N]
- *     check_gpu [--device cuda:0] --traffic
+ *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples
+ * N] check_gpu [--device cuda:0] --traffic check_gpu --parts
  *
+ * Parts are the scripts and "gemm", which --parts lists, so that several can run side by side (side_by_side.sh).
  * With --small no parameter is larger than N, for tools that make everything slow. With --samples each case is timed as
  * well, and its line says wall, device and cold time (µs, medians). With --traffic memory-bound kernels alone are run,
  * and the modelled bytes are held against what counters saw. */
@@ -28,7 +29,7 @@
 enum { LIMIT_MS = 60000 };
 
 static struct {
-    const char *device_name, *only;
+    const char *device_name, *only, *part;
     bool counters, traffic;
     int samples, small, mode; /* 0: as the script says; mode -1: both */
     fb_device *device;
@@ -346,6 +347,19 @@ static bool is_bundled(const char *path)
            strcmp(path + n - 4, ".lua") == 0 && strcmp(path + n - 6, ".d.lua") != 0;
 }
 
+static bool is_wanted(const char *part)
+{
+    return !run.part || strcmp(run.part, part) == 0;
+}
+
+static int list_parts(void)
+{
+    for (int i = 0; fb_embedded_files[i].path; i++)
+        if (is_bundled(fb_embedded_files[i].path)) printf("%s\n", fb_embedded_files[i].path);
+    printf("gemm\n");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -353,6 +367,10 @@ int main(int argc, char **argv)
             run.device_name = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             run.only = argv[++i];
+        else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc)
+            run.part = argv[++i];
+        else if (strcmp(argv[i], "--parts") == 0)
+            return list_parts();
         else if (strcmp(argv[i], "--samples") == 0 && i + 1 < argc)
             run.samples = atoi(argv[++i]);
         else if (strcmp(argv[i], "--small") == 0 && i + 1 < argc)
@@ -373,9 +391,10 @@ int main(int argc, char **argv)
         return err.kind == FB_ERR_UNAVAILABLE ? 77 : 1;
     }
     for (size_t i = 0; run.traffic && i < sizeof traffic_cases / sizeof *traffic_cases; i++) check_traffic((int)i);
-    for (int i = 0; !run.traffic && i < GEMM_CASES; i++) check_gemm(&gemm_cases[i]);
+    for (int i = 0; !run.traffic && is_wanted("gemm") && i < GEMM_CASES; i++) check_gemm(&gemm_cases[i]);
     for (int i = 0; !run.traffic && fb_embedded_files[i].path; i++)
-        if (is_bundled(fb_embedded_files[i].path)) check_script(fb_embedded_files[i].path);
+        if (is_bundled(fb_embedded_files[i].path) && is_wanted(fb_embedded_files[i].path))
+            check_script(fb_embedded_files[i].path);
     printf("1..%d\n", run.cases);
     run.device->ops->close(run.device);
     return run.failed ? 1 : 0;

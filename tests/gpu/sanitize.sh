@@ -4,6 +4,7 @@
 #
 #   TOOLS   default "memcheck initcheck racecheck"      SIZES   default "100": rows of 16 bytes and their rests
 #   ONLY    a part of a case's name; all when empty     SANITIZER   default compute-sanitizer
+#   SANITIZER_JOBS   processes at a time, default 4
 #
 # What a kernel forgets to write is found by check_gpu itself as well: outputs and temporaries are poisoned with NaNs, which makes
 # them initialised for initcheck.
@@ -29,24 +30,29 @@ command -v "$sanitizer" >/dev/null 2>&1 || skip "no $sanitizer"
 tests=0 failed=0
 for size in ${SIZES:-100}; do
     # Without the tool first: references and cubins are then in the cache, and only kernels are slow.
-    "$FB_BUILD/check_gpu" --small "$size" --mode stream ${ONLY:+--only "$ONLY"} >"$work/plain"
+    sh "$here/side_by_side.sh" "$FB_BUILD/check_gpu" --small "$size" --mode stream ${ONLY:+--only "$ONLY"} >"$work/plain"
     status=$?
     [ $status = 77 ] && skip "$(sed -n 's/^1..0 # SKIP //p' "$work/plain")"
     grep '^not ok' "$work/plain" | sed 's/^/# /'
     for tool in ${TOOLS:-memcheck initcheck racecheck}; do
-        "$sanitizer" --tool "$tool" --target-processes application-only --error-exitcode 66 --log-file "$work/log" \
-            "$FB_BUILD/check_gpu" --small "$size" --mode stream ${ONLY:+--only "$ONLY"} >"$work/out" 2>&1
+        rm -f "$work"/log.*
+        JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$tool" --target-processes application-only \
+            --error-exitcode 66 --log-file "$work/log.{}" "$FB_BUILD/check_gpu" --small "$size" --mode stream \
+            ${ONLY:+--only "$ONLY"} >"$work/out" 2>&1
         status=$?
         cases=$(grep -c '^ok' "$work/out")
         tests=$((tests + 1))
         name="$tool, sizes up to $size, $cases cases"
-        if [ $status = 0 ] && [ "$cases" -gt 0 ] && grep -Eq 'ERROR SUMMARY: 0 errors|0 hazards' "$work/log"; then
+        if [ $status = 0 ] && [ "$cases" -gt 0 ] && ! grep -LE 'ERROR SUMMARY: 0 errors|0 hazards' "$work"/log.* | grep -q .; then
             echo "ok $tests - $name"
         else
             failed=1
             echo "not ok $tests - $name (status $status)"
-            grep '^not ok' "$work/out" | head -20 | sed 's/^/# /'
-            head -60 "$work/log" | sed 's/^/# /'
+            grep -E '^not ok|^# .* ended with' "$work/out" | head -20 | sed 's/^/# /'
+            for log in $(grep -LE 'ERROR SUMMARY: 0 errors|0 hazards' "$work"/log.*); do
+                echo "# $(basename "$log")"
+                head -30 "$log" | sed 's/^/# /'
+            done
         fi
     done
 done

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Runs a command once for each part of check_gpu, several at a time, and prints what they say as one TAP stream: compilers and
+# the interpreter need more time than the GPU, so one process leaves both waiting.
+#
+#   side_by_side.sh COMMAND…    "--part PART" is added to it, and {} in it stands for a name of the part that files can have
+#   JOBS    processes at a time, half of the cores by default      FB_BUILD    folder with check_gpu
+# Status: 1 when one failed, 77 when all were skipped.
+JOBS=${JOBS:-$((($(nproc) + 1) / 2))}
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+one() {
+    part=$1 name=$(echo "$1" | tr / _)
+    shift
+    for word; do
+        shift
+        set -- "$@" "$(printf '%s\n' "$word" | sed "s,{},$name,g")"
+    done
+    "$@" --part "$part" >"$work/$name.out" 2>&1
+    echo $? >"$work/$name.status"
+}
+"$FB_BUILD/check_gpu" --parts >"$work/parts" || exit 1
+# Every one of JOBS takes the next part that none has taken: its lock is a folder.
+i=0
+while [ $i -lt "$JOBS" ]; do
+    i=$((i + 1))
+    while read -r part <&3; do
+        mkdir "$work/$(echo "$part" | tr / _).taken" 2>/dev/null && one "$part" "$@"
+    done 3<"$work/parts" &
+done
+wait
+result=77
+for status in "$work"/*.status; do
+    case $(cat "$status") in
+    77) ;;
+    0) [ $result = 1 ] || result=0 ;;
+    *)
+        result=1
+        echo "# $(basename "$status" .status) ended with status $(cat "$status")"
+        ;;
+    esac
+done
+cat "$work"/*.out | awk '/^(not )?ok / { n++; sub(/^not ok [0-9]+/, "not ok " n) || sub(/^ok [0-9]+/, "ok " n) }
+    /^1\.\.0/ { skip = $0; next } /^1\.\.[0-9]+$/ { next } { print } END { print n || !skip ? "1.." n + 0 : skip }'
+exit $result
