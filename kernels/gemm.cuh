@@ -10,7 +10,7 @@
 //
 // m and n count within the tile, k within the product. Such a function returns an element as it is to lie in shared
 // memory, or where 16 bytes of neighbours along the operand's contiguous dimension are, which then come by cp.async;
-// outside the operand zero, or no pointer. A_ALONG_K: A's neighbours in memory are neighbours in k; else in m.
+// outside the operand zero, or no place. A_ALONG_K: A's neighbours in memory are neighbours in k; else in m.
 // B_ALONG_K: in k; else in n. Tiles lie in shared memory the same way; ldmatrix turns what a fragment wants turned.
 // STAGES tiles are in flight.
 

@@ -1,25 +1,36 @@
 // Pieces that tiled kernels are made of: copies into shared memory, fragments, tensor cores. kernels/gemm.cuh and
 // other kernels that keep tiles on chip stand on these.
 //
-// A tile in shared memory is a list of lines, each padded by 16 bytes against bank conflicts. A *piece* is 16 bytes of one
-// line: what a thread copies at once. Everything that is inline PTX stands between the two marks, so that a
-// test can put plain functions in its place.
+// A tile in shared memory is a list of lines, each padded by 16 bytes against bank conflicts. A *piece* is 16 bytes of
+// one line: what a thread copies at once. Everything that is inline PTX stands between the two marks, so that a test
+// can put plain functions in its place.
 
 #ifndef FB_TILE
 #define FB_TILE
 
-// Where a piece of an operand is, for a function whose pieces are all inside it. One that also counts beyond the operand
-// returns a bare pointer, which is NULL there.
+// Where a piece of an operand is, if it is inside; {}: it is not. That is a flag of its own, not a null pointer: the predicate
+// of the copy is then what the indices say, and never waits for an address to be selected and compared, which the
+// assembler of CUDA 13.0 schedules too tightly for sm_90: copies from address 0 were seen.
+template <class T> struct fb_piece {
+    const T *at;
+    bool inside;
+    __device__ __forceinline__ fb_piece() : at(nullptr), inside(false) {}
+    __device__ __forceinline__ fb_piece(const T *p, bool is_inside = true) : at(p), inside(is_inside) {}
+};
+
+// The same for a function whose pieces are all inside the operand.
 template <class T> struct fb_inside {
     const T *at;
-    __device__ __forceinline__ fb_inside(const T *p) : at(p) {}
+    __device__ __forceinline__ fb_inside(const T *p) : at(p)
+    {
+    }
 };
 
 // Does it return pieces, or elements?
 template <class T> struct fb_is_piece {
     static constexpr bool value = false;
 };
-template <class T> struct fb_is_piece<T *> {
+template <class T> struct fb_is_piece<fb_piece<T>> {
     static constexpr bool value = true;
 };
 template <class T> struct fb_is_piece<fb_inside<T>> {
@@ -33,8 +44,7 @@ FB_DEVICE unsigned fb_shared_address(const void *p)
     return (unsigned)__cvta_generic_to_shared(p);
 }
 
-// Copies 16 bytes into shared memory, in the background. Without a source zeros are written and nothing is read: not by a
-// copy of size 0, which still wants an address that it may translate.
+// Copies 16 bytes into shared memory, in the background.
 FB_DEVICE void fb_copy_16(void *to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(fb_shared_address(to)), "l"(from));
@@ -110,10 +120,12 @@ template <class T> FB_DEVICE void fb_copy_piece(void *to, fb_inside<T> from)
     fb_copy_16(to, from.at);
 }
 
-template <class T> FB_DEVICE void fb_copy_piece(void *to, const T *from)
+// Beyond an operand are zeros, and nothing is read: a copy of size 0 would still want an address that can be
+// translated.
+template <class T> FB_DEVICE void fb_copy_piece(void *to, fb_piece<T> from)
 {
-    if (from)
-        fb_copy_16(to, from);
+    if (from.inside)
+        fb_copy_16(to, from.at);
     else
         fb_zero_16(to);
 }

@@ -100,10 +100,9 @@ static bool comes_in_pieces(const writer *w, const operand *o)
     return fb_cuda_packs(w->e, o->base, o->at, last, piece);
 }
 
-static void write_operand(const writer *w, const operand *o)
+static void write_operand(const writer *w, const operand *o, bool piece, const char *inside)
 {
-    bool piece = comes_in_pieces(w, o);
-    fb_emit(w->e, "return %s%s;", piece ? "&" : "", fb_emit_element(w->e, o->base, FB_NONE, o->at));
+    fb_cuda_return(w->e, fb_emit_element(w->e, o->base, FB_NONE, o->at), piece, inside);
     w->e->indent--;
     fb_emit(w->e, "},");
 }
@@ -111,26 +110,30 @@ static void write_operand(const writer *w, const operand *o)
 static void write_left(const writer *w, const fb_chain_link *l)
 {
     operand o = left_of(w, l);
+    bool piece = comes_in_pieces(w, &o);
+    const char *inside = NULL;
     fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
-                 fb_cuda_operand_type(w->e, w->element, comes_in_pieces(w, &o),
+                 fb_cuda_operand_type(w->e, w->element, piece,
                                       fb_cuda_is_guarded(w->c->rows, w->tile.rows) ||
                                           fb_cuda_is_guarded(l->depth, w->tile.depth)));
-    fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows);
-    fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth);
+    fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
     declare(w, w->c->row, "m0 + fb_m");
-    write_operand(w, &o);
+    write_operand(w, &o, piece, inside);
 }
 
 /* k_by, n_by: what the extents are rounded up to. */
 static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n_by)
 {
     operand o = right_of(w, l);
+    bool piece = comes_in_pieces(w, &o);
+    const char *inside = NULL;
     fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s",
-                 fb_cuda_operand_type(w->e, w->element, comes_in_pieces(w, &o),
+                 fb_cuda_operand_type(w->e, w->element, piece,
                                       fb_cuda_is_guarded(l->depth, k_by) || fb_cuda_is_guarded(l->columns, n_by)));
-    fb_cuda_guard(w->e, "fb_k", l->depth, k_by);
-    fb_cuda_guard(w->e, "fb_n", l->columns, n_by);
-    write_operand(w, &o);
+    fb_cuda_guard(w->e, "fb_k", l->depth, k_by, piece, &inside);
+    fb_cuda_guard(w->e, "fb_n", l->columns, n_by, piece, &inside);
+    write_operand(w, &o, piece, inside);
 }
 
 static void write_nothing(const writer *w)

@@ -21,11 +21,12 @@ bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int
 /* emit_gemm.c */
 void fb_cuda_gemm(fb_emitter *e);
 /* Of functions that a tile's operand comes from, over an extent in steps of `by`: does one ask for what lies outside of
- * the operand (guarded)? What it returns, in pieces of 16 bytes or element by element; and its line for what is
- * outside. */
+ * the operand (guarded)? What it returns, in pieces of 16 bytes or element by element; its line for elements that are
+ * outside, and for pieces the condition *inside, which grows by one term; and its return. */
 bool fb_cuda_is_guarded(int64_t extent, int64_t by);
 const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded);
-void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by);
+void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside);
+void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside);
 /* Threads of a block, before anything is written. */
 int fb_cuda_gemm_threads(const fb_emitter *e);
 

@@ -87,8 +87,8 @@ static void declare(const writer *w, fb_ix var, const char *value)
     if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
 }
 
-/* The statements of one operand's element, its variables declared. */
-static void return_element(const writer *w, int part, const fb_operand *o, bool piece)
+/* The statements of one operand's element, or of where a piece is and whether it is inside, its variables declared. */
+static void return_element(const writer *w, int part, const fb_operand *o, bool piece, const char *inside)
 {
     fb_emitter *e = w->e;
     int used = fb_names_count(e->used);
@@ -103,7 +103,7 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
         value = fb_emit_ref(e, v);
         value = fb_emit_spell(e, e->dialect->to_memory[w->t->dtype], &value, 1);
     }
-    fb_emit(e, "return %s%s;", piece ? "&" : "", value);
+    fb_cuda_return(e, value, piece, inside);
     fb_names_forget(e->used, used);
 }
 
@@ -115,12 +115,25 @@ bool fb_cuda_is_guarded(int64_t extent, int64_t by)
 const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded)
 {
     if (!piece) return element;
-    return fb_arena_printf(e->arena, guarded ? "const %s *" : "fb_inside<%s>", element);
+    return fb_arena_printf(e->arena, guarded ? "fb_piece<%s>" : "fb_inside<%s>", element);
 }
 
-void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by)
+void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside)
 {
-    if (fb_cuda_is_guarded(extent, by)) fb_emit(e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    if (!fb_cuda_is_guarded(extent, by)) return;
+    if (!piece)
+        fb_emit(e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    else
+        *inside =
+            fb_arena_printf(e->arena, "%s%s%s < %" PRId64, *inside ? *inside : "", *inside ? " && " : "", what, extent);
+}
+
+void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside)
+{
+    if (inside)
+        fb_emit(e, "return {&%s, %s};", value, inside);
+    else
+        fb_emit(e, "return %s%s;", piece ? "&" : "", value);
 }
 
 static void write_left(const writer *w, int phase, bool piece)
@@ -129,12 +142,13 @@ static void write_left(const writer *w, int phase, bool piece)
     const fb_phase *p = &w->t->phases[phase];
     bool guarded = fb_cuda_is_guarded(w->t->rows, w->tile.m) || fb_cuda_is_guarded(p->k, w->tile.k);
     fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
-    fb_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m);
-    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k);
+    const char *inside = NULL;
+    fb_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
     declare(w, p->left.batch, "fb_batch");
     declare(w, p->left.outer, "m0 + fb_m");
     declare(w, p->left.k, "fb_k");
-    return_element(w, e->nest->n_sections + phase, &p->left, piece);
+    return_element(w, e->nest->n_sections + phase, &p->left, piece, inside);
     e->indent--;
     fb_emit(e, "},");
 }
@@ -152,13 +166,13 @@ static const char *columns_of(const writer *w, const fb_phase *p, const char *ow
     return step ? fb_arena_printf(w->e->arena, "%s + fb_strip * %" PRId64, text, step) : text;
 }
 
-static void write_columns(const writer *w, int product, const char *column, bool piece)
+static void write_columns(const writer *w, int product, const char *column, bool piece, const char *inside)
 {
     const fb_product *x = &w->t->products[product];
     declare(w, x->right.batch, "fb_batch");
     declare(w, x->right.k, "fb_k");
     declare(w, x->right.outer, column);
-    return_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece);
+    return_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece, inside);
 }
 
 static void write_right(const writer *w, const fb_phase *p, bool piece)
@@ -172,16 +186,17 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
         fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
         own = "fb_column";
     }
-    fb_cuda_guard(w->e, own, t->columns, w->tile.strip);
-    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k);
+    const char *inside = NULL;
+    fb_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
     if (all) {
-        write_columns(w, p->product[0], all, piece);
+        write_columns(w, p->product[0], all, piece, inside);
     } else {
         for (int s = 0; s < t->n_strips; s++) {
             if (p->product[s] == FB_NONE) continue;
             fb_emit_open(e, "if (fb_strip == %d)", s);
             const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
-            write_columns(w, p->product[s], column, piece);
+            write_columns(w, p->product[s], column, piece, inside);
             fb_emit_close(e);
         }
         fb_emit(e, "return {};");
