@@ -11,37 +11,29 @@ matmul_add_sigmoid_mul_tanh_kernel(const fb_f16 *__restrict__ x, const fb_f16 *_
     fb_tile::registers fb_sums = {};
     fb_tile::accumulate<true, true>(
         fb_sums, fb_shared, 0, 24,
-        [&](fb_at fb_m, fb_at fb_k) -> const fb_f16 * {
-            if (m0 + fb_m >= 24) return {};
-            if (fb_k >= 24) return {};
+        [&](fb_at fb_m, fb_at fb_k) -> fb_piece<fb_f16> {
             const fb_at r = m0 + fb_m;
             const fb_at s = fb_k;
-            return &h[24 * r + s];
+            return {&h[24 * r + s], m0 + fb_m < 24 && fb_k < 24};
         },
-        [&](fb_at fb_k, fb_at fb_n) -> const fb_f16 * {
+        [&](fb_at fb_k, fb_at fb_n) -> fb_piece<fb_f16> {
             const fb_at fb_strip = fb_n / 16, fb_column = n0 + fb_n % 16;
-            if (fb_column >= 24) return {};
-            if (fb_k >= 24) return {};
             const fb_at s = fb_k;
             const fb_at r = fb_column + fb_strip * 24;
-            return &wh[24 * r + s];
+            return {&wh[24 * r + s], fb_column < 24 && fb_k < 24};
         });
     fb_tile::accumulate<true, true>(
         fb_sums, fb_shared, 0, 40,
-        [&](fb_at fb_m, fb_at fb_k) -> const fb_f16 * {
-            if (m0 + fb_m >= 24) return {};
-            if (fb_k >= 40) return {};
+        [&](fb_at fb_m, fb_at fb_k) -> fb_piece<fb_f16> {
             const fb_at r = m0 + fb_m;
             const fb_at s = fb_k;
-            return &x[40 * r + s];
+            return {&x[40 * r + s], m0 + fb_m < 24 && fb_k < 40};
         },
-        [&](fb_at fb_k, fb_at fb_n) -> const fb_f16 * {
+        [&](fb_at fb_k, fb_at fb_n) -> fb_piece<fb_f16> {
             const fb_at fb_strip = fb_n / 16, fb_column = n0 + fb_n % 16;
-            if (fb_column >= 24) return {};
-            if (fb_k >= 40) return {};
             const fb_at s = fb_k;
             const fb_at r = fb_column + fb_strip * 24;
-            return &wi[40 * r + s];
+            return {&wi[40 * r + s], fb_column < 24 && fb_k < 40};
         });
     float *const fb_c = fb_tile::spread(fb_sums, fb_shared);
     for (int fb_i = threadIdx.x; fb_i < 64; fb_i += fb_tile::THREADS) {
