@@ -118,6 +118,8 @@ static bool is_packed_load(const fb_emitter *e, const fb_section *s, const fb_va
 static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_root *r, fb_ix last, int vector)
 {
     if (vector == 1 || !steps_fit(e, r->storage, vector)) return false;
+    bool stacked = r->storage >= 0 && e->nest->graph->nodes[r->storage].op == FB_OP_RESULT;
+    if (stacked && !steps_fit(e, r->node, vector)) return false;
     if (r->table != FB_NONE ? !table_fits(s, r->table, vector) : shift_of(e, r->storage) % vector != 0) return false;
     return runs_along(e, r->at, last, vector);
 }

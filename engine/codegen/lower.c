@@ -230,6 +230,7 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
         fb_id storage = text->args[i].storage;
         args[i] = storage < 0 ? copy : fb_lower_buffer_for(l, storage);
         const fb_window *at = storage >= 0 ? &l->window[storage] : window ? window : &start;
+        if (storage >= 0 && written[i] && l->g->nodes[storage].op == FB_OP_RESULT) at = &l->place[storage];
         offsets[i] = FB_MUTATE(14, text->args[i].offset, 0) + at->offset;
         advances[i] = at->advance;
         any |= offsets[i] != 0;
@@ -716,6 +717,7 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
     l.window = FB_NEW_ARRAY(scratch, fb_window, g->n_nodes);
+    l.place = FB_NEW_ARRAY(scratch, fb_window, g->n_nodes);
     l.stored_at = FB_NEW_ARRAY(scratch, fb_id, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.stored_at[i] = FB_NONE;
     find_leaving(&l, scratch);

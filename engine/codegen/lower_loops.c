@@ -124,6 +124,7 @@ static void place_states(fb_lowering *l, const fb_loop *loop, int level)
         const fb_collected *c = &loop->collected[i];
         if (c->result == FB_NONE) continue;
         int home = home_of(l, c->result, c->result);
+        if (c->also != FB_NONE) l->place[c->result].advance = (fb_advance){fb_node_bytes(l->g, c->also), level};
         if (c->base == FB_NONE) continue;
         l->buffer_of[c->base] = home;
         l->window[c->base].advance = (fb_advance){fb_node_bytes(l->g, c->base), level};
@@ -152,9 +153,20 @@ void fb_lower_states(fb_lowering *l)
     }
 }
 
+static bool holds(const fb_group *group, fb_id stored)
+{
+    for (int i = 0; i < group->n_stored; i++)
+        if (group->stored[i] == stored) return true;
+    return false;
+}
+
 const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group)
 {
     const fb_nest *nest = group->nest;
+    const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
+    for (int i = 0; loop->region && i < loop->n_collected; i++)
+        if (holds(group, loop->collected[i].also))
+            nest = fb_nest_store_also(nest, loop->collected[i].also, loop->collected[i].result, l->p->arena);
     for (int i = 0; i < group->n_stored; i++) {
         fb_id stored = group->stored[i];
         if (l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY)
@@ -204,7 +216,7 @@ void fb_lower_close(fb_lowering *l, fb_id region)
     const fb_loop *loop = &l->loops[region];
     for (int i = 0; i < loop->n_collected; i++) {
         const fb_collected *c = &loop->collected[i];
-        if (c->result == FB_NONE || c->base != FB_NONE) continue;
+        if (c->result == FB_NONE || c->base != FB_NONE || c->also != FB_NONE) continue;
         fb_window at = {.advance = {fb_node_bytes(l->g, c->value), l->level - 1}};
         fb_lower_copy(l, c->value, l->buffer_of[c->result], at);
     }

@@ -54,6 +54,7 @@ typedef struct {
     int *buffer_of;    /* a node: the buffer that holds its value, FB_NONE */
     fb_window *window; /* a node */
     fb_id *stored_at;  /* a computed node: the carried node that it is stored over, or FB_NONE */
+    fb_window *place;  /* a loop's result: where in it what a kernel stores there is at a step */
     fb_loop *loops;    /* a region, from 1 on */
     struct {
         int first, last;

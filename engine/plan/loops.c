@@ -173,19 +173,30 @@ static void find_scanned(finder *f, int i)
     s->stride = strides[0];
 }
 
+/* What has a place already, as the next state or in another stack: can its kernel store it a second time? */
+static bool is_stored_twice(const finder *f, fb_id base)
+{
+    const fb_group *group = fb_plan_group(f->plan, fb_plan_group_of(f->plan, base));
+    return group->nest && !group->source && group->family != FB_FAMILY_LIBRARY && group->family != FB_FAMILY_CHAIN &&
+           fb_nest_stores_alike(group->nest, base);
+}
+
 static void find_collected(finder *f, int i)
 {
     const fb_region *r = &f->g->regions[f->loop->region];
     fb_collected *s = &f->loop->collected[i];
-    *s = (fb_collected){.value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE};
+    *s = (fb_collected){
+        .value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE, .also = FB_NONE};
     if (!is_read(f->g, s->result)) s->result = FB_NONE;
     fb_id base;
     if (s->result == FB_NONE || !fb_access_whole(f->g, s->value, &base) || !fb_node_is_computed(f->g, base)) return;
     if (f->g->nodes[base].region != f->loop->region || f->g->nodes[base].op == FB_OP_ASSIGN) return;
-    if (is_taken(f, r->n_carried, base)) return;
-    for (int k = 0; k < i; k++)
-        if (f->loop->collected[k].base == base) return;
-    s->base = base;
+    bool taken = is_taken(f, r->n_carried, base);
+    for (int k = 0; k < i; k++) taken |= f->loop->collected[k].base == base;
+    if (!taken)
+        s->base = base;
+    else if (is_stored_twice(f, base))
+        s->also = base;
 }
 
 void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *out)

@@ -34,7 +34,8 @@ typedef struct {
 /* What is stacked over the steps. */
 typedef struct {
     fb_id value, result; /* result: FB_NONE when nobody reads it */
-    fb_id base;          /* computed node that is stored at its place in `result` itself; FB_NONE: copied there */
+    fb_id base;          /* computed node that is stored at its place in `result` itself, … */
+    fb_id also; /* … or by the same kernel there too, as it has a place of its own; both FB_NONE: copied there */
 } fb_collected;
 
 typedef struct {

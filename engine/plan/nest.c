@@ -641,6 +641,50 @@ const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage
     return to;
 }
 
+bool fb_nest_stores_alike(const fb_nest *nest, fb_id stored)
+{
+    bool any = false, alike = !nest->staged && nest->n_writes < FB_MAX_KERNEL_BUFFERS;
+    for (int s = 0; s < nest->n_sections; s++) {
+        const fb_section *section = &nest->sections[s];
+        for (int r = 0; r < section->n_roots; r++) {
+            if (section->roots[r].node != stored) continue;
+            any = true;
+            alike &= section->roots[r].storage == stored && section->roots[r].table == FB_NONE && !section->scatter;
+        }
+        for (int t = 0; t < section->n_tables; t++)
+            for (int m = 0; m < section->members; m++) alike &= section->tables[t].base[m] != stored;
+    }
+    return any && alike;
+}
+
+const fb_nest *fb_nest_store_also(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena)
+{
+    fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
+    to->sections = fb_arena_copy(arena, nest->sections, (size_t)nest->n_sections * sizeof *nest->sections);
+    for (int s = 0; s < to->n_sections; s++) {
+        fb_section *section = &to->sections[s];
+        int n = section->n_roots;
+        fb_root *roots = FB_NEW_ARRAY(arena, fb_root, 2 * n);
+        memcpy(roots, section->roots, (size_t)n * sizeof *roots);
+        for (int r = 0; r < n; r++) {
+            if (roots[r].storage != stored) continue;
+            roots[section->n_roots] = roots[r];
+            roots[section->n_roots++].storage = storage;
+        }
+        section->roots = roots;
+    }
+    fb_id *writes = FB_NEW_ARRAY(arena, fb_id, nest->n_writes + 1);
+    int at = 0;
+    for (int i = 0; i < nest->n_writes; i++) {
+        if (at == i && nest->writes[i] > storage) writes[at++] = storage;
+        writes[at++] = nest->writes[i];
+    }
+    if (at == nest->n_writes) writes[at++] = storage;
+    to->writes = writes;
+    to->n_writes = at;
+    return to;
+}
+
 static bool check_assigns(fb_builder *b)
 {
     const fb_graph *g = b->nest->graph;

@@ -66,6 +66,10 @@ bool fb_nest_staged(const fb_nest *nest);
 bool fb_nest_overwrites(const fb_nest *nest, fb_id read, fb_id stored);
 /* The same kernel with `stored` put where the value of `storage` is; in `arena`, sharing all else. */
 const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
+/* The same kernel with `stored` put where the value of `storage` is too; only where it stores alike: no member of a
+ * repetition by itself, and nothing in place of anything. */
+const fb_nest *fb_nest_store_also(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena);
+bool fb_nest_stores_alike(const fb_nest *nest, fb_id stored);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

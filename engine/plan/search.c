@@ -6,7 +6,8 @@
  * The moves are the same for every plan: an edge is fused or cut, readers of one value are put side by side, a producer
  * goes with all its readers, all members of a repetition share a launch, a value is recomputed or stored, a contraction
  * becomes a library call or a generated kernel. The beam begins with the presets' plans, and with each of them with its
- * loops as one kernel each and as one kernel altogether, where that can be; so does what was found, in the end. What is
+ * loops as one kernel each and as one kernel altogether, where that can be, also in as few stages as verdicts allow; so
+ * does what was found, in the end. What is
  * repeated is edited in all repetitions at once, as a user would; so a network of 48 equal layers has the moves of one.
  * A round judges every move on every plan of the beam; judging costs no copy of the plan. The best unseen ones are made
  * and are the next beam, even when they are slower than what they came from: two edits may pay off where one does not.
@@ -21,7 +22,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BEAM = 6, BEST = 8, STALE_ROUNDS = 3, MOVES_MOST = 1024, STAR_MOST = 64, POOL = 2 * FB_SEARCH_MOST, MERGED = 4 };
+enum {
+    BEAM = 6,
+    BEST = 8,
+    STALE_ROUNDS = 3,
+    MOVES_MOST = 1024,
+    STAR_MOST = 64,
+    POOL = 2 * FB_SEARCH_MOST,
+    MERGED = 4,
+    WAYS = 5
+};
 enum { LEAST_CONSIDERED = 400, MOST_CONSIDERED = 20000, NODES_CONSIDERED = 8000000 };
 
 typedef enum { MOVE_EDGE, MOVE_BESIDE, MOVE_STAR, MOVE_MEMBERS, MOVE_RECOMPUTE, MOVE_CHOICE } move_kind;
@@ -440,6 +450,38 @@ static fb_plan *as_one_kernel(const fb_plan *from)
     return NULL;
 }
 
+/* The plan, in which kernels are stages of larger ones, in as few stages as verdicts allow: a product that was a
+ * library call goes together with what is made of it, and the grid meets less often. NULL: it cannot be. */
+static fb_plan *in_few_stages(const fb_plan *from)
+{
+    const fb_planner *p = from->planner;
+    fb_plan *plan = fb_plan_copy(from);
+    fb_pairs pairs = {0};
+    fb_verdict why;
+    for (int i = 0; i < p->deps->n_edges; i++) {
+        const fb_edge *e = &p->deps->edges[i];
+        if (e->order_only || !fb_node_is_computed(p->g, e->producer) || !fb_node_is_computed(p->g, e->consumer))
+            continue;
+        fb_id r = p->g->nodes[e->consumer].region;
+        while (r > 0 && !is_one_kernel(plan, r)) r = p->g->regions[r].parent;
+        if (r > 0 || plan->launch == FB_LAUNCH_MEGA) FB_VEC_PUSH(&pairs, (fb_pair){e->producer, e->consumer});
+    }
+    fb_plan_grow(plan, pairs.at, pairs.n, &(fb_growth){0});
+    FB_VEC_FREE(&pairs);
+    bool whole = plan->launch != FB_LAUNCH_MEGA || fb_may_merge(plan, 0, &why);
+    for (fb_id r = 1; r < p->g->n_regions && whole; r++) whole = !is_one_kernel(plan, r) || fb_may_merge(plan, r, &why);
+    if (whole) return plan;
+    fb_plan_free(plan);
+    return NULL;
+}
+
+static void begin_in_stages(search *s, fb_plan *plan)
+{
+    fb_plan *few = in_few_stages(plan);
+    begin_with(s, plan);
+    if (few) begin_with(s, few);
+}
+
 static void begin_with_all(search *s, fb_plan *plan)
 {
     fb_plan *loops = with_whole_loops(plan), *one = as_one_kernel(plan);
@@ -447,9 +489,9 @@ static void begin_with_all(search *s, fb_plan *plan)
     begin_with(s, plan);
     if (loops) {
         set_cheapest_launch(&loops);
-        begin_with(s, loops);
+        begin_in_stages(s, loops);
     }
-    if (one) begin_with(s, one);
+    if (one) begin_in_stages(s, one);
 }
 
 /* Copies beside the kernels where that is predicted to be faster. */
@@ -616,7 +658,8 @@ bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out,
     if (s.o.n_best > FB_SEARCH_MOST) s.o.n_best = FB_SEARCH_MOST;
     if (!s.o.most) s.o.most = clamped(NODES_CONSIDERED / (p->g->n_nodes + 1), LEAST_CONSIDERED, MOST_CONSIDERED);
     *out = (fb_search_result){0};
-    s.o.most -= s.o.most / 4 < 3 * MERGED ? s.o.most / 4 : 3 * MERGED; /* the rest is for what is merged in the end */
+    s.o.most -=
+        s.o.most / 4 < WAYS * MERGED ? s.o.most / 4 : WAYS * MERGED; /* the rest is for what is merged in the end */
     start_from_presets(&s);
     if (go_on(&s)) {
         list_moves(&s);

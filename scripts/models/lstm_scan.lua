@@ -74,13 +74,18 @@ return fb.script {
 
   plans = { -- on a GPU only
     graph = function(pl) pl:preset("max"):launch("graph") end,
-    -- One persistent kernel for the whole loop: its products have to be generated for that.
+    -- One persistent kernel for the whole loop: its products have to be generated for that. What is made of them then
+    -- goes into the same stage, so that a step's blocks meet once.
     one_kernel = function(pl)
       pl:preset("max")
       for _, name in ipairs(pl:nodes()) do
         if name:find("matmul") then pl:generate(name) end
       end
-      pcall(pl.generate, pl, "loop") -- the unrolled variant has none
+      if not pcall(pl.generate, pl, "loop") then return end -- the unrolled variant has none
+      for e in pl:edges() do
+        local v = pl:verdict("fuse", e)
+        if v.kind == "fine" or v.kind == "slower" then pl:fuse(e) end
+      end
     end,
   },
 

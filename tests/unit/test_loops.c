@@ -30,6 +30,11 @@ static const struct {
                   "local s, ys = g:scan({x}, {g:zeros({6, 8})}, function(r, s)\n"
                   "local h = (s:matmul(w) + r):tanh() return {h}, {h} end)\n"
                   "return s[1], ys[1]"},
+    /* the next state is stacked too, twice; 12 bytes a step */
+    {"stacked", "local x = g:input('x', {T, 3})\n"
+                "local s, ys = g:scan({x}, {g:zeros({3})}, function(r, s)\n"
+                "local c = s * 0.5 + r return {c}, {c, c, r} end)\n"
+                "return s[1], ys[1], ys[2], ys[3]"},
     {"lstm", "local x, w = g:input('x', {T, 4, 24}, 'f16'), g:param('w', {6, 24}, 'f16')\n"
              "local s, ys = g:scan({x}, {g:zeros({4, 6}, 'f16'), g:zeros({4, 6})}, function(r, h, c)\n"
              "local i, f, z, o = table.unpack((r + h:matmul(w)):to('f32'):chunk(4, 1))\n"
@@ -311,6 +316,22 @@ static void states_stay_in_place_where_they_can(void **state)
     }
 }
 
+/* The kernel that makes the next state stores it where it is stacked, too. */
+static void what_is_carried_and_stacked_is_stored_twice(void **state)
+{
+    (void)state;
+    bench b = bench_new(6, "stacked");
+    fb_program *p = lowered(&b, "max");
+    int inside = 0;
+    for (int i = 0, depth = 0; i < p->n_launches; i++) {
+        depth += (p->launches[i].kind == FB_LAUNCH_REPEAT) - (p->launches[i].kind == FB_LAUNCH_END);
+        inside += depth && p->launches[i].kind == FB_LAUNCH_KERNEL;
+    }
+    assert_int_equal(inside, 2); /* the other is for what is stacked of the input */
+    fb_program_free(p);
+    bench_free(&b);
+}
+
 /* One launch for all steps, on the host too; the library is called on the way. */
 /* Tiles of a product read rows of their operand that others would have overwritten. */
 static void an_operand_of_tiles_is_not_overwritten(void **state)
@@ -590,6 +611,7 @@ int main(void)
         cmocka_unit_test(an_even_number),
         cmocka_unit_test(an_odd_number),
         cmocka_unit_test(states_stay_in_place_where_they_can),
+        cmocka_unit_test(what_is_carried_and_stacked_is_stored_twice),
         cmocka_unit_test(an_operand_of_tiles_is_not_overwritten),
         cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
         cmocka_unit_test(one_cooperative_kernel),

@@ -14,6 +14,9 @@ static const char *const bodies[] = {
     "local x = g:input('x', {5, 8, 5})\n"
     "local s, ys = g:scan({x}, {g:zeros({8, 5})}, function(r, s) return {(s + r):tanh()}, {s} end)\n"
     "return s[1], ys[1]",
+    "local x = g:input('x', {5, 3})\n"
+    "local s, ys = g:scan({x}, {g:zeros({3})}, function(r, s) local c = s * 0.5 + r return {c}, {c, c} end)\n"
+    "return s[1], ys[1], ys[2]",
     /* an odd number of swaps inside; reductions of several teams in one block */
     "local x, w = g:input('x', {3, 6, 8}), g:param('w', {8, 8})\n"
     "local s, ys = g:scan({x}, {g:zeros({6, 8})}, function(r, s)\n"
