@@ -33,13 +33,6 @@ int fb_lower_buffer(fb_lowering *l, fb_buffer_kind kind, fb_id node, int64_t off
     return l->buffers.n - 1;
 }
 
-static bool is_output(const fb_graph *g, fb_id node)
-{
-    for (int i = 0; i < g->n_outputs; i++)
-        if (g->outputs[i] == node) return true;
-    return false;
-}
-
 static fb_buffer_kind source_kind(fb_op op)
 {
     return op == FB_OP_PARAM ? FB_BUFFER_PARAM : FB_BUFFER_INPUT;
@@ -61,13 +54,13 @@ static void find_leaving(fb_lowering *l, fb_arena *arena)
             l->leaving[l->n_leaving++] = g->nodes[i].args[0];
 }
 
-/* The output that stands for its whole base, where the base is computed and no output itself. */
+/* The output that stands for its whole base, where the base is computed and leaves the graph under no name of its own. */
 fb_id fb_lower_stands_in(const fb_lowering *l, fb_id node)
 {
-    if (is_output(l->g, node)) return node;
+    for (int i = 0; i < l->n_leaving; i++)
+        if (l->leaving[i] == node) return node;
     for (int i = 0; i < l->n_leaving; i++) {
         fb_id base, out = l->leaving[i];
-        if (out == node) return out;
         if (!fb_node_is_computed(l->g, out) && fb_access_whole(l->g, out, &base) && base == node) return out;
     }
     return FB_NONE;

@@ -123,6 +123,12 @@ static void what_is_received_has_a_buffer(void **state)
         add(g, FB_OP_RECEIVE, 1, &part, NULL, NULL);
         fb_id y = add(g, FB_OP_NEG, 1, &part, NULL, NULL);
         add(g, FB_OP_RECEIVE, 1, &y, NULL, NULL);
+        /* all of what is received leaves under another name as well */
+        fb_id z = add(g, FB_OP_NEG, 1, &x, NULL, NULL);
+        add(g, FB_OP_RECEIVE, 1, &z, NULL, NULL);
+        fb_error err;
+        fb_id view = add(g, FB_OP_VIEW, 1, &z, &(fb_attrs){.shape = fb_shape_of(2, (int64_t[]){2, 3})}, NULL);
+        assert_true(fb_graph_output(g, view, NULL, &err));
     }
     check_presets(g);
 }
