@@ -304,7 +304,10 @@ static void calibrate(fb_app *app, const char *arg)
 {
     (void)arg;
     fb_error err = {0};
-    told(app, fb_session_calibrate(app->session, app->model.column->device, &err) != 0, &err);
+    const char *device = app->model.column->device;
+    bool good = fb_session_calibrate(app->session, device, &err) != 0;
+    if (good) fb_app_say(app, FB_ROLE_DIM, "calibrating %s: a few seconds; what is measured meanwhile waits", device);
+    told(app, good, &err);
 }
 
 /* A value as typed: what JSON takes for a value is one; anything else is a word. */

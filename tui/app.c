@@ -96,6 +96,7 @@ void fb_app_open(fb_app *app, const char *path)
     app->columns_made = app->first_measured = false;
     app->error_shown = false;
     app->column = app->edge = 0;
+    app->chosen = app->placed = false;
     app->focus = FB_VIEW_GRAPH;
     app->zoomed = false;
     fb_puzzle_free(app);
@@ -152,6 +153,43 @@ static void settle_first(fb_app *app)
     }
 }
 
+static bool plans_itself(const fb_column *c)
+{
+    return c->graph && !c->plan && c->state != FB_COLUMN_BUILDING && c->state != FB_COLUMN_FAILED;
+}
+
+/* Work begins on a column that can be edited, as soon as there is one. */
+static void focus_editable(fb_app *app)
+{
+    int n = fb_session_columns(app->session);
+    if (app->chosen || app->column >= n || !plans_itself(fb_session_column(app->session, app->column))) return;
+    for (int i = 0; i < n; i++) {
+        if (!fb_session_column(app->session, i)->plan) continue;
+        app->column = i;
+        return;
+    }
+}
+
+/* Why the focused column cannot be edited, and which can. */
+static const char *not_ours(fb_app *app)
+{
+    int n = fb_session_columns(app->session), first = 0, found = 0;
+    fb_str which = {0};
+    for (int i = 0; i < n; i++) {
+        if (!fb_session_column(app->session, i)->plan) continue;
+        if (!found++) first = i + 1;
+        if (found <= 8) fb_str_addf(&which, "%s%d", found > 1 ? ", " : "", i + 1);
+    }
+    if (found)
+        snprintf(app->reason, sizeof app->reason, "%s makes its own plan; column%s %s%s can be edited: press %d",
+                 app->model.column->device, found > 1 ? "s" : "", fb_str_get(&which), found > 8 ? " …" : "", first);
+    else
+        snprintf(app->reason, sizeof app->reason, "%s makes its own plan; A adds a column that can be edited, as eager",
+                 app->model.column->device);
+    fb_str_free(&which);
+    return app->reason;
+}
+
 /* A column that fails says why, once. */
 static void tell_failures(fb_app *app)
 {
@@ -183,6 +221,7 @@ static void follow_session(fb_app *app)
     fb_trust_follow(app);
     fb_puzzle_follow(app);
     fb_tried_follow(app->tried, app->session);
+    focus_editable(app);
     fb_model_update(app);
 }
 
@@ -202,8 +241,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (need == NEED_PUZZLE) return fb_session_script(app->session)->puzzle ? NULL : "the script asks no puzzle";
     if (!app->model.column) return "there is no column: A adds one";
     if (need == NEED_COLUMN) return NULL;
-    if (!app->model.column->plan)
-        return app->model.column->graph ? "this device plans for itself" : "the graph is not built yet";
+    if (!app->model.column->plan) return plans_itself(app->model.column) ? not_ours(app) : "the graph is not built yet";
     if (need == NEED_PLAN) return NULL;
     if (fb_app_view(app) == FB_VIEW_STEPS && need == NEED_EDGE) return NULL; /* there it says no to a decision */
     if (fb_app_view(app) == FB_VIEW_SOURCE && (c == FB_CMD_EDGE_BACK || c == FB_CMD_EDGE_NEXT))
@@ -262,15 +300,9 @@ static const fb_rect *rect_of(const fb_app *app, fb_view_id id)
     return (int)id < FB_PANES && !app->n_over ? &app->layout.pane[id] : &app->layout.whole;
 }
 
-void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
+static void run(fb_app *app, fb_cmd c, const char *arg)
 {
     fb_view_id id = fb_app_view(app);
-    const char *why = fb_app_why_not(app, c);
-    app->dirty = true;
-    if (why) {
-        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_cmd_get(c)->name, why);
-        return;
-    }
     if (views[id]->command && views[id]->command(app, c, arg)) return;
     int before = app->scroll[id].cursor;
     if (fb_scroll_command(&app->scroll[id], views[id]->count(app), rect_of(app, id)->h, c)) {
@@ -278,6 +310,18 @@ void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
         return;
     }
     fb_action(app, c, arg);
+}
+
+void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
+{
+    const char *why = fb_app_why_not(app, c);
+    const int column = app->column;
+    app->dirty = true;
+    if (why)
+        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_cmd_get(c)->name, why);
+    else
+        run(app, c, arg);
+    app->chosen |= app->column != column || c == FB_CMD_COLUMN;
 }
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------

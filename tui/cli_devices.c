@@ -37,7 +37,7 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void calibrate(fb_session *s, const char *device, bool again)
 {
     const fb_machine *m = fb_session_machine(s, device);
-    if (!m || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !again)) return;
+    if (!m || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !m->doubted && !again)) return;
     fb_error err = {0};
     if (isatty(STDERR_FILENO)) fprintf(stderr, "calibrating %s …\r", device);
     if (!fb_session_calibrate(s, device, &err)) fb_cli_fail(&err);
@@ -77,8 +77,9 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
     if (m->units) fb_str_addf(out, "  %d %s", m->units, m->kind == FB_DEVICE_CUDA ? "multiprocessors" : "cores");
     if (m->memory_bytes) fb_str_addf(out, ", %s of memory", size_text((double)m->memory_bytes, memory));
     if (m->cache_bytes) fb_str_addf(out, ", %s of last-level cache", size_text((double)m->cache_bytes, cache));
-    fb_str_addf(out, "%s%s%s\n", m->units || m->memory_bytes ? "; " : "  ",
-                m->calibrated ? "calibrated " : "uncalibrated: guesses", m->calibrated ? m->date : "");
+    fb_str_addf(out, "%s%s%s%s\n", m->units || m->memory_bytes ? "; " : "  ",
+                m->calibrated ? "calibrated " : "uncalibrated: guesses", m->calibrated ? m->date : "",
+                m->calibrated && m->doubted ? ", while the machine was busy: doubted" : "");
     if (isfinite(m->launch_us)) fb_str_addf(out, "  launch %s", fb_format_us(us, m->launch_us));
     if (isfinite(m->graph_launch_us)) fb_str_addf(out, ", in a graph %s", fb_format_us(us, m->graph_launch_us));
     if (isfinite(m->sync_us)) fb_str_addf(out, ", synchronising %s", fb_format_us(us, m->sync_us));
@@ -180,7 +181,7 @@ static void print_json(fb_session *s)
 static int devices_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"recalibrate", KEY_RECALIBRATE, NULL, 0, "Measure again what was calibrated before", 0},
+        {"recalibrate", KEY_RECALIBRATE, NULL, 0, "Measure again what was calibrated before and is not in doubt", 0},
         {"list", KEY_LIST, NULL, 0, "Only list, calibrate nothing", 0},
         {"format", KEY_FORMAT, "FORMAT", 0, "table (default) or json", 0},
         {0},

@@ -110,7 +110,7 @@ static void print_table(const diff *d)
 {
     const fb_why *why = &d->why;
     fb_str line = {0};
-    char conclusion[240];
+    char conclusion[240], sources[32];
     print_wall(d, 0);
     for (int id = 0; id < FB_WHY_PARTS && !why->tie; id++)
         if (fb_why_matters(why, (fb_why_id)id)) print_part(why, (fb_why_id)id);
@@ -122,8 +122,7 @@ static void print_table(const diff *d)
     fb_why_conclusion(why, conclusion);
     if (!why->tie) fb_str_addf(&line, "%.2f times as fast; ", why->a_us / why->b_us);
     fb_str_add(&line, conclusion);
-    if (why->source != FB_SOURCE_MEASURED)
-        fb_str_addf(&line, " (wall times are %s)", fb_figure_source_name(why->source));
+    if (*fb_why_sources(why, sources)) fb_str_addf(&line, " (wall times: %s)", sources);
     fb_str_add(&line, "\n");
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);

@@ -35,8 +35,13 @@ static json_t *foreign_device(const fb_session *s, const char *device)
 
 void fb_output_device(fb_output *r, const fb_session *s, const char *device)
 {
-    if (!device || !device[0] || json_object_get(r->devices, device)) return;
+    if (!device || !device[0]) return;
     const fb_machine *m = s ? fb_session_machine(s, device) : NULL;
+    json_t *already = json_object_get(r->devices, device);
+    if (already) {
+        if (m && m->doubted) json_object_set_new(already, "doubted", json_true());
+        return;
+    }
     bool known = m && m->kind != FB_DEVICE_FOREIGN;
     json_t *told = known ? fb_machine_to_json(m) : foreign_device(s, device);
     if (strncmp(device, "replay:", 7) == 0) { /* the machine is the recorded one, and so is the date */
@@ -404,6 +409,11 @@ static void title_line(const fb_output *r, FILE *out)
                     : calibrated ? " · calibrated "
                                  : " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)",
                     calibrated ? date : "");
+        if (fb_json_bool_or(value, "doubted", false)) {
+            line.n--; /* before the end of the line */
+            fb_str_add(&line, ", and doubted: made while the machine was busy, or something ran faster than it allows "
+                              "(fusebox devices --recalibrate)\n");
+        }
         if (fb_json_string_or(value, "recorded", NULL)) {
             line.n--; /* before the end of the line */
             fb_str_addf(&line, " · recorded %s\n", fb_json_string_or(value, "recorded", ""));

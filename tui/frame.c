@@ -92,14 +92,26 @@ static int draw_progress(const fb_app *app, const fb_rect *r, int right)
     return right;
 }
 
-static void where(fb_app *app, fb_str *out)
+/* Where and how the column runs, as much as there is room for: what is least worth saying goes first. */
+static void where(fb_app *app, int room, fb_str *out)
 {
+    enum { MANUAL, DEVICE, OVERLAP, MODE, PARTS };
     const fb_column *c = app->model.column;
+    const char *part[PARTS] = {0};
     if (!c) return;
-    fb_str_add(out, c->machine && *c->machine->name ? c->machine->name : c->device);
-    if (c->plan) fb_str_addf(out, " · %s", fb_launch_mode_name(fb_plan_launch_mode(c->plan)));
-    if (c->plan && fb_plan_overlap(c->plan)) fb_str_add(out, " · overlap");
-    if (!fb_session_auto(app->session)) fb_str_add(out, " · measures on m");
+    part[DEVICE] = c->machine && *c->machine->name ? c->machine->name : c->device;
+    if (c->plan) part[MODE] = fb_launch_mode_name(fb_plan_launch_mode(c->plan));
+    if (c->plan && fb_plan_overlap(c->plan)) part[OVERLAP] = "overlap";
+    if (!fb_session_auto(app->session))
+        part[MANUAL] = fb_puzzle_waits(app) ? "runs once you have predicted" : "auto off: m measures";
+    for (int keep = PARTS; keep > 0; keep--) {
+        static const int order[PARTS] = {DEVICE, MODE, OVERLAP, MANUAL};
+        fb_str_clear(out);
+        for (int i = 0; i < PARTS; i++)
+            if (order[i] < keep && part[order[i]]) fb_str_addf(out, "%s%s", out->n ? " · " : "", part[order[i]]);
+        if (fb_text_width(fb_str_get(out)) <= room) return;
+    }
+    fb_str_clear(out);
 }
 
 static void draw_header(fb_app *app)
@@ -108,17 +120,22 @@ static void draw_header(fb_app *app)
     const fb_column *c = app->model.column;
     fb_str text = {0};
     int right = draw_progress(app, r, r->w - 1);
-    if (c && c->plan && c->machine && !c->machine->calibrated)
-        right = fb_draw_right(r, 0, right, FB_ROLE_WARN, "uncalibrated") - 2;
-    where(app, &text);
-    int x = fb_draw(r, 0, 1, FB_ROLE_FOCUS, "fusebox"), used = fb_text_width(fb_str_get(&text));
+    if (c && c->plan && c->machine) {
+        const char *state = fb_session_calibrating(app->session, c->device) ? "calibrating"
+                            : !c->machine->calibrated                       ? "uncalibrated"
+                            : c->machine->doubted                           ? "calibration doubted"
+                                                                            : "";
+        right = *state ? fb_draw_right(r, 0, right, FB_ROLE_WARN, state) - 2 : right;
+    }
+    int x = fb_draw(r, 0, 1, FB_ROLE_FOCUS, "fusebox");
     if (app->path) {
         int room = right - x - 3;
         const char *path = app->path;
         for (const char *slash; fb_text_width(path) > room && (slash = strchr(path, '/'));) path = slash + 1;
         x = fb_draw_cut(r, 0, x + 2, room > 0 ? room : 0, FB_ROLE_TITLE, path);
     }
-    if (right - used > x + 2) fb_draw_right(r, 0, right, FB_ROLE_DIM, fb_str_get(&text));
+    where(app, right - x - 3, &text);
+    fb_draw_right(r, 0, right, FB_ROLE_DIM, fb_str_get(&text));
     fb_str_free(&text);
 }
 

@@ -81,7 +81,12 @@ static void explain_edge(fb_app *app, fb_hint *hint)
                                     [FB_VERDICT_ILLEGAL] = FB_ROLE_BAD};
     int n, row = app->scroll[FB_VIEW_GRAPH].cursor;
     const fb_row_edge *e = fb_model_edge(app, &n);
-    if (!e) return;
+    if (!e) {
+        const char *why = fb_app_why_not(app, FB_CMD_TOGGLE);
+        if (why) fb_str_add(&hint->line[0], why);
+        hint->role[0] = FB_ROLE_DIM;
+        return;
+    }
     edge_text(app, e, &hint->title);
     static const char *const states[] = {
         [FB_EDGE_FUSED] = "fused", [FB_EDGE_CUT] = "cut", [FB_EDGE_MIXED] = "partly fused"};

@@ -8,11 +8,11 @@ static int clamp(int v, int low, int high)
 }
 
 /* The graph wants names and shapes, the table its columns: each gets at least its minimum, the table what it wishes up
- * to half of the rest, and the graph what is left. */
+ * to five eighths of the rest, and the graph what is left. */
 static int graph_width(const fb_layout_wish *wish)
 {
     int frames = 4, free = wish->cols - frames;
-    int table = clamp(wish->column_cells, MIN_TABLE, free * 3 / 5);
+    int table = clamp(wish->column_cells, MIN_TABLE, free * 5 / 8);
     int graph = clamp(free - table, MIN_GRAPH, MAX_GRAPH);
     return clamp(graph, MIN_GRAPH, free - MIN_TABLE);
 }

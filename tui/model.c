@@ -60,6 +60,7 @@ static void take_measured(fb_model *m, const fb_report *r)
         fb_kernel_line *line = &m->kernels.at[m->letters.of_group[k->group]];
         if (!line->measured) line->us = line->p10 = line->p90 = 0;
         line->measured = true;
+        line->source = k->source;
         line->us += k->device_us.median;
         line->p10 += k->device_us.p10;
         line->p90 += k->device_us.p90;
@@ -83,7 +84,8 @@ static void foreign_kernels(fb_model *m, const fb_report *r)
                                                   .read = k->bytes_read,
                                                   .written = k->bytes_written,
                                                   .flops = k->flops,
-                                                  .measured = k->device_us.n > 0});
+                                                  .measured = k->device_us.n > 0,
+                                                  .source = k->source});
     }
 }
 
@@ -201,6 +203,19 @@ static void choose_again(fb_app *app, const fb_row_edge *chosen)
         if (edges[i].a == chosen->a && edges[i].b == chosen->b && edges[i].inside == chosen->inside) app->edge = i;
 }
 
+/* The first time there is a plan: to the first row where something can be fused or cut. */
+static void place_cursor(fb_app *app)
+{
+    enum { MOST = 200 };
+    fb_rows *rows = &app->model.rows;
+    if (app->placed || !rows->plan) return;
+    app->placed = true;
+    for (int i = 0, n = 0; i < rows->rows.n && i < MOST && !app->scroll[FB_VIEW_GRAPH].cursor; i++) {
+        fb_rows_edges(rows, i, &n);
+        if (n) app->scroll[FB_VIEW_GRAPH].cursor = i;
+    }
+}
+
 void fb_model_update(fb_app *app)
 {
     fb_model *m = &app->model;
@@ -226,6 +241,7 @@ void fb_model_update(fb_app *app)
         m->plan_hash = hash;
         fb_model_refold(app);
         choose_again(app, &chosen);
+        place_cursor(app);
     }
     make_kernels(m);
     scale_kernels(app);

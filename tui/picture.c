@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "measure/report.h"
 #include "plan/machine.h"
 #include "tui/draw.h"
 
@@ -198,7 +199,8 @@ static void kernel_bars(fb_picture *p, const json_t *kernel, double most_us, dou
     fb_str name = {0};
     double us = median(kernel, "device_us"), bytes = moved(kernel);
     int64_t count = fb_json_int_or(kernel, "count", 1);
-    fb_str_addf(&name, "%s", fb_json_string_or(kernel, "name", "?"));
+    char brief[96];
+    fb_str_add(&name, fb_kernel_short_name(brief, sizeof brief, fb_json_string_or(kernel, "name", "?")));
     if (count > 1) fb_str_addf(&name, " ×%lld", (long long)count);
     fb_picture_text(p, 12, p->h + 14, "", "start", NAME - 16, fb_str_get(&name));
     bar(p, NAME, p->h, "time", us, most_us, isfinite(us) ? fb_format_us(text, us) : "");

@@ -79,7 +79,8 @@ typedef struct {
     double us, bytes; /* of all of them; NAN unknown */
     double p10, p90;
     double read, written, flops;
-    bool measured; /* us */
+    bool measured;           /* us */
+    fb_figure_source source; /* of us, where it is measured or recorded */
 } fb_kernel_line;
 
 typedef struct {
@@ -150,7 +151,10 @@ struct fb_app {
     uint64_t serial;
     char *path; /* of the script; NULL: none was asked for */
     bool columns_made, first_measured;
-    bool settled; /* all that was measured first has come or failed */
+    bool settled;     /* all that was measured first has come or failed */
+    bool chosen;      /* the user went to a column */
+    bool placed;      /* the graph's cursor was put where something can be done */
+    char reason[200]; /* fb_app_why_not */
 
     int column; /* the one that has the focus */
     fb_model model;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABEL = 15, NARROWEST = 9, WIDEST = 18 };
+enum { LABEL = 15, NARROWEST = 10, WIDEST = 18 };
 
 typedef struct {
     char text[80], brief[32]; /* brief: where the column is too narrow for the text; "": none */
@@ -204,8 +204,9 @@ static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out
         unknown(c, out);
         return;
     }
-    snprintf(out->text, sizeof out->text, "%s%.1f ×", measured ? "" : "~", us / floor);
-    out->role = measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
+    bool impossible = measured && us < floor;
+    snprintf(out->text, sizeof out->text, "%s%.1f ×%s", measured ? "" : "~", us / floor, impossible ? "?" : "");
+    out->role = impossible ? FB_ROLE_WARN : measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
 }
 
 static void error(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -533,11 +534,6 @@ static bool has_variants(const fb_app *app)
     return false;
 }
 
-int fb_columns_head(const fb_app *app)
-{
-    return has_variants(app) ? 2 : 1;
-}
-
 static bool devices_differ(const fb_app *app)
 {
     int n = fb_session_columns(app->session);
@@ -547,32 +543,80 @@ static bool devices_differ(const fb_app *app)
     return false;
 }
 
-static const char *state_sign(const fb_column *c)
+int fb_columns_head(const fb_app *app)
 {
-    switch (c->state) {
-    case FB_COLUMN_BUILDING: return c->searching ? " ▹" : " …";
-    case FB_COLUMN_QUEUED: return " …";
-    case FB_COLUMN_MEASURING: return " ▸";
-    case FB_COLUMN_FAILED: return " ✗";
-    default: return "";
-    }
+    return 2 + devices_differ(app) + has_variants(app);
 }
 
-/* Number and plan, and below them the variant where there are several. */
+/* What the column's figures are, or what is being done about them. */
+static const char *figures_of(const fb_column *c, fb_role *role)
+{
+    const fb_report *r = report_of(c);
+    *role = FB_ROLE_DIM;
+    switch (c->state) {
+    case FB_COLUMN_BUILDING: return c->searching ? "searching" : "building";
+    case FB_COLUMN_QUEUED: return "waiting";
+    case FB_COLUMN_MEASURING: return "measuring";
+    case FB_COLUMN_FAILED: *role = FB_ROLE_BAD; return "failed";
+    default: break;
+    }
+    if (!r || !r->wall_us.n) {
+        *role = FB_ROLE_PREDICTED;
+        return has_plan(c) ? "predicted" : "";
+    }
+    *role = r->stale                           ? FB_ROLE_WARN
+            : r->source == FB_SOURCE_MEASURED  ? FB_ROLE_GOOD
+            : r->source == FB_SOURCE_PREDICTED ? FB_ROLE_PREDICTED
+                                               : FB_ROLE_KEY;
+    return r->stale ? "stale" : fb_figure_source_name(r->source);
+}
+
+/* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */
+static int wanted_width(const fb_app *app)
+{
+    enum { MARK = 2, BLANK = 1 };
+    int most = NARROWEST;
+    bool differ = devices_differ(app);
+    for (int i = 0; i < fb_session_columns(app->session); i++) {
+        const fb_column *c = fb_session_column(app->session, i);
+        int plan = (i < 9 ? 2 : 3) + fb_text_width(c->plan_name) + MARK + BLANK;
+        int device = differ ? fb_text_width(c->device) + BLANK : 0;
+        if (plan > most) most = plan;
+        if (device > most) most = device;
+    }
+    return most < WIDEST ? most : WIDEST;
+}
+
+static int columns_in(const fb_app *app, const fb_rect *r)
+{
+    int room = (r->w - LABEL) / wanted_width(app);
+    return room > 1 ? room : (r->w - LABEL) / NARROWEST; /* two are the least that can be compared */
+}
+
+/* Number and plan; below them the device and the variant where there are several, and what the figures are. */
 static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int width)
 {
     const fb_column *c = fb_session_column(app->session, at);
     bool chosen = at == app->column;
     fb_str top = {0};
     fb_rect cell = {r->y, r->x + right - width, r->h, width - 1};
+    fb_role what;
+    const char *figures = figures_of(c, &what), *mark = chosen ? " ◂" : "";
     fb_str_addf(&top, "%d %s", at + 1, c->plan_name);
-    if (devices_differ(app)) fb_str_addf(&top, "@%s", c->device);
-    fb_str_addf(&top, "%s%s", chosen ? " ◂" : "", state_sign(c));
-    const char *line[2] = {fb_str_get(&top), has_variants(app) ? c->variant : ""};
-    const fb_role role[2] = {chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE, chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM};
-    for (int y = 0; y < 2 && *line[y]; y++) {
-        int w = fb_text_width(line[y]);
-        fb_draw_cut(&cell, y, w < cell.w ? cell.w - w : 0, cell.w, role[y], line[y]);
+    const struct {
+        const char *text;
+        fb_role role;
+    } line[] = {{fb_str_get(&top), chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE},
+                {devices_differ(app) ? c->device : "", chosen ? FB_ROLE_FOCUS : FB_ROLE_TEXT},
+                {has_variants(app) ? c->variant : "", chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM},
+                {figures, what}};
+    int y = 0, n = fb_columns_head(app);
+    for (int i = 0; i < 4; i++) {
+        if (i && i < 3 && !*line[i].text) continue;
+        int room = cell.w - (i ? 0 : fb_text_width(mark)), w = fb_text_width(line[i].text);
+        int x = fb_draw_cut(&cell, i == 3 ? n - 1 : y, w < room ? room - w : 0, room, line[i].role, line[i].text);
+        if (!i) fb_draw(&cell, 0, x, FB_ROLE_FOCUS, mark);
+        y++;
     }
     fb_str_free(&top);
 }
@@ -595,7 +639,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_COLUMNS];
     int n = fb_session_columns(app->session), head = fb_columns_head(app), at[64];
-    int room = (r->w - LABEL) / NARROWEST, shown = visible(app, room, at);
+    int shown = visible(app, n ? columns_in(app, r) : 0, at);
     if (!n) {
         fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? "no column: A adds one" : "");
         return;
@@ -655,6 +699,15 @@ static void explain(fb_app *app, fb_hint *hint)
                     c->state == FB_COLUMN_FAILED ? c->error.text : c->report->failed);
         hint->role[0] = FB_ROLE_BAD;
     }
+    bool of_floor = rows[row].cell == above_floor || rows[row].cell == floor_time || rows[row].cell == prediction;
+    if (of_floor && c->plan && c->machine && c->machine->doubted) {
+        fb_str_addf(&hint->line[1],
+                    "The calibration of %s is doubted: it was made while the machine was busy, or something ran faster "
+                    "than it allows. C calibrates again.",
+                    c->device);
+        hint->role[1] = FB_ROLE_WARN;
+        return;
+    }
     fb_str_addf(&hint->line[1], "%d  %s", app->column + 1, c->text);
     if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
         bool tie = fb_stat_tie(&c->before->wall_us, &c->report->wall_us);
@@ -685,7 +738,8 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 static int row_at(fb_app *app, int y, int x)
 {
     const fb_rect *r = &app->layout.pane[FB_PANE_COLUMNS];
-    int at[64], shown = visible(app, (r->w - LABEL) / NARROWEST, at), head = fb_columns_head(app);
+    int at[64], n = fb_session_columns(app->session), head = fb_columns_head(app);
+    int shown = visible(app, n ? columns_in(app, r) : 0, at);
     int width = shown ? (r->w - LABEL) / shown : 1, k;
     if (width > WIDEST) width = WIDEST;
     k = (x - LABEL) / width;

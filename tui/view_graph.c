@@ -47,8 +47,8 @@ static int letters_width(const fb_app *app)
     return n <= 26 ? 2 : n <= 26 * 27 ? 3 : 4;
 }
 
-/* One mark an incoming edge: fused, cut, cannot. Verdicts that are not known yet are asked for. */
-static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
+/* One mark an incoming edge: fused, cut, cannot. Verdicts that are not known yet are asked for. Returns how many. */
+static int draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
 {
     int n, shown = 0, x = right;
     fb_rows_edges(&app->model.rows, row, &n);
@@ -57,7 +57,7 @@ static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
         if (!e.incoming) continue;
         if (shown++ == MARKS - 1) {
             fb_draw(r, y, x - 1, FB_ROLE_DIM, "+");
-            return;
+            return MARKS;
         }
         fb_edge_state state = fb_row_edge_state(&e);
         const fb_verdict *v =
@@ -66,6 +66,7 @@ static void draw_marks(fb_app *app, const fb_rect *r, int y, int right, int row)
         const char *mark = state == FB_EDGE_FUSED ? "●" : state == FB_EDGE_MIXED ? "◐" : cannot ? "✗" : "○";
         fb_draw(r, y, --x, cannot ? FB_ROLE_BAD : state == FB_EDGE_CUT ? FB_ROLE_DIM : FB_ROLE_TEXT, mark);
     }
+    return shown;
 }
 
 static void shape_of(const fb_graph *g, fb_id node, fb_str *out)
@@ -83,7 +84,7 @@ static void shape_text(const fb_app *app, int at, fb_str *out)
     if (e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED) shape_of(o->graph, e->last, out);
 }
 
-/* The shapes in sight are one column, as wide as its widest, but no wider than a third of the pane. */
+/* The shapes in sight are one column, as wide as its widest, but no wider than two fifths of the pane. */
 static int shape_column(const fb_app *app, const fb_rect *r)
 {
     const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
@@ -95,7 +96,7 @@ static int shape_column(const fb_app *app, const fb_rect *r)
         if (w > widest) widest = w;
         fb_str_free(&text);
     }
-    return widest > r->w / 3 ? r->w / 3 : widest;
+    return widest > r->w * 2 / 5 ? r->w * 2 / 5 : widest;
 }
 
 static const char *fold_sign(const fb_entry *e)
@@ -134,8 +135,8 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
     fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
     shape_text(app, at, &shape);
     int w = fb_text_width(fb_str_get(&shape));
-    draw_name(app, r, y, x + 2, app->model.rows.plan ? marks - MARKS : marks, at);
-    if (app->model.rows.plan) draw_marks(app, r, y, marks, at);
+    int taken = app->model.rows.plan ? draw_marks(app, r, y, marks, at) : 0;
+    draw_name(app, r, y, x + 2, marks - taken - (taken > 0), at);
     fb_draw_cut(r, y, right - (w < shapes ? w : shapes), shapes, FB_ROLE_DIM, fb_str_get(&shape));
     fb_str_free(&shape);
 }

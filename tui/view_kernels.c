@@ -2,6 +2,7 @@
 #include "tui/ui.h"
 
 #include <math.h>
+#include <string.h>
 
 static int count(fb_app *app)
 {
@@ -41,7 +42,7 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
 {
     const fb_model *m = &app->model;
     places p = place(r);
-    char letter[16] = "", text[32], times[32] = "";
+    char letter[16] = "", text[32], times[32] = "", brief[96];
     fb_role role = FB_ROLE_TEXT;
     if (k->letter != FB_NONE) {
         fb_letter_name(k->letter, letter);
@@ -50,7 +51,8 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     if (k->count > 1) snprintf(times, sizeof times, " ×%lld", (long long)k->count);
     fb_draw_right(r, y, GUTTER - 1, role, letter);
     int room = p.name - fb_text_width(times), x = p.time;
-    int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT, k->name);
+    int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT,
+                         fb_kernel_short_name(brief, sizeof brief, k->name));
     fb_draw(r, y, at, FB_ROLE_KEY, times);
     if (p.figures && isfinite(k->us)) {
         char us[40];
@@ -109,20 +111,23 @@ static void add_resources(const fb_app *app, int group, fb_str *out)
 static void explain(fb_app *app, fb_hint *hint)
 {
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
-    char letter[8] = "", us[32], low[32], high[32], read[32], written[32];
+    char letter[8] = "", us[32], low[32], high[32], read[32], written[32], brief[96];
     if (at >= app->model.kernels.n) return;
     const fb_kernel_line *k = &app->model.kernels.at[at];
     if (k->letter != FB_NONE) fb_letter_name(k->letter, letter);
-    fb_str_addf(&hint->title, "%s %s", letter, k->name);
+    fb_kernel_short_name(brief, sizeof brief, k->name);
+    fb_str_addf(&hint->title, "%s%s%s", letter, *letter ? " " : "", brief);
     fb_str_addf(&hint->line[0], "%s kernel, %lld launch%s", k->family ? k->family : "foreign", (long long)k->count,
                 k->count == 1 ? "" : "es");
     const fb_plan *plan = app->model.column->plan;
     const fb_kernel_source *own = plan && k->group != FB_NONE ? fb_plan_group(plan, k->group)->source : NULL;
     if (own) fb_str_addf(&hint->line[0], " in %s", fb_file_name(own->path));
     if (isfinite(k->us))
-        fb_str_addf(&hint->line[0], " · %s%s", k->measured ? "" : "predicted ", fb_format_us(us, k->us));
+        fb_str_addf(&hint->line[0], " · %s %s", k->measured ? fb_figure_source_name(k->source) : "predicted",
+                    fb_format_us(us, k->us));
     if (k->measured && isfinite(k->p10))
         fb_str_addf(&hint->line[0], " (%s–%s)", fb_format_us(low, k->p10), fb_format_us(high, k->p90));
+    if (strcmp(brief, k->name) != 0) fb_str_addf(&hint->line[1], "%s%s", k->name, isfinite(k->bytes) ? " · " : "");
     if (isfinite(k->bytes))
         fb_str_addf(&hint->line[1], "modelled: reads %s, writes %s, %.3g FLOPs a byte", fb_format_bytes(read, k->read),
                     fb_format_bytes(written, k->written), k->bytes > 0 ? k->flops / k->bytes : 0);

@@ -97,7 +97,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     const state *s = now(app);
     const fb_scroll *at = &app->scroll[FB_VIEW_WHY];
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
-    char conclusion[240];
+    char conclusion[240], sources[32];
     int width = r->w - BAR - FIGURES;
     if (!s->fine) {
         fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
@@ -116,8 +116,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     if (s->why.tie) return;
     fb_str text = {0};
     fb_str_addf(&text, "%.2f times as fast; %s", s->why.a_us / s->why.b_us, conclusion);
-    if (s->why.source != FB_SOURCE_MEASURED)
-        fb_str_addf(&text, " (wall times are %s)", fb_figure_source_name(s->why.source));
+    if (*fb_why_sources(&s->why, sources)) fb_str_addf(&text, " (wall times: %s)", sources);
     fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&text));
     fb_str_free(&text);
 }

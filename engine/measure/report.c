@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The figures of the source enum, in its order. */
@@ -20,6 +21,65 @@ enum { SOURCES = sizeof source_names / sizeof source_names[0], MAX_KERNELS = 1 <
 const char *fb_figure_source_name(fb_figure_source s)
 {
     return (unsigned)s < SOURCES ? source_names[s] : "unknown";
+}
+
+/* ---- names of kernels ---- */
+
+/* _ZN2at6native11some_kernelILi4EEEvPf: the last of the names before template arguments or the nested name's end. */
+static bool mangled_name(const char *name, const char **from, size_t *n)
+{
+    const char *p = name + 2;
+    size_t length = strlen(p);
+    *n = 0;
+    p += strspn(p, "NKSt");
+    for (char *end; *p >= '1' && *p <= '9'; p = *from + *n) {
+        unsigned long letters = strtoul(p, &end, 10);
+        if (letters > length || letters > strlen(end)) break; /* cut off */
+        *from = end;
+        *n = letters;
+    }
+    return *n > 0;
+}
+
+/* "void at::native::(anonymous namespace)::some_kernel<float, 4>(int, float*)": what stands between the last "::" or
+ * blank and the first bracket that belongs to neither a namespace nor a class. */
+static bool written_name(const char *name, const char **from, size_t *n)
+{
+    static const char hidden[] = "(anonymous namespace)";
+    int depth = 0;
+    *from = name;
+    *n = 0;
+    for (const char *p = name; *p; p++) {
+        bool opens = *p == '<' || *p == '(';
+        if (!depth && !strncmp(p, hidden, sizeof hidden - 1)) {
+            p += sizeof hidden - 2;
+        } else if (!depth && (!strncmp(p, "::", 2) || *p == ' ')) {
+            *from = p += *p == ':';
+            ++*from;
+            *n = 0;
+        } else if (opens && !depth++ && !*n) {
+            *n = (size_t)(p - *from);
+            if (*p == '(') break;
+        } else if ((*p == '>' || *p == ')') && depth) {
+            depth--;
+        }
+    }
+    if (!*n && !depth) *n = strlen(*from);
+    return *n > 0;
+}
+
+const char *fb_kernel_short_name(char *to, size_t room, const char *name)
+{
+    const char *from = name;
+    size_t n = strlen(name);
+    bool found = !strncmp(name, "_Z", 2)                            ? mangled_name(name, &from, &n)
+                 : strstr(name, "::") || !strncmp(name, "void ", 5) ? written_name(name, &from, &n)
+                                                                    : false;
+    if (found)
+        fb_text_clean(to, room, from, n);
+    else
+        fb_text_clean(to, room, name, strlen(name));
+    return to;
 }
 
 /* How a field of fb_report or fb_kernel_report is written. What is not known (NAN, -1, NULL, n == 0) has no key. */

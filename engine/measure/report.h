@@ -17,6 +17,11 @@ bool fb_stat_tie(const fb_stat *a, const fb_stat *b);
 
 const char *fb_figure_source_name(fb_figure_source s);
 
+/* What a kernel is called where there is little room: of a C++ name, mangled or not, whole or cut off, the function
+ * alone, without what it returns, its namespaces, template arguments and parameters; any other name as it is. Into
+ * `to`, returned. */
+const char *fb_kernel_short_name(char *to, size_t room, const char *name);
+
 typedef struct {
     const char *name, *family;
     int n_nodes;

@@ -139,7 +139,7 @@ static void split_copies(column_split *c, bool tells)
     const fb_report *r = c->r;
     c->known[FB_WHY_COPIES] = r->copies ? r->copy_us.n > 0 : tells;
     c->us[FB_WHY_COPIES] = r->copies && r->copy_us.n ? r->copy_us.median - r->copy_hidden_us : 0;
-    c->measured[FB_WHY_COPIES] = r->source == FB_SOURCE_MEASURED;
+    c->measured[FB_WHY_COPIES] = r->source != FB_SOURCE_PREDICTED;
 }
 
 static void split_column(const fb_report *r, const fb_machine *m, column_split *c)
@@ -197,7 +197,7 @@ static void choose_kernels(const kernel_split *k, int n, fb_why_id id, fb_why_pa
         if (!full) p->n_kernels++;
         for (; at > 0 && us > p->kernel[at - 1].us * sign; at--) p->kernel[at] = p->kernel[at - 1];
         p->kernel[at].us = k[i].us[id];
-        fb_text_clean(p->kernel[at].name, sizeof p->kernel[at].name, k[i].name, strlen(k[i].name));
+        fb_kernel_short_name(p->kernel[at].name, sizeof p->kernel[at].name, k[i].name);
     }
 }
 
@@ -219,7 +219,10 @@ static void say_amounts(const fb_why_part *p, const column_split c[2], fb_why_id
     if (id == FB_WHY_BYTES)
         fb_str_addf(out, "%s → %s moved: ", fb_format_bytes(from, c[0].moved), fb_format_bytes(to, c[1].moved));
     fb_str_addf(out, "%s → %s %s", signed_us(from, p->of[0]), signed_us(to, p->of[1]), parts[id].what);
-    if (id != FB_WHY_REST) fb_str_add(out, p->measured ? " (measured)" : " (modelled)");
+    if (id == FB_WHY_REST) return;
+    fb_str_addf(out, " (%s", p->basis[0]);
+    if (strcmp(p->basis[0], p->basis[1]) != 0) fb_str_addf(out, " → %s", p->basis[1]);
+    fb_str_add(out, ")");
 }
 
 static void say_kernels(const fb_why_part *p, fb_str *out)
@@ -284,7 +287,10 @@ static void set_parts(fb_why *why, const column_split c[2])
         fb_why_part *p = &why->part[id];
         p->known = c[0].known[id] && c[1].known[id];
         p->measured = c[0].measured[id] && c[1].measured[id];
-        for (int s = 0; s < 2; s++) p->of[s] = c[s].known[id] ? c[s].us[id] : NAN;
+        for (int s = 0; s < 2; s++) {
+            p->of[s] = c[s].known[id] ? c[s].us[id] : NAN;
+            p->basis[s] = c[s].measured[id] ? fb_figure_source_name(c[s].r->source) : "modelled";
+        }
         if (!p->known) continue;
         p->us = p->of[0] - p->of[1];
         rest->us -= p->us;
@@ -305,6 +311,8 @@ bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, con
     out->us = out->a_us - out->b_us;
     out->tie = fb_stat_tie(&a->wall_us, &b->wall_us);
     out->source = a->source > b->source ? a->source : b->source;
+    out->of[0] = a->source;
+    out->of[1] = b->source;
     set_parts(out, c);
     kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
     int n = merge(c, merged);
@@ -342,6 +350,16 @@ void fb_why_conclusion(const fb_why *why, char to[240])
     else
         snprintf(to, 240, "the largest part is %s: %s, %.0f %% of the difference%s", parts[id].name,
                  fb_format_us(us, fabs(why->part[id].us)), share, rest ? "; more than that is not explained" : "");
+}
+
+const char *fb_why_sources(const fb_why *why, char to[32])
+{
+    const char *a = fb_figure_source_name(why->of[0]), *b = fb_figure_source_name(why->of[1]);
+    if (why->source == FB_SOURCE_MEASURED)
+        *to = '\0';
+    else
+        snprintf(to, 32, why->of[0] == why->of[1] ? "%s" : "%s → %s", a, b);
+    return to;
 }
 
 /* ---- the waterfall ------------------------------------------------------------------------------------------------
@@ -394,7 +412,9 @@ static json_t *detail(const fb_why_part *p, fb_why_id id)
     fb_json_set_number(o, "a_us", p->of[0]);
     fb_json_set_number(o, "b_us", p->of[1]);
     if (p->known && id != FB_WHY_REST)
-        json_object_set_new(o, "basis", json_string(p->measured ? "measured" : "modelled"));
+        json_object_set_new(o, "basis",
+                            strcmp(p->basis[0], p->basis[1]) ? json_sprintf("%s → %s", p->basis[0], p->basis[1])
+                                                             : json_string(p->basis[0]));
     return o;
 }
 

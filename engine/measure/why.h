@@ -40,10 +40,12 @@ enum { FB_WHY_KERNELS = 3 };
 
 typedef struct {
     bool known;
-    bool measured; /* else modelled, at least in one of the columns */
-    double us;     /* of[0] − of[1]; 0 when not known */
-    double of[2];  /* µs in A and in B; NAN where not known */
-    int n_kernels; /* those that contribute most in the part's direction */
+    bool measured;        /* else modelled, at least in one of the columns */
+    double us;            /* of[0] − of[1]; 0 when not known */
+    double of[2];         /* µs in A and in B; NAN where not known */
+    const char *basis[2]; /* how each is known: "measured", "recorded", "composed", "predicted", else "modelled": from
+                             access maps and the device's rates */
+    int n_kernels;        /* those that contribute most in the part's direction */
     struct {
         char name[64];
         double us;
@@ -55,6 +57,7 @@ typedef struct {
     double us, a_us, b_us;   /* A − B: above 0 when B is faster; the medians */
     bool tie;                /* the spreads overlap: there is nothing to explain */
     fb_figure_source source; /* of the wall times: the less certain of the two */
+    fb_figure_source of[2];  /* of each */
     fb_why_part part[FB_WHY_PARTS];
 } fb_why;
 
@@ -69,6 +72,8 @@ fb_why_id fb_why_largest(const fb_why *why);
 bool fb_why_matters(const fb_why *why, fb_why_id id);    /* false: nothing or not known in both columns */
 const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
+/* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
+const char *fb_why_sources(const fb_why *why, char to[32]);
 
 /* Where a part's bar stands in a waterfall `width` cells wide that falls from A's wall time to B's: the first cell and
  * how many. Something that is not 0 has a cell. */

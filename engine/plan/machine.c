@@ -193,6 +193,7 @@ static bool curve_from_json(fb_rate_curve *c, const json_t *list, const char *ke
 json_t *fb_machine_to_json(const fb_machine *m)
 {
     json_t *o = json_pack("{s:s, s:s, s:b}", "kind", kind_name[m->kind], "name", m->name, "calibrated", m->calibrated);
+    if (m->doubted) json_object_set_new(o, "doubted", json_true());
     if (m->date[0]) json_object_set_new(o, "date", json_string(m->date));
     for (int i = 0; i < FIELDS; i++) {
         const char *at = (const char *)m + field[i].at;
@@ -269,6 +270,7 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
     if (k == KINDS) return fb_fail(err, FB_ERR_INPUT, "field \"kind\" names no kind of device");
     out.kind = (fb_device_kind)k;
     out.calibrated = fb_json_bool_or(value, "calibrated", false);
+    out.doubted = fb_json_bool_or(value, "doubted", false);
     if (!copy_text(out.name, sizeof out.name, value, "name", err)) return false;
     if (!copy_text(out.date, sizeof out.date, value, "date", err)) return false;
     if (!fields_from_json(&out, value, err)) return false;

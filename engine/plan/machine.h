@@ -24,6 +24,7 @@ typedef struct {
     fb_device_kind kind;
     char name[96];   /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
     bool calibrated; /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
+    bool doubted;    /* calibrated while the machine was busy, or something ran faster since than that allows */
     char date[32];   /* of calibration, ISO 8601; "" unknown */
     int units;       /* cores or multiprocessors */
     int compute_major, compute_minor;  /* CUDA */

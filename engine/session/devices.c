@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "session/names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -238,9 +239,43 @@ static void predict_again(fb_session *s, const fb_device_record *d)
             if (strcmp(slot->planners.at[k].device, d->name) == 0 && (d->kind != FB_DEVICE_HOST || !s->options.plan_as))
                 fb_planner_set_machine(slot->planners.at[k].planner, &d->machine);
     }
-    for (int i = 0; i < s->columns.n; i++)
-        if (s->columns.at[i]->shown.machine == &d->machine) fb_column_predict(s->columns.at[i]);
+    for (int i = 0; i < s->columns.n; i++) {
+        fb_column_record *c = s->columns.at[i];
+        if (c->shown.machine != &d->machine) continue;
+        fb_column_predict(c);
+        /* What was measured stays; what it is set against does not. */
+        if (!c->report || !c->shown.plan || c->report->source != FB_SOURCE_MEASURED) continue;
+        c->report->predicted_us = c->shown.predicted.us;
+        c->report->floor_us = c->shown.predicted.floor_us;
+    }
     fb_session_changed(s);
+}
+
+/* ---- doubts: no plan is faster than its floor, so where one clearly is, the device was calibrated while busy ---- */
+
+static bool below_floor(const fb_column_record *c, const fb_device_record *d)
+{
+    static const double clearly = 0.85;
+    const fb_report *r = c->report;
+    double floor_us = c->shown.plan ? c->shown.predicted.floor_us : NAN;
+    return c->shown.machine == &d->machine && d->machine.calibrated && r && !r->failed && r->error.ok &&
+           r->source == FB_SOURCE_MEASURED && r->wall_us.n > 0 && r->wall_us.median < clearly * floor_us;
+}
+
+void fb_devices_judge(fb_session *s, const fb_column_record *c)
+{
+    char us[32], floor_us[32];
+    for (int i = 0; i < s->devices.n && !s->options.plan_as; i++) {
+        fb_device_record *d = s->devices.at[i];
+        if (!below_floor(c, d)) continue;
+        if (!d->machine.doubted)
+            fb_session_say(s, "%s: %s took %s, less than its floor of %s: calibrated while the machine was busy?%s",
+                           d->name, c->shown.text, fb_format_us(us, c->report->wall_us.median),
+                           fb_format_us(floor_us, c->shown.predicted.floor_us),
+                           s->options.calibrate && !d->tried ? " It is calibrated again when nothing else runs" : "");
+        d->undercut = d->machine.doubted = true;
+        fb_session_changed(s);
+    }
 }
 
 void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *e)
@@ -255,8 +290,17 @@ void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *
     if (e->id && e->id == d->calibration) {
         d->calibration = 0;
         d->tried = true;
+        d->undercut = false;
     }
+    d->machine.doubted |= d->undercut;
     predict_again(s, d);
+    for (int i = 0; i < s->columns.n; i++) fb_devices_judge(s, s->columns.at[i]);
+}
+
+bool fb_session_calibrating(const fb_session *s, const char *device)
+{
+    const fb_device_record *d = device ? find(s, device) : NULL;
+    return d && d->calibration;
 }
 
 bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
@@ -299,12 +343,19 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
 
 /* ---- calibration in the background: once, when nothing else is to be done ---- */
 
+/* A recording was calibrated where it was made, and a framework calibrates nothing. */
+static bool calibrates(const fb_device_record *d)
+{
+    return d->kind == FB_DEVICE_HOST || d->kind == FB_DEVICE_CUDA;
+}
+
 static fb_device_record *to_calibrate(const fb_session *s)
 {
     if (!s->options.calibrate || !s->measured || s->jobs.n) return NULL;
     for (int i = 0; i < s->devices.n; i++) {
         fb_device_record *d = s->devices.at[i];
-        if (d->known && !d->machine.calibrated && !d->tried && !d->calibration) return d;
+        bool wanted = !d->machine.calibrated || d->machine.doubted;
+        if (d->known && wanted && !d->tried && !d->calibration && calibrates(d)) return d;
     }
     return NULL;
 }

@@ -107,6 +107,7 @@ typedef struct {
     int64_t calibration; /* request under way */
     bool asked_for;      /* … by the user, not in the background */
     bool tried;          /* calibrated once already in this session */
+    bool undercut;       /* a plan ran faster than its floor since then */
 } fb_device_record;
 
 typedef struct {
@@ -231,6 +232,7 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e);
 /* An error of a request that is the devices' own; false when it is not. */
 bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e);
 void fb_devices_idle(fb_session *s);
+void fb_devices_judge(fb_session *s, const fb_column_record *c); /* its times may say that a calibration is wrong */
 int fb_devices_timeout(const fb_session *s);          /* ms until the background calibration; -1 none */
 void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
 

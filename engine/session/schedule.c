@@ -112,7 +112,9 @@ static void job_done(fb_session *s, fb_job *j)
     fb_column_record *c = j->column;
     job_end(s, j);
     s->measured++;
-    if (c) fb_column_set_state(c, FB_COLUMN_DONE);
+    if (!c) return;
+    fb_column_set_state(c, FB_COLUMN_DONE);
+    fb_devices_judge(s, c);
 }
 
 /* Measured: traced as well where that is wanted. */

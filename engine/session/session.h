@@ -210,6 +210,7 @@ const char *fb_session_default_device(const fb_session *s); /* NULL until known 
 const fb_machine *fb_session_machine(const fb_session *s, const char *device);
 /* The request's id, 0 with an error. fb_session_busy until it has ended; the machine says whether it did well. */
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err);
+bool fb_session_calibrating(const fb_session *s, const char *device); /* just now */
 
 /* What an experiment gives and asks, called from fb_session_pump. `known` may give the report of a case that was
  * measured before (JSON, a new reference; NULL: measure it). The others return false to stop the experiment, with the

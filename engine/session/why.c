@@ -1,10 +1,19 @@
 #include "session/session.h"
 
-/* A framework runs on the hardware that our own devices calibrate: the default device's, which is the first GPU where
- * there is one. */
+#include <stdio.h>
+#include <string.h>
+
+/* A framework runs on the hardware that our own devices calibrate: "torch:h200" was recorded on that of "replay:h200",
+ * and one that is here runs on the default device's, which is the first GPU where there is one. */
 static const fb_machine *machine_of(const fb_session *s, const fb_column *c)
 {
-    const char *device = c->machine->kind == FB_DEVICE_FOREIGN ? fb_session_default_device(s) : NULL;
+    bool foreign = c->machine->kind == FB_DEVICE_FOREIGN;
+    const char *colon = foreign ? strchr(c->device, ':') : NULL;
+    char replay[128];
+    snprintf(replay, sizeof replay, "replay%s", colon ? colon : "");
+    const fb_machine *recorded = colon ? fb_session_machine(s, replay) : NULL;
+    if (recorded) return recorded;
+    const char *device = foreign ? fb_session_default_device(s) : NULL;
     const fb_machine *m = device ? fb_session_machine(s, device) : NULL;
     return m && m->kind != FB_DEVICE_FOREIGN ? m : c->machine;
 }

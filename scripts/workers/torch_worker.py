@@ -633,7 +633,7 @@ def kernel_rows(launches, rounds):
         else:
             sums = [sum(times[k * each:(k + 1) * each]) for k in range(rounds)]
         runs = [a + b for a, b in zip(runs, sums)]
-        kernels.append({"name": name[:120], "family": "compiled" if "fused" in name else "library", "nodes": [], "count": each,
+        kernels.append({"name": name[:240], "family": "compiled" if "fused" in name else "library", "nodes": [], "count": each,
                         "device_us": stat(sums)})
     kernels.sort(key=lambda k: -k["device_us"]["median"])
     return kernels, sum(k["count"] for k in kernels), runs

@@ -1,6 +1,7 @@
 /* A session without processes, for the terminal tests: a small graph of its own, real plans and verdicts, and made-up
- * measurements that take a known time and give known figures. Opens three paths: "demo" (two variants, as the puzzler
- * split_stack at a small size), "puzzle" (the same with a puzzle), "big" (20,000 nodes) and "broken" (a script with an
+ * measurements that take a known time and give known figures. Opens these paths: "demo" (two variants, as the puzzler
+ * split_stack at a small size), "puzzle" (the same with a puzzle), "recorded" (the same beside a framework that plans
+ * for itself, recorded elsewhere, and with a calibration in doubt), "big" (20,000 nodes) and "broken" (a script with an
  * error in line 3). */
 #include "session/session.h"
 
@@ -34,7 +35,7 @@ struct fb_session {
     int error_line;
     json_t *batch;
     fb_graph *graphs[VARIANTS];
-    fb_machine machine;
+    fb_machine machine, recorded;
     FB_VEC(record *) columns;
     FB_VEC(char *) log;
     fb_answer answer;
@@ -162,6 +163,8 @@ fb_session *fake_session_new(void)
     fb_session *s = fb_calloc(1, sizeof *s);
     fb_machine_default(&s->machine, FB_DEVICE_HOST);
     snprintf(s->machine.name, sizeof s->machine.name, "test machine");
+    fb_machine_default(&s->recorded, FB_DEVICE_FOREIGN);
+    snprintf(s->recorded.name, sizeof s->recorded.name, "PyTorch 2.11.0+cu130 on NVIDIA H200");
     s->batch = json_integer(16);
     return s;
 }
@@ -207,7 +210,8 @@ static void build_graphs(fb_session *s)
 static void fill_info(fb_session *s)
 {
     static const char *names[] = {"split", "combined"}, *none[] = {""};
-    static const char *columns[] = {"split:eager", "split:max"}, *big_columns[] = {"none"};
+    static const char *columns[] = {"split:eager", "split:max"}, *big_columns[] = {"none"},
+                      *recorded[] = {"split:eager@torch", "split:eager", "split:max"};
     static json_t *standard;
     static fb_param params[] = {
         {.kind = FB_PARAM_INT, .name = "batch_size", .help = "rows of a feature", .min = 1, .max = 64, .step = "x2"}};
@@ -228,7 +232,7 @@ static void fill_info(fb_session *s)
                                         .n_choices = 2,
                                         .choice_keys = keys,
                                         .choices = choices};
-    bool is_big = !strcmp(s->path, "big");
+    bool is_big = !strcmp(s->path, "big"), is_recorded = !strcmp(s->path, "recorded");
     if (!standard) standard = json_integer(16);
     params[0].standard = standard;
     s->info = (fb_script_info){.path = s->path,
@@ -237,8 +241,12 @@ static void fill_info(fb_session *s)
                                .params = params,
                                .n_variants = is_big ? 1 : 2,
                                .variants = is_big ? none : names,
-                               .n_columns = is_big ? 1 : 2,
-                               .columns = is_big ? big_columns : columns,
+                               .n_columns = is_big        ? 1
+                                            : is_recorded ? 3
+                                                          : 2,
+                               .columns = is_big        ? big_columns
+                                          : is_recorded ? recorded
+                                                        : columns,
                                .puzzle = !strcmp(s->path, "puzzle")      ? &puzzle
                                          : !strcmp(s->path, "elsewhere") ? &elsewhere
                                                                          : NULL};
@@ -248,7 +256,7 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
 {
     bool broken = !strcmp(path, "broken");
     if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0 && strcmp(path, "puzzle") != 0 &&
-        strcmp(path, "elsewhere") != 0)
+        strcmp(path, "elsewhere") != 0 && strcmp(path, "recorded") != 0)
         return fb_fail(err, FB_ERR_INPUT, "%s: no such script", path);
     drop_all(s);
     char *copy = fb_strdup(path);
@@ -264,6 +272,7 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
     }
     build_graphs(s);
     fill_info(s);
+    s->machine.calibrated = s->machine.doubted = !strcmp(path, "recorded");
     say(s, "hello from the script\x1b[31m \xe2\x80\xae");
     return true;
 }
@@ -318,10 +327,14 @@ static void follow(fb_session *s, record *c)
     c->shown.device = "host";
     c->shown.text = c->plan_name;
     c->shown.machine = &s->machine;
-    c->shown.plan = fb_history_now(c->history);
+    c->shown.plan = c->history ? fb_history_now(c->history) : NULL;
     c->shown.report = c->report;
     c->shown.before = c->before;
-    fb_plan_cost_of(c->shown.plan, &c->shown.predicted);
+    if (c->shown.plan) fb_plan_cost_of(c->shown.plan, &c->shown.predicted);
+    if (!c->history) {
+        c->shown.device = "torch:h200";
+        c->shown.machine = &s->recorded;
+    }
     s->serial++;
 }
 
@@ -388,8 +401,23 @@ static bool make_plan(fb_session *s, record *c, const char *variant, const char 
     return plan_it(s, c, strcmp(plan, FB_SEARCH_NAME) ? plan : "max", err);
 }
 
+/* A column of a framework: it plans for itself, and its kernels have names of its own. */
+static int add_foreign(fb_session *s)
+{
+    record *c = fb_calloc(1, sizeof *c);
+    c->shown.fraction = NAN;
+    c->shown.state = FB_COLUMN_READY;
+    c->plan_name = fb_strdup("eager");
+    c->variant = fb_strdup("split");
+    c->shown.graph = s->graphs[0];
+    follow(s, c);
+    FB_VEC_PUSH(&s->columns, c);
+    return s->columns.n - 1;
+}
+
 int fb_session_add(fb_session *s, const char *spec, fb_error *err)
 {
+    if (strstr(spec, "@torch") && !strcmp(s->path, "recorded")) return add_foreign(s);
     if (strstr(spec, "@torch")) return fb_fail(err, FB_ERR_UNAVAILABLE, "no device \"torch\""), -1;
     char own[128];
     snprintf(own, sizeof own, "%.*s", (int)strcspn(spec, "@"), spec); /* "@host" is all there is */
@@ -590,10 +618,12 @@ void fb_session_cancel(fb_session *s)
 static fb_report *make_up(const record *c)
 {
     fb_report *r = fb_report_new();
-    int groups = fb_plan_groups(c->shown.plan);
+    bool foreign = !c->shown.plan;
+    int groups = foreign ? 2 : fb_plan_groups(c->shown.plan);
     double us = 10.0 * groups;
     r->variant = c->variant;
     r->launches = groups;
+    r->source = foreign ? FB_SOURCE_RECORDED : FB_SOURCE_MEASURED;
     r->wall_us = (fb_stat){us, us * 0.95, us * 1.05, 40};
     r->device_us = (fb_stat){us * 0.8, us * 0.7, us * 0.9, 40};
     r->cold_us = (fb_stat){us * 2, us * 1.9, us * 2.1, 20};
@@ -607,18 +637,20 @@ static fb_report *make_up(const record *c)
     r->n_kernels = groups;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, groups);
     for (int i = 0; i < groups; i++)
-        r->kernels[i] = (fb_kernel_report){.name = "kernel",
-                                           .family = "reduce",
-                                           .count = 1,
-                                           .device_us = {8, 7, 9, 40},
-                                           .bytes_read = 1 << 17,
-                                           .measured_read = NAN,
-                                           .measured_written = NAN,
-                                           .occupancy = 0.75,
-                                           .registers = 32 + i,
-                                           .shared_bytes = -1,
-                                           .spill_bytes = 0,
-                                           .group = i};
+        r->kernels[i] =
+            (fb_kernel_report){.name = foreign ? "void at::native::vectorized_kernel<4, float>(int)" : "kernel",
+                               .source = r->source,
+                               .family = "reduce",
+                               .count = 1,
+                               .device_us = {8, 7, 9, 40},
+                               .bytes_read = 1 << 17,
+                               .measured_read = NAN,
+                               .measured_written = NAN,
+                               .occupancy = 0.75,
+                               .registers = 32 + i,
+                               .shared_bytes = -1,
+                               .spill_bytes = 0,
+                               .group = foreign ? FB_NONE : i};
     return r;
 }
 
@@ -816,6 +848,13 @@ const json_t *fb_session_devices(const fb_session *s)
 {
     (void)s;
     return NULL;
+}
+
+bool fb_session_calibrating(const fb_session *s, const char *device)
+{
+    (void)s;
+    (void)device;
+    return false;
 }
 
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)

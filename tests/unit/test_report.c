@@ -188,6 +188,42 @@ static void what_is_malformed_is_refused(void **state)
     }
 }
 
+static void kernels_have_short_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *brief;
+    } cases[] = {
+        {"k_layer_norm_tanh", "k_layer_norm_tanh"},
+        {"triton_poi_fused_add_0", "triton_poi_fused_add_0"},
+        {"Memcpy DtoH (Device -> Pinned)", "Memcpy DtoH (Device -> Pinned)"},
+        {"void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 2, 2, false, "
+         "false>(cublasGemvParamsEx)",
+         "gemv2T_kernel_val"},
+        {"void at::native::vectorized_elementwise_kernel<4, at::native::tanh_kernel_cuda(a",
+         "vectorized_elementwise_kernel"},
+        {"void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, floa",
+         "vectorized_layer_norm_kernel"},
+        {"void at::native::(anonymous namespace)::CatArray(int, char*)", "CatArray"},
+        {"at::native::kernel", "kernel"},
+        {"void cutlass::Kernel2<cutlass_80_simt>(cutlass_80_simt::Params)", "Kernel2"},
+        {"void a::Outer<int>::run<float>(int)", "run"},
+        {"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_T1_",
+         "vectorized_elementwise_kernel"},
+        {"_Z6squarePf", "square"},
+        {"_ZN2at6native99cut_off", "native"},
+        {"_Z", "_Z"},
+        {"", ""},
+        {"::", "::"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char to[96];
+        assert_string_equal(fb_kernel_short_name(to, sizeof to, cases[i].name), cases[i].brief);
+    }
+    char little[5];
+    assert_string_equal(fb_kernel_short_name(little, sizeof little, "a::kernel"), "kern");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),
         cmocka_unit_test(a_failed_case_keeps_its_reason_alone),
         cmocka_unit_test(what_is_malformed_is_refused),
+        cmocka_unit_test(kernels_have_short_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

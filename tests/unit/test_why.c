@@ -388,7 +388,7 @@ static void as_json(void **state)
     assert_null(json_object_get(sizes, "bytes"));
     assert_string_equal(fb_json_string_or(j, "largest", ""), "dispatch");
     json_t *launches = json_object_get(json_object_get(j, "details"), "launches");
-    assert_string_equal(fb_json_string_or(launches, "basis", ""), "modelled");
+    assert_string_equal(fb_json_string_or(launches, "basis", ""), "modelled → measured");
     near(fb_json_number_or(j, "us", NAN), 288);
     json_decref(j);
 }
