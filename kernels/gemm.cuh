@@ -233,6 +233,30 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
             sums, steps, load, [&](int s) { return a + s * K; }, [&](int s) { return b + s % STAGES * B::SIZE; });
     }
 
+    // The same from the start, where B stays in shared memory from one call to the next: all of it, tile after tile, at `kept`.
+    // It is loaded when it is not there yet (`fresh`).
+    template <bool A_ALONG_K, bool B_ALONG_K, class FA, class FB>
+    FB_DEVICE void accumulate_kept(registers &sums, unsigned char *shared, unsigned char *kept, bool fresh, int last, FA a_of,
+                                   FB b_of)
+    {
+        using A = operand<A_ALONG_K, M>;
+        using B = operand<B_ALONG_K, N>;
+        ELEM *const a = reinterpret_cast<ELEM *>(shared), *const b = reinterpret_cast<ELEM *>(kept);
+        const int steps = (last + K - 1) / K;
+        auto load = [&](int step) {
+            if (step < steps) A::load(a + step % STAGES * A::SIZE, step * K, a_of);
+            fb_copies_mark();
+        };
+        if (fresh) {
+#pragma unroll 1
+            for (int s = 0; s < steps; s++) B::load(b + s * B::SIZE, s * K, [&](int n, int k) { return b_of(k, n); });
+        }
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++) load(s); // B's pieces are of the first batch, with A's first
+        go_through<A, B>(
+            sums, steps, load, [&](int s) { return a + s % STAGES * A::SIZE; }, [&](int s) { return b + s * B::SIZE; });
+    }
+
     FB_DEVICE void scale(registers &sums, sum by)
     {
 #pragma unroll

@@ -28,7 +28,30 @@ template <class T> FB_DEVICE void fb_exchange(T *&a, T *&b)
     b = held;
 }
 
+// What a block keeps in shared memory for a stage belongs to the columns with this number; is it there yet?
+FB_DEVICE bool fb_keep(unsigned &held, unsigned columns)
+{
+    const bool fresh = held != columns;
+    held = columns;
+    return fresh;
+}
+
+FB_DEVICE void fb_fetch_line(const void *at);
+
+// The grid asks for what a later step reads, so that it comes from memory while this one is at work. All blocks call it.
+FB_DEVICE void fb_fetch_ahead(const void *from, int64_t bytes)
+{
+    const int64_t step = 128 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t at = 128 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); at < bytes; at += step)
+        fb_fetch_line(static_cast<const char *>(from) + at);
+}
+
 // ---- PTX ----
+FB_DEVICE void fb_fetch_line(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
 // All blocks of the launch meet, and see what the others wrote before: release and acquire hold for the whole block, between
 // its two barriers, and need no fence beside them. Every block adds 1, the first one what makes the
 // sum 2^31: so the top bit changes when all have come, and the counter is right for the next time without a reset.

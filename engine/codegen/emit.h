@@ -19,6 +19,7 @@ typedef struct {
     fb_kernel_arg *args;   /* in the kernel's order */
     int grid[3], block[3]; /* CUDA geometry; 0 on the host */
     int dynamic_shared;    /* bytes */
+    int kept_shared;       /* more of them, which stay as they are between the steps of a loop */
 } fb_kernel_text;
 
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */

@@ -230,6 +230,14 @@ static bool right_comes_in_pieces(const writer *w, const fb_phase *p, bool along
     return pieces;
 }
 
+/* Where the right operands of a phase stay, behind those of the phases before. */
+static const char *kept_at(const writer *w, int phase)
+{
+    int64_t at = 0;
+    for (int p = 0; p < phase; p++) at += fb_gemm_kept_bytes(w->e->nest, &w->tile, p);
+    return at ? fb_arena_printf(w->e->arena, "fb_kept + %" PRId64, at) : "fb_kept";
+}
+
 static void write_phase(const writer *w, int phase)
 {
     fb_emitter *e = w->e;
@@ -243,9 +251,13 @@ static void write_phase(const writer *w, int phase)
         last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
     }
     if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
-    fb_emit(e, "fb_tile::accumulate<%s, %s>(", left_along ? "true" : "false", right_along ? "true" : "false");
+    fb_emit(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate", left_along ? "true" : "false",
+            right_along ? "true" : "false");
     e->indent++;
-    fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
+    if (w->t->kept)
+        fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
+    else
+        fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
     write_left(w, phase, comes_in_pieces(w, &p->left, left_along, p->k, w->t->rows));
     write_right(w, p, right_comes_in_pieces(w, p, right_along));
     e->indent--;
@@ -376,4 +388,5 @@ void fb_cuda_gemm(fb_emitter *e)
         write_elements(&w);
     memcpy(e->grid, w.tile.grid, sizeof e->grid);
     e->dynamic_shared = (int)w.tile.shared_bytes;
+    e->kept_shared = (int)w.tile.kept_bytes;
 }

@@ -64,6 +64,7 @@ struct fb_emitter {
     int n_args;
     int grid[3], block[3]; /* CUDA geometry, set by the dialect; 0 on the host */
     int dynamic_shared;    /* bytes */
+    int kept_shared;       /* see fb_kernel_text */
     fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;

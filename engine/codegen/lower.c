@@ -191,7 +191,8 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
                    .group = number,
                    .n_nodes = group->n_nodes,
                    .n_args = text->n_args,
-                   .dynamic_shared = text->dynamic_shared};
+                   .dynamic_shared = text->dynamic_shared,
+                   .kept_shared = text->kept_shared};
     memcpy(k.grid, text->grid, sizeof k.grid);
     memcpy(k.block, text->block, sizeof k.block);
     k.nodes = fb_arena_copy(arena, group->nodes, (size_t)group->n_nodes * sizeof *group->nodes);
@@ -473,7 +474,7 @@ static void lower_group(fb_lowering *l, int number)
         lower_library(l, group, number);
     } else {
         fb_kernel_text text;
-        int kernel = add_kernel(l, fb_lower_nest(l, group), group, number, &text);
+        int kernel = add_kernel(l, fb_lower_nest(l, group, number), group, number, &text);
         bool staged = fb_nest_staged(group->nest), late = staged && fb_assign_is_late(l->g, group->stored[0]);
         int temporary = late     ? fb_lower_temporary(l, group->stored[0])
                         : staged ? add_scratch(l, group->stored[0])

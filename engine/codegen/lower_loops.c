@@ -91,6 +91,14 @@ void fb_lower_loops(fb_lowering *l)
     l->range = fb_arena_alloc(l->p->arena, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
     memset(l->range, 0, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
     l->loops = FB_NEW_ARRAY(l->p->arena, fb_loop, l->g->n_regions + 1);
+    int groups = fb_plan_groups(l->plan);
+    bool *kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
+    l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
+    for (fb_id r = 1; r < l->g->n_regions && l->dialect == &fb_dialect_cuda; r++) {
+        if (fb_plan_whole_loop(l->plan, r) != r) continue;
+        fb_plan_kept(l->plan, r, kept, NULL);
+        for (int i = 0; i < groups; i++) l->kept[i] |= kept[i];
+    }
     for (fb_id r = 1; r < l->g->n_regions; r++) {
         fb_loop *loop = &l->loops[r];
         fb_plan_loop(l->plan, r, l->p->arena, loop);
@@ -160,7 +168,7 @@ static bool holds(const fb_group *group, fb_id stored)
     return false;
 }
 
-const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group)
+const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
 {
     const fb_nest *nest = group->nest;
     const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
@@ -172,6 +180,7 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group)
         if (l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
+    if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
     return nest;
 }
 

@@ -58,9 +58,10 @@ typedef struct {
     fb_loop *loops;    /* a region, from 1 on */
     struct {
         int first, last;
-    } * range; /* a region: the launches of its loop */
-    int level; /* loops open at this place of the launch list */
-    int steps; /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
+    } * range;  /* a region: the launches of its loop */
+    bool *kept; /* a group: keeps right operands on chip (fb_plan_kept) */
+    int level;  /* loops open at this place of the launch list */
+    int steps;  /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */
     FB_VEC(fb_buffer) buffers;
     FB_VEC(fb_kernel) kernels;
     FB_VEC(fb_gemm_call) gemms;
@@ -101,6 +102,6 @@ void fb_lower_initial(fb_lowering *l, fb_id region); /* initial values into the 
 void fb_lower_open(fb_lowering *l, fb_id region);
 void fb_lower_close(fb_lowering *l, fb_id region);
 /* The nest of a group as it is to be written: with what goes over a loop's state put there. In the program's arena. */
-const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group);
+const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number);
 
 #endif

@@ -49,6 +49,12 @@ static const fb_launch *at(const merging *m, int i)
     return &m->p->launches[i];
 }
 
+/* Does the launch keep something in shared memory from one step to the next? */
+static bool keeps(const merging *m, int i)
+{
+    return at(m, i)->kind == FB_LAUNCH_KERNEL && m->p->kernels[at(m, i)->kernel].kept_shared > 0;
+}
+
 static int end_of(const merging *m, int repeat)
 {
     int depth = 1, i = repeat + 1;
@@ -297,6 +303,7 @@ static void add_stage_cuda(merging *m, const fb_kernel *k)
     fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block_index, const fb_dims fb_grid_size%s",
                 m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
     add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
+    if (k->kept_shared) fb_str_add(&m->out, ", unsigned char *fb_kept, bool fb_fresh");
     add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block_index");
     add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid_size");
     fb_str_add(&m->out, "\n");
@@ -329,6 +336,28 @@ static void add_pointers(merging *m, const fb_launch *l, const char *separator)
     }
 }
 
+static int rounded(int bytes)
+{
+    enum { LINE = 128 };
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* Where the stage's operands stay, behind what all stages share and what those before keep, and whether the block's
+ * columns are new. */
+static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k)
+{
+    int from = rounded(m->shared), number = 0;
+    for (int i = m->first; at(m, i) != l; i++) {
+        if (!keeps(m, i)) continue;
+        from += rounded(m->p->kernels[at(m, i)->kernel].kept_shared);
+        number++;
+    }
+    const char *columns = fb_arena_printf(m->p->arena, "at %% %d", k->grid[0]);
+    if (k->grid[2] > 1)
+        columns = fb_arena_printf(m->p->arena, "%s + at / %d * %d", columns, k->grid[0] * k->grid[1], k->grid[0]);
+    fb_str_addf(&m->out, ", fb_shared + %d, fb_keep(held%d, %s)", from, number, columns);
+}
+
 /* Stages that do not meet are at work side by side: every second one is dealt from the last block down, so that a small
  * one falls to blocks that the other leaves idle. */
 static void add_call_cuda(merging *m, const fb_launch *l, int depth)
@@ -342,6 +371,7 @@ static void add_call_cuda(merging *m, const fb_launch *l, int depth)
     fb_str_addf(&m->out, "%*s%s(fb_block_at(at, %d, %d), {%d, %d, %d}", INDENT * depth + INDENT, "", k->entry,
                 k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
     add_pointers(m, l, ", ");
+    if (k->kept_shared) add_kept(m, l, k);
     fb_str_add(&m->out, ");\n");
     line(m, depth + 1, "fb_block_done<%d>();", k->block[0]);
     line(m, depth, "}");
@@ -408,6 +438,17 @@ static void add_body(merging *m)
     }
 }
 
+/* Which columns' operands a block has for each stage that keeps some: none yet. */
+static void declare_kept(merging *m)
+{
+    int number = 0;
+    for (int i = m->first; i < m->last; i++) {
+        if (!keeps(m, i)) continue;
+        if (!number) line(m, 1, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+        line(m, 1, "unsigned held%d = ~0u;", number++);
+    }
+}
+
 static void add_kernel(merging *m, const char *entry)
 {
     if (!m->cuda) {
@@ -420,6 +461,7 @@ static void add_kernel(merging *m, const char *entry)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
                         m->d->memory_type[m->p->buffers[m->args.at[i].buffer].dtype], m->args.at[i].name);
         fb_str_add(&m->out, ")\n{\n");
+        declare_kept(m);
     }
     add_body(m);
     fb_str_add(&m->out, "}\n");
@@ -473,6 +515,15 @@ static void make_room(merging *m)
         case FB_LAUNCH_GEMM: break;
         }
     }
+}
+
+/* What stages need while they are at work is one place for all of them; what they keep is not. */
+static int shared_of(const merging *m)
+{
+    int kept = 0;
+    for (int i = m->first; i < m->last; i++)
+        if (keeps(m, i)) kept += rounded(m->p->kernels[at(m, i)->kernel].kept_shared);
+    return kept ? rounded(m->shared) + kept : m->shared;
 }
 
 static int by_node(const void *a, const void *b)
@@ -656,7 +707,7 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
         k.grid[0] = (int)(m.blocks < 1 ? 1 : m.blocks > 65535 ? 65535 : m.blocks);
         k.block[0] = m.threads;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
-        k.dynamic_shared = m.shared;
+        k.dynamic_shared = shared_of(&m);
     }
     sum_up(&m, &k);
     replace(&m, &k);

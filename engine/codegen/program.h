@@ -43,8 +43,9 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
-    bool merged; /* of several launches (codegen/merge.h). On CUDA a cooperative launch of at most grid[0] blocks */
-    int shares;  /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
+    int kept_shared; /* a stage's: bytes beside them that it keeps from one step of its loop to the next */
+    bool merged;     /* of several launches (codegen/merge.h). On CUDA a cooperative launch of at most grid[0] blocks */
+    int shares;      /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
     fb_group_cost cost; /* modelled */
 } fb_kernel;
 

@@ -4,6 +4,7 @@
  * kernels, their launches, and one wait; with what is copied in and out before and after it, or, where copies and
  * kernels overlap, whatever takes longest of the three. */
 #include "graph/access.h"
+#include "plan/loops.h"
 #include "plan/plan_parts.h"
 
 #include <math.h>
@@ -107,8 +108,7 @@ static int64_t times(int64_t what, double trips)
     return (int64_t)fmin((double)what * trips, 1e15);
 }
 
-/* The outermost loop around region `r` that is one kernel; 0: there is none. */
-static fb_id whole_loop(const fb_plan *plan, fb_id r)
+fb_id fb_plan_whole_loop(const fb_plan *plan, fb_id r)
 {
     const fb_graph *g = plan->planner->g;
     fb_id whole = 0;
@@ -119,7 +119,7 @@ static fb_id whole_loop(const fb_plan *plan, fb_id r)
 
 static bool is_merged(const fb_plan *plan, fb_id region)
 {
-    return plan->launch == FB_LAUNCH_MEGA || whole_loop(plan, region);
+    return plan->launch == FB_LAUNCH_MEGA || fb_plan_whole_loop(plan, region);
 }
 
 double fb_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, const fb_group_cost *c)
@@ -137,7 +137,7 @@ double fb_merged_launches(const fb_plan *plan)
     double n = 0;
     if (plan->launch == FB_LAUNCH_MEGA) return 1;
     for (fb_id r = 1; r < g->n_regions; r++)
-        if (whole_loop(plan, r) == r) n += fb_region_trips(g, g->regions[r].parent);
+        if (fb_plan_whole_loop(plan, r) == r) n += fb_region_trips(g, g->regions[r].parent);
     return n;
 }
 

@@ -1,6 +1,7 @@
 /* Edits: judge first, then make. Joining groups is judged on the plan as it is; edits that take groups apart are made
  * on a copy, which is then checked. Either way the verdict compares the cost of the groups concerned before and after.
  */
+#include "plan/loops.h"
 #include "plan/plan_parts.h"
 
 #include <math.h>
@@ -592,6 +593,20 @@ static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
     return stays_merged(plan, why);
 }
 
+/* What a loop that has become one kernel keeps on chip, and what it does not. */
+static void tell_kept(const fb_plan *plan, fb_id loop, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    bool *kept = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *kept);
+    fb_str says = {0};
+    size_t n = strlen(why->text);
+    fb_plan_kept(plan, fb_plan_whole_loop(plan, g->nodes[loop].attrs->region), kept, &says);
+    if (says.n) snprintf(why->text + n, sizeof why->text - n, "; %s", fb_str_get(&says));
+    if (n + says.n + 2 >= sizeof why->text) fb_trim_partial(why->text);
+    fb_str_free(&says);
+    fb_free(kept);
+}
+
 /* Makes all the changes on one copy: one order, each touched group analysed once. */
 static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, fb_plan **result)
 {
@@ -614,6 +629,8 @@ static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, 
                          all ? toll_of_plan(to) : toll_of_nodes(to, &touched));
         fb_str_free(&what);
     }
+    if (good && changed && n == 1 && edits[0].kind == FB_EDIT_GENERATE && is_loop(to, edits[0].a))
+        tell_kept(to, edits[0].a, &why);
     if (good && result)
         *result = to;
     else

@@ -39,20 +39,27 @@ static int64_t blocks_of(const fb_tiled *t, const fb_gemm_tile *x)
 }
 
 /* A tile lies along either dimension, whichever is contiguous in memory, and is padded by 16 bytes a line. */
-static int64_t tile_bytes(const fb_tiled *t, const fb_gemm_tile *x)
+static int64_t tile_bytes(const fb_tiled *t, int outer, int k)
 {
-    int64_t size = fb_dtype_size(t->dtype), pad = 16 / size, most = 0;
-    const int outer[] = {x->m, x->n};
-    for (int i = 0; i < 2; i++) {
-        int64_t along = outer[i] * (x->k + pad), across = x->k * (outer[i] + pad);
-        most += along > across ? along : across;
-    }
-    return most * size * x->stages;
+    int64_t size = fb_dtype_size(t->dtype), pad = 16 / size;
+    int64_t along = outer * (k + pad), across = k * (outer + pad);
+    return (along > across ? along : across) * size;
+}
+
+static int64_t steps_of(const fb_tiled *t, const fb_gemm_tile *x, int phase)
+{
+    return up(t->phases[phase].k, x->k);
+}
+
+int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase)
+{
+    return steps_of(nest->tiled, tile, phase) * tile_bytes(nest->tiled, tile->n, tile->k);
 }
 
 static int64_t shared_of(const fb_tiled *t, const fb_gemm_tile *x)
 {
-    int64_t operands = tile_bytes(t, x), sums = (int64_t)x->m * (x->n + (x->tensor ? 8 : 4)) * sum_bytes(t);
+    int64_t operands = x->stages * (tile_bytes(t, x->m, x->k) + (t->kept ? 0 : tile_bytes(t, x->n, x->k)));
+    int64_t sums = (int64_t)x->m * (x->n + (x->tensor ? 8 : 4)) * sum_bytes(t);
     return operands > sums ? operands : sums;
 }
 
@@ -72,7 +79,8 @@ static bool choose_warps(fb_gemm_tile *x)
     return best != 0;
 }
 
-/* Halves the tile while it is larger than the result, or leaves multiprocessors idle. */
+/* Halves the tile while it is larger than the result, or leaves multiprocessors idle. What stays on chip needs a block
+ * of its own for each tile: then there are no more of them than multiprocessors. */
 static void choose_extents(const fb_tiled *t, fb_gemm_tile *x)
 {
     int least = t->dtype == FB_F64 ? 16 : 32;
@@ -82,15 +90,18 @@ static void choose_extents(const fb_tiled *t, fb_gemm_tile *x)
     while (strip >= 2 * LEAST && strip / 2 >= t->columns) strip = strip / 2 / LEAST * LEAST;
     x->strip = strip;
     while (blocks_of(t, x) < t->units) {
+        fb_gemm_tile next = *x;
         bool rows = x->m > least && x->m >= x->strip * t->n_strips;
         if (rows)
-            x->m /= 2;
+            next.m /= 2;
         else if (x->strip >= 2 * LEAST && x->strip * t->n_strips > least)
-            x->strip = x->strip / 2 / LEAST * LEAST;
+            next.strip = x->strip / 2 / LEAST * LEAST;
         else if (x->m > LEAST && t->dtype != FB_F64)
-            x->m /= 2;
+            next.m /= 2;
         else
             break;
+        if (t->kept && blocks_of(t, &next) > t->units) break;
+        *x = next;
     }
     x->n = x->strip * t->n_strips;
 }
@@ -128,6 +139,18 @@ static void deepen(const fb_tiled *t, const int64_t *set, fb_gemm_tile *x)
         if (shared_of(t, &twice) > t->shared_bytes) return;
         *x = twice;
     }
+}
+
+/* Where right operands stay, a step waits for the left one alone: all its tiles are sent for at once, if there is room.
+ */
+static void send_for_all(const fb_tiled *t, fb_gemm_tile *x)
+{
+    enum { MOST_STAGES = 8 };
+    int64_t most = 0;
+    for (int p = 0; p < t->n_phases; p++)
+        if (steps_of(t, x, p) > most) most = steps_of(t, x, p);
+    x->stages = (int)(most + 1 < MOST_STAGES ? most + 1 : MOST_STAGES);
+    if (x->stages < 2) x->stages = 2;
 }
 
 /* ---- knobs ---- */
@@ -205,9 +228,13 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     const int64_t *set = (knobs ? knobs : &automatic)->value;
     if (!take_knobs(nest, set, &x, why)) return false;
     deepen(t, set, &x);
+    if (t->kept && !set[FB_KNOB_STAGES]) send_for_all(t, &x);
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_STAGES]) x.stages = 2;
     while (shared_of(t, &x) > t->shared_bytes && x.m > LEAST && !set[FB_KNOB_TILE_M]) x.m /= 2;
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x.k /= 2;
+    for (int p = 0; p < t->n_phases && t->kept; p++) x.kept_bytes += fb_gemm_kept_bytes(nest, &x, p);
+    if (t->kept && x.split > 1)
+        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: `%s` cannot stay in shared memory in parts", name_of(nest));
     if (!fits(nest, &x, why)) return false;
     *out = x;
     return true;

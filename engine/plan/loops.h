@@ -52,6 +52,12 @@ typedef struct {
 /* Arrays in `arena`. */
 void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *out);
 
+/* The outermost loop, a region, that is one kernel and holds region `r`; 0: none. */
+fb_id fb_plan_whole_loop(const fb_plan *plan, fb_id r);
+/* kept[i]: group i, of a loop that is one kernel, keeps the right operands of its products in shared memory from step
+ * to step. `says` (may be NULL) gets what stays, and why something does not. */
+void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);
+
 /* The plan in order: groups, and where loops begin and end. */
 typedef enum { FB_ORDER_GROUP, FB_ORDER_OPEN, FB_ORDER_CLOSE } fb_order_kind;
 typedef struct {

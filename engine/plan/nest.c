@@ -685,6 +685,14 @@ const fb_nest *fb_nest_store_also(const fb_nest *nest, fb_id stored, fb_id stora
     return to;
 }
 
+const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena)
+{
+    fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
+    to->tiled = fb_arena_copy(arena, nest->tiled, sizeof *nest->tiled);
+    to->tiled->kept = true;
+    return to;
+}
+
 static bool check_assigns(fb_builder *b)
 {
     const fb_graph *g = b->nest->graph;

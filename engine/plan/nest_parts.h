@@ -145,6 +145,7 @@ typedef struct {
     int n_products, n_phases, n_strips;
     fb_product *products;
     fb_phase *phases;
+    bool kept;            /* right operands stay in shared memory from one step of a loop to the next */
     int *strip_of;        /* a value of the section: the strip that it is read from, FB_NONE */
     int units;            /* multiprocessors, */
     int64_t shared_bytes; /* and what each has for a block: what tiles are chosen by */

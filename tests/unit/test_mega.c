@@ -37,12 +37,51 @@ static const char *const bodies[] = {
 };
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
+/* Loops that are one kernel: what of their products' right operands stays in shared memory, and what must not. */
+static const struct {
+    const char *body;
+    int kept; /* stages */
+} loops[] = {
+    /* one tile, which its block keeps */
+    {"local x, w = g:input('x', {4, 6, 16}), g:param('w', {16, 16})\n"
+     "local s, ys = g:scan({x}, {g:zeros({6, 16})}, function(r, s)\n"
+     "local h = (s:matmul(w) + r):tanh() return {h}, {h} end)\n"
+     "return s[1], ys[1]",
+     1},
+    /* gates side by side, several steps of k, tiles that a small grid loads again and again; a product of the input */
+    {"local x, w, u = g:input('x', {3, 20, 40}, 'f16'), g:param('w', {160, 40}, 'f16'), g:param('u', {160, 40}, "
+     "'f16')\n"
+     "local s, ys = g:scan({x}, {g:zeros({20, 40}, 'f16'), g:zeros({20, 40})}, function(r, h, c)\n"
+     "local i, f, z, o = table.unpack((r:matmul(u:t()) + h:matmul(w:t())):to('f32'):chunk(4, 1))\n"
+     "local d = f:sigmoid() * c + i:sigmoid() * z:tanh()\n"
+     "local k = (o:sigmoid() * d:tanh()):to('f16') return {k, d}, {k} end)\n"
+     "return s[1], s[2], ys[1]",
+     1},
+    /* two layers, each with weights of its own; a batch of them */
+    {"local x, w, u = g:input('x', {3, 2, 5, 24}), g:param('w', {2, 24, 24}), g:param('u', {24, 24})\n"
+     "local s = g:scan({x}, {g:zeros({2, 5, 24})}, function(r, s)\n"
+     "return {((s:matmul(w) * 0.2 + r):sin():matmul(u) * 0.2):tanh()} end)\n"
+     "return s[1]",
+     2},
+    /* weights that a step changes: carried, or assigned */
+    {"local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
+     "local v = g:loop(3, {w}, function(_, w) return w - 0.1 * g:grad(x:matmul(w):tanh():sum(), {w})[1] end)\n"
+     "return v",
+     0},
+    {"local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
+     "local s = g:loop(3, {x}, function(_, s) local h = s:matmul(w):tanh() g:assign(w, w * 0.5) return h end)\n"
+     "return s",
+     0},
+};
+enum { LOOPS = sizeof loops / sizeof *loops };
+
 static fb_script *start(void)
 {
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("local fb = require 'fusebox'\nreturn fb.script { variants = {\n", f);
     for (int i = 0; i < BODIES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, bodies[i]);
+    for (int i = 0; i < LOOPS; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", BODIES + i, loops[i].body);
     fputs("} }\n", f);
     assert_int_equal(fclose(f), 0);
     return script_of(path, LIMIT_MS);
@@ -86,6 +125,72 @@ static fb_program *lowered(fb_planner *planner, const char *preset)
     return p;
 }
 
+static void check_run(const fb_program *p, const fb_graph *g, const fb_interp *reference, const char *what)
+{
+    unit u = {0};
+    char text[512], *storage;
+    unit_add_cuda(&u, p);
+    unit_emulate(&u);
+    void **buffers = run_program(&u, 0, p, g, 3, &storage);
+    if (!check_program(p, buffers, g, reference, text))
+        fail_msg("%s: %s\n%s", what, text, getenv("FB_KEEP") ? p->kernels[p->n_kernels - 1].source : "");
+    fb_free(storage);
+    fb_free(buffers);
+    unit_free(&u);
+}
+
+/* Everything that may be is fused once its products are generated. */
+static fb_program *whole_loops(fb_planner *planner)
+{
+    fb_error err;
+    const fb_graph *g = fb_planner_graph(planner);
+    const fb_deps *d = fb_planner_deps(planner);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_MATMUL)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_LOOP)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    for (int i = 0; i < d->n_edges; i++)
+        plan = edited(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = d->edges[i].producer, .b = d->edges[i].consumer});
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    fb_plan_free(plan);
+    return p;
+}
+
+static void loops_keep_what_stands_still(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    fb_script *s = start();
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int i = 0; i < LOOPS; i++) {
+        char what[32];
+        int kept = 0;
+        fb_error err;
+        fb_graph *g = build(s, BODIES + i);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+        if (!reference) fail_msg("%s", err.text);
+        fb_program *p = whole_loops(planner);
+        snprintf(what, sizeof what, "loop %d", i);
+        for (int k = 0; k < p->n_kernels; k++)
+            for (const char *at = p->kernels[k].source; (at = strstr(at, " fb_keep(")); at++) kept++;
+        if (kept != loops[i].kept)
+            fail_msg("%s: %d stages keep something, not %d\n%s", what, kept, loops[i].kept,
+                     p->kernels[p->n_kernels - 1].source);
+        check_run(p, g, reference, what);
+        fb_program_free(p);
+        fb_interp_free(reference);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    fb_script_free(s);
+}
+
 static void plans_run_as_one_kernel(void **state)
 {
     (void)state;
@@ -104,18 +209,11 @@ static void plans_run_as_one_kernel(void **state)
         fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
         if (!reference) fail_msg("%s", err.text);
         for (int k = 0; k < 2; k++) {
-            unit u = {0};
-            char text[512], *storage;
+            char what[32];
             fb_program *p = lowered(planner, presets[k]);
-            unit_add_cuda(&u, p);
-            unit_emulate(&u);
-            void **buffers = run_program(&u, 0, p, g, 3, &storage);
-            if (!check_program(p, buffers, g, reference, text))
-                fail_msg("v%d, %s: %s\n%s", i, presets[k], text, getenv("FB_KEEP") ? p->kernels[0].source : "");
-            fb_free(storage);
-            fb_free(buffers);
+            snprintf(what, sizeof what, "v%d, %s", i, presets[k]);
+            check_run(p, g, reference, what);
             fb_program_free(p);
-            unit_free(&u);
         }
         fb_interp_free(reference);
         fb_planner_free(planner);
@@ -131,7 +229,8 @@ int main(void)
     snprintf(folder, sizeof folder, "%.40s/fb_mega_XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/script.lua", folder);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_run_as_one_kernel)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_run_as_one_kernel),
+                                       cmocka_unit_test(loops_keep_what_stands_still)};
     int failed = cmocka_run_group_tests_name("mega", tests, NULL, NULL);
     unlink(path);
     rmdir(folder);
