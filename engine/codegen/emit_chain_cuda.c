@@ -228,7 +228,8 @@ static void write_results(const writer *w)
                               w->c->rows);
     fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
             vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
-    fb_cuda_elements(e, vector, point, NULL, NULL);
+    fb_cuda_load_group(e, vector, point);
+    fb_cuda_store_group(e, vector, NULL, NULL);
     fb_emit_close(e);
 }
 

@@ -286,8 +286,8 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
 
 /* ---- elements ---- */
 
-/* The elements of one group; `inside` (may be NULL) writes what comes first for each of them. */
-static void elements_at(frame *f, const walk *w, const char *point, void (*inside)(void *ctx), void *ctx)
+/* Where one group of elements is, and what is loaded for all of it. */
+static void load_group(frame *f, const walk *w, const char *point)
 {
     fb_emitter *e = f->e;
     if (w->space->n) declare_variables(f, w, point);
@@ -295,6 +295,11 @@ static void elements_at(frame *f, const walk *w, const char *point, void (*insid
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++)
         if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
     load_packs(f, w, FB_NONE, NULL);
+}
+
+/* Its elements; `inside` (may be NULL) writes what comes first for each of them. */
+static void store_group(frame *f, const walk *w, void (*inside)(void *ctx), void *ctx)
+{
     open_vector(f, w, FB_NONE, 0);
     if (inside) inside(ctx);
     store_elements(f, w, FB_NONE, 0, false);
@@ -309,7 +314,8 @@ static void emit_elements(frame *f)
     bool ragged = w.points % f->threads != 0;
     fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->threads);
     if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
-    elements_at(f, &w, point, NULL, NULL);
+    load_group(f, &w, point);
+    store_group(f, &w, NULL, NULL);
     if (ragged) fb_emit_close(e);
 }
 
@@ -910,14 +916,27 @@ int fb_cuda_vector(const fb_emitter *e, const fb_section *s)
     return vector_of(e, s, FB_NONE);
 }
 
-void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*inside)(void *ctx), void *ctx)
+static walk group_walk(frame *f, int vector)
 {
-    frame f = {.e = e, .s = e->section};
-    walk w = walk_of(&f, FB_NONE);
+    walk w = walk_of(f, FB_NONE);
     w.points = fb_space_points(w.space) / vector;
     if (vector == 1 && w.space->n) w.first = w.space->var[w.space->n - 1];
     w.vector = vector;
-    elements_at(&f, &w, point, inside, ctx);
+    return w;
+}
+
+void fb_cuda_load_group(fb_emitter *e, int vector, const char *point)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = group_walk(&f, vector);
+    load_group(&f, &w, point);
+}
+
+void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = group_walk(&f, vector);
+    store_group(&f, &w, inside, ctx);
 }
 
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane)

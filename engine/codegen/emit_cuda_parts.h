@@ -7,9 +7,10 @@
 
 /* Elements that a thread of an elementwise section moves at once, along its last row variable. */
 int fb_cuda_vector(const fb_emitter *e, const fb_section *s);
-/* The elements of the emitter's section, `vector` of them from group number `point` on; `inside` writes what comes
- * first for each. */
-void fb_cuda_elements(fb_emitter *e, int vector, const char *point, void (*inside)(void *ctx), void *ctx);
+/* The elements of the emitter's section, `vector` of them from group number `point` on: where they are, and what is
+ * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
+void fb_cuda_load_group(fb_emitter *e, int vector, const char *point);
+void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
 /* All passes over one row of the emitter's section, whose row variables are declared, by the 32 lanes of a warp. */
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
 /* Declares the variables of a space from the number of a point. */

@@ -21,7 +21,7 @@ typedef struct {
     const fb_section *s; /* the epilogue */
     int64_t columns;     /* of the epilogue */
     int vector;          /* elements of it that a thread stores at once */
-    fb_ix own;           /* the column that its variables number */
+    const char *own;     /* the condition for a thread to have elements; NULL: all have */
 } writer;
 
 /* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
@@ -298,15 +298,87 @@ static const char *row_of(const writer *w)
                            : "(m0 + fb_m)";
 }
 
+/* Elements that a thread stores at once: few enough that all threads have some. */
+static void choose_vector(writer *w)
+{
+    int64_t elements = (int64_t)w->tile.m * (w->t->whole ? w->columns : w->tile.strip);
+    w->vector = w->s->rows.n > w->s->blocked ? fb_cuda_vector(w->e, w->s) : 1;
+    if (w->vector > FEW && w->t->n_strips > 1) w->vector = FEW; /* or all strips' operands would crowd the registers */
+    while (w->vector > 2 && elements / w->vector < w->tile.threads) w->vector /= 2;
+}
+
+static int64_t groups_of(const writer *w)
+{
+    return (w->t->whole ? w->columns : w->tile.strip) / w->vector;
+}
+
+/* May what the epilogue loads come while the product is at work? Where each thread has one group of elements at most,
+ * and registers for what belongs to it. */
+static bool loads_early(const writer *w)
+{
+    enum { MOST = 128 }; /* bytes a thread */
+    int64_t bytes = 0;
+    if (w->s->n_passes || w->tile.split > 1 || w->vector == 1 || w->tile.m * groups_of(w) > w->tile.threads)
+        return false;
+    for (int v = 0; v < w->s->n_values; v++)
+        if (w->s->values[v].kind == FB_VALUE_LOAD && !is_sum(w, v))
+            bytes += w->vector * fb_dtype_size(w->s->values[v].dtype);
+    return bytes > 0 && bytes <= MOST;
+}
+
+static void write_point(writer *w, const char *point)
+{
+    const char *column = w->vector > 1 ? fb_arena_printf(w->e->arena, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
+    fb_emit(w->e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
+}
+
+static void find_sums(writer *w)
+{
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) w->e->whole[v] = w->e->names[v];
+}
+
+/* Threads that have no elements load those of others, and store nothing. */
+static void write_early(writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    int64_t across = groups_of(w), all = w->tile.m * across;
+    bool rows = t->rows % w->tile.m != 0, ragged = !t->whole && t->columns % w->tile.strip != 0;
+    const char *i = all < w->tile.threads ? fb_arena_printf(e->arena, "min((int)threadIdx.x, %" PRId64 ")", all - 1)
+                                          : "threadIdx.x";
+    fb_emit_section(e, 0);
+    find_sums(w);
+    fb_emit(e, "const int fb_i = %s;", i);
+    const char *m = fb_arena_printf(e->arena, "fb_i / %" PRId64, across);
+    const char *n = fb_arena_printf(e->arena, "fb_i %% %" PRId64 " * %d", across, w->vector);
+    fb_str own = {0};
+    if (all < w->tile.threads) fb_str_addf(&own, "threadIdx.x < %" PRId64, all);
+    if (rows) fb_str_addf(&own, "%sm0 + %s < %" PRId64, own.n ? " && " : "", m, t->rows);
+    if (ragged) fb_str_addf(&own, "%sn0 + %s < %" PRId64, own.n ? " && " : "", n, t->columns);
+    if (rows) m = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - m0))", m, t->rows - 1);
+    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, t->columns - w->vector);
+    fb_emit(e, "const int fb_m = %s, fb_n = %s;", m, n);
+    w->own = own.n ? fb_arena_strdup(e->arena, fb_str_get(&own)) : NULL;
+    if (w->own) fb_emit(e, "const bool fb_own = %s;", w->own);
+    fb_str_free(&own);
+    const char *point = fb_emit_name(e, "point");
+    write_point(w, point);
+    fb_cuda_load_group(e, w->vector, point);
+}
+
+static void write_late(writer *w)
+{
+    if (w->own) fb_emit_open(w->e, "if (fb_own)");
+    fb_cuda_store_group(w->e, w->vector, name_sums, w);
+    if (w->own) fb_emit_close(w->e);
+}
+
 static void write_elements(writer *w)
 {
     fb_emitter *e = w->e;
-    bool columns = w->s->rows.n > w->s->blocked;
-    w->vector = columns ? fb_cuda_vector(e, w->s) : 1;
-    if (w->vector > FEW && w->t->n_strips > 1) w->vector = FEW; /* or all strips' operands would crowd the registers */
-    int64_t across = (w->t->whole ? w->columns : w->tile.strip) / w->vector;
-    for (int v = 0; v < w->s->n_values; v++)
-        if (is_sum(w, v)) e->whole[v] = e->names[v];
+    int64_t across = groups_of(w);
+    find_sums(w);
     fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)", w->tile.m * across);
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
             w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
@@ -314,9 +386,9 @@ static void write_elements(writer *w)
     if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
     const char *point = fb_emit_name(e, "point");
-    const char *column = w->vector > 1 ? fb_arena_printf(e->arena, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
-    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
-    fb_cuda_elements(e, w->vector, point, name_sums, w);
+    write_point(w, point);
+    fb_cuda_load_group(e, w->vector, point);
+    fb_cuda_store_group(e, w->vector, name_sums, w);
     fb_emit_close(e);
 }
 
@@ -376,13 +448,22 @@ void fb_cuda_gemm(fb_emitter *e)
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
     write_places(&w);
+    choose_vector(&w);
+    bool early = loads_early(&w);
+    if (early) write_early(&w);
+    fb_emitter kept = *e;
     fb_emit(e, "fb_tile::registers fb_sums = {};");
     for (int p = 0; p < t->n_phases; p++) write_phase(&w, p);
     fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
     if (w.tile.split > 1)
         fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
-    fb_emit_section(e, 0);
-    if (w.s->n_passes)
+    if (early)
+        *e = kept; /* back to the epilogue's section, with what is known of it */
+    else
+        fb_emit_section(e, 0);
+    if (early)
+        write_late(&w);
+    else if (w.s->n_passes)
         write_rows(&w);
     else
         write_elements(&w);

@@ -404,6 +404,46 @@ static void add_swap(merging *m, const fb_launch *l, int depth)
         line(m, depth, "{ char *held = %s; %s = %s; %s = held; }", a, a, b, b);
 }
 
+/* Does a launch of first … last - 1 write where this buffer lies? */
+static bool is_written(const merging *m, int first, int last, int buffer)
+{
+    for (int i = first; i < last; i++)
+        for (int a = 0; a < at(m, i)->n_args; a++)
+            if (writes(at(m, i), a) && may_share(m, at(m, i)->args[a], buffer)) return true;
+    return false;
+}
+
+static bool was_fetched(const merging *m, int first, int launch, int arg)
+{
+    const fb_launch *l = at(m, launch);
+    for (int i = first; i <= launch; i++) {
+        const fb_launch *x = at(m, i);
+        for (int a = 0; a < (i < launch ? x->n_args : arg); a++)
+            if (x->args[a] == l->args[arg] && advance_of(x, a).bytes == advance_of(l, arg).bytes) return true;
+    }
+    return false;
+}
+
+/* What the steps of a loop read one after the other, and nothing in it makes, is asked for a step ahead. */
+static void add_fetches(merging *m, int repeat, int loop, int depth)
+{
+    enum { LEAST = 128, MOST = 4 << 20 }; /* bytes a step */
+    int end = end_of(m, repeat);
+    for (int i = repeat + 1; i < end; i++) {
+        const fb_launch *l = at(m, i);
+        for (int a = 0; l->kind == FB_LAUNCH_KERNEL && a < l->n_args; a++) {
+            fb_advance advance = advance_of(l, a);
+            const fb_buffer *b = &m->p->buffers[l->args[a]];
+            int64_t bytes = advance.bytes, offset = l->offsets ? l->offsets[a] : 0, count = at(m, repeat)->count;
+            if (bytes < LEAST || bytes > MOST || advance.level != m->level + loop || writes(l, a)) continue;
+            if (offset + bytes * count > b->bytes || is_written(m, repeat, end, l->args[a])) continue;
+            if (was_fetched(m, repeat + 1, i, a)) continue;
+            line(m, depth, "if (step%d + 1 < %" PRId64 ") fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, count,
+                 pointer(m, l->args[a], offset, advance), bytes / fb_dtype_size(b->dtype), bytes);
+        }
+    }
+}
+
 static void add_body(merging *m)
 {
     int depth = 1, loops = 0;
@@ -432,6 +472,7 @@ static void add_body(merging *m)
             if (m->meet[i]) line(m, depth, "fb_meet_all();");
             if (!m->meet[i] && after) line(m, depth, "__syncthreads();");
             after = true;
+            if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1, depth);
             add_call_cuda(m, l, depth);
             break;
         }

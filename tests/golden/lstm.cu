@@ -8,6 +8,21 @@ matmul_add_sigmoid_mul_tanh_kernel(const fb_f16 *__restrict__ x, const fb_f16 *_
     static_assert(fb_tile::THREADS == 128, "as launched");
     extern __shared__ __align__(16) unsigned char fb_shared[];
     const fb_at m0 = blockIdx.y * 16, n0 = blockIdx.x * 16;
+    const int fb_i = threadIdx.x;
+    const int fb_m = min(fb_i / 8, (int)(23 - m0)), fb_n = min(fb_i % 8 * 2, (int)(22 - n0));
+    const bool fb_own = m0 + fb_i / 8 < 24 && n0 + fb_i % 8 * 2 < 24;
+    const fb_at point = (m0 + fb_m) * 12 + (n0 + fb_n) / 2;
+    const fb_at j0 = (point % 12) * 2;
+    const fb_at i = point / 12;
+    const auto fb_bi_2 = fb_load<2>(&bi[j0 + 72]);
+    const auto fb_bh_2 = fb_load<2>(&bh[j0 + 72]);
+    const auto fb_bi_3 = fb_load<2>(&bi[j0 + 24]);
+    const auto fb_bh_3 = fb_load<2>(&bh[j0 + 24]);
+    const auto fb_c_2 = fb_load<2>(&c[24 * i + j0]);
+    const auto fb_bi_4 = fb_load<2>(&bi[j0]);
+    const auto fb_bh_4 = fb_load<2>(&bh[j0]);
+    const auto fb_bi_5 = fb_load<2>(&bi[j0 + 48]);
+    const auto fb_bh_5 = fb_load<2>(&bh[j0 + 48]);
     fb_tile::registers fb_sums = {};
     fb_tile::accumulate<true, true>(
         fb_sums, fb_shared, 0, 24,
@@ -36,26 +51,11 @@ matmul_add_sigmoid_mul_tanh_kernel(const fb_f16 *__restrict__ x, const fb_f16 *_
             return {&wi[40 * r + s], fb_column < 24 && fb_k < 40};
         });
     float *const fb_c = fb_tile::spread(fb_sums, fb_shared);
-    for (int fb_i = threadIdx.x; fb_i < 64; fb_i += fb_tile::THREADS) {
-        const int fb_m = fb_i / 4, fb_n = fb_i % 4 * 4;
-        if (m0 + fb_m >= 24) break;
-        if (n0 + fb_n >= 24) continue;
-        const fb_at point = (m0 + fb_m) * 6 + (n0 + fb_n) / 4;
-        const fb_at j0 = (point % 6) * 4;
-        const fb_at i = point / 6;
-        const auto fb_bi_2 = fb_load<4>(&bi[j0 + 72]);
-        const auto fb_bh_2 = fb_load<4>(&bh[j0 + 72]);
-        const auto fb_bi_3 = fb_load<4>(&bi[j0 + 24]);
-        const auto fb_bh_3 = fb_load<4>(&bh[j0 + 24]);
-        const auto fb_c_2 = fb_load<4>(&c[24 * i + j0]);
-        const auto fb_bi_4 = fb_load<4>(&bi[j0]);
-        const auto fb_bh_4 = fb_load<4>(&bh[j0]);
-        const auto fb_bi_5 = fb_load<4>(&bi[j0 + 48]);
-        const auto fb_bh_5 = fb_load<4>(&bh[j0 + 48]);
-        fb_pack<fb_f16, 4> fb_out0;
-        fb_pack<fb_f16, 4> fb_out1;
+    if (fb_own) {
+        fb_pack<fb_f16, 2> fb_out0;
+        fb_pack<fb_f16, 2> fb_out1;
 #pragma unroll
-        for (int v = 0; v < 4; v++) {
+        for (int v = 0; v < 2; v++) {
             const fb_at j = j0 + v;
             const float matmul = fb_c[fb_m * fb_tile::LINE + fb_n + v + 48];
             const float matmul_2 = fb_c[fb_m * fb_tile::LINE + fb_n + v + 16];

@@ -37,17 +37,19 @@ static const char *const bodies[] = {
 };
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
-/* Loops that are one kernel: what of their products' right operands stays in shared memory, and what must not. */
+/* Loops that are one kernel: what of their products' right operands stays in shared memory, and what must not; and
+ * items that are asked for a step ahead. */
 static const struct {
     const char *body;
     int kept; /* stages */
+    int ahead;
 } loops[] = {
     /* one tile, which its block keeps */
     {"local x, w = g:input('x', {4, 6, 16}), g:param('w', {16, 16})\n"
      "local s, ys = g:scan({x}, {g:zeros({6, 16})}, function(r, s)\n"
      "local h = (s:matmul(w) + r):tanh() return {h}, {h} end)\n"
      "return s[1], ys[1]",
-     1},
+     1, 1},
     /* gates side by side, several steps of k, tiles that a small grid loads again and again; a product of the input */
     {"local x, w, u = g:input('x', {3, 20, 40}, 'f16'), g:param('w', {160, 40}, 'f16'), g:param('u', {160, 40}, "
      "'f16')\n"
@@ -56,22 +58,22 @@ static const struct {
      "local d = f:sigmoid() * c + i:sigmoid() * z:tanh()\n"
      "local k = (o:sigmoid() * d:tanh()):to('f16') return {k, d}, {k} end)\n"
      "return s[1], s[2], ys[1]",
-     1},
+     1, 1},
     /* two layers, each with weights of its own; a batch of them */
     {"local x, w, u = g:input('x', {3, 2, 5, 24}), g:param('w', {2, 24, 24}), g:param('u', {24, 24})\n"
      "local s = g:scan({x}, {g:zeros({2, 5, 24})}, function(r, s)\n"
      "return {((s:matmul(w) * 0.2 + r):sin():matmul(u) * 0.2):tanh()} end)\n"
      "return s[1]",
-     2},
+     2, 1},
     /* weights that a step changes: carried, or assigned */
     {"local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
      "local v = g:loop(3, {w}, function(_, w) return w - 0.1 * g:grad(x:matmul(w):tanh():sum(), {w})[1] end)\n"
      "return v",
-     0},
+     0, 0},
     {"local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
      "local s = g:loop(3, {x}, function(_, s) local h = s:matmul(w):tanh() g:assign(w, w * 0.5) return h end)\n"
      "return s",
-     0},
+     0, 0},
 };
 enum { LOOPS = sizeof loops / sizeof *loops };
 
@@ -160,6 +162,14 @@ static fb_program *whole_loops(fb_planner *planner)
     return p;
 }
 
+static int found(const fb_program *p, const char *text)
+{
+    int n = 0;
+    for (int k = 0; k < p->n_kernels; k++)
+        for (const char *at = p->kernels[k].source; (at = strstr(at, text)); at++) n++;
+    return n;
+}
+
 static void loops_keep_what_stands_still(void **state)
 {
     (void)state;
@@ -169,7 +179,6 @@ static void loops_keep_what_stands_still(void **state)
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (int i = 0; i < LOOPS; i++) {
         char what[32];
-        int kept = 0;
         fb_error err;
         fb_graph *g = build(s, BODIES + i);
         fb_planner *planner = fb_planner_new(g, &m);
@@ -177,10 +186,9 @@ static void loops_keep_what_stands_still(void **state)
         if (!reference) fail_msg("%s", err.text);
         fb_program *p = whole_loops(planner);
         snprintf(what, sizeof what, "loop %d", i);
-        for (int k = 0; k < p->n_kernels; k++)
-            for (const char *at = p->kernels[k].source; (at = strstr(at, " fb_keep(")); at++) kept++;
-        if (kept != loops[i].kept)
-            fail_msg("%s: %d stages keep something, not %d\n%s", what, kept, loops[i].kept,
+        int kept = found(p, " fb_keep("), ahead = found(p, " fb_fetch_ahead(");
+        if (kept != loops[i].kept || ahead != loops[i].ahead)
+            fail_msg("%s: %d stages keep something, %d items are fetched ahead\n%s", what, kept, ahead,
                      p->kernels[p->n_kernels - 1].source);
         check_run(p, g, reference, what);
         fb_program_free(p);
