@@ -228,7 +228,7 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     const int64_t *set = (knobs ? knobs : &automatic)->value;
     if (!take_knobs(nest, set, &x, why)) return false;
     deepen(t, set, &x);
-    if (t->kept && !set[FB_KNOB_STAGES]) send_for_all(t, &x);
+    if (t->kept && x.tensor && !set[FB_KNOB_STAGES]) send_for_all(t, &x);
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_STAGES]) x.stages = 2;
     while (shared_of(t, &x) > t->shared_bytes && x.m > LEAST && !set[FB_KNOB_TILE_M]) x.m /= 2;
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x.k /= 2;
