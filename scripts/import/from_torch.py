@@ -57,7 +57,8 @@ def broadcast(*shapes):
 class Graph:
     """Nodes and scopes in the order in which they are made."""
 
-    def __init__(self, title):
+    def __init__(self, title, folder):
+        self.folder = folder  # of weights; None where they are drawn
         self.title, self.nodes, self.scopes, self.outputs = title, [], [], []
         self.scope, self.names, self.regions = -1, set(), {}
 
@@ -286,6 +287,8 @@ CALLS["pad"] = lambda g, x, amounts, mode="constant", value=None: g.pad(x, amoun
     f"padding of mode {mode}")
 CALLS["constant_pad_nd"] = lambda g, x, amounts, value=0.0: g.pad(x, amounts, value)
 CALLS["where"] = lambda g, c, a, b: select_where(g, c, a, b)
+CALLS["tril"] = lambda g, x, diagonal=0: triangle(g, x, "le", diagonal)
+CALLS["triu"] = lambda g, x, diagonal=0: triangle(g, x, "ge", diagonal)
 CALLS["masked_fill"] = lambda g, x, mask, value: select_where(g, mask, value, x)
 CALLS["embedding"] = lambda g, table, index, *_, **__: g.add("embedding", [table, index], index.shape + table.shape[1:], table.dtype)
 
@@ -298,6 +301,14 @@ def select_where(g, c, a, b):
     dtype = next((v.dtype for v in (a, b) if isinstance(v, Value)), "f32")
     a, b = g.value(a, dtype), g.value(b, dtype)
     return g.add("where", [c, a, b], broadcast(c.shape, a.shape, b.shape), dtype)
+
+
+def triangle(g, x, op, diagonal):
+    """x where column - row is at most, or at least, `diagonal`; zeros elsewhere."""
+    rows, columns = x.shape[-2:]
+    off = g.binary("sub", _arange(g, columns), g.view(_arange(g, rows), [rows, 1]))
+    keep = g.binary(op, off, diagonal, "bool")
+    return g.binary("logical_and", x, keep) if x.dtype == "bool" else select_where(g, keep, x, 0)
 
 
 @call("clamp", "clamp_min", "hardtanh")
@@ -377,6 +388,76 @@ def _arange(g, *args, dtype=None, **_):
     return g.binary("add", x, start) if start else x
 
 
+# ---- gathers and sums of products
+
+
+@call("index")
+def _index(g, x, indices):
+    """x[:, i, j] with tensors for dimensions that lie side by side: one gather of rows by i * n + j."""
+    dims = [d for d, i in enumerate(indices) if i is not None]
+    constant = not any(isinstance(i, Value) for i in indices)
+    if any("bool" in str(indices[d].dtype) for d in dims) or dims != list(range(dims[0], dims[0] + len(dims))):
+        raise Unsupported("an index that is a mask, or by tensors that do not lie side by side")
+    flat = None
+    for d in dims:
+        i, n = indices[d], x.shape[d]
+        if constant:
+            flat = i % n if flat is None else flat * n + i % n
+            continue
+        i = select_where(g, g.binary("lt", i, 0, "bool"), g.binary("add", i, n), i)  # from the end
+        flat = i if flat is None else g.binary("add", g.binary("mul", flat, n), i)
+    flat = add_tensor(g, "index", flat) if constant else flat
+    before, after = list(range(dims[0])), list(range(dims[-1] + 1, len(x.shape)))
+    rest = [x.shape[d] for d in before + after]
+    table = g.view(g.permute(x, dims + before + after), [math.prod(x.shape[d] for d in dims)] + rest)
+    y = g.add("embedding", [table, flat], flat.shape + rest, x.dtype)
+    k = len(flat.shape)
+    return g.permute(y, [k + d for d in before] + list(range(k)) + [k + d for d in range(len(before), len(rest))])
+
+
+@call("embedding_bag")
+def _embedding_bag(g, table, index, offsets, scale_by_freq=False, mode=0, sparse=False, weights=None, last=False, padding=None):
+    """Bags of one size: as nn.EmbeddingBag has them for an index of two dimensions. (No other offsets are constants.)"""
+    sizes = {b - a for a, b in zip(offsets, offsets[1:] + [index.shape[0]])} if isinstance(offsets, list) else set()
+    if len(sizes) != 1 or last or padding not in (None, -1):
+        raise Unsupported("bags of unlike sizes")
+    bags = [len(offsets), sizes.pop()]
+    rows = g.add("embedding", [table, g.view(index, bags)], bags + table.shape[1:], table.dtype)
+    if weights is not None:
+        rows = g.binary("mul", rows, g.view(weights, bags + [1]))
+    return [g.reduce(("sum", "mean", "amax")[mode], rows, 1, False), None, None, None]
+
+
+@call("einsum")
+def _einsum(g, equation, parts, *_, **__):
+    """One or two operands, each letter once in each of them, as a product of matrices."""
+    left, _, out = equation.replace(" ", "").partition("->")
+    names = left.split(",")
+    if len(parts) > 2 or "." in equation or "->" not in equation or any(len(set(n)) != len(n) for n in names + [out]):
+        raise Unsupported(f"einsum {equation}")
+    size = {c: n for letters, x in zip(names, parts) for c, n in zip(letters, x.shape)}
+    def laid(k, letters):  # summed over what nobody else has, then in this order
+        x, own = parts[k], names[k]
+        gone = [d for d, c in enumerate(own) if c not in letters]
+        x = g.reduce("sum", x, gone, False) if gone else x
+        own = "".join(c for c in own if c in letters)
+        return g.permute(x, [own.index(c) for c in letters if c in own])
+    if len(parts) == 1:
+        return laid(0, out)
+    a, b = names
+    both = [c for c in a if c in b and c in out]
+    summed = [c for c in a if c in b and c not in out]
+    only_a, only_b = [c for c in a if c in out and c not in b], [c for c in b if c in out and c not in a]
+    def sizes(*groups):
+        return [size[c] for letters in groups for c in letters]
+    n, rows, inner, columns = (math.prod(sizes(letters)) for letters in (both, only_a, summed, only_b))
+    lead = [n] if both else []
+    y = g.matmul(g.view(laid(0, both + only_a + summed), lead + [rows, inner]),
+                 g.view(laid(1, both + summed + only_b), lead + [inner, columns]))
+    order = both + only_a + only_b
+    return g.permute(g.view(y, sizes(order)), [order.index(c) for c in out])
+
+
 # ---- calls that fusebox knows as one op
 
 
@@ -407,7 +488,7 @@ def _layer_norm(g, x, size, w=None, b=None, eps=1e-5, *_):
     return g.op("layer_norm", [x, w, b], {"normalized_shape": list(size), "eps": eps}, make)
 
 
-@call("batch_norm", "_native_batch_norm_legit_no_training")
+@call("batch_norm")
 def _batch_norm(g, x, w, b, mean, var, *rest):
     training, eps = (rest[0], rest[2]) if isinstance(rest[0], bool) and len(rest) > 2 else (False, rest[1])
     if training:
@@ -417,6 +498,9 @@ def _batch_norm(g, x, w, b, mean, var, *rest):
     scale = g.unary("rsqrt", g.binary("add", var, eps))
     y = g.binary("mul", g.binary("sub", x, along(mean)), along(g.binary("mul", scale, w) if w is not None else scale))
     return g.binary("add", y, along(b)) if b is not None else y
+
+
+CALLS["_native_batch_norm_legit_no_training"] = lambda g, *a: [_batch_norm(g, *a), None, None]
 
 
 @call("softmax", "_softmax", "log_softmax", "_log_softmax")
@@ -525,20 +609,54 @@ def lstm_layer(g, x, h, c, w, reverse):
     return g.join("stack", y, 0), h, c
 
 
+def gru_layer(g, x, h, w, reverse):
+    """x [T, N, I] → [T, N, H] and the last h."""
+    w_ih, w_hh, b_ih, b_hh = (list(w) + [None, None])[:4]
+    steps, y = [g.select(x, 0, t) for t in range(x.shape[0])], [None] * x.shape[0]
+    for t in (reversed(range(len(steps))) if reverse else range(len(steps))):
+        xr, xz, xn = _chunk(g, _linear(g, steps[t], w_ih, b_ih), 3, 1)
+        hr, hz, hn = _chunk(g, _linear(g, h, w_hh, b_hh), 3, 1)
+        r, z = g.unary("sigmoid", g.binary("add", xr, hr)), g.unary("sigmoid", g.binary("add", xz, hz))
+        n = g.unary("tanh", g.binary("add", xn, g.binary("mul", r, hn)))
+        y[t] = h = g.binary("add", n, g.binary("mul", z, g.binary("sub", h, n)))
+    return g.join("stack", y, 0), h
+
+
+def stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of):
+    """Layers of a recurrent network over each other: layer_of(x, number, weights, reverse) → y. The last y."""
+    each, directions = (4 if has_biases else 2), 2 if bidirectional else 1
+    x = g.swap(x, 0, 1) if batch_first else x
+    for layer in range(layers):
+        numbers = [layer * directions + d for d in range(directions)]
+        out = [layer_of(x, k, params[each * k:each * (k + 1)], d == 1) for d, k in enumerate(numbers)]
+        x = g.join("cat", out, 2) if bidirectional else out[0]
+    return g.swap(x, 0, 1) if batch_first else x
+
+
+@call("gru")
+def _gru(g, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
+    if train and dropout:
+        raise Unsupported("a GRU with dropout in training: call eval() first")
+    hs = []
+    def layer_of(x, k, w, reverse):
+        y, h = gru_layer(g, x, g.select(hx, 0, k), w, reverse)
+        hs.append(h)
+        return y
+    y = stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of)
+    return [y, g.join("stack", hs, 0)]
+
+
 @call("lstm")
 def _lstm(g, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
     if train and dropout:
         raise Unsupported("an LSTM with dropout in training: call eval() first")
-    x = g.swap(x, 0, 1) if batch_first else x
-    each, directions, hs, cs = (4 if has_biases else 2), 2 if bidirectional else 1, [], []
-    for layer in range(layers):
-        out = []
-        for d in range(directions):
-            k = layer * directions + d
-            y, h, c = lstm_layer(g, x, g.select(hx[0], 0, k), g.select(hx[1], 0, k), params[each * k:each * (k + 1)], d == 1)
-            out.append(y), hs.append(h), cs.append(c)
-        x = g.join("cat", out, 2) if bidirectional else out[0]
-    return [g.swap(x, 0, 1) if batch_first else x, g.join("stack", hs, 0), g.join("stack", cs, 0)]
+    hs, cs = [], []
+    def layer_of(x, k, w, reverse):
+        y, h, c = lstm_layer(g, x, g.select(hx[0], 0, k), g.select(hx[1], 0, k), w, reverse)
+        hs.append(h), cs.append(c)
+        return y
+    y = stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of)
+    return [y, g.join("stack", hs, 0), g.join("stack", cs, 0)]
 
 
 # ---- from an exported program -----------------------------------------------------------------------------------------
@@ -558,6 +676,14 @@ def module_of(node):
     return re.sub(r"@\d+", "", re.sub(r"^L\['self'\]\.?", "", last)).replace("['", ".").replace("']", "").strip(".")
 
 
+def plain(x, constants):
+    """Tensors of nodes that are constants, in lists as they stand; a list of numbers for a single one."""
+    if isinstance(x, (list, tuple)):
+        same = all(v is None or v in constants for v in x)
+        return [constants[v] if v is not None else None for v in x] if same else x
+    return constants[x].tolist() if x in constants else x
+
+
 def operands(x, known):
     """Arguments with nodes replaced by what they gave."""
     if isinstance(x, (list, tuple)):
@@ -573,15 +699,22 @@ def write_npy(path, tensor, dtype):
         f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(tensor.contiguous().view(-1).numpy().tobytes()))
 
 
-def add_weight(g, name, tensor, folder):
-    """A parameter, from a file whose name is that of its content; or drawn as it is spread where there is no folder."""
-    import torch
-    dtype = DTYPES[str(tensor.dtype).replace("torch.", "")]
+def add_weight(g, name, tensor):
+    """A parameter where its module is: "encoder.linear1.weight"."""
     modules, own = name.rsplit(".", 1) if "." in name else ("", name)
     g.enter(modules)
+    return add_tensor(g, own, tensor)
+
+
+def add_tensor(g, name, tensor):
+    """A parameter, from a file whose name is that of its content; or drawn as it is spread where there is no folder."""
+    import torch
+    dtype, folder = DTYPES.get(str(tensor.dtype).replace("torch.", "")), g.folder
     tensor = tensor.detach().cpu()
-    if dtype == "bool" or not tensor.numel():
-        raise Unsupported(f"the weight {name}: {dtype}{list(tensor.shape)}")
+    if not tensor.numel() or not dtype:
+        raise Unsupported(f"the weight {name}: {tensor.dtype}{list(tensor.shape)}")
+    if dtype == "bool":  # files hold numbers
+        return g.binary("ne", add_tensor(g, name, tensor.to(torch.int32)), 0, "bool")
     if folder:
         stored = tensor.float() if dtype == "bf16" else tensor
         kind = "f32" if dtype == "bf16" else dtype
@@ -597,7 +730,7 @@ def add_weight(g, name, tensor, folder):
         spread = float(wide.std(correction=0)) if tensor.numel() > 1 else 0.0
         data = {"dist": "normal", "value": float(wide.mean()), "high": spread} if spread else \
             {"dist": "constant", "value": float(wide.mean())}
-    return g.add("param", [], tensor.shape, dtype, own, **data)
+    return g.add("param", [], tensor.shape, dtype, name, **data)
 
 
 def add_input(g, name, tensor):
@@ -608,22 +741,73 @@ def add_input(g, name, tensor):
     return g.add("input", [], tensor.shape, dtype, name, dist="normal", value=0.0, high=1.0)
 
 
-def convert(program, title, folder, report):
+class Known(dict):
+    """Node → what it gave. What is folded is written when it is first read: a table of indices, say, as a weight."""
+
+    MOST = 1 << 22  # elements
+
+    def __init__(self, g):
+        super().__init__()
+        self.g, self.constants, self.folded = g, {}, set()
+
+    def __missing__(self, node):
+        if node not in self.folded:
+            raise KeyError(node)
+        self[node] = add_tensor(self.g, node.name, self.constants[node])
+        return self[node]
+
+    def fold(self, node):
+        """A call whose operands are all constants is worked out here; true if fusebox has no op that would do it."""
+        import torch
+        if node.op != "call_function" or any(n not in self.constants for n in node.all_input_nodes):
+            return False
+        value, tags = node.meta.get("val"), getattr(node.target, "tags", ())
+        if torch.Tag.nondeterministic_seeded in tags or isinstance(value, torch.Tensor) and value.numel() > self.MOST:
+            return False
+        values = [torch.fx.node.map_arg(a, self.constants.__getitem__) for a in (node.args, node.kwargs)]
+        self.constants[node] = node.target(*values[0], **values[1])
+        if called(node) in CALLS and not self.folded.intersection(node.all_input_nodes):
+            return False
+        self.folded.add(node)
+        return True
+
+
+def called(node):
+    """The name of a call, as CALLS has it."""
+    name = str(node.target)
+    return name.split(".")[1] if name.startswith("aten.") else getattr(node.target, "__name__", name)
+
+
+def exported(net, inputs):
+    """The program of a module, and the example of each of its inputs by name."""
     import torch
-    g, known, failed = Graph(title), {}, []
+    with torch.no_grad():
+        program = torch.export.export(net.eval(), inputs)
+        if any(called(n)[-1:] == "_" for n in program.graph.nodes if n.op == "call_function"):
+            program = program.run_decompositions({})  # the same calls, without changes in place
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
+    return program, dict(zip(names, torch.utils._pytree.tree_leaves(inputs)))
+
+
+def convert(program, examples, title, folder, report):
+    g, failed = Graph(title, folder), []
+    known = Known(g)
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
     tensors = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
     for node in program.graph.nodes:
         try:
-            if node.op == "placeholder" and not node.users:
+            if node.op == "placeholder" and not node.users or known.fold(node):
                 continue
             if node.op == "placeholder":
-                known[node] = add_weight(g, weights[node.name], tensors[weights[node.name]], folder) if node.name in weights else \
-                    add_input(g, node.name, node.meta["val"] if not hasattr(node, "example") else node.example)
+                known[node] = add_weight(g, weights[node.name], tensors[weights[node.name]]) if node.name in weights else \
+                    add_input(g, node.name, examples[node.name])
             elif node.op == "call_function":
                 known[node] = convert_call(g, node, known)
             elif node.op == "output":
+                changed = [s.target for s in signature.output_specs if s.kind.name.endswith("MUTATION")]
+                if changed:
+                    raise Unsupported(f"the module changes {', '.join(changed)}, which a later call would see")
                 for i, v in enumerate(v for v in operands(list(node.args[0]), known) if v is not None):
                     g.outputs.append({"name": "out" if i == 0 else f"out{i + 1}", "node": v.id})
         except Unsupported as why:
@@ -635,16 +819,21 @@ def convert(program, title, folder, report):
     return None if failed else g
 
 
+# Calls of which some operands are taken as they are where they are constants.
+AS_IT_IS = {"index": (1,), "embedding_bag": (2,)}
+
+
 def convert_call(g, node, known):
-    args = operands(list(node.args), known)
-    target = node.target
-    name = getattr(target, "__name__", str(target))
+    name = called(node)
+    args = [a for a in node.args]
+    for k in AS_IT_IS.get(name, ()):
+        args[k] = plain(args[k], known.constants)
+    args = operands(args, known)
     if name == "getitem":
         return args[0][args[1]]
-    name = str(target).split(".")[1] if str(target).startswith("aten.") else name
+    ignored = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy")
+    kwargs = {k: operands(v, known) for k, v in node.kwargs.items() if k not in ignored}
     g.enter(module_of(node))
-    kwargs = {k: operands(v, known) for k, v in node.kwargs.items() if k not in ("device", "layout", "pin_memory", "memory_format",
-                                                                                "non_blocking", "copy")}
     inplace = name.endswith("_") and not name.startswith("_")
     fn = CALLS.get(name[:-1] if inplace else name)
     if name in ("sym_size", "_assert_tensor_metadata", "_assert_scalar"):
@@ -683,14 +872,8 @@ def main():
     net, inputs = load(o.model)
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
-    with torch.no_grad():
-        program = torch.export.export(net.eval(), inputs)
-    names = {spec.arg.name: t for spec, t in zip([s for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"],
-                                                 torch.utils._pytree.tree_leaves(inputs))}
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in names:
-            node.example = names[node.name]
-    g = convert(program, type(net).__name__, folder, lambda line: print(f"from_torch: {line}", file=sys.stderr))
+    program, examples = exported(net, inputs)
+    g = convert(program, examples, type(net).__name__, folder, lambda line: print(f"from_torch: {line}", file=sys.stderr))
     if not g:
         sys.exit(1)
     with open(out, "w") as f:

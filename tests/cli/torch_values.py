@@ -4,6 +4,7 @@ that fusebox wrote for the same graph and seed.
     torch_values.py inputs GRAPH.json REFERENCE-FOLDER    outputs that are sources, bit for bit, for every seed there is
     torch_values.py answers GRAPH.json REFERENCE-FOLDER   all outputs, with and without op scopes, seed 0; prints the calls
     torch_values.py print GRAPH.json                      the first values of each output, in double, seed 0
+    torch_values.py module GRAPH.json REFERENCE-FOLDER MODEL.py:make    all outputs against the module's own, in double, seed 0
 """
 import glob
 import json
@@ -68,6 +69,25 @@ def show(graph):
         print(graph["nodes"][i]["name"], *(f"{v:.6g}" for v in tensor.reshape(-1)[:4].tolist()))
 
 
+def module(graph, found, what):
+    sys.path.insert(0, os.path.join(os.environ.get("FB_SRCDIR", "."), "scripts", "import"))
+    import from_torch
+    net, examples = from_torch.load(what)
+    drawn = {n["name"]: worker.source(n, 0, {}) for n in graph["nodes"] if n["op"] == "input"}
+    names = from_torch.exported(net, examples)[1]
+    values = [drawn[name] for name in names]
+    with torch.no_grad():
+        want = net.double()(*(v.double() if v.is_floating_point() else v for v in values))
+    want, worst = torch.utils._pytree.tree_leaves(want), 0.0
+    for o, tensor in zip(graph["outputs"], want, strict=True):
+        got, tensor = found[0][o["node"]], tensor.reshape(-1).double()
+        off = (got.double() - tensor).abs().max().item() / max(tensor.abs().max().item(), 1e-30)
+        if not off <= 1e-6:  # weights and inputs are the same, and both are in double
+            sys.exit(f"{o['name']}: off by {off}")
+        worst = max(worst, off)
+    print(len(want), f"outputs are PyTorch's, off by {worst:.1e} at most")
+
+
 if __name__ == "__main__":
     graph = json.load(open(sys.argv[2]))
     if sys.argv[1] == "print":
@@ -75,4 +95,4 @@ if __name__ == "__main__":
     found = references(sys.argv[3], graph)
     if not found:
         sys.exit("no reference was written for this graph")
-    {"inputs": inputs, "answers": answers}[sys.argv[1]](graph, found)
+    {"inputs": inputs, "answers": answers, "module": module}[sys.argv[1]](graph, found, *sys.argv[4:])
