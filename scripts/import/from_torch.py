@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """A PyTorch module as a fusebox graph: traced with torch.export, written as JSON, its weights as .npy files beside it.
 
-    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn]
+    python3 scripts/import/from_torch.py MODEL.py:make [-o NAME.json] [--weights drawn] [--unroll N]
     fusebox NAME.json
 
 MODEL.py is a Python file; its function `make` gives a module and a tuple of example inputs: `return net, (x,)`. Weights go
 to the folder NAME.weights; with `--weights drawn` there are no files, and each weight is drawn with its mean and spread.
 
 A call of PyTorch that fusebox knows as one op (linear, layer_norm, softmax, silu, addmm, attention) keeps a scope of that
-kind, so that the preset `eager` makes it one kernel. Submodules are regions: `encoder.layers[0].linear1`. Calls that
+kind, so that the preset `eager` makes it one kernel. Submodules are regions: `encoder.layers[0].linear1`. LSTM and GRU
+layers over more than `--unroll` steps (8) are loops, planned once for all steps; shorter ones are written out. Calls that
 cannot be written in fusebox's ops are listed with the line of the module that made them, all at once, and nothing is
 written. Shapes are those of the example inputs. Needs PyTorch; engine/graph/graph_json.h describes the document.
 """
@@ -44,6 +45,12 @@ def word(text, otherwise="x"):
     return (text if not text[0].isdigit() else "_" + text)[:64]
 
 
+def number(x):
+    """As graph JSON has it: what JSON has no word for is a word."""
+    x = float(x)
+    return x if math.isfinite(x) else "nan" if math.isnan(x) else "inf" if x > 0 else "-inf"
+
+
 def broadcast(*shapes):
     rank, out = max(len(s) for s in shapes), []
     for d in range(rank):
@@ -60,7 +67,8 @@ class Graph:
     def __init__(self, title, folder):
         self.folder = folder  # of weights; None where they are drawn
         self.title, self.nodes, self.scopes, self.outputs = title, [], [], []
-        self.scope, self.names, self.regions = -1, set(), {}
+        self.scope, self.names, self.modules = -1, set(), {}
+        self.regions, self.region, self.unroll = [{"id": 0}], 0, 0
 
     # -- scopes
 
@@ -76,9 +84,9 @@ class Graph:
         self.names.add(out)
         return out
 
-    def region(self, parent, name, index):
+    def module(self, parent, name, index):
         key = (parent, name, index)
-        if key not in self.regions:
+        if key not in self.modules:
             s = {"id": len(self.scopes), "kind": "region", "name": name}
             if parent >= 0:
                 s["parent"] = parent
@@ -87,15 +95,15 @@ class Graph:
             whole = self.path(parent) + name + (f"[{index}]" if index is not None else "")
             s["path"] = self.unique(whole)
             self.scopes.append(s)
-            self.regions[key] = s["id"]
-        return self.regions[key]
+            self.modules[key] = s["id"]
+        return self.modules[key]
 
     def enter(self, modules):
         """The region of a path of submodules: layers.0.linear1 is layers[0], then linear1."""
         self.scope, parts, i = -1, [p for p in modules.split(".") if p], 0
         while i < len(parts):
             index = int(parts[i + 1]) if i + 1 < len(parts) and parts[i + 1].isdigit() else None
-            self.scope = self.region(self.scope, word(parts[i]), index)
+            self.scope = self.module(self.scope, word(parts[i]), index)
             i += 1 if index is None else 2
 
     def op(self, kind, args, attrs, make):
@@ -117,15 +125,32 @@ class Graph:
     def add(self, op, args, shape, dtype, name=None, **attrs):
         path = self.unique(self.path(self.scope) + word(name or op))
         node = {"id": len(self.nodes), "op": op, "args": [a.id for a in args], "name": path, "dtype": dtype, "shape": list(shape),
-                "region": 0}
+                "region": self.region}
         if self.scope >= 0:
             node["scope"] = self.scope
         node.update(attrs)
         self.nodes.append(node)
         return Value(node["id"], shape, dtype)
 
+    def loop(self, x, states, body):
+        """body(x[t], states) → states for all t: what the first state was at every step, and the states after the last."""
+        outside, number, trips = self.region, len(self.regions), x.shape[0]
+        region = {"id": number, "parent": outside, "trips": trips}
+        self.regions.append(region)
+        self.region = number
+        carried = [self.add("carried", [], s.shape, s.dtype, index=k) for k, s in enumerate(states)]
+        item = self.add("item", [], x.shape[1:], x.dtype, index=0)
+        after = body(item, carried)
+        self.region = outside
+        region.update(carried=[v.id for v in carried], yields=[v.id for v in after], items=[item.id], stacked=[after[0].id])
+        node = self.add("loop", states + [x], [], "i64", body=number, trips=trips)
+        region["loop"] = node.id
+        shapes = [s.shape for s in states] + [[trips] + states[0].shape]
+        results = [self.add("result", [node], shape, s.dtype, index=k) for k, (shape, s) in enumerate(zip(shapes, states + states))]
+        return results[-1], results[:-1]
+
     def const(self, value, dtype):
-        return self.add("const", [], [], dtype, "c", value=float(value))
+        return self.add("const", [], [], dtype, "c", value=number(value))
 
     def value(self, x, dtype):
         return x if isinstance(x, Value) else self.const(x, dtype)
@@ -219,13 +244,13 @@ class Graph:
         if min(before + after) < 0:
             raise Unsupported("padding of less than nothing")
         shape = [b + n + a for b, n, a in zip(before, x.shape, after)]
-        return x if shape == x.shape else self.add("pad", [x], shape, x.dtype, before=before, after=after, value=float(value or 0))
+        return x if shape == x.shape else self.add("pad", [x], shape, x.dtype, before=before, after=after, value=number(value or 0))
 
     def document(self):
         head = f'{{"fusebox_graph":1,"title":{json.dumps(self.title)},\n"scopes":[\n'
         def lines(rows):
             return ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-        return (head + lines(self.scopes) + '],\n"regions":[\n{"id":0}],\n"nodes":[\n' + lines(self.nodes) + '],\n"outputs":' +
+        return (head + lines(self.scopes) + '],\n"regions":[\n' + lines(self.regions) + '],\n"nodes":[\n' + lines(self.nodes) + '],\n"outputs":' +
                 json.dumps(self.outputs, separators=(",", ":")) + "}\n")
 
 
@@ -243,16 +268,17 @@ def call(*names):
 
 
 for _name in ("neg", "abs", "sign", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid",
-              "erf", "relu", "floor", "ceil", "round", "logical_not", "bitwise_not"):
+              "erf", "relu", "floor", "ceil", "round", "logical_not"):
     CALLS[_name] = lambda g, x, _op=_name: g.unary(_op, x)
 for _name, _op in {"mul": "mul", "div": "div", "pow": "pow", "minimum": "minimum", "maximum": "maximum",
-                   "remainder": "remainder", "logical_and": "logical_and", "logical_or": "logical_or",
+                   "remainder": "remainder", "logical_and": "logical_and", "logical_or": "logical_or", "floor_divide": "floor_divide",
                    "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}.items():
     CALLS[_name] = lambda g, a, b, _op=_op: g.binary(_op, a, b)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     CALLS[_name] = lambda g, a, b, _op=_name: g.binary(_op, a, b, "bool")
 for _name, _op in {"sum": "sum", "mean": "mean", "amax": "amax", "amin": "amin"}.items():
     CALLS[_name] = lambda g, x, dim=None, keepdim=False, dtype=None, _op=_op: g.reduce(_op, x, dim, keepdim)
+CALLS["bitwise_not"] = lambda g, x: g.unary("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 for _name in ("contiguous", "clone", "detach", "alias", "lift_fresh_copy"):
     CALLS[_name] = lambda g, x, **_: x
 
@@ -286,6 +312,9 @@ CALLS["dropout"] = lambda g, x, p, train: x if not train or p == 0 else refuse("
 CALLS["pad"] = lambda g, x, amounts, mode="constant", value=None: g.pad(x, amounts, value) if mode == "constant" else refuse(
     f"padding of mode {mode}")
 CALLS["constant_pad_nd"] = lambda g, x, amounts, value=0.0: g.pad(x, amounts, value)
+CALLS.update({f"__{_name}__": CALLS[f"bitwise_{_name}"] for _name in ("and", "or", "xor")})
+CALLS["fill"] = lambda g, x, value: g.expand(g.cast(g.value(value, x.dtype), x.dtype), x.shape)
+CALLS["copy"] = lambda g, x, other, *_: g.expand(g.cast(other, x.dtype), x.shape)
 CALLS["where"] = lambda g, c, a, b: select_where(g, c, a, b)
 CALLS["tril"] = lambda g, x, diagonal=0: triangle(g, x, "le", diagonal)
 CALLS["triu"] = lambda g, x, diagonal=0: triangle(g, x, "ge", diagonal)
@@ -303,6 +332,23 @@ def select_where(g, c, a, b):
     return g.add("where", [c, a, b], broadcast(c.shape, a.shape, b.shape), dtype)
 
 
+@call("slice_scatter")
+def _slice_scatter(g, x, part, dim=0, start=None, end=None, step=1):
+    """x with a part replaced, joined of what lies before, the part, and what lies behind."""
+    n = x.shape[dim]
+    start, end = (0 if start is None else start) % (n + 1), n if end is None else min(end + n if end < 0 else end, n)
+    if step != 1:
+        raise Unsupported("every so many elements of a tensor changed in place")
+    return g.join("cat", [g.slice(x, dim, 0, start), part, g.slice(x, dim, end, n)], dim)
+
+
+@call("select_scatter")
+def _select_scatter(g, x, part, dim, index):
+    dim, index = dim % len(x.shape), index % x.shape[dim]
+    part = g.view(part, x.shape[:dim] + [1] + x.shape[dim + 1:])
+    return _slice_scatter(g, x, part, dim, index, index + 1)
+
+
 def triangle(g, x, op, diagonal):
     """x where column - row is at most, or at least, `diagonal`; zeros elsewhere."""
     rows, columns = x.shape[-2:]
@@ -313,7 +359,7 @@ def triangle(g, x, op, diagonal):
 
 @call("clamp", "clamp_min", "hardtanh")
 def _clamp(g, x, low=None, high=None):
-    return g.unary("clamp", x, value=low if low is not None else "-inf", high=high if high is not None else "inf")
+    return g.unary("clamp", x, value=number(-math.inf if low is None else low), high=number(math.inf if high is None else high))
 
 
 @call("flatten")
@@ -518,9 +564,37 @@ CALLS["silu"] = lambda g, x: g.op("silu", [x], {}, lambda: g.binary("mul", x, g.
 CALLS["leaky_relu"] = lambda g, x, slope=0.01: select_where(g, g.binary("gt", x, 0, "bool"), x, g.binary("mul", x, slope))
 
 
+CALLS["relu6"] = lambda g, x: _clamp(g, x, 0, 6)
+CALLS["hardsigmoid"] = lambda g, x: g.binary("mul", _clamp(g, g.binary("add", x, 3), 0, 6), 1 / 6)
+CALLS["hardswish"] = lambda g, x: g.binary("mul", x, CALLS["hardsigmoid"](g, x))
+
+
 @call("gelu")
 def _gelu(g, x, approximate="none"):
-    return g.unary("gelu", x) if approximate == "none" else refuse("gelu approximated by tanh")
+    if approximate == "none":
+        return g.unary("gelu", x)
+    cube = g.binary("mul", g.binary("mul", g.binary("mul", x, x), x), 0.044715)
+    inner = g.binary("mul", g.binary("add", x, cube), math.sqrt(2 / math.pi))
+    return g.binary("mul", g.binary("mul", x, 0.5), g.binary("add", g.unary("tanh", inner), 1))
+
+
+@call("rms_norm")
+def _rms_norm(g, x, size, w=None, eps=None):
+    square = g.reduce("mean", g.binary("mul", x, x), list(range(len(x.shape) - len(size), len(x.shape))), True)
+    y = g.binary("mul", x, g.unary("rsqrt", g.binary("add", square, 2.0**-23 if eps is None else eps)))
+    return g.binary("mul", y, w) if w is not None else y
+
+
+@call("var", "std")
+def _spread(g, x, dim=None, correction=1, keepdim=False, root=False):
+    dims = list(range(len(x.shape))) if dim is None else [dim] if isinstance(dim, int) else dim
+    centred = g.binary("sub", x, g.reduce("mean", x, dims, True))
+    total = g.reduce("sum", g.binary("mul", centred, centred), dims, keepdim)
+    y = g.binary("mul", total, 1 / (math.prod(x.shape[d] for d in dims) - int(correction)))
+    return g.unary("sqrt", y) if root else y
+
+
+CALLS["std"] = lambda g, x, *a, **k: _spread(g, x, *a, root=True, **k)
 
 
 @call("scaled_dot_product_attention")
@@ -596,30 +670,47 @@ def _adaptive(g, x, size):
     return g.reduce("mean", x, [2, 3], True)
 
 
-def lstm_layer(g, x, h, c, w, reverse):
-    """x [T, N, I] → [T, N, H] and the last h and c; each step one lstm_cell."""
-    w_ih, w_hh, b_ih, b_hh = (list(w) + [None, None])[:4]
+def over_time(g, x, states, reverse, step):
+    """step(x[t], states) → states for x [T, …]: all steps' first state, and the last states. A loop where there are more
+    steps than `--unroll` says, else written out."""
+    if x.shape[0] > g.unroll:
+        x = g.unary("flip", x, axes=[0]) if reverse else x
+        y, states = g.loop(x, states, step)
+        return g.unary("flip", y, axes=[0]) if reverse else y, states
     steps, y = [g.select(x, 0, t) for t in range(x.shape[0])], [None] * x.shape[0]
     for t in (reversed(range(len(steps))) if reverse else range(len(steps))):
-        gates = g.binary("add", _linear(g, steps[t], w_ih, b_ih), _linear(g, h, w_hh, b_hh))
-        i, f, z, o = _chunk(g, gates, 4, 1)
+        states = step(steps[t], states)
+        y[t] = states[0]
+    return g.join("stack", y, 0), states
+
+
+def lstm_layer(g, x, h, c, w, reverse):
+    """x [T, N, I] → [T, N, H] and the last h and c; x is multiplied for all steps at once."""
+    w_ih, w_hh, b_ih, b_hh = (list(w) + [None, None])[:4]
+
+    def step(xw, states):
+        h, c = states
+        i, f, z, o = _chunk(g, g.binary("add", xw, _linear(g, h, w_hh, b_hh)), 4, 1)
         c = g.binary("add", g.binary("mul", g.unary("sigmoid", f), c),
                      g.binary("mul", g.unary("sigmoid", i), g.unary("tanh", z)))
-        y[t] = h = g.binary("mul", g.unary("sigmoid", o), g.unary("tanh", c))
-    return g.join("stack", y, 0), h, c
+        return [g.binary("mul", g.unary("sigmoid", o), g.unary("tanh", c)), c]
+    y, (h, c) = over_time(g, _linear(g, x, w_ih, b_ih), [h, c], reverse, step)
+    return y, h, c
 
 
 def gru_layer(g, x, h, w, reverse):
     """x [T, N, I] → [T, N, H] and the last h."""
     w_ih, w_hh, b_ih, b_hh = (list(w) + [None, None])[:4]
-    steps, y = [g.select(x, 0, t) for t in range(x.shape[0])], [None] * x.shape[0]
-    for t in (reversed(range(len(steps))) if reverse else range(len(steps))):
-        xr, xz, xn = _chunk(g, _linear(g, steps[t], w_ih, b_ih), 3, 1)
+
+    def step(xw, states):
+        h, = states
+        xr, xz, xn = _chunk(g, xw, 3, 1)
         hr, hz, hn = _chunk(g, _linear(g, h, w_hh, b_hh), 3, 1)
         r, z = g.unary("sigmoid", g.binary("add", xr, hr)), g.unary("sigmoid", g.binary("add", xz, hz))
         n = g.unary("tanh", g.binary("add", xn, g.binary("mul", r, hn)))
-        y[t] = h = g.binary("add", n, g.binary("mul", z, g.binary("sub", h, n)))
-    return g.join("stack", y, 0), h
+        return [g.binary("add", n, g.binary("mul", z, g.binary("sub", h, n)))]
+    y, (h,) = over_time(g, _linear(g, x, w_ih, b_ih), [h], reverse, step)
+    return y, h
 
 
 def stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of):
@@ -789,8 +880,9 @@ def exported(net, inputs):
     return program, dict(zip(names, torch.utils._pytree.tree_leaves(inputs)))
 
 
-def convert(program, examples, title, folder, report):
+def convert(program, examples, title, folder, unroll, report):
     g, failed = Graph(title, folder), []
+    g.unroll = unroll
     known = Known(g)
     signature = program.graph_signature
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
@@ -811,7 +903,7 @@ def convert(program, examples, title, folder, report):
                 for i, v in enumerate(v for v in operands(list(node.args[0]), known) if v is not None):
                     g.outputs.append({"name": "out" if i == 0 else f"out{i + 1}", "node": v.id})
         except Unsupported as why:
-            failed.append(f"{place_of(node)}: {why}")
+            failed.append(f"{place_of(node) if node.op != 'output' else title}: {why}")
         except KeyError:
             pass  # built on what was refused already
     for line in sorted(set(failed)):
@@ -864,6 +956,7 @@ def main():
     parser.add_argument("model", metavar="MODEL.py:make")
     parser.add_argument("-o", "--out", metavar="NAME.json")
     parser.add_argument("--weights", choices=["files", "drawn"], default="files")
+    parser.add_argument("--unroll", type=int, default=8, metavar="N", help="recurrent layers of at most so many steps are written out")
     o = parser.parse_args()
     try:
         import torch
@@ -873,7 +966,7 @@ def main():
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
     program, examples = exported(net, inputs)
-    g = convert(program, examples, type(net).__name__, folder, lambda line: print(f"from_torch: {line}", file=sys.stderr))
+    g = convert(program, examples, type(net).__name__, folder, o.unroll, lambda line: print(f"from_torch: {line}", file=sys.stderr))
     if not g:
         sys.exit(1)
     with open(out, "w") as f:

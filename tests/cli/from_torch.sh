@@ -37,7 +37,7 @@ def odd():
     return Odd(), (torch.randn(4),)
 PY
 import() {
-    timeout 300 "$python" "$srcdir/scripts/import/from_torch.py" "$@" >out 2>err </dev/null
+    timeout 300 "$python" -W ignore "$srcdir/scripts/import/from_torch.py" "$@" >out 2>err </dev/null
     status=$?
 }
 
@@ -52,4 +52,26 @@ fb check model.json
 is "without its weights it does not run" 1
 import model.py:odd -o odd.json
 is "what has no op is named with its line" 1 err 'model.py:17: aten.fft_fft is not known'
+
+# Each against PyTorch's own answer, in double.
+models=$srcdir/tests/cli/torch_models.py
+for made in mlp lstm gru long encoder resnet lora conv1 dlrm outer gpt odds; do
+    import "$models:$made" -o "$made.json"
+    is "$made is written" 0
+    fb check "$made.json"
+    is "$made: every preset is right" 0 out '✓ tinygrad'
+    fb graph "$made.json" --format json
+    cp out graph.json
+    "$python" -W ignore "$srcdir/tests/cli/torch_values.py" module graph.json "$XDG_CACHE_HOME/fusebox/reference" "$models:$made" >out 2>err
+    status=$?
+    is "$made: the reference's answer is the module's" 0 out "outputs are PyTorch's"
+done
+fb graph long.json
+is "a long recurrent layer is a loop" 0 out 'loop'
+import "$models:cache" -o cache.json
+is "a module that keeps something is refused" 1 err '^from_torch: Cache: the module changes seen'
+import "$models:dlrm" -o drawn.json --weights drawn
+is "weights are drawn where that is asked for" 0 no 'weights in'
+fb run drawn.json max
+is "and need no files" 0
 done_testing

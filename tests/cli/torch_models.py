@@ -1,0 +1,232 @@
+"""What tests/cli/from_torch.sh imports: a function for each module, which gives it with example inputs. Weights are the same
+each time."""
+import torch
+from torch import nn
+
+
+def seeded(fn):
+    def make():
+        torch.manual_seed(1)
+        return fn()
+    make.__name__ = fn.__name__
+    return make
+
+
+@seeded
+def mlp():
+    return nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 4), nn.Sigmoid()), (torch.randn(8, 13),)
+
+
+class Rnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(6, 5, num_layers=2, bidirectional=True, batch_first=True)
+
+    def forward(self, x):
+        y, (h, c) = self.rnn(x)
+        return y, h, c
+
+
+@seeded
+def lstm():
+    return Rnn(), (torch.randn(3, 4, 6),)
+
+
+class Gru(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(6, 5)
+
+    def forward(self, x):
+        return self.rnn(x)[0]
+
+
+@seeded
+def gru():
+    return Gru(), (torch.randn(4, 3, 6),)
+
+
+@seeded
+def encoder():
+    return nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=False), (torch.randn(2, 5, 16),)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU(inplace=True)
+        self.down = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        for bn in (self.bn1, self.bn2, self.down[1]):
+            bn.running_mean.normal_()
+            bn.running_var.uniform_(0.5, 2)
+            nn.init.normal_(bn.weight)
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        y += self.down(x)
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.layers = nn.Sequential(Block(8, 8, 1), Block(8, 16, 2))
+        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.pool(self.layers(self.stem(x))), 1))
+
+
+@seeded
+def resnet():
+    return ResNet(), (torch.randn(2, 3, 16, 16),)
+
+
+class LoRA(nn.Module):
+    def __init__(self, inputs, outputs, rank, alpha=4):
+        super().__init__()
+        self.base = nn.Linear(inputs, outputs)
+        self.A = nn.Parameter(torch.randn(inputs, rank) * 0.1)
+        self.B = nn.Parameter(torch.randn(rank, outputs) * 0.1)
+        self.scaling = alpha / rank
+
+    def forward(self, x):
+        return self.base(x) + (x @ self.A @ self.B) * self.scaling
+
+
+@seeded
+def lora():
+    return nn.Sequential(LoRA(16, 8, 2), nn.ReLU(), LoRA(8, 4, 2)), (torch.randn(5, 16),)
+
+
+class Conv1(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv1d(1, 4, 5, 1, 2), nn.SiLU(), nn.Conv1d(4, 8, 19, 5, 9), nn.Tanh())
+
+    def forward(self, x):
+        return self.stem(x).permute(2, 0, 1)
+
+
+@seeded
+def conv1():
+    return Conv1(), (torch.randn(2, 1, 40),)
+
+
+class DLRM(nn.Module):
+    """Dense MLP, embeddings with a modulus hash, pairwise dots, top MLP."""
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU())
+        self.tables = nn.ModuleList([nn.Embedding(50, 16) for _ in range(4)])
+        self.top = nn.Sequential(nn.Linear(16 + 10, 32), nn.ReLU(), nn.Linear(32, 1))
+
+    def forward(self, dense, sparse):
+        x = self.dense(dense)
+        e = [t(sparse[:, i] % t.num_embeddings) for i, t in enumerate(self.tables)]
+        z = torch.stack([x] + e, dim=1)
+        dots = torch.bmm(z, z.transpose(1, 2))
+        i, j = torch.tril_indices(5, 5, offset=-1)
+        return torch.sigmoid(self.top(torch.cat([x, dots[:, i, j]], dim=1)))
+
+
+@seeded
+def dlrm():
+    return DLRM(), (torch.randn(6, 13), torch.randint(0, 10000, (6, 4)))
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.EmbeddingBag(20, 4, mode="sum")
+        self.l = nn.Linear(16, 3)
+
+    def forward(self, x, idx):
+        e = self.emb(idx)
+        return self.l(torch.einsum("bi,bj->bij", x, e).reshape(x.shape[0], -1))
+
+
+@seeded
+def outer():
+    return Outer(), (torch.randn(6, 4), torch.randint(0, 20, (6, 3)))
+
+
+class Long(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 5, num_layers=2, bidirectional=True)
+        self.gru = nn.GRU(10, 4, bias=False)
+
+    def forward(self, x):
+        return self.gru(self.lstm(x)[0])
+
+
+@seeded
+def long():
+    return Long(), (torch.randn(40, 3, 6),)
+
+
+class Gpt(nn.Module):
+    def __init__(self, T=7, C=12):
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(30, C), nn.Embedding(T, C)
+        self.ln, self.qkv, self.out = nn.LayerNorm(C), nn.Linear(C, 3 * C), nn.Linear(C, C)
+        self.register_buffer("mask", torch.tril(torch.ones(T, T)).bool())
+
+    def forward(self, idx):
+        B, T = idx.shape
+        x = self.tok(idx) + self.pos(torch.arange(T))
+        q, k, v = self.qkv(self.ln(x)).split(12, dim=2)
+        q, k, v = (t.view(B, T, 3, 4).transpose(1, 2) for t in (q, k, v))
+        att = (q @ k.transpose(-2, -1)) * 0.5
+        att = att.masked_fill(~self.mask[:T, :T], float("-inf")).softmax(-1)
+        causal = torch.triu(torch.full((T, T), float("-inf")), diagonal=1)
+        y = ((q @ k.transpose(-2, -1)) + causal).softmax(-1) @ v
+        y = (att @ v + y).transpose(1, 2).contiguous().view(B, T, 12)
+        x = x + self.out(y)
+        return torch.einsum("btc,vc->btv", x, self.tok.weight)
+
+
+@seeded
+def gpt():
+    return Gpt(), (torch.randint(0, 30, (2, 7)),)
+
+
+class Odds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rms = nn.RMSNorm(6)
+        self.hs, self.g6, self.gt = nn.Hardswish(), nn.ReLU6(), nn.GELU("tanh")
+
+    def forward(self, x, i):
+        y = self.rms(x)
+        z = self.hs(y) + self.g6(x * 3) - self.gt(x)
+        z[:, 0] = 1.0
+        z.mul_(2).add_(1)
+        w = (x > 0) & ~(y > 1) | (z < 0)
+        return z.std(-1), z.var(0, keepdim=True), x[i], x[:, torch.tensor([0, -1])], w.float().triu(1), (i // 2) * 2, x.tril()
+
+
+@seeded
+def odds():
+    return Odds(), (torch.randn(5, 6), torch.randint(0, 5, (3, 2)))
+
+
+class Cache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        self.seen.add_(x)
+        return self.seen * 2
+
+
+def cache():
+    return Cache(), (torch.randn(4),)
