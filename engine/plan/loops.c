@@ -167,7 +167,7 @@ static void find_scanned(finder *f, int i)
     bool stands = fb_node_is_computed(f->g, base) ? f->g->nodes[base].region == 0
                                                   : op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED;
     if (op == FB_OP_PARAM && base != s->scanned && is_assigned(f->g, base)) stands = false;
-    if (!stands || strides[0] < 0 || !is_aligned(item, offset) || !is_aligned(item, strides[0])) return;
+    if (!stands || !is_aligned(item, offset) || !is_aligned(item, strides[0])) return;
     s->base = base;
     s->offset = offset;
     s->stride = strides[0];

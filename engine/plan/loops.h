@@ -24,7 +24,8 @@ typedef struct {
     fb_id base;                         /* the computed node under `yield`; FB_NONE unless IN_PLACE or SWAP */
 } fb_carry;
 
-/* A scanned tensor: element e of its item at step t is element offset + t · stride + e of `base`. */
+/* A scanned tensor: element e of its item at step t is element offset + t · stride + e of `base`. (stride < 0: from the
+ * last step to the first, as over a flipped tensor.) */
 typedef struct {
     fb_id item, scanned; /* item: FB_NONE when the body does not read it */
     fb_id base;          /* FB_NONE: the tensor lies otherwise, and is copied before the loop */

@@ -5,12 +5,14 @@
 -- the time goes, and a step cannot begin before the last one has ended. Two things can be asked of a plan: that a
 -- step costs one launch, and that what does not depend on h is done for all steps at once.
 --
---     cell      the framework's cell, step by step        hoisted   x Wihᵀ for all steps in one product
+--     scan      a loop each, x Wihᵀ for all steps in one product before it
+--     hoisted   the same, steps written out               cell      the framework's cell, step by step
 --
 -- Convolutions are products, too: `unfold` lays the `kernel` samples around each position side by side (a view of
 -- overlapping windows; which presets write it out?) and the filters are a matrix.
 --
--- T is unrolled here, so keep it small.
+-- A chunk is `--set T=2000`, as scan: a loop is planned once, however many steps it has. The others write the steps out, so
+-- that a plan may fuse across them: keep T small.
 local fb, nn = require "fusebox", require "nn"
 
 -- x [N, L, channels] → [N, L / stride, kernel * channels], zeros beyond the ends.
@@ -36,31 +38,71 @@ local function stem(g, p)
   return convolution(g, x, p.H, p.kernel, p.stride, "conv3"):transpose(0, 1)
 end
 
--- One LSTM over x [T, N, H], from the last step to the first if `reverse`. step(x[t], h, c, weights) → h, c. Weights are
--- drawn so small that errors fade from step to step; else no check could tell rounding from a fault after a few of them.
-local function lstm(g, p, x, reverse, prepare, step)
-  local bound, weights = 1 / p.H, {}
+-- One LSTM's weights, drawn so small that errors fade from step to step; else no check could tell rounding from a fault
+-- after a few of them.
+local function weights(g, p)
+  local bound, w = 1 / p.H, {}
   for i, name in ipairs { "weight_ih", "weight_hh", "bias_ih", "bias_hh" } do
-    weights[i] = g:param(name, i < 3 and { 4 * p.H, p.H } or { 4 * p.H }, p.dtype, { low = -bound, high = bound })
+    w[i] = g:param(name, i < 3 and { 4 * p.H, p.H } or { 4 * p.H }, p.dtype, { low = -bound, high = bound })
   end
-  local steps, y = prepare(x, weights):unbind(0), {}
-  local h, c = g:zeros({ p.N, p.H }, p.dtype), g:zeros({ p.N, p.H }, p.dtype)
-  for i = 1, p.T do
-    local t = reverse and p.T + 1 - i or i
-    g:scope("step", i, function()
-      h, c = step(steps[t], h, c, weights)
-      y[t] = h
-    end)
-  end
-  return g:stack(y)
+  return w
 end
 
-local function encoder(g, p, prepare, step)
-  local x = stem(g, p)
-  for i = 1, p.layers do
-    g:scope("lstm", i, function() x = lstm(g, p, x, i % 2 == 1, prepare, step) end)
+-- What is left of a step once x Wihᵀ + b_ih is known: xw [N, 4 H] and the state → h, c.
+local function gated(xw, h, c, w)
+  local i, f, z, o = table.unpack((xw + nn.addmm(w[4], h, w[2]:t())):chunk(4, 1))
+  c = f:sigmoid() * c + i:sigmoid() * z:tanh()
+  return o:sigmoid() * c:tanh(), c
+end
+
+local function input_layer(p, x, w) return nn.linear(x, 4 * p.H, { weight = w[1], bias = w[3], name = "input_layer" }) end
+
+-- The LSTMs over x [T, N, H] written out, every other one from the last step to the first.
+-- step(x[t], h, c, weights) → h, c.
+local function unrolled(prepare, step)
+  local function lstm(g, p, x, reverse)
+    local w, y = weights(g, p), {}
+    local steps = prepare(p, x, w):unbind(0)
+    local h, c = g:zeros({ p.N, p.H }, p.dtype), g:zeros({ p.N, p.H }, p.dtype)
+    for i = 1, p.T do
+      local t = reverse and p.T + 1 - i or i
+      g:scope("step", i, function()
+        h, c = step(steps[t], h, c, w)
+        y[t] = h
+      end)
+    end
+    return g:stack(y)
   end
-  return nn.linear(x, 5 * 4 ^ p.state_len // 1, { name = "scores" }):tanh() * 5
+  return function(g, p, x)
+    for i = 1, p.layers do
+      g:scope("lstm", i, function() x = lstm(g, p, x, i % 2 == 1) end)
+    end
+    return x, false
+  end
+end
+
+-- The same as loops, each planned once for all steps. As each LSTM runs against the one before, it scans what that one
+-- gave from its end: `flip` is a view, an index counted from the other end, so nothing is turned round in memory. After an
+-- odd number of them the last step comes first.
+local function scanned(g, p, x)
+  for i = 1, p.layers do
+    g:scope("lstm", i, function()
+      local w, zeros = weights(g, p), g:zeros({ p.N, p.H }, p.dtype)
+      local _, y = g:scan({ input_layer(p, x, w):flip { 0 } }, { zeros, zeros }, function(xt, h, c)
+        h, c = gated(xt, h, c, w)
+        return { h, c }, { h }
+      end)
+      x = y[1]
+    end)
+  end
+  return x, p.layers % 2 == 1
+end
+
+local function encoder(g, p, lstms)
+  local x, backwards = lstms(g, p, stem(g, p))
+  local scores = nn.linear(x, 5 * 4 ^ p.state_len // 1, { name = "scores" })
+  if backwards then scores = scores:flip { 0 } end
+  return scores:tanh() * 5
 end
 
 return fb.script {
@@ -68,7 +110,7 @@ return fb.script {
 
   params = {
     N = fb.int { 16, min = 1, max = 4096, step = "x2", help = "chunks at once" },
-    T = fb.int { 4, min = 1, max = 64, step = "x2", help = "steps of each LSTM, unrolled" },
+    T = fb.int { 4, min = 1, max = 100000, step = "x2", help = "steps of each LSTM" },
     H = fb.int { 384, min = 1, max = 4096, help = "hidden size" },
     layers = fb.int { 5, min = 1, max = 16, help = "LSTMs" },
     stride = fb.int { 5, min = 1, max = 16, help = "samples a step" },
@@ -78,21 +120,27 @@ return fb.script {
   },
 
   variants = {
+    scan = function(g, p) return encoder(g, p, scanned) end,
+    hoisted = function(g, p) return encoder(g, p, unrolled(input_layer, gated)) end,
     cell = function(g, p)
-      return encoder(g, p, function(x) return x end, function(x, h, c, w) return nn.lstm_cell(x, h, c, { weights = w }) end)
-    end,
-
-    hoisted = function(g, p)
-      local function prepare(x, w) return nn.linear(x, 4 * p.H, { weight = w[1], bias = w[3], name = "input_layer" }) end
-      return encoder(g, p, prepare, function(xw, h, c, w)
-        local i, f, z, o = table.unpack((xw + nn.addmm(w[4], h, w[2]:t())):chunk(4, 1))
-        c = f:sigmoid() * c + i:sigmoid() * z:tanh()
-        return o:sigmoid() * c:tanh(), c
-      end)
+      local function step(x, h, c, w) return nn.lstm_cell(x, h, c, { weights = w }) end
+      return encoder(g, p, unrolled(function(_, x) return x end, step))
     end,
   },
 
-  columns = { "cell:eager", "cell:max", "hoisted:eager", "hoisted:max" },
+  columns = { "scan:eager", "scan:max", "hoisted:eager", "hoisted:max", "cell:eager", "cell:max" },
+
+  plans = { -- on a GPU only
+    graph = function(pl) pl:preset("max"):launch("graph") end,
+    -- Each LSTM as one persistent kernel over all its steps: their products have to be generated for that.
+    one_kernel = function(pl)
+      pl:preset("max")
+      for _, name in ipairs(pl:nodes()) do
+        if name:find("^lstm.*%.addmm%.matmul") then pl:generate(name) end
+      end
+      pcall(pl.generate, pl, "lstm[*].loop") -- written out, there is none
+    end,
+  },
 
   experiment = function(e)
     for c in e:sweep { variant = "*", plan = { "eager", "max" }, N = { 4, 16, 64 } } do

@@ -82,6 +82,15 @@ static const struct {
                "local s = g:scan({x:slice(0, 0, T * 2, 2):slice(2, 0, 6)}, {g:zeros({4, 6})},\n"
                "function(r, s) return {s * 0.5 + r:flip(1)} end)\n"
                "return s[1]"},
+    /* from the last step to the first, in place; what was stacked is read in the other order by the next loop */
+    {"backwards", "local x = g:input('x', {T + 1, 4, 8})\n"
+                  "local _, ys = g:scan({x:slice(0, 1, T + 1):flip(0)}, {g:zeros({4, 8})}, function(r, s)\n"
+                  "local h = s * 0.5 + r return {h}, {h} end)\n"
+                  "local _, zs = g:scan({ys[1]:flip(0) * 2}, {g:zeros({4, 8})}, function(r, s)\n"
+                  "local h = (s + r):tanh() return {h}, {h} end)\n"
+                  "local _, us = g:scan({zs[1]:flip(0)}, {g:zeros({4, 8})}, function(r, s)\n"
+                  "return {s * 0.5 + r}, {s:sum(0)} end)\n"
+                  "return zs[1]:flip(0), us[1]"},
     {"initial_view", "local x = g:input('x', {4, 6})\n"
                      "return (g:loop(T, {x:t()}, function(_, s) return s * 0.5 + 1 end)):t()"},
     {"of_a_loop", "local x = g:input('x', {T, 4})\n"
@@ -328,6 +337,21 @@ static void what_is_carried_and_stacked_is_stored_twice(void **state)
         inside += depth && p->launches[i].kind == FB_LAUNCH_KERNEL;
     }
     assert_int_equal(inside, 2); /* the other is for what is stacked of the input */
+    fb_program_free(p);
+    bench_free(&b);
+}
+
+/* An index counted from the other end is a step of the other sign: nothing is laid out anew. */
+static void flipped_steps_are_read_where_they_lie(void **state)
+{
+    (void)state;
+    bench b = bench_new(6, "backwards");
+    fb_program *p = lowered(&b, "max");
+    int backwards = 0;
+    for (int i = 0; i < p->n_launches; i++)
+        for (int a = 0; p->launches[i].advances && a < p->launches[i].n_args; a++)
+            backwards += p->launches[i].advances[a].bytes < 0;
+    assert_int_equal(backwards, 1); /* what another loop stacked is copied, whichever way it is read */
     fb_program_free(p);
     bench_free(&b);
 }
@@ -612,6 +636,7 @@ int main(void)
         cmocka_unit_test(an_odd_number),
         cmocka_unit_test(states_stay_in_place_where_they_can),
         cmocka_unit_test(what_is_carried_and_stacked_is_stored_twice),
+        cmocka_unit_test(flipped_steps_are_read_where_they_lie),
         cmocka_unit_test(an_operand_of_tiles_is_not_overwritten),
         cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
         cmocka_unit_test(one_cooperative_kernel),
