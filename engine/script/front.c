@@ -539,9 +539,10 @@ int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name, const 
     return ask(s, request);
 }
 
-int64_t fb_script_experiment(fb_script *s)
+int64_t fb_script_experiment(fb_script *s, const json_t *params)
 {
-    return ask(s, json_pack("{s:s}", "type", "experiment"));
+    json_t *given = params ? json_deep_copy(params) : json_object();
+    return ask(s, json_pack("{s:s, s:o}", "type", "experiment", "params", given));
 }
 
 int64_t fb_script_answer(fb_script *s, const json_t *why)

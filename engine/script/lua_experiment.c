@@ -85,8 +85,8 @@ static void push_values(lua_State *L, int sweep, const char *key, const json_t *
     lua_rawseti(L, -2, 1);
 }
 
-/* Upvalues: keys, lists of values, names of the parameters among the keys, and the number of the next case. A case is
- * { variant, plan, device, params = { … } }, its parameters also at the top. */
+/* Upvalues: keys, lists of values, the number of the next case, and what all parameters are set to. A case is {
+ * variant, plan, device, params = { … } }, its parameters also at the top, and beside them those that are not swept. */
 static int next_case(lua_State *L)
 {
     int keys = lua_upvalueindex(1), lists = lua_upvalueindex(2);
@@ -113,6 +113,15 @@ static int next_case(lua_State *L)
     }
     if (rest) return 0;
     lua_setfield(L, 1, "params");
+    for (lua_pushnil(L); lua_next(L, lua_upvalueindex(4)); lua_pop(L, 1)) { /* 2: name, 3: value */
+        lua_pushvalue(L, 2);
+        bool swept = lua_rawget(L, 1) != LUA_TNIL;
+        lua_pop(L, 1);
+        if (swept) continue;
+        lua_pushvalue(L, 2);
+        lua_pushvalue(L, 3);
+        lua_rawset(L, 1);
+    }
     lua_pushinteger(L, number + 1);
     lua_replace(L, lua_upvalueindex(3));
     return 1;
@@ -173,7 +182,8 @@ static int sweep(lua_State *L)
     }
     lua_settop(L, 4);
     lua_pushinteger(L, 0);
-    lua_pushcclosure(L, next_case, 3);
+    lua_getiuservalue(L, 1, 1);
+    lua_pushcclosure(L, next_case, 4);
     return 1;
 }
 
@@ -268,15 +278,32 @@ static int plot(lua_State *L)
     return 0;
 }
 
+/* What each parameter is set to, or declared as where that is not said. */
+static void push_settings(lua_State *L, const json_t *set)
+{
+    size_t i;
+    json_t *param;
+    lua_newtable(L);
+    json_array_foreach(fb_process_of(L)->params, i, param)
+    {
+        const char *name = fb_json_string_or(param, "name", "");
+        const json_t *value = json_object_get(set, name);
+        fb_lua_push_json(L, value ? value : json_object_get(param, "default"));
+        lua_setfield(L, -2, name);
+    }
+}
+
 int fb_experiment_run(lua_State *L)
 {
     const fb_run_request *r = lua_touserdata(L, 1);
     lua_settop(L, 0);
     fb_module_push_field(L, "experiment");
     if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has no experiment");
-    experiment *e = lua_newuserdatauv(L, sizeof *e, 0);
+    experiment *e = lua_newuserdatauv(L, sizeof *e, 1);
     *e = (experiment){r->id, true};
     luaL_setmetatable(L, experiment_type);
+    push_settings(L, r->params);
+    lua_setiuservalue(L, 2, 1);
     lua_pushvalue(L, 2);
     lua_insert(L, 1);
     bool ok = fb_lua_try(L, 1, 0);

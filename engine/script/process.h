@@ -158,8 +158,9 @@ void fb_plan_open(lua_State *L);
 
 typedef struct {
     int64_t id;
-    const json_t *why; /* answers */
-    json_t *result;    /* out, also in p->held */
+    const json_t *params; /* experiments */
+    const json_t *why;    /* answers */
+    json_t *result;       /* out, also in p->held */
 } fb_run_request;
 int fb_experiment_run(lua_State *L);
 int fb_answer_run(lua_State *L);

@@ -7,7 +7,7 @@
  *   {"type":"build","id":N,"variant":"combined","params":{…}}
  *   {"type":"plan","id":N,"graph":H,"name":"mine","machine":{…}}           a plan written in Lua, of a graph that was
  * built before, for a machine
- *   {"type":"experiment","id":N}                                          runs until "done"
+ *   {"type":"experiment","id":N,"params":{…}}                             runs until "done"
  *   {"type":"answer","id":N,"why":{…}}                                    a puzzle's answer function
  *   {"type":"source","name":…,"text":…} | {"type":"source","name":…,"error":…}     replies to require
  *   {"type":"file","key":K,"shape":[…],"dtype":…} | {"type":"file","error":…}      replies to load
@@ -111,7 +111,8 @@ int64_t fb_script_build(fb_script *s, const char *variant, const json_t *params)
 /* g: from a GRAPH event of this script. The machine is what the plan's verdicts and costs are of (NULL: the built-in
  * guess for the host). */
 int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name, const fb_machine *m);
-int64_t fb_script_experiment(fb_script *s);
+/* params: what every parameter is set to (NULL: as declared), but for those that a sweep goes over. */
+int64_t fb_script_experiment(fb_script *s, const json_t *params);
 int64_t fb_script_answer(fb_script *s, const json_t *why);
 void fb_script_measured(fb_script *s, const json_t *report);
 

@@ -30,7 +30,7 @@ bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_e
         return false;
     }
     s->experiment->process = s->process;
-    s->experiment->request = fb_script_experiment(s->script);
+    s->experiment->request = fb_script_experiment(s->script, s->params);
     s->experiment_error = (fb_error){0};
     return true;
 }

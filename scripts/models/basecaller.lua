@@ -146,7 +146,7 @@ return fb.script {
     for c in e:sweep { variant = "*", plan = { "eager", "max" }, N = { 4, 16, 64 } } do
       local r = e:measure(c)
       local us = r.wall_us and r.wall_us.median
-      local samples = c.N * c.params.T * c.params.stride
+      local samples = c.N * c.T * c.stride
       e:row(c, { samples_per_s = us and samples / us * 1e6, us = us, launches = r.launches, failed = r.failed })
     end
     e:plot { x = "N", y = "samples_per_s", by = "variant", log = "xy" }

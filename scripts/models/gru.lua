@@ -148,7 +148,7 @@ return fb.script {
     for c in e:sweep { variant = "*", plan = "max", T = { 4, 16, 64 } } do
       local r = e:measure(c)
       local us = r.wall_us and r.wall_us.median
-      e:row(c, { vectors_per_s = us and c.params.N * c.T / us * 1e6, us = us, launches = r.launches, failed = r.failed })
+      e:row(c, { vectors_per_s = us and c.N * c.T / us * 1e6, us = us, launches = r.launches, failed = r.failed })
     end
     e:plot { x = "T", y = "vectors_per_s", by = "variant", log = "xy" }
   end,

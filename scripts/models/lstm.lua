@@ -146,7 +146,7 @@ return fb.script {
     for c in e:sweep { variant = "*", plan = plans, N = { 64, 512 }, dtype = "*" } do
       local r = e:measure(c)
       local us = r.wall_us and r.wall_us.median
-      e:row(c, { vectors_per_s = us and c.N * c.params.T / us * 1e6, us = us, launches = r.launches, failed = r.failed })
+      e:row(c, { vectors_per_s = us and c.N * c.T / us * 1e6, us = us, launches = r.launches, failed = r.failed })
     end
     e:plot { x = "N", y = "vectors_per_s", by = "variant", log = "xy" }
   end,

@@ -42,7 +42,7 @@ static bool run_to_error(fb_script *s, fb_script_event *e)
         else if (step < info->n_variants)
             fb_script_build(s, info->variants[step++], NULL);
         else if (step++ == info->n_variants && info->experiment)
-            fb_script_experiment(s);
+            fb_script_experiment(s, NULL);
         else
             fail_msg("the script did all it was asked for");
         fb_script_event_clear(e);

@@ -2,6 +2,7 @@
  * experiments, what require and load may reach, and whether the types for editors name every function there is. */
 #include "unit/script_harness.h"
 
+#include "base/embedded.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -758,7 +759,7 @@ static void test_bundled(void **state)
         {"scripts/puzzlers/split_stack_compiled.lua", "{\"batch_size\":64,\"input_dim\":8,\"num_inputs\":4}", 2, ""},
         {"scripts/puzzlers/launch_order.lua", "{\"blocks\":3,\"size\":10}", 2, ""},
         {"scripts/puzzlers/transpose.lua", "{\"rows\":6,\"columns\":5}", 5, "straight by_row by_column"},
-        {"scripts/models/basecaller.lua", "{\"N\":2,\"T\":3,\"H\":6,\"layers\":2,\"state_len\":1}", 2, ""},
+        {"scripts/models/basecaller.lua", "{\"N\":2,\"T\":3,\"H\":6,\"layers\":2,\"state_len\":1}", 3, ""},
         {"scripts/models/add_relu.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/dlrm.lua", "{\"batch\":2,\"rows\":5,\"size\":2}", 3, "outer train"},
         {"scripts/models/dlrm.lua", "{\"data\":\"csv\",\"rows\":5,\"size\":2}", 3, "outer train"},
@@ -800,6 +801,43 @@ static void test_bundled(void **state)
                 first = v;
         }
         done(&first);
+        fb_script_info_free(info);
+        fb_script_free(s);
+    }
+}
+
+/* Every sweep of a bundled script goes through, also where nothing could be measured. */
+static void test_bundled_experiments(void **state)
+{
+    (void)state;
+    for (int i = 0; fb_embedded_files[i].path; i++) {
+        const char *path = fb_embedded_files[i].path;
+        if (strncmp(path, "scripts/models/", 15) != 0 && strncmp(path, "scripts/puzzlers/", 17) != 0) continue;
+        if (strcmp(path + strlen(path) - 4, ".lua") != 0) continue;
+        fb_error err = {0};
+        fb_script *s = fb_script_start(path, NULL, &err);
+        if (!s) fail_msg("%s", err.text);
+        fb_script_info *info = expect_info(s);
+        int measured = 0, rows = 0, plots = 0;
+        bool over = !info->experiment;
+        if (!over) fb_script_experiment(s, NULL);
+        while (!over) {
+            fb_script_event e;
+            if (!next_event(s, &e, LIMIT_MS)) fail_msg("%s: no event", path);
+            if (e.kind == FB_SCRIPT_ERROR) fail_msg("%s: %s", path, e.error.text);
+            bool asked = e.kind == FB_SCRIPT_MEASURE;
+            over = e.kind == FB_SCRIPT_DONE;
+            rows += e.kind == FB_SCRIPT_ROW;
+            plots += e.kind == FB_SCRIPT_PLOT;
+            fb_script_event_clear(&e);
+            if (!asked) continue;
+            json_t *report = measured++ % 3 ? json_pack("{s:{s:f, s:f, s:f, s:i}, s:i}", "wall_us", "median", 10.0,
+                                                        "p10", 9.0, "p90", 12.0, "n", 20, "launches", 3)
+                                            : json_pack("{s:s}", "failed", "no such device");
+            fb_script_measured(s, report);
+            json_decref(report);
+        }
+        if (info->experiment && (!measured || !rows || !plots)) fail_msg("%s: nothing is swept or plotted", path);
         fb_script_info_free(info);
         fb_script_free(s);
     }
@@ -910,14 +948,15 @@ static void test_plan_of_old_graph(void **state)
 static const char experimented[] =
     "local fb = require 'fusebox'\n"
     "return fb.script {\n"
-    "  params = { n = fb.int { 4, min = 4, max = 16, step = 'x2' } },\n"
+    "  params = { n = fb.int { 4, min = 4, max = 16, step = 'x2' }, k = fb.int { 7 }, j = fb.int { 8 } },\n"
     "  variants = { a = function(g, p) return g:input('x', { p.n }):relu() end, b = function(g, p) return g:input('x', "
     "{ p.n }):tanh() end },\n"
     "  plans = { mine = function(pl) end },\n"
     "  experiment = function(e)\n"
     "    for c in e:sweep { plan = { 'eager', 'mine' }, n = '*' } do\n"
     "      local r = e:measure(c)\n"
-    "      e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed, n = c.n, nan = 0 / 0 })\n"
+    "      e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed, n = c.n, k = c.k, j = c.j, nan = 0 / 0 "
+    "})\n"
     "    end\n"
     "    e:plot { x = 'n', y = 'us', by = 'plan', log = 'xy' }\n"
     "  end,\n"
@@ -928,7 +967,9 @@ static void test_experiment(void **state)
 {
     (void)state;
     fb_script *s = loaded(experimented);
-    int64_t id = fb_script_experiment(s);
+    json_t *set = json_pack("{s:i, s:i}", "k", 9, "n", 16);
+    int64_t id = fb_script_experiment(s, set);
+    json_decref(set);
     fb_script_event e;
     int cases = 0;
     for (;; cases++) {
@@ -959,6 +1000,10 @@ static void test_experiment(void **state)
         json_t *row = json_object_get(e.message, "row"), *which = json_object_get(e.message, "case");
         assert_int_equal(fb_json_int_or(json_object_get(which, "params"), "n", 0), 4 << cases % 3);
         assert_int_equal(fb_json_int_or(row, "n", 0), 4 << cases % 3);
+        /* What is not swept is as it is set, and no part of the case. */
+        assert_int_equal(fb_json_int_or(row, "k", 0), 9);
+        assert_int_equal(fb_json_int_or(row, "j", 0), 8);
+        assert_int_equal(json_object_size(json_object_get(which, "params")), 1);
         assert_true(json_is_null(json_object_get(row, "nan")));
         if (cases == 5)
             assert_string_equal(fb_json_string_or(row, "failed", ""), "no compiler");
@@ -989,7 +1034,7 @@ static void test_experiment_time(void **state)
     (void)state;
     fb_script *s = loaded("return require 'fusebox'.script { model = function(g) return g:ones({1}):relu() end,\n"
                           "experiment = function(e) e:measure({ plan = 'eager' }) while true do end end }");
-    fb_script_experiment(s);
+    fb_script_experiment(s, NULL);
     fb_script_event e;
     expect(s, &e, FB_SCRIPT_MEASURE);
     fb_script_event_clear(&e);
@@ -1024,7 +1069,7 @@ static void test_experiment_errors(void **state)
                  "end, experiment = function(e) %s end }",
                  bad[k].body);
         fb_script *s = loaded(text);
-        int64_t id = fb_script_experiment(s);
+        int64_t id = fb_script_experiment(s, NULL);
         fb_script_event e;
         if (strstr(bad[k].body, "plot")) { /* an empty plot is the reader's to refuse */
             expect(s, &e, FB_SCRIPT_PLOT);
@@ -1364,6 +1409,7 @@ int main(void)
         cmocka_unit_test(test_sandbox),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_bundled),
+        cmocka_unit_test(test_bundled_experiments),
     };
     int failed = cmocka_run_group_tests_name("script", tests, NULL, NULL);
     char command[128];
