@@ -239,7 +239,8 @@ struct fb_chain_whole {
     {
         ELEM *const between = reinterpret_cast<ELEM *>(shared), *const tiles = between + middle::SIZE;
         typename first::registers s = {};
-        first::template accumulate<A_ALONG_K, B0_ALONG_K>(s, reinterpret_cast<unsigned char *>(tiles), 0, DEPTH, a_of, b0_of);
+        first::template accumulate<A_ALONG_K, B0_ALONG_K>(s, reinterpret_cast<unsigned char *>(tiles), 0, DEPTH, a_of, b0_of,
+                                                         blockIdx.x % ((DEPTH + K - 1) / K));
         second::template accumulate_right<middle, B1_ALONG_K>(sums, between, tiles, WIDTH, b1_of, [&] {
             const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
             const int row = warp / WARPS_N * (ROWS / WARPS_M) + (lane >> 2), column = warp % WARPS_N * (WIDTH / WARPS_N) + (lane & 3) * 2;

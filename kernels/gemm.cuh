@@ -34,6 +34,7 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
     static constexpr int STEP = !TENSOR ? 1 : HALVES ? 16 : 8;
     static constexpr int MI = TENSOR ? WARP_M / 16 : WARP_M / 4, NI = WARP_N / 8, SUMS = TENSOR ? 4 : 1;
     static constexpr int LINE = N + (TENSOR ? 8 : 4); // of C in shared memory, so that what a warp stores at once meets no bank twice
+    static constexpr int OWN = WARP_N + 8;            // of a warp's part of it, likewise
     static constexpr int UNROLL = K / STEP <= 32 ? K / STEP : 8; // longer products would only be longer to compile
     static_assert(M % WARP_M == 0 && N % WARP_N == 0 && K % STEP == 0 && K % PIECE == 0, "tiles and warps");
     static_assert(M % PIECE == 0 && N % PIECE == 0 && WARP_N % (HALVES ? 16 : 8) == 0, "whole pieces and fragments");
@@ -193,9 +194,10 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         fb_meet<THREADS>(); // the tiles' memory is free for what follows
     }
 
-    // Adds the product over first <= k < last. All threads of the block call it; `first` is a multiple of K.
+    // Adds the product over first <= k < last. All threads of the block call it; `first` is a multiple of K. The steps are gone
+    // through from step `turn` on and round: blocks that need all of the same B then ask for other parts of it at one time.
     template <bool A_ALONG_K, bool B_ALONG_K, class FA, class FB>
-    FB_DEVICE void accumulate(registers &sums, unsigned char *shared, int first, int last, FA a_of, FB b_of)
+    FB_DEVICE void accumulate(registers &sums, unsigned char *shared, int first, int last, FA a_of, FB b_of, int turn = 0)
     {
         using A = operand<A_ALONG_K, M>;
         using B = operand<B_ALONG_K, N>;
@@ -203,8 +205,9 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
         const int steps = (last - first + K - 1) / K;
         auto load = [&](int step) {
             if (step < steps) {
-                A::load(a + step % STAGES * A::SIZE, first + step * K, a_of);
-                B::load(b + step % STAGES * B::SIZE, first + step * K, [&](int n, int k) { return b_of(k, n); });
+                const int k = first + (step + turn < steps ? step + turn : step + turn - steps) * K;
+                A::load(a + step % STAGES * A::SIZE, k, a_of);
+                B::load(b + step % STAGES * B::SIZE, k, [&](int n, int k) { return b_of(k, n); });
             }
             fb_copies_mark(); // one batch a step, also where there is nothing left to load, keeps the count below right
         };
@@ -311,6 +314,31 @@ template <class ELEM, bool TENSOR, int M, int N, int K, int WARP_M, int WARP_N, 
                 }
         fb_meet<THREADS>();
         return c;
+    }
+
+    // Where results need no element of another warp's: f(c, m, n) for the sums of VECTOR neighbours at c, of which the first is
+    // at (m, n) of the tile. 16 rows of a warp at a time go through shared memory of its own, and no warp waits for another.
+    template <int VECTOR, class F> FB_DEVICE void each(const registers &sums, unsigned char *shared, F f)
+    {
+        static_assert(TENSOR, "a warp's rows are 16 at a time");
+        const int warp = threadIdx.x / 32, wm = warp / WARPS_N * WARP_M, wn = warp % WARPS_N * WARP_N, lane = threadIdx.x & 31;
+        sum *const own = reinterpret_cast<sum *>(shared) + warp * 16 * OWN;
+#pragma unroll
+        for (int i = 0; i < MI; i++) {
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    fb_store(own + ((lane >> 2) + 8 * h) * OWN + 8 * n + (lane & 3) * 2,
+                             fb_pack<sum, 2>{sums[i][n][2 * h], sums[i][n][2 * h + 1]});
+            __syncwarp();
+#pragma unroll
+            for (int p = lane; p < 16 * WARP_N / VECTOR; p += 32) {
+                const int m = p / (WARP_N / VECTOR), n = p % (WARP_N / VECTOR) * VECTOR;
+                f(own + m * OWN + n, wm + 16 * i + m, wn + n);
+            }
+            __syncwarp();
+        }
     }
 };
 

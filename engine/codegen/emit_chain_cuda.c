@@ -209,19 +209,28 @@ static void write_results(const writer *w)
     fb_emitter *e = w->e;
     const fb_section *s = &e->nest->sections[1];
     int64_t columns = last_of(w->c)->columns;
-    fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
+    bool each = w->tile.whole;
+    if (!each) fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
     e->on_chip = last_sum;
     fb_emit_section(e, 1);
     int vector = s->rows.n > s->blocked ? fb_cuda_vector(e, s) : 1;
     int64_t across = columns / vector;
-    e->chip[0] = fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", vector > 1 ? "fb_n + v" : "fb_n");
-    /* few warps hide little of what an element waits for: several at once do */
-    if (w->tile.whole) fb_emit_raw(e, "#pragma unroll 4");
-    fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
-                 w->tile.rows * across);
-    fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
-            vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
-    if (w->c->rows % w->tile.rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->c->rows);
+    const char *own = vector > 1 ? "fb_n + v" : "fb_n";
+    e->chip[0] = each ? vector > 1 ? "fb_c[v]" : "*fb_c"
+                      : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", own);
+    if (each) {
+        fb_emit_open(
+            e, "fb_tile::second::each<%d>(fb_sums, fb_shared, [&](const %s *fb_c, const int fb_m, const int fb_n)",
+            vector, w->sum);
+        if (w->tile.columns > columns) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
+    } else {
+        fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
+                     w->tile.rows * across);
+        fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+                vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
+    }
+    if (w->c->rows % w->tile.rows)
+        fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") %s;", w->c->rows, each ? "return" : "break");
     const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
     if (is_variable(w, w->c->member))
         row = fb_arena_printf(e->arena, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member),
@@ -230,7 +239,12 @@ static void write_results(const writer *w)
             vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
     fb_cuda_load_group(e, vector, point);
     fb_cuda_store_group(e, vector, NULL, NULL);
-    fb_emit_close(e);
+    if (each) {
+        e->indent--;
+        fb_emit(e, "});");
+    } else {
+        fb_emit_close(e);
+    }
 }
 
 void fb_emit_chain_cuda(fb_emitter *e)

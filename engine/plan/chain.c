@@ -132,7 +132,8 @@ static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, cons
     if (t.rows * larger(t.tile, t.columns) / WHOLE_THREADS > WHOLE_SUMS || t.warp_rows % 16 || t.step % 16 ||
         t.tile % t.step)
         return false;
-    int64_t middle = (int64_t)t.rows * (t.tile + 8) * size, sums = (int64_t)t.rows * (t.columns + 8) * 4;
+    int64_t middle = (int64_t)t.rows * (t.tile + 8) * size,
+            sums = (int64_t)WHOLE_THREADS / 32 * 16 * (t.columns / FB_CHAIN_WARPS_N + 8) * 4;
     int64_t tiles = larger(operand_bytes(t.rows, t.step, size) + operand_bytes(t.tile, t.step, size),
                            operand_bytes(t.columns, t.step, size));
     for (t.stages = WHOLE_STAGES; t.stages > 1; t.stages--) {
