@@ -769,11 +769,11 @@ function Plan:cost() end
 --------------------------------------------------------------------------------------------------------------------
 -- Experiments and puzzles
 
----@class Case
+---@class Case every parameter is a field, too, whether it is swept or not
 ---@field variant? string
 ---@field plan? string
 ---@field device? string
----@field params? table
+---@field params? table those that are swept
 
 ---@class Report a column of the JSON report; what is not known is absent
 ---@field failed? string
@@ -802,8 +802,9 @@ function Experiment:measure(case) end
 ---@param values table
 function Experiment:row(case, values) end
 
----A plot of the rows.
----@param options { x: string, y: string, by: string?, log: string? }
+---A plot of the rows, by the names of their figures: lines over `x`, one for each value of `by`; or, without `x`, a
+---ranking, the largest `y` first, with the spread from `low` to `high`. Rankings are printed, `--format svg` draws both.
+---@param options { x: string?, y: string, by: (string|string[])?, log: string?, low: string?, high: string? }
 function Experiment:plot(options) end
 
 ---@class Why how the difference between two columns splits up

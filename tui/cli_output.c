@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "tui/plots.h"
 
 #include <math.h>
 #include <string.h>
@@ -511,25 +512,52 @@ static void print_reports(const fb_output *r, fb_format format, FILE *out)
 
 /* ---- rows of an experiment: columns are whatever its cases and rows hold ---- */
 
-/* A case's parameters stand beside its other keys. */
-static json_t *flat_case(const json_t *one)
+/* What could not be measured, in a table for people: a sentence once, with how many cases it is said of. */
+static void print_failed(const json_t *failed, FILE *out)
 {
-    json_t *flat = json_object();
-    json_t *which = json_object_get(one, "case");
-    json_object_update(flat, which);
-    json_object_del(flat, "params");
-    if (json_object_get(which, "params")) json_object_update(flat, json_object_get(which, "params"));
-    if (json_object_get(one, "row")) json_object_update(flat, json_object_get(one, "row"));
-    return flat;
+    const char *sentence;
+    json_t *cases;
+    json_object_foreach((json_t *)failed, sentence, cases)
+    {
+        size_t n = json_array_size(cases);
+        fb_str line = {0};
+        fb_str_addf(&line, "✗ %s", sentence);
+        if (n == 1) fb_str_addf(&line, " (%s)", json_string_value(json_array_get(cases, 0)));
+        if (n > 1)
+            fb_str_addf(&line, " (%zu cases, from %s to %s)", n, json_string_value(json_array_get(cases, 0)),
+                        json_string_value(json_array_get(cases, n - 1)));
+        fb_str_add(&line, "\n");
+        fb_put(out, fb_str_get(&line));
+        fb_str_free(&line);
+    }
 }
 
 static void print_cases(const fb_output *r, fb_format format, FILE *out)
 {
-    json_t *flat = json_array(), *keys = json_object(), *value, *one;
+    json_t *flat = json_array(), *keys = json_object(), *failed = json_object(), *value, *one;
     const char *name;
     size_t i;
-    json_array_foreach(r->cases, i, one) json_array_append_new(flat, flat_case(one));
-    json_array_foreach(flat, i, one) json_object_update_missing(keys, one);
+    json_array_foreach(r->cases, i, one)
+    {
+        json_t *row = fb_plot_flat(one);
+        const char *why = fb_json_string_or(row, "failed", NULL);
+        if (why && format == FB_FORMAT_TABLE) {
+            char *text = fb_plot_case_name(one);
+            if (!json_object_get(failed, why)) json_object_set_new(failed, why, json_array());
+            json_array_append_new(json_object_get(failed, why), json_string(text));
+            fb_free(text);
+            json_decref(row);
+        } else {
+            json_array_append_new(flat, row);
+        }
+    }
+    json_array_foreach(flat, i, one)
+    {
+        json_object_foreach(one, name, value)
+        {
+            if (!json_is_null(value)) json_object_set(keys, name, value);
+        }
+    }
     fb_table *t = fb_table_new();
     json_object_foreach(keys, name, value) fb_table_column(t, name, "", json_is_string(value));
     json_array_foreach(flat, i, one)
@@ -542,10 +570,13 @@ static void print_cases(const fb_output *r, fb_format format, FILE *out)
             fb_free(text);
         }
     }
-    fb_table_print(t, format, out);
+    if (json_array_size(flat)) fb_table_print(t, format, out);
+    print_failed(failed, out);
+    if (format == FB_FORMAT_TABLE) fb_plots_print(r->plots, r->cases, out);
     fb_table_free(t);
     json_decref(flat);
     json_decref(keys);
+    json_decref(failed);
 }
 
 void fb_output_print(const fb_output *r, fb_format format, FILE *out)

@@ -8,6 +8,7 @@
 #include "tui/cli_html.h"
 #include "tui/cli_output.h"
 #include "tui/cli_run.h"
+#include "tui/plots.h"
 
 #include <string.h>
 
@@ -303,7 +304,14 @@ static void run_experiment(run *r)
     fb_cli_wait(r->session);
     const fb_error *why = fb_session_experiment_error(r->session);
     if (why->kind) r->status = fb_cli_fail_in(why, fb_session_path(r->session));
-    fb_output_print(&r->output, r->format, stdout);
+    if (!r->svg) {
+        fb_output_print(&r->output, r->format, stdout);
+        return;
+    }
+    fb_str text = {0};
+    fb_plots_svg(r->output.plots, r->output.cases, &text);
+    fputs(fb_str_get(&text), stdout);
+    fb_str_free(&text);
 }
 
 /* ---- the command ---- */
@@ -334,8 +342,7 @@ static int run_main(const fb_command *me, int argc, char **argv)
     run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r, .counters = true}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
-    if (r.experiment && (r.html || r.svg))
-        fb_cli_usage("%s: --format %s is of columns, not of an experiment", argv[0], r.html ? "html" : "svg");
+    if (r.experiment && r.html) fb_cli_usage("%s: --format html is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.pictures) fb_cli_usage("%s: --pictures is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
     if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);

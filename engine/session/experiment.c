@@ -122,12 +122,22 @@ static bool begin(fb_session *s, fb_column_record *c)
     return true;
 }
 
+/* A failure that is known is none to write down again. */
+static bool is_known_failure(const fb_experiment_state *x, const fb_column_record *c, const fb_report *r)
+{
+    json_t *known = r->failed && x->hooks.known ? x->hooks.known(x->hooks.ctx, &c->shown) : NULL;
+    const char *text = fb_json_string_or(known, "failed", NULL);
+    bool same = text && strcmp(text, r->failed) == 0;
+    json_decref(known);
+    return same;
+}
+
 static void finish(fb_session *s, fb_column_record *c)
 {
     fb_experiment_state *x = s->experiment;
     fb_error why = {0};
     fb_report *r = fb_column_report(c);
-    if (x->hooks.measured && !x->hooks.measured(x->hooks.ctx, r, &why))
+    if (!is_known_failure(x, c, r) && x->hooks.measured && !x->hooks.measured(x->hooks.ctx, r, &why))
         end(s, &why);
     else
         reply(s, fb_report_to_json(r));

@@ -10,8 +10,9 @@
 --     hoisted      x Wihᵀ for all steps at once, outside the loop
 --     batch_first  as gates, x lying [N, T, I] instead of [T, N, I]
 --
--- `fusebox run lstm --experiment --out lstm.jsonl` is "too many things to test": variant × plan × batch × precision, a
--- row at a time, sorted out afterwards by the plot. Interrupted, the same command goes on where it stopped.
+-- `fusebox run lstm --experiment --out lstm.jsonl` is "too many things to test": variant × preset × launch mode × batch ×
+-- precision, a row at a time, ranked at the end (`--format svg` draws it). Interrupted, the same command goes on where it
+-- stopped.
 local fb, nn = require "fusebox", require "nn"
 
 -- Weights as nn.LSTM keeps them, but drawn so small that errors fade from step to step; else no check could tell rounding
@@ -134,20 +135,31 @@ return fb.script {
 
   columns = { "gates:eager", "gates:max", "cat:max", "hoisted:eager", "hoisted:max" },
 
-  plans = {
-    -- What the presets launch, launched at once: on a GPU only.
+  plans = { -- on a GPU only
+    -- What the presets launch, launched at once.
     eager_graph = function(pl) pl:preset("eager"):launch("graph") end,
+    inductor_graph = function(pl) pl:preset("inductor"):launch("graph") end,
     max_graph = function(pl) pl:preset("max"):launch("graph") end,
+    -- All steps as one cooperative kernel, which can call no library: its products are generated.
+    max_mega = function(pl)
+      pl:preset("max")
+      for _, name in ipairs(pl:nodes()) do
+        if name:find("matmul") then pcall(pl.generate, pl, name) end -- what cannot be, the launch mode names
+      end
+      pl:launch("mega")
+    end,
   },
 
-  -- Too many things to test: throughput in vectors per second, by variant and setting.
+  -- Too many things to test: way of writing × preset × launch mode × batch × precision, as vectors (steps of sequences) a
+  -- second, the fastest first, with their spread. More detail with less noise.
   experiment = function(e)
-    local plans = { "eager", "max", "eager_graph", "max_graph" }
+    local plans = { "eager", "inductor", "max", "eager_graph", "inductor_graph", "max_graph", "max_mega" }
     for c in e:sweep { variant = "*", plan = plans, N = { 64, 512 }, dtype = "*" } do
       local r = e:measure(c)
-      local us = r.wall_us and r.wall_us.median
-      e:row(c, { vectors_per_s = us and c.N * c.T / us * 1e6, us = us, launches = r.launches, failed = r.failed })
+      local function rate(us) return us and c.N * c.T / us * 1e6 end
+      local wall = r.wall_us or {}
+      e:row(c, { vectors_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10), launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "N", y = "vectors_per_s", by = "variant", log = "xy" }
+    e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
   end,
 }

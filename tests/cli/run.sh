@@ -95,4 +95,34 @@ fb run experiment.lua --experiment --out experiment.jsonl --format json
 is "an experiment goes on where it stopped" 0
 holds "and measures nothing again" cmp experiment.jsonl before
 json "rows and plots as JSON" out rows#4 plots#1 rows.0.row.launches
+
+# What is ranked is printed largest first, with its spread; what failed is said once, and what is not swept is known.
+cat >ranked.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 8 }, m = fb.int { 5 } },
+  model = function(g, p) return g:input("x", { p.n }):relu() end,
+  plans = { graph = function(pl) pl:launch("graph") end },
+  experiment = function(e)
+    for c in e:sweep { plan = { "none", "max", "graph" }, n = { 8, 16 } } do
+      local r = e:measure(c)
+      local rate = c.plan == "max" and c.n * c.m or c.n
+      e:row(c, { rate = not r.failed and rate or nil, low = rate / 2, high = rate * 2, failed = r.failed })
+    end
+    e:plot { y = "rate", low = "low", high = "high" }
+    e:plot { x = "n", y = "rate", by = "plan", log = "x" }
+  end,
+}
+LUA
+fb run ranked.lua --experiment --set m=1000 --device host
+is "an experiment's ranking" 0 out '^largest first  *rate  *spread' out '^max  n=16  *16 k  *8 k–32 k  █+░+$' \
+    out '✗ .*graph.*\(2 cases, from graph  n=8 to graph  n=16\)'
+sed -n '/^largest/,$p' out | grep -o 'n=[0-9]*  *[0-9.]* k\{0,1\}' | tr -s ' ' | tr '\n' ';' >order
+holds "largest first" grep -q '^n=16 16 k;n=8 8 k;n=16 16 *;n=8 8 *;$' order
+fb run ranked.lua --experiment --device host --out ranked.jsonl
+cp ranked.jsonl before
+fb run ranked.lua --experiment --device host --out ranked.jsonl
+holds "a failure that is known is not written again" cmp ranked.jsonl before
+fb run ranked.lua --experiment --device host --format svg
+is "its plots as a picture" 0 out '^<svg' out '>rate by model and setting<' out '>rate by n<' out '>max  n=16<' out '</svg>$'
 done_testing

@@ -1,0 +1,25 @@
+/* What an experiment plots (e:plot) of its rows, as text and as pictures.
+ *
+ * { y = "vectors_per_s", low = …, high = … } is a ranking: a bar a row, the largest first, with the spread from `low`
+ * to `high` where rows hold those. { x = "N", y = "us", by = "plan", log = "xy" } is a line through the rows of each
+ * value of `by`; `by` may be several keys. Keys are those of rows, cases and parameters; rows without y are left out.
+ */
+#ifndef FB_TUI_PLOTS_H
+#define FB_TUI_PLOTS_H
+
+#include "tui/cli_table.h"
+#include "tui/picture.h"
+
+/* A row's case, parameters and figures side by side: a new reference. */
+json_t *fb_plot_flat(const json_t *row);
+
+/* "cat:max@host  N=64 dtype=f16": all that tells one case of a sweep from another. Yours to free. */
+char *fb_plot_case_name(const json_t *row);
+
+/* `rows`: {"case", "row"} each. The rankings among `plots`; lines are for pictures. */
+void fb_plots_print(const json_t *plots, const json_t *rows, FILE *out);
+
+/* One picture for each plot, in one document. */
+void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out);
+
+#endif
