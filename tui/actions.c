@@ -117,6 +117,11 @@ static void launch(fb_app *app, const char *arg)
     }
     fb_edit edit = {.kind = FB_EDIT_LAUNCH, .a = FB_NONE, .b = FB_NONE, .launch = modes[at]};
     bool changed;
+    for (int i = 1; i < N && !*arg; i++) { /* those that the device or the plan refuses are passed over */
+        if (fb_session_try(app->session, app->column, &edit, false).kind <= FB_VERDICT_SLOWER) break;
+        edit.launch = modes[at = (at + 1) % N];
+    }
+    if (!*arg && modes[at] == fb_plan_launch_mode(app->model.column->plan)) edit.launch = modes[at = (at + 1) % N];
     fb_verdict v = do_edit(app, &edit, false, &changed);
     report_verdict(app, fb_launch_mode_name(modes[at]), &v, changed);
 }
@@ -187,11 +192,18 @@ static bool hidden(fb_app *app, const char *spec)
     return true;
 }
 
+/* The command waits for its word at the prompt; what there is to choose from is shown. */
+static void ask(fb_app *app, const char *line)
+{
+    fb_prompt_open(&app->prompt, ':', line);
+    fb_line_complete(app);
+}
+
 static void plan(fb_app *app, const char *arg)
 {
     fb_error err = {0};
     if (!*arg)
-        fb_prompt_open(&app->prompt, ':', "plan ");
+        ask(app, "plan ");
     else if (!hidden(app, arg))
         told(app, fb_session_set_plan(app->session, app->column, arg, &err), &err);
 }
@@ -207,7 +219,7 @@ static void device(fb_app *app, const char *arg)
 {
     fb_error err = {0};
     if (!*arg)
-        fb_prompt_open(&app->prompt, ':', "device ");
+        ask(app, "device ");
     else
         told(app, fb_session_set_device(app->session, app->column, arg, &err), &err);
 }
@@ -216,7 +228,7 @@ static void add(fb_app *app, const char *arg)
 {
     fb_error err = {0};
     if (!*arg) {
-        fb_prompt_open(&app->prompt, ':', "add ");
+        ask(app, "add ");
         return;
     }
     if (hidden(app, arg)) return;
@@ -316,7 +328,7 @@ static void set(fb_app *app, const char *arg)
     const char *equals = strchr(arg, '=');
     fb_error err = {0};
     if (!*arg) {
-        fb_prompt_open(&app->prompt, ':', "set ");
+        ask(app, "set ");
         return;
     }
     if (!equals || equals == arg) {
@@ -422,10 +434,21 @@ static void zoom(fb_app *app, const char *arg)
     if (!app->n_over) app->zoomed = !app->zoomed;
 }
 
-/* Against column 1, or in column 1 against the one beside it. */
+/* Against column 1, or in column 1 against the one beside it. One on another device says little of plans: the first
+ * on the same device goes before it. */
+static int usual_other(const fb_app *app)
+{
+    const char *device = app->model.column->device;
+    int n = fb_session_columns(app->session), usual = app->column ? 0 : 1;
+    if (usual >= n || !strcmp(fb_session_column(app->session, usual)->device, device)) return usual;
+    for (int i = 0; i < n; i++)
+        if (i != app->column && !strcmp(fb_session_column(app->session, i)->device, device)) return i;
+    return usual;
+}
+
 static void show_why(fb_app *app, const char *arg)
 {
-    int n = fb_session_columns(app->session), with = *arg ? atoi(arg) - 1 : app->column ? 0 : 1;
+    int n = fb_session_columns(app->session), with = *arg ? atoi(arg) - 1 : usual_other(app);
     if (n < 2)
         fb_app_say(app, FB_ROLE_WARN, "why: there is one column alone: A adds another");
     else if (with < 0 || with >= n || with == app->column)

@@ -400,7 +400,6 @@ static void draw_too_small(int rows, int cols)
 
 static void draw(fb_app *app)
 {
-    int n = fb_session_columns(app->session);
     fb_view_id top = fb_app_view(app);
     fb_layout_wish wish = {.rows = LINES,
                            .cols = COLS,
@@ -408,7 +407,7 @@ static void draw(fb_app *app)
                            .whole = app->n_over > 0,
                            .beside = top == FB_VIEW_SOURCE,
                            .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
-                           .column_cells = 15 + 14 * (n > 1 ? n : 2)};
+                           .column_cells = fb_columns_wish(app, COLS)};
     erase();
     fb_draw_no_cursor();
     app->layout = fb_layout_make(&wish);

@@ -37,7 +37,8 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void calibrate(fb_session *s, const char *device, bool again)
 {
     const fb_machine *m = fb_session_machine(s, device);
-    if (!m || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !m->doubted && !again)) return;
+    bool recorded = strncmp(device, "replay:", 7) == 0;
+    if (!m || recorded || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !m->doubted && !again)) return;
     fb_error err = {0};
     if (isatty(STDERR_FILENO)) fprintf(stderr, "calibrating %s …\r", device);
     if (!fb_session_calibrate(s, device, &err)) fb_cli_fail(&err);

@@ -207,7 +207,18 @@ int fb_draw_wrapped(const fb_rect *r, int y, int x, int max_rows, fb_role role, 
             if (wide[to] == L' ') space = to;
             used += cells(wide[to++]);
         }
-        if (to < n && space > from && row + 1 < max_rows) to = space;
+        bool last = row + 1 == max_rows, cut = to < n && last && room > 8;
+        if (to < n && !last && space > from) to = space;
+        if (cut) { /* no room for the rest: it ends after a whole word, and says so */
+            wchar_t dots[8];
+            int nd = spell("…", dots), wd = width_of(dots, nd);
+            while (to > from && used > room - wd) used -= cells(wide[--to]);
+            int at = to;
+            while (at > from && wide[at] != L' ') at--;
+            if (at > from) to = at;
+            put(r, y + row, put(r, y + row, x, r->w, role, wide + from, to - from), r->w, role, dots, nd);
+            return row + 1;
+        }
         put(r, y + row++, x, r->w, role, wide + from, to - from);
         from = to;
         while (from < n && wide[from] == L' ') from++;

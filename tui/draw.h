@@ -34,7 +34,7 @@ void fb_draw_run(const fb_rect *r, int y, int x, int n, fb_role role, const char
 void fb_draw_cursor(const fb_rect *r, int y, int x);
 void fb_draw_no_cursor(void);
 void fb_draw_show(void); /* all that was drawn, on the screen */
-/* Words broken over lines; returns the lines used, at most `max_rows`. */
+/* Words broken over lines, cut with "…" where they do not fit; returns the lines used, at most `max_rows`. */
 int fb_draw_wrapped(const fb_rect *r, int y, int x, int max_rows, fb_role role, const char *text);
 
 #endif

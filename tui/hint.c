@@ -144,10 +144,13 @@ static void draw_box(fb_app *app)
  * ---------------------------------------------------------------------------------------------------------- */
 
 /* Those worth a place, in the order of the table, by what has the keys. */
-static bool belongs(fb_view_id id, fb_cmd c)
+static bool belongs(const fb_app *app, fb_view_id id, fb_cmd c)
 {
+    bool nothing_below = id == FB_VIEW_LIST && !app->path; /* there q leaves, and there is nothing to go back to */
     fb_section section = fb_cmd_get(c)->section;
-    bool always = c == FB_CMD_HELP || c == FB_CMD_CLOSE || c == FB_CMD_FIND;
+    bool always = c == FB_CMD_HELP || c == FB_CMD_FIND;
+    if (c == FB_CMD_BACK) return (int)id >= FB_PANES && !nothing_below;
+    if (c == FB_CMD_CLOSE) return (int)id < FB_PANES || nothing_below;
     if (c == FB_CMD_ENTER)
         return id == FB_VIEW_GRAPH || id == FB_VIEW_KERNELS || id == FB_VIEW_LIST || id == FB_VIEW_PARAMS;
     if ((int)id >= FB_PANES) return always;
@@ -176,8 +179,9 @@ static void draw_bar(fb_app *app)
     int x = 1, help = 9, quit = 9;
     for (int c = 0; c < FB_COMMANDS; c++) {
         const fb_cmd_info *info = fb_cmd_get((fb_cmd)c);
-        if (!*info->hint || !belongs(id, (fb_cmd)c)) continue;
-        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE, off = fb_app_why_not(app, (fb_cmd)c) != NULL;
+        if (!*info->hint || !belongs(app, id, (fb_cmd)c)) continue;
+        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE || c == FB_CMD_BACK,
+             off = fb_app_why_not(app, (fb_cmd)c) != NULL;
         parts(info, key, &what);
         int w = fb_text_width(key) + 1 + fb_text_width(what);
         if (x + w > r->w - (last ? 0 : help + quit)) continue;

@@ -1,18 +1,23 @@
 #include "tui/layout.h"
 
-enum { HINT_ROWS = 2, TALL = 28, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
+enum { FRAMES = 4, HINT_ROWS = 2, TALL = 28, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
 
 static int clamp(int v, int low, int high)
 {
     return v > high ? (high < low ? low : high) : v < low ? low : v;
 }
 
+int fb_layout_most_table(int cols)
+{
+    return (cols - FRAMES) * 5 / 8;
+}
+
 /* The graph wants names and shapes, the table its columns: each gets at least its minimum, the table what it wishes up
  * to five eighths of the rest, and the graph what is left. */
 static int graph_width(const fb_layout_wish *wish)
 {
-    int frames = 4, free = wish->cols - frames;
-    int table = clamp(wish->column_cells, MIN_TABLE, free * 5 / 8);
+    int free = wish->cols - FRAMES;
+    int table = clamp(wish->column_cells, MIN_TABLE, fb_layout_most_table(wish->cols));
     int graph = clamp(free - table, MIN_GRAPH, MAX_GRAPH);
     return clamp(graph, MIN_GRAPH, free - MIN_TABLE);
 }

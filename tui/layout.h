@@ -42,5 +42,6 @@ typedef struct {
 } fb_layout;
 
 fb_layout fb_layout_make(const fb_layout_wish *wish);
+int fb_layout_most_table(int cols); /* no more cells go to the columns pane, however many it wishes for */
 
 #endif

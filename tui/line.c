@@ -115,7 +115,7 @@ static void devices(fb_app *app, words *w)
     json_array_foreach((json_t *)fb_session_devices(app->session), i, d)
     {
         const char *name = fb_json_string_or(d, "device", NULL);
-        if (name) FB_VEC_PUSH(w, name);
+        if (name && !json_object_get(d, "missing")) FB_VEC_PUSH(w, name);
     }
 }
 
@@ -143,8 +143,7 @@ static void words_after(fb_app *app, fb_cmd c, words *w)
     }
 }
 
-/* Completes the typed word as far as all that fit agree; shows them when there are several. */
-static void complete(fb_app *app)
+void fb_line_complete(fb_app *app)
 {
     const char *line = fb_str_get(&app->prompt.text);
     size_t head = strcspn(line, " "), from = line[head] ? head + 1 : 0;
@@ -196,7 +195,7 @@ void fb_line_key(fb_app *app, int key)
 {
     char kind = app->prompt.kind;
     if (key == FB_KEY_TAB) {
-        complete(app);
+        fb_line_complete(app);
         return;
     }
     fb_str_clear(&app->message);

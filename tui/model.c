@@ -51,20 +51,48 @@ static void predict_kernels(fb_model *m, const fb_plan *plan)
     for (int i = 0; i < m->kernels.n; i++) m->kernels.at[i].bytes = m->kernels.at[i].read + m->kernels.at[i].written;
 }
 
-/* A kernel's figures are of all its launches. */
-static void take_measured(fb_model *m, const fb_report *r)
+static void add_measured(fb_model *m, int letter, const fb_kernel_report *k, double share)
 {
+    fb_kernel_line *line = &m->kernels.at[letter];
+    if (!line->measured) line->us = line->p10 = line->p90 = 0;
+    line->measured = true;
+    line->source = k->source;
+    line->us += share * k->device_us.median;
+    line->p10 += share * k->device_us.p10;
+    line->p90 += share * k->device_us.p90;
+}
+
+/* A kernel's figures are of all its launches, and groups that run the same code are one kernel: each of their lines
+ * gets its part. */
+static void take_measured(fb_model *m, const fb_plan *plan, const fb_report *r)
+{
+    const fb_graph *g = m->outline->graph;
+    int *groups = fb_calloc((size_t)m->letters.n + 1, sizeof *groups); /* of the kernel, by letter */
+    int *seen = fb_calloc((size_t)m->letters.n_groups + 1, sizeof *seen);
     for (int i = 0; i < r->n_kernels; i++) {
         const fb_kernel_report *k = &r->kernels[i];
         if (k->device_us.n == 0 || k->group < 0 || k->group >= m->letters.n_groups) continue;
-        fb_kernel_line *line = &m->kernels.at[m->letters.of_group[k->group]];
-        if (!line->measured) line->us = line->p10 = line->p90 = 0;
-        line->measured = true;
-        line->source = k->source;
-        line->us += k->device_us.median;
-        line->p10 += k->device_us.p10;
-        line->p90 += k->device_us.p90;
+        int own = m->letters.of_group[k->group], all = 0;
+        if (k->count <= m->kernels.at[own].count) {
+            add_measured(m, own, k, 1);
+            continue;
+        }
+        for (int j = 0; j < k->n_nodes; j++) {
+            fb_id id = fb_graph_find(g, k->nodes[j]);
+            int group = id == FB_NONE ? FB_NONE : fb_plan_group_of(plan, id);
+            if (group == FB_NONE || seen[group] == i + 1) continue;
+            seen[group] = i + 1;
+            groups[m->letters.of_group[group]]++;
+            all++;
+        }
+        if (!all) add_measured(m, own, k, 1);
+        for (int l = 0; all && l < m->letters.n; l++) {
+            if (groups[l]) add_measured(m, l, k, (double)groups[l] / all);
+            groups[l] = 0;
+        }
     }
+    fb_free(groups);
+    fb_free(seen);
 }
 
 /* A device that plans for itself: its kernels as it reports them. */
@@ -116,7 +144,7 @@ static void make_kernels(fb_model *m)
     forget_kernels(m);
     if (c && c->plan && m->outline) {
         predict_kernels(m, c->plan);
-        if (r) take_measured(m, r);
+        if (r) take_measured(m, c->plan, r);
     } else if (r) {
         foreign_kernels(m, r);
     }

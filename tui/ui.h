@@ -236,6 +236,7 @@ void fb_mouse(fb_app *app); /* what the mouse did: KEY_MOUSE came */
 void fb_action(fb_app *app, fb_cmd c, const char *arg);
 void fb_line_key(fb_app *app, int key); /* a key while the prompt is open */
 void fb_line_run(fb_app *app, const char *line);
+void fb_line_complete(fb_app *app);     /* as far as all words agree that fit; shows them when there are several */
 const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
 void fb_find(fb_app *app, int step);    /* the next row that holds app->find, from the cursor; step 0 begins at it */
 
@@ -305,6 +306,8 @@ double fb_columns_value(fb_app *app, int column);
 const char *fb_columns_row_name(fb_app *app);
 /* Lines that the columns pane needs above its rows. */
 int fb_columns_head(const fb_app *app);
+/* Cells it wishes for on a screen that wide: all columns with room to spare, or as many as can be shown. */
+int fb_columns_wish(const fb_app *app, int cols);
 
 /* ---- for views ---- */
 

@@ -123,8 +123,10 @@ static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out
     const fb_report *r = report_of(c);
     char text[32];
     (void)first;
-    bool measured = r && r->device_us.n > 0;
-    if (!measured && has_plan(c))
+    bool told = r && r->device_us.n > 0;
+    if (told && r->source == FB_SOURCE_PREDICTED)
+        predicted(out, fb_format_us(text, r->device_us.median));
+    else if (!told && has_plan(c))
         predicted(out, fb_format_us(text, c->predicted.us - c->predicted.launch_us));
     else
         stat_cell(c, r ? &r->device_us : NULL, out);
@@ -135,7 +137,9 @@ static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out
     const fb_report *r = report_of(c);
     char text[32];
     (void)first;
-    if (r && isfinite(r->gap_us))
+    if (r && isfinite(r->gap_us) && r->source == FB_SOURCE_PREDICTED)
+        predicted(out, fb_format_us(text, r->gap_us));
+    else if (r && isfinite(r->gap_us))
         snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, r->gap_us));
     else if (has_plan(c))
         predicted(out, fb_format_us(text, c->predicted.launch_us));
@@ -548,6 +552,13 @@ int fb_columns_head(const fb_app *app)
     return 2 + devices_differ(app) + has_variants(app);
 }
 
+/* In a low pane the variant, which the graph's title tells, makes room for figures. */
+static int head_in(const fb_app *app, const fb_rect *r)
+{
+    int head = fb_columns_head(app);
+    return has_variants(app) && r->h < head + 3 ? head - 1 : head;
+}
+
 /* What the column's figures are, or what is being done about them. */
 static const char *figures_of(const fb_column *c, fb_role *role)
 {
@@ -574,7 +585,7 @@ static const char *figures_of(const fb_column *c, fb_role *role)
 /* As wide as titles want to be: what tells columns apart, the variant aside, is cut last. */
 static int wanted_width(const fb_app *app)
 {
-    enum { MARK = 2, BLANK = 1 };
+    enum { MARK = 2, BLANK = 1, ENOUGH = 13 };
     int most = NARROWEST;
     bool differ = devices_differ(app);
     for (int i = 0; i < fb_session_columns(app->session); i++) {
@@ -584,7 +595,16 @@ static int wanted_width(const fb_app *app)
         if (plan > most) most = plan;
         if (device > most) most = device;
     }
-    return most < WIDEST ? most : WIDEST;
+    return most < ENOUGH ? most : ENOUGH;
+}
+
+int fb_columns_wish(const fb_app *app, int cols)
+{
+    enum { EACH = 14 };
+    int n = fb_session_columns(app->session), most = fb_layout_most_table(cols);
+    if (n < 2) n = 2;
+    int all = LABEL + EACH * n, fit = (most - LABEL) / wanted_width(app);
+    return all <= most || fit < 1 ? all : LABEL + EACH * fit;
 }
 
 static int columns_in(const fb_app *app, const fb_rect *r)
@@ -608,9 +628,9 @@ static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int widt
         fb_role role;
     } line[] = {{fb_str_get(&top), chosen ? FB_ROLE_FOCUS : FB_ROLE_TITLE},
                 {devices_differ(app) ? c->device : "", chosen ? FB_ROLE_FOCUS : FB_ROLE_TEXT},
-                {has_variants(app) ? c->variant : "", chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM},
+                {head_in(app, r) == fb_columns_head(app) ? c->variant : "", chosen ? FB_ROLE_FOCUS : FB_ROLE_DIM},
                 {figures, what}};
-    int y = 0, n = fb_columns_head(app);
+    int y = 0, n = head_in(app, r);
     for (int i = 0; i < 4; i++) {
         if (i && i < 3 && !*line[i].text) continue;
         int room = cell.w - (i ? 0 : fb_text_width(mark)), w = fb_text_width(line[i].text);
@@ -638,7 +658,7 @@ static int visible(const fb_app *app, int room, int to[64])
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_COLUMNS];
-    int n = fb_session_columns(app->session), head = fb_columns_head(app), at[64];
+    int n = fb_session_columns(app->session), head = head_in(app, r), at[64];
     int shown = visible(app, n ? columns_in(app, r) : 0, at);
     if (!n) {
         fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM, fb_session_script(app->session) ? "no column: A adds one" : "");
@@ -738,7 +758,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 static int row_at(fb_app *app, int y, int x)
 {
     const fb_rect *r = &app->layout.pane[FB_PANE_COLUMNS];
-    int at[64], n = fb_session_columns(app->session), head = fb_columns_head(app);
+    int at[64], n = fb_session_columns(app->session), head = head_in(app, r);
     int shown = visible(app, n ? columns_in(app, r) : 0, at);
     int width = shown ? (r->w - LABEL) / shown : 1, k;
     if (width > WIDEST) width = WIDEST;

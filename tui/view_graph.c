@@ -84,7 +84,7 @@ static void shape_text(const fb_app *app, int at, fb_str *out)
     if (e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED) shape_of(o->graph, e->last, out);
 }
 
-/* The shapes in sight are one column, as wide as its widest, but no wider than two fifths of the pane. */
+/* The shapes in sight are one column, as wide as its widest, but no wider than leaves names some room. */
 static int shape_column(const fb_app *app, const fb_rect *r)
 {
     const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
@@ -96,7 +96,11 @@ static int shape_column(const fb_app *app, const fb_rect *r)
         if (w > widest) widest = w;
         fb_str_free(&text);
     }
-    return widest > r->w * 2 / 5 ? r->w * 2 / 5 : widest;
+    enum { NAME = 11, AROUND = 12, LEAST = 8 };
+    int most = r->w - AROUND - NAME;
+    if (most > r->w * 2 / 5) most = r->w * 2 / 5;
+    if (most < LEAST) most = LEAST;
+    return widest > most ? most : widest;
 }
 
 static const char *fold_sign(const fb_entry *e)
@@ -115,13 +119,15 @@ static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int
 {
     const fb_outline *o = app->model.outline;
     const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
-    x = fb_draw_cut(r, y, x, right - x, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
-    fb_rect left = {r->y, r->x, r->h, right};
-    if (e->members > 1) return fb_drawf(&left, y, x + 1, FB_ROLE_KEY, "×%d", e->members);
-    if (e->kind == FB_ENTRY_NODE && o->graph->nodes[e->id].region > 0) x = fb_draw(&left, y, x + 1, FB_ROLE_DIM, "↻");
-    if (e->kind == FB_ENTRY_NODE && fb_node_is_output(o->graph, e->id))
-        x = fb_draw(&left, y, x + 1, FB_ROLE_KEY, "out");
-    return x;
+    bool node = e->kind == FB_ENTRY_NODE;
+    char after[2][24] = {"", ""};
+    if (e->members > 1) snprintf(after[0], sizeof after[0], " ×%d", e->members);
+    if (node && o->graph->nodes[e->id].region > 0) snprintf(after[0], sizeof after[0], " ↻");
+    if (node && fb_node_is_output(o->graph, e->id)) snprintf(after[1], sizeof after[1], " out");
+    int room = right - x - fb_text_width(after[0]) - fb_text_width(after[1]);
+    x = fb_draw_cut(r, y, x, room, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
+    x = fb_draw(r, y, x, e->members > 1 ? FB_ROLE_KEY : FB_ROLE_DIM, after[0]);
+    return fb_draw(r, y, x, FB_ROLE_KEY, after[1]);
 }
 
 static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)

@@ -16,7 +16,11 @@ static const struct {
     {"● ○ ✗ ◐", "a row's edges from above: fused, cut, cannot be fused, some of each"},
     {"×16", "repetitions shown as one line; what is done there is done to all"},
     {"~", "predicted by the cost model, not measured"},
-    {"…", "on its way"},
+    {"…", "on its way, or cut where there is no room"},
+    {"→ ← ↓", "there is more in that direction"},
+    {"measured", "figures of this plan, measured here"},
+    {"recorded", "figures of this plan from a recording of another machine; composed: of its kernels; stale: source "
+                 "that has changed since"},
     {"tie", "the difference is smaller than the spread"},
 };
 enum { SIGNS = sizeof signs / sizeof *signs, LINES_MAX = FB_COMMANDS + SIGNS + 3 * (FB_SECTIONS + 1) };

@@ -185,20 +185,34 @@ static const char *tick_text(double exponent, mode m, bool vertical, char to[32]
     return to;
 }
 
-enum { LEFT = 12 };
+enum { LEFT = 12, MOST_TICKS = 24 };
+
+/* Whole powers of ten; where few of them lie in the range, twice and five times them as well. Logarithms, ascending. */
+static int ticks(double from, double to, double e[MOST_TICKS])
+{
+    static const double steps[] = {1, 2, 5};
+    int n = 0, each = to - from < 2 ? 3 : 1;
+    for (int decade = (int)floor(from); decade <= (int)floor(to); decade++)
+        for (int k = 0; k < each && n < MOST_TICKS; k++) {
+            double v = decade + log10(steps[k]);
+            if (v >= from && v <= to) e[n++] = v;
+        }
+    return n;
+}
 
 static void draw_axes(const fb_rect *r, const fb_rect *body, const range *g, mode m)
 {
     char text[32];
-    for (int e = (int)ceil(g->y0); e <= (int)floor(g->y1); e++) {
-        int y = (int)lround((1 - at(e, g->y0, g->y1)) * (body->h - 1));
-        fb_draw_right(r, y, LEFT - 1, FB_ROLE_DIM, tick_text(e, m, true, text));
+    double e[MOST_TICKS];
+    for (int i = 0, n = ticks(g->y0, g->y1, e); i < n; i++) {
+        int y = (int)lround((1 - at(e[i], g->y0, g->y1)) * (body->h - 1));
+        fb_draw_right(r, y, LEFT - 1, FB_ROLE_DIM, tick_text(e[i], m, true, text));
     }
     for (int y = 0; y < body->h; y++) fb_draw(r, y, LEFT - 1, FB_ROLE_FRAME, "│");
     fb_draw_run(r, body->h, LEFT, body->w, FB_ROLE_FRAME, "─");
-    for (int e = (int)ceil(g->x0), free = LEFT; e <= (int)floor(g->x1); e++) {
-        int x = LEFT + (int)lround(at(e, g->x0, g->x1) * (body->w - 1));
-        int w = fb_text_width(tick_text(e, m, false, text));
+    for (int i = 0, n = ticks(g->x0, g->x1, e), free = LEFT; i < n; i++) {
+        int x = LEFT + (int)lround(at(e[i], g->x0, g->x1) * (body->w - 1));
+        int w = fb_text_width(tick_text(e[i], m, false, text));
         if (x - w / 2 < free || x + w / 2 + 1 > r->w) continue;
         free = fb_draw(r, body->h + 1, x - w / 2, FB_ROLE_DIM, text) + 2;
     }
@@ -298,8 +312,7 @@ static void explain(fb_app *app, fb_hint *hint)
     char us[32], bytes[32];
     fb_str_add(&hint->title, "plot");
     fb_str_add(&hint->line[1],
-               "digits: columns · letters: kernels of the column in focus · o: tried earlier · the line: "
-               "what the device can · h l another plot");
+               "digits: columns · letters: kernels · o: tried earlier · line: the device's best · h l: another plot");
     if (!p || i >= p->n) return;
     const fb_point *q = &p->points[i];
     fb_str_addf(&hint->line[0], "%s: %s, %s, %.3g FLOPs a byte", q->name, fb_format_us(us, q->us),

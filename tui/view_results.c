@@ -77,6 +77,8 @@ static item read_item(fb_arena *arena, const json_t *row, int at)
     const char *path = fb_json_string_or(row, "script", "");
     const char *variant = fb_json_string_or(of, "variant", ""), *device = fb_json_string_or(of, "device", "");
     item it = {.row = row, .at = at, .script = fb_arena_strdup(arena, fb_file_name(path))};
+    char *dot = strrchr(it.script, '.');
+    if (dot && !strcmp(dot, ".lua")) *dot = '\0'; /* as in the list of scripts */
     it.column = fb_arena_printf(arena, "%s%s%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(of, "plan", "?"),
                                 *device ? "@" : "", device);
     it.params = params_text(arena, json_object_get(of, "params"));
@@ -193,9 +195,11 @@ typedef struct {
     int script, column, params, w_params, wall, launches, bytes, floor; /* figures: right edges */
 } places;
 
-static places place(const fb_rect *r)
+static places place(const list *l, const fb_rect *r)
 {
-    places p = {.script = 8, .floor = r->w - 1};
+    bool dated = false; /* rows of the history are, those of --out are not */
+    for (int i = 0; i < l->n && !dated; i++) dated = isfinite(l->items[i].key[BY_WHEN]);
+    places p = {.script = dated ? 8 : 1, .floor = r->w - 1};
     p.bytes = p.floor - 9;
     p.launches = p.bytes - 10;
     p.wall = p.launches - 9;
@@ -217,6 +221,7 @@ static void draw_headings(fb_app *app, const fb_rect *r, const places *p)
               {p->floor, BY_FLOOR, true}};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         fb_role role = (int)at[i].f == app->results.sort ? FB_ROLE_FOCUS : FB_ROLE_DIM;
+        if (at[i].f == BY_WHEN && p->script == 1) continue;
         if (at[i].right)
             fb_draw_right(r, 0, at[i].x, role, fields[at[i].f].label);
         else
@@ -229,7 +234,7 @@ static void draw_item(const fb_rect *r, int y, const places *p, const item *it)
     char text[40], when[16];
     const char *failed = fb_json_string_or(it->row, "failed", NULL);
     when_text(it->key[BY_WHEN], when);
-    fb_draw(r, y, 1, FB_ROLE_DIM, when);
+    if (p->script > 1) fb_draw(r, y, 1, FB_ROLE_DIM, when);
     fb_draw_cut(r, y, p->script, p->column - p->script - 1, FB_ROLE_DIM, it->script);
     int right = (p->params < p->wall ? p->params : p->wall - 10) - 1;
     fb_draw_cut(r, y, p->column, right - p->column, FB_ROLE_STRONG, it->column);
@@ -251,13 +256,13 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     const list *l = state(app);
     fb_scroll *s = &app->scroll[FB_VIEW_RESULTS];
-    places p = place(r);
     if (!l || !l->n) {
         fb_draw_wrapped(r, 1, 2, r->h - 1, FB_ROLE_DIM,
                         *app->results.filter ? "no row passes the filter: f changes it"
                                              : "nothing has been measured yet: every column that is will stand here");
         return;
     }
+    const places p = place(l, r);
     draw_headings(app, r, &p);
     fb_scroll_fit(s, l->n, r->h - 1);
     for (int y = 1; y < r->h && s->top + y - 1 < l->n; y++) {
@@ -289,7 +294,8 @@ static void explain(fb_app *app, fb_hint *hint)
     }
     fb_str_addf(&hint->line[0], "%s  %s", it->column, it->params);
     if (wall)
-        fb_str_addf(&hint->line[0], " · %s–%s, n %d", fb_format_us(low, fb_json_number_or(wall, "p10", NAN)),
+        fb_str_addf(&hint->line[0], " · %s, %s–%s, n %d", fb_json_string_or(it->row, "source", "measured"),
+                    fb_format_us(low, fb_json_number_or(wall, "p10", NAN)),
                     fb_format_us(high, fb_json_number_or(wall, "p90", NAN)), (int)fb_json_int_or(wall, "n", 0));
     if (!wall && json_object_get(it->row, "row")) {
         char *values = fb_json_line(json_object_get(it->row, "row"));

@@ -431,6 +431,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         } else {
             comment = fb_code_draw(&code, y, -scroll->left, s->lines[line], comment);
         }
+        if (fb_text_width(s->lines[line]) - scroll->left > code.w) fb_draw(&code, y, code.w - 1, FB_ROLE_KEY, "→");
     }
 }
 

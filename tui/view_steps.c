@@ -173,7 +173,9 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
 {
     bool ahead = row > app->scroll[FB_VIEW_STEPS].cursor;
     if (row == 0) {
-        fb_draw(r, y, WHAT, FB_ROLE_DIM, "every operation its own kernel");
+        fb_draw(r, y, WHAT, FB_ROLE_DIM,
+                fb_steps_count(app->steps) ? "every operation its own kernel"
+                                           : "the preset decides nothing edge by edge");
         return;
     }
     const fb_step *s = fb_steps_at(app->steps, row - 1);
@@ -189,7 +191,12 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
 {
     const fb_step *s = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
     if (!s) {
-        fb_draw(r, y + 1, 2, FB_ROLE_DIM, "j takes the next decision, G all of them");
+        fb_rect below = {r->y + y + 1, r->x + 2, r->h - y - 1, r->w - 4};
+        fb_draw_wrapped(&below, 0, 0, below.h, FB_ROLE_DIM,
+                        fb_steps_count(app->steps)
+                            ? "j takes the next decision, G all of them"
+                            : "Presets that decide edge by edge have steps to go through: max, inductor, xla, "
+                              "tinygrad. p gives the column one of them.");
         return;
     }
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 3};
@@ -238,16 +245,17 @@ static void explain(fb_app *app, fb_hint *hint)
     const fb_step *step = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
     fb_str_add(&hint->title, step ? fb_step_outcome_name(step->outcome) : "start");
     const char *score = fb_steps_score_name(app->steps);
+    if (!fb_steps_count(app->steps)) return;
     if (!step)
-        fb_str_add(&hint->line[0], "j the next decision, k back, G to the end");
+        fb_str_add(&hint->line[0], "nothing is decided yet: every operation is a kernel of its own");
     else if (step->outcome == FB_STEP_REFUSED)
         fb_str_add(&hint->line[0], "the preset's own rules say no");
     else if (step->outcome == FB_STEP_DECLINED)
         fb_str_add(&hint->line[0], "Space: allow it again");
     else
         fb_str_add(&hint->line[0], "Space: what if no here? The procedure goes on without it");
-    fb_str_add(&hint->line[1], "the column has the plan of the decisions down to here");
-    if (score[0]) fb_str_addf(&hint->line[1], "; right: %s", score);
+    fb_str_add(&hint->line[1], "j the next decision, k back, G to the end; the column follows");
+    if (score[0]) fb_str_addf(&hint->line[1], " · right: %s", score);
 }
 
 const fb_view fb_view_steps = {

@@ -353,7 +353,7 @@ static void explain(fb_app *app, fb_hint *hint)
     int at = app->scroll[FB_VIEW_TIMELINE].cursor;
     char us[32], call[32];
     fb_str_add(&hint->title, "launch");
-    fb_str_add(&hint->line[1], "+ and - zoom around the launch, j k or h l go from launch to launch, Enter its source");
+    fb_str_add(&hint->line[1], "j k: another launch · + -: zoom around it · Enter: its source");
     if (!t || at >= t->n_spans) return;
     const fb_span *s = &t->spans[at];
     fb_str_addf(&hint->line[0], "%s: %s on stream %d", name_of(t, s), fb_format_us(us, s->end_us - s->start_us),

@@ -295,8 +295,8 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
  *
  * What runs on all cores waits for the slowest, so that another process on one of them costs a parallel region whole
  * time slices: everything is too slow then, by a factor of two or of a hundred, and floors are too high. It shows where
- * all cores copy less than one does. What another process takes is never gained, so the best of several passes is the
- * truth, or nearest to it. */
+ * all cores copy less than one does. What another process takes is never gained, so the best of several passes, and of
+ * the calibration before, is the truth, or nearest to it. */
 
 static bool seems_busy(const fb_machine *m, const fb_rate_curve *one_core)
 {
@@ -353,6 +353,7 @@ bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
     }
     munmap(b.memory, (size_t)b.bytes);
     if (!ok) return false;
+    if (seems_busy(&m, &one_core) && h->machine.calibrated) keep_best(&m, &h->machine);
     m.calibrated = true;
     m.doubted = seems_busy(&m, &one_core);
     date_now(m.date);

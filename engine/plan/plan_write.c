@@ -314,6 +314,8 @@ static void call_to_lua(const entry *e, const char *what, const char *node, fb_s
     name_to_lua(node, e->each, out);
 }
 
+enum { LUA_LINE = 72 }; /* about as long as lines may become */
+
 static void entry_to_lua(const writer *w, const entry *e, const char *folder, fb_str *out)
 {
     const char *node = spokesman(w, e);
@@ -328,8 +330,11 @@ static void entry_to_lua(const writer *w, const entry *e, const char *folder, fb
     }
     if (e->nodes.n > 1) {
         fb_str_addf(out, "%spl:fuse_all {", e->each ? "  " : "");
+        size_t line = out->n;
         for (int i = 0; i < e->names.n; i++) {
-            fb_str_add(out, i ? ", " : " ");
+            bool full = out->n - line + strlen(e->names.at[i]) > LUA_LINE;
+            fb_str_add(out, full ? ",\n   " : i ? ", " : " ");
+            if (full) line = out->n;
             name_to_lua(e->names.at[i], e->each, out);
         }
         fb_str_add(out, " }\n");

@@ -328,6 +328,12 @@ bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
     return own;
 }
 
+/* A recording was calibrated where it was made, and a framework calibrates nothing. */
+static bool calibrates(const fb_device_record *d)
+{
+    return d->kind == FB_DEVICE_HOST || d->kind == FB_DEVICE_CUDA;
+}
+
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
 {
     bool wait = false;
@@ -336,18 +342,19 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
         if (wait) fb_fail(err, FB_ERR_UNAVAILABLE, "%s: the worker has not answered yet", device ? device : "device");
         return 0;
     }
+    if (!calibrates(d)) {
+        fb_fail(err, FB_ERR_UNAVAILABLE,
+                d->kind == FB_DEVICE_REPLAY ? "%s is a recording: it was calibrated where it was made"
+                                            : "%s calibrates nothing: it plans for itself",
+                d->name);
+        return 0;
+    }
     if (!d->calibration) d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
     d->asked_for = true;
     return d->calibration;
 }
 
 /* ---- calibration in the background: once, when nothing else is to be done ---- */
-
-/* A recording was calibrated where it was made, and a framework calibrates nothing. */
-static bool calibrates(const fb_device_record *d)
-{
-    return d->kind == FB_DEVICE_HOST || d->kind == FB_DEVICE_CUDA;
-}
 
 static fb_device_record *to_calibrate(const fb_session *s)
 {

@@ -527,8 +527,13 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
     if (c && c->timeline && c->report) return c->timeline;
     if (c && c->no_timeline.kind)
         fb_fail(err, c->no_timeline.kind, "%s", c->no_timeline.text);
+    else if (c && c->report && c->report->source != FB_SOURCE_MEASURED)
+        fb_fail(err, FB_ERR_UNAVAILABLE,
+                "%s: its figures were recorded, and a recording keeps no timeline. A column on a device that is here, "
+                "as %s@host, is measured and traced.",
+                c->shown.text, c->plan_name);
     else
-        fb_fail(err, FB_ERR_UNAVAILABLE, "it did not run here");
+        fb_fail(err, FB_ERR_UNAVAILABLE, "it has not been measured here");
     return NULL;
 }
 

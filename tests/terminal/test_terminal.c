@@ -303,7 +303,7 @@ static const screen_case cases[] = {
      {NULL},
      "recorded",
      "",
-     {"2 eager ◂", "torch:h200            host", "recorded        measured"},
+     {"2 eager ◂", "torch:h200          host", "recorded      measured"},
      {"eager…", "torch:…", "recor…"}},
     {"titles tell device and figures, 100x30",
      100,
@@ -327,9 +327,34 @@ static const screen_case cases[] = {
      30,
      {NULL},
      "recorded",
-     "@wait w g",
+     "@wait : \"why 1\" Enter g",
      {"(wall times: recorded → measured)", "(modelled → measured)"},
      {NULL}},
+    {"why speaks of plans on one device first",
+     100,
+     30,
+     {NULL},
+     "recorded",
+     "@wait 3 w",
+     {"why · 2 eager → 3 max", "11.00 times as fast"},
+     {"wall times"}},
+    {"what there is to choose from is shown",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "p",
+     {":plan NAME", "none  eager  max  inductor"},
+     {NULL}},
+    {"L passes over modes that the device has not",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "L",
+     {"unsupported: ", "launches no graphs"},
+     {NULL}},
+    {"a view says how to leave it", 80, 24, {NULL}, "demo", "P", {"? help  Esc back"}, {"q quit"}},
     {"a calibration in doubt",
      100,
      30,
@@ -854,7 +879,7 @@ static void run_case(void **state)
     term *t = term_start(c->rows, c->cols, env, argv);
     const char *ready = !strcmp(c->name, "one cell") || c->cols < 60                            ? "t"
                         : c->path && (!strcmp(c->path, "demo") || !strcmp(c->path, "recorded")) ? "110"
-                                                                                                : "quit";
+                                                                                                : "? help";
     if (!term_wait(t, ready, PATIENCE_MS)) FAIL_WITH_SCREEN(t, "%s: nothing was drawn", c->name);
     term_keys(t, c->keys);
     for (int i = 0; i < 11 && c->want[i]; i++)
