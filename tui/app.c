@@ -125,6 +125,16 @@ static void make_columns(fb_app *app, const fb_script_info *info)
     fb_results_reopened(app);
 }
 
+/* The focus stays on its column, whatever goes before it. */
+static void drop_absent(fb_app *app)
+{
+    int n = fb_session_columns(app->session);
+    const fb_column *focused = app->column < n ? fb_session_column(app->session, app->column) : NULL;
+    fb_session_drop_absent(app->session);
+    for (int i = 0; i < fb_session_columns(app->session); i++)
+        if (fb_session_column(app->session, i) == focused) app->column = i;
+}
+
 static void measure_first(fb_app *app)
 {
     enum { MOST = 64 };
@@ -133,7 +143,7 @@ static void measure_first(fb_app *app)
         if (fb_session_column(app->session, i)->state == FB_COLUMN_BUILDING) return;
     app->first_measured = true;
     app->settled = false;
-    fb_session_drop_absent(app->session);
+    drop_absent(app);
     n = fb_session_columns(app->session);
     if (n > MOST) n = MOST;
     for (int i = 0; i < n; i++) all[i] = i;
@@ -144,7 +154,7 @@ static void measure_first(fb_app *app)
 static void settle_first(fb_app *app)
 {
     if (app->settled || !app->first_measured || fb_puzzle_waits(app)) return;
-    fb_session_drop_absent(app->session);
+    drop_absent(app);
     app->settled = true;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         fb_column_state state = fb_session_column(app->session, i)->state;
