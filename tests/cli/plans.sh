@@ -25,6 +25,16 @@ fb explain split_stack 'combined:inductor[7]' $small --steps
 is "a badly written choice of decisions" 2 err1 'inductor\[:12\]'
 fb explain split_stack combined:greedy $small --steps
 is "a plan without decisions" 2 err1 'not made by a preset'
+fb explain models/mlp_loop fed:max --procedure --set steps=1000
+is "a plan as a procedure: loops, kernels, accesses through views" 0 out '^feed xs .*copied in' out '^for 1000 steps' \
+    out '^  item\[i, j\] := xs\[step, i, j\]$' out '^  kernel [0-9]+: library, 5 fused$' \
+    out ' fc1.matmul\[i, j\] := sum over k < 255: item\[i, k\] \* carried\[j, k\]$' \
+    out ' sum_3\[i\] := sum over j < 2: mul_2\[j, i\]$' out '^  carried = sub_2   for the next step$' \
+    out '^receive saved_fc1_weight = result  copied out'
+fb explain models/mlp_train grad:max --procedure
+is "and what is assigned" 0 out ' fc1_weight\[i, j\] = sgd.sub\[i, j\]   in place$'
+fb explain split_stack combined:max --procedure --steps
+is "one question at a time" 2 err1 'different things'
 fb graph split_stack $small
 is "the graph as text, both variants" 0 out '^split_stack$' out '^combined$' out 'tanh'
 fb graph split_stack combined:max $small
