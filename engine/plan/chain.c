@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "plan/nest_parts.h"
+#include "plan/tile_cost.h"
 
 enum {
     MOST_ROWS = 128,
@@ -202,4 +203,36 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
             least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes / 1024);
     t->rows = least;
     return refuse_size(nest, t, size, why);
+}
+
+double fb_chain_us(const fb_nest *nest, const fb_machine *m)
+{
+    const fb_chain *c = nest->chain;
+    fb_chain_tile x;
+    fb_verdict ignored;
+    if (!fb_nest_chain_on_gpu(nest) || !fb_chain_tile_of(nest, NULL, &x, &ignored)) return 0;
+    fb_dtype dtype = dtype_of(nest);
+    fb_tile_work w = {.dtype = dtype,
+                      .tensor = x.tensor,
+                      .blocks = x.blocks,
+                      .shared_bytes = x.shared_bytes,
+                      .threads = x.threads,
+                      .n_products = 2,
+                      .in_turn = !x.whole && x.stages == 1};
+    double size = fb_dtype_size(dtype);
+    if (x.whole) {
+        w.product[0] = (fb_tile_product){x.warp_rows, x.tile / FB_CHAIN_WARPS_N, x.depth};
+        w.product[1] = (fb_tile_product){x.warp_rows, x.columns / FB_CHAIN_WARPS_N, x.tile};
+        w.tiles = (double)(x.depth + x.tile) / x.step;
+        w.bytes = ((double)x.depth * (x.rows + x.tile) + (double)x.tile * x.columns) * size;
+    } else {
+        double tiles = (double)up(last_of(c)->depth, x.tile);
+        w.product[0] = (fb_tile_product){x.warp_rows, x.tile, tiles * x.depth};
+        w.product[1] = (fb_tile_product){x.warp_rows, x.columns, tiles * x.tile};
+        w.tiles = tiles;
+        /* a softmax goes through a row's lanes, and rows that are not made here come from memory */
+        w.waits = tiles * ((c->online ? 1 : 0) + (has_first(c) ? 0 : 3));
+        w.bytes = ((double)x.depth * x.rows + tiles * x.tile * (x.depth + x.columns)) * size;
+    }
+    return fb_tile_us(m, &w);
 }

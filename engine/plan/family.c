@@ -87,17 +87,18 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     return over(flops, rate) + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
 }
 
-/* On the host the library makes the products of blocks; a GPU's kernel reaches about half the library's rate. */
+/* On the host the library makes the products of blocks. */
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    double rest = (double)a->facts.flops, us = 0, share = m->kind == FB_DEVICE_CUDA ? 0.5 : 1;
+    double rest = (double)a->facts.flops, us = 0;
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
         double flops = (double)fb_node_flops(g, id);
-        us += over(flops, share * fb_rate_at(&m->gemm[g->nodes[id].dtype], flops));
+        us += over(flops, fb_rate_at(&m->gemm[g->nodes[id].dtype], flops));
         rest -= flops;
     }
+    if (m->kind == FB_DEVICE_CUDA && a->nest) us = fb_chain_us(a->nest, m);
     return us + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
 }
 

@@ -1,6 +1,7 @@
 #include "plan/gemm.h"
 
 #include "plan/nest_parts.h"
+#include "plan/tile_cost.h"
 
 #include <math.h>
 
@@ -242,35 +243,65 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
 
 /* ---- cost ---- */
 
-/* What kernels/gemm.cuh reached of cuBLAS's rate on an H200, with warps of 64 × 32. Smaller ones multiply less with
- * what they read from shared memory. */
-static double share_of_library(const fb_gemm_tile *x, fb_dtype dtype)
+/* Is the operand copied as it is, in pieces of 16 bytes? */
+static bool is_copied(const fb_tiled *t, const fb_operand *o, int64_t k, int64_t outer)
 {
-    const double most = 64.0 * 32 / (64 + 32);
-    double reuse = (double)x->warp_m * x->warp_n / (x->warp_m + x->warp_n);
-    return (x->tensor ? 0.34 : dtype == FB_F64 ? 0.5 : 0.65) * fmin(reuse / most, 1);
+    const fb_value *v = &o->section.values[o->section.roots[0].value];
+    int piece = 16 / fb_dtype_size(t->dtype);
+    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->dtype == t->dtype &&
+           (k % piece == 0 || outer % piece == 0);
+}
+
+static bool divides(const fb_nest *nest, const fb_section *s)
+{
+    bool found = false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        found |= v->kind == FB_VALUE_OP && v->space != FB_NONE && nest->graph->nodes[v->node].op == FB_OP_DIV;
+    }
+    return found;
+}
+
+/* Waits of a thread while a tile of an operand is computed: one for each piece, whose elements are loaded together; or
+ * for each element where there is a division, which is a branch. */
+static double waits_for(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int64_t k, int64_t outer,
+                        int in_tile)
+{
+    const fb_tiled *t = nest->tiled;
+    int piece = 16 / fb_dtype_size(t->dtype);
+    if (is_copied(t, o, k, outer)) return 0;
+    double pieces = ceil((double)in_tile * x->k / piece / x->threads);
+    return divides(nest, &o->section) ? pieces * piece : pieces;
 }
 
 double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
 {
+    enum { REDUCED = 4 }; /* waits where rows are reduced: through shared memory, then from lane to lane and back */
     const fb_tiled *t = nest->tiled;
-    fb_gemm_tile tile;
+    fb_gemm_tile x;
     fb_verdict ignored;
-    if (!fb_gemm_tile_of(nest, NULL, &tile, &ignored)) return 0;
-    bool tf32 = t->dtype == FB_F32 && t->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
-    const fb_rate_curve *curve = tf32 ? &m->gemm_tf32 : &m->gemm[t->dtype];
-    double flops = 0, deepest = 0, peak = 0;
-    for (int p = 0; p < t->n_phases; p++)
-        flops += 2.0 * (double)t->batch * (double)t->rows * (double)t->columns * t->n_strips * (double)t->phases[p].k;
-    for (int i = 0; i < curve->n; i++) peak = fmax(peak, curve->rate[i]);
-    for (int p = 0; p < t->n_phases; p++) deepest += (double)t->phases[p].k;
-    /* a wave of blocks takes as long as one of them, at its multiprocessor's share of the peak */
-    double waves = ceil((double)tile.blocks / fmax(m->units, 1));
-    double block = 2.0 * tile.m * tile.n * deepest * fmax(m->units, 1) * waves;
-    double share = share_of_library(&tile, t->dtype), rate = fb_rate_at(curve, flops), cache = 0;
-    if (!(rate > 0) || !(peak > 0)) return 0;
-    /* every block reads its rows and columns of the operands again, from the cache */
-    double again = (double)tile.blocks * deepest * (tile.m + tile.n) * fb_dtype_size(t->dtype);
-    for (int i = 0; i < m->copy_hot.n; i++) cache = fmax(cache, m->copy_hot.rate[i]);
-    return fmax(fmax(flops / rate, block / peak) / share, cache > 0 ? again / cache : 0) * 1e-3;
+    if (!fb_gemm_tile_of(nest, NULL, &x, &ignored)) return 0;
+    fb_tile_work w = {.dtype = t->dtype,
+                      .tensor = x.tensor,
+                      .blocks = x.blocks,
+                      .shared_bytes = x.shared_bytes + x.kept_bytes,
+                      .threads = x.threads,
+                      .n_products = 1,
+                      .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
+    for (int p = 0; p < t->n_phases; p++) {
+        double tiles = (double)steps_of(t, &x, p), waits = 0;
+        waits += waits_for(nest, &t->phases[p].left, &x, t->phases[p].k, t->rows, x.m);
+        for (int s = 0; s < t->n_strips && !t->kept; s++)
+            if (t->phases[p].product[s] != FB_NONE)
+                waits += waits_for(nest, &t->products[t->phases[p].product[s]].right, &x, t->phases[p].k, t->columns,
+                                   x.strip);
+        w.tiles += tiles;
+        w.waits += tiles * waits;
+        w.product[0].k += tiles * x.k;
+    }
+    w.bytes = w.product[0].k * (x.m + (t->kept ? 0 : x.n)) * fb_dtype_size(t->dtype);
+    if (t->whole) w.waits += REDUCED;
+    for (int i = 0; i < nest->n_sections; i++)
+        if (divides(nest, &nest->sections[i])) w.waits += (double)x.m * x.n / x.threads;
+    return fb_tile_us(m, &w);
 }
