@@ -468,6 +468,12 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     bool arg = n->op == FB_OP_ARGMAX || n->op == FB_OP_ARGMIN;
     if (points == 1 && arg) return constant(w, node, n->dtype, 0);
     if (points > 1 && !row_level(w, node, coords, n->shape.rank)) return FB_NONE;
+    if (points > 1 && w->b->operand)
+        return refuse(
+            w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+            "%s is made of %s, which needs %lld elements before its first: what a product reads tile by tile has "
+            "to be stored then",
+            name_of(w, w->draft->roots[0].node), name_of(w, node), (long long)points);
     /* rows numbered together with what is reduced (a reshape in between) are taken apart */
     int n_candidates = suffix_products(&x->shape, candidates);
     candidates[n_candidates++] = points;

@@ -172,6 +172,11 @@ static void test_refusals(void **state)
     x = layer_norm(g, in(g, "x", FB_F32, SHAPE(64, 512)));
     refused(with_output(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
             "would have to stay on chip, and a block has 232 kB there");
+    g = fb_graph_new("largest before");
+    x = in(g, "x", FB_F32, SHAPE(64, 512));
+    fb_id largest = NODE(g, FB_OP_AMAX, NULL, (&(fb_attrs){.n_axes = 2, .axes = {0, 1}}), x);
+    refused(with_output(g, MATMUL(OP2(SUB, x, largest), in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
+            "needs 32768 elements before its first: what a product reads tile by tile has to be stored then");
 }
 
 static void knob_refused(const planned *p, fb_id a, fb_knob knob, int64_t value, const char *words)
