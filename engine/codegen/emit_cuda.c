@@ -71,7 +71,7 @@ static int power_of_two(int64_t n, int most)
 
 static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
 {
-    int64_t rest;
+    int64_t rest = 0;
     return FB_MUTATE(53, fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0, true);
 }
 

@@ -54,7 +54,8 @@ static void find_leaving(fb_lowering *l, fb_arena *arena)
             l->leaving[l->n_leaving++] = g->nodes[i].args[0];
 }
 
-/* The output that stands for its whole base, where the base is computed and leaves the graph under no name of its own. */
+/* The output that stands for its whole base, where the base is computed and leaves the graph under no name of its own.
+ */
 fb_id fb_lower_stands_in(const fb_lowering *l, fb_id node)
 {
     for (int i = 0; i < l->n_leaving; i++)

@@ -372,7 +372,7 @@ static bool try_setting(best *b, trial *now, fb_id node, const setting *s)
 static bool tune(best *b)
 {
     trial *now = fastest(b);
-    int group[TUNED], n = now ? longest_groups(now, group, TUNED) : 0;
+    int group[TUNED] = {0}, n = now ? longest_groups(now, group, TUNED) : 0;
     fb_id node[TUNED];
     bool cuda = fb_planner_machine(b->p)->kind == FB_DEVICE_CUDA;
     const setting *set = cuda ? cuda_settings : host_settings;

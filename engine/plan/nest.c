@@ -302,7 +302,7 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
         const fb_node *c = &nest->graph->nodes[v->node];
         int64_t cols = c->shape.dim[c->shape.rank - 1], rows = fb_shape_elements(&c->shape) / (cols ? cols : 1);
         if (rows == 1) continue;
-        int64_t stride, low, high;
+        int64_t stride, low = 0, high = 0;
         fb_ix rest;
         bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == cols;
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);

@@ -559,13 +559,14 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
     bool whole = fb_ix_is_var(w->pool, along) && fb_ix_extent(w->pool, along) == n->shape.dim[dim];
     for (int s = 0; s < w->spaces.n && whole; s++)
         if (w->spaces.at[s].n == 1 && w->spaces.at[s].var[0] == along) space = s;
-    for (int d = 0; d < w->draft->rows.n && whole; d++)
-        if (w->draft->rows.var[d] == along && d < w->draft->blocked)
+    for (int d = 0; d < w->draft->rows.n && whole; d++) {
+        if (w->draft->rows.var[d] != along) continue;
+        if (d < w->draft->blocked)
             return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
                           "%s runs along the rows that the kernel takes in blocks: it has to be stored",
                           name_of(w, node));
-        else if (w->draft->rows.var[d] == along)
-            w->demote |= 1u << d;
+        w->demote |= 1u << d;
+    }
     if (space == FB_NONE && !w->demote)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
                       "%s is a running sum that is not read element by element in its own order: it has to be stored",

@@ -233,8 +233,8 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e);
 bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e);
 void fb_devices_idle(fb_session *s);
 void fb_devices_judge(fb_session *s, const fb_column_record *c); /* its times may say that a calibration is wrong */
-int fb_devices_timeout(const fb_session *s);          /* ms until the background calibration; -1 none */
-void fb_devices_interrupt(fb_session *s, int worker); /* a measurement goes first */
+int fb_devices_timeout(const fb_session *s);                     /* ms until the background calibration; -1 none */
+void fb_devices_interrupt(fb_session *s, int worker);            /* a measurement goes first */
 
 /* kernels.c */
 /* The files that a plan in JSON names, from `folder` (NULL: there is none), become absolute. `below`: a script's, which
