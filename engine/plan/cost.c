@@ -52,24 +52,31 @@ static const double reduce_once_us =
     1.2; /* loads, exchange between threads, and the end of a row wait for each other … */
 static const double reduce_wave_us = 2.0; /* … once more for each time that the multiprocessors are filled with rows */
 
-/* Times the device is filled with the threads that row reductions have: one for each 4 elements of a row up to a warp,
- * for each 8 of longer rows. */
-static double waves_of(const fb_machine *m, const fb_analysis *a)
+/* Threads of all members: in row reductions one for each 4 elements of a row up to a warp, for each 8 of longer rows;
+ * else one for 4 elements. */
+static double threads_of(const fb_analysis *a)
 {
-    double inner = (double)a->facts.inner, room = (double)m->units * m->max_threads_per_unit;
-    double threads = fmax(fmin(fmax(inner / 4, 1), 32), inner / 8) * (double)a->facts.rows * fmax(1, a->facts.rolled);
-    return room > 0 ? threads / room : 0;
+    enum { PER_THREAD = 4 };
+    double inner = (double)a->facts.inner, rows = (double)a->facts.rows * fmax(1, a->facts.rolled);
+    if (!a->facts.has_reduction) return rows * inner / PER_THREAD;
+    return fmax(fmin(fmax(inner / PER_THREAD, 1), 32), inner / 8) * rows;
 }
 
-/* Sections that members of a repetition share find their buffers in a table that each thread lays out for itself: it
- * is written once a thread, to memory that the nearest caches hold. */
-static double table_us(const fb_machine *m, const fb_analysis *a, double bytes)
+/* Times the device is filled with these threads. */
+static double waves_of(const fb_machine *m, const fb_analysis *a)
 {
-    enum { POINTER = 8, ELEMENT = 4, PER_THREAD = 4, IN_ROWS = 8 };
-    int members = a->facts.rolled, tables = members > 1 ? (a->facts.n_reads + a->facts.n_writes) / members : 0;
-    double threads = bytes / ELEMENT / (a->facts.has_reduction ? IN_ROWS : PER_THREAD) / fmax(1, tables), best = 0;
+    double room = (double)m->units * m->max_threads_per_unit;
+    return room > 0 ? threads_of(a) / room : 0;
+}
+
+/* Sections that members of a repetition share find their buffers in tables that each thread lays out for itself: they
+ * are written once a thread, to memory that the nearest caches hold. */
+static double table_us(const fb_machine *m, const fb_analysis *a)
+{
+    enum { POINTER = 8 };
+    double best = 0;
     for (int i = 0; i < m->copy_hot.n; i++) best = fmax(best, m->copy_hot.rate[i]);
-    return best > 0 ? tables * threads * members * POINTER / (0.7 * best) * 1e-3 : 0;
+    return best > 0 ? a->facts.tables * threads_of(a) * a->facts.rolled * POINTER / (0.7 * best) * 1e-3 : 0;
 }
 
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
@@ -79,8 +86,7 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
         return;
     }
     double latency_us = a->facts.has_reduction ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
-    double bytes = (double)(out->bytes_read > out->bytes_written ? out->bytes_read : out->bytes_written);
-    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, a, bytes);
+    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, a);
 }
 
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)

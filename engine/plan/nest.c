@@ -885,8 +885,10 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
         nest->whens = fb_arena_copy(arena, b.whens.at, (size_t)b.whens.n * sizeof *b.whens.at);
         nest->n_whens = b.whens.n;
         nest->facts.sections = nest->n_sections;
-        for (int i = 0; i < nest->n_sections; i++)
+        for (int i = 0; i < nest->n_sections; i++) {
             if (nest->sections[i].members > nest->facts.rolled) nest->facts.rolled = nest->sections[i].members;
+            if (nest->sections[i].n_tables > nest->facts.tables) nest->facts.tables = nest->sections[i].n_tables;
+        }
     }
     FB_VEC_FREE(&b.whens);
     FB_VEC_FREE(&b.sections);

@@ -50,7 +50,8 @@ typedef struct {
     const fb_traffic *reads, *writes;
     int64_t flops, specials; /* executed, recomputation inside the kernel included */
     int64_t rows, inner;     /* of the largest section */
-    int sections, rolled;    /* rolled: most members that one section serves */
+    int sections, rolled;    /* rolled: most members that one section serves … */
+    int tables;              /* … by so many tables of where each member finds its values */
     bool has_reduction;
 } fb_nest_facts;
 
