@@ -46,8 +46,7 @@ static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cos
  * Fitted to the kernels of a recording made on an H200 (tests/bench/bench_cost tells how well): small kernels and row
  * reductions wait for latency, not for bytes. */
 
-static const double gpu_start_us = 0.5;   /* a kernel begins and ends, beyond what the copy curve holds */
-static const double library_least_us = 3; /* a library's product takes at least that */
+static const double gpu_start_us = 0.5; /* a kernel begins and ends, beyond what the copy curve holds */
 static const double reduce_once_us =
     1.2; /* loads, exchange between threads, and the end of a row wait for each other … */
 static const double reduce_wave_us = 2.0; /* … once more for each time that the multiprocessors are filled with rows */
@@ -81,11 +80,8 @@ static double table_us(const fb_machine *m, const fb_analysis *a)
 
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
-    if (a->family == FB_FAMILY_LIBRARY) {
-        out->us = fmax(out->us, library_least_us);
-        return;
-    }
-    double latency_us = a->facts.has_reduction ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
+    if (a->family == FB_FAMILY_LIBRARY) return;
+    double latency_us = a->family == FB_FAMILY_REDUCE ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
     out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, a);
 }
 
