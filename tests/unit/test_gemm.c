@@ -209,13 +209,13 @@ static void test_knobs(void **state)
     planned_free(&p);
 }
 
-/* bias and gelu after a product of `rows` rows: what max makes of it. */
-static fb_family family_of_max(fb_device_kind device, int64_t rows)
+/* bias and gelu after a product of `rows` rows, `depth` terms a sum: what max makes of it. */
+static fb_family family_of_max(fb_device_kind device, int64_t rows, int64_t depth)
 {
     fb_error err;
     fb_graph *g = fb_graph_new("dense");
-    fb_id product =
-        NODE(g, FB_OP_MATMUL, "product", NULL, in(g, "x", FB_F32, SHAPE(rows, 64)), in(g, "w", FB_F32, SHAPE(64, 256)));
+    fb_id product = NODE(g, FB_OP_MATMUL, "product", NULL, in(g, "x", FB_F32, SHAPE(rows, depth)),
+                         in(g, "w", FB_F32, SHAPE(depth, 256)));
     g = with_output(g, OP1(GELU, OP2(ADD, product, in(g, "b", FB_F32, SHAPE(256)))));
     fb_machine m;
     fb_machine_default(&m, device);
@@ -231,9 +231,10 @@ static fb_family family_of_max(fb_device_kind device, int64_t rows)
 static void test_max_weighs(void **state)
 {
     (void)state;
-    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 128), FB_FAMILY_GEMM);
-    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384), FB_FAMILY_LIBRARY);
-    assert_int_equal(family_of_max(FB_DEVICE_HOST, 128), FB_FAMILY_LIBRARY);
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 128, 64), FB_FAMILY_GEMM);
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 64), FB_FAMILY_GEMM);
+    assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 1024), FB_FAMILY_LIBRARY);
+    assert_int_equal(family_of_max(FB_DEVICE_HOST, 128, 64), FB_FAMILY_LIBRARY);
 }
 
 /* ---- the text of one ---- */
