@@ -212,7 +212,7 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
         double merged_us = n > 0 ? fb_merged_us(plan) : 0, sync_us = known(p->machine.sync_us);
         if (n > 0) c.launches += (int)fmin(fb_merged_launches(plan), INT32_MAX / 2);
         c.launch_us += merged_us + sync_us;
-        c.us += merged_us + sync_us;
+        c.us += merged_us + sync_us - fb_loops_save_us(plan);
         add_copies(plan, &c);
         c.peak_bytes = peak_bytes(plan);
         c.floor_us = fb_graph_floor_us(p->g, &p->machine, NULL, NULL, NULL);

@@ -295,7 +295,7 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
             if (t->phases[p].product[s] != FB_NONE)
                 waits += waits_for(nest, &t->products[t->phases[p].product[s]].right, &x, t->phases[p].k, t->columns,
                                    x.strip);
-        w.tiles += tiles;
+        w.tiles += t->kept ? 1 : tiles; /* else nothing is waited for but the left operand, once */
         w.waits += tiles * waits;
         w.product[0].k += tiles * x.k;
     }

@@ -184,6 +184,10 @@ double fb_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb
 double fb_merged_launches(const fb_plan *plan);
 double fb_merged_us(const fb_plan *plan);
 
+/* ---- loop_cost.c ---- */
+/* What loops that are one kernel take less than the sum of fb_kernel_us of their stages. */
+double fb_loops_save_us(const fb_plan *plan);
+
 /* ---- legality.c: what needs no nest ---- */
 bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);
 bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);

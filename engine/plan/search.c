@@ -87,7 +87,7 @@ typedef struct {
 
 /* ---- what a plan costs ---- */
 
-/* Without numbering it: the sum over its slots. */
+/* The sum over its slots, without numbering the plan unless a loop is one kernel. */
 static double cost_of(const fb_plan *plan)
 {
     const fb_planner *p = plan->planner;
@@ -98,7 +98,7 @@ static double cost_of(const fb_plan *plan)
         fb_analysis *a = fb_slot_analysis(plan, s);
         us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(p->g, region);
     }
-    return us;
+    return us - fb_loops_save_us(plan);
 }
 
 static bool has_kernels(const fb_plan *plan)

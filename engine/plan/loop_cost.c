@@ -1,0 +1,100 @@
+/* What loops that are one kernel save of what their kernels would take one by one, each with a meeting of the grid.
+ *
+ * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
+ * (codegen/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
+ * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
+ * other in each block. Products whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them
+ * nor for each other's warps at each tile. */
+#include "plan/plan_parts.h"
+
+#include <math.h>
+
+typedef struct {
+    const fb_plan *plan;
+    const fb_graph *g;
+    int *stored; /* a node: the meeting after which it was stored, counted from 1 */
+    int met;
+} counter;
+
+static bool waits(const counter *c, const fb_analysis *a)
+{
+    for (int i = 0; i < a->facts.n_reads; i++)
+        if (c->stored[a->facts.reads[i].node] == c->met) return true;
+    return false;
+}
+
+static bool is_inside(const fb_graph *g, fb_id region, fb_id whole)
+{
+    while (region > whole) region = g->regions[region].parent;
+    return region == whole;
+}
+
+static fb_analysis *analysis_of(const fb_plan *plan, int group)
+{
+    return fb_slot_analysis(plan, plan->view->slot_of[group]);
+}
+
+/* Meetings that stages of the loop `whole` do without, of all its steps. */
+static double meetings_saved(counter *c, fb_id whole)
+{
+    const fb_order_entry *order;
+    int n = fb_plan_order(c->plan, &order);
+    double saved = 0;
+    fb_id last = 0; /* region of the stage before */
+    for (int i = 0; i < n; i++) {
+        if (order[i].kind != FB_ORDER_GROUP) continue;
+        const fb_analysis *a = analysis_of(c->plan, order[i].number);
+        fb_id region = c->g->nodes[c->plan->view->slot_of[order[i].number]].region;
+        if (!is_inside(c->g, region, whole)) continue;
+        if (region == last && !waits(c, a))
+            saved += fb_region_trips(c->g, region);
+        else
+            c->met++; /* also where a loop begins: its first stage waits for the step before */
+        for (int k = 0; k < a->facts.n_writes; k++) c->stored[a->facts.writes[k].node] = c->met;
+        last = region;
+    }
+    return saved;
+}
+
+/* Of one step. */
+static double keeping_saves_us(const fb_plan *plan, int group, fb_arena *arena)
+{
+    const fb_planner *p = plan->planner;
+    fb_analysis *a = analysis_of(plan, group), with = *a;
+    fb_group_cost cost;
+    with.nest = fb_nest_keep_right(a->nest, arena);
+    fb_cost_of_analysis(p->g, &p->machine, &with, &cost);
+    return fmax(fb_analysis_cost(plan->planner, a)->us - cost.us, 0);
+}
+
+static double loop_saves_us(counter *c, fb_id whole)
+{
+    double barrier_us = c->plan->planner->machine.barrier_us;
+    double us = isfinite(barrier_us) ? meetings_saved(c, whole) * barrier_us : 0;
+    int n = fb_plan_groups(c->plan);
+    fb_arena *arena = fb_arena_new();
+    bool *kept = FB_NEW_ARRAY(arena, bool, n + 1);
+    fb_plan_kept(c->plan, whole, kept, NULL);
+    for (int i = 0; i < n; i++)
+        if (kept[i])
+            us += keeping_saves_us(c->plan, i, arena) *
+                  fb_region_trips(c->g, c->g->nodes[c->plan->view->slot_of[i]].region);
+    fb_arena_free(arena);
+    return us;
+}
+
+double fb_loops_save_us(const fb_plan *plan)
+{
+    const fb_graph *g = plan->planner->g;
+    double us = 0;
+    if (plan->launch == FB_LAUNCH_MEGA || plan->planner->machine.kind != FB_DEVICE_CUDA) return 0;
+    counter c = {.plan = plan, .g = g};
+    for (fb_id r = 1; r < g->n_regions; r++) {
+        if (fb_plan_whole_loop(plan, r) != r) continue;
+        if (!c.stored) c.stored = fb_calloc((size_t)g->n_nodes + 1, sizeof *c.stored);
+        fb_plan_groups(plan); /* numbers them */
+        us += loop_saves_us(&c, r);
+    }
+    fb_free(c.stored);
+    return us;
+}
