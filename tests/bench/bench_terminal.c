@@ -119,6 +119,10 @@ static void toggles(void)
     term *t = start();
     double predicted[TOGGLES], measured[TOGGLES];
     need(wait_quiet(t), t, "the columns were not measured");
+    for (int i = 0; i < 8 && term_shows(t, "torch:"); i++) { /* what is recorded of a framework cannot be toggled */
+        term_keys(t, "1 X");
+        term_rest(t, 100, 1000);
+    }
     need(go_to(t, "layer_norm → tanh"), t, "no edge from layer_norm to tanh");
     for (int i = 0; i < TOGGLES; i++) {
         toggle(t, &predicted[i], &measured[i]);
