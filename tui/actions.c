@@ -33,9 +33,74 @@ static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated, bool 
     return v;
 }
 
+/* The verdict alone on more would keep the keys waiting. */
+enum { MOST_AT_ONCE = 1024 };
+
+/* One kernel of all that is marked: what it would do, or done. */
+static fb_verdict marks_edit(fb_app *app, bool done, bool *repeated, bool *changed)
+{
+    fb_id *nodes = fb_alloc(((size_t)app->model.outline->graph->n_nodes + 1) * sizeof *nodes);
+    fb_edit edit = fb_marks_edit(&app->marks, &app->model.rows, nodes, repeated);
+    fb_verdict v = edit.n_nodes > MOST_AT_ONCE
+                       ? fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_NONE,
+                                         "%d nodes are more than %d, the most at once", edit.n_nodes, MOST_AT_ONCE)
+                   : done ? do_edit(app, &edit, *repeated, changed)
+                          : fb_session_try(app->session, app->column, &edit, *repeated);
+    fb_free(nodes);
+    return v;
+}
+
+static void mark(fb_app *app, const char *arg)
+{
+    (void)arg;
+    bool repeated, changed;
+    fb_marks_toggle(&app->marks, fb_model_row(app)->entry);
+    if (app->marks.entries.n > 1) app->marks.verdict = marks_edit(app, false, &repeated, &changed);
+    fb_scroll_command(&app->scroll[FB_VIEW_GRAPH], app->model.rows.rows.n, 1, FB_CMD_DOWN);
+    app->edge = 0;
+}
+
+static void fuse_marked(fb_app *app)
+{
+    bool repeated, changed = false;
+    fb_str text = {0};
+    const int n = app->marks.entries.n;
+    fb_verdict v = marks_edit(app, true, &repeated, &changed); /* where it was done, they are forgotten */
+    fb_str_addf(&text, "fused the %d marked rows%s", n, repeated ? " in each repetition" : "");
+    report_verdict(app, fb_str_get(&text), &v, changed);
+    fb_str_free(&text);
+}
+
+/* To the other end of the edge, which is the chosen one there as well. */
+static void jump(fb_app *app, const char *arg)
+{
+    (void)arg;
+    int n;
+    const fb_row_edge *chosen = fb_model_edge(app, &n);
+    if (!chosen) return;
+    if (chosen->inside) {
+        fb_app_say(app, FB_ROLE_WARN, "jump: the chosen edge lies inside of this scope: ] chooses another");
+        return;
+    }
+    const fb_row_edge edge = *chosen;
+    fb_model_go(app, edge.incoming ? edge.a : edge.b);
+    const fb_row_edge *there = fb_model_edge(app, &n);
+    for (int i = 0; there && i < n; i++) {
+        const fb_row_edge *e = &fb_rows_edges(&app->model.rows, app->scroll[FB_VIEW_GRAPH].cursor, &n)[i];
+        if (!e->inside && e->incoming != edge.incoming && e->a == edge.a && e->b == edge.b) app->edge = i;
+    }
+}
+
 static void toggle(fb_app *app, const char *arg)
 {
     (void)arg;
+    if (app->marks.entries.n) {
+        if (app->marks.entries.n > 1)
+            fuse_marked(app);
+        else
+            fb_app_say(app, FB_ROLE_WARN, "toggle: one row alone is marked: M marks another, Esc forgets it");
+        return;
+    }
     int n, row = app->scroll[FB_VIEW_GRAPH].cursor, room = app->model.outline->graph->n_nodes;
     const fb_row_edge *chosen = fb_model_edge(app, &n);
     if (!chosen) return;
@@ -607,6 +672,8 @@ static void back(fb_app *app, const char *arg)
     bool bare_list = app->n_over == 1 && app->over[0] == FB_VIEW_LIST && !app->path;
     if (app->n_over && !bare_list)
         fb_app_hide(app);
+    else if (app->marks.entries.n)
+        fb_marks_clear(&app->marks);
     else if (app->zoomed)
         app->zoomed = false;
     else if (measuring(app))
@@ -646,6 +713,8 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_TOGGLE] = toggle,
     [FB_CMD_EDGE_BACK] = edge_back,
     [FB_CMD_EDGE_NEXT] = edge_next,
+    [FB_CMD_MARK] = mark,
+    [FB_CMD_JUMP] = jump,
     [FB_CMD_ISOLATE] = isolate,
     [FB_CMD_RECOMPUTE] = recompute,
     [FB_CMD_LIBRARY] = library,

@@ -257,6 +257,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (fb_app_view(app) == FB_VIEW_SOURCE && (c == FB_CMD_EDGE_BACK || c == FB_CMD_EDGE_NEXT))
         return NULL; /* kernels */
     if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";
+    if (c == FB_CMD_TOGGLE && app->marks.entries.n) return NULL; /* it speaks of them, wherever the cursor is */
     if (need == NEED_SCOPE) {
         const fb_row *row = fb_model_row(app);
         return row && app->model.outline->entries[row->entry].kind == FB_ENTRY_REPEAT ? NULL
@@ -539,6 +540,7 @@ static void free_app(fb_app *app)
     fb_free(app->results.path);
     fb_free(app->reopen.spec);
     json_decref(app->reopen.params);
+    fb_marks_free(&app->marks);
     fb_prompt_free(&app->prompt);
     fb_keys_free(app->keys);
     fb_str_free(&app->message);

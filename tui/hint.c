@@ -73,6 +73,21 @@ void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdi
     if (v) savings(v, out);
 }
 
+static void marks_text(const fb_app *app, fb_str *out)
+{
+    const fb_verdict *v = &app->marks.verdict;
+    int n = app->marks.entries.n;
+    if (n < 2)
+        fb_str_add(out, "one row is marked: M marks another, Esc forgets it");
+    else if (v->kind > FB_VERDICT_SLOWER)
+        fb_str_addf(out, "cannot fuse the %d marked rows · %s: %s", n, fb_verdict_kind_name(v->kind), v->text);
+    else {
+        fb_str_addf(out, "Space: fuse the %d marked rows", n);
+        savings(v, out);
+        if (v->kind == FB_VERDICT_SLOWER) fb_str_add(out, " · predicted slower");
+    }
+}
+
 static void explain_edge(fb_app *app, fb_hint *hint)
 {
     static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD,
@@ -81,6 +96,12 @@ static void explain_edge(fb_app *app, fb_hint *hint)
                                     [FB_VERDICT_ILLEGAL] = FB_ROLE_BAD};
     int n, row = app->scroll[FB_VIEW_GRAPH].cursor;
     const fb_row_edge *e = fb_model_edge(app, &n);
+    if (app->marks.entries.n) {
+        fb_str_addf(&hint->title, "%d marked", app->marks.entries.n);
+        marks_text(app, &hint->line[0]);
+        hint->role[0] = app->marks.entries.n > 1 ? roles[app->marks.verdict.kind] : FB_ROLE_DIM;
+        return;
+    }
     if (!e) {
         const char *why = fb_app_why_not(app, FB_CMD_TOGGLE);
         if (why) fb_str_add(&hint->line[0], why);

@@ -211,6 +211,7 @@ static void drop_outline(fb_app *app)
     fb_rows_free(&m->rows);
     fb_outline_free(m->outline);
     m->outline = NULL;
+    fb_marks_clear(&app->marks);
 }
 
 /* The edge chosen last, from what was found so far: the plan that the rows speak of may be gone. */
@@ -266,6 +267,7 @@ void fb_model_update(fb_app *app)
         const fb_row_edge chosen = other_graph ? (fb_row_edge){.a = FB_NONE} : chosen_before(app);
         fb_letters_free(&m->letters);
         if (plan) fb_letters_make(&m->letters, plan, m->outline);
+        fb_marks_clear(&app->marks);
         m->plan_hash = hash;
         fb_model_refold(app);
         choose_again(app, &chosen);

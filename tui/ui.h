@@ -8,6 +8,7 @@
 #include "tui/draw.h"
 #include "tui/keys.h"
 #include "tui/layout.h"
+#include "tui/marks.h"
 #include "tui/prompt.h"
 #include "tui/rows.h"
 #include "tui/settings.h"
@@ -160,6 +161,7 @@ struct fb_app {
     fb_model model;
     fb_verdicts *verdicts;
     int edge; /* of the graph view's row */
+    fb_marks marks;
 
     fb_layout layout;
     fb_view_id focus;          /* a pane */

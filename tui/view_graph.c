@@ -137,6 +137,7 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
     int gutter = letters_width(app), x = gutter + 2, right = r->w - 1, marks = right - shapes - 1;
     fb_str shape = {0};
     draw_gutter(row, r, y, gutter);
+    if (fb_marks_has(&app->marks, row->entry)) fb_draw(r, y, gutter + 1, FB_ROLE_KEY, "*");
     for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");
     fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
     shape_text(app, at, &shape);

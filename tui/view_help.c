@@ -14,6 +14,7 @@ static const struct {
 } signs[] = {
     {"a b c", "kernels: rows with one letter share one; a+ holds several"},
     {"● ○ ✗ ◐", "a row's edges from above: fused, cut, cannot be fused, some of each"},
+    {"*", "a marked row: Space makes one kernel of them"},
     {"×16", "repetitions shown as one line; what is done there is done to all"},
     {"~", "predicted by the cost model, not measured"},
     {"…", "on its way, or cut where there is no room"},
