@@ -144,7 +144,7 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floor_divide": "//", "
          "gt": ">", "ge": ">=", "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
          "bitwise_left_shift": "<<", "bitwise_right_shift": ">>"}
 CALL = {"gelu": "F.gelu({0})", "relu": "F.relu({0})", "neg": "-{0}", "logical_not": "~{0}", "bitwise_not": "~{0}",
-        "receive": "{0}.to('cpu')", "matmul": "torch.matmul({0}, {1})"}
+        "receive": "{0}", "matmul": "torch.matmul({0}, {1})"}
 CALL.update({name: f"torch.{name}({{0}})" for name in (
     "abs", "sign", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf", "floor",
     "ceil", "round")})
@@ -568,6 +568,11 @@ def wait():
         torch.cuda.synchronize()
 
 
+def outside(shape, dtype):
+    """Memory that is fed from and received into: pinned beside a GPU, so that copies need not be waited for."""
+    return torch.empty(shape, dtype=dtype, pin_memory=CUDA)
+
+
 def graphed(run):
     """`run` as one CUDA graph, recorded after a few runs on a stream of its own, as PyTorch asks for."""
     stream = torch.cuda.Stream()
@@ -592,7 +597,7 @@ def is_cpu_kernel(name):
     """Ops that do work: generated kernels, and what is neither a view, nor memory, nor made of other ops."""
     if not name.startswith("aten::"):
         return "cpp_fused" in name
-    if name.startswith("aten::empty") or name in ("aten::resize_", "aten::lift_fresh"):
+    if name.startswith("aten::empty") or name in ("aten::resize_", "aten::lift_fresh", "aten::_unsafe_view"):
         return False
     found = overloads(name)
     returned = [o._schema.returns[0].alias_info if o._schema.returns else None for o in found]
@@ -666,6 +671,9 @@ class Case:
         self.kernels, self.launches, self.peak, self.compile_ms = [], None, None, None
         self.tf32 = any(n.get("precision") == "tf32" for n in graph["nodes"])
         self.run = None
+        # What is fed and received is copied by every run, in order with its kernels, as fusebox's own plans do it.
+        self.feeds, self.saved = {}, {}  # number of an input or a result → memory outside
+        self.copy_us = []
 
     def settings(self):
         """Those of PyTorch that are global, and of this case."""
@@ -680,9 +688,14 @@ class Case:
             self.model = torch.compile(model, dynamic=False)
         elif self.plan == "max-autotune":
             self.model = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
+        nodes = self.graph["nodes"]
+        self.received = [k for k, i in enumerate(checked(self.graph)) if nodes[i]["op"] == "receive"]
+        for k in self.received:
+            node = nodes[checked(self.graph)[k]]
+            self.saved[k] = outside(node["shape"], DTYPES[node["dtype"]])
         self.load(self.seeds[0])
         start = time.perf_counter()
-        self.run = lambda: self.model(*self.arguments)
+        self.run = self.whole_run
         with torch.no_grad():
             self.run()
             wait()
@@ -694,6 +707,22 @@ class Case:
             if self.error["ok"]:
                 self.profile()
 
+    # -- a run
+
+    def copy_in(self):
+        for i, memory in self.feeds.items():
+            self.arguments[i].copy_(memory, non_blocking=True)
+
+    def copy_out(self, results):
+        results = list(results)
+        for k, memory in self.saved.items():
+            results[k] = memory.copy_(results[k], non_blocking=True)
+        return results
+
+    def whole_run(self):
+        self.copy_in()
+        return self.copy_out(self.model(*self.arguments))
+
     # -- inputs
 
     def load(self, seed):
@@ -702,20 +731,29 @@ class Case:
             return
         if seed not in self.images:
             self.images[seed] = [source(node, seed, self.files) for node in self.inputs]
-        if not self.plan.endswith("+graph"):
-            self.arguments = self.images[seed]
-        elif self.seed is None:
-            self.arguments = [t.clone() for t in self.images[seed]]
+        image = self.images[seed]
+        fed = [i for i, node in enumerate(self.inputs) if node["op"] == "feed"]
+        if self.seed is None:
+            keep = self.plan.endswith("+graph")
+            self.arguments = [t.clone() if keep or i in fed else t for i, t in enumerate(image)]
+            self.feeds = {i: outside(image[i].shape, image[i].dtype) for i in fed}
+        elif self.plan.endswith("+graph"):
+            for to, t in zip(self.arguments, image):
+                to.copy_(t)
         else:
-            for to, image in zip(self.arguments, self.images[seed]):
-                to.copy_(image)
+            self.arguments = [self.arguments[i] if i in fed else t for i, t in enumerate(image)]
+        for i in fed:
+            self.feeds[i].copy_(image[i])
+            self.arguments[i].fill_(0)  # what a run does not copy is not there
         self.seed = seed
 
     # -- the answer
 
     def check(self):
         """Against the graph op by op in double: another path through PyTorch, which knows no op scopes."""
-        got = [t.clone() for t in self.run()]
+        got = self.run()
+        wait()  # for what is received
+        got = [t.clone() for t in got]
         wide, inputs = function(self.graph, scopes=False, wide=True)
         known = {n["id"]: a for n, a in zip(self.inputs, self.arguments)}
         arguments = [known[n["id"]] if n["id"] in known else source(n, self.seed, self.files) for n in inputs]
@@ -766,14 +804,38 @@ class Case:
         if CUDA:
             inputs = sum(t.numel() * t.element_size() for t in self.arguments)
             self.peak = torch.cuda.max_memory_allocated() - before + inputs
+        self.time_copies(rounds, result)
         del result
+        profiled = self.run if CUDA else lambda: self.model(*self.arguments)  # on a CPU copies look like any op
         with profile(activities=[ProfilerActivity.CUDA if CUDA else ProfilerActivity.CPU], acc_events=True) as p:
             for _ in range(rounds):
-                self.run()
+                profiled()
             wait()
         launches = gpu_launches(p.events()) if CUDA else cpu_launches(p.events())
+        if self.feeds or self.saved:
+            launches = [e for e in launches if not e[0].startswith(("Memcpy HtoD", "Memcpy DtoH"))]
         if launches:
             self.kernels, self.launches, self.busy = kernel_rows(launches, rounds)
+
+    def time_copies(self, rounds, results):
+        """What the copies of a run take by themselves."""
+        for _ in range(rounds if self.feeds or self.saved else 0):
+            wait()
+            if CUDA:
+                begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                on_device = [t.to(DEVICE) for t in results]
+                begun.record()
+                self.copy_in()
+                self.copy_out(on_device)
+                ended.record()
+                wait()
+                self.copy_us.append(begun.elapsed_time(ended) * 1e3)
+            else:
+                elsewhere = [t.clone() for t in results]
+                start = time.perf_counter()
+                self.copy_in()
+                self.copy_out(elsewhere)
+                self.copy_us.append((time.perf_counter() - start) * 1e6)
 
     def sample(self, n, cold):
         self.settings()
@@ -807,7 +869,14 @@ class Case:
             if samples:
                 r[key] = stat(samples)
         if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
-            r["gap_us"] = r["wall_us"]["median"] - r["device_us"]["median"]
+            copies = stat(self.copy_us)["median"] if self.copy_us else 0
+            r["gap_us"] = max(0, r["wall_us"]["median"] - r["device_us"]["median"] - copies)
+        if self.feeds or self.saved:
+            def size(memory):
+                return sum(t.numel() * t.element_size() for t in memory.values())
+            r.update(copies="in order", copy_hidden_us=0, bytes={"copied": {"in": size(self.feeds), "out": size(self.saved)}})
+            if self.copy_us:
+                r["copy_us"] = stat(self.copy_us)
         return r
 
 

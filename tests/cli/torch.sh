@@ -47,6 +47,10 @@ if [ "$has_gpu" = 0 ]; then
     fbt run split_stack combined:eager+graph@torch $small
     is "a CUDA graph without a GPU" 3 err1 'finds no GPU here'
 fi
+fbt run puzzlers/overlap both_ways:eager@torch both_ways:in_order@host --set rows=64 --format json
+is "what is fed and received is copied there, too" 0
+json "and counted apart from kernels" out columns.0.copies='in order' columns.0.bytes.copied.in=65536 columns.0.bytes.copied.out=65536 \
+    columns.0.copy_us.median columns.0.copy_hidden_us columns.0.launches=3 columns.1.bytes.copied.in=65536
 fbt run split_stack combined:compile@torch $small --format json
 if [ $status = 0 ]; then
     json "torch.compile" out columns.0.plan=compile columns.0.error.ok=true columns.0.compile_ms columns.0.launches
