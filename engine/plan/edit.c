@@ -593,16 +593,41 @@ static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
     return stays_merged(plan, why);
 }
 
+static void append(fb_verdict *why, const char *text)
+{
+    size_t n = strlen(why->text), more = strlen(text);
+    snprintf(why->text + n, sizeof why->text - n, "; %s", text);
+    if (n + more + 2 >= sizeof why->text) fb_trim_partial(why->text);
+}
+
+/* What is fed to a loop is one copy: it does not arrive step by step. */
+static void tell_fed(const fb_plan *plan, bool beside, fb_verdict *why)
+{
+    const fb_graph *g = plan->planner->g;
+    for (fb_id r = 1; r < g->n_regions; r++) {
+        const fb_node *loop = &g->nodes[g->regions[r].loop];
+        for (int i = g->regions[r].n_carried; i < loop->n_args; i++) {
+            fb_id base = fb_access_base(g, loop->args[i]);
+            if (g->nodes[base].op != FB_OP_FEED) continue;
+            fb_str says = {0};
+            fb_str_addf(&says, "`%s` arrives with all %lld steps of `%s` before the first of them, %s",
+                        g->nodes[base].name, (long long)g->regions[r].trips, loop->name,
+                        beside ? "while the run before computes" : "and is waited for");
+            append(why, fb_str_get(&says));
+            fb_str_free(&says);
+            return;
+        }
+    }
+}
+
 /* What a loop that has become one kernel keeps on chip, and what it does not. */
 static void tell_kept(const fb_plan *plan, fb_id loop, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     bool *kept = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *kept);
     fb_str says = {0};
-    size_t n = strlen(why->text);
     fb_plan_kept(plan, fb_plan_whole_loop(plan, g->nodes[loop].attrs->region), kept, &says);
-    if (says.n) snprintf(why->text + n, sizeof why->text - n, "; %s", fb_str_get(&says));
-    if (n + says.n + 2 >= sizeof why->text) fb_trim_partial(why->text);
+    if (says.n) append(why, fb_str_get(&says));
     fb_str_free(&says);
     fb_free(kept);
 }
@@ -631,6 +656,7 @@ static fb_verdict try_changes(const fb_plan *plan, const fb_edit *edits, int n, 
     }
     if (good && changed && n == 1 && edits[0].kind == FB_EDIT_GENERATE && is_loop(to, edits[0].a))
         tell_kept(to, edits[0].a, &why);
+    if (good && changed && n == 1 && edits[0].kind == FB_EDIT_OVERLAP) tell_fed(to, to->overlap, &why);
     if (good && result)
         *result = to;
     else

@@ -26,7 +26,7 @@ is "a badly written choice of decisions" 2 err1 'inductor\[:12\]'
 fb explain split_stack combined:greedy $small --steps
 is "a plan without decisions" 2 err1 'not made by a preset'
 fb explain models/mlp_loop fed:max --procedure --set steps=1000
-is "a plan as a procedure: loops, kernels, accesses through views" 0 out '^feed xs .*copied in' out '^for 1000 steps' \
+is "a plan as a procedure: loops, kernels, accesses through views" 0 out '^feed xs .*copied in whole' out '^for 1000 steps' \
     out '^  item\[i, j\] := xs\[step, i, j\]$' out '^  kernel [0-9]+: library, 5 fused$' \
     out ' fc1.matmul\[i, j\] := sum over k < 255: item\[i, k\] \* carried\[j, k\]$' \
     out ' sum_3\[i\] := sum over j < 2: mul_2\[j, i\]$' out '^  carried = sub_2   for the next step$' \

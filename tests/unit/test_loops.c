@@ -356,6 +356,30 @@ static void flipped_steps_are_read_where_they_lie(void **state)
     bench_free(&b);
 }
 
+/* What a loop is fed is one copy, and the verdict on copies says so. */
+static void a_loop_is_fed_whole(void **state)
+{
+    (void)state;
+    fb_script *s = start("local fb = require 'fusebox'\nreturn fb.script { model = function(g)\n"
+                         "local xs = g:feed('xs', {6, 4})\n"
+                         "local s = g:scan({xs:flip(1)}, {g:zeros({4})}, function(x, s) return {(s + x):tanh()} end)\n"
+                         "g:receive(s[1], 'last') end }\n");
+    fb_graph *g = build(s, "");
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_HOST);
+    fb_planner *p = fb_planner_new(g, &machine);
+    fb_plan *plan = fb_plan_new(p), *beside = NULL;
+    fb_verdict v = fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, &beside);
+    if (!beside ||
+        !strstr(v.text, "`xs` arrives with all 6 steps of `loop` before the first of them, while the run before"))
+        fail_msg("%s", v.text);
+    fb_plan_free(beside);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
 /* One launch for all steps, on the host too; the library is called on the way. */
 /* Tiles of a product read rows of their operand that others would have overwritten. */
 static void an_operand_of_tiles_is_not_overwritten(void **state)
@@ -637,6 +661,7 @@ int main(void)
         cmocka_unit_test(states_stay_in_place_where_they_can),
         cmocka_unit_test(what_is_carried_and_stacked_is_stored_twice),
         cmocka_unit_test(flipped_steps_are_read_where_they_lie),
+        cmocka_unit_test(a_loop_is_fed_whole),
         cmocka_unit_test(an_operand_of_tiles_is_not_overwritten),
         cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
         cmocka_unit_test(one_cooperative_kernel),
