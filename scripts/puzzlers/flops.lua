@@ -17,23 +17,24 @@ return fb.script {
     hidden = fb.int { 2048, min = 1, max = 32768, step = "x2", help = "between the two products" },
     n = fb.int { 1048576, min = 1, max = 268435456, step = "x2", help = "elements of the chain" },
     depth = fb.int { 8, min = 1, max = 256, step = "x2", help = "multiply-adds an element of the chain" },
+    dtype = fb.choice { "f32", "bf16", "f16" },
   },
 
   variants = {
     layer = function(g, p)
-      local x = g:input("x", { p.rows, p.size }, "f32", { dist = "normal" })
+      local x = g:input("x", { p.rows, p.size }, p.dtype, { dist = "normal" })
       local h = nn.linear(x, p.hidden, { name = "up" }):gelu()
       return nn.layer_norm(x + nn.linear(h, p.size, { name = "down" }), { affine = true })
     end,
 
     products = function(g, p)
-      local x = g:input("x", { p.rows, p.size }, "f32", { dist = "normal" })
+      local x = g:input("x", { p.rows, p.size }, p.dtype, { dist = "normal" })
       local h = nn.linear(x, p.hidden, { name = "up", bias = false })
       return nn.linear(h, p.size, { name = "down", bias = false })
     end,
 
     chain = function(g, p)
-      local x = g:input("x", { p.n })
+      local x = g:input("x", { p.n }, p.dtype)
       for i = 1, p.depth do
         g:scope("step", i, function() x = x * 0.75 + 0.125 end)
       end

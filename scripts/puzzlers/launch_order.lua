@@ -12,7 +12,7 @@
 local fb = require "fusebox"
 
 local function input(g, p, i)
-  return g:scope("block", i, function() return g:input("x", { p.size }, "f32", { low = -1, high = 1 }) end)
+  return g:scope("block", i, function() return g:input("x", { p.size }, p.dtype, { low = -1, high = 1 }) end)
 end
 
 return fb.script {
@@ -21,6 +21,7 @@ return fb.script {
   params = {
     blocks = fb.int { 8, min = 1, max = 256, step = "x2", help = "vectors" },
     size = fb.int { 131072, min = 1, max = 67108864, step = "x4", help = "elements of each" },
+    dtype = fb.choice { "f32", "bf16", help = "sums of this many elements are too large for f16" },
   },
 
   variants = {

@@ -20,11 +20,12 @@ return fb.script {
     taps = fb.int { 8, min = 1, max = 64, step = "x2", help = "neighbours in `again`" },
     rows = fb.int { 2, min = 1, max = 1024, step = "x2", help = "of `starved`" },
     width = fb.int { 12, min = 2, max = 48, step = 4, help = "vectors in `crowded`" },
+    dtype = fb.choice { "f32", "bf16", "f16" },
   },
 
   variants = {
     again = function(g, p)
-      local x = g:input("x", { p.n + p.taps - 1 })
+      local x = g:input("x", { p.n + p.taps - 1 }, p.dtype)
       local dear = g:scope("dear", function() return x:sin():exp():tanh() end)
       local sum = dear:slice(0, 0, p.n)
       for k = 1, p.taps - 1 do sum = sum + dear:slice(0, k, p.n + k) end
@@ -32,13 +33,13 @@ return fb.script {
     end,
 
     starved = function(g, p)
-      local x = g:input("x", { p.rows, p.n // p.rows }, "f32", { dist = "normal" })
+      local x = g:input("x", { p.rows, p.n // p.rows }, p.dtype, { dist = "normal" })
       return nn.softmax(x * 0.5 + 0.25, -1)
     end,
 
     crowded = function(g, p)
       local v, size = {}, p.n // p.width
-      for i = 1, p.width do v[i] = g:input("v" .. i, { size }) end
+      for i = 1, p.width do v[i] = g:input("v" .. i, { size }, p.dtype) end
       local sum
       for i = 1, p.width do
         g:scope("with", i, function()

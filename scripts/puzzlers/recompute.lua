@@ -25,10 +25,11 @@ return fb.script {
     rows = fb.int { 1024, min = 1, max = 65536, step = "x2" },
     columns = fb.int { 1024, min = 1, max = 65536, step = "x2" },
     act = fb.choice { "gelu", "relu", "dear", help = "what is computed once or twice" },
+    dtype = fb.choice { "f32", "bf16", "f16" },
   },
 
   model = function(g, p)
-    local x = g:input("x", { p.rows, p.columns }, "f32", { low = -1, high = 1 })
+    local x = g:input("x", { p.rows, p.columns }, p.dtype, { low = -1, high = 1 })
     local s = g:scope("act", function() return acts[p.act](x) end)
     return s:sum(0), s:sum(1)
   end,
@@ -58,7 +59,7 @@ return fb.script {
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "rows", y = "us", by = "plan", log = "xy" }
+    e:plot { x = "rows", y = "us", by = { "plan", "act" }, log = "xy" }
   end,
 
   puzzle = {

@@ -20,11 +20,12 @@ return fb.script {
     batch_size = fb.int { 1024, min = 64, max = 16384, step = "x2", help = "rows of a feature" },
     input_dim = fb.int { 256, min = 1, max = 4096, step = "x2", help = "columns of a feature" },
     num_inputs = fb.int { 16, min = 1, max = 256, step = "x2", help = "features" },
+    dtype = fb.choice { "f32", "bf16", "f16" },
   },
 
   variants = {
     split_stack = function(g, p)
-      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim })
+      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim }, p.dtype)
       local norm = {}
       for i, f in ipairs(x:split(p.batch_size * p.input_dim)) do
         g:scope("feature", i, function()
@@ -35,7 +36,7 @@ return fb.script {
     end,
 
     combined = function(g, p)
-      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim })
+      local x = g:input("input_data", { p.num_inputs * p.batch_size * p.input_dim }, p.dtype)
       local norm = nn.layer_norm(x:view(p.num_inputs, p.batch_size, p.input_dim), { eps = 0 }):tanh()
       return nn.linear(norm, 1):relu()
     end,
