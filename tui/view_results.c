@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <time.h>
 
-typedef enum { BY_WHEN, BY_SCRIPT, BY_COLUMN, BY_WALL, BY_LAUNCHES, BY_BYTES, BY_FLOOR, FIELDS } field;
+typedef enum { BY_WHEN, BY_SCRIPT, BY_COLUMN, BY_WALL, BY_LAUNCHES, BY_BYTES, BY_FLOOR, BY_RATE, FIELDS } field;
 
 static const struct {
     const char *name, *label;
@@ -25,6 +25,7 @@ static const struct {
     [BY_LAUNCHES] = {"launches", "launches", false},
     [BY_BYTES] = {"bytes", "moved", false},
     [BY_FLOOR] = {"floor", "× floor", false},
+    [BY_RATE] = {"rate", "a second", false},
 };
 
 /* One row as it is shown. */
@@ -39,6 +40,7 @@ typedef struct {
     fb_results *file;
     int n;
     item *items;
+    double most; /* of the rates of an experiment's rows; 0: there are none */
 } list;
 
 static list *state(fb_app *app)
@@ -70,6 +72,19 @@ static double total(const json_t *bytes)
     return fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
 }
 
+/* What an experiment calls so many a second: "vectors_per_s", whatever it counts. */
+static double rate_of(const json_t *values)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)values, key, value)
+    {
+        size_t n = strlen(key);
+        if (n > 6 && strcmp(key + n - 6, "_per_s") == 0 && json_is_number(value)) return json_number_value(value);
+    }
+    return NAN;
+}
+
 static item read_item(fb_arena *arena, const json_t *row, int at)
 {
     const json_t *which = json_object_get(row, "case"), *of = which ? which : row,
@@ -89,6 +104,7 @@ static item read_item(fb_arena *arena, const json_t *row, int at)
     it.key[BY_LAUNCHES] = fb_json_number_or(values ? values : row, "launches", NAN);
     it.key[BY_BYTES] = total(json_object_get(json_object_get(row, "bytes"), "modelled"));
     it.key[BY_FLOOR] = it.key[BY_WALL] / fb_json_number_or(row, "floor_us", NAN);
+    it.key[BY_RATE] = rate_of(values);
     return it;
 }
 
@@ -151,8 +167,10 @@ static void read_rows(fb_app *app)
     l->items = FB_NEW_ARRAY(arena, item, n + 1);
     for (int i = 0; i < n; i++) {
         item it = read_item(arena, fb_results_row(l->file, i), i);
+        if (it.key[BY_RATE] > l->most) l->most = it.key[BY_RATE];
         if (passes(&it, app->results.filter)) l->items[l->n++] = it;
     }
+    if (app->results.sort == BY_RATE && l->most <= 0) app->results.sort = BY_WHEN;
     sort(app);
 }
 
@@ -163,6 +181,11 @@ static void opened(fb_app *app)
 {
     app->scroll[FB_VIEW_RESULTS] = (fb_scroll){0};
     read_rows(app);
+    list *l = state(app);
+    bool untouched = app->results.sort == BY_WHEN && app->results.down;
+    if (!app->results.path || !untouched || !l || l->most <= 0) return;
+    app->results.sort = BY_RATE; /* a sweep is a ranking */
+    sort(app);
 }
 
 static void title(fb_app *app, fb_str *out)
@@ -212,13 +235,14 @@ static places place(const list *l, const fb_rect *r)
 
 static void draw_headings(fb_app *app, const fb_rect *r, const places *p)
 {
+    field last = state(app)->most > 0 ? BY_RATE : BY_FLOOR;
     const struct {
         int x;
         field f;
         bool right;
-    } at[] = {{1, BY_WHEN, false},       {p->script, BY_SCRIPT, false},    {p->column, BY_COLUMN, false},
-              {p->wall, BY_WALL, true},  {p->launches, BY_LAUNCHES, true}, {p->bytes, BY_BYTES, true},
-              {p->floor, BY_FLOOR, true}};
+    } at[] = {{1, BY_WHEN, false},      {p->script, BY_SCRIPT, false},    {p->column, BY_COLUMN, false},
+              {p->wall, BY_WALL, true}, {p->launches, BY_LAUNCHES, true}, {p->bytes, BY_BYTES, true},
+              {p->floor, last, true}};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         fb_role role = (int)at[i].f == app->results.sort ? FB_ROLE_FOCUS : FB_ROLE_DIM;
         if (at[i].f == BY_WHEN && p->script == 1) continue;
@@ -229,7 +253,30 @@ static void draw_headings(fb_app *app, const fb_rect *r, const places *p)
     }
 }
 
-static void draw_item(const fb_rect *r, int y, const places *p, const item *it)
+/* 2.62 M, 811 k */
+static void rate_text(double rate, char to[40])
+{
+    static const char *const units[] = {"", " k", " M", " G", " T"};
+    int i = 0;
+    while (i < 4 && rate >= 999.5) rate /= 1000, i++;
+    snprintf(to, 40, "%.3g%s", rate, units[i]);
+}
+
+/* A rate stands where a measured column has bytes and floor: as a bar beside the largest of all, and as a figure. */
+static void draw_rate(const fb_rect *r, int y, const places *p, double rate, double most)
+{
+    enum { CELLS = 8 };
+    char text[40];
+    int eighths = (int)lround(8 * CELLS * rate / most);
+    for (int i = 0; i < CELLS && eighths > 0; i++, eighths -= 8) {
+        static const char *const part[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+        fb_draw(r, y, p->bytes - CELLS + i + 1, FB_ROLE_TIME, part[eighths > 8 ? 8 : eighths]);
+    }
+    rate_text(rate, text);
+    fb_draw_right(r, y, p->floor, FB_ROLE_TEXT, text);
+}
+
+static void draw_item(const fb_rect *r, int y, const places *p, const item *it, double most)
 {
     char text[40], when[16];
     const char *failed = fb_json_string_or(it->row, "failed", NULL);
@@ -248,6 +295,7 @@ static void draw_item(const fb_rect *r, int y, const places *p, const item *it)
     if (isfinite(it->key[BY_LAUNCHES])) fb_draw_right(r, y, p->launches, FB_ROLE_DIM, text);
     if (isfinite(it->key[BY_BYTES]))
         fb_draw_right(r, y, p->bytes, FB_ROLE_DIM, fb_format_bytes(text, it->key[BY_BYTES]));
+    if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], most);
     snprintf(text, sizeof text, "%.1f ×", it->key[BY_FLOOR]);
     if (isfinite(it->key[BY_FLOOR])) fb_draw_right(r, y, p->floor, FB_ROLE_DIM, text);
 }
@@ -267,7 +315,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     fb_scroll_fit(s, l->n, r->h - 1);
     for (int y = 1; y < r->h && s->top + y - 1 < l->n; y++) {
         fb_row_ground(app, FB_VIEW_RESULTS, r, y, s->top + y - 1, focused);
-        draw_item(r, y, &p, &l->items[s->top + y - 1]);
+        draw_item(r, y, &p, &l->items[s->top + y - 1], l->most);
     }
 }
 
@@ -297,10 +345,15 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[0], " · %s, %s–%s, n %d", fb_json_string_or(it->row, "source", "measured"),
                     fb_format_us(low, fb_json_number_or(wall, "p10", NAN)),
                     fb_format_us(high, fb_json_number_or(wall, "p90", NAN)), (int)fb_json_int_or(wall, "n", 0));
-    if (!wall && json_object_get(it->row, "row")) {
-        char *values = fb_json_line(json_object_get(it->row, "row"));
-        fb_str_addf(&hint->line[0], " · %s", values);
-        fb_free(values);
+    const char *key;
+    json_t *value;
+    json_object_foreach(wall ? NULL : json_object_get(it->row, "row"), key, value)
+    {
+        char *text = fb_json_line(value);
+        char figure[40];
+        if (json_is_number(value)) rate_text(json_number_value(value), figure);
+        fb_str_addf(&hint->line[0], " · %s %s", key, json_is_number(value) ? figure : text);
+        fb_free(text);
     }
 }
 
@@ -366,14 +419,15 @@ static void sort_by(fb_app *app, const char *arg)
     if (*arg) {
         for (f = 0; f < FIELDS && strcmp(fields[f].name, arg + down) != 0;) f++;
         if (f == FIELDS) {
-            fb_app_say(app, FB_ROLE_WARN, "no field \"%s\": when, script, column, wall, launches, bytes or floor",
+            fb_app_say(app, FB_ROLE_WARN, "no field \"%s\": when, script, column, wall, launches, bytes, floor or rate",
                        arg + down);
             return;
         }
         app->results.down = down;
     } else {
         f = (f + 1) % FIELDS;
-        app->results.down = f == BY_WHEN;
+        if (f == BY_RATE && !(state(app)->most > 0)) f = BY_WHEN;
+        app->results.down = f == BY_WHEN || f == BY_RATE;
     }
     app->results.sort = f;
     sort(app);

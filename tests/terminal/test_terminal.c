@@ -1114,6 +1114,32 @@ static term *start_configured(const char *text, const char *ready)
     return start(30, 100, config, "demo", ready);
 }
 
+/* Rows of an experiment that say how many a second it was: the largest first, bars beside figures. */
+static void a_sweep_is_a_ranking(void **state)
+{
+    (void)state;
+    char path[64], keys[128];
+    snprintf(path, sizeof path, "%s/sweep.jsonl", own_folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"case\":{\"variant\":\"cat\",\"plan\":\"eager\",\"params\":{\"N\":4}},\"row\":{\"vectors_per_s\":655e3}}\n"
+          "{\"case\":{\"variant\":\"cat\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"slow\":2.5e6,\"vectors_per_"
+          "s\":2.62e6}}\n"
+          "{\"case\":{\"variant\":\"sum\",\"plan\":\"max\",\"params\":{\"N\":8}},\"row\":{\"failed\":\"no\"}}\n",
+          f);
+    fclose(f);
+    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+    snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
+    term_keys(t, keys);
+    assert_true(term_wait(t, "3 by rate ↓", PATIENCE_MS));
+    assert_true(term_wait(t, "████████  2.62 M", PATIENCE_MS));
+    assert_true(term_wait(t, "██         655 k", PATIENCE_MS));
+    assert_true(term_wait(t, "vectors_per_s 2.62 M", PATIENCE_MS)); /* of the first row */
+    term_keys(t, ",");
+    assert_true(term_wait(t, "3 by when ↓", PATIENCE_MS));
+    term_free(t);
+}
+
 static void keys_are_the_users(void **state)
 {
     (void)state;
@@ -1327,6 +1353,7 @@ int main(void)
         cmocka_unit_test(keys_work_while_measuring),
         cmocka_unit_test(a_search_is_seen_and_cancelled),
         cmocka_unit_test(puzzle_progress_is_kept),
+        cmocka_unit_test(a_sweep_is_a_ranking),
         cmocka_unit_test(keys_are_the_users),
         cmocka_unit_test(wrong_settings_are_named),
         cmocka_unit_test(the_mouse_works),
