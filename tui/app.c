@@ -86,11 +86,17 @@ static void watch(fb_app *app)
     app->watch = fb_watch_new(app->settings.reload ? fb_session_path(app->session) : NULL);
 }
 
-void fb_app_open(fb_app *app, const char *path)
+bool fb_app_open(fb_app *app, const char *path)
 {
     fb_error err = {0};
-    while (fb_session_columns(app->session)) fb_session_drop(app->session, fb_session_columns(app->session) - 1);
     char *copy = fb_strdup(path);
+    if (!fb_session_load(app->session, copy, &err)) { /* what is open stays */
+        if (!app->path) fb_app_show(app, FB_VIEW_LIST);
+        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+        fb_free(copy);
+        return false;
+    }
+    while (fb_session_columns(app->session)) fb_session_drop(app->session, fb_session_columns(app->session) - 1);
     fb_free(app->path);
     app->path = copy;
     app->columns_made = app->first_measured = false;
@@ -102,12 +108,9 @@ void fb_app_open(fb_app *app, const char *path)
     fb_puzzle_free(app);
     memset(app->scroll, 0, sizeof app->scroll);
     app->n_over = 0;
-    if (!fb_session_load(app->session, copy, &err)) {
-        fb_app_show(app, FB_VIEW_LIST);
-        fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
-    }
     watch(app);
     fb_model_update(app);
+    return true;
 }
 
 /* What the script says should stand side by side; else eager and max of every variant. */
@@ -251,7 +254,10 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     if (need == NEED_PUZZLE) return fb_session_script(app->session)->puzzle ? NULL : "the script asks no puzzle";
     if (!app->model.column) return "there is no column: A adds one";
     if (need == NEED_COLUMN) return NULL;
-    if (!app->model.column->plan) return plans_itself(app->model.column) ? not_ours(app) : "the graph is not built yet";
+    if (!app->model.column->plan)
+        return plans_itself(app->model.column)                ? not_ours(app)
+               : app->model.column->state == FB_COLUMN_FAILED ? "the column failed, and has no plan"
+                                                              : "the plan is not made yet";
     if (need == NEED_PLAN) return NULL;
     if (fb_app_view(app) == FB_VIEW_STEPS && need == NEED_EDGE) return NULL; /* there it says no to a decision */
     if (fb_app_view(app) == FB_VIEW_SOURCE && (c == FB_CMD_EDGE_BACK || c == FB_CMD_EDGE_NEXT))

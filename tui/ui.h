@@ -223,7 +223,7 @@ void fb_app_run(fb_app *app, fb_cmd c, const char *arg);
 /* NULL: the command works now; else the reason why not. */
 const char *fb_app_why_not(fb_app *app, fb_cmd c);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
-void fb_app_open(fb_app *app, const char *path);
+bool fb_app_open(fb_app *app, const char *path); /* false: it said why not, and what was open stays */
 void fb_app_key(fb_app *app, int key);
 
 /* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */

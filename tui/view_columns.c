@@ -590,7 +590,7 @@ static int wanted_width(const fb_app *app)
     bool differ = devices_differ(app);
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         const fb_column *c = fb_session_column(app->session, i);
-        int plan = (i < 9 ? 2 : 3) + fb_text_width(c->plan_name) + MARK + BLANK;
+        int plan = (i < 9 ? 2 : 3) + fb_text_width(fb_file_name(c->plan_name)) + MARK + BLANK;
         int device = differ ? fb_text_width(c->device) + BLANK : 0;
         if (plan > most) most = plan;
         if (device > most) most = device;
@@ -622,7 +622,7 @@ static void draw_head(fb_app *app, const fb_rect *r, int at, int right, int widt
     fb_rect cell = {r->y, r->x + right - width, r->h, width - 1};
     fb_role what;
     const char *figures = figures_of(c, &what), *mark = chosen ? " ◂" : "";
-    fb_str_addf(&top, "%d %s", at + 1, c->plan_name);
+    fb_str_addf(&top, "%d %s", at + 1, fb_file_name(c->plan_name));
     const struct {
         const char *text;
         fb_role role;

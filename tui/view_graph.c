@@ -16,7 +16,7 @@ static void title(fb_app *app, fb_str *out)
     fb_str_add(out, "graph");
     if (!c) return;
     if (*c->variant) fb_str_addf(out, " · %s", c->variant);
-    fb_str_addf(out, " · %d %s", app->column + 1, c->plan_name);
+    fb_str_addf(out, " · %d %s", app->column + 1, fb_file_name(c->plan_name));
 }
 
 /* ---- drawing --------------------------------------------------------------------------------------------------------

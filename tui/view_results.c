@@ -374,12 +374,13 @@ static void reopen(fb_app *app, const item *it)
         const json_t *which = json_object_get(it->row, "case");
         json_t *params = json_deep_copy(json_object_get(which ? which : it->row, "params"));
         char *copy = fb_strdup(path);
-        fb_app_open(app, copy);
+        bool opened = fb_app_open(app, copy);
         fb_free(copy);
         fb_free(app->reopen.spec);
         json_decref(app->reopen.params);
-        app->reopen.spec = fb_strdup(fb_str_get(&spec));
-        app->reopen.params = params;
+        app->reopen.spec = opened ? fb_strdup(fb_str_get(&spec)) : NULL;
+        app->reopen.params = opened ? params : NULL;
+        if (!opened) json_decref(params);
     }
     fb_str_free(&spec);
 }
