@@ -173,7 +173,8 @@ static bool belongs(const fb_app *app, fb_view_id id, fb_cmd c)
     if (c == FB_CMD_BACK) return (int)id >= FB_PANES && !nothing_below;
     if (c == FB_CMD_CLOSE) return (int)id < FB_PANES || nothing_below;
     if (c == FB_CMD_ENTER)
-        return id == FB_VIEW_GRAPH || id == FB_VIEW_KERNELS || id == FB_VIEW_LIST || id == FB_VIEW_PARAMS;
+        return id == FB_VIEW_GRAPH || id == FB_VIEW_KERNELS || id == FB_VIEW_LIST || id == FB_VIEW_PARAMS ||
+               id == FB_VIEW_WHY || id == FB_VIEW_RESULTS;
     if ((int)id >= FB_PANES) return always;
     if (section == FB_SECTION_EDIT) return id == FB_VIEW_GRAPH;
     return true;

@@ -3,6 +3,7 @@
 #include "tui/ui.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Made anew when the session changed or other columns are compared. */
 typedef struct {
@@ -133,6 +134,49 @@ static void explain(fb_app *app, fb_hint *hint)
     if (!s || at >= s->n) return;
     fb_str_add(&hint->title, fb_why_name(s->shown[at]));
     fb_str_add(&hint->line[0], s->why.part[s->shown[at]].text);
+    if (s->why.part[s->shown[at]].n_kernels) fb_str_add(&hint->line[1], "Enter goes to the kernel behind it");
+}
+
+/* The line of the kernel list, of the column in focus, that the kernel called so stands in; FB_NONE. */
+static int line_of(const fb_app *app, const char *name)
+{
+    const fb_model *m = &app->model;
+    const fb_report *r = m->column ? m->column->report : NULL;
+    char brief[sizeof((fb_why_part *)0)->kernel[0].name];
+    for (int k = 0; r && k < r->n_kernels; k++) {
+        if (strcmp(fb_kernel_short_name(brief, sizeof brief, r->kernels[k].name), name) != 0) continue;
+        int group = r->kernels[k].group;
+        for (int i = 0; i < m->kernels.n; i++) {
+            const fb_kernel_line *line = &m->kernels.at[i];
+            bool own = group >= 0 && group < m->letters.n_groups && line->letter == m->letters.of_group[group];
+            if (own || (group < 0 && !strcmp(line->name, r->kernels[k].name))) return i;
+        }
+    }
+    return FB_NONE;
+}
+
+/* To the kernel that contributes most, in the column that it makes slower. */
+static bool command(fb_app *app, fb_cmd c, const char *arg)
+{
+    (void)arg;
+    if (c != FB_CMD_ENTER) return false;
+    const state *s = now(app);
+    int at = app->scroll[FB_VIEW_WHY].cursor;
+    const fb_why_part *p = at < s->n ? &s->why.part[s->shown[at]] : NULL;
+    if (!p || !p->n_kernels) {
+        fb_app_say(app, FB_ROLE_WARN, "no kernel stands behind this part");
+        return true;
+    }
+    char name[sizeof p->kernel[0].name];
+    snprintf(name, sizeof name, "%s", p->kernel[0].name);
+    app->column = p->kernel[0].us > 0 ? s->a : s->b;
+    fb_model_update(app);
+    int line = line_of(app, name);
+    app->n_over = 0;
+    app->zoomed = false;
+    app->focus = FB_VIEW_KERNELS;
+    app->scroll[FB_VIEW_KERNELS].cursor = line == FB_NONE ? 0 : line;
+    return true;
 }
 
 const fb_view fb_view_why = {
@@ -141,5 +185,6 @@ const fb_view fb_view_why = {
     .draw = draw,
     .text = text,
     .explain = explain,
+    .command = command,
     .opened = opened,
 };
