@@ -36,8 +36,9 @@ reduced() {
 # The dtypes of 16 bits. Models of many kernels, which differ from other scripts' in how many there are, take one.
 narrow() {
     case ${FB_FULL:+full}$1 in
-    lstm | basecaller | transformer | lora_network) echo f16 ;;
-    gru | dlrm) echo bf16 ;;
+    lstm | basecaller | transformer | lora_network | flops | recompute | split_stack_compiled) echo f16 ;;
+    gru | dlrm | over_fusion) echo bf16 ;;
+    launch_order | fulllaunch_order) echo bf16 ;; # its sums are too large for f16
     *) echo bf16 f16 ;;
     esac
 }
