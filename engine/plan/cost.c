@@ -5,6 +5,7 @@
  * kernels overlap, whatever takes longest of the three. */
 #include "graph/access.h"
 #include "plan/loops.h"
+#include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
 
 #include <math.h>
@@ -78,11 +79,41 @@ static double table_us(const fb_machine *m, const fb_analysis *a)
     return best > 0 ? a->facts.tables * threads_of(a) * a->facts.rolled * POINTER / (0.7 * best) * 1e-3 : 0;
 }
 
+/* Rows that are too few for all multiprocessors come through the paths of those that have one: 64 bytes a cycle each
+ * (Luo et al., see tile_cost.c). A row has a block, or several where it is only reduced, as codegen/emit_cuda.c deals
+ * them out; what a thread cannot hold in registers is read again in each pass. */
+static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb_section *s)
+{
+    enum { PATH_BYTES = 64, PIECE = 4, WARP = 32, THREADS = 512, HELD = 64, SPLIT = 1 << 15, BLOCKS = 512 };
+    double inner = 1, rows = (double)fb_space_points(&s->rows), bytes = 0;
+    for (int p = 0; p < s->n_passes; p++) inner = fmax(inner, (double)fb_space_points(&s->spaces[s->passes[p].space]));
+    for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
+    double blocks = rows * fmin(inner / PIECE / WARP, 1);
+    if (s->n_passes == 1 && inner >= SPLIT) blocks = rows * fmax(fmin(inner / PIECE / THREADS / 8, BLOCKS / rows), 1);
+    double passes = inner / THREADS > HELD ? s->n_passes : 1;
+    return blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * PATH_BYTES) : 0;
+}
+
+/* What one thread does one after the other. */
+static double serial_us(const fb_machine *m, const fb_analysis *a)
+{
+    enum { COMPARED = 12 }; /* cycles for an index that a scatter-add looks at: loads of several overlap */
+    double cycles = 0, clock = fb_cycles_a_us(m);
+    for (int i = 0; i < a->nest->n_sections; i++) {
+        const fb_section *s = &a->nest->sections[i];
+        if (s->scatter)
+            cycles = fmax(cycles, COMPARED * (s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1));
+        else if (s->n_passes && a->family == FB_FAMILY_REDUCE)
+            cycles = fmax(cycles, starved_cycles(m, a, s));
+    }
+    return clock > 0 ? cycles / clock : 0;
+}
+
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
     double latency_us = a->family == FB_FAMILY_REDUCE ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
-    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, a);
+    out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a);
 }
 
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)

@@ -133,6 +133,14 @@ double fb_memory_filled_us(const fb_machine *m, double bytes)
     return time_at(bytes, best);
 }
 
+double fb_cycles_a_us(const fb_machine *m)
+{
+    enum { LANES = 128, FLOPS = 2 }; /* of a multiprocessor, a fused multiply-add each */
+    int lanes = m->compute_major == 8 && m->compute_minor == 0 ? LANES / 2 : LANES;
+    double cycles = m->units > 0 ? m->gflops[FB_F32] * 1e3 / ((double)m->units * lanes * FLOPS) : 0;
+    return cycles > 0 ? cycles : 0;
+}
+
 /* ---- JSON ---- */
 
 static const char *const kind_name[] = {[FB_DEVICE_HOST] = "host",

@@ -54,6 +54,9 @@ double fb_copy_out_us(const fb_machine *m, double bytes);
 /* The same at the best rate that the curve reaches for as many bytes or more: what they would take as part of a kernel
  * large enough to fill the device. */
 double fb_memory_filled_us(const fb_machine *m, double bytes);
+/* A GPU's clock while it computes: from the rate of pointwise arithmetic and the lanes that a multiprocessor has for
+ * it; 0: not known. */
+double fb_cycles_a_us(const fb_machine *m);
 json_t *fb_machine_to_json(const fb_machine *m);
 bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err);
 

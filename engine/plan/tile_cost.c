@@ -13,7 +13,6 @@
 #include <math.h>
 
 enum {
-    LANES = 128,         /* that multiply f32, of a multiprocessor; 64 up to compute capability 8.0 */
     SCHEDULERS = 4,      /* of a multiprocessor: a warp belongs to one */
     FETCH = 30,          /* shared memory's latency */
     TENSOR_LATENCY = 66, /* the same, and that of one mma.sync, whose sums the next one adds to */
@@ -60,9 +59,8 @@ static double resident(const fb_machine *m, const fb_tile_work *w)
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
 {
     double units = fmax(m->units, 1), cache = 0;
-    int lanes = m->compute_major == 8 && m->compute_minor == 0 ? LANES / 2 : LANES;
-    double cycles_a_us = m->gflops[FB_F32] * 1e3 / (units * lanes * 2);
-    if (!(cycles_a_us > 0) || w->threads <= 0) return 0;
+    double cycles_a_us = fb_cycles_a_us(m);
+    if (cycles_a_us <= 0 || w->threads <= 0) return 0;
     double together = fmin(resident(m, w), ceil((double)w->blocks / units));
     double warps = ceil(together * w->threads / 32 / SCHEDULERS), waves = ceil((double)w->blocks / (units * together));
     double cycles = TILE * w->tiles + WAIT * w->waits;
