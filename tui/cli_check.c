@@ -1,4 +1,4 @@
-/* fusebox check: every variant × every preset against the reference. */
+/* fusebox check: every variant × every preset against the reference, or those that are named. */
 #include "tui/cli.h"
 
 #include "base/mem.h"
@@ -6,6 +6,7 @@
 #include "tui/cli_table.h"
 
 #include <math.h>
+#include <string.h>
 
 static void show(fb_session *s, int column)
 {
@@ -45,13 +46,30 @@ static int check_columns(fb_session *s)
     return !wrong ? FB_EXIT_FINE : wrong == away ? FB_EXIT_NO_DEVICE : FB_EXIT_WRONG;
 }
 
+/* "scan" with every preset, or "scan:mine" alone. */
+static int add_named(fb_session *s, const char *name)
+{
+    fb_error err = {0};
+    if (strchr(name, ':')) return fb_session_add(s, name, &err) < 0 ? fb_cli_fail(&err) : FB_EXIT_FINE;
+    for (int i = 0; i < fb_presets(); i++) {
+        fb_str spec = {0};
+        fb_str_addf(&spec, "%s:%s", name, fb_preset_at(i)->name);
+        bool added = fb_session_add(s, fb_str_get(&spec), &err) >= 0;
+        fb_str_free(&spec);
+        if (!added) return fb_cli_fail(&err);
+    }
+    return FB_EXIT_FINE;
+}
+
 static int check_main(const fb_command *me, int argc, char **argv)
 {
-    fb_cli cli = {.least = 1, .most = 1};
+    fb_cli cli = {.least = 1, .most = -1};
     fb_cli_parse(&cli, me, NULL, argc, argv);
     int status = FB_EXIT_FINE;
     fb_session *s = fb_cli_open(&cli, cli.args[0], &status);
-    for (int i = 0; s && !status && i < fb_presets(); i++) fb_cli_each_variant(s, fb_preset_at(i)->name, &status);
+    for (int i = 1; s && !status && i < cli.n_args; i++) status = add_named(s, cli.args[i]);
+    for (int i = 0; s && !status && cli.n_args == 1 && i < fb_presets(); i++)
+        fb_cli_each_variant(s, fb_preset_at(i)->name, &status);
     int cases = fb_cli_cases(&cli), worst = FB_EXIT_FINE;
     for (int i = 0; s && !status && i < cases; i++) {
         fb_error err = {0};
@@ -63,5 +81,7 @@ static int check_main(const fb_command *me, int argc, char **argv)
     return status ? status : worst;
 }
 
-const fb_command fb_command_check = {
-    .name = "check", .args = "SCRIPT", .summary = "Every variant × preset against the reference", .run = check_main};
+const fb_command fb_command_check = {.name = "check",
+                                     .args = "SCRIPT [VARIANT|COLUMN]…",
+                                     .summary = "Every variant × preset against the reference",
+                                     .run = check_main};

@@ -11,8 +11,8 @@
 -- Convolutions are products, too: `unfold` lays the `kernel` samples around each position side by side (a view of
 -- overlapping windows; which presets write it out?) and the filters are a matrix.
 --
--- A chunk is `--set T=2000`, as scan: a loop is planned once, however many steps it has. The others write the steps out, so
--- that a plan may fuse across them: keep T small.
+-- A chunk is `--set T=2000`, as scan (`fusebox check basecaller scan --set T=2000`): a loop is planned once, however many
+-- steps it has. The others write the steps out, so that a plan may fuse across them: keep T small.
 local fb, nn = require "fusebox", require "nn"
 
 -- x [N, L, channels] → [N, L / stride, kernel * channels], zeros beyond the ends.
@@ -61,6 +61,7 @@ local function input_layer(p, x, w) return nn.linear(x, 4 * p.H, { weight = w[1]
 -- step(x[t], h, c, weights) → h, c.
 local function unrolled(prepare, step)
   local function lstm(g, p, x, reverse)
+    if p.T > 256 then error("T = " .. p.T .. " steps are too many to write out: scan has them as loops") end
     local w, y = weights(g, p), {}
     local steps = prepare(p, x, w):unbind(0)
     local h, c = g:zeros({ p.N, p.H }, p.dtype), g:zeros({ p.N, p.H }, p.dtype)

@@ -53,6 +53,10 @@ fb explain split_stack combined:greedy $small
 is "a plan written in Lua" 0 out 'fuse|cut'
 fb check split_stack $small
 is "check: every variant × every preset" 0 out '✓ split_stack:none' out '✓ split_stack:max' out '✓ combined:eager' no '✗'
+fb check split_stack combined split_stack:max $small --device host
+is "check of a variant and of a column" 0 out '✓ combined:none' out '✓ split_stack:max' no 'split_stack:none'
+fb check split_stack nobody $small
+is "of a variant that there is not" 2 err1 'no variant "nobody"'
 fb check lora_mlp
 is "check of a bundled model" 0 no '✗'
 done_testing
