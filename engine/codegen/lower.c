@@ -631,8 +631,12 @@ static bool is_outermost_whole(const fb_lowering *l, fb_id region)
 static bool merge(fb_lowering *l, fb_error *err)
 {
     fb_program *p = l->p;
-    if (p->mode == FB_LAUNCH_MEGA)
-        return !p->n_launches || fb_program_merge(p, l->dialect, 0, p->n_launches, "the plan", "mega", err);
+    if (p->mode == FB_LAUNCH_MEGA && !p->n_launches) return true;
+    if (p->mode == FB_LAUNCH_MEGA) {
+        if (!fb_program_merge(p, l->dialect, 0, p->n_launches, "the plan", "mega", err)) return false;
+        p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, 0);
+        return true;
+    }
     for (int before = p->n_launches;;) {
         fb_id last = 0;
         for (fb_id r = 1; r < l->g->n_regions; r++)
@@ -643,6 +647,7 @@ static bool merge(fb_lowering *l, fb_error *err)
         before = l->range[last].first;
         const char *what = fb_arena_printf(p->arena, "the loop %.64s", l->g->nodes[l->loops[last].node].name);
         if (!fb_program_merge(p, l->dialect, before, l->range[last].last, what, "scan", err)) return false;
+        p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, last);
     }
 }
 

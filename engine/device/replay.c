@@ -170,6 +170,7 @@ static const char *old_code(const recollection *c, int launch)
 static double predicted_us(const recollection *c, int launch)
 {
     const fb_launch *l = &c->p->launches[launch];
+    if (l->kind == FB_LAUNCH_KERNEL && c->p->kernels[l->kernel].merged) return c->p->kernels[l->kernel].cost.us;
     const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
     if (l->group == FB_NONE) {
         double bytes = 2 * (double)c->p->buffers[l->args[l->n_args - 1]].bytes, rate = fb_rate_at(&m->copy_hot, bytes);

@@ -98,3 +98,22 @@ double fb_loops_save_us(const fb_plan *plan)
     fb_free(c.stored);
     return us;
 }
+
+double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
+{
+    const fb_graph *g = plan->planner->g;
+    double us = 0, outer = whole ? fb_region_trips(g, g->regions[whole].parent) : 1;
+    int n = fb_plan_groups(plan);
+    for (int i = 0; i < n; i++) {
+        fb_id region = g->nodes[plan->view->slot_of[i]].region;
+        fb_analysis *a = analysis_of(plan, i);
+        if (!is_inside(g, region, whole)) continue;
+        us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(g, region);
+    }
+    if (whole && plan->planner->machine.kind == FB_DEVICE_CUDA) {
+        counter c = {.plan = plan, .g = g, .stored = fb_calloc((size_t)g->n_nodes + 1, sizeof *c.stored)};
+        us -= loop_saves_us(&c, whole);
+        fb_free(c.stored);
+    }
+    return outer > 0 ? us / outer : 0;
+}
