@@ -44,13 +44,15 @@ static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cos
 
 /* ---- what a GPU's kernel takes beside bytes and arithmetic ----
  *
- * Fitted to the kernels of a recording made on an H200 (tests/bench/bench_cost tells how well): small kernels and row
- * reductions wait for latency, not for bytes. */
+ * Small kernels and row reductions wait for latency, not for bytes. Chosen with kernels recorded on an H200
+ * (tests/bench/bench_cost tells how well, and for which scripts that is no test). */
 
 static const double gpu_start_us = 0.5; /* a kernel begins and ends, beyond what the copy curve holds */
-static const double reduce_once_us =
-    1.2; /* loads, exchange between threads, and the end of a row wait for each other … */
-static const double reduce_wave_us = 2.0; /* … once more for each time that the multiprocessors are filled with rows */
+/* Loads, exchange between threads, and the end of a row wait for each other … */
+static const double reduce_once_us = 1.2;
+/* … once more for each time that the multiprocessors are filled with rows: 1.2 µs where these are in L2, 2.4 where they
+ * come from DRAM as inputs do, which change from run to run. */
+static const double reduce_wave_us = 1.6;
 
 /* Threads of all members: in row reductions one for each 4 elements of a row up to a warp, for each 8 of longer rows;
  * else one for 4 elements. */
