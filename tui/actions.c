@@ -589,6 +589,7 @@ static void sort_columns(fb_app *app, const char *arg)
 {
     (void)arg;
     int n = fb_session_columns(app->session), moved = 0;
+    const fb_column *focused = n ? fb_session_column(app->session, app->column) : NULL;
     for (int pass = 0; pass < 2 && !moved; pass++)
         for (int i = 1; i < n; i++)
             for (int k = i; k > 0; k--) {
@@ -597,6 +598,8 @@ static void sort_columns(fb_app *app, const char *arg)
                 fb_session_move(app->session, k, k - 1);
                 moved++;
             }
+    for (int i = 0; i < n; i++)
+        if (fb_session_column(app->session, i) == focused) app->column = i;
     fb_app_say(app, FB_ROLE_DIM, "columns sorted by %s", fb_columns_row_name(app));
     fb_model_update(app);
 }

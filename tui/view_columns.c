@@ -731,8 +731,10 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_addf(&hint->line[1], "%d  %s", app->column + 1, c->text);
     if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
         bool tie = fb_stat_tie(&c->before->wall_us, &c->report->wall_us);
-        fb_str_addf(&hint->line[1], " · the last edit: %s → %s%s", fb_format_us(was, c->before->wall_us.median),
-                    fb_format_us(is, c->report->wall_us.median), tie ? ", a tie" : "");
+        fb_str_addf(&hint->line[1], " · the last edit: %s%s → %s%s%s",
+                    c->before->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(was, c->before->wall_us.median),
+                    c->report->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(is, c->report->wall_us.median),
+                    tie ? ", a tie" : "");
     }
     if (report_of(c) && !c->report->error.ok && *c->report->error.worst)
         fb_str_addf(&hint->line[1], " · wrong: %s", c->report->error.worst);

@@ -822,7 +822,7 @@ static const screen_case cases[] = {
      "/ \"variance\" Enter Enter @wait / \"sqrt\" Enter Enter",
      {"kernels of 1", "rsqrt"},
      {"source ·"}},
-    {"columns sorted by a row", 100, 30, {NULL}, "demo", "Tab ,", {"columns sorted by wall", "1 max"}, {NULL}},
+    {"columns sorted by a row", 100, 30, {NULL}, "demo", "Tab ,", {"columns sorted by wall", "1 max", "2 eager ◂"}, {NULL}},
     {"a row hidden", 100, 30, {NULL}, "demo", "Tab j j #", {"vs 1", "device busy"}, {"launches  "}},
     {"timeline",
      100,
