@@ -25,6 +25,7 @@ struct term {
     VTerm *vt;
     VTermScreen *screen;
     bool alternate, cursor, above_ascii;
+    bool console; /* of Linux: some keys differ */
     char text[SCREEN_BYTES];
 };
 
@@ -53,6 +54,7 @@ term *term_start(int rows, int cols, const char *const *env, const char *const *
     t->cols = cols;
     t->status = -1;
     t->cursor = true;
+    for (int i = 0; env && env[i]; i++) t->console |= !strcmp(env[i], "TERM=linux");
     t->vt = vterm_new(rows, cols);
     vterm_set_utf8(t->vt, 1);
     t->screen = vterm_obtain_screen(t->vt);
@@ -232,12 +234,14 @@ bool term_has_bytes_above_ascii(const term *t)
  */
 
 static const struct {
-    const char *name, *bytes;
+    const char *name, *bytes, *console; /* console: what the Linux console sends, where that is something else */
 } keys[] = {
-    {"Space", " "},      {"Enter", "\r"},     {"Tab", "\t"},         {"Esc", "\x1b"},
-    {"Up", "\x1bOA"},    {"Down", "\x1bOB"},  {"Right", "\x1bOC"},   {"Left", "\x1bOD"},
-    {"PgUp", "\x1b[5~"}, {"PgDn", "\x1b[6~"}, {"Home", "\x1bOH"},    {"End", "\x1bOF"},
-    {"S-Tab", "\x1b[Z"}, {"F1", "\x1bOP"},    {"Backspace", "\x7f"}, {"Delete", "\x1b[3~"},
+    {"Space", " ", NULL},          {"Enter", "\r", NULL},         {"Tab", "\t", NULL},
+    {"Esc", "\x1b", NULL},         {"Up", "\x1bOA", "\x1b[A"},    {"Down", "\x1bOB", "\x1b[B"},
+    {"Right", "\x1bOC", "\x1b[C"}, {"Left", "\x1bOD", "\x1b[D"},  {"PgUp", "\x1b[5~", NULL},
+    {"PgDn", "\x1b[6~", NULL},     {"Home", "\x1bOH", "\x1b[1~"}, {"End", "\x1bOF", "\x1b[4~"},
+    {"S-Tab", "\x1b[Z", NULL},     {"F1", "\x1bOP", "\x1b[[A"},   {"Backspace", "\x7f", NULL},
+    {"Delete", "\x1b[3~", NULL},
 };
 
 static void send_bytes(term *t, const char *bytes, size_t n)
@@ -256,7 +260,8 @@ static void send_key(term *t, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strlen(keys[i].name) != n || strncmp(keys[i].name, name, n) != 0) continue;
-        send_bytes(t, keys[i].bytes, strlen(keys[i].bytes));
+        const char *bytes = t->console && keys[i].console ? keys[i].console : keys[i].bytes;
+        send_bytes(t, bytes, strlen(bytes));
         if (keys[i].bytes[0] == '\x1b' && !keys[i].bytes[1])
             term_rest(t, ESC_MS, 1000); /* alone, not the start of a sequence */
         return;
