@@ -12,14 +12,31 @@
 typedef struct {
     const fb_plan *plan;
     const fb_graph *g;
-    int *stored; /* a node: the meeting after which it was stored, counted from 1 */
+    int *stored, *read; /* a node: the meeting after which that happened last, counted from 1 */
     int met;
 } counter;
+
+static counter counter_of(const fb_plan *plan)
+{
+    const fb_graph *g = plan->planner->g;
+    size_t n = (size_t)g->n_nodes + 1;
+    return (counter){.plan = plan, .g = g, .stored = fb_calloc(n, sizeof(int)), .read = fb_calloc(n, sizeof(int))};
+}
+
+static void counter_free(counter *c)
+{
+    fb_free(c->stored);
+    fb_free(c->read);
+}
 
 static bool waits(const counter *c, const fb_analysis *a)
 {
     for (int i = 0; i < a->facts.n_reads; i++)
         if (c->stored[a->facts.reads[i].node] == c->met) return true;
+    for (int i = 0; i < a->facts.n_writes; i++) { /* an assigned parameter */
+        fb_id to = a->facts.writes[i].node;
+        if (c->stored[to] == c->met || c->read[to] == c->met) return true;
+    }
     return false;
 }
 
@@ -50,6 +67,7 @@ static double meetings_saved(counter *c, fb_id whole)
             saved += fb_region_trips(c->g, region);
         else
             c->met++; /* also where a loop begins: its first stage waits for the step before */
+        for (int k = 0; k < a->facts.n_reads; k++) c->read[a->facts.reads[k].node] = c->met;
         for (int k = 0; k < a->facts.n_writes; k++) c->stored[a->facts.writes[k].node] = c->met;
         last = region;
     }
@@ -67,18 +85,20 @@ static double keeping_saves_us(const fb_plan *plan, int group, fb_arena *arena)
     return fmax(fb_analysis_cost(plan->planner, a)->us - cost.us, 0);
 }
 
-static double loop_saves_us(counter *c, fb_id whole)
+static double loop_saves_us(const fb_plan *plan, fb_id whole)
 {
-    double barrier_us = c->plan->planner->machine.barrier_us;
-    double us = isfinite(barrier_us) ? meetings_saved(c, whole) * barrier_us : 0;
-    int n = fb_plan_groups(c->plan);
+    const fb_graph *g = plan->planner->g;
+    double barrier_us = plan->planner->machine.barrier_us;
+    int n = fb_plan_groups(plan); /* numbers them */
+    counter c = counter_of(plan);
+    double us = isfinite(barrier_us) ? meetings_saved(&c, whole) * barrier_us : 0;
+    counter_free(&c);
     fb_arena *arena = fb_arena_new();
     bool *kept = FB_NEW_ARRAY(arena, bool, n + 1);
-    fb_plan_kept(c->plan, whole, kept, NULL);
+    fb_plan_kept(plan, whole, kept, NULL);
     for (int i = 0; i < n; i++)
         if (kept[i])
-            us += keeping_saves_us(c->plan, i, arena) *
-                  fb_region_trips(c->g, c->g->nodes[c->plan->view->slot_of[i]].region);
+            us += keeping_saves_us(plan, i, arena) * fb_region_trips(g, g->nodes[plan->view->slot_of[i]].region);
     fb_arena_free(arena);
     return us;
 }
@@ -88,14 +108,8 @@ double fb_loops_save_us(const fb_plan *plan)
     const fb_graph *g = plan->planner->g;
     double us = 0;
     if (plan->launch == FB_LAUNCH_MEGA || plan->planner->machine.kind != FB_DEVICE_CUDA) return 0;
-    counter c = {.plan = plan, .g = g};
-    for (fb_id r = 1; r < g->n_regions; r++) {
-        if (fb_plan_whole_loop(plan, r) != r) continue;
-        if (!c.stored) c.stored = fb_calloc((size_t)g->n_nodes + 1, sizeof *c.stored);
-        fb_plan_groups(plan); /* numbers them */
-        us += loop_saves_us(&c, r);
-    }
-    fb_free(c.stored);
+    for (fb_id r = 1; r < g->n_regions; r++)
+        if (fb_plan_whole_loop(plan, r) == r) us += loop_saves_us(plan, r);
     return us;
 }
 
@@ -110,10 +124,6 @@ double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
         if (!is_inside(g, region, whole)) continue;
         us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(g, region);
     }
-    if (whole && plan->planner->machine.kind == FB_DEVICE_CUDA) {
-        counter c = {.plan = plan, .g = g, .stored = fb_calloc((size_t)g->n_nodes + 1, sizeof *c.stored)};
-        us -= loop_saves_us(&c, whole);
-        fb_free(c.stored);
-    }
+    if (whole && plan->planner->machine.kind == FB_DEVICE_CUDA) us -= loop_saves_us(plan, whole);
     return outer > 0 ? us / outer : 0;
 }

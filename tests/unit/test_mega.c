@@ -4,6 +4,7 @@
 #include "unit/script_harness.h"
 
 #include "base/json.h"
+#include "plan/loops.h"
 #include "plan/preset.h"
 
 enum { LIMIT_MS = 60000 };
@@ -142,7 +143,7 @@ static void check_run(const fb_program *p, const fb_graph *g, const fb_interp *r
 }
 
 /* Everything that may be is fused once its products are generated. */
-static fb_program *whole_loops(fb_planner *planner)
+static fb_plan *whole_loops(fb_planner *planner)
 {
     fb_error err;
     const fb_graph *g = fb_planner_graph(planner);
@@ -156,10 +157,7 @@ static fb_program *whole_loops(fb_planner *planner)
             plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
     for (int i = 0; i < d->n_edges; i++)
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = d->edges[i].producer, .b = d->edges[i].consumer});
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
-    if (!p) fail_msg("%s", err.text);
-    fb_plan_free(plan);
-    return p;
+    return plan;
 }
 
 static int found(const fb_program *p, const char *text)
@@ -184,7 +182,10 @@ static void loops_keep_what_stands_still(void **state)
         fb_planner *planner = fb_planner_new(g, &m);
         fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
         if (!reference) fail_msg("%s", err.text);
-        fb_program *p = whole_loops(planner);
+        fb_plan *plan = whole_loops(planner);
+        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        fb_plan_free(plan);
         snprintf(what, sizeof what, "loop %d", i);
         int kept = found(p, " fb_keep("), ahead = found(p, " fb_fetch_ahead(");
         if (kept != loops[i].kept || ahead != loops[i].ahead)
@@ -194,6 +195,44 @@ static void loops_keep_what_stands_still(void **state)
         fb_program_free(p);
         fb_interp_free(reference);
         fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+    fb_script_free(s);
+}
+
+/* What a step of the first loop is predicted to take when a meeting of the grid takes so long. */
+static double step_us(const fb_graph *g, double barrier_us, int *meetings)
+{
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.barrier_us = barrier_us;
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = whole_loops(planner);
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    double us = fb_plan_one_kernel_us(plan, 1) / (double)g->regions[1].trips;
+    const fb_kernel *k = p->kernels;
+    while (!k->merged) k++;
+    assert_true(fabs(k->cost.us - fb_plan_one_kernel_us(plan, 1)) < 1e-6 * k->cost.us);
+    *meetings = found(p, "fb_meet_all();");
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    return us;
+}
+
+/* The prediction counts the meetings that the kernel has. */
+static void meetings_are_predicted(void **state)
+{
+    (void)state;
+    fb_script *s = start();
+    for (int i = 0; i < LOOPS; i++) {
+        int meetings;
+        fb_graph *g = build(s, BODIES + i);
+        double one = step_us(g, 1, &meetings), ten = step_us(g, 10, &meetings), predicted = (ten - one) / 9;
+        if (!meetings || fabs(predicted - meetings) > 1e-6)
+            fail_msg("loop %d: %g meetings predicted, and its kernel has %d", i, predicted, meetings);
         fb_graph_free(g);
     }
     fb_script_free(s);
@@ -238,7 +277,8 @@ int main(void)
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/script.lua", folder);
     const struct CMUnitTest tests[] = {cmocka_unit_test(plans_run_as_one_kernel),
-                                       cmocka_unit_test(loops_keep_what_stands_still)};
+                                       cmocka_unit_test(loops_keep_what_stands_still),
+                                       cmocka_unit_test(meetings_are_predicted)};
     int failed = cmocka_run_group_tests_name("mega", tests, NULL, NULL);
     unlink(path);
     rmdir(folder);
