@@ -9,6 +9,7 @@
 #include "plan/plan_parts.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define NO_OVERLAP 0.05
 
@@ -96,6 +97,33 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
     return blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * PATH_BYTES) : 0;
 }
 
+/* Bytes that come from L2 beside those that are asked for: neighbouring threads take neighbouring elements, and where
+ * what they read of another value lies apart, each gets 32 bytes, a sector, for its one element. */
+static double apart_bytes(const fb_analysis *a, const fb_section *s)
+{
+    enum { SECTOR = 32 };
+    double bytes = 0, points = (double)fb_space_points(&s->rows);
+    for (int i = 0; i < s->n_values && s->rows.n && !s->n_passes; i++) {
+        const fb_value *v = &s->values[i];
+        int64_t stride;
+        fb_ix rest;
+        int size = fb_dtype_size(v->dtype);
+        if (v->kind != FB_VALUE_LOAD || !fb_ix_stride(a->nest->pool, v->at, s->rows.var[s->rows.n - 1], &stride, &rest))
+            continue;
+        if (llabs(stride) * size >= SECTOR) bytes += points * (SECTOR - size);
+    }
+    return bytes;
+}
+
+static double apart_us(const fb_machine *m, const fb_analysis *a)
+{
+    double bytes = 0, best = 0;
+    for (int i = 0; i < a->nest->n_sections && a->family != FB_FAMILY_LIBRARY; i++)
+        if (!a->nest->tiled && !a->nest->chain) bytes += apart_bytes(a, &a->nest->sections[i]);
+    for (int i = 0; i < m->copy_hot.n; i++) best = fmax(best, m->copy_hot.rate[i]);
+    return best > 0 ? bytes / best * 1e-3 : 0;
+}
+
 /* What one thread does one after the other. */
 static double serial_us(const fb_machine *m, const fb_analysis *a)
 {
@@ -115,7 +143,7 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
     double latency_us = a->family == FB_FAMILY_REDUCE ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
-    out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a);
+    out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a) + apart_us(m, a);
 }
 
 void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
