@@ -146,10 +146,12 @@ return fb.script {
   experiment = function(e)
     for c in e:sweep { variant = "*", plan = { "eager", "max" }, N = { 4, 16, 64 } } do
       local r = e:measure(c)
-      local us = r.wall_us and r.wall_us.median
-      local samples = c.N * c.T * c.stride
-      e:row(c, { samples_per_s = us and samples / us * 1e6, us = us, launches = r.launches, failed = r.failed })
+      local function rate(us) return us and c.N * c.T * c.stride / us * 1e6 end
+      local wall = r.wall_us or {}
+      e:row(c, { samples_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10),
+                 launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "N", y = "samples_per_s", by = "variant", log = "xy" }
+    e:plot { y = "samples_per_s", low = "slow", high = "fast" }
+    e:plot { x = "N", y = "samples_per_s", by = { "variant", "plan" }, log = "xy" }
   end,
 }

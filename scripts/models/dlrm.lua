@@ -133,6 +133,6 @@ return fb.script {
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "batch", y = "us", by = "plan", log = "xy" }
+    e:plot { x = "batch", y = "us", by = { "hash", "plan" }, log = "xy" }
   end,
 }

@@ -1,9 +1,9 @@
 -- LoRA on a whole network: an MLP 16-8-4 whose two layers each carry a low-rank update.
 --
--- Each layer is relu(x Wᵀ + b + scale (x A) B). At the lecture's sizes all of it fits into registers: everything is launches,
--- and one kernel for two layers would be best. At real sizes (--set inputs=4096,hidden=4096,outputs=4096,batch=4096) the
--- products are everything, and what counts is that x A B costs no pass of its own over the output: added in the product's
--- epilogue, or as more columns of the same product.
+-- Each layer is relu(x Wᵀ + b + scale (x A) B). At the lecture's sizes all of it fits into registers: everything is
+-- launches, and one kernel for two layers would be best. How many does each way of writing it need? At real sizes (--set
+-- inputs=4096 --set hidden=4096 --set outputs=4096 --set batch=4096) the products are everything, and what counts is that
+-- x A B costs no pass of its own over the output: added in the product's epilogue, or as more columns of the same product.
 --
 --     lora      W and the update beside each other       joined    x [Wᵀ A] in one product, then B
 --     merged    the update added to W first              train     a step that trains A and B alone

@@ -158,7 +158,8 @@ return fb.script {
       local r = e:measure(c)
       local function rate(us) return us and c.N * c.T / us * 1e6 end
       local wall = r.wall_us or {}
-      e:row(c, { vectors_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10), launches = r.launches, failed = r.failed })
+      e:row(c, { vectors_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10),
+                 launches = r.launches, failed = r.failed })
     end
     e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
   end,

@@ -2,8 +2,8 @@
 --
 -- Layer by layer the hidden activations go to memory and come back, twice as many bytes as the layers' input and output.
 -- Kept on chip, a block of rows at a time, they cost nothing; but each block then reads all of both weights again. Up to
--- which width does that pay? Sweep `hidden` and compare `eager` with `max`. (`fusebox … --set rows=16384,dtype=bf16` is
--- the size that a large GPU is measured with.)
+-- which width does that pay? Sweep `hidden` and compare `eager` with `max`. (`fusebox … --set rows=16384 --set dtype=bf16`
+-- is the size that a large GPU is measured with.)
 local fb = require "fusebox"
 
 return fb.script {

@@ -53,6 +53,6 @@ return fb.script {
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "tokens", y = "us", by = "plan", log = "xy" }
+    e:plot { x = "tokens", y = "us", by = { "variant", "plan" }, log = "xy" }
   end,
 }

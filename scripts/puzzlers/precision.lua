@@ -66,7 +66,7 @@ return fb.script {
         e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
       end
     end
-    e:plot { x = "batch", y = "us", by = "variant", log = "xy" }
+    e:plot { x = "batch", y = "us", by = { "variant", "plan" }, log = "xy" }
   end,
 
   puzzle = {
