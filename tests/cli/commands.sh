@@ -19,7 +19,7 @@ fb explian split_stack
 is "a misspelt command finds the nearest" 2 err1 'did you mean "fusebox explain"'
 fb run
 is "a missing argument is a usage error" 2 err1 'argument is missing'
-fb check a b
+fb new a b
 is "an argument too many is a usage error" 2 err1 'one argument too many: "b"'
 fb run --nonsense x
 is "an unknown option is a usage error" 2 err 'unrecognized option'
