@@ -35,9 +35,10 @@ struct fb_host_gemm {
     operand a, b;
     int64_t block_rows, block_cols, row_blocks, col_blocks;
     bool epilogue_after; /* blocks are no whole rows: the epilogue runs when all are done */
-    /* 16-bit operands: float copies of a, b, c, with the same strides */
+    /* 16-bit operands: float copies of a, b, c, with the same strides; `before`: of them, elements in front of the
+     * first one, where a stride is negative */
     float *wide[3];
-    int64_t extent[3];
+    int64_t extent[3], before[3];
 };
 
 /* ---- what BLAS can express ---- */
@@ -153,20 +154,27 @@ static void choose_blocks(fb_host_gemm *g)
 
 /* ---- making one ---- */
 
-/* Elements from the first to the last one that is touched. */
-static int64_t extent_of(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row, int64_t cols, int64_t col)
+/* Room for what is touched of an operand. */
+static void widen(fb_host_gemm *g, int i, const int64_t extent[3], const int64_t stride[3])
 {
-    if (!batch || !rows || !cols) return 0;
-    return (batch - 1) * batch_stride + (rows - 1) * row + (cols - 1) * col + 1;
+    int64_t least = 0, most = 0;
+    bool none = false;
+    for (int d = 0; d < 3; d++) {
+        none |= !extent[d];
+        int64_t reach = (extent[d] - 1) * stride[d];
+        *(reach < 0 ? &least : &most) += reach;
+    }
+    g->before[i] = none ? 0 : -least;
+    g->extent[i] = none ? 0 : most - least + 1;
+    g->wide[i] = fb_alloc(((size_t)g->extent[i] + 1) * sizeof(float));
 }
 
 static void make_wide(fb_host_gemm *g)
 {
     const fb_gemm_call *c = &g->call;
-    g->extent[0] = extent_of(c->batch, c->a_batch, c->m, c->a_row, c->k, c->a_col);
-    g->extent[1] = extent_of(c->batch, c->b_batch, c->k, c->b_row, c->n, c->b_col);
-    g->extent[2] = extent_of(c->batch, c->c_batch, c->m, c->c_row, c->n, 1);
-    for (int i = 0; i < 3; i++) g->wide[i] = fb_alloc(((size_t)g->extent[i] + 1) * sizeof(float));
+    widen(g, 0, (int64_t[]){c->batch, c->m, c->k}, (int64_t[]){c->a_batch, c->a_row, c->a_col});
+    widen(g, 1, (int64_t[]){c->batch, c->k, c->n}, (int64_t[]){c->b_batch, c->b_row, c->b_col});
+    widen(g, 2, (int64_t[]){c->batch, c->m, c->n}, (int64_t[]){c->c_batch, c->c_row, 1});
 }
 
 fb_host_gemm *fb_host_gemm_new(fb_host *h, const fb_gemm_call *call, fb_host_entry epilogue, fb_error *err)
@@ -332,10 +340,10 @@ void fb_host_gemm_run(fb_host_gemm *g, const void *a, const void *b, void *c, vo
     const char *first_b = (const char *)(g->turned ? a : b) + call->b_offset * size;
     gemm_run r = {.g = g, .a = first_a, .b = first_b, .c = c, .args = args};
     if (is_half(call->dtype)) {
-        widening w = {.g = g, .from = {first_a, first_b}};
+        widening w = {.g = g, .from = {first_a - g->before[0] * size, first_b - g->before[1] * size}};
         g->host->rt.team(widen_part, &w);
-        r.a = (const char *)g->wide[0];
-        r.b = (const char *)g->wide[1];
+        r.a = (const char *)(g->wide[0] + g->before[0]);
+        r.b = (const char *)(g->wide[1] + g->before[1]);
         r.c = (char *)g->wide[2];
         r.half_c = c;
     }

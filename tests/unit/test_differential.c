@@ -151,6 +151,23 @@ static void parameters_are_handed_round(void **state)
     }
 }
 
+/* Batches from the last to the first, where a library's call has 16-bit operands widened. */
+static void batches_run_backwards(void **state)
+{
+    (void)state;
+    for (fb_dtype dtype = FB_F16; dtype <= FB_BF16; dtype++) {
+        fb_error err;
+        fb_graph *g = fb_graph_new("backwards");
+        fb_id x = source(g, FB_OP_INPUT, dtype, 9, NULL), w = source(g, FB_OP_PARAM, dtype, 6, NULL);
+        fb_id batches = add(g, FB_OP_VIEW, 1, &x, &(fb_attrs){.shape = fb_shape_of(3, (int64_t[]){3, 1, 3})}, NULL);
+        fb_id turned = add(g, FB_OP_FLIP, 1, &batches, &(fb_attrs){.n_axes = 2, .axes = {0, 1}}, NULL);
+        fb_id right = add(g, FB_OP_VIEW, 1, &w, &(fb_attrs){.shape = fb_shape_of(2, (int64_t[]){3, 2})}, NULL);
+        fb_id y = add(g, FB_OP_MATMUL, 2, (fb_id[]){turned, right}, NULL, NULL);
+        assert_true(fb_graph_output(g, y, NULL, &err));
+        check_presets(g);
+    }
+}
+
 static void an_empty_parameter_is_assigned(void **state)
 {
     (void)state;
@@ -365,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_under_random_plans),
         cmocka_unit_test(what_is_received_has_a_buffer),
+        cmocka_unit_test(batches_run_backwards),
         cmocka_unit_test(parameters_are_handed_round),
         cmocka_unit_test(an_empty_parameter_is_assigned),
         cmocka_unit_test(an_updated_parameter_is_read_again_before),
