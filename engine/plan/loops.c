@@ -177,7 +177,7 @@ static void find_scanned(finder *f, int i)
 static bool is_stored_twice(const finder *f, fb_id base)
 {
     const fb_group *group = fb_plan_group(f->plan, fb_plan_group_of(f->plan, base));
-    return group->nest && !group->source && group->family != FB_FAMILY_LIBRARY && group->family != FB_FAMILY_CHAIN &&
+    return group->nest && group->family != FB_FAMILY_LIBRARY && group->family != FB_FAMILY_CHAIN &&
            fb_nest_stores_alike(group->nest, base);
 }
 

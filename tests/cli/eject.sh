@@ -54,6 +54,23 @@ fb run m.lua out
 is "it lies beside the script" 1 err 'm.lua:6: kernel: files are named relative'
 fb emit m.lua own
 is "looking needs no trust" 0 out '^#line 1 "far.c"$'
+cat >scan.lua <<'L'
+local fb = require "fusebox"
+return fb.script {
+  model = function(g)
+    local last, all = g:scan({ g:input("x", { 4, 32 }) }, { g:input("h", { 32 }) }, function(x, h)
+      local next = (x + h):tanh()
+      return { next }, { next }
+    end)
+    return all[1], last[1]
+  end,
+}
+L
+fb eject scan.lua max --kernel 1 s.c
+is "a loop's kernel, which stores its state and its step's result" 0 out 's.json'
+fb run scan.lua max s.json --format json
+is "runs as written" 0
+json "and is right" out columns.1.error.ok=true
 fb eject m.lua max --kernel neg g.cu
 is "CUDA, without a GPU" 0 out 'g.json'
 holds "with its geometry" grep -q '^ \* @block  *[0-9]* 1 1$' g.cu
