@@ -58,7 +58,8 @@ fb_id fb_plan_whole_loop(const fb_plan *plan, fb_id r);
 /* kept[i]: group i, of a loop that is one kernel, keeps the right operands of its products in shared memory from step
  * to step. `says` (may be NULL) gets what stays, and why something does not. */
 void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);
-/* Predicted: one launch of the kernel that this loop is (0: of the plan as one kernel), without what launching takes. */
+/* Predicted: one launch of the kernel that this loop is (0: of the plan as one kernel), without what launching takes.
+ */
 double fb_plan_one_kernel_us(const fb_plan *plan, fb_id region);
 
 /* The plan in order: groups, and where loops begin and end. */

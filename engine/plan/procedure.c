@@ -309,7 +309,8 @@ static void write_sources(writer *w)
         char shape[192];
         if (n->op != FB_OP_INPUT && n->op != FB_OP_PARAM && n->op != FB_OP_FEED) continue;
         fb_str_addf(w->out, "%s %s  %s%s\n", fb_op_get(n->op)->name, n->name,
-                    fb_shape_format(&n->shape, n->dtype, shape), n->op == FB_OP_FEED ? "  copied in whole, every run" : "");
+                    fb_shape_format(&n->shape, n->dtype, shape),
+                    n->op == FB_OP_FEED ? "  copied in whole, every run" : "");
     }
 }
 
