@@ -83,7 +83,7 @@ static const script scripts[] = {
     {"g Space", "no kernel edge", ""},
     {"j j j M M", "2 marked", "Esc"},
     {"j j j M M Space u", "undone:", ""},
-    {"j j j j ] J", "stack = ", ""},
+    {"j j j j ] J", "tanh → stack · cut · edge 1 of 2", ""},
     {"w Enter", "kernel, ", ""},
     {"j j j j i", "1 ", ""},
     {"i", "no computed node", ""},
