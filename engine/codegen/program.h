@@ -119,6 +119,7 @@ typedef struct fb_program {
     /* Of fed and received buffers there are two, used in turn: while a run computes, the next one's feeds arrive and
      * what the one before gave leaves. */
     bool overlap;
+    bool fenced;  /* for tests, on the host: reading outside of a buffer that is no temporary ends the run */
     fb_hash hash; /* of all of the above: names the compiled form */
 } fb_program;
 

@@ -159,6 +159,22 @@ static bool own_storage(const fb_buffer *b)
     return b->kind != FB_BUFFER_TEMP;
 }
 
+/* The next buffer's place; *n: what is taken so far. Fenced ones stand behind an inaccessible page, every other one
+ * close to the next such page, so that reads on both sides of buffers are met. */
+static size_t next_place(const fb_program *p, int buffer, size_t *n)
+{
+    size_t bytes = aligned((size_t)p->buffers[buffer].bytes), room = (bytes + GUARD - 1) / GUARD * GUARD, at;
+    *n = p->fenced ? (*n + 2 * GUARD - 1) / GUARD * GUARD : *n + STAGGER;
+    at = p->fenced && buffer % 2 ? *n + room - bytes : *n;
+    *n += p->fenced ? room : bytes;
+    return at;
+}
+
+static void fence(fb_loaded *l, size_t at)
+{
+    if (l->program->fenced) mprotect(l->region + at / GUARD * GUARD - GUARD, GUARD, PROT_NONE);
+}
+
 /* Where each buffer goes, from the region's start; returns the region's size. The pool of temporaries comes first. */
 static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *saved_bytes)
 {
@@ -170,15 +186,10 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *s
             at[b] = GUARD + (size_t)buffer->offset;
             continue;
         }
-        n += STAGGER;
-        at[b] = n;
-        n += aligned((size_t)buffer->bytes);
+        at[b] = next_place(p, b, &n);
         if (buffer->assigned) *saved_bytes += (size_t)buffer->bytes;
         if (buffer->fed || buffer->received) *saved_bytes += 2 * (size_t)buffer->bytes;
-        if (!fb_buffer_is_double(p, b)) continue;
-        n += STAGGER;
-        second[b] = n;
-        n += aligned((size_t)buffer->bytes);
+        if (fb_buffer_is_double(p, b)) second[b] = next_place(p, b, &n);
     }
     return (n + 2 * GUARD - 1) / GUARD * GUARD;
 }
@@ -213,6 +224,8 @@ static bool allocate(fb_loaded *l, fb_error *err)
         l->initial[i] = l->now[i] = l->region + at[i];
         if (p->buffers[i].assigned) l->saved[i] = fb_calloc(1, (size_t)p->buffers[i].bytes + 1);
         if (second[i]) l->second[i] = l->region + second[i];
+        if (own_storage(&p->buffers[i])) fence(l, at[i]);
+        if (second[i]) fence(l, second[i]);
     }
     if (ok) l->copies = fb_host_copies_new(p, l->initial, l->second);
     l->doubles = l->copies && l->copies->overlap;

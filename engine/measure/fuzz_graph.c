@@ -411,6 +411,20 @@ static void add_flip(maker *m, fb_id x)
     if (a.n_axes) add(m, FB_OP_FLIP, &a, 1, &x);
 }
 
+/* The elements up to the first one of a row, in another order than they lie in memory: where indices fall apart into
+ * quotients and remainders, and are just too large to be left as they are. */
+static void add_across(maker *m, fb_id x)
+{
+    const fb_shape s = at(m, x)->shape;
+    int64_t n = fb_shape_elements(&s), row = s.rank ? s.dim[s.rank - 1] : 0;
+    if (s.rank < 2 || row < 2 || n < 2 * row) return;
+    fb_id flat = add(m, FB_OP_VIEW, &(fb_attrs){.shape = {.rank = 1, .dim = {n}}}, 1, &x);
+    int64_t first = below(m, n / row - 1) * row;
+    fb_attrs cut = {.start = first + below(m, row - 1), .stop = first + row + 1, .step = 1};
+    flat = add(m, FB_OP_SLICE, &cut, 1, &flat);
+    if (flat != FB_NONE && below(m, 2)) add1(m, FB_OP_ABS, flat);
+}
+
 /* Some views on top of each other. */
 static fb_id viewed(maker *m, fb_id x, int n)
 {
@@ -425,7 +439,13 @@ static fb_id viewed(maker *m, fb_id x, int n)
 
 static void add_view(maker *m)
 {
-    viewed(m, any(m), one_in(m, 4) ? 3 : 1);
+    fb_id x = any(m);
+    if (one_in(m, 6)) {
+        x = viewed(m, x, 1);
+        add_across(m, x);
+    } else {
+        viewed(m, x, one_in(m, 4) ? 3 : 1);
+    }
 }
 
 static fb_id slice(maker *m, fb_id x, int dim, int64_t start, int64_t stop)
@@ -444,7 +464,11 @@ static void add_join(maker *m)
         int64_t whole = at(m, x)->shape.dim[dim];
         parts[1] = slice(m, parts[1], dim, whole ? below(m, whole) : 0, whole);
     }
-    add(m, stack ? FB_OP_STACK : FB_OP_CAT, &(fb_attrs){.dim = dim}, n, parts);
+    fb_id y = add(m, stack ? FB_OP_STACK : FB_OP_CAT, &(fb_attrs){.dim = dim}, n, parts);
+    if (y == FB_NONE || !one_in(m, 3)) return;
+    /* every second or third of them: what a row variable steps over does not end where a part does */
+    int64_t size = at(m, y)->shape.dim[dim];
+    add(m, FB_OP_SLICE, &(fb_attrs){.dim = dim, .start = below(m, 2), .stop = size, .step = 2 + below(m, 2)}, 1, &y);
 }
 
 /* A window whose rows lie apart, in another shape: rows and columns of which one no longer steps evenly, or does. */
@@ -641,6 +665,23 @@ static void add_layer(maker *m)
     }
 }
 
+/* A few rows that are long enough for a team of threads to share each. */
+static void add_long(maker *m)
+{
+    static const fb_op ops[] = {FB_OP_SUM, FB_OP_MEAN, FB_OP_AMAX, FB_OP_AMIN, FB_OP_ARGMAX, FB_OP_CUMSUM};
+    fb_shape s = {.rank = 2, .dim = {1 + below(m, 3), 32800 + below(m, 2000)}};
+    fb_id x = source(m, s, FB_F32);
+    if (below(m, 2)) x = add1(m, below(m, 2) ? FB_OP_ABS : FB_OP_SIN, x);
+    for (int64_t i = 1 + below(m, 2); i > 0; i--) {
+        fb_op op = ops[below(m, 6)];
+        if (op == FB_OP_CUMSUM)
+            add(m, op, &(fb_attrs){.dim = 1}, 1, &x);
+        else if (x != FB_NONE)
+            reduce(m, op, x, 1, below(m, 2));
+    }
+    if (x != FB_NONE && one_in(m, 3)) in_scope(m, "softmax", softmax, x, 1);
+}
+
 static void add_single(maker *m);
 
 /* The same nodes on each part of a value, in scopes of one name, then joined again. */
@@ -829,6 +870,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err)
     if (m.large) m.most = MOST_LARGE;
     for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
     if (!m.values.n) source(&m, (fb_shape){.rank = 1, .dim = {4}}, FB_F32);
+    if (m.large && below(&m, 2)) add_long(&m);
     for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);

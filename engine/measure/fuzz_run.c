@@ -207,6 +207,7 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, int n)
     j.images = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.images);
     j.guarded = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.guarded);
     guard(&j);
+    j.all->fenced = true;
     j.loaded = d->ops->load(d, j.all, NULL, &err);
     if (j.loaded && run(&j, &err))
         compare(&j);

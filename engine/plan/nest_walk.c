@@ -324,7 +324,7 @@ static bool split_at_parts(walk *w, fb_ix e, const part *parts, int n)
         int cuts = 0;
         at[cuts++] = 0;
         for (int p = 0; p < n; p++) {
-            int64_t end = FB_MUTATE(28, ceil_div(parts[p].high - c, stride), (parts[p].high - c) / stride);
+            int64_t end = ceil_div(parts[p].high - c, stride);
             if (end > at[cuts - 1] && end < rows->extent[d]) at[cuts++] = end;
         }
         at[cuts++] = rows->extent[d];
@@ -346,7 +346,7 @@ static fb_val walk_join(walk *w, fb_id node, const fb_ix *coords, int when)
         fb_access_piece(w->g, w->pool, node, i, coords, p->coords, &dim, &p->low, &p->high);
         fb_ix_range(w->pool, coords[dim], &first, &last);
         p->operand = n->args[i];
-        if (p->low < p->high && p->low <= last && p->high > first) n_parts++;
+        if (p->low < p->high && p->low <= last && FB_MUTATE(28, p->high > first, p->high > first + 1)) n_parts++;
     }
     if (n_parts == 0) return constant(w, node, n->dtype, 0); /* nothing is ever read: a pad around an empty join */
     if (n_parts == 1) return walk_node(w, parts[0].operand, parts[0].coords, when);
