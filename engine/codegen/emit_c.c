@@ -288,8 +288,10 @@ static const char *clauses(loops *l, fb_pass p, const char *array)
             if (!fb_section_reduces(&l->s->values[i], p)) continue;
             fb_reduction r = fb_emit_reduction(e, i);
             if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
-            fb_str_addf(&s, "%s%s%s", first ? fb_arena_printf(e->arena, " reduction(%s : ", ids[k]) : ", ", e->names[i],
-                        array);
+            fb_str_addf(&s, "%s%s%s",
+                        first ? FB_MUTATE(42, fb_arena_printf(e->arena, " reduction(%s : ", ids[k]), " private(")
+                              : ", ",
+                        e->names[i], array);
             first = false;
         }
         if (!first) fb_str_add(&s, ")");
@@ -399,7 +401,7 @@ static void emit_pass(loops *l, int number)
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
     bool ordered = in_order(l, p, needed), threads = l->shape == SHAPE_LONG && !ordered;
-    const char *reductions = FB_MUTATE(42, ordered, true) ? "" : clauses(l, p, "");
+    const char *reductions = ordered ? "" : clauses(l, p, "");
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;

@@ -668,12 +668,13 @@ static void add_layer(maker *m)
 /* A few rows that are long enough for a team of threads to share each. */
 static void add_long(maker *m)
 {
-    static const fb_op ops[] = {FB_OP_SUM, FB_OP_MEAN, FB_OP_AMAX, FB_OP_AMIN, FB_OP_ARGMAX, FB_OP_CUMSUM};
+    static const fb_op ops[] = {FB_OP_SUM,    FB_OP_MEAN,   FB_OP_AMAX,  FB_OP_AMIN,
+                                FB_OP_ARGMAX, FB_OP_CUMSUM, FB_OP_CUMSUM};
     fb_shape s = {.rank = 2, .dim = {1 + below(m, 3), 32800 + below(m, 2000)}};
     fb_id x = source(m, s, FB_F32);
     if (below(m, 2)) x = add1(m, below(m, 2) ? FB_OP_ABS : FB_OP_SIN, x);
     for (int64_t i = 1 + below(m, 2); i > 0; i--) {
-        fb_op op = ops[below(m, 6)];
+        fb_op op = ops[below(m, 7)];
         if (op == FB_OP_CUMSUM)
             add(m, op, &(fb_attrs){.dim = 1}, 1, &x);
         else if (x != FB_NONE)
@@ -870,7 +871,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err)
     if (m.large) m.most = MOST_LARGE;
     for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
     if (!m.values.n) source(&m, (fb_shape){.rank = 1, .dim = {4}}, FB_F32);
-    if (m.large && below(&m, 2)) add_long(&m);
+    if (m.large && below(&m, 4)) add_long(&m);
     for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
