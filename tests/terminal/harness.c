@@ -240,7 +240,7 @@ static const struct {
     {"Esc", "\x1b", NULL},         {"Up", "\x1bOA", "\x1b[A"},    {"Down", "\x1bOB", "\x1b[B"},
     {"Right", "\x1bOC", "\x1b[C"}, {"Left", "\x1bOD", "\x1b[D"},  {"PgUp", "\x1b[5~", NULL},
     {"PgDn", "\x1b[6~", NULL},     {"Home", "\x1bOH", "\x1b[1~"}, {"End", "\x1bOF", "\x1b[4~"},
-    {"S-Tab", "\x1b[Z", NULL},     {"F1", "\x1bOP", "\x1b[[A"},   {"Backspace", "\x7f", NULL},
+    {"S-Tab", "\x1b[Z", "\x1b\t"}, {"F1", "\x1bOP", "\x1b[[A"},   {"Backspace", "\x7f", NULL},
     {"Delete", "\x1b[3~", NULL},
 };
 

@@ -258,6 +258,7 @@ static void check_screen(term *t, const environment *e, const char *what)
 static void play(term *t, const environment *e, const script *s)
 {
     char want[128];
+    if (!strcmp(e->name, "vt100") && strstr(s->keys, "S-Tab")) return; /* it has no such key */
     if (e->ascii)
         to_ascii(s->want, want);
     else
