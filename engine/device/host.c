@@ -18,6 +18,8 @@ enum {
     ALIGNMENT = 256,
     /* Between buffers, so that equal elements of equally long buffers do not compete for one cache set. */
     STAGGER = 768,
+    /* a masked load whose mask is a constant is made a whole vector's by gcc 12, and so reads beside its buffer */
+    VECTOR = 64,
     GUARD = 4096, /* an unmapped page at both ends: a kernel that runs wild there is stopped, not believed */
 };
 
@@ -163,27 +165,28 @@ static bool own_storage(const fb_buffer *b)
  * close to the next such page, so that reads on both sides of buffers are met. */
 static size_t next_place(const fb_program *p, int buffer, size_t *n)
 {
-    size_t bytes = aligned((size_t)p->buffers[buffer].bytes), room = (bytes + GUARD - 1) / GUARD * GUARD, at;
+    size_t bytes = aligned((size_t)p->buffers[buffer].bytes), room = (bytes + 2 * VECTOR + GUARD - 1) / GUARD * GUARD,
+           at;
     *n = p->fenced ? (*n + 2 * GUARD - 1) / GUARD * GUARD : *n + STAGGER;
-    at = p->fenced && buffer % 2 ? *n + room - bytes : *n;
+    at = !p->fenced ? *n : buffer % 2 ? *n + room - bytes - VECTOR : *n + VECTOR;
     *n += p->fenced ? room : bytes;
     return at;
 }
 
 static void fence(fb_loaded *l, size_t at)
 {
-    if (l->program->fenced) mprotect(l->region + at / GUARD * GUARD - GUARD, GUARD, PROT_NONE);
+    if (l->program->fenced) mprotect(l->region + (at - VECTOR) / GUARD * GUARD - GUARD, GUARD, PROT_NONE);
 }
 
 /* Where each buffer goes, from the region's start; returns the region's size. The pool of temporaries comes first. */
 static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *saved_bytes)
 {
-    size_t n = GUARD + aligned((size_t)p->pool_bytes);
+    size_t n = GUARD + VECTOR + aligned((size_t)p->pool_bytes);
     *saved_bytes = 0;
     for (int b = 0; b < p->n_buffers; b++) {
         const fb_buffer *buffer = &p->buffers[b];
         if (!own_storage(buffer)) {
-            at[b] = GUARD + (size_t)buffer->offset;
+            at[b] = GUARD + VECTOR + (size_t)buffer->offset;
             continue;
         }
         at[b] = next_place(p, b, &n);
@@ -191,7 +194,7 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *s
         if (buffer->fed || buffer->received) *saved_bytes += 2 * (size_t)buffer->bytes;
         if (fb_buffer_is_double(p, b)) second[b] = next_place(p, b, &n);
     }
-    return (n + 2 * GUARD - 1) / GUARD * GUARD;
+    return (n + VECTOR + 2 * GUARD - 1) / GUARD * GUARD;
 }
 
 static bool allocate(fb_loaded *l, fb_error *err)
@@ -416,7 +419,7 @@ static bool host_poison(fb_loaded *l, fb_error *err)
 {
     (void)err;
     const fb_program *p = l->program;
-    memset(l->region + GUARD, 0xff, (size_t)p->pool_bytes);
+    memset(l->region + GUARD + VECTOR, 0xff, (size_t)p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind == FB_BUFFER_OUTPUT) memset(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
     }
