@@ -457,16 +457,13 @@ void fb_cuda_gemm(fb_emitter *e)
     fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
     if (w.tile.split > 1)
         fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
-    if (early)
+    if (early) {
         *e = kept; /* back to the epilogue's section, with what is known of it */
-    else
-        fb_emit_section(e, 0);
-    if (early)
         write_late(&w);
-    else if (w.s->n_passes)
-        write_rows(&w);
-    else
-        write_elements(&w);
+    } else {
+        fb_emit_section(e, 0);
+        (w.s->n_passes ? write_rows : write_elements)(&w);
+    }
     memcpy(e->grid, w.tile.grid, sizeof e->grid);
     e->dynamic_shared = (int)w.tile.shared_bytes;
     e->kept_shared = (int)w.tile.kept_bytes;

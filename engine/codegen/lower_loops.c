@@ -161,19 +161,12 @@ void fb_lower_states(fb_lowering *l)
     }
 }
 
-static bool holds(const fb_group *group, fb_id stored)
-{
-    for (int i = 0; i < group->n_stored; i++)
-        if (group->stored[i] == stored) return true;
-    return false;
-}
-
 const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
 {
     const fb_nest *nest = group->nest;
     const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
     for (int i = 0; loop->region && i < loop->n_collected; i++)
-        if (holds(group, loop->collected[i].also))
+        if (fb_group_stores(group, loop->collected[i].also))
             nest = fb_nest_store_also(nest, loop->collected[i].also, loop->collected[i].result, l->p->arena);
     for (int i = 0; i < group->n_stored; i++) {
         fb_id stored = group->stored[i];

@@ -50,8 +50,6 @@ const fb_id *fb_build_loop_operands(const fb_graph *g, fb_id region);
 /* Nodes through which no gradient passes: known while the graph is being built, and no part of it. */
 void fb_build_detach(fb_graph *g, fb_id id);
 int fb_build_detached(const fb_graph *g, const fb_id **ids);
-/* May a node of region `inner` read a value of region `outer`? */
-bool fb_region_within(const fb_graph *g, fb_id inner, fb_id outer);
 /* The innermost op scope around `scope`, FB_NONE for none. */
 fb_id fb_scope_op(const fb_graph *g, fb_id scope);
 /* The path that a scope's fields spell: parent's path, dot, name, [index]. Into `to`, returned. */

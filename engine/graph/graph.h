@@ -183,5 +183,7 @@ int64_t fb_node_flops(const fb_graph *g, fb_id id);
 int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
 /* Is scope `inner` the scope `outer` or inside it? */
 bool fb_scope_within(const fb_graph *g, fb_id inner, fb_id outer);
+/* Is region `inner` the region `outer` or inside it? Then its nodes may read values of that. */
+bool fb_region_within(const fb_graph *g, fb_id inner, fb_id outer);
 
 #endif

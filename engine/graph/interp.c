@@ -287,12 +287,6 @@ static bool eval_region(fb_interp *in, fb_id region, fb_id first, fb_id last)
 
 /* ---- loops ---- */
 
-static bool within(const fb_graph *g, fb_id region, fb_id outer)
-{
-    while (region != outer && region != 0) region = g->regions[region].parent;
-    return region == outer;
-}
-
 typedef struct {
     fb_interp *in;
     fb_id loop, region, first; /* first: the body's first node */
@@ -391,7 +385,7 @@ static void clear_body(loop_run *l, bool all)
     fb_interp *in = l->in;
     for (fb_id id = l->first; id < l->loop; id++) {
         const fb_node *node = &in->g->nodes[id];
-        if (!within(in->g, node->region, l->region) || in->kept[id]) continue;
+        if (!fb_region_within(in->g, node->region, l->region) || in->kept[id]) continue;
         if (all || !stays_between_steps(node)) fb_value_drop(in, &in->values[id]);
         if (node->op == FB_OP_LOOP) drop_loop_values(in, node->attrs->region);
     }
@@ -432,7 +426,7 @@ static bool eval_loop(fb_interp *in, fb_id id)
 {
     fb_id region = in->g->nodes[id].attrs->region;
     loop_run l = {.in = in, .loop = id, .region = region, .first = id, .r = &in->g->regions[region]};
-    while (l.first > 0 && within(in->g, in->g->nodes[l.first - 1].region, region)) l.first--;
+    while (l.first > 0 && fb_region_within(in->g, in->g->nodes[l.first - 1].region, region)) l.first--;
     bool ok = open_loop(&l);
     for (int64_t step = 0; ok && step < l.r->trips; step++) {
         ok = enter_step(&l, step) && eval_region(in, region, l.first, id) && leave_step(&l, step);

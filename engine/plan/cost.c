@@ -77,8 +77,7 @@ static double waves_of(const fb_machine *m, const fb_analysis *a)
 static double table_us(const fb_machine *m, const fb_analysis *a)
 {
     enum { POINTER = 8 };
-    double best = 0;
-    for (int i = 0; i < m->copy_hot.n; i++) best = fmax(best, m->copy_hot.rate[i]);
+    double best = fb_rate_peak(&m->copy_hot);
     return best > 0 ? a->facts.tables * threads_of(a) * a->facts.rolled * POINTER / (0.7 * best) * 1e-3 : 0;
 }
 
@@ -128,10 +127,9 @@ static double apart_bytes(const fb_analysis *a, const fb_section *s)
 
 static double apart_us(const fb_machine *m, const fb_analysis *a)
 {
-    double bytes = 0, best = 0;
+    double bytes = 0, best = fb_rate_peak(&m->copy_hot);
     for (int i = 0; i < a->nest->n_sections && a->family != FB_FAMILY_LIBRARY; i++)
         if (!a->nest->tiled && !a->nest->chain) bytes += apart_bytes(a, &a->nest->sections[i]);
-    for (int i = 0; i < m->copy_hot.n; i++) best = fmax(best, m->copy_hot.rate[i]);
     return best > 0 ? bytes / best * 1e-3 : 0;
 }
 
@@ -296,20 +294,13 @@ void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)
 
 /* ---- the floor ---- */
 
-static double peak_rate(const fb_rate_curve *c)
-{
-    double best = NAN;
-    for (int i = 0; i < c->n; i++) best = fmax(best, c->rate[i]);
-    return best;
-}
-
 /* 1e9 FLOP/s that node `id` could at best reach. */
 static double best_rate(const fb_graph *g, const fb_machine *m, fb_id id)
 {
     const fb_node *n = &g->nodes[id];
     if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) return m->gflops[n->dtype];
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32;
-    return fmax(m->gflops[n->dtype], peak_rate(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]));
+    return fmax(m->gflops[n->dtype], fb_rate_peak(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]));
 }
 
 /* A source that only gathers read is touched where they point, at most. */

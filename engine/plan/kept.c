@@ -23,8 +23,7 @@ typedef struct {
 
 static bool is_inside(const keeper *k, fb_id region)
 {
-    while (region > k->region) region = k->g->regions[region].parent;
-    return region == k->region;
+    return fb_region_within(k->g, region, k->region);
 }
 
 static bool is_assigned(const keeper *k, fb_id param)

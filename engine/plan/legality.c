@@ -340,15 +340,14 @@ bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     for (fb_id slot = 0; slot < g->n_nodes; slot++) {
-        fb_id r = g->nodes[slot].region;
         if (!plan->slot[slot].n || !fb_node_is_computed(g, slot)) continue;
-        while (r > region) r = g->regions[r].parent;
-        if (r == region && plan->slot[slot].source)
+        if (!fb_region_within(g, g->nodes[slot].region, region)) continue;
+        if (plan->slot[slot].source)
             return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
                           "`%s` has a kernel of its own in %s, which cannot become part of a larger one: generate it "
                           "again first",
                           g->nodes[slot].name, fb_file_name(plan->slot[slot].source->path));
-        if (r == region && !is_stage(plan->planner, fb_slot_analysis(plan, slot), region, why)) return false;
+        if (!is_stage(plan->planner, fb_slot_analysis(plan, slot), region, why)) return false;
     }
     return true;
 }

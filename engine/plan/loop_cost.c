@@ -40,12 +40,6 @@ static bool waits(const counter *c, const fb_analysis *a)
     return false;
 }
 
-static bool is_inside(const fb_graph *g, fb_id region, fb_id whole)
-{
-    while (region > whole) region = g->regions[region].parent;
-    return region == whole;
-}
-
 static fb_analysis *analysis_of(const fb_plan *plan, int group)
 {
     return fb_slot_analysis(plan, plan->view->slot_of[group]);
@@ -62,7 +56,7 @@ static double meetings_saved(counter *c, fb_id whole)
         if (order[i].kind != FB_ORDER_GROUP) continue;
         const fb_analysis *a = analysis_of(c->plan, order[i].number);
         fb_id region = c->g->nodes[c->plan->view->slot_of[order[i].number]].region;
-        if (!is_inside(c->g, region, whole)) continue;
+        if (!fb_region_within(c->g, region, whole)) continue;
         if (region == last && !waits(c, a))
             saved += fb_region_trips(c->g, region);
         else
@@ -121,7 +115,7 @@ double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
     for (int i = 0; i < n; i++) {
         fb_id region = g->nodes[plan->view->slot_of[i]].region;
         fb_analysis *a = analysis_of(plan, i);
-        if (!is_inside(g, region, whole)) continue;
+        if (!fb_region_within(g, region, whole)) continue;
         us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(g, region);
     }
     if (whole && plan->planner->machine.kind == FB_DEVICE_CUDA) us -= loop_saves_us(plan, whole);

@@ -15,12 +15,6 @@ static fb_id result_of(const fb_graph *g, fb_id loop, int index)
     return FB_NONE;
 }
 
-static bool within(const fb_graph *g, fb_id region, fb_id outer)
-{
-    while (region > outer) region = g->regions[region].parent;
-    return region == outer;
-}
-
 /* By a node, by the world, or by the end of a step of a loop around it or further in. */
 static bool is_read(const fb_graph *g, fb_id id)
 {
@@ -42,7 +36,7 @@ static void find_span(const fb_plan *plan, fb_id region, int *first, int *last)
     *first = fb_plan_groups(plan);
     *last = -1;
     for (int i = 0; i < fb_plan_groups(plan); i++) {
-        if (!within(g, g->nodes[plan->view->slot_of[i]].region, region)) continue;
+        if (!fb_region_within(g, g->nodes[plan->view->slot_of[i]].region, region)) continue;
         if (i < *first) *first = i;
         if (i > *last) *last = i;
     }
@@ -71,7 +65,7 @@ static bool read_by_others(const finder *f, fb_id carried)
 {
     for (fb_id inner = f->loop->region; inner < f->g->n_regions; inner++) {
         const fb_region *r = &f->g->regions[inner];
-        if (!within(f->g, inner, f->loop->region)) continue;
+        if (!fb_region_within(f->g, inner, f->loop->region)) continue;
         for (int i = 0; i < r->n_carried; i++)
             if (fb_access_base(f->g, r->yields[i]) == carried) return true;
         for (int i = 0; i < r->n_stacked; i++)

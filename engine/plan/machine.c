@@ -98,6 +98,13 @@ double fb_rate_at(const fb_rate_curve *c, double size)
     return c->rate[c->n - 1];
 }
 
+double fb_rate_peak(const fb_rate_curve *c)
+{
+    double peak = NAN;
+    for (int i = 0; i < c->n; i++) peak = fmax(peak, c->rate[i]);
+    return peak;
+}
+
 static const fb_rate_curve *copy_curve(const fb_machine *m, double bytes)
 {
     return bytes <= (double)m->cache_bytes && m->copy_hot.n ? &m->copy_hot : &m->copy_cold;

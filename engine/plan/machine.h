@@ -47,6 +47,7 @@ typedef struct {
 /* The built-in guess for a kind before calibration. */
 void fb_machine_default(fb_machine *m, fb_device_kind kind);
 double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
+double fb_rate_peak(const fb_rate_curve *c);            /* of all sizes; NAN when empty */
 /* Time to move that many bytes in one kernel: at the copy curve, the hot one where they fit the last-level cache. */
 double fb_memory_us(const fb_machine *m, double bytes);
 double fb_copy_in_us(const fb_machine *m, double bytes); /* a feed of that many bytes */

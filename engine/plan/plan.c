@@ -332,6 +332,13 @@ static fb_analysis *group_analysis(const fb_plan *plan, int group)
     return fb_slot_analysis(plan, view_of(plan)->slot_of[group]);
 }
 
+bool fb_group_stores(const fb_group *group, fb_id node)
+{
+    for (int i = 0; i < group->n_stored; i++)
+        if (group->stored[i] == node) return true;
+    return false;
+}
+
 const fb_group *fb_plan_group(const fb_plan *plan, int group)
 {
     fb_group *out = &view_of(plan)->group[group];

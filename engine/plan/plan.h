@@ -71,6 +71,7 @@ typedef struct {
     const fb_kernel_source *source; /* the user's own kernel; NULL: a generated one */
 } fb_group;
 
+bool fb_group_stores(const fb_group *group, fb_id node);
 /* Borrowed until the plan is edited or freed. */
 const fb_group *fb_plan_group(const fb_plan *plan, int group);
 /* NULL; or, for a single node that no family takes (nest is NULL then), the verdict that says why: such a plan can be

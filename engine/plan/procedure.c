@@ -223,13 +223,6 @@ static void add_value(writer *w, fb_id id)
     }
 }
 
-static bool is_stored(const fb_group *group, fb_id id)
-{
-    for (int i = 0; i < group->n_stored; i++)
-        if (group->stored[i] == id) return true;
-    return false;
-}
-
 static void write_node(writer *w, fb_id id, bool stored)
 {
     const fb_node *n = &w->g->nodes[id], *to = n;
@@ -254,7 +247,7 @@ static void write_group(writer *w, int number)
     if (group->n_nodes > 1) fb_str_addf(w->out, ", %d fused", group->n_nodes);
     fb_str_add(w->out, "\n");
     w->depth += 2;
-    for (int i = 0; i < group->n_nodes; i++) write_node(w, group->nodes[i], is_stored(group, group->nodes[i]));
+    for (int i = 0; i < group->n_nodes; i++) write_node(w, group->nodes[i], fb_group_stores(group, group->nodes[i]));
     w->depth -= 2;
 }
 

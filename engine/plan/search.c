@@ -406,9 +406,9 @@ static bool generate_all(fb_plan **plan, fb_id region)
     const fb_graph *g = (*plan)->planner->g;
     int changed = 0;
     for (fb_id i = 0; i < g->n_nodes; i++) {
-        fb_id r = g->nodes[i].region, slot = (*plan)->owner[i];
-        while (r > region) r = g->regions[r].parent;
-        if (r != region || slot == FB_NONE || fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
+        fb_id slot = (*plan)->owner[i];
+        if (!fb_region_within(g, g->nodes[i].region, region) || slot == FB_NONE) continue;
+        if (fb_node_class(g, i) != FB_CLASS_CONTRACTION) continue;
         if (!stands_alone(*plan, slot)) continue;
         if (changed++ == MOST) return false;
         if (!change(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}) ||

@@ -58,7 +58,7 @@ static double resident(const fb_machine *m, const fb_tile_work *w)
 
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
 {
-    double units = fmax(m->units, 1), cache = 0;
+    double units = fmax(m->units, 1), cache = fb_rate_peak(&m->copy_hot);
     double cycles_a_us = fb_cycles_a_us(m);
     if (cycles_a_us <= 0 || w->threads <= 0) return 0;
     double together = fmin(resident(m, w), ceil((double)w->blocks / units));
@@ -70,7 +70,6 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
     }
     double copies = together * w->bytes / L2_BYTES;
     cycles = w->in_turn ? cycles + copies + COPY * w->tiles : fmax(cycles, copies);
-    for (int i = 0; i < m->copy_hot.n; i++) cache = fmax(cache, m->copy_hot.rate[i]);
     double again_us = cache > 0 ? (double)w->blocks * w->bytes / cache * 1e-3 : 0;
     return fmax(waves * cycles / cycles_a_us, again_us) + fill_us;
 }
