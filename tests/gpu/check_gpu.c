@@ -6,10 +6,11 @@
  *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples
  * N] check_gpu [--device cuda:0] --traffic check_gpu --parts
  *
- * Parts are the scripts and "gemm", which --parts lists, so that several can run side by side (side_by_side.sh).
- * With --small no parameter is larger than N, for tools that make everything slow. With --samples each case is timed as
- * well, and its line says wall, device and cold time (µs, medians). With --traffic memory-bound kernels alone are run,
- * and the modelled bytes are held against what counters saw. */
+ * Parts are shares of the plans of each script and of "gemm" ("scripts/models/dlrm.lua:1/3"), which --parts lists, so
+ * that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools that make
+ * everything slow. With --samples each case is timed as well, and its line says wall, device and cold time (µs,
+ * medians). With --traffic memory-bound kernels alone are run, and the modelled bytes are held against what counters
+ * saw. */
 #include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
@@ -26,15 +27,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 60000 };
+enum { LIMIT_MS = 60000, SHARES = 3 };
 
 static struct {
     const char *device_name, *only, *part;
+    int share, shares; /* of the part's plans, every shares'th from share on; shares 0: all */
+    int turn;          /* plans come to so far */
     bool counters, traffic;
     int samples, small, mode; /* 0: as the script says; mode -1: both */
     fb_device *device;
     int cases, failed;
 } run = {.device_name = "cuda:0", .mode = -1};
+
+/* Whether the plan that is come to now is of the share asked for. */
+static bool is_my_turn(void)
+{
+    return !run.shares || run.turn++ % run.shares == run.share;
+}
 
 static void result(bool ok, const char *what, const char *detail)
 {
@@ -137,7 +146,7 @@ static void check_presets(const char *name, fb_planner *planner)
             char what[300];
             snprintf(what, sizeof what, "%s %s %s", name, fb_preset_at(i)->name,
                      fb_launch_mode_name((fb_launch_mode)mode));
-            if ((run.only && !strstr(what, run.only)) || (run.mode >= 0 && run.mode != mode)) continue;
+            if ((run.only && !strstr(what, run.only)) || (run.mode >= 0 && run.mode != mode) || !is_my_turn()) continue;
             fb_plan *plan = fb_preset_at(i)->make(planner, &err), *edited = NULL;
             fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = (fb_launch_mode)mode};
             fb_verdict v = mode ? fb_plan_try(plan, &edit, &edited) : (fb_verdict){0};
@@ -160,7 +169,7 @@ static void check_own_plans(const char *name, fb_script *s, const fb_script_info
         fb_error err = {0};
         char what[300];
         snprintf(what, sizeof what, "%s %s", name, info->plans[i]);
-        if (run.only && !strstr(what, run.only)) continue;
+        if ((run.only && !strstr(what, run.only)) || !is_my_turn()) continue;
         fb_script_plan(s, g, info->plans[i], fb_planner_machine(planner));
         if (!next_event(s, &e, LIMIT_MS) || e.kind != FB_SCRIPT_PLAN) {
             result(false, what, e.error.text);
@@ -252,7 +261,7 @@ static void check_gemm(const struct gemm_case *c)
     fb_error err = {0};
     char what[200];
     snprintf(what, sizeof what, "gemm %s", c->name);
-    if (run.only && !strstr(what, run.only)) return;
+    if ((run.only && !strstr(what, run.only)) || !is_my_turn()) return;
     fb_graph *g = gemm_graph(c);
     fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
     fb_plan *plan = gemm_plan(planner, c);
@@ -354,10 +363,23 @@ static bool is_wanted(const char *part)
 
 static int list_parts(void)
 {
-    for (int i = 0; fb_embedded_files[i].path; i++)
-        if (is_bundled(fb_embedded_files[i].path)) printf("%s\n", fb_embedded_files[i].path);
-    printf("gemm\n");
+    for (int share = 0; share < SHARES; share++) {
+        for (int i = 0; fb_embedded_files[i].path; i++)
+            if (is_bundled(fb_embedded_files[i].path)) printf("%s:%d/%d\n", fb_embedded_files[i].path, share, SHARES);
+        printf("gemm:%d/%d\n", share, SHARES);
+    }
     return 0;
+}
+
+/* NAME or NAME:K/N, in place. */
+static bool set_part(char *part)
+{
+    char *share = strrchr(part, ':');
+    if (share && (sscanf(share, ":%d/%d", &run.share, &run.shares) != 2 || run.share < 0 || run.share >= run.shares))
+        return false;
+    if (share) *share = '\0';
+    run.part = part;
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -367,8 +389,8 @@ int main(int argc, char **argv)
             run.device_name = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
             run.only = argv[++i];
-        else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc)
-            run.part = argv[++i];
+        else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc && set_part(argv[i + 1]))
+            i++;
         else if (strcmp(argv[i], "--parts") == 0)
             return list_parts();
         else if (strcmp(argv[i], "--samples") == 0 && i + 1 < argc)

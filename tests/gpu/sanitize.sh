@@ -4,12 +4,13 @@
 #
 #   TOOLS   default "memcheck initcheck racecheck"      SIZES   default "100": rows of 16 bytes and their rests
 #   ONLY    a part of a case's name; all when empty     SANITIZER   default compute-sanitizer
-#   SANITIZER_JOBS   processes at a time, default 4
+#   SANITIZER_JOBS   processes at a time, default 4      LIMIT   seconds for each tool and size
 #
 # What a kernel forgets to write is found by check_gpu itself as well: outputs and temporaries are poisoned with NaNs, which makes
 # them initialised for initcheck.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FB_SRCDIR=${FB_SRCDIR:-$here/../..}
+export LIMIT="${LIMIT:-}"
 FB_BUILD=$(cd "${FB_BUILD:-.}" && pwd) || exit 1
 export FB_SRCDIR
 sanitizer=${SANITIZER:-compute-sanitizer}
@@ -48,7 +49,7 @@ for size in ${SIZES:-100}; do
         else
             failed=1
             echo "not ok $tests - $name (status $status)"
-            grep -E '^not ok|^# .* ended with' "$work/out" | head -20 | sed 's/^/# /'
+            grep -E '^not ok|^# .* ended with' "$work/out" | head -40 | sed 's/^/# /'
             for log in $(grep -LE 'ERROR SUMMARY: 0 errors|0 hazards' "$work"/log.*); do
                 echo "# $(basename "$log")"
                 head -30 "$log" | sed 's/^/# /'

@@ -4,35 +4,40 @@
 #
 #   side_by_side.sh COMMAND…    "--part PART" is added to it, and {} in it stands for a name of the part that files can have
 #   JOBS    processes at a time, half of the cores by default      FB_BUILD    folder with check_gpu
+#   GPUS    how many of them the processes share, 1 by default
+#   LIMIT   seconds for all of it; none by default. What has not ended by then is said to have not.
 # Status: 1 when one failed, 77 when all were skipped.
 JOBS=${JOBS:-$((($(nproc) + 1) / 2))}
+began=$(date +%s)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 one() {
-    part=$1 name=$(echo "$1" | tr / _)
+    part=$1 name=$(echo "$1" | tr /: __) at=$(date +%s)
     shift
     for word; do
         shift
         set -- "$@" "$(printf '%s\n' "$word" | sed "s,{},$name,g")"
     done
+    [ -z "${LIMIT:-}" ] || set -- timeout $((began + LIMIT > at ? began + LIMIT - at : 1)) "$@"
     "$@" --part "$part" >"$work/$name.out" 2>&1
-    echo $? >"$work/$name.status"
+    echo "$? after $(($(date +%s) - at)) s" >"$work/$name.status"
 }
 "$FB_BUILD/check_gpu" --parts >"$work/parts" || exit 1
 # Every one of JOBS takes the next part that none has taken: its lock is a folder.
 i=0
 while [ $i -lt "$JOBS" ]; do
     i=$((i + 1))
+    [ "${GPUS:-1}" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$((i % GPUS))
     while read -r part <&3; do
-        mkdir "$work/$(echo "$part" | tr / _).taken" 2>/dev/null && one "$part" "$@"
+        mkdir "$work/$(echo "$part" | tr /: __).taken" 2>/dev/null && one "$part" "$@"
     done 3<"$work/parts" &
 done
 wait
 result=77
 for status in "$work"/*.status; do
     case $(cat "$status") in
-    77) ;;
-    0) [ $result = 1 ] || result=0 ;;
+    77\ *) ;;
+    0\ *) [ $result = 1 ] || result=0 ;;
     *)
         result=1
         echo "# $(basename "$status" .status) ended with status $(cat "$status")"
