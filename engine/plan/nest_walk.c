@@ -399,33 +399,70 @@ static const char *room_of(const walk *w, char to[64])
     return to;
 }
 
-/* A row value must not depend on an inner variable: its whole row is needed before. */
-static bool row_level(walk *w, fb_id node, const fb_ix *coords, int n)
+static void refuse_inner(walk *w, fb_id node)
 {
+    char bytes[32], room[64];
+    fb_id consumer = w->reduction != FB_NONE ? w->reduction : w->draft->roots[0].node;
+    fb_format_bytes(bytes, (double)fb_node_bytes(w->g, w->g->nodes[node].args[0]));
+    refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+           "%s needs all %lld elements of %s before its first: the %s that %s reads would have to stay on chip, "
+           "and %s",
+           name_of(w, consumer), (long long)fb_shape_elements(&w->g->nodes[node].shape), name_of(w, node), bytes,
+           name_of(w, node), room_of(w, room));
+}
+
+/* Do the tests, or their ranges alone, keep coordinates inside the node's shape? */
+static bool is_inside(const walk *w, const fb_shape *s, const fb_ix *coords, int when)
+{
+    for (int d = 0; d < s->rank; d++) {
+        int64_t low, high, by;
+        fb_ix_range(w->pool, coords[d], &low, &high);
+        bool inside = low >= 0 && high < s->dim[d];
+        for (int c = when; c != FB_NONE && !inside; c = w->b->whens.at[c].outer) {
+            const fb_when *test = &w->b->whens.at[c];
+            inside = fb_ix_is_const(w->pool, fb_ix_sub(w->pool, coords[d], test->at), &by) && test->low + by >= 0 &&
+                     test->high + by <= s->dim[d];
+        }
+        if (!inside) return false;
+    }
+    return true;
+}
+
+/* The tests that do not vary along a loop inside the row. */
+static int when_of_rows(walk *w, int when)
+{
+    if (when == FB_NONE) return FB_NONE;
+    fb_when c = w->b->whens.at[when];
+    int outer = when_of_rows(w, c.outer);
+    return place_of(w, c.at).space == FB_NONE ? when_add(w, outer, c.at, c.low, c.high) : outer;
+}
+
+/* A row value must not depend on an inner variable: its whole row is needed before. Nor must the tests that it is read
+ * under: those that do are left out of *when, which is fine as long as the rest keep its coordinates inside. */
+static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
+{
+    const fb_node *n = &w->g->nodes[node];
     place p = {0, FB_NONE};
-    for (int i = 0; i < n; i++) {
-        place c = place_of(w, coords[i]);
+    for (int d = 0; d < n->shape.rank; d++) {
+        if (fb_op_get(n->op)->cls == FB_CLASS_SCAN && d == n->attrs->dim) continue; /* in order along it */
+        place c = place_of(w, coords[d]);
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
     }
-    char bytes[32], room[64];
     if (w->draft->scatter) {
+        char bytes[32];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
                "%s adds rows in the order of an index, and needs all %s of %s before the first",
                name_of(w, w->draft->roots[0].node), bytes, name_of(w, node));
         return false;
     }
-    if (p.space != FB_NONE) {
-        fb_id consumer = w->reduction != FB_NONE ? w->reduction : w->draft->roots[0].node;
-        fb_format_bytes(bytes, (double)fb_node_bytes(w->g, w->g->nodes[node].args[0]));
-        refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s needs all %lld elements of %s before its first: the %s that %s reads would have to stay on chip, "
-               "and %s",
-               name_of(w, consumer), (long long)fb_shape_elements(&w->g->nodes[node].shape), name_of(w, node), bytes,
-               name_of(w, node), room_of(w, room));
+    int of_rows = when_of_rows(w, *when);
+    if (p.space != FB_NONE || (of_rows != *when && !is_inside(w, &n->shape, coords, of_rows))) {
+        refuse_inner(w, node);
         return false;
     }
+    *when = of_rows;
     w->reduces = true;
     w->reduced_at |= p.rows;
     return true;
@@ -467,7 +504,7 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     if (points == 0) return empty_reduction(w, node);
     bool arg = n->op == FB_OP_ARGMAX || n->op == FB_OP_ARGMIN;
     if (points == 1 && arg) return constant(w, node, n->dtype, 0);
-    if (points > 1 && !row_level(w, node, coords, n->shape.rank)) return FB_NONE;
+    if (points > 1 && !row_level(w, node, coords, &when)) return FB_NONE;
     if (points > 1 && w->b->operand)
         return refuse(
             w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
@@ -521,7 +558,7 @@ static fb_val walk_contraction(walk *w, fb_id node, const fb_ix *coords, int whe
 {
     const fb_node *n = &w->g->nodes[node];
     const fb_node *x[2] = {&w->g->nodes[n->args[0]], &w->g->nodes[n->args[1]]};
-    if (!contraction_allowed(w, node) || !row_level(w, node, coords, n->shape.rank)) return FB_NONE;
+    if (!contraction_allowed(w, node) || !row_level(w, node, coords, &when)) return FB_NONE;
     int64_t depth = x[0]->shape.dim[x[0]->shape.rank - 1];
     if (depth == 0) return empty_reduction(w, node);
     fb_ix k;
@@ -548,11 +585,8 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
     const fb_node *n = &w->g->nodes[node];
     int dim = n->attrs->dim;
     if (n->shape.rank == 0 || n->shape.dim[dim] == 1) return walk_node(w, n->args[0], coords, when);
-    fb_ix along = coords[dim], others[FB_MAX_RANK];
-    int n_others = 0;
-    for (int d = 0; d < n->shape.rank; d++)
-        if (d != dim) others[n_others++] = coords[d];
-    if (!row_level(w, node, others, n_others)) return FB_NONE;
+    fb_ix along = coords[dim];
+    if (!row_level(w, node, coords, &when)) return FB_NONE;
     int64_t candidates[FB_MAX_RANK];
     if (want_factor(w, along, candidates, suffix_products(&n->shape, candidates))) return FB_NONE;
     int space = FB_NONE;

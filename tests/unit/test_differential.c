@@ -283,6 +283,30 @@ static void loops_start_from_memory(void **state)
     }
 }
 
+/* A pad reads a sum inside a loop of its own: the test of that loop is none of the sum's, which is there before; also
+ * where both loops are of one length. */
+static void sums_are_read_under_tests_of_another_loop(void **state)
+{
+    (void)state;
+    for (int64_t rows = 2; rows < 4; rows++) {
+        fb_error err;
+        fb_graph *g = fb_graph_new("padded");
+        fb_attrs at = {.shape = {.rank = 3, .dim = {rows, rows == 2 ? 2 : 1, 4}},
+                       .dtype = FB_F32,
+                       .dist = FB_DIST_UNIFORM,
+                       .high = 1};
+        fb_id x = add(g, FB_OP_INPUT, 0, NULL, &at, "x");
+        fb_id sum = add(g, FB_OP_SUM, 1, &x, &(fb_attrs){.n_axes = 2, .axes = {0, 1}, .keepdim = true}, NULL);
+        fb_id size = add(g, FB_OP_ABS, 1, &sum, NULL, NULL);
+        fb_id first = add(g, FB_OP_SLICE, 1, &size, &(fb_attrs){.dim = 2, .stop = 1, .step = 1}, NULL);
+        fb_id pad = add(g, FB_OP_PAD, 1, &first, &(fb_attrs){.before = {1, 1, 1}, .after = {0, 1, 0}}, NULL);
+        fb_id flat = add(g, FB_OP_VIEW, 1, &pad, &(fb_attrs){.shape = {.rank = 1, .dim = {12}}}, NULL);
+        fb_id y = add(g, FB_OP_CLAMP, 1, &flat, &(fb_attrs){.value = -1.5, .high = 2}, NULL);
+        fb_graph_output(g, y, NULL, &err);
+        check_plans(g, (fb_edit[]){{.kind = FB_EDIT_FUSE_ALL, .n_nodes = 3, .nodes = (fb_id[]){sum, size, y}}}, 1);
+    }
+}
+
 /* ---- making failures small ---- */
 
 typedef struct {
@@ -389,6 +413,7 @@ int main(void)
         cmocka_unit_test(running_sums_over_blocks_of_rows_are_stored),
         cmocka_unit_test(rows_without_columns_have_an_epilogue),
         cmocka_unit_test(loops_start_from_memory),
+        cmocka_unit_test(sums_are_read_under_tests_of_another_loop),
         cmocka_unit_test(failures_become_small),
         cmocka_unit_test(a_seed_is_a_graph_and_a_plan),
     };
