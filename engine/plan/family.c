@@ -94,6 +94,17 @@ static double depth_of(const fb_graph *g, const fb_node *contraction)
     return (double)a->dim[a->rank - 1];
 }
 
+/* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come before
+ * anything is multiplied, and last sums go afterwards. */
+static double more_bytes_us(const fb_graph *g, const fb_machine *m, const fb_node *contraction, double flops)
+{
+    const fb_node *n = contraction;
+    double side = cbrt(flops / 2), cube = 3 * side * side * fb_dtype_size(n->dtype);
+    double bytes = (double)(fb_node_bytes(g, n->args[0]) + fb_node_bytes(g, n->args[1])) +
+                   (double)fb_shape_elements(&n->shape) * fb_dtype_size(n->dtype);
+    return bytes > cube ? fb_memory_us(m, bytes) - fb_memory_us(m, cube) : 0;
+}
+
 /* A product that leaves multiprocessors idle takes as long as a cube of its depth, unless the library splits its sums:
  * which it did at a depth of 512, and not at 384 and less (recorded on an H200: lora_mlp, lstm_step). */
 static double library_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -105,6 +116,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
     double us = product_us(m, rates, flops), depth = depth_of(g, n);
+    if (m->kind == FB_DEVICE_CUDA) us += more_bytes_us(g, m, n, flops);
     if (m->kind == FB_DEVICE_CUDA && depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
 }

@@ -4,6 +4,7 @@
  * run of good edges costs one analysis, a bad edge among n costs log n. */
 #include "plan/plan_parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -104,36 +105,71 @@ static double us_of(const fb_plan *plan, fb_analysis *a)
     return c->us + c->launches * fb_launch_us(&plan->planner->machine, plan->launch);
 }
 
-/* The slots apart: contractions as they are, and all others in as few kernels as they take. */
-static double us_apart(const fb_plan *plan, const fb_ids *slots)
+/* These slots as one kernel that leaves a library call what it is; INFINITY where they are none. */
+static double us_joined(const fb_plan *plan, const fb_id *slots, int n)
 {
-    double us = 0;
-    fb_ids others = {0};
     fb_verdict why;
     fb_analysis *joined;
-    for (int i = 0; i < slots->n; i++) {
-        fb_analysis *a = fb_slot_analysis(plan, slots->at[i]);
-        if (a->family == FB_FAMILY_LIBRARY || a->family == FB_FAMILY_GEMM)
-            us += us_of(plan, a);
-        else
-            FB_VEC_PUSH(&others, slots->at[i]);
-    }
-    if (others.n && fb_judge_join(plan, others.at, others.n, &joined, &why)) {
-        us += us_of(plan, joined);
-        fb_analysis_drop(plan->planner, joined);
-    } else {
-        for (int i = 0; i < others.n; i++) us += us_of(plan, fb_slot_analysis(plan, others.at[i]));
-    }
-    FB_VEC_FREE(&others);
+    fb_family family = fb_slot_analysis(plan, slots[0])->family;
+    if (n == 1) return us_of(plan, fb_slot_analysis(plan, slots[0]));
+    if (!fb_judge_join(plan, slots, n, &joined, &why)) return INFINITY;
+    double us = family != FB_FAMILY_LIBRARY || joined->family == family ? us_of(plan, joined) : INFINITY;
+    fb_analysis_drop(plan->planner, joined);
     return us;
+}
+
+/* As few kernels as they take, or one each. */
+static double us_of_slots(const fb_plan *plan, const fb_id *slots, int n)
+{
+    double us = n ? us_joined(plan, slots, n) : 0, each = 0;
+    for (int i = 0; i < n && !isfinite(us); i++) each += us_of(plan, fb_slot_analysis(plan, slots[i]));
+    return isfinite(us) ? us : each;
+}
+
+static bool is_multiplied(const fb_plan *plan, fb_id slot)
+{
+    fb_family family = fb_slot_analysis(plan, slot)->family;
+    return family == FB_FAMILY_LIBRARY || family == FB_FAMILY_GEMM;
+}
+
+/* What follows a contraction joined to it where that goes, else the contraction as it is and what follows in as few
+ * kernels as it takes. */
+static double us_followed(const fb_plan *plan, const fb_id *slots, int n)
+{
+    if (!n || !is_multiplied(plan, slots[0])) return us_of_slots(plan, slots, n);
+    double apart = us_of(plan, fb_slot_analysis(plan, slots[0])) + us_of_slots(plan, slots + 1, n - 1);
+    return fmin(us_joined(plan, slots, n), apart);
+}
+
+/* The slots apart, each contraction in a kernel of its own: with what follows it, or with all else in as few kernels as
+ * it takes. */
+static double us_apart(const fb_plan *plan, const fb_ids *slots)
+{
+    double us = 0, followed = 0;
+    fb_ids others = {0};
+    int from = 0;
+    for (int i = 0; i < slots->n; i++) {
+        if (!is_multiplied(plan, slots->at[i])) {
+            FB_VEC_PUSH(&others, slots->at[i]);
+            continue;
+        }
+        us += us_of(plan, fb_slot_analysis(plan, slots->at[i]));
+        followed += us_followed(plan, slots->at + from, i - from);
+        from = i;
+    }
+    us += us_of_slots(plan, others.at, others.n);
+    followed += us_followed(plan, slots->at + from, slots->n - from);
+    FB_VEC_FREE(&others);
+    return fmin(us, followed);
 }
 
 /* May the contraction of a library call or tile go to the family that `to` has? */
 static bool may_turn(const grower *w, const fb_ids *slots, fb_analysis *to, fb_id call, fb_verdict *why)
 {
     const char *name = w->plan->planner->g->nodes[call].name;
-    if (to->family == FB_FAMILY_LIBRARY || to->family == FB_FAMILY_CHAIN) return true;
-    if (to->family != FB_FAMILY_GEMM || !w->growth->weigh) {
+    bool chain = to->family == FB_FAMILY_CHAIN;
+    if (to->family == FB_FAMILY_LIBRARY || (chain && !w->growth->weigh)) return true;
+    if ((to->family != FB_FAMILY_GEMM && !chain) || !w->growth->weigh) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call", name);
         return false;
     }
