@@ -94,8 +94,8 @@ static double depth_of(const fb_graph *g, const fb_node *contraction)
     return (double)a->dim[a->rank - 1];
 }
 
-/* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come before
- * anything is multiplied, and last sums go afterwards. */
+/* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come
+ * before anything is multiplied, and last sums go afterwards. */
 static double more_bytes_us(const fb_graph *g, const fb_machine *m, const fb_node *contraction, double flops)
 {
     const fb_node *n = contraction;

@@ -2,8 +2,8 @@
 --
 -- Layer by layer the hidden activations go to memory and come back, twice as many bytes as the layers' input and output.
 -- Kept on chip, a block of rows at a time, they cost nothing; but each block then reads all of both weights again. Up to
--- which width does that pay? Sweep `hidden` and compare `eager` with `max`. (`fusebox … --set rows=16384 --set dtype=bf16`
--- is the size that a large GPU is measured with.)
+-- which width does that pay? Sweep `hidden` and compare `eager` with `one_kernel`; `max` is whichever is predicted to be
+-- faster. (`fusebox … --set rows=16384 --set dtype=bf16` is the size that a large GPU is measured with.)
 local fb = require "fusebox"
 
 return fb.script {
@@ -15,6 +15,10 @@ return fb.script {
     hidden = fb.int { 256, min = 1, max = 65536, step = "x2", help = "what stays on chip" },
     outputs = fb.int { 256, min = 1, max = 4096, step = "x2" },
     dtype = fb.choice { "f32", "bf16", "f16" },
+  },
+
+  plans = {
+    one_kernel = function(pl) pl:fuse_all(table.unpack(pl:nodes())) end,
   },
 
   model = function(g, p)

@@ -228,6 +228,26 @@ static fb_family family_of_max(fb_device_kind device, int64_t rows, int64_t dept
     return family;
 }
 
+/* Two layers 256 wide: what max makes of the second on a large GPU. */
+static fb_family family_of_layers(fb_dtype dtype, int64_t rows)
+{
+    fb_error err;
+    fb_graph *g = fb_graph_new("layers");
+    fb_id one = OP2(MATMUL, in(g, "x", dtype, SHAPE(rows, 256)), in(g, "w1", dtype, SHAPE(256, 256)));
+    fb_id hidden = OP1(RELU, OP2(ADD, one, in(g, "b1", dtype, SHAPE(256))));
+    fb_id product = NODE(g, FB_OP_MATMUL, "product", NULL, hidden, in(g, "w2", dtype, SHAPE(256, 256)));
+    g = with_output(g, OP1(SIGMOID, OP2(ADD, product, in(g, "b2", dtype, SHAPE(256)))));
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    fb_family family = fb_plan_group(plan, fb_plan_group_of(plan, find(g, "product")))->family;
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return family;
+}
+
 static void test_max_weighs(void **state)
 {
     (void)state;
@@ -235,6 +255,9 @@ static void test_max_weighs(void **state)
     assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 64), FB_FAMILY_GEMM);
     assert_int_equal(family_of_max(FB_DEVICE_CUDA, 16384, 1024), FB_FAMILY_LIBRARY);
     assert_int_equal(family_of_max(FB_DEVICE_HOST, 128, 64), FB_FAMILY_LIBRARY);
+    assert_int_equal(family_of_layers(FB_BF16, 16384), FB_FAMILY_CHAIN);
+    assert_int_equal(family_of_layers(FB_BF16, 1024), FB_FAMILY_CHAIN);
+    assert_int_not_equal(family_of_layers(FB_F32, 1024), FB_FAMILY_CHAIN);
 }
 
 /* ---- the text of one ---- */
