@@ -147,16 +147,19 @@ static bool blas_matrix(const fb_shape *s, const int64_t *stride)
     return (c == 1 && r >= cols) || (r == 1 && c >= rows);
 }
 
-/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0. */
+/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0, dims that run backwards by
+ * less. */
 static bool even_batches(const fb_shape *result, const fb_shape *operand, const int64_t *stride)
 {
-    int64_t expect = -1;
+    int64_t expect = 0;
+    bool any = false;
     for (int d = result->rank - 3; d >= 0; d--) {
         int at = d - (result->rank - operand->rank);
         int64_t extent = result->dim[d], step = at < 0 || operand->dim[at] == 1 ? 0 : stride[at];
         if (extent == 1) continue;
-        if (expect >= 0 && step != expect) return false;
+        if (any && step != expect) return false;
         expect = step * extent;
+        any = true;
     }
     return true;
 }

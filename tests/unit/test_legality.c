@@ -265,6 +265,19 @@ static void library(void **state)
     apply(&b, edit_of(&b, FB_EDIT_FUSE, "matmul", "relu"));
     assert_int_equal(fb_plan_group(b.plan, fb_plan_group_of(b.plan, named(b.g, "matmul")))->family, FB_FAMILY_LIBRARY);
     bench_free(&b);
+    /* One stride serves all batches: of two dims both run backwards, or none. */
+    for (int both = 0; both < 2; both++) {
+        fb_graph *g = fb_graph_new("backwards");
+        fb_attrs turned = {.n_axes = 1 + both, .axes = {1, 0}};
+        fb_id x = input(g, "x", DIMS(2, 2, 8, 16));
+        fb_id y = node2(g, FB_OP_MATMUL, "matmul", add_node(g, FB_OP_FLIP, "turned", &turned, 1, &x),
+                        input(g, "w", DIMS(2, 2, 16, 8)));
+        output(g, y);
+        b = bench_of(finish(g));
+        fb_family family = fb_plan_group(b.plan, fb_plan_group_of(b.plan, named(b.g, "matmul")))->family;
+        assert_int_equal(family == FB_FAMILY_LIBRARY, both);
+        bench_free(&b);
+    }
 }
 
 /* Too many nodes, and too many tensors. */
