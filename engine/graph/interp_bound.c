@@ -3,8 +3,12 @@
  * stays a bound; it gives INFINITY where the operands' intervals leave the result undecided. */
 #include "graph/interp_parts.h"
 
+#include "base/rng.h"
+
 #include <float.h>
+#include <limits.h>
 #include <math.h>
+#include <string.h>
 
 static const struct {
     double tiny;    /* smallest normal: devices may flush below it. Half arithmetic has subnormals everywhere, so there
@@ -37,9 +41,14 @@ double fb_bound_tiny(fb_dtype dtype)
     return limits[dtype].tiny;
 }
 
-double fb_bound_gamma(int64_t n, double u)
+/* Whatever the order of a sum, its error is at most n·u·Σ|x| (Higham, Accuracy and Stability, 4.2: γ of a tree as deep
+ * as can be). Where roundings are as good as random the error is some √n·u·Σ|x| (Higham and Mary 2019), and 8 times
+ * that is as good as never reached. But what a term loses when it is added to a sum much larger depends on that term
+ * alone: one that comes m times loses the same thing m times over, and Σm² takes the place of n, which for equal terms
+ * is n² and the first bound. */
+double fb_bound_gamma(int64_t n, double repeats, double u)
 {
-    return n <= 32 ? (double)n * u : 8 * sqrt((double)n) * u;
+    return fmin((double)n, 8 * sqrt(fmax(repeats, (double)n))) * u;
 }
 
 bool fb_bound_overflows(fb_dtype dtype, double value, double bound)
@@ -47,16 +56,73 @@ bool fb_bound_overflows(fb_dtype dtype, double value, double bound)
     return !(fabs(value) + bound <= limits[dtype].largest);
 }
 
-double fb_bound_sum(double magnitude, double spread, int64_t n, fb_dtype dtype, double sum)
+static uint64_t key_of(fb_dtype dtype, double x)
 {
-    if (!isfinite(sum)) return fb_bound_special(isfinite(spread));
-    double e = spread;
-    if (n > 1) {
-        e += fb_bound_gamma(n, fb_bound_sum_unit(dtype)) * (magnitude + spread);
-        e += fb_bound_store_unit(dtype) * (fabs(sum) + e);
-        if (e > 0) e += (double)n * limits[dtype].tiny;
+    uint64_t wide;
+    uint32_t bits;
+    memcpy(&wide, &x, sizeof wide);
+    if (dtype == FB_F64) return wide;
+    memcpy(&bits, &(float){(float)x}, sizeof bits);
+    int cut = dtype == FB_F16 ? 13 : dtype == FB_BF16 ? 16 : 0;
+    return cut ? (bits + (1u << (cut - 1))) >> cut : bits; /* what is one value on a device is one here */
+}
+
+void fb_bound_repeat(fb_bound_repeats *r, fb_dtype dtype, double x)
+{
+    if (x == 0) return;
+    uint64_t hash = fb_splitmix64(key_of(dtype, x));
+    int32_t *b = &r->bucket[hash % FB_BOUND_BUCKETS], sign = hash >> 63 ? 1 : -1;
+    r->squares += 2 * sign * *b + 1;
+    *b += sign;
+}
+
+/* The exponent of the lowest bit of x that is set. */
+static int lowest_bit(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52 & 0x7ff);
+    uint64_t fraction = bits & 0xfffffffffffffu;
+    return fraction ? exponent - 1075 + __builtin_ctzll(fraction) : exponent - 1023;
+}
+
+fb_bound_terms fb_bound_terms_new(fb_dtype dtype, fb_dtype of, int64_t n)
+{
+    return (fb_bound_terms){.dtype = dtype, .of = of, .n = n, .lowest = INT_MAX};
+}
+
+void fb_bound_term(fb_bound_terms *t, double x, double e)
+{
+    t->added++;
+    t->magnitude += fabs(x);
+    t->spread += e;
+    if (x == 0) return;
+    int lowest = lowest_bit(x);
+    if (lowest < t->lowest) t->lowest = lowest;
+    if (t->n > FB_BOUND_SURE) fb_bound_repeat(&t->repeats, t->of, x);
+}
+
+/* Sums of a few terms that are multiples of one power of two, and of which all of them together have no more bits than
+ * the accumulator: no order rounds anything. */
+static bool sums_exactly(const fb_bound_terms *t)
+{
+    bool wide = t->dtype == FB_F64;
+    if (t->spread != 0 || t->lowest < (wide ? -1022 : -126)) return false;
+    return t->magnitude == 0 || t->magnitude <= ldexp(1, t->lowest + (wide ? 53 : 24));
+}
+
+double fb_bound_sum(const fb_bound_terms *t, double sum)
+{
+    if (!isfinite(sum)) return fb_bound_special(isfinite(t->spread));
+    double e = t->spread;
+    if (t->added > 1) {
+        if (!sums_exactly(t))
+            e += fb_bound_gamma(t->added, (double)t->repeats.squares, fb_bound_sum_unit(t->dtype)) *
+                 (t->magnitude + t->spread);
+        if (e > 0 || fb_dtype_round(t->dtype, sum) != sum) e += fb_bound_store_unit(t->dtype) * (fabs(sum) + e);
+        if (e > 0) e += (double)t->added * limits[t->dtype].tiny;
     }
-    return fb_bound_overflows(dtype, sum, e) ? INFINITY : e;
+    return fb_bound_overflows(t->dtype, sum, e) ? INFINITY : e;
 }
 
 /* ---- what the rules are written with ---- */

@@ -106,15 +106,47 @@ static double finite_or_zero(double x)
     return isfinite(x) ? x : 0;
 }
 
-static bool prepare_terms(fb_interp *in, fb_id id, const fb_value *a, const fb_value *b, double share, error_terms *t)
+/* tf32 keeps 10 bits after the point; the hardware cuts off the rest where a library does not round first. */
+static double sum_share(const fb_node *node, int64_t k, double repeats)
 {
+    double share = fb_bound_gamma(k, repeats, fb_bound_sum_unit(node->dtype));
+    return node->attrs->precision == FB_PRECISION_TF32 && node->dtype == FB_F32 ? share + 2 * 0x1p-10 + 0x1p-20 : share;
+}
+
+/* The most that values repeat in a column of any matrix of b: products repeat no more often than either factor does. */
+static double column_repeats(const product *p, fb_dtype dtype, const double *b, int64_t matrices)
+{
+    double most = 0;
+    for (int64_t i = 0; i < matrices * p->n && p->k > FB_BOUND_SURE; i++) {
+        fb_bound_repeats r = {0};
+        const double *column = b + i / p->n * p->k * p->n + i % p->n;
+        for (int64_t k = 0; k < p->k; k++) fb_bound_repeat(&r, dtype, column[k * p->n]);
+        most = fmax(most, (double)r.squares);
+    }
+    return most;
+}
+
+static double row_repeats(const product *p, fb_dtype dtype, const double *row)
+{
+    fb_bound_repeats r = {0};
+    for (int64_t k = 0; k < p->k && p->k > FB_BOUND_SURE; k++) fb_bound_repeat(&r, dtype, row[k]);
+    return (double)r.squares;
+}
+
+static bool prepare_terms(fb_interp *in, fb_id id, const product *p, const fb_value *a, const fb_value *b,
+                          error_terms *t)
+{
+    const fb_node *node = &in->g->nodes[id];
     int64_t na = fb_shape_elements(&fb_operand_node(in, &in->g->nodes[id], 0)->shape);
     int64_t nb = fb_shape_elements(&fb_operand_node(in, &in->g->nodes[id], 1)->shape);
     t->left = fb_buffer_new(in, id, na);
     t->right = t->left ? fb_buffer_new(in, id, nb) : NULL;
     if (!t->right) return false;
+    double in_columns = p->k && p->n ? column_repeats(p, node->dtype, b->data->at->f, nb / p->k / p->n) : 0, share = 0;
     for (int64_t k = 0; k < na; k++) {
         double e = a->bound ? a->bound->at->f[k] : 0;
+        if (k % p->k == 0)
+            share = sum_share(node, p->k, fmin(in_columns, row_repeats(p, node->dtype, a->data->at->f + k)));
         t->left->at->f[k] = finite_or_zero(e + share * (fabs(a->data->at->f[k]) + e));
     }
     for (int64_t k = 0; k < nb; k++) {
@@ -174,20 +206,13 @@ static void settle_bounds(const fb_node *node, const product *p, const fb_value 
     }
 }
 
-/* tf32 keeps 10 bits after the point; the hardware cuts off the rest where a library does not round first. */
-static double sum_share(const fb_node *node, int64_t k)
-{
-    double share = fb_bound_gamma(k, fb_bound_sum_unit(node->dtype));
-    return node->attrs->precision == FB_PRECISION_TF32 && node->dtype == FB_F32 ? share + 2 * 0x1p-10 + 0x1p-20 : share;
-}
-
 static fb_buffer *matmul_bounds(fb_interp *in, fb_id id, const product *p, const fb_value *a, const fb_value *b,
                                 const fb_buffer *v)
 {
     const fb_node *node = &in->g->nodes[id];
     error_terms t = {0};
     fb_buffer *bound = fb_buffer_new(in, id, fb_shape_elements(&node->shape));
-    if (!bound || !prepare_terms(in, id, a, b, sum_share(node, p->k), &t)) {
+    if (!bound || !prepare_terms(in, id, p, a, b, &t)) {
         drop_terms(in, &t);
         fb_buffer_drop(in, bound);
         return NULL;
@@ -286,6 +311,18 @@ static void scatter_errors(const scatter *s, bool is_float, double *magnitude, d
     }
 }
 
+/* Of terms whose order and repetitions nobody has counted. */
+static double added_bound(fb_dtype dtype, int64_t n, double magnitude, double spread, double sum)
+{
+    fb_bound_terms t = fb_bound_terms_new(dtype, dtype, n);
+    t.added = n;
+    t.magnitude = magnitude;
+    t.spread = spread;
+    t.lowest = INT_MIN;
+    t.repeats.squares = n * n;
+    return fb_bound_sum(&t, sum);
+}
+
 static bool scatter_bounds(fb_interp *in, fb_id id, const scatter *s, bool is_float, fb_value *value)
 {
     const fb_node *node = &in->g->nodes[id];
@@ -299,8 +336,8 @@ static bool scatter_bounds(fb_interp *in, fb_id id, const scatter *s, bool is_fl
             if (!is_float)
                 *e = *e != 0 ? INFINITY : 0;
             else
-                *e = fb_bound_sum(magnitude->at->f[k], *e, terms->at->i[k / s->width], node->dtype,
-                                  value->data->at->f[k]);
+                *e = added_bound(node->dtype, terms->at->i[k / s->width], magnitude->at->f[k], *e,
+                                 value->data->at->f[k]);
         }
     }
     fb_buffer_drop(in, magnitude);

@@ -97,14 +97,38 @@ double fb_bound_unit(fb_dtype dtype);
 double fb_bound_sum_unit(fb_dtype dtype);
 /* Absolute error where a result is too small for a normal number. */
 double fb_bound_tiny(fb_dtype dtype);
-/* γ of a sum of n terms with unit u. */
-double fb_bound_gamma(int64_t n, double u);
+/* γ of a sum of n terms with unit u; `repeats` is Σm², about, over the values that occur m times each. */
+double fb_bound_gamma(int64_t n, double repeats, double u);
 /* What rounding the sum itself into its dtype adds, relative: 0 where the accumulator has that dtype. */
 double fb_bound_store_unit(fb_dtype dtype);
 /* True where a device in this dtype may overflow, or where value or bound are not finite. */
 bool fb_bound_overflows(fb_dtype dtype, double value, double bound);
-/* The bound of a sum of n terms with Σ|x| `magnitude` and Σe `spread`. */
-double fb_bound_sum(double magnitude, double spread, int64_t n, fb_dtype dtype, double sum);
+
+/* How often values repeat in a sequence: a sketch of Σm² after Alon, Matias and Szegedy, right to some 20 %. Zeros
+ * count for nothing. */
+enum {
+    FB_BOUND_BUCKETS = 64,
+    FB_BOUND_SURE = 64 /* terms: up to so many γ is n, however they repeat: 8·√n is no less */
+};
+typedef struct {
+    int64_t squares;
+    int32_t bucket[FB_BOUND_BUCKETS];
+} fb_bound_repeats;
+void fb_bound_repeat(fb_bound_repeats *r, fb_dtype dtype, double x);
+
+/* The terms of a sum, one after the other; n is told before. */
+typedef struct {
+    fb_dtype dtype, of;       /* of the sum, and of what is added */
+    int64_t n;                /* all of them */
+    int64_t added;            /* so far */
+    double magnitude, spread; /* Σ|x|, Σe */
+    int lowest;               /* no term has a bit below 2^lowest */
+    fb_bound_repeats repeats;
+} fb_bound_terms;
+fb_bound_terms fb_bound_terms_new(fb_dtype dtype, fb_dtype of, int64_t n);
+void fb_bound_term(fb_bound_terms *t, double x, double e);
+/* The bound of the sum of those so far, which is `sum`. */
+double fb_bound_sum(const fb_bound_terms *t, double sum);
 /* The bound of a value that is not finite: certain when its operands were. */
 static inline double fb_bound_special(bool certain)
 {

@@ -52,19 +52,23 @@ static int64_t arg_row_min(const double *row, int64_t n)
 
 /* ---- bounds of a row; e is NULL where the operand is exact ---- */
 
+static double bound_sum_in(fb_dtype accumulator, const double *x, const double *e, int64_t n, fb_dtype dtype, double v)
+{
+    fb_bound_terms t = fb_bound_terms_new(accumulator, dtype, n);
+    for (int64_t k = 0; k < n; k++) fb_bound_term(&t, x[k], e ? e[k] : 0);
+    return fb_bound_sum(&t, v);
+}
+
 static double bound_sum(const double *x, const double *e, int64_t n, fb_dtype dtype, double v)
 {
-    double magnitude = 0, spread = 0;
-    for (int64_t k = 0; k < n; k++) magnitude += fabs(x[k]);
-    for (int64_t k = 0; e && k < n; k++) spread += e[k];
-    return fb_bound_sum(magnitude, spread, n, dtype, v);
+    return bound_sum_in(dtype, x, e, n, dtype, v);
 }
 
 /* The division at the end. A sum beyond f16 is no reason: devices keep it in f32. */
 static double bound_mean(const double *x, const double *e, int64_t n, fb_dtype dtype, double v)
 {
     fb_dtype accumulator = dtype == FB_F64 ? FB_F64 : FB_F32;
-    double spread = n ? bound_sum(x, e, n, accumulator, v * (double)n) / (double)n : 0;
+    double spread = n ? bound_sum_in(accumulator, x, e, n, dtype, v * (double)n) / (double)n : 0;
     if (!isfinite(v) || (v == 0 && spread == 0)) return spread;
     return spread + DIVISION_UNITS * fb_bound_unit(dtype) * (fabs(v) + spread) + fb_bound_tiny(dtype);
 }
@@ -305,14 +309,14 @@ bool fb_eval_reduction(fb_interp *in, fb_id id)
 static void scan_line(const double *x, const double *e, int64_t n, int64_t step, fb_dtype dtype, double *to,
                       double *bound)
 {
-    double sum = 0, magnitude = 0, spread = 0;
+    double sum = 0;
+    fb_bound_terms t = fb_bound_terms_new(dtype, dtype, n);
     for (int64_t k = 0; k < n; k++) {
         sum += x[k * step];
         to[k * step] = sum;
         if (!bound) continue;
-        magnitude += fabs(x[k * step]);
-        spread += e ? e[k * step] : 0;
-        bound[k * step] = fb_bound_sum(magnitude, spread, k + 1, dtype, sum);
+        fb_bound_term(&t, x[k * step], e ? e[k * step] : 0);
+        bound[k * step] = fb_bound_sum(&t, sum);
     }
 }
 

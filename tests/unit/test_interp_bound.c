@@ -286,6 +286,77 @@ static void a_layer_norm_keeps_a_useful_bound(void **state)
     rig_free(&r);
 }
 
+/* ---- long sums ---- */
+
+/* Orders that kernels take, in float. */
+static double worst_order(const float *x, int n, double want)
+{
+    double worst = 0;
+    for (int order = 0; order <= LANES; order++) worst = fmax(worst, fabs(sum_row(x, n, order) - want));
+    return worst;
+}
+
+/* Of equal terms all roundings go the same way, of unlike ones they do not: the one bound must be wide, the other
+ * narrow enough to miss a term in. */
+static void long_sums_of_equal_terms_stay_within_bounds(void **state)
+{
+    (void)state;
+    enum { N = 8272, CASES = 6 };
+    double *values = fb_calloc(N, sizeof *values);
+    float *x = fb_calloc(N, sizeof *x);
+    dice d = {77};
+    for (int i = 0; i < CASES; i++) {
+        static const double equal[] = {3.01e-5, 0.1, 1 / 3.0};
+        double sum = 0, magnitude = 0;
+        for (int k = 0; k < N; k++) {
+            values[k] = x[k] = (float)(i < 3 ? equal[i] : i == 3 ? equal[k % 3] : roll_between(&d, i == 4 ? 0 : -1, 1));
+            sum += values[k];
+            magnitude += fabs(values[k]);
+        }
+        rig r = rig_new();
+        fb_id in = data(&r, FB_F32, SHAPE(N), values), total = add1(&r, FB_OP_SUM, in);
+        fb_id running = add_at(&r, FB_OP_CUMSUM, in, (fb_attrs){0});
+        fb_id product = add2(&r, FB_OP_MATMUL, add_at(&r, FB_OP_VIEW, in, (fb_attrs){.shape = SHAPE(1, N)}),
+                             add_at(&r, FB_OP_VIEW, in, (fb_attrs){.shape = SHAPE(N, 1)}));
+        run_keeping_all(&r, (fb_id[]){total, running, product}, 3, true);
+        double bound = bound_at(get(&r, total), 0);
+        assert_true(worst_order(x, N, sum) <= bound);
+        assert_true(worst_order(x, N, sum) <= bound_at(get(&r, running), N - 1));
+        if (i >= 4) assert_true(bound < magnitude / N);
+        double dot = 0;
+        float in_order = 0;
+        for (int k = 0; k < N; k++) dot += values[k] * values[k], in_order += x[k] * x[k];
+        assert_true(fabs(in_order - dot) <= bound_at(get(&r, product), 0));
+        if (i >= 4) assert_true(bound_at(get(&r, product), 0) < dot / N);
+        rig_free(&r);
+    }
+    fb_free(values);
+    fb_free(x);
+}
+
+/* Nothing is rounded: a term less is found however many there are. */
+static void sums_of_whole_terms_are_exact(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    double *values = fb_calloc(N, sizeof *values);
+    rig r = rig_new();
+    for (int k = 0; k < N; k++) values[k] = k % 5 - 1.5;
+    fb_id x = data(&r, FB_F32, SHAPE(N), values), sum = add1(&r, FB_OP_SUM, x);
+    fb_id running = add_at(&r, FB_OP_CUMSUM, x, (fb_attrs){0});
+    run_keeping_all(&r, (fb_id[]){sum, running}, 2, true);
+    assert_true(bound_at(get(&r, sum), 0) == 0);
+    for (int k = 0; k < N; k++) assert_true(bound_at(get(&r, running), k) == 0);
+    rig_free(&r);
+    for (int k = 0; k < N; k++) values[k] = k % 5 ? 0.5 : 0x1p-20; /* more bits together than a float has */
+    r = rig_new();
+    sum = add1(&r, FB_OP_SUM, data(&r, FB_F32, SHAPE(N), values));
+    run(&r, sum);
+    assert_true(bound_at(get(&r, sum), 0) > 0);
+    rig_free(&r);
+    fb_free(values);
+}
+
 /* log(exp(x)) is x within a few ulps: as good as equal, and undecided where it matters. */
 static fb_id about(rig *r, fb_id x)
 {
@@ -486,6 +557,8 @@ int main(void)
         cmocka_unit_test(float_arithmetic_stays_within_bounds),
         cmocka_unit_test(half_arithmetic_stays_within_bounds),
         cmocka_unit_test(a_layer_norm_keeps_a_useful_bound),
+        cmocka_unit_test(long_sums_of_equal_terms_stay_within_bounds),
+        cmocka_unit_test(sums_of_whole_terms_are_exact),
         cmocka_unit_test(products_stay_within_bounds),
         cmocka_unit_test(an_undecided_element_spoils_its_row_alone),
         cmocka_unit_test(comparisons_of_close_values_are_undecided),
