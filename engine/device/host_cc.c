@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 enum {
-    COMPILE_LIMIT_S = 30, /* a unit */
+    COMPILE_LIMIT_S = 30, /* a unit, of the compiler's own time … */
+    PATIENCE = 4,         /* … for which a busy machine gets as many times as long */
     UNITS_A_PROCESS = 6,  /* at most: a link costs as much as a small unit, but progress should show */
     MAX_PROCESSES = 64,
     MAX_WORDS = 32, /* of $CC */
@@ -63,11 +64,11 @@ typedef struct {
     int log; /* memfd: what it says */
 } process;
 
-static _Noreturn void exec_compiler(char *const *argv, int log, const char *work)
+/* The limit is of each of its passes. */
+static _Noreturn void exec_compiler(char *const *argv, int log, const char *work, int seconds)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    struct rlimit cpu = {.rlim_cur = COMPILE_LIMIT_S * UNITS_A_PROCESS,
-                         .rlim_max = COMPILE_LIMIT_S * UNITS_A_PROCESS + 1};
+    struct rlimit cpu = {.rlim_cur = (rlim_t)seconds, .rlim_max = (rlim_t)seconds + 1};
     setrlimit(RLIMIT_CPU, &cpu);
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, 0);
@@ -80,12 +81,12 @@ static _Noreturn void exec_compiler(char *const *argv, int log, const char *work
     _exit(127);
 }
 
-static bool process_start(process *p, char *const *argv, const char *work, fb_error *err)
+static bool process_start(process *p, char *const *argv, const char *work, int seconds, fb_error *err)
 {
     p->log = memfd_create("compiler", MFD_CLOEXEC);
     if (p->log < 0) return fb_fail(err, FB_ERR_SYSTEM, "the compiler cannot be started: %s", strerror(errno));
     p->pid = fork();
-    if (p->pid == 0) exec_compiler(argv, p->log, work);
+    if (p->pid == 0) exec_compiler(argv, p->log, work, seconds);
     if (p->pid > 0) return true;
     close(p->log);
     return fb_fail(err, FB_ERR_SYSTEM, "the compiler cannot be started: %s", strerror(errno));
@@ -143,7 +144,7 @@ static char *version_of(fb_cc *cc)
     memcpy(argv, cc->words, (size_t)cc->n_words * sizeof *argv);
     argv[cc->n_words] = "--version";
     argv[cc->n_words + 1] = NULL;
-    if (!process_start(&p, argv, NULL, NULL)) return NULL;
+    if (!process_start(&p, argv, NULL, VERSION_LIMIT_S, NULL)) return NULL;
     int64_t deadline = fb_now_ns() + VERSION_LIMIT_S * 1000000000ll;
     while (waitpid(p.pid, &status, WNOHANG) == 0) {
         if (fb_now_ns() > deadline) {
@@ -351,8 +352,9 @@ static bool batch_start(load *l, batch *b, int number, fb_error *err)
     char **argv;
     snprintf(b->object, sizeof b->object, "%s/batch%d.so", l->work, number);
     batch_argv(l, b, arena, &argv);
-    bool ok = process_start(&b->process, argv, l->work, err);
-    b->deadline = fb_now_ns() + COMPILE_LIMIT_S * 1000000000ll * (b->last - b->first);
+    int seconds = COMPILE_LIMIT_S * (b->last - b->first);
+    bool ok = process_start(&b->process, argv, l->work, seconds, err);
+    b->deadline = fb_now_ns() + PATIENCE * seconds * 1000000000ll;
     fb_arena_free(arena);
     return ok;
 }
@@ -421,8 +423,10 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
     telling_line(log, line, sizeof line);
     if (speaks_of_a_full_disk(log))
         return fb_fail(err, FB_ERR_SYSTEM, "the disk is full where kernels are compiled (%s)", l->work);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU)
-        return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", name, COMPILE_LIMIT_S);
+    bool spent = WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL);
+    if (spent || strstr(log, "CPU time limit exceeded")) /* as a driver says of a pass of its own */
+        return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", name,
+                       COMPILE_LIMIT_S * (b->last - b->first));
     if (WIFSIGNALED(status))
         return fb_fail(err, FB_ERR_COMPILE, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
                        WTERMSIG(status), name);
@@ -472,7 +476,7 @@ static int batch_poll(load *l, batch *b, fb_error *err)
     if (got == 0) {
         process_stop(&b->process);
         fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", l->units[l->missing.at[b->first]].name,
-                COMPILE_LIMIT_S * (b->last - b->first));
+                PATIENCE * COMPILE_LIMIT_S * (b->last - b->first));
         return -1;
     }
     b->process.pid = 0;

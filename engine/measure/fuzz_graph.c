@@ -208,7 +208,7 @@ static fb_id any_for(maker *m, fb_op op)
     fb_op_accepts what = fb_op_get(op)->accepts;
     fb_id x = any(m);
     for (int i = 0; i < 12 && !takes(what, at(m, x)->dtype); i++) x = any(m);
-    if (takes(what, at(m, x)->dtype) || below(m, 4)) return x;
+    if (takes(what, at(m, x)->dtype) || one_in(m, 3)) return x;
     fb_dtype to = what == FB_ACCEPTS_FLOAT ? FB_F32 : what == FB_ACCEPTS_LOGIC ? FB_BOOL : FB_I32;
     fb_id y = add(m, FB_OP_CAST, &(fb_attrs){.dtype = to}, 1, &x);
     return y == FB_NONE ? x : y;
@@ -285,8 +285,14 @@ static fb_id row(maker *m, int64_t n, fb_dtype dtype)
 
 /* ---- single ops ---- */
 
+static void add_choice(maker *m);
+
 static void add_pointwise(maker *m)
 {
+    if (one_in(m, 20)) {
+        add_choice(m);
+        return;
+    }
     fb_op op = (fb_op)(FB_OP_NEG + below(m, FB_OP_WHERE - FB_OP_NEG + 1));
     fb_id x = any_for(m, op), args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
     fb_attrs a = {.dtype = any_dtype(m), .value = -0.5, .high = 1.5};
@@ -328,8 +334,30 @@ static void add_pointwise(maker *m)
     add(m, op, &a, fb_op_get(op)->min_args, args);
 }
 
+/* Between two values by a third one's size. */
+static void add_choice(maker *m)
+{
+    static const fb_op compared[] = {FB_OP_LT, FB_OP_LE, FB_OP_GT, FB_OP_GE, FB_OP_EQ, FB_OP_NE};
+    fb_id x = any_for(m, FB_OP_LT), y = any_like(m, x, false), z = any_like(m, x, false);
+    fb_id test = add2(m, compared[below(m, 6)], x, below(m, 2) ? z : constant(m, at(m, x)->dtype, below(m, 3)));
+    add(m, FB_OP_WHERE, NULL, 3, (fb_id[]){test, x, y});
+}
+
+/* Down columns that are more than the lanes of a block, and no multiple of them as a rule. */
+static void add_lanes(maker *m)
+{
+    static const fb_op ops[] = {FB_OP_SUM, FB_OP_MEAN, FB_OP_AMAX, FB_OP_AMIN};
+    fb_shape s = {.rank = 2, .dim = {2 + below(m, 9), 65 + below(m, 400)}};
+    fb_id x = source(m, s, FB_F32);
+    if (x != FB_NONE) reduce(m, ops[below(m, 4)], x, 0, below(m, 2));
+}
+
 static void add_reduction(maker *m)
 {
+    if (one_in(m, 16)) {
+        add_lanes(m);
+        return;
+    }
     fb_op op = (fb_op)(FB_OP_SUM + below(m, FB_OP_ARGMIN - FB_OP_SUM + 1));
     fb_id x = any_for(m, op);
     int rank = at(m, x)->shape.rank;
@@ -538,11 +566,22 @@ static void add_contraction(maker *m)
     add(m, FB_OP_MATMUL, &a, 2, (fb_id[]){x, w});
 }
 
+/* Rows that are there, some beside them, and some so far away that whoever reads them is stopped. */
+static fb_id row_numbers(maker *m, fb_shape s)
+{
+    fb_id index = source(m, s, below(m, 2) ? FB_I64 : FB_I32);
+    return one_in(m, 3) ? scaled(m, index, 100000007) : index;
+}
+
 static void add_gather(maker *m)
 {
     fb_id x = any(m);
     fb_shape s = {.rank = 1 + (int)below(m, 2), .dim = {any_dim(m), any_dim(m)}};
-    if (at(m, x)->shape.rank) add2(m, FB_OP_EMBEDDING, x, source(m, s, below(m, 2) ? FB_I64 : FB_I32));
+    if (!at(m, x)->shape.rank) return;
+    fb_id y = add2(m, FB_OP_EMBEDDING, x, row_numbers(m, s));
+    if (y == FB_NONE || below(m, 2)) return;
+    y = viewed(m, y, 1 + (int)below(m, 2));
+    if (takes(fb_op_get(FB_OP_NEG)->accepts, at(m, y)->dtype)) add1(m, FB_OP_NEG, y);
 }
 
 static void add_scatter(maker *m)
@@ -551,7 +590,7 @@ static void add_scatter(maker *m)
     if (x == FB_NONE || !at(m, x)->shape.rank) return;
     const fb_node n = *at(m, x);
     fb_shape s = {.rank = 1 + (n.shape.rank > 1 && one_in(m, 3)), .dim = {n.shape.dim[0], n.shape.dim[1]}};
-    fb_id index = source(m, s, below(m, 2) ? FB_I64 : FB_I32);
+    fb_id index = row_numbers(m, s);
     add(m, FB_OP_SCATTER_ADD, &(fb_attrs){.start = below(m, 8)}, 2, (fb_id[]){x, index});
 }
 
@@ -746,6 +785,36 @@ static void add_gradient(maker *m)
     }
 }
 
+static bool assign(maker *m, fb_id param, fb_id value)
+{
+    fb_error err;
+    fb_id args[2] = {param, value};
+    for (fb_id i = param; i >= 0 && i < m->g->n_nodes; i++)
+        if (at(m, i)->op == FB_OP_ASSIGN && at(m, i)->args[0] == param) return false;
+    if (param == FB_NONE || value == FB_NONE || param == value) return false;
+    if (fb_graph_add(m->g, FB_OP_ASSIGN, args, 2, NULL, NULL, 0, &err) == FB_NONE) return false;
+    know(m);
+    return true;
+}
+
+/* Parameters that are read and written in one kernel: one handed on to the other, its next value made of itself, or of
+ * its rows' sums, and a reader of what it was, made before or after. */
+static void add_updates(maker *m)
+{
+    fb_shape s = {.rank = 2, .dim = {any_dim(m), any_dim(m)}};
+    fb_attrs a = {.shape = s, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1, .seed = (uint64_t)below(m, 1000)};
+    fb_id p = add(m, FB_OP_PARAM, &a, 0, NULL), q = below(m, 2) ? add(m, FB_OP_PARAM, &a, 0, NULL) : FB_NONE, u = p;
+    if (p == FB_NONE) return;
+    if (below(m, 2)) u = add2(m, FB_OP_SUB, p, reduce(m, FB_OP_MEAN, p, (int)below(m, 2), true));
+    if (u == p || below(m, 2)) u = activation(m, u);
+    bool on_first = below(m, 2);
+    if (on_first) assign(m, q, p);
+    if (below(m, 2)) assign(m, p, u);
+    if (!on_first) assign(m, q, p);
+    u = below(m, 2) ? p : u;
+    add2(m, FB_OP_ADD, u, activation(m, p));
+}
+
 /* ---- loops ---- */
 
 /* A body that carries one value and may scan another, read what lies outside and stack what it makes. */
@@ -755,7 +824,7 @@ static void add_loop(maker *m)
     if (init == FB_NONE) return;
     fb_error err;
     const fb_shape s = at(m, over)->shape;
-    bool scans = s.rank && s.dim[0] > 0 && s.dim[0] < 6 && below(m, 2);
+    bool scans = s.rank && s.dim[0] > 0 && s.dim[0] < 9 && below(m, 4);
     int64_t trips = scans ? s.dim[0] : below(m, 5);
     fb_id region = fb_graph_region_open(m->g, trips, &init, 1, &over, scans, carried, items, 0, &err);
     if (region == FB_NONE) return;
@@ -763,7 +832,11 @@ static void add_loop(maker *m)
     int outside = m->values.n, kept = m->from;
     FB_VEC_PUSH(&m->values, carried[0]);
     if (scans) FB_VEC_PUSH(&m->values, items[0]);
-    if (one_in(m, 4)) add(m, FB_OP_STEP, NULL, 0, NULL);
+    if (one_in(m, 2)) {
+        fb_id step = add(m, FB_OP_STEP, NULL, 0, NULL);
+        if (below(m, 2)) step = add(m, FB_OP_CAST, &(fb_attrs){.dtype = at(m, init)->dtype}, 1, &step);
+        if (below(m, 2)) add2(m, FB_OP_ADD, carried[0], step);
+    }
     if (one_in(m, 3)) m->from = outside;
     for (int64_t k = 2 + below(m, 4); k > 0; k--) add_single(m);
     yields[0] = carried[0];
@@ -815,8 +888,10 @@ static void add_some(maker *m)
         add_layer(m);
     else if (what < 6)
         add_gradient(m);
-    else if (what < 8)
+    else if (what < 9)
         add_loop(m);
+    else if (what < 10)
+        add_updates(m);
     else
         add_single(m);
 }
@@ -861,8 +936,7 @@ static void add_outputs(maker *m)
     for (fb_id i = 0, n = m->g->n_nodes, updated = 0; i < n && updated < 3; i++) {
         if (at(m, i)->op != FB_OP_PARAM || below(m, 2)) continue;
         for (int t = 0; t < 10; t++) {
-            fb_id args[2] = {i, any_like(m, i, true)};
-            if (args[1] == i || fb_graph_add(m->g, FB_OP_ASSIGN, args, 2, NULL, NULL, 0, &err) == FB_NONE) continue;
+            if (!assign(m, i, any_like(m, i, true))) continue;
             updated++;
             break;
         }

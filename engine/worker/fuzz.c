@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { AT_ONCE = 16, MAX_JOBS = 64, TRIAL_LIMIT_S = 60, POLL_NS = 20000000 };
+enum { AT_ONCE = 16, MAX_JOBS = 64, TRIAL_LIMIT_S = 240, POLL_NS = 20000000 };
 
 /* How long a phase may last, s. */
 static const int limit_s[] = {
-    [FB_FUZZ_IDLE] = 60, [FB_FUZZ_MAKING] = 30, [FB_FUZZ_COMPUTING] = 60, [FB_FUZZ_RUNNING] = 240};
+    [FB_FUZZ_IDLE] = 60, [FB_FUZZ_MAKING] = 120, [FB_FUZZ_COMPUTING] = 240, [FB_FUZZ_RUNNING] = 900};
 
 /* Shared by all processes of a run. */
 typedef struct {

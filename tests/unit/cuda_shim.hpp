@@ -46,6 +46,7 @@ static std::vector<fiber> fibers;
 static std::vector<warp> warps;
 static ucontext_t scheduler;
 static unsigned current, arrived, barrier_round;
+static unsigned long moves; // arrivals at barriers and ends of threads: while nothing moves, nothing ever will
 static void (*body)(void *);
 static void *body_ctx;
 
@@ -70,6 +71,7 @@ static void die(const char *what)
 static void barrier()
 {
     const unsigned round = barrier_round;
+    moves++;
     if (++arrived == fibers.size()) {
         arrived = 0;
         barrier_round++;
@@ -85,6 +87,7 @@ static void barrier_of(int barrier, unsigned threads)
     const unsigned mine = round[barrier];
     if (here[barrier] && count[barrier] != threads) die("threads meet at one barrier in different numbers");
     count[barrier] = threads;
+    moves++;
     if (++here[barrier] == threads) {
         here[barrier] = 0;
         round[barrier]++;
@@ -98,6 +101,7 @@ template <class F> static void collective(const char *what, void *mine, F togeth
 {
     warp &w = warps[current / 32];
     const unsigned round = w.round;
+    moves++;
     if (w.arrived && strcmp(w.what, what) != 0) die("lanes of a warp do different things together");
     w.what = what;
     w.lane[current % 32] = mine;
@@ -126,15 +130,17 @@ static void run_block(unsigned threads)
         f.context.uc_link = &scheduler;
         makecontext(&f.context, fiber_main, 0);
     }
-    for (unsigned left = threads, turns = 0; left; turns++) {
-        if (turns > 100000000) die("a barrier that not all threads reach");
+    for (unsigned left = threads; left;) {
+        const unsigned long before = moves;
         for (current = 0; current < threads; current++) {
             fiber &f = fibers[current];
             if (f.done) continue;
             threadIdx.x = current;
             swapcontext(&scheduler, &f.context);
             left -= f.done;
+            moves += f.done;
         }
+        if (moves == before) die("a barrier that not all threads reach");
     }
 }
 
