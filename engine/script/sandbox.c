@@ -18,6 +18,7 @@ static const int allowed[] = {
     SCMP_SYS(clock_gettime),
     SCMP_SYS(exit),
     SCMP_SYS(exit_group),
+    SCMP_SYS(brk), /* finds no room (RLIMIT_DATA); the C library takes an error number for the new end of its heap */
 #ifdef FB_ASAN
     /* What the sanitizer's own bookkeeping and reports need. */
     SCMP_SYS(open),
@@ -26,7 +27,6 @@ static const int allowed[] = {
     SCMP_SYS(mprotect),
     SCMP_SYS(madvise),
     SCMP_SYS(mremap),
-    SCMP_SYS(brk),
     SCMP_SYS(sigaltstack),
     SCMP_SYS(rt_sigaction),
     SCMP_SYS(rt_sigprocmask),
@@ -52,7 +52,7 @@ static const int allowed[] = {
 static const int refused[] = {
     SCMP_SYS(sysinfo),
 #ifndef FB_ASAN
-    SCMP_SYS(brk),     SCMP_SYS(mmap), SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(madvise),
+    SCMP_SYS(mmap),    SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(madvise),
 #endif
 };
 
@@ -84,6 +84,7 @@ bool fb_sandbox_enter(fb_error *err)
     if (!limit(RLIMIT_CPU, CPU_SECONDS, "CPU time", err) || !limit(RLIMIT_CORE, 0, "core dumps", err)) return false;
 #ifndef FB_ASAN
     if (!limit(RLIMIT_FSIZE, 0, "file size", err) || !limit(RLIMIT_NOFILE, 0, "open files", err)) return false;
+    if (!limit(RLIMIT_DATA, 0, "memory", err)) return false; /* what is mapped stays */
 #endif
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return fb_fail(err, FB_ERR_SYSTEM, "cannot give up privileges: %s", strerror(errno));
