@@ -8,13 +8,14 @@
 static void forget_kernels(fb_model *m)
 {
     for (int i = 0; i < m->kernels.n; i++) fb_free(m->kernels.at[i].name);
-    m->kernels.n = 0;
+    m->kernels.n = m->shares.n = 0;
 }
 
 void fb_model_free(fb_model *m)
 {
     forget_kernels(m);
     FB_VEC_FREE(&m->kernels);
+    FB_VEC_FREE(&m->shares);
     fb_letters_free(&m->letters);
     fb_rows_free(&m->rows);
     fb_outline_free(m->outline);
@@ -51,30 +52,24 @@ static void predict_kernels(fb_model *m, const fb_plan *plan)
     for (int i = 0; i < m->kernels.n; i++) m->kernels.at[i].bytes = m->kernels.at[i].read + m->kernels.at[i].written;
 }
 
-static void add_measured(fb_model *m, int letter, const fb_kernel_report *k, double share)
+static void add_share(fb_model *m, int kernel, int letter, double share)
 {
-    fb_kernel_line *line = &m->kernels.at[letter];
-    if (!line->measured) line->us = line->p10 = line->p90 = 0;
-    line->measured = true;
-    line->source = k->source;
-    line->us += share * k->device_us.median;
-    line->p10 += share * k->device_us.p10;
-    line->p90 += share * k->device_us.p90;
+    FB_VEC_PUSH(&m->shares, (fb_kernel_share){kernel, letter, share});
 }
 
 /* A kernel's figures are of all its launches, and groups that run the same code are one kernel: each of their lines
  * gets its part. */
-static void take_measured(fb_model *m, const fb_plan *plan, const fb_report *r)
+static void share_kernels(fb_model *m, const fb_plan *plan, const fb_report *r)
 {
     const fb_graph *g = m->outline->graph;
     int *groups = fb_calloc((size_t)m->letters.n + 1, sizeof *groups); /* of the kernel, by letter */
     int *seen = fb_calloc((size_t)m->letters.n_groups + 1, sizeof *seen);
     for (int i = 0; i < r->n_kernels; i++) {
         const fb_kernel_report *k = &r->kernels[i];
-        if (k->device_us.n == 0 || k->group < 0 || k->group >= m->letters.n_groups) continue;
+        if (k->group < 0 || k->group >= m->letters.n_groups) continue;
         int own = m->letters.of_group[k->group], all = 0;
         if (k->count <= m->kernels.at[own].count) {
-            add_measured(m, own, k, 1);
+            add_share(m, i, own, 1);
             continue;
         }
         for (int j = 0; j < k->n_nodes; j++) {
@@ -85,14 +80,31 @@ static void take_measured(fb_model *m, const fb_plan *plan, const fb_report *r)
             groups[m->letters.of_group[group]]++;
             all++;
         }
-        if (!all) add_measured(m, own, k, 1);
+        if (!all) add_share(m, i, own, 1);
         for (int l = 0; all && l < m->letters.n; l++) {
-            if (groups[l]) add_measured(m, l, k, (double)groups[l] / all);
+            if (groups[l]) add_share(m, i, l, (double)groups[l] / all);
             groups[l] = 0;
         }
     }
     fb_free(groups);
     fb_free(seen);
+}
+
+static void take_measured(fb_model *m, const fb_report *r)
+{
+    for (int i = 0; i < m->kernels.n; i++) m->kernels.at[i].measured = false;
+    for (int i = 0; i < m->shares.n; i++) {
+        const fb_kernel_share *s = &m->shares.at[i];
+        const fb_kernel_report *k = &r->kernels[s->kernel];
+        fb_kernel_line *line = &m->kernels.at[s->letter];
+        if (!k->device_us.n) continue;
+        if (!line->measured) line->us = line->p10 = line->p90 = 0;
+        line->measured = true;
+        line->source = k->source;
+        line->us += s->share * k->device_us.median;
+        line->p10 += s->share * k->device_us.p10;
+        line->p90 += s->share * k->device_us.p90;
+    }
 }
 
 /* A device that plans for itself: its kernels as it reports them. */
@@ -117,7 +129,8 @@ static void foreign_kernels(fb_model *m, const fb_report *r)
     }
 }
 
-/* What the kernels were made from: the session tells of progress many times a second, and there may be 20,000. */
+/* What the kernels were made from: the session tells of progress many times a second, and there may be 20,000. Times
+ * are not of it: samples change them alone. */
 static fb_kernels_key key_of(const fb_model *m, const fb_report *r)
 {
     const fb_column *c = m->column;
@@ -127,10 +140,18 @@ static fb_kernels_key key_of(const fb_model *m, const fb_report *r)
     key.plan_hash = key.plan ? m->plan_hash : (fb_hash){0};
     key.predicted_us = key.plan ? c->predicted.us : 0;
     key.report = r;
-    if (!r) return key;
-    key.wall = r->wall_us;
-    key.device = r->device_us;
+    key.n_kernels = r ? r->n_kernels : 0;
     return key;
+}
+
+static bool times_changed(fb_model *m, const fb_report *r)
+{
+    const fb_stat none = {0}, first = r && r->n_kernels ? r->kernels[0].device_us : none,
+                  last = r && r->n_kernels ? r->kernels[r->n_kernels - 1].device_us : none;
+    bool changed = memcmp(&first, &m->first_us, sizeof first) != 0 || memcmp(&last, &m->last_us, sizeof last) != 0;
+    m->first_us = first;
+    m->last_us = last;
+    return changed;
 }
 
 static void make_kernels(fb_model *m)
@@ -138,16 +159,17 @@ static void make_kernels(fb_model *m)
     const fb_column *c = m->column;
     const fb_report *r = c && c->report && !c->report->failed ? c->report : NULL;
     const fb_kernels_key key = key_of(m, r);
-    if (m->kernels_made && !memcmp(&key, &m->kernels_key, sizeof key)) return;
+    const bool ours = key.plan != NULL, same = m->kernels_made && !memcmp(&key, &m->kernels_key, sizeof key);
+    if (!times_changed(m, r) && same) return;
     m->kernels_made = true;
     m->kernels_key = key;
-    forget_kernels(m);
-    if (c && c->plan && m->outline) {
-        predict_kernels(m, c->plan);
-        if (r) take_measured(m, c->plan, r);
-    } else if (r) {
+    if (!same || !ours) forget_kernels(m);
+    if (ours && !same) predict_kernels(m, c->plan);
+    if (ours && !same && r) share_kernels(m, c->plan, r);
+    if (ours && r)
+        take_measured(m, r);
+    else if (r)
         foreign_kernels(m, r);
-    }
     m->own_us = m->own_bytes = 0;
     for (int i = 0; i < m->kernels.n; i++) {
         m->own_us = fmax(m->own_us, m->kernels.at[i].us);

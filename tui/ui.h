@@ -89,8 +89,14 @@ typedef struct {
     fb_hash plan_hash;
     double predicted_us;
     const fb_report *report;
-    fb_stat wall, device;
+    int n_kernels;
 } fb_kernels_key;
+
+/* A kernel of the report, and which part of it a line gets. */
+typedef struct {
+    int kernel, letter;
+    double share;
+} fb_kernel_share;
 
 /* What is drawn of the column that has the focus, made anew when the session says that something changed. */
 typedef struct {
@@ -101,6 +107,8 @@ typedef struct {
     fb_rows rows;
     FB_VEC(fb_kernel_line) kernels;
     fb_kernels_key kernels_key; /* what they were made from */
+    FB_VEC(fb_kernel_share) shares;
+    fb_stat first_us, last_us; /* times of the report's first and last kernel that they show */
     bool kernels_made;
     double own_us, own_bytes;   /* their longest bars */
     double most_us, most_bytes; /* the longest of any column */

@@ -212,6 +212,23 @@ void fb_report_free(fb_report *r)
     fb_arena_free(r->arena);
 }
 
+bool fb_report_refresh(fb_report *r, const fb_report *later)
+{
+    if (r->n_kernels != later->n_kernels) return false;
+    for (int i = 0; i < r->n_kernels; i++) {
+        r->kernels[i].device_us = later->kernels[i].device_us;
+        r->kernels[i].cold_us = later->kernels[i].cold_us;
+    }
+    r->wall_us = later->wall_us;
+    r->device_us = later->device_us;
+    r->cold_us = later->cold_us;
+    r->gap_us = later->gap_us;
+    r->copy_us = later->copy_us;
+    r->copy_hidden_us = later->copy_hidden_us;
+    r->error = later->error;
+    return true;
+}
+
 /* ---- writing ---- */
 
 static void set_whole(json_t *object, const char *key, double value)

@@ -79,5 +79,8 @@ void fb_kernel_report_clear(fb_kernel_report *k); /* every figure unknown; `k` m
 void fb_report_free(fb_report *r);
 json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
 fb_report *fb_report_from_json(const json_t *value, fb_error *err);
+/* Takes over what further samples change: times and errors; names and nodes stay. False when the kernels of `later`, a
+ * report of the same case, are others. */
+bool fb_report_refresh(fb_report *r, const fb_report *later);
 
 #endif

@@ -23,6 +23,7 @@ enum {
     HOT_MOST = 2000,
     HOT_FEWEST = 5, /* of a run so slow that HOT_LEAST would take too long */
     CHUNK_MOST = 256,
+    MANY_NODES = 1000, /* in kernels */
     COLD = 10,
     COLD_FEWEST = 3,
 };
@@ -150,6 +151,10 @@ static void take_report(fb_job *j, fb_worker_event *e)
 {
     fb_column_record *c = j->column;
     if (!c || !e->report) return;
+    if (c->report && fb_json_bool_or(e->message, "brief", false) && fb_report_refresh(c->report, e->report)) {
+        fb_session_changed(c->session);
+        return;
+    }
     complete(c, e->report);
     fb_report_free(c->report);
     c->report = e->report;
@@ -245,12 +250,25 @@ static int chunk(const fb_job *j)
     return n < 1 ? 1 : n > CHUNK_MOST ? CHUNK_MOST : (int)n;
 }
 
+/* Thousands of names take longer to read than a key may wait for its frame: what was prepared has told them. */
+static bool names_many(const fb_job *j)
+{
+    const fb_report *r = j->column ? j->column->report : NULL;
+    int nodes = 0;
+    for (int i = 0; r && i < r->n_kernels; i++) nodes += r->kernels[i].n_nodes;
+    return nodes > MANY_NODES;
+}
+
 static void sample(fb_session *s, fb_job *j)
 {
     j->asked = chunk(j);
     j->asked_us = fb_now_us();
     j->outstanding = true;
-    fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT);
+    const fb_cache_state cache = j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT;
+    if (names_many(j))
+        fb_worker_sample_briefly(worker_of(s, j), j->id, j->asked, cache);
+    else
+        fb_worker_sample(worker_of(s, j), j->id, j->asked, cache);
 }
 
 static void trace(fb_session *s, fb_job *j)

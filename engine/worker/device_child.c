@@ -213,10 +213,11 @@ static prepared_case *case_of(child *c, int64_t id)
 }
 
 /* Takes the report. */
-static void send_report(child *c, const char *type, int64_t id, fb_report *r, int64_t waited_ns)
+static void send_report(child *c, const char *type, int64_t id, fb_report *r, int64_t waited_ns, bool brief)
 {
-    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:f, s:o}", "type", type, "id", (json_int_t)id, "waited_us",
-                                          (double)waited_ns / 1e3, "report", fb_report_to_json(r)));
+    for (int i = 0; brief && i < r->n_kernels; i++) r->kernels[i].n_nodes = 0;
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:f, s:b, s:o}", "type", type, "id", (json_int_t)id, "waited_us",
+                                          (double)waited_ns / 1e3, "brief", brief, "report", fb_report_to_json(r)));
     fb_report_free(r);
 }
 
@@ -254,7 +255,7 @@ static bool recall_named(child *c, int64_t id, fb_device *d, const fb_graph *g, 
 {
     if (!json_is_string(plan)) return fb_fail(err, FB_ERR_INPUT, "%s planned for itself: a plan is a name", d->name);
     fb_report *r = fb_measure_recall_named(d, g, json_string_value(plan), err);
-    if (r) send_report(c, "prepared", id, r, 0);
+    if (r) send_report(c, "prepared", id, r, 0, false);
     return r != NULL;
 }
 
@@ -280,7 +281,7 @@ static bool do_prepare(child *c, int64_t id, const json_t *message, const fb_pro
     if (!m) return false;
     k->cases++;
     FB_VEC_PUSH(&c->cases, (prepared_case){.id = id, .m = m, .graph = k, .device = d});
-    send_report(c, "prepared", id, fb_measure_report(m), 0);
+    send_report(c, "prepared", id, fb_measure_report(m), 0, false);
     return true;
 }
 
@@ -356,7 +357,8 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     int64_t waited_ns = fb_now_ns() - asked_ns;
     fb_cache_state state = strcmp(cache, "cold") == 0 ? FB_CACHE_COLD : FB_CACHE_HOT;
     if (!fb_measure_sample(p->m, state, (int)n, progress, err)) return false;
-    send_report(c, "sampled", id, fb_measure_report(p->m), waited_ns);
+    bool brief = fb_json_bool_or(message, "brief", false);
+    send_report(c, "sampled", id, fb_measure_report(p->m), waited_ns, brief);
     return true;
 }
 

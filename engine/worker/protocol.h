@@ -8,7 +8,7 @@
  * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
  *       … "sources":{PATH:TEXT}: what the files hold that the plan names for kernels
- *   {"type":"sample","id":N,"n":20,"cache":"hot"}
+ *   {"type":"sample","id":N,"n":20,"cache":"hot","brief":false}           brief: kernels need not name their nodes
  *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
  *   {"type":"release","id":N}
  *   {"type":"search","id":N,"graph":H,"device":"host","seeds":[…],"again":false,"machine":{…}}   the plan `best`;
@@ -22,7 +22,7 @@
  *   {"type":"hello","fusebox":1,"version":…,"host":…,"devices":[…],"libraries":[…]}
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
- *   {"type":"sampled","id":N,"waited_us":0,"report":{…}}                   all samples so far; waited_us: for the lock
+ *   {"type":"sampled","id":N,"waited_us":0,"brief":false,"report":{…}}     all samples so far; waited_us: for the lock
  *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
  *   {"type":"released","id":N}
  *   {"type":"found","id":N,"plan":{…},"summary":{…}}                       measure/best.h

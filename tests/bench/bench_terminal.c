@@ -8,10 +8,12 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { STARTS = 11, TOGGLES = 8, PATIENCE_MS = 120000, ROWS = 30, COLUMNS = 100 };
+enum { STARTS = 11, TOGGLES = 8, PATIENCE_MS = 120000, KEY_PATIENCE_MS = 10000, ROWS = 30, COLUMNS = 100 };
+enum { LIMIT_S = 600 };
 
-static const char *script;
+static const char *script, *doing = "starting";
 
 static term *start(void)
 {
@@ -19,11 +21,25 @@ static term *start(void)
     return term_start(ROWS, COLUMNS, NULL, argv);
 }
 
+/* Says what is missing and what the screen shows instead, which is where the reason stands. */
 static void need(bool ok, term *t, const char *what)
 {
     if (ok) return;
-    printf("  (not measured: %s)\n%s", what, term_screen(t));
+    printf("  (%s: not measured: %s%s; the screen was)\n%s", doing, what,
+           term_shows(t, "the script has an error") ? ", for the script failed" : "", term_screen(t));
+    term_free(t);
     exit(1);
+}
+
+/* However slow the machine: it ends. The workbench ends with its terminal. */
+static void took_too_long(int number)
+{
+    (void)number;
+    static const char text[] = "\n  (stopped: the workbench's benchmark took more than 10 minutes; it was at: ";
+    if (write(STDOUT_FILENO, text, sizeof text - 1) < 0 || write(STDOUT_FILENO, doing, strlen(doing)) < 0 ||
+        write(STDOUT_FILENO, ")\n", 2) < 0)
+        _exit(2);
+    _exit(1);
 }
 
 static void quit(term *t)
@@ -35,6 +51,7 @@ static void quit(term *t)
 
 static void starts(void)
 {
+    doing = "starting";
     double frame[STARTS], graph[STARTS];
     for (int i = 0; i < STARTS; i++) {
         double from = fb_now_us();
@@ -116,6 +133,7 @@ static bool go_to(term *t, const char *hint)
 
 static void toggles(void)
 {
+    doing = "toggles";
     term *t = start();
     double predicted[TOGGLES], measured[TOGGLES];
     need(wait_quiet(t), t, "the columns were not measured");
@@ -147,16 +165,17 @@ static void hint_of(term *t, char to[512])
 /* From a key to the frame that answers it. */
 static double answer(term *t, const char *key)
 {
-    char before[512], now[512];
+    char before[512], now[512], what[64];
     hint_of(t, before);
-    double from = fb_now_us(), end = from + PATIENCE_MS * 1e3;
+    double from = fb_now_us(), end = from + KEY_PATIENCE_MS * 1e3;
     term_keys(t, key);
     while (fb_now_us() < end) {
         term_rest(t, 0, 1);
         hint_of(t, now);
         if (strcmp(now, before) != 0) return fb_now_us() - from;
     }
-    need(false, t, key);
+    snprintf(what, sizeof what, "no frame answered the key %s within %d s", key, KEY_PATIENCE_MS / 1000);
+    need(false, t, what);
     return NAN;
 }
 
@@ -174,6 +193,7 @@ static void keys(bool measuring)
     static double us[KEYS];
     char text[32], note[64];
     int n = 0;
+    doing = measuring ? "keys while it measures" : "keys";
     term *t = start();
     need(term_wait(t, "layer_1 ", PATIENCE_MS), t, "no graph");
     if (!measuring) term_keys(t, "a Esc");
@@ -195,6 +215,9 @@ static void keys(bool measuring)
 int main(int argc, char **argv)
 {
     if (argc != 3 || !getenv("FUSEBOX")) return 2;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGALRM, took_too_long);
+    alarm(LIMIT_S);
     script = argv[1];
     if (*script) { /* "": the keys alone */
         starts();

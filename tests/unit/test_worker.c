@@ -133,6 +133,30 @@ static fb_worker *worker(void)
     return fb_worker_new(NULL, worker_path);
 }
 
+/* An answer without names refreshes what was told with them. */
+static void check_brief(fb_worker *w, int64_t id, fb_report *told)
+{
+    int nodes = 0, named = 0;
+    for (int i = 0; i < told->n_kernels; i++) nodes += told->kernels[i].n_nodes;
+    assert_true(nodes > 0);
+    fb_worker_sample_briefly(w, id, 3, FB_CACHE_HOT);
+    fb_worker_event e = wait_event(w, FB_WORKER_SAMPLED, id, NULL);
+    assert_true(json_is_true(json_object_get(e.message, "brief")));
+    assert_int_equal(e.report->n_kernels, told->n_kernels);
+    for (int i = 0; i < told->n_kernels; i++) assert_int_equal(e.report->kernels[i].n_nodes, 0);
+    assert_true(fb_report_refresh(told, e.report));
+    assert_int_equal(told->wall_us.n, 8);
+    for (int i = 0; i < told->n_kernels; i++) {
+        assert_int_equal(told->kernels[i].device_us.n, e.report->kernels[i].device_us.n);
+        named += told->kernels[i].n_nodes;
+    }
+    assert_int_equal(named, nodes);
+    fb_report *other = fb_report_new();
+    assert_false(fb_report_refresh(told, other));
+    fb_report_free(other);
+    fb_worker_event_clear(&e);
+}
+
 /* The worker can still do all of it. */
 static void check_round(fb_worker *w, fb_graph *g)
 {
@@ -146,7 +170,11 @@ static void check_round(fb_worker *w, fb_graph *g)
     fb_worker_sample(w, id, 5, FB_CACHE_HOT);
     e = wait_event(w, FB_WORKER_SAMPLED, id, NULL);
     assert_int_equal(e.report->wall_us.n, 5);
+    fb_report *told = e.report;
+    e.report = NULL;
     fb_worker_event_clear(&e);
+    check_brief(w, id, told);
+    fb_report_free(told);
     fb_worker_release(w, id);
     expect(w, FB_WORKER_RELEASED, id);
     subject_free(&s);
