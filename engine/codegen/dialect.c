@@ -5,6 +5,16 @@
 
 #include <string.h>
 
+const fb_type_spelling fb_c_types[FB_DTYPES] = {
+    [FB_F32] = {"float", "float", "$0", "$0"},
+    [FB_F16] = {"float", "fb_f16", "fb_from_f16($0)", "fb_to_f16($0)"},
+    [FB_BF16] = {"float", "fb_bf16", "fb_from_bf16($0)", "fb_to_bf16($0)"},
+    [FB_F64] = {"double", "double", "$0", "$0"},
+    [FB_I32] = {"int32_t", "int32_t", "$0", "$0"},
+    [FB_I64] = {"int64_t", "int64_t", "$0", "$0"},
+    [FB_BOOL] = {"bool", "uint8_t", "$0", "$0"},
+};
+
 static const fb_dialect *const dialects[] = {&fb_dialect_c, &fb_dialect_cuda};
 
 const char *fb_dialect_name(const fb_dialect *d)

@@ -274,7 +274,7 @@ static void write_tables(fb_emitter *e)
     const fb_section *s = e->section;
     for (int t = 0; t < s->n_tables; t++) {
         const fb_table *table = &s->tables[t];
-        const char *type = e->dialect->memory_type[e->nest->graph->nodes[table->base[0]].dtype];
+        const char *type = e->dialect->type[e->nest->graph->nodes[table->base[0]].dtype].memory;
         const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "%s_of", fb_emit_plain(e, table->base[0])));
         e->tables[t] = name;
         fb_str list = {0};
@@ -304,7 +304,7 @@ void fb_emit_section(fb_emitter *e, int number)
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        const char *type = e->dialect->value_type[v->dtype];
+        const char *type = e->dialect->type[v->dtype].value;
         if (fb_value_is_leaf(v) && !data_name(e, i)) continue;
         if (data_name(e, i) && strcmp(type, e->dialect->index_type) == 0)
             e->names[i] = data_name(e, i);

@@ -48,7 +48,7 @@ static void open_kernel(fb_emitter *e)
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
         fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
-                e->dialect->memory_type[a->dtype], a->name, i);
+                e->dialect->type[a->dtype].memory, a->name, i);
     }
     fb_str_add(e->out, "\n");
 }
@@ -651,7 +651,7 @@ static void emit_scatter(loops *l)
     if (half) {
         const char *sum = "sums[at]";
         fb_emit(e, "for (int64_t at = 0; at < %" PRId64 "; at++) %s[owner * %" PRId64 " + at] = %s;", size, out, size,
-                fb_emit_spell(e, e->dialect->to_memory[n->dtype], &sum, 1));
+                fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1));
     }
     fb_emit_close(e);
 }
@@ -699,34 +699,7 @@ static const char *spelling_c(const fb_op_info *op)
 const fb_dialect fb_dialect_c = {
     .name = "c",
     .prelude = "kernels/prelude.h",
-    .value_type = {[FB_F32] = "float",
-                   [FB_F16] = "float",
-                   [FB_BF16] = "float",
-                   [FB_F64] = "double",
-                   [FB_I32] = "int32_t",
-                   [FB_I64] = "int64_t",
-                   [FB_BOOL] = "bool"},
-    .memory_type = {[FB_F32] = "float",
-                    [FB_F16] = "fb_f16",
-                    [FB_BF16] = "fb_bf16",
-                    [FB_F64] = "double",
-                    [FB_I32] = "int32_t",
-                    [FB_I64] = "int64_t",
-                    [FB_BOOL] = "uint8_t"},
-    .from_memory = {[FB_F32] = "$0",
-                    [FB_F16] = "fb_from_f16($0)",
-                    [FB_BF16] = "fb_from_bf16($0)",
-                    [FB_F64] = "$0",
-                    [FB_I32] = "$0",
-                    [FB_I64] = "$0",
-                    [FB_BOOL] = "$0"},
-    .to_memory = {[FB_F32] = "$0",
-                  [FB_F16] = "fb_to_f16($0)",
-                  [FB_BF16] = "fb_to_bf16($0)",
-                  [FB_F64] = "$0",
-                  [FB_I32] = "$0",
-                  [FB_I64] = "$0",
-                  [FB_BOOL] = "$0"},
+    .type = fb_c_types,
     .index_type = "int64_t",
     .restrict_word = "restrict",
     .infinity = "INFINITY",

@@ -36,7 +36,7 @@ static const char *on_chip(fb_emitter *e, fb_id node, fb_ix at)
 
 static const char *chip_type(const fb_emitter *e, int product)
 {
-    return e->dialect->value_type[e->nest->graph->nodes[e->nest->chain->link[product].node].dtype];
+    return e->dialect->type[e->nest->graph->nodes[e->nest->chain->link[product].node].dtype].value;
 }
 
 static void declare(fb_emitter *e, int which, fb_id node, const char *type, int64_t columns)

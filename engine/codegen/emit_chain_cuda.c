@@ -252,8 +252,8 @@ void fb_emit_chain_cuda(fb_emitter *e)
     const fb_chain *c = e->nest->chain;
     writer w = {.e = e, .c = c, .tile = tile_of(e)};
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
-    w.element = e->dialect->memory_type[dtype];
-    w.sum = e->dialect->value_type[dtype];
+    w.element = e->dialect->type[dtype].memory;
+    w.sum = e->dialect->type[dtype].value;
     const char *tensor = w.tile.tensor ? "true" : "false";
     if (w.tile.whole)
         fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w.element,

@@ -210,7 +210,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
-        e->whole[i] = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
+        e->whole[i] = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
     }
 }
 
@@ -241,7 +241,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
-            fb_emit(e, "fb_pack<%s, %d> %s;", e->dialect->memory_type[dtype_of_storage(e, r->storage)], w->vector,
+            fb_emit(e, "fb_pack<%s, %d> %s;", e->dialect->type[dtype_of_storage(e, r->storage)].memory, w->vector,
                     pack_name(f, i));
     }
     fb_emit_raw(e, "#pragma unroll");
@@ -274,7 +274,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         bool packed = w->space->n && is_packed_root(e, f->s, r, w->space->var[w->space->n - 1], w->vector);
         if (packed) {
             const char *value = fb_emit_ref(e, r->value);
-            value = fb_emit_spell(e, e->dialect->to_memory[dtype_of_storage(e, r->storage)], &value, 1);
+            value = fb_emit_spell(e, e->dialect->type[dtype_of_storage(e, r->storage)].to, &value, 1);
             fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
             continue;
         }
@@ -688,7 +688,7 @@ static void emit_scatter(frame *f)
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
-    fb_emit(e, "%s fb_sum = 0;", e->dialect->value_type[n->dtype]);
+    fb_emit(e, "%s fb_sum = 0;", e->dialect->type[n->dtype].value);
     const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
     int opened = 0;
     for (int d = 0; space && d < space->n; d++, opened++) {
@@ -705,7 +705,7 @@ static void emit_scatter(frame *f)
     fb_emit_close(e);
     while (opened--) fb_emit_close(e);
     const char *sum = "fb_sum";
-    fb_emit(e, "%s[fb_owned] = %s;", out, fb_emit_spell(e, e->dialect->to_memory[n->dtype], &sum, 1));
+    fb_emit(e, "%s[fb_owned] = %s;", out, fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1));
 }
 
 /* ---- choosing ---- */
@@ -1000,7 +1000,7 @@ static void open_kernel(fb_emitter *e)
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
         fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
-                    e->dialect->memory_type[a->dtype], a->name);
+                    e->dialect->type[a->dtype].memory, a->name);
     }
     fb_emit_raw(e, "extern \"C\" __global__ void __launch_bounds__(%d)", e->block[0]);
     fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
@@ -1024,34 +1024,7 @@ const fb_dialect fb_dialect_cuda = {
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
-    .value_type = {[FB_F32] = "float",
-                   [FB_F16] = "float",
-                   [FB_BF16] = "float",
-                   [FB_F64] = "double",
-                   [FB_I32] = "int32_t",
-                   [FB_I64] = "int64_t",
-                   [FB_BOOL] = "bool"},
-    .memory_type = {[FB_F32] = "float",
-                    [FB_F16] = "fb_f16",
-                    [FB_BF16] = "fb_bf16",
-                    [FB_F64] = "double",
-                    [FB_I32] = "int32_t",
-                    [FB_I64] = "int64_t",
-                    [FB_BOOL] = "uint8_t"},
-    .from_memory = {[FB_F32] = "$0",
-                    [FB_F16] = "fb_from_f16($0)",
-                    [FB_BF16] = "fb_from_bf16($0)",
-                    [FB_F64] = "$0",
-                    [FB_I32] = "$0",
-                    [FB_I64] = "$0",
-                    [FB_BOOL] = "$0"},
-    .to_memory = {[FB_F32] = "$0",
-                  [FB_F16] = "fb_to_f16($0)",
-                  [FB_BF16] = "fb_to_bf16($0)",
-                  [FB_F64] = "$0",
-                  [FB_I32] = "$0",
-                  [FB_I64] = "$0",
-                  [FB_BOOL] = "$0"},
+    .type = fb_c_types,
     .index_type = "fb_at",
     .restrict_word = "__restrict__",
     .infinity = "INFINITY",

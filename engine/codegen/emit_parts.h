@@ -21,14 +21,22 @@ typedef struct fb_emitter fb_emitter;
 
 enum { FB_MAX_PIECES = 3 };
 
+/* How elements of a type are spelt. 16-bit floats are computed in float. */
+typedef struct {
+    const char *value;  /* type of a variable */
+    const char *memory; /* type of an element of a buffer */
+    const char *from;   /* "$0": the element as a value */
+    const char *to;     /* "$0": the value as an element */
+} fb_type_spelling;
+
+/* Of each dtype, in dialects that have C's types and the prelude's fb_f16 and fb_bf16. */
+extern const fb_type_spelling fb_c_types[FB_DTYPES];
+
 struct fb_dialect {
     const char *name;
     const char *prelude;                            /* key of the embedded text */
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
-    const char *value_type[FB_DTYPES];              /* of a variable */
-    const char *memory_type[FB_DTYPES];             /* of an element of a buffer */
-    const char *from_memory[FB_DTYPES];             /* "$0": the element as a value */
-    const char *to_memory[FB_DTYPES];               /* "$0": the value as an element */
+    const fb_type_spelling *type;                   /* of each dtype */
     const char *index_type;
     const char *restrict_word;
     const char *infinity, *nan; /* a float's */

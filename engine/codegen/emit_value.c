@@ -132,8 +132,8 @@ static bool is_float(fb_dtype d)
 
 static const char *convert(fb_emitter *e, const char *x, fb_dtype from, fb_dtype to)
 {
-    const char *type = e->dialect->value_type[to];
-    if (strcmp(e->dialect->value_type[from], type) == 0) return x;
+    const char *type = e->dialect->type[to].value;
+    if (strcmp(e->dialect->type[from].value, type) == 0) return x;
     if (to == FB_BOOL) return fb_arena_printf(e->arena, "%s != 0", x);
     return fb_arena_printf(e->arena, "(%s)%s", type, x);
 }
@@ -198,15 +198,15 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
     const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
                                           at->seed, fb_emit_index(e, v->at, false), low, high);
     /* a source is rounded to its dtype, as one in memory would be */
-    element = fb_emit_spell(e, e->dialect->to_memory[v->dtype], &element, 1);
-    element = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
-    return fb_arena_printf(e->arena, "(%s)%s", e->dialect->value_type[v->dtype], element);
+    element = fb_emit_spell(e, e->dialect->type[v->dtype].to, &element, 1);
+    element = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
+    return fb_arena_printf(e->arena, "(%s)%s", e->dialect->type[v->dtype].value, element);
 }
 
 static const char *loaded(fb_emitter *e, const fb_value *v)
 {
     const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = all_tests(e, v->when);
-    const char *value = fb_emit_spell(e, e->dialect->from_memory[v->dtype], &element, 1);
+    const char *value = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
     return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
 }
 
@@ -300,7 +300,7 @@ static void statement(fb_emitter *e, fb_val v)
         return;
     }
     const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
-    fb_emit(e, "const %s %s = %s;", e->dialect->value_type[x->dtype], e->names[v], value);
+    fb_emit(e, "const %s %s = %s;", e->dialect->type[x->dtype].value, e->names[v], value);
     for (int i = 0; i < e->section->n_data; i++)
         if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
             fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
@@ -362,7 +362,7 @@ void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
     read_before(e, r);
     fb_dtype to = e->nest->graph->nodes[r->node].dtype;
-    const char *wrap = e->dialect->to_memory[to];
+    const char *wrap = e->dialect->type[to].to;
     if (r->storage == FB_ON_CHIP) wrap = "$0";
     const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
     value = fb_emit_spell(e, wrap, &value, 1);

@@ -500,7 +500,7 @@ static void add_kernel(merging *m, const char *entry)
         fb_str_addf(&m->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(", m->threads, entry);
         for (int i = 0; i < m->args.n; i++)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
-                        m->d->memory_type[m->p->buffers[m->args.at[i].buffer].dtype], m->args.at[i].name);
+                        m->d->type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
         fb_str_add(&m->out, ")\n{\n");
         declare_kept(m);
     }
