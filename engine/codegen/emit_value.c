@@ -261,7 +261,7 @@ static bool is_inlined(const fb_emitter *e, fb_val v)
     const fb_value *x = &e->section->values[v];
     if (is_index(e, v)) return false;
     if (fb_value_is_leaf(x)) return true;
-    if (FB_MUTATE(40, is_overwritten(e, x), false)) return false;
+    if (is_overwritten(e, x)) return false;
     bool plain = x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE);
     return plain && e->uses[v] == 1 && !e->whole[v];
 }
@@ -353,7 +353,7 @@ static void read_before(fb_emitter *e, const fb_root *r)
     const fb_section *s = e->section;
     bool overwrites = false;
     for (int i = 0; i < s->n_values; i++) overwrites |= is_overwritten(e, &s->values[i]);
-    for (int i = 0; i < s->n_roots && overwrites; i++)
+    for (int i = 0; i < s->n_roots && FB_MUTATE(40, overwrites, false); i++)
         if (s->roots[i].space == r->space && s->roots[i].depth == r->depth)
             fb_emit_needed(e, s->roots[i].value, r->space);
 }

@@ -570,7 +570,7 @@ static void add_contraction(maker *m)
 static fb_id row_numbers(maker *m, fb_shape s)
 {
     fb_id index = source(m, s, below(m, 2) ? FB_I64 : FB_I32);
-    return one_in(m, 3) ? scaled(m, index, 100000007) : index;
+    return below(m, 2) ? scaled(m, index, 100000007) : index;
 }
 
 static void add_gather(maker *m)
@@ -579,8 +579,8 @@ static void add_gather(maker *m)
     fb_shape s = {.rank = 1 + (int)below(m, 2), .dim = {any_dim(m), any_dim(m)}};
     if (!at(m, x)->shape.rank) return;
     fb_id y = add2(m, FB_OP_EMBEDDING, x, row_numbers(m, s));
-    if (y == FB_NONE || below(m, 2)) return;
-    y = viewed(m, y, 1 + (int)below(m, 2));
+    if (y == FB_NONE || one_in(m, 3)) return;
+    y = viewed(m, y, 1 + (int)below(m, 3));
     if (takes(fb_op_get(FB_OP_NEG)->accepts, at(m, y)->dtype)) add1(m, FB_OP_NEG, y);
 }
 
@@ -797,22 +797,22 @@ static bool assign(maker *m, fb_id param, fb_id value)
     return true;
 }
 
-/* Parameters that are read and written in one kernel: one handed on to the other, its next value made of itself, or of
- * its rows' sums, and a reader of what it was, made before or after. */
+/* Parameters that are read and written in one kernel: one handed on to the other, its next value made of itself or of
+ * something else, or of rows' sums, and a reader of what it was. */
 static void add_updates(maker *m)
 {
     fb_shape s = {.rank = 2, .dim = {any_dim(m), any_dim(m)}};
     fb_attrs a = {.shape = s, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1, .seed = (uint64_t)below(m, 1000)};
-    fb_id p = add(m, FB_OP_PARAM, &a, 0, NULL), q = below(m, 2) ? add(m, FB_OP_PARAM, &a, 0, NULL) : FB_NONE, u = p;
-    if (p == FB_NONE) return;
-    if (below(m, 2)) u = add2(m, FB_OP_SUB, p, reduce(m, FB_OP_MEAN, p, (int)below(m, 2), true));
-    if (u == p || below(m, 2)) u = activation(m, u);
-    bool on_first = below(m, 2);
-    if (on_first) assign(m, q, p);
-    if (below(m, 2)) assign(m, p, u);
-    if (!on_first) assign(m, q, p);
-    u = below(m, 2) ? p : u;
-    add2(m, FB_OP_ADD, u, activation(m, p));
+    fb_id p = add(m, FB_OP_PARAM, &a, 0, NULL), q = below(m, 2) ? add(m, FB_OP_PARAM, &a, 0, NULL) : FB_NONE;
+    fb_id x = source(m, s, FB_F32), of = below(m, 2) ? p : x, next = of;
+    if (p == FB_NONE || x == FB_NONE) return;
+    if (below(m, 2)) next = add2(m, FB_OP_SUB, of, reduce(m, FB_OP_MEAN, of, (int)below(m, 2), true));
+    if (next == of || below(m, 2)) next = activation(m, next);
+    bool first = below(m, 2);
+    if (first) assign(m, q, p);
+    if (below(m, 3)) assign(m, p, next);
+    if (!first) assign(m, q, p);
+    add2(m, FB_OP_ADD, below(m, 2) ? next : x, activation(m, below(m, 3) ? p : x));
 }
 
 /* ---- loops ---- */
