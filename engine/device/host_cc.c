@@ -47,6 +47,10 @@ static const char *const flags[] = {"-O3",
                                     "-w"};
 enum { FLAGS = sizeof flags / sizeof *flags };
 
+/* No jump threading: it puts an exponential's tests for NaN around the sum that follows, and gcc 13 then vectorises
+ * such a sum of `omp simd` wrongly for AVX-512: both halves of 16 lanes read the first one's sums. */
+static const char gcc_flag[] = "-fno-thread-jumps";
+
 struct fb_cc {
     char *text;                   /* backs words */
     const char *words[MAX_WORDS]; /* the command and what $CC gives after it */
@@ -230,6 +234,12 @@ void fb_cc_free(fb_cc *cc)
     fb_free(cc);
 }
 
+/* clang does not know all of gcc's flags. */
+static bool is_gcc(const fb_cc *cc)
+{
+    return !strstr(cc->version, "clang");
+}
+
 const char *fb_cc_command(const fb_cc *cc)
 {
     return cc->command;
@@ -265,6 +275,7 @@ static void hash_units(load *l)
     for (int i = 0; i < l->n; i++) {
         fb_hasher *h = fb_hasher_new();
         for (int f = 0; f < FLAGS; f++) fb_hasher_add_text(h, flags[f]);
+        if (is_gcc(l->cc)) fb_hasher_add_text(h, gcc_flag);
         fb_hasher_add_i64(h, l->cc->openmp);
         fb_hasher_add_text(h, l->cc->command);
         fb_hasher_add_text(h, l->cc->version);
@@ -337,10 +348,11 @@ typedef struct {
 static void batch_argv(const load *l, const batch *b, fb_arena *arena, char ***out)
 {
     const fb_cc *cc = l->cc;
-    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + (b->last - b->first) + 6);
+    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + (b->last - b->first) + 7);
     int n = 0;
     for (int i = 0; i < cc->n_words; i++) argv[n++] = (char *)cc->words[i];
     for (int i = 0; i < FLAGS; i++) argv[n++] = (char *)flags[i];
+    if (is_gcc(cc)) argv[n++] = (char *)gcc_flag;
     argv[n++] = cc->openmp ? "-fopenmp" : "-fopenmp-simd";
     for (int i = b->first; i < b->last; i++) argv[n++] = fb_arena_printf(arena, "%s/%d.c", l->work, l->missing.at[i]);
     argv[n++] = "-o";
