@@ -440,17 +440,42 @@ static bool hangs_together(fb_builder *b, const fb_section *s)
 
 static bool first_draft(fb_builder *b, fb_id node, fb_draft *d);
 
-/* All values of the last one's shape that no section stores yet, as one draft; marks them stored. */
+/* Of the values that go into one draft: those that no section stores yet, and that are computed where they lie. */
+static bool may_be_joint(const fb_builder *b, int stored)
+{
+    const fb_graph *g = b->nest->graph;
+    fb_id node = b->nest->kernel.stored[stored];
+    return !b->done[stored] && fb_node_class(g, node) != FB_CLASS_EFFECT && g->nodes[node].op != FB_OP_SCATTER_ADD;
+}
+
+/* The last one's shape; in a group so large that walking it again for every other value would be felt, that of the
+ * majority, where there is one. */
+static const fb_shape *joint_shape(const fb_builder *b)
+{
+    enum { LARGE = 1024 };
+    const fb_kernel_nodes *k = &b->nest->kernel;
+    const fb_shape *shape = NULL;
+    int lead = 0;
+    for (int i = k->n_stored - 1; i >= 0; i--) {
+        const fb_shape *s = &b->nest->graph->nodes[k->stored[i]].shape;
+        if (!may_be_joint(b, i)) continue;
+        if (!shape || (lead == 0 && k->n_nodes >= LARGE)) shape = s;
+        lead += fb_shape_equal(s, shape) ? 1 : -1;
+        if (lead < 0) lead = 0;
+    }
+    return shape;
+}
+
+/* All values of that shape, as one draft; marks them stored. */
 static fb_draft joint_draft(fb_builder *b)
 {
     const fb_kernel_nodes *k = &b->nest->kernel;
     const fb_graph *g = b->nest->graph;
+    const fb_shape *shape = joint_shape(b);
     fb_draft joint = {0};
     for (int i = k->n_stored - 1; i >= 0; i--) {
         fb_draft one;
-        const fb_node *n = &g->nodes[k->stored[i]];
-        if (b->done[i] || fb_node_class(g, k->stored[i]) == FB_CLASS_EFFECT || n->op == FB_OP_SCATTER_ADD) continue;
-        if (joint.n_roots && !fb_shape_equal(&n->shape, &g->nodes[joint.roots[0].node].shape)) continue;
+        if (!may_be_joint(b, i) || !fb_shape_equal(&g->nodes[k->stored[i]].shape, shape)) continue;
         if (!first_draft(b, k->stored[i], &one)) continue;
         if (!joint.n_roots) {
             joint = one;

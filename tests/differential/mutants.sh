@@ -53,12 +53,6 @@ fi
 
 out=$(mktemp -d) || exit 99
 trap 'rm -rf "$out"' EXIT
-sh "$0" --try 0 "$out/0"
-if ! grep -q '^MISSED' "$out/0"; then
-    echo "mutants: without a mutant, the fuzzer finds:"
-    cat "$out/0" "$out/0.log"
-    exit 2
-fi
 numbers=
 while read -r number what; do
     case $device:$what in
@@ -74,7 +68,11 @@ while read -r number what; do
 done <"$here/mutants.txt"
 [ -n "$numbers" ] || exit 2
 # shellcheck disable=SC2086
-printf '%s\n' $numbers | xargs -P "${FB_JOBS:-$(nproc)}" -I '{}' sh "$0" --try '{}' "$out/{}"
+printf '%s\n' 0 $numbers | xargs -P "${FB_JOBS:-$(nproc)}" -I '{}' sh "$0" --try '{}' "$out/{}"
+if ! grep -q '^MISSED' "$out/0"; then
+    echo "mutants: without a mutant, the fuzzer finds:"
+    cat "$out/0" "$out/0.log"
+fi
 caught=0 total=0
 for number in $numbers; do
     what=$(sed -n "s/^$number //p" "$here/mutants.txt")
@@ -84,4 +82,4 @@ for number in $numbers; do
     printf '%-8s %2s  %4s s  %s: %s\n' "$mark" "$number" "$(cut -f3 "$out/$number")" "$what" "$(cut -f4 "$out/$number")"
 done
 echo "$caught of $total mutants caught: $((caught * 100 / total)) %"
-[ $((caught * 100)) -ge $((total * 95)) ]
+grep -q '^MISSED' "$out/0" && [ $((caught * 100)) -ge $((total * 95)) ]
