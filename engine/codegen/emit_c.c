@@ -15,9 +15,8 @@
 #include <string.h>
 
 enum {
-    WORK_FOR_THREADS = 1 << 16, /* operations: below, waking the team costs more than it brings */
-    PARALLEL_ROWS = 64,         /* so many iterations keep any team even */
-    CHUNK = 4096,               /* elements of a long vector loop that is cut for threads */
+    PARALLEL_ROWS = 64, /* so many iterations keep any team even */
+    CHUNK = 4096,       /* elements of a long vector loop that is cut for threads */
     LONG_PASS = 1 << 15,
     FEW_ROWS = 16,
     MOST_LANES = 512,
@@ -56,15 +55,6 @@ static void open_kernel(fb_emitter *e)
 static void close_kernel(fb_emitter *e)
 {
     fb_emit_close(e);
-}
-
-static int64_t operations(const fb_section *s)
-{
-    int64_t points = 1;
-    for (int p = 0; p < s->n_passes; p++) points += fb_space_points(&s->spaces[s->passes[p].space]);
-    int64_t each = 1 + s->n_values / (1 + s->n_passes);
-    int64_t rows = fb_space_points(&s->rows);
-    return points > INT64_MAX / each / (rows ? rows : 1) ? INT64_MAX : rows * points * each;
 }
 
 static const char *var(const loops *l, fb_ix v)
@@ -116,11 +106,12 @@ static void pragma_simd(loops *l, const char *words)
 static bool pragma_parallel(loops *l, const char *words)
 {
     int64_t threads = l->e->knobs->value[FB_KNOB_THREADS];
-    if (l->e->serial || threads == 1 || (threads == 0 && l->work < WORK_FOR_THREADS)) return false;
+    if (l->e->serial || threads == 1 || (threads == 0 && l->work < FB_WORK_FOR_THREADS)) return false;
     char condition[96] = "";
     if (l->s->blocked && !threads) {
         int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
-        snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")", WORK_FOR_THREADS / each);
+        snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")",
+                 FB_WORK_FOR_THREADS / each);
     }
     fb_emit_raw(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
     return true;
@@ -188,7 +179,7 @@ static void emit_elements(loops *l)
     }
     int together = collapse_of(l, n - 1, &iterations);
     hoist(l, 0);
-    cut = iterations < PARALLEL_ROWS && last >= 2 * CHUNK && l->work >= WORK_FOR_THREADS && !l->s->blocked;
+    cut = iterations < PARALLEL_ROWS && last >= 2 * CHUNK && l->work >= FB_WORK_FOR_THREADS && !l->s->blocked;
     pragma_parallel(l, collapse_words(l, together + cut));
     for (int d = 0; d < n - 1; d++) {
         open_for(l, rows->var[d], rows->extent[d]);
@@ -509,7 +500,7 @@ static void lane_pass(loops *l, int number)
     const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
     bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
-                   l->work >= WORK_FOR_THREADS && !e->serial;
+                   l->work >= FB_WORK_FOR_THREADS && !e->serial;
     if (threads)
         fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)%s",
                     clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
@@ -660,7 +651,7 @@ static void emit_scatter(loops *l)
 
 static void emit_section_c(fb_emitter *e)
 {
-    loops l = {.e = e, .s = e->section, .work = operations(e->section)};
+    loops l = {.e = e, .s = e->section, .work = fb_section_operations(e->section)};
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;
@@ -668,12 +659,7 @@ static void emit_section_c(fb_emitter *e)
         emit_scatter(&l);
         return;
     }
-    int64_t longest = 0;
-    for (int p = 0; p < s->n_passes; p++) {
-        int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
-        if (points > longest) longest = points;
-    }
-    bool few = fb_space_points(&s->rows) < FEW_ROWS && longest >= LONG_PASS && !s->blocked && !e->serial;
+    bool few = fb_space_points(&s->rows) < FEW_ROWS && fb_section_longest(s) >= LONG_PASS && !s->blocked && !e->serial;
     l.shape = !s->n_passes                               ? SHAPE_ELEMENTS
               : fb_section_lies_across(e->nest->pool, s) ? SHAPE_LANES
               : few                                      ? SHAPE_LONG

@@ -20,7 +20,6 @@ enum {
     WARP = 32,
     MULTIPROCESSORS = 128, /* about: what a large GPU has; only sets how finely work is cut */
     HELD = 64,             /* elements a thread may keep in registers */
-    LONG_ROW = 1 << 15,
     MOST_VECTOR = 8,
 };
 
@@ -717,18 +716,6 @@ static bool is_sequential(const fb_section *s)
     return false;
 }
 
-static bool only_reduces(const fb_emitter *e, const fb_section *s)
-{
-    if (s->n_passes != 1 || s->passes[0].depth != 0) return false;
-    for (int i = 0; i < s->n_roots; i++)
-        if (s->roots[i].space != FB_NONE || s->roots[i].depth != 1) return false;
-    for (int i = 0; i < s->n_values; i++) {
-        fb_op op = s->values[i].kind == FB_VALUE_REDUCE ? e->nest->graph->nodes[s->values[i].node].op : FB_OP_SUM;
-        if (s->values[i].kind == FB_VALUE_SCAN || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;
-    }
-    return true;
-}
-
 /* The longest pass, in groups of elements that move together. */
 static int64_t longest_pass(const fb_emitter *e, const fb_section *s)
 {
@@ -846,7 +833,7 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
         f.threads = 64;
         f.rows_a_block = 64;
         apply_knobs(&f);
-    } else if (longest * 4 >= LONG_ROW && f.rows < MULTIPROCESSORS && only_reduces(e, s)) {
+    } else if (fb_section_may_split(e->nest->graph, s, longest * 4)) {
         f.shape = SHAPE_SPLIT;
         f.threads = f.team = threads >= WARP ? f.threads : 512;
         int64_t parts = up(longest, 8 * 512), most = up(4 * MULTIPROCESSORS, f.rows);

@@ -151,8 +151,6 @@ fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
 bool fb_section_reduces(const fb_value *v, fb_pass p);
 /* The largest depth of a root or pass. */
 int fb_section_deepest(const fb_section *s);
-/* Do the loads run along the last row variable rather than along the rows? */
-bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
 /* Of an index_add: the index that says which row of the result is added to. */
 const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s);
 

@@ -15,25 +15,6 @@ int fb_section_deepest(const fb_section *s)
     return depth;
 }
 
-bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
-{
-    int n = s->rows.n, across = 0, along = 0;
-    if (n == 0 || s->rows.extent[n - 1] < 8 || n <= s->blocked) return false;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
-        const fb_space *space = &s->spaces[v->space];
-        int64_t row = 0, inner = 0;
-        fb_ix rest;
-        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
-        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
-        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
-        across += row == 1 && inner != 1;
-        along += inner == 1;
-    }
-    return across > along;
-}
-
 const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s)
 {
     const fb_data_var *row = NULL;

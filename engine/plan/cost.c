@@ -81,15 +81,6 @@ static double table_us(const fb_machine *m, const fb_analysis *a)
     return best > 0 ? a->facts.tables * threads_of(a) * a->facts.rolled * POINTER / (0.7 * best) * 1e-3 : 0;
 }
 
-/* Is a long row dealt to several blocks? (See only_reduces of codegen/emit_cuda.c.) */
-static bool is_split(const fb_section *s, double inner)
-{
-    enum { LONG = 1 << 15 };
-    bool split = s->n_passes == 1 && s->passes[0].depth == 0 && inner >= LONG;
-    for (int i = 0; i < s->n_roots; i++) split = split && s->roots[i].space == FB_NONE && s->roots[i].depth == 1;
-    return split;
-}
-
 /* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
  * 64 bytes a cycle (Luo et al., see tile_cost.c); one block, which waits for a piece before it asks for the next, got
  * half of that (two rows of 131,072, recorded on an H200: script over_fusion). A row has a block, or several where it
@@ -97,10 +88,9 @@ static bool is_split(const fb_section *s, double inner)
 static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb_section *s)
 {
     enum { PATH_BYTES = 64, PIECE = 4, WARP = 32, THREADS = 512, HELD = 64, BLOCKS = 512 };
-    double inner = 1, rows = (double)fb_space_points(&s->rows), bytes = 0;
-    for (int p = 0; p < s->n_passes; p++) inner = fmax(inner, (double)fb_space_points(&s->spaces[s->passes[p].space]));
+    double inner = fmax(1, (double)fb_section_longest(s)), rows = (double)fb_space_points(&s->rows), bytes = 0;
     for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
-    bool split = is_split(s, inner);
+    bool split = fb_section_may_split(a->nest->graph, s, (int64_t)inner);
     double blocks = rows * fmin(inner / PIECE / WARP, 1), path = split ? PATH_BYTES : PATH_BYTES / 2.0;
     if (split) blocks = rows * fmax(fmin(inner / PIECE / THREADS / 8, BLOCKS / rows), 1);
     double passes = inner / THREADS > HELD ? s->n_passes : 1;

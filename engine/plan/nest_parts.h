@@ -236,6 +236,19 @@ static inline bool fb_value_is_indexed(const fb_value *v)
 /* Does pass `p` of the section need value v, which varies over the pass's space? `needed` has room for n_values. */
 void fb_section_needed(const fb_section *s, int pass, bool *needed);
 
+/* Do the loads run along the last row variable rather than along the rows? */
+bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
+/* Are its rows reduced and no more, so that a part of a row is as good as a row? */
+bool fb_section_only_reduces(const fb_graph *g, const fb_section *s);
+/* Points of the longest pass; 0: there is none. */
+int64_t fb_section_longest(const fb_section *s);
+/* On a GPU: is each of its few long rows dealt to several blocks? `longest`: points of its longest pass, about. */
+bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest);
+/* About how many it has, all loops. */
+int64_t fb_section_operations(const fb_section *s);
+/* On the host: fewer are left to one thread, for waking the team costs more than it brings. */
+enum { FB_WORK_FOR_THREADS = 1 << 16 };
+
 /* Which product of the chain `node` is; FB_NONE. */
 int fb_chain_product(const fb_chain *c, fb_id node);
 /* Does the section read this product? */
