@@ -56,7 +56,7 @@ void fb_flush(char *at, int64_t bytes)
 void fb_copy(float *restrict to, const float *restrict from, int64_t n, int all_cores)
 {
     (void)all_cores;
-#pragma omp parallel for simd if (all_cores)
+#pragma omp parallel for simd if (parallel : all_cores)
     for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
 
@@ -103,7 +103,7 @@ FB_ARITHMETIC(i32, uint32_t, uint32_t, , )
 FB_ARITHMETIC(i64, uint64_t, uint64_t, , )
 FB_ARITHMETIC(bool, uint8_t, uint8_t, , )
 
-/* One slow function an element and round. */
+/* One exponential an element and round; what is read changes from round to round, so that none is left out. */
 void fb_specials(float *data, int64_t n, int64_t rounds, int64_t stride)
 {
 #pragma omp parallel for
@@ -111,7 +111,7 @@ void fb_specials(float *data, int64_t n, int64_t rounds, int64_t stride)
         float *x = (float *)((char *)data + thread * stride);
         for (int64_t r = 0; r < rounds; r++) {
 #pragma omp simd
-            for (int64_t i = 0; i < n; i++) x[i] = r & 1 ? fb_expf(-x[i]) : fb_tanhf(x[i]);
+            for (int64_t i = 0; i < n; i++) x[i] = fb_expf(-x[i]);
         }
     }
 }

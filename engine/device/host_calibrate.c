@@ -93,16 +93,19 @@ typedef struct {
 
 typedef void (*action)(bench *b, void *ctx);
 
-/* µs of one call: the shortest of many short stretches of calls, so that interruptions do not count; of a few even
- * where the first was interrupted for longer than all of them may take. */
+/* µs of one call: the shortest of many short stretches of calls, so that interruptions do not count; of some even
+ * where the first was interrupted for longer than all of them may take: a thread that another process keeps waiting
+ * gets its turn after a few. */
 static double time_hot(bench *b, action act, void *ctx, double budget_us)
 {
-    enum { ROUNDS = 12, LEAST = 3 };
+    enum { ROUNDS = 12, LEAST = 3, MORE = 3 };
     act(b, ctx);
     double begin = fb_now_us(), start = begin;
     act(b, ctx);
     double best = fb_now_us() - start;
-    for (int round = 0; round < ROUNDS && (round < LEAST || fb_now_us() - begin < budget_us); round++) {
+    for (int round = 0; round < ROUNDS; round++) {
+        double spent = fb_now_us() - begin, most = best > budget_us / ROUNDS ? MORE * budget_us : budget_us;
+        if (round >= LEAST && spent >= most) break;
         int64_t calls = (int64_t)(budget_us / ROUNDS / (best + 0.05)) + 1;
         start = fb_now_us();
         for (int64_t i = 0; i < calls; i++) act(b, ctx);
@@ -298,9 +301,27 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
  * all cores copy less than one does. What another process takes is never gained, so the best of several passes, and of
  * the calibration before, is the truth, or nearest to it. */
 
+/* A rate that both of its neighbours are several times better than. */
+static bool has_dent(const fb_rate_curve *c)
+{
+    enum { SEVERAL = 4 };
+    for (int i = 1; i + 1 < c->n; i++)
+        if (SEVERAL * c->rate[i] < c->rate[i - 1] && SEVERAL * c->rate[i] < c->rate[i + 1]) return true;
+    return false;
+}
+
 static bool seems_busy(const fb_machine *m, const fb_rate_curve *one_core)
 {
     enum { LARGE = 8 << 20 }; /* bytes: starting a parallel region is next to nothing beside that */
+    enum { FEW = 20 };        /* times that arithmetic of one type may be slower than that of another */
+    enum { SLUMP = 4 };       /* times that a larger product may be slower than a smaller one */
+    const double slow_launch_us = 200;
+    static const fb_dtype plain[] = {FB_F64, FB_I32, FB_I64};
+    if (m->launch_us > slow_launch_us || has_dent(&m->copy_hot)) return true;
+    for (int i = 1; i < m->gemm[FB_F32].n; i++)
+        if (SLUMP * m->gemm[FB_F32].rate[i] < m->gemm[FB_F32].rate[i - 1]) return true;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (FEW * m->gflops[plain[i]] < m->gflops[FB_F32] || FEW * m->gflops[FB_F32] < m->gflops[plain[i]]) return true;
     for (int i = 0; i < m->copy_hot.n && i < one_core->n; i++)
         if (one_core->size[i] >= LARGE && m->copy_hot.rate[i] < 0.7 * one_core->rate[i]) return true;
     return false;
@@ -331,7 +352,8 @@ static void keep_best(fb_machine *m, const fb_machine *again)
 
 bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
 {
-    enum { PASSES = 3 };
+    enum { PASSES = 3, ENOUGH_US = 4000000 };
+    double begin = fb_now_us();
     bench b = {.h = h, .progress = progress, .bytes = (int64_t)1 << COPY_LAST};
     fb_rate_curve one_core;
     fb_machine m;
@@ -343,7 +365,7 @@ bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
     fb_host_system(&m);
     m.units = h->rt.threads;
     bool ok = measure_all(&b, &m, &one_core, err);
-    for (int pass = 1; ok && pass < PASSES && seems_busy(&m, &one_core); pass++) {
+    for (int pass = 1; ok && pass < PASSES && fb_now_us() - begin < ENOUGH_US && seems_busy(&m, &one_core); pass++) {
         fb_machine again = m;
         fb_rate_curve alone;
         ok = measure_all(&b, &again, &alone, err);

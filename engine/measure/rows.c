@@ -37,12 +37,21 @@ static int row_of_call(const fb_kernel_rows *rows, const char *code)
     return FB_NONE;
 }
 
+/* A copy beside a group's kernel or call: what this overwrites at its end, or a constant that the library wants in
+ * memory. */
+static bool is_beside(const fb_plan *plan, const fb_program *p, const fb_launch *l)
+{
+    if (l->group == FB_NONE) return true;
+    return l->kind == FB_LAUNCH_KERNEL && p->kernels[l->kernel].family == FB_FAMILY_COPY &&
+           fb_plan_group(plan, l->group)->family != FB_FAMILY_COPY;
+}
+
 static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program *p, const fb_launch *l,
                     const char *code)
 {
     row *r = &rows->row[rows->n++];
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
-    const fb_group *group = l->group == FB_NONE ? NULL : fb_plan_group(plan, l->group);
+    const fb_group *group = is_beside(plan, p, l) ? NULL : fb_plan_group(plan, l->group);
     fb_kernel_report_clear(&r->figures);
     r->figures.code = fb_arena_strdup(rows->arena, code);
     r->kernel = l->kind == FB_LAUNCH_KERNEL ? l->kernel : FB_NONE;
@@ -58,9 +67,9 @@ static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program 
 /* Modelled figures of one launch that is made `times` times. */
 static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_launch *l, double times)
 {
-    if (l->group == FB_NONE) { /* a copy at the end: all of one buffer, read and written */
+    if (is_beside(plan, p, l)) { /* all of one buffer is written, and read where there is another to read */
         double bytes = (double)p->buffers[l->args[l->n_args - 1]].bytes;
-        r->figures.bytes_read += bytes * times;
+        r->figures.bytes_read += l->n_args > 1 ? bytes * times : 0;
         r->figures.bytes_written += bytes * times;
         r->figures.predicted_us = NAN;
         return;
