@@ -103,6 +103,42 @@ FB_ARITHMETIC(i32, uint32_t, uint32_t, , )
 FB_ARITHMETIC(i64, uint64_t, uint64_t, , )
 FB_ARITHMETIC(bool, uint8_t, uint8_t, , )
 
+/* Sums of rows that stay in the first-level cache, a thread: each waits for the one before. */
+void fb_sums(float *data, int64_t rows, int64_t n, int64_t stride)
+{
+#pragma omp parallel for
+    for (int64_t thread = 0; thread < fb_team_threads(); thread++) {
+        float *x = (float *)((char *)data + thread * stride);
+        for (int64_t row = 0; row < rows; row++) {
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t i = 0; i < n; i++) sum += x[row * n + i];
+            x[row] = sum * 0x1p-20f;
+        }
+    }
+}
+
+/* Elements that do not lie side by side, into some that do: the two halves of a thread's share. */
+void fb_gather(float *data, int64_t n, int64_t step, int64_t stride)
+{
+#pragma omp parallel for
+    for (int64_t thread = 0; thread < fb_team_threads(); thread++) {
+        const float *restrict x = (const float *)((const char *)data + thread * stride);
+        float *restrict y = (float *)((char *)data + thread * stride + stride / 2);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = x[i * step] + 1.0f;
+    }
+}
+
+void fb_transpose(float *restrict to, const float *restrict from, int64_t n)
+{
+#pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) to[i * n + j] = from[j * n + i];
+    }
+}
+
 /* One exponential an element and round; what is read changes from round to round, so that none is left out. */
 void fb_specials(float *data, int64_t n, int64_t rounds, int64_t stride)
 {

@@ -46,7 +46,7 @@ void fb_host_machine(fb_machine *m)
     json_t *kept = read_calibration(m);
     fb_machine known;
     if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
-        strcmp(known.name, m->name) == 0)
+        strcmp(known.name, m->name) == 0 && known.gsum > 0) /* else from before that was measured */
         *m = known;
     json_decref(kept);
 }
@@ -203,6 +203,45 @@ static void do_specials(bench *b, void *ctx)
     b->h->rt.specials((float *)(void *)b->memory, a->n, a->rounds, TILE_STRIDE);
 }
 
+typedef struct {
+    int64_t rows, n;
+} rows_of;
+
+static void do_sums(bench *b, void *ctx)
+{
+    const rows_of *r = ctx;
+    b->h->rt.sums((float *)(void *)b->memory, r->rows, r->n, TILE_STRIDE);
+}
+
+static void do_gather(bench *b, void *ctx)
+{
+    b->h->rt.gather((float *)(void *)b->memory, *(int64_t *)ctx, 7, TILE_STRIDE);
+}
+
+static void do_transpose(bench *b, void *ctx)
+{
+    b->h->rt.transpose((float *)(void *)b->memory, (const float *)(const void *)(b->memory + b->bytes / 2),
+                       *(int64_t *)ctx);
+}
+
+/* What loops do that is not arithmetic side by side: elements and rows of sums, from rows of two lengths with as many
+ * elements in all; elements apart. */
+static void measure_rows(bench *b, fb_machine *m)
+{
+    enum { ELEMENTS = 2048, SHORT = 32 };
+    double threads = b->h->rt.threads;
+    rows_of few = {.rows = ELEMENTS / 512, .n = 512}, many = {.rows = ELEMENTS / SHORT, .n = SHORT};
+    double nothing_us = m->launch_us < 100 ? m->launch_us : 0;
+    double few_us = time_hot(b, do_sums, &few, 5000) - nothing_us,
+           many_us = time_hot(b, do_sums, &many, 5000) - nothing_us;
+    double row_us = fmax(many_us - few_us, 0.001) / (double)(many.rows - few.rows);
+    m->gsum_rows = threads / row_us * 1e-3;
+    m->gsum = threads * ELEMENTS / fmax(few_us - row_us * (double)few.rows, few_us / 4) * 1e-3;
+    int64_t apart = 1024, side = 1024;
+    m->ggather = threads * (double)apart / fmax(time_hot(b, do_gather, &apart, 5000) - nothing_us, 0.01) * 1e-3;
+    m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
+}
+
 static void measure_arithmetic(bench *b, fb_machine *m)
 {
     const fb_host_runtime *rt = &b->h->rt;
@@ -228,28 +267,50 @@ static void do_gemm(bench *b, void *ctx)
     fb_host_gemm_run(ctx, b->memory, b->memory + third, b->memory + 2 * third, NULL);
 }
 
+static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
+{
+    fb_gemm_call call = {.dtype = dtype,
+                         .m = rows,
+                         .n = columns,
+                         .k = k,
+                         .batch = 1,
+                         .a_row = k,
+                         .a_col = 1,
+                         .b_row = columns,
+                         .b_col = 1,
+                         .c_row = columns,
+                         .epilogue = FB_NONE,
+                         .scale = 1,
+                         .addend = FB_NONE};
+    fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
+    if (!g) return NAN;
+    double us = time_hot(b, do_gemm, g, 8000);
+    fb_host_gemm_free(g);
+    return us;
+}
+
+/* Products of few rows, and of few steps, against cubes of as much work: what they move beyond these is what they take
+ * longer. */
+static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
+{
+    enum { WIDE = 512, THIN = 4 };
+    double flops = 2.0 * WIDE * WIDE * THIN, side = cbrt(flops / 2),
+           cube_us = flops / fb_rate_at(&m->gemm[FB_F32], flops) * 1e-3;
+    double in_us = product_us(b, THIN, WIDE, WIDE, FB_F32, err), out_us = product_us(b, WIDE, WIDE, THIN, FB_F32, err);
+    if (isnan(in_us) || isnan(out_us)) return false;
+    double in = 4 * (WIDE * (WIDE + THIN) - 2 * side * side), out = 4 * (WIDE * WIDE - side * side);
+    m->gemm_in = in / fmax(in_us - cube_us, in_us / 10) * 1e-3;
+    m->gemm_out = out / fmax(out_us - cube_us, out_us / 10) * 1e-3;
+    return true;
+}
+
 static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_curve *curve, fb_error *err)
 {
     *curve = (fb_rate_curve){0};
     double us = 0;
     for (int64_t n = 16; n <= 2048 && us * 10 < budget_us; n *= 2) {
-        fb_gemm_call call = {.dtype = dtype,
-                             .m = n,
-                             .n = n,
-                             .k = n,
-                             .batch = 1,
-                             .a_row = n,
-                             .a_col = 1,
-                             .b_row = n,
-                             .b_col = 1,
-                             .c_row = n,
-                             .epilogue = FB_NONE,
-                             .scale = 1,
-                             .addend = FB_NONE};
-        fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
-        if (!g) return false;
-        us = time_hot(b, do_gemm, g, 8000);
-        fb_host_gemm_free(g);
+        us = product_us(b, n, n, n, dtype, err);
+        if (isnan(us)) return false;
         double flops = 2 * (double)n * (double)n * (double)n;
         add_point(curve, flops, flops / us * 1e-3);
     }
@@ -273,7 +334,7 @@ static bool measure_gemms(bench *b, fb_machine *m, fb_error *err)
         if (!measure_gemm(b, rows[i].dtype, rows[i].budget_us, &m->gemm[rows[i].dtype], err)) return false;
     }
     m->gemm_tf32 = (fb_rate_curve){0};
-    return true;
+    return measure_thin(b, m, err);
 }
 
 static void date_now(char to[32])
@@ -289,6 +350,7 @@ static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_err
     measure_launches(b, m);
     if (!step(b, "calibrating: arithmetic", 0.1, err)) return false;
     measure_arithmetic(b, m);
+    measure_rows(b, m);
     if (!step(b, "calibrating: copies", 0.2, err)) return false;
     measure_copies(b, m, one_core);
     return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err);
@@ -340,6 +402,12 @@ static void keep_best(fb_machine *m, const fb_machine *again)
     m->launch_us = fmin(m->launch_us, again->launch_us);
     m->barrier_us = fmin(m->barrier_us, again->barrier_us);
     m->gspecial = fmax(m->gspecial, again->gspecial);
+    m->gsum = fmax(m->gsum, again->gsum);
+    m->gsum_rows = fmax(m->gsum_rows, again->gsum_rows);
+    m->ggather = fmax(m->ggather, again->ggather);
+    m->gfar = fmax(m->gfar, again->gfar);
+    m->gemm_in = fmax(m->gemm_in, again->gemm_in);
+    m->gemm_out = fmax(m->gemm_out, again->gemm_out);
     keep_faster(&m->copy_hot, &again->copy_hot);
     keep_faster(&m->copy_cold, &again->copy_cold);
     keep_faster(&m->copy_in, &again->copy_in);

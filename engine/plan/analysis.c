@@ -27,6 +27,7 @@ fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m)
     size_t n = (size_t)g->n_nodes + 1;
     fb_planner *p = fb_calloc(1, sizeof *p);
     *p = (fb_planner){.g = g, .machine = *m, .deps = fb_deps_new(g), .epoch = 1, .arena = fb_arena_new()};
+    p->working_set = fb_graph_working_set(g);
     p->keep = fb_calloc(n, sizeof *p->keep);
     p->vertex = fb_calloc(n, sizeof *p->vertex);
     for (int i = 0; i < FB_MARKS; i++) p->mark[i] = fb_calloc(n, sizeof(int));
@@ -174,7 +175,7 @@ fb_analysis *fb_analyse(fb_planner *p, const fb_ids *nodes, const fb_ids *stored
 
 const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a)
 {
-    if (a->epoch != p->epoch) fb_cost_of_analysis(p->g, &p->machine, a, &a->cost);
+    if (a->epoch != p->epoch) fb_cost_of_analysis(p, a, &a->cost);
     a->epoch = p->epoch;
     return &a->cost;
 }

@@ -145,13 +145,40 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
     out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a) + apart_us(m, a);
 }
 
-void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+double fb_graph_working_set(const fb_graph *g)
 {
+    fb_id *last = fb_alloc(((size_t)g->n_nodes + 1) * sizeof *last);
+    double stays = 0, alive = 0, most = 0;
+    double *ends = fb_calloc((size_t)g->n_nodes + 1, sizeof *ends); /* bytes whose last reader a node is */
+    for (fb_id i = 0; i < g->n_nodes; i++) last[i] = FB_NONE;
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_args; k++) last[fb_access_base(g, g->nodes[i].args[k])] = i;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        double bytes = (double)fb_node_bytes(g, i);
+        bool stored = fb_op_has_storage(g->nodes[i].op) || fb_node_is_output(g, i);
+        if (stored) {
+            stays += last[i] != FB_NONE || fb_node_is_output(g, i) ? bytes : 0;
+        } else if (fb_node_is_computed(g, i) && last[i] != FB_NONE) {
+            alive += bytes;
+            ends[last[i]] += bytes;
+        }
+        most = fmax(most, alive);
+        alive -= ends[i];
+    }
+    fb_free(last);
+    fb_free(ends);
+    return stays + most;
+}
+
+void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out)
+{
+    const fb_graph *g = p->g;
+    const fb_machine *m = &p->machine;
     *out = (fb_group_cost){.launches = 1, .flops = a->facts.flops, .specials = a->facts.specials};
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);
-    out->memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written));
+    out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
     if (m->kind == FB_DEVICE_CUDA && a->nest) add_gpu_terms(m, a, out);

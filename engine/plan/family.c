@@ -5,6 +5,7 @@
 #include "graph/access.h"
 #include "plan/chain.h"
 #include "plan/gemm.h"
+#include "plan/host_cost.h"
 #include "plan/library.h"
 #include "plan/plan_parts.h"
 
@@ -46,11 +47,11 @@ static census count(const fb_kernel_nodes *k)
 
 /* ---- time of arithmetic ---- */
 
-static double dtype_rate(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+static fb_dtype widest(const fb_graph *g, const fb_analysis *a)
 {
     for (int i = 0; i < a->kernel.n_nodes; i++)
-        if (g->nodes[a->kernel.nodes[i]].dtype == FB_F64) return m->gflops[FB_F64];
-    return m->gflops[FB_F32];
+        if (g->nodes[a->kernel.nodes[i]].dtype == FB_F64) return FB_F64;
+    return FB_F32;
 }
 
 static double over(double work, double giga_a_second)
@@ -58,9 +59,17 @@ static double over(double work, double giga_a_second)
     return giga_a_second > 0 ? work / giga_a_second * 1e-3 : 0;
 }
 
+/* Of all but the products that a library makes. */
+static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a, double flops)
+{
+    fb_dtype dtype = widest(g, a);
+    if (m->kind == FB_DEVICE_HOST) return fb_host_loops_us(m, a->nest, &a->facts, flops, dtype);
+    return over(flops, m->gflops[dtype]) + over((double)a->facts.specials, m->gspecial);
+}
+
 static double scalar_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    return over((double)a->facts.flops, dtype_rate(g, m, a)) + over((double)a->facts.specials, m->gspecial);
+    return loops_us(g, m, a, (double)a->facts.flops);
 }
 
 /* A generated contraction reads both operands again for each product. Those reads come from the nearest cache, at about
@@ -69,6 +78,7 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
 {
     enum { NEAR_CACHE = 8 };
     double bytes = 0;
+    if (m->kind == FB_DEVICE_HOST) return scalar_us(g, m, a);
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) == FB_CLASS_CONTRACTION)
@@ -115,10 +125,11 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     double flops = (double)fb_node_flops(g, c.contraction), rest = (double)a->facts.flops - flops;
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
+    if (m->kind == FB_DEVICE_HOST) return fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
     double us = product_us(m, rates, flops), depth = depth_of(g, n);
     if (m->kind == FB_DEVICE_CUDA) us += more_bytes_us(g, m, n, flops);
     if (m->kind == FB_DEVICE_CUDA && depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
-    return us + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
+    return us + loops_us(g, m, a, fmax(rest, 0));
 }
 
 /* On the host the library makes the products of blocks. */
@@ -128,12 +139,11 @@ static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
-        double flops = (double)fb_node_flops(g, id);
-        us += over(flops, fb_rate_at(&m->gemm[g->nodes[id].dtype], flops));
-        rest -= flops;
+        us += fb_host_product_us(g, m, id);
+        rest -= (double)fb_node_flops(g, id);
     }
     if (m->kind == FB_DEVICE_CUDA && a->nest) us = fb_chain_us(a->nest, m);
-    return us + over(fmax(rest, 0), m->gflops[FB_F32]) + over((double)a->facts.specials, m->gspecial);
+    return us + loops_us(g, m, a, fmax(rest, 0));
 }
 
 /* ---- library calls ---- */
@@ -281,8 +291,7 @@ static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis 
     for (int i = 0; i < a->kernel.n_nodes; i++)
         if (fb_node_class(g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION)
             rest -= (double)fb_node_flops(g, a->kernel.nodes[i]);
-    return fb_gemm_us(a->nest, m) + over(fmax(rest, 0), m->gflops[FB_F32]) +
-           over((double)a->facts.specials, m->gspecial);
+    return fb_gemm_us(a->nest, m) + loops_us(g, m, a, fmax(rest, 0));
 }
 
 /* ---- the others ---- */

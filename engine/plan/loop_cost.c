@@ -75,7 +75,7 @@ static double keeping_saves_us(const fb_plan *plan, int group, fb_arena *arena)
     fb_analysis *a = analysis_of(plan, group), with = *a;
     fb_group_cost cost;
     with.nest = fb_nest_keep_right(a->nest, arena);
-    fb_cost_of_analysis(p->g, &p->machine, &with, &cost);
+    fb_cost_of_analysis(p, &with, &cost);
     return fmax(fb_analysis_cost(plan->planner, a)->us - cost.us, 0);
 }
 

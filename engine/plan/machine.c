@@ -26,7 +26,13 @@ static const guess host_guess = {
               .graph_launch_us = NAN,
               .sync_us = 1,
               .barrier_us = 1,
-              .gspecial = 2},
+              .gspecial = 12,
+              .gsum = 30,
+              .gsum_rows = 1,
+              .ggather = 8,
+              .gfar = 0.8,
+              .gemm_in = 60,
+              .gemm_out = 120},
     .copy_hot = {{4096, 8}, {65536, 40}, {1048576, 60}, {16777216, 40}},
     .copy_cold = {{4096, 2}, {65536, 6}, {1048576, 12}, {268435456, 16}},
     .copy_in = {{4096, 8}, {1048576, 8}, {268435456, 4}},
@@ -51,7 +57,13 @@ static const guess cuda_guess = {
               .graph_launch_us = 0.58,
               .sync_us = 4.6,
               .barrier_us = 0.99,
-              .gspecial = 4100},
+              .gspecial = 2700,
+              .gsum = NAN,
+              .gsum_rows = NAN,
+              .ggather = NAN,
+              .gfar = NAN,
+              .gemm_in = NAN,
+              .gemm_out = NAN},
     .copy_hot = {{65536, 40}, {1048576, 550}, {16777216, 3600}, {50331648, 5500}},
     .copy_cold = {{65536, 25}, {1048576, 300}, {16777216, 1700}, {268435456, 3800}, {8589934592, 4270}},
     .copy_in = {{4096, 0.7}, {65536, 9}, {1048576, 38}, {16777216, 53}},
@@ -121,6 +133,13 @@ double fb_memory_us(const fb_machine *m, double bytes)
     return time_at(bytes, fb_rate_at(copy_curve(m, bytes), bytes));
 }
 
+double fb_memory_among_us(const fb_machine *m, double bytes, double all)
+{
+    double us = fb_memory_us(m, bytes);
+    if (m->kind != FB_DEVICE_HOST || !(all > bytes)) return us;
+    return fmax(us, time_at(bytes, fb_rate_at(&m->copy_hot, all)));
+}
+
 double fb_copy_in_us(const fb_machine *m, double bytes)
 {
     return time_at(bytes, fb_rate_at(&m->copy_in, bytes));
@@ -175,6 +194,12 @@ static const struct {
     {"sync_us", NUMBER, offsetof(fb_machine, sync_us)},
     {"barrier_us", NUMBER, offsetof(fb_machine, barrier_us)},
     {"gspecial", NUMBER, offsetof(fb_machine, gspecial)},
+    {"gsum", NUMBER, offsetof(fb_machine, gsum)},
+    {"gsum_rows", NUMBER, offsetof(fb_machine, gsum_rows)},
+    {"ggather", NUMBER, offsetof(fb_machine, ggather)},
+    {"gfar", NUMBER, offsetof(fb_machine, gfar)},
+    {"gemm_in", NUMBER, offsetof(fb_machine, gemm_in)},
+    {"gemm_out", NUMBER, offsetof(fb_machine, gemm_out)},
 };
 enum { FIELDS = sizeof field / sizeof *field };
 

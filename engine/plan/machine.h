@@ -41,7 +41,11 @@ typedef struct {
     fb_rate_curve gemm[FB_DTYPES];     /* GFLOP/s against FLOPs, per operand dtype */
     fb_rate_curve gemm_tf32;
     double gflops[FB_DTYPES]; /* pointwise arithmetic */
-    double gspecial;          /* slow functions (exp, divide, …) in 1e9 a second */
+    double gspecial;          /* exponentials in 1e9 a second (plan/special.h says what others are beside them) */
+    /* Of the host alone, in 1e9 a second: elements of rows that are summed up, and such rows; elements that do not lie
+     * side by side, and that lie pages apart. */
+    double gsum, gsum_rows, ggather, gfar;
+    double gemm_in, gemm_out; /* … and GB/s at which a product takes operands and leaves its result */
 } fb_machine;
 
 /* The built-in guess for a kind before calibration. */
@@ -50,6 +54,9 @@ double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
 double fb_rate_peak(const fb_rate_curve *c);            /* of all sizes; NAN when empty */
 /* Time to move that many bytes in one kernel: at the copy curve, the hot one where they fit the last-level cache. */
 double fb_memory_us(const fb_machine *m, double bytes);
+/* The same for a kernel among others that touch `all` bytes one after the other, again and again: they come from where
+ * there is room for all of them. On the host alone, whose nearer caches hold little of what a program touches. */
+double fb_memory_among_us(const fb_machine *m, double bytes, double all);
 double fb_copy_in_us(const fb_machine *m, double bytes); /* a feed of that many bytes */
 double fb_copy_out_us(const fb_machine *m, double bytes);
 /* The same at the best rate that the curve reaches for as many bytes or more: what they would take as part of a kernel

@@ -888,8 +888,12 @@ static void drop_pool(void *pool)
 fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why)
 {
     fb_nest *nest = FB_NEW(arena, fb_nest);
-    *nest =
-        (fb_nest){.arena = arena, .graph = k->graph, .pool = fb_index_pool_new(), .kernel = *k, .accumulator = FB_NONE};
+    *nest = (fb_nest){.arena = arena,
+                      .graph = k->graph,
+                      .kind = m->kind,
+                      .pool = fb_index_pool_new(),
+                      .kernel = *k,
+                      .accumulator = FB_NONE};
     fb_arena_defer(arena, drop_pool, nest->pool);
     nest->kernel.nodes = fb_arena_copy(arena, k->nodes, (size_t)k->n_nodes * sizeof *k->nodes);
     nest->kernel.stored = fb_arena_copy(arena, k->stored, (size_t)k->n_stored * sizeof *k->stored);

@@ -48,10 +48,14 @@ typedef struct {
 typedef struct {
     int n_reads, n_writes;
     const fb_traffic *reads, *writes;
-    int64_t flops, specials; /* executed, recomputation inside the kernel included */
-    int64_t rows, inner;     /* of the largest section */
-    int sections, rolled;    /* rolled: most members that one section serves … */
-    int tables;              /* … by so many tables of where each member finds its values */
+    int64_t flops;    /* executed, recomputation inside the kernel included */
+    int64_t specials; /* … slow functions, each as so many exponentials as it costs (plan/special.h) */
+    /* … by loops that are vectorised along the innermost: elements that are summed up along it, in so many rows;
+     * elements that do not lie side by side along it, and that lie pages apart; 16-bit ones */
+    int64_t summed, sums, gathered, far, converted[FB_DTYPES];
+    int64_t rows, inner;  /* of the largest section */
+    int sections, rolled; /* rolled: most members that one section serves … */
+    int tables;           /* … by so many tables of where each member finds its values */
     bool has_reduction;
 } fb_nest_facts;
 

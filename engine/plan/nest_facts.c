@@ -5,7 +5,9 @@
  * accesses of one base add up where they are apart and are taken together as one range where they are not.
  */
 #include "plan/nest_build.h"
+#include "plan/special.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct {
@@ -97,6 +99,56 @@ static int sum_up(const fb_nest *nest, touches *all, const fb_traffic **out)
     return n;
 }
 
+/* An access along the innermost loop, whose variable is `along` (FB_NONE: there is none, or that is not in it). */
+static void count_access(fb_nest *nest, fb_ix at, fb_dtype dtype, fb_ix along, int64_t times)
+{
+    enum { PAGE = 1024 }; /* bytes, about: from there on each element comes with a line, and from a page, of its own */
+    fb_nest_facts *f = &nest->facts;
+    int64_t stride = 0;
+    fb_ix rest;
+    if (fb_dtype_size(dtype) == 2) f->converted[dtype] += times;
+    if (along == FB_NONE || at == FB_NONE || !fb_ix_uses(nest->pool, at, along)) return;
+    bool even = fb_ix_stride(nest->pool, at, along, &stride, &rest);
+    if (even && llabs(stride) <= 1) return;
+    if (even && llabs(stride) * fb_dtype_size(dtype) >= PAGE)
+        f->far += times;
+    else
+        f->gathered += times;
+}
+
+static fb_ix innermost(const fb_space *s)
+{
+    return s->n ? s->var[s->n - 1] : FB_NONE;
+}
+
+/* What loads, stores and sums do to vectors. */
+static void count_row_access(fb_nest *nest, const fb_section *s, const fb_value *v, bool across, int64_t rows)
+{
+    enum { SHORT = 8, COMPARED = 4 }; /* written without a loop; a comparison and a choice take longer than a sum */
+    fb_nest_facts *f = &nest->facts;
+    if (v->kind == FB_VALUE_LOAD)
+        count_access(nest, v->at, nest->graph->nodes[v->node].dtype, s->n_passes ? FB_NONE : innermost(&s->rows), rows);
+    if (v->kind != FB_VALUE_REDUCE && v->kind != FB_VALUE_SCAN) return;
+    int64_t points = fb_space_points(&s->spaces[v->over]);
+    fb_op op = nest->graph->nodes[v->node].op;
+    int64_t steps = op == FB_OP_SUM || op == FB_OP_MEAN || op == FB_OP_MATMUL ? 1 : COMPARED;
+    if (across || points < SHORT) return;
+    f->summed += rows * points * steps;
+    f->sums += rows;
+}
+
+static void count_stores(fb_nest *nest, const fb_section *s, bool across, int64_t rows)
+{
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *r = &s->roots[i];
+        const fb_space *space = r->space == FB_NONE ? NULL : &s->spaces[r->space];
+        bool once = !space && s->n_passes && !across;
+        fb_ix along = once ? FB_NONE : innermost(space && !across ? space : &s->rows);
+        if (r->storage == FB_ON_CHIP) continue;
+        count_access(nest, r->at, s->values[r->value].dtype, along, rows * (space ? fb_space_points(space) : 1));
+    }
+}
+
 static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, int64_t times)
 {
     const fb_node *n = &nest->graph->nodes[v->node];
@@ -104,7 +156,7 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     fb_nest_facts *f = &nest->facts;
     if (v->kind == FB_VALUE_OP) {
         f->flops += op->flops * times;
-        f->specials += op->special ? times : 0;
+        f->specials += (int64_t)llround(fb_special_cost(n->op, v->dtype, nest->kind) * (double)times);
     } else if (v->kind == FB_VALUE_SCAN) {
         f->flops += times;
     } else if (v->kind == FB_VALUE_REDUCE) {
@@ -117,10 +169,12 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
 {
     fb_nest_facts *f = &nest->facts;
     int64_t rows = fb_space_points(&s->rows), inner = 1;
+    bool across = s->n_passes && fb_section_lies_across(nest->pool, s);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         f->has_reduction |= v->kind == FB_VALUE_REDUCE || v->kind == FB_VALUE_SCAN;
         if (v->space == FB_NONE) count_value(nest, s, v, rows);
+        if (v->space == FB_NONE) count_row_access(nest, s, v, across, rows);
         if (v->kind != FB_VALUE_LOAD || fb_nest_is_product(nest, v->node)) continue;
         note(reads,
              touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
@@ -133,11 +187,15 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
         for (int i = 0; i < s->n_values; i++) {
             if (!needed[i] || s->values[i].space != s->passes[p].space || (s->values[i].kept && computed[i])) continue;
             count_value(nest, s, &s->values[i], rows * points);
+            if (s->values[i].kind == FB_VALUE_LOAD)
+                count_access(nest, s->values[i].at, nest->graph->nodes[s->values[i].node].dtype,
+                             innermost(across ? &s->rows : &s->spaces[s->passes[p].space]), rows * points);
             computed[i] = true;
         }
     }
     fb_free(needed);
     fb_free(computed);
+    count_stores(nest, s, across, rows);
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         if (r->storage == FB_ON_CHIP) continue;

@@ -56,7 +56,8 @@ struct fb_planner {
     bool *keep;   /* a node: its value outlives the plan's kernels (output, effect, carried to the next step) */
     bool *vertex; /* a node: computed, or a loop */
     int n_computed;
-    fb_arena *arena; /* knob records */
+    double working_set; /* bytes, see fb_graph_working_set */
+    fb_arena *arena;    /* knob records */
     FB_VEC(fb_kernel_source *) sources;
     fb_analysis *cache;
     int n_idle;        /* analyses that no plan holds … */
@@ -174,7 +175,10 @@ bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
 double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
 
 /* ---- cost.c ---- */
-void fb_cost_of_analysis(const fb_graph *g, const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out);
+/* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made
+ * on the way that is alive together. */
+double fb_graph_working_set(const fb_graph *g);
 /* Times that the loops around region `r` make it run. */
 double fb_region_trips(const fb_graph *g, fb_id r);
 /* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or

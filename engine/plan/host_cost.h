@@ -1,0 +1,13 @@
+/* How long a processor's cores compute: loops that the compiler vectorises, and products of its library. */
+#ifndef FB_PLAN_HOST_COST_H
+#define FB_PLAN_HOST_COST_H
+
+#include "plan/machine.h"
+#include "plan/nest.h"
+
+/* All loops of the nest, without the products that a library makes. `flops`: of these loops. */
+double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype);
+/* One product, or one of each batch. */
+double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
+
+#endif

@@ -1,0 +1,11 @@
+/* What slow functions cost, in exponentials of f32: what the calibrated rate of slow functions (fb_machine, gspecial)
+ * counts. */
+#ifndef FB_PLAN_SPECIAL_H
+#define FB_PLAN_SPECIAL_H
+
+#include "plan/machine.h"
+
+/* 0 for an op that is arithmetic like any other. */
+double fb_special_cost(fb_op op, fb_dtype dtype, fb_device_kind kind);
+
+#endif
