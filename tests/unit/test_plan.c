@@ -273,10 +273,55 @@ static void latency_counts_on_a_gpu(void **state)
     }
 }
 
+/* Predicted time on the host of the kernel that `node` alone is. */
+static double host_us(fb_graph *g, const char *node)
+{
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = fb_plan_new(p);
+    fb_group_cost c;
+    fb_plan_group_cost(plan, fb_plan_group_of(plan, named(g, node)), &c);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+    return c.us;
+}
+
+static fb_graph *relu_of(fb_op op, bool turned, int64_t beside)
+{
+    fb_graph *g = fb_graph_new("relu");
+    fb_id x = input(g, "x", DIMS(512, 512)), other = input(g, "other", DIMS(beside));
+    if (turned) x = add_node(g, FB_OP_PERMUTE, "turned", &(fb_attrs){.n_axes = 2, .axes = {1, 0}}, 1, &x);
+    output(g, node1(g, op, "it", x));
+    output(g, node1(g, FB_OP_NEG, "neg", other));
+    return finish(g);
+}
+
+static fb_graph *product_of(int64_t rows, int64_t columns, int64_t k)
+{
+    fb_graph *g = fb_graph_new("product");
+    output(g, node2(g, FB_OP_MATMUL, "it", input(g, "a", DIMS(rows, k)), input(g, "b", DIMS(k, columns))));
+    return finish(g);
+}
+
+static void a_host_is_slow_where_vectors_end(void **state)
+{
+    (void)state;
+    double plain = host_us(relu_of(FB_OP_RELU, false, 8), "it");
+    assert_true(host_us(relu_of(FB_OP_RELU, true, 8), "it") > 3 * plain);          /* elements pages apart */
+    assert_true(host_us(relu_of(FB_OP_SIN, false, 8), "it") > 5 * plain);          /* a call each */
+    assert_true(host_us(relu_of(FB_OP_EXP, false, 8), "it") < 10 * plain);         /* in vectors */
+    assert_true(host_us(relu_of(FB_OP_RELU, false, 1 << 24), "it") > 1.2 * plain); /* out of caches meanwhile */
+    /* as many FLOPs, but more to pack or to leave */
+    double cube = host_us(product_of(128, 128, 128), "it");
+    assert_true(host_us(product_of(8, 512, 512), "it") > 1.1 * cube);
+    assert_true(host_us(product_of(512, 512, 8), "it") > 1.1 * cube);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latency_counts_on_a_gpu),
+        cmocka_unit_test(a_host_is_slow_where_vectors_end),
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
         cmocka_unit_test(repeated_edits_take_all_members),
