@@ -231,14 +231,15 @@ static void measure_rows(bench *b, fb_machine *m)
     enum { ELEMENTS = 2048, SHORT = 32 };
     double threads = b->h->rt.threads;
     rows_of few = {.rows = ELEMENTS / 512, .n = 512}, many = {.rows = ELEMENTS / SHORT, .n = SHORT};
+    const double least_us = 0.02;
     double nothing_us = m->launch_us < 100 ? m->launch_us : 0;
-    double few_us = time_hot(b, do_sums, &few, 5000) - nothing_us,
-           many_us = time_hot(b, do_sums, &many, 5000) - nothing_us;
+    double few_us = fmax(time_hot(b, do_sums, &few, 5000) - nothing_us, least_us);
+    double many_us = fmax(time_hot(b, do_sums, &many, 5000) - nothing_us, least_us);
     double row_us = fmax(many_us - few_us, 0.001) / (double)(many.rows - few.rows);
     m->gsum_rows = threads / row_us * 1e-3;
     m->gsum = threads * ELEMENTS / fmax(few_us - row_us * (double)few.rows, few_us / 4) * 1e-3;
     int64_t apart = 1024, side = 1024;
-    m->ggather = threads * (double)apart / fmax(time_hot(b, do_gather, &apart, 5000) - nothing_us, 0.01) * 1e-3;
+    m->ggather = threads * (double)apart / fmax(time_hot(b, do_gather, &apart, 5000) - nothing_us, least_us) * 1e-3;
     m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
 }
 
