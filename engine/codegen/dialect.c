@@ -2,6 +2,7 @@
 
 #include "base/embedded.h"
 #include "codegen/emit_parts.h"
+#include "codegen/program.h"
 
 #include <string.h>
 
@@ -32,6 +33,13 @@ const fb_dialect *fb_dialect_find(const char *name)
 const char *fb_dialect_piece(const fb_dialect *d, fb_family family, int i)
 {
     return i < FB_MAX_PIECES && d->pieces[family][i] ? fb_embedded(d->pieces[family][i]) : NULL;
+}
+
+const char *fb_kernel_piece(const fb_dialect *d, const fb_kernel *k, int i)
+{
+    const char *piece = fb_dialect_piece(d, k->family, i);
+    if (piece || !d->extra.word || !k->source || !strstr(k->source, d->extra.word)) return piece;
+    return i == 0 || fb_dialect_piece(d, k->family, i - 1) ? fb_embedded(d->extra.text) : NULL;
 }
 
 const char *fb_dialect_prelude(const fb_dialect *d)

@@ -1,5 +1,5 @@
-/* Chains in CUDA: kernels/chain.cuh with functions that say what an element of an operand is and what becomes of the
- * first product's elements; then what is made of the last product, from its tile in shared memory.
+/* Chains in CUDA: kernels/chain.cuh, or kernels/wgmma.cuh, with functions that say what an element of an operand is and
+ * what becomes of the first product's elements; then what is made of the last product, from its tile in shared memory.
  *
  * requires  a chain of two sections: the middle, which stays on chip, and what is stored
  */
@@ -14,6 +14,7 @@ typedef struct {
     const fb_chain *c;
     fb_chain_tile tile;
     const char *element, *sum; /* types of an operand's elements and of sums */
+    bool *near;                /* of the emitter's args: it is brought to lie beside the tiles */
 } writer;
 
 /* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
@@ -141,6 +142,59 @@ static void write_nothing(const writer *w)
     fb_emit(w->e, "[&](fb_at, fb_at) -> %s { return {}; },", w->element);
 }
 
+/* ---- small operands beside the tiles ---- */
+
+static bool is_loaded(const fb_nest *nest, fb_id storage)
+{
+    bool is = false;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        for (int k = 0; k < s->n_values; k++) {
+            const fb_value *v = &s->values[k];
+            is |= v->kind == FB_VALUE_LOAD && v->table == FB_NONE && v->node == storage;
+        }
+        if (s->n_tables) return false;
+    }
+    return is;
+}
+
+/* Where whole warpgroups multiply, copies of tiles fill the way to memory: what is made of sums would wait behind them
+ * for a bias, so small operands come with the first tile. Declares them, from the tiles' end on. */
+static void declare_near(writer *w)
+{
+    enum { PIECE = 16, MOST = 4096 };
+    fb_emitter *e = w->e;
+    int64_t end = w->tile.shared_bytes;
+    w->near = FB_NEW_ARRAY(e->arena, bool, e->n_args + 1);
+    for (int i = 0; w->tile.wide && i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        if (a->written || a->storage < 0 || a->shift || !is_loaded(e->nest, a->storage)) continue;
+        int64_t bytes = fb_node_bytes(e->nest->graph, a->storage);
+        if (bytes > MOST || bytes % PIECE || end + bytes > w->tile.shared_bytes + FB_CHAIN_NEAR) continue;
+        if (!fb_cuda_steps_fit(e, a->storage, PIECE / fb_dtype_size(a->dtype))) continue;
+        const char *type = e->dialect->type[a->dtype].memory;
+        fb_emit(e, "%s *const fb_near_%s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, a->name, type, end);
+        w->near[i] = true;
+        end += bytes;
+    }
+    w->e->dynamic_shared = (int)end;
+}
+
+static void write_near(const writer *w)
+{
+    fb_emitter *e = w->e;
+    fb_emit_open(e, "[&]");
+    for (int i = 0; i < e->n_args; i++) {
+        fb_emit_arg *a = &e->args[i];
+        if (!w->near[i]) continue;
+        fb_emit(e, "fb_tile::bring(fb_near_%s, %s, %" PRId64 ");", a->name, a->name,
+                fb_node_bytes(e->nest->graph, a->storage));
+        a->name = fb_arena_printf(e->arena, "fb_near_%s", a->name); /* what the sections call it */
+    }
+    e->indent--;
+    fb_emit(e, "},");
+}
+
 /* ---- the middle ---- */
 
 static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
@@ -168,11 +222,20 @@ static void write_middle(const writer *w)
     fb_emit_needed(e, w->c->made, v->space);
     fb_emit(e, "return %s;", fb_emit_ref(e, w->c->made));
     e->indent--;
-    fb_emit(e, "});");
+    fb_emit(e, w->tile.wide ? "}," : "});");
     fb_names_forget(e->used, used);
 }
 
 /* ---- the kernel ---- */
+
+static void write_results(const writer *w);
+
+/* Neighbours in a row that become results together. */
+static int vector_of(const writer *w)
+{
+    const fb_section *s = &w->e->nest->sections[1];
+    return s->rows.n > s->blocked ? fb_cuda_vector(w->e, s) : 1;
+}
 
 static void write_run(const writer *w)
 {
@@ -182,10 +245,11 @@ static void write_run(const writer *w)
     bool two = c->n_links == 2;
     operand a = left_of(w, first), b0 = right_of(w, first), b1 = right_of(w, last);
     bool along[] = {!two || lies_along_k(w, &a), !two || lies_along_k(w, &b0), lies_along_k(w, &b1)};
-    fb_emit(e, "fb_tile::run<%s, %s, %s>(", along[0] ? "true" : "false", along[1] ? "true" : "false",
+    const char *first_of = w->tile.wide ? fb_arena_printf(e->arena, "%d, ", vector_of(w)) : "";
+    fb_emit(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
             along[2] ? "true" : "false");
     e->indent++;
-    fb_emit(e, "fb_sums, fb_shared,");
+    fb_emit(e, w->tile.wide ? "fb_shared," : "fb_sums, fb_shared,");
     if (two) {
         write_left(w, first);
         write_right(w, first, w->tile.depth, w->tile.tile);
@@ -194,7 +258,9 @@ static void write_run(const writer *w)
         write_nothing(w);
     }
     write_right(w, last, w->tile.tile, w->tile.columns);
+    if (w->tile.wide) write_near(w);
     write_middle(w);
+    if (w->tile.wide) write_results(w);
     e->indent--;
 }
 
@@ -207,21 +273,20 @@ static const char *last_sum(fb_emitter *e, fb_id node, fb_ix at)
 static void write_results(const writer *w)
 {
     fb_emitter *e = w->e;
-    const fb_section *s = &e->nest->sections[1];
     int64_t columns = last_of(w->c)->columns;
-    bool each = w->tile.whole;
+    bool each = w->tile.whole || w->tile.wide;
     if (!each) fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
     e->on_chip = last_sum;
     fb_emit_section(e, 1);
-    int vector = s->rows.n > s->blocked ? fb_cuda_vector(e, s) : 1;
+    int vector = vector_of(w);
     int64_t across = columns / vector;
     const char *own = vector > 1 ? "fb_n + v" : "fb_n";
     e->chip[0] = each ? vector > 1 ? "fb_c[v]" : "*fb_c"
                       : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", own);
     if (each) {
-        fb_emit_open(
-            e, "fb_tile::second::each<%d>(fb_sums, fb_shared, [&](const %s *fb_c, const int fb_m, const int fb_n)",
-            vector, w->sum);
+        const char *over =
+            w->tile.wide ? "" : fb_arena_printf(e->arena, "fb_tile::second::each<%d>(fb_sums, fb_shared, ", vector);
+        fb_emit_open(e, "%s[&](const %s *fb_c, const int fb_m, const int fb_n)", over, w->sum);
         if (w->tile.columns > columns) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
     } else {
         fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
@@ -255,7 +320,10 @@ void fb_emit_chain_cuda(fb_emitter *e)
     w.element = e->dialect->type[dtype].memory;
     w.sum = e->dialect->type[dtype].value;
     const char *tensor = w.tile.tensor ? "true" : "false";
-    if (w.tile.whole)
+    if (w.tile.wide)
+        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w.element, w.tile.rows,
+                w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.stages);
+    else if (w.tile.whole)
         fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w.element,
                 tensor, w.tile.rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.step,
                 FB_CHAIN_WARPS_M, FB_CHAIN_WARPS_N, w.tile.stages);
@@ -264,14 +332,14 @@ void fb_emit_chain_cuda(fb_emitter *e)
                 w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns,
                 w.tile.stages, c->online ? "true" : "false");
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
-    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    fb_emit(e, "extern __shared__ __align__(%d) unsigned char fb_shared[];", w.tile.wide ? 1024 : 16);
     int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;
     declare(&w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
     const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
     fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w.tile.rows));
-    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    declare_near(&w);
+    if (!w.tile.wide) fb_emit(e, "fb_tile::registers fb_sums = {};");
     write_run(&w);
-    write_results(&w);
+    if (!w.tile.wide) write_results(&w);
     e->grid[0] = (int)w.tile.blocks;
-    e->dynamic_shared = (int)w.tile.shared_bytes;
 }

@@ -99,7 +99,7 @@ static bool table_fits(const fb_section *s, int table, int vector)
 }
 
 /* A loop's step may move any pointer of its body by what is stored there: only whole vectors keep it aligned. */
-static bool steps_fit(const fb_emitter *e, fb_id storage, int vector)
+bool fb_cuda_steps_fit(const fb_emitter *e, fb_id storage, int vector)
 {
     fb_id node = storage >= 0 ? storage : e->nest->kernel.stored[0];
     const fb_node *n = &e->nest->graph->nodes[node];
@@ -109,16 +109,16 @@ static bool steps_fit(const fb_emitter *e, fb_id storage, int vector)
 static bool is_packed_load(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
 {
     if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
-    if (!steps_fit(e, v->node, vector)) return false;
+    if (!fb_cuda_steps_fit(e, v->node, vector)) return false;
     if (v->table != FB_NONE ? !table_fits(s, v->table, vector) : shift_of(e, v->node) % vector != 0) return false;
     return runs_along(e, v->at, last, vector);
 }
 
 static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_root *r, fb_ix last, int vector)
 {
-    if (vector == 1 || !steps_fit(e, r->storage, vector)) return false;
+    if (vector == 1 || !fb_cuda_steps_fit(e, r->storage, vector)) return false;
     bool stacked = r->storage >= 0 && e->nest->graph->nodes[r->storage].op == FB_OP_RESULT;
-    if (stacked && !steps_fit(e, r->node, vector)) return false;
+    if (stacked && !fb_cuda_steps_fit(e, r->node, vector)) return false;
     if (r->table != FB_NONE ? !table_fits(s, r->table, vector) : shift_of(e, r->storage) % vector != 0) return false;
     return runs_along(e, r->at, last, vector);
 }
@@ -946,7 +946,8 @@ void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
 
 bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector)
 {
-    return steps_fit(e, storage, vector) && shift_of(e, storage) % vector == 0 && runs_along(e, at, last, vector);
+    return fb_cuda_steps_fit(e, storage, vector) && shift_of(e, storage) % vector == 0 &&
+           runs_along(e, at, last, vector);
 }
 
 /* ---- the frame ---- */
@@ -1011,6 +1012,7 @@ const fb_dialect fb_dialect_cuda = {
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
+    .extra = {"fb_chain_wide", "kernels/wgmma.cuh"},
     .type = fb_c_types,
     .index_type = "fb_at",
     .restrict_word = "__restrict__",

@@ -19,6 +19,9 @@ void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
  * Also when a loop's step moves the pointer. */
 bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector);
 
+/* Does a loop that the kernel is in move the storage's pointer by whole vectors, if at all? */
+bool fb_cuda_steps_fit(const fb_emitter *e, fb_id storage, int vector);
+
 /* emit_gemm.c */
 void fb_cuda_gemm(fb_emitter *e);
 /* Of functions that a tile's operand comes from, over an extent in steps of `by`: does one ask for what lies outside of

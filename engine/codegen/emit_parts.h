@@ -36,7 +36,10 @@ struct fb_dialect {
     const char *name;
     const char *prelude;                            /* key of the embedded text */
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
-    const fb_type_spelling *type;                   /* of each dtype */
+    struct {
+        const char *word, *text;
+    } extra;                      /* key of what those stand on, too, in whose source the word is */
+    const fb_type_spelling *type; /* of each dtype */
     const char *index_type;
     const char *restrict_word;
     const char *infinity, *nan; /* a float's */

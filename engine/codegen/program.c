@@ -17,7 +17,7 @@ void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
     if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");
     fb_str_add(out, fb_dialect_prelude(d));
     const char *piece;
-    for (int i = 0; (piece = fb_dialect_piece(d, k->family, i)); i++) fb_str_add(out, piece);
+    for (int i = 0; (piece = fb_kernel_piece(d, k, i)); i++) fb_str_add(out, piece);
     fb_str_add(out, k->source);
 }
 
@@ -221,7 +221,7 @@ static void print_pieces(const fb_program *p, const fb_dialect *dialect, fb_str 
     const char *printed[FB_FAMILIES * FB_FAMILIES], *piece;
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
-        for (int i = 0; p->kernels[k].source && (piece = fb_dialect_piece(dialect, p->kernels[k].family, i)); i++) {
+        for (int i = 0; p->kernels[k].source && (piece = fb_kernel_piece(dialect, &p->kernels[k], i)); i++) {
             bool seen = n == sizeof printed / sizeof *printed;
             for (int j = 0; j < n; j++) seen |= printed[j] == piece;
             if (seen) continue;

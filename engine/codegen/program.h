@@ -125,6 +125,9 @@ typedef struct fb_program {
 
 void fb_program_free(fb_program *p);
 /* The whole translation unit of a kernel that has a source: prelude, what its family stands on, and the kernel. */
+/* The i-th text that it stands on, after the prelude: those of its family, and one that only some need; NULL: no more.
+ */
+const char *fb_kernel_piece(const fb_dialect *d, const fb_kernel *k, int i);
 void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */

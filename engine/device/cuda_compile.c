@@ -37,6 +37,13 @@ static void read_resources(fb_cuda_code *code)
     code->spill_bytes = stores + loads;
 }
 
+/* Multiplications of whole warpgroups are of compute capability 9.0 alone, which is what sm_90a names (PTX ISA, target
+ * directives). Kernels without them keep the plain name, and what is cached by it. */
+static const char *target_of(const char *source, const char *arch)
+{
+    return strcmp(arch, "sm_90") == 0 && strstr(source, "wgmma.mma_async") ? "sm_90a" : arch;
+}
+
 static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind kind, char code_path[4096],
                         char log_path[4096])
 {
@@ -134,6 +141,7 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
     *out = (fb_cuda_code){0};
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
     if (!f) return false;
+    arch = target_of(source, arch);
     char code_path[4096], log_path[4096];
     bool cache = cache_paths(source, arch, kind, code_path, log_path);
     if (cache && from_cache(code_path, log_path, out)) return true;

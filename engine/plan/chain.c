@@ -16,6 +16,9 @@ enum {
     WHOLE_STEP = 32,
     WHOLE_STAGES = 3,
     LEAST_WIDTH = 64,
+    /* where whole warpgroups multiply */
+    WIDE_WIDTH = 256,
+    WIDE_STAGES = 4,
     MOST_BLOCKS = 1 << 30,
 };
 
@@ -146,6 +149,38 @@ static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, cons
     return false;
 }
 
+/* All columns of the first product as sums of whole warpgroups, what is between the products in their registers: where
+ * there are columns enough for the instructions, and no more than registers. */
+static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const int64_t *knob)
+{
+    enum { GROUP = 64, THREADS = 128, COUNTS = 16 };
+    const fb_chain *c = nest->chain;
+    int64_t width = last_of(c)->depth, columns = last_of(c)->columns;
+    if (!c->wide || size != 2 || !has_first(c) || c->online || out->rows % GROUP) return false;
+    if (width < GROUP || columns < GROUP || c->link[0].depth < GROUP || width > WIDE_WIDTH) return false;
+    fb_chain_tile t = *out;
+    t.wide = true;
+    t.step = FB_CHAIN_STRIP;
+    t.tile = round_up(width, t.step);
+    t.columns = round_up(columns, t.step);
+    t.depth = round_up(c->link[0].depth, t.step);
+    t.threads = (t.rows / GROUP + 1) * THREADS;
+    t.warp_rows = GROUP / 4;
+    if ((knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) ||
+        (knob[FB_KNOB_TILE_K] && knob[FB_KNOB_TILE_K] != t.step))
+        return false;
+    int64_t stage = (int64_t)(t.rows + t.tile) * t.step * size;
+    for (t.stages = WIDE_STAGES; t.stages > 1; t.stages--) {
+        t.shared_bytes = t.stages * (stage + COUNTS) + COUNTS;
+        if ((knob[FB_KNOB_STAGES] && t.stages != knob[FB_KNOB_STAGES]) ||
+            t.shared_bytes + FB_CHAIN_NEAR > c->shared_bytes)
+            continue;
+        *out = t;
+        return true;
+    }
+    return false;
+}
+
 static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verdict *why)
 {
     const fb_chain *c = nest->chain;
@@ -193,7 +228,8 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
         bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);
         if (knob[FB_KNOB_TILE_M] ? t->rows != knob[FB_KNOB_TILE_M] : few) continue;
         if (t->blocks >= MOST_BLOCKS) continue;
-        if (choose_whole(nest, t, size, knob) || choose_tile(c, t, size, knob)) return true;
+        if (choose_wide(nest, t, size, knob) || choose_whole(nest, t, size, knob) || choose_tile(c, t, size, knob))
+            return true;
     }
     if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_TILE_K] || knob[FB_KNOB_STAGES])
         return REFUSE(
@@ -220,6 +256,10 @@ double fb_chain_us(const fb_nest *nest, const fb_machine *m)
                       .n_products = 2,
                       .in_turn = !x.whole && x.stages == 1};
     double size = fb_dtype_size(dtype);
+    if (x.wide)
+        return fb_wide_us(
+            m, &(fb_wide_work){
+                   .blocks = x.blocks, .rows = x.rows, .depth = x.depth, .width = x.tile, .columns = x.columns});
     if (x.whole) {
         w.product[0] = (fb_tile_product){x.warp_rows, x.tile / FB_CHAIN_WARPS_N, x.depth};
         w.product[1] = (fb_tile_product){x.warp_rows, x.columns / FB_CHAIN_WARPS_N, x.tile};

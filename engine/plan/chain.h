@@ -6,14 +6,17 @@
 
 /* Warps of a block where it keeps the first product's rows whole: along rows, along columns. */
 enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
+/* Where whole warpgroups multiply: k of a step, and bytes of small operands that may lie beside the tiles. */
+enum { FB_CHAIN_STRIP = 64, FB_CHAIN_NEAR = 8192 };
 
 typedef struct {
     bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
     bool whole;  /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
+    bool wide;   /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
     int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
-    int step;            /* if whole: k of either product that is loaded at once */
+    int step;            /* if whole or wide: k of either product that is loaded at once */
     int stages, threads;
     int64_t shared_bytes, blocks;
 } fb_chain_tile;

@@ -419,6 +419,7 @@ static bool fits_cuda(fb_builder *b, fb_chain *c)
     fb_dtype dtype = g->nodes[last->node].dtype;
     c->units = b->machine->units;
     c->shared_bytes = b->machine->shared_bytes;
+    c->wide = b->machine->compute_major == 9 && b->machine->compute_minor == 0;
     if (c->n_middle != 1 || b->sections.n != 2)
         return fb_builder_refuse(
             b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,

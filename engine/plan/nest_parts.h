@@ -174,7 +174,8 @@ typedef struct {
     fb_val made;          /* of section 0: what becomes the last product's left operand, element by element … */
     bool online;          /* … after a softmax over its row, of which only the scores are computed there */
     int units;            /* multiprocessors, */
-    int64_t shared_bytes; /* and what each has for a block */
+    int64_t shared_bytes; /* and what each has for a block; */
+    bool wide;            /* they multiply by whole warpgroups (compute capability 9.0) */
 } fb_chain;
 
 struct fb_nest {

@@ -27,4 +27,11 @@ typedef struct {
 /* From the first copy to the last sum. 0 where the machine's rates are not known. */
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w);
 
+/* The same of blocks in which whole warpgroups multiply: rows × depth by depth × width, and that by width × columns. */
+typedef struct {
+    int64_t blocks;
+    int rows, depth, width, columns;
+} fb_wide_work;
+double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
+
 #endif

@@ -22,6 +22,21 @@ static inline fb_graph *mlp(int64_t members, int64_t rows, int64_t in, int64_t h
     return with_output(g, NODE(g, FB_OP_SIGMOID, "y", NULL, y));
 }
 
+/* x w1ᵀ and so on, weights as they lie in PyTorch's linear layers; x comes turned, too. */
+static inline fb_graph *mlp_turned(int64_t rows, int64_t in, int64_t hidden, int64_t out, fb_dtype dtype)
+{
+    static const fb_attrs turned = {.n_axes = 2, .axes = {1, 0}};
+    fb_graph *g = fb_graph_new("mlp_turned");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(in, rows), dtype);
+    fb_id w1 = source(g, FB_OP_PARAM, "w1", SHAPE(hidden, in), dtype),
+          w2 = source(g, FB_OP_PARAM, "w2", SHAPE(out, hidden), dtype);
+    fb_id h = NODE(g, FB_OP_RELU, "h", NULL,
+                   NODE(g, FB_OP_MATMUL, "first", NULL, NODE(g, FB_OP_PERMUTE, NULL, &turned, x),
+                        NODE(g, FB_OP_PERMUTE, NULL, &turned, w1)));
+    fb_id y = NODE(g, FB_OP_MATMUL, "second", NULL, h, NODE(g, FB_OP_PERMUTE, NULL, &turned, w2));
+    return with_output(g, NODE(g, FB_OP_TANH, "y", NULL, y));
+}
+
 typedef enum { NO_MASK, ADDED, CAUSAL } mask_kind;
 
 /* softmax(q kᵀ / 4 + mask) v with q, k, v [heads, …]. */

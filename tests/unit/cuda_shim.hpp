@@ -161,7 +161,7 @@ template <class... A, size_t... I> static void call(void (*f)(A...), void *const
 }
 
 // Dynamic shared memory; what lies behind what a kernel asked for is watched.
-__attribute__((aligned(256))) unsigned char shared[(256 << 10) + 256];
+__attribute__((aligned(1024))) unsigned char shared[(256 << 10) + 256];
 
 template <class... A> static void launch(void (*f)(A...), const int grid[3], int threads, int dynamic, void *const *args)
 {
@@ -383,3 +383,163 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
     shim::collective("mma tf32", &mine,
                      [](void **lane) { shim::multiply<8>(lane, [](unsigned r, int) { return __uint_as_float(r); }); });
 }
+
+// ---- what wgmma.cuh says in PTX ----
+
+// Addresses are what descriptors say, strides and swizzle of the real ones; sums are poison until they are waited for.
+struct fb_wide_tile {
+    const unsigned char *at;
+    int strip, group;
+};
+
+static fb_wide_tile fb_describe(const void *at, int strip, int group) { return {(const unsigned char *)at, strip, group}; }
+static void fb_written_for_wide() {}
+static void fb_wide_begin() {}
+
+namespace shim {
+// An element of a tile of 16-bit elements; `outer`: row of the left operand, column of the right one.
+static unsigned short element_of(fb_wide_tile t, bool turned, int outer, int k)
+{
+    const unsigned char *at = turned ? t.at + outer / 64 * t.strip + k / 8 * t.group + k % 8 * 128 + outer % 64 * 2
+                                     : t.at + outer / 8 * t.group + outer % 8 * 128 + k * 2;
+    uintptr_t place = (uintptr_t)at;
+    place ^= (place >> 7 & 7) << 4;
+    return *(const unsigned short *)place;
+}
+
+struct sent {
+    float *c;
+    std::vector<float> sums;
+};
+static std::vector<std::vector<sent>> *wide_batches() // the last is open
+{
+    static std::vector<std::vector<std::vector<sent>>> of(2048);
+    if (of[current].empty()) of[current].emplace_back();
+    return &of[current];
+}
+
+// The four warps of a warpgroup bring their registers; the last to come multiplies for all.
+struct wide_operands {
+    const unsigned *a;
+    float *in, *out;
+};
+struct gathering {
+    int arrived = 0;
+    unsigned round = 0;
+    wide_operands lane[128];
+};
+static gathering gatherings[16];
+
+template <class F> static void wide_together(wide_operands mine, F together)
+{
+    gathering &g = gatherings[current / 128];
+    const unsigned round = g.round;
+    g.lane[current % 128] = mine;
+    if (++g.arrived == 128) {
+        together(g.lane);
+        g.arrived = 0;
+        g.round++;
+        return;
+    }
+    while (g.round == round) yield();
+}
+
+template <class ELEM> static float value_of(unsigned short bits);
+template <> float value_of<fb_f16>(unsigned short bits) { return fb_from_f16({bits}); }
+template <> float value_of<fb_bf16>(unsigned short bits) { return fb_from_bf16({bits}); }
+
+// left(lane, row, k): an element of the left operand; lane: of all that were brought.
+template <int N, bool B_TURNED, class ELEM, class L>
+static void wide(float *c, const unsigned *a, fb_wide_tile b, bool add, L left)
+{
+    auto *batches = wide_batches();
+    std::vector<float> before(c, c + N / 2), after(N / 2);
+    for (auto &batch : *batches)
+        for (auto &s : batch)
+            if (s.c == c) before = s.sums;
+    if (!add) before.assign(N / 2, 0.0f);
+    wide_together({a, before.data(), after.data()}, [&](wide_operands *lane) {
+        for (int row = 0; row < 64; row++)
+            for (int n = 0; n < N; n++) {
+                const int l = row / 16 * 32 + row % 8 * 4 + n % 8 / 2, i = n / 8 * 4 + row % 16 / 8 * 2 + n % 2;
+                float sum = lane[l].in[i];
+                for (int k = 0; k < 16; k++) sum += left(lane, row, k) * value_of<ELEM>(element_of(b, B_TURNED, n, k));
+                lane[l].out[i] = sum;
+            }
+    });
+    for (int i = 0; i < N / 2; i++) c[i] = NAN;
+    batches->back().push_back({c, after});
+}
+
+template <int N, bool A_TURNED, bool B_TURNED, class ELEM> static void wide_shared(float *c, fb_wide_tile a, fb_wide_tile b, bool add)
+{
+    wide<N, B_TURNED, ELEM>(c, nullptr, b, add,
+                            [=](wide_operands *, int row, int k) { return value_of<ELEM>(element_of(a, A_TURNED, row, k)); });
+}
+} // namespace shim
+
+static void fb_wide_mark() { shim::wide_batches()->emplace_back(); }
+
+template <int LEFT> static void fb_wide_wait()
+{
+    auto *b = shim::wide_batches();
+    while (b->size() > LEFT + 1) {
+        for (auto &s : b->front()) {
+            bool again = false; // added to by what is not waited for
+            for (size_t i = 1; i < b->size(); i++)
+                for (auto &later : (*b)[i]) again |= later.c == s.c;
+            if (!again) memcpy(s.c, s.sums.data(), s.sums.size() * sizeof(float));
+        }
+        b->erase(b->begin());
+    }
+}
+
+#define SHIM_WIDE(N)                                                                                                       \
+    template <bool A_TURNED, bool B_TURNED, class ELEM>                                                                    \
+    static void fb_wide_##N(float *c, fb_wide_tile a, fb_wide_tile b, bool add, ELEM)                                      \
+    {                                                                                                                      \
+        shim::wide_shared<N, A_TURNED, B_TURNED, ELEM>(c, a, b, add);                                                      \
+    }
+SHIM_WIDE(64)
+SHIM_WIDE(128)
+SHIM_WIDE(256)
+
+template <bool B_TURNED, class ELEM> static void fb_wide_64(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)
+{
+    shim::wide<64, B_TURNED, ELEM>(c, a, b, add, [](shim::wide_operands *lane, int row, int k) {
+        const shim::wide_operands &o = lane[row / 16 * 32 + row % 8 * 4 + k % 8 / 2];
+        return shim::value_of<ELEM>((unsigned short)(o.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2)));
+    });
+}
+
+// A count: arrivals that a phase takes, those still missing, phases that have ended.
+struct shim_count {
+    unsigned short arrivals, missing;
+    unsigned ended;
+};
+
+static void fb_count_start(unsigned long long *count, int arrivals)
+{
+    *(shim_count *)count = {(unsigned short)arrivals, (unsigned short)arrivals, 0};
+}
+
+static void fb_count_arrive(unsigned long long *count)
+{
+    shim_count *c = (shim_count *)count;
+    if (--c->missing == 0) c->missing = c->arrivals, c->ended++;
+}
+
+static void fb_count_copies(unsigned long long *count)
+{
+    fb_copies_mark();
+    fb_copies_wait<0>();
+    fb_count_arrive(count);
+}
+
+static void fb_count_wait(unsigned long long *count, int parity)
+{
+    volatile shim_count *c = (shim_count *)count;
+    while ((c->ended & 1) == (unsigned)parity) shim::yield();
+}
+
+static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }

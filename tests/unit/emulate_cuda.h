@@ -28,6 +28,16 @@ static inline void add_replaced(fb_str *out, const char *text, const char *what,
     fb_str_add(out, text);
 }
 
+/* A kernel, its dynamic shared memory the emulator's, however it is aligned. */
+static inline void add_kernel_text(fb_str *out, const char *source)
+{
+    fb_str text = {0};
+    const char *by = "unsigned char *const fb_shared = shim::shared;";
+    add_replaced(&text, source, "extern __shared__ __align__(16) unsigned char fb_shared[];", by);
+    add_replaced(out, fb_str_get(&text), "extern __shared__ __align__(1024) unsigned char fb_shared[];", by);
+    fb_str_free(&text);
+}
+
 /* Adds a program; the texts that kernels stand on come in front of the first that needs them. */
 static inline int unit_add_cuda(unit *u, const fb_program *p)
 {
@@ -43,15 +53,14 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];
         const char *piece;
-        for (int i = 0; (piece = fb_dialect_piece(&fb_dialect_cuda, x->family, i)); i++) { /* each has a guard */
+        for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, x, i)); i++) { /* each has a guard */
             if (strstr(piece, "// ---- PTX ----"))
                 add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
             else
                 fb_str_add(out, piece);
         }
         fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
-        add_replaced(out, x->source, "extern __shared__ __align__(16) unsigned char fb_shared[];",
-                     "unsigned char *const fb_shared = shim::shared;");
+        add_kernel_text(out, x->source);
         bool merged = x->merged; /* its grid may be of any size: it is of one block here */
         fb_str_addf(out,
                     "extern \"C\" void p%d_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"

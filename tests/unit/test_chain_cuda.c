@@ -3,15 +3,23 @@
 #include "unit/chain_cases.h"
 #include "unit/emulate_cuda.h"
 
-static fb_plan *plan_of(fb_graph *g, fb_planner **planner, const char *preset)
+/* units: multiprocessors; few are busy with few rows. */
+static fb_plan *plan_for(fb_graph *g, fb_planner **planner, const char *preset, int units, int capability)
 {
     fb_machine m;
     fb_error err = {0};
     fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.units = units;
+    m.compute_major = capability;
     *planner = fb_planner_new(g, &m);
     fb_plan *plan = fb_preset_find(preset)->make(*planner, &err);
     assert_non_null(plan);
     return plan;
+}
+
+static fb_plan *plan_of(fb_graph *g, fb_planner **planner, const char *preset)
+{
+    return plan_for(g, planner, preset, 132, 9);
 }
 
 static void check_run(int which, const unit *u, int number, const fb_program *p, const fb_graph *g)
@@ -74,6 +82,54 @@ static void test_emulated(void **state)
     unit_free(&u);
 }
 
+/* Whole warpgroups multiply where the device can, sizes suit, and rows keep it busy. */
+static void test_wide(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    struct {
+        fb_graph *g;
+        int units;
+    } cases[] = {
+        {mlp(0, 200, 128, 256, 128, FB_BF16), 2},
+        {mlp(0, 130, 264, 200, 72, FB_F16), 2}, /* strips that are partly outside; more steps than stages */
+        {mlp(3, 64, 64, 64, 64, FB_BF16), 3},   /* one warpgroup multiplies */
+        {mlp(0, 70, 67, 129, 65, FB_F16), 1},   /* no pieces of 16 bytes */
+        {mlp_turned(256, 72, 192, 136, FB_F16), 2},
+        {mlp_turned(100, 64, 100, 320, FB_BF16), 1},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    unit u = {0};
+    fb_program *programs[CASES];
+    int number[CASES];
+    for (int i = 0; i < CASES; i++) {
+        fb_error err;
+        for (int capability = 8; capability <= 9; capability++) {
+            fb_planner *planner;
+            fb_plan *plan = plan_for(cases[i].g, &planner, "max", cases[i].units, capability);
+            programs[i] = fb_lower(plan, &fb_dialect_cuda, &err);
+            if (!programs[i]) fail_msg("%s", err.text);
+            assert_int_equal(programs[i]->n_kernels, 1);
+            bool wide = strstr(programs[i]->kernels[0].source, "fb_chain_wide");
+            if (wide != (capability == 9)) fail_msg("case %d, capability %d: %d", i, capability, wide);
+            if (!wide) fb_program_free(programs[i]);
+            fb_plan_free(plan);
+            fb_planner_free(planner);
+        }
+        number[i] = unit_add_cuda(&u, programs[i]);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check_run(i, &u, number[i], programs[i], cases[i].g);
+        fb_program_free(programs[i]);
+        fb_graph_free(cases[i].g);
+    }
+    unit_free(&u);
+}
+
 static fb_verdict fuse(fb_graph *g, const char *a, const char *b)
 {
     fb_planner *planner;
@@ -107,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_wide),
         cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
     };
     return cmocka_run_group_tests_name("chain_cuda", tests, NULL, NULL);

@@ -36,14 +36,13 @@ static void add_text(fb_str *out, const fb_program *p)
         const fb_kernel *x = &p->kernels[k];
         const char *piece;
         if (!x->source || x->shares) continue;
-        for (int i = 0; (piece = fb_dialect_piece(&fb_dialect_cuda, x->family, i)); i++) {
+        for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, x, i)); i++) {
             if (strstr(piece, "// ---- PTX ----"))
                 add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
             else
                 fb_str_add(out, piece);
         }
-        add_replaced(out, x->source, "extern __shared__ __align__(16) unsigned char fb_shared[];",
-                     "unsigned char *const fb_shared = shim::shared;");
+        add_kernel_text(out, x->source);
     }
     for (int k = 0; k < p->n_kernels; k++)
         if (p->kernels[k].source) add_kernel_wrapper(out, &p->kernels[k], k);
