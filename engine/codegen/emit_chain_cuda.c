@@ -320,6 +320,7 @@ void fb_emit_chain_cuda(fb_emitter *e)
     w.element = e->dialect->type[dtype].memory;
     w.sum = e->dialect->type[dtype].value;
     const char *tensor = w.tile.tensor ? "true" : "false";
+    if (w.tile.wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
     if (w.tile.wide)
         fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w.element, w.tile.rows,
                 w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.stages);

@@ -1,16 +1,17 @@
 /* Every bundled script, variant, preset and plan of the script's own on a GPU, in every dtype that the script offers
  * and in both launch modes, against the interpreter; the first kernel of each plan `max` as a file of the user's; and a
- * kernel of each kind of family gemm. Speaks TAP; exits with
+ * kernel of each kind of family gemm and chains of many rows. Speaks TAP; exits with
  * 77 where there is no GPU.
  *
  *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples
  * N] check_gpu [--device cuda:0] --traffic check_gpu --parts
  *
- * Parts are shares of the plans of each script and of "gemm" ("scripts/models/dlrm.lua:1/3"), which --parts lists, so
- * that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools that make
- * everything slow. With --samples each case is timed as well, and its line says wall, device and cold time (µs,
- * medians). With --traffic memory-bound kernels alone are run, and the modelled bytes are held against what counters
- * saw. */
+ * Parts are shares of the plans of each script and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
+ * lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
+ * that make everything slow. With --samples each case is timed as well, and its line says wall, device and cold time
+ * (µs, medians). With --traffic memory-bound kernels alone are run, and the modelled bytes are held against what
+ * counters saw. */
+#include "unit/chain_cases.h"
 #include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
@@ -274,6 +275,39 @@ static void check_gemm(const struct gemm_case *c)
     fb_graph_free(g);
 }
 
+/* Chains of rows enough to keep a GPU busy, as no script's sizes do: whole warpgroups multiply there. Small, they are
+ * for a device of one multiprocessor. */
+static void check_chains(void)
+{
+    int64_t rows = run.small ? run.small : 16383, half = run.small ? run.small / 2 : 8000;
+    struct {
+        const char *name;
+        fb_graph *g;
+    } cases[] = {
+        {"chain bf16", mlp(0, rows, 256, 256, 256, FB_BF16)},
+        {"chain f16, rows for one warpgroup a block", mlp(0, half, 256, 256, 256, FB_F16)},
+        {"chain of strips that are partly outside", mlp(0, rows, 264, 200, 72, FB_F16)},
+        {"chain of operands without pieces", mlp(0, half, 67, 129, 65, FB_BF16)},
+        {"chain of turned operands", mlp_turned(rows + rows % 8, 72, 192, 136, FB_BF16)},
+    };
+    fb_machine m = *run.device->ops->machine(run.device);
+    if (run.small) m.units = 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_error err = {0};
+        if ((!run.only || strstr(cases[i].name, run.only)) && is_my_turn()) {
+            fb_planner *planner = fb_planner_new(cases[i].g, &m);
+            fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+            if (plan && fb_reference_make(cases[i].g, 1, NULL, NULL, NULL, &err))
+                check_plan(cases[i].name, plan);
+            else
+                result(false, cases[i].name, err.text);
+            fb_plan_free(plan);
+            fb_planner_free(planner);
+        }
+        fb_graph_free(cases[i].g);
+    }
+}
+
 /* ---- modelled against measured bytes ---- */
 
 /* Kernels whose operands are each read once: what they move is known. Four times the L2 of an H200 are 200 MB; what is
@@ -366,7 +400,7 @@ static int list_parts(void)
     for (int share = 0; share < SHARES; share++) {
         for (int i = 0; fb_embedded_files[i].path; i++)
             if (is_bundled(fb_embedded_files[i].path)) printf("%s:%d/%d\n", fb_embedded_files[i].path, share, SHARES);
-        printf("gemm:%d/%d\n", share, SHARES);
+        printf("gemm:%d/%d\nchain:%d/%d\n", share, SHARES, share, SHARES);
     }
     return 0;
 }
@@ -414,6 +448,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; run.traffic && i < sizeof traffic_cases / sizeof *traffic_cases; i++) check_traffic((int)i);
     for (int i = 0; !run.traffic && is_wanted("gemm") && i < GEMM_CASES; i++) check_gemm(&gemm_cases[i]);
+    if (!run.traffic && is_wanted("chain")) check_chains();
     for (int i = 0; !run.traffic && fb_embedded_files[i].path; i++)
         if (is_bundled(fb_embedded_files[i].path) && is_wanted(fb_embedded_files[i].path))
             check_script(fb_embedded_files[i].path);

@@ -1,6 +1,7 @@
 /* Every kernel of every bundled script, variant and preset, and one of each kind of family gemm, as CUDA through NVRTC:
  * for the oldest architecture that is supported, for Hopper, and for the newest that NVRTC knows. Needs no GPU; skipped
  * where NVRTC is not installed. */
+#include "unit/chain_cases.h"
 #include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
@@ -196,6 +197,47 @@ static void test_gemm(void **state)
     }
 }
 
+/* Warpgroups that multiply: for Hopper alone, by the name that its own instructions have. */
+static void test_wide(void **state)
+{
+    (void)state;
+    find_archs();
+    fb_graph *graphs[] = {
+        mlp(0, 16384, 256, 256, 256, FB_BF16),    mlp(0, 8192, 256, 256, 256, FB_F16), /* one warpgroup a block */
+        mlp(0, 16383, 264, 200, 72, FB_F16),      mlp(0, 16383, 67, 129, 65, FB_BF16),
+        mlp_turned(16384, 72, 192, 136, FB_BF16),
+    };
+    enum { MOST_REGISTERS = 168 }; /* of three warpgroups' threads */
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        fb_error err = {0};
+        fb_planner *planner = fb_planner_new(graphs[i], &m);
+        fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        assert_int_equal(p->n_kernels, 1);
+        assert_non_null(strstr(p->kernels[0].source, "fb_chain_wide"));
+        fb_str text = {0};
+        fb_kernel_unit(&fb_dialect_cuda, &p->kernels[0], &text);
+        fb_cuda_code code;
+        if (!fb_cuda_compile(fb_str_get(&text), "wide", "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+        if (code.spill_bytes || strstr(code.log, "C7510")) fail_msg("case %d: %s", (int)i, code.log);
+        assert_in_range(code.registers, 1, p->kernels[0].block[0] > 256 ? MOST_REGISTERS : 255);
+        fb_cuda_code_clear(&code);
+        if (i == 0) {
+            assert_true(fb_cuda_compile(fb_str_get(&text), "wide", "sm_90", FB_PTX, &code, &err));
+            assert_non_null(strstr(code.bytes, ".target sm_90a"));
+            fb_cuda_code_clear(&code);
+        }
+        fb_str_free(&text);
+        fb_program_free(p);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(graphs[i]);
+    }
+}
+
 static void test_scripts(void **state)
 {
     (void)state;
@@ -259,6 +301,6 @@ static void test_fuzzed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
-                                       cmocka_unit_test(test_fuzzed)};
+                                       cmocka_unit_test(test_wide), cmocka_unit_test(test_fuzzed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
