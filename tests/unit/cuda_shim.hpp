@@ -434,6 +434,7 @@ template <class F> static void wide_together(wide_operands mine, F together)
 {
     gathering &g = gatherings[current / 128];
     const unsigned round = g.round;
+    moves++;
     g.lane[current % 128] = mine;
     if (++g.arrived == 128) {
         together(g.lane);
@@ -526,6 +527,7 @@ static void fb_count_start(unsigned long long *count, int arrivals)
 static void fb_count_arrive(unsigned long long *count)
 {
     shim_count *c = (shim_count *)count;
+    shim::moves++;
     if (--c->missing == 0) c->missing = c->arrivals, c->ended++;
 }
 
