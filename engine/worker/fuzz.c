@@ -126,6 +126,8 @@ typedef struct {
     uint64_t seed; /* without a graph: the case of this seed and number … */
     int number;
     bool only_make; /* … which is made and not run */
+    uint64_t first; /* … or among `count` graphs from this seed on, all plans of each */
+    int count;
 } trial_case;
 
 static void run_given(fb_device *d, const trial_case *t, fb_fuzz_result *out)
@@ -165,6 +167,16 @@ static void said_path(const state *st, char to[128])
     snprintf(to, 128, "%s/said", st->cache);
 }
 
+/* The round of a case once more: what became of the case? */
+static void run_round(const state *st, fb_device *d, const trial_case *t, fb_fuzz_result *out)
+{
+    fb_fuzz_board *board = fb_calloc(1, sizeof *board);
+    fb_fuzz_round(d, t->first, t->count, st->o->plans, st->o->only, board);
+    for (int i = 0; i < board->n_findings; i++)
+        if (board->finding[i].seed == t->seed && board->finding[i].plan == t->number)
+            out->kind = board->finding[i].kind;
+}
+
 static _Noreturn void trial_main(const state *st, const trial_case *t)
 {
     become_child(st, MAX_JOBS);
@@ -177,6 +189,8 @@ static _Noreturn void trial_main(const state *st, const trial_case *t)
         trial_make(st, t);
     } else if (t->g) {
         run_given(d, t, &st->s->trial);
+    } else if (t->count) {
+        run_round(st, d, t, &st->s->trial);
     } else {
         fb_fuzz_board *board = fb_calloc(1, sizeof *board);
         fb_fuzz_round(d, t->seed, 1, t->number + 1, t->number, board);
@@ -310,6 +324,22 @@ static void tell(state *st, suspect *s, bool confirmed)
     fb_str_free(&command);
 }
 
+/* What was right alone: whether its round gives it again, and which that is. */
+static void say_round(const state *st, suspect *s)
+{
+    enum { AGAIN = 3 };
+    fb_str text = {0};
+    int again = 0;
+    int64_t first = (int64_t)(s->seed - st->o->seed) / AT_ONCE * AT_ONCE, left = st->o->count - first;
+    trial_case round = {.seed = s->seed, .number = s->plan, .first = st->o->seed + (uint64_t)first};
+    round.count = left < AT_ONCE ? (int)left : AT_ONCE;
+    for (int i = 0; i < AGAIN; i++) again += run_trial(st, &round).kind == s->kind;
+    fb_str_addf(&text, "not alone, and %d of %d times again among graphs %llu to %llu: %s", again, AGAIN,
+                (unsigned long long)round.first, (unsigned long long)round.first + (uint64_t)round.count - 1, s->text);
+    snprintf(s->text, sizeof s->text, "%.399s", fb_str_get(&text));
+    fb_str_free(&text);
+}
+
 /* A case that looked wrong among others, or one of a round that did not end well, on its own. */
 static void confirm(state *st, suspect *s)
 {
@@ -326,10 +356,7 @@ static void confirm(state *st, suspect *s)
         return;
     }
     if (s->kind != FB_FUZZ_WRONG) return;
-    fb_str text = {0};
-    fb_str_addf(&text, "only together with other cases: %s", s->text);
-    snprintf(s->text, sizeof s->text, "%.399s", fb_str_get(&text));
-    fb_str_free(&text);
+    say_round(st, s);
     tell(st, s, false);
 }
 
