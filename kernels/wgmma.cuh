@@ -149,7 +149,17 @@ FB_DEVICE float fb_sigmoid_wide(float x)
     return y;
 }
 
+// One instruction, where comparing and choosing are two: what lies between the products waits for nothing else. NaN stays.
+FB_DEVICE float fb_relu_wide(float x)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 // ---- end of PTX ----------------------------------------------------------------------------------------------------
+
+template <class T> FB_DEVICE T fb_relu_wide(T x) { return x < 0 ? 0 : x; }
 
 // ROWS: of a block, 64 for each warpgroup that multiplies. WIDTH: columns of the first product and k of the second, INSIDE of
 // them in the operands; DEPTH: k of the first; COLUMNS: of the second. All are whole strips of 64 elements.
@@ -175,7 +185,7 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
         template <class F> FB_DEVICE void load(ELEM *tile, F of)
         {
             constexpr int PIECES = ACROSS / 8;
-#pragma unroll 8
+#pragma unroll 16
             for (int turn = 0; turn < LINES * PIECES / WIDE; turn++) {
                 const int i = turn * WIDE + threadIdx.x % WIDE, line = i / PIECES, at = i % PIECES * 8;
                 const int outer = ALONG_K ? line : at, k = ALONG_K ? at : line;
@@ -336,7 +346,7 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
             float sums[WIDTH / 2];
 #pragma unroll
             for (int i = 0; i < WIDTH / 2; i++) sums[i] = 0;
-#pragma unroll 1
+#pragma unroll(FIRST <= 4 ? FIRST : 1)
             for (int s = 0; s < FIRST; s++) {
                 ELEM *const stage = tiles + s % STAGES * STAGE;
                 begin(c, s, group);

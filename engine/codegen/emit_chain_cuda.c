@@ -8,6 +8,7 @@
 #include "plan/chain.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 typedef struct {
     fb_emitter *e;
@@ -108,18 +109,25 @@ static void write_operand(const writer *w, const operand *o, bool piece, const c
     fb_emit(w->e, "},");
 }
 
+/* The row, or the last one. */
+static const char *last_row(const writer *w)
+{
+    return fb_arena_printf(w->e->arena, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1);
+}
+
 static void write_left(const writer *w, const fb_chain_link *l)
 {
     operand o = left_of(w, l);
     bool piece = comes_in_pieces(w, &o);
     const char *inside = NULL;
+    /* rows beyond the last are not stored: where no condition costs least, they are the last once more */
+    bool again = w->tile.wide && lies_along_k(w, &o), ragged = fb_cuda_is_guarded(w->c->rows, w->tile.rows);
     fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
                  fb_cuda_operand_type(w->e, w->element, piece,
-                                      fb_cuda_is_guarded(w->c->rows, w->tile.rows) ||
-                                          fb_cuda_is_guarded(l->depth, w->tile.depth)));
-    fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
+                                      (ragged && !again) || fb_cuda_is_guarded(l->depth, w->tile.depth)));
+    if (!again) fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
     fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
-    declare(w, w->c->row, "m0 + fb_m");
+    declare(w, w->c->row, again && ragged ? last_row(w) : "m0 + fb_m");
     write_operand(w, &o, piece, inside);
 }
 
@@ -195,6 +203,12 @@ static void write_near(const writer *w)
     fb_emit(e, "},");
 }
 
+/* kernels/wgmma.cuh has some functions of its own: between its products arithmetic is what takes the time. */
+static const char *wide_spelling(const fb_op_info *op)
+{
+    return strcmp(op->name, "relu") == 0 ? "fb_relu_wide($0)" : fb_dialect_cuda.spelling(op);
+}
+
 /* ---- the middle ---- */
 
 static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
@@ -212,9 +226,7 @@ static void write_middle(const writer *w)
     fb_emit_section(e, 0);
     const fb_value *v = &s->values[w->c->made];
     fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
-    bool ragged = w->c->rows % w->tile.rows != 0;
-    declare(w, w->c->row,
-            ragged ? fb_arena_printf(e->arena, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1) : "m0 + fb_m");
+    declare(w, w->c->row, w->c->rows % w->tile.rows ? last_row(w) : "m0 + fb_m");
     if (v->space != FB_NONE && s->spaces[v->space].n)
         declare(w, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
@@ -258,9 +270,17 @@ static void write_run(const writer *w)
         write_nothing(w);
     }
     write_right(w, last, w->tile.tile, w->tile.columns);
-    if (w->tile.wide) write_near(w);
+    const fb_dialect *dialect = e->dialect;
+    if (w->tile.wide) {
+        write_near(w);
+        fb_dialect *own = FB_NEW(e->arena, fb_dialect);
+        *own = *dialect;
+        own->spelling = wide_spelling;
+        e->dialect = own;
+    }
     write_middle(w);
     if (w->tile.wide) write_results(w);
+    e->dialect = dialect;
     e->indent--;
 }
 

@@ -544,4 +544,5 @@ static void fb_count_wait(unsigned long long *count, int parity)
     while ((c->ended & 1) == (unsigned)parity) shim::yield();
 }
 
+static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
 static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
