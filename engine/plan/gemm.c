@@ -1,6 +1,7 @@
 #include "plan/gemm.h"
 
 #include "plan/nest_parts.h"
+#include "plan/special.h"
 #include "plan/tile_cost.h"
 
 #include <math.h>
@@ -262,16 +263,49 @@ static bool divides(const fb_nest *nest, const fb_section *s)
     return found;
 }
 
-/* Waits of a thread while a tile of an operand is computed: one for each piece, whose elements are loaded together; or
- * for each element where there is a division, which is a branch. */
-static double waits_for(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int64_t k, int64_t outer,
-                        int in_tile)
+/* A sigmoid or tangent in single precision: an exponential, and a division that waits for it. */
+static bool is_long(const fb_nest *nest, const fb_value *v)
 {
+    fb_op op = v->kind == FB_VALUE_OP && v->space != FB_NONE ? nest->graph->nodes[v->node].op : FB_OP_ADD;
+    return (op == FB_OP_SIGMOID && fb_dtype_size(v->dtype) > 2) || op == FB_OP_TANH;
+}
+
+static int long_ones(const fb_nest *nest, const fb_section *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) n += is_long(nest, &s->values[i]);
+    return n;
+}
+
+/* Instructions for each element of an operand, about: where and whether it is loaded, what is made of it, and which of
+ * the parts of a join it is, all of which are computed. */
+static double instructions_of(const fb_nest *nest, const fb_section *s)
+{
+    enum { LOAD = 3, SELECT = 2, EXP = 12 }; /* EXP: see plan/special.c; tests share most of what they compare */
+    double n = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->space == FB_NONE || is_long(nest, v)) continue;
+        for (int c = v->kind == FB_VALUE_LOAD ? v->when : FB_NONE; c != FB_NONE; c = nest->whens[c].outer) n++;
+        n += v->kind == FB_VALUE_LOAD ? LOAD : v->kind == FB_VALUE_SELECT ? SELECT : 1;
+        if (v->kind == FB_VALUE_OP) n += EXP * fb_special_cost(nest->graph->nodes[v->node].op, v->dtype, nest->kind);
+    }
+    return n;
+}
+
+/* What a thread does while a tile of an operand is computed. It waits once for each piece, whose elements are loaded
+ * together; or for each element where there is a division, which is a branch. That of a sigmoid never goes the long way
+ * round, for its operands are around 1. */
+static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int64_t k, int64_t outer,
+                         int in_tile, double tiles, fb_tile_work *w)
+{
+    const double long_one = 0.32; /* of a wait: about 120 cycles, exponential and division one after the other */
     const fb_tiled *t = nest->tiled;
     int piece = 16 / fb_dtype_size(t->dtype);
-    if (is_copied(t, o, k, outer)) return 0;
-    double pieces = ceil((double)in_tile * x->k / piece / x->threads);
-    return divides(nest, &o->section) ? pieces * piece : pieces;
+    if (is_copied(t, o, k, outer)) return;
+    double pieces = tiles * ceil((double)in_tile * x->k / piece / x->threads), elements = pieces * piece;
+    w->waits += (divides(nest, &o->section) ? elements : pieces) + elements * long_one * long_ones(nest, &o->section);
+    w->made += elements * instructions_of(nest, &o->section);
 }
 
 double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
@@ -289,14 +323,13 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
                       .n_products = 1,
                       .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
     for (int p = 0; p < t->n_phases; p++) {
-        double tiles = (double)steps_of(t, &x, p), waits = 0;
-        waits += waits_for(nest, &t->phases[p].left, &x, t->phases[p].k, t->rows, x.m);
+        double tiles = (double)steps_of(t, &x, p);
+        make_operand(nest, &t->phases[p].left, &x, t->phases[p].k, t->rows, x.m, tiles, &w);
         for (int s = 0; s < t->n_strips && !t->kept; s++)
             if (t->phases[p].product[s] != FB_NONE)
-                waits += waits_for(nest, &t->products[t->phases[p].product[s]].right, &x, t->phases[p].k, t->columns,
-                                   x.strip);
+                make_operand(nest, &t->products[t->phases[p].product[s]].right, &x, t->phases[p].k, t->columns, x.strip,
+                             tiles, &w);
         w.tiles += t->kept ? 1 : tiles; /* else nothing is waited for but the left operand, once */
-        w.waits += tiles * waits;
         w.product[0].k += tiles * x.k;
     }
     w.bytes = w.product[0].k * (x.m + (t->kept ? 0 : x.n)) * fb_dtype_size(t->dtype);

@@ -20,6 +20,7 @@ typedef struct {
     double
         tiles; /* that the products' k is cut into: at each a block waits for copies, and its threads for each other */
     double waits; /* times that a thread stands still for memory or a long division, which nothing hides */
+    double made;  /* instructions of a thread that computes operands instead of copying them */
     double bytes; /* of operands that a block reads, from the cache */
     bool in_turn; /* nothing is multiplied while a tile is copied */
 } fb_tile_work;
