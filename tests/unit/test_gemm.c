@@ -260,6 +260,48 @@ static void test_max_weighs(void **state)
     assert_int_not_equal(family_of_layers(FB_F32, 1024), FB_FAMILY_CHAIN);
 }
 
+/* Predicted time of a product whose left operand is op(x), or a join of parts of it, made on the way in. */
+static double us_of_operand(fb_op op, int parts)
+{
+    fb_graph *g = fb_graph_new("operand");
+    fb_id made = op == FB_OP_CAST ? in(g, "x", FB_F32, SHAPE(64, 512))
+                                  : NODE(g, op, "made", NULL, in(g, "x", FB_F32, SHAPE(64, 512)));
+    fb_id part[16];
+    for (int i = 0; i < parts; i++)
+        part[i] =
+            NODE(g, FB_OP_SLICE, NULL, &((fb_attrs){.dim = 1, .start = i, .stop = i + 512 / parts, .step = 1}), made);
+    fb_error err;
+    if (parts) made = fb_graph_add(g, FB_OP_CAT, part, parts, &(fb_attrs){.dim = 1}, "joined", 0, &err);
+    g = with_output(g, NODE(g, FB_OP_MATMUL, "product", NULL, made, in(g, "w", FB_F32, SHAPE(512, 256))));
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_plan_new(planner);
+    fb_verdict v;
+    fb_id product = find(g, "product");
+    const fb_edit edits[] = {{.kind = FB_EDIT_GENERATE, .a = product, .b = FB_NONE},
+                             {.kind = FB_EDIT_FUSE, .a = fb_graph_find(g, parts ? "joined" : "made"), .b = product}};
+    for (int i = 0; i < (op == FB_OP_CAST && !parts ? 1 : 2); i++) {
+        plan = try_edit(plan, &edits[i], &v);
+        if (!plan) fail_msg("%s", v.text);
+    }
+    fb_group_cost c;
+    fb_plan_group_cost(plan, fb_plan_group_of(plan, product), &c);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    return c.us;
+}
+
+static void test_operands_take_time(void **state)
+{
+    (void)state;
+    double copied = us_of_operand(FB_OP_CAST, 0), relu = us_of_operand(FB_OP_RELU, 0);
+    assert_true(relu > copied);
+    assert_true(us_of_operand(FB_OP_SIGMOID, 0) > 1.2 * relu);
+    assert_true(us_of_operand(FB_OP_CAST, 16) > 1.2 * relu);
+}
+
 /* ---- the text of one ---- */
 
 static void test_golden(void **state)
@@ -290,11 +332,9 @@ static void test_golden(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_knobs),
-                                       cmocka_unit_test(test_max_weighs),
-                                       cmocka_unit_test(test_golden),
-                                       cmocka_unit_test(test_library_accumulates),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals),   cmocka_unit_test(test_knobs),
+                                       cmocka_unit_test(test_max_weighs), cmocka_unit_test(test_operands_take_time),
+                                       cmocka_unit_test(test_golden),     cmocka_unit_test(test_library_accumulates),
                                        cmocka_unit_test(test_emulated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
