@@ -249,8 +249,8 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
     }
 
     // Sums of 64 rows and 64 columns: g(c, m, n) for VECTOR neighbours, of which the first is at (m, n), whole lines of 8 from
-    // the four threads that have pairs of them.
-    template <int VECTOR, class G> FB_DEVICE void each(const float (&sums)[32], int row, int column, G g)
+    // the four threads that have pairs of them. GUARDED: of the first `rows` rows only.
+    template <int VECTOR, bool GUARDED, class G> FB_DEVICE void each(const float (&sums)[32], int row, int column, int rows, G g)
     {
         const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -261,9 +261,10 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
 #pragma unroll
                 for (int i = 0; i < 8; i++) c[i] = sums[16 * q + 4 * (i / 2) + 2 * h + i % 2];
                 turn_four(c);
+                const int m = row + (lane >> 2) + 8 * h;
+                if (GUARDED && m >= rows) continue;
 #pragma unroll
-                for (int v = 0; v < 8; v += VECTOR)
-                    g(c + v, row + (lane >> 2) + 8 * h, column + 8 * (4 * q + (lane & 3)) + v);
+                for (int v = 0; v < 8; v += VECTOR) g(c + v, m, column + 8 * (4 * q + (lane & 3)) + v);
             }
     }
 
@@ -318,9 +319,9 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
     }
 
     // near: what is brought to lie beside the tiles; f: of an element of the first product; g: what becomes of the second, see
-    // `each`.
-    template <int VECTOR, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class N, class F, class G>
-    FB_DEVICE void run(unsigned char *shared, FA a_of, F0 b0_of, F1 b1_of, N near, F f, G g)
+    // `each`. RAGGED: of the block's rows there may be but `rows`; warps that have all of theirs go without conditions.
+    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class N, class F, class G>
+    FB_DEVICE void run(unsigned char *shared, int rows, FA a_of, F0 b0_of, F1 b1_of, N near, F f, G g)
     {
         using A = operand<A_ALONG_K, ROWS, STRIP>;
         using B0 = operand<B0_ALONG_K, WIDTH, STRIP>;
@@ -380,7 +381,11 @@ template <class ELEM, int ROWS, int WIDTH, int INSIDE, int DEPTH, int COLUMNS, i
             for (int k = 0; k < WIDTH; k += 16) fb_wide_64<B1::TURNED>(sums, h[k / 16], B1::at(stage, 0, k), k > 0, ELEM());
             sent(c, group);
             done(c, s);
-            each<VECTOR>(sums, row, (s - FIRST + blockIdx.x) % SECOND * STRIP, g);
+            const int column = (s - FIRST + blockIdx.x) % SECOND * STRIP;
+            if (!RAGGED || row + 16 <= rows)
+                each<VECTOR, false>(sums, row, column, rows, g);
+            else
+                each<VECTOR, true>(sums, row, column, rows, g);
         }
     }
 };

@@ -257,11 +257,16 @@ static void write_run(const writer *w)
     bool two = c->n_links == 2;
     operand a = left_of(w, first), b0 = right_of(w, first), b1 = right_of(w, last);
     bool along[] = {!two || lies_along_k(w, &a), !two || lies_along_k(w, &b0), lies_along_k(w, &b1)};
-    const char *first_of = w->tile.wide ? fb_arena_printf(e->arena, "%d, ", vector_of(w)) : "";
+    const char *first_of =
+        w->tile.wide ? fb_arena_printf(e->arena, "%d, %s, ", vector_of(w), w->c->rows % w->tile.rows ? "true" : "false")
+                     : "";
     fb_emit(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
             along[2] ? "true" : "false");
     e->indent++;
-    fb_emit(e, w->tile.wide ? "fb_shared," : "fb_sums, fb_shared,");
+    if (w->tile.wide)
+        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
+    else
+        fb_emit(e, "fb_sums, fb_shared,");
     if (two) {
         write_left(w, first);
         write_right(w, first, w->tile.depth, w->tile.tile);
@@ -314,7 +319,7 @@ static void write_results(const writer *w)
         fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
                 vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
     }
-    if (w->c->rows % w->tile.rows)
+    if (w->c->rows % w->tile.rows && !w->tile.wide)
         fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") %s;", w->c->rows, each ? "return" : "break");
     const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
     if (is_variable(w, w->c->member))
