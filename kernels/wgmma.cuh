@@ -10,8 +10,10 @@
 //                        so they become fragments without leaving their thread
 //     second product     a step is 64 columns: B1[WIDTH, 64]; what is made of them is stored while the others multiply
 //
-// so a last step leaves a small part of the results to be made, and no sums are kept from step to step. Blocks begin with
-// different steps (`turn`), and ask for other parts of the right operands at one time.
+// so only a small part of the results is left to be made when the last step has come. Two groups take turns: one multiplies
+// while the other makes something of its sums, since neither the tensor cores nor the rest of a multiprocessor does both at
+// once for one group (multiplications with a left operand in registers keep their warps until they are under way).
+// Blocks begin with different steps, and ask for other parts of the right operands at one time.
 //
 // A *tile* in shared memory is strips of 64 elements, 128 bytes, a line, in lines along the operand's contiguous dimension;
 // piece p of 16 bytes of line l lies at place p ^ l % 8: the 128-byte swizzle, by which 8 lines meet no bank twice (PTX ISA,
