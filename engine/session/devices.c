@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t calm_ns = 1500 * 1000000ll; /* of idleness before the background calibration */
-
 /* ---- workers ---- */
 
 static void add_worker(fb_session *s, const char *command)
@@ -367,10 +365,16 @@ static fb_device_record *to_calibrate(const fb_session *s)
     return NULL;
 }
 
+static int64_t calm_ns(const fb_session *s)
+{
+    enum { USUAL_MS = 1500 };
+    return (s->options.calm_ms ? s->options.calm_ms : USUAL_MS) * 1000000ll;
+}
+
 int fb_devices_timeout(const fb_session *s)
 {
     if (!s->idle_since_ns || !to_calibrate(s)) return -1;
-    int64_t left = s->idle_since_ns + calm_ns - fb_now_ns();
+    int64_t left = s->idle_since_ns + calm_ns(s) - fb_now_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
@@ -381,7 +385,7 @@ void fb_devices_idle(fb_session *s)
         s->idle_since_ns = 0;
     else if (!s->idle_since_ns)
         s->idle_since_ns = fb_now_ns();
-    else if (fb_now_ns() - s->idle_since_ns >= calm_ns) {
+    else if (fb_now_ns() - s->idle_since_ns >= calm_ns(s)) {
         d->asked_for = false;
         d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
     }

@@ -35,6 +35,7 @@ typedef struct {
     const json_t *set;          /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
     uint64_t seed;              /* of the inputs; 0 is as good as any */
     bool calibrate;             /* calibrate in the background when the device was not */
+    int calm_ms;                /* … after this long without anything to do; 0: 1.5 s */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
     bool search_again;          /* `best` is searched for anew, whatever was found earlier */
     bool trust;                 /* every kernel in a file that a plan names may run */

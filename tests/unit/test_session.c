@@ -9,6 +9,7 @@
 #include "session/library.h"
 #include "session/names.h"
 #include "session/results.h"
+#include "worker/protocol.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -679,22 +680,148 @@ static void test_kernels_are_trusted(void **state)
     fb_arena_free(arena);
 }
 
-int main(void)
+/* ---- calibrations in doubt ---- */
+
+/* A worker of a device that is calibrated at once, this program's own other half: "fake STATE" says how good its
+ * calibration is. Plans run on it in next to no time; the machine's name counts the calibrations. */
+static json_t *fake_machine(const char *state, int calibrations)
 {
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    snprintf(m.name, sizeof m.name, "calibrated %d times", calibrations);
+    m.calibrated = strcmp(state, "uncalibrated") != 0 || calibrations;
+    m.doubted = !strcmp(state, "doubted") && !calibrations;
+    return fb_machine_to_json(&m);
+}
+
+static json_t *fake_report(bool measured)
+{
+    fb_report *r = fb_report_new();
+    r->error = (fb_error_report){.max_abs = 0, .max_rel = 0, .bound = 0, .ok = true};
+    r->source = measured ? FB_SOURCE_MEASURED : FB_SOURCE_RECORDED;
+    r->wall_us = (fb_stat){1e-6, 1e-6, 1e-6, 20};
+    json_t *value = fb_report_to_json(r);
+    fb_report_free(r);
+    return value;
+}
+
+static json_t *fake_answer(const char *state, const char *type, json_int_t id, int *calibrations)
+{
+    const bool measured = !strcmp(state, "undercut");
+    if (!strcmp(type, "hello") || !strcmp(type, "devices"))
+        return json_pack("{s:s, s:I, s:i, s:s, s:s, s:[{s:s, s:s, s:o}], s:[]}", "type", type, "id", id, "fusebox",
+                         FB_PROTOCOL_VERSION, "version", "0", "host", "fake", "devices", "device", "cuda:7", "kind",
+                         "cuda", "machine", fake_machine(state, 0), "libraries");
+    if (!strcmp(type, "prepare") || !strcmp(type, "sample"))
+        return json_pack("{s:s, s:I, s:o}", "type", *type == 'p' ? "prepared" : "sampled", "id", id, "report",
+                         fake_report(measured));
+    if (!strcmp(type, "release")) return json_pack("{s:s, s:I}", "type", "released", "id", id);
+    if (strcmp(type, "calibrate") != 0) return NULL;
+    return json_pack("{s:s, s:I, s:s, s:o}", "type", "machine", "id", id, "device", "cuda:7", "machine",
+                     fake_machine(state, ++*calibrations));
+}
+
+static int fake_worker(const char *state)
+{
+    int calibrations = 0;
+    fb_channel *c = fb_channel_new(STDIN_FILENO, STDOUT_FILENO);
+    const char *line;
+    size_t n;
+    while ((line = fb_channel_wait_line(c, &n, -1, NULL))) {
+        json_t *m = fb_json_parse(line, n, NULL);
+        json_t *answer =
+            fake_answer(state, fb_json_string_or(m, "type", ""), fb_json_int_or(m, "id", 0), &calibrations);
+        if (answer) fb_channel_send(c, answer);
+        fb_channel_flush(c, -1, NULL);
+        json_decref(m);
+    }
+    fb_channel_free(c);
+    return 0;
+}
+
+/* Something is measured, then nothing is left to do: the machine as the session knows it after that. */
+static fb_machine after_a_calm(const char *state)
+{
+    enum { CALM_MS = 20, ROUNDS = 200 };
+    fb_error err = {0};
+    char command[64];
+    snprintf(command, sizeof command, "/proc/self/exe fake %s", state);
+    const char *const workers[] = {command};
+    const fb_session_options o = {.self = getenv("FUSEBOX"),
+                                  .device = "cuda:7",
+                                  .n_workers = 1,
+                                  .workers = workers,
+                                  .calibrate = true,
+                                  .calm_ms = CALM_MS};
+    fb_session *s = fb_session_new(&o, &err);
+    assert_non_null(s);
+    assert_true(fb_session_load(s, script, &err));
+    int c = added(s, "one:none"), timeout = 0;
+    settle(s);
+    assert_false(fb_session_calibrating(s, "cuda:7")); /* nothing was measured yet */
+    fb_session_measure(s, &c, 1);
+    settle(s);
+    if (column(s, c)->state != FB_COLUMN_DONE) fail_msg("%s", column(s, c)->error.text);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct pollfd fds[FB_SESSION_FDS];
+        timeout = -1;
+        fb_session_poll(s, fds, &timeout);
+        if (timeout < 0 && !fb_session_calibrating(s, "cuda:7")) break;
+        fb_session_wait(s, CALM_MS);
+    }
+    assert_int_equal(timeout, -1); /* nothing is waited for any more: it is not made a second time */
+    fb_machine m = *fb_session_machine(s, "cuda:7");
+    fb_session_free(s);
+    return m;
+}
+
+static void test_calibrations_in_doubt(void **state)
+{
+    (void)state;
+    fb_machine m = after_a_calm("good");
+    assert_true(m.calibrated && !m.doubted);
+    assert_string_equal(m.name, "calibrated 0 times"); /* it is kept */
+    m = after_a_calm("uncalibrated");
+    assert_true(m.calibrated);
+    assert_string_equal(m.name, "calibrated 1 times");
+    m = after_a_calm("doubted"); /* while the machine was busy: made again */
+    assert_true(m.calibrated && !m.doubted);
+    assert_string_equal(m.name, "calibrated 1 times");
+    m = after_a_calm("undercut"); /* nothing is faster than its floor: made again, and in doubt still */
+    assert_true(m.calibrated && m.doubted);
+    assert_string_equal(m.name, "calibrated 1 times");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && !strcmp(argv[1], "fake")) {
+        fb_json_init();
+        return fake_worker(argv[2]);
+    }
     if (!getenv("FUSEBOX")) {
         puts("1..0 # SKIP FUSEBOX does not name the binary");
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nearest),    cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_results),    cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_absent),     cmocka_unit_test(test_edits),
-        cmocka_unit_test(test_carried),    cmocka_unit_test(test_params),
-        cmocka_unit_test(test_stuck),      cmocka_unit_test(test_broken_reload),
-        cmocka_unit_test(test_graph_file), cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_check),      cmocka_unit_test(test_best),
-        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_worker_dies),
-        cmocka_unit_test(test_experiment), cmocka_unit_test(test_kernels_are_trusted),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_edits),
+        cmocka_unit_test(test_carried),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_broken_reload),
+        cmocka_unit_test(test_graph_file),
+        cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_worker_dies),
+        cmocka_unit_test(test_experiment),
+        cmocka_unit_test(test_kernels_are_trusted),
+        cmocka_unit_test(test_calibrations_in_doubt),
     };
     return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
 }
