@@ -162,6 +162,13 @@ typedef FB_VEC(fb_entry) entries;
 
 typedef FB_VEC(int) numbers;
 
+typedef struct {
+    const fb_graph *g;
+    const tree *t;
+    entries out;
+    int *entry_of;
+} flattening;
+
 static bool is_member(const fb_graph *g, const tree_node *n)
 {
     return n->kind == FB_ENTRY_SCOPE && g->scopes[n->id].index != FB_NONE;
@@ -183,23 +190,28 @@ static void find_members(const fb_graph *g, const tree *t, int first, numbers *m
     }
 }
 
-static void flatten(const fb_graph *g, const tree *t, int parent_tree, int parent, entries *out);
+static void flatten(flattening *f, int parent_tree, int parent);
 
-static void flatten_one(const fb_graph *g, const tree *t, int at, int parent, entries *out)
+static void flatten_one(flattening *f, int at, int parent)
 {
-    const tree_node *n = &t->at[at];
-    int me = out->n;
-    FB_VEC_PUSH(out, (fb_entry){.kind = n->kind, .fold = FB_OPEN, .id = n->id, .parent = parent, .members = 1});
+    const tree_node *n = &f->t->at[at];
+    int me = f->out.n;
+    FB_VEC_PUSH(&f->out, (fb_entry){.kind = n->kind, .fold = FB_OPEN, .id = n->id, .parent = parent, .members = 1});
     if (n->kind == FB_ENTRY_NODE) {
-        out->at[me].first = out->at[me].last = n->id;
+        f->out.at[me].first = f->out.at[me].last = n->id;
+        f->entry_of[n->id] = me;
     } else {
-        flatten(g, t, at, me, out);
-        if (g->scopes[n->id].kind == FB_SCOPE_OP) out->at[me].fold = FB_FOLDED;
-        out->at[me].first = out->at[me + 1].first;
-        out->at[me].last = out->at[out->n - 1].last;
+        flatten(f, at, me);
+        if (f->g->scopes[n->id].kind == FB_SCOPE_OP) f->out.at[me].fold = FB_FOLDED;
+        f->out.at[me].first = f->out.at[me + 1].first;
+        f->out.at[me].last = f->out.at[f->out.n - 1].last;
     }
-    out->at[me].end = out->n;
+    f->out.at[me].end = f->out.n;
 }
+
+/* ---- alike sources and views in a row ---- */
+
+enum { MANY_ALIKE = 3, MAX_PERIOD = 4 };
 
 /* "split" and "split_3" have one stem. */
 static size_t stem(const char *name)
@@ -209,64 +221,99 @@ static size_t stem(const char *name)
     return end < n && end > 1 && name[end - 1] == '_' ? end - 1 : n;
 }
 
-static bool alike(const fb_graph *g, fb_id x, fb_id y)
+/* They read the same, or what stands at the same place of a round that begins with `start`, and with `y`'s as much
+ * later. */
+static bool read_alike(const fb_node *a, const fb_node *b, fb_id start, fb_id later)
+{
+    if (a->n_args != b->n_args) return false;
+    if (!a->n_args || a->args[0] == b->args[0]) return true;
+    return a->args[0] >= start && b->args[0] == a->args[0] + later;
+}
+
+/* Sizes may differ from view to view; what a source is like stays to be seen. */
+static bool alike(const fb_graph *g, fb_id x, fb_id y, fb_id start)
 {
     const fb_node *a = &g->nodes[x], *b = &g->nodes[y];
     size_t n = stem(a->name);
-    return a->op == b->op && a->dtype == b->dtype && a->scope == b->scope && fb_shape_equal(&a->shape, &b->shape) &&
-           a->n_args == b->n_args && (!a->n_args || a->args[0] == b->args[0]) && n == stem(b->name) &&
-           !strncmp(a->name, b->name, n);
+    bool sized = a->n_args ? a->shape.rank == b->shape.rank : fb_shape_equal(&a->shape, &b->shape);
+    return a->op == b->op && a->dtype == b->dtype && a->scope == b->scope && sized && read_alike(a, b, start, y - x) &&
+           n == stem(b->name) && !strncmp(a->name, b->name, n);
 }
 
-/* The last of the siblings from `first` on that are alike and belong to no kernel; `first` when they are not many. */
-static int alike_until(const fb_graph *g, const tree *t, int first, int *count)
+static bool is_plain(const flattening *f, int at)
 {
-    enum { MANY = 3 };
-    int last = first;
-    *count = 1;
-    if (t->at[first].kind != FB_ENTRY_NODE || fb_node_is_computed(g, t->at[first].id)) return first;
-    for (int at = t->at[first].next; at != FB_NONE; at = t->at[at].next, ++*count) {
-        if (t->at[at].kind != FB_ENTRY_NODE || !alike(g, t->at[first].id, t->at[at].id)) break;
-        last = at;
+    const tree_node *n = at == FB_NONE ? NULL : &f->t->at[at];
+    return n && n->kind == FB_ENTRY_NODE && !fb_node_is_computed(f->g, n->id);
+}
+
+/* How often the `period` siblings from `first` on stand there, round after round. */
+static int rounds_of(const flattening *f, int first, int period)
+{
+    int model[MAX_PERIOD], at = first, rounds = 1;
+    for (int i = 0; i < period; i++, at = f->t->at[at].next) {
+        if (!is_plain(f, at)) return 0;
+        model[i] = f->t->at[at].id;
     }
-    if (*count >= MANY) return last;
-    *count = 1;
-    return first;
+    for (;; rounds++)
+        for (int i = 0; i < period; i++, at = f->t->at[at].next)
+            if (!is_plain(f, at) || !alike(f->g, model[i], f->t->at[at].id, model[0])) return rounds;
 }
 
-static void flatten_repeat(const fb_graph *g, const tree *t, const numbers *members, int parent, entries *out)
+/* What repeats itself at `first` becomes one entry for each sibling of a round (slice ×26, unbind ×26). Returns the
+ * last sibling of it; FB_NONE when nothing repeats. */
+static int flatten_rounds(flattening *f, int first, int parent)
 {
-    int me = out->n;
-    FB_VEC_PUSH(out, (fb_entry){.kind = FB_ENTRY_REPEAT,
-                                .fold = FB_OPEN,
-                                .id = t->at[members->at[0]].id,
-                                .parent = parent,
-                                .members = members->n});
-    for (int i = 0; i < members->n; i++) flatten_one(g, t, members->at[i], me, out);
-    out->at[me].first = out->at[me + 1].first;
-    out->at[me].last = out->at[out->n - 1].last;
-    out->at[me].end = out->n;
+    int period = 1, rounds = 0;
+    for (; period <= MAX_PERIOD; period++)
+        if ((rounds = rounds_of(f, first, period)) >= MANY_ALIKE) break;
+    if (period > MAX_PERIOD) return FB_NONE;
+    int at = first, last = first, start = f->out.n;
+    for (int i = 0; i < period * rounds; last = at, at = f->t->at[at].next, i++) {
+        fb_id id = f->t->at[at].id;
+        if (i < period) flatten_one(f, at, parent);
+        fb_entry *e = &f->out.at[start + i % period];
+        e->members = rounds;
+        e->last = id;
+        f->entry_of[id] = start + i % period;
+    }
+    return last;
 }
 
-static void flatten(const fb_graph *g, const tree *t, int parent_tree, int parent, entries *out)
+/* ---- repeats ---- */
+
+static void flatten_repeat(flattening *f, const numbers *members, int parent)
 {
+    int me = f->out.n;
+    FB_VEC_PUSH(&f->out, (fb_entry){.kind = FB_ENTRY_REPEAT,
+                                    .fold = FB_OPEN,
+                                    .id = f->t->at[members->at[0]].id,
+                                    .parent = parent,
+                                    .members = members->n});
+    for (int i = 0; i < members->n; i++) flatten_one(f, members->at[i], me);
+    f->out.at[me].first = f->out.at[me + 1].first;
+    f->out.at[me].last = f->out.at[f->out.n - 1].last;
+    f->out.at[me].end = f->out.n;
+}
+
+static void flatten(flattening *f, int parent_tree, int parent)
+{
+    const tree *t = f->t;
     numbers members = {0};
     for (int c = t->at[parent_tree].first_child; c != FB_NONE; c = t->at[c].next) {
         members.n = 0;
-        find_members(g, t, c, &members);
+        find_members(f->g, t, c, &members);
         if (members.n == 1) {
-            int me = out->n, count;
-            flatten_one(g, t, c, parent, out);
-            c = alike_until(g, t, c, &count);
-            if (count == 1) continue;
-            out->at[me].members = count;
-            out->at[me].last = t->at[c].id;
+            int last = flatten_rounds(f, c, parent);
+            if (last == FB_NONE)
+                flatten_one(f, c, parent);
+            else
+                c = last;
             continue;
         }
         int last = members.at[members.n - 1];
         for (int at = c; at != last; at = t->at[at].next)
-            if (t->at[at].kind == FB_ENTRY_NODE) flatten_one(g, t, at, parent, out);
-        flatten_repeat(g, t, &members, parent, out);
+            if (t->at[at].kind == FB_ENTRY_NODE) flatten_one(f, at, parent);
+        flatten_repeat(f, &members, parent);
         c = last;
     }
     FB_VEC_FREE(&members);
@@ -276,24 +323,20 @@ fb_outline *fb_outline_new(const fb_graph *g)
 {
     fb_outline *o = fb_calloc(1, sizeof *o);
     tree t = {0};
-    entries all = {0};
     o->graph = g;
-    plant(g, &t);
-    fingerprint(g, &t);
-    flatten(g, &t, 0, FB_NONE, &all);
-    FB_VEC_FREE(&t);
-    o->entries = all.at;
-    o->n = all.n;
     o->entry_of = fb_alloc(((size_t)g->n_nodes + 1) * sizeof *o->entry_of);
     for (fb_id i = 0; i < g->n_nodes; i++) o->entry_of[i] = FB_NONE;
+    plant(g, &t);
+    fingerprint(g, &t);
+    flattening f = {.g = g, .t = &t, .entry_of = o->entry_of};
+    flatten(&f, 0, FB_NONE);
+    FB_VEC_FREE(&t);
+    o->entries = f.out.at;
+    o->n = f.out.n;
     o->arena = fb_arena_new();
     for (int e = 0; e < o->n; e++) {
         fb_entry *x = &o->entries[e];
-        if (x->kind == FB_ENTRY_NODE) {
-            for (fb_id i = x->first; i <= x->last; i++)
-                if (i == x->id || (x->members > 1 && alike(g, x->id, i))) o->entry_of[i] = e;
-            continue;
-        }
+        if (x->kind == FB_ENTRY_NODE) continue;
         x->path = fb_arena_strdup(o->arena, g->scopes[x->id].path);
         if (g->n_nodes > MANY_NODES && x->parent == FB_NONE) x->fold = FB_FOLDED;
     }

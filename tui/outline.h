@@ -3,7 +3,7 @@
  * Sibling scopes that are repetitions of each other (feature[0] … feature[15], same content) become one *repeat*, which
  * is shown folded (one line), as one (the first member stands for all, edits go to all), or member by member. Scalar
  * constants are left out: they are written into the kernels as literals. Three or more alike sources or views in a row
- * (split, split_2 …) are one entry.
+ * (split, split_2 …) are one entry, and so are those of rounds (slice, unbind, slice_2, unbind_2 …), one for each place.
  *
  * Pure data: no session, no screen. Built once a graph in O(nodes); 20,000 nodes take some ten milliseconds. */
 #ifndef FB_TUI_OUTLINE_H
@@ -22,7 +22,7 @@ typedef struct {
     int end;           /* entries this + 1 … end - 1 lie inside */
     int members;       /* repeat: how many; node: how many alike sources or views it stands for */
     const char *path;  /* of the scope; NULL for nodes */
-    fb_id first, last; /* nodes inside lie in this range of ids; others of the range are scalar constants */
+    fb_id first, last; /* nodes inside lie in this range of ids; others of the range belong to no kernel */
 } fb_entry;
 
 typedef struct {

@@ -76,12 +76,34 @@ static void shape_of(const fb_graph *g, fb_id node, fb_str *out)
     fb_str_add(out, fb_shape_format(&n->shape, n->dtype == FB_F32 ? FB_DTYPES : n->dtype, text));
 }
 
+/* Of alike views: "…" where their sizes differ. */
+static void shape_of_all(const fb_outline *o, const fb_entry *e, fb_str *out)
+{
+    const fb_node *n = &o->graph->nodes[e->id];
+    if (n->dtype != FB_F32) fb_str_add(out, fb_dtype_name(n->dtype));
+    fb_str_add(out, "[");
+    for (int d = 0; d < n->shape.rank; d++) {
+        bool same = true;
+        for (fb_id i = e->first; same && i <= e->last; i++)
+            same = o->entry_of[i] != o->entry_of[e->id] || o->graph->nodes[i].shape.dim[d] == n->shape.dim[d];
+        fb_str_add(out, d ? "," : "");
+        if (same)
+            fb_str_addf(out, "%lld", (long long)n->shape.dim[d]);
+        else
+            fb_str_add(out, "…");
+    }
+    fb_str_add(out, "]");
+}
+
 /* What the row shows at its right end: of a node or folded scope the shape of its last node. */
 static void shape_text(const fb_app *app, int at, fb_str *out)
 {
     const fb_outline *o = app->model.outline;
     const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
-    if (e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED) shape_of(o->graph, e->last, out);
+    if (e->kind == FB_ENTRY_NODE && e->members > 1)
+        shape_of_all(o, e, out);
+    else if (e->kind == FB_ENTRY_NODE || e->fold == FB_FOLDED)
+        shape_of(o->graph, e->last, out);
 }
 
 /* The shapes in sight are one column, as wide as its widest, but no wider than leaves names some room. */
@@ -260,20 +282,33 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     }
 }
 
+static bool is_in(const char *name, const char *text)
+{
+    const char *dot = strchr(text, '.') || strchr(text, '[') ? NULL : strrchr(name, '.');
+    return strcasestr(dot ? dot + 1 : name, text) != NULL;
+}
+
+/* The entry, or one of the nodes that it stands for. */
+static bool holds(const fb_outline *o, int at, const char *text)
+{
+    const fb_entry *e = &o->entries[at];
+    if (e->kind != FB_ENTRY_NODE) return is_in(e->path, text);
+    for (fb_id i = e->first; i <= e->last; i++)
+        if (o->entry_of[i] == at && is_in(o->graph->nodes[i].name, text)) return true;
+    return false;
+}
+
 /* All nodes are searched, folded away or not; of repetitions shown as one only the first. */
 static bool find(fb_app *app, const char *text, int step)
 {
     fb_model *m = &app->model;
     const fb_row *row = fb_model_row(app);
     if (!row) return false;
-    const fb_graph *g = m->outline->graph;
     int n = m->outline->n, here = row->entry;
     for (int k = 1; k <= n; k++) {
         int at = ((here + step * k) % n + n) % n;
         const fb_entry *e = &m->outline->entries[at];
-        const char *name = e->kind == FB_ENTRY_NODE ? g->nodes[e->id].name : e->path;
-        const char *dot = strrchr(name, '.');
-        if (!strcasestr(strchr(text, '.') || strchr(text, '[') ? name : dot ? dot + 1 : name, text)) continue;
+        if (!holds(m->outline, at, text)) continue;
         int shown = fb_rows_find(&m->rows, e->first);
         if (e->kind != FB_ENTRY_NODE && m->rows.row_of_entry[at] == FB_NONE) continue;
         if (e->kind == FB_ENTRY_NODE && (shown == FB_NONE || m->rows.rows.at[shown].entry != at)) {
