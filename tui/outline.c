@@ -221,22 +221,25 @@ static size_t stem(const char *name)
     return end < n && end > 1 && name[end - 1] == '_' ? end - 1 : n;
 }
 
-/* They read the same, or what stands at the same place of a round that begins with `start`, and with `y`'s as much
- * later. */
-static bool read_alike(const fb_node *a, const fb_node *b, fb_id start, fb_id later)
+/* They read the same, or views of one line, or what stands at the same place of a round, the first of which begins with
+ * `start`. */
+static bool read_alike(const flattening *f, fb_id x, fb_id y, fb_id start)
 {
+    const fb_node *a = &f->g->nodes[x], *b = &f->g->nodes[y];
     if (a->n_args != b->n_args) return false;
     if (!a->n_args || a->args[0] == b->args[0]) return true;
-    return a->args[0] >= start && b->args[0] == a->args[0] + later;
+    int line = f->entry_of[a->args[0]];
+    if (line != FB_NONE && line == f->entry_of[b->args[0]]) return true;
+    return a->args[0] >= start && b->args[0] - y == a->args[0] - x;
 }
 
 /* Sizes may differ from view to view; what a source is like stays to be seen. */
-static bool alike(const fb_graph *g, fb_id x, fb_id y, fb_id start)
+static bool alike(const flattening *f, fb_id x, fb_id y, fb_id start)
 {
-    const fb_node *a = &g->nodes[x], *b = &g->nodes[y];
+    const fb_node *a = &f->g->nodes[x], *b = &f->g->nodes[y];
     size_t n = stem(a->name);
     bool sized = a->n_args ? a->shape.rank == b->shape.rank : fb_shape_equal(&a->shape, &b->shape);
-    return a->op == b->op && a->dtype == b->dtype && a->scope == b->scope && sized && read_alike(a, b, start, y - x) &&
+    return a->op == b->op && a->dtype == b->dtype && a->scope == b->scope && sized && read_alike(f, x, y, start) &&
            n == stem(b->name) && !strncmp(a->name, b->name, n);
 }
 
@@ -256,7 +259,7 @@ static int rounds_of(const flattening *f, int first, int period)
     }
     for (;; rounds++)
         for (int i = 0; i < period; i++, at = f->t->at[at].next)
-            if (!is_plain(f, at) || !alike(f->g, model[i], f->t->at[at].id, model[0])) return rounds;
+            if (!is_plain(f, at) || !alike(f, model[i], f->t->at[at].id, model[0])) return rounds;
 }
 
 /* What repeats itself at `first` becomes one entry for each sibling of a round (slice ×26, unbind ×26). Returns the

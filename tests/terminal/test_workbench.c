@@ -131,6 +131,27 @@ static void parameters_rebuild_the_graph(void **unused)
     quit(t);
 }
 
+/* The views that take a tensor apart row by row are one line each, and the one searched for is found behind it. */
+static void views_in_rounds_fold(void **unused)
+{
+    (void)unused;
+    term *t = start(write_script("rows.lua",
+                                 "return function(g)\n"
+                                 "  local parts, z = {}, g:input('z', { 8, 4 }):tanh()\n"
+                                 "  for i, row in ipairs(z:unbind(0)) do parts[i] = row:slice(0, 0, i % 3 + 1) end\n"
+                                 "  return g:cat(parts, 0):relu()\n"
+                                 "end\n"),
+                    NULL);
+    must_show(t, "slice ×8", SOON_MS);
+    must_show(t, "unbind ×8", SOON_MS);
+    must_show(t, "slice_9 ×8", SOON_MS);
+    must_show(t, "[…]", SOON_MS); /* of different sizes */
+    term_keys(t, "g / \"unbind_5\" Enter");
+    must_show(t, "8 alike", SOON_MS);
+    must_show(t, "unbind = unbind", SOON_MS);
+    quit(t);
+}
+
 static void generated_source_is_shown(void **unused)
 {
     (void)unused;
@@ -339,6 +360,7 @@ int main(void)
         cmocka_unit_test(decisions_are_replayed),
         cmocka_unit_test(keys_work_while_measuring),
         cmocka_unit_test(parameters_rebuild_the_graph),
+        cmocka_unit_test(views_in_rounds_fold),
         cmocka_unit_test(generated_source_is_shown),
         cmocka_unit_test(plan_is_saved),
         cmocka_unit_test(errors_show_their_line),

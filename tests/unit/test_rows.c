@@ -149,6 +149,47 @@ static void unlike_members_stand_alone(void **state)
     unmake(&w);
 }
 
+/* x[:, 2i : 2i + n] and its transpose, in rounds, of which the last slice is `last` wide; then each transpose is read.
+ */
+static fb_graph *rounds(int n, int64_t last, bool apart)
+{
+    fb_graph *g = fb_graph_new("rounds");
+    fb_attrs shape = {.shape = {.rank = 2, .dim = {4, 64}}, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1};
+    fb_attrs turned = {.axes = {1, 0}, .n_axes = 2}, first = {.dim = 0};
+    fb_id x = op(g, FB_OP_INPUT, FB_NONE, FB_NONE, &shape, "x"), ends[16];
+    for (int i = 0; i < n; i++) {
+        fb_attrs part = {.dim = 1, .start = 2 * i, .stop = 2 * i + (i == n - 1 ? last : 2), .step = 1};
+        ends[i] = op(g, FB_OP_PERMUTE, op(g, FB_OP_SLICE, x, FB_NONE, &part, "slice"), FB_NONE, &turned, "t");
+        if (apart) ends[i] = op(g, FB_OP_RELU, ends[i], FB_NONE, NULL, "relu");
+    }
+    for (int i = 0; i < n && !apart; i++) ends[i] = op(g, FB_OP_RELU, ends[i], FB_NONE, NULL, "relu");
+    return finished(g, fb_graph_add(g, FB_OP_CAT, ends, n, &first, "cat", 1, NULL));
+}
+
+static void rounds_of_views_are_lines(void **state)
+{
+    (void)state;
+    for (int last = 2; last <= 3; last++) { /* of one size, or not */
+        world w = make(rounds(5, last, false), "none");
+        int slice = row_named(&w, "slice"), turned = row_named(&w, "t");
+        assert_int_equal(turned, slice + 1);
+        assert_int_equal(entry_of(&w, slice)->members, 5);
+        assert_int_equal(entry_of(&w, turned)->members, 5);
+        assert_int_equal(w.rows.rows.n, 1 + 2 + 5 + 1);
+        for (fb_id i = 0; i < w.graph->n_nodes; i++) { /* each stands behind the line of its like */
+            const fb_entry *e = entry_of(&w, fb_rows_find(&w.rows, i));
+            assert_int_equal(w.graph->nodes[e->id].op, w.graph->nodes[i].op);
+        }
+        unmake(&w);
+    }
+    world w = make(rounds(2, 2, false), "none"); /* two are not many */
+    assert_int_equal(w.rows.rows.n, 1 + 2 * 2 + 2 + 1);
+    unmake(&w);
+    w = make(rounds(5, 2, true), "none"); /* what computes stands between them */
+    assert_int_equal(w.rows.rows.n, 1 + 5 * 3 + 1);
+    unmake(&w);
+}
+
 static void literals_are_left_out(void **state)
 {
     (void)state;
@@ -357,13 +398,21 @@ static void many_nodes_are_quick(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repetitions_are_one_line),       cmocka_unit_test(unlike_members_stand_alone),
-        cmocka_unit_test(literals_are_left_out),          cmocka_unit_test(every_node_is_found),
-        cmocka_unit_test(revealed_nodes_have_rows),       cmocka_unit_test(folds_are_carried_over),
-        cmocka_unit_test(repeated_groups_share_a_letter), cmocka_unit_test(letters_have_names),
-        cmocka_unit_test(edges_are_counted_together),     cmocka_unit_test(members_have_edges_of_their_own),
-        cmocka_unit_test(fusing_one_member_is_mixed),     cmocka_unit_test(rows_of_one_kernel_are_tied),
-        cmocka_unit_test(scopes_are_toggled_as_one),      cmocka_unit_test(many_nodes_are_quick),
+        cmocka_unit_test(repetitions_are_one_line),
+        cmocka_unit_test(unlike_members_stand_alone),
+        cmocka_unit_test(rounds_of_views_are_lines),
+        cmocka_unit_test(literals_are_left_out),
+        cmocka_unit_test(every_node_is_found),
+        cmocka_unit_test(revealed_nodes_have_rows),
+        cmocka_unit_test(folds_are_carried_over),
+        cmocka_unit_test(repeated_groups_share_a_letter),
+        cmocka_unit_test(letters_have_names),
+        cmocka_unit_test(edges_are_counted_together),
+        cmocka_unit_test(members_have_edges_of_their_own),
+        cmocka_unit_test(fusing_one_member_is_mixed),
+        cmocka_unit_test(rows_of_one_kernel_are_tied),
+        cmocka_unit_test(scopes_are_toggled_as_one),
+        cmocka_unit_test(many_nodes_are_quick),
     };
     return cmocka_run_group_tests_name("rows", tests, NULL, NULL);
 }
