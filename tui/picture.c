@@ -73,6 +73,17 @@ void fb_picture_text(fb_picture *p, double x, double y, const char *class, const
     fb_str_add(&p->body, "</text>\n");
 }
 
+void fb_picture_tick(fb_picture *p, const fb_picture_frame *frame, bool vertical, double at, const char *text)
+{
+    if (vertical) {
+        fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>", frame->left, at, frame->right);
+        fb_picture_text(p, frame->left - 6, at + 4, "dim", "end", 0, text);
+    } else {
+        fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%.1f %dV%d\"/>", at, frame->top, frame->bottom);
+        fb_picture_text(p, at, frame->bottom + 15, "dim", "middle", 0, text);
+    }
+}
+
 /* ---- style and documents ---- */
 
 typedef struct {
@@ -320,6 +331,7 @@ static bool settle(axes *a)
 static void draw_ticks(fb_picture *p, const axes *a, bool vertical)
 {
     static const double steps[] = {1, 2, 5};
+    static const fb_picture_frame frame = {LEFT, WIDTH - RIGHT, TOP, PLOT_H - BOTTOM};
     double low = vertical ? a->y0 : a->x0, high = vertical ? a->y1 : a->x1;
     int n = high - low > 2.2 ? 1 : 3; /* decades alone, where there are enough */
     for (int e = (int)floor(low); e <= (int)floor(high); e++)
@@ -328,13 +340,7 @@ static void draw_ticks(fb_picture *p, const axes *a, bool vertical)
             double v = steps[i] * pow(10, e);
             if (log10(v) < low || log10(v) > high) continue;
             (vertical ? a->y_text : a->x_text)(text, v);
-            if (vertical) {
-                fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>", LEFT, at_y(a, v), WIDTH - RIGHT);
-                fb_picture_text(p, LEFT - 6, at_y(a, v) + 4, "dim", "end", 0, text);
-            } else {
-                fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%.1f %dV%d\"/>", at_x(a, v), TOP, PLOT_H - BOTTOM);
-                fb_picture_text(p, at_x(a, v), PLOT_H - BOTTOM + 14, "dim", "middle", 0, text);
-            }
+            fb_picture_tick(p, &frame, vertical, vertical ? at_y(a, v) : at_x(a, v), text);
         }
 }
 

@@ -41,6 +41,12 @@ void fb_xml_add(fb_str *out, const char *text); /* text from outside, so that it
 /* `anchor`: "start", "middle" or "end"; `most`: pixels, longer text is cut with "…" (0: as long as it is). */
 void fb_picture_text(fb_picture *p, double x, double y, const char *class, const char *anchor, int most,
                      const char *text);
+/* Where a plot's axes meet and end. */
+typedef struct {
+    int left, right, top, bottom;
+} fb_picture_frame;
+/* A thin line across the frame at `at` pixels, and its text left of it (vertical: on the y axis) or below. */
+void fb_picture_tick(fb_picture *p, const fb_picture_frame *frame, bool vertical, double at, const char *text);
 int fb_picture_text_width(const char *text); /* of the usual size, as good as that can be known */
 
 #endif

@@ -252,15 +252,10 @@ static scale scale_of(const points *all, bool vertical, bool log)
 
 static void draw_tick(fb_picture *p, const scale *s, bool vertical, double v)
 {
+    static const fb_picture_frame frame = {LEFT, WIDTH - RIGHT, TOP, PLOT_H - BOTTOM};
     char text[32];
     figure_text(text, v);
-    if (vertical) {
-        fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%d %.1fH%d\"/>", LEFT, place(s, v), WIDTH - RIGHT);
-        fb_picture_text(p, LEFT - 6, place(s, v) + 4, "dim", "end", 0, text);
-    } else {
-        fb_str_addf(&p->body, "<path class=\"axis\" d=\"M%.1f %dV%d\"/>", place(s, v), TOP, PLOT_H - BOTTOM);
-        fb_picture_text(p, place(s, v), PLOT_H - BOTTOM + 15, "dim", "middle", 0, text);
-    }
+    fb_picture_tick(p, &frame, vertical, place(s, v), text);
 }
 
 static void draw_ticks(fb_picture *p, const scale *s, bool vertical)

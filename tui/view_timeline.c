@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NAMES = 11, LANES = 4, CLOSEST = 1 << 20, BESIDE = 96, LIST = 56 };
+enum { NAMES = 11, METRIC_NAMES = 21, LANES = 4, CLOSEST = 1 << 20, BESIDE = 96, LIST = 56 };
 
 /* The source of the launch under the cursor, where there is room beside the list. */
 typedef struct {
@@ -26,6 +26,7 @@ static const fb_timeline *now(fb_app *app, fb_error *err)
 
 typedef struct {
     double from, to;
+    int x, width; /* where it is drawn, right of the lanes' names */
 } window;
 
 static double length_of(const fb_timeline *t)
@@ -36,13 +37,14 @@ static double length_of(const fb_timeline *t)
 }
 
 /* The zoomed part holds the launch under the cursor in its middle. */
-static window window_of(const fb_app *app, const fb_timeline *t)
+static window window_of(const fb_app *app, const fb_timeline *t, const fb_rect *r)
 {
+    int names = t->metrics.n_metrics ? METRIC_NAMES : NAMES;
     double all = length_of(t), width = all / app->timeline_zoom;
     int at = app->scroll[FB_VIEW_TIMELINE].cursor;
     double middle = at < t->n_spans ? (t->spans[at].start_us + t->spans[at].end_us) / 2 : 0;
     double from = fmin(fmax(middle - width / 2, 0), all - width);
-    return (window){from, from + width};
+    return (window){from, from + width, names, r->w - names - 1};
 }
 
 /* ---- lanes --------------------------------------------------------------------------------------------------------
@@ -67,15 +69,14 @@ static int letter_of(const fb_app *app, const fb_timeline *t, const fb_span *s)
 static void block(const fb_rect *r, int y, const window *w, double start, double end, fb_role role, const char *sign,
                   const char *label)
 {
-    int width = r->w - NAMES - 1;
-    double scale = width / (w->to - w->from);
+    double scale = w->width / (w->to - w->from);
     int from = (int)floor((start - w->from) * scale), to = (int)ceil((end - w->from) * scale);
     if (!(end >= w->from) || !(start <= w->to)) return;
     if (from < 0) from = 0;
-    if (to > width) to = width;
+    if (to > w->width) to = w->width;
     if (to <= from) to = from + 1;
-    fb_draw_run(r, y, NAMES + from, to - from, role, sign);
-    if (*label && to - from >= 3) fb_draw(r, y, NAMES + (from + to) / 2, role, label);
+    fb_draw_run(r, y, w->x + from, to - from, role, sign);
+    if (*label && to - from >= 3) fb_draw(r, y, w->x + (from + to) / 2, role, label);
 }
 
 static bool has_copies(const fb_timeline *t)
@@ -136,7 +137,7 @@ static const char *level(double share)
 /* How much of each cell's time no kernel runs: gaps are seen even where they are narrower than a cell. */
 static void draw_idle(const fb_rect *r, const fb_timeline *t, const window *w)
 {
-    int width = r->w - NAMES - 1;
+    int width = w->width;
     double step = (w->to - w->from) / width, all = length_of(t);
     double *busy = fb_calloc((size_t)width + 1, sizeof *busy);
     double done = 0; /* spans are in order of execution; what runs beside another counts once */
@@ -151,16 +152,15 @@ static void draw_idle(const fb_rect *r, const fb_timeline *t, const window *w)
     }
     fb_draw(r, y, 1, FB_ROLE_DIM, "idle");
     for (int x = 0; x < width; x++)
-        if (busy[x] < 0.98 && w->from + x * step < all) fb_draw(r, y, NAMES + x, FB_ROLE_WARN, level(1 - busy[x]));
+        if (busy[x] < 0.98 && w->from + x * step < all) fb_draw(r, y, w->x + x, FB_ROLE_WARN, level(1 - busy[x]));
     fb_free(busy);
 }
 
 static void draw_axis(const fb_rect *r, const window *w)
 {
-    int width = r->w - NAMES - 1;
     char text[32];
     for (int i = 0; i <= 4; i++) {
-        int x = NAMES + width * i / 4;
+        int x = w->x + w->width * i / 4;
         fb_format_us(text, w->from + (w->to - w->from) * i / 4);
         if (i == 4)
             fb_draw_right(r, 0, r->w - 1, FB_ROLE_DIM, text);
@@ -196,16 +196,29 @@ static void metric_cells(const fb_metric_log *m, int which, const window *w, int
     fb_free(n);
 }
 
+/* What stands beside a lane's name is the mean of what is in sight. */
 static void draw_metrics(const fb_rect *r, int y, const fb_timeline *t, const window *w)
 {
+    enum { FIGURE = 5 };
+    static const double nothing = 0.005;
     const fb_metric_log *m = &t->metrics;
-    int width = r->w - NAMES - 1;
-    double *mean = fb_calloc((size_t)width + 1, sizeof *mean);
+    double *mean = fb_calloc((size_t)w->width + 1, sizeof *mean);
     for (int k = 0; k < m->n_metrics && y + k < r->h; k++) {
-        fb_draw_cut(r, y + k, 1, NAMES - 2, FB_ROLE_DIM, m->metric[k]);
-        metric_cells(m, k, w, width, mean);
-        for (int x = 0; x < width; x++)
-            if (isfinite(mean[x])) fb_draw(r, y + k, NAMES + x, FB_ROLE_BYTES, level(mean[x]));
+        double sum = 0;
+        int known = 0;
+        char text[16];
+        fb_draw_cut(r, y + k, 1, w->x - 2 - FIGURE, FB_ROLE_DIM, m->metric[k]);
+        metric_cells(m, k, w, w->width, mean);
+        for (int x = 0; x < w->width; x++) {
+            if (!isfinite(mean[x])) continue;
+            bool none = mean[x] < nothing;
+            fb_draw(r, y + k, w->x + x, none ? FB_ROLE_DIM : FB_ROLE_BYTES, none ? "·" : level(mean[x]));
+            sum += mean[x];
+            known++;
+        }
+        if (!known) continue;
+        snprintf(text, sizeof text, "%.0f %%", 100 * sum / known);
+        fb_draw_right(r, y + k, w->x - 1, FB_ROLE_STRONG, text);
     }
     fb_free(mean);
 }
@@ -291,7 +304,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
                                       : "this device tells no launches apart");
         return;
     }
-    const window w = window_of(app, t);
+    const window w = window_of(app, t, r);
     int above = 1 + lanes_of(t), lanes = above + t->metrics.n_metrics;
     if (lanes > r->h - 3) lanes = above;
     fb_rect list = *r;
@@ -355,6 +368,7 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_add(&hint->title, "launch");
     fb_str_add(&hint->line[1], "j k: another launch · + -: zoom around it · Enter: its source");
     if (!t || at >= t->n_spans) return;
+    if (t->metrics.n_metrics) fb_str_add(&hint->line[1], " · lanes: share of the peak, mean of what is in sight");
     const fb_span *s = &t->spans[at];
     fb_str_addf(&hint->line[0], "%s: %s on stream %d", name_of(t, s), fb_format_us(us, s->end_us - s->start_us),
                 s->stream);

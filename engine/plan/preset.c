@@ -189,8 +189,8 @@ static fb_plan *run_tinygrad(fb_decider *d)
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
     ROW(max, "every fusion that is legal and generated, library calls kept unless a tile is predicted to be faster",   \
         "bytes not stored", score_bytes)                                                                               \
-    ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, counts checked on an H200", "bytes shared",    \
-        score_bytes)                                                                                                   \
+    ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, held against the code of PyTorch 2.11",        \
+        "bytes shared", score_bytes)                                                                                   \
     ROW(xla, "the kernels of XLA on a GPU: its published rules, not checked against a run", "predicted to save",       \
         score_us)                                                                                                      \
     ROW(tinygrad, "the kernels of tinygrad: its rangeify rules, counts checked against the package",                   \

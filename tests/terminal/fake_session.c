@@ -659,13 +659,38 @@ void fb_session_trace(fb_session *s, bool metrics)
     s->traced = metrics;
 }
 
+/* What a device that is sampled tells of two runs: busy while a launch runs, reading more in every launch, writing
+ * half as much, never with its tensor cores, and with an occupancy that it knows for the second run alone. */
+static void sampled(fb_metric_log *m, int launches, double step)
+{
+    enum { SAMPLES = 240, RUNS = 2, METRICS = 5 };
+    static double at_us[SAMPLES], value[SAMPLES * METRICS], run_us[2 * RUNS];
+    *m = (fb_metric_log){.n_metrics = METRICS,
+                         .metric = {"SM active", "DRAM read", "DRAM write", "tensor pipe", "warp occupancy"},
+                         .n = SAMPLES,
+                         .n_runs = RUNS,
+                         .at_us = at_us,
+                         .value = value,
+                         .run_us = run_us};
+    const double run = launches * step, every = RUNS * run / SAMPLES;
+    for (int i = 0; i < RUNS; i++) run_us[2 * i] = i * run, run_us[2 * i + 1] = (i + 1) * run;
+    for (int k = 0; k < SAMPLES; k++) {
+        double *v = value + (size_t)k * METRICS, at = fmod(k * every, run), in = fmod(at, step);
+        at_us[k] = k * every;
+        v[0] = in < 2 ? 0 : 0.97;
+        v[1] = in < 2 ? 0 : 0.9 * (floor(at / step) + 1) / launches;
+        v[2] = v[1] / 2;
+        v[3] = 0;
+        v[4] = k < SAMPLES / RUNS ? NAN : in < 2 ? 0 : 0.5;
+    }
+}
+
 /* Every launch takes 8 µs, 2 µs after the one before, and its call 1 µs. */
 const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err)
 {
-    enum { MOST = 64, STEP = 10, SAMPLES = 40 };
+    enum { MOST = 64, STEP = 10 };
     static fb_span spans[MOST];
     static const char *names[] = {"kernel"};
-    static double at_us[SAMPLES], value[SAMPLES], run_us[2];
     static fb_timeline t;
     const record *c = s->columns.at[i];
     int n = c->report ? (int)c->report->launches : 0;
@@ -675,19 +700,8 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
     }
     for (int k = 0; k < n; k++)
         spans[k] = (fb_span){0, STEP * k + 2, STEP * k + STEP, STEP * k, STEP * k + 1, 7, FB_LANE_KERNEL};
-    for (int k = 0; k < SAMPLES; k++) {
-        at_us[k] = (double)n * STEP * k / SAMPLES;
-        value[k] = (double)k / SAMPLES;
-    }
-    run_us[1] = n * STEP;
     t = (fb_timeline){.n_names = 1, .names = names, .n_spans = n, .spans = spans};
-    t.metrics = (fb_metric_log){.n_metrics = 1,
-                                .metric = {"SM active"},
-                                .n = SAMPLES,
-                                .n_runs = 1,
-                                .at_us = at_us,
-                                .value = value,
-                                .run_us = run_us};
+    sampled(&t.metrics, n, STEP);
     return &t;
 }
 

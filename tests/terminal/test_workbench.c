@@ -148,7 +148,7 @@ static void views_in_rounds_fold(void **unused)
     must_show(t, "[…]", SOON_MS); /* of different sizes */
     term_keys(t, "g / \"unbind_5\" Enter");
     must_show(t, "8 alike", SOON_MS);
-    must_show(t, "unbind = unbind", SOON_MS);
+    must_show(t, "unbind = view(slice)", SOON_MS);
     quit(t);
 }
 
