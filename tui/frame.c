@@ -37,6 +37,20 @@ static void three_sides(const fb_rect *r, const char *left, const char *right)
     down(r->y, r->x + r->w, r->h);
 }
 
+/* Where the cursor is in a list that is longer than its pane. The other views need the line for themselves. */
+static void position(fb_app *app, fb_view_id id, const fb_rect *r, int from)
+{
+    static const bool lists[FB_VIEWS] = {[FB_VIEW_GRAPH] = true, [FB_VIEW_HELP] = true,    [FB_VIEW_LOG] = true,
+                                         [FB_VIEW_LIST] = true,  [FB_VIEW_RESULTS] = true, [FB_VIEW_PARAMS] = true};
+    int n = fb_view_at(id)->count(app), at = app->scroll[id].cursor + 1;
+    char text[48];
+    if (!lists[id] || n <= r->h) return;
+    if (at > n) at = n;
+    snprintf(text, sizeof text, " %d of %d ", at, n);
+    fb_rect line = {r->y - 1, r->x, 1, r->w};
+    if (from + fb_text_width(text) + 2 <= r->w) fb_draw_right(&line, 0, r->w - 1, FB_ROLE_DIM, text);
+}
+
 static void title(fb_app *app, fb_view_id id, const fb_rect *r)
 {
     fb_str text = {0};
@@ -45,7 +59,8 @@ static void title(fb_app *app, fb_view_id id, const fb_rect *r)
     fb_str_add(&text, " ");
     fb_view_at(id)->title(app, &text);
     fb_str_add(&text, " ");
-    fb_draw_cut(&line, 0, 0, r->w, focused ? FB_ROLE_FOCUS : FB_ROLE_TITLE, fb_str_get(&text));
+    int end = fb_draw_cut(&line, 0, 0, r->w, focused ? FB_ROLE_FOCUS : FB_ROLE_TITLE, fb_str_get(&text));
+    position(app, id, r, end);
     fb_str_free(&text);
 }
 

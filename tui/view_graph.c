@@ -106,20 +106,30 @@ static void shape_text(const fb_app *app, int at, fb_str *out)
         shape_of(o->graph, e->last, out);
 }
 
+static int name_width(const fb_app *app, int at)
+{
+    const fb_row *row = &app->model.rows.rows.at[at];
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    char count[24] = "";
+    if (e->members > 1) snprintf(count, sizeof count, " ×%d", e->members);
+    return 2 * row->depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(count);
+}
+
 /* The shapes in sight are one column, as wide as its widest, but no wider than leaves names some room. */
 static int shape_column(const fb_app *app, const fb_rect *r)
 {
     const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
-    int widest = 0;
+    int widest = 0, name = 0;
     for (int y = 0; y < r->h && s->top + y < app->model.rows.rows.n; y++) {
         fb_str text = {0};
         shape_text(app, s->top + y, &text);
-        int w = fb_text_width(fb_str_get(&text));
+        int w = fb_text_width(fb_str_get(&text)), row = name_width(app, s->top + y);
         if (w > widest) widest = w;
+        if (row > name) name = row;
         fb_str_free(&text);
     }
     enum { NAME = 11, AROUND = 12, LEAST = 8 };
-    int most = r->w - AROUND - NAME;
+    int most = r->w - AROUND - (name < NAME ? name : NAME);
     if (most > r->w * 2 / 5) most = r->w * 2 / 5;
     if (most < LEAST) most = LEAST;
     return widest > most ? most : widest;

@@ -344,12 +344,13 @@ static void add_prediction(fb_app *app, page *p)
     int right = answered ? choice_of_answer(app) : FB_NONE;
     for (int i = 0; i < z->n_choices; i++) {
         bool chosen = app->puzzle.choice == i;
-        fb_role role = i == right           ? FB_ROLE_GOOD
-                       : answered && chosen ? FB_ROLE_BAD
-                       : chosen             ? FB_ROLE_STRONG
-                                            : FB_ROLE_TEXT;
+        bool wrong = chosen && right != FB_NONE && i != right; /* where nothing is right, nothing is wrong */
+        fb_role role = i == right && answered ? FB_ROLE_GOOD
+                       : wrong                ? FB_ROLE_BAD
+                       : chosen               ? FB_ROLE_STRONG
+                                              : FB_ROLE_TEXT;
         char mark[24];
-        snprintf(mark, sizeof mark, "%d %s ", i + 1, i == right ? "✓" : answered && chosen ? "✗" : chosen ? "●" : "○");
+        snprintf(mark, sizeof mark, "%d %s ", i + 1, i == right ? "✓" : wrong ? "✗" : chosen ? "●" : "○");
         add(app, p, 2, role, app->puzzle.stage == FB_PUZZLE_PREDICT ? new_row(p, ROW_CHOICE, i) : FB_NONE, mark,
             z->choices[i]);
     }

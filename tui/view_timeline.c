@@ -50,20 +50,28 @@ static window window_of(const fb_app *app, const fb_timeline *t, const fb_rect *
 /* ---- lanes --------------------------------------------------------------------------------------------------------
  */
 
-static int letter_called(const fb_app *app, const char *name)
+static int letter_of_kernel(const fb_app *app, const fb_report *r, int kernel)
+{
+    if (kernel < 0 || kernel >= r->n_kernels) return FB_NONE;
+    int group = r->kernels[kernel].group;
+    return group >= 0 && group < app->model.letters.n_groups ? app->model.letters.of_group[group] : FB_NONE;
+}
+
+/* Of what stands behind a span's index: two kernels may have one name. */
+static int letter_of_index(const fb_app *app, const fb_timeline *t, int index)
 {
     const fb_column *c = app->model.column;
     const fb_report *r = c ? c->report : NULL;
-    for (int k = 0; r && name && k < r->n_kernels; k++)
-        if (r->kernels[k].group >= 0 && r->kernels[k].group < app->model.letters.n_groups &&
-            !strcmp(r->kernels[k].name, name))
-            return app->model.letters.of_group[r->kernels[k].group];
+    if (!r || index < 0 || index >= t->n_names) return FB_NONE;
+    if (t->kernels) return letter_of_kernel(app, r, t->kernels[index]);
+    for (int k = 0; k < r->n_kernels; k++)
+        if (!strcmp(r->kernels[k].name, t->names[index])) return letter_of_kernel(app, r, k);
     return FB_NONE;
 }
 
 static int letter_of(const fb_app *app, const fb_timeline *t, const fb_span *s)
 {
-    return letter_called(app, s->index >= 0 && s->index < t->n_names ? t->names[s->index] : NULL);
+    return letter_of_index(app, t, s->index);
 }
 
 static void block(const fb_rect *r, int y, const window *w, double start, double end, fb_role role, const char *sign,
@@ -102,7 +110,7 @@ static void draw_spans(fb_app *app, const fb_rect *r, const fb_timeline *t, cons
 {
     int cursor = app->scroll[FB_VIEW_TIMELINE].cursor;
     int *letters = fb_calloc((size_t)t->n_names + 1, sizeof *letters); /* there may be many spans of a few names */
-    for (int i = 0; i < t->n_names; i++) letters[i] = letter_called(app, t->names[i]);
+    for (int i = 0; i < t->n_names; i++) letters[i] = letter_of_index(app, t, i);
     fb_draw(r, 1, 1, FB_ROLE_DIM, "launches");
     fb_draw(r, lane_row(t, FB_LANE_KERNEL), 1, FB_ROLE_DIM, "kernels");
     if (has_copies(t)) {

@@ -348,6 +348,9 @@ static void take_spans(const fb_measurement *m, fb_timeline *t, int64_t n)
 {
     const fb_program *p = m->program;
     t->names = FB_NEW_ARRAY(t->arena, const char *, p->n_kernels + p->n_gemms + p->n_buffers);
+    t->kernels = FB_NEW_ARRAY(t->arena, int, p->n_kernels + p->n_gemms + p->n_buffers);
+    for (int i = 0; i < p->n_kernels + p->n_gemms + p->n_buffers; i++)
+        t->kernels[i] = i < p->n_kernels + p->n_gemms ? fb_kernel_rows_find(m->rows, i) : FB_NONE;
     for (; t->n_names < p->n_kernels + p->n_gemms; t->n_names++) {
         const char *name = fb_kernel_rows_name(m->rows, t->n_names);
         t->names[t->n_names] = fb_arena_strdup(t->arena, name ? name : "");

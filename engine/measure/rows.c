@@ -169,6 +169,11 @@ const char *fb_kernel_rows_name(const fb_kernel_rows *rows, int index)
     return rows->row_of[index] == FB_NONE ? NULL : rows->row[rows->row_of[index]].figures.name;
 }
 
+int fb_kernel_rows_find(const fb_kernel_rows *rows, int index)
+{
+    return rows->row_of[index];
+}
+
 /* A library may launch in ways that the device's trace does not follow: then a sum over the rest would be too small. */
 static bool unseen(const row *r)
 {

@@ -12,6 +12,7 @@ fb_kernel_rows *fb_kernel_rows_new(const fb_plan *plan, const fb_program *p); /*
 void fb_kernel_rows_free(fb_kernel_rows *rows);
 /* What a span of that index is called; NULL for one that belongs to no row. */
 const char *fb_kernel_rows_name(const fb_kernel_rows *rows, int index);
+int fb_kernel_rows_find(const fb_kernel_rows *rows, int index); /* which kernel of the report; FB_NONE: none */
 /* Adds one traced run; returns the sum of its spans, µs; NAN, with nothing added, when a library's work was not seen.
  */
 double fb_kernel_rows_trace(fb_kernel_rows *rows, fb_cache_state cache, const fb_span *spans, int64_t n);

@@ -59,7 +59,8 @@ double fb_spans_copied_us(const fb_span *spans, int64_t n, double *hidden_us)
     return all;
 }
 
-/* ---- JSON: {"names":[…],"spans":[[index,start,end,issued,issue ended,stream{,lane}],…],"metrics":{…},"no_metrics":…}
+/* ---- JSON: {"names":[…],"kernels":[…],"spans":[[index,start,end,issued,issue
+ * ended,stream{,lane}],…],"metrics":{…},"no_metrics":…}
  * ---- */
 
 static json_t *number_or_null(double value)
@@ -99,7 +100,9 @@ json_t *fb_timeline_to_json(const fb_timeline *t)
         if (s->lane != FB_LANE_KERNEL) json_array_append_new(one, json_integer(s->lane));
         json_array_append_new(spans, one);
     }
-    json_t *all = json_pack("{s:o, s:o}", "names", names, "spans", spans);
+    json_t *all = json_pack("{s:o, s:o}", "names", names, "spans", spans), *kernels = t->kernels ? json_array() : NULL;
+    for (int i = 0; kernels && i < t->n_names; i++) json_array_append_new(kernels, json_integer(t->kernels[i]));
+    if (kernels) json_object_set_new(all, "kernels", kernels);
     if (t->metrics.n_metrics) json_object_set_new(all, "metrics", metrics_to_json(&t->metrics));
     if (t->no_metrics) json_object_set_new(all, "no_metrics", json_string(t->no_metrics));
     return all;
@@ -115,6 +118,25 @@ static bool read_names(fb_timeline *t, const json_t *value, fb_error *err)
     {
         if (!json_is_string(one)) return fb_fail(err, FB_ERR_INPUT, "a timeline's name is no text");
         t->names[t->n_names++] = fb_arena_strdup(t->arena, json_string_value(one));
+    }
+    return true;
+}
+
+/* Where they are told. */
+static bool read_kernels(fb_timeline *t, const json_t *value, fb_error *err)
+{
+    const json_t *kernels = json_object_get(value, "kernels"), *one;
+    size_t i;
+    if (!kernels) return true;
+    if (!json_is_array(kernels) || json_array_size(kernels) != (size_t)t->n_names)
+        return fb_fail(err, FB_ERR_INPUT, "a timeline's kernels are not as many as its names");
+    t->kernels = FB_NEW_ARRAY(t->arena, int, t->n_names);
+    json_array_foreach(kernels, i, one)
+    {
+        json_int_t kernel = json_integer_value(one);
+        if (!json_is_integer(one) || kernel < -1 || kernel > INT32_MAX)
+            return fb_fail(err, FB_ERR_INPUT, "a timeline's kernel is no number of one");
+        t->kernels[i] = (int)kernel;
     }
     return true;
 }
@@ -190,7 +212,9 @@ fb_timeline *fb_timeline_from_json(const json_t *value, fb_error *err)
     const json_t *metrics = json_object_get(value, "metrics");
     const char *why = fb_json_string_or(value, "no_metrics", NULL);
     if (why) t->no_metrics = fb_arena_strdup(t->arena, why);
-    if (read_names(t, value, err) && read_spans(t, value, err) && (!metrics || read_metrics(t, metrics, err))) return t;
+    if (read_names(t, value, err) && read_kernels(t, value, err) && read_spans(t, value, err) &&
+        (!metrics || read_metrics(t, metrics, err)))
+        return t;
     fb_timeline_free(t);
     return NULL;
 }

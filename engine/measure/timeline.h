@@ -13,6 +13,7 @@ typedef struct fb_timeline {
     fb_arena *arena;
     int n_names;
     const char **names; /* of a span's index */
+    int *kernels;       /* of a span's index: which of the report's; -1: none. NULL: not known */
     int64_t n_spans;
     fb_span *spans;         /* in order of execution */
     fb_metric_log metrics;  /* n_metrics 0: none; its arrays are the arena's */

@@ -838,7 +838,7 @@ static const screen_case cases[] = {
      "demo",
      "T",
      {"timeline · 1 eager · 11 launches, busy 80 %", "launches            ▪", "kernels", "SM active      7",
-      "% ·▄████", "gap before", "2.0 µs", "8.0 µs", "on stream 7", "its call took 1.0 µs", "idle      █"},
+      "% ·▄████", "gap before", "2.0 µs", "8.0 µs", "on stream 7", "its call took 1.0 µs", "idle                █"},
      {"being traced"}},
     {"the launch's source beside its stretch",
      100,
