@@ -106,30 +106,35 @@ static void shape_text(const fb_app *app, int at, fb_str *out)
         shape_of(o->graph, e->last, out);
 }
 
-static int name_width(const fb_app *app, int at)
+/* What a row wants between its fold sign and its shape: indentation, name, count and marks. */
+static int wanted(fb_app *app, int at)
 {
-    const fb_row *row = &app->model.rows.rows.at[at];
-    const fb_entry *e = &app->model.outline->entries[row->entry];
+    const fb_row row = app->model.rows.rows.at[at];
+    const fb_entry *e = &app->model.outline->entries[row.entry];
     char count[24] = "";
+    int n, marks = 0;
     if (e->members > 1) snprintf(count, sizeof count, " ×%d", e->members);
-    return 2 * row->depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(count);
+    const fb_row_edge *edges = fb_rows_edges(&app->model.rows, at, &n);
+    for (int i = 0; i < n && marks < MARKS; i++) marks += edges[i].incoming;
+    return 2 * row.depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(count) + marks +
+           (marks > 0);
 }
 
 /* The shapes in sight are one column, as wide as its widest, but no wider than leaves names some room. */
-static int shape_column(const fb_app *app, const fb_rect *r)
+static int shape_column(fb_app *app, const fb_rect *r)
 {
     const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
-    int widest = 0, name = 0;
+    int widest = 0, left = 0;
     for (int y = 0; y < r->h && s->top + y < app->model.rows.rows.n; y++) {
         fb_str text = {0};
         shape_text(app, s->top + y, &text);
-        int w = fb_text_width(fb_str_get(&text)), row = name_width(app, s->top + y);
+        int w = fb_text_width(fb_str_get(&text)), row = wanted(app, s->top + y);
         if (w > widest) widest = w;
-        if (row > name) name = row;
+        if (row > left) left = row;
         fb_str_free(&text);
     }
-    enum { NAME = 11, AROUND = 12, LEAST = 8 };
-    int most = r->w - AROUND - (name < NAME ? name : NAME);
+    enum { NAME = 15, AROUND = 6, LEAST = 8 };
+    int most = r->w - letters_width(app) - AROUND - (left < NAME ? left : NAME);
     if (most > r->w * 2 / 5) most = r->w * 2 / 5;
     if (most < LEAST) most = LEAST;
     return widest > most ? most : widest;
