@@ -19,6 +19,7 @@
 typedef struct {
     fb_cli cli;
     const char *out, *arch; /* arch: compile for it alone */
+    fb_machine machine;     /* then: what plans are made for */
     bool no_counters, max_autotune;
     fb_recorder *recorder; /* opened with the first script that loads */
 } record;
@@ -27,11 +28,15 @@ enum { KEY_NO_COUNTERS = 256, KEY_COMPILE, KEY_MAX_AUTOTUNE };
 
 static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
-    (void)state;
     record *r = ctx;
+    fb_error err = {0};
     switch (key) {
     case 'o': r->out = arg; return 0;
-    case KEY_COMPILE: r->arch = arg; return 0;
+    case KEY_COMPILE:
+        r->arch = arg;
+        if (!fb_cli_emit_machine(arg, &r->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        r->cli.plan_as = &r->machine;
+        return 0;
     case KEY_NO_COUNTERS: r->no_counters = true; return 0;
     case KEY_MAX_AUTOTUNE: r->max_autotune = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -72,9 +77,7 @@ static void leave_peer_to_recorder(record *r)
 static bool open_recorder(record *r, fb_session *s, fb_error *err)
 {
     const char *device = fb_session_default_device(s);
-    fb_machine m;
     if (r->recorder) return true;
-    if (r->arch && !fb_cli_emit_machine(r->arch, &m, err)) return false;
     const fb_recorder_options o = {.self = fb_cli_self(),
                                    .n_workers = r->cli.common.n_workers,
                                    .workers = r->cli.common.workers,
@@ -83,7 +86,7 @@ static bool open_recorder(record *r, fb_session *s, fb_error *err)
                                    .out = r->out,
                                    .counters = !r->no_counters,
                                    .compile = r->arch ? compile : NULL,
-                                   .machine = &m,
+                                   .machine = &r->machine,
                                    .say = say,
                                    .ctx = r};
     if ((r->recorder = fb_recorder_new(&o, err)) == NULL) return false;

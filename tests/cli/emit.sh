@@ -28,6 +28,15 @@ if [ "$status" = 3 ]; then
     exit 0
 fi
 is "PTX" 0 out '^\.target sm_90' out '\.visible \.entry'
+cat >one.lua <<'END'
+local fb = require "fusebox"
+return fb.script {
+  plans = { graph = function(pl) pl:launch("graph") end },
+  model = function(g) return g:input("x", { 64 }, "f32"):relu() end,
+}
+END
+fb record --compile=sm_90 one.lua
+is "what would be recorded, a plan for a GPU too" 0 out '^sm_90: 7 plans .* 1 new kernels, 0 failed'
 fb emit split_stack combined:max $small --target ptx --arch sm_80
 is "PTX of another architecture" 0 out '^\.target sm_80'
 fb emit split_stack combined:max $small --target ptx --arch volta
