@@ -52,7 +52,8 @@ is "devices calibrates" 0 out 'calibrated 20' out 'GB/s'
 fb devices --list --format json
 json "and keeps what it measured" out devices.host.calibrated=true devices.host.date
 kept=$(find "$XDG_CACHE_HOME" -name 'host-*.json')
-cp "$kept" "$kept.good"
+# Good, whatever else this machine did when it was made.
+sed 's/"doubted":true,//' "$kept" >"$kept.good"
 sed 's/"launch_us":[0-9.e-]*/"launch_us":123/' "$kept.good" >"$kept"
 fb devices
 is "a good calibration is kept" 0 out 'launch 123 µs' no 'doubted'
