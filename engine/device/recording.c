@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "plan/loops.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -52,9 +53,12 @@ const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNAT
 
 const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
 {
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
     if (fb_plan_overlap(plan)) fb_hasher_add_text(h, "overlap");
+    for (int r = 1; r < g->n_regions; r++)
+        if (fb_plan_whole_loop(plan, r) == r) fb_hasher_add_i64(h, r);
     return cut(fb_hasher_end(h), to);
 }
 

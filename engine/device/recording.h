@@ -35,7 +35,7 @@ typedef struct fb_recording fb_recording;
 
 /* Of the graph, the group's nodes and stored nodes, family and knobs. */
 const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
-/* Of all groups; the launch mode is no part of it. */
+/* Of all groups, and of the loops that are one kernel; the launch mode is no part of it. */
 const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
 const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
 const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "codegen/lower.h"
+#include "device/recording.h"
 #include "measure/fuzz.h"
 #include "plan/preset.h"
 
@@ -426,9 +427,11 @@ static void a_loop_is_one_kernel_when_asked_for(void **state)
     fb_plan_cost apart, whole;
     fb_plan_cost_of(plan, &whole);
     assert_int_equal(whole.launches, 1);
-    /* it is a fact of the plan: in files, in comparisons, and taken back */
+    /* it is a fact of the plan: in files, in recordings, in comparisons, and taken back */
     fb_plan *none = fb_plan_new(b.planner), *back = NULL;
+    char mine[FB_SIGNATURE], theirs[FB_SIGNATURE];
     assert_false(fb_plan_equal(plan, none));
+    assert_string_not_equal(fb_plan_signature(plan, mine), fb_plan_signature(none, theirs));
     json_t *text = fb_plan_to_json(plan);
     fb_plan *read = fb_plan_from_json(b.planner, text, true, NULL, &err);
     if (!read) fail_msg("%s", err.text);
