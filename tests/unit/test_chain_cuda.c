@@ -130,6 +130,34 @@ static void test_wide(void **state)
     unit_free(&u);
 }
 
+/* Knob tile_k says which way, where there are two. */
+static void a_knob_chooses(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t tile_k;
+        bool wide;
+    } cases[] = {{0, true}, {32, false}, {64, true}};
+    fb_graph *g = mlp(0, 256, 128, 128, 128, FB_BF16);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_plan *plan = plan_for(g, &planner, "max", 2, 9), *to = NULL;
+        fb_edit e = {
+            .kind = FB_EDIT_KNOB, .a = fb_graph_find(g, "h"), .knob = FB_KNOB_TILE_K, .value = cases[i].tile_k};
+        fb_verdict v = fb_plan_try(plan, &e, &to);
+        if (!to) fail_msg("%s", v.text);
+        fb_program *p = fb_lower(to, &fb_dialect_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        assert_int_equal(strstr(p->kernels[0].source, "fb_chain_wide") != NULL, cases[i].wide);
+        fb_program_free(p);
+        fb_plan_free(to);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+    }
+    fb_graph_free(g);
+}
+
 static fb_verdict fuse(fb_graph *g, const char *a, const char *b)
 {
     fb_planner *planner;
@@ -164,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_emulated),
         cmocka_unit_test(test_wide),
+        cmocka_unit_test(a_knob_chooses),
         cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
     };
     return cmocka_run_group_tests_name("chain_cuda", tests, NULL, NULL);
