@@ -99,11 +99,6 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     if (status != CUBLAS_STATUS_SUCCESS) return failed(err, status, "choosing an algorithm");
     size_t room = FB_CUDA_WORKSPACE;
     d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room);
-    /* Parts of a split product are added up as they were accumulated, not after each was rounded to 16 bits. */
-    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    if (fb_dtype_size(g->call.dtype) == 2)
-        d->f->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                                                   sizeof schemes);
     /* of the column-major call, whose first operand is B */
     const fb_gemm_call *c = &g->call;
     int64_t size = fb_dtype_size(c->dtype);
