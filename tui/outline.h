@@ -3,7 +3,8 @@
  * Sibling scopes that are repetitions of each other (feature[0] … feature[15], same content) become one *repeat*, which
  * is shown folded (one line), as one (the first member stands for all, edits go to all), or member by member. Scalar
  * constants are left out: they are written into the kernels as literals. Three or more alike sources or views in a row
- * (split, split_2 …) are one entry, and so are those of rounds (slice, unbind, slice_2, unbind_2 …), one for each place.
+ * (split, split_2 …) are one entry, and so are those of rounds (slice, unbind, slice_2, unbind_2 …), one for each
+ * place.
  *
  * Pure data: no session, no screen. Built once a graph in O(nodes); 20,000 nodes take some ten milliseconds. */
 #ifndef FB_TUI_OUTLINE_H

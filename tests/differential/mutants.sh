@@ -6,7 +6,7 @@
 #
 # FB_DEVICE  host (default); cuda:0: the mutants of the CUDA dialect, for a machine with a GPU; emulated: the same
 #            without one, where FUSEBOX is tests' test_emulated of such a build
-# FB_COUNT   graphs a mutant, 600 by default, 40 emulated; FB_PLANS plans of each, 4; FB_SEED the first graph, 1
+# FB_COUNT   graphs a mutant, 600 by default, 80 emulated; FB_PLANS plans of each, 4; FB_SEED the first graph, 1
 # FB_JOBS    mutants side by side (default: one a core)
 # Prints a table, mutant by mutant: what caught it, the graph that did (none: the compiler refuses the code that every
 # program shares), and the seconds it took. Ends with the share that was caught; the status is 1 below 95 %.
@@ -14,7 +14,7 @@ set -u
 here=$(dirname "$0")
 device=${FB_DEVICE:-host}
 case $device in
-emulated) FB_COUNT=${FB_COUNT:-40} ;;
+emulated) FB_COUNT=${FB_COUNT:-80} ;;
 *) FB_COUNT=${FB_COUNT:-600} ;;
 esac
 export FB_COUNT FB_PLANS="${FB_PLANS:-4}" FB_SEED="${FB_SEED:-1}" FUSEBOX

@@ -23,8 +23,9 @@ static void add_kernel_wrapper(fb_str *out, const fb_kernel *k, int number)
 {
     fb_str_addf(out,
                 "extern \"C\" void p0_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
-                "    shim::launch(%s, grid, %d, %d, *args);\n}\n",
-                number, k->merged ? 1 : k->grid[0], k->grid[1], k->grid[2], k->entry, k->block[0], k->dynamic_shared);
+                "    shim::launch(k%d::%s, grid, %d, %d, *args);\n}\n",
+                number, k->merged ? 1 : k->grid[0], k->grid[1], k->grid[2], k->shares ? k->shares - 1 : number,
+                k->entry, k->block[0], k->dynamic_shared);
 }
 
 static void add_text(fb_str *out, const fb_program *p)
@@ -42,7 +43,9 @@ static void add_text(fb_str *out, const fb_program *p)
             else
                 fb_str_add(out, piece);
         }
+        fb_str_addf(out, "namespace k%d {\n", k); /* loops that are one kernel each may have parts of one name */
         add_kernel_text(out, x->source);
+        fb_str_add(out, "}\n");
     }
     for (int k = 0; k < p->n_kernels; k++)
         if (p->kernels[k].source) add_kernel_wrapper(out, &p->kernels[k], k);
