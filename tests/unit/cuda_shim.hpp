@@ -546,3 +546,26 @@ static void fb_count_wait(unsigned long long *count, int parity)
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
 static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
+
+/* ---- several neighbours in one access: a GPU takes them at multiples of their size only ---- */
+
+template <class T, int N> struct alignas(sizeof(T) * N) fb_pack {
+    T at[N];
+};
+
+static void fb_check_place(const void *p, size_t size)
+{
+    if ((uintptr_t)p % size) shim::die("a vector at a place that is no multiple of its size");
+}
+
+template <int N, class T> static fb_pack<T, N> fb_load(const T *from)
+{
+    fb_check_place(from, sizeof(fb_pack<T, N>));
+    return *(const fb_pack<T, N> *)from;
+}
+
+template <int N, class T> static void fb_store(T *to, const fb_pack<T, N> &values)
+{
+    fb_check_place(to, sizeof(fb_pack<T, N>));
+    *(fb_pack<T, N> *)to = values;
+}

@@ -48,7 +48,7 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
         snprintf(shim, sizeof shim, "#include \"%.4000s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
         fb_str_add(out, shim);
         add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
-                    "// ---- several neighbours");
+                    "// ---- minimum and maximum");
     }
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];

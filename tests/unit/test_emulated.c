@@ -32,7 +32,8 @@ static void add_text(fb_str *out, const fb_program *p)
 {
     const char *dir = getenv("FB_SRCDIR");
     fb_str_addf(out, "#include \"%s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
-    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;", "// ---- several neighbours");
+    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
+                "// ---- minimum and maximum");
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];
         const char *piece;
