@@ -159,7 +159,7 @@ static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
     points p = points_of(plot, rows);
     double most = most_of(&p);
     bool spread = fb_json_string_or(plot, "low", NULL) || fb_json_string_or(plot, "high", NULL);
-    qsort(p.at, (size_t)p.n, sizeof *p.at, largest_first);
+    if (p.n) qsort(p.at, (size_t)p.n, sizeof *p.at, largest_first);
     fb_table *t = fb_table_new();
     fb_table_column(t, "largest first", "", true);
     fb_table_column(t, fb_json_string_or(plot, "y", ""), "", false);
@@ -280,7 +280,8 @@ static void draw_ticks(fb_picture *p, const scale *s, bool vertical)
     }
     double step = pow(10, floor(log10((s->high - s->low) / 2)));
     while ((s->high - s->low) / step > 6) step *= 2;
-    for (double v = ceil(s->low / step) * step; v <= s->high * 1.0001; v += step) draw_tick(p, s, vertical, v);
+    double first = ceil(s->low / step);
+    for (int i = 0; (first + i) * step <= s->high * 1.0001; i++) draw_tick(p, s, vertical, (first + i) * step);
 }
 
 static void draw_lines(fb_picture *p, const json_t *plot, points *all)
@@ -320,7 +321,7 @@ void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out)
         const json_t *plot = json_array_get(plots, (size_t)i);
         points all = points_of(plot, rows);
         fb_str title = {0};
-        qsort(all.at, (size_t)all.n, sizeof *all.at, is_ranking(plot) ? largest_first : by_name_and_x);
+        if (all.n) qsort(all.at, (size_t)all.n, sizeof *all.at, is_ranking(plot) ? largest_first : by_name_and_x);
         fb_str_addf(&title, "%s by %s", fb_json_string_or(plot, "y", ""),
                     fb_json_string_or(plot, "x", "model and setting"));
         titles[i] = fb_strdup(fb_str_get(&title));

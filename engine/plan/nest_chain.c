@@ -76,7 +76,7 @@ static bool operand(fb_builder *b, const fb_chain *c, fb_chain_link *p, int arg)
         fb_format_bytes(bytes, (double)fb_node_bytes(g, access.base));
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "`%s` needs all %s of `%s` for each of its %lld rows: it has to be stored",
-                                 name_of(b, p->node), bytes, name_of(b, access.base), (long long)(c->batch * c->rows));
+                                 name_of(b, p->node), bytes, name_of(b, access.base), (long long)c->batch * c->rows);
     }
     fb_ix offset = fb_access_offset(g, b->nest->pool, &access);
     if (arg == 0)
@@ -167,8 +167,8 @@ static bool same_rows(fb_builder *b, const fb_chain *c)
     if (members_of(first) * rows_of(first) != c->batch * c->rows)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "`%s` has %lld rows and `%s` has %lld: a chain works on both row by row",
-                                 name_of(b, c->link[0].node), (long long)(members_of(first) * rows_of(first)),
-                                 name_of(b, last->node), (long long)(c->batch * c->rows));
+                                 name_of(b, c->link[0].node), (long long)members_of(first) * rows_of(first),
+                                 name_of(b, last->node), (long long)c->batch * c->rows);
     return true;
 }
 
