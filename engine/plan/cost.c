@@ -138,9 +138,21 @@ static double serial_us(const fb_machine *m, const fb_analysis *a)
     return clock > 0 ? cycles / clock : 0;
 }
 
+/* Threads that are too few to fill the multiprocessors: each issues its own instructions one after the other, at best
+ * one in as many cycles as a result takes (Luo et al., see tile_cost.c), where all lanes together would issue one each.
+ */
+static double lone_us(const fb_machine *m, const fb_analysis *a, double compute_us)
+{
+    enum { LANES = 128, RESULT_CYCLES = 4 };
+    double threads = threads_of(a);
+    return threads > 0 && a->family == FB_FAMILY_POINTWISE ? compute_us * m->units * LANES * RESULT_CYCLES / threads
+                                                           : 0;
+}
+
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
+    out->us = fmax(out->us, out->memory_us + lone_us(m, a, out->compute_us));
     double latency_us = a->family == FB_FAMILY_REDUCE ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
     out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a) + apart_us(m, a);
 }
