@@ -1,5 +1,7 @@
 /* Scripts from the front: the API op by op against known values, errors with their lines, parameters, plans,
  * experiments, what require and load may reach, and whether the types for editors name every function there is. */
+#include "config.h"
+
 #include "unit/script_harness.h"
 
 #include "base/embedded.h"
