@@ -89,7 +89,7 @@ static void print_part(const fb_why *why, fb_why_id id)
     if (p->known) {
         snprintf(amount, sizeof amount, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
         add_bar(&line, fb_why_bar(why, id, WIDTH), sign);
-        fb_str_addf(&line, " %10s %5.0f %%", amount, round(100 * p->us / why->us) + 0.0);
+        fb_str_addf(&line, " %10s %5.0f %%", amount, fb_why_percent(why, id));
     } else {
         fb_str_addf(&line, "%*s %10s", WIDTH, "", "?");
     }

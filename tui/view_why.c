@@ -89,7 +89,7 @@ static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_
     snprintf(text, sizeof text, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
     fb_draw_right(r, y, BAR + width + FIGURES / 2, p->measured || id == FB_WHY_REST ? FB_ROLE_TEXT : FB_ROLE_PREDICTED,
                   text);
-    snprintf(text, sizeof text, "%.0f %%", round(100 * p->us / why->us) + 0.0); /* never -0 */
+    snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));
     fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
 }
 

@@ -12,6 +12,24 @@ void fb_program_free(fb_program *p)
     if (p) fb_arena_free(p->arena);
 }
 
+fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k)
+{
+    return (fb_gemm_call){.dtype = dtype,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .batch = 1,
+                          .a_row = k,
+                          .a_col = 1,
+                          .b_row = n,
+                          .b_col = 1,
+                          .c_row = n,
+                          .epilogue = FB_NONE,
+                          .bias = FB_NONE,
+                          .scale = 1,
+                          .addend = FB_NONE};
+}
+
 void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
 {
     if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");

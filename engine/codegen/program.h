@@ -74,6 +74,8 @@ typedef struct {
     int64_t addend_offset, addend_row, addend_batch; /* … from this element on, with these strides; columns lie side by
                                                       * side */
 } fb_gemm_call;
+/* One product of matrices whose rows follow each other, and nothing else; its buffers are yet to be named. */
+fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k);
 
 enum { FB_MAX_REPEATS = 16 }; /* that nest */
 
@@ -124,10 +126,10 @@ typedef struct fb_program {
 } fb_program;
 
 void fb_program_free(fb_program *p);
-/* The whole translation unit of a kernel that has a source: prelude, what its family stands on, and the kernel. */
 /* The i-th text that it stands on, after the prelude: those of its family, and one that only some need; NULL: no more.
  */
 const char *fb_kernel_piece(const fb_dialect *d, const fb_kernel *k, int i);
+/* The whole translation unit of a kernel that has a source: prelude, what it stands on, and the kernel. */
 void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */

@@ -229,21 +229,8 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
 {
     curve->n = 0;
     for (int64_t n = 128; n <= 4096; n *= 2) {
-        fb_gemm_call call = {.dtype = dtype,
-                             .precision = precision,
-                             .m = n,
-                             .n = n,
-                             .k = n,
-                             .batch = 1,
-                             .a_row = n,
-                             .a_col = 1,
-                             .b_row = n,
-                             .b_col = 1,
-                             .c_row = n,
-                             .epilogue = FB_NONE,
-                             .bias = FB_NONE,
-                             .scale = 1,
-                             .addend = FB_NONE};
+        fb_gemm_call call = fb_gemm_call_plain(dtype, n, n, n);
+        call.precision = precision;
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
         double us = 0;
         bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);

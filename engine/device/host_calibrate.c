@@ -270,19 +270,7 @@ static void do_gemm(bench *b, void *ctx)
 
 static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
 {
-    fb_gemm_call call = {.dtype = dtype,
-                         .m = rows,
-                         .n = columns,
-                         .k = k,
-                         .batch = 1,
-                         .a_row = k,
-                         .a_col = 1,
-                         .b_row = columns,
-                         .b_col = 1,
-                         .c_row = columns,
-                         .epilogue = FB_NONE,
-                         .scale = 1,
-                         .addend = FB_NONE};
+    fb_gemm_call call = fb_gemm_call_plain(dtype, rows, columns, k);
     fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
     if (!g) return NAN;
     double us = time_hot(b, do_gemm, g, 8000);

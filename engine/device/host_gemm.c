@@ -8,6 +8,7 @@
  */
 #include "base/mem.h"
 #include "device/host_parts.h"
+#include "plan/host_cost.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -15,8 +16,7 @@
 #include <string.h>
 
 enum {
-    SMALL_FLOPS = 50000, /* below, waking the team costs more than it saves */
-    LEAST_ROWS = 64,     /* of a block with an epilogue: the library packs all of B again for every block */
+    LEAST_ROWS = 64, /* of a block with an epilogue: the library packs all of B again for every block */
 };
 
 typedef enum { HOW_MATRIX, HOW_VECTOR, HOW_LOOP } how;
@@ -139,7 +139,8 @@ static void choose_blocks(fb_host_gemm *g)
 {
     const fb_gemm_call *c = &g->call;
     int64_t threads = g->host->rt.threads, flops = 2 * c->m * c->n * c->k * c->batch;
-    int64_t parts = flops < SMALL_FLOPS || c->batch >= threads ? 1 : ceil_div(threads, c->batch > 0 ? c->batch : 1);
+    int64_t parts =
+        flops < FB_SMALL_PRODUCT || c->batch >= threads ? 1 : ceil_div(threads, c->batch > 0 ? c->batch : 1);
     if (g->how == HOW_VECTOR || !g->epilogue || g->turned) {
         if (g->turned && g->epilogue && c->batch > 1) parts = 1;
         g->epilogue_after = g->turned && parts > 1;

@@ -337,6 +337,11 @@ fb_why_id fb_why_largest(const fb_why *why)
     return best;
 }
 
+double fb_why_percent(const fb_why *why, fb_why_id id)
+{
+    return round(100 * why->part[id].us / why->us) + 0.0;
+}
+
 void fb_why_conclusion(const fb_why *why, char to[240])
 {
     fb_why_id id = fb_why_largest(why);

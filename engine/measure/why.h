@@ -75,6 +75,9 @@ void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in
 /* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
 const char *fb_why_sources(const fb_why *why, char to[32]);
 
+/* Which part of the difference it is: whole, and never -0. */
+double fb_why_percent(const fb_why *why, fb_why_id id);
+
 /* Where a part's bar stands in a waterfall `width` cells wide that falls from A's wall time to B's: the first cell and
  * how many. Something that is not 0 has a cell. */
 typedef struct {

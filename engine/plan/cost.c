@@ -78,7 +78,7 @@ static double table_us(const fb_machine *m, const fb_analysis *a)
 {
     enum { POINTER = 8 };
     double best = fb_rate_peak(&m->copy_hot);
-    return best > 0 ? a->facts.tables * threads_of(a) * a->facts.rolled * POINTER / (0.7 * best) * 1e-3 : 0;
+    return fb_time_us(a->facts.tables * threads_of(a) * a->facts.rolled * POINTER, 0.7 * best);
 }
 
 /* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
@@ -120,7 +120,7 @@ static double apart_us(const fb_machine *m, const fb_analysis *a)
     double bytes = 0, best = fb_rate_peak(&m->copy_hot);
     for (int i = 0; i < a->nest->n_sections && a->family != FB_FAMILY_LIBRARY; i++)
         if (!a->nest->tiled && !a->nest->chain) bytes += apart_bytes(a, &a->nest->sections[i]);
-    return best > 0 ? bytes / best * 1e-3 : 0;
+    return fb_time_us(bytes, best);
 }
 
 /* What one thread does one after the other. */
@@ -371,7 +371,7 @@ double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, 
         if (!fb_node_is_computed(g, i)) continue;
         double f = (double)fb_node_flops(g, i) * fb_region_trips(g, n->region), rate = best_rate(g, m, i);
         work += f;
-        compute_us += rate > 0 ? f / rate * 1e-3 : 0;
+        compute_us += fb_time_us(f, rate);
     }
     fb_free(gathered);
     fb_free(is_read);

@@ -54,17 +54,12 @@ static fb_dtype widest(const fb_graph *g, const fb_analysis *a)
     return FB_F32;
 }
 
-static double over(double work, double giga_a_second)
-{
-    return giga_a_second > 0 ? work / giga_a_second * 1e-3 : 0;
-}
-
 /* Of all but the products that a library makes. */
 static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a, double flops)
 {
     fb_dtype dtype = widest(g, a);
     if (m->kind == FB_DEVICE_HOST) return fb_host_loops_us(m, a->nest, &a->facts, flops, dtype);
-    return over(flops, m->gflops[dtype]) + over((double)a->facts.specials, m->gspecial);
+    return fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)a->facts.specials, m->gspecial);
 }
 
 static double scalar_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -93,8 +88,8 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
 static double product_us(const fb_machine *m, const fb_rate_curve *c, double flops)
 {
     const double least_us = 1.7;
-    if (m->kind != FB_DEVICE_CUDA || c->n == 0 || flops >= c->size[0]) return over(flops, fb_rate_at(c, flops));
-    double first_us = over(c->size[0], c->rate[0]);
+    if (m->kind != FB_DEVICE_CUDA || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
+    double first_us = fb_time_us(c->size[0], c->rate[0]);
     return least_us + fmax(first_us - least_us, 0) * cbrt(flops / c->size[0]);
 }
 
@@ -135,14 +130,14 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
 /* On the host the library makes the products of blocks. */
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    double rest = (double)a->facts.flops, us = 0;
+    bool generated = m->kind == FB_DEVICE_CUDA && a->nest;
+    double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, m) : 0;
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
-        us += fb_host_product_us(g, m, id);
+        if (!generated) us += fb_host_product_us(g, m, id);
         rest -= (double)fb_node_flops(g, id);
     }
-    if (m->kind == FB_DEVICE_CUDA && a->nest) us = fb_chain_us(a->nest, m);
     return us + loops_us(g, m, a, fmax(rest, 0));
 }
 

@@ -11,11 +11,6 @@
 
 #include <math.h>
 
-static double over(double work, double giga_a_second)
-{
-    return giga_a_second > 0 ? work / giga_a_second * 1e-3 : 0;
-}
-
 /* What the calibrated arithmetic of 16 bits takes beyond that of f32 is a load and a store with their conversions, an
  * element and round of so many FLOPs. */
 static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
@@ -24,7 +19,8 @@ static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
     double us = 0;
     for (int d = 0; d < FB_DTYPES; d++)
         if (f->converted[d])
-            us += fmax(over(FLOPS, m->gflops[d]) - over(FLOPS, m->gflops[FB_F32]), 0) / 2 * (double)f->converted[d];
+            us += fmax(fb_time_us(FLOPS, m->gflops[d]) - fb_time_us(FLOPS, m->gflops[FB_F32]), 0) / 2 *
+                  (double)f->converted[d];
     return us;
 }
 
@@ -44,14 +40,14 @@ static double scatter_us(const fb_machine *m, const fb_nest *nest)
     for (int i = 0; i < nest->n_sections; i++)
         if (nest->sections[i].scatter)
             points += nest->sections[i].n_spaces ? (double)fb_space_points(&nest->sections[i].spaces[0]) : 1;
-    return over(OWNERS * points, m->ggather);
+    return fb_time_us(OWNERS * points, m->ggather);
 }
 
 double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype)
 {
-    double us = over(flops, m->gflops[dtype]) + over((double)f->specials, m->gspecial) +
-                over((double)f->summed, m->gsum) + over((double)f->sums, m->gsum_rows) +
-                over((double)f->gathered, m->ggather) + over((double)f->far, m->gfar) + conversion_us(m, f);
+    double us = fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)f->specials, m->gspecial) +
+                fb_time_us((double)f->summed, m->gsum) + fb_time_us((double)f->sums, m->gsum_rows) +
+                fb_time_us((double)f->gathered, m->ggather) + fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
     if (!nest) return us;
     return (us + scatter_us(m, nest)) * (is_serial(nest) ? fmax(m->units, 1) : 1);
 }
@@ -61,16 +57,15 @@ double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_
  * rates of their own. */
 double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
-    enum { SMALL_FLOPS = 50000 }; /* see device/host_gemm.c */
     const fb_node *n = &g->nodes[contraction];
     const fb_shape *s = &n->shape, *a = &g->nodes[n->args[0]].shape;
     double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
     double rows = (double)s->dim[s->rank - 2], columns = (double)s->dim[s->rank - 1], k = (double)a->dim[a->rank - 1];
     double each = 2 * rows * columns * k, batch = each > 0 ? flops / each : 1, units = fmax(m->units, 1);
-    bool alone = batch >= units || each < SMALL_FLOPS;
-    double us = over(flops, fb_rate_at(&m->gemm[n->dtype], each));
-    if (alone && each < SMALL_FLOPS) us /= fmin(units, batch);
+    bool alone = batch >= units || each < FB_SMALL_PRODUCT;
+    double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
+    if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
     if (rows == 1 || columns == 1) return us; /* a vector: nothing is packed */
     double side = cbrt(each / 2), in = (rows + columns) * k - 2 * side * side, out = rows * columns - side * side;
-    return us + batch * size * (over(fmax(in, 0), m->gemm_in) + over(fmax(out, 0), m->gemm_out));
+    return us + batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
 }

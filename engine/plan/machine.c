@@ -123,31 +123,31 @@ static const fb_rate_curve *copy_curve(const fb_machine *m, double bytes)
 }
 
 /* 1 GB/s is 1e3 bytes a µs. */
-static double time_at(double bytes, double rate)
+double fb_time_us(double work, double giga_a_second)
 {
-    return rate > 0 ? bytes / rate * 1e-3 : 0;
+    return giga_a_second > 0 ? work / giga_a_second * 1e-3 : 0;
 }
 
 double fb_memory_us(const fb_machine *m, double bytes)
 {
-    return time_at(bytes, fb_rate_at(copy_curve(m, bytes), bytes));
+    return fb_time_us(bytes, fb_rate_at(copy_curve(m, bytes), bytes));
 }
 
 double fb_memory_among_us(const fb_machine *m, double bytes, double all)
 {
     double us = fb_memory_us(m, bytes);
     if (m->kind != FB_DEVICE_HOST || !(all > bytes)) return us;
-    return fmax(us, time_at(bytes, fb_rate_at(&m->copy_hot, all)));
+    return fmax(us, fb_time_us(bytes, fb_rate_at(&m->copy_hot, all)));
 }
 
 double fb_copy_in_us(const fb_machine *m, double bytes)
 {
-    return time_at(bytes, fb_rate_at(&m->copy_in, bytes));
+    return fb_time_us(bytes, fb_rate_at(&m->copy_in, bytes));
 }
 
 double fb_copy_out_us(const fb_machine *m, double bytes)
 {
-    return time_at(bytes, fb_rate_at(&m->copy_out, bytes));
+    return fb_time_us(bytes, fb_rate_at(&m->copy_out, bytes));
 }
 
 double fb_memory_filled_us(const fb_machine *m, double bytes)
@@ -156,7 +156,7 @@ double fb_memory_filled_us(const fb_machine *m, double bytes)
     double best = fb_rate_at(c, bytes);
     for (int i = 0; i < c->n; i++)
         if (c->size[i] >= bytes && c->rate[i] > best) best = c->rate[i];
-    return time_at(bytes, best);
+    return fb_time_us(bytes, best);
 }
 
 double fb_cycles_a_us(const fb_machine *m)

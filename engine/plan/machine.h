@@ -52,6 +52,8 @@ typedef struct {
 void fb_machine_default(fb_machine *m, fb_device_kind kind);
 double fb_rate_at(const fb_rate_curve *c, double size); /* NAN when empty */
 double fb_rate_peak(const fb_rate_curve *c);            /* of all sizes; NAN when empty */
+/* Bytes at GB/s, FLOPs at GFLOP/s and the like; 0 where the rate is not known. */
+double fb_time_us(double work, double giga_a_second);
 /* Time to move that many bytes in one kernel: at the copy curve, the hot one where they fit the last-level cache. */
 double fb_memory_us(const fb_machine *m, double bytes);
 /* The same for a kernel among others that touch `all` bytes one after the other, again and again: they come from where

@@ -70,7 +70,7 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
     double chunk = fmax(w->width * strip * size / brought, group * strip * w->width / products + after * strip / 2);
     double cycles = begins + w->depth / strip * first + between * w->width / 2 + w->columns / strip * chunk;
     double bytes = ((double)w->depth * (w->rows + w->width) + (double)w->width * w->columns) * size;
-    double again_us = cache > 0 ? (double)w->blocks * bytes / cache * 1e-3 : 0;
+    double again_us = fb_time_us((double)w->blocks * bytes, cache);
     return fmax(ceil((double)w->blocks / units) * cycles / cycles_a_us, again_us) + fill_us;
 }
 
@@ -88,6 +88,6 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
     }
     double copies = together * w->bytes / L2_BYTES;
     cycles = w->in_turn ? cycles + copies + COPY * w->tiles : fmax(cycles, copies);
-    double again_us = cache > 0 ? (double)w->blocks * w->bytes / cache * 1e-3 : 0;
+    double again_us = fb_time_us((double)w->blocks * w->bytes, cache);
     return fmax(waves * cycles / cycles_a_us, again_us) + fill_us;
 }

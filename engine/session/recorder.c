@@ -124,7 +124,7 @@ static bool sample(fb_recorder *r, fb_worker **w, int64_t id, fb_cache_state cac
     int rounds = cold ? COLD_ROUNDS : HOT_ROUNDS;
     double start = fb_now_us();
     for (int i = 0; i < rounds && (i < FEWEST_ROUNDS || fb_now_us() - start < patience_us); i++) {
-        fb_worker_sample(*w, id, cold ? COLD_SAMPLES : HOT_SAMPLES, cache);
+        fb_worker_sample(*w, id, cold ? COLD_SAMPLES : HOT_SAMPLES, cache, false);
         if (!take_report(r, w, id, report, err)) return false;
     }
     return true;

@@ -264,11 +264,8 @@ static void sample(fb_session *s, fb_job *j)
     j->asked = chunk(j);
     j->asked_us = fb_now_us();
     j->outstanding = true;
-    const fb_cache_state cache = j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT;
-    if (names_many(j))
-        fb_worker_sample_briefly(worker_of(s, j), j->id, j->asked, cache);
-    else
-        fb_worker_sample(worker_of(s, j), j->id, j->asked, cache);
+    fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT,
+                     names_many(j));
 }
 
 static void trace(fb_session *s, fb_job *j)

@@ -400,21 +400,11 @@ static void ask_prepared(fb_worker *w, int64_t id, json_t *message)
     push_error(w, id, &why);
 }
 
-static void sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, bool brief)
+void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, bool brief)
 {
     ask_prepared(w, id,
                  json_pack("{s:s, s:I, s:i, s:s, s:b}", "type", "sample", "id", (json_int_t)id, "n", n, "cache",
                            cache == FB_CACHE_COLD ? "cold" : "hot", "brief", brief));
-}
-
-void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache)
-{
-    sample(w, id, n, cache, false);
-}
-
-void fb_worker_sample_briefly(fb_worker *w, int64_t id, int n, fb_cache_state cache)
-{
-    sample(w, id, n, cache, true);
 }
 
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics)

@@ -47,9 +47,8 @@ int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, 
 /* For devices that plan for themselves (torch): the plan is a name. */
 int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
                                 const fb_measure_options *o);
-void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache);
-/* The nodes of its kernels are known and left out of the answer, whose message says so ("brief"). */
-void fb_worker_sample_briefly(fb_worker *w, int64_t id, int n, fb_cache_state cache);
+/* `brief`: the nodes of its kernels are known and left out of the answer, whose message says so. */
+void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, bool brief);
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics);
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);

@@ -38,27 +38,35 @@ static inline void add_kernel_text(fb_str *out, const char *source)
     fb_str_free(&text);
 }
 
+/* The emulator, and what stands before every kernel. */
+static inline void add_beginning(fb_str *out)
+{
+    const char *dir = getenv("FB_SRCDIR");
+    fb_str_addf(out, "#include \"%s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
+    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
+                "// ---- minimum and maximum");
+}
+
+/* The texts that a kernel stands on; each has a guard. */
+static inline void add_pieces(fb_str *out, const fb_kernel *k)
+{
+    const char *piece;
+    for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, k, i)); i++) {
+        if (strstr(piece, "// ---- PTX ----"))
+            add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
+        else
+            fb_str_add(out, piece);
+    }
+}
+
 /* Adds a program; the texts that kernels stand on come in front of the first that needs them. */
 static inline int unit_add_cuda(unit *u, const fb_program *p)
 {
     fb_str *out = &u->text;
-    if (!out->n) {
-        char shim[4096];
-        const char *dir = getenv("FB_SRCDIR");
-        snprintf(shim, sizeof shim, "#include \"%.4000s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
-        fb_str_add(out, shim);
-        add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
-                    "// ---- minimum and maximum");
-    }
+    if (!out->n) add_beginning(out);
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];
-        const char *piece;
-        for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, x, i)); i++) { /* each has a guard */
-            if (strstr(piece, "// ---- PTX ----"))
-                add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
-            else
-                fb_str_add(out, piece);
-        }
+        add_pieces(out, x);
         fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
         add_kernel_text(out, x->source);
         bool merged = x->merged; /* its grid may be of any size: it is of one block here */

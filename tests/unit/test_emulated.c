@@ -30,20 +30,11 @@ static void add_kernel_wrapper(fb_str *out, const fb_kernel *k, int number)
 
 static void add_text(fb_str *out, const fb_program *p)
 {
-    const char *dir = getenv("FB_SRCDIR");
-    fb_str_addf(out, "#include \"%s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
-    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
-                "// ---- minimum and maximum");
+    add_beginning(out);
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *x = &p->kernels[k];
-        const char *piece;
         if (!x->source || x->shares) continue;
-        for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, x, i)); i++) {
-            if (strstr(piece, "// ---- PTX ----"))
-                add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
-            else
-                fb_str_add(out, piece);
-        }
+        add_pieces(out, x);
         fb_str_addf(out, "namespace k%d {\n", k); /* loops that are one kernel each may have parts of one name */
         add_kernel_text(out, x->source);
         fb_str_add(out, "}\n");

@@ -209,14 +209,10 @@ static void test_knobs(void **state)
     planned_free(&p);
 }
 
-/* bias and gelu after a product of `rows` rows, `depth` terms a sum: what max makes of it. */
-static fb_family family_of_max(fb_device_kind device, int64_t rows, int64_t depth)
+/* What max makes of `product`; takes the graph. */
+static fb_family family_by_max(fb_graph *g, fb_device_kind device)
 {
     fb_error err;
-    fb_graph *g = fb_graph_new("dense");
-    fb_id product = NODE(g, FB_OP_MATMUL, "product", NULL, in(g, "x", FB_F32, SHAPE(rows, depth)),
-                         in(g, "w", FB_F32, SHAPE(depth, 256)));
-    g = with_output(g, OP1(GELU, OP2(ADD, product, in(g, "b", FB_F32, SHAPE(256)))));
     fb_machine m;
     fb_machine_default(&m, device);
     fb_planner *planner = fb_planner_new(g, &m);
@@ -228,24 +224,24 @@ static fb_family family_of_max(fb_device_kind device, int64_t rows, int64_t dept
     return family;
 }
 
+/* bias and gelu after a product of `rows` rows, `depth` terms a sum: what max makes of it. */
+static fb_family family_of_max(fb_device_kind device, int64_t rows, int64_t depth)
+{
+    fb_graph *g = fb_graph_new("dense");
+    fb_id product = NODE(g, FB_OP_MATMUL, "product", NULL, in(g, "x", FB_F32, SHAPE(rows, depth)),
+                         in(g, "w", FB_F32, SHAPE(depth, 256)));
+    return family_by_max(with_output(g, OP1(GELU, OP2(ADD, product, in(g, "b", FB_F32, SHAPE(256))))), device);
+}
+
 /* Two layers 256 wide: what max makes of the second on a large GPU. */
 static fb_family family_of_layers(fb_dtype dtype, int64_t rows)
 {
-    fb_error err;
     fb_graph *g = fb_graph_new("layers");
     fb_id one = OP2(MATMUL, in(g, "x", dtype, SHAPE(rows, 256)), in(g, "w1", dtype, SHAPE(256, 256)));
     fb_id hidden = OP1(RELU, OP2(ADD, one, in(g, "b1", dtype, SHAPE(256))));
     fb_id product = NODE(g, FB_OP_MATMUL, "product", NULL, hidden, in(g, "w2", dtype, SHAPE(256, 256)));
     g = with_output(g, OP1(SIGMOID, OP2(ADD, product, in(g, "b2", dtype, SHAPE(256)))));
-    fb_machine m;
-    fb_machine_default(&m, FB_DEVICE_CUDA);
-    fb_planner *planner = fb_planner_new(g, &m);
-    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-    fb_family family = fb_plan_group(plan, fb_plan_group_of(plan, find(g, "product")))->family;
-    fb_plan_free(plan);
-    fb_planner_free(planner);
-    fb_graph_free(g);
-    return family;
+    return family_by_max(g, FB_DEVICE_CUDA);
 }
 
 static void test_max_weighs(void **state)

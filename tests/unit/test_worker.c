@@ -139,7 +139,7 @@ static void check_brief(fb_worker *w, int64_t id, fb_report *told)
     int nodes = 0, named = 0;
     for (int i = 0; i < told->n_kernels; i++) nodes += told->kernels[i].n_nodes;
     assert_true(nodes > 0);
-    fb_worker_sample_briefly(w, id, 3, FB_CACHE_HOT);
+    fb_worker_sample(w, id, 3, FB_CACHE_HOT, true);
     fb_worker_event e = wait_event(w, FB_WORKER_SAMPLED, id, NULL);
     assert_true(json_is_true(json_object_get(e.message, "brief")));
     assert_int_equal(e.report->n_kernels, told->n_kernels);
@@ -167,7 +167,7 @@ static void check_round(fb_worker *w, fb_graph *g)
     if (!e.report->error.ok) fail_msg("%s", e.report->error.worst);
     assert_int_equal(e.report->wall_us.n, 0);
     fb_worker_event_clear(&e);
-    fb_worker_sample(w, id, 5, FB_CACHE_HOT);
+    fb_worker_sample(w, id, 5, FB_CACHE_HOT, false);
     e = wait_event(w, FB_WORKER_SAMPLED, id, NULL);
     assert_int_equal(e.report->wall_us.n, 5);
     fb_report *told = e.report;
@@ -203,8 +203,8 @@ static void a_case_goes_its_way(void **state)
     fb_worker_event_clear(&e);
     expect(w, FB_WORKER_PREPARED, second);
     for (int i = 1; i <= 3; i++) { /* A B A B, hot and cold */
-        fb_worker_sample(w, first, 4, FB_CACHE_HOT);
-        fb_worker_sample(w, second, 2, FB_CACHE_COLD);
+        fb_worker_sample(w, first, 4, FB_CACHE_HOT, false);
+        fb_worker_sample(w, second, 2, FB_CACHE_COLD, false);
         e = wait_event(w, FB_WORKER_SAMPLED, first, NULL);
         assert_int_equal(e.report->wall_us.n, 4 * i);
         fb_worker_event_clear(&e);
@@ -214,11 +214,11 @@ static void a_case_goes_its_way(void **state)
     }
     fb_worker_release(w, first);
     expect(w, FB_WORKER_RELEASED, first);
-    fb_worker_sample(w, first, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, first, 1, FB_CACHE_HOT, false);
     expect_error(w, first, FB_ERR_CRASH, "prepare it again");
     fb_worker_release(w, first); /* twice does no harm */
     expect(w, FB_WORKER_RELEASED, first);
-    fb_worker_sample(w, second, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, second, 1, FB_CACHE_HOT, false);
     expect(w, FB_WORKER_SAMPLED, second);
     subject_free(&a);
     subject_free(&b);
@@ -307,7 +307,7 @@ static void a_crash_is_reported_and_the_next_case_runs(void **state)
     expect(w, FB_WORKER_PREPARED, kept);
     expect_error(w, ask_prepare(w, &bad, 0), FB_ERR_CRASH, "was killed by SIGSEGV while running");
     check_round(w, small_graph("another", FB_OP_SUB));
-    fb_worker_sample(w, kept, 1, FB_CACHE_HOT); /* went with the process that crashed */
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT, false); /* went with the process that crashed */
     expect_error(w, kept, FB_ERR_CRASH, "went with");
     subject_free(&good);
     subject_free(&bad);
@@ -355,7 +355,7 @@ static void a_wrong_result_is_prepared_but_not_sampled(void **state)
     assert_false(e.report->error.ok);
     assert_non_null(strstr(e.report->error.worst, "relu[0,7]"));
     fb_worker_event_clear(&e);
-    fb_worker_sample(w, id, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
     expect_error(w, id, FB_ERR_INPUT, "the result is wrong");
     subject_free(&bad);
     fb_worker_free(w);
@@ -372,7 +372,7 @@ static void a_failing_compiler_leaves_prepared_cases_alone(void **state)
     int64_t kept = ask_prepare(w, &good, 0);
     expect(w, FB_WORKER_PREPARED, kept);
     expect_error(w, ask_prepare(w, &bad, 0), FB_ERR_COMPILE, "internal compiler error");
-    fb_worker_sample(w, kept, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT, false);
     expect(w, FB_WORKER_SAMPLED, kept);
     subject_free(&good);
     subject_free(&bad);
@@ -399,7 +399,7 @@ static void a_request_is_cancelled_at_every_stage(void **state)
     fb_worker_cancel(w, compiling);
     expect_error(w, compiling, FB_ERR_CANCELLED, "cancelled");
     assert_true(fb_now_ns() - start < AT_ONCE_NS);
-    fb_worker_sample(w, kept, 1, FB_CACHE_HOT); /* nothing was lost */
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT, false); /* nothing was lost */
     expect(w, FB_WORKER_SAMPLED, kept);
     fb_worker_cancel(w, 12345); /* nobody's */
     subject_free(&good);
@@ -454,7 +454,7 @@ static void a_search_is_cancelled(void **state)
     fb_worker_cancel(w, id);
     expect_error(w, id, FB_ERR_CANCELLED, "cancelled");
     assert_true(fb_now_ns() - start < AT_ONCE_NS);
-    fb_worker_sample(w, kept, 1, FB_CACHE_HOT); /* nothing was lost */
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT, false); /* nothing was lost */
     expect(w, FB_WORKER_SAMPLED, kept);
     subject_free(&good);
     fb_graph_free(slow);
@@ -732,11 +732,11 @@ static void who_measures_waits_for_the_device(void **state)
     int64_t id = ask_prepare(w, &s, 0);
     expect(w, FB_WORKER_PREPARED, id);
     assert_true(fb_device_lock_enter(&ours, "host", NULL));
-    fb_worker_sample(w, id, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
     wait_progress(w, id, "waiting, 1 ahead");
     fb_worker_cancel(w, id); /* also while it waits */
     expect_error(w, id, FB_ERR_CANCELLED, "cancelled");
-    fb_worker_sample(w, id, 1, FB_CACHE_HOT);
+    fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
     wait_progress(w, id, "waiting, 1 ahead");
     fb_device_lock_leave(&ours);
     expect(w, FB_WORKER_SAMPLED, id);
