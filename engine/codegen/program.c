@@ -137,6 +137,35 @@ int fb_kernel_first(const fb_program *p, int k)
     return p->kernels[k].shares ? p->kernels[k].shares - 1 : k;
 }
 
+static void add_gemm(fb_hasher *h, const fb_gemm_call *c)
+{
+    /* of the offsets their alignment alone, which decides what a library may choose */
+    const int64_t facts[] = {c->dtype,
+                             c->precision,
+                             c->m,
+                             c->n,
+                             c->k,
+                             c->batch,
+                             c->a_row,
+                             c->a_col,
+                             c->a_batch,
+                             c->b_row,
+                             c->b_col,
+                             c->b_batch,
+                             c->c_row,
+                             c->c_batch,
+                             c->relu,
+                             c->bias_offset % 16,
+                             c->a_offset % 16,
+                             c->b_offset % 16,
+                             c->bias != FB_NONE};
+    fb_hasher_add(h, facts, sizeof facts);
+    const double factors[] = {c->scale, c->addend_scale};
+    const int64_t addend[] = {c->addend_row, c->addend_batch, c->addend_offset % 16};
+    if (c->scale != 1) fb_hasher_add(h, factors, sizeof factors);
+    if (c->addend != FB_NONE) fb_hasher_add(h, addend, sizeof addend);
+}
+
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
 {
     fb_hasher *h = fb_hasher_new();
@@ -151,33 +180,18 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
         }
     } else if (l->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *c = &p->gemms[l->gemm];
-        /* of the offsets their alignment alone, which decides what a library may choose */
-        const int64_t facts[] = {c->dtype,
-                                 c->precision,
-                                 c->m,
-                                 c->n,
-                                 c->k,
-                                 c->batch,
-                                 c->a_row,
-                                 c->a_col,
-                                 c->a_batch,
-                                 c->b_row,
-                                 c->b_col,
-                                 c->b_batch,
-                                 c->c_row,
-                                 c->c_batch,
-                                 c->relu,
-                                 c->bias_offset % 16,
-                                 c->a_offset % 16,
-                                 c->b_offset % 16,
-                                 c->bias != FB_NONE};
-        fb_hasher_add(h, facts, sizeof facts);
-        const double factors[] = {c->scale, c->addend_scale};
-        const int64_t addend[] = {c->addend_row, c->addend_batch, c->addend_offset % 16};
-        if (c->scale != 1) fb_hasher_add(h, factors, sizeof factors);
-        if (c->addend != FB_NONE) fb_hasher_add(h, addend, sizeof addend);
+        add_gemm(h, c);
         if (c->epilogue != FB_NONE) add_kernel(h, &p->kernels[c->epilogue]);
     }
+    return fb_hasher_end(h);
+}
+
+fb_hash fb_gemm_code(const fb_gemm_call *c)
+{
+    fb_hasher *h = fb_hasher_new();
+    const fb_advance advances[] = {c->a_advance, c->b_advance, c->c_advance, c->bias_advance, c->addend_advance};
+    add_gemm(h, c);
+    for (size_t i = 0; i < sizeof advances / sizeof *advances; i++) fb_hasher_add_i64(h, advances[i].bytes);
     return fb_hasher_end(h);
 }
 

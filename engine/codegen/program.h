@@ -135,6 +135,8 @@ void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
 fb_hash fb_kernel_code(const fb_kernel *k); /* the same of one kernel */
+/* Names what a library may choose an algorithm by: the call without its buffers and its epilogue. */
+fb_hash fb_gemm_code(const fb_gemm_call *c);
 /* The first kernel of kernel k's translation unit: k itself as a rule. */
 int fb_kernel_first(const fb_program *p, int k);
 /* Several programs of one dialect, launch mode and way of copying as one, run one behind the other: kernels that do the

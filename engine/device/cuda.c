@@ -18,12 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALL(d, call, doing)                                                                                           \
-    do {                                                                                                               \
-        CUresult call_status = (d)->f->call;                                                                           \
-        if (call_status != CUDA_SUCCESS) return fb_cuda_fail(err, call_status, doing);                                 \
-    } while (0)
-
 extern const fb_device_ops fb_device_cuda;
 
 /* ---- finding and opening ---- */
@@ -125,6 +119,7 @@ static void cuda_list(json_t *devices, json_t *libraries)
 static void cuda_close(fb_device *base)
 {
     fb_cuda_device *d = (fb_cuda_device *)base;
+    FB_VEC_FREE(&d->choices);
     if (d->flush) d->f->cuMemFree(d->flush);
     if (d->workspace) d->f->cuMemFree(d->workspace);
     if (d->blas) d->f->cublasLtDestroy(d->blas);
@@ -141,17 +136,17 @@ static bool open_blas(fb_cuda_device *d, fb_error *err)
     if (!fb_cuda_get(FB_CUDA_BLASLT, NULL)) return true;
     if (d->f->cublasLtCreate(&d->blas) != CUBLAS_STATUS_SUCCESS)
         return fb_fail(err, FB_ERR_SYSTEM, "cuBLASLt does not start");
-    CALL(d, cuMemAlloc(&d->workspace, FB_CUDA_WORKSPACE), "allocating cuBLASLt's workspace");
+    FB_CUDA(d, cuMemAlloc(&d->workspace, FB_CUDA_WORKSPACE), "allocating cuBLASLt's workspace");
     return true;
 }
 
 static bool open_context(fb_cuda_device *d, int index, fb_error *err)
 {
-    CALL(d, cuDeviceGet(&d->device, index), "opening the GPU");
-    CALL(d, cuDevicePrimaryCtxRetain(&d->context, d->device), "opening the GPU");
-    CALL(d, cuCtxSetCurrent(d->context), "opening the GPU");
-    CALL(d, cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
-    CALL(d, cuDriverGetVersion(&d->driver_version), "asking the driver's version");
+    FB_CUDA(d, cuDeviceGet(&d->device, index), "opening the GPU");
+    FB_CUDA(d, cuDevicePrimaryCtxRetain(&d->context, d->device), "opening the GPU");
+    FB_CUDA(d, cuCtxSetCurrent(d->context), "opening the GPU");
+    FB_CUDA(d, cuStreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
+    FB_CUDA(d, cuDriverGetVersion(&d->driver_version), "asking the driver's version");
     describe(d->f, d->device, &d->machine);
     snprintf(d->arch, sizeof d->arch, "sm_%d%d", d->machine.compute_major, d->machine.compute_minor);
     fb_cuda_calibration_load(d);
@@ -224,7 +219,7 @@ static bool has_room(const fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     size_t need = bytes_needed(l->program), unused = 0, total = 0;
-    CALL(d, cuMemGetInfo(&unused, &total), "asking for free memory");
+    FB_CUDA(d, cuMemGetInfo(&unused, &total), "asking for free memory");
     if (need > unused) {
         char want[32], have[32];
         return fb_fail(err, FB_ERR_LIMIT, "the plan needs %s on %s and %s are free",
@@ -238,7 +233,7 @@ static bool allocate(fb_loaded *l, fb_error *err)
     fb_cuda_device *d = l->device;
     const fb_program *p = l->program;
     size_t need = bytes_needed(p);
-    CALL(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
+    FB_CUDA(d, cuMemAlloc(&l->memory, need ? need : FB_CUDA_ALIGN), "allocating the plan's buffers");
     size_t at = fb_cuda_aligned(p->pool_bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         bool temp = p->buffers[b].kind == FB_BUFFER_TEMP;
@@ -256,7 +251,7 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     const fb_kernel *kernel = &l->program->kernels[k];
     fb_cuda_kernel *out = &l->kernels[k];
     int unit = fb_kernel_first(l->program, k); /* its first kernel owns the module */
-    if (unit == k) CALL(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
+    if (unit == k) FB_CUDA(d, cuModuleLoadData(&out->module, code->bytes), "loading a kernel");
     CUresult found = d->f->cuModuleGetFunction(&out->entry, l->kernels[unit].module, kernel->entry);
     if (found == CUDA_ERROR_NOT_FOUND && kernel->file)
         return fb_fail(err, FB_ERR_INPUT,
@@ -265,15 +260,17 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
                        kernel->file);
     if (found != CUDA_SUCCESS) return fb_cuda_fail(err, found, "finding a kernel's entry");
     if (kernel->dynamic_shared > 48 * 1024)
-        CALL(d, cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared),
-             "asking for shared memory");
+        FB_CUDA(d,
+                cuFuncSetAttribute(out->entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel->dynamic_shared),
+                "asking for shared memory");
     int threads = kernel->block[0] * kernel->block[1] * kernel->block[2], blocks = 0;
-    CALL(d, cuFuncGetAttribute(&out->resources.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, out->entry),
-         "reading a kernel's registers");
-    CALL(d, cuFuncGetAttribute(&out->resources.shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, out->entry),
-         "reading a kernel's shared memory");
-    CALL(d, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared),
-         "reading a kernel's occupancy");
+    FB_CUDA(d, cuFuncGetAttribute(&out->resources.registers, CU_FUNC_ATTRIBUTE_NUM_REGS, out->entry),
+            "reading a kernel's registers");
+    FB_CUDA(d, cuFuncGetAttribute(&out->resources.shared_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, out->entry),
+            "reading a kernel's shared memory");
+    FB_CUDA(d,
+            cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared),
+            "reading a kernel's occupancy");
     /* all blocks of a cooperative launch are there at once */
     out->blocks = blocks * d->machine.units < kernel->grid[0] ? blocks * d->machine.units : kernel->grid[0];
     if (kernel->merged && out->blocks < 1)
@@ -284,6 +281,22 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     out->resources.occupancy =
         d->machine.max_threads_per_unit ? (double)blocks * threads / d->machine.max_threads_per_unit : NAN;
     return true;
+}
+
+/* Where a buffer's value is at this step. */
+static CUdeviceptr moved(const fb_loaded *l, int buffer, fb_advance advance)
+{
+    int64_t steps = advance.bytes ? l->step[advance.level] : 0;
+    return l->buffers[l->slots[buffer]] + (CUdeviceptr)(advance.bytes * steps);
+}
+
+static fb_cuda_gemm_args gemm_args(const fb_loaded *l, const fb_gemm_call *g)
+{
+    return (fb_cuda_gemm_args){.a = moved(l, g->a, g->a_advance),
+                               .b = moved(l, g->b, g->b_advance),
+                               .addend = g->addend == FB_NONE ? 0 : moved(l, g->addend, g->addend_advance),
+                               .bias = g->bias == FB_NONE ? 0 : moved(l, g->bias, g->bias_advance),
+                               .c = moved(l, g->c, g->c_advance)};
 }
 
 static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
@@ -304,7 +317,12 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
     fb_free(codes);
     for (int g = 0; good && g < p->n_gemms; g++)
         good = (l->gemms[g] = fb_cuda_gemm_new(l->device, &p->gemms[g], err)) != NULL;
-    return good && allocate(l, err);
+    good = good && allocate(l, err);
+    for (int g = 0; good && g < p->n_gemms; g++) {
+        const fb_cuda_gemm_args at = gemm_args(l, &p->gemms[g]);
+        good = fb_cuda_gemm_choose(l->device, l->gemms[g], &at, err);
+    }
+    return good;
 }
 
 static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progress *progress, fb_error *err)
@@ -343,12 +361,12 @@ static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
     const fb_cuda_copy *copy = p->buffers[buffer].fed ? fb_cuda_copy_of(l, buffer) : NULL;
     for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, copy->bytes);
     if (copy) return true;
-    CALL(d, cuMemcpyHtoD(l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    FB_CUDA(d, cuMemcpyHtoD(l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
     if (!p->buffers[buffer].assigned) return true;
     CUdeviceptr at = l->pristine;
     for (int b = 0; b < buffer; b++)
         if (p->buffers[b].assigned) at += fb_cuda_aligned(p->buffers[b].bytes);
-    CALL(d, cuMemcpyHtoD(at, bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    FB_CUDA(d, cuMemcpyHtoD(at, bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
     return true;
 }
 
@@ -369,8 +387,8 @@ static bool cuda_read(fb_loaded *l, int buffer, void *bytes, fb_error *err)
         memcpy(bytes, copy->outside[(l->turn + 1) & 1], copy->bytes);
         return true;
     }
-    CALL(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes),
-         "copying from the GPU");
+    FB_CUDA(d, cuMemcpyDtoH(bytes, l->buffers[l->slots[buffer]], (size_t)l->program->buffers[buffer].bytes),
+            "copying from the GPU");
     return true;
 }
 
@@ -379,10 +397,10 @@ static bool cuda_poison(fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     const fb_program *p = l->program;
-    if (p->pool_bytes) CALL(d, cuMemsetD8Async(l->memory, 0xff, (size_t)p->pool_bytes, d->stream), "poisoning");
+    if (p->pool_bytes) FB_CUDA(d, cuMemsetD8Async(l->memory, 0xff, (size_t)p->pool_bytes, d->stream), "poisoning");
     for (int b = 0; b < p->n_buffers; b++)
         if (p->buffers[b].kind == FB_BUFFER_OUTPUT && p->buffers[b].bytes)
-            CALL(d, cuMemsetD8Async(l->buffers[b], 0xff, (size_t)p->buffers[b].bytes, d->stream), "poisoning");
+            FB_CUDA(d, cuMemsetD8Async(l->buffers[b], 0xff, (size_t)p->buffers[b].bytes, d->stream), "poisoning");
     return fb_cuda_copies_poison(l, err) && fb_cuda_wait(d, err);
 }
 
@@ -394,8 +412,8 @@ bool fb_cuda_restore(fb_loaded *l, fb_error *err)
     for (int b = 0; b < p->n_buffers; b++) {
         l->slots[b] = b;
         if (!p->buffers[b].assigned || !p->buffers[b].bytes) continue;
-        CALL(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream),
-             "restoring a parameter");
+        FB_CUDA(d, cuMemcpyDtoDAsync(l->buffers[b], from, (size_t)p->buffers[b].bytes, d->stream),
+                "restoring a parameter");
         from += fb_cuda_aligned(p->buffers[b].bytes);
     }
     return true;
@@ -405,26 +423,19 @@ bool fb_cuda_make_cold(fb_cuda_device *d, fb_error *err)
 {
     if (!d->flush) {
         d->flush_bytes = fb_cuda_aligned(d->machine.cache_bytes > 0 ? 2 * d->machine.cache_bytes : 64 << 20);
-        CALL(d, cuMemAlloc(&d->flush, d->flush_bytes), "allocating a buffer to flush the cache with");
+        FB_CUDA(d, cuMemAlloc(&d->flush, d->flush_bytes), "allocating a buffer to flush the cache with");
     }
-    CALL(d, cuMemsetD32Async(d->flush, 0x7fc00000u, d->flush_bytes / 4, d->stream), "flushing the cache");
+    FB_CUDA(d, cuMemsetD32Async(d->flush, 0x7fc00000u, d->flush_bytes / 4, d->stream), "flushing the cache");
     return true;
 }
 
 bool fb_cuda_wait(fb_cuda_device *d, fb_error *err)
 {
-    CALL(d, cuStreamSynchronize(d->stream), "running the plan");
+    FB_CUDA(d, cuStreamSynchronize(d->stream), "running the plan");
     return true;
 }
 
 /* ---- running ---- */
-
-/* Where a buffer's value is at this step. */
-static CUdeviceptr moved(const fb_loaded *l, int buffer, fb_advance advance)
-{
-    int64_t steps = advance.bytes ? l->step[advance.level] : 0;
-    return l->buffers[l->slots[buffer]] + (CUdeviceptr)(advance.bytes * steps);
-}
 
 static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
 {
@@ -440,17 +451,18 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
         args[i] = &pointers[i];
     }
     if (k->merged) {
-        CALL(d,
-             cuLaunchCooperativeKernel(l->kernels[launch->kernel].entry, (unsigned)l->kernels[launch->kernel].blocks, 1,
-                                       1, (unsigned)k->block[0], 1, 1, (unsigned)k->dynamic_shared, d->stream, args),
-             "launching a cooperative kernel");
+        FB_CUDA(d,
+                cuLaunchCooperativeKernel(l->kernels[launch->kernel].entry, (unsigned)l->kernels[launch->kernel].blocks,
+                                          1, 1, (unsigned)k->block[0], 1, 1, (unsigned)k->dynamic_shared, d->stream,
+                                          args),
+                "launching a cooperative kernel");
         return true;
     }
-    CALL(d,
-         cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1],
-                        (unsigned)k->grid[2], (unsigned)k->block[0], (unsigned)k->block[1], (unsigned)k->block[2],
-                        (unsigned)k->dynamic_shared, d->stream, args, NULL),
-         "launching a kernel");
+    FB_CUDA(d,
+            cuLaunchKernel(l->kernels[launch->kernel].entry, (unsigned)k->grid[0], (unsigned)k->grid[1],
+                           (unsigned)k->grid[2], (unsigned)k->block[0], (unsigned)k->block[1], (unsigned)k->block[2],
+                           (unsigned)k->dynamic_shared, d->stream, args, NULL),
+            "launching a kernel");
     return true;
 }
 
@@ -459,12 +471,7 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     int number = launch->kind == FB_LAUNCH_GEMM ? l->program->n_kernels + launch->gemm : launch->kernel;
     if (watch && !watch->at(watch->ctx, number, l->device->stream, false, err)) return false;
     if (launch->kind == FB_LAUNCH_GEMM) {
-        const fb_gemm_call *g = &l->program->gemms[launch->gemm];
-        const fb_cuda_gemm_args at = {.a = moved(l, g->a, g->a_advance),
-                                      .b = moved(l, g->b, g->b_advance),
-                                      .addend = g->addend == FB_NONE ? 0 : moved(l, g->addend, g->addend_advance),
-                                      .bias = g->bias == FB_NONE ? 0 : moved(l, g->bias, g->bias_advance),
-                                      .c = moved(l, g->c, g->c_advance)};
+        const fb_cuda_gemm_args at = gemm_args(l, &l->program->gemms[launch->gemm]);
         if (!fb_cuda_gemm_run(l->device, l->gemms[launch->gemm], &at, err)) return false;
     } else if (!launch_kernel(l, launch, err)) {
         return false;
@@ -507,7 +514,7 @@ static bool capture(fb_loaded *l, int parity, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     CUgraph graph = NULL;
-    CALL(d, cuStreamBeginCapture(d->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capturing a CUDA graph");
+    FB_CUDA(d, cuStreamBeginCapture(d->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "capturing a CUDA graph");
     l->turn = parity;
     bool issued = fb_cuda_issue(l, NULL, err);
     CUresult ended = d->f->cuStreamEndCapture(d->stream, &graph);
@@ -534,7 +541,7 @@ bool fb_cuda_launch(fb_loaded *l, fb_error *err)
         if (!fb_cuda_issue(l, NULL, err)) return false;
     } else {
         fb_cuda_take_places(l);
-        CALL(d, cuGraphLaunch(l->graphs[l->n_copies ? l->turn & 1 : 0], d->stream), "launching a CUDA graph");
+        FB_CUDA(d, cuGraphLaunch(l->graphs[l->n_copies ? l->turn & 1 : 0], d->stream), "launching a CUDA graph");
         memcpy(l->slots, l->graph_slots, (size_t)l->program->n_buffers * sizeof *l->slots);
     }
     l->turn++;
@@ -589,17 +596,17 @@ static bool log_event(void *ctx, int number, CUstream stream, bool after, fb_err
 {
     event_log *log = ctx;
     CUevent event;
-    CALL(log->d, cuEventCreate(&event, CU_EVENT_DEFAULT), "creating an event");
+    FB_CUDA(log->d, cuEventCreate(&event, CU_EVENT_DEFAULT), "creating an event");
     FB_VEC_PUSH(&log->events, event);
     if (!after) FB_VEC_PUSH(&log->numbers, number);
-    CALL(log->d, cuEventRecord(event, stream), "recording an event");
+    FB_CUDA(log->d, cuEventRecord(event, stream), "recording an event");
     return true;
 }
 
 static bool since_first(event_log *log, int event, double *us, fb_error *err)
 {
     float ms = 0;
-    CALL(log->d, cuEventElapsedTime(&ms, log->events.at[0], log->events.at[event]), "reading an event");
+    FB_CUDA(log->d, cuEventElapsedTime(&ms, log->events.at[0], log->events.at[event]), "reading an event");
     *us = ms * 1e3;
     return true;
 }

@@ -10,15 +10,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define CALL(d, call, doing)                                                                                           \
-    do {                                                                                                               \
-        CUresult call_status = (d)->f->call;                                                                           \
-        if (call_status != CUDA_SUCCESS) return fb_cuda_fail(err, call_status, doing);                                 \
-    } while (0)
 
 static const char source[] =
     "extern \"C\" __global__ void fb_empty() {}\n"
@@ -49,45 +42,28 @@ typedef struct {
 /* What is put into the graph `count` times. */
 typedef bool (*issue_fn)(bench *b, void *ctx, int i, fb_error *err);
 
-static int by_value(const void *a, const void *b)
+typedef struct {
+    bench *b;
+    issue_fn issue;
+    void *ctx;
+} timed;
+
+static bool issue_timed(void *ctx, int i, fb_error *err)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    timed *t = ctx;
+    return t->issue(t->b, t->ctx, i, err);
 }
 
 /* Median µs of one of `count` launches in a graph. */
 static bool time_graph(bench *b, issue_fn issue, void *ctx, int count, double *us, fb_error *err)
 {
-    fb_cuda_device *d = b->d;
-    CUgraph graph = NULL;
-    CUgraphExec exec = NULL;
-    CALL(d, cuStreamBeginCapture(d->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "calibrating");
-    bool issued = true;
-    for (int i = 0; i < count && issued; i++) issued = issue(b, ctx, i, err);
-    CUresult ended = d->f->cuStreamEndCapture(d->stream, &graph);
-    if (!issued) return false;
-    if (ended != CUDA_SUCCESS) return fb_cuda_fail(err, ended, "calibrating");
-    CUresult made = d->f->cuGraphInstantiate(&exec, graph, 0);
-    d->f->cuGraphDestroy(graph);
-    if (made != CUDA_SUCCESS) return fb_cuda_fail(err, made, "calibrating");
-    enum { ROUNDS = 7 };
-    double times[ROUNDS];
-    bool good = true;
-    for (int r = -1; r < ROUNDS && good; r++) {
-        good = fb_cuda_wait(d, err);
-        double start = fb_now_us();
-        good = good && d->f->cuGraphLaunch(exec, d->stream) == CUDA_SUCCESS && fb_cuda_wait(d, err);
-        if (r >= 0) times[r] = (fb_now_us() - start) / count;
-    }
-    d->f->cuGraphExecDestroy(exec);
-    qsort(times, ROUNDS, sizeof *times, by_value);
-    *us = times[ROUNDS / 2];
-    return good;
+    timed t = {b, issue, ctx};
+    return fb_cuda_time(b->d, issue_timed, &t, count, 7, us, err);
 }
 
 static bool launch(bench *b, CUfunction f, unsigned grid, unsigned block, void **args, fb_error *err)
 {
-    CALL(b->d, cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, b->d->stream, args, NULL), "calibrating");
+    FB_CUDA(b->d, cuLaunchKernel(f, grid, 1, 1, block, 1, 1, 0, b->d->stream, args, NULL), "calibrating");
     return true;
 }
 
@@ -120,10 +96,15 @@ static bool issue_math(bench *b, void *ctx, int i, fb_error *err)
     return launch(b, *(CUfunction *)ctx, (unsigned)b->d->machine.units * 8, 256, args, err);
 }
 
+static fb_cuda_gemm_args gemm_places(const bench *b)
+{
+    return (fb_cuda_gemm_args){.a = b->memory, .b = b->memory + b->bytes / 4, .c = b->memory + b->bytes / 2};
+}
+
 static bool issue_gemm(bench *b, void *ctx, int i, fb_error *err)
 {
     (void)i;
-    const fb_cuda_gemm_args at = {.a = b->memory, .b = b->memory + b->bytes / 4, .c = b->memory + b->bytes / 2};
+    const fb_cuda_gemm_args at = gemm_places(b);
     return fb_cuda_gemm_run(b->d, ctx, &at, err);
 }
 
@@ -176,15 +157,14 @@ static bool time_link(bench *b, void *outside, size_t bytes, bool in, double *us
         double start = fb_now_us();
         for (int i = 0; i < count; i++) {
             if (in)
-                CALL(d, cuMemcpyHtoDAsync(b->memory, outside, bytes, d->stream), "calibrating copies");
+                FB_CUDA(d, cuMemcpyHtoDAsync(b->memory, outside, bytes, d->stream), "calibrating copies");
             else
-                CALL(d, cuMemcpyDtoHAsync(outside, b->memory, bytes, d->stream), "calibrating copies");
+                FB_CUDA(d, cuMemcpyDtoHAsync(outside, b->memory, bytes, d->stream), "calibrating copies");
         }
         if (!fb_cuda_wait(d, err)) return false;
         times[r] = (fb_now_us() - start) / count;
     }
-    qsort(times, ROUNDS, sizeof *times, by_value);
-    *us = fmax(times[ROUNDS / 2], 0.2);
+    *us = fmax(fb_cuda_median(times, ROUNDS), 0.2);
     return true;
 }
 
@@ -193,7 +173,7 @@ static bool measure_links(bench *b, fb_error *err)
     enum { MOST = 64 << 20 };
     fb_cuda_device *d = b->d;
     void *outside = NULL;
-    CALL(d, cuMemHostAlloc(&outside, MOST, 0), "pinning memory to calibrate with");
+    FB_CUDA(d, cuMemHostAlloc(&outside, MOST, 0), "pinning memory to calibrate with");
     memset(outside, 0x3c, MOST);
     bool good = true;
     for (int in = 0; in < 2 && good; in++) {
@@ -232,8 +212,10 @@ static bool measure_gemm(bench *b, fb_dtype dtype, fb_precision precision, fb_ra
         fb_gemm_call call = fb_gemm_call_plain(dtype, n, n, n);
         call.precision = precision;
         fb_cuda_gemm *g = fb_cuda_gemm_new(b->d, &call, err);
+        const fb_cuda_gemm_args at = gemm_places(b);
         double us = 0;
-        bool good = g && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);
+        bool good =
+            g && fb_cuda_gemm_choose(b->d, g, &at, err) && time_graph(b, issue_gemm, g, n < 1024 ? 20 : 4, &us, err);
         fb_cuda_gemm_free(b->d, g);
         if (!good) return false;
         double flops = 2.0 * (double)n * (double)n * (double)n;
@@ -260,14 +242,14 @@ static bool open_bench(bench *b, fb_error *err)
     CUresult loaded = d->f->cuModuleLoadData(&b->module, code.bytes);
     fb_cuda_code_clear(&code);
     if (loaded != CUDA_SUCCESS) return fb_cuda_fail(err, loaded, "calibrating");
-    CALL(d, cuModuleGetFunction(&b->empty, b->module, "fb_empty"), "calibrating");
-    CALL(d, cuModuleGetFunction(&b->copy, b->module, "fb_copy"), "calibrating");
-    CALL(d, cuModuleGetFunction(&b->fma, b->module, "fb_fma"), "calibrating");
-    CALL(d, cuModuleGetFunction(&b->special, b->module, "fb_special"), "calibrating");
+    FB_CUDA(d, cuModuleGetFunction(&b->empty, b->module, "fb_empty"), "calibrating");
+    FB_CUDA(d, cuModuleGetFunction(&b->copy, b->module, "fb_copy"), "calibrating");
+    FB_CUDA(d, cuModuleGetFunction(&b->fma, b->module, "fb_fma"), "calibrating");
+    FB_CUDA(d, cuModuleGetFunction(&b->special, b->module, "fb_special"), "calibrating");
     b->bytes = (size_t)1 << 30;
-    CALL(d, cuMemAlloc(&b->memory, b->bytes), "allocating 1 GiB to calibrate with");
+    FB_CUDA(d, cuMemAlloc(&b->memory, b->bytes), "allocating 1 GiB to calibrate with");
     /* Small odd numbers rather than zeros: products of zeros run faster than real data. */
-    CALL(d, cuMemsetD32Async(b->memory, 0x3c1f3a2bu, b->bytes / 4, d->stream), "calibrating");
+    FB_CUDA(d, cuMemsetD32Async(b->memory, 0x3c1f3a2bu, b->bytes / 4, d->stream), "calibrating");
     return fb_cuda_wait(d, err);
 }
 

@@ -14,12 +14,6 @@
 
 #include <string.h>
 
-#define CALL(d, call, doing)                                                                                           \
-    do {                                                                                                               \
-        CUresult call_status = (d)->f->call;                                                                           \
-        if (call_status != CUDA_SUCCESS) return fb_cuda_fail(err, call_status, doing);                                 \
-    } while (0)
-
 /* ---- what there is ---- */
 
 size_t fb_cuda_copies_bytes(const fb_program *p)
@@ -40,7 +34,7 @@ static bool add_copy(fb_loaded *l, int buffer, CUdeviceptr *second, fb_error *er
         *second += fb_cuda_aligned((int64_t)c->bytes);
     }
     for (int k = 0; k < 2; k++) {
-        CALL(l->device, cuMemHostAlloc(&c->outside[k], c->bytes, 0), "pinning memory for what is copied");
+        FB_CUDA(l->device, cuMemHostAlloc(&c->outside[k], c->bytes, 0), "pinning memory for what is copied");
         memset(c->outside[k], 0, c->bytes);
     }
     return true;
@@ -57,11 +51,11 @@ bool fb_cuda_copies_open(fb_loaded *l, CUdeviceptr second, fb_error *err)
     fb_free(buffers);
     l->doubles = good && n > 0 && l->program->overlap;
     if (!l->doubles) return good;
-    if (!d->stream_in) CALL(d, cuStreamCreate(&d->stream_in, CU_STREAM_NON_BLOCKING), "creating a stream");
-    if (!d->stream_out) CALL(d, cuStreamCreate(&d->stream_out, CU_STREAM_NON_BLOCKING), "creating a stream");
-    CALL(d, cuEventCreate(&l->begun, CU_EVENT_DISABLE_TIMING), "creating an event");
-    CALL(d, cuEventCreate(&l->arrived, CU_EVENT_DISABLE_TIMING), "creating an event");
-    CALL(d, cuEventCreate(&l->left, CU_EVENT_DISABLE_TIMING), "creating an event");
+    if (!d->stream_in) FB_CUDA(d, cuStreamCreate(&d->stream_in, CU_STREAM_NON_BLOCKING), "creating a stream");
+    if (!d->stream_out) FB_CUDA(d, cuStreamCreate(&d->stream_out, CU_STREAM_NON_BLOCKING), "creating a stream");
+    FB_CUDA(d, cuEventCreate(&l->begun, CU_EVENT_DISABLE_TIMING), "creating an event");
+    FB_CUDA(d, cuEventCreate(&l->arrived, CU_EVENT_DISABLE_TIMING), "creating an event");
+    FB_CUDA(d, cuEventCreate(&l->left, CU_EVENT_DISABLE_TIMING), "creating an event");
     return true;
 }
 
@@ -91,7 +85,7 @@ bool fb_cuda_copies_poison(fb_loaded *l, fb_error *err)
     for (int i = 0; i < l->n_copies; i++) {
         fb_cuda_copy *c = &l->copies[i];
         for (int k = 0; k < 2; k++) {
-            CALL(d, cuMemsetD8Async(c->place[k], 0xff, c->bytes, d->stream), "poisoning");
+            FB_CUDA(d, cuMemsetD8Async(c->place[k], 0xff, c->bytes, d->stream), "poisoning");
             if (i >= l->first_out) memset(c->outside[k], 0xff, c->bytes);
         }
     }
@@ -111,7 +105,7 @@ static bool copy_in(fb_loaded *l, int parity, CUstream stream, const fb_cuda_wat
     for (int i = 0; i < l->first_out; i++) {
         const fb_cuda_copy *c = &l->copies[i];
         if (!watched(l, watch, i, stream, false, err)) return false;
-        CALL(l->device, cuMemcpyHtoDAsync(c->place[parity], c->outside[parity], c->bytes, stream), "copying a feed");
+        FB_CUDA(l->device, cuMemcpyHtoDAsync(c->place[parity], c->outside[parity], c->bytes, stream), "copying a feed");
         if (!watched(l, watch, i, stream, true, err)) return false;
     }
     return true;
@@ -122,8 +116,8 @@ static bool copy_out(fb_loaded *l, int parity, CUstream stream, const fb_cuda_wa
     for (int i = l->first_out; i < l->n_copies; i++) {
         const fb_cuda_copy *c = &l->copies[i];
         if (!watched(l, watch, i, stream, false, err)) return false;
-        CALL(l->device, cuMemcpyDtoHAsync(c->outside[parity], c->place[parity], c->bytes, stream),
-             "copying what is received");
+        FB_CUDA(l->device, cuMemcpyDtoHAsync(c->outside[parity], c->place[parity], c->bytes, stream),
+                "copying what is received");
         if (!watched(l, watch, i, stream, true, err)) return false;
     }
     return true;
@@ -136,8 +130,8 @@ static bool settle(fb_loaded *l, fb_error *err)
     for (int i = l->first_out; i < l->n_copies; i++) {
         const fb_cuda_copy *c = &l->copies[i];
         if (l->slots[c->buffer] == c->buffer) continue;
-        CALL(d, cuMemcpyDtoDAsync(l->buffers[c->buffer], l->buffers[l->slots[c->buffer]], c->bytes, d->stream),
-             "moving what is received");
+        FB_CUDA(d, cuMemcpyDtoDAsync(l->buffers[c->buffer], l->buffers[l->slots[c->buffer]], c->bytes, d->stream),
+                "moving what is received");
     }
     return true;
 }
@@ -152,20 +146,20 @@ static bool overlapped(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err)
     fb_cuda_device *d = l->device;
     int other = 1 - (int)(l->turn & 1);
     bool in = l->first_out > 0, out = l->n_copies > l->first_out;
-    CALL(d, cuEventRecord(l->begun, d->stream), "recording an event");
+    FB_CUDA(d, cuEventRecord(l->begun, d->stream), "recording an event");
     if (in) {
-        CALL(d, cuStreamWaitEvent(d->stream_in, l->begun, 0), "waiting for an event");
+        FB_CUDA(d, cuStreamWaitEvent(d->stream_in, l->begun, 0), "waiting for an event");
         if (!copy_in(l, other, d->stream_in, watch, err)) return false;
-        CALL(d, cuEventRecord(l->arrived, d->stream_in), "recording an event");
+        FB_CUDA(d, cuEventRecord(l->arrived, d->stream_in), "recording an event");
     }
     if (out) {
-        CALL(d, cuStreamWaitEvent(d->stream_out, l->begun, 0), "waiting for an event");
+        FB_CUDA(d, cuStreamWaitEvent(d->stream_out, l->begun, 0), "waiting for an event");
         if (!copy_out(l, other, d->stream_out, watch, err)) return false;
-        CALL(d, cuEventRecord(l->left, d->stream_out), "recording an event");
+        FB_CUDA(d, cuEventRecord(l->left, d->stream_out), "recording an event");
     }
     if (!fb_cuda_issue_kernels(l, watch, err) || !settle(l, err)) return false;
-    if (in) CALL(d, cuStreamWaitEvent(d->stream, l->arrived, 0), "waiting for an event");
-    if (out) CALL(d, cuStreamWaitEvent(d->stream, l->left, 0), "waiting for an event");
+    if (in) FB_CUDA(d, cuStreamWaitEvent(d->stream, l->arrived, 0), "waiting for an event");
+    if (out) FB_CUDA(d, cuStreamWaitEvent(d->stream, l->left, 0), "waiting for an event");
     return true;
 }
 

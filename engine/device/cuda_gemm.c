@@ -2,8 +2,10 @@
  * the operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
 #include "device/cuda_parts.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 struct fb_cuda_gemm {
@@ -12,6 +14,8 @@ struct fb_cuda_gemm {
     cublasLtMatrixLayout_t left, right, result; /* B, A and C of the row-major call */
     cublasLtMatrixLayout_t addend;              /* NULL: none */
     cublasLtMatmulAlgo_t algo;
+    int n_proposed; /* what the library thinks best, the best first: a guess, from a table of its own */
+    cublasLtMatmulHeuristicResult_t proposed[8];
 };
 
 static const struct {
@@ -92,7 +96,7 @@ static void tell_alignment(fb_cuda_device *d, cublasLtMatmulPreference_t wish,
     d->f->cublasLtMatmulPreferenceSetAttribute(wish, which, &bytes, sizeof bytes);
 }
 
-static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
+static bool propose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
 {
     cublasLtMatmulPreference_t wish;
     cublasStatus_t status = d->f->cublasLtMatmulPreferenceCreate(&wish);
@@ -112,13 +116,13 @@ static bool choose(fb_cuda_device *d, fb_cuda_gemm *g, fb_error *err)
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, c->a_offset * size, c->a_advance);
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 0, c->c_advance);
     tell_alignment(d, wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 0, c->c_advance);
-    cublasLtMatmulHeuristicResult_t best;
-    int found = 0;
-    status = d->f->cublasLtMatmulAlgoGetHeuristic(d->blas, g->desc, g->left, g->right,
-                                                  g->addend ? g->addend : g->result, g->result, wish, 1, &best, &found);
+    status = d->f->cublasLtMatmulAlgoGetHeuristic(
+        d->blas, g->desc, g->left, g->right, g->addend ? g->addend : g->result, g->result, wish,
+        (int)(sizeof g->proposed / sizeof *g->proposed), g->proposed, &g->n_proposed);
     d->f->cublasLtMatmulPreferenceDestroy(wish);
-    if (status != CUBLAS_STATUS_SUCCESS || found == 0) return failed(err, status, "no algorithm for this product");
-    g->algo = best.algo;
+    if (status != CUBLAS_STATUS_SUCCESS || g->n_proposed == 0)
+        return failed(err, status, "no algorithm for this product");
+    g->algo = g->proposed[0].algo;
     return true;
 }
 
@@ -134,7 +138,7 @@ fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_e
     }
     fb_cuda_gemm *g = fb_calloc(1, sizeof *g);
     g->call = *call;
-    if (call->m && call->n && call->k && call->batch && (!describe(d, g, err) || !choose(d, g, err))) {
+    if (call->m && call->n && call->k && call->batch && (!describe(d, g, err) || !propose(d, g, err))) {
         fb_cuda_gemm_free(d, g);
         return NULL;
     }
@@ -177,4 +181,70 @@ bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_arg
         addend, g->addend ? g->addend : g->result, (void *)at->c, g->result, &g->algo, (void *)d->workspace,
         FB_CUDA_WORKSPACE, (cudaStream_t)d->stream);
     return status == CUBLAS_STATUS_SUCCESS ? true : failed(err, status, "multiplying");
+}
+
+/* ---- the fastest algorithm ---- */
+
+typedef struct {
+    fb_cuda_device *d;
+    fb_cuda_gemm *g;
+    const fb_cuda_gemm_args *at;
+} trial;
+
+static bool issue_trial(void *ctx, int i, fb_error *err)
+{
+    (void)i;
+    trial *t = ctx;
+    return fb_cuda_gemm_run(t->d, t->g, t->at, err);
+}
+
+/* Twice, for the first time loads its code; *us of the second with what the host needs for it. */
+static bool try_alone(trial *t, double *us, fb_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        double start = fb_now_us();
+        if (!issue_trial(t, i, err) || !fb_cuda_wait(t->d, err)) return false;
+        *us = fb_now_us() - start;
+    }
+    return true;
+}
+
+/* A later proposal must be faster by more than what two measurements of the same differ by. */
+static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
+{
+    enum { ROUNDS = 5, TOGETHER_US = 300, MOST = 20, FEW = 3 };
+    const double clearly = 0.96;
+    trial t = {d, g, at};
+    double alone, best = INFINITY;
+    int count = 0;
+    cublasLtMatmulAlgo_t fastest = g->proposed[0].algo;
+    for (int i = 0; i < g->n_proposed; i++) {
+        double us;
+        g->algo = g->proposed[i].algo;
+        if (!try_alone(&t, &alone, err)) {
+            if (i == 0) return false;
+            continue; /* the first one runs */
+        }
+        if (!count)
+            count = alone * MOST < TOGETHER_US ? MOST : alone * FEW > TOGETHER_US ? FEW : (int)(TOGETHER_US / alone);
+        if (!fb_cuda_time(d, issue_trial, &t, count, ROUNDS, &us, err)) return false;
+        if (us < best * clearly) best = us, fastest = g->algo;
+    }
+    g->algo = fastest;
+    return true;
+}
+
+bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
+{
+    if (g->n_proposed < 2) return true;
+    fb_hash product = fb_gemm_code(&g->call);
+    for (int i = 0; i < d->choices.n; i++) {
+        if (!fb_hash_equal(d->choices.at[i].product, product)) continue;
+        g->algo = d->choices.at[i].algo;
+        return true;
+    }
+    d->last_run = NULL;
+    if (!find_fastest(d, g, at, err)) return false;
+    FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, g->algo});
+    return true;
 }

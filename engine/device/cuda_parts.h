@@ -1,13 +1,28 @@
 /* The cuda device, in parts: cuda.c (open, load, run), cuda_copy.c (feeds and receives), cuda_gemm.c (cuBLASLt),
- * cuda_cupti.c (times and counters), cuda_sampling.c (metrics over time), cuda_calibrate.c. Private to them. */
+ * cuda_time.c (times of single launches), cuda_cupti.c (times and counters), cuda_sampling.c (metrics over time),
+ * cuda_calibrate.c. Private to them. */
 #ifndef FB_DEVICE_CUDA_PARTS_H
 #define FB_DEVICE_CUDA_PARTS_H
 
+#include "base/vec.h"
 #include "device/cuda_compile.h"
 #include "device/cuda_libs.h"
 #include "device/device.h"
 
 enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
+
+/* Leaves the caller with false and the sentence for a status that is no success. */
+#define FB_CUDA(d, call, doing)                                                                                        \
+    do {                                                                                                               \
+        CUresult cuda_status = (d)->f->call;                                                                           \
+        if (cuda_status != CUDA_SUCCESS) return fb_cuda_fail(err, cuda_status, doing);                                 \
+    } while (0)
+
+/* The algorithm that was the fastest for products alike. */
+typedef struct {
+    fb_hash product;
+    cublasLtMatmulAlgo_t algo;
+} fb_cuda_choice;
 
 typedef struct fb_cuda_device {
     fb_device base;
@@ -18,6 +33,7 @@ typedef struct fb_cuda_device {
     CUstream stream_in, stream_out; /* of copies beside kernels; NULL until a program has them */
     cublasLtHandle_t blas;          /* NULL without cuBLASLt */
     CUdeviceptr workspace;          /* of cuBLASLt */
+    FB_VEC(fb_cuda_choice) choices; /* of its algorithms, made so far */
     CUdeviceptr flush;              /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
     fb_machine machine;
@@ -103,6 +119,13 @@ void fb_cuda_take_places(fb_loaded *l);
 bool fb_cuda_fill(fb_loaded *l, fb_error *err);
 bool fb_cuda_drain(fb_loaded *l, fb_error *err);
 
+/* Median µs of one of `count` launches that `issue` puts on the device's stream, run together as a graph, of `rounds`
+ * such runs (15 at most). What it runs must have run before: a graph loads no code. */
+typedef bool (*fb_cuda_issue_fn)(void *ctx, int i, fb_error *err);
+bool fb_cuda_time(fb_cuda_device *d, fb_cuda_issue_fn issue, void *ctx, int count, int rounds, double *us,
+                  fb_error *err);
+double fb_cuda_median(double *times, int n); /* sorts them */
+
 fb_cuda_gemm *fb_cuda_gemm_new(fb_cuda_device *d, const fb_gemm_call *call, fb_error *err);
 void fb_cuda_gemm_free(fb_cuda_device *d, fb_cuda_gemm *g);
 /* Where its operands lie; 0 where the call has none. */
@@ -110,6 +133,9 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
+/* Times the algorithms that the library proposes, once for all products alike, and keeps the fastest. The result's
+ * memory holds something else afterwards. */
+bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
 
 /* Launches one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
 bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
