@@ -342,6 +342,20 @@ static void record_kept(xla *w)
 
 /* ---- several outputs ---- */
 
+/* What an inlined value reads instead of the value. A kernel that was thought inlined does not know yet which of its
+ * operands have become so after it. */
+static void settle_reads(xla *w, fb_id c)
+{
+    kernel *kc = &w->kernel[c];
+    for (int k = 0; k < kc->reads.n; k++) {
+        xread r = kc->reads.at[k];
+        if (!fb_node_is_computed(w->g, r.buffer) || !w->kernel[r.buffer].gone) continue;
+        const kernel *kp = &w->kernel[r.buffer];
+        kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
+        for (int i = 0; i < kp->reads.n; i++) add_read(kc, kp->reads.at[i].buffer, r.times * kp->reads.at[i].times);
+    }
+}
+
 /* The model: inlined values belong to their one reader's kernel, or are computed again. Readers come first, so that
  * each is tried with all that it would be part of. */
 static void build_model(xla *w)
@@ -356,6 +370,8 @@ static void build_model(xla *w)
             w->kernel[i].gone = fb_plan_try_recomputed(w->model, i);
         FB_VEC_FREE(&readers);
     }
+    for (fb_id i = 0; i < w->g->n_nodes; i++)
+        if (fb_node_is_computed(w->g, i) && !w->kernel[i].gone) settle_reads(w, i);
 }
 
 static bool same_loops(const xla *w, fb_id a, fb_id b)

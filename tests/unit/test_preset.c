@@ -234,6 +234,27 @@ static void xla_and_tinygrad(void **state)
     fb_graph_free(l);
 }
 
+/* `sum` would be part of what stores it in `b`, but `a` has b's value by then, which is found when the plan is made;
+ * `relu` has become part of its readers before. */
+static void xla_settles_what_an_update_keeps_apart(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("update");
+    fb_id a = source(g, FB_OP_PARAM, "a", DIMS(4, 8), FB_F32), b = source(g, FB_OP_PARAM, "b", DIMS(4, 8), FB_F32);
+    fb_id relu = node1(g, FB_OP_RELU, "relu", b), sum = node2(g, FB_OP_ADD, "sum", relu, a);
+    output(g, over_axis(g, FB_OP_CUMSUM, "rows", relu, 1, false));
+    assign(g, a, b, "b_to_a");
+    assign(g, b, sum, "sum_to_b");
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_HOST);
+    fb_plan *plan = preset(p, "xla");
+    check_plan(plan);
+    assert_int_not_equal(fb_plan_group_of(plan, named(g, "sum")), fb_plan_group_of(plan, named(g, "sum_to_b")));
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+}
+
 /* ---- steps ---- */
 
 static fb_plan *made(fb_planner *p, const char *text, fb_steps **steps)
@@ -419,6 +440,7 @@ int main(void)
         cmocka_unit_test(max_on_large_graphs),
         cmocka_unit_test(inductor_has_the_kernels_of_torch_compile),
         cmocka_unit_test(xla_and_tinygrad),
+        cmocka_unit_test(xla_settles_what_an_update_keeps_apart),
         cmocka_unit_test(presets_are_replayed_step_by_step),
         cmocka_unit_test(a_decision_can_be_refused),
         cmocka_unit_test(what_is_not_generated_is_said),
