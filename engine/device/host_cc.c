@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/polite.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -24,7 +25,6 @@
 enum {
     COMPILE_LIMIT_S = 30, /* a unit, of the compiler's own time … */
     PATIENCE = 4,         /* … for which a busy machine gets as many times as long */
-    COMPILER_NICE = 5,
     UNITS_A_PROCESS = 6, /* at most: a link costs as much as a small unit, but progress should show */
     MAX_PROCESSES = 64,
     MAX_WORDS = 32, /* of $CC */
@@ -75,8 +75,7 @@ static _Noreturn void exec_compiler(char *const *argv, int log, const char *work
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct rlimit cpu = {.rlim_cur = (rlim_t)seconds, .rlim_max = (rlim_t)seconds + 1};
     setrlimit(RLIMIT_CPU, &cpu);
-    int polite = nice(COMPILER_NICE); /* there is one on every core, and a key is to be answered meanwhile */
-    (void)polite;
+    fb_give_way();
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, 0);
     dup2(log, 1);

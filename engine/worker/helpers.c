@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/polite.h"
 #include "worker/worker_parts.h"
 
 #include <fcntl.h>
@@ -75,8 +76,6 @@ fb_channel *fb_private_channel(int in, int out)
 
 /* ---- references ---- */
 
-enum { REFERENCE_NICE = 5 };
-
 static bool reference_step(void *ctx, const char *what, double fraction)
 {
     fb_send_progress(ctx, what, fraction);
@@ -90,8 +89,7 @@ int fb_reference_main(void *ctx, int in, int out)
     fb_progress_sender sender = {.channel = c};
     fb_progress progress = {.step = reference_step, .ctx = &sender};
     fb_error why = {0};
-    int polite = nice(REFERENCE_NICE); /* the front draws meanwhile */
-    (void)polite;
+    fb_give_way();
     bool ok = true;
     for (int i = 0; ok && i < job->n_seeds; i++)
         ok = fb_reference_make(job->graph, job->seeds[i], fb_worker_files_get, job->files, &progress, &why);
