@@ -25,7 +25,7 @@
 enum {
     COMPILE_LIMIT_S = 30, /* a unit, of the compiler's own time … */
     PATIENCE = 4,         /* … for which a busy machine gets as many times as long */
-    UNITS_A_PROCESS = 6, /* at most: a link costs as much as a small unit, but progress should show */
+    UNITS_A_PROCESS = 6,  /* at most: a link costs as much as a small unit, but progress should show */
     MAX_PROCESSES = 64,
     MAX_WORDS = 32, /* of $CC */
     LOG_MAX = 1 << 16,
