@@ -1,16 +1,16 @@
-/* What XLA launches on a GPU: its published rules on our graph (constants: plan/rules.c). Not checked against a run.
+/* What XLA launches on a GPU: its published rules on our graph (constants: plan/rules.c).
  *
- * 1. Priority fusion (xla/service/gpu/transforms/priority_fusion.cc): every value is a kernel at first. A producer goes
- *    into all of its readers, computed again in each, or into none. The one whose fusion is predicted to save most
- * comes first, until none saves anything: t = max(compute, memory) + 0.05 · min(…), 1 µs a launch; what is read again
- * comes out of L2 at 2.5 times or L1 at 8 times the bandwidth of memory. A reduction is the root of its kernel and goes
- * into no other; expensive values are not computed again for several readers; products are library calls.
- * 2. Multi-output fusion (multi_output_fusion.cc): kernels with equal loops where one reads what the other stores, or
- *    both read the same, become one with several outputs.
- * 3. Horizontal fusion (horizontal_loop_fusion.cc): small kernels with equal loops that feed the same reader.
- *
- * So layer_norm is three kernels, the mean, the variance and the rest, unless a pass of its own recognises it (softmax
- * and norm rewriting, which is left out here). */
+ * 1. Normalisations of rows (softmax_rewriter_triton.cc): an operation on a tensor and a reduction of its rows is one
+ *    kernel of tiles, where a row fits into the registers: layer_norm, softmax.
+ * 2. Priority fusion (priority_fusion.cc): every value is a kernel at first. A producer goes into all of its readers,
+ *    computed again in each, or into none. The one whose fusion is predicted to save most comes first, until none saves
+ *    anything: t = max(compute, memory) + 0.05 · min(…), 1 µs a launch; what is read again comes out of L2 at 2.5 times
+ *    or L1 at 8 times the bandwidth of memory. Tiles take in what keeps to their rows. Any other reduction ends its
+ *    kernel, but for what goes on from its result alone. Expensive values are not computed again for several readers;
+ *    products are library calls, except by a vector.
+ * 3. Multi-output fusion (multi_output_fusion.cc): kernels with equal loops where one reads what the other stores, or
+ *    both read the same, become one with several outputs; tiles do not.
+ * 4. Horizontal fusion (horizontal_loop_fusion.cc): small kernels with equal loops that feed the same reader. */
 #include "plan/decide.h"
 
 #include "graph/access.h"
@@ -28,6 +28,8 @@ typedef struct {
     bool gone;       /* inlined into all of its readers */
     double priority; /* as it last was; entries of the queue with another are stale */
     int ops, reductions;
+    int64_t row; /* elements of the rows that its tiles hold whole; 0: it has no tiles */
+    bool joins;  /* it holds what tiles cannot: cat, gathers, scans */
     double flops;
     FB_VEC(xread) reads;
 } kernel;
@@ -102,11 +104,18 @@ static void add_read(kernel *k, fb_id buffer, double times)
     FB_VEC_PUSH(&k->reads, (xread){buffer, times});
 }
 
+/* How often `c` would compute an element of `p`: a tile has all that is read of a row at once. */
+static double times_computed(const xla *w, fb_id p, fb_id c)
+{
+    double times = times_read(&w->kernel[c], p);
+    return w->kernel[p].row || w->kernel[c].row ? fmin(times, 1) : times;
+}
+
 /* Time of reader `c` with `p` computed inside. What both read already is not read a second time from memory. */
 static double fused_us(const xla *w, fb_id p, fb_id c)
 {
     const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
-    double times = times_read(kc, p), mem = memory_us((double)fb_node_bytes(w->g, c));
+    double times = times_computed(w, p, c), mem = memory_us((double)fb_node_bytes(w->g, c));
     for (int i = 0; i < kc->reads.n; i++) {
         xread r = kc->reads.at[i];
         if (r.buffer == p) continue;
@@ -124,15 +133,37 @@ static double fused_us(const xla *w, fb_id p, fb_id c)
 
 /* ---- priority fusion ---- */
 
+static int64_t last_dim(const fb_shape *s)
+{
+    return s->rank > 0 ? s->dim[s->rank - 1] : 1;
+}
+
+/* A matrix by a vector is multiplied and summed, not called. */
+static bool is_dot(const xla *w, fb_id n)
+{
+    const fb_node *node = &w->g->nodes[n];
+    return node->op == FB_OP_MATMUL && last_dim(&node->shape) == 1;
+}
+
 static bool is_library(const xla *w, fb_id n)
 {
+    if (is_dot(w, n)) return false;
     return fb_node_class(w->g, n) == FB_CLASS_CONTRACTION || w->g->nodes[n].op == FB_OP_SCATTER_ADD;
 }
 
 static bool is_reduction(const xla *w, fb_id n)
 {
     fb_op_class c = fb_node_class(w->g, n);
-    return c == FB_CLASS_REDUCTION || c == FB_CLASS_SCAN;
+    return c == FB_CLASS_REDUCTION || c == FB_CLASS_SCAN || is_dot(w, n);
+}
+
+/* Does `n` reduce the last dim of its first operand and nothing else? */
+static bool reduces_rows(const xla *w, fb_id n)
+{
+    const fb_node *node = &w->g->nodes[n];
+    if (is_dot(w, n)) return true;
+    return fb_node_class(w->g, n) == FB_CLASS_REDUCTION && node->attrs->n_axes == 1 &&
+           node->attrs->axes[0] == w->g->nodes[node->args[0]].shape.rank - 1;
 }
 
 static void start_kernels(xla *w)
@@ -144,6 +175,8 @@ static void start_kernels(xla *w)
         kernel *k = &w->kernel[i];
         k->ops = 1;
         k->reductions = is_reduction(w, i);
+        fb_op_class class = fb_node_class(g, i);
+        k->joins = class == FB_CLASS_JOIN || class == FB_CLASS_GATHER || class == FB_CLASS_SCAN;
         k->flops = (double)fb_node_flops(g, i);
         for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++) {
             fb_id base = fb_access_base(g, n->args[a]);
@@ -182,38 +215,82 @@ static void readers_of(const xla *w, fb_id p, fb_ids *out)
     FB_VEC_FREE(&stack);
 }
 
-/* NULL, or the rule that keeps `p` a kernel. */
-static const char *forbidden(const xla *w, fb_id p, const fb_ids *readers, char text[256])
+/* Tiles of whole rows in one of the two: NULL, or why what both do is no tile (symbolic_tile_analysis.cc). */
+static const char *not_tiled(const xla *w, fb_id p, fb_id c)
 {
-    const kernel *kp = &w->kernel[p];
-    const char *name = name_of(w, p);
-    if (w->d->planner->keep[p] || readers->n == 0) return "it is an output: it has to be stored";
-    if (is_library(w, p)) return "it is a library call";
-    if (is_reduction(w, p)) return "a reduction is the root of its kernel and no part of another";
-    if (readers->n > 1 && fb_op_get(w->g->nodes[p].op)->special) {
-        snprintf(text, 256, "`%s` is expensive and would be computed again in %d kernels", name, readers->n);
+    const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
+    const fb_shape *from = &w->g->nodes[p].shape, *to = &w->g->nodes[c].shape;
+    if (kp->joins || kc->joins) return "no tile holds a cat, a gather or a scan";
+    if (kp->row && kc->row && kp->row != kc->row) return "the rows of its tiles have another length";
+    if (!kp->row) return kp->reductions ? "it reduces outside of the tiles" : NULL;
+    if (is_reduction(w, c) && kc->reductions == 1) {
+        const fb_shape *over = &w->g->nodes[w->g->nodes[c].args[0]].shape;
+        bool rows = reduces_rows(w, c) && last_dim(over) == last_dim(from);
+        return rows ? NULL : "its tiles hold whole rows, and what is summed there runs across them";
+    }
+    if (kc->reductions && !kc->row) return "a reduction inside its reader is not over its rows";
+    bool same = fb_shape_elements(from) == fb_shape_elements(to) && last_dim(from) == last_dim(to);
+    bool spread = last_dim(from) == 1 && fb_shape_elements(from) * last_dim(to) == fb_shape_elements(to);
+    bool summed = kc->row == last_dim(from) && fb_shape_elements(from) == fb_shape_elements(to) * kc->row;
+    return same || spread || summed ? NULL : "its tiles are not those of its reader";
+}
+
+/* What is computed from a reduction alone, element by element, still ends the kernel of a reduction; with another
+ * operand it would become a loop. */
+static bool is_epilogue(const xla *w, fb_id p, fb_id c)
+{
+    const kernel *kc = &w->kernel[c];
+    return fb_node_class(w->g, c) == FB_CLASS_POINTWISE && !kc->reductions && kc->reads.n == 1 &&
+           fb_shape_elements(&w->g->nodes[p].shape) == fb_shape_elements(&w->g->nodes[c].shape);
+}
+
+/* NULL, or the rule that keeps `p` apart from its reader `c`. */
+static const char *kept_apart(const xla *w, fb_id p, fb_id c, char text[256])
+{
+    const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
+    if (!fb_node_is_computed(w->g, c)) return "a loop reads it";
+    if (is_library(w, c)) {
+        snprintf(text, 256, "`%s` reads it and is a library call", name_of(w, c));
         return text;
     }
-    for (int i = 0; i < readers->n; i++) {
-        fb_id c = readers->at[i];
-        if (!fb_node_is_computed(w->g, c)) return "a loop reads it";
-        if (is_library(w, c)) {
-            snprintf(text, 256, "`%s` reads it and is a library call", name_of(w, c));
-            return text;
-        }
-        int operands = kp->reads.n + w->kernel[c].reads.n;
-        if (operands > fb_constant_value(FB_XLA_OPERANDS)) {
-            snprintf(text, 256, "with `%s` it would read %d tensors, of which with outputs %.0f are the most",
-                     name_of(w, c), operands, fb_constant_value(FB_XLA_OPERANDS));
-            return text;
-        }
+    int operands = kp->reads.n + kc->reads.n;
+    if (operands > fb_constant_value(FB_XLA_OPERANDS)) {
+        snprintf(text, 256, "with `%s` it would read %d tensors, of which with outputs %.0f are the most",
+                 name_of(w, c), operands, fb_constant_value(FB_XLA_OPERANDS));
+        return text;
+    }
+    if (kp->row || kc->row) return not_tiled(w, p, c);
+    if (kp->joins && kp->reductions) return "a scan is the root of its kernel and no part of another";
+    if (kp->reductions && !is_epilogue(w, p, c)) {
+        snprintf(text, 256, "it ends in a reduction, and `%s` does more than to go on from its result alone",
+                 name_of(w, c));
+        return text;
     }
     return NULL;
 }
 
+/* NULL, or the rule that keeps `p` a kernel. */
+static const char *forbidden(const xla *w, fb_id p, const fb_ids *readers, char text[256])
+{
+    if (w->d->planner->keep[p] || readers->n == 0) return "it is an output: it has to be stored";
+    if (is_library(w, p)) return "it is a library call";
+    if (readers->n > 1 && fb_op_get(w->g->nodes[p].op)->special) {
+        snprintf(text, 256, "`%s` is expensive and would be computed again in %d kernels", name_of(w, p), readers->n);
+        return text;
+    }
+    for (int i = 0; i < readers->n; i++) {
+        const char *why = kept_apart(w, p, readers->at[i], text);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+/* Of equals, what grows a kernel of tiles comes first. */
 static double priority_of(const xla *w, fb_id p, const fb_ids *readers)
 {
+    enum { TILES_FIRST = 1024 };
     double us = kernel_us(w, p) + fb_constant_value(FB_XLA_LAUNCH_US);
+    if (w->kernel[p].row) us += us / TILES_FIRST;
     for (int i = 0; i < readers->n; i++) us += kernel_us(w, readers->at[i]) - fused_us(w, p, readers->at[i]);
     return us;
 }
@@ -267,18 +344,30 @@ static void push_if_saving(xla *w, fb_id p)
     FB_VEC_FREE(&readers);
 }
 
+static void absorb(xla *w, fb_id p, fb_id c)
+{
+    const kernel *kp = &w->kernel[p];
+    kernel *kc = &w->kernel[c];
+    double times = times_computed(w, p, c);
+    kc->flops += times * kp->flops;
+    kc->ops += kp->ops;
+    kc->reductions += kp->reductions;
+    kc->joins |= kp->joins;
+    for (int k = 0; k < kc->reads.n; k++)
+        if (kc->reads.at[k].buffer == p) kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
+    for (int k = 0; k < kp->reads.n; k++) add_read(kc, kp->reads.at[k].buffer, times * kp->reads.at[k].times);
+    if (kp->row) kc->row = kp->row;
+    if (!kc->row) return;
+    for (int k = 0; k < kc->reads.n; k++) { /* what is as large as the tiles together is read once */
+        xread *r = &kc->reads.at[k];
+        if (last_dim(&w->g->nodes[r->buffer].shape) == kc->row) r->times = fmin(r->times, 1);
+    }
+}
+
 static void fuse(xla *w, fb_id p, const fb_ids *readers)
 {
     const kernel *kp = &w->kernel[p];
-    for (int i = 0; i < readers->n; i++) {
-        kernel *kc = &w->kernel[readers->at[i]];
-        double times = times_read(kc, p);
-        kc->flops += times * kp->flops;
-        kc->ops += kp->ops;
-        for (int k = 0; k < kc->reads.n; k++)
-            if (kc->reads.at[k].buffer == p) kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
-        for (int k = 0; k < kp->reads.n; k++) add_read(kc, kp->reads.at[k].buffer, times * kp->reads.at[k].times);
-    }
+    for (int i = 0; i < readers->n; i++) absorb(w, p, readers->at[i]);
     w->kernel[p].gone = true;
     for (int k = 0; k < kp->reads.n; k++) push_if_saving(w, kp->reads.at[k].buffer);
     for (int i = 0; i < readers->n; i++) push_if_saving(w, readers->at[i]);
@@ -337,6 +426,122 @@ static void record_kept(xla *w)
             fb_decline_by_rule(w->d, c, (fb_beside){0}, "it would cost %.2f µs more", -c.score);
         }
         FB_VEC_FREE(&readers);
+    }
+}
+
+/* ---- normalisations of rows (softmax_rewriter_triton.cc) ---- */
+
+/* The one node that reads `n`; FB_NONE where there are several, or it is stored anyway. */
+static fb_id only_reader(const xla *w, fb_id n)
+{
+    const fb_deps *d = w->d->planner->deps;
+    fb_id one = FB_NONE;
+    if (w->d->planner->keep[n]) return FB_NONE;
+    for (int k = d->out_start[n]; k < d->out_start[n + 1]; k++) {
+        const fb_edge *e = &d->edges[d->out[k]];
+        if (e->order_only) continue;
+        if (one != FB_NONE && one != e->consumer) return FB_NONE;
+        one = e->consumer;
+    }
+    return one;
+}
+
+/* Other shapes of the same elements are the same; any other view stands for itself. */
+static fb_id through_shapes(const xla *w, fb_id n)
+{
+    fb_id base;
+    return fb_access_whole(w->g, n, &base) ? base : n;
+}
+
+static bool is_splat(const xla *w, fb_id n, int arg)
+{
+    fb_id a = w->g->nodes[n].args[arg], base = fb_access_base(w->g, a);
+    if (fb_node_is_computed(w->g, base)) return false;
+    return fb_shape_elements(&w->g->nodes[a].shape) < fb_shape_elements(&w->g->nodes[n].shape);
+}
+
+/* The operand that `n` is a function of, its others being constants; FB_NONE where it has several or several read it.
+ */
+static fb_id trivial_operand(const xla *w, fb_id n)
+{
+    const fb_node *node = &w->g->nodes[n];
+    if (!fb_node_is_computed(w->g, n) || fb_node_class(w->g, n) != FB_CLASS_POINTWISE || node->op == FB_OP_GELU ||
+        only_reader(w, n) == FB_NONE)
+        return FB_NONE;
+    int at = 0;
+    if (node->n_args == 2 && node->args[0] != node->args[1]) {
+        at = is_splat(w, n, 0);
+        if (at == is_splat(w, n, 1)) return FB_NONE;
+    }
+    return node->n_args <= 2 ? through_shapes(w, node->args[at]) : FB_NONE;
+}
+
+/* The reduction over rows that the second operand of `root` spreads again; `chain`: it and what lies between. */
+static fb_id spread_reduction(const xla *w, fb_id root, fb_ids *chain)
+{
+    const fb_node *r = &w->g->nodes[root];
+    const fb_shape *narrow = &w->g->nodes[r->args[1]].shape;
+    if (last_dim(narrow) != 1 || fb_shape_elements(narrow) * last_dim(&r->shape) != fb_shape_elements(&r->shape))
+        return FB_NONE;
+    for (fb_id at = through_shapes(w, r->args[1]); at != FB_NONE; at = trivial_operand(w, at)) {
+        if (!fb_node_is_computed(w->g, at) || only_reader(w, at) == FB_NONE) return FB_NONE;
+        FB_VEC_PUSH(chain, at);
+        if (is_reduction(w, at)) return reduces_rows(w, at) && !is_dot(w, at) ? at : FB_NONE;
+    }
+    return FB_NONE;
+}
+
+/* Is `root` an operation on rows and a reduction of the same rows? `chain`: all that lies between the two, from the
+ * end. */
+static bool closes_diamond(const xla *w, fb_id root, fb_ids *chain)
+{
+    const fb_node *r = &w->g->nodes[root];
+    if (!fb_node_is_computed(w->g, root) || fb_node_class(w->g, root) != FB_CLASS_POINTWISE || r->n_args != 2 ||
+        last_dim(&r->shape) < 2)
+        return false;
+    fb_id reduction = spread_reduction(w, root, chain);
+    if (reduction == FB_NONE || w->g->nodes[reduction].region != r->region) return false;
+    fb_id top = through_shapes(w, w->g->nodes[reduction].args[0]);
+    for (fb_id next; (next = trivial_operand(w, top)) != FB_NONE; top = next) FB_VEC_PUSH(chain, top);
+    for (fb_id at = through_shapes(w, r->args[0]); at != top; at = trivial_operand(w, at)) {
+        if (at == FB_NONE || !fb_node_is_computed(w->g, at) || only_reader(w, at) == FB_NONE) return false;
+        FB_VEC_PUSH(chain, at);
+    }
+    return fb_shape_elements(&w->g->nodes[top].shape) == fb_shape_elements(&r->shape);
+}
+
+static bool row_fits(int64_t row)
+{
+    double tile = 1;
+    while (tile < (double)row) tile *= 2;
+    return tile <= fb_constant_value(FB_XLA_TILE_REGISTERS) * fb_constant_value(FB_XLA_REGISTERS);
+}
+
+static void fuse_diamond(xla *w, fb_id root, const fb_ids *chain)
+{
+    int64_t row = last_dim(&w->g->nodes[root].shape);
+    for (int i = 0; i < chain->n && !fb_decider_done(w->d); i++) {
+        fb_candidate c = {FB_STEP_INLINE, chain->at[i], FB_NONE, NAN};
+        if (!fb_decide(w->d, c, (fb_beside){0},
+                       "a normalisation of rows of %lld elements that ends in `%s`: one kernel", (long long)row,
+                       name_of(w, root))) {
+            w->closed[chain->at[i]] = true;
+            return;
+        }
+        absorb(w, chain->at[i], root);
+        w->kernel[chain->at[i]].gone = true;
+        w->kernel[root].row = row;
+    }
+}
+
+/* From the last to the first, as each may be what the next starts from. */
+static void fuse_diamonds(xla *w)
+{
+    for (fb_id root = w->g->n_nodes - 1; root >= 0 && !fb_decider_done(w->d); root--) {
+        fb_ids chain = {0};
+        if (closes_diamond(w, root, &chain) && row_fits(last_dim(&w->g->nodes[root].shape)))
+            fuse_diamond(w, root, &chain);
+        FB_VEC_FREE(&chain);
     }
 }
 
@@ -415,6 +620,7 @@ static link links(const xla *w, fb_id from, fb_id to)
 static bool may_merge(const xla *w, fb_id a, fb_id b, link wanted)
 {
     if (is_library(w, a) || is_library(w, b) || !same_loops(w, a, b)) return false;
+    if (w->kernel[a].row || w->kernel[b].row) return false;
     if (w->g->nodes[a].region != w->g->nodes[b].region) return false;
     fb_id sa = w->model->owner[a], sb = w->model->owner[b];
     if (sa == sb || links(w, sa, sb) > wanted || links(w, sb, sa) > APART) return false;
@@ -482,7 +688,7 @@ static void fuse_siblings(xla *w)
 
 static bool small(const xla *w, fb_id n)
 {
-    return fb_node_is_computed(w->g, n) && !w->kernel[n].gone && !is_library(w, n) && !is_reduction(w, n) &&
+    return fb_node_is_computed(w->g, n) && !w->kernel[n].gone && !is_library(w, n) && !w->kernel[n].reductions &&
            (double)fb_shape_elements(&w->g->nodes[n].shape) <= fb_constant_value(FB_XLA_HORIZONTAL_ELEMENTS) &&
            w->kernel[n].ops <= fb_constant_value(FB_XLA_HORIZONTAL_OPS);
 }
@@ -510,6 +716,7 @@ void fb_xla_decide(fb_decider *d)
     w.closed = fb_calloc(n, sizeof *w.closed);
     for (size_t i = 0; i < n; i++) w.kernel[i].priority = NAN;
     start_kernels(&w);
+    fuse_diamonds(&w);
     for (fb_id i = 0; i < w.g->n_nodes; i++) push_if_saving(&w, i);
     while (w.heap.n && !fb_decider_done(d)) decide_top(&w);
     record_kept(&w);
