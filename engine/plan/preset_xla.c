@@ -44,6 +44,7 @@ typedef struct {
     const fb_graph *g;
     kernel *kernel;
     bool *closed; /* decided for good, or refused by the user */
+    bool late;    /* nothing but reductions is left to take in what follows them */
     FB_VEC(entry) heap;
     fb_plan *model;
 } xla;
@@ -166,6 +167,24 @@ static bool reduces_rows(const xla *w, fb_id n)
            node->attrs->axes[0] == w->g->nodes[node->args[0]].shape.rank - 1;
 }
 
+static double flops_of(const xla *w, fb_id n)
+{
+    static const fb_constant cost[FB_OPS] = {
+        [FB_OP_ADD] = FB_XLA_ADD,   [FB_OP_SUB] = FB_XLA_ADD,         [FB_OP_SUM] = FB_XLA_ADD,
+        [FB_OP_MEAN] = FB_XLA_ADD,  [FB_OP_DIV] = FB_XLA_DIVIDE,      [FB_OP_RECIP] = FB_XLA_DIVIDE,
+        [FB_OP_SQRT] = FB_XLA_SQRT, [FB_OP_RSQRT] = FB_XLA_SQRT,      [FB_OP_EXP] = FB_XLA_EXP,
+        [FB_OP_EXP2] = FB_XLA_EXP,  [FB_OP_SIGMOID] = FB_XLA_SIGMOID, [FB_OP_LOG] = FB_XLA_LOG,
+        [FB_OP_LOG2] = FB_XLA_LOG,  [FB_OP_GELU] = FB_XLA_GELU,       [FB_OP_TANH] = FB_XLA_TANH,
+        [FB_OP_POW] = FB_XLA_POWER, [FB_OP_SIN] = FB_XLA_SINE,        [FB_OP_COS] = FB_XLA_SINE,
+    };
+    const fb_node *node = &w->g->nodes[n];
+    fb_op_class class = fb_node_class(w->g, n);
+    if (class != FB_CLASS_POINTWISE && class != FB_CLASS_REDUCTION) return (double)fb_node_flops(w->g, n);
+    const fb_shape *over = class == FB_CLASS_REDUCTION ? &w->g->nodes[node->args[0]].shape : &node->shape;
+    fb_constant c = cost[node->op];
+    return (double)fb_shape_elements(over) * fb_constant_value(c ? c : FB_XLA_OP);
+}
+
 static void start_kernels(xla *w)
 {
     const fb_graph *g = w->g;
@@ -177,7 +196,7 @@ static void start_kernels(xla *w)
         k->reductions = is_reduction(w, i);
         fb_op_class class = fb_node_class(g, i);
         k->joins = class == FB_CLASS_JOIN || class == FB_CLASS_GATHER || class == FB_CLASS_SCAN;
-        k->flops = (double)fb_node_flops(g, i);
+        k->flops = flops_of(w, i);
         for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++) {
             fb_id base = fb_access_base(g, n->args[a]);
             bool again = false; /* the same operand twice is one element read */
@@ -274,10 +293,6 @@ static const char *forbidden(const xla *w, fb_id p, const fb_ids *readers, char 
 {
     if (w->d->planner->keep[p] || readers->n == 0) return "it is an output: it has to be stored";
     if (is_library(w, p)) return "it is a library call";
-    if (readers->n > 1 && fb_op_get(w->g->nodes[p].op)->special) {
-        snprintf(text, 256, "`%s` is expensive and would be computed again in %d kernels", name_of(w, p), readers->n);
-        return text;
-    }
     for (int i = 0; i < readers->n; i++) {
         const char *why = kept_apart(w, p, readers->at[i], text);
         if (why) return why;
@@ -285,12 +300,9 @@ static const char *forbidden(const xla *w, fb_id p, const fb_ids *readers, char 
     return NULL;
 }
 
-/* Of equals, what grows a kernel of tiles comes first. */
 static double priority_of(const xla *w, fb_id p, const fb_ids *readers)
 {
-    enum { TILES_FIRST = 1024 };
     double us = kernel_us(w, p) + fb_constant_value(FB_XLA_LAUNCH_US);
-    if (w->kernel[p].row) us += us / TILES_FIRST;
     for (int i = 0; i < readers->n; i++) us += kernel_us(w, readers->at[i]) - fused_us(w, p, readers->at[i]);
     return us;
 }
@@ -336,6 +348,7 @@ static void push_if_saving(xla *w, fb_id p)
     fb_ids readers = {0};
     char text[256];
     if (!fb_node_is_computed(w->g, p) || w->closed[p] || w->kernel[p].gone) return;
+    if (w->kernel[p].reductions && !w->kernel[p].row && !w->late) return;
     readers_of(w, p, &readers);
     if (!forbidden(w, p, &readers, text)) {
         double us = priority_of(w, p, &readers);
@@ -616,11 +629,17 @@ static link links(const xla *w, fb_id from, fb_id to)
     return how;
 }
 
+static bool ends_in_epilogue(const xla *w, fb_id n)
+{
+    return w->kernel[n].reductions && !is_reduction(w, n);
+}
+
 /* Siblings (`wanted` APART) do not read one another; producer and consumer (IN_STEP) do at the same place alone. */
 static bool may_merge(const xla *w, fb_id a, fb_id b, link wanted)
 {
     if (is_library(w, a) || is_library(w, b) || !same_loops(w, a, b)) return false;
     if (w->kernel[a].row || w->kernel[b].row) return false;
+    if (ends_in_epilogue(w, a) || ends_in_epilogue(w, b)) return false;
     if (w->g->nodes[a].region != w->g->nodes[b].region) return false;
     fb_id sa = w->model->owner[a], sb = w->model->owner[b];
     if (sa == sb || links(w, sa, sb) > wanted || links(w, sb, sa) > APART) return false;
@@ -646,7 +665,7 @@ static bool tell(xla *w, fb_id a, fb_id b, double us, const char *why)
 
 static void fuse_outputs(xla *w)
 {
-    for (fb_id c = 0; c < w->g->n_nodes; c++) {
+    for (fb_id c = w->g->n_nodes - 1; c >= 0; c--) {
         if (!fb_node_is_computed(w->g, c) || w->kernel[c].gone) continue;
         for (int k = 0; k < w->kernel[c].reads.n && !fb_decider_done(w->d); k++) {
             fb_id a = w->kernel[c].reads.at[k].buffer;
@@ -717,8 +736,11 @@ void fb_xla_decide(fb_decider *d)
     for (size_t i = 0; i < n; i++) w.kernel[i].priority = NAN;
     start_kernels(&w);
     fuse_diamonds(&w);
-    for (fb_id i = 0; i < w.g->n_nodes; i++) push_if_saving(&w, i);
-    while (w.heap.n && !fb_decider_done(d)) decide_top(&w);
+    for (int late = 0; late < 2; late++) {
+        w.late = late;
+        for (fb_id i = 0; i < w.g->n_nodes; i++) push_if_saving(&w, i);
+        while (w.heap.n && !fb_decider_done(d)) decide_top(&w);
+    }
     record_kept(&w);
     build_model(&w);
     fuse_outputs(&w);
