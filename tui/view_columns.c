@@ -71,7 +71,7 @@ static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
     (void)first;
     if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
         refused("failed", out);
-    } else if (r && !r->error.ok && isfinite(r->error.bound)) {
+    } else if (r && fb_report_is_wrong(r)) {
         refused("wrong", out);
     } else if (r && r->wall_us.n && r->source == FB_SOURCE_PREDICTED) {
         predicted(out, fb_format_us(text, r->wall_us.median));

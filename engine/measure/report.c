@@ -212,6 +212,11 @@ void fb_report_free(fb_report *r)
     fb_arena_free(r->arena);
 }
 
+bool fb_report_is_wrong(const fb_report *r)
+{
+    return !r->error.ok && !isnan(r->error.bound);
+}
+
 bool fb_report_refresh(fb_report *r, const fb_report *later)
 {
     if (r->n_kernels != later->n_kernels) return false;

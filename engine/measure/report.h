@@ -82,5 +82,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err);
 /* Takes over what further samples change: times and errors; names and nodes stay. False when the kernels of `later`, a
  * report of the same case, are others. */
 bool fb_report_refresh(fb_report *r, const fb_report *later);
+/* Its results were checked and found wrong; what was not checked (composed, predicted) is not. */
+bool fb_report_is_wrong(const fb_report *r);
 
 #endif

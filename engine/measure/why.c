@@ -51,6 +51,7 @@ typedef struct {
     double us[FB_WHY_PARTS];
     bool known[FB_WHY_PARTS], measured[FB_WHY_PARTS];
     double moved; /* bytes */
+    bool counted; /* … some of them by the device's counters */
     FB_VEC(kernel_split) kernels;
 } column_split;
 
@@ -84,6 +85,7 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
         s.us[FB_WHY_OCCUPANCY] = take(&left, full - filled);
         c->moved += bytes;
         c->measured[FB_WHY_BYTES] &= counted;
+        c->counted |= counted;
     }
     double work = k->predicted_us - n * fb_memory_us(m, modelled / n);
     if (isfinite(work))
@@ -275,8 +277,15 @@ static void say_part(fb_why *why, const column_split c[2], fb_why_id id)
 static bool has_wall(const fb_report *r, const char *which, fb_error *err)
 {
     if (r->failed) return fb_fail(err, r->failed_kind, "the %s column failed: %s", which, r->failed);
-    if (!r->error.ok) return fb_fail(err, FB_ERR_INPUT, "the %s column's result is wrong: %s", which, r->error.worst);
+    if (fb_report_is_wrong(r))
+        return fb_fail(err, FB_ERR_INPUT, "the %s column's result is wrong: %s", which, r->error.worst);
     return r->wall_us.n > 0 || fb_fail(err, FB_ERR_UNAVAILABLE, "the %s column has no wall time", which);
+}
+
+static const char *basis(const column_split *c, int id)
+{
+    if (c->measured[id]) return fb_figure_source_name(c->r->source);
+    return id == FB_WHY_BYTES && c->counted ? "modelled or counted" : "modelled";
 }
 
 static void set_parts(fb_why *why, const column_split c[2])
@@ -289,7 +298,7 @@ static void set_parts(fb_why *why, const column_split c[2])
         p->measured = c[0].measured[id] && c[1].measured[id];
         for (int s = 0; s < 2; s++) {
             p->of[s] = c[s].known[id] ? c[s].us[id] : NAN;
-            p->basis[s] = c[s].measured[id] ? fb_figure_source_name(c[s].r->source) : "modelled";
+            p->basis[s] = basis(&c[s], id);
         }
         if (!p->known) continue;
         p->us = p->of[0] - p->of[1];

@@ -44,7 +44,8 @@ typedef struct {
     double us;            /* of[0] − of[1]; 0 when not known */
     double of[2];         /* µs in A and in B; NAN where not known */
     const char *basis[2]; /* how each is known: "measured", "recorded", "composed", "predicted", else "modelled": from
-                             access maps and the device's rates */
+                             access maps and the device's rates; "modelled or counted": bytes that counters saw more
+                             of, in some kernels */
     int n_kernels;        /* those that contribute most in the part's direction */
     struct {
         char name[64];

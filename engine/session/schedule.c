@@ -167,7 +167,7 @@ static void take_report(fb_job *j, fb_worker_event *e)
 static bool is_wrong(const fb_job *j, fb_error *why)
 {
     const fb_report *r = j->column ? j->column->report : NULL;
-    if (!r || r->failed || r->error.ok || isnan(r->error.bound)) return false;
+    if (!r || r->failed || !fb_report_is_wrong(r)) return false;
     return !fb_fail(why, FB_ERR_INPUT, "wrong result%s%s", r->error.worst[0] ? ": " : "", r->error.worst);
 }
 

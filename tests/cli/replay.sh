@@ -61,6 +61,8 @@ JSON
 fb run chain.lua long:three.json@replay --format json
 json "further away: predicted, but for what was recorded" out columns.0.source=predicted columns.0.wall_us.median \
     columns.0.kernels.0.source=recorded columns.0.kernels.1.source=predicted '!columns.0.kernels.1.device_us'
+fb diff chain.lua short:none@replay short:last.json@replay
+is "diff explains what was composed, whose result nobody checked" 0 out '^launches ' out 'recorded → composed'
 fb run chain.lua short:max@replay --set n=128 --format json
 json "another size: predicted" out columns.0.source=predicted
 

@@ -158,6 +158,15 @@ static void measured_bytes(void **state)
     fb_why why = explained(a, b);
     near(why.part[FB_WHY_BYTES].us, 20);
     assert_false(why.part[FB_WHY_BYTES].measured); /* not in both */
+    fb_report *c = column(60, 2), *d = column(20, 1);
+    kernel(c, 0, "k", 20, 2e4);
+    kernel(c, 1, "l", 40, 2e4)->measured_read = 4e4;
+    c->kernels[1].measured_written = 0;
+    kernel(d, 0, "k", 20, 2e4);
+    c->gap_us = d->gap_us = 0;
+    why = explained(c, d);
+    says(&why, FB_WHY_BYTES,
+         "60.0 kB → 20.0 kB moved: 60.0 µs → 20.0 µs at the full copy rate (modelled or counted → modelled)");
 }
 
 /* As many bytes, but in small kernels: the full rate would take as long; the difference is in filling the device. */
@@ -340,10 +349,11 @@ static void columns_without_times(void **state)
     assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
     assert_false(fb_why_of(b, a, &m, &m, &why, &err));
     b->failed = NULL;
-    b->error = (fb_error_report){.ok = false, .worst = "relu[3]: 1, expected 2"};
+    b->error = (fb_error_report){.ok = false, .bound = 7, .worst = "relu[3]: 1, expected 2"};
     assert_false(fb_why_of(a, b, &m, &m, &why, &err));
     assert_string_equal(err.text, "the second column's result is wrong: relu[3]: 1, expected 2");
-    b->error.ok = true;
+    b->error = (fb_error_report){.bound = NAN}; /* composed of recorded kernels: nothing was checked */
+    assert_true(fb_why_of(a, b, &m, &m, &why, &err));
     b->wall_us = (fb_stat){0};
     assert_false(fb_why_of(a, b, &m, &m, &why, &err));
     fb_report_free(a);
