@@ -12,14 +12,14 @@
 #include "codegen/emit_cuda_parts.h"
 
 #include "base/mutate.h"
+#include "plan/team.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum {
     WARP = 32,
-    MULTIPROCESSORS = 128, /* about: what a large GPU has; only sets how finely work is cut */
-    HELD = 64,             /* elements a thread may keep in registers */
+    HELD = 64, /* elements a thread may keep in registers */
     MOST_VECTOR = 8,
 };
 
@@ -730,21 +730,10 @@ static int64_t longest_pass(const fb_emitter *e, const fb_section *s)
 
 static void choose_team(frame *f, int64_t longest)
 {
-    bool few = f->rows < 8 * MULTIPROCESSORS;
-    if (f->shape == SHAPE_COLUMNS) {
-        f->team = longest < 16 ? 1 : power_of_two(up(longest, f->rows < WARP * 8 * MULTIPROCESSORS ? 8 : 64), 32);
-        f->threads = f->team == 1 ? 128 : WARP * f->team;
-        f->rows_a_block = f->team == 1 ? 128 : WARP;
-    } else if (longest > 8 * WARP || (few && longest > 2 * WARP)) {
-        f->threads = f->team = power_of_two(up(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);
-        if (f->team < 2 * WARP) f->threads = f->team = 2 * WARP;
-        f->rows_a_block = 1;
-    } else {
-        f->team = power_of_two(longest, WARP);
-        f->threads = 256;
-        while (f->threads > WARP && up(f->rows, f->threads / f->team) < 2 * MULTIPROCESSORS) f->threads /= 2;
-        f->rows_a_block = f->threads / f->team;
-    }
+    fb_team t = fb_team_of(f->shape == SHAPE_COLUMNS, f->rows, longest);
+    f->team = t.team;
+    f->threads = t.threads;
+    f->rows_a_block = t.rows_a_block;
 }
 
 /* What the knobs ask for, as far as the hardware has it: threads are whole warps, several rows of a block share warps
@@ -836,7 +825,7 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
     } else if (fb_section_may_split(e->nest->graph, s, longest * 4)) {
         f.shape = SHAPE_SPLIT;
         f.threads = f.team = threads >= WARP ? f.threads : 512;
-        int64_t parts = up(longest, 8 * 512), most = up(4 * MULTIPROCESSORS, f.rows);
+        int64_t parts = up(longest, 8 * 512), most = up(4 * FB_TEAM_UNITS, f.rows);
         f.parts = (int)(parts < most ? parts : most);
         f.blocks = f.rows * f.parts;
         return f;

@@ -7,6 +7,7 @@
 #include "plan/loops.h"
 #include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
+#include "plan/thread_cost.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,8 +50,9 @@ static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cos
  * (tests/bench/bench_cost tells how well, and for which scripts that is no test). */
 
 static const double gpu_start_us = 0.5; /* a kernel begins and ends, beyond what the copy curve holds */
-/* Loads, exchange between threads, and the end of a row wait for each other … */
+/* Loads, exchange between threads, and the end of a row wait for each other, twice as a rule … */
 static const double reduce_once_us = 1.2;
+static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
 /* … once more for each time that the multiprocessors are filled with rows: 1.2 µs where these are in L2, 2.4 where they
  * come from DRAM as inputs do, which change from run to run. */
 static const double reduce_wave_us = 1.6;
@@ -65,20 +67,10 @@ static double threads_of(const fb_analysis *a)
     return fmax(fmin(fmax(inner / PER_THREAD, 1), 32), inner / 8) * rows;
 }
 
-/* Times the device is filled with these threads. */
-static double waves_of(const fb_machine *m, const fb_analysis *a)
+/* Tables are written once a thread, to memory that the nearest caches hold. */
+static double table_us(const fb_machine *m, double bytes)
 {
-    double room = (double)m->units * m->max_threads_per_unit;
-    return room > 0 ? threads_of(a) / room : 0;
-}
-
-/* Sections that members of a repetition share find their buffers in tables that each thread lays out for itself: they
- * are written once a thread, to memory that the nearest caches hold. */
-static double table_us(const fb_machine *m, const fb_analysis *a)
-{
-    enum { POINTER = 8 };
-    double best = fb_rate_peak(&m->copy_hot);
-    return fb_time_us(a->facts.tables * threads_of(a) * a->facts.rolled * POINTER, 0.7 * best);
+    return fb_time_us(bytes, 0.7 * fb_rate_peak(&m->copy_hot));
 }
 
 /* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
@@ -94,7 +86,8 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
     double blocks = rows * fmin(inner / PIECE / WARP, 1), path = split ? PATH_BYTES : PATH_BYTES / 2.0;
     if (split) blocks = rows * fmax(fmin(inner / PIECE / THREADS / 8, BLOCKS / rows), 1);
     double passes = inner / THREADS > HELD ? s->n_passes : 1;
-    return blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0;
+    double parts = split ? FB_ROUND_CYCLES : 0; /* which are added up when all have come */
+    return parts + (blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0);
 }
 
 /* Bytes that come from L2 beside those that are asked for: neighbouring threads take neighbouring elements, and where
@@ -123,17 +116,12 @@ static double apart_us(const fb_machine *m, const fb_analysis *a)
     return fb_time_us(bytes, best);
 }
 
-/* What one thread does one after the other. */
-static double serial_us(const fb_machine *m, const fb_analysis *a)
+static double starved_us(const fb_machine *m, const fb_analysis *a)
 {
-    enum { COMPARED = 12 }; /* cycles for an index that a scatter-add looks at: loads of several overlap */
     double cycles = 0, clock = fb_cycles_a_us(m);
     for (int i = 0; i < a->nest->n_sections; i++) {
         const fb_section *s = &a->nest->sections[i];
-        if (s->scatter)
-            cycles = fmax(cycles, COMPARED * (s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1));
-        else if (s->n_passes && a->family == FB_FAMILY_REDUCE)
-            cycles = fmax(cycles, starved_cycles(m, a, s));
+        if (s->n_passes) cycles = fmax(cycles, starved_cycles(m, a, s));
     }
     return clock > 0 ? cycles / clock : 0;
 }
@@ -153,8 +141,13 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
     out->us = fmax(out->us, out->memory_us + lone_us(m, a, out->compute_us));
-    double latency_us = a->family == FB_FAMILY_REDUCE ? reduce_once_us + reduce_wave_us * waves_of(m, a) : 0;
-    out->us = fmax(out->us, latency_us + serial_us(m, a)) + gpu_start_us + table_us(m, a) + apart_us(m, a);
+    bool tiled = a->nest->tiled || a->nest->chain;
+    fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, m);
+    double latency_us = t.alone_us;
+    if (a->family == FB_FAMILY_REDUCE)
+        latency_us = fmax(reduce_once_us + starved_us(m, a), round_us + t.alone_us) + reduce_wave_us * t.waves;
+    out->us = fmax(out->us, together(out->memory_us, t.issued_us));
+    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, t.table_bytes) + apart_us(m, a);
 }
 
 double fb_graph_working_set(const fb_graph *g)

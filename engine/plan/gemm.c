@@ -2,6 +2,7 @@
 
 #include "plan/nest_parts.h"
 #include "plan/special.h"
+#include "plan/thread_cost.h"
 #include "plan/tile_cost.h"
 
 #include <math.h>
@@ -293,24 +294,33 @@ static double instructions_of(const fb_nest *nest, const fb_section *s)
     return n;
 }
 
-/* What a thread does while a tile of an operand is computed. It waits once for each piece, whose elements are loaded
+static int loads_of(const fb_section *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) n += s->values[i].kind == FB_VALUE_LOAD;
+    return n;
+}
+
+/* What a thread does while a tile of an operand is computed. It waits for each piece, whose elements are loaded
  * together; or for each element where there is a division, which is a branch. That of a sigmoid never goes the long way
  * round, for its operands are around 1. */
 static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm_tile *x, int64_t k, int64_t outer,
                          int in_tile, double tiles, fb_tile_work *w)
 {
+    const double load = 0.12;     /* of a wait: those of a few elements overlap (plan/thread_cost.c) */
     const double long_one = 0.32; /* of a wait: about 120 cycles, exponential and division one after the other */
     const fb_tiled *t = nest->tiled;
     int piece = 16 / fb_dtype_size(t->dtype);
     if (is_copied(t, o, k, outer)) return;
     double pieces = tiles * ceil((double)in_tile * x->k / piece / x->threads), elements = pieces * piece;
-    w->waits += (divides(nest, &o->section) ? elements : pieces) + elements * long_one * long_ones(nest, &o->section);
+    double loads = piece * load * loads_of(&o->section);
+    w->waits += (divides(nest, &o->section) ? elements : pieces * fmin(loads, 1)) +
+                elements * long_one * long_ones(nest, &o->section);
     w->made += elements * instructions_of(nest, &o->section);
 }
 
 double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
 {
-    enum { REDUCED = 4 }; /* waits where rows are reduced: through shared memory, then from lane to lane and back */
     const fb_tiled *t = nest->tiled;
     fb_gemm_tile x;
     fb_verdict ignored;
@@ -333,8 +343,9 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
         w.product[0].k += tiles * x.k;
     }
     w.bytes = w.product[0].k * (x.m + (t->kept ? 0 : x.n)) * fb_dtype_size(t->dtype);
-    if (t->whole) w.waits += REDUCED;
-    for (int i = 0; i < nest->n_sections; i++)
+    for (int i = 0; i < nest->n_sections && t->whole; i++)
+        w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / 32.0));
+    for (int i = 0; i < nest->n_sections && !t->whole; i++)
         if (divides(nest, &nest->sections[i])) w.waits += (double)x.m * x.n / x.threads;
     return fb_tile_us(m, &w);
 }

@@ -7,5 +7,7 @@
 
 /* 0 for an op that is arithmetic like any other. */
 double fb_special_cost(fb_op op, fb_dtype dtype, fb_device_kind kind);
+/* On a GPU: are some arguments treated apart, so that neighbouring elements are computed one after the other? */
+bool fb_special_branches(fb_op op);
 
 #endif

@@ -81,7 +81,7 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
     if (cycles_a_us <= 0 || w->threads <= 0) return 0;
     double together = fmin(resident(m, w), ceil((double)w->blocks / units));
     double warps = ceil(together * w->threads / 32 / SCHEDULERS), waves = ceil((double)w->blocks / (units * together));
-    double cycles = TILE * w->tiles + WAIT * w->waits + warps * w->made;
+    double cycles = TILE * w->tiles + WAIT * w->waits + w->after + warps * w->made;
     for (int i = 0; i < w->n_products; i++) {
         step s = step_of(w, &w->product[i]);
         cycles += w->product[i].k / s.k * fmax(s.alone, warps * s.busy);

@@ -21,6 +21,7 @@ typedef struct {
         tiles; /* that the products' k is cut into: at each a block waits for copies, and its threads for each other */
     double waits; /* times that a thread stands still for memory or a long division, which nothing hides */
     double made;  /* instructions of a thread that computes operands instead of copying them */
+    double after; /* cycles of a warp with rows of the sums */
     double bytes; /* of operands that a block reads, from the cache */
     bool in_turn; /* nothing is multiplied while a tile is copied */
 } fb_tile_work;

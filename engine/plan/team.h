@@ -1,0 +1,24 @@
+/* How a GPU's threads are dealt to rows that are reduced: written out by codegen/emit_cuda.c, and what plan/row_cost.c
+ * counts with. */
+#ifndef FB_PLAN_TEAM_H
+#define FB_PLAN_TEAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    FB_WARP = 32,
+    FB_TEAM_UNITS = 128, /* multiprocessors, about: what a large GPU has; only sets how finely work is cut */
+};
+
+typedef struct {
+    int threads; /* a block */
+    int team;    /* threads a row */
+    int64_t rows_a_block;
+} fb_team;
+
+/* `across`: neighbouring rows lie side by side in memory, and threads take neighbouring rows. `longest`: points of the
+ * longest pass, in groups of elements that move together. */
+fb_team fb_team_of(bool across, int64_t rows, int64_t longest);
+
+#endif

@@ -1,0 +1,276 @@
+/* A thread issues its instructions in order. It waits for its loads a few at a time: a warp has six barriers to wait on
+ * (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018), so that loads whose values
+ * are used one after the other cost a sixth of the latency of L2 each. What it computes waits for what it computed
+ * before. A division is a branch, before which its operands have come, and beyond which no load is sent for. Many warps
+ * hide all that behind each other until their scheduler is busy, which issues one instruction a cycle.
+ *
+ * All figures are cycles or instructions. Latencies are those of Luo et al. (see tile_cost.c); instructions are counted
+ * in what nvcc 13.0 makes for compute capability 9.0. */
+#include "plan/thread_cost.h"
+
+#include "base/mem.h"
+#include "plan/nest_parts.h"
+#include "plan/special.h"
+#include "plan/team.h"
+
+#include <math.h>
+
+enum {
+    /* cycles */
+    L2 = 273,      /* latency */
+    SHARED = 30,   /* … of shared memory */
+    RESULT = 4,    /* … of arithmetic: until the next instruction can use it */
+    DIVISION = 60, /* a reciprocal, five steps that wait for each other, and two branches */
+    EXCHANGE = 29, /* a shuffle, and a sum */
+    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
+    SECTION = 40,  /* whether a block's work is in a section: a branch, to instructions that were not fetched ahead */
+    /* instructions */
+    LOAD = 3,
+    SELECT = 2,
+    EXP = 12,
+    /* counts */
+    BARRIERS = 6,     /* that a warp waits for loads on */
+    SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
+    EXCHANGES = 5,    /* from lane to lane, until a warp has a row's sum */
+    COMPARED = 8,     /* indices of an index_add at once: each has a predicate, of which there are seven */
+    SPLIT = 512,      /* threads of a block that has a part of a row */
+    SCHEDULERS = 4,   /* of a multiprocessor, … */
+    WARPS = 16,       /* … each with so many warps at once */
+};
+
+/* Of one thread, and of the blocks of its section. */
+typedef struct {
+    double chain; /* cycles that it takes alone */
+    double instructions;
+    double threads, blocks;
+} work;
+
+static bool is_division(const fb_nest *nest, const fb_value *v)
+{
+    return v->kind == FB_VALUE_OP && nest->graph->nodes[v->node].op == FB_OP_DIV && v->dtype == FB_F32;
+}
+
+/* What value v takes, computed `times` times; `alone`: loads do not overlap, and are counted elsewhere. */
+static void add_value(const fb_nest *nest, const fb_value *v, double times, bool alone, work *w)
+{
+    double tests = 0;
+    if (v->kind == FB_VALUE_LOAD) {
+        for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer) tests++;
+        w->chain += times * ((alone ? 0 : (double)L2 / BARRIERS) + tests * RESULT);
+        w->instructions += times * (LOAD + tests);
+    } else if (v->kind == FB_VALUE_SELECT) {
+        w->chain += times * RESULT;
+        w->instructions += times * SELECT;
+    } else if (is_division(nest, v)) {
+        w->chain += times * DIVISION;
+        w->instructions += times * EXP;
+    } else if (v->kind == FB_VALUE_OP) {
+        fb_op op = nest->graph->nodes[v->node].op;
+        double slow = EXP * fb_special_cost(op, v->dtype, nest->kind);
+        w->chain += times * RESULT * (1 + (fb_special_branches(op) ? slow : slow / SIDE_BY_SIDE));
+        w->instructions += times * (1 + slow);
+    } else if (v->kind == FB_VALUE_REDUCE) {
+        w->instructions += times;
+    }
+}
+
+/* Does this load move whole vectors along the space? */
+static bool runs_along(const fb_nest *nest, const fb_space *x, const fb_value *v)
+{
+    int64_t stride;
+    fb_ix rest;
+    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && x->n &&
+           fb_ix_stride(nest->pool, v->at, x->var[x->n - 1], &stride, &rest) && stride == 1;
+}
+
+static int vector_of(const fb_nest *nest, const fb_section *s, int space)
+{
+    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
+    int size = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->space != space || !runs_along(nest, x, v)) continue;
+        int bytes = fb_dtype_size(nest->graph->nodes[v->node].dtype);
+        if (bytes > size) size = bytes;
+    }
+    int vector = size ? 16 / size : 1;
+    while (vector > 1 && x->extent[x->n - 1] % vector) vector /= 2;
+    return vector;
+}
+
+/* So many steps along a row, of a group of elements each. */
+static void add_steps(const fb_nest *nest, const fb_section *s, int space, int vector, const bool *needed, double steps,
+                      work *w)
+{
+    const fb_space *x = &s->spaces[space];
+    bool divides = false, groups = false, singles = false;
+    for (int i = 0; i < s->n_values; i++)
+        divides |= needed[i] && s->values[i].space == space && is_division(nest, &s->values[i]);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (!needed[i] || v->space != space) continue;
+        bool once = v->kind == FB_VALUE_LOAD &&
+                    (runs_along(nest, x, v) || (x->n && !fb_ix_uses(nest->pool, v->at, x->var[x->n - 1])));
+        add_value(nest, v, once ? steps : steps * vector, divides, w);
+        groups |= once;
+        singles |= v->kind == FB_VALUE_LOAD && !once;
+    }
+    if (divides) w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
+}
+
+/* The longest pass, in groups of elements. */
+static int64_t longest_of(const fb_nest *nest, const fb_section *s)
+{
+    int64_t longest = 1;
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space;
+        int64_t points = fb_space_points(&s->spaces[space]) / vector_of(nest, s, space);
+        if (points > longest) longest = points;
+    }
+    return longest;
+}
+
+static work of_rows(const fb_nest *nest, const fb_section *s)
+{
+    int64_t rows = fb_space_points(&s->rows);
+    fb_team t = fb_team_of(fb_section_lies_across(nest->pool, s), rows, longest_of(nest, s));
+    work w = {.threads = t.threads, .blocks = ceil((double)rows / (double)t.rows_a_block)};
+    double parts = 1;
+    if (fb_section_may_split(nest->graph, s, fb_section_longest(s))) {
+        parts = fmin(ceil((double)longest_of(nest, s) / (8 * SPLIT)), ceil(4.0 * FB_TEAM_UNITS / (double)rows));
+        w = (work){.threads = SPLIT, .blocks = parts * (double)rows, .chain = FB_ROUND_CYCLES}; /* adding up parts */
+        t.team = SPLIT;
+    }
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, false, &w);
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space, vector = vector_of(nest, s, space);
+        fb_section_needed(s, p, needed);
+        double points = (double)fb_space_points(&s->spaces[space]) / vector;
+        add_steps(nest, s, space, vector, needed, ceil(points / t.team / parts), &w);
+    }
+    fb_free(needed);
+    return w;
+}
+
+static work of_elements(const fb_nest *nest, const fb_section *s)
+{
+    enum { THREADS = 256 };
+    int vector = vector_of(nest, s, FB_NONE);
+    work w = {.threads = THREADS, .blocks = ceil((double)fb_space_points(&s->rows) / vector / THREADS)};
+    for (int i = 0; i < s->n_values; i++)
+        add_value(nest, &s->values[i], runs_along(nest, &s->rows, &s->values[i]) ? 1 : vector, false, &w);
+    return w;
+}
+
+/* Indices are compared a few at a time, then what is added for them is loaded, one value after the other. */
+static work of_scatter(const fb_section *s)
+{
+    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1, loads = 0;
+    for (int i = 0; i < s->n_values; i++) loads += s->values[i].kind == FB_VALUE_LOAD;
+    return (work){.chain = points / COMPARED * fmax(loads - 1, 1) * WAIT};
+}
+
+/* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a
+ * warp, for each 8 of longer ones. */
+static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
+{
+    enum { EACH = 4, EACH_OF_LONG = 8 };
+    double inner = (double)fb_section_longest(s);
+    if (!s->n_passes || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
+    return fmax(fmin(fmax(inner / EACH, 1), FB_WARP), inner / EACH_OF_LONG) * (double)fb_space_points(&s->rows);
+}
+
+static work work_of(const fb_nest *nest, const fb_section *s)
+{
+    return s->scatter ? of_scatter(s) : s->n_passes ? of_rows(nest, s) : of_elements(nest, s);
+}
+
+fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
+{
+    enum { POINTER = 8 };
+    double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
+    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0, blocks = 0, tables = 0;
+    double found = nest->n_sections > 1 ? (double)nest->n_sections * SECTION : 0;
+    fb_thread_times out = {0};
+    if (clock <= 0) return out;
+    work *all = fb_calloc((size_t)nest->n_sections + 1, sizeof *all);
+    for (int i = 0; i < nest->n_sections; i++) {
+        all[i] = work_of(nest, &nest->sections[i]);
+        threads = fmax(threads, all[i].threads);
+    }
+    for (int i = 0; i < nest->n_sections; i++) {
+        const work *w = &all[i];
+        double warps = w->threads / FB_WARP / SCHEDULERS; /* of a block, for each scheduler */
+        alone = fmax(alone, found + w->chain);
+        /* blocks are as large as the largest of any section */
+        turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / FB_WARP / room;
+        busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
+        issued += w->instructions * w->blocks / units * warps;
+        spread += spread_of(nest, &nest->sections[i], w);
+        blocks += w->blocks;
+        tables += (double)nest->sections[i].n_tables * nest->sections[i].members * POINTER;
+    }
+    fb_free(all);
+    out.table_bytes = blocks * threads * tables;
+    out.alone_us = fmax(alone, turns - FB_ROUND_CYCLES) / clock;
+    out.issued_us = fmax(busiest, issued) / clock;
+    out.waves = spread / (room * FB_WARP);
+    return out;
+}
+
+/* ---- rows of a product ---- */
+
+/* A thread waits for memory once in each loop that uses anything loaded. */
+static void add_wait(double loads, double steps, work *w)
+{
+    if (loads > 0) w->chain += steps * fmax(loads / BARRIERS, 1) * L2;
+}
+
+static bool reduces(const fb_section *s, int pass)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].over == s->passes[pass].space &&
+            s->values[i].depth == s->passes[pass].depth + 1)
+            return true;
+    return false;
+}
+
+/* Loads from memory among these values; what is on chip, and what registers hold since an earlier pass, is none. */
+static double loads_among(const fb_nest *nest, const fb_section *s, int space, const bool *needed, bool *seen)
+{
+    double loads = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space != space || (needed && !needed[i]) || seen[i]) continue;
+        loads += !fb_nest_is_product(nest, v->node);
+        seen[i] = true;
+    }
+    return loads;
+}
+
+double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
+{
+    work w = {0};
+    bool *needed = fb_calloc(2 * ((size_t)s->n_values + 1), 1), *seen = needed + s->n_values + 1;
+    double loads = loads_among(nest, s, FB_NONE, NULL, seen); /* waited for where they are used */
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, true, &w);
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space, vector = vector_of(nest, s, space);
+        double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / FB_WARP);
+        fb_section_needed(s, p, needed);
+        add_wait(loads + loads_among(nest, s, space, needed, seen), steps, &w);
+        loads = 0;
+        for (int i = 0; i < s->n_values; i++) {
+            const fb_value *v = &s->values[i];
+            if (!needed[i] || v->space != space || (v->kept && seen[i])) continue;
+            add_value(nest, v, steps * vector, true, &w);
+            seen[i] = true;
+        }
+        w.chain += steps * SHARED + (reduces(s, p) ? EXCHANGES * EXCHANGE : 0);
+    }
+    fb_free(needed);
+    return w.chain;
+}
