@@ -6,11 +6,15 @@
  *    computed again in each, or into none. The one whose fusion is predicted to save most comes first, until none saves
  *    anything: t = max(compute, memory) + 0.05 · min(…), 1 µs a launch; what is read again comes out of L2 at 2.5 times
  *    or L1 at 8 times the bandwidth of memory. Tiles take in what keeps to their rows. Any other reduction ends its
- *    kernel, but for what goes on from its result alone. Expensive values are not computed again for several readers;
- *    products are library calls, except by a vector.
+ *    kernel, but for what goes on from its result alone. Products are library calls, but for
+ *    small ones by a vector.
  * 3. Multi-output fusion (multi_output_fusion.cc): kernels with equal loops where one reads what the other stores, or
  *    both read the same, become one with several outputs; tiles do not.
- * 4. Horizontal fusion (horizontal_loop_fusion.cc): small kernels with equal loops that feed the same reader. */
+ * 4. Horizontal fusion (horizontal_loop_fusion.cc): small kernels with equal loops that feed the same reader.
+ *
+ * tests/peers/xla.sh holds this against what XLA compiled at the bundled sizes and says where it is known to differ:
+ * XLA measures whether to generate a product with what surrounds it, and fuses into scatters. Not checked: loops, and
+ * sizes that leave most of a GPU idle, where its model counts blocks and this one does not. */
 #include "plan/decide.h"
 
 #include "graph/access.h"
@@ -139,11 +143,12 @@ static int64_t last_dim(const fb_shape *s)
     return s->rank > 0 ? s->dim[s->rank - 1] : 1;
 }
 
-/* A matrix by a vector is multiplied and summed, not called. */
+/* A matrix by a vector, unless it is large, is multiplied and summed, not called. */
 static bool is_dot(const xla *w, fb_id n)
 {
     const fb_node *node = &w->g->nodes[n];
-    return node->op == FB_OP_MATMUL && last_dim(&node->shape) == 1;
+    return node->op == FB_OP_MATMUL && last_dim(&node->shape) == 1 &&
+           (double)fb_shape_elements(&w->g->nodes[node->args[0]].shape) < fb_constant_value(FB_XLA_DOT);
 }
 
 static bool is_library(const xla *w, fb_id n)

@@ -44,6 +44,8 @@ static const struct {
     [FB_XLA_L2_FACTOR] = {"kL2CacheSpeedup", 2.5, "xla/service/gpu/model/gpu_performance_model_base.cc"},
     [FB_XLA_OPERANDS] = {"MaxOperandsAndOutputsPerFusion", 96, "xla/service/gpu/gpu_fusible.cc FusionFitsInBudget"},
     [FB_XLA_REDUCTIONS] = {"unnested reductions", 8, "xla/service/gpu/gpu_fusible.cc CreatesHeavyComputation"},
+    [FB_XLA_DOT] = {"products of a strength-reduced dot", 1e7,
+                    "xla/service/gpu/transforms/algebraic_simplifier.cc ShouldStrengthReduceDotToReduce"},
     [FB_XLA_REGISTERS] = {"registers_per_block_limit", 65536, "device_description.h, as an H200 fills it in"},
     [FB_XLA_TILE_REGISTERS] = {"kFractionOfRegistersAvailableToStoreTile", 0.4,
                                "xla/service/gpu/model/gpu_indexing_performance_model.cc DoesTileFitsInRegisters"},

@@ -224,6 +224,11 @@ static void xla_and_tinygrad(void **state)
     assert_int_equal(kernels(g, "xla"), 1);
     assert_int_equal(kernels(g, "tinygrad"), 3);
     assert_int_equal(kernels(l, "xla"), 4);
+    fb_graph *fits = combined(16, 64, 4096), *long_rows = combined(2, 4, 26215);
+    assert_int_equal(kernels(fits, "xla"), 1);
+    assert_int_equal(kernels(long_rows, "xla"), 4);
+    fb_graph_free(fits);
+    fb_graph_free(long_rows);
     fb_planner *host = planner_of(g, FB_DEVICE_HOST), *gpu = planner_of(g, FB_DEVICE_CUDA);
     fb_plan *here = preset(host, "xla"), *there = preset(gpu, "xla");
     assert_int_equal(fb_plan_groups(here), fb_plan_groups(there));
