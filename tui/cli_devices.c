@@ -55,20 +55,26 @@ static const char *size_text(double bytes, char to[32])
     return bytes > 0 ? fb_format_bytes(to, bytes) : "";
 }
 
+/* Three digits and a prefix: "4.28 T", "512 k". */
+static const char *with_prefix(char to[32], double v)
+{
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P"};
+    int p = 0;
+    for (; v >= 999.5 && p < 5; p++) v /= 1000;
+    snprintf(to, 32, "%.*f %s", v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v, prefix[p]);
+    return to;
+}
+
+/* `unit`, "B" or "FLOP", is that of sizes; rates, in 10⁹ a second, are in it too. */
 static void rate_line(fb_str *out, const char *what, const fb_rate_curve *c, const char *unit)
 {
-    char size[32];
+    char size[32], rate[32];
     if (!c->n) return;
     fb_str_addf(out, "  %s:", what);
-    for (int i = 0; i < c->n; i++) {
-        double scale = strcmp(unit, "GB/s") == 0 ? 1 : 1e9;
-        if (scale == 1)
-            fb_format_bytes(size, c->size[i]);
-        else
-            snprintf(size, sizeof size, "%.3g GFLOP", c->size[i] / scale);
-        fb_str_addf(out, "%s %.3g at %s", i ? "," : "", c->rate[i], size);
-    }
-    fb_str_addf(out, " (%s)\n", unit);
+    for (int i = 0; i < c->n; i++)
+        fb_str_addf(out, "%s %s%s/s at %s%s", i ? "," : "", with_prefix(rate, 1e9 * c->rate[i]), unit,
+                    with_prefix(size, c->size[i]), unit);
+    fb_str_add(out, "\n");
 }
 
 static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
@@ -86,10 +92,10 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
     if (isfinite(m->sync_us)) fb_str_addf(out, ", synchronising %s", fb_format_us(us, m->sync_us));
     if (isfinite(m->barrier_us)) fb_str_addf(out, ", grid barrier %s", fb_format_us(us, m->barrier_us));
     fb_str_add(out, "\n");
-    rate_line(out, "copy, hot", &m->copy_hot, "GB/s");
-    rate_line(out, "copy, cold", &m->copy_cold, "GB/s");
-    rate_line(out, "gemm f32", &m->gemm[FB_F32], "GFLOP/s");
-    rate_line(out, "gemm bf16", &m->gemm[FB_BF16], "GFLOP/s");
+    rate_line(out, "copy, hot", &m->copy_hot, "B");
+    rate_line(out, "copy, cold", &m->copy_cold, "B");
+    rate_line(out, "gemm f32", &m->gemm[FB_F32], "FLOP");
+    rate_line(out, "gemm bf16", &m->gemm[FB_BF16], "FLOP");
 }
 
 /* What a recording says of where it comes from. */
@@ -106,6 +112,19 @@ static void recording_line(fb_str *out, const json_t *entry)
     fb_str_add(out, "\n");
 }
 
+/* What is known of a GPU that is here, beside its rates. */
+static void driver_line(fb_str *out, const json_t *entry)
+{
+    const char *driver = fb_json_string_or(entry, "driver", NULL);
+    double mhz = fb_json_number_or(entry, "clock_mhz", NAN), major = fb_json_number_or(entry, "compute_major", NAN);
+    if (!driver) return;
+    fb_str_addf(out, "  driver %s", driver);
+    if (isfinite(major))
+        fb_str_addf(out, ", compute capability %.0f.%.0f", major, fb_json_number_or(entry, "compute_minor", 0));
+    if (isfinite(mhz)) fb_str_addf(out, ", %.0f MHz", mhz);
+    fb_str_add(out, "\n");
+}
+
 /* A framework of which a recording holds the figures. */
 static void recorded_peer_line(fb_str *out, const json_t *entry)
 {
@@ -117,18 +136,30 @@ static void recorded_peer_line(fb_str *out, const json_t *entry)
     fb_str_add(out, "\n");
 }
 
+/* What another framework says of itself, or why a device cannot be used. */
 static void entry_line(fb_str *out, const json_t *entry)
 {
-    const char *name =
-        fb_json_string_or(entry, "device", fb_json_string_or(entry, "name", fb_json_string_or(entry, "library", "?")));
-    fb_str_addf(out, "%s:", name);
-    const char *key;
+    const char *missing = fb_json_string_or(entry, "missing", NULL), *plan;
+    json_t *plans = json_object_get(entry, "plans");
+    size_t i;
     json_t *value;
-    json_object_foreach((json_t *)entry, key, value)
-    {
-        if (json_is_string(value) && strcmp(json_string_value(value), name) != 0)
-            fb_str_addf(out, " %s", json_string_value(value));
-    }
+    fb_str_addf(out, "%s: %s", fb_json_string_or(entry, "device", "?"),
+                missing ? missing : fb_json_string_or(entry, "name", fb_json_string_or(entry, "kind", "?")));
+    json_array_foreach(plans, i, value) if ((plan = json_string_value(value)))
+        fb_str_addf(out, "%s %s", i ? "," : "; its plans:", plan);
+    fb_str_add(out, "\n");
+}
+
+static void library_line(fb_str *out, const json_t *entry)
+{
+    const char *cost = fb_json_string_or(entry, "cost", NULL), *path = fb_json_string_or(entry, "path", NULL);
+    const char *version = fb_json_string_or(entry, "version", "");
+    fb_str_addf(out, "  %s: ", fb_json_string_or(entry, "name", "?"));
+    if (path)
+        fb_str_addf(out, "%s%s%s", version, *version ? ", " : "", path);
+    else
+        fb_str_addf(out, "%s%s%s", fb_json_string_or(entry, "missing", "not found"), cost ? "; " : "",
+                    cost ? cost : "");
     fb_str_add(out, "\n");
 }
 
@@ -146,15 +177,13 @@ static void print_text(fb_session *s)
             recording_line(&out, entry);
         else if (json_object_get(entry, "recorded"))
             recorded_peer_line(&out, entry);
-        else
+        else if (!m || m->kind == FB_DEVICE_FOREIGN)
             entry_line(&out, entry);
+        else
+            driver_line(&out, entry);
     }
     if (json_array_size(fb_session_libraries(s))) fb_str_add(&out, "\nlibraries\n");
-    json_array_foreach((json_t *)fb_session_libraries(s), i, entry)
-    {
-        fb_str_add(&out, "  ");
-        entry_line(&out, entry);
-    }
+    json_array_foreach((json_t *)fb_session_libraries(s), i, entry) library_line(&out, entry);
     fb_put(stdout, fb_str_get(&out));
     fb_str_free(&out);
 }

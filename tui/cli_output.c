@@ -426,11 +426,17 @@ static void title_line(const fb_output *r, FILE *out)
     json_decref(shared);
 }
 
+static void add_short_name(fb_str *to, const json_t *row)
+{
+    const char *variant = fb_json_string_or(row, "variant", "");
+    fb_str_addf(to, "%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(row, "plan", ""));
+}
+
 /* All pairs beyond the first row, whose ties stand in the table. */
 static void tie_lines(const json_t *rows, FILE *out)
 {
     enum { TIES_MOST = 12 };
-    int n = (int)json_array_size(rows), said = 0;
+    int n = (int)json_array_size(rows), said = 0, from = 0; /* the row whose ties are being told */
     fb_str line = {0};
     for (int i = 1; i < n && said < TIES_MOST; i++)
         for (int k = i + 1; k < n && said < TIES_MOST; k++) {
@@ -439,10 +445,14 @@ static void tie_lines(const json_t *rows, FILE *out)
                 continue;
             fb_stat x = stat_of(a, "wall_us"), y = stat_of(b, "wall_us");
             if (!x.n || !y.n || !fb_stat_tie(&x, &y)) continue;
-            fb_str_addf(&line, "%s%s:%s = %s:%s",
-                        said++ ? ", " : "tie (spreads overlap): ", fb_json_string_or(a, "variant", ""),
-                        fb_json_string_or(a, "plan", ""), fb_json_string_or(b, "variant", ""),
-                        fb_json_string_or(b, "plan", ""));
+            if (from != i) {
+                fb_str_add(&line, said ? "; " : "tie (spreads overlap): ");
+                add_short_name(&line, a);
+            }
+            fb_str_add(&line, from != i ? " = " : ", ");
+            add_short_name(&line, b);
+            from = i;
+            said++;
         }
     if (said) fb_str_add(&line, "\n");
     fb_put(out, fb_str_get(&line));

@@ -73,6 +73,27 @@ static void start(void)
 
 /* ---- help ---- */
 
+enum { SUMMARY_AT = 36 };
+
+/* Words in lines of at most `width` signs, all but the first behind `indent` blanks. */
+static void add_wrapped(fb_str *out, const char *words, int indent, int width)
+{
+    for (int at = 0; *words;) {
+        size_t n = strcspn(words, " ");
+        int wide = (int)mbstowcs(NULL, words, 0) - (int)mbstowcs(NULL, words + n, 0);
+        if (wide < 1) wide = (int)n; /* not text in this locale's encoding */
+        if (at && at + 1 + wide > width) {
+            fb_str_addf(out, "\n%*s", indent, "");
+            at = 0;
+        }
+        if (at) fb_str_add(out, " ");
+        fb_str_add_n(out, words, n);
+        at += wide + (at > 0);
+        words += n + (words[n] == ' ');
+    }
+    fb_str_add(out, "\n");
+}
+
 /* The list of commands, made from their table. */
 static char *help_filter(int key, const char *text, void *input)
 {
@@ -84,7 +105,9 @@ static char *help_filter(int key, const char *text, void *input)
         const fb_command *c = fb_commands[i];
         char usage[96];
         snprintf(usage, sizeof usage, "%s %s", c->name, c->args);
-        fb_str_addf(&out, "  %-26s %s\n", usage, c->summary);
+        int wide = (int)mbstowcs(NULL, usage, 0), pad = SUMMARY_AT - 2 - (wide < 0 ? (int)strlen(usage) : wide);
+        fb_str_addf(&out, "  %s%*s", usage, pad > 1 ? pad : 1, "");
+        add_wrapped(&out, c->summary, SUMMARY_AT, 76 - SUMMARY_AT);
     }
     fb_str_add(&out,
                "\nWithout a command: the workbench in a terminal, a table elsewhere. SCRIPT is a Lua script, a graph "

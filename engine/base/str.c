@@ -154,7 +154,7 @@ const char *fb_format_us(char to[32], double us)
     else if (a >= 100)
         snprintf(to, 32, "%.0f µs", us);
     else
-        snprintf(to, 32, "%.1f µs", us);
+        snprintf(to, 32, a >= 0.005 && a < 0.1 ? "%.2f µs" : "%.1f µs", us);
     return to;
 }
 

@@ -1,5 +1,6 @@
 #include "graph/print.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "graph/build.h"
 
@@ -162,6 +163,16 @@ static void indent(const listing *l, int depth)
     fb_str_addf(l->out, "%*s", 2 * depth, "");
 }
 
+/* As the script wrote them: 1e-5, where the graph's text, which must lose nothing, has 17 digits. */
+static void add_attrs(const char *attrs, fb_str *out)
+{
+    json_t *value = json_loads(attrs, 0, NULL);
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9)) : NULL;
+    fb_str_add(out, text ? text : attrs);
+    fb_free(text);
+    json_decref(value);
+}
+
 /* Lines for the scopes that are entered on the way to `scope`, outermost first. */
 static void open_scopes(listing *l, fb_id scope, fb_id region)
 {
@@ -174,7 +185,8 @@ static void open_scopes(listing *l, fb_id scope, fb_id region)
         fb_str_addf(l->out, "%s ×%d", s->name, r->count);
     else
         fb_str_add(l->out, last_part(s->path));
-    if (s->op) fb_str_addf(l->out, ": %s %s", s->op, s->attrs);
+    if (s->op) fb_str_addf(l->out, ": %s ", s->op);
+    if (s->op) add_attrs(s->attrs, l->out);
     fb_str_add(l->out, "\n");
 }
 

@@ -251,9 +251,26 @@ static void say_missing(const fb_why *why, fb_str *out)
     bool first = true;
     for (int p = 0; p < FB_WHY_REST; p++) {
         if (why->part[p].known) continue;
-        fb_str_addf(out, "%s%s", first ? "; it holds what is not known: " : ", ", parts[p].name);
+        const char *begin = why->rest_in_kernels ? "; it is time inside kernels, of which these are not known: "
+                                                 : "; it holds what is not known: ";
+        fb_str_addf(out, "%s%s", first ? begin : ", ", parts[p].name);
         first = false;
     }
+}
+
+/* Whether a framework's kernels, of which only the time is known, make up the rest. */
+static bool is_in_kernels(const fb_why *why, const column_split c[2])
+{
+    const fb_why_part *rest = &why->part[FB_WHY_REST];
+    double inside = 0;
+    if (why->part[FB_WHY_BYTES].known) return false;
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < c[s].kernels.n; i++) {
+            const double *us = c[s].kernels.at[i].us;
+            for (int p = FB_WHY_BYTES; p < FB_WHY_PARTS; p++) /* what is not known of both is in the rest */
+                if (p == FB_WHY_REST || !why->part[p].known) inside += s ? -us[p] : us[p];
+        }
+    return fabs(rest->us - inside) <= 0.1 * fabs(rest->us);
 }
 
 static void say_part(fb_why *why, const column_split c[2], fb_why_id id)
@@ -323,6 +340,7 @@ bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, con
     out->of[0] = a->source;
     out->of[1] = b->source;
     set_parts(out, c);
+    out->rest_in_kernels = is_in_kernels(out, c);
     kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
     int n = merge(c, merged);
     for (int id = 0; id < FB_WHY_PARTS; id++) {
@@ -354,13 +372,17 @@ double fb_why_percent(const fb_why *why, fb_why_id id)
 void fb_why_conclusion(const fb_why *why, char to[240])
 {
     fb_why_id id = fb_why_largest(why);
-    char us[32];
+    char us[32], inside[32];
     double share = id == FB_WHY_NONE ? 0 : 100 * why->part[id].us / why->us;
     bool rest = fabs(why->part[FB_WHY_REST].us) > (id == FB_WHY_NONE ? 0 : fabs(why->part[id].us));
     if (why->tie)
         snprintf(to, 240, "a tie: there is nothing to explain");
     else if (id == FB_WHY_NONE)
         snprintf(to, 240, "nothing that is known explains the difference");
+    else if (rest && why->rest_in_kernels)
+        snprintf(to, 240, "the largest part is inside the kernels: %s, %.0f %% of the difference; then %s: %s, %.0f %%",
+                 fb_format_us(inside, fabs(why->part[FB_WHY_REST].us)), fb_why_percent(why, FB_WHY_REST),
+                 parts[id].name, fb_format_us(us, fabs(why->part[id].us)), share);
     else
         snprintf(to, 240, "the largest part is %s: %s, %.0f %% of the difference%s", parts[id].name,
                  fb_format_us(us, fabs(why->part[id].us)), share, rest ? "; more than that is not explained" : "");

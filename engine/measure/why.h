@@ -59,6 +59,7 @@ typedef struct {
     bool tie;                /* the spreads overlap: there is nothing to explain */
     fb_figure_source source; /* of the wall times: the less certain of the two */
     fb_figure_source of[2];  /* of each */
+    bool rest_in_kernels;    /* the rest is time of kernels of which, in one column at least, only the time is known */
     fb_why_part part[FB_WHY_PARTS];
 } fb_why;
 

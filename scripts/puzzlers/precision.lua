@@ -6,8 +6,9 @@
 -- counts, and a narrow type helps only where the device multiplies it faster. Where is the turning point?
 --
 -- int8: there is no 8-bit dtype, so four weights share an i32 and are taken apart by shifts: the bytes are those of int8.
--- `eager` and `max` write W out in f32 before the product reads it, which costs more than it saves. The plan `prologue`
--- unpacks on the way into a generated product, and no f32 copy of W exists.
+-- `eager` writes W out in f32 before the product reads it, which costs more than it saves, and so does `max` where it
+-- keeps the product a library call. The plan `prologue` unpacks on the way into a generated product, and no f32 copy of
+-- W exists.
 local fb = require "fusebox"
 
 local function input(g, p, dtype) return g:input("x", { p.batch, p.inputs }, dtype, { dist = "normal" }) end

@@ -43,6 +43,8 @@ is "new into a missing folder" 1 err1 'No such file or directory'
 
 fb devices --list
 is "devices lists the host" 0 out '^host: '
+holds "each once" test "$(cut -d: -f1 out | grep -c '^host$')" = 1
+is "and the compiler by its version" 0 out '^  C compiler: .*[0-9], '
 fb devices --list --format json
 json "devices as JSON" out fusebox=1 devices.host.kind=host devices.host.name
 fb devices --list --device cuda:99

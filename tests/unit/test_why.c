@@ -258,7 +258,8 @@ static void dispatch_of_a_framework(void **state)
     assert_int_equal(fb_why_largest(&why), FB_WHY_DISPATCH);
     for (int id = FB_WHY_BYTES; id < FB_WHY_REST; id++) assert_false(why.part[id].known);
     says(&why, FB_WHY_BYTES, "not known of the first: it is in the rest");
-    says(&why, FB_WHY_REST, "it holds what is not known: bytes, compute, occupancy, spills");
+    says(&why, FB_WHY_REST,
+         "it is time inside kernels, of which these are not known: bytes, compute, occupancy, spills");
 
     why = explained(foreign(300, 250, 36, 1), foreign(100, 80, 20, 1));
     near(why.part[FB_WHY_DISPATCH].us, 214 - 60);
@@ -267,6 +268,14 @@ static void dispatch_of_a_framework(void **state)
     says(&why, FB_WHY_BYTES, "not known of either");
     assert_false(fb_why_matters(&why, FB_WHY_BYTES));
     assert_true(fb_why_matters(&why, FB_WHY_DISPATCH));
+
+    /* Launched at once, a framework's kernels are most of the difference. */
+    why = explained(foreign(140, 46, 36, 94.0 / 36), foreign(60, 15, 5, 9));
+    assert_true(why.rest_in_kernels);
+    char text[240];
+    fb_why_conclusion(&why, text);
+    assert_string_equal(text, "the largest part is inside the kernels: 49.0 µs, 61 % of the difference; then launches: "
+                              "31.0 µs, 39 %");
 }
 
 /* Reports of nothing but wall times: all of it is rest, and said to be. */
