@@ -245,13 +245,24 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
 
 /* ---- cost ---- */
 
+/* Are neighbours along this variable neighbours in memory? `by`: where they come so many at a time. */
+static bool steps_by_one(const fb_nest *nest, fb_ix at, fb_ix var, int by)
+{
+    int64_t stride, left;
+    fb_ix rest;
+    if (!fb_ix_is_var(nest->pool, var) || !fb_ix_stride(nest->pool, at, var, &stride, &rest)) return false;
+    return stride == 1 && (by == 1 || (fb_ix_is_const(nest->pool, fb_ix_mod(nest->pool, rest, by), &left) && left == 0));
+}
+
 /* Is the operand copied as it is, in pieces of 16 bytes? */
-static bool is_copied(const fb_tiled *t, const fb_operand *o, int64_t k, int64_t outer)
+static bool is_copied(const fb_nest *nest, const fb_operand *o, int64_t k, int64_t outer)
 {
     const fb_value *v = &o->section.values[o->section.roots[0].value];
-    int piece = 16 / fb_dtype_size(t->dtype);
-    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->dtype == t->dtype &&
-           (k % piece == 0 || outer % piece == 0);
+    int piece = 16 / fb_dtype_size(nest->tiled->dtype);
+    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || v->table != FB_NONE || v->dtype != nest->tiled->dtype)
+        return false;
+    if (steps_by_one(nest, v->at, o->k, 1)) return k % piece == 0 && steps_by_one(nest, v->at, o->k, piece);
+    return outer % piece == 0 && steps_by_one(nest, v->at, o->outer, piece);
 }
 
 static bool divides(const fb_nest *nest, const fb_section *s)
@@ -311,7 +322,7 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
     const double long_one = 0.32; /* of a wait: about 120 cycles, exponential and division one after the other */
     const fb_tiled *t = nest->tiled;
     int piece = 16 / fb_dtype_size(t->dtype);
-    if (is_copied(t, o, k, outer)) return;
+    if (is_copied(nest, o, k, outer)) return;
     double pieces = tiles * ceil((double)in_tile * x->k / piece / x->threads), elements = pieces * piece;
     double loads = piece * load * loads_of(&o->section);
     w->waits += (divides(nest, &o->section) ? elements : pieces * fmin(loads, 1)) +
