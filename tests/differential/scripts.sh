@@ -1,8 +1,11 @@
 #!/bin/sh
 # Every bundled script × variant × preset against the reference: at sizes reduced so that a test is compiling more than
 # running, or with FB_FULL=1 at each script's own sizes. One test a column of `fusebox check`.
+#
+#     scripts.sh [KIND [WIDTH]]   a share: puzzlers or models; their dtypes of 32 or of 16 bits
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
+kind=${1:-puzzlers|models} width=${2:-}
 limit=${FB_FULL:+3000}
 limit=${limit:-300}
 
@@ -70,14 +73,14 @@ check() { # SCRIPT LABEL SWITCH…
 }
 
 # The first column of the list, which ends at two blanks.
-scripts=$("$FUSEBOX" 2>err </dev/null | awk '$2 == "puzzlers" || $2 == "models" { print $1 }')
+scripts=$("$FUSEBOX" 2>err </dev/null | awk -v kind="^($kind)\$" '$2 ~ kind { print $1 }')
 [ -n "$scripts" ] || report not-ok "the bundled scripts are listed"
 
 for script in $scripts; do
     # shellcheck disable=SC2046  # switches
     set -- $([ -n "${FB_FULL:-}" ] || reduced "$script")
-    check "$script" "f32" "$@"
-    if grep -q 'dtype *= *fb.choice' "${FB_SRCDIR:-.}"/scripts/*/"$script".lua; then
+    [ "$width" = 16 ] || check "$script" "f32" "$@"
+    if [ "$width" != 32 ] && grep -q 'dtype *= *fb.choice' "${FB_SRCDIR:-.}"/scripts/*/"$script".lua; then
         for dtype in $(narrow "$script"); do check "$script" "$dtype" "$@" --set "dtype=$dtype"; done
     fi
 done
