@@ -38,7 +38,7 @@ bool fb_cuda_time(fb_cuda_device *d, fb_cuda_issue_fn issue, void *ctx, int coun
     FB_ASSERT(rounds >= 1 && rounds <= MOST);
     CUgraphExec exec = NULL;
     if (!capture(d, issue, ctx, count, &exec, err)) return false;
-    double times[MOST];
+    double times[MOST] = {0};
     bool good = true;
     for (int r = -1; r < rounds && good; r++) { /* the first one is none of them */
         good = fb_cuda_wait(d, err);
