@@ -56,8 +56,11 @@ fb run add_mul_relu max --device "$device" --set rows=512 --set columns=512
 is "a small plan fits beside it" 0 out 'max@cuda.*✓'
 exec 3>&-
 wait $hog
-fb run add_mul_relu max --device "$device" --set rows=65536 --set columns=65536 --set dtype=f32
-is "too large for any machine: refused with the sizes" 1 err1 'needs [0-9.]+ [GT]B'
+cat >huge.lua <<'END'
+return require "fusebox".script { model = function(g) return g:input("x", { 1048576, 262144 }):tanh() end }
+END
+fb run huge.lua max --device "$device"
+is "too large for any machine: refused with the sizes" 1 err1 'needs [0-9.]+ TB'
 
 (
     export CUDA_VISIBLE_DEVICES=
