@@ -273,8 +273,7 @@ void fb_split_refused(fb_plan *plan, fb_id slot)
     FB_VEC_FREE(&owned);
 }
 
-/* side[k] = 1 for owned nodes that depend on `from` inside the slot, `from` itself included. */
-static int *downstream(const fb_plan *plan, const fb_ids *owned, fb_id from)
+int *fb_downstream(const fb_plan *plan, const fb_ids *owned, fb_id from)
 {
     const fb_deps *d = plan->planner->deps;
     int *side = filled(owned->n, 0);
@@ -326,7 +325,7 @@ static bool change_cut(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verd
     fb_ids owned = {0};
     fb_id slot = plan->owner[e->a];
     fb_plan_owned(plan, slot, &owned);
-    int *side = downstream(plan, &owned, e->b);
+    int *side = fb_downstream(plan, &owned, e->b);
     fb_plan_split(plan, slot, &owned, side, 2);
     split_refused_all(plan, &owned);
     add_all(touched, &owned);
@@ -368,7 +367,7 @@ static bool change_isolate(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_
         return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` has a kernel of its own already", name_of(plan, e->a));
     fb_ids owned = {0};
     fb_plan_owned(plan, slot, &owned);
-    int *side = downstream(plan, &owned, e->a), *part = filled(owned.n, FB_NONE);
+    int *side = fb_downstream(plan, &owned, e->a), *part = filled(owned.n, FB_NONE);
     for (int i = 0; i < owned.n; i++)
         if (owned.at[i] == e->a) side[i] = 2, part[i] = 0;
     int parts = connected_parts(plan, &owned, side, 0, part, 1);

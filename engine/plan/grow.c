@@ -132,6 +132,15 @@ static bool is_multiplied(const fb_plan *plan, fb_id slot)
     return family == FB_FAMILY_LIBRARY || family == FB_FAMILY_GEMM;
 }
 
+/* Contractions element by element, each a sum of its own, are no kernel that `max` would make. */
+static bool is_summed(const fb_plan *plan, const fb_analysis *a)
+{
+    bool contraction = false;
+    for (int i = 0; i < a->kernel.n_nodes && !contraction; i++)
+        contraction = fb_node_class(plan->planner->g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION;
+    return contraction && a->family == FB_FAMILY_REDUCE;
+}
+
 /* What follows a contraction joined to it where that goes, else the contraction as it is and what follows in as few
  * kernels as it takes. */
 static double us_followed(const fb_plan *plan, const fb_id *slots, int n)
@@ -163,6 +172,8 @@ static double us_apart(const fb_plan *plan, const fb_ids *slots)
     return fmin(us, followed);
 }
 
+enum { MOST_TILED = 256 }; /* nodes with a contraction that are weighed as a tile */
+
 /* May the contraction of a library call or tile go to the family that `to` has? */
 static bool may_turn(const grower *w, const fb_ids *slots, fb_analysis *to, fb_id call, fb_verdict *why)
 {
@@ -192,7 +203,6 @@ static int nodes_of(const fb_plan *plan, const fb_ids *slots)
 
 static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
 {
-    enum { MOST_TILED = 256 }; /* nodes with a library call that are tried as a tile */
     fb_id call = FB_NONE;
     fb_analysis *to;
     if (!fb_may_join(w->plan, slots->at, slots->n, why)) return false;
@@ -248,10 +258,143 @@ static void grow(grower *w, const fb_pair *pairs, int n)
     FB_VEC_FREE(&m);
 }
 
+/* ---- weighing again ---- */
+
+/* A library call that loses against a tile with a part of what surrounds it may win against one with all of it, which
+ * is together only when every edge has been tried. */
+static bool join_faster(fb_plan *plan, const fb_pair *pairs, int n)
+{
+    bool changed = false;
+    for (int i = 0; i < n; i++) {
+        if (!apart(plan, pairs[i])) continue;
+        fb_id slots[] = {plan->owner[pairs[i].a], plan->owner[pairs[i].b]};
+        fb_verdict why;
+        fb_analysis *to;
+        if (!is_multiplied(plan, slots[0]) && !is_multiplied(plan, slots[1])) continue;
+        if (plan->slot[slots[0]].n + plan->slot[slots[1]].n > MOST_TILED) continue;
+        if (!fb_may_join(plan, slots, 2, &why) || !fb_judge_join(plan, slots, 2, &to, &why)) continue;
+        double before = us_of(plan, fb_slot_analysis(plan, slots[0])) + us_of(plan, fb_slot_analysis(plan, slots[1]));
+        bool faster = us_of(plan, to) < before && !is_summed(plan, to);
+        if (faster)
+            fb_commit_join(plan, slots, 2, to);
+        else
+            fb_analysis_drop(plan->planner, to);
+        changed |= faster;
+    }
+    return changed;
+}
+
+/* Time of the kernels that own some of the nodes; INFINITY where one is none. Adds their slots. */
+static double us_of_parts(const fb_plan *plan, const fb_ids *nodes, fb_ids *slots)
+{
+    double us = 0;
+    for (int i = 0; i < nodes->n; i++) {
+        fb_id s = plan->owner[nodes->at[i]];
+        bool seen = false;
+        for (int k = 0; k < slots->n; k++) seen |= slots->at[k] == s;
+        if (seen) continue;
+        FB_VEC_PUSH(slots, s);
+        fb_analysis *a = fb_slot_analysis(plan, s);
+        us += a->accepted && !is_summed(plan, a) ? us_of(plan, a) : INFINITY;
+    }
+    return us;
+}
+
+/* What the slot's nodes take when it is split in front of `at`. It is again what it was then, unless it is to `stay`
+ * split, after which the plan has to be ordered anew. */
+static double us_split(fb_plan *plan, fb_id slot, fb_id at, bool stay)
+{
+    fb_ids owned = {0}, parts = {0};
+    fb_slot was = plan->slot[slot];
+    fb_analysis *whole = fb_slot_analysis(plan, slot);
+    fb_analysis_hold(plan->planner, whole);
+    fb_plan_owned(plan, slot, &owned);
+    int *side = fb_downstream(plan, &owned, at);
+    fb_plan_split(plan, slot, &owned, side, 2);
+    double us = us_of_parts(plan, &owned, &parts);
+    if (stay) {
+        fb_analysis_drop(plan->planner, whole);
+    } else {
+        fb_slot *again = &plan->slot[fb_plan_join(plan, parts.at, parts.n)];
+        again->choice = was.choice;
+        again->knobs = was.knobs;
+        again->pos = was.pos;
+        again->analysis = whole;
+    }
+    fb_free(side);
+    FB_VEC_FREE(&owned);
+    FB_VEC_FREE(&parts);
+    return us;
+}
+
+/* Where a kernel may be cut: in front of `at`. It is known by the first of its nodes. */
+typedef struct {
+    fb_id first, at;
+} place;
+typedef FB_VEC(place) places;
+
+static int by_kernel(const void *a, const void *b)
+{
+    const place *x = a, *y = b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Adds where a cut of this edge may be faster. What makes an operand of a contraction makes it once for each tile that
+ * needs it, and several contractions in one kernel share its registers. */
+static void add_place(const fb_plan *plan, fb_pair e, places *to)
+{
+    const fb_graph *g = plan->planner->g;
+    fb_id slot = plan->owner[e.b], first = e.b;
+    if (slot == FB_NONE || plan->owner[e.a] != slot || plan->slot[slot].n > MOST_TILED) return;
+    if (!is_multiplied(plan, slot)) return;
+    int contractions = 0;
+    for (fb_id k = slot; k != FB_NONE; k = plan->next[k]) {
+        contractions += fb_node_class(g, k) == FB_CLASS_CONTRACTION;
+        if (k < first) first = k;
+    }
+    if (contractions > 1 || fb_node_class(g, e.b) == FB_CLASS_CONTRACTION) FB_VEC_PUSH(to, (place){first, e.b});
+}
+
+/* Cuts each kernel with contractions that two kernels are predicted to be faster than, where these are the fastest. */
+static bool cut_faster(fb_plan *plan, const fb_pair *pairs, int n)
+{
+    places at = {0};
+    bool changed = false;
+    for (int i = 0; i < n; i++) add_place(plan, pairs[i], &at);
+    if (at.n) qsort(at.at, (size_t)at.n, sizeof *at.at, by_kernel);
+    for (int i = 0, end; i < at.n; i = end) {
+        fb_id first = at.at[i].first, best = FB_NONE;
+        double least = us_of(plan, fb_slot_analysis(plan, plan->owner[first]));
+        for (end = i; end < at.n && at.at[end].first == first; end++) {
+            if (end > i && at.at[end].at == at.at[end - 1].at) continue;
+            double us = us_split(plan, plan->owner[first], at.at[end].at, false);
+            if (us < least) least = us, best = at.at[end].at;
+        }
+        if (best == FB_NONE) continue;
+        us_split(plan, plan->owner[first], best, true);
+        changed = true;
+    }
+    FB_VEC_FREE(&at);
+    return changed;
+}
+
+/* Both make the plan faster, as far as is predicted, so that it ends. */
+static void weigh_again(fb_plan *plan, const fb_pair *pairs, int n)
+{
+    enum { ROUNDS = 8 };
+    for (int round = 0; round < ROUNDS; round++) {
+        bool joined = join_faster(plan, pairs, n), cut = cut_faster(plan, pairs, n);
+        fb_id on_cycle;
+        if (cut) FB_ASSERT(fb_order_all(plan, &on_cycle)); /* parts of what could be ordered */
+        if (!joined && !cut) return;
+    }
+}
+
 void fb_plan_grow(fb_plan *plan, const fb_pair *pairs, int n, fb_growth *growth)
 {
     grower w = {.plan = plan, .growth = growth};
     w.root = fb_alloc(((size_t)plan->planner->g->n_nodes + 1) * sizeof *w.root);
     grow(&w, pairs, n);
+    if (growth->weigh) weigh_again(plan, pairs, n);
     fb_free(w.root);
 }

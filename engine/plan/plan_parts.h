@@ -214,6 +214,8 @@ bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why)
 bool fb_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why);
 void fb_commit_join(fb_plan *plan, const fb_id *slots, int n, fb_analysis *to); /* takes the hold */
 
+/* side[k] = 1 for those of a slot's owned nodes that depend on `from` inside it, itself included. The caller's. */
+int *fb_downstream(const fb_plan *plan, const fb_ids *owned, fb_id from);
 /* Splits a slot that no family takes any longer: into connected parts, and those that are refused too into nodes. */
 void fb_split_refused(fb_plan *plan, fb_id slot);
 

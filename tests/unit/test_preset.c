@@ -196,6 +196,30 @@ static fb_graph *lstm(int steps, bool cat)
     return finish(g);
 }
 
+/* A GRU: two products a step, of three gates each. */
+static fb_graph *gru(int steps)
+{
+    enum { N = 16, H = 128 };
+    fb_graph *g = fb_graph_new("gru");
+    fb_id x = input(g, "x", DIMS(N, H)), h = input(g, "h", DIMS(N, H)), one = input(g, "one", DIMS(1));
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(H, 3 * H), FB_F32),
+          u = source(g, FB_OP_PARAM, "u", DIMS(H, 3 * H), FB_F32), b = source(g, FB_OP_PARAM, "b", DIMS(3 * H), FB_F32);
+    for (int t = 0; t < steps; t++) {
+        fb_id a = node2(g, FB_OP_ADD, NULL, node2(g, FB_OP_MATMUL, NULL, x, w), b), gate[3];
+        fb_id c = node2(g, FB_OP_ADD, NULL, node2(g, FB_OP_MATMUL, NULL, h, u), b);
+        for (int k = 0; k < 3; k++) {
+            fb_id mine = slice(g, c, 1, k * H, (k + 1) * H);
+            if (k == 2) mine = node2(g, FB_OP_MUL, NULL, gate[0], mine);
+            gate[k] = node1(g, k == 2 ? FB_OP_TANH : FB_OP_SIGMOID, NULL,
+                            node2(g, FB_OP_ADD, NULL, slice(g, a, 1, k * H, (k + 1) * H), mine));
+        }
+        h = node2(g, FB_OP_ADD, NULL, node2(g, FB_OP_MUL, NULL, node2(g, FB_OP_SUB, NULL, one, gate[1]), gate[2]),
+                  node2(g, FB_OP_MUL, NULL, gate[1], h));
+    }
+    output(g, h);
+    return finish(g);
+}
+
 /* What torch.compile launches, with one launch for a library call where cuBLAS takes two kernels. The stack of the
  * LSTM's states is written in place there and is a copy here. */
 static void inductor_has_the_kernels_of_torch_compile(void **state)
@@ -212,6 +236,47 @@ static void inductor_has_the_kernels_of_torch_compile(void **state)
         int n = kernels(want[i].g, "inductor");
         if (n != want[i].kernels) fail_msg("%s: %d kernels instead of %d", want[i].g->title, n, want[i].kernels);
         fb_graph_free(want[i].g);
+    }
+}
+
+static bool multiplies(const fb_plan *plan, fb_id node)
+{
+    fb_family family = fb_plan_group(plan, fb_plan_group_of(plan, node))->family;
+    return family == FB_FAMILY_LIBRARY || family == FB_FAMILY_GEMM || family == FB_FAMILY_CHAIN;
+}
+
+/* Fails where the edge's other state is predicted to be faster, all products being made by kernels for products. */
+static void check_at_rest(fb_plan *plan, const fb_edge *e)
+{
+    const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
+    bool apart = fb_plan_group_of(plan, e->producer) != fb_plan_group_of(plan, e->consumer);
+    bool operand = fb_node_class(g, e->consumer) == FB_CLASS_CONTRACTION;
+    if (!multiplies(plan, e->consumer) && !(apart && multiplies(plan, e->producer))) return;
+    if (!apart && !operand) return;
+    fb_plan *next = NULL;
+    fb_edit edit = {.kind = apart ? FB_EDIT_FUSE : FB_EDIT_CUT, .a = e->producer, .b = e->consumer};
+    fb_verdict v = fb_plan_try(plan, &edit, &next);
+    if (next && v.after_us < v.before_us * 0.99 && multiplies(next, e->producer) && multiplies(next, e->consumer))
+        fail_msg("%s: %s", g->title, v.text);
+    fb_plan_free(next);
+}
+
+/* A library call stays one in `max` only where no tile with what surrounds it is predicted to be faster; with what is
+ * only together when all else has been fused. */
+static void max_is_at_rest_around_products(void **state)
+{
+    (void)state;
+    fb_graph *g[] = {lstm(3, false), lstm(3, true), lora(), gru(3)};
+    for (size_t i = 0; i < sizeof g / sizeof *g; i++) {
+        fb_planner *p = planner_of(g[i], FB_DEVICE_CUDA);
+        fb_plan *plan = preset(p, "max");
+        check_plan(plan);
+        const fb_deps *d = fb_planner_deps(p);
+        for (int k = 0; k < d->n_edges; k++)
+            if (!d->edges[k].order_only) check_at_rest(plan, &d->edges[k]);
+        fb_plan_free(plan);
+        fb_planner_free(p);
+        fb_graph_free(g[i]);
     }
 }
 
@@ -445,6 +510,7 @@ int main(void)
         cmocka_unit_test(a_call_too_large_for_a_kernel_falls_apart),
         cmocka_unit_test(max_on_large_graphs),
         cmocka_unit_test(inductor_has_the_kernels_of_torch_compile),
+        cmocka_unit_test(max_is_at_rest_around_products),
         cmocka_unit_test(xla_and_tinygrad),
         cmocka_unit_test(xla_settles_what_an_update_keeps_apart),
         cmocka_unit_test(presets_are_replayed_step_by_step),
