@@ -251,7 +251,8 @@ static bool steps_by_one(const fb_nest *nest, fb_ix at, fb_ix var, int by)
     int64_t stride, left;
     fb_ix rest;
     if (!fb_ix_is_var(nest->pool, var) || !fb_ix_stride(nest->pool, at, var, &stride, &rest)) return false;
-    return stride == 1 && (by == 1 || (fb_ix_is_const(nest->pool, fb_ix_mod(nest->pool, rest, by), &left) && left == 0));
+    return stride == 1 &&
+           (by == 1 || (fb_ix_is_const(nest->pool, fb_ix_mod(nest->pool, rest, by), &left) && left == 0));
 }
 
 /* Is the operand copied as it is, in pieces of 16 bytes? */

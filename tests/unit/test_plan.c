@@ -317,10 +317,81 @@ static void a_host_is_slow_where_vectors_end(void **state)
     assert_true(host_us(product_of(512, 512, 8), "it") > 1.1 * cube);
 }
 
+/* Predicted time on a GPU of all that preset max makes of a graph of one kernel. */
+static double gpu_us(fb_graph *g)
+{
+    fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+    fb_plan *plan = preset(p, "max");
+    fb_group_cost c;
+    assert_int_equal(fb_plan_groups(plan), 1);
+    fb_plan_group_cost(plan, 0, &c);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+    return c.us;
+}
+
+/* Sums over the first axis of so many inputs, each added to or divided by the next. */
+static fb_graph *column_sums(fb_op op, int inputs, int64_t rows)
+{
+    fb_graph *g = fb_graph_new("sums");
+    fb_id x = input(g, "x0", DIMS(rows, 64));
+    for (int i = 1; i < inputs; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        x = node2(g, op, NULL, x, input(g, name, DIMS(rows, 64)));
+    }
+    output(g, over_axis(g, FB_OP_SUM, "sum", x, 0, false));
+    return finish(g);
+}
+
+static fb_graph *added_rows(int64_t indices, int inputs)
+{
+    fb_graph *g = fb_graph_new("added");
+    fb_id index = source(g, FB_OP_INPUT, "index", DIMS(indices), FB_I64), x = input(g, "x0", DIMS(indices, 16));
+    if (inputs > 1) x = node2(g, FB_OP_ADD, NULL, x, input(g, "x1", DIMS(indices, 16)));
+    output(g, add_node(g, FB_OP_SCATTER_ADD, "added", &(fb_attrs){.start = 1000}, 2, (fb_id[]){x, index}));
+    return finish(g);
+}
+
+/* A thread waits for what it loads, a few loads at a time, and for what it computes; where there are few threads,
+ * nothing hides that. */
+static void threads_wait_one_after_the_other(void **state)
+{
+    (void)state;
+    double one = gpu_us(column_sums(FB_OP_ADD, 1, 128));
+    assert_true(gpu_us(column_sums(FB_OP_ADD, 12, 128)) > 1.5 * one);
+    assert_true(gpu_us(column_sums(FB_OP_DIV, 2, 128)) > 1.3 * one);
+    assert_true(gpu_us(column_sums(FB_OP_ADD, 6, 512)) < 6 * gpu_us(column_sums(FB_OP_ADD, 6, 128))); /* more threads */
+    double few = gpu_us(added_rows(128, 1)), many = gpu_us(added_rows(1024, 1));
+    assert_true(many > 5 * few && many < 9 * few);
+    assert_true(gpu_us(added_rows(1024, 2)) > 1.5 * many);
+}
+
+/* Rows of a product that a warp reduces one after the other: each exchange of lanes and each division counts. */
+static void rows_on_chip_take_time(void **state)
+{
+    (void)state;
+    double us[3];
+    for (int i = 0; i < 3; i++) {
+        fb_graph *g = fb_graph_new("rows");
+        fb_id a = input(g, "a", DIMS(128, 32)), b = input(g, "b", DIMS(32, 128));
+        fb_id c = node2(g, FB_OP_MATMUL, "product", a, b);
+        if (i > 0) c = node2(g, FB_OP_SUB, "sub", c, over_axis(g, FB_OP_AMAX, "amax", c, 1, true));
+        if (i > 1) c = node2(g, FB_OP_DIV, "div", c, over_axis(g, FB_OP_SUM, "sum", c, 1, true));
+        output(g, c);
+        us[i] = gpu_us(finish(g));
+    }
+    assert_true(us[1] > 1.05 * us[0]);
+    assert_true(us[2] > 1.2 * us[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latency_counts_on_a_gpu),
+        cmocka_unit_test(threads_wait_one_after_the_other),
+        cmocka_unit_test(rows_on_chip_take_time),
         cmocka_unit_test(a_host_is_slow_where_vectors_end),
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
