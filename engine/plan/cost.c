@@ -57,16 +57,6 @@ static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
  * come from DRAM as inputs do, which change from run to run. */
 static const double reduce_wave_us = 1.6;
 
-/* Threads of all members: in row reductions one for each 4 elements of a row up to a warp, for each 8 of longer rows;
- * else one for 4 elements. */
-static double threads_of(const fb_analysis *a)
-{
-    enum { PER_THREAD = 4 };
-    double inner = (double)a->facts.inner, rows = (double)a->facts.rows * fmax(1, a->facts.rolled);
-    if (!a->facts.has_reduction) return rows * inner / PER_THREAD;
-    return fmax(fmin(fmax(inner / PER_THREAD, 1), 32), inner / 8) * rows;
-}
-
 /* Tables are written once a thread, to memory that the nearest caches hold. */
 static double table_us(const fb_machine *m, double bytes)
 {
@@ -126,26 +116,17 @@ static double starved_us(const fb_machine *m, const fb_analysis *a)
     return clock > 0 ? cycles / clock : 0;
 }
 
-/* Threads that are too few to fill the multiprocessors: each issues its own instructions one after the other, at best
- * one in as many cycles as a result takes (Luo et al., see tile_cost.c), where all lanes together would issue one each.
- */
-static double lone_us(const fb_machine *m, const fb_analysis *a, double compute_us)
-{
-    enum { LANES = 128, RESULT_CYCLES = 4 };
-    double threads = threads_of(a);
-    return threads > 0 && a->family == FB_FAMILY_POINTWISE ? compute_us * m->units * LANES * RESULT_CYCLES / threads
-                                                           : 0;
-}
-
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
-    out->us = fmax(out->us, out->memory_us + lone_us(m, a, out->compute_us));
     bool tiled = a->nest->tiled || a->nest->chain;
     fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, m);
-    double latency_us = t.alone_us;
-    if (a->family == FB_FAMILY_REDUCE)
-        latency_us = fmax(reduce_once_us + starved_us(m, a), round_us + t.alone_us) + reduce_wave_us * t.waves;
+    double latency_us = fmax((a->family == FB_FAMILY_POINTWISE ? out->memory_us : 0) + t.alone_us, t.turns_us);
+    if (a->family == FB_FAMILY_REDUCE) {
+        double once_us = t.meets ? reduce_once_us : round_us;
+        latency_us =
+            fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us)) + reduce_wave_us * t.waves;
+    }
     out->us = fmax(out->us, together(out->memory_us, t.issued_us));
     out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, t.table_bytes) + apart_us(m, a);
 }

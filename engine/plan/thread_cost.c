@@ -1,6 +1,6 @@
 /* A thread issues its instructions in order. It waits for its loads a few at a time: a warp has six barriers to wait on
  * (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018), so that loads whose values
- * are used one after the other cost a sixth of the latency of L2 each. What it computes waits for what it computed
+ * are used one after the other cost a sixth of a wait each. What it computes waits for what it computed
  * before. A division is a branch, before which its operands have come, and beyond which no load is sent for. Many warps
  * hide all that behind each other until their scheduler is busy, which issues one instruction a cycle.
  *
@@ -43,6 +43,7 @@ typedef struct {
     double chain; /* cycles that it takes alone */
     double instructions;
     double threads, blocks;
+    bool meets; /* warps of a block exchange what they have */
 } work;
 
 static bool is_division(const fb_nest *nest, const fb_value *v)
@@ -50,27 +51,29 @@ static bool is_division(const fb_nest *nest, const fb_value *v)
     return v->kind == FB_VALUE_OP && nest->graph->nodes[v->node].op == FB_OP_DIV && v->dtype == FB_F32;
 }
 
-/* What value v takes, computed `times` times; `alone`: loads do not overlap, and are counted elsewhere. */
-static void add_value(const fb_nest *nest, const fb_value *v, double times, bool alone, work *w)
+/* What value v takes, computed `times` times for each of `vector` neighbours, which are computed step by step;
+ * `alone`: loads do not overlap, and are counted elsewhere. A load that is not made is not waited for. */
+static void add_value(const fb_nest *nest, const fb_value *v, double times, int vector, bool alone, work *w)
 {
-    double tests = 0;
+    double tests = 0, all = times * vector, steps = times * fmax(1, (double)vector / SIDE_BY_SIDE);
     if (v->kind == FB_VALUE_LOAD) {
         for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer) tests++;
-        w->chain += times * ((alone ? 0 : (double)L2 / BARRIERS) + tests * RESULT);
-        w->instructions += times * (LOAD + tests);
+        double wait = alone ? 0 : (double)WAIT / BARRIERS;
+        w->chain += all * (tests > 0 ? wait / 2 : wait) + steps * tests * RESULT;
+        w->instructions += all * (LOAD + tests);
     } else if (v->kind == FB_VALUE_SELECT) {
-        w->chain += times * RESULT;
-        w->instructions += times * SELECT;
+        w->chain += steps * RESULT;
+        w->instructions += all * SELECT;
     } else if (is_division(nest, v)) {
-        w->chain += times * DIVISION;
-        w->instructions += times * EXP;
+        w->chain += all * DIVISION;
+        w->instructions += all * EXP;
     } else if (v->kind == FB_VALUE_OP) {
         fb_op op = nest->graph->nodes[v->node].op;
         double slow = EXP * fb_special_cost(op, v->dtype, nest->kind);
-        w->chain += times * RESULT * (1 + (fb_special_branches(op) ? slow : slow / SIDE_BY_SIDE));
-        w->instructions += times * (1 + slow);
+        w->chain += RESULT * (steps + (fb_special_branches(op) ? all * slow : all * slow / SIDE_BY_SIDE));
+        w->instructions += all * (1 + slow);
     } else if (v->kind == FB_VALUE_REDUCE) {
-        w->instructions += times;
+        w->instructions += all;
     }
 }
 
@@ -111,7 +114,7 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, int v
         if (!needed[i] || v->space != space) continue;
         bool once = v->kind == FB_VALUE_LOAD &&
                     (runs_along(nest, x, v) || (x->n && !fb_ix_uses(nest->pool, v->at, x->var[x->n - 1])));
-        add_value(nest, v, once ? steps : steps * vector, divides, w);
+        add_value(nest, v, steps, once ? 1 : vector, divides, w);
         groups |= once;
         singles |= v->kind == FB_VALUE_LOAD && !once;
     }
@@ -141,9 +144,10 @@ static work of_rows(const fb_nest *nest, const fb_section *s)
         w = (work){.threads = SPLIT, .blocks = parts * (double)rows, .chain = FB_ROUND_CYCLES}; /* adding up parts */
         t.team = SPLIT;
     }
+    w.meets = t.team > FB_WARP || (fb_section_lies_across(nest->pool, s) && t.team > 1);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, false, &w);
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
     for (int p = 0; p < s->n_passes; p++) {
         int space = s->passes[p].space, vector = vector_of(nest, s, space);
         fb_section_needed(s, p, needed);
@@ -154,13 +158,14 @@ static work of_rows(const fb_nest *nest, const fb_section *s)
     return w;
 }
 
+/* All loads of an element are sent for before any is used: that wait is part of what the bytes take. */
 static work of_elements(const fb_nest *nest, const fb_section *s)
 {
     enum { THREADS = 256 };
     int vector = vector_of(nest, s, FB_NONE);
     work w = {.threads = THREADS, .blocks = ceil((double)fb_space_points(&s->rows) / vector / THREADS)};
     for (int i = 0; i < s->n_values; i++)
-        add_value(nest, &s->values[i], runs_along(nest, &s->rows, &s->values[i]) ? 1 : vector, false, &w);
+        add_value(nest, &s->values[i], 1, runs_along(nest, &s->rows, &s->values[i]) ? 1 : vector, true, &w);
     return w;
 }
 
@@ -210,11 +215,13 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
         issued += w->instructions * w->blocks / units * warps;
         spread += spread_of(nest, &nest->sections[i], w);
         blocks += w->blocks;
+        out.meets |= w->meets;
         tables += (double)nest->sections[i].n_tables * nest->sections[i].members * POINTER;
     }
     fb_free(all);
     out.table_bytes = blocks * threads * tables;
-    out.alone_us = fmax(alone, turns - FB_ROUND_CYCLES) / clock;
+    out.alone_us = alone / clock;
+    out.turns_us = turns / clock;
     out.issued_us = fmax(busiest, issued) / clock;
     out.waves = spread / (room * FB_WARP);
     return out;
@@ -256,7 +263,7 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
     bool *needed = fb_calloc(2 * ((size_t)s->n_values + 1), 1), *seen = needed + s->n_values + 1;
     double loads = loads_among(nest, s, FB_NONE, NULL, seen); /* waited for where they are used */
     for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, true, &w);
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, true, &w);
     for (int p = 0; p < s->n_passes; p++) {
         int space = s->passes[p].space, vector = vector_of(nest, s, space);
         double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / FB_WARP);
@@ -266,7 +273,7 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
         for (int i = 0; i < s->n_values; i++) {
             const fb_value *v = &s->values[i];
             if (!needed[i] || v->space != space || (v->kept && seen[i])) continue;
-            add_value(nest, v, steps * vector, true, &w);
+            add_value(nest, v, steps, vector, true, &w);
             seen[i] = true;
         }
         w.chain += steps * SHARED + (reduces(s, p) ? EXCHANGES * EXCHANGE : 0);

@@ -9,9 +9,10 @@
 enum { FB_ROUND_CYCLES = 1100 };
 
 typedef struct {
-    double alone_us;  /* what one thread does, one after the other, in the section that takes longest; again for each
-                       * time that the multiprocessors are filled with its blocks */
+    double alone_us;  /* what one thread does, one after the other, in the section that takes longest */
+    double turns_us;  /* the same of all blocks, each time that the multiprocessors are filled with them */
     double issued_us; /* all instructions of all threads, as fast as a multiprocessor that has its share issues them */
+    bool meets;       /* threads of different warps exchange what they have */
     double waves;     /* times that the multiprocessors are filled */
     double table_bytes; /* members of a repetition find their values in tables that every thread of the kernel writes */
 } fb_thread_times;
