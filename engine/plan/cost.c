@@ -121,7 +121,7 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
     if (a->family == FB_FAMILY_LIBRARY) return;
     bool tiled = a->nest->tiled || a->nest->chain;
     fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, m);
-    double latency_us = fmax((a->family == FB_FAMILY_POINTWISE ? out->memory_us : 0) + t.alone_us, t.turns_us);
+    double latency_us = fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us);
     if (a->family == FB_FAMILY_REDUCE) {
         double once_us = t.meets ? reduce_once_us : round_us;
         latency_us =

@@ -23,7 +23,10 @@ enum {
     DIVISION = 60, /* a reciprocal, five steps that wait for each other, and two branches */
     EXCHANGE = 29, /* a shuffle, and a sum */
     WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
-    SECTION = 40,  /* whether a block's work is in a section: a branch, to instructions that were not fetched ahead */
+    /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
+     * an H200: basecaller, conv3.stack of 15 sections) */
+    SECTION = 40,
+    FETCHED = 60,
     /* instructions */
     LOAD = 3,
     SELECT = 2,
@@ -158,7 +161,8 @@ static work of_rows(const fb_nest *nest, const fb_section *s)
     return w;
 }
 
-/* All loads of an element are sent for before any is used: that wait is part of what the bytes take. */
+/* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
+ * was read from memory come after it. */
 static work of_elements(const fb_nest *nest, const fb_section *s)
 {
     enum { THREADS = 256 };
@@ -166,6 +170,7 @@ static work of_elements(const fb_nest *nest, const fb_section *s)
     work w = {.threads = THREADS, .blocks = ceil((double)fb_space_points(&s->rows) / vector / THREADS)};
     for (int i = 0; i < s->n_values; i++)
         add_value(nest, &s->values[i], 1, runs_along(nest, &s->rows, &s->values[i]) ? 1 : vector, true, &w);
+    if (s->n_data) w.chain += WAIT;
     return w;
 }
 
@@ -197,7 +202,8 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     enum { POINTER = 8 };
     double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
     double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0, blocks = 0, tables = 0;
-    double found = nest->n_sections > 1 ? (double)nest->n_sections * SECTION : 0;
+    double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
+    double fetched = sections * FETCHED;
     fb_thread_times out = {0};
     if (clock <= 0) return out;
     work *all = fb_calloc((size_t)nest->n_sections + 1, sizeof *all);
@@ -208,7 +214,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     for (int i = 0; i < nest->n_sections; i++) {
         const work *w = &all[i];
         double warps = w->threads / FB_WARP / SCHEDULERS; /* of a block, for each scheduler */
-        alone = fmax(alone, found + w->chain);
+        alone = fmax(alone, fetched + found + w->chain);
         /* blocks are as large as the largest of any section */
         turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / FB_WARP / room;
         busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
@@ -220,6 +226,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     }
     fb_free(all);
     out.table_bytes = blocks * threads * tables;
+    out.wait_us = WAIT / clock;
     out.alone_us = alone / clock;
     out.turns_us = turns / clock;
     out.issued_us = fmax(busiest, issued) / clock;
