@@ -658,7 +658,7 @@ function Graph:scan(tensors, inits, fn) end
 ---@field text string
 ---@field before_us? number predicted time of what is concerned
 ---@field after_us? number
----@field saves_us? number
+---@field saves_us? number 0 where nothing changes; absent where the edit is illegal or unsupported
 ---@field saves_bytes integer
 ---@field saves_launches integer
 

@@ -138,6 +138,21 @@ static inline double growth(double e)
     return e <= 1 ? e * (1 + e) : expm1(e);
 }
 
+/* Where exp is nothing, as that of a masked score, its relative growth may be beyond all numbers: then the upper end of
+ * the interval counts, which is next to nothing too. */
+static inline double exp_spread(double a, double e, double v)
+{
+    double spread = v * growth(e);
+    return isfinite(spread) || isinf(e) || isnan(v) ? spread : exp(a + e);
+}
+
+/* Of a function whose values all lie within `range` of each other; an operand that is not known at all leaves NaN or
+ * nothing to say. */
+static inline double within(double range, double spread)
+{
+    return isfinite(spread) ? fmin(range, spread) : spread;
+}
+
 /* The largest |log(a + d) − log(a)|, |d| ≤ e. −log(1 − r) = r + r²/2 + r³/3 … ≤ r + r² up to r = 1/2. */
 static inline double log_spread(double a, double e)
 {
@@ -263,17 +278,17 @@ enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, POWER = 32 };
     RULE(NEG, EXACT, v, ea)                                                                                            \
     RULE(ABS, EXACT, v, ea)                                                                                            \
     RULE(SIGN, EXACT, v, decided(ea == 0 || fabs(a) > ea))                                                             \
-    RULE(EXP, FUNCTION, v, v *growth(ea))                                                                              \
-    RULE(EXP2, FUNCTION, v, v *growth(M_LN2 *ea))                                                                      \
+    RULE(EXP, FUNCTION, v, exp_spread(a, ea, v))                                                                       \
+    RULE(EXP2, FUNCTION, v, exp_spread(M_LN2 *a, M_LN2 *ea, v))                                                        \
     RULE(LOG, FUNCTION, v, log_spread(a, ea))                                                                          \
     RULE(LOG2, FUNCTION, v, M_LOG2E *log_spread(a, ea))                                                                \
     RULE(SQRT, DIVISION, v, sqrt_spread(a, ea, v))                                                                     \
     RULE(RSQRT, FUNCTION, v, rsqrt_spread(a, ea, v))                                                                   \
     RULE(RECIP, DIVISION, v, div_spread(0, a, ea, v))                                                                  \
-    RULE(SIN, FUNCTION, v, ea)                                                                                         \
-    RULE(COS, FUNCTION, v, ea)                                                                                         \
-    RULE(TANH, FUNCTION, v, smooth_spread(ea, 1 - v * v, 1, 0.77))                                                     \
-    RULE(SIGMOID, FUNCTION, v, smooth_spread(ea, v *(1 - v), 0.25, 0.0963))                                            \
+    RULE(SIN, FUNCTION, v, within(2, ea))                                                                              \
+    RULE(COS, FUNCTION, v, within(2, ea))                                                                              \
+    RULE(TANH, FUNCTION, v, within(2, smooth_spread(ea, 1 - v * v, 1, 0.77)))                                          \
+    RULE(SIGMOID, FUNCTION, v, within(1, smooth_spread(ea, v *(1 - v), 0.25, 0.0963)))                                 \
     RULE(ERF, FUNCTION, v, erf_spread(a, ea))                                                                          \
     RULE(GELU, FUNCTION, fabs(v) + fabs(a), gelu_spread(a, ea)) /* 1 + erf cancels left of zero */                     \
     RULE(RELU, EXACT, v, ea)                                                                                           \

@@ -298,7 +298,9 @@ static int verdict(lua_State *L)
     lua_setfield(L, -2, "text");
     set_number(L, "before_us", v.before_us);
     set_number(L, "after_us", v.after_us);
-    set_number(L, "saves_us", v.before_us - v.after_us);
+    /* What is fine without a prediction changes nothing, as an edge inside a kernel; scripts may compare it. */
+    double saves = v.before_us - v.after_us;
+    set_number(L, "saves_us", v.kind == FB_VERDICT_FINE && isnan(saves) ? 0 : saves);
     lua_pushinteger(L, v.bytes_saved);
     lua_setfield(L, -2, "saves_bytes");
     lua_pushinteger(L, v.launches_saved);

@@ -56,7 +56,7 @@ return fb.script {
     greedy = function(pl)
       for e in pl:edges() do
         local v = pl:verdict("fuse", e)
-        if v.kind == "fine" and v.saves_us and v.saves_us > 1 then pl:fuse(e) end
+        if v.kind == "fine" and v.saves_us > 1 then pl:fuse(e) end
       end
     end,
   },

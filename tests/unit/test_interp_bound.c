@@ -286,6 +286,31 @@ static void a_layer_norm_keeps_a_useful_bound(void **state)
     rig_free(&r);
 }
 
+/* Scores of -1e30 are no scores, whatever they round to: of their softmax everything is known. */
+static void a_masked_softmax_keeps_a_useful_bound(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    rig r = rig_new();
+    fb_attrs at = {.dtype = FB_F32, .shape = SHAPE(N, N), .high = 1};
+    fb_id x = add(&r, FB_OP_INPUT, &at, 0, NULL);
+    fb_id column = add(&r, FB_OP_IOTA, &(fb_attrs){.dtype = FB_I64, .shape = SHAPE(N)}, 0, NULL);
+    fb_id row = add_at(&r, FB_OP_VIEW, column, (fb_attrs){.shape = SHAPE(N, 1)});
+    fb_id seen = add2(&r, FB_OP_GE, row, column), none = constant(&r, FB_F32, -1e30);
+    fb_id scores = add(&r, FB_OP_WHERE, NULL, 3, (fb_id[]){seen, add2(&r, FB_OP_MUL, x, x), none});
+    fb_id shifted = add2(&r, FB_OP_SUB, scores, over_rows(&r, FB_OP_AMAX, scores));
+    fb_id e = add1(&r, FB_OP_EXP, shifted), two = add1(&r, FB_OP_EXP2, shifted);
+    fb_id soft = add2(&r, FB_OP_DIV, e, over_rows(&r, FB_OP_SUM, e)), flat = add1(&r, FB_OP_SIGMOID, shifted);
+    run_keeping_all(&r, (fb_id[]){soft, two, flat, add1(&r, FB_OP_TANH, shifted)}, 4, true);
+    for (int k = 0; k < N * N; k++) {
+        bool masked = k % N > k / N;
+        assert_true(bound_at(get(&r, soft), k) < 1e-5 && bound_at(get(&r, two), k) < 1e-5);
+        if (masked) assert_true(value_at(get(&r, soft), k) == 0 && bound_at(get(&r, soft), k) < 1e-30);
+        assert_true(bound_at(get(&r, flat), k) <= 1.001);
+    }
+    rig_free(&r);
+}
+
 /* ---- long sums ---- */
 
 /* Orders that kernels take, in float. */
@@ -557,6 +582,7 @@ int main(void)
         cmocka_unit_test(float_arithmetic_stays_within_bounds),
         cmocka_unit_test(half_arithmetic_stays_within_bounds),
         cmocka_unit_test(a_layer_norm_keeps_a_useful_bound),
+        cmocka_unit_test(a_masked_softmax_keeps_a_useful_bound),
         cmocka_unit_test(long_sums_of_equal_terms_stay_within_bounds),
         cmocka_unit_test(sums_of_whole_terms_are_exact),
         cmocka_unit_test(products_stay_within_bounds),
