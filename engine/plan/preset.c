@@ -73,8 +73,8 @@ static void decide_edges(fb_decider *d, const fb_pairs *edges)
     FB_VEC_FREE(&all);
 }
 
-/* Its only rule is our legality, so that what that refuses the preset refuses; and a library call stays one
- * unless a generated kernel with what surrounds it is predicted to be faster. */
+/* Its only rule is our legality, so that what that refuses the preset refuses; and around contractions the faster one
+ * of a library call and a generated kernel, of one kernel and two, as predicted. */
 static fb_plan *run_max(fb_decider *d)
 {
     const fb_planner *p = d->planner;
@@ -187,7 +187,7 @@ static fb_plan *run_tinygrad(fb_decider *d)
 #define PRESETS(ROW)                                                                                                   \
     ROW(none, "every primitive its own kernel", "", NULL)                                                              \
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
-    ROW(max, "every fusion that is legal and generated, library calls kept unless a tile is predicted to be faster",   \
+    ROW(max, "every fusion that is legal and generated; around contractions, that which is predicted to be faster",    \
         "bytes not stored", score_bytes)                                                                               \
     ROW(inductor, "the kernels of torch.compile: TorchInductor's rules, held against the code of PyTorch 2.11",        \
         "bytes shared", score_bytes)                                                                                   \
