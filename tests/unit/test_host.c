@@ -170,7 +170,7 @@ static void many_kernels_compile_together_and_apart(void **state)
 {
     (void)state;
     fresh_cache("many");
-    static char names[9][8], sources[9][256];
+    static char names[9][16], sources[9][256];
     sheet s;
     sheet_start(&s);
     int y = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 9);
