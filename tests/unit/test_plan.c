@@ -354,6 +354,15 @@ static fb_graph *added_rows(int64_t indices, int inputs)
     return finish(g);
 }
 
+static fb_graph *rows_at(bool gathered)
+{
+    fb_graph *g = fb_graph_new("rows");
+    fb_id x = input(g, "x", DIMS(64, 16));
+    if (gathered) x = node2(g, FB_OP_EMBEDDING, NULL, x, source(g, FB_OP_INPUT, "at", DIMS(64), FB_I64));
+    output(g, node1(g, FB_OP_RELU, "relu", x));
+    return finish(g);
+}
+
 /* A thread waits for what it loads, a few loads at a time, and for what it computes; where there are few threads,
  * nothing hides that. */
 static void threads_wait_one_after_the_other(void **state)
@@ -363,6 +372,8 @@ static void threads_wait_one_after_the_other(void **state)
     assert_true(gpu_us(column_sums(FB_OP_ADD, 12, 128)) > 1.5 * one);
     assert_true(gpu_us(column_sums(FB_OP_DIV, 2, 128)) > 1.3 * one);
     assert_true(gpu_us(column_sums(FB_OP_ADD, 6, 512)) < 6 * gpu_us(column_sums(FB_OP_ADD, 6, 128))); /* more threads */
+    double once = gpu_us(rows_at(false)), twice = gpu_us(rows_at(true));
+    assert_true(once > 0.6 && twice > once + 0.1); /* µs: for a row, for where it is before */
     double few = gpu_us(added_rows(128, 1)), many = gpu_us(added_rows(1024, 1));
     assert_true(many > 5 * few && many < 9 * few);
     assert_true(gpu_us(added_rows(1024, 2)) > 1.5 * many);
