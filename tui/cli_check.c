@@ -16,10 +16,12 @@ static void show(fb_session *s, int column)
         fb_str_addf(&line, "✗ %s: %s\n", c->text, c->error.text);
     } else {
         const fb_error_report *e = &c->report->error;
-        bool verified = !isnan(e->bound);
-        fb_str_addf(&line, "%s %s", verified ? "✓" : "–", c->text);
+        bool verified = !isnan(e->bound), nothing = fb_error_says_nothing(e);
+        fb_str_addf(&line, "%s %s", verified && !nothing ? "✓" : "–", c->text);
         if (!verified) fb_str_addf(&line, ": not verified, %s", fb_figure_source_name(c->report->source));
-        if (isfinite(e->max_rel))
+        if (nothing)
+            fb_str_add(&line, ": not decided: rounding alone may change every element altogether");
+        else if (isfinite(e->max_rel))
             fb_str_addf(&line, ": largest relative error %.1e, %.2g of the bound", e->max_rel, e->bound);
         if (e->undecided) fb_str_addf(&line, ", %lld elements undecided", (long long)e->undecided);
         fb_str_add(&line, "\n");

@@ -107,7 +107,9 @@ static void put_columns(const fb_output *o, FILE *out)
         fputs("<td>", out);
         if (isfinite(wall / floor)) fprintf(out, "%.1f ×", wall / floor);
         bool ok = fb_json_bool_or(error, "ok", false);
-        if (error)
+        if (error && fb_output_undecided(row))
+            fputs("<td>undecided", out);
+        else if (error)
             fprintf(out, "<td class=%s>%.0e %s", ok ? "good" : "bad", fb_json_number_or(error, "max_rel", 0),
                     ok ? "✓" : "✗");
         fputs("</tr>\n", out);

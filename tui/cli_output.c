@@ -249,12 +249,20 @@ static void against_cell(fb_table *t, const fb_stat *first, const fb_stat *s, bo
         fb_table_cellf(t, first->median < 99.5 * s->median ? "%.3g ×" : "%.0f ×", first->median / s->median);
 }
 
+bool fb_output_undecided(const json_t *row)
+{
+    double undecided = number(row, "error", "undecided", NULL);
+    return undecided > 0 && undecided == number(row, "error", "compared", NULL);
+}
+
 static void error_cell(fb_table *t, const json_t *row)
 {
     double rel = number(row, "error", "max_rel", NULL);
     const json_t *ok = figure_of(row, (const char *const[3]){"error", "ok", NULL});
     if (!ok)
         fb_table_cell(t, "");
+    else if (fb_output_undecided(row))
+        fb_table_cell(t, "undecided");
     else if (isfinite(rel))
         fb_table_cellf(t, "%.0e %s", rel, json_is_true(ok) ? "✓" : "✗");
     else

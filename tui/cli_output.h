@@ -22,6 +22,7 @@ void fb_output_device(fb_output *r, const fb_session *s, const char *device);
 
 /* The first row with the same parameters, which the others are compared with. */
 const json_t *fb_output_base(const json_t *rows, const json_t *row);
+bool fb_output_undecided(const json_t *row); /* none of its result's elements could be judged */
 
 void fb_output_print(const fb_output *r, fb_format format, FILE *out);
 

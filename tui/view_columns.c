@@ -221,6 +221,11 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
         return;
     }
+    if (fb_error_says_nothing(&r->error)) {
+        snprintf(out->text, sizeof out->text, "undecided");
+        out->role = FB_ROLE_DIM;
+        return;
+    }
     char number[32];
     snprintf(number, sizeof number, "%.0e", r->error.max_rel);
     char *e = strchr(number, 'e'), *digits = e ? e + 2 : NULL;

@@ -129,6 +129,7 @@ static void add_error(fb_error_report *all, const fb_error_report *one)
     if (!(one->max_abs <= all->max_abs)) all->max_abs = one->max_abs;
     if (!(one->max_rel <= all->max_rel)) all->max_rel = one->max_rel;
     all->undecided += one->undecided;
+    all->compared += one->compared;
     if (!one->ok && all->ok) memcpy(all->worst, one->worst, sizeof all->worst);
     all->ok = all->ok && one->ok;
     if (!(one->bound <= all->bound)) all->bound = one->bound;

@@ -217,6 +217,11 @@ bool fb_report_is_wrong(const fb_report *r)
     return !r->error.ok && !isnan(r->error.bound);
 }
 
+bool fb_error_says_nothing(const fb_error_report *e)
+{
+    return e->undecided > 0 && e->undecided == e->compared;
+}
+
 bool fb_report_refresh(fb_report *r, const fb_report *later)
 {
     if (r->n_kernels != later->n_kernels) return false;
@@ -308,6 +313,7 @@ static json_t *error_to_json(const fb_error_report *e)
     fb_json_set_number(object, "max_rel", e->max_rel);
     fb_json_set_number(object, "bound", e->bound);
     if (e->undecided) json_object_set_new(object, "undecided", json_integer(e->undecided));
+    if (e->undecided && e->compared) json_object_set_new(object, "compared", json_integer(e->compared));
     json_object_set_new(object, "ok", json_boolean(e->ok));
     if (e->worst[0]) json_object_set_new(object, "worst", json_string(e->worst));
     return object;
@@ -462,6 +468,7 @@ static bool read_error(const json_t *value, fb_error_report *e, fb_error *err)
     e->max_rel = fb_json_number_or(object, "max_rel", INFINITY);
     e->bound = fb_json_number_or(object, "bound", INFINITY);
     e->undecided = fb_json_int_or(object, "undecided", 0);
+    e->compared = fb_json_int_or(object, "compared", 0);
     e->ok = fb_json_bool_or(object, "ok", false);
     const char *worst = fb_json_string_or(object, "worst", "");
     fb_text_clean(e->worst, sizeof e->worst, worst, strlen(worst));

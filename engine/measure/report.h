@@ -44,6 +44,7 @@ typedef struct {
     double max_abs, max_rel; /* largest error, and that over the largest magnitude of the same output */
     double bound;            /* largest ratio error / allowed: right when <= 1 */
     int64_t undecided;       /* elements a comparison leaves open: counted, not judged */
+    int64_t compared;        /* all elements, those among them; 0 unknown */
     bool ok;                 /* and when `bound` is NAN: not verified */
     char worst[96];          /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
 } fb_error_report;
@@ -84,5 +85,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err);
 bool fb_report_refresh(fb_report *r, const fb_report *later);
 /* Its results were checked and found wrong; what was not checked (composed, predicted) is not. */
 bool fb_report_is_wrong(const fb_report *r);
+/* Every element is undecided: that nothing was found wrong says nothing. */
+bool fb_error_says_nothing(const fb_error_report *e);
 
 #endif

@@ -112,7 +112,7 @@ static void say_worst(const fb_node *n, const worst *w, bool is_int, char *to, s
 void fb_verify_values(const fb_reference_tensor *t, const fb_node *n, const void *bytes, fb_error_report *out)
 {
     worst w = {.at = -1, .ratio = 0};
-    *out = (fb_error_report){.max_abs = 0, .max_rel = 0};
+    *out = (fb_error_report){.max_abs = 0, .max_rel = 0, .compared = t->n};
     if (t->i)
         compare_ints(t, n->dtype, bytes, out, &w);
     else

@@ -125,4 +125,16 @@ fb run ranked.lua --experiment --device host --out ranked.jsonl
 holds "a failure that is known is not written again" cmp ranked.jsonl before
 fb run ranked.lua --experiment --device host --format svg
 is "its plots as a picture" 0 out '^<svg' out '>rate by model and setting<' out '>rate by n<' out '>max  n=16<' out '</svg>$'
+
+# What rounding alone may turn into anything is right in no useful sense.
+cat >vague.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 64 })
+  return 1 / (x * 1.1 - x * 0.7 - x * 0.4 + 1e-12)
+end
+LUA
+fb check vague.lua
+is "a result that nothing can be said of is not checked off" 0 out '^– max: not decided' no '✓'
+fb run vague.lua max@host
+is "nor is it in a table" 0 out '^max@host .* undecided ' no '✓'
 done_testing
