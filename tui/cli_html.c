@@ -263,11 +263,11 @@ static album album_of(const fb_output *o, const json_t *kept)
     static const char *const names[PICTURES] = {[BARS] = "kernels", [ROOFLINE] = "roofline", [SCATTER] = "scatter"};
     static const char *const titles[PICTURES] = {
         [BARS] = "Kernels", [ROOFLINE] = "Roofline", [SCATTER] = "Time against bytes"};
-    int n = (int)json_array_size(kept);
-    album a = {.n = PICTURES + n,
-               .pictures = fb_calloc((size_t)(PICTURES + n), sizeof *a.pictures),
-               .names = fb_calloc((size_t)(PICTURES + n), sizeof *a.names),
-               .titles = fb_calloc((size_t)(PICTURES + n), sizeof *a.titles)};
+    size_t n = PICTURES + json_array_size(kept);
+    album a = {.n = (int)n,
+               .pictures = fb_calloc(n, sizeof *a.pictures),
+               .names = fb_calloc(n, sizeof *a.names),
+               .titles = fb_calloc(n, sizeof *a.titles)};
     draw_all(o, a.pictures);
     for (int i = 0; i < a.n; i++) {
         fb_str name = {0}, title = {0};

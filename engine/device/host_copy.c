@@ -14,11 +14,13 @@ fb_host_copies *fb_host_copies_new(const fb_program *p, char *const *place, char
 {
     int *buffers = fb_alloc(((size_t)p->n_buffers + 1) * sizeof *buffers), first_out;
     int n = fb_program_copies(p, buffers, &first_out);
-    fb_host_copies *c = n ? fb_calloc(1, sizeof *c) : NULL;
-    if (c) {
-        *c = (fb_host_copies){.n = n, .first_out = first_out, .overlap = p->overlap};
-        c->copy = fb_calloc((size_t)n, sizeof *c->copy);
+    if (!n) {
+        fb_free(buffers);
+        return NULL;
     }
+    fb_host_copies *c = fb_calloc(1, sizeof *c);
+    *c = (fb_host_copies){.n = n, .first_out = first_out, .overlap = p->overlap};
+    c->copy = fb_calloc((size_t)n, sizeof *c->copy);
     for (int i = 0; i < n; i++) {
         int b = buffers[i];
         fb_host_copy *copy = &c->copy[i];

@@ -212,10 +212,9 @@ static bool read_wishes(reader *r, const json_t *value)
 /* Loops that are one kernel. */
 static bool grant_loop(reader *r, fb_id node)
 {
-    fb_verdict why = {0};
     fb_plan *to = NULL;
     if (r->g->nodes[node].op != FB_OP_LOOP) return give_up(r, "plan: `%s` is no loop", r->g->nodes[node].name);
-    why = fb_plan_try(r->plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = node, .b = FB_NONE}, &to);
+    fb_verdict why = fb_plan_try(r->plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = node, .b = FB_NONE}, &to);
     if (!to) return why.kind == FB_VERDICT_FINE || give_up(r, "plan: %s", why.text);
     fb_plan_free(r->plan);
     r->plan = to;

@@ -102,7 +102,8 @@ static void reduced_ranges(tinygrad *w, fb_id node)
 {
     const fb_node *n = &w->g->nodes[node];
     value *v = &w->value[node];
-    const fb_shape *s = n->n_args ? &w->g->nodes[n->args[0]].shape : NULL;
+    if (!n->n_args) return;
+    const fb_shape *s = &w->g->nodes[n->args[0]].shape;
     int kept = 0;
     switch (fb_node_class(w->g, node)) {
     case FB_CLASS_CONTRACTION: v->in[0] = new_range(w, s->dim[s->rank - 1]); return;

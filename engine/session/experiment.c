@@ -125,7 +125,8 @@ static bool begin(fb_session *s, fb_column_record *c)
 /* A failure that is known is none to write down again. */
 static bool is_known_failure(const fb_experiment_state *x, const fb_column_record *c, const fb_report *r)
 {
-    json_t *known = r->failed && x->hooks.known ? x->hooks.known(x->hooks.ctx, &c->shown) : NULL;
+    if (!r->failed) return false;
+    json_t *known = x->hooks.known ? x->hooks.known(x->hooks.ctx, &c->shown) : NULL;
     const char *text = fb_json_string_or(known, "failed", NULL);
     bool same = text && strcmp(text, r->failed) == 0;
     json_decref(known);
