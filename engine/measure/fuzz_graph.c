@@ -551,7 +551,7 @@ static void add_contraction(maker *m)
     if (n.shape.rank > 2 && below(m, 2)) { /* batched */
         fb_shape s = n.shape;
         s.dim[s.rank - 2] = k, s.dim[s.rank - 1] = columns;
-        if (one_in(m, 3)) s.dim[0] = 1;
+        if (!one_in(m, 3)) s.dim[0] = 1; /* the same one for every batch */
         w = source(m, s, n.dtype);
     } else if (one_in(m, 4)) { /* with itself, turned */
         fb_attrs a = {.n_axes = n.shape.rank};
