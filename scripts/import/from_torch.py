@@ -939,15 +939,21 @@ def convert_call(g, node, known):
 
 
 def load(what):
+    from torch import nn
     path, _, function = what.partition(":")
+    if not os.path.isfile(path):
+        sys.exit(f"from_torch: {path}: there is no such file")
     spec = importlib.util.spec_from_file_location("model", path)
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec.loader.exec_module(module)
-    made = getattr(module, function or "make")()
+    make = getattr(module, function or "make", None)
+    if not callable(make):
+        sys.exit(f"from_torch: {path}: it has no function {function or 'make'}")
+    made = make()
     net, inputs = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if inputs is None:
-        raise SystemExit(f"{what}: gives a module and a tuple of example inputs")
+    if inputs is None or not isinstance(net, nn.Module):
+        sys.exit(f"from_torch: {what}: it must give a module and a tuple of example inputs")
     return net, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
 
@@ -965,7 +971,11 @@ def main():
     net, inputs = load(o.model)
     out = o.out or os.path.splitext(os.path.basename(o.model.partition(":")[0]))[0] + ".json"
     folder = re.sub(r"\.json$", "", out) + ".weights" if o.weights == "files" else None
-    program, examples = exported(net, inputs)
+    try:
+        program, examples = exported(net, inputs)
+    except Exception as why:  # whatever torch.export or the module itself raises: its first line says what
+        line = next((text for text in str(why).splitlines() if text.strip()), "")
+        sys.exit(f"from_torch: {o.model}: torch.export does not trace it: {type(why).__name__}: {line.strip()}")
     g = convert(program, examples, type(net).__name__, folder, o.unroll, lambda line: print(f"from_torch: {line}", file=sys.stderr))
     if not g:
         sys.exit(1)

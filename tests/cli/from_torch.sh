@@ -52,6 +52,10 @@ fb check model.json
 is "without its weights it does not run" 1
 import model.py:odd -o odd.json
 is "what has no op is named with its line" 1 err 'model.py:17: aten.fft_fft is not known'
+import model.py:nothing
+is "a function that is not there is told in a line" 1 err1 '^from_torch: model.py: it has no function nothing'
+import nothing.py:make
+is "so is a file" 1 err1 '^from_torch: nothing.py: there is no such file'
 
 # Each against PyTorch's own answer, in double.
 models=$srcdir/tests/cli/torch_models.py
