@@ -267,7 +267,7 @@ static double loads_among(const fb_nest *nest, const fb_section *s, int space, c
 double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
 {
     work w = {0};
-    bool *needed = fb_calloc(2 * ((size_t)s->n_values + 1), 1), *seen = needed + s->n_values + 1;
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), *seen = fb_calloc((size_t)s->n_values + 1, 1);
     double loads = loads_among(nest, s, FB_NONE, NULL, seen); /* waited for where they are used */
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, true, &w);
@@ -286,5 +286,6 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
         w.chain += steps * SHARED + (reduces(s, p) ? EXCHANGES * EXCHANGE : 0);
     }
     fb_free(needed);
+    fb_free(seen);
     return w.chain;
 }
