@@ -331,6 +331,21 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
     w->made += elements * instructions_of(nest, &o->section);
 }
 
+/* Waits of a thread that goes through the sums and loads what they are made into results with: for each group of
+ * elements, where a row or column may be missing, which is a branch; else a few groups' loads overlap. What one group
+ * needs is loaded while the product is at work. */
+static double epilogue_waits(const fb_nest *nest, const fb_section *s, const fb_gemm_tile *x)
+{
+    const double alone = 0.73, among_others = 0.25; /* latency of L2 */
+    const fb_tiled *t = nest->tiled;
+    int vector = t->columns % 4 == 0 ? 4 : 1, loads = 0;
+    double groups = ceil((double)x->m * x->n / vector / x->threads);
+    bool guarded = t->rows % x->m || t->columns % x->strip;
+    for (int i = 0; i < s->n_values; i++)
+        loads += s->values[i].kind == FB_VALUE_LOAD && !fb_nest_is_product(nest, s->values[i].node);
+    return loads && groups > 1 ? groups * (guarded ? alone : among_others) : 0;
+}
+
 double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
 {
     const fb_tiled *t = nest->tiled;
@@ -358,6 +373,7 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
     for (int i = 0; i < nest->n_sections && t->whole; i++)
         w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / 32.0));
     for (int i = 0; i < nest->n_sections && !t->whole; i++)
-        if (divides(nest, &nest->sections[i])) w.waits += (double)x.m * x.n / x.threads;
+        w.waits += divides(nest, &nest->sections[i]) ? (double)x.m * x.n / x.threads
+                                                     : epilogue_waits(nest, &nest->sections[i], &x);
     return fb_tile_us(m, &w);
 }
