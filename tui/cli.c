@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- messages ---- */
@@ -248,10 +249,27 @@ void fb_cli_wait(fb_session *s)
     logged = print_log(s, logged);
 }
 
+enum { PATIENCE_S = 5 };
+
+/* A worker behind a queue, such as srun's, may take as long as it likes; that it is waited for is said once. */
+static void wait_for_devices(fb_session *s)
+{
+    struct timespec from, now;
+    bool said = false;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    while (!fb_session_devices_known(s)) {
+        fb_session_wait(s, said ? -1 : PATIENCE_S * 1000);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (said || fb_session_devices_known(s) || now.tv_sec - from.tv_sec < PATIENCE_S) continue;
+        fb_cli_say("still waiting for a worker to answer");
+        said = true;
+    }
+}
+
 static bool all_answer(fb_session *s, bool script, int *status)
 {
     while (script && !fb_session_script(s) && !fb_session_script_error(s)->kind) fb_session_wait(s, -1);
-    while (!fb_session_devices_known(s)) fb_session_wait(s, -1);
+    wait_for_devices(s);
     const fb_error *why = fb_session_script_error(s);
     for (int i = 0; i < fb_session_log_lines(s); i++) /* a worker that did not come up */
         if (!fb_session_log_printed(s, i) && strcmp(fb_session_log_line(s, i), why->text) != 0)

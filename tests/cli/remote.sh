@@ -1,6 +1,10 @@
 #!/bin/sh
 # Workers that are commands: a local one stands in for ssh, srun and their like.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+# Looked at in the end: it takes its time.
+timeout 8 "$FUSEBOX" devices --list --worker 'sleep 60' >slow.out 2>slow.err </dev/null &
+slow=$!
 export FUSEBOX
 
 fb run split_stack combined:max $small --device host --worker 'sh -c "exec \"$FUSEBOX\" worker"' --format json
@@ -62,4 +66,7 @@ fb run split_stack combined:max $small --device host --worker 'sh breaks'
 is "one that goes away" 1 err 'combined:max.*: the worker .sh breaks. exited with status 0'
 fb run split_stack combined:max $small --device host
 is "and everything is well without it" 0 out 'combined:max@host'
+wait $slow
+cp slow.err err
+holds "a worker that does not answer is waited for, and that is said" grep -q '^fusebox: still waiting for a worker' slow.err
 done_testing
