@@ -249,20 +249,23 @@ void fb_cli_wait(fb_session *s)
     logged = print_log(s, logged);
 }
 
-enum { PATIENCE_S = 5 };
+enum { PATIENCE_MS = 5000 };
 
 /* A worker behind a queue, such as srun's, may take as long as it likes; that it is waited for is said once. */
 static void wait_for_devices(fb_session *s)
 {
-    struct timespec from, now;
-    bool said = false;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    while (!fb_session_devices_known(s)) {
-        fb_session_wait(s, said ? -1 : PATIENCE_S * 1000);
+    struct timespec now;
+    int64_t until = 0, left;
+    for (bool said = false; !fb_session_devices_known(s);) {
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if (said || fb_session_devices_known(s) || now.tv_sec - from.tv_sec < PATIENCE_S) continue;
-        fb_cli_say("still waiting for a worker to answer");
-        said = true;
+        int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        if (!until) until = ms + PATIENCE_MS;
+        left = until - ms;
+        if (!said && left <= 0) {
+            fb_cli_say("still waiting for a worker to answer");
+            said = true;
+        }
+        fb_session_wait(s, said ? -1 : (int)left);
     }
 }
 

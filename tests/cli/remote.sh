@@ -3,7 +3,7 @@
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 # Looked at in the end: it takes its time.
-timeout 8 "$FUSEBOX" devices --list --worker 'sleep 60' >slow.out 2>slow.err </dev/null &
+timeout 120 "$FUSEBOX" devices --list --worker 'sleep 60' >slow.out 2>slow.err </dev/null &
 slow=$!
 export FUSEBOX
 
@@ -66,7 +66,11 @@ fb run split_stack combined:max $small --device host --worker 'sh breaks'
 is "one that goes away" 1 err 'combined:max.*: the worker .sh breaks. exited with status 0'
 fb run split_stack combined:max $small --device host
 is "and everything is well without it" 0 out 'combined:max@host'
-wait $slow
+for _ in $(seq 300); do
+    grep -q waiting slow.err && break
+    sleep 0.1
+done
+kill $slow
 cp slow.err err
 holds "a worker that does not answer is waited for, and that is said" grep -q '^fusebox: still waiting for a worker' slow.err
 done_testing
