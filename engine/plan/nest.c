@@ -651,6 +651,20 @@ static int replaced(fb_arena *arena, const fb_id *ids, int n, fb_id old, fb_id b
     return n;
 }
 
+/* Members that share a loop store by a table of where. */
+static void store_tables_at(fb_section *section, fb_id stored, fb_id storage, fb_arena *arena)
+{
+    section->tables = fb_arena_copy(arena, section->tables, (size_t)section->n_tables * sizeof *section->tables);
+    for (int t = 0; t < section->n_tables; t++) {
+        fb_table *table = &section->tables[t];
+        if (!table->store) continue;
+        fb_id *base = fb_arena_copy(arena, table->base, (size_t)section->members * sizeof *base);
+        for (int m = 0; m < section->members; m++)
+            if (base[m] == stored) base[m] = storage;
+        table->base = base;
+    }
+}
+
 const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage, fb_arena *arena)
 {
     fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
@@ -660,6 +674,7 @@ const fb_nest *fb_nest_store_at(const fb_nest *nest, fb_id stored, fb_id storage
         section->roots = fb_arena_copy(arena, section->roots, (size_t)section->n_roots * sizeof *section->roots);
         for (int r = 0; r < section->n_roots; r++)
             if (section->roots[r].storage == stored) section->roots[r].storage = storage;
+        store_tables_at(section, stored, storage, arena);
     }
     if (to->product == stored) to->product = storage;
     to->n_writes = replaced(arena, nest->writes, nest->n_writes, stored, storage, &to->writes);

@@ -102,6 +102,10 @@ static const struct {
                  "local a, b = g:loop(T, {x, x:t()}, function(_, a, b)\n"
                  "local c = a:matmul(b) * 0.1 return b + c, c:exp() / c:exp():sum(1, true) end)\n"
                  "return a:sum(), b:sum(0)"},
+    /* members of one loop that store the next state: where, stands in a table */
+    {"members", "local x = g:input('x', {T})\n"
+                "return (g:scan({x}, {g:zeros({4}), g:zeros({})}, function(r, _, n)\n"
+                "return {n - g:stack({r, n, r, r}), n + 1} end))[1]"},
     /* what comes from outside of a body and is only handed on: from before the loop, and from a step of one around it
      */
     {"handed_on", "local x, r = g:input('x', {5}), g:input('r', {T, 5})\n"
