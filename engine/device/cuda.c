@@ -353,6 +353,15 @@ static bool cuda_resources(const fb_loaded *l, int kernel, fb_resources *out)
 
 /* ---- transfers ---- */
 
+/* On the stream that the kernels run on, and waited for: what cuMemcpyHtoD takes from pageable memory may still be on
+ * its way when it returns, and a stream that is not blocked by the null stream does not wait for it. */
+static bool copy_in(fb_cuda_device *d, CUdeviceptr to, const void *bytes, size_t n, fb_error *err)
+{
+    FB_CUDA(d, cuMemcpyHtoDAsync(to, bytes, n, d->stream), "copying to the GPU");
+    FB_CUDA(d, cuStreamSynchronize(d->stream), "copying to the GPU");
+    return true;
+}
+
 static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
 {
     fb_cuda_device *d = l->device;
@@ -361,13 +370,12 @@ static bool cuda_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
     const fb_cuda_copy *copy = p->buffers[buffer].fed ? fb_cuda_copy_of(l, buffer) : NULL;
     for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, copy->bytes);
     if (copy) return true;
-    FB_CUDA(d, cuMemcpyHtoD(l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
+    if (!copy_in(d, l->buffers[buffer], bytes, (size_t)p->buffers[buffer].bytes, err)) return false;
     if (!p->buffers[buffer].assigned) return true;
     CUdeviceptr at = l->pristine;
     for (int b = 0; b < buffer; b++)
         if (p->buffers[b].assigned) at += fb_cuda_aligned(p->buffers[b].bytes);
-    FB_CUDA(d, cuMemcpyHtoD(at, bytes, (size_t)p->buffers[buffer].bytes), "copying to the GPU");
-    return true;
+    return copy_in(d, at, bytes, (size_t)p->buffers[buffer].bytes, err);
 }
 
 static bool cuda_write_second(fb_loaded *l, int buffer, const void *bytes, fb_error *err)
