@@ -47,10 +47,13 @@ static bool is_new(const char *source)
 
 /* What the rules of another compiler put into one kernel may spill: tinygrad's compute the state of a cell again from
  * all steps before. That is theirs, and there to be seen; what we choose ourselves does not on Hopper, where its sizes
- * come from. */
-static bool may_spill(const char *what, const char *arch)
+ * come from. But for a first step, whose state is zeros that the kernel makes: ptxas of CUDA 13.0 keeps a few of them
+ * in memory, with most registers unused. */
+static bool may_spill(const char *what, const char *arch, int bytes)
 {
-    return strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor") || strstr(what, ":xla");
+    enum { FEW = 24 };
+    if (strcmp(arch, "sm_90") != 0 || strstr(what, ":tinygrad") || strstr(what, ":inductor")) return true;
+    return strstr(what, ":xla") || (bytes <= FEW && strstr(what, "gru.lua hoisted:max"));
 }
 
 /* The oldest architecture and the newest take turns; Hopper sees all. */
@@ -68,7 +71,8 @@ static void compile_kernel(const char *what, const fb_kernel *k)
             fail_msg("%s: %s\n%s", what, err.text, k->source);
         if (code.spill_bytes) {
             printf("# %s: kernel %s spills %d bytes on %s\n", what, k->name, code.spill_bytes, archs[a]);
-            if (!may_spill(what, archs[a])) fail_msg("%s: kernel %s spills on %s", what, k->name, archs[a]);
+            if (!may_spill(what, archs[a], code.spill_bytes))
+                fail_msg("%s: kernel %s spills on %s", what, k->name, archs[a]);
         }
         assert_true(code.registers > 0);
         fb_cuda_code_clear(&code);
