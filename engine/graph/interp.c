@@ -9,6 +9,7 @@
 #include "graph/interp.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/str.h"
 #include "graph/interp_parts.h"
 
@@ -260,6 +261,21 @@ static void drop_dead_operands(fb_interp *in, fb_id id)
     }
 }
 
+/* A value's own buffer: what others hold too was put off where it was computed. */
+static void put_off(fb_interp *in, fb_id id)
+{
+    const fb_node *node = &in->g->nodes[id];
+    fb_op_class cls = fb_op_get(node->op)->cls;
+    fb_buffer *b = in->values[id].data;
+    bool computed =
+        cls == FB_CLASS_POINTWISE || cls == FB_CLASS_REDUCTION || cls == FB_CLASS_SCAN || cls == FB_CLASS_CONTRACTION;
+    if (!computed || !fb_dtype_is_float(node->dtype) || !b || b->refs > 1) return;
+    double unit = fb_bound_unit(node->dtype);
+    int64_t n = fb_shape_elements(&node->shape);
+    uint64_t key = fb_splitmix64(in->o->jitter + fb_splitmix64((uint64_t)in->done));
+    for (int64_t i = 0; i < n; i++) b->at->f[i] *= 1 + fb_rng_uniform(fb_rng_bits(key, (uint64_t)i), -unit, unit);
+}
+
 static bool eval_node(fb_interp *in, fb_id id)
 {
     const fb_node *node = &in->g->nodes[id];
@@ -269,6 +285,7 @@ static bool eval_node(fb_interp *in, fb_id id)
         return fb_fail(in->err, FB_ERR_CANCELLED, "cancelled while the reference computed %s", node->name);
     fb_value_drop(in, &in->values[id]); /* a kept value of the step before */
     if (!evaluators[fb_op_get(node->op)->cls](in, id)) return false;
+    if (in->o->jitter) put_off(in, id);
     if (in->done < in->total) in->done++;
     drop_dead_operands(in, id);
     /* Needed by nobody in its region but computed for its sake alone, such as a loop around an assign. */

@@ -40,6 +40,8 @@ typedef bool (*fb_file_values)(void *ctx, const char *key, int64_t n, double *ou
 typedef struct {
     uint64_t seed;
     bool bounds;          /* also compute the bounds (about twice the time) */
+    uint64_t jitter;      /* not 0: each computed float is put off by a random part of its dtype's roundoff, another one
+                           * for each value of this, as a device's roundings would; for samples of what they do */
     fb_file_values files; /* may be NULL */
     void *files_ctx;
     bool (*progress)(void *ctx, int done, int total); /* false cancels; may be NULL */

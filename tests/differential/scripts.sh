@@ -46,13 +46,6 @@ narrow() {
     esac
 }
 
-# Smaller still, so that the roundings of 16 bits leave something of its gradients decided.
-decided() {
-    case ${FB_FULL:+full}$1 in
-    transformer) echo '--set size=8 --set hidden=12' ;; # in quotes that test_toggles does not read
-    esac
-}
-
 of_preset() {
     grep -Ec "^[^ ]+ ([^ ]*:)?$1(@host)?:" out
 }
@@ -88,8 +81,7 @@ for script in $scripts; do
     set -- $([ -n "${FB_FULL:-}" ] || reduced "$script")
     [ "$width" = 16 ] || check "$script" "f32" "$@"
     if [ "$width" != 32 ] && grep -q 'dtype *= *fb.choice' "${FB_SRCDIR:-.}"/scripts/*/"$script".lua; then
-        # shellcheck disable=SC2046  # switches
-        for dtype in $(narrow "$script"); do check "$script" "$dtype" "$@" --set "dtype=$dtype" $(decided "$script"); done
+        for dtype in $(narrow "$script"); do check "$script" "$dtype" "$@" --set "dtype=$dtype"; done
     fi
 done
 done_testing

@@ -440,6 +440,47 @@ static void undecided_elements_are_counted(void **state)
     d->ops->close(d);
 }
 
+/* Layers of 16-bit values, normalised again and again: the worst case decides nothing, samples of roundings do. */
+static void deep_graphs_are_judged_by_samples(void **state)
+{
+    (void)state;
+    fresh_cache("deep");
+    enum { ROWS = 8, COLUMNS = 32, LAYERS = 4 };
+    fb_graph *g = fb_graph_new("deep");
+    fb_id x = source(g, FB_OP_INPUT, "x", DIMS(ROWS, COLUMNS), FB_BF16);
+    for (int i = 0; i < LAYERS; i++) {
+        fb_id w = source(g, FB_OP_PARAM,
+                         i ? i == 1   ? "w1"
+                             : i == 2 ? "w2"
+                                      : "w3"
+                           : "w0",
+                         DIMS(COLUMNS, COLUMNS), FB_BF16);
+        x = layer_norm(g, node2(g, FB_OP_MATMUL, NULL, x, w));
+    }
+    output(g, x);
+    g = finish(g);
+    fb_reference r;
+    fb_reference_tensor t;
+    fb_error err = {0};
+    fb_error_report e;
+    char path[2200];
+    assert_true(fb_reference_make(g, 1, NULL, NULL, NULL, &err));
+    assert_true(fb_reference_path(g, 1, path, sizeof path, &err));
+    assert_true(fb_reference_open(&r, path, g, &err));
+    assert_true(fb_reference_get(&r, g->outputs[0], &t));
+    uint16_t *got = fb_alloc((size_t)t.n * sizeof *got);
+    fb_elements_store(FB_BF16, t.n, t.v, got);
+    assert_true(fb_verify(path, g, g->outputs[0], got, &e, &err));
+    assert_true(e.ok);
+    assert_int_equal(e.undecided, 0);
+    got[5] ^= 0x8000; /* its sign */
+    assert_true(fb_verify(path, g, g->outputs[0], got, &e, &err));
+    assert_false(e.ok);
+    fb_free(got);
+    fb_reference_close(&r);
+    fb_graph_free(g);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -468,6 +509,7 @@ int main(void)
         cmocka_unit_test(a_reference_is_made_once_and_again_when_it_is_broken),
         cmocka_unit_test(each_dtype_is_compared_in_its_own_way),
         cmocka_unit_test(undecided_elements_are_counted),
+        cmocka_unit_test(deep_graphs_are_judged_by_samples),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
