@@ -156,6 +156,7 @@ static void add_sample(spread *s, const fb_tensor *t, const fb_tensor *sample)
 
 static void set_bounds(const spread *s, const fb_tensor *t, double *bound)
 {
+    FB_ASSERT(t->bound); /* something is lost there */
     double mean = t->n ? sqrt(s->squares / ((double)t->n * SAMPLES)) : 0;
     bool known = SAFETY * sqrt(s->squares) < 0.5 * sqrt(s->values);
     for (int64_t k = 0; k < t->n; k++)
