@@ -1,5 +1,6 @@
 #include "tui/cli.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -7,10 +8,10 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- messages ---- */
@@ -254,18 +255,14 @@ enum { PATIENCE_MS = 5000 };
 /* A worker behind a queue, such as srun's, may take as long as it likes; that it is waited for is said once. */
 static void wait_for_devices(fb_session *s)
 {
-    struct timespec now;
-    int64_t until = 0, left;
+    const double until = fb_now_us() + 1e3 * PATIENCE_MS;
     for (bool said = false; !fb_session_devices_known(s);) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        int64_t ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-        if (!until) until = ms + PATIENCE_MS;
-        left = until - ms;
+        int left = (int)ceil((until - fb_now_us()) / 1e3); /* ms */
         if (!said && left <= 0) {
             fb_cli_say("still waiting for a worker to answer");
             said = true;
         }
-        fb_session_wait(s, said ? -1 : (int)left);
+        fb_session_wait(s, said ? -1 : left);
     }
 }
 
