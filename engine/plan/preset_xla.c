@@ -362,6 +362,16 @@ static void push_if_saving(xla *w, fb_id p)
     FB_VEC_FREE(&readers);
 }
 
+/* Kernel c, which has the value of p `times` times in it, reads what p read instead of p. */
+static void read_through(xla *w, fb_id c, fb_id p, double times)
+{
+    kernel *kc = &w->kernel[c];
+    const kernel *kp = &w->kernel[p];
+    for (int k = 0; k < kc->reads.n; k++)
+        if (kc->reads.at[k].buffer == p) kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
+    for (int k = 0; k < kp->reads.n; k++) add_read(kc, kp->reads.at[k].buffer, times * kp->reads.at[k].times);
+}
+
 static void absorb(xla *w, fb_id p, fb_id c)
 {
     const kernel *kp = &w->kernel[p];
@@ -371,9 +381,7 @@ static void absorb(xla *w, fb_id p, fb_id c)
     kc->ops += kp->ops;
     kc->reductions += kp->reductions;
     kc->joins |= kp->joins;
-    for (int k = 0; k < kc->reads.n; k++)
-        if (kc->reads.at[k].buffer == p) kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
-    for (int k = 0; k < kp->reads.n; k++) add_read(kc, kp->reads.at[k].buffer, times * kp->reads.at[k].times);
+    read_through(w, c, p, times);
     if (kp->row) kc->row = kp->row;
     if (!kc->row) return;
     for (int k = 0; k < kc->reads.n; k++) { /* what is as large as the tiles together is read once */
@@ -573,9 +581,8 @@ static void settle_reads(xla *w, fb_id c)
     for (int k = 0; k < kc->reads.n; k++) {
         xread r = kc->reads.at[k];
         if (!fb_node_is_computed(w->g, r.buffer) || !w->kernel[r.buffer].gone) continue;
-        const kernel *kp = &w->kernel[r.buffer];
-        kc->reads.at[k--] = kc->reads.at[--kc->reads.n];
-        for (int i = 0; i < kp->reads.n; i++) add_read(kc, kp->reads.at[i].buffer, r.times * kp->reads.at[i].times);
+        read_through(w, c, r.buffer, r.times);
+        k--;
     }
 }
 
