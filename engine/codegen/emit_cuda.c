@@ -11,6 +11,7 @@
  */
 #include "codegen/emit_cuda_parts.h"
 
+#include "base/integer.h"
 #include "base/mutate.h"
 #include "plan/team.h"
 
@@ -18,7 +19,6 @@
 #include <string.h>
 
 enum {
-    WARP = 32,
     HELD = 64, /* elements a thread may keep in registers */
     MOST_VECTOR = 8,
 };
@@ -52,18 +52,6 @@ typedef struct {
 static const char *var_name(const fb_emitter *e, fb_ix v)
 {
     return fb_ix_var_name(e->nest->pool, v);
-}
-
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
-static int power_of_two(int64_t n, int most)
-{
-    int p = 1;
-    while (p < n && p < most) p *= 2;
-    return p;
 }
 
 /* ---- accesses that run along a variable ---- */
@@ -376,7 +364,7 @@ static void step(frame *f, fb_val v)
 static const char *across(frame *f, const char *suffix, const char *what)
 {
     if (f->shape == SHAPE_COLUMNS) return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->team);
-    if (f->team > WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->threads);
+    if (f->team > FB_WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->threads);
     return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->team);
 }
 
@@ -424,7 +412,7 @@ static const char *held_name(frame *f, fb_val v)
 
 static int64_t steps_of(const frame *f, const walk *w)
 {
-    return up(w->points, f->team);
+    return fb_ceil_div(w->points, f->team);
 }
 
 static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
@@ -741,12 +729,12 @@ static void choose_team(frame *f, int64_t longest)
 static void apply_knobs(frame *f)
 {
     int64_t rows = f->e->knobs->value[FB_KNOB_ROWS], threads = f->e->knobs->value[FB_KNOB_THREADS];
-    if (threads > 0) threads = threads < WARP ? WARP : threads > 1024 ? 1024 : threads / WARP * WARP;
+    if (threads > 0) threads = threads < FB_WARP ? FB_WARP : threads > 1024 ? 1024 : threads / FB_WARP * FB_WARP;
     if (f->shape == SHAPE_COLUMNS) {
         if (threads > 0 && f->team == 1)
             f->threads = (int)threads, f->rows_a_block = threads;
         else if (threads > 0)
-            f->threads = (int)threads, f->team = f->threads / WARP;
+            f->threads = (int)threads, f->team = f->threads / FB_WARP;
         return;
     }
     bool whole_block = rows == 1 || (!rows && f->rows_a_block == 1);
@@ -761,10 +749,12 @@ static void apply_knobs(frame *f)
         f->rows_a_block = f->threads / f->team;
         return;
     }
-    f->rows_a_block = power_of_two(rows, 1024);
-    f->team = threads > 0 ? power_of_two(up(f->threads, f->rows_a_block), WARP) : f->team < WARP ? f->team : WARP;
+    f->rows_a_block = fb_power_of_two(rows, 1024);
+    f->team = threads > 0         ? fb_power_of_two(fb_ceil_div(f->threads, f->rows_a_block), FB_WARP)
+              : f->team < FB_WARP ? f->team
+                                  : FB_WARP;
     while (f->team * f->rows_a_block > 1024) f->team /= 2;
-    while (f->team * f->rows_a_block < WARP) f->team *= 2;
+    while (f->team * f->rows_a_block < FB_WARP) f->team *= 2;
     f->threads = f->team * (int)f->rows_a_block;
 }
 
@@ -806,14 +796,14 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
                .rows_a_block = 1};
     f.declared = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     int64_t threads = e->knobs->value[FB_KNOB_THREADS];
-    if (threads >= WARP) f.threads = (int)(threads > 1024 ? 1024 : threads / WARP * WARP);
+    if (threads >= FB_WARP) f.threads = (int)(threads > 1024 ? 1024 : threads / FB_WARP * FB_WARP);
     if (s->scatter) {
         const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
-        f.blocks = up(n->shape.dim[0] * f.rows, f.threads);
+        f.blocks = fb_ceil_div(n->shape.dim[0] * f.rows, f.threads);
         return f;
     }
     if (!s->n_passes) {
-        f.blocks = up(f.rows / vector_of(e, s, FB_NONE), f.threads);
+        f.blocks = fb_ceil_div(f.rows / vector_of(e, s, FB_NONE), f.threads);
         return f;
     }
     int64_t longest = longest_pass(e, s);
@@ -824,9 +814,8 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
         apply_knobs(&f);
     } else if (fb_section_may_split(e->nest->graph, s, longest * 4)) {
         f.shape = SHAPE_SPLIT;
-        f.threads = f.team = threads >= WARP ? f.threads : 512;
-        int64_t parts = up(longest, 8 * 512), most = up(4 * FB_TEAM_UNITS, f.rows);
-        f.parts = (int)(parts < most ? parts : most);
+        f.threads = f.team = threads >= FB_WARP ? f.threads : FB_TEAM_SPLIT;
+        f.parts = fb_team_parts(f.rows, longest);
         f.blocks = f.rows * f.parts;
         return f;
     } else {
@@ -834,7 +823,7 @@ static frame frame_of(fb_emitter *e, const fb_section *s)
         choose_team(&f, longest);
         apply_knobs(&f);
     }
-    f.blocks = up(f.rows, f.rows_a_block);
+    f.blocks = fb_ceil_div(f.rows, f.rows_a_block);
     choose_held(&f);
     return f;
 }
@@ -917,7 +906,7 @@ void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), v
 
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
 {
-    frame f = {.e = e, .s = e->section, .shape = SHAPE_ROWS, .threads = threads, .team = WARP, .lane = lane};
+    frame f = {.e = e, .s = e->section, .shape = SHAPE_ROWS, .threads = threads, .team = FB_WARP, .lane = lane};
     f.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     choose_held(&f);
     const fb_section *kept = e->section;
@@ -944,7 +933,7 @@ bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int
 /* Sections of one launch have one block size: the largest that any wants. */
 static int threads_of(fb_emitter *e)
 {
-    int threads = WARP;
+    int threads = FB_WARP;
     for (int i = 0; i < e->nest->n_sections; i++) {
         frame f = frame_of(e, &e->nest->sections[i]);
         if (f.threads > threads) threads = f.threads;

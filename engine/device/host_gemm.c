@@ -6,6 +6,7 @@
  * still in the cache when the epilogue reads it. A chain's kernel calls for its products itself, a block of rows at a
  * time.
  */
+#include "base/integer.h"
 #include "base/mem.h"
 #include "device/host_parts.h"
 #include "plan/host_cost.h"
@@ -93,19 +94,14 @@ static void choose_how(fb_host_gemm *g, bool may_turn)
 
 /* ---- blocks ---- */
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static void set_blocks(fb_host_gemm *g, int64_t row_blocks, int64_t col_blocks)
 {
-    g->block_rows = ceil_div(g->call.m, row_blocks > 0 ? row_blocks : 1);
-    g->block_cols = ceil_div(g->call.n, col_blocks > 0 ? col_blocks : 1);
+    g->block_rows = fb_ceil_div(g->call.m, row_blocks > 0 ? row_blocks : 1);
+    g->block_cols = fb_ceil_div(g->call.n, col_blocks > 0 ? col_blocks : 1);
     if (g->block_rows < 1) g->block_rows = 1;
     if (g->block_cols < 1) g->block_cols = 1;
-    g->row_blocks = ceil_div(g->call.m, g->block_rows);
-    g->col_blocks = ceil_div(g->call.n, g->block_cols);
+    g->row_blocks = fb_ceil_div(g->call.m, g->block_rows);
+    g->col_blocks = fb_ceil_div(g->call.n, g->block_cols);
     /* rows without columns are still rows: what follows the product may have elements of its own for them */
     if (g->epilogue && !g->col_blocks) g->col_blocks = 1;
 }
@@ -117,12 +113,12 @@ static void plain_blocks(fb_host_gemm *g, int64_t parts)
     double least = 0;
     int64_t best = 1;
     for (int64_t p = 1; p <= parts; p++) {
-        double packed = (double)p * (double)c->n + (double)ceil_div(parts, p) * (double)c->m;
+        double packed = (double)p * (double)c->n + (double)fb_ceil_div(parts, p) * (double)c->m;
         if (p > 1 && packed >= least) continue;
         least = packed;
         best = p;
     }
-    set_blocks(g, best, ceil_div(parts, best));
+    set_blocks(g, best, fb_ceil_div(parts, best));
 }
 
 static void epilogue_blocks(fb_host_gemm *g, int64_t parts)
@@ -131,8 +127,8 @@ static void epilogue_blocks(fb_host_gemm *g, int64_t parts)
     int64_t row_bytes = c->n * fb_dtype_size(c->dtype);
     int64_t rows = g->host->machine.shared_bytes / 2 / (row_bytes > 0 ? row_bytes : 1);
     if (rows < LEAST_ROWS) rows = LEAST_ROWS;
-    int64_t blocks = ceil_div(c->m, rows);
-    set_blocks(g, blocks > parts ? ceil_div(blocks, parts) * parts : parts, 1);
+    int64_t blocks = fb_ceil_div(c->m, rows);
+    set_blocks(g, blocks > parts ? fb_ceil_div(blocks, parts) * parts : parts, 1);
 }
 
 static void choose_blocks(fb_host_gemm *g)
@@ -140,7 +136,7 @@ static void choose_blocks(fb_host_gemm *g)
     const fb_gemm_call *c = &g->call;
     int64_t threads = g->host->rt.threads, flops = 2 * c->m * c->n * c->k * c->batch;
     int64_t parts =
-        flops < FB_SMALL_PRODUCT || c->batch >= threads ? 1 : ceil_div(threads, c->batch > 0 ? c->batch : 1);
+        flops < FB_SMALL_PRODUCT || c->batch >= threads ? 1 : fb_ceil_div(threads, c->batch > 0 ? c->batch : 1);
     if (g->how == HOW_VECTOR || !g->epilogue || g->turned) {
         if (g->turned && g->epilogue && c->batch > 1) parts = 1;
         g->epilogue_after = g->turned && parts > 1;

@@ -1,5 +1,6 @@
 #include "plan/chain.h"
 
+#include "base/integer.h"
 #include "base/str.h"
 #include "plan/nest_parts.h"
 #include "plan/tile_cost.h"
@@ -21,11 +22,6 @@ enum {
     WIDE_STAGES = 4,
     MOST_BLOCKS = 1 << 30,
 };
-
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
 
 #define REFUSE(why, rule, ...) (*(why) = fb_verdict_make(FB_VERDICT_UNSUPPORTED, rule, __VA_ARGS__), false)
 
@@ -111,7 +107,7 @@ static bool choose_tile(const fb_chain *c, fb_chain_tile *t, int size, const int
 
 static int round_up(int64_t n, int by)
 {
-    return (int)(up(n, by) * by);
+    return (int)(fb_ceil_div(n, by) * by);
 }
 
 /* Both products as tiles of rows × all columns, what is between them in shared memory: where there are columns enough
@@ -223,7 +219,7 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     int most = t->tensor ? MOST_ROWS : MOST_ROWS / 2, least = t->tensor ? LEAST_ROWS : LEAST_ROWS / 2;
     for (t->rows = most; t->rows >= least; t->rows /= 2) {
         t->threads = t->rows / t->warp_rows * 32;
-        t->blocks = c->batch * up(c->rows, t->rows);
+        t->blocks = c->batch * fb_ceil_div(c->rows, t->rows);
         /* all multiprocessors busy, if there are rows for that */
         bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);
         if (knob[FB_KNOB_TILE_M] ? t->rows != knob[FB_KNOB_TILE_M] : few) continue;
@@ -266,7 +262,7 @@ double fb_chain_us(const fb_nest *nest, const fb_machine *m)
         w.tiles = (double)(x.depth + x.tile) / x.step;
         w.bytes = ((double)x.depth * (x.rows + x.tile) + (double)x.tile * x.columns) * size;
     } else {
-        double tiles = (double)up(last_of(c)->depth, x.tile);
+        double tiles = (double)fb_ceil_div(last_of(c)->depth, x.tile);
         w.product[0] = (fb_tile_product){x.warp_rows, x.tile, tiles * x.depth};
         w.product[1] = (fb_tile_product){x.warp_rows, x.columns, tiles * x.tile};
         w.tiles = tiles;

@@ -1,5 +1,6 @@
 #include "plan/gemm.h"
 
+#include "base/integer.h"
 #include "plan/nest_parts.h"
 #include "plan/special.h"
 #include "plan/thread_cost.h"
@@ -17,11 +18,6 @@ enum {
 };
 #define MOST_PARTS ((int64_t)64 << 20) /* bytes of memory for the parts of split sums */
 
-static int64_t up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
 static int sum_bytes(const fb_tiled *t)
 {
     return t->dtype == FB_F64 ? 8 : 4;
@@ -38,7 +34,7 @@ static const char *name_of(const fb_nest *nest)
 
 static int64_t blocks_of(const fb_tiled *t, const fb_gemm_tile *x)
 {
-    return (t->whole ? 1 : up(t->columns, x->strip)) * up(t->rows, x->m) * t->batch;
+    return (t->whole ? 1 : fb_ceil_div(t->columns, x->strip)) * fb_ceil_div(t->rows, x->m) * t->batch;
 }
 
 /* A tile lies along either dimension, whichever is contiguous in memory, and is padded by 16 bytes a line. */
@@ -51,7 +47,7 @@ static int64_t tile_bytes(const fb_tiled *t, int outer, int k)
 
 static int64_t steps_of(const fb_tiled *t, const fb_gemm_tile *x, int phase)
 {
-    return up(t->phases[phase].k, x->k);
+    return fb_ceil_div(t->phases[phase].k, x->k);
 }
 
 int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase)
@@ -112,7 +108,7 @@ static void choose_extents(const fb_tiled *t, fb_gemm_tile *x)
 static bool choose_whole(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
 {
     const fb_tiled *t = nest->tiled;
-    int64_t unit = t->columns * t->n_strips > 256 ? 64 : LEAST, strip = up(t->columns, unit) * unit;
+    int64_t unit = t->columns * t->n_strips > 256 ? 64 : LEAST, strip = fb_ceil_div(t->columns, unit) * unit;
     if (strip * t->n_strips > MOST_ROW)
         return REFUSE(why, FB_RULE_REDUCED_FIRST,
                       "`%s` needs whole rows of `%s`: %s%lld columns, where a block's tile holds %d at most",
@@ -198,9 +194,9 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     x->shared_bytes = shared_of(t, x);
     if (x->shared_bytes > t->shared_bytes)
         return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
-                      name_of(nest), (long long)up(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
+                      name_of(nest), (long long)fb_ceil_div(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
     x->blocks = blocks_of(t, x);
-    int64_t rows = up(t->rows, x->m), batch = t->batch * x->split;
+    int64_t rows = fb_ceil_div(t->rows, x->m), batch = t->batch * x->split;
     if (rows > MOST_GRID || batch > MOST_GRID)
         return REFUSE(why, FB_RULE_SIZE,
                       "`%s` has more rows or batches than a grid: %lld tiles of rows, %lld of batches", name_of(nest),
@@ -208,7 +204,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     if (x->split > 1 && x->blocks * x->split * sums * sum_bytes(t) > MOST_PARTS)
         return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most",
                       x->split, name_of(nest), (long long)(x->blocks * x->split * sums * sum_bytes(t)) >> 20);
-    x->grid[0] = t->whole ? 1 : (int)up(t->columns, x->strip);
+    x->grid[0] = t->whole ? 1 : (int)fb_ceil_div(t->columns, x->strip);
     x->grid[1] = (int)rows;
     x->grid[2] = (int)batch;
     return true;
@@ -306,13 +302,6 @@ static double instructions_of(const fb_nest *nest, const fb_section *s)
     return n;
 }
 
-static int loads_of(const fb_section *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_values; i++) n += s->values[i].kind == FB_VALUE_LOAD;
-    return n;
-}
-
 /* What a thread does while a tile of an operand is computed. It waits for each piece, whose elements are loaded
  * together; or for each element where there is a division, which is a branch. That of a sigmoid never goes the long way
  * round, for its operands are around 1. */
@@ -325,7 +314,7 @@ static void make_operand(const fb_nest *nest, const fb_operand *o, const fb_gemm
     int piece = 16 / fb_dtype_size(t->dtype);
     if (is_copied(nest, o, k, outer)) return;
     double pieces = tiles * ceil((double)in_tile * x->k / piece / x->threads), elements = pieces * piece;
-    double loads = piece * load * loads_of(&o->section);
+    double loads = piece * load * fb_section_loads(&o->section);
     w->waits += (divides(nest, &o->section) ? elements : pieces * fmin(loads, 1)) +
                 elements * long_one * long_ones(nest, &o->section);
     w->made += elements * instructions_of(nest, &o->section);

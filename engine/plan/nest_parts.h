@@ -244,6 +244,8 @@ bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s);
 bool fb_section_only_reduces(const fb_graph *g, const fb_section *s);
 /* Points of the longest pass; 0: there is none. */
 int64_t fb_section_longest(const fb_section *s);
+/* Values that are loads, on chip or from memory. */
+int fb_section_loads(const fb_section *s);
 /* On a GPU: is each of its few long rows dealt to several blocks? `longest`: points of its longest pass, about. */
 bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest);
 /* About how many it has, all loops. */

@@ -1,5 +1,6 @@
 /* What the loops of one section are like: facts that code generation goes by, and the cost model with it. */
 #include "plan/nest_parts.h"
+#include "plan/team.h"
 
 bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
 {
@@ -42,9 +43,16 @@ int64_t fb_section_longest(const fb_section *s)
     return longest;
 }
 
+int fb_section_loads(const fb_section *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) n += s->values[i].kind == FB_VALUE_LOAD;
+    return n;
+}
+
 bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest)
 {
-    enum { LONG_ROW = 1 << 15, FEW_ROWS = 128 /* about as many as a large GPU has multiprocessors */ };
+    enum { LONG_ROW = 1 << 15, FEW_ROWS = FB_TEAM_UNITS };
     return longest >= LONG_ROW && fb_space_points(&s->rows) < FEW_ROWS && fb_section_only_reduces(g, s);
 }
 

@@ -36,7 +36,6 @@ enum {
     SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
     EXCHANGES = 5,    /* from lane to lane, until a warp has a row's sum */
     COMPARED = 8,     /* indices of an index_add at once: each has a predicate, of which there are seven */
-    SPLIT = 512,      /* threads of a block that has a part of a row */
     SCHEDULERS = 4,   /* of a multiprocessor, … */
     WARPS = 16,       /* … each with so many warps at once */
 };
@@ -138,16 +137,18 @@ static int64_t longest_of(const fb_nest *nest, const fb_section *s)
 
 static work of_rows(const fb_nest *nest, const fb_section *s)
 {
-    int64_t rows = fb_space_points(&s->rows);
-    fb_team t = fb_team_of(fb_section_lies_across(nest->pool, s), rows, longest_of(nest, s));
+    bool across = fb_section_lies_across(nest->pool, s);
+    int64_t rows = fb_space_points(&s->rows), longest = longest_of(nest, s);
+    fb_team t = fb_team_of(across, rows, longest);
     work w = {.threads = t.threads, .blocks = ceil((double)rows / (double)t.rows_a_block)};
     double parts = 1;
     if (fb_section_may_split(nest->graph, s, fb_section_longest(s))) {
-        parts = fmin(ceil((double)longest_of(nest, s) / (8 * SPLIT)), ceil(4.0 * FB_TEAM_UNITS / (double)rows));
-        w = (work){.threads = SPLIT, .blocks = parts * (double)rows, .chain = FB_ROUND_CYCLES}; /* adding up parts */
-        t.team = SPLIT;
+        parts = fb_team_parts(rows, longest);
+        w = (work){
+            .threads = FB_TEAM_SPLIT, .blocks = parts * (double)rows, .chain = FB_ROUND_CYCLES}; /* adding up parts */
+        t.team = FB_TEAM_SPLIT;
     }
-    w.meets = t.team > FB_WARP || (fb_section_lies_across(nest->pool, s) && t.team > 1);
+    w.meets = t.team > FB_WARP || (across && t.team > 1);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
@@ -177,9 +178,8 @@ static work of_elements(const fb_nest *nest, const fb_section *s)
 /* Indices are compared a few at a time, then what is added for them is loaded, one value after the other. */
 static work of_scatter(const fb_section *s)
 {
-    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1, loads = 0;
-    for (int i = 0; i < s->n_values; i++) loads += s->values[i].kind == FB_VALUE_LOAD;
-    return (work){.chain = points / COMPARED * fmax(loads - 1, 1) * WAIT};
+    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1;
+    return (work){.chain = points / COMPARED * fmax(fb_section_loads(s) - 1, 1) * WAIT};
 }
 
 /* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a

@@ -1,0 +1,21 @@
+/* Arithmetic of sizes. */
+#ifndef FB_BASE_INTEGER_H
+#define FB_BASE_INTEGER_H
+
+#include <stdint.h>
+
+/* So many pieces of `by` hold n; n >= 0, by > 0. */
+static inline int64_t fb_ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* The least power of two that is n or more; not above `most`, which is one. */
+static inline int fb_power_of_two(int64_t n, int most)
+{
+    int p = 1;
+    while (p < n && p < most) p *= 2;
+    return p;
+}
+
+#endif
