@@ -8,12 +8,13 @@
 #include "device/cuda_libs.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 16, MAX_CODE = 64 << 20 };
+enum { MAX_THREADS = 16, MAX_CODE = 64 << 20, CACHE_BYTES = 1 << 30 };
 
 static const char *const common_options[] = {"--std=c++17", "-default-device", "--ptxas-options=-v"};
 enum { N_COMMON = sizeof common_options / sizeof *common_options };
@@ -76,6 +77,8 @@ static bool from_cache(const char *code_path, const char *log_path, fb_cuda_code
         return false;
     }
     out->cached = true;
+    fb_cache_touch(code_path);
+    fb_cache_touch(log_path);
     read_resources(out);
     return true;
 }
@@ -223,6 +226,17 @@ static void *pool_main(void *ctx)
     return NULL;
 }
 
+/* Once a process, and only where it made the cache larger: there are thousands of files to look at. */
+static void trim_cache(const pool *p)
+{
+    static atomic_flag trimmed = ATOMIC_FLAG_INIT;
+    char dir[3900];
+    bool grew = false;
+    for (int k = 0; k < p->program->n_kernels; k++) grew |= p->codes[k].bytes && !p->codes[k].cached;
+    if (grew && fb_cache_dir("cuda", dir, sizeof dir, NULL) && !atomic_flag_test_and_set(&trimmed))
+        fb_cache_trim(dir, CACHE_BYTES);
+}
+
 bool fb_cuda_compile_program(const fb_program *program, const char *arch, const fb_progress *progress,
                              fb_cuda_code *codes, fb_error *err)
 {
@@ -257,6 +271,7 @@ bool fb_cuda_compile_program(const fb_program *program, const char *arch, const 
         if (err) *err = p.error;
         return false;
     }
+    trim_cache(&p);
     return cancelled ? fb_fail(err, FB_ERR_CANCELLED, "cancelled while compiling") : true;
 }
 

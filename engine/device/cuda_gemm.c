@@ -3,9 +3,11 @@
 #include "device/cuda_parts.h"
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct fb_cuda_gemm {
@@ -234,6 +236,48 @@ static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
     return true;
 }
 
+/* ---- choices made before, by this process or another ---- */
+
+/* A choice holds for one version of the library, on one kind of GPU. */
+static bool choice_path(const fb_cuda_device *d, fb_hash product, char *to, size_t room)
+{
+    char dir[3900], hex[33];
+    if (!fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) return false;
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add(h, &product, sizeof product);
+    fb_hasher_add_text(h, d->machine.name);
+    fb_hasher_add_i64(h, d->driver_version);
+    fb_hasher_add_i64(h, (int64_t)d->f->cublasLtGetVersion());
+    snprintf(to, room, "%s/%s.algo", dir, fb_hash_hex(fb_hasher_end(h), hex));
+    return true;
+}
+
+/* The library allows an algorithm to be kept as its bytes. What is none of those that it proposes now is not used. */
+static bool recall(const fb_cuda_device *d, fb_cuda_gemm *g, fb_hash product)
+{
+    char path[4096];
+    size_t n = 0;
+    char *bytes =
+        choice_path(d, product, path, sizeof path) ? fb_read_file(path, sizeof g->algo, &n, &(fb_error){0}) : NULL;
+    bool found = false;
+    for (int i = 0; bytes && n == sizeof g->algo && i < g->n_proposed && !found; i++) {
+        found = memcmp(bytes, &g->proposed[i].algo, n) == 0;
+        if (found) g->algo = g->proposed[i].algo;
+    }
+    if (found) fb_cache_touch(path);
+    fb_free(bytes);
+    return found;
+}
+
+static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product)
+{
+    enum { MOST_BYTES = 16 << 20 };
+    char path[4096], dir[3900];
+    if (!choice_path(d, product, path, sizeof path)) return;
+    fb_write_file(path, &g->algo, sizeof g->algo, NULL); /* what is not kept is timed again */
+    if (d->choices.n == 0 && fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) fb_cache_trim(dir, MOST_BYTES);
+}
+
 bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
 {
     if (g->n_proposed < 2) return true;
@@ -243,8 +287,18 @@ bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
         g->algo = d->choices.at[i].algo;
         return true;
     }
-    d->last_run = NULL;
-    if (!find_fastest(d, g, at, err)) return false;
+    if (!recall(d, g, product)) {
+        d->last_run = NULL;
+        if (!find_fastest(d, g, at, err)) return false;
+        keep(d, g, product);
+    }
     FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, g->algo});
     return true;
+}
+
+void fb_cuda_gemm_forget(fb_cuda_device *d)
+{
+    char dir[3900];
+    d->choices.n = 0;
+    if (fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) fb_cache_empty(dir);
 }

@@ -18,6 +18,8 @@ enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
         if (cuda_status != CUDA_SUCCESS) return fb_cuda_fail(err, cuda_status, doing);                                 \
     } while (0)
 
+#define FB_CUDA_CHOICES "cublaslt" /* folder of the disk cache */
+
 /* The algorithm that was the fastest for products alike. */
 typedef struct {
     fb_hash product;
@@ -133,9 +135,10 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
-/* Times the algorithms that the library proposes, once for all products alike, and keeps the fastest. The result's
- * memory holds something else afterwards. */
+/* Times the algorithms that the library proposes, once for all products alike, and keeps the fastest, on disk too:
+ * other processes take it over. The result's memory may hold something else afterwards. */
 bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
+void fb_cuda_gemm_forget(fb_cuda_device *d); /* all choices, those on disk too */
 
 /* Launches one run and reads its kernels' times from CUPTI's activity records; as fb_device_ops.trace. */
 bool fb_cupti_trace(fb_loaded *l, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
