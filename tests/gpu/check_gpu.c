@@ -3,14 +3,18 @@
  * kernel of each kind of family gemm and chains of many rows. Speaks TAP; exits with
  * 77 where there is no GPU.
  *
- *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters] [--samples
- * N] check_gpu [--device cuda:0] --traffic check_gpu --parts
+ *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters]
+ *               [--samples N]
+ *     check_gpu [--device cuda:0] --traffic
+ *     check_gpu --compile ARCH [--part PART] [--only TEXT] [--mode stream|graph] [--small N]
+ *     check_gpu --parts
  *
  * Parts are shares of the plans of each script and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
  * lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
  * that make everything slow. With --samples each case is timed as well, and its line says wall, device and cold time
- * (µs, medians). With --traffic memory-bound kernels alone are run, and the modelled bytes are held against what
- * counters saw. */
+ * (µs, medians). With --compile nothing is run: kernels are compiled into the cache, for the GPU of the recordings, and
+ * with --small references are computed, so that a machine that has been borrowed need not. With --traffic memory-bound
+ * kernels alone are run, and the modelled bytes are held against what counters saw. */
 #include "unit/chain_cases.h"
 #include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
@@ -20,6 +24,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codegen/lower.h"
+#include "device/cuda_compile.h"
 #include "measure/measure.h"
 #include "plan/preset.h"
 
@@ -31,7 +36,7 @@
 enum { LIMIT_MS = 60000, SHARES = 3 };
 
 static struct {
-    const char *device_name, *only, *part;
+    const char *device_name, *only, *part, *arch; /* arch: compile for it alone */
     int share, shares; /* of the part's plans, every shares'th from share on; shares 0: all */
     int turn;          /* plans come to so far */
     bool counters, traffic;
@@ -76,8 +81,29 @@ static void describe(const fb_report *r, char *to, size_t room)
                  figure(cold, "cold", &r->cold_us), bytes);
 }
 
+static void compile_plan(const char *what, const fb_plan *plan)
+{
+    fb_error err = {0};
+    fb_program *p = fb_lower(plan, run.device->ops->dialect, &err);
+    fb_cuda_code *codes = fb_calloc(p ? (size_t)p->n_kernels + 1 : 1, sizeof *codes);
+    bool ok = p && fb_cuda_compile_program(p, run.arch, NULL, codes, &err);
+    result(ok, what, ok ? "" : err.text);
+    for (int k = 0; p && k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
+    fb_free(codes);
+    fb_program_free(p);
+}
+
+static bool make_reference(const fb_graph *g, fb_error *err)
+{
+    return (run.arch && !run.small) || fb_reference_make(g, 1, NULL, NULL, NULL, err);
+}
+
 static void check_plan(const char *what, const fb_plan *plan)
 {
+    if (run.arch) {
+        compile_plan(what, plan);
+        return;
+    }
     fb_error err = {0};
     fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = run.counters};
     fb_measurement *m = fb_measure_prepare(run.device, plan, &o, NULL, &err);
@@ -213,7 +239,7 @@ static void check_variant(const char *path, fb_script *s, const fb_script_info *
         return;
     }
     fb_error err = {0};
-    if (!fb_reference_make(e.graph, 1, NULL, NULL, NULL, &err)) {
+    if (!make_reference(e.graph, &err)) {
         result(false, name, err.text);
     } else {
         fb_planner *planner = fb_planner_new(e.graph, run.device->ops->machine(run.device));
@@ -266,7 +292,7 @@ static void check_gemm(const struct gemm_case *c)
     fb_graph *g = gemm_graph(c);
     fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
     fb_plan *plan = gemm_plan(planner, c);
-    if (fb_reference_make(g, 1, NULL, NULL, NULL, &err))
+    if (make_reference(g, &err))
         check_plan(what, plan);
     else
         result(false, what, err.text);
@@ -297,7 +323,7 @@ static void check_chains(void)
         if ((!run.only || strstr(cases[i].name, run.only)) && is_my_turn()) {
             fb_planner *planner = fb_planner_new(cases[i].g, &m);
             fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-            if (plan && fb_reference_make(cases[i].g, 1, NULL, NULL, NULL, &err))
+            if (plan && make_reference(cases[i].g, &err))
                 check_plan(cases[i].name, plan);
             else
                 result(false, cases[i].name, err.text);
@@ -435,6 +461,8 @@ int main(int argc, char **argv)
             run.mode = strcmp(argv[++i], "graph") == 0 ? FB_LAUNCH_GRAPH : FB_LAUNCH_STREAM;
         else if (strcmp(argv[i], "--traffic") == 0)
             run.traffic = true;
+        else if (strcmp(argv[i], "--compile") == 0 && i + 1 < argc)
+            run.device_name = "replay:h200", run.arch = argv[++i];
         else if (strcmp(argv[i], "--counters") == 0)
             run.counters = true;
         else
