@@ -45,6 +45,26 @@ static struct {
     int cases, failed;
 } run = {.device_name = "cuda:0", .mode = -1};
 
+/* The machine that plans are made for. Checks run with a cache of their own, in which no calibration is, so that what
+ * is compiled beforehand goes by no calibration either. */
+static const fb_machine *machine(void)
+{
+    static fb_machine m;
+    const fb_machine *is = run.device->ops->machine(run.device);
+    if (!run.arch) return is;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    snprintf(m.name, sizeof m.name, "%s", is->name);
+    m.memory_bytes = is->memory_bytes;
+    m.units = is->units;
+    m.compute_major = is->compute_major;
+    m.compute_minor = is->compute_minor;
+    m.cache_bytes = is->cache_bytes;
+    m.shared_bytes = is->shared_bytes;
+    m.registers_per_unit = is->registers_per_unit;
+    m.max_threads_per_unit = is->max_threads_per_unit;
+    return &m;
+}
+
 /* Whether the plan that is come to now is of the share asked for. */
 static bool is_my_turn(void)
 {
@@ -242,7 +262,7 @@ static void check_variant(const char *path, fb_script *s, const fb_script_info *
     if (!make_reference(e.graph, &err)) {
         result(false, name, err.text);
     } else {
-        fb_planner *planner = fb_planner_new(e.graph, run.device->ops->machine(run.device));
+        fb_planner *planner = fb_planner_new(e.graph, machine());
         check_presets(name, planner);
         check_own_plans(name, s, info, e.graph, planner);
         fb_planner_free(planner);
@@ -290,7 +310,7 @@ static void check_gemm(const struct gemm_case *c)
     snprintf(what, sizeof what, "gemm %s", c->name);
     if ((run.only && !strstr(what, run.only)) || !is_my_turn()) return;
     fb_graph *g = gemm_graph(c);
-    fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
+    fb_planner *planner = fb_planner_new(g, machine());
     fb_plan *plan = gemm_plan(planner, c);
     if (make_reference(g, &err))
         check_plan(what, plan);
@@ -316,7 +336,7 @@ static void check_chains(void)
         {"chain of operands without pieces", mlp(0, half, 67, 129, 65, FB_BF16)},
         {"chain of turned operands", mlp_turned(rows + rows % 8, 72, 192, 136, FB_BF16)},
     };
-    fb_machine m = *run.device->ops->machine(run.device);
+    fb_machine m = *machine();
     if (run.small) m.units = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_error err = {0};
@@ -354,7 +374,7 @@ static void judge_traffic(const char *what, const fb_report *r)
 {
     const double allowed = 0.05;
     double modelled = r->bytes_read + r->bytes_written, dram = r->measured_read + r->measured_written, l2 = 0;
-    int64_t cache = run.device->ops->machine(run.device)->cache_bytes;
+    int64_t cache = machine()->cache_bytes;
     for (int k = 0; k < r->n_kernels; k++) l2 += r->kernels[k].l2_bytes;
     bool large = modelled >= 4.0 * (double)cache;
     double measured = large ? dram : l2, off = measured / modelled - 1;
@@ -368,7 +388,7 @@ static void check_plan_traffic(const char *what, const fb_graph *g)
 {
     fb_error err = {0};
     fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = true};
-    fb_planner *planner = fb_planner_new(g, run.device->ops->machine(run.device));
+    fb_planner *planner = fb_planner_new(g, machine());
     fb_plan *plan = fb_preset_find("max")->make(planner, &err);
     fb_measurement *m = plan && fb_reference_make(g, 1, NULL, NULL, NULL, &err)
                             ? fb_measure_prepare(run.device, plan, &o, NULL, &err)
