@@ -299,6 +299,23 @@ static fb_cuda_gemm_args gemm_args(const fb_loaded *l, const fb_gemm_call *g)
                                .c = moved(l, g->c, g->c_advance)};
 }
 
+/* Before anything is written to the buffers. */
+static bool choose_algorithms(fb_loaded *l, fb_error *err)
+{
+    fb_cuda_device *d = l->device;
+    const fb_program *p = l->program;
+    bool filled = false;
+    for (int g = 0; g < p->n_gemms; g++) {
+        if (fb_cuda_gemm_recall(d, l->gemms[g])) continue;
+        if (!filled)
+            FB_CUDA(d, cuMemsetD32Async(l->memory, FB_CUDA_NUMBERS, bytes_needed(p) / 4, d->stream), "timing products");
+        filled = true;
+        const fb_cuda_gemm_args at = gemm_args(l, &p->gemms[g]);
+        if (!fb_cuda_gemm_choose(d, l->gemms[g], &at, err)) return false;
+    }
+    return true;
+}
+
 static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
 {
     const fb_program *p = l->program;
@@ -318,11 +335,7 @@ static bool load_all(fb_loaded *l, const fb_progress *progress, fb_error *err)
     for (int g = 0; good && g < p->n_gemms; g++)
         good = (l->gemms[g] = fb_cuda_gemm_new(l->device, &p->gemms[g], err)) != NULL;
     good = good && allocate(l, err);
-    for (int g = 0; good && g < p->n_gemms; g++) {
-        const fb_cuda_gemm_args at = gemm_args(l, &p->gemms[g]);
-        good = fb_cuda_gemm_choose(l->device, l->gemms[g], &at, err);
-    }
-    return good;
+    return good && choose_algorithms(l, err);
 }
 
 static fb_loaded *cuda_load(fb_device *base, const fb_program *p, const fb_progress *progress, fb_error *err)

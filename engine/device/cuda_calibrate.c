@@ -248,8 +248,7 @@ static bool open_bench(bench *b, fb_error *err)
     FB_CUDA(d, cuModuleGetFunction(&b->special, b->module, "fb_special"), "calibrating");
     b->bytes = (size_t)1 << 30;
     FB_CUDA(d, cuMemAlloc(&b->memory, b->bytes), "allocating 1 GiB to calibrate with");
-    /* Small odd numbers rather than zeros: products of zeros run faster than real data. */
-    FB_CUDA(d, cuMemsetD32Async(b->memory, 0x3c1f3a2bu, b->bytes / 4, d->stream), "calibrating");
+    FB_CUDA(d, cuMemsetD32Async(b->memory, FB_CUDA_NUMBERS, b->bytes / 4, d->stream), "calibrating");
     return fb_cuda_wait(d, err);
 }
 

@@ -212,14 +212,14 @@ static bool try_alone(trial *t, double *us, fb_error *err)
 }
 
 /* A later proposal must be faster by more than what two measurements of the same differ by. */
-static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
+static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, int *fastest, fb_error *err)
 {
     enum { ROUNDS = 5, TOGETHER_US = 300, MOST = 20, FEW = 3 };
     const double clearly = 0.96;
     trial t = {d, g, at};
     double alone, best = INFINITY;
     int count = 0;
-    cublasLtMatmulAlgo_t fastest = g->proposed[0].algo;
+    *fastest = 0;
     for (int i = 0; i < g->n_proposed; i++) {
         double us;
         g->algo = g->proposed[i].algo;
@@ -230,9 +230,8 @@ static bool find_fastest(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
         if (!count)
             count = alone * MOST < TOGETHER_US ? MOST : alone * FEW > TOGETHER_US ? FEW : (int)(TOGETHER_US / alone);
         if (!fb_cuda_time(d, issue_trial, &t, count, ROUNDS, &us, err)) return false;
-        if (us < best * clearly) best = us, fastest = g->algo;
+        if (us < best * clearly) best = us, *fastest = i;
     }
-    g->algo = fastest;
     return true;
 }
 
@@ -248,37 +247,44 @@ static bool choice_path(const fb_cuda_device *d, fb_hash product, char *to, size
     fb_hasher_add_text(h, d->machine.name);
     fb_hasher_add_i64(h, d->driver_version);
     fb_hasher_add_i64(h, (int64_t)d->f->cublasLtGetVersion());
-    snprintf(to, room, "%s/%s.algo", dir, fb_hash_hex(fb_hasher_end(h), hex));
+    snprintf(to, room, "%s/%s.choice", dir, fb_hash_hex(fb_hasher_end(h), hex));
     return true;
 }
 
-/* The library allows an algorithm to be kept as its bytes. What is none of those that it proposes now is not used. */
-static bool recall(const fb_cuda_device *d, fb_cuda_gemm *g, fb_hash product)
+/* What is kept is which of how many proposals it was, for the library proposes the same to all who ask the same. An
+ * algorithm's bytes would not do: not all of them mean something. */
+static int choice_on_disk(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product)
 {
+    enum { MOST_BYTES = 64 };
     char path[4096];
     size_t n = 0;
-    char *bytes =
-        choice_path(d, product, path, sizeof path) ? fb_read_file(path, sizeof g->algo, &n, &(fb_error){0}) : NULL;
-    bool found = false;
-    for (int i = 0; bytes && n == sizeof g->algo && i < g->n_proposed && !found; i++) {
-        found = memcmp(bytes, &g->proposed[i].algo, n) == 0;
-        if (found) g->algo = g->proposed[i].algo;
-    }
-    if (found) fb_cache_touch(path);
-    fb_free(bytes);
-    return found;
+    int which = 0, of = 0, end = 0;
+    if (!choice_path(d, product, path, sizeof path)) return FB_NONE;
+    char *text = fb_read_file(path, MOST_BYTES, &n, &(fb_error){0});
+    bool good = text && sscanf(text, "%d of %d\n%n", &which, &of, &end) == 2 && (size_t)end == n && which >= 1 &&
+                which <= of && of == g->n_proposed;
+    if (good) fb_cache_touch(path);
+    fb_free(text);
+    return good ? which - 1 : FB_NONE;
 }
 
-static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product)
+static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product, int which)
 {
     enum { MOST_BYTES = 16 << 20 };
-    char path[4096], dir[3900];
+    char path[4096], dir[3900], text[32];
     if (!choice_path(d, product, path, sizeof path)) return;
-    fb_write_file(path, &g->algo, sizeof g->algo, NULL); /* what is not kept is timed again */
+    snprintf(text, sizeof text, "%d of %d\n", which + 1, g->n_proposed);
+    fb_write_file(path, text, strlen(text), NULL); /* what is not kept is timed again */
     if (d->choices.n == 0 && fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) fb_cache_trim(dir, MOST_BYTES);
 }
 
-bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
+static void take(fb_cuda_device *d, fb_cuda_gemm *g, fb_hash product, int which)
+{
+    g->algo = g->proposed[which].algo;
+    FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, g->algo});
+}
+
+bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g)
 {
     if (g->n_proposed < 2) return true;
     fb_hash product = fb_gemm_code(&g->call);
@@ -287,12 +293,19 @@ bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_
         g->algo = d->choices.at[i].algo;
         return true;
     }
-    if (!recall(d, g, product)) {
-        d->last_run = NULL;
-        if (!find_fastest(d, g, at, err)) return false;
-        keep(d, g, product);
-    }
-    FB_VEC_PUSH(&d->choices, (fb_cuda_choice){product, g->algo});
+    int which = choice_on_disk(d, g, product);
+    if (which != FB_NONE) take(d, g, product, which);
+    return which != FB_NONE;
+}
+
+bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err)
+{
+    fb_hash product = fb_gemm_code(&g->call);
+    int which;
+    d->last_run = NULL;
+    if (!find_fastest(d, g, at, &which, err)) return false;
+    keep(d, g, product, which);
+    take(d, g, product, which);
     return true;
 }
 

@@ -18,6 +18,10 @@ enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
         if (cuda_status != CUDA_SUCCESS) return fb_cuda_fail(err, cuda_status, doing);                                 \
     } while (0)
 
+/* What memory holds that is only timed with: small odd numbers of every type, for products of zeros run faster than
+ * those of real data. */
+#define FB_CUDA_NUMBERS 0x3c1f3a2bu
+
 #define FB_CUDA_CHOICES "cublaslt" /* folder of the disk cache */
 
 /* The algorithm that was the fastest for products alike. */
@@ -135,8 +139,11 @@ typedef struct {
     CUdeviceptr a, b, addend, bias, c;
 } fb_cuda_gemm_args;
 bool fb_cuda_gemm_run(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
-/* Times the algorithms that the library proposes, once for all products alike, and keeps the fastest, on disk too:
- * other processes take it over. The result's memory may hold something else afterwards. */
+/* Takes the algorithm that was the fastest for products alike, in this process or another one; false where none was
+ * timed yet. */
+bool fb_cuda_gemm_recall(fb_cuda_device *d, fb_cuda_gemm *g);
+/* Times those that the library proposes, takes the fastest and keeps it, on disk too. Operands hold numbers; the
+ * result's memory holds something else afterwards. */
 bool fb_cuda_gemm_choose(fb_cuda_device *d, fb_cuda_gemm *g, const fb_cuda_gemm_args *at, fb_error *err);
 void fb_cuda_gemm_forget(fb_cuda_device *d); /* all choices, those on disk too */
 

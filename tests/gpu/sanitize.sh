@@ -49,7 +49,7 @@ for size in ${SIZES:-100}; do
     for tool in ${TOOLS:-memcheck initcheck racecheck}; do
         rm -f "$work"/log.*
         # Findings are read from the logs, all of them.
-        JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$tool" --print-limit 0 \
+        JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$tool" --print-limit 1000 \
             --target-processes application-only --log-file "$work/log.{}" "$FB_BUILD/check_gpu" --small "$size" --mode stream \
             ${ONLY:+--only "$ONLY"} >"$work/out" 2>&1
         status=$?

@@ -2,6 +2,7 @@
  * enough to be seen on a busy machine. What was found is taken over by other devices of the kind, as long as the
  * library proposes it. */
 #include "base/clock.h"
+#include "base/json.h"
 #include "device/cuda_parts.h"
 
 #include <setjmp.h>
@@ -13,18 +14,19 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <glob.h>
 
-enum { PROPOSED = 3, FASTEST = 1, LONG_US = 400, SHORT_US = 20 };
+enum { MOST = 3, FASTEST = 1, LONG_US = 400, SHORT_US = 20 };
 
 static int multiplied, last;   /* products so far; the algorithm of the last */
 static int captured, launches; /* products in the graph that is being made, and of the one made last */
 static bool capturing;
 static size_t version;
-static uint64_t generation; /* algorithms of another one have other bytes */
+static int proposed = MOST;
 
 static int number_of(const cublasLtMatmulAlgo_t *a)
 {
-    return (int)(a->data[3] - generation);
+    return (int)a->data[3];
 }
 
 static void take(int algorithm)
@@ -87,12 +89,13 @@ static cublasStatus_t fake_propose(cublasLtHandle_t blas, cublasLtMatmulDesc_t d
                                    int *n)
 {
     (void)blas, (void)desc, (void)a, (void)b, (void)c, (void)result, (void)wish;
-    assert_true(room >= PROPOSED);
-    for (int i = 0; i < PROPOSED; i++) {
+    assert_true(room >= MOST);
+    for (int i = 0; i < proposed; i++) {
         memset(&to[i], 0, sizeof to[i]);
-        to[i].algo.data[3] = generation + (uint64_t)i;
+        to[i].algo.data[3] = (uint64_t)i;
+        to[i].algo.data[7] = (uint64_t)rand(); /* of no meaning */
     }
-    *n = PROPOSED;
+    *n = proposed;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -178,6 +181,8 @@ static const fb_cuda_functions fake = {
 
 /* ---- the tests ---- */
 
+static char scratch[] = "/tmp/fusebox-gemm-XXXXXX";
+
 static fb_cuda_device device(const char *name)
 {
     fb_cuda_device d = {.f = &fake, .blas = (cublasLtHandle_t)(void *)&multiplied, .driver_version = 13000};
@@ -206,20 +211,17 @@ static int chosen(fb_cuda_device *d, int64_t n, int *timed)
                                .scale = 1};
     int before = multiplied;
     fb_cuda_gemm *g = fb_cuda_gemm_new(d, &call, &err);
-    if (!g || !fb_cuda_gemm_choose(d, g, &at, &err)) fail_msg("%s", err.text);
+    if (!g || (!fb_cuda_gemm_recall(d, g) && !fb_cuda_gemm_choose(d, g, &at, &err))) fail_msg("%s", err.text);
     *timed = multiplied - before;
     if (!fb_cuda_gemm_run(d, g, &at, &err)) fail_msg("%s", err.text);
     fb_cuda_gemm_free(d, g);
     return last;
 }
 
-static char scratch[] = "/tmp/fusebox-gemm-XXXXXX";
-
 static int set_up(void **state)
 {
     (void)state;
     version = 130100;
-    generation = 100;
     return mkdtemp(scratch) ? setenv("XDG_CACHE_HOME", scratch, 1) : -1;
 }
 
@@ -238,11 +240,11 @@ static void the_fastest_proposal_is_taken(void **state)
     fb_cuda_device d = device("GPU");
     fb_cuda_gemm_forget(&d);
     assert_int_equal(chosen(&d, 16, &timed), FASTEST);
-    assert_true(timed >= 2 * PROPOSED);
+    assert_true(timed >= 2 * MOST);
     assert_int_equal(chosen(&d, 16, &timed), FASTEST); /* once a process */
     assert_int_equal(timed, 0);
     assert_int_equal(chosen(&d, 24, &timed), FASTEST); /* another product */
-    assert_true(timed >= 2 * PROPOSED);
+    assert_true(timed >= 2 * MOST);
     FB_VEC_FREE(&d.choices);
 }
 
@@ -274,10 +276,35 @@ static void another_library_is_timed_anew(void **state)
     chosen(&d, 16, &timed);
     assert_true(timed > 0);
     FB_VEC_FREE(&d.choices);
-    generation = 200; /* it calls itself the same, and proposes others */
+    proposed--; /* it calls itself the same, and proposes fewer */
     assert_int_equal(chosen(&d, 16, &timed), FASTEST);
     assert_true(timed > 0);
+    proposed++;
     FB_VEC_FREE(&d.choices);
+}
+
+/* A file of the cache may hold anything. */
+static void a_broken_choice_is_timed_anew(void **state)
+{
+    (void)state;
+    static const char *const contents[] = {"", "0 of 3\n", "4 of 3\n", "2 of 3\nmore", "two of three\n", "2 of"};
+    fb_cuda_device d = device("GPU");
+    int timed;
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        fb_cuda_gemm_forget(&d);
+        chosen(&d, 16, &timed);
+        FB_VEC_FREE(&d.choices);
+        glob_t files;
+        char pattern[100];
+        snprintf(pattern, sizeof pattern, "%s/fusebox/%s/*", scratch, FB_CUDA_CHOICES);
+        assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+        assert_int_equal(files.gl_pathc, 1);
+        assert_true(fb_write_file(files.gl_pathv[0], contents[i], strlen(contents[i]), NULL));
+        globfree(&files);
+        assert_int_equal(chosen(&d, 16, &timed), FASTEST);
+        if (!timed) fail_msg("\"%s\" was taken for a choice", contents[i]);
+        FB_VEC_FREE(&d.choices);
+    }
 }
 
 static void what_is_forgotten_is_timed_anew(void **state)
@@ -296,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_proposal_is_taken), cmocka_unit_test(a_choice_outlives_its_process),
-        cmocka_unit_test(another_library_is_timed_anew), cmocka_unit_test(what_is_forgotten_is_timed_anew)};
+        cmocka_unit_test(another_library_is_timed_anew), cmocka_unit_test(a_broken_choice_is_timed_anew),
+        cmocka_unit_test(what_is_forgotten_is_timed_anew)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
