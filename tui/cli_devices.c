@@ -182,8 +182,15 @@ static void print_text(fb_session *s)
         else
             driver_line(&out, entry);
     }
-    if (json_array_size(fb_session_libraries(s))) fb_str_add(&out, "\nlibraries\n");
-    json_array_foreach((json_t *)fb_session_libraries(s), i, entry) library_line(&out, entry);
+    const char *before = NULL;
+    json_array_foreach((json_t *)fb_session_libraries(s), i, entry)
+    {
+        const char *machine = fb_json_string_or(entry, "machine", "");
+        if (!before || strcmp(machine, before) != 0)
+            fb_str_addf(&out, "\nlibraries%s%s\n", machine[0] ? " of " : "", machine);
+        before = machine;
+        library_line(&out, entry);
+    }
     fb_put(stdout, fb_str_get(&out));
     fb_str_free(&out);
 }

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "session/names.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,11 +123,31 @@ static fb_device_record *listed(const fb_session *s, const char *name)
     return NULL;
 }
 
+static fb_device_record *called(const fb_session *s, int worker, const char *name)
+{
+    for (int i = 0; i < s->devices.n; i++)
+        if (s->devices.at[i]->worker == worker && strcmp(s->devices.at[i]->called, name) == 0) return s->devices.at[i];
+    return NULL;
+}
+
+/* By the name of its machine and what that calls it, also where the shorter name would do. */
+static fb_device_record *of_machine(const fb_session *s, const char *name)
+{
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        const char *host = s->workers[d->worker].host;
+        size_t n = host ? strlen(host) : 0;
+        if (n && strncmp(name, host, n) == 0 && name[n] == ':' && strcmp(name + n + 1, d->called) == 0) return d;
+    }
+    return NULL;
+}
+
 /* A recorded peer stands in only where no worker has the peer itself, which may take its time to answer; one that the
  * user gave and that cannot run is to be heard of. */
 static fb_device_record *find(const fb_session *s, const char *name)
 {
     fb_device_record *d = listed(s, name);
+    if (!d) d = of_machine(s, name);
     if (d) return d;
     if (strcmp(name, "replay") != 0 && (!fb_session_devices_known(s) || missing_for(s, name))) return NULL;
     return any_recorded(s, name);
@@ -147,12 +168,53 @@ static bool asks_for_replay(const fb_session *s)
     return asks || (puzzle && (names_replay(puzzle->compare[0]) || names_replay(puzzle->compare[1])));
 }
 
-static void list_device(fb_session *s, int worker, json_t *entry)
+/* ---- names ---- */
+
+static bool same_machine(const fb_worker_record *a, const fb_worker_record *b)
 {
+    return a->host && b->host && strcmp(a->host, b->host) == 0;
+}
+
+/* The worker's entry of that name; one that says what is missing only where `missing_too`. */
+static const json_t *entry_of(const fb_worker_record *w, const char *name, bool missing_too)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach(w->devices, i, entry)
+    {
+        bool counts = missing_too || !missing(entry);
+        if (counts && strcmp(fb_json_string_or(entry, "device", ""), name) == 0) return entry;
+    }
+    return NULL;
+}
+
+/* What the session calls a worker's device: as the worker does, or "gpubox:cuda:0" where an earlier worker of another
+ * machine has a cuda:0. False where it is an earlier worker's very own: of the same machine, or the same recording. */
+static bool name_device(const fb_session *s, int worker, const json_t *entry, char *to, size_t room)
+{
+    const fb_worker_record *w = &s->workers[worker];
     const char *name = fb_json_string_or(entry, "device", NULL);
-    if (!name || missing(entry) || listed(s, name)) return;
+    bool clashes = false;
+    for (int i = 0; i < worker && name; i++) {
+        const json_t *other = entry_of(&s->workers[i], name, missing(entry));
+        if (!other) continue;
+        bool recording = strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0;
+        if (recording || json_object_get(entry, "recorded") || !w->host || same_machine(w, &s->workers[i]))
+            return false;
+        clashes = true;
+    }
+    snprintf(to, room, "%s%s%s", clashes ? w->host : "", clashes ? ":" : "", name ? name : "");
+    for (char *p = to; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-:", *p)) *p = '-'; /* a column's text can name it */
+    return name;
+}
+
+static void list_device(fb_session *s, int worker, const char *name, json_t *entry)
+{
+    if (missing(entry) || listed(s, name)) return;
     fb_device_record *d = fb_calloc(1, sizeof *d);
     d->name = fb_strdup(name);
+    d->called = json_string_value(json_object_get(entry, "device"));
     d->worker = worker;
     d->kind = kind_of(fb_json_string_or(entry, "kind", ""));
     d->entry = json_incref(entry);
@@ -163,15 +225,25 @@ static void list_device(fb_session *s, int worker, json_t *entry)
     FB_VEC_PUSH(&s->devices, d);
 }
 
-static void append_all(json_t **to, json_t *from)
+/* Each machine's once, with its name. */
+static void list_libraries(fb_session *s, int worker)
 {
-    if (!*to) *to = json_array();
+    const fb_worker_record *w = &s->workers[worker];
     size_t i;
     json_t *one;
-    json_array_foreach(from, i, one) json_array_append(*to, one);
+    if (!s->library_list) s->library_list = json_array();
+    for (int k = 0; k < worker; k++)
+        if (s->workers[k].libraries && json_array_size(s->workers[k].libraries) && same_machine(w, &s->workers[k]))
+            return;
+    json_array_foreach(w->libraries, i, one)
+    {
+        json_t *copy = json_copy(one);
+        if (w->host) json_object_set_new(copy, "machine", json_string(w->host));
+        json_array_append_new(s->library_list, copy);
+    }
 }
 
-/* Two workers may have a device of the same name, and the first in order is meant, whichever answers first: so the
+/* Two workers may have a device of the same name, and the first in order keeps it, whichever answers first: so the
  * later wait for those before them. */
 static void list_in_order(fb_session *s)
 {
@@ -179,9 +251,17 @@ static void list_in_order(fb_session *s)
         fb_worker_record *w = &s->workers[s->n_listed];
         size_t i;
         json_t *entry;
-        json_array_foreach(w->devices, i, entry) list_device(s, s->n_listed, entry);
-        append_all(&s->device_list, w->devices);
-        append_all(&s->library_list, w->libraries);
+        if (!s->device_list) s->device_list = json_array();
+        json_array_foreach(w->devices, i, entry)
+        {
+            char name[160];
+            if (!name_device(s, s->n_listed, entry, name, sizeof name)) continue;
+            list_device(s, s->n_listed, name, entry);
+            json_t *shown = json_copy(entry);
+            json_object_set_new(shown, "device", json_string(name));
+            json_array_append_new(s->device_list, shown);
+        }
+        list_libraries(s, s->n_listed);
         s->n_listed++;
     }
     fb_session_changed(s);
@@ -209,6 +289,12 @@ const char *fb_session_default_device(const fb_session *s)
         if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
     fb_device_record *replay = asks_for_replay(s) ? any_recorded(s, "replay") : NULL;
     return replay && has_recorded(s, replay) ? replay->name : "host";
+}
+
+const char *fb_device_called(const fb_session *s, const char *name)
+{
+    const fb_device_record *d = listed(s, name);
+    return d ? d->called : name;
 }
 
 fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err)
@@ -278,12 +364,11 @@ void fb_devices_judge(fb_session *s, const fb_column_record *c)
 
 void fb_devices_machine_event(fb_session *s, int worker, const fb_worker_event *e)
 {
-    const char *name = fb_json_string_or(e->message, "device", "");
-    fb_device_record *d = find(s, name);
-    if (!d || d->worker != worker) return;
+    fb_device_record *d = called(s, worker, fb_json_string_or(e->message, "device", ""));
+    if (!d) return;
     fb_error why = {0};
     if (!fb_machine_from_json(&d->machine, json_object_get(e->message, "machine"), &why))
-        fb_session_say(s, "%s: %s", name, why.text);
+        fb_session_say(s, "%s: %s", d->name, why.text);
     d->known = true;
     if (e->id && e->id == d->calibration) {
         d->calibration = 0;
@@ -347,7 +432,7 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
                 d->name);
         return 0;
     }
-    if (!d->calibration) d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
+    if (!d->calibration) d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->called);
     d->asked_for = true;
     return d->calibration;
 }
@@ -387,7 +472,7 @@ void fb_devices_idle(fb_session *s)
         s->idle_since_ns = fb_now_ns();
     else if (fb_now_ns() - s->idle_since_ns >= calm_ns(s)) {
         d->asked_for = false;
-        d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->name);
+        d->calibration = fb_worker_calibrate(s->workers[d->worker].worker, d->called);
     }
 }
 

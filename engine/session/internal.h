@@ -98,7 +98,8 @@ typedef struct fb_column_record {
 } fb_column_record;
 
 typedef struct {
-    char *name;
+    char *name;         /* in this session: "cuda:0", or "gpubox:cuda:0" where another machine's is called that */
+    const char *called; /* what its worker calls it; in `entry` */
     int worker;
     fb_device_kind kind;
     json_t *entry; /* of the worker's list */
@@ -224,6 +225,8 @@ void fb_column_show_plan(fb_column_record *c);               /* what the history
 /* devices.c */
 bool fb_devices_start(fb_session *s, fb_error *err);
 void fb_devices_free(fb_session *s);
+/* What the device of this name in the session is called by its worker. */
+const char *fb_device_called(const fb_session *s, const char *name);
 /* The device of a name (NULL: the default). NULL with *wait while workers have not answered, else NULL and the error.
  */
 fb_device_record *fb_device_named(fb_session *s, const char *name, bool *wait, fb_error *err);

@@ -237,8 +237,9 @@ static void prepare(fb_session *s, fb_job *j)
     j->outstanding = true;
     j->hot = j->cold = j->rounds = 0;
     j->spent_us = 0;
-    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.graph, c->shown.plan, c->shown.device, &o)
-                          : fb_worker_prepare_named(w, c->shown.graph, c->plan_name, c->shown.device, &o);
+    const char *device = fb_device_called(s, c->shown.device);
+    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.graph, c->shown.plan, device, &o)
+                          : fb_worker_prepare_named(w, c->shown.graph, c->plan_name, device, &o);
     fb_column_set_state(c, FB_COLUMN_MEASURING);
 }
 

@@ -32,7 +32,7 @@ void fb_search_send(fb_session *s, fb_job *j)
     const fb_machine *as = c->shown.machine->kind == FB_DEVICE_HOST ? s->options.plan_as : NULL;
     fb_schedule_send_files(s, j->worker, c->shown.graph);
     j->outstanding = true;
-    j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.graph, c->shown.device, &o,
+    j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.graph, fb_device_called(s, c->shown.device), &o,
                              c->search_again || s->options.search_again, as);
 }
 

@@ -40,6 +40,24 @@ fb run split_stack combined:max $small --device host --worker 'ssh -q gpubox "$F
 is "ssh" 0 out 'combined:max@host'
 holds "may not ask for a password" grep -Eq '^-o BatchMode=yes .*-q gpubox' "$XDG_CACHE_HOME/ssh.log"
 
+# Devices of two machines: those of the worker given keep their names, the others get their machine's.
+cat >far <<'END'
+exec "$FUSEBOX" worker | sed -u 's/"host":"[^"]*"/"host":"gpubox"/'
+END
+here=$(uname -n)
+fb devices --list --worker 'sh far'
+is "devices of two machines" 0 out '^host: ' out "^$here:host: " out '^libraries of gpubox' out "^libraries of $here"
+holds "a recording once" [ "$(grep -c '^[^ ]*replay:h200' out)" = 1 ]
+fb run split_stack combined:max@host "combined:max@$here:host" combined:max@gpubox:host $small --worker 'sh far' --format json
+is "plans on both" 0
+json "each by its name" out columns#3 columns.0.device=host "columns.1.device=$here:host" columns.2.device=host \
+    columns.1.wall_us.median columns.1.error.ok=true
+fb run split_stack combined:max@nobox:host $small --worker 'sh far'
+is "an unknown machine" 3 err1 "no device \"nobox:host\"; there are: host, .*$here:host"
+fb devices --list --worker 'sh -c "exec \"$FUSEBOX\" worker"'
+is "a second worker of one machine" 0 no "$here:host"
+holds "has no devices of its own" [ "$(grep -c '^host: ' out)" = 1 ]
+
 version='{"type":"hello","fusebox":7,"version":"9.9","host":"far","devices":[],"libraries":[]}'
 printf 'read -r line\necho %s\nsleep 5\n' "'$version'" >newer
 fb devices --list --worker 'sh newer'
