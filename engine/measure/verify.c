@@ -104,7 +104,9 @@ static void say_worst(const fb_node *n, const worst *w, bool is_int, char *to, s
     if (is_int)
         fb_str_addf(&s, ": %lld, expected %lld", (long long)w->got_int, (long long)w->expected_int);
     else
-        fb_str_addf(&s, ": %.9g, expected %.9g", w->got, w->expected);
+        fb_str_addf(&s, ": %.9g, expected %.9g",
+                    isnan(w->got) ? (double)NAN : w->got, /* no NaN's sign means anything */
+                    isnan(w->expected) ? (double)NAN : w->expected);
     fb_text_clean(to, room, s.text, s.n);
     fb_str_free(&s);
 }
