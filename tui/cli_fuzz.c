@@ -116,6 +116,7 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
     o.device = cli.common.device ? cli.common.device : "host";
     if (o.only != FB_NONE && o.plans <= o.only) o.plans = o.only + 1;
     signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
     fb_fuzz_totals t;
     fb_error err = {0};
     bool ok = fb_fuzz(&o, &t, &err);
@@ -126,9 +127,11 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
         &line,
         "%s %s, seed %llu: %lld graphs, %lld plans (%lld refused), %d findings; %lld elements compared, %.1f %% "
         "undecided; %.1f s, %.0f plans a second\n",
-        t.findings ? "✗" : "✓", o.device, (unsigned long long)o.seed, (long long)t.graphs, (long long)t.plans,
-        (long long)t.refused, t.findings, (long long)t.elements,
-        t.elements ? 100.0 * (double)t.undecided / (double)t.elements : 0, t.seconds,
+        t.findings    ? "✗"
+        : interrupted ? "stopped:"
+                      : "✓",
+        o.device, (unsigned long long)o.seed, (long long)t.graphs, (long long)t.plans, (long long)t.refused, t.findings,
+        (long long)t.elements, t.elements ? 100.0 * (double)t.undecided / (double)t.elements : 0, t.seconds,
         t.seconds > 0 ? (double)t.plans / t.seconds : 0);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 70, "");
     fb_put(stdout, line.text);

@@ -84,7 +84,8 @@ static bool put_bounds(FILE *f, const double *bound, int64_t n)
     float chunk[1024];
     for (int64_t i = 0; i < n;) {
         int k = 0;
-        for (; k < 1024 && i < n; k++, i++) chunk[k] = fb_reference_bound(bound[i]);
+        do chunk[k++] = fb_reference_bound(bound[i++]);
+        while (k < 1024 && i < n);
         if (!put(f, chunk, (size_t)k * sizeof *chunk)) return false;
     }
     return true;

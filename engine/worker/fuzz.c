@@ -8,6 +8,7 @@
 #include "graph/graph_json.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -234,16 +235,17 @@ static fb_fuzz_result run_trial(const state *st, const trial_case *t)
     if (pid == 0) trial_main(st, t);
     int status = 0;
     int64_t end = fb_now_ns() + TRIAL_LIMIT_S * 1000000000ll;
-    bool over = pid < 0;
+    bool over = pid < 0, unwanted = false;
     while (!over && waitpid(pid, &status, WNOHANG) == 0) {
-        over = fb_now_ns() > end;
+        unwanted = !st->o->progress(st->o->ctx, st->totals);
+        over = unwanted || fb_now_ns() > end;
         pause_a_little();
     }
     fb_fuzz_result r = st->s->trial;
     if (over && pid > 0) {
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        r.kind = FB_FUZZ_HUNG;
+        r.kind = unwanted ? FB_FUZZ_FINE : FB_FUZZ_HUNG;
         snprintf(r.text, sizeof r.text, "not done after %d s", TRIAL_LIMIT_S);
     } else if (pid > 0 && status != 0) {
         died(st, &r, status);
@@ -438,8 +440,19 @@ static bool job_ended(state *st, int job)
 static bool should_end(const state *st)
 {
     const fb_fuzz_options *o = st->o;
-    bool late = o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s;
-    return late || st->totals->findings >= o->most || !o->progress(o->ctx, st->totals);
+    return (o->limit_s > 0 && (fb_now_us() - st->start_us) * 1e-6 > o->limit_s) || st->totals->findings >= o->most;
+}
+
+/* Whoever does not want it any more does not want to wait for rounds to end either. */
+static void drop_rounds(state *st)
+{
+    for (int j = 0; j < st->jobs; j++) {
+        if (st->pid[j] <= 0) continue;
+        kill(st->pid[j], SIGKILL);
+        waitpid(st->pid[j], NULL, 0);
+        st->pid[j] = 0;
+    }
+    st->suspects.n = 0;
 }
 
 static void watch(state *st)
@@ -451,6 +464,10 @@ static void watch(state *st)
             alive += st->pid[j] > 0 && !job_ended(st, j);
         }
         add_up(st);
+        if (!st->o->progress(st->o->ctx, st->totals)) {
+            drop_rounds(st);
+            return;
+        }
         if (should_end(st)) st->s->stop = true;
         if (st->suspects.n) {
             suspect s = st->suspects.at[0];
@@ -470,20 +487,21 @@ static int cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    remove(path); /* what cannot be removed stays */
+    return 0;
+}
+
 static void remove_cache(const state *st)
 {
-    static const char *const subs[] = {"fusebox/host",      "fusebox/cuda", "fusebox/calibration",
-                                       "fusebox/reference", "fusebox",      ""};
-    char path[128];
-    for (int j = 0; j <= MAX_JOBS; j++)
-        for (size_t i = 0; i < sizeof subs / sizeof *subs; i++) {
-            snprintf(path, sizeof path, "%s/%d/%s", st->cache, j, subs[i]);
-            fb_cache_empty(path);
-            rmdir(path);
-        }
-    said_path(st, path);
-    unlink(path);
-    rmdir(st->cache);
+    enum { OPEN = 16, TRIES = 250 };
+    /* a compiler whose process was dropped may still be writing */
+    for (int i = 0; i < TRIES && access(st->cache, F_OK) == 0; i++) {
+        if (i) pause_a_little();
+        nftw(st->cache, remove_one, OPEN, FTW_DEPTH | FTW_PHYS);
+    }
 }
 
 /* The machine that plans are made for, as a child sees it: without the user's calibration, so that a seed means the

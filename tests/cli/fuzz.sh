@@ -63,4 +63,11 @@ END
 chmod +x crash-cc
 CC=$work/crash-cc fb fuzz --seed 600 --count 16 --plans 2 --most 1 --trials 30 --out crashed
 is "kernels that crash are a finding, not the end" 1 out '^✗ seed [0-9]+ plan [0-9]+ crashed: '
+
+mkdir tmp
+began=$(date +%s)
+TMPDIR=$work/tmp timeout -s INT 2 timeout 60 "$FUSEBOX" fuzz --seed 600 --count 100000 --plans 40 --jobs 2 >out 2>err
+holds "who stops it does not wait for rounds to end" [ $(($(date +%s) - began)) -lt 20 ]
+holds "what there was is said" grep -q '^stopped: host, seed 600: [0-9]* graphs' out
+holds "and nothing is left behind" [ -z "$(ls tmp)" ]
 done_testing

@@ -4,11 +4,10 @@
 #include "fault_cc.h"
 #include "measure/best.h"
 #include "own_cache.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <unistd.h>
-
-static char scratch[] = "/tmp/fusebox-test-best-XXXXXX";
 
 static void fresh_cache(const char *name)
 {
@@ -182,20 +181,6 @@ static void wrong_plans_are_never_the_best(void **state)
     subject_free(&s);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
-    return system(command);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,5 +188,5 @@ int main(void)
         cmocka_unit_test(a_summary_survives_json),        cmocka_unit_test(it_is_cancelled_wherever_it_is),
         cmocka_unit_test(wrong_plans_are_never_the_best),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

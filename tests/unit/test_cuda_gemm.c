@@ -16,6 +16,8 @@
 #include <cmocka.h>
 #include <glob.h>
 
+#include "scratch.h"
+
 enum { MOST = 3, FASTEST = 1, LONG_US = 400, SHORT_US = 20 };
 
 static int multiplied, last;   /* products so far; the algorithm of the last */
@@ -181,8 +183,6 @@ static const fb_cuda_functions fake = {
 
 /* ---- the tests ---- */
 
-static char scratch[] = "/tmp/fusebox-gemm-XXXXXX";
-
 static fb_cuda_device device(const char *name)
 {
     fb_cuda_device d = {.f = &fake, .blas = (cublasLtHandle_t)(void *)&multiplied, .driver_version = 13000};
@@ -220,17 +220,8 @@ static int chosen(fb_cuda_device *d, int64_t n, int *timed)
 
 static int set_up(void **state)
 {
-    (void)state;
     version = 130100;
-    return mkdtemp(scratch) ? setenv("XDG_CACHE_HOME", scratch, 1) : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
-    return system(command);
+    return make_scratch(state) == 0 ? setenv("XDG_CACHE_HOME", scratch, 1) : -1;
 }
 
 static void the_fastest_proposal_is_taken(void **state)
@@ -325,5 +316,5 @@ int main(void)
         cmocka_unit_test(the_fastest_proposal_is_taken), cmocka_unit_test(a_choice_outlives_its_process),
         cmocka_unit_test(another_library_is_timed_anew), cmocka_unit_test(a_broken_choice_is_timed_anew),
         cmocka_unit_test(what_is_forgotten_is_timed_anew)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-static char scratch[] = "/tmp/fusebox-test-host-XXXXXX";
+#include "scratch.h"
 
 /* ---- programs by hand ---- */
 
@@ -873,17 +873,8 @@ static void the_cache_forgets_what_was_not_used(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     unsetenv("CC");
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
-    return system(command);
+    return make_scratch(state);
 }
 
 int main(void)
@@ -915,5 +906,5 @@ int main(void)
         cmocka_unit_test(devices_are_listed),
         cmocka_unit_test(the_cache_forgets_what_was_not_used),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

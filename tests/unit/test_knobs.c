@@ -3,13 +3,12 @@
 #include "plan_help.h"
 
 #include "own_cache.h"
+#include "scratch.h"
 
 #include "codegen/lower.h"
 #include "measure/measure.h"
 
 #include <unistd.h>
-
-static char scratch[] = "/tmp/fusebox-test-knobs-XXXXXX";
 
 typedef struct {
     fb_knob knob;
@@ -230,18 +229,9 @@ static void what_cannot_be_is_refused(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(scratch)) return -1;
+    if (make_scratch(state) != 0) return -1;
     own_cache(scratch);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
-    return system(command);
 }
 
 int main(void)
@@ -251,5 +241,5 @@ int main(void)
         cmocka_unit_test(they_are_seen_in_the_text), cmocka_unit_test(they_set_the_geometry),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

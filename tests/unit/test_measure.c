@@ -7,12 +7,11 @@
 #include "measure/measure.h"
 #include "measure/reference.h"
 #include "own_cache.h"
+#include "scratch.h"
 
 #include <math.h>
 #include <unistd.h>
 #include <utime.h>
-
-static char scratch[] = "/tmp/fusebox-test-measure-XXXXXX";
 
 /* ---- helpers ---- */
 
@@ -483,17 +482,8 @@ static void deep_graphs_are_judged_by_samples(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     unsetenv("CC");
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
-    return system(command);
+    return make_scratch(state);
 }
 
 int main(void)
@@ -511,5 +501,5 @@ int main(void)
         cmocka_unit_test(undecided_elements_are_counted),
         cmocka_unit_test(deep_graphs_are_judged_by_samples),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

@@ -6,6 +6,7 @@
 #include "graph/graph_json.h"
 #include "measure/best.h"
 #include "own_cache.h"
+#include "scratch.h"
 #include "worker/worker.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char scratch[] = "/tmp/fusebox-test-worker-XXXXXX";
 static char worker_path[512];
 
 enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
@@ -754,20 +754,11 @@ static void who_measures_waits_for_the_device(void **state)
 
 static int set_up(void **state)
 {
-    (void)state;
     ssize_t n = readlink("/proc/self/exe", worker_path, sizeof worker_path - 16);
     if (n < 0) return -1;
     worker_path[n] = '\0';
     strcpy(strrchr(worker_path, '/'), "/worker_main");
-    return mkdtemp(scratch) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char text[128];
-    snprintf(text, sizeof text, "rm -rf '%s'", scratch);
-    return system(text);
+    return make_scratch(state);
 }
 
 int main(void)
@@ -798,5 +789,5 @@ int main(void)
         cmocka_unit_test(a_lock_goes_with_its_process),
         cmocka_unit_test(who_measures_waits_for_the_device),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }

@@ -1,0 +1,24 @@
+/* A folder of a test program's own, which goes when it ends: set_up and tear_down of its group. */
+#ifndef FB_TESTS_SCRATCH_H
+#define FB_TESTS_SCRATCH_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static char scratch[] = "/tmp/fusebox-test-XXXXXX";
+
+static int make_scratch(void **state)
+{
+    (void)state;
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static int remove_scratch(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf '%s'", scratch);
+    return system(command);
+}
+
+#endif
