@@ -1,6 +1,10 @@
 // Generated CUDA C as a C++ program on the CPU: one block after the other, its threads as fibers that change at barriers and
 // where a warp does something together. For the answer alone; nothing here is fast. Stands in front of a kernel's unit,
-// from which the parts in PTX are taken out (emulate_cuda.h); their meaning is here.
+// from which the parts in PTX are taken out (emulate_cuda.h); their meaning is here. Blocks that may wait for each other (a
+// merged kernel's) are there at once: one goes on until all its threads wait, then the next.
+//
+// With SHIM_RACES, a unit is instrumented (-fsanitize=thread) and says to races.h what its threads do to memory and what
+// they wait for. What the compiler leaves in the unit's .bss is then a kernel's in shared memory: all else is elsewhere.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -22,12 +26,94 @@
 #define FB_STAGES 1
 #define FB_MEET_SOME(barrier, threads) shim::barrier_of(barrier, threads)
 
+#ifdef SHIM_RACES
+#define SHIM_STATE __attribute__((section("shim_state"))) static
+#define SHIM_DEVICE __attribute__((section("shim_device"))) static // a variable in memory, of all blocks
+#define SHIM_CALLED __attribute__((noinline)) // so that the caller's place is known
+#define SHIM_INSIDE static inline __attribute__((always_inline))
+#else
+#define SHIM_STATE static
+#define SHIM_DEVICE static
+#define SHIM_CALLED
+#define SHIM_INSIDE static
+#endif
+
 struct shim_dim {
     unsigned x, y, z;
 };
-static shim_dim threadIdx, blockIdx, blockDim, gridDim;
+SHIM_STATE shim_dim threadIdx, blockIdx, blockDim, gridDim;
+
+// ---- what is said to races.h ----
+
+enum { RACES_READ, RACES_WRITE, RACES_ATOMIC };
+enum { RACES_ITSELF, RACES_COPIES, RACES_WIDE };
+
+struct races_ops { // as there
+    void (*launch)(const char *kernel, unsigned threads, unsigned blocks, const void *dynamic, size_t n_dynamic,
+                   const void *statics, size_t n_statics, const void *device, size_t n_device);
+    void (*begin)(void);
+    void (*thread)(unsigned now);
+    void (*access)(const void *at, size_t bytes, int what, int by, const void *site);
+    void (*meet)(const unsigned *threads, unsigned n);
+    void (*fence)(void);
+    void (*atomic)(const void *at, size_t bytes, const void *site);
+    void (*mark)(int by);
+    void (*wait)(int by, unsigned left);
+    void (*arrive)(const void *count, int by, bool last);
+    void (*await)(const void *count);
+};
+
+#ifdef SHIM_RACES
+extern "C" {
+const races_ops *shim_races __attribute__((section("shim_state"))) = nullptr; // set by who loads this
+#define SHIM_BOUND __attribute__((visibility("hidden"), weak))
+extern char __bss_start[] SHIM_BOUND, _end[] SHIM_BOUND, __start_shim_device[] SHIM_BOUND, __stop_shim_device[] SHIM_BOUND;
+}
+#define SHIM_SAY(...) (shim_races ? shim_races->__VA_ARGS__ : (void)0)
+static void *shim_statics() { return __bss_start; }
+static size_t shim_statics_size() { return (size_t)(_end - __bss_start); }
+
+#define SHIM_INSTRUMENT(name, what, size)                                                                                  \
+    extern "C" __attribute__((no_sanitize("thread"))) void __tsan_##name(void *at)                                         \
+    {                                                                                                                      \
+        SHIM_SAY(access(at, size, what, RACES_ITSELF, __builtin_return_address(0)));                                       \
+    }
+#define SHIM_INSTRUMENT_SIZE(size)                                                                                         \
+    SHIM_INSTRUMENT(read##size, RACES_READ, size)                                                                          \
+    SHIM_INSTRUMENT(write##size, RACES_WRITE, size)                                                                        \
+    SHIM_INSTRUMENT(unaligned_read##size, RACES_READ, size)                                                                \
+    SHIM_INSTRUMENT(unaligned_write##size, RACES_WRITE, size)                                                              \
+    SHIM_INSTRUMENT(volatile_read##size, RACES_READ, size)                                                                 \
+    SHIM_INSTRUMENT(volatile_write##size, RACES_WRITE, size)
+SHIM_INSTRUMENT_SIZE(1)
+SHIM_INSTRUMENT_SIZE(2)
+SHIM_INSTRUMENT_SIZE(4)
+SHIM_INSTRUMENT_SIZE(8)
+SHIM_INSTRUMENT_SIZE(16)
+extern "C" {
+#define SHIM_APART __attribute__((no_sanitize("thread")))
+SHIM_APART void __tsan_read_range(void *at, long size)
+{
+    SHIM_SAY(access(at, (size_t)size, RACES_READ, RACES_ITSELF, __builtin_return_address(0)));
+}
+SHIM_APART void __tsan_write_range(void *at, long size)
+{
+    SHIM_SAY(access(at, (size_t)size, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+}
+SHIM_APART void __tsan_init() {}
+SHIM_APART void __tsan_func_entry(void *) {}
+SHIM_APART void __tsan_func_exit(void *) {}
+SHIM_APART void __tsan_vptr_update(void *, void *) {}
+}
+#else
+#define SHIM_SAY(...) ((void)0)
+static void *shim_statics() { return nullptr; } // a kernel of several blocks at once has none then
+static size_t shim_statics_size() { return 0; }
+#endif
 
 namespace shim {
+
+enum { MAX_THREADS = 2048 };
 
 struct fiber {
     ucontext_t context;
@@ -42,13 +128,33 @@ struct warp {
     void *lane[32];
 };
 
-static std::vector<fiber> fibers;
-static std::vector<warp> warps;
-static ucontext_t scheduler;
-static unsigned current, arrived, barrier_round;
-static unsigned long moves; // arrivals at barriers and ends of threads: while nothing moves, nothing ever will
-static void (*body)(void *);
-static void *body_ctx;
+// Those that have come to a barrier.
+struct meeting {
+    unsigned n = 0, round = 0, count = 0;
+    unsigned thread[MAX_THREADS];
+};
+
+// Block of those that are there at once: its barriers, and its shared memory while another one's threads run.
+struct block {
+    meeting all, some[16];
+    std::vector<unsigned char> dynamic, statics;
+};
+
+SHIM_STATE std::vector<fiber> fibers;
+SHIM_STATE std::vector<warp> warps;
+SHIM_STATE std::vector<block> blocks;
+SHIM_STATE meeting grid_meeting;
+SHIM_STATE ucontext_t scheduler;
+SHIM_STATE unsigned current;   // of all fibers: those of one block behind those of another
+SHIM_STATE unsigned long moves; // arrivals at barriers and ends of threads: while nothing moves, nothing ever will
+SHIM_STATE void (*body)(void *);
+SHIM_STATE void *body_ctx;
+
+// While the emulator reads and writes a kernel's memory for it.
+struct quietly {
+    quietly() { SHIM_SAY(thread(~0u)); }
+    ~quietly() { SHIM_SAY(thread(current)); }
+};
 
 static void yield()
 {
@@ -68,45 +174,55 @@ static void die(const char *what)
     abort();
 }
 
-static void barrier()
+static block &here() { return blocks[current / blockDim.x]; }
+
+static void meet(meeting &m, unsigned threads)
 {
-    const unsigned round = barrier_round;
+    const unsigned round = m.round;
     moves++;
-    if (++arrived == fibers.size()) {
-        arrived = 0;
-        barrier_round++;
+    m.thread[m.n++] = current;
+    if (m.n == threads) {
+        SHIM_SAY(meet(m.thread, m.n));
+        m.n = 0;
+        m.round++;
         return;
     }
-    while (barrier_round == round) yield();
+    while (m.round == round) yield();
 }
 
-// The first `threads` threads alone, at one of a block's barriers: hardware stops a kernel whose threads count differently.
+static void barrier() { meet(here().all, blockDim.x); }
+
+// Some threads of a block alone, at one of its barriers: hardware stops a kernel whose threads count differently.
 static void barrier_of(int barrier, unsigned threads)
 {
-    static unsigned here[16], round[16], count[16];
-    const unsigned mine = round[barrier];
-    if (here[barrier] && count[barrier] != threads) die("threads meet at one barrier in different numbers");
-    count[barrier] = threads;
-    moves++;
-    if (++here[barrier] == threads) {
-        here[barrier] = 0;
-        round[barrier]++;
-        return;
-    }
-    while (round[barrier] == mine) yield();
+    meeting &m = here().some[barrier];
+    if (m.n && m.count != threads) die("threads meet at one barrier in different numbers");
+    m.count = threads;
+    meet(m, threads);
 }
 
+static void barrier_of_all() { meet(grid_meeting, (unsigned)fibers.size()); }
+
 // All lanes of a warp bring something; the last to come does `together` for all of them.
-template <class F> static void collective(const char *what, void *mine, F together)
+template <class F> static void collective(const char *what, void *mine, F together, bool orders = false)
 {
-    warp &w = warps[current / 32];
+    const unsigned a_block = (blockDim.x + 31) / 32, thread = current % blockDim.x;
+    warp &w = warps[current / blockDim.x * a_block + thread / 32];
     const unsigned round = w.round;
     moves++;
     if (w.arrived && strcmp(w.what, what) != 0) die("lanes of a warp do different things together");
     w.what = what;
-    w.lane[current % 32] = mine;
+    w.lane[thread % 32] = mine;
     if (++w.arrived == 32) {
-        together(w.lane);
+        {
+            quietly q;
+            together(w.lane);
+        }
+        if (orders) {
+            unsigned lanes[32];
+            for (unsigned l = 0; l < 32; l++) lanes[l] = current - thread % 32 + l;
+            SHIM_SAY(meet(lanes, 32));
+        }
         w.arrived = 0;
         w.round++;
         return;
@@ -114,13 +230,43 @@ template <class F> static void collective(const char *what, void *mine, F togeth
     while (w.round == round) yield();
 }
 
-static void run_block(unsigned threads)
+// Dynamic shared memory; what lies behind what a kernel asked for is watched.
+__attribute__((aligned(1024), section("shim_shared"))) static unsigned char shared[(256 << 10) + 256] = {};
+SHIM_STATE size_t dynamic_size;
+
+static void run_threads(unsigned b)
+{
+    const unsigned threads = blockDim.x;
+    for (current = b * threads; current < (b + 1) * threads; current++) {
+        fiber &f = fibers[current];
+        if (f.done) continue;
+        threadIdx.x = current % threads;
+        SHIM_SAY(thread(current));
+        swapcontext(&scheduler, &f.context);
+        SHIM_SAY(thread(~0u));
+        moves += f.done;
+    }
+}
+
+static bool all_done()
+{
+    for (const fiber &f : fibers)
+        if (!f.done) return false;
+    return true;
+}
+
+// Those that are there at once: one, or the whole grid, which is of one dimension then.
+static void run_blocks(unsigned n)
 {
     enum { STACK = 256 << 10 };
-    fibers.resize(threads);
-    warps.assign((threads + 31) / 32, warp());
-    arrived = 0;
-    for (unsigned i = 0; i < threads; i++) {
+    const unsigned threads = blockDim.x;
+    if (n * threads > MAX_THREADS) die("too many threads at once");
+    fibers.resize(n * threads);
+    warps.assign(n * ((threads + 31) / 32), warp());
+    blocks.assign(n, block());
+    grid_meeting = meeting();
+    SHIM_SAY(begin());
+    for (unsigned i = 0; i < n * threads; i++) {
         fiber &f = fibers[i];
         f.stack.resize(STACK);
         f.done = false;
@@ -130,29 +276,46 @@ static void run_block(unsigned threads)
         f.context.uc_link = &scheduler;
         makecontext(&f.context, fiber_main, 0);
     }
-    for (unsigned left = threads; left;) {
+    unsigned char *const statics = (unsigned char *)shim_statics();
+    for (unsigned b = 0; b < n && n > 1; b++) {
+        blocks[b].dynamic.assign(shared, shared + dynamic_size);
+        blocks[b].statics.assign(statics, statics + shim_statics_size());
+    }
+    while (!all_done()) {
         const unsigned long before = moves;
-        for (current = 0; current < threads; current++) {
-            fiber &f = fibers[current];
-            if (f.done) continue;
-            threadIdx.x = current;
-            swapcontext(&scheduler, &f.context);
-            left -= f.done;
-            moves += f.done;
+        for (unsigned b = 0; b < n; b++) {
+            if (n == 1) {
+                run_threads(0);
+                continue;
+            }
+            blockIdx.x = b;
+            memcpy(shared, blocks[b].dynamic.data(), dynamic_size);
+            if (statics) memcpy(statics, blocks[b].statics.data(), shim_statics_size());
+            for (unsigned long moved = moves - 1; moved != moves;) {
+                moved = moves;
+                run_threads(b);
+            }
+            memcpy(blocks[b].dynamic.data(), shared, dynamic_size);
+            if (statics) memcpy(blocks[b].statics.data(), statics, shim_statics_size());
         }
         if (moves == before) die("a barrier that not all threads reach");
     }
 }
 
-static void run(const int grid[3], int threads, void (*f)(void *), void *ctx)
+static void run(const int grid[3], bool at_once, int threads, void (*f)(void *), void *ctx)
 {
     body = f;
     body_ctx = ctx;
     gridDim = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
     blockDim = {(unsigned)threads, 1, 1};
+    blockIdx = {0, 0, 0};
+    if (at_once) {
+        run_blocks(gridDim.x);
+        return;
+    }
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_block((unsigned)threads);
+            for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_blocks(1);
 }
 
 template <class... A, size_t... I> static void call(void (*f)(A...), void *const *args, std::index_sequence<I...>)
@@ -160,17 +323,18 @@ template <class... A, size_t... I> static void call(void (*f)(A...), void *const
     f((A)args[I]...);
 }
 
-// Dynamic shared memory; what lies behind what a kernel asked for is watched.
-__attribute__((aligned(1024))) unsigned char shared[(256 << 10) + 256];
-
-template <class... A> static void launch(void (*f)(A...), const int grid[3], int threads, int dynamic, void *const *args)
+template <class... A>
+static void launch(const char *kernel, void (*f)(A...), const int grid[3], bool at_once, int threads, int dynamic, void *const *args)
 {
     struct both {
         void (*f)(A...);
         void *const *args;
     } what = {f, args};
     memset(shared, 0xff, sizeof shared);
-    run(grid, threads,
+    dynamic_size = (size_t)dynamic;
+    SHIM_SAY(launch(kernel, (unsigned)threads, at_once ? (unsigned)grid[0] : 1, shared, sizeof shared, shim_statics(),
+                    shim_statics_size(), __start_shim_device, (size_t)(__stop_shim_device - __start_shim_device)));
+    run(grid, at_once, threads,
         [](void *ctx) {
             both *b = (both *)ctx;
             call(b->f, b->args, std::index_sequence_for<A...>());
@@ -183,10 +347,14 @@ template <class... A> static void launch(void (*f)(A...), const int grid[3], int
 } // namespace shim
 
 static void __syncthreads() { shim::barrier(); }
-static void fb_meet_all() { shim::barrier(); }
-static void __syncwarp(unsigned = ~0u) { shim::collective("syncwarp", nullptr, [](void **) {}); }
-static void __threadfence() {}
-static void fb_fetch_line(const void *at) { (void)*(const volatile char *)at; }
+static void fb_meet_all() { shim::barrier_of_all(); }
+static void __syncwarp(unsigned = ~0u) { shim::collective("syncwarp", nullptr, [](void **) {}, true); }
+static void __threadfence() { SHIM_SAY(fence()); }
+static void fb_fetch_line(const void *at)
+{
+    shim::quietly q;
+    (void)*(const volatile char *)at;
+}
 
 template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
 {
@@ -201,7 +369,12 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
     return mine.out;
 }
 
-static unsigned atomicAdd(unsigned *at, unsigned by) { return (*at += by) - by; }
+SHIM_CALLED static unsigned atomicAdd(unsigned *at, unsigned by)
+{
+    SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));
+    shim::quietly q;
+    return (*at += by) - by;
+}
 
 template <class T, class U> static typename std::common_type<T, U>::type min(T a, U b) { return a < b ? a : b; }
 template <class T, class U> static typename std::common_type<T, U>::type max(T a, U b) { return a > b ? a : b; }
@@ -271,26 +444,37 @@ struct copy {
     void *to;
     unsigned char bytes[16];
 };
-static std::vector<std::vector<copy>> *batches()
+SHIM_STATE std::vector<std::vector<std::vector<copy>>> copies(MAX_THREADS);
+static std::vector<std::vector<copy>> *batches() { return &copies[current]; }
+
+static void copies_come(unsigned left)
 {
-    static std::vector<std::vector<std::vector<copy>>> of(2048);
-    return &of[current];
+    auto *b = batches();
+    while (b->size() > left + 1) { // the last is open
+        for (auto &c : b->front()) memcpy(c.to, c.bytes, 16);
+        b->erase(b->begin());
+    }
 }
 } // namespace shim
 
-static void fb_copy_16(void *to, const void *from)
+SHIM_CALLED static void fb_copy_16(void *to, const void *from)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16) shim::die("a piece that is not aligned");
     auto *b = shim::batches();
     if (b->empty()) b->emplace_back();
+    SHIM_SAY(access(from, 16, RACES_READ, RACES_COPIES, __builtin_return_address(0)));
+    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_COPIES, __builtin_return_address(0)));
+    shim::quietly q;
     shim::copy c = {to, {}};
     memcpy(c.bytes, from, 16);
     b->back().push_back(c);
 }
 
-static void fb_zero_16(void *to)
+SHIM_CALLED static void fb_zero_16(void *to)
 {
     if ((uintptr_t)to % 16) shim::die("a piece that is not aligned");
+    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    shim::quietly q;
     memset(to, 0, 16);
 }
 
@@ -299,19 +483,19 @@ static void fb_copies_mark()
     auto *b = shim::batches();
     if (b->empty()) b->emplace_back();
     b->emplace_back();
+    SHIM_SAY(mark(RACES_COPIES));
 }
 
 template <int LEFT> static void fb_copies_wait()
 {
-    auto *b = shim::batches();
-    while (b->size() > LEFT + 1) { // the last is open
-        for (auto &c : b->front()) memcpy(c.to, c.bytes, 16);
-        b->erase(b->begin());
-    }
+    SHIM_SAY(wait(RACES_COPIES, LEFT));
+    shim::quietly q;
+    shim::copies_come(LEFT);
 }
 
-template <bool TURNED> static void fb_load_fragment(unsigned (&r)[4], const void *at)
+template <bool TURNED> SHIM_CALLED static void fb_load_fragment(unsigned (&r)[4], const void *at)
 {
+    SHIM_SAY(access(at, 16, RACES_READ, RACES_ITSELF, __builtin_return_address(0)));
     struct part {
         unsigned *r;
         const unsigned short *at;
@@ -397,25 +581,36 @@ static void fb_written_for_wide() {}
 static void fb_wide_begin() {}
 
 namespace shim {
-// An element of a tile of 16-bit elements; `outer`: row of the left operand, column of the right one.
-static unsigned short element_of(fb_wide_tile t, bool turned, int outer, int k)
+// Where an element of a tile of 16-bit elements is; `outer`: row of the left operand, column of the right one.
+static const unsigned short *place_of(fb_wide_tile t, bool turned, int outer, int k)
 {
     const unsigned char *at = turned ? t.at + outer / 64 * t.strip + k / 8 * t.group + k % 8 * 128 + outer % 64 * 2
                                      : t.at + outer / 8 * t.group + outer % 8 * 128 + k * 2;
     uintptr_t place = (uintptr_t)at;
     place ^= (place >> 7 & 7) << 4;
-    return *(const unsigned short *)place;
+    return (const unsigned short *)place;
+}
+
+static unsigned short element_of(fb_wide_tile t, bool turned, int outer, int k) { return *place_of(t, turned, outer, k); }
+
+// A warp's first lane says what all of them have read: `n` lines of a tile from the first on, and 16 of k.
+static void say_read(fb_wide_tile t, bool turned, int first, int n, const void *site)
+{
+    if (current % blockDim.x % 32) return;
+    for (int o = first; o < first + n; o += turned ? 8 : 1)
+        for (int k = 0; k < 16; k += turned ? 1 : 8)
+            SHIM_SAY(access(place_of(t, turned, o, k), 16, RACES_READ, RACES_WIDE, site));
 }
 
 struct sent {
     float *c;
     std::vector<float> sums;
 };
+SHIM_STATE std::vector<std::vector<std::vector<sent>>> sums_of(MAX_THREADS);
 static std::vector<std::vector<sent>> *wide_batches() // the last is open
 {
-    static std::vector<std::vector<std::vector<sent>>> of(2048);
-    if (of[current].empty()) of[current].emplace_back();
-    return &of[current];
+    if (sums_of[current].empty()) sums_of[current].emplace_back();
+    return &sums_of[current];
 }
 
 // The four warps of a warpgroup bring their registers; the last to come multiplies for all.
@@ -428,15 +623,17 @@ struct gathering {
     unsigned round = 0;
     wide_operands lane[128];
 };
-static gathering gatherings[16];
+SHIM_STATE gathering gatherings[MAX_THREADS / 32];
 
 template <class F> static void wide_together(wide_operands mine, F together)
 {
-    gathering &g = gatherings[current / 128];
+    const unsigned thread = current % blockDim.x;
+    gathering &g = gatherings[current / blockDim.x * ((blockDim.x + 127) / 128) + thread / 128];
     const unsigned round = g.round;
     moves++;
-    g.lane[current % 128] = mine;
+    g.lane[thread % 128] = mine;
     if (++g.arrived == 128) {
+        quietly q;
         together(g.lane);
         g.arrived = 0;
         g.round++;
@@ -451,8 +648,9 @@ template <> float value_of<fb_bf16>(unsigned short bits) { return fb_from_bf16({
 
 // left(lane, row, k): an element of the left operand; lane: of all that were brought.
 template <int N, bool B_TURNED, class ELEM, class L>
-static void wide(float *c, const unsigned *a, fb_wide_tile b, bool add, L left)
+static void wide(float *c, const unsigned *a, fb_wide_tile b, bool add, L left, const void *site)
 {
+    say_read(b, B_TURNED, 0, N, site);
     auto *batches = wide_batches();
     std::vector<float> before(c, c + N / 2), after(N / 2);
     for (auto &batch : *batches)
@@ -472,17 +670,24 @@ static void wide(float *c, const unsigned *a, fb_wide_tile b, bool add, L left)
     batches->back().push_back({c, after});
 }
 
-template <int N, bool A_TURNED, bool B_TURNED, class ELEM> static void wide_shared(float *c, fb_wide_tile a, fb_wide_tile b, bool add)
+template <int N, bool A_TURNED, bool B_TURNED, class ELEM> static void wide_shared(float *c, fb_wide_tile a, fb_wide_tile b, bool add, const void *site)
 {
-    wide<N, B_TURNED, ELEM>(c, nullptr, b, add,
-                            [=](wide_operands *, int row, int k) { return value_of<ELEM>(element_of(a, A_TURNED, row, k)); });
+    say_read(a, A_TURNED, current % blockDim.x % 128 / 32 * 16, 16, site);
+    wide<N, B_TURNED, ELEM>(
+        c, nullptr, b, add,
+        [=](wide_operands *, int row, int k) { return value_of<ELEM>(element_of(a, A_TURNED, row, k)); }, site);
 }
 } // namespace shim
 
-static void fb_wide_mark() { shim::wide_batches()->emplace_back(); }
+static void fb_wide_mark()
+{
+    shim::wide_batches()->emplace_back();
+    SHIM_SAY(mark(RACES_WIDE));
+}
 
 template <int LEFT> static void fb_wide_wait()
 {
+    SHIM_SAY(wait(RACES_WIDE, LEFT));
     auto *b = shim::wide_batches();
     while (b->size() > LEFT + 1) {
         for (auto &s : b->front()) {
@@ -497,20 +702,22 @@ template <int LEFT> static void fb_wide_wait()
 
 #define SHIM_WIDE(N)                                                                                                       \
     template <bool A_TURNED, bool B_TURNED, class ELEM>                                                                    \
-    static void fb_wide_##N(float *c, fb_wide_tile a, fb_wide_tile b, bool add, ELEM)                                      \
+    SHIM_CALLED static void fb_wide_##N(float *c, fb_wide_tile a, fb_wide_tile b, bool add, ELEM)                          \
     {                                                                                                                      \
-        shim::wide_shared<N, A_TURNED, B_TURNED, ELEM>(c, a, b, add);                                                      \
+        shim::wide_shared<N, A_TURNED, B_TURNED, ELEM>(c, a, b, add, __builtin_return_address(0));                         \
     }
 SHIM_WIDE(64)
 SHIM_WIDE(128)
 SHIM_WIDE(256)
 
-template <bool B_TURNED, class ELEM> static void fb_wide_64(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)
+template <bool B_TURNED, class ELEM>
+SHIM_CALLED static void fb_wide_64(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)
 {
-    shim::wide<64, B_TURNED, ELEM>(c, a, b, add, [](shim::wide_operands *lane, int row, int k) {
+    const auto left = [](shim::wide_operands *lane, int row, int k) {
         const shim::wide_operands &o = lane[row / 16 * 32 + row % 8 * 4 + k % 8 / 2];
         return shim::value_of<ELEM>((unsigned short)(o.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2)));
-    });
+    };
+    shim::wide<64, B_TURNED, ELEM>(c, a, b, add, left, __builtin_return_address(0));
 }
 
 // A count: arrivals that a phase takes, those still missing, phases that have ended.
@@ -519,29 +726,57 @@ struct shim_count {
     unsigned ended;
 };
 
-static void fb_count_start(unsigned long long *count, int arrivals)
+SHIM_CALLED static void fb_count_start(unsigned long long *count, int arrivals)
 {
+    SHIM_SAY(access(count, sizeof *count, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    shim::quietly q;
     *(shim_count *)count = {(unsigned short)arrivals, (unsigned short)arrivals, 0};
 }
 
-static void fb_count_arrive(unsigned long long *count)
+namespace shim {
+static void count_down(unsigned long long *count, int by, const void *site)
 {
     shim_count *c = (shim_count *)count;
-    shim::moves++;
-    if (--c->missing == 0) c->missing = c->arrivals, c->ended++;
+    bool last;
+    SHIM_SAY(access(count, sizeof *count, RACES_ATOMIC, RACES_ITSELF, site));
+    {
+        quietly q;
+        moves++;
+        last = --c->missing == 0;
+        if (last) c->missing = c->arrivals, c->ended++;
+    }
+    SHIM_SAY(arrive(count, by, last));
+}
+} // namespace shim
+
+SHIM_CALLED static void fb_count_arrive(unsigned long long *count)
+{
+    shim::count_down(count, RACES_ITSELF, __builtin_return_address(0));
 }
 
-static void fb_count_copies(unsigned long long *count)
+// The copies come here, but it is not this thread that has waited for them.
+SHIM_CALLED static void fb_count_copies(unsigned long long *count)
 {
-    fb_copies_mark();
-    fb_copies_wait<0>();
-    fb_count_arrive(count);
+    {
+        shim::quietly q;
+        shim::batches()->emplace_back();
+        shim::copies_come(0);
+    }
+    shim::count_down(count, RACES_COPIES, __builtin_return_address(0));
 }
 
-static void fb_count_wait(unsigned long long *count, int parity)
+SHIM_CALLED static void fb_count_wait(unsigned long long *count, int parity)
 {
-    volatile shim_count *c = (shim_count *)count;
-    while ((c->ended & 1) == (unsigned)parity) shim::yield();
+    SHIM_SAY(access(count, sizeof *count, RACES_ATOMIC, RACES_ITSELF, __builtin_return_address(0)));
+    const volatile shim_count *c = (shim_count *)count;
+    for (;;) {
+        {
+            shim::quietly q;
+            if ((c->ended & 1) != (unsigned)parity) break;
+        }
+        shim::yield();
+    }
+    SHIM_SAY(await(count));
 }
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
@@ -558,13 +793,13 @@ static void fb_check_place(const void *p, size_t size)
     if ((uintptr_t)p % size) shim::die("a vector at a place that is no multiple of its size");
 }
 
-template <int N, class T> static fb_pack<T, N> fb_load(const T *from)
+template <int N, class T> SHIM_INSIDE fb_pack<T, N> fb_load(const T *from)
 {
     fb_check_place(from, sizeof(fb_pack<T, N>));
     return *(const fb_pack<T, N> *)from;
 }
 
-template <int N, class T> static void fb_store(T *to, const fb_pack<T, N> &values)
+template <int N, class T> SHIM_INSIDE void fb_store(T *to, const fb_pack<T, N> &values)
 {
     fb_check_place(to, sizeof(fb_pack<T, N>));
     *(fb_pack<T, N> *)to = values;

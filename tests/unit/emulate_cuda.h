@@ -1,9 +1,13 @@
 /* CUDA programs of the lowering, run on the CPU: their text, with cuda_shim.hpp in place of what is PTX, compiled by
- * the system's C++ compiler. Library calls are plain loops. */
+ * the system's C++ compiler. Library calls are plain loops. Races are looked for (races.h), unless FB_RACES=0. */
 #ifndef TESTS_UNIT_EMULATE_CUDA_H
 #define TESTS_UNIT_EMULATE_CUDA_H
 
+#include "unit/races.h"
 #include "unit/run_program.h"
+
+/* Blocks of a merged kernel's grid, which may be of any size. */
+enum { EMULATED_BLOCKS = 2 };
 
 static inline bool emulation_exists(void)
 {
@@ -28,13 +32,16 @@ static inline void add_replaced(fb_str *out, const char *text, const char *what,
     fb_str_add(out, text);
 }
 
-/* A kernel, its dynamic shared memory the emulator's, however it is aligned. */
+/* A kernel, its dynamic shared memory the emulator's, however it is aligned; variables in memory are in its functions.
+ */
 static inline void add_kernel_text(fb_str *out, const char *source)
 {
-    fb_str text = {0};
+    fb_str shared = {0}, text = {0};
     const char *by = "unsigned char *const fb_shared = shim::shared;";
-    add_replaced(&text, source, "extern __shared__ __align__(16) unsigned char fb_shared[];", by);
-    add_replaced(out, fb_str_get(&text), "extern __shared__ __align__(1024) unsigned char fb_shared[];", by);
+    add_replaced(&shared, source, "extern __shared__ __align__(16) unsigned char fb_shared[];", by);
+    add_replaced(&text, fb_str_get(&shared), "extern __shared__ __align__(1024) unsigned char fb_shared[];", by);
+    add_replaced(out, fb_str_get(&text), "    static __device__ ", "    SHIM_DEVICE ");
+    fb_str_free(&shared);
     fb_str_free(&text);
 }
 
@@ -59,6 +66,16 @@ static inline void add_pieces(fb_str *out, const fb_kernel *k)
     }
 }
 
+/* The body of the function that launches it under that name. */
+static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
+{
+    fb_str_addf(out,
+                "{\n    const int grid[] = {%d, %d, %d};\n"
+                "    shim::launch(\"%s\", %s, grid, %s, %d, %d, *args);\n}\n",
+                k->merged ? EMULATED_BLOCKS : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
+                k->merged ? "true" : "false", k->block[0], k->dynamic_shared);
+}
+
 /* Adds a program; the texts that kernels stand on come in front of the first that needs them. */
 static inline int unit_add_cuda(unit *u, const fb_program *p)
 {
@@ -69,19 +86,33 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
         add_pieces(out, x);
         fb_str_addf(out, "\n#define %s p%d_k%d_kernel\n", x->entry, u->n_programs, k);
         add_kernel_text(out, x->source);
-        bool merged = x->merged; /* its grid may be of any size: it is of one block here */
-        fb_str_addf(out,
-                    "extern \"C\" void p%d_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
-                    "    shim::launch(%s, grid, %d, %d, *args);\n}\n#undef %s\n",
-                    u->n_programs, k, merged ? 1 : x->grid[0], x->grid[1], x->grid[2], x->entry, x->block[0],
-                    x->dynamic_shared, x->entry);
+        fb_str_addf(out, "extern \"C\" void p%d_k%d(void *const **args)\n", u->n_programs, k);
+        add_launch(out, x, x->entry);
+        fb_str_addf(out, "#undef %s\n", x->entry);
     }
     return u->n_programs++;
 }
 
+static inline bool races_wanted(void)
+{
+    const char *text = getenv("FB_RACES");
+    return !text || strcmp(text, "0") != 0;
+}
+
+/* The compiler's calls for its thread sanitizer are the emulator's own, so its library is not wanted. */
 static inline void unit_emulate(unit *u)
 {
-    unit_build(u, "c++ -x c++", "-O1 -std=gnu++17 -w", RTLD_NOW | RTLD_LOCAL);
+    static const unit_watch watch = {races_forget, races_name, races_found};
+    bool races = races_wanted();
+    if (races) u->libraries = "-nodefaultlibs -lstdc++ -lm -lc -lgcc_s";
+    unit_build(u, "c++ -x c++",
+               races ? "-O1 -std=gnu++17 -w -g1 -DSHIM_RACES -fsanitize=thread -fno-gnu-unique" : "-O1 -std=gnu++17 -w",
+               RTLD_NOW | RTLD_LOCAL);
+    const races_ops **slot;
+    *(void **)&slot = dlsym(u->handle, "shim_races");
+    if (!races || !slot) return;
+    *slot = &races_emulated;
+    u->watch = &watch;
 }
 
 #endif

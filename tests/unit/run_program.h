@@ -34,12 +34,22 @@ typedef struct kernel_args {
 } kernel_args;
 typedef void (*kernel_entry)(const kernel_args *args);
 
+/* Who looks at the memory of programs while they run. */
+typedef struct {
+    void (*forget)(void);
+    void (*name)(const char *name, const void *at, size_t bytes);
+    char *(*found)(void); /* what is wrong, or NULL; the caller frees it */
+} unit_watch;
+
 /* Programs compiled together: program i's kernel k is the symbol p<i>_k<k>. */
 typedef struct {
     fb_str text;
     int n_programs;
     void *handle;
     char dir[64];
+    const char *libraries; /* instead of -lm */
+    const unit_watch *watch;
+    fb_str *wrong; /* takes what the watch finds; without it, that is a failure */
 } unit;
 
 static inline int unit_add(unit *u, const fb_program *p)
@@ -95,8 +105,8 @@ static inline void unit_build(unit *u, const char *compiler, const char *flags, 
         assert_non_null(f);
         fputs(fb_str_get(&u->text), f);
         assert_int_equal(fclose(f), 0);
-        snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c -lm", compiler, flags,
-                 u->dir, u->dir);
+        snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c %.100s", compiler, flags,
+                 u->dir, u->dir, u->libraries ? u->libraries : "-lm");
         if (system(command) != 0) fail_msg("the compiler refuses %s", path);
         snprintf(path, sizeof path, "%s/unit.so", u->dir);
         if (keep) copy_file(path, kept);
@@ -203,6 +213,8 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
     memset(*storage, 0xff, (size_t)total); /* NaN in every float dtype */
     void **buffers = fb_calloc((size_t)p->n_buffers + 1, sizeof *buffers);
     char *next = (char *)(((uintptr_t)*storage + 255) & ~(uintptr_t)255), *pool = next;
+    const unit_watch *watch = u ? u->watch : NULL;
+    if (watch) watch->forget();
     next += (p->pool_bytes + 255) / 256 * 256;
     for (int i = 0; i < p->n_buffers; i++) {
         const fb_buffer *b = &p->buffers[i];
@@ -210,9 +222,11 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
         if (b->kind == FB_BUFFER_TEMP) {
             assert_true(b->offset >= 0 && b->offset + b->bytes <= p->pool_bytes);
             buffers[i] = pool + b->offset;
+            if (watch) watch->name(b->name, buffers[i], (size_t)b->bytes);
             continue;
         }
         buffers[i] = next;
+        if (watch) watch->name(b->name, buffers[i], (size_t)b->bytes);
         next += (b->bytes + 255) / 256 * 256 + 256;
         if (b->kind != FB_BUFFER_OUTPUT &&
             !fb_source_fill(g, b->node, seed, NULL, NULL, 0, b->elements, buffers[i], &err))
@@ -242,6 +256,10 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
         if (kernel != FB_NONE) unit_entry(u, number, kernel)(&last);
         fb_free(args);
     }
+    char *wrong = watch ? watch->found() : NULL;
+    if (wrong && !u->wrong) fail_msg("%s", wrong);
+    if (wrong) fb_str_add(u->wrong, wrong);
+    fb_free(wrong);
     return buffers;
 }
 

@@ -17,15 +17,21 @@ struct fb_loaded {
     int64_t step[FB_MAX_REPEATS];
 };
 
+/* An environment variable. */
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
 /* ---- the text ---- */
 
 static void add_kernel_wrapper(fb_str *out, const fb_kernel *k, int number)
 {
-    fb_str_addf(out,
-                "extern \"C\" void p0_k%d(void *const **args)\n{\n    const int grid[] = {%d, %d, %d};\n"
-                "    shim::launch(k%d::%s, grid, %d, %d, *args);\n}\n",
-                number, k->merged ? 1 : k->grid[0], k->grid[1], k->grid[2], k->shares ? k->shares - 1 : number,
-                k->entry, k->block[0], k->dynamic_shared);
+    char name[128];
+    snprintf(name, sizeof name, "k%d::%s", k->shares ? k->shares - 1 : number, k->entry);
+    fb_str_addf(out, "extern \"C\" void p0_k%d(void *const **args)\n", number);
+    add_launch(out, k, name);
 }
 
 static void add_text(fb_str *out, const fb_program *p)
@@ -170,14 +176,26 @@ static int run_from(fb_loaded *l, int i, int depth)
     return i;
 }
 
+static void name_memory(const fb_loaded *l)
+{
+    l->u.watch->forget();
+    for (int b = 0; b < l->p->n_buffers; b++)
+        l->u.watch->name(l->p->buffers[b].name, l->initial[b], (size_t)l->p->buffers[b].bytes);
+}
+
 static bool run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err)
 {
-    (void)err;
     for (int s = 0; s < how->samples; s++) {
         memcpy(l->now, l->initial, (size_t)l->p->n_buffers * sizeof *l->now);
         for (int b = 0; b < l->p->n_buffers; b++)
             if (l->saved[b]) memcpy(l->initial[b], l->saved[b], (size_t)l->p->buffers[b].bytes);
+        if (l->u.watch) name_memory(l);
         run_from(l, 0, 0);
+        char *wrong = l->u.watch ? l->u.watch->found() : NULL;
+        if (wrong) fb_fail(err, FB_ERR_CRASH, "%s", wrong);
+        if (wrong && number("FB_SEED", 0)) print_message("%s", wrong);
+        fb_free(wrong);
+        if (wrong) return false;
         times[s] = (fb_run_time){.wall_us = 0, .device_us = NAN};
     }
     return true;
@@ -196,12 +214,6 @@ static const fb_device_ops operations = {
 };
 
 /* ---- the test ---- */
-
-static uint64_t number(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
 
 static void random_graphs_on_an_emulated_gpu(void **state)
 {
