@@ -265,8 +265,8 @@ static void access_memory(const void *first, size_t bytes, int what, int by, con
 static void begin_blocks(void)
 {
     r.cluster += r.blocks;
+    for (unsigned i = 0; i < r.all; i++) memset(clock_of(i), 0, r.parts * sizeof *r.clock);
     r.parts = r.all;
-    memset(r.clock, 0, (size_t)r.all * 3 * r.all * sizeof *r.clock);
     for (unsigned i = 0; i < 3 * r.all; i++) r.open[i] = 1;
     for (unsigned i = 0; i < r.all; i++) {
         clock_of(i)[i] = 1;
@@ -284,10 +284,14 @@ static void launch(const char *kernel, unsigned threads, unsigned blocks, const 
     r.kernel = kernel;
     r.threads = threads;
     r.blocks = blocks;
-    r.all = threads * blocks;
+    if (r.all != threads * blocks) {
+        r.all = threads * blocks;
+        fb_free(r.clock);
+        r.clock = fb_calloc((size_t)r.all * 3 * r.all, sizeof *r.clock);
+        r.parts = r.all;
+    }
     r.launch++;
     r.first = r.cluster + blocks;
-    r.clock = FB_NEW_ARRAY(r.arena, uint32_t, (size_t)r.all * 3 * r.all);
     r.open = FB_NEW_ARRAY(r.arena, uint32_t, 3 * r.all);
     r.others = FB_NEW_ARRAY(r.arena, const known *, r.all);
     r.fenced = FB_NEW_ARRAY(r.arena, const known *, r.all);
