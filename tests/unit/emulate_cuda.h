@@ -6,8 +6,18 @@
 #include "unit/races.h"
 #include "unit/run_program.h"
 
-/* Blocks of a merged kernel's grid, which may be of any size. */
-enum { EMULATED_BLOCKS = 2 };
+static inline bool races_wanted(void)
+{
+    const char *text = getenv("FB_RACES");
+    return !text || strcmp(text, "0") != 0;
+}
+
+/* Blocks of a merged kernel's grid, which may be of any size; only where races are looked for has each its own shared
+ * variables. */
+static inline int emulated_blocks(void)
+{
+    return races_wanted() ? 2 : 1;
+}
 
 static inline bool emulation_exists(void)
 {
@@ -72,7 +82,7 @@ static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
     fb_str_addf(out,
                 "{\n    const int grid[] = {%d, %d, %d};\n"
                 "    shim::launch(\"%s\", %s, grid, %s, %d, %d, *args);\n}\n",
-                k->merged ? EMULATED_BLOCKS : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
+                k->merged ? emulated_blocks() : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
                 k->merged ? "true" : "false", k->block[0], k->dynamic_shared);
 }
 
@@ -91,12 +101,6 @@ static inline int unit_add_cuda(unit *u, const fb_program *p)
         fb_str_addf(out, "#undef %s\n", x->entry);
     }
     return u->n_programs++;
-}
-
-static inline bool races_wanted(void)
-{
-    const char *text = getenv("FB_RACES");
-    return !text || strcmp(text, "0") != 0;
 }
 
 /* The compiler's calls for its thread sanitizer are the emulator's own, so its library is not wanted. */

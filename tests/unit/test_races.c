@@ -1,0 +1,329 @@
+/* Races of emulated kernels (races.h): what is one and what is none, in kernels of a few lines; that generated kernels
+ * of all shapes have none; and that they do where a barrier is cut out of their text. */
+#include "unit/chain_cases.h"
+#include "unit/emulate_cuda.h"
+
+#include "base/embedded.h"
+
+/* ---- kernels of a few lines ---- */
+
+/* 64 threads a block; `n` and `m` are 64 numbers in memory, `bytes` as many bytes, `count` is 0. */
+static const struct {
+    const char *what, *text;
+    int blocks;
+    bool at_once, races;
+} few_lines[] = {
+    {"neighbours behind a barrier", "s[i] = n[i]; __syncthreads(); m[i] = s[63 - i];", 1, false, false},
+    {"neighbours without one", "s[i] = n[i]; m[i] = s[63 - i];", 1, false, true},
+    {"a second turn behind a barrier",
+     "for (int k = 0; k < 2; k++) { s[i] = n[i]; __syncthreads(); m[i] = s[63 - i]; __syncthreads(); }", 1, false,
+     false},
+    {"a second turn without one", "for (int k = 0; k < 2; k++) { s[i] = n[i]; __syncthreads(); m[i] = s[63 - i]; }", 1,
+     false, true},
+    {"a warp's lanes", "s[i] = n[i]; __syncwarp(); m[i] = s[i ^ 31];", 1, false, false},
+    {"two warps", "s[i] = n[i]; __syncwarp(); m[i] = s[63 - i];", 1, false, true},
+    {"a shuffle orders no memory", "s[i] = n[i]; m[i] = __shfl_xor_sync(~0u, n[i], 1) + s[i ^ 31];", 1, false, true},
+    {"half of a block meets", "if (i < 32) { s[i] = n[i]; shim::barrier_of(1, 32); m[i] = s[31 - i]; }", 1, false,
+     false},
+    {"the wrong half of a block meets",
+     "s[i] = n[i]; if (i < 32) shim::barrier_of(1, 32); if (i < 32) m[i] = s[63 - i];", 1, false, true},
+    {"neighbouring bytes", "bytes[i] = (char)n[i];", 1, false, false},
+    {"a word over a neighbour's byte", "bytes[i] = 1; if (i == 5) *(int *)(bytes + 4) = 0;", 1, false, true},
+    {"blocks on their own", "m[64 * blockIdx.x + i] = n[i];", 2, false, false},
+    {"blocks that write the same", "m[i] = n[i];", 2, false, true},
+    {"a block that reads another's", "m[64 * blockIdx.x + i] = n[i]; if (blockIdx.x) m[128 + i] = m[i];", 2, false,
+     true},
+    {"shared memory is a block's own", "s[i] = n[i]; dynamic[i] = n[i];", 2, false, false},
+    {"the last block, behind fences",
+     "m[64 * blockIdx.x + i] = n[i]; __threadfence(); __syncthreads(); if (i == 0) s[0] = atomicAdd(count, 1u); "
+     "__syncthreads(); if (s[0] == 1) { __threadfence(); m[128 + i] = m[i] + m[64 + i]; }",
+     2, false, false},
+    {"the last block, its first fence missing",
+     "m[64 * blockIdx.x + i] = n[i]; __syncthreads(); if (i == 0) s[0] = atomicAdd(count, 1u); "
+     "__syncthreads(); if (s[0] == 1) { __threadfence(); m[128 + i] = m[i] + m[64 + i]; }",
+     2, false, true},
+    {"the last block, its second fence missing",
+     "m[64 * blockIdx.x + i] = n[i]; __threadfence(); __syncthreads(); if (i == 0) s[0] = atomicAdd(count, 1u); "
+     "__syncthreads(); if (s[0] == 1) m[128 + i] = m[i] + m[64 + i];",
+     2, false, true},
+    {"the last block, its threads not waited for",
+     "m[64 * blockIdx.x + i] = n[i]; __threadfence(); if (i == 0) s[0] = atomicAdd(count, 1u); "
+     "__syncthreads(); if (s[0] == 1) { __threadfence(); m[128 + i] = m[i] + m[64 + i]; }",
+     2, false, true},
+    {"atomics alone", "atomicAdd(count, 1u);", 2, false, false},
+    {"a copy that was waited for",
+     "if (i < 16) fb_copy_16(dynamic + 4 * i, n + 4 * i); fb_copies_mark(); fb_copies_wait<0>(); __syncthreads(); "
+     "m[i] = dynamic[i];",
+     1, false, false},
+    {"a copy that was not waited for",
+     "if (i < 16) fb_copy_16(dynamic + 4 * i, n + 4 * i); fb_copies_mark(); __syncthreads(); m[i] = dynamic[i];", 1,
+     false, true},
+    {"a copy that others did not wait for",
+     "if (i < 16) fb_copy_16(dynamic + 4 * i, n + 4 * i); fb_copies_mark(); fb_copies_wait<0>(); m[i] = dynamic[i];", 1,
+     false, true},
+    {"a newer copy",
+     "if (i < 16) fb_copy_16(dynamic + 4 * i, n + 4 * i); fb_copies_mark(); "
+     "if (i < 16) fb_copy_16(dynamic + 64 + 4 * i, n + 4 * i); fb_copies_mark(); fb_copies_wait<1>(); __syncthreads(); "
+     "m[i] = dynamic[64 + i]; fb_copies_wait<0>();",
+     1, false, true},
+    {"the grid meets",
+     "m[64 * blockIdx.x + i] = n[i]; fb_meet_all(); m[128 + 64 * blockIdx.x + i] = m[64 - 64 * blockIdx.x + i];", 2,
+     true, false},
+    {"the grid does not meet",
+     "m[64 * blockIdx.x + i] = n[i]; __syncthreads(); m[128 + 64 * blockIdx.x + i] = m[64 - 64 * blockIdx.x + i];", 2,
+     true, true},
+    {"shared memory of blocks that are there at once",
+     "s[i] = blockIdx.x; fb_meet_all(); m[64 * blockIdx.x + i] = s[i];", 2, true, false},
+};
+
+enum { FEW = sizeof few_lines / sizeof *few_lines };
+
+static void races_are_told_from_order(void **state)
+{
+    (void)state;
+    if (!emulation_exists() || !races_wanted()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    unit u = {0};
+    add_beginning(&u.text);
+    add_without(&u.text, fb_embedded("kernels/tile.cuh"), "// ---- PTX ----", "// ---- end of PTX ----");
+    for (int k = 0; k < FEW; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "few_%d", k);
+        fb_str_addf(&u.text,
+                    "static void %s(const int *n, int *m, char *bytes, unsigned *count)\n{\n    __shared__ int s[64];\n"
+                    "    int *const dynamic = (int *)shim::shared;\n    const int i = threadIdx.x;\n    %s\n}\n"
+                    "extern \"C\" void p0_k%d(void *const **args)\n",
+                    name, few_lines[k].text, k);
+        add_launch(&u.text,
+                   &(fb_kernel){.entry = name,
+                                .grid = {few_lines[k].blocks, 1, 1},
+                                .block = {64, 1, 1},
+                                .merged = few_lines[k].at_once,
+                                .dynamic_shared = 1024},
+                   name);
+    }
+    unit_emulate(&u);
+    for (int k = 0; k < FEW; k++) {
+        _Alignas(16) int memory[64 + 256 + 64 + 1] = {0};
+        void *args[] = {memory, memory + 64, memory + 64 + 256, memory + 64 + 256 + 64};
+        static const char *const names[] = {"n", "m", "bytes", "count"};
+        static const size_t sizes[] = {256, 1024, 256, 4};
+        u.watch->forget();
+        for (int a = 0; a < 4; a++) u.watch->name(names[a], args[a], sizes[a]);
+        unit_entry(&u, 0, k)(&(kernel_args){args, 0, 1, NULL, NULL});
+        char *found = u.watch->found();
+        if (few_lines[k].races != (found != NULL)) fail_msg("%s: %s", few_lines[k].what, found ? found : "no race");
+        if (found && !strstr(found, few_lines[k].at_once || few_lines[k].blocks > 1 ? " block 1 " : " block 0 "))
+            fail_msg("%s: %s", few_lines[k].what, found);
+        fb_free(found);
+    }
+    unit_free(&u);
+}
+
+/* ---- generated kernels ---- */
+
+static fb_id reduced(fb_graph *g, fb_op op, int axis, fb_id x)
+{
+    return NODE(g, op, NULL, &((fb_attrs){.n_axes = 1, .axes = {axis}, .keepdim = true}), x);
+}
+
+static fb_graph *sum_of(int64_t rows, int64_t columns, int axis, fb_op op)
+{
+    fb_graph *g = fb_graph_new("sum");
+    return with_output(g, reduced(g, op, axis, source(g, FB_OP_INPUT, "x", SHAPE(rows, columns), FB_F32)));
+}
+
+static fb_graph *columns(void)
+{
+    return sum_of(900, 40, 0, FB_OP_SUM);
+}
+static fb_graph *columns_arg(void)
+{
+    return sum_of(900, 40, 0, FB_OP_ARGMAX);
+}
+static fb_graph *rows_arg(void)
+{
+    return sum_of(3, 2000, 1, FB_OP_ARGMAX);
+}
+static fb_graph *split_rows(void)
+{
+    return sum_of(2, 70000, 1, FB_OP_SUM);
+}
+
+static fb_graph *softmax_of_rows(void)
+{
+    fb_graph *g = fb_graph_new("softmax");
+    return with_output(g, softmax(g, source(g, FB_OP_INPUT, "x", SHAPE(5, 1500), FB_F16)));
+}
+
+static fb_graph *layer_norm_of_rows(void)
+{
+    fb_graph *g = fb_graph_new("layer_norm");
+    return with_output(g, layer_norm(g, source(g, FB_OP_INPUT, "x", SHAPE(5, 1500), FB_F32)));
+}
+
+static fb_graph *running_sum(void)
+{
+    fb_graph *g = fb_graph_new("cumsum");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(9, 70), FB_F32);
+    return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), x));
+}
+
+static fb_graph *scattered(void)
+{
+    fb_graph *g = fb_graph_new("index_add");
+    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(50), .dist = FB_DIST_INTEGER, .high = 7};
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(50, 12), FB_F32), at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    return with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 7}), x, at));
+}
+
+static fb_graph *product(void)
+{
+    fb_graph *g = fb_graph_new("product");
+    fb_id a = source(g, FB_OP_INPUT, "a", SHAPE(40, 72), FB_F16),
+          b = source(g, FB_OP_PARAM, "b", SHAPE(72, 48), FB_F16);
+    return with_output(g, NODE(g, FB_OP_RELU, "r", NULL, NODE(g, FB_OP_MATMUL, "product", NULL, a, b)));
+}
+
+static fb_graph *whole_chain(void)
+{
+    return mlp(0, 70, 40, 100, 72, FB_BF16);
+}
+static fb_graph *tiled_chain(void)
+{
+    return attention(1, 65, 129, 33, CAUSAL, FB_F16);
+}
+
+static const struct {
+    const char *name;
+    fb_graph *(*make)(void);
+    const char *has; /* what it is about, in its text */
+    int stages;      /* knob; 0: as it comes */
+} cases[] = {
+    {"columns", columns, "fb_columns<", 0},
+    {"columns, arg", columns_arg, "fb_columns_arg<", 0},
+    {"rows, arg", rows_arg, "fb_block_arg<", 0},
+    {"split rows", split_rows, "atomicAdd", 0},
+    {"layer norm", layer_norm_of_rows, "fb_block<", 0},
+    {"cumsum", running_sum, "for (", 0},
+    {"index_add", scattered, "for (", 0},
+    {"product", product, "fb_gemm<", 0},
+    {"whole chain", whole_chain, "fb_chain_whole<", 0},
+    {"tiled chain", tiled_chain, "fb_chain<", 0},
+    {"tiled chain, one stage", tiled_chain, "fb_chain<", 1},
+    {"softmax", softmax_of_rows, "fb_block<", 0},
+};
+
+enum { CASES = sizeof cases / sizeof *cases };
+
+static fb_program *lowered(int c, fb_graph *g)
+{
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        fb_plan *next = NULL;
+        if (g->nodes[i].op != FB_OP_MATMUL) continue;
+        fb_edit made = {.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE},
+                knob = {.kind = FB_EDIT_KNOB, .a = i, .knob = FB_KNOB_STAGES, .value = cases[c].stages};
+        fb_plan_try(plan, cases[c].stages ? &knob : &made, &next);
+        if (!next) continue;
+        fb_plan_free(plan);
+        plan = next;
+    }
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s: %s", cases[c].name, err.text);
+    bool has = false;
+    for (int k = 0; k < p->n_kernels; k++) has |= strstr(p->kernels[k].source, cases[c].has) != NULL;
+    if (!has) fail_msg("%s: no %s in\n%s", cases[c].name, cases[c].has, p->kernels[0].source);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    return p;
+}
+
+static void generated_kernels_have_none(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    unit u = {0};
+    fb_graph *graphs[CASES];
+    fb_program *programs[CASES];
+    for (int c = 0; c < CASES; c++) {
+        graphs[c] = cases[c].make();
+        programs[c] = lowered(c, graphs[c]);
+        unit_add_cuda(&u, programs[c]);
+    }
+    unit_emulate(&u);
+    for (int c = 0; c < CASES; c++) {
+        char text[512], *storage;
+        fb_error err;
+        fb_interp *reference = fb_interp_run(graphs[c], &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+        if (!reference) fail_msg("%s", err.text);
+        void **buffers = run_program(&u, c, programs[c], graphs[c], 3, &storage);
+        if (!check_program(programs[c], buffers, graphs[c], reference, text)) fail_msg("%s: %s", cases[c].name, text);
+        fb_free(storage);
+        fb_free(buffers);
+        fb_interp_free(reference);
+        fb_program_free(programs[c]);
+        fb_graph_free(graphs[c]);
+    }
+    unit_free(&u);
+}
+
+/* ---- barriers cut out ---- */
+
+static const struct {
+    int graph;               /* of the cases */
+    const char *text, *from; /* `from` is cut out where it follows `text` first */
+} cuts[] = {
+    {0, "fb_parts[threadIdx.x / 32][threadIdx.x % 32] = x;", "fb_meet<32 * ROWS>();"},
+    {3, "if (threadIdx.x == 0) {", "__threadfence();"},
+    {4, "x = fb_team<OP, 32>(x);", "fb_meet<THREADS>();"},
+    {7, "if (group == GROUPS - 1) {", "fb_meet<THREADS>();"},
+    {7, "FB_DEVICE sum *spread(", "fb_meet<THREADS>();"},
+    {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
+};
+
+static void barriers_that_are_missing_are_found(void **state)
+{
+    (void)state;
+    if (!emulation_exists() || !races_wanted()) skip();
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        fb_graph *g = cases[cuts[i].graph].make();
+        fb_program *p = lowered(cuts[i].graph, g);
+        unit whole = {0}, u = {0};
+        fb_str found = {0};
+        char *storage;
+        unit_add_cuda(&whole, p);
+        const char *all = fb_str_get(&whole.text), *text = strstr(all, cuts[i].text);
+        const char *at = text ? strstr(text, cuts[i].from) : NULL;
+        if (!at) fail_msg("no %s behind %s", cuts[i].from, cuts[i].text);
+        fb_str_add_n(&u.text, all, (size_t)(at - all));
+        fb_str_add(&u.text, at + strlen(cuts[i].from));
+        unit_emulate(&u);
+        u.wrong = &found;
+        fb_free(run_program(&u, 0, p, g, 3, &storage));
+        if (!found.n)
+            fail_msg("%s: no race without %s behind %s", cases[cuts[i].graph].name, cuts[i].from, cuts[i].text);
+        fb_free(storage);
+        fb_str_free(&found);
+        fb_str_free(&whole.text);
+        unit_free(&u);
+        fb_program_free(p);
+        fb_graph_free(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(races_are_told_from_order),
+        cmocka_unit_test(generated_kernels_have_none),
+        cmocka_unit_test(barriers_that_are_missing_are_found),
+    };
+    return cmocka_run_group_tests_name("races", tests, NULL, NULL);
+}
