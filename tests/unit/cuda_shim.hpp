@@ -55,6 +55,7 @@ struct races_ops { // as there
     void (*thread)(unsigned now);
     void (*access)(const void *at, size_t bytes, int what, int by, const void *site);
     void (*meet)(const unsigned *threads, unsigned n);
+    void (*together)(const unsigned *lanes, unsigned n);
     void (*fence)(void);
     void (*atomic)(const void *at, size_t bytes, const void *site);
     void (*mark)(int by);
@@ -218,11 +219,10 @@ template <class F> static void collective(const char *what, void *mine, F togeth
             quietly q;
             together(w.lane);
         }
-        if (orders) {
-            unsigned lanes[32];
-            for (unsigned l = 0; l < 32; l++) lanes[l] = current - thread % 32 + l;
-            SHIM_SAY(meet(lanes, 32));
-        }
+        unsigned lanes[32];
+        for (unsigned l = 0; l < 32; l++) lanes[l] = current - thread % 32 + l;
+        SHIM_SAY(together(lanes, 32));
+        if (orders) SHIM_SAY(meet(lanes, 32));
         w.arrived = 0;
         w.round++;
         return;

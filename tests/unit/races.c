@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct {
-    uint32_t cluster, epoch;
+    uint32_t cluster, epoch, turn; /* turn: shuffles that the thread had taken part in */
     const void *site;
     uint16_t who; /* part of a clock: a thread, its copies or its wgmmas */
     uint8_t what;
@@ -72,6 +72,7 @@ static struct {
     unsigned threads, blocks, all; /* all: of them that are there at once */
     unsigned parts;                /* of a clock that are in use: threads, then copies, then wgmmas */
     uint32_t launch, cluster, first;
+    uint32_t *turn;
     uint32_t *clock, *open; /* clock[thread * 3 all + part]; open: the epoch of the batch that is not marked yet */
     const known **others, **fenced, **acquired;
     bool any_fence;
@@ -192,9 +193,14 @@ static void add_race(const mark *before, unsigned who, int what, const void *sit
     x->offset = (size_t)(at - r.memory.at);
 }
 
-static bool is_ordered(const mark *m)
+static bool is_ordered(const mark *m, int what)
 {
-    if (m->cluster == r.cluster) return m->epoch <= clock_of(r.now)[m->who];
+    if (m->cluster == r.cluster) {
+        if (m->epoch <= clock_of(r.now)[m->who]) return true;
+        return m->what == RACES_READ && what == RACES_WRITE && m->who < r.all && /* itself, a lane of the same warp */
+               m->who / r.threads == r.now / r.threads && m->who % r.threads / 32 == r.now % r.threads / 32 &&
+               m->turn < r.turn[r.now];
+    }
     const known *k = find_known(r.others[r.now], m->cluster);
     return k && m->epoch <= k->clock[m->who];
 }
@@ -206,7 +212,7 @@ static void touch(cell *c, const char *at, bool shared, int what, unsigned who, 
     for (unsigned i = 0; i < c->n; i++) {
         const mark m = c->at[i];
         if (m.cluster != r.cluster && shared) continue;
-        if (is_ordered(&m)) {
+        if (is_ordered(&m, what)) {
             if (what == RACES_WRITE || m.what == what) continue; /* what races with it races with this one */
         } else if (what == RACES_ATOMIC && m.what == what) {
             continue; /* atomics of one place are in order by themselves */
@@ -227,7 +233,7 @@ static void touch(cell *c, const char *at, bool shared, int what, unsigned who, 
         c->at = more;
         c->room = (uint16_t)room;
     }
-    c->at[n++] = (mark){r.cluster, epoch, site, (uint16_t)who, (uint8_t)what};
+    c->at[n++] = (mark){r.cluster, epoch, r.turn[r.now], site, (uint16_t)who, (uint8_t)what};
     c->n = (uint16_t)n;
 }
 
@@ -293,6 +299,7 @@ static void launch(const char *kernel, unsigned threads, unsigned blocks, const 
     r.launch++;
     r.first = r.cluster + blocks;
     r.open = FB_NEW_ARRAY(r.arena, uint32_t, 3 * r.all);
+    r.turn = FB_NEW_ARRAY(r.arena, uint32_t, r.all);
     r.others = FB_NEW_ARRAY(r.arena, const known *, r.all);
     r.fenced = FB_NEW_ARRAY(r.arena, const known *, r.all);
     r.acquired = FB_NEW_ARRAY(r.arena, const known *, r.all);
@@ -330,6 +337,11 @@ static void meet(const unsigned *threads, unsigned n)
         for (unsigned i = 0; i < n; i++) both = both_known(both, lists[l][threads[i]]);
         for (unsigned i = 0; i < n; i++) lists[l][threads[i]] = both;
     }
+}
+
+static void together(const unsigned *lanes, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) r.turn[lanes[i]]++;
 }
 
 static void fence(void)
@@ -424,6 +436,7 @@ const races_ops races_emulated = {
     .thread = set_thread,
     .access = access_memory,
     .meet = meet,
+    .together = together,
     .fence = fence,
     .atomic = atomic,
     .mark = mark_batch,

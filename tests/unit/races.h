@@ -30,6 +30,7 @@ typedef struct races_ops {
     void (*thread)(unsigned now);
     void (*access)(const void *at, size_t bytes, int what, int by, const void *site);
     void (*meet)(const unsigned *threads, unsigned n);
+    void (*together)(const unsigned *lanes, unsigned n); /* a shuffle, say */
     void (*fence)(void);
     void (*atomic)(const void *at, size_t bytes, const void *site); /* it has fences of its own if they are called */
     void (*mark)(int by);                                           /* what is in the background so far is one batch */

@@ -23,6 +23,8 @@ static const struct {
     {"a warp's lanes", "s[i] = n[i]; __syncwarp(); m[i] = s[i ^ 31];", 1, false, false},
     {"two warps", "s[i] = n[i]; __syncwarp(); m[i] = s[63 - i];", 1, false, true},
     {"a shuffle orders no memory", "s[i] = n[i]; m[i] = __shfl_xor_sync(~0u, n[i], 1) + s[i ^ 31];", 1, false, true},
+    {"a shuffle behind a read, before a write",
+     "const int x = s[i ^ 1]; s[i] = __shfl_xor_sync(~0u, x, 1); m[i] = s[i];", 1, false, false},
     {"half of a block meets", "if (i < 32) { s[i] = n[i]; shim::barrier_of(1, 32); m[i] = s[31 - i]; }", 1, false,
      false},
     {"the wrong half of a block meets",
@@ -135,10 +137,16 @@ static fb_graph *sum_of(int64_t rows, int64_t columns, int axis, fb_op op)
     return with_output(g, reduced(g, op, axis, source(g, FB_OP_INPUT, "x", SHAPE(rows, columns), FB_F32)));
 }
 
+/* Its mean and its variance. */
 static fb_graph *columns(void)
 {
-    return sum_of(900, 40, 0, FB_OP_SUM);
+    fb_graph *g = fb_graph_new("columns");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(900, 40), FB_F32);
+    fb_id centred = NODE(g, FB_OP_SUB, NULL, NULL, x, reduced(g, FB_OP_MEAN, 0, x));
+    fb_id squares = NODE(g, FB_OP_MUL, NULL, NULL, centred, centred);
+    return with_output(g, NODE(g, FB_OP_MUL, NULL, NULL, centred, reduced(g, FB_OP_MEAN, 0, squares)));
 }
+
 static fb_graph *columns_arg(void)
 {
     return sum_of(900, 40, 0, FB_OP_ARGMAX);
@@ -280,6 +288,7 @@ static const struct {
     int graph;               /* of the cases */
     const char *text, *from; /* `from` is cut out where it follows `text` first */
 } cuts[] = {
+    {0, "FB_DEVICE T fb_columns(T x)", "fb_meet<32 * ROWS>();"},
     {0, "fb_parts[threadIdx.x / 32][threadIdx.x % 32] = x;", "fb_meet<32 * ROWS>();"},
     {3, "if (threadIdx.x == 0) {", "__threadfence();"},
     {4, "x = fb_team<OP, 32>(x);", "fb_meet<THREADS>();"},
