@@ -42,16 +42,32 @@ static inline void add_replaced(fb_str *out, const char *text, const char *what,
     fb_str_add(out, text);
 }
 
+/* Threads whose row is beyond the last one are told to the emulator: "const fb_at row = inside ? any_row : 6;" */
+static inline void add_beyond(fb_str *out, const char *text)
+{
+    int number = 0;
+    for (const char *at; (at = strstr(text, " ? any_row"));) {
+        const char *name = at, *end = strchr(at, '\n');
+        while (name[-1] != ' ') name--;
+        fb_str_add_n(out, text, (size_t)(end - text));
+        fb_str_addf(out, " const shim::beyond fb_beyond_%d(!%.*s);", number++, (int)(at - name), name);
+        text = end;
+    }
+    fb_str_add(out, text);
+}
+
 /* A kernel, its dynamic shared memory the emulator's, however it is aligned; variables in memory are in its functions.
  */
 static inline void add_kernel_text(fb_str *out, const char *source)
 {
-    fb_str shared = {0}, text = {0};
+    fb_str shared = {0}, text = {0}, device = {0};
     const char *by = "unsigned char *const fb_shared = shim::shared;";
     add_replaced(&shared, source, "extern __shared__ __align__(16) unsigned char fb_shared[];", by);
     add_replaced(&text, fb_str_get(&shared), "extern __shared__ __align__(1024) unsigned char fb_shared[];", by);
-    add_replaced(out, fb_str_get(&text), "    static __device__ ", "    SHIM_DEVICE ");
+    add_replaced(&device, fb_str_get(&text), "    static __device__ ", "    SHIM_DEVICE ");
+    add_beyond(out, fb_str_get(&device));
     fb_str_free(&shared);
+    fb_str_free(&device);
     fb_str_free(&text);
 }
 
