@@ -1,4 +1,4 @@
-/* Launch mode mega by execution on an emulated GPU, whose grid is one block: stages in order, states, steps and swaps.
+/* Launch mode mega by execution on an emulated GPU, whose grid is two blocks: stages in order, states, steps and swaps.
  */
 #include "unit/emulate_cuda.h"
 #include "unit/script_harness.h"
