@@ -135,4 +135,17 @@ static inline void unit_emulate(unit *u)
     u->watch = &watch;
 }
 
+/* Program 0 of `u`; what begins with `what`, where that follows `behind` first, is cut out of its text to the
+ * semicolon. */
+static inline void unit_add_cut(unit *u, const fb_program *p, const char *behind, const char *what)
+{
+    unit whole = {0};
+    unit_add_cuda(&whole, p);
+    const char *all = fb_str_get(&whole.text), *text = strstr(all, behind), *at = text ? strstr(text, what) : NULL;
+    if (!at) fail_msg("no %s behind %s", what, behind);
+    fb_str_add_n(&u->text, all, (size_t)(at - all));
+    fb_str_add(&u->text, strchr(at, ';'));
+    fb_str_free(&whole.text);
+}
+
 #endif

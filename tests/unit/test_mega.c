@@ -200,6 +200,41 @@ static void loops_keep_what_stands_still(void **state)
     fb_script_free(s);
 }
 
+/* In the loop with gates side by side: a meeting of the grid, and one of the threads of a stage. */
+static void meetings_that_are_missing_are_found(void **state)
+{
+    (void)state;
+    static const char *const cuts[] = {"fb_meet_all();", "fb_block_done<"};
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_script *s = start();
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_graph *g = build(s, BODIES + 1);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = whole_loops(planner);
+    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        unit u = {0};
+        fb_str found = {0};
+        char *storage;
+        unit_add_cut(&u, p, "for (int64_t step0", cuts[i]);
+        unit_emulate(&u);
+        u.wrong = &found;
+        fb_free(run_program(&u, 0, p, g, 3, &storage));
+        if (!found.n) fail_msg("no race without %s", cuts[i]);
+        fb_free(storage);
+        fb_str_free(&found);
+        unit_free(&u);
+    }
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
 /* What a step of the first loop is predicted to take when a meeting of the grid takes so long. */
 static double step_us(const fb_graph *g, double barrier_us, int *meetings)
 {
@@ -276,9 +311,9 @@ int main(void)
     snprintf(folder, sizeof folder, "%.40s/fb_mega_XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/script.lua", folder);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_run_as_one_kernel),
-                                       cmocka_unit_test(loops_keep_what_stands_still),
-                                       cmocka_unit_test(meetings_are_predicted)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans_run_as_one_kernel), cmocka_unit_test(loops_keep_what_stands_still),
+        cmocka_unit_test(meetings_that_are_missing_are_found), cmocka_unit_test(meetings_are_predicted)};
     int failed = cmocka_run_group_tests_name("mega", tests, NULL, NULL);
     unlink(path);
     rmdir(folder);

@@ -308,15 +308,10 @@ static void barriers_that_are_missing_are_found(void **state)
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         fb_graph *g = cases[cuts[i].graph].make();
         fb_program *p = lowered(cuts[i].graph, g);
-        unit whole = {0}, u = {0};
+        unit u = {0};
         fb_str found = {0};
         char *storage;
-        unit_add_cuda(&whole, p);
-        const char *all = fb_str_get(&whole.text), *text = strstr(all, cuts[i].text);
-        const char *at = text ? strstr(text, cuts[i].from) : NULL;
-        if (!at) fail_msg("no %s behind %s", cuts[i].from, cuts[i].text);
-        fb_str_add_n(&u.text, all, (size_t)(at - all));
-        fb_str_add(&u.text, at + strlen(cuts[i].from));
+        unit_add_cut(&u, p, cuts[i].text, cuts[i].from);
         unit_emulate(&u);
         u.wrong = &found;
         fb_free(run_program(&u, 0, p, g, 3, &storage));
@@ -324,7 +319,6 @@ static void barriers_that_are_missing_are_found(void **state)
             fail_msg("%s: no race without %s behind %s", cases[cuts[i].graph].name, cuts[i].from, cuts[i].text);
         fb_free(storage);
         fb_str_free(&found);
-        fb_str_free(&whole.text);
         unit_free(&u);
         fb_program_free(p);
         fb_graph_free(g);
