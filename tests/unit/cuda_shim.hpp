@@ -75,7 +75,7 @@ static void *shim_statics() { return __bss_start; }
 static size_t shim_statics_size() { return (size_t)(_end - __bss_start); }
 
 // A thread whose row is beyond the last one reads that one, and nothing comes of it: such reads are no races.
-SHIM_STATE bool *shim_is_beyond;
+SHIM_STATE volatile bool *shim_is_beyond;
 __attribute__((no_sanitize("thread"))) static bool shim_counts(int what)
 {
     return what != RACES_READ || !shim_is_beyond || !*shim_is_beyond;
@@ -164,7 +164,7 @@ struct quietly {
     ~quietly() { SHIM_SAY(thread(current)); }
 };
 
-SHIM_STATE bool is_beyond[MAX_THREADS];
+SHIM_STATE volatile bool is_beyond[MAX_THREADS]; // what instruments does not count as a reader
 
 // For the rest of a scope; emulate_cuda.h puts it where a kernel has found out.
 struct beyond {
