@@ -25,13 +25,8 @@ void fb_output_free(fb_output *r)
 /* What its worker told of a device that plans for itself: there is no more to say of it. */
 static json_t *foreign_device(const fb_session *s, const char *device)
 {
-    size_t i;
-    json_t *entry;
-    json_array_foreach((json_t *)(s ? fb_session_devices(s) : NULL), i, entry)
-    {
-        if (strcmp(fb_json_string_or(entry, "device", ""), device) == 0) return json_deep_copy(entry);
-    }
-    return json_pack("{s:s}", "name", device);
+    const json_t *entry = s ? fb_json_find(fb_session_devices(s), "device", device) : NULL;
+    return entry ? json_deep_copy(entry) : json_pack("{s:s}", "name", device);
 }
 
 void fb_output_device(fb_output *r, const fb_session *s, const char *device)

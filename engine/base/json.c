@@ -95,6 +95,17 @@ bool fb_json_bool_or(const json_t *object, const char *key, bool otherwise)
     return json_is_boolean(field) ? json_boolean_value(field) : otherwise;
 }
 
+const json_t *fb_json_find(const json_t *array, const char *key, const char *text)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach((json_t *)array, i, one)
+    {
+        if (strcmp(fb_json_string_or(one, key, ""), text) == 0) return one;
+    }
+    return NULL;
+}
+
 void fb_json_set_number(json_t *object, const char *key, double value)
 {
     if (isfinite(value)) json_object_set_new(object, key, json_real(value));

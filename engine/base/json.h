@@ -33,6 +33,9 @@ int64_t fb_json_int_or(const json_t *object, const char *key, int64_t otherwise)
 double fb_json_number_or(const json_t *object, const char *key, double otherwise);
 bool fb_json_bool_or(const json_t *object, const char *key, bool otherwise);
 
+/* The first object of an array in which `key` is this text; NULL: none. */
+const json_t *fb_json_find(const json_t *array, const char *key, const char *text);
+
 /* Sets a number, leaving the key out when the value is not finite: what is not known is absent, never zero. */
 void fb_json_set_number(json_t *object, const char *key, double value);
 

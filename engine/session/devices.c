@@ -79,9 +79,9 @@ static bool has_recorded(const fb_session *s, const fb_device_record *d)
     return json_object_get(json_object_get(d->entry, "scripts"), name) != NULL;
 }
 
-static bool is_recorded(const fb_device_record *d)
+static bool is_recording(const json_t *entry)
 {
-    return d->kind == FB_DEVICE_REPLAY || json_object_get(d->entry, "recorded");
+    return kind_of(fb_json_string_or(entry, "kind", "")) == FB_DEVICE_REPLAY || json_object_get(entry, "recorded");
 }
 
 /* "replay" or "torch" alone, for "replay:h200" or "torch:h200": the first recording with the script, else the first
@@ -92,7 +92,7 @@ static fb_device_record *any_recorded(const fb_session *s, const char *name)
     size_t n = strlen(name);
     for (int i = 0; i < s->devices.n; i++) {
         fb_device_record *d = s->devices.at[i];
-        if (!is_recorded(d) || strncmp(d->name, name, n) != 0 || d->name[n] != ':') continue;
+        if (!is_recording(d->entry) || strncmp(d->name, name, n) != 0 || d->name[n] != ':') continue;
         if (has_recorded(s, d)) return d;
         if (!first) first = d;
     }
@@ -170,22 +170,9 @@ static bool asks_for_replay(const fb_session *s)
 
 /* ---- names ---- */
 
-static bool same_machine(const fb_worker_record *a, const fb_worker_record *b)
+bool fb_same_machine(const fb_worker_record *a, const fb_worker_record *b)
 {
     return a->host && b->host && strcmp(a->host, b->host) == 0;
-}
-
-/* The worker's entry of that name; one that says what is missing only where `missing_too`. */
-static const json_t *entry_of(const fb_worker_record *w, const char *name, bool missing_too)
-{
-    size_t i;
-    json_t *entry;
-    json_array_foreach(w->devices, i, entry)
-    {
-        bool counts = missing_too || !missing(entry);
-        if (counts && strcmp(fb_json_string_or(entry, "device", ""), name) == 0) return entry;
-    }
-    return NULL;
 }
 
 /* What the session calls a worker's device: as the worker does, or "gpubox:cuda:0" where an earlier worker of another
@@ -196,17 +183,15 @@ static bool name_device(const fb_session *s, int worker, const json_t *entry, ch
     const char *name = fb_json_string_or(entry, "device", NULL);
     bool clashes = false;
     for (int i = 0; i < worker && name; i++) {
-        const json_t *other = entry_of(&s->workers[i], name, missing(entry));
-        if (!other) continue;
-        bool recording = strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0;
-        if (recording || json_object_get(entry, "recorded") || !w->host || same_machine(w, &s->workers[i]))
-            return false;
+        const json_t *other = fb_json_find(s->workers[i].devices, "device", name);
+        if (!other || (missing(other) && !missing(entry))) continue;
+        if (is_recording(entry) || !w->host || fb_same_machine(w, &s->workers[i])) return false;
         clashes = true;
     }
     snprintf(to, room, "%s%s%s", clashes ? w->host : "", clashes ? ":" : "", name ? name : "");
     for (char *p = to; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._-:", *p)) *p = '-'; /* a column's text can name it */
-    return name;
+    return name != NULL;
 }
 
 static void list_device(fb_session *s, int worker, const char *name, json_t *entry)
@@ -233,7 +218,7 @@ static void list_libraries(fb_session *s, int worker)
     json_t *one;
     if (!s->library_list) s->library_list = json_array();
     for (int k = 0; k < worker; k++)
-        if (s->workers[k].libraries && json_array_size(s->workers[k].libraries) && same_machine(w, &s->workers[k]))
+        if (s->workers[k].libraries && json_array_size(s->workers[k].libraries) && fb_same_machine(w, &s->workers[k]))
             return;
     json_array_foreach(w->libraries, i, one)
     {

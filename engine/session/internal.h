@@ -225,6 +225,7 @@ void fb_column_show_plan(fb_column_record *c);               /* what the history
 /* devices.c */
 bool fb_devices_start(fb_session *s, fb_error *err);
 void fb_devices_free(fb_session *s);
+bool fb_same_machine(const fb_worker_record *a, const fb_worker_record *b); /* by the names that they gave of it */
 /* What the device of this name in the session is called by its worker. */
 const char *fb_device_called(const fb_session *s, const char *name);
 /* The device of a name (NULL: the default). NULL with *wait while workers have not answered, else NULL and the error.

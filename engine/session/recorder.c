@@ -616,17 +616,6 @@ bool fb_recorder_graph(fb_recorder *r, const char *script, const char *variant, 
 
 /* ---- opening ---- */
 
-static const json_t *entry_named(const json_t *devices, const char *name)
-{
-    size_t i;
-    json_t *entry;
-    json_array_foreach((json_t *)devices, i, entry)
-    {
-        if (strcmp(fb_json_string_or(entry, "device", ""), name) == 0) return entry;
-    }
-    return NULL;
-}
-
 /* The machine: from the list, else by calibrating. */
 static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_error *err)
 {
@@ -739,7 +728,7 @@ static bool take_worker(fb_recorder *r, int given, fb_str *missing, fb_error *er
         fb_worker_free(w);
         return false;
     }
-    const json_t *devices = json_object_get(e.message, "devices"), *entry = entry_named(devices, r->device),
+    const json_t *devices = json_object_get(e.message, "devices"), *entry = fb_json_find(devices, "device", r->device),
                  *peer = given < 0 || r->peer.worker ? NULL : peer_in(devices);
     const char *why = fb_json_string_or(entry, "missing", NULL), *no_peer = fb_json_string_or(peer, "missing", NULL);
     if (why) fb_str_clear(missing), fb_str_add(missing, why);
@@ -780,7 +769,7 @@ static bool open_all(fb_recorder *r, fb_error *err)
                      missing.n ? missing.text : "there is none");
     fb_str_free(&missing);
     if (!ok) return false;
-    const json_t *entry = entry_named(r->devices, r->device);
+    const json_t *entry = fb_json_find(r->devices, "device", r->device);
     if (!open_file(r, entry, err)) return false;
     write_head(r, entry);
     write_peer(r);

@@ -307,11 +307,10 @@ static bool someone_comes(const fb_session *s)
     return false;
 }
 
-/* On the same machine as the worker, by the name that its workers gave. */
+/* On the same machine as the worker. */
 static bool shares(const fb_session *s, const fb_job *j, int worker)
 {
-    const char *a = s->workers[j->worker].host, *b = s->workers[worker].host;
-    return j->worker == worker || (a && b && strcmp(a, b) == 0);
+    return j->worker == worker || fb_same_machine(&s->workers[j->worker], &s->workers[worker]);
 }
 
 static bool any_in(const fb_session *s, int worker, fb_job_stage stage)
