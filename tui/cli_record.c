@@ -54,11 +54,7 @@ static bool compile(void *ctx, const fb_program *p, fb_error *err)
 {
     const record *r = ctx;
 #ifdef FB_HAVE_CUDA
-    fb_cuda_code *codes = fb_calloc((size_t)p->n_kernels + 1, sizeof *codes);
-    bool ok = fb_cuda_compile_program(p, r->arch, NULL, codes, err);
-    for (int k = 0; k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
-    fb_free(codes);
-    return ok;
+    return fb_cuda_compile_ahead(p, r->arch, err);
 #else
     (void)p;
     return fb_fail(err, FB_ERR_UNAVAILABLE, "%s: this fusebox was built without the CUDA toolkit's headers", r->arch);

@@ -275,6 +275,15 @@ bool fb_cuda_compile_program(const fb_program *program, const char *arch, const 
     return cancelled ? fb_fail(err, FB_ERR_CANCELLED, "cancelled while compiling") : true;
 }
 
+bool fb_cuda_compile_ahead(const fb_program *p, const char *arch, fb_error *err)
+{
+    fb_cuda_code *codes = fb_calloc((size_t)p->n_kernels + 1, sizeof *codes);
+    bool good = fb_cuda_compile_program(p, arch, NULL, codes, err);
+    for (int k = 0; k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
+    fb_free(codes);
+    return good;
+}
+
 int fb_cuda_archs(char to[][16], int room, fb_error *err)
 {
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);

@@ -30,6 +30,9 @@ void fb_cuda_code_clear(fb_cuda_code *code);
 bool fb_cuda_compile_program(const fb_program *p, const char *arch, const fb_progress *progress, fb_cuda_code *codes,
                              fb_error *err);
 
+/* The same for the cache alone: the code is not kept. */
+bool fb_cuda_compile_ahead(const fb_program *p, const char *arch, fb_error *err);
+
 /* The architectures NVRTC knows, ascending ("sm_75" … ); returns how many of `room` were written. */
 int fb_cuda_archs(char to[][16], int room, fb_error *err);
 

@@ -105,11 +105,8 @@ static void compile_plan(const char *what, const fb_plan *plan)
 {
     fb_error err = {0};
     fb_program *p = fb_lower(plan, run.device->ops->dialect, &err);
-    fb_cuda_code *codes = fb_calloc(p ? (size_t)p->n_kernels + 1 : 1, sizeof *codes);
-    bool ok = p && fb_cuda_compile_program(p, run.arch, NULL, codes, &err);
+    bool ok = p && fb_cuda_compile_ahead(p, run.arch, &err);
     result(ok, what, ok ? "" : err.text);
-    for (int k = 0; p && k < p->n_kernels; k++) fb_cuda_code_clear(&codes[k]);
-    fb_free(codes);
     fb_program_free(p);
 }
 
