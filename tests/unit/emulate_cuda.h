@@ -148,4 +148,19 @@ static inline void unit_add_cut(unit *u, const fb_program *p, const char *behind
     fb_str_free(&whole.text);
 }
 
+/* The races of a program of which that has been cut out, one a line; the caller frees it. NULL: none. */
+static inline char *races_without(const fb_program *p, const fb_graph *g, const char *behind, const char *what)
+{
+    unit u = {0};
+    fb_str found = {0};
+    char *storage;
+    unit_add_cut(&u, p, behind, what);
+    unit_emulate(&u);
+    u.wrong = &found;
+    fb_free(run_program(&u, 0, p, g, 3, &storage));
+    fb_free(storage);
+    unit_free(&u);
+    return found.text;
+}
+
 #endif

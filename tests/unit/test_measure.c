@@ -447,13 +447,9 @@ static void deep_graphs_are_judged_by_samples(void **state)
     enum { ROWS = 8, COLUMNS = 32, LAYERS = 4 };
     fb_graph *g = fb_graph_new("deep");
     fb_id x = source(g, FB_OP_INPUT, "x", DIMS(ROWS, COLUMNS), FB_BF16);
+    static const char *const names[LAYERS] = {"w0", "w1", "w2", "w3"};
     for (int i = 0; i < LAYERS; i++) {
-        fb_id w = source(g, FB_OP_PARAM,
-                         i ? i == 1   ? "w1"
-                             : i == 2 ? "w2"
-                                      : "w3"
-                           : "w0",
-                         DIMS(COLUMNS, COLUMNS), FB_BF16);
+        fb_id w = source(g, FB_OP_PARAM, names[i], DIMS(COLUMNS, COLUMNS), FB_BF16);
         x = layer_norm(g, node2(g, FB_OP_MATMUL, NULL, x, w));
     }
     output(g, x);
