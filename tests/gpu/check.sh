@@ -2,7 +2,7 @@
 # Everything that only a GPU can tell: `make check-gpu`. Runs on a machine that has the prebuilt programs alone. Exit status 77
 # without a GPU, 1 when a test failed.
 #
-#   FB_BUILD    folder with fusebox, check_gpu, poison_cache, hog      FB_SRCDIR   the sources (default: this script's)
+#   FB_BUILD    folder with fusebox and the programs of this folder   FB_SRCDIR   the sources (default: this script's)
 #   PARTS       some of "plans traffic faults trace sanitize"; all when empty
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FB_SRCDIR=${FB_SRCDIR:-$here/../..}

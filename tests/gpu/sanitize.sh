@@ -28,14 +28,31 @@ skip() {
 }
 command -v "$sanitizer" >/dev/null 2>&1 || skip "no $sanitizer"
 
-# The logs that say more than that there was nothing ("10 hazards" ends in "0 hazards"), or nothing at all. Hazards between threads of
-# cuBLAS's kernels for Hopper (nvjet…) are passed over: racecheck does not follow the barriers that these wait on.
-soiled() {
+# Merged kernels meet at barriers of some of a block's warps, of which racecheck (of CUDA 13.0 at least) takes some for none. Whether
+# it does so here is asked with a kernel that is right, and wrong as soon as its barrier is cut out: then hazards in merged kernels
+# say nothing and are passed over. That these have no races is what test_races and test_mega watch, without a GPU.
+misjudges_barriers() {
+    "$FB_BUILD/named_barriers" 20000 && ! "$FB_BUILD/named_barriers" 1000 cut || return 1
+    "$sanitizer" --tool racecheck "$FB_BUILD/named_barriers" 40 | grep -q 'SUMMARY: [1-9][0-9]* hazard'
+}
+
+# Kernels whose hazards are passed over: cuBLAS's for Hopper wait on barriers that racecheck does not follow.
+doubtful='nvjet'
+
+# The logs with hazards of which every place lies in a doubtful kernel.
+doubted() {
     for log in "$work"/log.*; do
-        grep -qE 'SUMMARY: 0 (errors|hazards)' "$log" && continue
-        grep -q 'SUMMARY: [0-9]* hazards' "$log" && grep -q ' Thread (.*) at nvjet' "$log" &&
-            ! grep ' Thread (.*) at ' "$log" | grep -qv ' at nvjet' && continue
-        echo "$log"
+        grep -qE 'SUMMARY: [1-9][0-9]* hazards? ' "$log" || continue
+        grep -oE '(access|Thread \([0-9,]*\)) at [^ +]*' "$log" | sed 's/.* at //' | sort -u >"$work/places"
+        [ -s "$work/places" ] && ! grep -qvE "^($doubtful)" "$work/places" && echo "$log"
+    done
+}
+
+# The logs that say anything else than that there was nothing ("10 hazards" ends in "0 hazards").
+soiled() {
+    doubted >"$work/doubted"
+    for log in "$work"/log.*; do
+        grep -qE 'SUMMARY: 0 (errors|hazards)' "$log" || grep -qxF "$log" "$work/doubted" || echo "$log"
     done
 }
 
@@ -48,6 +65,7 @@ for size in ${SIZES:-100}; do
     grep '^not ok' "$work/plain" | sed 's/^/# /'
     for tool in ${TOOLS:-memcheck initcheck racecheck}; do
         rm -f "$work"/log.*
+        [ "$tool" = racecheck ] && misjudges_barriers >"$work/barriers" && doubtful="$doubtful|mega_kernel"
         # Findings are read from the logs, all of them.
         JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$tool" --print-limit 1000 \
             --target-processes application-only --log-file "$work/log.{}" "$FB_BUILD/check_gpu" --small "$size" --mode stream \
@@ -58,6 +76,9 @@ for size in ${SIZES:-100}; do
         name="$tool, sizes up to $size, $cases cases"
         if [ $status = 0 ] && [ "$cases" -gt 0 ] && ! soiled | grep -q .; then
             echo "ok $tests - $name"
+            doubted | while read -r log; do
+                echo "# $(basename "$log"): hazards in kernels of which $tool cannot tell: $(tail -1 "$log")"
+            done
         else
             failed=1
             echo "not ok $tests - $name (status $status)"
