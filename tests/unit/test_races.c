@@ -33,6 +33,13 @@ static const struct {
      false},
     {"the wrong half of a block meets",
      "s[i] = n[i]; if (i < 32) shim::barrier_of(1, 32); if (i < 32) m[i] = s[63 - i];", 1, false, true},
+    {"warps that have met unequally often before",
+     "if (i < 32) { shim::barrier_of(1, 32); shim::barrier_of(1, 32); } s[i] = n[i]; shim::barrier_of(2, 64); "
+     "m[i] = s[63 - i];",
+     1, false, false},
+    {"warps of which one has met, and not the other",
+     "if (i < 32) { shim::barrier_of(1, 32); shim::barrier_of(1, 32); } s[i] = n[i]; m[i] = s[63 - i];", 1, false,
+     true},
     {"neighbouring bytes", "bytes[i] = (char)n[i];", 1, false, false},
     {"a word over a neighbour's byte", "bytes[i] = 1; if (i == 5) *(int *)(bytes + 4) = 0;", 1, false, true},
     {"blocks on their own", "m[64 * blockIdx.x + i] = n[i];", 2, false, false},
