@@ -1,6 +1,6 @@
-/* A kernel whose warps meet as those of merged kernels do, and nothing else: first some of a block's warps, then more of
- * them, at barriers with a number. Every value that crosses a barrier is checked, so that the kernel itself says whether
- * it is right. That tells whether racecheck can be believed of such barriers (sanitize.sh).
+/* A kernel whose warps meet as those of merged kernels do, and nothing else: first some of a block's warps, then more
+ * of them, at barriers with a number. Every value that crosses a barrier is checked, so that the kernel itself says
+ * whether it is right. That tells whether racecheck can be believed of such barriers (sanitize.sh).
  *
  *     named_barriers [ROUNDS] [cut]
  *
@@ -75,8 +75,7 @@ static long wrong_values(const fb_cuda_functions *f, unsigned rounds, bool cut, 
     if (status == CUDA_SUCCESS) status = f->cuModuleGetFunction(&kernel, module, "named_barriers");
     if (status == CUDA_SUCCESS) status = f->cuMemAlloc(&counter, sizeof wrong);
     if (status == CUDA_SUCCESS) status = f->cuMemsetD32Async(counter, 0, 1, NULL);
-    if (status == CUDA_SUCCESS)
-        status = f->cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, args, NULL);
+    if (status == CUDA_SUCCESS) status = f->cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, args, NULL);
     if (status == CUDA_SUCCESS) status = f->cuMemcpyDtoH(&wrong, counter, sizeof wrong);
     fb_cuda_code_clear(&code);
     if (status == CUDA_SUCCESS) return wrong;
