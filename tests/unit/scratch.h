@@ -5,18 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static char scratch[] = "/tmp/fusebox-test-XXXXXX";
+static char scratch[64];
 
 static int make_scratch(void **state)
 {
     (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%.40s/fusebox-test-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     return mkdtemp(scratch) ? 0 : -1;
 }
 
 static int remove_scratch(void **state)
 {
     (void)state;
-    char command[64];
+    char command[96];
     snprintf(command, sizeof command, "rm -rf '%s'", scratch);
     return system(command);
 }

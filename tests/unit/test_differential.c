@@ -6,6 +6,7 @@
 #include "measure/fuzz.h"
 #include "own_cache.h"
 #include "plan/preset.h"
+#include "scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -399,10 +400,15 @@ static void a_seed_is_a_graph_and_a_plan(void **state)
     for (int i = 0; i < FB_DTYPES; i++) assert_true(dtypes[i]);
 }
 
+static int set_up(void **state)
+{
+    if (make_scratch(state) != 0) return -1;
+    own_cache(scratch);
+    return 0;
+}
+
 int main(void)
 {
-    char dir[] = "/tmp/fusebox-test-differential-XXXXXX", command[128];
-    if (mkdtemp(dir)) own_cache(dir);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_under_random_plans),
         cmocka_unit_test(what_is_received_has_a_buffer),
@@ -417,7 +423,5 @@ int main(void)
         cmocka_unit_test(failures_become_small),
         cmocka_unit_test(a_seed_is_a_graph_and_a_plan),
     };
-    int failed = cmocka_run_group_tests_name("differential", tests, NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command) == 0 ? failed : 1;
+    return cmocka_run_group_tests_name("differential", tests, set_up, remove_scratch);
 }

@@ -1,4 +1,5 @@
 /* Loops under many plans: generated, compiled and run, against the interpreter; and what may not be done with them. */
+#include "unit/scratch.h"
 #include "unit/script_harness.h"
 
 #include "base/json.h"
@@ -17,7 +18,7 @@
 
 enum { LIMIT_MS = 60000, RANDOM_PLANS = 6 };
 
-static char folder[64], path[96];
+static char path[96];
 
 static const struct {
     const char *name, *body;
@@ -653,13 +654,16 @@ static void scripts_that_ask_for_nonsense(void **state)
     }
 }
 
+static int set_up(void **state)
+{
+    if (make_scratch(state) != 0) return -1;
+    snprintf(path, sizeof path, "%s/script.lua", scratch);
+    return 0;
+}
+
 int main(void)
 {
     fb_json_init();
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/fb_loops_XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/script.lua", folder);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_step),
         cmocka_unit_test(one_step),
@@ -679,8 +683,5 @@ int main(void)
         cmocka_unit_test(graphs_are_not_endless),
         cmocka_unit_test(scripts_that_ask_for_nonsense),
     };
-    int failed = cmocka_run_group_tests_name("loops", tests, NULL, NULL);
-    unlink(path);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests_name("loops", tests, set_up, remove_scratch);
 }

@@ -79,7 +79,7 @@ enum { LOOPS = sizeof loops / sizeof *loops };
 
 static fb_script *start(void)
 {
-    char path[64];
+    char path[96];
     snprintf(path, sizeof path, "%s/script.lua", scratch);
     FILE *f = fopen(path, "w");
     assert_non_null(f);

@@ -1,5 +1,6 @@
 /* g:grad and the optimisers from a script's side: gradients in the order asked for, errors with the script's line, and
  * steps of sgd and adam, one run after the other with the parameters updated in between, against the formulas. */
+#include "unit/scratch.h"
 #include "unit/script_harness.h"
 
 #include "base/json.h"
@@ -15,7 +16,7 @@
 
 enum { LIMIT_MS = 60000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
 
-static char path[80]; /* of the script */
+static char path[96]; /* of the script */
 
 /* Builds the script's graph; NULL with the error when it is refused. */
 static fb_graph *built(const char *text, fb_error *err, int *line)
@@ -362,14 +363,16 @@ static void a_loop_of_steps(void **state)
     training_free(t);
 }
 
+static int set_up(void **state)
+{
+    if (make_scratch(state) != 0) return -1;
+    snprintf(path, sizeof path, "%s/script.lua", scratch);
+    return 0;
+}
+
 int main(void)
 {
     fb_json_init();
-    char folder[64];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/fb_optim_XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return 1;
-    snprintf(path, sizeof path, "%s/script.lua", folder);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_come_in_the_order_asked_for),
         cmocka_unit_test(gradients_have_gradients),
@@ -382,8 +385,5 @@ int main(void)
         cmocka_unit_test(narrow_weights_have_wide_state),
         cmocka_unit_test(a_loop_of_steps),
     };
-    int failed = cmocka_run_group_tests_name("optim", tests, NULL, NULL);
-    unlink(path);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests_name("optim", tests, set_up, remove_scratch);
 }

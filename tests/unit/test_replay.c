@@ -1,6 +1,7 @@
 /* Recordings and the device that serves them: what is recorded, composed, predicted and stale, and files that are not
  * what they should be. */
 #include "plan_help.h"
+#include "scratch.h"
 
 #include "base/embedded.h"
 #include "base/json.h"
@@ -10,8 +11,6 @@
 
 #include <math.h>
 #include <unistd.h>
-
-static char folder[64];
 
 /* x → tanh → exp → relu, and where `more` something beside it, so that the graph is another one. */
 static fb_graph *chain(bool more)
@@ -99,7 +98,7 @@ static void save_as(const fixture *f, const char *name)
 {
     char path[128];
     fb_error err = {0};
-    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    snprintf(path, sizeof path, "%s/%s.json", scratch, name);
     if (!fb_recording_write(f->r, path, &err)) fail_msg("%s", err.text);
 }
 
@@ -351,7 +350,7 @@ static void pruning_keeps_what_is_launched(void **state)
     /* what is written is what is read */
     size_t n, again;
     save_as(&f, "gpu");
-    snprintf(path, sizeof path, "%s/gpu.json", folder);
+    snprintf(path, sizeof path, "%s/gpu.json", scratch);
     char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
     fb_recording *back = fb_recording_read(text, n, NULL);
     assert_non_null(back);
@@ -373,7 +372,7 @@ static void recordings_are_listed(void **state)
     fb_recording_add_script(f.r, "chain", "", f.g->hash);
     save_as(&f, "gpu");
     char path[128];
-    snprintf(path, sizeof path, "%s/broken.json", folder);
+    snprintf(path, sizeof path, "%s/broken.json", scratch);
     assert_true(fb_write_file(path, "{}", 2, NULL));
     json_t *devices = json_array(), *libraries = json_array(), *entry;
     const fb_device_ops *ops = fb_device_find("replay:gpu", NULL);
@@ -485,7 +484,7 @@ static void damaged_files_do_no_harm(void **state)
     save_as(&f, "gpu");
     char path[128];
     size_t n;
-    snprintf(path, sizeof path, "%s/gpu.json", folder);
+    snprintf(path, sizeof path, "%s/gpu.json", scratch);
     char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
     unsigned seed = 7;
     int read = 0;
@@ -512,20 +511,9 @@ static void damaged_files_do_no_harm(void **state)
     fixture_free(&f);
 }
 
-static int make_folder(void **state)
+static int set_up(void **state)
 {
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/replay.XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return -1;
-    return setenv("FUSEBOX_RECORDINGS", folder, 1);
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    fb_cache_empty(folder);
-    return rmdir(folder);
+    return make_scratch(state) == 0 ? setenv("FUSEBOX_RECORDINGS", scratch, 1) : -1;
 }
 
 int main(void)
@@ -547,5 +535,5 @@ int main(void)
         cmocka_unit_test(carried_recordings_are_whole),
         cmocka_unit_test(damaged_files_do_no_harm),
     };
-    return cmocka_run_group_tests_name("replay", tests, make_folder, remove_folder);
+    return cmocka_run_group_tests_name("replay", tests, set_up, remove_scratch);
 }

@@ -2,6 +2,7 @@
  * experiments, what require and load may reach, and whether the types for editors name every function there is. */
 #include "config.h"
 
+#include "unit/scratch.h"
 #include "unit/script_harness.h"
 
 #include "base/embedded.h"
@@ -27,12 +28,10 @@ enum { LIMIT_MS = 60000 };
 
 /* ---- scripts in a folder of their own ---- */
 
-static char folder[64];
-
 static void write_text(const char *name, const char *text, size_t n)
 {
     char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
     assert_true(fb_write_file(path, text, n, NULL));
 }
 
@@ -41,7 +40,7 @@ static fb_script *start_with(const char *text, const char *set)
     fb_error err = {0};
     char path[256];
     write_text("script.lua", text, strlen(text));
-    snprintf(path, sizeof path, "%s/script.lua", folder);
+    snprintf(path, sizeof path, "%s/script.lua", scratch);
     json_t *values = set ? fb_json_parse(set, strlen(set), &err) : NULL;
     fb_script *s = fb_script_start(path, values, &err);
     json_decref(values);
@@ -782,7 +781,7 @@ static void test_bundled(void **state)
         {"scripts/models/mlp_two_layer.lua", "{\"rows\":5,\"inputs\":3,\"hidden\":7,\"outputs\":2}", 1, ""},
         {"scripts/models/attention.lua", "{\"heads\":2,\"seq\":5,\"head_dim\":3}", 1, ""},
     };
-    assert_int_equal(chdir(folder), 0); /* no such files here: they come out of the binary */
+    assert_int_equal(chdir(scratch), 0); /* no such files here: they come out of the binary */
     for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
         fb_error err = {0};
         json_t *set = fb_json_parse(scripts[k].set, strlen(scripts[k].set), NULL);
@@ -1099,14 +1098,14 @@ static void test_require(void **state)
     char path[256];
     static const char module[] = "local name = ...\nreturn { name = name, fail = function(x) return x:matmul(x) end }";
     write_text("helper.lua", module, strlen(module));
-    snprintf(path, sizeof path, "%s/deep", folder);
+    snprintf(path, sizeof path, "%s/deep", scratch);
     mkdir(path, 0700);
     write_text("deep/er.lua", "return 7", 8);
     write_text("selfish.lua", "return require 'selfish'", 24);
     write_text("wrong.lua", "\nlocal x =", 10);
     write_text("bytes.lua", "\xff\xfe", 2);
     write_text("nn.lua", "return { linear = 1 }", 21); /* the library comes first */
-    snprintf(path, sizeof path, "%s/outside.lua", folder);
+    snprintf(path, sizeof path, "%s/outside.lua", scratch);
     unlink(path);
     assert_int_equal(symlink("/etc/hostname", path), 0);
     static const struct {
@@ -1140,7 +1139,7 @@ static void test_require(void **state)
         }
         fb_script_free(s);
     }
-    snprintf(path, sizeof path, "%s/nn.lua", folder);
+    snprintf(path, sizeof path, "%s/nn.lua", scratch);
     unlink(path);
 }
 
@@ -1401,9 +1400,6 @@ static void test_types(void **state)
 int main(void)
 {
     fb_json_init();
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/fb_script_XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_errors),
@@ -1432,8 +1428,5 @@ int main(void)
         cmocka_unit_test(test_bundled),
         cmocka_unit_test(test_bundled_experiments),
     };
-    int failed = cmocka_run_group_tests_name("script", tests, NULL, NULL);
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command) ? 1 : failed;
+    return cmocka_run_group_tests_name("script", tests, make_scratch, remove_scratch);
 }

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "graph/graph_json.h"
 #include "own_cache.h"
+#include "scratch.h"
 #include "session/library.h"
 #include "session/names.h"
 #include "session/results.h"
@@ -48,33 +49,23 @@ static const char model[] =
     "  end,\n"
     "}\n";
 
-static char folder[] = "/tmp/fusebox-session-XXXXXX";
 static char script[128];
 
 static const char *in_folder(const char *name)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
     return path;
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     fb_json_init();
-    if (!mkdtemp(folder)) return -1;
-    snprintf(script, sizeof script, "%s/model.lua", folder);
-    setenv("XDG_STATE_HOME", folder, 1);
-    own_cache(folder);
+    if (make_scratch(state) != 0) return -1;
+    snprintf(script, sizeof script, "%s/model.lua", scratch);
+    setenv("XDG_STATE_HOME", scratch, 1);
+    own_cache(scratch);
     return fb_write_file(script, model, strlen(model), NULL) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 static fb_session *opened(const char *path)
@@ -823,5 +814,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_kernels_are_trusted),
         cmocka_unit_test(test_calibrations_in_doubt),
     };
-    return cmocka_run_group_tests_name("session", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("session", tests, set_up, remove_scratch);
 }
