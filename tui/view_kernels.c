@@ -31,7 +31,7 @@ static places place(const fb_rect *r)
 {
     places p = {.figures = r->w >= ROOM_FOR_FIGURES};
     int figure = p.figures ? FIGURE : 0;
-    p.bar = (p.figures ? r->w - 2 * FIGURE : r->w) / 6 - 1;
+    p.bar = p.figures ? (r->w - 2 * FIGURE) / 6 - 1 : r->w * 3 / 16;
     p.bytes = r->w - 1 - p.bar - figure;
     p.time = p.bytes - 1 - p.bar - figure;
     p.name = p.time - GUTTER - 1;
@@ -68,13 +68,17 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     fb_draw_bar(r, y, x, p.bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
 }
 
-/* The bars' headings stand in the frame. */
+/* The bars' headings stand in the frame. Times say themselves whether they were measured; bytes are the model's, which is
+ * said where there is room for it beside the time's heading. */
 static void draw_headings(const fb_rect *r)
 {
+    static const char time[] = " time ", bytes[] = " bytes ", modelled[] = " bytes modelled ";
     fb_rect frame = {r->y - 1, r->x, 1, r->w};
     places p = place(r);
-    fb_draw(&frame, 0, p.time - 1, FB_ROLE_DIM, " time ");
-    fb_draw(&frame, 0, p.bytes - 1, FB_ROLE_DIM, " bytes ");
+    int whole = r->w - (int)strlen(modelled), after = p.time - 1 + (int)strlen(time);
+    bool room = whole >= after;
+    fb_draw(&frame, 0, p.time - 1, FB_ROLE_DIM, time);
+    fb_draw(&frame, 0, room && whole < p.bytes ? whole : p.bytes - 1, FB_ROLE_DIM, room ? modelled : bytes);
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
