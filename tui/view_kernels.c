@@ -68,8 +68,8 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     fb_draw_bar(r, y, x, p.bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
 }
 
-/* The bars' headings stand in the frame. Times say themselves whether they were measured; bytes are the model's, which is
- * said where there is room for it beside the time's heading. */
+/* The bars' headings stand in the frame. Times say themselves whether they were measured; bytes are the model's, which
+ * is said where there is room for it beside the time's heading. */
 static void draw_headings(const fb_rect *r)
 {
     static const char time[] = " time ", bytes[] = " bytes ", modelled[] = " bytes modelled ";
