@@ -8,7 +8,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-static const int64_t debounce_ns = 150 * 1000000ll;
+static const int64_t settle_ns = FB_SESSION_SETTLE_MS * 1000000ll;
 
 fb_session *fb_session_new(const fb_session_options *o, fb_error *err)
 {
@@ -132,7 +132,7 @@ int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int 
         for (int i = 0; i < s->columns.n; i++) {
             const fb_column_record *c = s->columns.at[i];
             if (c->changed_ns && c->shown.state == FB_COLUMN_READY)
-                sooner(timeout_ms, until(c->changed_ns + debounce_ns));
+                sooner(timeout_ms, until(c->changed_ns + settle_ns));
         }
     sooner(timeout_ms, fb_devices_timeout(s));
     return n;
@@ -158,7 +158,7 @@ static void measure_changed(fb_session *s)
     for (int i = 0; i < s->columns.n; i++) {
         fb_column_record *c = s->columns.at[i];
         if (c->changed_ns && c->shown.state == FB_COLUMN_BUILDING) return; /* wait for it, so that all interleave */
-        if (c->changed_ns && c->shown.state == FB_COLUMN_READY && c->changed_ns + debounce_ns > now) return;
+        if (c->changed_ns && c->shown.state == FB_COLUMN_READY && c->changed_ns + settle_ns > now) return;
     }
     for (int i = 0; i < s->columns.n; i++) {
         fb_column_record *c = s->columns.at[i];

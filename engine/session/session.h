@@ -48,6 +48,9 @@ void fb_session_free(fb_session *s); /* ends all processes */
 /* ---- events ---- */
 
 enum { FB_SESSION_FDS = 64 };
+/* So long an edit waits for a next one before it is measured by itself: longer than a key that is held takes to repeat,
+ * and not so long that it were waited for. */
+enum { FB_SESSION_SETTLE_MS = 80 };
 int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int *timeout_ms);
 void fb_session_pump(fb_session *s);
 bool fb_session_busy(const fb_session *s);           /* something was asked for and has not ended */
@@ -182,7 +185,7 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
 /* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
 bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */
-void fb_session_set_auto(fb_session *s, bool on); /* measure after each edit, debounced by 150 ms */
+void fb_session_set_auto(fb_session *s, bool on); /* measure edits by themselves */
 bool fb_session_auto(const fb_session *s);
 
 /* ---- puzzles ---- */

@@ -57,9 +57,6 @@ fi
 if wanted plan; then "$BENCH_DIR/bench_plan"; fi
 if wanted process; then "$BENCH_DIR/bench_process" "$FB_SRCDIR/scripts/puzzlers/split_stack.lua"; fi
 if wanted terminal; then
-    # A puzzle that has been seen, so that the workbench comes first.
-    mkdir -p "$XDG_STATE_HOME/fusebox"
-    echo '{"puzzle":"split_stack","skipped":true}' >"$XDG_STATE_HOME/fusebox/progress.jsonl"
     if [ -x "$BENCH_DIR/bench_terminal" ]; then
         "$BENCH_DIR/bench_terminal" split_stack "$FB_SRCDIR/tests/bench/big.lua"
     else
