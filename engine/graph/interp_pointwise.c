@@ -162,18 +162,27 @@ static bool from_a_zero(fb_op op, const fb_bound_block *b, int k)
                            : (op == FB_OP_RECIP || op == FB_OP_RSQRT || op == FB_OP_POW) && b->x[0][k] == 0;
 }
 
+/* Of where(): the branch that is taken is certain, or it does not matter which one is. */
+static bool branches_agree(const fb_bound_block *b, int k)
+{
+    const double taken = b->x[1][k], other = b->x[2][k];
+    if (b->e[0][k] == 0) return b->e[b->x[0][k] != 0 ? 1 : 2][k] == 0;
+    return b->e[1][k] + b->e[2][k] == 0 && (taken == other || (isnan(taken) && isnan(other)));
+}
+
 /* The result of one element when its operands take the ends of their intervals: the same for all ends, or undecided.
  * pow(1, NaN) and pow(NaN, 0) are 1, which ends do not show. */
 static bool corners_agree(const job *j, const fb_bound_block *b, int k)
 {
     int ends = 1 << j->node->n_args;
     double x[3][8] = {{0}}, y[8];
+    if (j->node->op == FB_OP_WHERE) return branches_agree(b, k);
     if (from_a_zero(j->node->op, b, k)) return false;
     if (j->node->op == FB_OP_POW && b->e[0][k] + b->e[1][k] > 0) return false;
     for (int c = 0; c < ends; c++) {
         for (int a = 0; a < j->node->n_args; a++) {
             double e = b->e[a][k];
-            if (isinf(e) && j->node->op != FB_OP_WHERE) return false;
+            if (isinf(e)) return false;
             x[a][c] = b->x[a][k] + (c >> a & 1 ? e : -e);
         }
     }

@@ -541,6 +541,27 @@ static void overflow_is_undecided_and_infinity_is_not(void **state)
     rig_free(&r);
 }
 
+/* 1/0 − 1/0, of a zero that a device may not hit: no NaN there. A branch that is not taken does not matter, nor which
+ * one is when both are NaN. */
+static void a_nan_that_may_be_none_is_undecided(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = data(&r, FB_F32, SHAPE(2), (double[]){1, 2}), near = about(&r, x), nan = constant(&r, FB_F32, NAN);
+    fb_id inverse = add1(&r, FB_OP_RECIP, add2(&r, FB_OP_SUB, near, x)), lost = add2(&r, FB_OP_SUB, inverse, inverse);
+    fb_id mask = data(&r, FB_BOOL, SHAPE(2), (double[]){1, 0}), unsure = add2(&r, FB_OP_LT, near, x);
+    fb_id taken = add(&r, FB_OP_WHERE, NULL, 3, (fb_id[]){mask, lost, x});
+    fb_id either = add(&r, FB_OP_WHERE, NULL, 3, (fb_id[]){unsure, nan, x});
+    fb_id other = add(&r, FB_OP_WHERE, NULL, 3, (fb_id[]){unsure, x, nan});
+    fb_id both = add(&r, FB_OP_WHERE, NULL, 3, (fb_id[]){unsure, nan, nan});
+    run_keeping_all(&r, (fb_id[]){taken, either, other, both}, 4, true);
+    assert_true(isnan(get(&r, taken)->v[0]) && isinf(bound_at(get(&r, taken), 0)));
+    assert_true(get(&r, taken)->v[1] == 2 && bound_at(get(&r, taken), 1) == 0);
+    assert_true(isinf(bound_at(get(&r, either), 0)) && isinf(bound_at(get(&r, other), 0)));
+    assert_true(isnan(get(&r, both)->v[0]) && bound_at(get(&r, both), 0) == 0);
+    rig_free(&r);
+}
+
 static void what_is_exact_has_no_bound(void **state)
 {
     (void)state;
@@ -591,6 +612,7 @@ int main(void)
         cmocka_unit_test(steps_near_their_edge_are_undecided),
         cmocka_unit_test(argmax_of_close_values_is_undecided),
         cmocka_unit_test(overflow_is_undecided_and_infinity_is_not),
+        cmocka_unit_test(a_nan_that_may_be_none_is_undecided),
         cmocka_unit_test(what_is_exact_has_no_bound),
         cmocka_unit_test(orders_and_signs_that_a_device_may_choose_are_undecided),
     };
