@@ -35,6 +35,7 @@ typedef struct {
     int64_t rows, rows_a_block, blocks;
     int parts;         /* SHAPE_SPLIT: blocks a row */
     bool held;         /* passes are unrolled and keep what is read again */
+    int unrolled;      /* steps of a pass that is not held; 0: as the compiler likes */
     const char *block; /* the block's number within the section */
     const char *lane, *inside;
     bool *declared;
@@ -478,6 +479,7 @@ static int open_pass(frame *f, const walk *w)
         declare_variables(f, w, "fb_p");
         return 1 + ragged;
     }
+    if (f->unrolled) fb_emit_raw(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
     fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %" PRId64 "; fb_p += %" PRId64 ")", start, w->points, stride);
     declare_variables(f, w, "fb_p");
     return 1;
@@ -904,9 +906,22 @@ void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), v
     store_group(&f, &w, inside, ctx);
 }
 
+int fb_cuda_row_team(const fb_emitter *e)
+{
+    return is_sequential(e->section) ? 1 : FB_WARP;
+}
+
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
 {
-    frame f = {.e = e, .s = e->section, .shape = SHAPE_ROWS, .threads = threads, .team = FB_WARP, .lane = lane};
+    enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */
+    int team = fb_cuda_row_team(e);
+    frame f = {.e = e,
+               .s = e->section,
+               .shape = team == 1 ? SHAPE_COLUMNS : SHAPE_ROWS,
+               .threads = threads,
+               .team = team,
+               .unrolled = team == 1 ? FEW_STEPS : 0,
+               .lane = team == 1 ? "0" : lane};
     f.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     choose_held(&f);
     const fb_section *kept = e->section;

@@ -11,7 +11,10 @@ int fb_cuda_vector(const fb_emitter *e, const fb_section *s);
  * loaded for all of them; then what is stored. `inside` writes what comes first for each. */
 void fb_cuda_load_group(fb_emitter *e, int vector, const char *point);
 void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx);
-/* All passes over one row of the emitter's section, whose row variables are declared, by the 32 lanes of a warp. */
+/* How many threads share a row of the emitter's section: a warp, or one where each element needs the one before it. */
+int fb_cuda_row_team(const fb_emitter *e);
+/* All passes over one row of the emitter's section, whose row variables are declared, by so many threads; `lane`: which
+ * of them this one is. */
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
 /* Declares the variables of a space from the number of a point. */
 void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);

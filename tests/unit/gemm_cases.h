@@ -95,6 +95,14 @@ static inline void case_layer_norm(fb_graph *g, fb_dtype d)
     out(g, OP1(TANH, layer_norm(g, OP2(ADD, MATMUL(x, w), b))));
 }
 
+/* Each element of a row needs the one before it. */
+static inline void case_running(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(37, 29)), w = in(g, "w", d, SHAPE(29, 41)), b = in(g, "b", d, SHAPE(41));
+    fb_id y = NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), OP2(ADD, MATMUL(x, w), b));
+    out(g, OP2(SUB, y, over(g, FB_OP_AMAX, y, 1, true)));
+}
+
 static inline void case_softmax(fb_graph *g, fb_dtype d)
 {
     fb_id x = in(g, "x", d, SHAPE(2, 40, 32)), w = in(g, "w", d, SHAPE(2, 33, 32));
@@ -225,6 +233,8 @@ static const struct gemm_case {
     {"layer_norm f32", case_layer_norm, FB_F32, {}},
     {"layer_norm f16", case_layer_norm, FB_F16, {}},
     {"softmax bf16", case_softmax, FB_BF16, {}},
+    {"running f32", case_running, FB_F32, {}},
+    {"running f16", case_running, FB_F16, {}},
     {"heads f32", case_heads, FB_F32, {}},
     {"lstm f32", case_lstm, FB_F32, {}},
     {"lstm f16", case_lstm, FB_F16, {}},
