@@ -103,6 +103,16 @@ static inline void case_running(fb_graph *g, fb_dtype d)
     out(g, OP2(SUB, y, over(g, FB_OP_AMAX, y, 1, true)));
 }
 
+/* The same in each of several heads, beside their sums. */
+static inline void case_running_heads(fb_graph *g, fb_dtype d)
+{
+    fb_id x = in(g, "x", d, SHAPE(37, 29)), w = in(g, "w", d, SHAPE(29, 42));
+    fb_id y = view_of(g, MATMUL(x, w), SHAPE(37, 6, 7));
+    fb_id running = NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 2}), y);
+    out(g, OP2(SUB, running, over(g, FB_OP_SUM, y, 2, true)));
+    out(g, over(g, FB_OP_ARGMAX, running, 2, true));
+}
+
 static inline void case_softmax(fb_graph *g, fb_dtype d)
 {
     fb_id x = in(g, "x", d, SHAPE(2, 40, 32)), w = in(g, "w", d, SHAPE(2, 33, 32));
@@ -235,6 +245,7 @@ static const struct gemm_case {
     {"softmax bf16", case_softmax, FB_BF16, {}},
     {"running f32", case_running, FB_F32, {}},
     {"running f16", case_running, FB_F16, {}},
+    {"running heads f32", case_running_heads, FB_F32, {}},
     {"heads f32", case_heads, FB_F32, {}},
     {"lstm f32", case_lstm, FB_F32, {}},
     {"lstm f16", case_lstm, FB_F16, {}},
