@@ -222,20 +222,20 @@ static void keys(bool measuring)
     term_free(t);
 }
 
-/* The puzzle of SCRIPT counts as seen, so that the workbench comes first. */
-static bool pass_over_puzzle(void)
+/* The puzzle of a script counts as seen, so that the workbench comes first. */
+static bool pass_over_puzzle(const char *name)
 {
-    static const char seen[] = "{\"puzzle\":\"split_stack\",\"skipped\":true}\n";
-    char path[4096];
+    char path[4096], seen[256];
     snprintf(path, sizeof path, "%s/fusebox", getenv("XDG_STATE_HOME"));
     mkdir(path, 0700);
     snprintf(path, sizeof path, "%s/fusebox/progress.jsonl", getenv("XDG_STATE_HOME"));
-    return fb_write_file(path, seen, sizeof seen - 1, NULL);
+    snprintf(seen, sizeof seen, "{\"puzzle\":\"%s\",\"skipped\":true}\n", name);
+    return fb_write_file(path, seen, strlen(seen), NULL);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3 || !getenv("FUSEBOX") || !getenv("XDG_STATE_HOME") || !pass_over_puzzle()) {
+    if (argc < 2 || argc > 3 || !getenv("FUSEBOX") || !getenv("XDG_STATE_HOME") || !pass_over_puzzle(argv[1])) {
         fputs("usage: FUSEBOX=BINARY XDG_STATE_HOME=FOLDER bench_terminal SCRIPT [BIG]\n", stderr);
         return 2;
     }

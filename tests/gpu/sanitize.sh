@@ -28,9 +28,10 @@ skip() {
 }
 command -v "$sanitizer" >/dev/null 2>&1 || skip "no $sanitizer"
 
-# Merged kernels meet at barriers of some of a block's warps, of which racecheck (of CUDA 13.0 at least) takes some for none. Whether
-# it does so here is asked with a kernel that is right, and wrong as soon as its barrier is cut out: then hazards in merged kernels
-# say nothing and are passed over. That these have no races is what test_races and test_mega watch, without a GPU.
+# Merged kernels meet at barriers of some of a block's warps. Where these have met unequally often before, racecheck (of CUDA 13.0 at
+# least) takes such a meeting for none. Whether it does so here is asked with a kernel that is right, and wrong as soon as its barrier
+# is cut out: then hazards in merged kernels say nothing and are passed over. That these have no races is what test_races and test_mega
+# watch, without a GPU.
 misjudges_barriers() {
     "$FB_BUILD/named_barriers" 20000 && ! "$FB_BUILD/named_barriers" 1000 cut || return 1
     "$sanitizer" --tool racecheck "$FB_BUILD/named_barriers" 40 | grep -q 'SUMMARY: [1-9][0-9]* hazard'
