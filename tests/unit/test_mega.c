@@ -79,8 +79,7 @@ enum { LOOPS = sizeof loops / sizeof *loops };
 
 static fb_script *start(void)
 {
-    char path[96];
-    snprintf(path, sizeof path, "%s/script.lua", scratch);
+    const char *path = in_scratch("script.lua");
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("local fb = require 'fusebox'\nreturn fb.script { variants = {\n", f);
@@ -134,18 +133,43 @@ static fb_program *lowered(fb_planner *planner, const char *preset)
     return p;
 }
 
-static void check_run(const fb_program *p, const fb_graph *g, const fb_interp *reference, const char *what)
+/* A graph, what its plans are made with, and the answers. */
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_interp *reference;
+} subject;
+
+static subject subject_of(fb_graph *g, const fb_machine *m)
+{
+    fb_error err;
+    subject s = {.g = g, .planner = fb_planner_new(g, m)};
+    s.reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!s.reference) fail_msg("%s", err.text);
+    return s;
+}
+
+static void subject_free(subject *s)
+{
+    fb_interp_free(s->reference);
+    fb_planner_free(s->planner);
+    fb_graph_free(s->g);
+}
+
+/* Runs the program and frees it. */
+static void check_run(const subject *s, fb_program *p, const char *what)
 {
     unit u = {0};
     char text[512], *storage;
     unit_add_cuda(&u, p);
     unit_emulate(&u);
-    void **buffers = run_program(&u, 0, p, g, 3, &storage);
-    if (!check_program(p, buffers, g, reference, text))
+    void **buffers = run_program(&u, 0, p, s->g, 3, &storage);
+    if (!check_program(p, buffers, s->g, s->reference, text))
         fail_msg("%s: %s\n%s", what, text, getenv("FB_KEEP") ? p->kernels[p->n_kernels - 1].source : "");
     fb_free(storage);
     fb_free(buffers);
     unit_free(&u);
+    fb_program_free(p);
 }
 
 /* Everything that may be is fused once its products are generated. */
@@ -184,11 +208,8 @@ static void loops_keep_what_stands_still(void **state)
     for (int i = 0; i < LOOPS; i++) {
         char what[32];
         fb_error err;
-        fb_graph *g = build(s, BODIES + i);
-        fb_planner *planner = fb_planner_new(g, &m);
-        fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
-        if (!reference) fail_msg("%s", err.text);
-        fb_plan *plan = whole_loops(planner);
+        subject a = subject_of(build(s, BODIES + i), &m);
+        fb_plan *plan = whole_loops(a.planner);
         fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         fb_plan_free(plan);
@@ -197,11 +218,8 @@ static void loops_keep_what_stands_still(void **state)
         if (kept != loops[i].kept || ahead != loops[i].ahead)
             fail_msg("%s: %d stages keep something, %d items are fetched ahead\n%s", what, kept, ahead,
                      p->kernels[p->n_kernels - 1].source);
-        check_run(p, g, reference, what);
-        fb_program_free(p);
-        fb_interp_free(reference);
-        fb_planner_free(planner);
-        fb_graph_free(g);
+        check_run(&a, p, what);
+        subject_free(&a);
     }
     fb_script_free(s);
 }
@@ -283,21 +301,14 @@ static void plans_run_as_one_kernel(void **state)
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (int i = 0; i < BODIES; i++) {
-        fb_error err;
-        fb_graph *g = build(s, i);
-        fb_planner *planner = fb_planner_new(g, &m);
-        fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
-        if (!reference) fail_msg("%s", err.text);
+        subject a = subject_of(build(s, i), &m);
         for (int k = 0; k < 2; k++) {
             char what[32];
-            fb_program *p = lowered(planner, presets[k]);
+            fb_program *p = lowered(a.planner, presets[k]);
             snprintf(what, sizeof what, "v%d, %s", i, presets[k]);
-            check_run(p, g, reference, what);
-            fb_program_free(p);
+            check_run(&a, p, what);
         }
-        fb_interp_free(reference);
-        fb_planner_free(planner);
-        fb_graph_free(g);
+        subject_free(&a);
     }
     fb_script_free(s);
 }
@@ -316,21 +327,14 @@ static void stages_of_unequal_threads(void **state)
     fb_machine m;
     fb_machine_default(&m, FB_DEVICE_CUDA);
     for (int d = 0; d < 3; d++) {
-        fb_error err;
         json_t *params = json_pack("{s:i, s:i, s:s}", "H", 100, "I", 100, "dtype", dtypes[d]);
-        fb_graph *g = build_variant(s, "hoisted", params);
+        subject a = subject_of(build_variant(s, "hoisted", params), &m);
         json_decref(params);
-        fb_planner *planner = fb_planner_new(g, &m);
-        fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
-        if (!reference) fail_msg("%s", err.text);
-        fb_program *p = lowered(planner, "max");
+        fb_program *p = lowered(a.planner, "max");
         for (int i = 0; i < 3; i++)
             if (d > 0 && !found(p, has[i])) fail_msg("%s: no stage where %s", dtypes[d], has[i]);
-        check_run(p, g, reference, dtypes[d]);
-        fb_program_free(p);
-        fb_interp_free(reference);
-        fb_planner_free(planner);
-        fb_graph_free(g);
+        check_run(&a, p, dtypes[d]);
+        subject_free(&a);
     }
     fb_script_free(s);
 }
