@@ -162,12 +162,18 @@ static bool from_a_zero(fb_op op, const fb_bound_block *b, int k)
                            : (op == FB_OP_RECIP || op == FB_OP_RSQRT || op == FB_OP_POW) && b->x[0][k] == 0;
 }
 
-/* Of where(): the branch that is taken is certain, or it does not matter which one is. */
-static bool branches_agree(const fb_bound_block *b, int k)
+/* Of where(), whose operands' bounds are `e`: the branch that is taken is certain, or it does not matter which one is,
+ * for both are the `same`. */
+static bool branch_is_certain(bool condition, bool same, const double e[3])
 {
-    const double taken = b->x[1][k], other = b->x[2][k];
-    if (b->e[0][k] == 0) return b->e[b->x[0][k] != 0 ? 1 : 2][k] == 0;
-    return b->e[1][k] + b->e[2][k] == 0 && (taken == other || (isnan(taken) && isnan(other)));
+    if (e[0] == 0) return e[condition ? 1 : 2] == 0;
+    return same && e[1] == 0 && e[2] == 0;
+}
+
+static bool where_is_certain(const fb_bound_block *b, int k)
+{
+    const double yes = b->x[1][k], no = b->x[2][k], e[] = {b->e[0][k], b->e[1][k], b->e[2][k]};
+    return branch_is_certain(b->x[0][k] != 0, yes == no || (isnan(yes) && isnan(no)), e);
 }
 
 /* The result of one element when its operands take the ends of their intervals: the same for all ends, or undecided.
@@ -176,7 +182,7 @@ static bool corners_agree(const job *j, const fb_bound_block *b, int k)
 {
     int ends = 1 << j->node->n_args;
     double x[3][8] = {{0}}, y[8];
-    if (j->node->op == FB_OP_WHERE) return branches_agree(b, k);
+    if (j->node->op == FB_OP_WHERE) return where_is_certain(b, k);
     if (from_a_zero(j->node->op, b, k)) return false;
     if (j->node->op == FB_OP_POW && b->e[0][k] + b->e[1][k] > 0) return false;
     for (int c = 0; c < ends; c++) {
@@ -243,8 +249,9 @@ static bool f64_block(job *j, blocks *s, int64_t at, int n, bool bounds)
 static bool i64_bounds(job *j, blocks *s, int64_t at, int n, const int64_t *const x[3])
 {
     for (int k = 0; k < n; k++) {
-        bool a = s->e[0][k] != 0, b = s->e[1][k] != 0, c = s->e[2][k] != 0, undecided = a || b || c;
-        if (j->node->op == FB_OP_WHERE) undecided = a ? b || c || x[1][k] != x[2][k] : x[0][k] ? b : c;
+        const double e[] = {s->e[0][k], s->e[1][k], s->e[2][k]};
+        bool undecided = e[0] != 0 || e[1] != 0 || e[2] != 0;
+        if (j->node->op == FB_OP_WHERE) undecided = !branch_is_certain(x[0][k] != 0, x[1][k] == x[2][k], e);
         s->spread[k] = undecided ? INFINITY : 0;
     }
     return store_bounds(j, at, n, s->spread);
