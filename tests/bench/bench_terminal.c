@@ -223,22 +223,24 @@ static void keys(bool measuring)
 }
 
 /* The puzzle of a script counts as seen, so that the workbench comes first. */
-static bool pass_over_puzzle(const char *name)
+static bool pass_over_puzzle(const char *state, const char *name)
 {
     char path[4096], seen[256];
-    snprintf(path, sizeof path, "%s/fusebox", getenv("XDG_STATE_HOME"));
+    snprintf(path, sizeof path, "%s/fusebox", state);
     mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/fusebox/progress.jsonl", getenv("XDG_STATE_HOME"));
+    snprintf(path, sizeof path, "%s/fusebox/progress.jsonl", state);
     snprintf(seen, sizeof seen, "{\"puzzle\":\"%s\",\"skipped\":true}\n", name);
     return fb_write_file(path, seen, strlen(seen), NULL);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3 || !getenv("FUSEBOX") || !getenv("XDG_STATE_HOME") || !pass_over_puzzle(argv[1])) {
+    const char *state = getenv("XDG_STATE_HOME");
+    if (argc < 2 || argc > 3 || !getenv("FUSEBOX") || !state) {
         fputs("usage: FUSEBOX=BINARY XDG_STATE_HOME=FOLDER bench_terminal SCRIPT [BIG]\n", stderr);
         return 2;
     }
+    if (!pass_over_puzzle(state, argv[1])) return perror(state), 1;
     if (getenv("DEVICE")) device = getenv("DEVICE");
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGALRM, took_too_long);

@@ -19,7 +19,7 @@ columns=${BENCH_COLUMNS:-1024 4096 16384}
 puzzler=${BENCH_PUZZLER:-}
 work=$(mktemp -d) || exit 1
 out=${OUT:-$work/out}
-mkdir -p "$out" "$work/cache"
+mkdir -p "$out" "$work/cache" "$work/state"
 trap 'rm -rf "$work"' EXIT
 LC_ALL=C.UTF-8 XDG_CACHE_HOME=$work/cache XDG_STATE_HOME=$work/state
 export FUSEBOX LC_ALL XDG_CACHE_HOME XDG_STATE_HOME
@@ -114,7 +114,6 @@ fi
 if wanted toggle; then
     for b in "$FB_BUILD/bench_terminal" "$FB_BUILD/tests/bench/bench_terminal" ""; do [ -x "$b" ] && break; done
     if [ -n "$b" ]; then
-        mkdir -p "$XDG_STATE_HOME"
         DEVICE=$device limited "$b" split_stack >"$out/toggle.txt" 2>&1 || echo "  (the workbench: exit status $?)"
     else
         echo "  (the workbench is not measured: $FB_BUILD has no bench_terminal)"
