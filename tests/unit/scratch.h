@@ -7,6 +7,14 @@
 
 static char scratch[64];
 
+/* A file's path in it, until the next call. */
+static inline const char *in_scratch(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
+    return path;
+}
+
 static int make_scratch(void **state)
 {
     (void)state;

@@ -11,9 +11,7 @@
 
 static void fresh_cache(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    own_cache(path);
+    own_cache(in_scratch(name));
     unsetenv("CC");
 }
 
@@ -145,9 +143,7 @@ static bool watch(void *ctx, const char *what, double fraction)
 static void it_is_cancelled_wherever_it_is(void **state)
 {
     (void)state;
-    char path[256];
-    snprintf(path, sizeof path, "%s/cancel", scratch);
-    empty_cache(path);
+    empty_cache(in_scratch("cancel"));
     static const char *const at[] = {"searching", "compiling", "measuring"};
     subject s = subject_of(split_stack(4, 64, 32));
     for (size_t i = 0; i < 3; i++) {

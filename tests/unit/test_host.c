@@ -118,9 +118,7 @@ static void run_once(fb_device *d, fb_loaded *l)
 /* A cache of its own for one test. */
 static void fresh_cache(const char *name)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    setenv("XDG_CACHE_HOME", path, 1);
+    setenv("XDG_CACHE_HOME", in_scratch(name), 1);
 }
 
 static int files_in_cache(void)
@@ -398,8 +396,7 @@ static void no_room_for_files_is_an_error(void **state)
 /* The cache on a file system of 64 KiB: kernels are compiled elsewhere and still run. */
 static int full_disk(void)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/full", scratch);
+    const char *path = in_scratch("full");
     mkdir(path, 0700);
     uid_t user = getuid();
     if (unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)) < 0) return 77;
@@ -850,8 +847,8 @@ static void devices_are_listed(void **state)
 static void the_cache_forgets_what_was_not_used(void **state)
 {
     (void)state;
-    char dir[128], path[200], bytes[8192] = "";
-    snprintf(dir, sizeof dir, "%s/trim", scratch);
+    char path[300], bytes[8192] = "";
+    const char *dir = in_scratch("trim");
     mkdir(dir, 0700);
     for (int i = 0; i < 5; i++) {
         snprintf(path, sizeof path, "%s/%d", dir, i);

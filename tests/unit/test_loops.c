@@ -18,8 +18,6 @@
 
 enum { LIMIT_MS = 60000, RANDOM_PLANS = 6 };
 
-static char path[96];
-
 static const struct {
     const char *name, *body;
 } bodies[] = {
@@ -123,11 +121,11 @@ enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static fb_script *start(const char *text)
 {
-    FILE *f = fopen(path, "w");
+    FILE *f = fopen(in_scratch("script.lua"), "w");
     assert_non_null(f);
     fputs(text, f);
     assert_int_equal(fclose(f), 0);
-    return script_of(path, LIMIT_MS);
+    return script_of(in_scratch("script.lua"), LIMIT_MS);
 }
 
 /* All bodies as variants of one script, over `trips` steps. */
@@ -654,13 +652,6 @@ static void scripts_that_ask_for_nonsense(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    if (make_scratch(state) != 0) return -1;
-    snprintf(path, sizeof path, "%s/script.lua", scratch);
-    return 0;
-}
-
 int main(void)
 {
     fb_json_init();
@@ -683,5 +674,5 @@ int main(void)
         cmocka_unit_test(graphs_are_not_endless),
         cmocka_unit_test(scripts_that_ask_for_nonsense),
     };
-    return cmocka_run_group_tests_name("loops", tests, set_up, remove_scratch);
+    return cmocka_run_group_tests_name("loops", tests, make_scratch, remove_scratch);
 }

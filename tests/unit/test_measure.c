@@ -17,9 +17,7 @@
 
 static void fresh_cache(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    own_cache(path);
+    own_cache(in_scratch(name));
 }
 
 static void references(const fb_graph *g, const fb_measure_options *o)

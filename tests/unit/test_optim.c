@@ -16,12 +16,11 @@
 
 enum { LIMIT_MS = 60000, MAX_PARAMS = 16, MAX_ELEMENTS = 16 };
 
-static char path[96]; /* of the script */
-
 /* Builds the script's graph; NULL with the error when it is refused. */
 static fb_graph *built(const char *text, fb_error *err, int *line)
 {
     fb_script_event e;
+    const char *path = in_scratch("script.lua");
     assert_true(fb_write_file(path, text, strlen(text), NULL));
     fb_script *s = fb_script_start(path, NULL, err);
     assert_non_null(s);
@@ -363,13 +362,6 @@ static void a_loop_of_steps(void **state)
     training_free(t);
 }
 
-static int set_up(void **state)
-{
-    if (make_scratch(state) != 0) return -1;
-    snprintf(path, sizeof path, "%s/script.lua", scratch);
-    return 0;
-}
-
 int main(void)
 {
     fb_json_init();
@@ -385,5 +377,5 @@ int main(void)
         cmocka_unit_test(narrow_weights_have_wide_state),
         cmocka_unit_test(a_loop_of_steps),
     };
-    return cmocka_run_group_tests_name("optim", tests, set_up, remove_scratch);
+    return cmocka_run_group_tests_name("optim", tests, make_scratch, remove_scratch);
 }

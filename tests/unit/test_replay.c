@@ -96,10 +96,8 @@ static void record_whole(fixture *f, const fb_plan *plan, double us)
 
 static void save_as(const fixture *f, const char *name)
 {
-    char path[128];
     fb_error err = {0};
-    snprintf(path, sizeof path, "%s/%s.json", scratch, name);
-    if (!fb_recording_write(f->r, path, &err)) fail_msg("%s", err.text);
+    if (!fb_recording_write(f->r, in_scratch(name), &err)) fail_msg("%s", err.text);
 }
 
 /* As a worker would have it. */
@@ -134,7 +132,7 @@ static void a_kernel_of_ones_own_has_no_record(void **state)
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     record_kernels(&f, f.none, 10);
     record_whole(&f, f.none, 50);
-    save_as(&f, "own");
+    save_as(&f, "own.json");
     bool *shares = fb_calloc((size_t)fb_plan_groups(f.none), sizeof *shares);
     fb_str text = {0};
     const fb_eject_origin from = {"a test", "none"};
@@ -162,7 +160,7 @@ static void a_plan_that_was_recorded_is_told_as_it_was(void **state)
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     record_kernels(&f, f.none, 10);
     record_whole(&f, f.none, 50);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(f.none, "replay:gpu");
     assert_int_equal(r->source, FB_SOURCE_RECORDED);
     assert_false(r->stale);
@@ -194,7 +192,7 @@ static void a_plan_of_recorded_kernels_is_composed(void **state)
     record_kernels(&f, f.none, 10);
     record_kernels(&f, f.ab, 20); /* c now takes 21 */
     record_whole(&f, f.none, 50);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(f.ab, "replay:gpu");
     assert_int_equal(r->source, FB_SOURCE_COMPOSED);
     close_to(r->device_us.median, 20 + 21);
@@ -216,7 +214,7 @@ static void another_launch_mode_is_composed(void **state)
     assert_non_null(as_graph);
     record_kernels(&f, f.none, 1);
     record_whole(&f, f.none, 50);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(as_graph, "replay:gpu"), *stream = ask(f.none, "replay:gpu");
     assert_int_equal(r->source, FB_SOURCE_COMPOSED);
     assert_int_equal(stream->source, FB_SOURCE_RECORDED);
@@ -233,7 +231,7 @@ static void what_was_not_recorded_is_predicted(void **state)
     (void)state;
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     record_kernels(&f, f.none, 10);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(f.ab, "replay:gpu");
     fb_group_cost cost;
     fb_plan_group_cost(f.ab, 0, &cost);
@@ -254,7 +252,7 @@ static void equal_code_in_another_graph_is_recorded(void **state)
     char mine[FB_SIGNATURE], theirs[FB_SIGNATURE];
     assert_string_not_equal(fb_group_signature(f.none, 0, mine), fb_group_signature(other.none, 0, theirs));
     record_kernels(&f, f.none, 10);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(other.none, "replay:gpu");
     int recorded = 0;
     for (int i = 0; i < r->n_kernels; i++) recorded += r->kernels[i].source == FB_SOURCE_RECORDED;
@@ -276,7 +274,7 @@ static void source_that_changed_is_stale(void **state)
     record_kernels(&f, f.ab, 20);
     fb_recording_set_kernel(f.r, codes[0], &old);
     fb_recording_set_group(f.r, fb_group_signature(f.none, 0, signature), 1, codes);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_report *r = ask(f.none, "replay:gpu");
     assert_true(r->stale);
     assert_true(r->kernels[0].stale);
@@ -287,7 +285,7 @@ static void source_that_changed_is_stale(void **state)
     /* a whole plan likewise */
     fb_recorded_plan whole = {.wall_us = {{50, 50, 50, 30}}, .bound = NAN, .code = "0123456789abcdef"};
     fb_recording_set_plan(f.r, fb_plan_signature(f.ab, signature), &whole);
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     r = ask(f.ab, "replay:gpu");
     assert_int_equal(r->source, FB_SOURCE_RECORDED);
     assert_true(r->stale);
@@ -307,7 +305,7 @@ static void a_processor_is_replayed_in_its_own_dialect(void **state)
     (void)state;
     fixture f = fixture_new(FB_DEVICE_HOST, false);
     record_kernels(&f, f.none, 10);
-    save_as(&f, "cpu");
+    save_as(&f, "cpu.json");
     fb_report *r = ask(f.none, "replay:cpu");
     assert_int_equal(r->source, FB_SOURCE_COMPOSED);
     close_to(r->wall_us.median, 33 + 3 * f.m.launch_us + f.m.sync_us);
@@ -339,7 +337,7 @@ static void pruning_keeps_what_is_launched(void **state)
     (void)state;
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     fb_recorded_kernel k = {.hot_us = {1, 1, 1, 1}, .dram_read = NAN, .dram_written = NAN, .l2_bytes = NAN};
-    char path[128], code[FB_SIGNATURE];
+    char code[FB_SIGNATURE];
     record_kernels(&f, f.none, 10);
     fb_recording_set_kernel(f.r, "00000000deadbeef", &k);
     fb_recording_prune(f.r);
@@ -349,8 +347,8 @@ static void pruning_keeps_what_is_launched(void **state)
     fb_program_free(p);
     /* what is written is what is read */
     size_t n, again;
-    save_as(&f, "gpu");
-    snprintf(path, sizeof path, "%s/gpu.json", scratch);
+    save_as(&f, "gpu.json");
+    const char *path = in_scratch("gpu.json");
     char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
     fb_recording *back = fb_recording_read(text, n, NULL);
     assert_non_null(back);
@@ -370,10 +368,8 @@ static void recordings_are_listed(void **state)
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     fb_recording_set_text(f.r, "date", "2026-01-02T03:04:05Z");
     fb_recording_add_script(f.r, "chain", "", f.g->hash);
-    save_as(&f, "gpu");
-    char path[128];
-    snprintf(path, sizeof path, "%s/broken.json", scratch);
-    assert_true(fb_write_file(path, "{}", 2, NULL));
+    save_as(&f, "gpu.json");
+    assert_true(fb_write_file(in_scratch("broken.json"), "{}", 2, NULL));
     json_t *devices = json_array(), *libraries = json_array(), *entry;
     const fb_device_ops *ops = fb_device_find("replay:gpu", NULL);
     ops->list(devices, libraries);
@@ -399,7 +395,7 @@ static void recordings_are_listed(void **state)
     assert_null(fb_device_open("replay:nothing", &err));
     assert_int_equal(err.kind, FB_ERR_UNAVAILABLE);
     assert_null(fb_device_open("replay:../../etc/passwd", &err));
-    unlink(path);
+    unlink(in_scratch("broken.json"));
     fixture_free(&f);
 }
 
@@ -424,7 +420,7 @@ static void a_peer_is_served_by_name(void **state)
     fb_recording_set_peer_plan(f.r, graph, "torch", "eager", &eager);
     fb_recording_set_peer_plan(f.r, graph, "torch", "compile",
                                &(fb_peer_plan){.wall_us = {88, 87, 90, 30}, .launches = -1, .bound = NAN});
-    save_as(&f, "gpu");
+    save_as(&f, "gpu.json");
     fb_error err = {0};
     fb_device *d = fb_device_open("torch:gpu", &err);
     if (!d) fail_msg("%s", err.text);
@@ -481,10 +477,9 @@ static void damaged_files_do_no_harm(void **state)
     fixture f = fixture_new(FB_DEVICE_CUDA, false);
     record_kernels(&f, f.none, 10);
     record_whole(&f, f.none, 50);
-    save_as(&f, "gpu");
-    char path[128];
+    save_as(&f, "gpu.json");
+    const char *path = in_scratch("gpu.json");
     size_t n;
-    snprintf(path, sizeof path, "%s/gpu.json", scratch);
     char *text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
     unsigned seed = 7;
     int read = 0;

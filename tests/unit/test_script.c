@@ -30,19 +30,15 @@ enum { LIMIT_MS = 60000 };
 
 static void write_text(const char *name, const char *text, size_t n)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    assert_true(fb_write_file(path, text, n, NULL));
+    assert_true(fb_write_file(in_scratch(name), text, n, NULL));
 }
 
 static fb_script *start_with(const char *text, const char *set)
 {
     fb_error err = {0};
-    char path[256];
     write_text("script.lua", text, strlen(text));
-    snprintf(path, sizeof path, "%s/script.lua", scratch);
     json_t *values = set ? fb_json_parse(set, strlen(set), &err) : NULL;
-    fb_script *s = fb_script_start(path, values, &err);
+    fb_script *s = fb_script_start(in_scratch("script.lua"), values, &err);
     json_decref(values);
     assert_non_null(s);
     return s;
@@ -1095,19 +1091,16 @@ static void test_experiment_errors(void **state)
 static void test_require(void **state)
 {
     (void)state;
-    char path[256];
     static const char module[] = "local name = ...\nreturn { name = name, fail = function(x) return x:matmul(x) end }";
     write_text("helper.lua", module, strlen(module));
-    snprintf(path, sizeof path, "%s/deep", scratch);
-    mkdir(path, 0700);
+    mkdir(in_scratch("deep"), 0700);
     write_text("deep/er.lua", "return 7", 8);
     write_text("selfish.lua", "return require 'selfish'", 24);
     write_text("wrong.lua", "\nlocal x =", 10);
     write_text("bytes.lua", "\xff\xfe", 2);
     write_text("nn.lua", "return { linear = 1 }", 21); /* the library comes first */
-    snprintf(path, sizeof path, "%s/outside.lua", scratch);
-    unlink(path);
-    assert_int_equal(symlink("/etc/hostname", path), 0);
+    unlink(in_scratch("outside.lua"));
+    assert_int_equal(symlink("/etc/hostname", in_scratch("outside.lua")), 0);
     static const struct {
         const char *code, *error; /* NULL: loads */
     } cases[] = {
@@ -1139,8 +1132,7 @@ static void test_require(void **state)
         }
         fb_script_free(s);
     }
-    snprintf(path, sizeof path, "%s/nn.lua", scratch);
-    unlink(path);
+    unlink(in_scratch("nn.lua"));
 }
 
 static size_t npy(char *to, const char *descr, const char *shape, const void *bytes, size_t n)

@@ -49,20 +49,13 @@ static const char model[] =
     "  end,\n"
     "}\n";
 
-static char script[128];
-
-static const char *in_folder(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    return path;
-}
+static char script[256];
 
 static int set_up(void **state)
 {
     fb_json_init();
     if (make_scratch(state) != 0) return -1;
-    snprintf(script, sizeof script, "%s/model.lua", scratch);
+    snprintf(script, sizeof script, "%s", in_scratch("model.lua"));
     setenv("XDG_STATE_HOME", scratch, 1);
     own_cache(scratch);
     return fb_write_file(script, model, strlen(model), NULL) ? 0 : -1;
@@ -153,7 +146,7 @@ static void test_specs(void **state)
 static void test_results(void **state)
 {
     (void)state;
-    const char *path = in_folder("rows.jsonl");
+    const char *path = in_scratch("rows.jsonl");
     fb_error err = {0};
     fb_results *r = fb_results_open(path, &err);
     assert_non_null(r);
@@ -273,7 +266,7 @@ static void test_edits(void **state)
 
     fb_error err = {0};
     char path[256];
-    snprintf(path, sizeof path, "%s", in_folder("mine.json"));
+    snprintf(path, sizeof path, "%s", in_scratch("mine.json"));
     assert_true(fb_session_save_plan(s, c, path, &err));
     char spec[300];
     snprintf(spec, sizeof spec, "one:%s", path);
@@ -356,7 +349,7 @@ static void test_broken_reload(void **state)
 {
     (void)state;
     char path[256];
-    snprintf(path, sizeof path, "%s", in_folder("changing.lua"));
+    snprintf(path, sizeof path, "%s", in_scratch("changing.lua"));
     const char *first = "return function(g) return g:input('x', {8}):relu() end\n", *then = "return function(g\n";
     fb_error err = {0};
     assert_true(fb_write_file(path, first, strlen(first), &err));
@@ -385,7 +378,7 @@ static void test_graph_file(void **state)
     fb_str text = {0};
     fb_graph_write_json(column(s, c)->graph, &text);
     char path[256];
-    snprintf(path, sizeof path, "%s", in_folder("graph.json"));
+    snprintf(path, sizeof path, "%s", in_scratch("graph.json"));
     assert_true(fb_write_file(path, text.text, text.n, NULL));
     fb_str_free(&text);
     fb_session_free(s);
@@ -626,7 +619,7 @@ static void test_kernels_are_trusted(void **state)
     (void)state;
     fb_error err = {0};
     fb_arena *arena = fb_arena_new();
-    const char *hash = NULL, *path = in_folder("own.c"), **files;
+    const char *hash = NULL, *path = in_scratch("own.c"), **files;
     static const char harmless[] = "/* nothing */\n", more[] = "/* nothing more */\n";
     fb_session *s = opened(script);
     int c = added(s, "one:both@host");
@@ -645,12 +638,12 @@ static void test_kernels_are_trusted(void **state)
     settle(s);
     assert_int_equal(column(s, own)->state, FB_COLUMN_FAILED);
     assert_non_null(strstr(column(s, own)->error.text, "has no line @language"));
-    assert_true(fb_session_save_plan(s, own, in_folder("own.json"), &err));
+    assert_true(fb_session_save_plan(s, own, in_scratch("own.json"), &err));
     fb_session_free(s);
 
     char spec[300];
-    snprintf(spec, sizeof spec, "one:%s@host", in_folder("own.json"));
-    path = in_folder("own.c");
+    snprintf(spec, sizeof spec, "one:%s@host", in_scratch("own.json"));
+    path = in_scratch("own.c");
     assert_true(fb_write_file(path, more, strlen(more), &err)); /* somebody else's */
     s = opened(script);
     c = added(s, spec);

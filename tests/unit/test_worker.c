@@ -28,9 +28,7 @@ enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 
 static void fresh_cache(const char *name)
 {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", scratch, name);
-    own_cache(path);
+    own_cache(in_scratch(name));
     unsetenv("CC");
 }
 
@@ -185,9 +183,7 @@ static void check_round(fb_worker *w, fb_graph *g)
 static void a_case_goes_its_way(void **state)
 {
     (void)state;
-    char path[256];
-    snprintf(path, sizeof path, "%s/way", scratch);
-    empty_cache(path);
+    empty_cache(in_scratch("way"));
     fb_worker *w = worker();
     fb_worker_event e = wait_event(w, FB_WORKER_DEVICES, fb_worker_devices(w), NULL);
     assert_true(json_array_size(json_object_get(e.message, "devices")) >= 1);
@@ -520,9 +516,8 @@ static void a_command_that_cannot_run_says_so(void **state)
 static void ssh_never_asks(void **state)
 {
     (void)state;
-    char path[600], text[700];
-    snprintf(path, sizeof path, "%s/ssh", scratch);
-    const char script[] = "#!/bin/sh\necho \"$*\" >&2\nexit 255\n";
+    char text[700];
+    const char *path = in_scratch("ssh"), script[] = "#!/bin/sh\necho \"$*\" >&2\nexit 255\n";
     assert_true(fb_write_file(path, script, sizeof script - 1, NULL));
     chmod(path, 0755);
     snprintf(text, sizeof text, "%s \"gpu box\" fusebox\\ worker", path);
