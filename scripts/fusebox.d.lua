@@ -775,10 +775,20 @@ function Plan:cost() end
 ---@field device? string
 ---@field params? table those that are swept
 
+---@class Time low, high: within what the median is known; a prediction has no p10 and p90
+---@field median number
+---@field n integer
+---@field kind "measured"|"recorded"|"composed"|"predicted"
+---@field p10? number
+---@field p90? number
+---@field low number
+---@field high number
+
 ---@class Report a column of the JSON report; what is not known is absent
 ---@field failed? string
----@field wall_us? { median: number, p10: number, p90: number, n: integer }
----@field device_us? { median: number, p10: number, p90: number, n: integer }
+---@field wall_us? Time
+---@field device_us? Time
+---@field source? "measured"|"recorded"|"composed"|"predicted"
 ---@field launches? integer
 ---@field copies? "in order"|"overlapped"
 ---@field copy_us? { median: number, p10: number, p90: number, n: integer }

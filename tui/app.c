@@ -90,13 +90,12 @@ bool fb_app_open(fb_app *app, const char *path)
 {
     fb_error err = {0};
     char *copy = fb_strdup(path);
-    if (!fb_session_load(app->session, copy, &err)) { /* what is open stays */
+    if (!fb_session_open(app->session, copy, &err)) { /* what is open stays */
         if (!app->path) fb_app_show(app, FB_VIEW_LIST);
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
         fb_free(copy);
         return false;
     }
-    while (fb_session_columns(app->session)) fb_session_drop(app->session, fb_session_columns(app->session) - 1);
     fb_free(app->path);
     app->path = copy;
     app->columns_made = app->first_measured = false;
@@ -223,6 +222,9 @@ static void follow_session(fb_app *app)
     const fb_script_info *info = fb_session_script(app->session);
     bool wrong = fb_session_script_error(app->session)->kind != FB_OK;
     app->serial = fb_session_serial(app->session);
+    bool again = info && app->columns_made && app->loads != fb_session_answers(app->session);
+    app->loads = fb_session_answers(app->session);
+    if (again) fb_puzzle_reloaded(app);
     if (info && !app->columns_made) make_columns(app, info);
     if (app->columns_made && !app->first_measured && !fb_puzzle_waits(app)) measure_first(app);
     settle_first(app);
@@ -557,7 +559,9 @@ static void free_app(fb_app *app)
 
 static int refuse(const fb_error *err, int status)
 {
-    fprintf(stderr, "fusebox: %s\n", err->text);
+    char clean[sizeof err->text];
+    fb_text_clean(clean, sizeof clean, err->text, strlen(err->text));
+    fprintf(stderr, "fusebox: %s\n", clean);
     return status;
 }
 

@@ -228,7 +228,14 @@ static void progress(const fb_session *s, int *width)
         done += c->state == FB_COLUMN_DONE || c->state == FB_COLUMN_FAILED;
         if ((c->state == FB_COLUMN_MEASURING || c->searching) && !now) now = c;
     }
-    int k = fprintf(stderr, "\r%d/%d %s %s", done, n, now ? now->text : "", now ? now->progress : "");
+    char text[200] = "";
+    if (now) {
+        fb_text_clean(text, sizeof text, now->text, strlen(now->text));
+        size_t used = strlen(text);
+        if (used + 2 < sizeof text) text[used++] = ' ';
+        fb_text_clean(text + used, sizeof text - used, now->progress, strlen(now->progress));
+    }
+    int k = fprintf(stderr, "\r%d/%d %s", done, n, text);
     fprintf(stderr, "%*s\r", *width > k ? *width - k : 0, "");
     *width = k;
 }
@@ -259,7 +266,7 @@ static void wait_for_devices(fb_session *s)
     for (bool said = false; !fb_session_devices_known(s);) {
         int left = (int)ceil((until - fb_now_us()) / 1e3); /* ms */
         if (!said && left <= 0) {
-            fb_cli_say("still waiting for a worker to answer");
+            fb_cli_say("still waiting for a worker to answer; it is given up after 10 minutes");
             said = true;
         }
         fb_session_wait(s, said ? -1 : left);

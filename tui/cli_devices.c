@@ -5,17 +5,20 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "tui/cli_table.h"
+#include "tui/self_test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct {
     bool recalibrate, list_only;
+    int self_test; /* times; 0: none */
     fb_format format;
 } devices_options;
 
-enum { KEY_RECALIBRATE = 256, KEY_LIST, KEY_FORMAT };
+enum { KEY_RECALIBRATE = 256, KEY_LIST, KEY_FORMAT, KEY_SELF_TEST, SELF_TESTS = 8, SELF_TESTS_MOST = 10000 };
 
 static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -23,6 +26,11 @@ static int devices_key(void *ctx, int key, char *arg, struct argp_state *state)
     switch (key) {
     case KEY_RECALIBRATE: o->recalibrate = true; return 0;
     case KEY_LIST: o->list_only = true; return 0;
+    case KEY_SELF_TEST:
+        o->self_test = arg ? atoi(arg) : SELF_TESTS;
+        if (o->self_test < 1 || o->self_test > SELF_TESTS_MOST)
+            fb_cli_usage("%s: --self-test: 1 to %d times", state->name, SELF_TESTS_MOST);
+        return 0;
     case KEY_FORMAT:
         if (!fb_format_parse(arg, &o->format) || o->format > FB_FORMAT_JSON)
             fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
@@ -40,7 +48,11 @@ static void calibrate(fb_session *s, const char *device, bool again)
     bool recorded = strncmp(device, "replay:", 7) == 0;
     if (!m || recorded || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !m->doubted && !again)) return;
     fb_error err = {0};
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "calibrating %s …\r", device);
+    if (isatty(STDERR_FILENO)) {
+        fputs("calibrating ", stderr);
+        fb_put(stderr, device);
+        fputs(" …\r", stderr);
+    }
     if (!fb_session_calibrate(s, device, &err)) fb_cli_fail(&err);
     fb_cli_wait(s);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "%*s\r", 40, "");
@@ -209,7 +221,7 @@ static void print_json(fb_session *s)
     json_object_set_new(whole, "fusebox", json_integer(1));
     json_object_set_new(whole, "devices", devices);
     json_object_set(whole, "libraries", (json_t *)fb_session_libraries(s));
-    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    char *text = fb_json_shown(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     printf("%s\n", text);
     fb_free(text);
     json_decref(whole);
@@ -220,6 +232,8 @@ static int devices_main(const fb_command *me, int argc, char **argv)
     static const struct argp_option options[] = {
         {"recalibrate", KEY_RECALIBRATE, NULL, 0, "Measure again what was calibrated before and is not in doubt", 0},
         {"list", KEY_LIST, NULL, 0, "Only list, calibrate nothing", 0},
+        {"self-test", KEY_SELF_TEST, "TIMES", OPTION_ARG_OPTIONAL,
+         "Measure a plan beside itself, 8 or TIMES times at three sizes: are equal columns ever called different?", 0},
         {"format", KEY_FORMAT, "FORMAT", 0, "table (default) or json", 0},
         {0},
     };
@@ -227,6 +241,11 @@ static int devices_main(const fb_command *me, int argc, char **argv)
     fb_cli cli = {.least = 0, .most = 0, .own = devices_key, .ctx = &o};
     fb_cli_parse(&cli, me, options, argc, argv);
     int status = FB_EXIT_FINE;
+    if (o.self_test) {
+        status = fb_self_test(&cli, o.self_test);
+        fb_cli_free(&cli);
+        return status;
+    }
     fb_session *s = fb_cli_open(&cli, NULL, &status);
     size_t i;
     json_t *entry;

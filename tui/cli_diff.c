@@ -2,6 +2,7 @@
 #include "tui/cli.h"
 #include "tui/cli_table.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "tui/cli_output.h"
@@ -14,19 +15,30 @@ typedef struct {
     fb_format format;
     fb_session *session;
     fb_why why;
+    bool given; /* which time is to be explained, `of` */
+    fb_time of;
     int status;
 } diff;
 
-enum { KEY_FORMAT = 256, WIDTH = 40 };
+enum { KEY_FORMAT = 256, KEY_OF, WIDTH = 40 };
 
 static const struct argp_option options[] = {
     {"format", KEY_FORMAT, "FORMAT", 0, "table (default) or json", 0},
+    {"of", KEY_OF, "TIME", 0,
+     "wall or device: what is explained; else the wall time, or the device's where only that differs", 0},
     {0},
 };
 
 static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     diff *d = ctx;
+    if (key == KEY_OF) {
+        d->given = true;
+        d->of = strcmp(arg, "device") == 0 ? FB_TIME_DEVICE : FB_TIME_WALL;
+        if (strcmp(arg, fb_time_name(d->of)) != 0)
+            fb_cli_usage("%s: no time \"%s\"; there are: wall, device", state->name, arg);
+        return 0;
+    }
     if (key != KEY_FORMAT) return ARGP_ERR_UNKNOWN;
     if (!fb_format_parse(arg, &d->format) || (d->format != FB_FORMAT_TABLE && d->format != FB_FORMAT_JSON))
         fb_cli_usage("%s: no format \"%s\"; there are: table, json", state->name, arg);
@@ -50,7 +62,9 @@ static bool measure(diff *d)
         if (!fb_cli_plan(d->session, i, &d->status)) return false;
     fb_session_measure(d->session, both, 2);
     fb_cli_wait(d->session);
-    if (fb_session_why(d->session, 0, 1, &d->why, &err)) return true;
+    if (d->given ? fb_session_why_time(d->session, 0, 1, d->of, &d->why, &err)
+                 : fb_session_why(d->session, 0, 1, &d->why, &err))
+        return true;
     d->status = fb_cli_fail_in(&err, fb_session_path(d->session));
     return false;
 }
@@ -64,7 +78,7 @@ static void add_bar(fb_str *out, fb_why_span span, const char *sign)
     for (int i = span.from + span.n; i < WIDTH; i++) fb_str_add(out, " ");
 }
 
-static void print_wall(const diff *d, int which)
+static void print_whole(const diff *d, int which)
 {
     fb_str line = {0}, name = {0};
     char us[32];
@@ -89,7 +103,9 @@ static void print_part(const fb_why *why, fb_why_id id)
     if (p->known) {
         snprintf(amount, sizeof amount, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
         add_bar(&line, fb_why_bar(why, id, WIDTH), sign);
-        fb_str_addf(&line, " %10s %5.0f %%", amount, fb_why_percent(why, id));
+        fb_str_addf(&line, " %10s", amount);
+        if (!why->tie)
+            fb_str_addf(&line, " %5.0f %%", fb_why_percent(why, id)); /* of no difference there are no shares */
     } else {
         fb_str_addf(&line, "%*s %10s", WIDTH, "", "?");
     }
@@ -110,19 +126,19 @@ static void print_table(const diff *d)
 {
     const fb_why *why = &d->why;
     fb_str line = {0};
-    char conclusion[240], sources[32];
-    print_wall(d, 0);
-    for (int id = 0; id < FB_WHY_PARTS && !why->tie; id++)
+    char conclusion[240], sources[32], verdicts[160];
+    print_whole(d, 0);
+    for (int id = 0; id < FB_WHY_PARTS; id++)
         if (fb_why_matters(why, (fb_why_id)id)) print_part(why, (fb_why_id)id);
-    print_wall(d, 1);
-    if (!why->tie) fputc('\n', stdout);
-    for (int id = 0; id < FB_WHY_PARTS && !why->tie; id++)
+    print_whole(d, 1);
+    fputc('\n', stdout);
+    for (int id = 0; id < FB_WHY_PARTS; id++)
         if (fb_why_matters(why, (fb_why_id)id)) print_sentence(why, (fb_why_id)id);
-    if (!why->tie) fputc('\n', stdout);
+    fputc('\n', stdout);
     fb_why_conclusion(why, conclusion);
-    if (!why->tie) fb_str_addf(&line, "%.2f times as fast; ", why->a_us / why->b_us);
-    fb_str_add(&line, conclusion);
-    if (*fb_why_sources(why, sources)) fb_str_addf(&line, " (wall times: %s)", sources);
+    fb_str_addf(&line, "%s\n", fb_why_verdicts(why, verdicts));
+    fb_str_addf(&line, "%s: %s", fb_time_name(why->of), conclusion);
+    if (*fb_why_sources(why, sources)) fb_str_addf(&line, " (times: %s)", sources);
     fb_str_add(&line, "\n");
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
@@ -136,10 +152,11 @@ static void print_json(const diff *d)
         json_array_append_new(columns, fb_report_to_json(r));
         fb_report_free(r);
     }
-    json_t *all = json_pack("{s:i, s:s, s:o, s:o}", "fusebox", 1, "script", fb_session_path(d->session), "columns",
-                            columns, "why", fb_why_to_json(&d->why));
-    json_dumpf(all, stdout, JSON_INDENT(2));
-    fputc('\n', stdout);
+    json_t *all = json_pack("{s:i, s:s, s:o, s:o}", "fusebox", FB_REPORT_VERSION, "script",
+                            fb_session_path(d->session), "columns", columns, "why", fb_why_to_json(&d->why));
+    char *text = fb_json_shown(all, JSON_INDENT(2));
+    printf("%s\n", text);
+    fb_free(text);
     json_decref(all);
 }
 

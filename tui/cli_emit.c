@@ -72,7 +72,7 @@ static void print_source(const fb_program *p, const fb_dialect *dialect, int cho
         fb_program_print(p, dialect, &text);
     else
         fb_str_add(&text, p->kernels[chosen].source);
-    fputs(fb_str_get(&text), out);
+    fb_put_source(out, fb_str_get(&text));
     fb_str_free(&text);
 }
 
@@ -102,7 +102,9 @@ static bool print_ptx(const fb_kernel *k, const char *arch, FILE *out, fb_error 
 {
     fb_cuda_code code;
     if (!compile(k, arch, FB_PTX, &code, err)) return false;
-    fprintf(out, "// %s\n%s\n", k->name, (const char *)code.bytes);
+    fprintf(out, "// %s\n", k->name);
+    fb_put_source(out, (const char *)code.bytes);
+    fputc('\n', out);
     fb_cuda_code_clear(&code);
     return true;
 }

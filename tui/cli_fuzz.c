@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_COUNT = 256, KEY_SEED, KEY_PLANS, KEY_PLAN, KEY_TIME, KEY_OUT, KEY_JOBS, KEY_MOST, KEY_TRIALS };
+enum { KEY_COUNT = 256, KEY_SEED, KEY_PLANS, KEY_PLAN, KEY_TIME, KEY_OUT, KEY_JOBS, KEY_MOST, KEY_TRIALS, KEY_COVERAGE };
 
 static volatile sig_atomic_t interrupted;
 
@@ -32,6 +32,9 @@ static uint64_t number_of(const char *option, const char *arg, uint64_t most)
     return n;
 }
 
+/* What --coverage asks for, beside the rest. */
+static fb_str coverage;
+
 static int fuzz_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     (void)state;
@@ -46,6 +49,7 @@ static int fuzz_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_JOBS: o->jobs = (int)number_of("--jobs", arg, 64); return 0;
     case KEY_MOST: o->most = (int)number_of("--most", arg, 1000); return 0;
     case KEY_TRIALS: o->trials = (int)number_of("--trials", arg, 100000); return 0;
+    case KEY_COVERAGE: o->coverage = &coverage; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -61,6 +65,10 @@ static const struct argp_option options[] = {
     {"out", KEY_OUT, "DIR", 0, "Where failing cases are written (default: fuzz)", 0},
     {"most", KEY_MOST, "N", 0, "Stop after N findings (default: 5)", 0},
     {"trials", KEY_TRIALS, "N", 0, "Runs to make a failing case small (default: 400; 0: leave it)", 0},
+    {"coverage", KEY_COVERAGE, NULL, 0,
+     "Also a table of the rules, verdicts and pairs of family and op that plans came by, those of which there was none "
+     "first",
+     0},
     {0},
 };
 
@@ -97,6 +105,11 @@ static uint64_t fresh_seed(void)
     return ((uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000) % 1000000000 * 1000;
 }
 
+static double percent(int64_t part, int64_t all)
+{
+    return all ? 100.0 * (double)part / (double)all : 0;
+}
+
 static int fuzz_main(const fb_command *me, int argc, char **argv)
 {
     double last = 0;
@@ -125,17 +138,20 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
     fb_str line = {0};
     fb_str_addf(
         &line,
-        "%s %s, seed %llu: %lld graphs, %lld plans (%lld refused), %d findings; %lld elements compared, %.1f %% "
-        "undecided; %.1f s, %.0f plans a second\n",
+        "%s %s, seed %llu: %lld graphs, %lld plans (%lld refused), %d findings; %lld elements compared, %.2f %% "
+        "undecided; %lld kernels on what they were given, %.2f %% undecided; %.1f s, %.1f plans a second\n",
         t.findings    ? "✗"
         : interrupted ? "stopped:"
                       : "✓",
         o.device, (unsigned long long)o.seed, (long long)t.graphs, (long long)t.plans, (long long)t.refused, t.findings,
-        (long long)t.elements, t.elements ? 100.0 * (double)t.undecided / (double)t.elements : 0, t.seconds,
+        (long long)t.elements, percent(t.undecided, t.elements), (long long)t.kernels,
+        percent(t.kernel_undecided, t.kernel_elements), t.seconds,
         t.seconds > 0 ? (double)t.plans / t.seconds : 0);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 70, "");
     fb_put(stdout, line.text);
+    if (o.coverage) fb_put(stdout, fb_str_get(o.coverage));
     fb_str_free(&line);
+    fb_str_free(&coverage);
     return t.findings ? FB_EXIT_WRONG : FB_EXIT_FINE;
 }
 

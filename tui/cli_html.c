@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "codegen/lower.h"
+#include "tui/figure.h"
 #include "tui/picture.h"
 
 #include <errno.h>
@@ -42,16 +43,6 @@ static double median(const json_t *row, const char *key)
     return fb_json_number_or(json_object_get(row, key), "median", NAN);
 }
 
-static double moved(const json_t *bytes)
-{
-    return fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
-}
-
-static double row_bytes(const json_t *row)
-{
-    return moved(json_object_get(json_object_get(row, "bytes"), "modelled"));
-}
-
 /* "3  split_stack:max@host  batch_size=128" */
 static void put_name(FILE *out, const json_t *row, size_t i)
 {
@@ -61,18 +52,6 @@ static void put_name(FILE *out, const json_t *row, size_t i)
     fb_str_free(&name);
 }
 
-static void put_us(FILE *out, double us)
-{
-    char text[32];
-    put(out, isfinite(us) ? fb_format_us(text, us) : "");
-}
-
-static void put_bytes(FILE *out, double bytes)
-{
-    char text[32];
-    put(out, isfinite(bytes) ? fb_format_bytes(text, bytes) : "");
-}
-
 /* ---- the table of columns ---- */
 
 static void put_columns(const fb_output *o, FILE *out)
@@ -80,41 +59,49 @@ static void put_columns(const fb_output *o, FILE *out)
     size_t i;
     json_t *row;
     fputs("<h2>Columns</h2><div class=wide><table><tr><th>column<th>wall<th>vs "
-          "first<th>launches<th>device busy<th>moved (modelled)<th>× floor<th>error</tr>\n",
+          "first<th>launches<th>device busy<th>moved (modelled)<th>× floor<th>error<th>kind</tr>\n",
           out);
     json_array_foreach(o->rows, i, row)
     {
         const char *failed = fb_json_string_or(row, "failed", NULL);
         const json_t *error = json_object_get(row, "error");
         double wall = median(row, "wall_us"), floor = fb_json_number_or(row, "floor_us", NAN);
-        double first = median(fb_output_base(o->rows, row), "wall_us");
+        char text[48];
+        const char *why;
         fputs("<tr><td>", out);
         put_name(out, row, i);
         if (failed) {
-            fputs("<td class=bad colspan=7>", out);
+            fputs("<td class=bad colspan=8>", out);
             put(out, failed);
             fputs("</tr>\n", out);
             continue;
         }
         fputs("<td><b>", out);
-        put_us(out, wall);
+        put(out, fb_figure_text(row, FB_FIGURE_WALL, text));
         fputs("</b><td>", out);
-        if (isfinite(first / wall)) fprintf(out, "%.2f ×", first / wall);
+        put(out, fb_output_against(fb_output_base(o->rows, row), row, text, &why));
+        if (why) fprintf(out, " <span class=dim>%s</span>", why);
         fprintf(out, "<td>%lld<td>", (long long)fb_json_int_or(row, "launches", 0));
-        put_us(out, median(row, "device_us"));
+        put(out, fb_figure_text(row, FB_FIGURE_DEVICE, text));
         fputs("<td>", out);
-        put_bytes(out, row_bytes(row));
+        put(out, fb_figure_text(row, FB_FIGURE_MOVED, text));
         fputs("<td>", out);
-        if (isfinite(wall / floor)) fprintf(out, "%.1f ×", wall / floor);
+        put(out, fb_figure_write(text, wall / floor, FB_UNIT_TIMES, fb_figure_kind(row)));
         bool ok = fb_json_bool_or(error, "ok", false);
         if (error && fb_output_undecided(row))
             fputs("<td>undecided", out);
         else if (error)
             fprintf(out, "<td class=%s>%.0e %s", ok ? "good" : "bad", fb_json_number_or(error, "max_rel", 0),
                     ok ? "✓" : "✗");
-        fputs("</tr>\n", out);
+        else
+            fputs("<td>", out);
+        fputs("<td class=dim>", out);
+        put(out, fb_figure_source_name(fb_figure_kind(row)));
+        fputs(fb_json_bool_or(row, "stale", false) ? ", stale</tr>\n" : "</tr>\n", out);
     }
-    fputs("</table></div>\n", out);
+    fputs("</table></div>\n<p class=dim>", out);
+    put(out, fb_figure_legend);
+    fputs("</p>\n", out);
 }
 
 /* ---- plans and sources ---- */
@@ -208,7 +195,7 @@ void fb_html_print(const fb_output *o, const json_t *kept, const char *title, FI
     static const struct {
         const char *title, *below;
     } heads[PICTURES] = {
-        [BARS] = {"Kernels", "Time and modelled bytes, all columns on one scale."},
+        [BARS] = {"Kernels", "Time, on one scale for all columns of a device, and modelled bytes."},
         [ROOFLINE] = {"Roofline", "What a column computes a second, against what it computes a byte; the line is what "
                                   "the device's memory and arithmetic allow."},
         [SCATTER] = {"Time against bytes", "The line is what copying as many bytes takes."},
@@ -310,7 +297,7 @@ void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out)
 
 bool fb_svg_write(const fb_output *o, const json_t *kept, const char *folder, fb_error *err)
 {
-    if (mkdir(folder, 0777) && errno != EEXIST) return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", folder, strerror(errno));
+    if (!fb_make_folder(folder, err)) return false;
     album a = album_of(o, kept);
     bool good = true;
     for (int i = 0; i < a.n && good; i++) {

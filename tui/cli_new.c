@@ -1,11 +1,11 @@
 /* fusebox new: a script to start from. */
 #include "tui/cli.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "session/library.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,15 +36,12 @@ static int from_key(void *ctx, int key, char *arg, struct argp_state *state)
 /* Never over a file that is there. */
 static bool write_new(const char *path, const char *text, fb_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return fb_fail(err, FB_ERR_INPUT, "%s: %s", path, strerror(errno));
-    size_t n = strlen(text), done = 0;
-    int why = 0;
-    while (done < n && !why) {
-        ssize_t k = write(fd, text + done, n - done);
-        if (k < 0 && errno != EINTR) why = errno;
-        if (k > 0) done += (size_t)k;
+    int fd = fb_file_open(path, FB_FILE_WRITE | FB_FILE_NEW, err);
+    if (fd < 0) {
+        if (err) err->kind = FB_ERR_INPUT;
+        return false;
     }
+    int why = fb_write_all(fd, text, strlen(text)) ? 0 : errno;
     if (close(fd) < 0 && !why) why = errno;
     if (!why) return true;
     unlink(path);

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "tui/figure.h"
 #include "tui/plots.h"
 
 #include <math.h>
@@ -89,14 +90,14 @@ static char *text_of(const json_t *value)
 static void print_json(const fb_output *r, FILE *out)
 {
     json_t *whole = json_object();
-    json_object_set_new(whole, "fusebox", json_integer(1));
+    json_object_set_new(whole, "fusebox", json_integer(FB_REPORT_VERSION));
     json_object_set_new(whole, "script", json_string(r->script));
     json_object_set_new(whole, "params", params_of(r->rows, false));
     json_object_set(whole, "devices", r->devices);
     json_object_set(whole, "columns", r->rows);
     if (json_array_size(r->cases)) json_object_set(whole, "rows", r->cases);
     if (json_array_size(r->plots)) json_object_set(whole, "plots", r->plots);
-    char *text = json_dumps(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    char *text = fb_json_shown(whole, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     fprintf(out, "%s\n", text);
     fb_free(text);
     json_decref(whole);
@@ -104,44 +105,27 @@ static void print_json(const fb_output *r, FILE *out)
 
 /* ---- CSV: every figure of a report, plain ---- */
 
+/* The figures of the table that have a key, and what they leave out: texts, ends of intervals. */
 static const struct {
     const char *title, *path[3];
-} figures[] = {
-    {"script", {"script"}},
-    {"variant", {"variant"}},
-    {"plan", {"plan"}},
-    {"device", {"device"}},
-    {"nodes", {"nodes"}},
-    {"launches", {"launches"}},
-    {"launch_mode", {"launch_mode"}},
-    {"wall_us", {"wall_us", "median"}},
-    {"wall_p10_us", {"wall_us", "p10"}},
-    {"wall_p90_us", {"wall_us", "p90"}},
-    {"samples", {"wall_us", "n"}},
-    {"device_us", {"device_us", "median"}},
-    {"gap_us", {"gap_us"}},
-    {"copies", {"copies"}},
-    {"copied_in", {"bytes", "copied", "in"}},
-    {"copied_out", {"bytes", "copied", "out"}},
-    {"copy_us", {"copy_us", "median"}},
-    {"copy_hidden_us", {"copy_hidden_us"}},
-    {"cold_us", {"cold_us", "median"}},
-    {"predicted_us", {"predicted_us"}},
-    {"floor_us", {"floor_us"}},
-    {"modelled_read", {"bytes", "modelled", "read"}},
-    {"modelled_written", {"bytes", "modelled", "written"}},
-    {"measured_read", {"bytes", "measured", "read"}},
-    {"measured_written", {"bytes", "measured", "written"}},
-    {"flops", {"flops"}},
-    {"peak_bytes", {"peak_bytes"}},
-    {"compile_ms", {"compile_ms"}},
-    {"max_abs_error", {"error", "max_abs"}},
-    {"max_rel_error", {"error", "max_rel"}},
-    {"error_over_bound", {"error", "bound"}},
-    {"ok", {"error", "ok"}},
-    {"source", {"source"}},
-    {"failed", {"failed"}},
+} more_before[] = {{"script", {"script"}}, {"variant", {"variant"}}, {"plan", {"plan"}},
+                   {"device", {"device"}}, {"nodes", {"nodes"}},     {"launch_mode", {"launch_mode"}}},
+  more_after[] = {
+      {"stale", {"stale"}},
+      {"wall_p10_us", {"wall_us", "p10"}},
+      {"wall_p90_us", {"wall_us", "p90"}},
+      {"wall_low_us", {"wall_us", "low"}},
+      {"wall_high_us", {"wall_us", "high"}},
+      {"copies", {"copies"}},
+      {"copied_in", {"bytes", "copied", "in"}},
+      {"copied_out", {"bytes", "copied", "out"}},
+      {"copy_hidden_us", {"copy_hidden_us"}},
+      {"max_abs_error", {"error", "max_abs"}},
+      {"error_over_bound", {"error", "bound"}},
+      {"ok", {"error", "ok"}},
+      {"failed", {"failed"}},
 };
+enum { BEFORE = sizeof more_before / sizeof *more_before, AFTER = sizeof more_after / sizeof *more_after, FIRST = 4 };
 
 static const json_t *figure_of(const json_t *row, const char *const path[3])
 {
@@ -168,27 +152,39 @@ static void add_param_cells(fb_table *t, const json_t *params, const json_t *row
     }
 }
 
+static void plain_cell(fb_table *t, const json_t *value)
+{
+    char *text = text_of(value);
+    fb_table_cell(t, text);
+    fb_free(text);
+}
+
+static void plain_row(fb_table *t, const json_t *row, const json_t *params)
+{
+    fb_table_row(t);
+    for (int i = 0; i < BEFORE; i++) {
+        if (i == FIRST) add_param_cells(t, params, row);
+        plain_cell(t, figure_of(row, more_before[i].path));
+    }
+    for (int id = 0; id < FB_FIGURES; id++)
+        if (*fb_figures[id].key) plain_cell(t, fb_figure_value(row, (fb_figure_id)id));
+    for (int i = 0; i < AFTER; i++) plain_cell(t, figure_of(row, more_after[i].path));
+}
+
 static void print_plain(const fb_output *r, FILE *out)
 {
-    enum { FIGURES = sizeof figures / sizeof *figures, FIRST = 4 };
     const json_t *params = json_object_get(json_array_get(r->rows, 0), "params");
     fb_table *t = fb_table_new();
-    for (int i = 0; i < FIGURES; i++) {
+    for (int i = 0; i < BEFORE; i++) {
         if (i == FIRST) add_param_columns(t, params);
-        fb_table_column(t, figures[i].title, "", false);
+        fb_table_column(t, more_before[i].title, "", false);
     }
+    for (int id = 0; id < FB_FIGURES; id++)
+        if (*fb_figures[id].key) fb_table_column(t, fb_figures[id].key, "", false);
+    for (int i = 0; i < AFTER; i++) fb_table_column(t, more_after[i].title, "", false);
     size_t k;
     json_t *row;
-    json_array_foreach(r->rows, k, row)
-    {
-        fb_table_row(t);
-        for (int i = 0; i < FIGURES; i++) {
-            if (i == FIRST) add_param_cells(t, params, row);
-            char *text = text_of(figure_of(row, figures[i].path));
-            fb_table_cell(t, text);
-            fb_free(text);
-        }
-    }
+    json_array_foreach(r->rows, k, row) plain_row(t, row, params);
     fb_table_print(t, FB_FORMAT_CSV, out);
     fb_table_free(t);
 }
@@ -210,38 +206,66 @@ static fb_stat stat_of(const json_t *row, const char *key)
                      .n = isfinite(n) ? (int)n : 0};
 }
 
-static void us_cell(fb_table *t, double us)
+/* As figures.def says that it is written, with the sign of its kind. */
+static void figure_cell(fb_table *t, const json_t *row, fb_figure_id id)
 {
+    char text[48];
+    fb_table_cell(t, fb_figure_text(row, id, text));
+}
+
+static void spread_cell(fb_table *t, const json_t *row)
+{
+    char text[48];
+    fb_stat wall = stat_of(row, "wall_us");
+    fb_table_cell(t, fb_figure_spread(text, &wall, fb_figure_kind(row)));
+}
+
+/* A row's times, without its kernels; NULL when it is no report. */
+static fb_report *times_of(const json_t *row)
+{
+    json_t *brief = json_copy((json_t *)row);
+    fb_error err = {0};
+    json_object_del(brief, "kernels");
+    fb_report *r = fb_report_from_json(brief, &err);
+    json_decref(brief);
+    return r;
+}
+
+static fb_comparison compared(const json_t *first, const json_t *row)
+{
+    fb_report *a = times_of(first), *b = times_of(row);
+    fb_comparison c = {.times = NAN, .high = INFINITY};
+    if (a && b) c = fb_compare_reports(a, b, FB_TIME_WALL);
+    fb_report_free(a);
+    fb_report_free(b);
+    return c;
+}
+
+const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why)
+{
+    *why = first == row
+               ? NULL
+               : fb_not_comparable(fb_json_string_or(first, "device", NULL), fb_json_string_or(first, "computes", NULL),
+                                   fb_json_string_or(row, "device", NULL), fb_json_string_or(row, "computes", NULL));
+    fb_comparison c = first == row ? (fb_comparison){FB_SAME, .times = 1} : compared(first, row);
+    fb_figure_source a = fb_figure_kind(first), b = fb_figure_kind(row);
+    *to = '\0';
+    if (*why)
+        snprintf(to, 32, "-");
+    else if (first != row && isfinite(c.times) && c.what == FB_SAME)
+        snprintf(to, 32, "same");
+    else if (isfinite(c.times))
+        snprintf(to, 32, c.times < 99.5 ? "%s%.3g ×%s" : "%s%.0f ×%s",
+                 first == row ? "" : fb_figure_sign(a > b ? a : b), c.times,
+                 first != row && c.what == FB_CANNOT_TELL ? "?" : "");
+    return to;
+}
+
+static void against_cell(fb_table *t, const json_t *first, const json_t *row)
+{
+    const char *why;
     char text[32];
-    fb_table_cell(t, isfinite(us) ? fb_format_us(text, us) : "");
-}
-
-/* Both ends in the unit of the upper one: "12.1–12.9 ms". */
-static void spread_cell(fb_table *t, const fb_stat *s)
-{
-    static const struct {
-        double us;
-        const char *unit;
-    } units[] = {{1e6, "s"}, {1e3, "ms"}, {1, "µs"}};
-    if (!s->n) {
-        fb_table_cell(t, "");
-        return;
-    }
-    int u = 0;
-    while (u < 2 && s->p90 < units[u].us) u++;
-    double low = s->p10 / units[u].us, high = s->p90 / units[u].us;
-    int digits = high >= 99.95 ? 0 : high >= 9.995 ? 1 : 2;
-    fb_table_cellf(t, "%.*f–%.*f %s", digits, low, digits, high, units[u].unit);
-}
-
-static void against_cell(fb_table *t, const fb_stat *first, const fb_stat *s, bool is_first)
-{
-    if (!s->n || !first->n)
-        fb_table_cell(t, "");
-    else if (!is_first && fb_stat_tie(first, s))
-        fb_table_cell(t, "tie");
-    else
-        fb_table_cellf(t, first->median < 99.5 * s->median ? "%.3g ×" : "%.0f ×", first->median / s->median);
+    fb_table_cell(t, fb_output_against(first, row, text, &why));
 }
 
 bool fb_output_undecided(const json_t *row)
@@ -264,10 +288,10 @@ static void error_cell(fb_table *t, const json_t *row)
         fb_table_cell(t, json_is_true(ok) ? "✓" : "✗");
 }
 
-static void moved_cell(fb_table *t, const json_t *row, const char *how)
+static void counted_cell(fb_table *t, const json_t *row)
 {
     char text[32];
-    double bytes = number(row, "bytes", how, "read") + number(row, "bytes", how, "written");
+    double bytes = fb_figure_number(row, FB_FIGURE_READ_COUNTED) + fb_figure_number(row, FB_FIGURE_WRITTEN_COUNTED);
     fb_table_cell(t, isfinite(bytes) ? fb_format_bytes(text, bytes) : "");
 }
 
@@ -294,26 +318,31 @@ typedef struct {
     bool device, cold, gap, copies, measured, source;
 } shown_columns;
 
+static void heading(fb_table *t, fb_figure_id id)
+{
+    fb_table_column(t, fb_figures[id].heading, fb_figures[id].under, false);
+}
+
 static void headings(fb_table *t, const json_t *varying, const shown_columns *has)
 {
     fb_table_column(t, "column", "", true);
     add_param_columns(t, varying);
-    fb_table_column(t, "wall", "median", false);
-    fb_table_column(t, "spread", "p10–p90", false);
-    fb_table_column(t, "×", "vs first", false);
-    fb_table_column(t, "launches", "", false);
-    if (has->device) fb_table_column(t, "device", "busy", false);
-    if (has->cold) fb_table_column(t, "cold", "wall", false);
-    fb_table_column(t, "moved", "modelled", false);
+    heading(t, FB_FIGURE_WALL);
+    heading(t, FB_FIGURE_SPREAD);
+    heading(t, FB_FIGURE_AGAINST);
+    heading(t, FB_FIGURE_LAUNCHES);
+    if (has->device) heading(t, FB_FIGURE_DEVICE);
+    if (has->cold) heading(t, FB_FIGURE_COLD);
+    heading(t, FB_FIGURE_MOVED);
     if (has->measured) fb_table_column(t, "moved", "measured", false);
     if (has->copies) {
-        fb_table_column(t, "copied", "in, out", false);
-        fb_table_column(t, "copies", "time", false);
-        fb_table_column(t, "hidden", "of it", false);
+        heading(t, FB_FIGURE_COPIED);
+        heading(t, FB_FIGURE_COPIES);
+        heading(t, FB_FIGURE_HIDDEN);
     }
-    fb_table_column(t, "× floor", "modelled", false);
-    fb_table_column(t, "error", "relative", false);
-    fb_table_column(t, "predicted", "wall", false);
+    heading(t, FB_FIGURE_OVER_FLOOR);
+    heading(t, FB_FIGURE_ERROR);
+    heading(t, FB_FIGURE_PREDICTED);
     if (has->source) fb_table_column(t, "source", "", true);
 }
 
@@ -331,11 +360,9 @@ const json_t *fb_output_base(const json_t *rows, const json_t *row)
 /* Feeds and receives: their bytes, their time, and how much of it kernels hide. */
 static void copies_cells(fb_table *t, const json_t *row)
 {
-    double in = number(row, "bytes", "copied", "in"), out = number(row, "bytes", "copied", "out");
     double us = number(row, "copy_us", "median", NULL), hidden = number(row, "copy_hidden_us", NULL, NULL);
-    char text[32];
-    fb_table_cell(t, isfinite(in + out) ? fb_format_bytes(text, in + out) : "");
-    us_cell(t, us);
+    figure_cell(t, row, FB_FIGURE_COPIED);
+    figure_cell(t, row, FB_FIGURE_COPIES);
     if (us > 0 && isfinite(hidden))
         fb_table_cellf(t, "%.0f %%", 100 * hidden / us);
     else
@@ -357,26 +384,23 @@ static void report_row(fb_table *t, const json_t *rows, const json_t *row, const
         return;
     }
     const json_t *base = fb_output_base(rows, row);
-    fb_stat wall = stat_of(row, "wall_us"), first = stat_of(base, "wall_us");
-    us_cell(t, wall.n ? wall.median : NAN);
-    spread_cell(t, &wall);
-    against_cell(t, &first, &wall, base == row);
-    double launches = number(row, "launches", NULL, NULL), floor_us = number(row, "floor_us", NULL, NULL);
-    if (isfinite(launches))
-        fb_table_cellf(t, "%.0f", launches);
-    else
-        fb_table_cell(t, "");
-    if (has->device) us_cell(t, number(row, "device_us", "median", NULL));
-    if (has->cold) us_cell(t, number(row, "cold_us", "median", NULL));
-    moved_cell(t, row, "modelled");
-    if (has->measured) moved_cell(t, row, "measured");
+    double wall = fb_figure_number(row, FB_FIGURE_WALL), floor_us = fb_figure_number(row, FB_FIGURE_FLOOR);
+    figure_cell(t, row, FB_FIGURE_WALL);
+    spread_cell(t, row);
+    against_cell(t, base, row);
+    figure_cell(t, row, FB_FIGURE_LAUNCHES);
+    if (has->device) figure_cell(t, row, FB_FIGURE_DEVICE);
+    if (has->cold) figure_cell(t, row, FB_FIGURE_COLD);
+    figure_cell(t, row, FB_FIGURE_MOVED);
+    if (has->measured) counted_cell(t, row);
     if (has->copies) copies_cells(t, row);
-    if (wall.n && floor_us > 0)
-        fb_table_cellf(t, wall.median < 9.95 * floor_us ? "%.1f" : "%.0f", wall.median / floor_us);
+    if (isfinite(wall) && floor_us > 0)
+        fb_table_cellf(t, wall < 9.95 * floor_us ? "%s%.1f" : "%s%.0f", fb_figure_sign(fb_figure_kind(row)),
+                       wall / floor_us);
     else
         fb_table_cell(t, "");
     error_cell(t, row);
-    us_cell(t, number(row, "predicted_us", NULL, NULL));
+    figure_cell(t, row, FB_FIGURE_PREDICTED);
     if (has->source)
         fb_table_cellf(t, "%s%s", fb_json_string_or(row, "source", ""),
                        fb_json_bool_or(row, "stale", false) ? ", stale" : "");
@@ -394,11 +418,12 @@ static void title_line(const fb_output *r, FILE *out)
     json_t *shared = params_of(r->rows, false), *value;
     const char *name;
     fb_str line = {0};
-    fb_str_add(&line, fb_file_name(r->script));
+    fb_str_add_clean(&line, fb_file_name(r->script), "");
     json_object_foreach(shared, name, value)
     {
         char *text = text_of(value);
-        fb_str_addf(&line, "  %s=%s", name, text);
+        fb_str_addf(&line, "  %s=", name);
+        fb_str_add_clean(&line, text, "");
         fb_free(text);
     }
     fb_str_add(&line, "\n");
@@ -408,7 +433,10 @@ static void title_line(const fb_output *r, FILE *out)
         const char *date = fb_json_string_or(value, "date", "");
         bool told = json_object_get(value, "calibrated") != NULL,
              calibrated = fb_json_bool_or(value, "calibrated", false);
-        fb_str_addf(&line, "%s: %s%s%s\n", name, fb_json_string_or(value, "name", name),
+        fb_str_add_clean(&line, name, "");
+        fb_str_add(&line, ": ");
+        fb_str_add_clean(&line, fb_json_string_or(value, "name", name), "");
+        fb_str_addf(&line, "%s%s\n",
                     !told        ? ""
                     : calibrated ? " · calibrated "
                                  : " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)",
@@ -435,21 +463,21 @@ static void add_short_name(fb_str *to, const json_t *row)
     fb_str_addf(to, "%s%s%s", variant, *variant ? ":" : "", fb_json_string_or(row, "plan", ""));
 }
 
-/* All pairs beyond the first row, whose ties stand in the table. */
-static void tie_lines(const json_t *rows, FILE *out)
+/* All pairs beyond the first row, with which they are compared in the table, that cannot be told apart. */
+static void same_lines(const json_t *rows, FILE *out)
 {
-    enum { TIES_MOST = 12 };
-    int n = (int)json_array_size(rows), said = 0, from = 0; /* the row whose ties are being told */
+    enum { SAME_MOST = 12 };
+    int n = (int)json_array_size(rows), said = 0, from = 0; /* the row that is being told of */
     fb_str line = {0};
-    for (int i = 1; i < n && said < TIES_MOST; i++)
-        for (int k = i + 1; k < n && said < TIES_MOST; k++) {
+    for (int i = 1; i < n && said < SAME_MOST; i++)
+        for (int k = i + 1; k < n && said < SAME_MOST; k++) {
             const json_t *a = json_array_get(rows, (size_t)i), *b = json_array_get(rows, (size_t)k);
             if (!json_equal(json_object_get(a, "params"), json_object_get(b, "params")) || fb_output_base(rows, a) == a)
                 continue;
-            fb_stat x = stat_of(a, "wall_us"), y = stat_of(b, "wall_us");
-            if (!x.n || !y.n || !fb_stat_tie(&x, &y)) continue;
+            fb_comparison c = compared(a, b);
+            if (!isfinite(c.times) || fb_differs(&c)) continue;
             if (from != i) {
-                fb_str_add(&line, said ? "; " : "tie (spreads overlap): ");
+                fb_str_add(&line, said ? "; " : "not told apart: ");
                 add_short_name(&line, a);
             }
             fb_str_add(&line, from != i ? " = " : ", ");
@@ -460,6 +488,68 @@ static void tie_lines(const json_t *rows, FILE *out)
     if (said) fb_str_add(&line, "\n");
     fb_put(out, fb_str_get(&line));
     fb_str_free(&line);
+}
+
+/* Why there is a dash and no ratio, each reason once. */
+static void reason_lines(const json_t *rows, FILE *out)
+{
+    const char *said = "", *why;
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        char text[32];
+        fb_str line = {0};
+        if (json_object_get(row, "failed")) continue;
+        fb_output_against(fb_output_base(rows, row), row, text, &why);
+        if (!why || !strcmp(why, said)) continue;
+        said = why;
+        fb_str_addf(&line, "-: no ratio, it is %s than the first row's\n", why);
+        fb_put(out, fb_str_get(&line));
+        fb_str_free(&line);
+    }
+}
+
+/* … of which the times carry a sign. */
+static bool any_of_kind(const json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (*fb_figure_sign(fb_figure_kind(row))) return true;
+    }
+    return false;
+}
+
+void fb_output_legend(FILE *out)
+{
+    fb_put(out, fb_figure_legend);
+    fputc('\n', out);
+}
+
+/* Kernels that moved more than modelled, the first few. */
+static void moved_lines(const json_t *rows, FILE *out)
+{
+    enum { MOST = 6 };
+    int said = 0;
+    size_t i, k;
+    json_t *row, *kernel;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        json_array_foreach(json_object_get(row, "kernels"), k, kernel)
+        {
+            const char *more = fb_json_string_or(kernel, "moved_more", NULL);
+            if (!more || said++ >= MOST) continue;
+            fb_str line = {0};
+            fb_str_add(&line, "! ");
+            add_short_name(&line, row);
+            fb_str_addf(&line, ", kernel %s %s\n", fb_json_string_or(kernel, "name", "?"), more);
+            fb_put(out, fb_str_get(&line));
+            fb_str_free(&line);
+        }
+    }
+    if (said > MOST) fprintf(out, "! and %d more kernels\n", said - MOST);
 }
 
 static void footer(const fb_output *r, FILE *out)
@@ -475,10 +565,13 @@ static void footer(const fb_output *r, FILE *out)
         if (n && (!least || n < least)) least = n;
         if (n > most) most = n;
     }
-    tie_lines(r->rows, out);
+    same_lines(r->rows, out);
+    reason_lines(r->rows, out);
+    moved_lines(r->rows, out);
     if (recalled)
         fb_put(out, "replay: recorded = this plan as it was measured; composed = of recorded kernels and launch costs; "
                     "predicted = not all of its kernels were recorded; stale = of source that has changed since\n");
+    if (any_of_kind(r->rows)) fb_output_legend(out);
     if (!most) return;
     fb_str line = {0};
     fb_str_addf(&line, "measured: wall, device, cold, error (%d", least);
@@ -519,6 +612,10 @@ static void print_reports(const fb_output *r, fb_format format, FILE *out)
         fputc('\n', out);
         footer(r, out);
     }
+    if (format == FB_FORMAT_MARKDOWN && any_of_kind(r->rows)) {
+        fputc('\n', out);
+        fb_output_legend(out);
+    }
     fb_table_free(t);
     json_decref(varying);
 }
@@ -543,6 +640,13 @@ static void print_failed(const json_t *failed, FILE *out)
         fb_put(out, fb_str_get(&line));
         fb_str_free(&line);
     }
+}
+
+/* Parameters are nobody's estimate; what a row says in fractions is. */
+static const char *case_sign(const fb_output *r, const json_t *flat, const char *name)
+{
+    const json_t *params = json_object_get(json_object_get(json_array_get(r->cases, 0), "case"), "params");
+    return json_object_get(params, name) ? "" : fb_figure_sign(fb_figure_kind(flat));
 }
 
 static void print_cases(const fb_output *r, fb_format format, FILE *out)
@@ -578,12 +682,18 @@ static void print_cases(const fb_output *r, fb_format format, FILE *out)
         fb_table_row(t);
         json_object_foreach(keys, name, value)
         {
-            char *text = text_of(json_object_get(one, name));
-            fb_table_cell(t, text);
+            const json_t *cell = json_object_get(one, name);
+            char *text = text_of(cell);
+            fb_table_cellf(t, "%s%s", format != FB_FORMAT_CSV && json_is_real(cell) ? case_sign(r, one, name) : "",
+                           text);
             fb_free(text);
         }
     }
     if (json_array_size(flat)) fb_table_print(t, format, out);
+    if (json_array_size(flat) && format != FB_FORMAT_CSV && any_of_kind(flat)) {
+        fputc('\n', out);
+        fb_output_legend(out);
+    }
     print_failed(failed, out);
     if (format == FB_FORMAT_TABLE) fb_plots_print(r->plots, r->cases, out);
     fb_table_free(t);

@@ -22,6 +22,10 @@ void fb_output_device(fb_output *r, const fb_session *s, const char *device);
 
 /* The first row with the same parameters, which the others are compared with. */
 const json_t *fb_output_base(const json_t *rows, const json_t *row);
+/* How many times as fast as `first`, "-" with the reason where that says nothing (`why`; else NULL), "" where a time is
+ * not known. Into `to`, returned. */
+const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why);
+void fb_output_legend(FILE *out); /* what the signs of figures mean */
 bool fb_output_undecided(const json_t *row); /* none of its result's elements could be judged */
 
 void fb_output_print(const fb_output *r, fb_format format, FILE *out);

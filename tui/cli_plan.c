@@ -307,16 +307,26 @@ static void eject_show(look *l)
     const char *device = strrchr(spec, '@'), *name;
     json_t *values;
     if (eject(l, &file, &plan, &err)) {
-        fb_str_addf(&line, "edit %s, then: fusebox run --trust %s", fb_str_get(&file), l->cli.args[0]);
+        fb_str column = {0};
+        fb_str_addf(&line, "edit %s, then: fusebox run --trust ", fb_str_get(&file));
+        fb_str_add_word(&line, l->cli.args[0]);
         json_object_foreach(l->cli.common.set, name, values)
         {
-            char *text = json_dumps(json_array_get(values, 0), JSON_ENCODE_ANY);
-            fb_str_addf(&line, " --set %s=%s", name, text);
+            const json_t *value = json_array_get(values, 0);
+            char *text = json_is_string(value) ? fb_strdup(json_string_value(value)) : fb_json_line(value);
+            fb_str_addf(&line, " --set %s=", name);
+            fb_str_add_word(&line, text);
             fb_free(text);
         }
-        fb_str_addf(&line, " %s %s%s%s%s\n", spec, variant, *variant ? ":" : "", fb_str_get(&plan),
+        fb_str_add(&line, " ");
+        fb_str_add_word(&line, spec);
+        fb_str_addf(&column, "%s%s%s%s", variant, *variant ? ":" : "", fb_str_get(&plan),
                     device && !strchr(device, '/') ? device : "");
+        fb_str_add(&line, " ");
+        fb_str_add_word(&line, fb_str_get(&column));
+        fb_str_add(&line, "\n");
         fb_put(stdout, fb_str_get(&line));
+        fb_str_free(&column);
     } else {
         l->status = fb_cli_fail(&err);
     }
@@ -393,6 +403,15 @@ static void print_svg(const fb_session *s)
     fb_free(titles);
 }
 
+/* What a script says of its ops may hold any character. */
+static void add_graph(const fb_graph *g, fb_str *out)
+{
+    fb_str json = {0};
+    fb_graph_write_json(g, &json);
+    fb_json_add_shown(out, fb_str_get(&json));
+    fb_str_free(&json);
+}
+
 static void graph_show(look *l)
 {
     int n = fb_session_columns(l->session);
@@ -412,7 +431,7 @@ static void graph_show(look *l)
         fb_str out = {0};
         if (text && n > 1) fb_str_addf(&out, "%s%s\n", i ? "\n" : "", c->variant);
         if (json)
-            fb_graph_write_json(c->graph, &out);
+            add_graph(c->graph, &out);
         else if (text)
             fb_graph_print_text(c->graph, true, &out);
         else
@@ -421,7 +440,7 @@ static void graph_show(look *l)
         if (text)
             fb_put(stdout, fb_str_get(&out));
         else
-            fputs(fb_str_get(&out), stdout);
+            fb_put_plain(stdout, fb_str_get(&out));
         fb_str_free(&out);
     }
 }

@@ -9,6 +9,7 @@
 #include "session/library.h"
 #include "session/recorder.h"
 #include "tui/cli_emit.h"
+#include "tui/cli_table.h"
 #ifdef FB_HAVE_CUDA
 #include "device/cuda_compile.h"
 #endif
@@ -177,9 +178,9 @@ static int record_main(const fb_command *me, int argc, char **argv)
     if (r.recorder) {
         fb_recorder_counts n = fb_recorder_counted(r.recorder);
         if (!fb_recorder_finish(r.recorder, &err)) status = fb_cli_fail(&err);
-        printf("%s: %d plans and %d toggles %s, %d plans known before, %d new kernels, %d failed\n",
-               r.arch ? r.arch : fb_recorder_path(r.recorder), n.plans, n.toggles, r.arch ? "compiled" : "measured",
-               n.known, n.kernels, n.failed);
+        fb_put(stdout, r.arch ? r.arch : fb_recorder_path(r.recorder));
+        printf(": %d plans and %d toggles %s, %d plans known before, %d new kernels, %d failed\n", n.plans, n.toggles,
+               r.arch ? "compiled" : "measured", n.known, n.kernels, n.failed);
         if (n.failed && !status) status = FB_EXIT_WRONG;
     }
     fb_recorder_free(r.recorder);

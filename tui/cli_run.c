@@ -27,6 +27,10 @@ typedef struct {
     fb_results *results; /* NULL without --out */
     fb_output output;
     char said[sizeof((fb_error *)0)->text]; /* the last failure on stderr */
+    struct {
+        int n, away, failed; /* cases of an experiment; those without a device; those that failed otherwise */
+        fb_error first;      /* of the last */
+    } cases;
     int status;
 } run;
 
@@ -268,11 +272,37 @@ static bool experiment_measured(void *ctx, const fb_report *report, fb_error *er
     return fine;
 }
 
-static bool experiment_row(void *ctx, const json_t *which, const json_t *row, fb_error *err)
+static void experiment_answered(void *ctx, const json_t *report)
+{
+    run *r = ctx;
+    const char *why = fb_json_string_or(report, "failed", NULL);
+    fb_error_kind kind = fb_error_kind_parse(fb_json_string_or(report, "failed_kind", ""));
+    r->cases.n++;
+    if (!why) return;
+    if (kind == FB_ERR_UNAVAILABLE)
+        r->cases.away++;
+    else if (!r->cases.failed++)
+        fb_fail(&r->cases.first, kind, "%s", why);
+}
+
+/* What is not there is left out, as long as something is: a script cannot know what machine it will run on. */
+static void judge_cases(run *r)
+{
+    int n = r->cases.n, failed = r->cases.failed;
+    if (failed) {
+        fb_cli_say("%d of %d cases failed; the first: %s", failed, n, r->cases.first.text);
+        r->status = FB_EXIT_WRONG;
+    } else if (n && r->cases.away == n && !r->status) {
+        fb_cli_say("none of %d cases could be measured here", n);
+        r->status = FB_EXIT_NO_DEVICE;
+    }
+}
+
+static bool experiment_row(void *ctx, const json_t *which, const json_t *row, fb_figure_source kind, fb_error *err)
 {
     run *r = ctx;
     const json_t *held = r->results ? fb_results_find_case(r->results, which) : NULL;
-    json_t *whole = json_pack("{s:O, s:O}", "case", which, "row", row);
+    json_t *whole = json_pack("{s:O, s:O, s:s}", "case", which, "row", row, "source", fb_figure_source_name(kind));
     bool same = held && json_equal((json_t *)held, whole), fine = same || write_row(r, whole, err);
     json_array_append_new(r->output.cases, whole);
     return fine;
@@ -294,6 +324,7 @@ static void run_experiment(run *r)
     const fb_experiment_hooks hooks = {.ctx = r,
                                        .known = experiment_known,
                                        .measured = experiment_measured,
+                                       .answered = experiment_answered,
                                        .row = experiment_row,
                                        .plot = experiment_plot};
     fb_error err = {0};
@@ -304,6 +335,7 @@ static void run_experiment(run *r)
     fb_cli_wait(r->session);
     const fb_error *why = fb_session_experiment_error(r->session);
     if (why->kind) r->status = fb_cli_fail_in(why, fb_session_path(r->session));
+    judge_cases(r);
     if (!r->svg) {
         fb_output_print(&r->output, r->format, stdout);
         return;

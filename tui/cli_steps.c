@@ -1,6 +1,7 @@
 #include "tui/cli_steps.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "tui/cli.h"
 #include "tui/cli_table.h"
 
@@ -97,8 +98,9 @@ bool fb_cli_steps(const fb_session *s, bool json, FILE *out, fb_error *err)
     }
     if (good && json) {
         json_t *all = json_pack("{s:i, s:O}", "fusebox_steps", 1, "columns", columns);
-        json_dumpf(all, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        fputc('\n', out);
+        char *shown = fb_json_shown(all, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        fprintf(out, "%s\n", shown);
+        fb_free(shown);
         json_decref(all);
     }
     json_decref(columns);

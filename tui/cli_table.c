@@ -45,7 +45,7 @@ bool fb_format_parse(const char *name, fb_format *out)
 static const struct {
     const char *sign, *spelled;
 } spellings[] = {{"×", "x"},  {"µ", "u"},   {"✓", "ok"}, {"✗", "FAIL"}, {"–", "-"}, {"—", "-"},  {"·", "|"},
-                 {"→", "->"}, {"…", "..."}, {"≤", "<="}, {"±", "+-"},   {"─", "-"}, {"“", "\""}, {"”", "\""}};
+                 {"→", "->"}, {"…", "..."}, {"≤", "<="}, {"≈", "~="}, {"±", "+-"}, {"σ", "sigma"}, {"²", "^2"},   {"─", "-"}, {"“", "\""}, {"”", "\""}};
 
 /* A sign that has no spelling here becomes one '?'. */
 static char *spell(const char *text)
@@ -73,16 +73,60 @@ bool fb_cli_utf8(void)
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-static char *shown(const char *text)
+/* All that a terminal gets of scripts, files, devices and compilers is cleaned here, whatever was done to it before. */
+static char *shown(const char *text, const char *kept)
 {
-    return fb_cli_utf8() ? fb_strdup(text) : spell(text);
+    fb_str clean = {0};
+    fb_str_add_clean(&clean, text, kept);
+    char *out = fb_cli_utf8() ? fb_strdup(fb_str_get(&clean)) : spell(fb_str_get(&clean));
+    fb_str_free(&clean);
+    return out;
 }
+
+static const char lines[] = "\n\t";
 
 void fb_put(FILE *out, const char *text)
 {
-    char *copy = shown(text);
+    char *copy = shown(text, lines);
     fputs(copy, out);
     fb_free(copy);
+}
+
+void fb_put_plain(FILE *out, const char *text)
+{
+    fb_str clean = {0};
+    fb_str_add_clean(&clean, text, lines);
+    fputs(fb_str_get(&clean), out);
+    fb_str_free(&clean);
+}
+
+void fb_put_source(FILE *out, const char *text)
+{
+    if (isatty(fileno(out)))
+        fb_put_plain(out, text);
+    else
+        fputs(text, out);
+}
+
+/* In one line, of `most` bytes or about that. */
+static char *shown_line(const char *text, size_t most)
+{
+    fb_str line = {0};
+    for (const char *p = text; *p && line.n < most; p++) fb_str_add_n(&line, *p == '\n' || *p == '\r' ? " " : p, 1);
+    if (line.n == most) {
+        fb_trim_partial(line.text);
+        line.n = strlen(line.text);
+        fb_str_add(&line, "…");
+    }
+    char *out = shown(fb_str_get(&line), "");
+    fb_str_free(&line);
+    return out;
+}
+
+/* For people: one long text would make every row as wide. */
+static char *shown_cell(const char *text)
+{
+    return shown_line(text, 400);
 }
 
 /* Columns on a terminal. */
@@ -160,12 +204,12 @@ static const char *cell_at(const row *r, int i)
 
 static int column_width(const fb_table *t, int i)
 {
-    char *title = shown(t->columns.at[i].title), *under = shown(t->columns.at[i].under);
+    char *title = shown_cell(t->columns.at[i].title), *under = shown_cell(t->columns.at[i].under);
     int w = width_of(title), u = width_of(under), most = w > u ? w : u;
     fb_free(title);
     fb_free(under);
     for (int k = 0; k < t->rows.n; k++) {
-        char *cell = shown(cell_at(&t->rows.at[k], i));
+        char *cell = shown_cell(cell_at(&t->rows.at[k], i));
         int c = width_of(cell);
         if (c > most) most = c;
         fb_free(cell);
@@ -175,7 +219,7 @@ static int column_width(const fb_table *t, int i)
 
 static void put_cell(FILE *out, const char *text, int width, bool left, bool last)
 {
-    char *cell = shown(text);
+    char *cell = shown_cell(text);
     int pad = width - width_of(cell);
     fprintf(out, "%*s%s%*s%s", left || pad < 0 ? 0 : pad, "", cell, left && !last && pad > 0 ? pad : 0, "",
             last ? "" : "  ");
@@ -208,27 +252,38 @@ static void print_aligned(const fb_table *t, FILE *out)
         int n = r->rest ? r->cells.n : t->columns.n;
         for (int i = 0; i < n; i++)
             put_cell(out, cell_at(r, i), width[i], t->columns.at[i].left, !r->rest && i == t->columns.n - 1);
-        if (r->rest) fb_put(out, r->rest);
-        fputc('\n', out);
+        char *rest = shown_line(r->rest ? r->rest : "", 4000);
+        fprintf(out, "%s\n", rest);
+        fb_free(rest);
     }
     fb_free(width);
 }
 
 /* ---- for programs ---- */
 
-/* RFC 4180. */
+/* What a spreadsheet would take for a formula. */
+static bool is_formula(const char *text)
+{
+    char *end;
+    if (!*text || !strchr("=+-@\t\r", *text)) return false;
+    strtod(text, &end);
+    return end == text || *end;
+}
+
+/* RFC 4180; a formula is quoted and marked as text. */
 static void csv_field(FILE *out, const char *text)
 {
-    if (!strpbrk(text, ",\"\r\n")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (const char *p = text; *p; p++) {
+    fb_str clean = {0};
+    fb_str_add_clean(&clean, text, "\r\n\t");
+    const char *field = fb_str_get(&clean);
+    bool formula = is_formula(field), quoted = formula || strpbrk(field, ",\"\r\n");
+    fputs(formula ? "\"'" : quoted ? "\"" : "", out);
+    for (const char *p = field; *p; p++) {
         if (*p == '"') fputc('"', out);
         fputc(*p, out);
     }
-    fputc('"', out);
+    if (quoted) fputc('"', out);
+    fb_str_free(&clean);
 }
 
 static void print_csv(const fb_table *t, FILE *out)
@@ -249,12 +304,18 @@ static void print_csv(const fb_table *t, FILE *out)
 
 static void markdown_cell(FILE *out, const char *text)
 {
+    fb_str clean = {0};
+    fb_str_add_clean(&clean, text, "\r\n");
     fputs(" ", out);
-    for (const char *p = text; *p; p++) {
-        if (*p == '|') fputc('\\', out);
-        fputc(*p, out);
+    for (const char *p = fb_str_get(&clean); *p; p++) {
+        if (*p == '|' || *p == '\\') fputc('\\', out);
+        if (*p == '<')
+            fputs("&lt;", out); /* Markdown takes HTML as it is */
+        else
+            fputc(*p == '\r' || *p == '\n' ? ' ' : *p, out);
     }
     fputs(" |", out);
+    fb_str_free(&clean);
 }
 
 static void print_markdown(const fb_table *t, FILE *out)

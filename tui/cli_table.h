@@ -30,5 +30,9 @@ void fb_table_print(const fb_table *t, fb_format format, FILE *out);
 bool fb_cli_utf8(void); /* does the locale show it? */
 /* Prints text as this locale can show it. */
 void fb_put(FILE *out, const char *text);
+/* Text that is also read by programs (source, dot): every character that is fit for a screen stays as it is. Source
+ * that goes to a file goes there byte by byte. */
+void fb_put_plain(FILE *out, const char *text);
+void fb_put_source(FILE *out, const char *text);
 
 #endif

@@ -1,4 +1,5 @@
 /* The columns with all their figures as a file: what `fusebox run --format` prints of them, by the name's ending. */
+#include "base/file.h"
 #include "base/json.h"
 #include "tui/cli_html.h"
 #include "tui/ui.h"
@@ -35,7 +36,7 @@ static void write_rows(const json_t *rows, FILE *out)
     json_t *row;
     json_array_foreach((json_t *)rows, i, row)
     {
-        char *line = fb_json_line(row);
+        char *line = fb_json_shown_line(row);
         fprintf(out, "%s\n", line);
         fb_free(line);
     }
@@ -82,10 +83,13 @@ void fb_export(fb_app *app, const char *path)
     json_t *kept = json_array();
     fb_output_init(&o, fb_session_path(app->session));
     int n = collect(app, &o, kept, ways[how].way == AS_HTML || ways[how].way == AS_SVG);
-    FILE *out = n ? fopen(path, "we") : NULL;
+    fb_error why = {0};
+    FILE *out = n ? fb_file_stream(path, FB_FILE_WRITE, &why) : NULL;
     if (!n)
         fb_app_say(app, FB_ROLE_WARN, "export: nothing has been measured yet: m does");
-    else if (!out || !write_output(app, &o, kept, how, out))
+    else if (!out)
+        fb_app_say(app, FB_ROLE_BAD, "%s", why.text);
+    else if (!write_output(app, &o, kept, how, out))
         fb_app_say(app, FB_ROLE_BAD, "%s: %s", path, strerror(errno));
     else
         fb_app_say(app, FB_ROLE_GOOD, "%d column%s written to %s", n, n == 1 ? "" : "s", path);

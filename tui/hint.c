@@ -1,4 +1,5 @@
 /* The box under the panes, which speaks of the row under the cursor, and the bar of keys below it. */
+#include "tui/figure.h"
 #include "tui/ui.h"
 
 #include <math.h>
@@ -36,9 +37,10 @@ static const char *plural(int n)
     return n == 1 || n == -1 ? "" : "es";
 }
 
-static void savings(const fb_verdict *v, fb_str *out)
+/* What was done already is not set against the time of the plan that it gave. */
+static void savings(const fb_column *c, const fb_verdict *v, bool done, fb_str *out)
 {
-    char size[32], before[32], after[32];
+    char size[32], before[48], after[48];
     int more = v->launches_saved < 0 ? -v->launches_saved : v->launches_saved;
     if (more) fb_str_addf(out, " · %s %d launch%s", v->launches_saved > 0 ? "saves" : "adds", more, plural(more));
     if (v->bytes_saved) {
@@ -49,7 +51,14 @@ static void savings(const fb_verdict *v, fb_str *out)
                                          : " · adds ",
                     fb_format_bytes(size, fabs((double)v->bytes_saved)));
     }
-    if (isfinite(v->before_us) && isfinite(v->after_us))
+    fb_figure_source kind;
+    double wall = c && !done ? fb_column_wall(c, &kind) : NAN;
+    if (!isfinite(v->before_us) || !isfinite(v->after_us) || (c && !fb_column_has_model(c))) return;
+    if (isfinite(wall))
+        fb_str_addf(out, " · wall %s → %s", fb_figure_write(before, wall, FB_UNIT_US, kind),
+                    fb_figure_write(after, fb_figure_anchored(wall, v->before_us, v->after_us), FB_UNIT_US,
+                                    FB_SOURCE_PREDICTED));
+    else
         fb_str_addf(out, " · predicted %s → %s", fb_format_us(before, v->before_us), fb_format_us(after, v->after_us));
 }
 
@@ -70,7 +79,7 @@ void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdi
         short_name(app, cut ? e->a : e->b, true, out);
     }
     if (e->count > 1) fb_str_addf(out, " (×%d)", e->count);
-    if (v) savings(v, out);
+    if (v) savings(app->model.column, v, done, out);
 }
 
 static void marks_text(const fb_app *app, fb_str *out)
@@ -83,7 +92,7 @@ static void marks_text(const fb_app *app, fb_str *out)
         fb_str_addf(out, "cannot fuse the %d marked rows · %s: %s", n, fb_verdict_kind_name(v->kind), v->text);
     else {
         fb_str_addf(out, "Space: fuse the %d marked rows", n);
-        savings(v, out);
+        savings(app->model.column, v, false, out);
         if (v->kind == FB_VERDICT_SLOWER) fb_str_add(out, " · predicted slower");
     }
 }

@@ -14,9 +14,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const fb_command *const fb_commands[] = {
@@ -49,12 +51,22 @@ static void hold_standard_streams(void)
         }
 }
 
+/* Whoever read has what they wanted, as `head` does. */
+static bool reader_is_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    struct stat st;
+    bool pipe = fstat(STDOUT_FILENO, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+    return pipe && poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP));
+}
+
 static void close_stdout(void)
 {
     errno = 0;
     bool fine = !ferror(stdout);
     if (fflush(stdout) != 0) fine = false;
     if (fine) return;
+    if (errno == EPIPE || reader_is_gone()) _exit(128 + SIGPIPE); /* as a shell tells it of other programs */
     fb_cli_say("cannot write to standard output: %s", strerror(errno ? errno : EIO));
     _exit(FB_EXIT_WRONG);
 }
@@ -62,7 +74,7 @@ static void close_stdout(void)
 static void start(void)
 {
     hold_standard_streams();
-    signal(SIGPIPE, SIG_IGN); /* writing to what is gone is an error with a line, not an end without one */
+    signal(SIGPIPE, SIG_IGN); /* a worker that is gone is an error with a line, not an end without one */
     signal(SIGXFSZ, SIG_IGN);
     fb_json_init();
     setlocale(LC_ALL, "");

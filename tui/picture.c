@@ -1,5 +1,8 @@
 #include "tui/picture.h"
 
+#include "measure/compare.h"
+#include "tui/figure.h"
+
 #include "base/json.h"
 #include "base/mem.h"
 #include "measure/report.h"
@@ -20,7 +23,9 @@ void fb_picture_free(fb_picture *p)
 
 void fb_xml_add(fb_str *out, const char *text)
 {
-    for (const char *p = text; *p;) {
+    fb_str clean = {0};
+    fb_str_add_clean(&clean, text, "\n\t"); /* XML has no other control characters, not even as entities */
+    for (const char *p = fb_str_get(&clean);;) {
         size_t n = strcspn(p, "<>&\"'");
         fb_str_add_n(out, p, n);
         p += n;
@@ -30,7 +35,7 @@ void fb_xml_add(fb_str *out, const char *text)
         case '&': fb_str_add(out, "&amp;"); break;
         case '"': fb_str_add(out, "&quot;"); break;
         case '\'': fb_str_add(out, "&#39;"); break;
-        default: return;
+        default: fb_str_free(&clean); return;
         }
         p++;
     }
@@ -110,7 +115,8 @@ static void add_palette(fb_str *out, const palette *c)
 {
     fb_str_addf(out,
                 ".fb .paper,.fb .box{fill:%s}.fb text{fill:%s}.fb .dim{fill:%s}.fb .axis{stroke:%s;fill:none}"
-                ".fb .roof,.fb .flow{stroke:%s;fill:none}.fb .tip{fill:%s}.fb .time{fill:%s}.fb .bytes{fill:%s}",
+                ".fb .roof,.fb .flow{stroke:%s;fill:none}.fb .tip{fill:%s}.fb .time{fill:%s}.fb .bytes{fill:%s}"
+                ".fb .guess{fill-opacity:.45}.fb .hollow{fill:none}",
                 c->paper, c->ink, c->dim, c->line, c->dim, c->dim, c->time, c->bytes);
     for (int i = 0; i < FB_PICTURE_COLOURS; i++)
         fb_str_addf(out, ".fb .f%d{fill:%s}.fb .s%d{stroke:%s}", i, c->colour[i], i, c->colour[i]);
@@ -191,6 +197,15 @@ void fb_picture_row_name(const json_t *row, int number, fb_str *out)
     }
 }
 
+/* What the marks of figures mean, below all that is drawn. */
+void fb_picture_legend(fb_picture *p)
+{
+    p->h += 20;
+    fb_picture_text(p, 0, p->h - 6, "dim", "start", 0, fb_figure_legend);
+    p->h += 16;
+    fb_picture_text(p, 0, p->h - 6, "dim", "start", 0, "pale bars and hollow points are of these kinds");
+}
+
 /* ---- bars ---- */
 
 enum { NAME = 250, FIGURE = 80, BAR = 170, LINE = 20, WIDTH = NAME + 2 * (FIGURE + BAR) + 10, MOST_BARS = 32 };
@@ -204,33 +219,62 @@ static void bar(fb_picture *p, double x, double y, const char *class, double val
                     class, x + FIGURE, y + 4, fmax(BAR * value / most, 0.5));
 }
 
+/* A kernel that was never run has the model's time. */
+static double kernel_us(const json_t *kernel, fb_figure_source *kind)
+{
+    double us = median(kernel, "device_us");
+    *kind = isfinite(us) ? fb_figure_kind(kernel) : FB_SOURCE_PREDICTED;
+    return isfinite(us) ? us : fb_json_number_or(kernel, "predicted_us", NAN);
+}
+
 static void kernel_bars(fb_picture *p, const json_t *kernel, double most_us, double most_bytes)
 {
-    char text[32];
+    char text[48];
     fb_str name = {0};
-    double us = median(kernel, "device_us"), bytes = moved(kernel);
+    fb_figure_source kind;
+    double us = kernel_us(kernel, &kind), bytes = moved(kernel);
     int64_t count = fb_json_int_or(kernel, "count", 1);
     char brief[96];
     fb_str_add(&name, fb_kernel_short_name(brief, sizeof brief, fb_json_string_or(kernel, "name", "?")));
     if (count > 1) fb_str_addf(&name, " ×%lld", (long long)count);
     fb_picture_text(p, 12, p->h + 14, "", "start", NAME - 16, fb_str_get(&name));
-    bar(p, NAME, p->h, "time", us, most_us, isfinite(us) ? fb_format_us(text, us) : "");
+    bar(p, NAME, p->h, *fb_figure_sign(kind) ? "time guess" : "time", us, most_us,
+        fb_figure_write(text, us, FB_UNIT_US, kind));
     bar(p, NAME + FIGURE + BAR, p->h, "bytes", bytes, most_bytes, isfinite(bytes) ? fb_format_bytes(text, bytes) : "");
     p->h += LINE;
     fb_str_free(&name);
+}
+
+/* Times of different devices have no scale in common. */
+static double longest_on(const json_t *rows, const json_t *of)
+{
+    size_t i, k;
+    json_t *row, *kernel;
+    double most = 0;
+    fb_figure_source kind;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (fb_not_comparable(fb_json_string_or(row, "device", NULL), NULL, fb_json_string_or(of, "device", NULL),
+                              NULL))
+            continue;
+        json_array_foreach(json_object_get(row, "kernels"), k, kernel) most = fmax(most, kernel_us(kernel, &kind));
+    }
+    return most;
 }
 
 void fb_picture_bars(fb_picture *p, const json_t *rows)
 {
     size_t i, k;
     json_t *row, *kernel;
-    double most_us = 0, most_bytes = 0;
+    double most_bytes = 0;
     int drawn = 0;
+    bool guesses = false;
     json_array_foreach((json_t *)rows, i, row)
     {
         json_array_foreach(json_object_get(row, "kernels"), k, kernel)
         {
-            most_us = fmax(most_us, median(kernel, "device_us"));
+            fb_figure_source kind;
+            if (isfinite(kernel_us(kernel, &kind))) guesses |= *fb_figure_sign(kind) != '\0';
             most_bytes = fmax(most_bytes, moved(kernel));
             drawn++;
         }
@@ -251,7 +295,7 @@ void fb_picture_bars(fb_picture *p, const json_t *rows)
         json_array_foreach((json_t *)kernels, k, kernel)
         {
             if (k == MOST_BARS) break;
-            kernel_bars(p, kernel, most_us, most_bytes);
+            kernel_bars(p, kernel, longest_on(rows, row), most_bytes);
         }
         if (json_array_size(kernels) > MOST_BARS) {
             fb_str_clear(&name);
@@ -262,6 +306,7 @@ void fb_picture_bars(fb_picture *p, const json_t *rows)
         fb_str_free(&name);
         p->h += 6;
     }
+    if (guesses) fb_picture_legend(p);
 }
 
 /* ---- points in two logarithms ---- */

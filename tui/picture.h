@@ -49,4 +49,6 @@ typedef struct {
 void fb_picture_tick(fb_picture *p, const fb_picture_frame *frame, bool vertical, double at, const char *text);
 int fb_picture_text_width(const char *text); /* of the usual size, as good as that can be known */
 
+void fb_picture_legend(fb_picture *p); /* of figures that are no measurements */
+
 #endif

@@ -15,6 +15,7 @@ json_t *fb_plot_flat(const json_t *row)
     json_object_del(flat, "params");
     if (json_object_get(which, "params")) json_object_update(flat, json_object_get(which, "params"));
     if (json_object_get(row, "row")) json_object_update(flat, json_object_get(row, "row"));
+    if (json_object_get(row, "source")) json_object_set(flat, "source", json_object_get(row, "source"));
     return flat;
 }
 
@@ -23,6 +24,7 @@ json_t *fb_plot_flat(const json_t *row)
 typedef struct {
     char *name;
     double x, y, low, high; /* NAN: not known */
+    fb_figure_source kind;
 } point;
 
 typedef FB_VEC(point) points;
@@ -91,7 +93,8 @@ static points points_of(const json_t *plot, const json_t *rows)
         point p = {.x = figure(flat, plot, "x"),
                    .y = figure(flat, plot, "y"),
                    .low = figure(flat, plot, "low"),
-                   .high = figure(flat, plot, "high")};
+                   .high = figure(flat, plot, "high"),
+                   .kind = fb_figure_kind(flat)};
         if (isfinite(p.y) && (is_ranking(plot) || isfinite(p.x))) {
             p.name = is_ranking(plot) ? fb_plot_case_name(row) : name_of_group(flat, json_object_get(plot, "by"));
             FB_VEC_PUSH(&out, p);
@@ -105,6 +108,14 @@ static void free_points(points *p)
 {
     for (int i = 0; i < p->n; i++) fb_free(p->at[i].name);
     FB_VEC_FREE(p);
+}
+
+/* Some of them are no measurements. */
+static bool any_of_kind(const points *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (*fb_figure_sign(p->at[i].kind)) return true;
+    return false;
 }
 
 static int largest_first(const void *a, const void *b)
@@ -170,7 +181,7 @@ static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
         fb_str bar = {0};
         fb_table_row(t);
         fb_table_cell(t, p.at[i].name);
-        fb_table_cell(t, figure_text(text, p.at[i].y));
+        fb_table_cellf(t, "%s%s", fb_figure_sign(p.at[i].kind), figure_text(text, p.at[i].y));
         if (spread && isfinite(p.at[i].low) && isfinite(p.at[i].high))
             fb_table_cellf(t, "%s–%s", figure_text(low, p.at[i].low), figure_text(high, p.at[i].high));
         else if (spread)
@@ -182,6 +193,10 @@ static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
     if (p.n) {
         fputc('\n', out);
         fb_table_print(t, FB_FORMAT_TABLE, out);
+    }
+    if (p.n && any_of_kind(&p)) {
+        fb_put(out, fb_figure_legend);
+        fputc('\n', out);
     }
     if (p.n > MOST_TEXT) fprintf(out, "and %d more\n", p.n - MOST_TEXT);
     fb_table_free(t);
@@ -210,11 +225,12 @@ static void draw_ranking(fb_picture *p, const points *all)
     p->h = 4;
     for (int i = 0; i < all->n; i++) {
         const point *at = &all->at[i];
-        char text[32];
+        char text[32], signed_text[48];
         fb_picture_text(p, 0, p->h + 13, "", "start", NAME - 8, at->name);
-        fb_picture_text(p, from - 8, p->h + 13, "dim", "end", 0, figure_text(text, at->y));
-        fb_str_addf(&p->body, "<rect class=\"time\" x=\"%d\" y=\"%d\" width=\"%.2f\" height=\"11\" rx=\"2\"/>\n", from,
-                    p->h + 4, fmax(at->y * scale, 0.5));
+        snprintf(signed_text, sizeof signed_text, "%s%s", fb_figure_sign(at->kind), figure_text(text, at->y));
+        fb_picture_text(p, from - 8, p->h + 13, "dim", "end", 0, signed_text);
+        fb_str_addf(&p->body, "<rect class=\"time%s\" x=\"%d\" y=\"%d\" width=\"%.2f\" height=\"11\" rx=\"2\"/>\n",
+                    *fb_figure_sign(at->kind) ? " guess" : "", from, p->h + 4, fmax(at->y * scale, 0.5));
         if (isfinite(at->low) && isfinite(at->high))
             fb_str_addf(&p->body, "<path class=\"roof\" d=\"M%.1f %dV%dM%.1f %dH%.1fM%.1f %dV%d\"/>\n",
                         from + at->low * scale, p->h + 6, p->h + 13, from + at->low * scale, p->h + 9,
@@ -303,8 +319,9 @@ static void draw_lines(fb_picture *p, const json_t *plot, points *all)
             fb_str_addf(&p->body, "%s%.1f %.1f", k == i ? "M" : "L", place(&x, all->at[k].x), place(&y, all->at[k].y));
         fb_str_add(&p->body, "\"/>\n");
         for (int n = i; n < k; n++)
-            fb_str_addf(&p->body, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", colour,
-                        place(&x, all->at[n].x), place(&y, all->at[n].y));
+            fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", colour, colour,
+                        *fb_figure_sign(all->at[n].kind) ? " hollow" : "", place(&x, all->at[n].x),
+                        place(&y, all->at[n].y));
         fb_str_addf(&p->body, "<circle class=\"f%d\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", colour, WIDTH - RIGHT + 14,
                     label - 4);
         fb_picture_text(p, WIDTH - RIGHT + 24, label, "", "start", RIGHT - 26, all->at[i].name);
@@ -327,6 +344,7 @@ void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out)
         titles[i] = fb_strdup(fb_str_get(&title));
         if (all.n && is_ranking(plot)) draw_ranking(&pictures[i], &all);
         if (all.n && !is_ranking(plot)) draw_lines(&pictures[i], plot, &all);
+        if (all.n && any_of_kind(&all)) fb_picture_legend(&pictures[i]);
         fb_str_free(&title);
         free_points(&all);
     }

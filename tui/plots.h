@@ -8,6 +8,7 @@
 #define FB_TUI_PLOTS_H
 
 #include "tui/cli_table.h"
+#include "tui/figure.h"
 #include "tui/picture.h"
 
 /* A row's case, parameters and figures side by side: a new reference. */

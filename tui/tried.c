@@ -108,7 +108,7 @@ bool fb_tried_plan_file(const json_t *plan, fb_str *to, fb_error *err)
     fb_hash_hex(fb_hasher_end(h), hex);
     snprintf(name, sizeof name, "plans");
     bool good = fb_state_path(name, path, sizeof path);
-    if (good) mkdir(path, 0777);
+    good = good && fb_private_folder(path, err);
     snprintf(name, sizeof name, "plans/%.16s.json", hex);
     good = good && fb_state_path(name, path, sizeof path) && fb_write_file(path, text, strlen(text), err);
     fb_free(text);

@@ -151,6 +151,7 @@ typedef struct {
     fb_why why;
     char answer[64];
     fb_error error;
+    fb_hash asks; /* of all that the script says of it */
 } fb_puzzle_run;
 
 enum { FB_MOST_ROWS = 40 };
@@ -158,7 +159,8 @@ enum { FB_MOST_ROWS = 40 };
 struct fb_app {
     fb_session *session;
     uint64_t serial;
-    char *path; /* of the script; NULL: none was asked for */
+    char *path;     /* of the script; NULL: none was asked for */
+    uint64_t loads; /* of the session's script, as last seen */
     bool columns_made, first_measured;
     bool settled;     /* all that was measured first has come or failed */
     bool chosen;      /* the user went to a column */
@@ -267,8 +269,9 @@ fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE
 
 /* ---- view_puzzle.c ---- */
 
-void fb_puzzle_begin(fb_app *app);  /* the script has answered for the first time */
-void fb_puzzle_follow(fb_app *app); /* the session changed */
+void fb_puzzle_begin(fb_app *app);    /* the script has answered for the first time */
+void fb_puzzle_reloaded(fb_app *app); /* the same script has answered again */
+void fb_puzzle_follow(fb_app *app);   /* the session changed */
 void fb_puzzle_free(fb_app *app);
 void fb_puzzle_forget(fb_app *app);                        /* what is drawn */
 bool fb_puzzle_waits(const fb_app *app);                   /* for a prediction: nothing is measured before */

@@ -1,4 +1,5 @@
 /* The columns side by side: variant × plan × device, one row a figure. */
+#include "tui/figure.h"
 #include "tui/ui.h"
 
 #include <math.h>
@@ -26,6 +27,11 @@ static bool has_plan(const fb_column *c)
 /* ---- the figures
  * ------------------------------------------------------------------------------------------------------ */
 
+static bool has_failed(const fb_column *c)
+{
+    return c->state == FB_COLUMN_FAILED || (c->report && (c->report->failed || fb_report_is_wrong(c->report)));
+}
+
 static void unknown(const fb_column *c, fb_cell *out)
 {
     bool coming = c->state == FB_COLUMN_BUILDING || c->state == FB_COLUMN_QUEUED || c->state == FB_COLUMN_MEASURING;
@@ -33,29 +39,29 @@ static void unknown(const fb_column *c, fb_cell *out)
     out->role = FB_ROLE_DIM;
 }
 
-static void predicted(fb_cell *out, const char *text)
+/* With the sign of its kind, and a colour where it is no measurement. */
+static void figure(fb_cell *out, double value, fb_unit unit, fb_figure_source kind)
 {
-    snprintf(out->text, sizeof out->text, "~%s", text);
-    out->role = FB_ROLE_PREDICTED;
+    char text[48];
+    snprintf(out->text, sizeof out->text, "%s", fb_figure_write(text, value, unit, kind));
+    if (*fb_figure_sign(kind)) out->role = FB_ROLE_PREDICTED;
 }
 
-/* The measured time, else the predicted one, else none. */
+/* The measured time, else what is expected, else none. */
 static double time_of(const fb_column *c, bool *measured)
 {
-    const fb_report *r = report_of(c);
-    bool told = r && r->wall_us.n > 0;
-    *measured = told && r->source != FB_SOURCE_PREDICTED;
-    return told ? r->wall_us.median : has_plan(c) ? c->predicted.us : NAN;
+    fb_figure_source kind;
+    double us = fb_column_wall(c, &kind);
+    *measured = kind != FB_SOURCE_PREDICTED;
+    return us;
 }
 
-static void stat_cell(const fb_column *c, const fb_stat *s, fb_cell *out)
+static void stat_cell(const fb_column *c, const fb_report *r, const fb_stat *s, fb_cell *out)
 {
-    char text[32];
-    if (!s || s->n == 0) {
+    if (!s || s->n == 0)
         unknown(c, out);
-        return;
-    }
-    snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, s->median));
+    else
+        figure(out, s->median, FB_UNIT_US, r->source);
 }
 
 static void refused(const char *word, fb_cell *out)
@@ -67,21 +73,21 @@ static void refused(const char *word, fb_cell *out)
 static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    char text[32];
     (void)first;
     if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
         refused("failed", out);
     } else if (r && fb_report_is_wrong(r)) {
         refused("wrong", out);
-    } else if (r && r->wall_us.n && r->source == FB_SOURCE_PREDICTED) {
-        predicted(out, fb_format_us(text, r->wall_us.median));
     } else if (r && r->wall_us.n) {
-        stat_cell(c, &r->wall_us, out);
         out->role = FB_ROLE_STRONG;
-    } else if (has_plan(c)) {
-        predicted(out, fb_format_us(text, c->predicted.us));
+        stat_cell(c, r, &r->wall_us, out);
     } else {
-        unknown(c, out);
+        bool measured;
+        double us = time_of(c, &measured);
+        if (isfinite(us))
+            figure(out, us, FB_UNIT_US, FB_SOURCE_PREDICTED);
+        else
+            unknown(c, out);
     }
 }
 
@@ -89,14 +95,24 @@ static void against_first(const fb_column *first, const fb_column *c, fb_cell *o
 {
     bool measured_first, measured;
     double before = time_of(first, &measured_first), after = time_of(c, &measured), times = before / after;
-    if (!isfinite(times)) {
+    const char *incomparable =
+        first == c ? NULL : fb_not_comparable(first->device, first->computes, c->device, c->computes);
+    if (!isfinite(times) || incomparable || has_failed(c) || has_failed(first)) {
         unknown(c, out);
         return;
     }
     bool both = measured && measured_first;
-    if (first != c && both && fb_stat_tie(&first->report->wall_us, &c->report->wall_us)) {
-        snprintf(out->text, sizeof out->text, "tie");
-        return;
+    if (first != c && both) {
+        fb_comparison told = fb_compare_reports(first->report, c->report, FB_TIME_WALL);
+        if (told.what == FB_SAME) {
+            snprintf(out->text, sizeof out->text, "same");
+            return;
+        }
+        if (told.what == FB_CANNOT_TELL) {
+            snprintf(out->text, sizeof out->text, "%.*f ×?", times < 10 ? 2 : 1, times);
+            out->role = FB_ROLE_DIM;
+            return;
+        }
     }
     snprintf(out->text, sizeof out->text, "%s%.*f ×", both || first == c ? "" : "~",
              first == c   ? 0
@@ -121,28 +137,22 @@ static void launches(const fb_column *first, const fb_column *c, fb_cell *out)
 static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    char text[32];
     (void)first;
     bool told = r && r->device_us.n > 0;
-    if (told && r->source == FB_SOURCE_PREDICTED)
-        predicted(out, fb_format_us(text, r->device_us.median));
-    else if (!told && has_plan(c))
-        predicted(out, fb_format_us(text, c->predicted.us - c->predicted.launch_us));
+    if (!told && fb_column_has_model(c))
+        figure(out, c->predicted.us - c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
-        stat_cell(c, r ? &r->device_us : NULL, out);
+        stat_cell(c, r, r ? &r->device_us : NULL, out);
 }
 
 static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    char text[32];
     (void)first;
-    if (r && isfinite(r->gap_us) && r->source == FB_SOURCE_PREDICTED)
-        predicted(out, fb_format_us(text, r->gap_us));
-    else if (r && isfinite(r->gap_us))
-        snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, r->gap_us));
-    else if (has_plan(c))
-        predicted(out, fb_format_us(text, c->predicted.launch_us));
+    if (r && isfinite(r->gap_us))
+        figure(out, r->gap_us, FB_UNIT_US, r->source);
+    else if (fb_column_has_model(c))
+        figure(out, c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
 }
@@ -196,13 +206,18 @@ static void written_measured(const fb_column *first, const fb_column *c, fb_cell
     bytes_cell(c, report_of(c) ? c->report->measured_written : NAN, out);
 }
 
-static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
+/* A doubted calibration has none. */
+static double floor_of(const fb_column *c)
 {
     const fb_report *r = report_of(c);
+    bool doubted = c->machine && c->machine->doubted;
+    return doubted ? NAN : r && isfinite(r->floor_us) ? r->floor_us : has_plan(c) ? c->predicted.floor_us : NAN;
+}
+
+static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
+{
     bool measured;
-    double us = time_of(c, &measured), floor = r && isfinite(r->floor_us) ? r->floor_us
-                                               : has_plan(c)              ? c->predicted.floor_us
-                                                                          : NAN;
+    double us = has_failed(c) ? NAN : time_of(c, &measured), floor = floor_of(c);
     (void)first;
     if (!isfinite(us) || !(floor > 0)) {
         unknown(c, out);
@@ -237,10 +252,9 @@ static void error(const fb_column *first, const fb_column *c, fb_cell *out)
 
 static void prediction(const fb_column *first, const fb_column *c, fb_cell *out)
 {
-    char text[32];
     (void)first;
-    if (has_plan(c))
-        predicted(out, fb_format_us(text, c->predicted.us));
+    if (fb_column_has_model(c))
+        figure(out, c->predicted.us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
 }
@@ -249,7 +263,7 @@ static void cold(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     (void)first;
-    stat_cell(c, r ? &r->cold_us : NULL, out);
+    stat_cell(c, r, r ? &r->cold_us : NULL, out);
 }
 
 static void spread(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -257,7 +271,7 @@ static void spread(const fb_column *first, const fb_column *c, fb_cell *out)
     const fb_report *r = report_of(c);
     char low[32], high[32];
     (void)first;
-    if (!r || !r->wall_us.n) {
+    if (!r || !r->wall_us.n || !isfinite(r->wall_us.p90 - r->wall_us.p10)) {
         unknown(c, out);
         return;
     }
@@ -313,8 +327,7 @@ static void peak(const fb_column *first, const fb_column *c, fb_cell *out)
 
 static void floor_time(const fb_column *first, const fb_column *c, fb_cell *out)
 {
-    const fb_report *r = report_of(c);
-    double us = r && isfinite(r->floor_us) ? r->floor_us : has_plan(c) ? c->predicted.floor_us : NAN;
+    double us = floor_of(c);
     char text[32];
     (void)first;
     if (us > 0)
@@ -357,6 +370,17 @@ static void spills(const fb_column *first, const fb_column *c, fb_cell *out)
     (void)first;
     most_of(c, offsetof(fb_kernel_report, spill_bytes), true, out);
     if (atoi(out->text) > 0) out->role = FB_ROLE_WARN;
+}
+
+static void local_memory(const fb_column *first, const fb_column *c, fb_cell *out)
+{
+    const fb_report *r = report_of(c);
+    double sum = NAN;
+    (void)first;
+    for (int k = 0; r && k < r->n_kernels; k++)
+        if (isfinite(r->kernels[k].local_bytes)) sum = (isfinite(sum) ? sum : 0) + r->kernels[k].local_bytes;
+    bytes_cell(c, sum, out);
+    if (sum > 0) out->role = FB_ROLE_WARN;
 }
 
 /* Kernels weighted with their time. */
@@ -402,12 +426,11 @@ static void copied(const fb_column *first, const fb_column *c, fb_cell *out)
 static void copies(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
-    char text[32];
     (void)first;
     if (r && r->copy_us.n)
-        stat_cell(c, &r->copy_us, out);
+        stat_cell(c, r, &r->copy_us, out);
     else if (has_plan(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
-        predicted(out, fb_format_us(text, c->predicted.copy_in_us + c->predicted.copy_out_us));
+        figure(out, c->predicted.copy_in_us + c->predicted.copy_out_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
 }
@@ -437,58 +460,47 @@ static void source(const fb_column *first, const fb_column *c, fb_cell *out)
 static void before_edit(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     (void)first;
-    stat_cell(c, c->before && !c->before->failed ? &c->before->wall_us : NULL, out);
+    stat_cell(c, c->before, c->before && !c->before->failed ? &c->before->wall_us : NULL, out);
     out->role = FB_ROLE_DIM;
 }
 
 /* ---- the rows
  * --------------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *label;
-    void (*cell)(const fb_column *first, const fb_column *c, fb_cell *out);
-    const char *help;
-} rows[] = {
-    {"wall", wall,
-     "Time of one whole run, from the first launch to the last kernel's end: the median, hot. ~ is predicted, not "
-     "measured."},
-    {"vs 1", against_first, "How many times as fast as column 1; a tie when the spreads (p10 to p90) overlap."},
-    {"launches", launches, "Kernels and library calls that one run launches."},
-    {"device busy", device_busy, "Time in which the device computes: the kernels' own times added up."},
-    {"device idle", device_idle, "Wall time in which no kernel runs: what launching and waiting costs."},
-    {"moved modelled", moved, "Distinct bytes that the kernels read and write, from access maps."},
-    {"× floor", above_floor, "Wall time over the time that the compulsory bytes and FLOPs alone would take."},
-    {"error", error,
-     "Largest error over the output's largest value, against the double-precision reference; ✓: within each element's "
-     "bound."},
-    /* from here on with + alone */
-    {"predicted", prediction,
-     "What the cost model says, from the device's calibration; it stands beside every measurement."},
-    {"cold", cold, "Wall time with the caches cold: inputs rotate or the cache is flushed before each run."},
-    {"p10–p90", spread,
-     "The middle 80 % of the measured wall times; below and above the median where there is no room."},
-    {"samples", samples, "Measured runs behind the median, interleaved with those of the other columns."},
-    {"before edit", before_edit, "The plan's wall time before its last edit."},
-    {"floor", floor_time, "The time that the compulsory bytes and FLOPs alone would take: no plan is faster."},
-    {"read modelled", read_modelled, "Distinct bytes that the kernels read, from access maps."},
-    {"wrote modelled", written_modelled, "Distinct bytes that the kernels write, from access maps."},
-    {"read measured", read_measured, "Bytes read from memory, by the GPU's counters; - where there are none."},
-    {"wrote measured", written_measured, "Bytes written to memory, by the GPU's counters; - where there are none."},
-    {"FLOPs", flops, "Floating-point operations executed, recomputed ones included."},
-    {"peak memory", peak, "All buffers at their largest, after reuse."},
-    {"registers", registers, "Registers a thread, of the kernel that takes most; known where the compiler tells."},
-    {"shared bytes", shared_memory, "Shared memory a block, of the kernel that takes most."},
-    {"spilled bytes", spills, "What does not fit the registers and goes to memory: bytes a thread, all kernels."},
-    {"occupancy", occupancy, "Threads that a processor holds, of those it could: kernels weighted with their time."},
-    {"copied", copied, "Bytes that one run feeds to the device and receives from it."},
-    {"copies", copies, "Time of these copies, each for itself."},
-    {"hidden", hidden, "How much of that time kernels ran beside: the copies' share that costs no wall time."},
-    {"source", source,
-     "Where the times come from: measured here; recorded, this plan as it was on the recording's machine; composed of "
-     "recorded kernels; predicted in part; stale: of source that has changed since."},
-    {"compiled in", compiling, "Generating and compiling the kernels; next to nothing when they were in the cache."},
+/* What writes each figure of figures.def, in whose order they stand. */
+static void (*const cells[FB_FIGURES])(const fb_column *first, const fb_column *c, fb_cell *out) = {
+    [FB_FIGURE_WALL] = wall,
+    [FB_FIGURE_AGAINST] = against_first,
+    [FB_FIGURE_LAUNCHES] = launches,
+    [FB_FIGURE_DEVICE] = device_busy,
+    [FB_FIGURE_GAP] = device_idle,
+    [FB_FIGURE_MOVED] = moved,
+    [FB_FIGURE_OVER_FLOOR] = above_floor,
+    [FB_FIGURE_ERROR] = error,
+    [FB_FIGURE_PREDICTED] = prediction,
+    [FB_FIGURE_COLD] = cold,
+    [FB_FIGURE_SPREAD] = spread,
+    [FB_FIGURE_SAMPLES] = samples,
+    [FB_FIGURE_BEFORE] = before_edit,
+    [FB_FIGURE_FLOOR] = floor_time,
+    [FB_FIGURE_READ] = read_modelled,
+    [FB_FIGURE_WRITTEN] = written_modelled,
+    [FB_FIGURE_READ_COUNTED] = read_measured,
+    [FB_FIGURE_WRITTEN_COUNTED] = written_measured,
+    [FB_FIGURE_FLOPS] = flops,
+    [FB_FIGURE_PEAK] = peak,
+    [FB_FIGURE_REGISTERS] = registers,
+    [FB_FIGURE_SHARED] = shared_memory,
+    [FB_FIGURE_SPILLS] = spills,
+    [FB_FIGURE_LOCAL] = local_memory,
+    [FB_FIGURE_OCCUPANCY] = occupancy,
+    [FB_FIGURE_COPIED] = copied,
+    [FB_FIGURE_COPIES] = copies,
+    [FB_FIGURE_HIDDEN] = hidden,
+    [FB_FIGURE_SOURCE] = source,
+    [FB_FIGURE_COMPILED] = compiling,
 };
-enum { ROWS = sizeof rows / sizeof *rows, FIRST_ROWS = 8 };
+enum { ROWS = FB_FIGURES, FIRST_ROWS = FB_FIGURE_ERROR + 1 };
 _Static_assert((int)ROWS <= (int)FB_MOST_ROWS, "fb_app.hidden_row");
 
 static int shown_row(const fb_app *app, int at)
@@ -516,6 +528,7 @@ static double number_in(const char *text)
                  {" GB", 1e9},  {" k", 1e3}, {" M", 1e6},  {" G", 1e9}, {" T", 1e12}};
     char *end;
     while (*text == '~') text++;
+    if (!strncmp(text, "≈", strlen("≈"))) text += strlen("≈");
     double v = strtod(text, &end);
     if (end == text) return NAN;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
@@ -527,13 +540,13 @@ double fb_columns_value(fb_app *app, int column)
 {
     fb_cell cell = {.role = FB_ROLE_TEXT};
     int row = shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor);
-    rows[row].cell(fb_session_column(app->session, 0), fb_session_column(app->session, column), &cell);
+    cells[row](fb_session_column(app->session, 0), fb_session_column(app->session, column), &cell);
     return number_in(cell.text);
 }
 
 const char *fb_columns_row_name(fb_app *app)
 {
-    return rows[shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor)].label;
+    return fb_figures[shown_row(app, app->scroll[FB_VIEW_COLUMNS].cursor)].label;
 }
 
 static bool has_variants(const fb_app *app)
@@ -680,10 +693,10 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     for (int y = 0; y < r->h - head && s->top + y < count(app); y++) {
         int row = shown_row(app, s->top + y);
         bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, s->top + y, focused);
-        fb_draw_cut(r, y + head, 1, LABEL, here ? FB_ROLE_TEXT : FB_ROLE_DIM, rows[row].label);
+        fb_draw_cut(r, y + head, 1, LABEL, here ? FB_ROLE_TEXT : FB_ROLE_DIM, fb_figures[row].label);
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
-            rows[row].cell(first, fb_session_column(app->session, at[k]), &cell);
+            cells[row](first, fb_session_column(app->session, at[k]), &cell);
             bool narrow = fb_text_width(cell.text) >= width && *cell.brief;
             fb_draw_right(r, y + head, LABEL + (k + 1) * width - 1, cell.role, narrow ? cell.brief : cell.text);
         }
@@ -705,7 +718,7 @@ static void title(fb_app *app, fb_str *out)
 
 static void text(fb_app *app, int row, fb_str *out)
 {
-    fb_str_add(out, rows[shown_row(app, row)].label);
+    fb_str_add(out, fb_figures[shown_row(app, row)].label);
 }
 
 static void explain(fb_app *app, fb_hint *hint)
@@ -715,8 +728,8 @@ static void explain(fb_app *app, fb_hint *hint)
     int row = app->scroll[FB_VIEW_COLUMNS].cursor;
     if (row >= count(app)) return;
     row = shown_row(app, row);
-    fb_str_add(&hint->title, rows[row].label);
-    fb_str_add(&hint->line[0], rows[row].help);
+    fb_str_add(&hint->title, fb_figures[row].label);
+    fb_str_add(&hint->line[0], fb_figures[row].help);
     if (!c) return;
     if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
         fb_str_clear(&hint->line[0]);
@@ -724,7 +737,7 @@ static void explain(fb_app *app, fb_hint *hint)
                     c->state == FB_COLUMN_FAILED ? c->error.text : c->report->failed);
         hint->role[0] = FB_ROLE_BAD;
     }
-    bool of_floor = rows[row].cell == above_floor || rows[row].cell == floor_time || rows[row].cell == prediction;
+    bool of_floor = row == FB_FIGURE_OVER_FLOOR || row == FB_FIGURE_FLOOR || row == FB_FIGURE_PREDICTED;
     if (of_floor && c->plan && c->machine && c->machine->doubted) {
         fb_str_addf(&hint->line[1],
                     "The calibration of %s is doubted: it was made while the machine was busy, or something ran faster "
@@ -734,12 +747,17 @@ static void explain(fb_app *app, fb_hint *hint)
         return;
     }
     fb_str_addf(&hint->line[1], "%d  %s", app->column + 1, c->text);
+    const fb_column *first = fb_session_column(app->session, 0);
+    const char *incomparable = fb_not_comparable(first->device, first->computes, c->device, c->computes);
+    if (row == FB_FIGURE_AGAINST && app->column && incomparable)
+        fb_str_addf(&hint->line[1], " · no ratio: %s than column 1's", incomparable);
     if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
-        bool tie = fb_stat_tie(&c->before->wall_us, &c->report->wall_us);
-        fb_str_addf(&hint->line[1], " · the last edit: %s%s → %s%s%s",
+        char said[64];
+        fb_comparison told = fb_compare_reports(c->before, c->report, FB_TIME_WALL);
+        fb_str_addf(&hint->line[1], " · the last edit: %s%s → %s%s, %s",
                     c->before->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(was, c->before->wall_us.median),
                     c->report->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(is, c->report->wall_us.median),
-                    tie ? ", a tie" : "");
+                    fb_comparison_say(&told, said));
     }
     if (report_of(c) && !c->report->error.ok && *c->report->error.worst)
         fb_str_addf(&hint->line[1], " · wrong: %s", c->report->error.worst);

@@ -17,12 +17,14 @@ static const struct {
     {"*", "a marked row: Space makes one kernel of them"},
     {"×16", "repetitions shown as one line; what is done there is done to all"},
     {"~", "predicted by the cost model, not measured"},
+    {"≈", "composed of recorded kernels and launch costs"},
     {"…", "on its way, or cut where there is no room"},
     {"→ ← ↓", "there is more in that direction"},
+    {"!", "a kernel that moved over 1.2 × what is modelled; the line below says why"},
     {"measured", "figures of this plan, measured here"},
     {"recorded", "figures of this plan from a recording of another machine; composed: of its kernels; stale: source "
                  "that has changed since"},
-    {"tie", "the difference is smaller than the spread"},
+    {"same, ?", "within 2 %; cannot be told from the samples there are"},
 };
 enum { SIGNS = sizeof signs / sizeof *signs, LINES_MAX = FB_COMMANDS + SIGNS + 3 * (FB_SECTIONS + 1) };
 

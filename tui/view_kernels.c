@@ -38,6 +38,22 @@ static places place(const fb_rect *r)
     return p;
 }
 
+static const fb_kernel_report *report_of_line(const fb_app *app, const fb_kernel_line *line)
+{
+    const fb_column *c = app->model.column;
+    const fb_report *r = c ? c->report : NULL;
+    for (int i = 0; r && i < r->n_kernels; i++)
+        if (line->group != FB_NONE && r->kernels[i].group == line->group) return &r->kernels[i];
+    return NULL;
+}
+
+/* Counters saw more than the model did. */
+static bool moved_more(const fb_app *app, const fb_kernel_line *line, char to[200])
+{
+    const fb_kernel_report *k = report_of_line(app, line);
+    return k && fb_kernel_moved_more(k, to);
+}
+
 static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line *k)
 {
     const fb_model *m = &app->model;
@@ -65,7 +81,10 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     if (p.figures && isfinite(k->bytes))
         fb_draw_right(r, y, x + FIGURE - 1, FB_ROLE_DIM, fb_format_bytes(text, k->bytes));
     if (p.figures) x += FIGURE;
-    fb_draw_bar(r, y, x, p.bar, FB_ROLE_BYTES, k->bytes / m->most_bytes);
+    char more[200];
+    bool flagged = moved_more(app, k, more);
+    fb_draw_bar(r, y, x, p.bar, flagged ? FB_ROLE_WARN : FB_ROLE_BYTES, k->bytes / m->most_bytes);
+    if (flagged) fb_draw(r, y, p.bytes - 1, FB_ROLE_WARN, "!");
 }
 
 /* The bars' headings stand in the frame. Times say themselves whether they were measured; bytes are the model's, which
@@ -136,6 +155,11 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[1], "modelled: reads %s, writes %s, %.3g FLOPs a byte", fb_format_bytes(read, k->read),
                     fb_format_bytes(written, k->written), k->bytes > 0 ? k->flops / k->bytes : 0);
     if (k->group != FB_NONE) add_resources(app, k->group, &hint->line[1]);
+    char more[200];
+    if (!moved_more(app, k, more)) return;
+    fb_str_clear(&hint->line[1]);
+    fb_str_add(&hint->line[1], more);
+    hint->role[1] = FB_ROLE_WARN;
 }
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)

@@ -135,21 +135,60 @@ bool fb_puzzle_hides(const fb_app *app, const char *spec)
 
 void fb_puzzle_free(fb_app *app)
 {
+    hold(app, false);
     for (int i = 0; i < 2; i++) fb_free(app->puzzle.spec[i]);
     app->puzzle = (fb_puzzle_run){.choice = FB_NONE, .guess = FB_NONE};
+}
+
+static fb_hash asks(const fb_puzzle *p)
+{
+    fb_hasher *h = fb_hasher_new();
+    const char *const texts[] = {p->compare[0], p->compare[1], p->ask, p->tell};
+    for (int i = 0; i < 4; i++) fb_hasher_add_text(h, texts[i] ? texts[i] : "");
+    for (int i = 0; i < p->n_choices; i++) fb_hasher_add_text(h, p->choice_keys[i]);
+    for (int i = 0; i < p->n_choices; i++) fb_hasher_add_text(h, p->choices[i]);
+    for (int i = 0; i < p->n_hints; i++) fb_hasher_add_text(h, p->hints[i]);
+    return fb_hasher_end(h);
+}
+
+/* The same script has come again. What could not be judged may be judged now, and what asks something else begins anew;
+ * a puzzle that is solved stays so as long as it asks the same. */
+void fb_puzzle_reloaded(fb_app *app)
+{
+    fb_puzzle_run *z = &app->puzzle;
+    const fb_puzzle *p = puzzle_of(app);
+    bool had = z->stage != FB_PUZZLE_NONE;
+    if (!p && had) {
+        fb_puzzle_free(app);
+        if (fb_app_view(app) == FB_VIEW_PUZZLE) fb_app_hide(app);
+    } else if (p && (!had || !fb_hash_equal(z->asks, asks(p)))) {
+        if (!had || fb_app_view(app) == FB_VIEW_PUZZLE) {
+            fb_puzzle_begin(app);
+        } else {
+            fb_puzzle_free(app);
+            z->stage = FB_PUZZLE_PREDICT;
+        }
+    } else if (p && z->stage == FB_PUZZLE_STUCK) {
+        z->stage = FB_PUZZLE_PREDICT;
+    }
+    if (!p) return;
+    if (z->stage == FB_PUZZLE_PREDICT) set_specs(app, false);
+    z->asks = asks(p);
+    z->asked = false;
+    app->dirty = true;
 }
 
 void fb_puzzle_begin(fb_app *app)
 {
     fb_arena *arena = fb_arena_new();
     fb_puzzles progress;
-    hold(app, false);
     fb_puzzle_free(app);
     if (puzzle_of(app)) {
         fb_puzzles_read(arena, &progress);
         fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));
         app->puzzle.stage = FB_PUZZLE_PREDICT;
         app->puzzle.secret = state == FB_PUZZLE_NEW || state == FB_PUZZLE_SKIPPED;
+        app->puzzle.asks = asks(puzzle_of(app));
         set_specs(app, false);
         bool shows = state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
         if (shows && fb_app_view(app) != FB_VIEW_LIST) {
@@ -372,23 +411,28 @@ static void add_verdict(fb_app *app, page *p)
     const fb_why *why = &app->puzzle.why;
     double times = why->a_us / why->b_us, guess = guesses[app->puzzle.guess], off = fmax(times / guess, guess / times);
     int right = choice_of_answer(app);
-    char text[400], a[32], b[32];
+    char text[400], a[32], b[32], verdicts[160];
     if (!strcmp(app->puzzle.answer, "tie") && right == FB_NONE)
         add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
-            "Here the two tie: the difference is smaller than the spread, so no answer is right. Larger parameters (P) "
-            "or another device may tell them apart.");
+            why->verdict[why->of].what == FB_SAME
+                ? "Here the two are the same, so no answer is right. Larger parameters (P) or another device may tell "
+                  "them apart."
+                : "Here it cannot be told which is faster, so no answer is right. Larger parameters (P) or another device "
+                  "may tell them apart.");
     else if (right == FB_NONE)
         add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
             "On this device none of the answers is right; the waterfall shows what is.");
     else
         add(app, p, 2, is_right(app) ? FB_ROLE_GOOD : FB_ROLE_BAD, FB_NONE, "", is_right(app) ? "Right." : "Not here.");
-    snprintf(text, sizeof text, "%s → %s: %.2f times as fast; you guessed %g, which is %s", fb_format_us(a, why->a_us),
+    add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", fb_why_verdicts(why, verdicts));
+    snprintf(text, sizeof text, "%s: %s → %s: %.2f times as fast; you guessed %g, which is %s",
+             why->of == FB_TIME_WALL ? "wall time" : "the kernels alone", fb_format_us(a, why->a_us),
              fb_format_us(b, why->b_us), times, guess,
              off < 1.25 ? "as good as right"
              : off < 2  ? "close"
                         : "off by more than a factor of two");
     add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", text);
-    for (int id = 0; id < FB_WHY_PARTS && !why->tie; id++) {
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
         if (!fb_why_matters(why, (fb_why_id)id) || !why->part[id].known) continue;
         add(app, p, 4, FB_ROLE_TEXT, FB_NONE, "", fb_why_name((fb_why_id)id));
         p->lines.at[p->lines.n - 1].part = (fb_why_id)id;

@@ -9,7 +9,8 @@
 typedef struct {
     uint64_t serial;
     int a, b;
-    bool fine;
+    bool fine, given; /* given: the time that Tab has chosen, else what can be told */
+    fb_time of;
     fb_why why;
     fb_error err;
     int n;
@@ -21,15 +22,19 @@ typedef struct {
 static state *now(fb_app *app)
 {
     state *s = app->state[FB_VIEW_WHY];
+    bool given = s && s->given;
+    fb_time of = s ? s->of : FB_TIME_WALL;
     uint64_t serial = fb_session_serial(app->session);
     int n = fb_session_columns(app->session), with = app->against < n && app->against != app->column ? app->against : 0;
     int a = app->column < with ? app->column : with, b = app->column < with ? with : app->column;
     if (s && s->serial == serial && s->a == a && s->b == b) return s;
     s = fb_view_state(app, FB_VIEW_WHY, sizeof *s);
-    *s = (state){.serial = serial, .a = a, .b = b};
-    s->fine = a == b ? fb_fail(&s->err, FB_ERR_USAGE, "there is one column alone: A adds another")
-                     : fb_session_why(app->session, a, b, &s->why, &s->err);
-    for (int id = 0; s->fine && !s->why.tie && id < FB_WHY_PARTS; id++)
+    *s = (state){.serial = serial, .a = a, .b = b, .given = given, .of = of};
+    s->fine = a == b  ? fb_fail(&s->err, FB_ERR_USAGE, "there is one column alone: A adds another")
+              : given ? fb_session_why_time(app->session, a, b, of, &s->why, &s->err)
+                      : fb_session_why(app->session, a, b, &s->why, &s->err);
+    if (s->fine) s->of = s->why.of;
+    for (int id = 0; s->fine && id < FB_WHY_PARTS; id++)
         if (fb_why_matters(&s->why, (fb_why_id)id)) s->shown[s->n++] = (fb_why_id)id;
     return s;
 }
@@ -69,7 +74,7 @@ static void draw_wall(const fb_rect *r, int y, int width, const state *s, const 
 {
     char us[32];
     double wall = which ? s->why.b_us : s->why.a_us;
-    fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, "wall");
+    fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, fb_time_name(s->why.of));
     draw_span(r, y, fb_why_wall_bar(&s->why, which, width), FB_ROLE_TIME);
     fb_draw_right(r, y, BAR + width + FIGURES / 2, FB_ROLE_TITLE, fb_format_us(us, wall));
     (void)app;
@@ -89,6 +94,7 @@ static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_
     snprintf(text, sizeof text, "%s%s", p->us > 0 ? "-" : p->us < 0 ? "+" : "", fb_format_us(us, fabs(p->us)));
     fb_draw_right(r, y, BAR + width + FIGURES / 2, p->measured || id == FB_WHY_REST ? FB_ROLE_TEXT : FB_ROLE_PREDICTED,
                   text);
+    if (why->tie) return; /* of no difference there are no shares */
     snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));
     fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
 }
@@ -98,7 +104,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     const state *s = now(app);
     const fb_scroll *at = &app->scroll[FB_VIEW_WHY];
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
-    char conclusion[240], sources[32];
+    char conclusion[240], sources[32], verdicts[160];
     int width = r->w - BAR - FIGURES;
     if (!s->fine) {
         fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
@@ -113,11 +119,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     }
     draw_wall(r, y++, width, s, app, 1);
     fb_why_conclusion(&s->why, conclusion);
-    if (s->why.tie) fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, conclusion);
-    if (s->why.tie) return;
     fb_str text = {0};
-    fb_str_addf(&text, "%.2f times as fast; %s", s->why.a_us / s->why.b_us, conclusion);
-    if (*fb_why_sources(&s->why, sources)) fb_str_addf(&text, " (wall times: %s)", sources);
+    fb_str_addf(&text, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
+    if (*fb_why_sources(&s->why, sources)) fb_str_addf(&text, " (times: %s)", sources);
     fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&text));
     fb_str_free(&text);
 }
@@ -134,7 +138,9 @@ static void explain(fb_app *app, fb_hint *hint)
     if (!s || at >= s->n) return;
     fb_str_add(&hint->title, fb_why_name(s->shown[at]));
     fb_str_add(&hint->line[0], s->why.part[s->shown[at]].text);
-    if (s->why.part[s->shown[at]].n_kernels) fb_str_add(&hint->line[1], "Enter goes to the kernel behind it");
+    fb_str_addf(&hint->line[1], "%sTab: the %s time instead",
+                s->why.part[s->shown[at]].n_kernels ? "Enter goes to the kernel behind it · " : "",
+                fb_time_name(s->of == FB_TIME_WALL ? FB_TIME_DEVICE : FB_TIME_WALL));
 }
 
 /* The line of the kernel list, of the column in focus, that the kernel called so stands in; FB_NONE. */
@@ -159,6 +165,13 @@ static int line_of(const fb_app *app, const char *name)
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     (void)arg;
+    if (c == FB_CMD_NEXT_PANE && fb_session_columns(app->session)) {
+        state *own = now(app);
+        own->given = true;
+        own->of = own->of == FB_TIME_WALL ? FB_TIME_DEVICE : FB_TIME_WALL;
+        own->serial = 0; /* made anew */
+        return true;
+    }
     if (c != FB_CMD_ENTER) return false;
     const state *s = now(app);
     int at = app->scroll[FB_VIEW_WHY].cursor;

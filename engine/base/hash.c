@@ -28,6 +28,11 @@ fb_hash fb_hash_text(const char *text)
     return fb_hash_bytes(text, strlen(text));
 }
 
+uint64_t fb_digest(const void *bytes, size_t n)
+{
+    return XXH3_64bits(bytes, n);
+}
+
 fb_hasher *fb_hasher_new(void)
 {
     /* XXH3's state wants 64-byte alignment, which fb_alloc does not promise. */

@@ -14,6 +14,7 @@ typedef struct fb_hasher fb_hasher;
 
 fb_hash fb_hash_bytes(const void *bytes, size_t n);
 fb_hash fb_hash_text(const char *text);
+uint64_t fb_digest(const void *bytes, size_t n); /* 64-bit XXH3: to see that memory has not changed */
 
 fb_hasher *fb_hasher_new(void);
 void fb_hasher_add(fb_hasher *h, const void *bytes, size_t n);

@@ -2,13 +2,8 @@
 
 #include "base/mem.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 void fb_json_init(void)
 {
@@ -23,10 +18,42 @@ json_t *fb_json_parse(const char *text, size_t n, fb_error *err)
     return value;
 }
 
+#define LINE_FLAGS (JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
+
 char *fb_json_line(const json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    char *text = json_dumps(value, LINE_FLAGS);
     return text ? text : fb_strdup("null");
+}
+
+/* Outside strings JSON is plain ASCII, and the C0 characters in them are escaped already. */
+void fb_json_add_shown(fb_str *out, const char *json)
+{
+    size_t n = strlen(json), len, from = 0;
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t c;
+        bool good;
+        len = fb_text_next(json + i, n - i, &c, &good);
+        if (good || c < 0x7f || c > 0xffff) continue;
+        fb_str_add_n(out, json + from, i - from);
+        fb_str_addf(out, "\\u%04X", (unsigned)c);
+        from = i + len;
+    }
+    fb_str_add_n(out, json + from, n - from);
+}
+
+char *fb_json_shown(const json_t *value, size_t flags)
+{
+    fb_str out = {0};
+    char *text = json_dumps(value, flags);
+    fb_json_add_shown(&out, text ? text : "null");
+    fb_free(text);
+    return fb_str_take(&out);
+}
+
+char *fb_json_shown_line(const json_t *value)
+{
+    return fb_json_shown(value, LINE_FLAGS);
 }
 
 static bool wrong(const json_t *field, const char *key, const char *type, fb_error *err)
@@ -109,58 +136,4 @@ const json_t *fb_json_find(const json_t *array, const char *key, const char *tex
 void fb_json_set_number(json_t *object, const char *key, double value)
 {
     if (isfinite(value)) json_object_set_new(object, key, json_real(value));
-}
-
-char *fb_read_file(const char *path, size_t limit, size_t *n, fb_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        fb_fail(err, FB_ERR_INPUT, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    struct stat st;
-    char *text = NULL;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        fb_fail(err, FB_ERR_INPUT, "%s: not a regular file", path);
-    } else if ((uint64_t)st.st_size > limit) {
-        fb_fail(err, FB_ERR_LIMIT, "%s: %lld bytes is more than the limit of %zu", path, (long long)st.st_size, limit);
-    } else {
-        text = fb_alloc((size_t)st.st_size + 1);
-        size_t got = 0;
-        for (;;) {
-            ssize_t k = read(fd, text + got, (size_t)st.st_size - got);
-            if (k < 0 && errno == EINTR) continue;
-            if (k <= 0) break;
-            got += (size_t)k;
-        }
-        text[got] = '\0';
-        if (n) *n = got;
-    }
-    close(fd);
-    return text;
-}
-
-bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err)
-{
-    char temp[4096];
-    if (snprintf(temp, sizeof temp, "%s.%d.tmp", path, (int)getpid()) >= (int)sizeof temp)
-        return fb_fail(err, FB_ERR_SYSTEM, "%s: the path is too long", path);
-    int fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
-    size_t done = 0;
-    int why = 0;
-    while (done < n) {
-        ssize_t k = write(fd, (const char *)bytes + done, n - done);
-        if (k < 0 && errno == EINTR) continue;
-        if (k < 0) {
-            why = errno;
-            break;
-        }
-        done += (size_t)k;
-    }
-    if (close(fd) < 0 && !why) why = errno;
-    if (!why && rename(temp, path) < 0) why = errno;
-    if (!why) return true;
-    unlink(temp);
-    return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(why));
 }

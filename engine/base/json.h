@@ -4,6 +4,8 @@
 #define FB_BASE_JSON_H
 
 #include "base/error.h"
+#include "base/file.h" /* most files hold JSON */
+#include "base/str.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -19,6 +21,13 @@ json_t *fb_json_parse(const char *text, size_t n, fb_error *err);
 
 /* One line, sorted keys, no spaces; the caller frees with fb_free. */
 char *fb_json_line(const json_t *value);
+
+/* JSON text with every character that no screen should get (base/str.h) as \\uXXXX: the same value, and safe to look
+ * at. What people or files get goes through here; messages between our own processes need not. */
+void fb_json_add_shown(fb_str *out, const char *json);
+/* A value in this way, dumped with jansson's flags; and as fb_json_line. The caller frees with fb_free. */
+char *fb_json_shown(const json_t *value, size_t flags);
+char *fb_json_shown_line(const json_t *value);
 
 /* Required fields. False and an error naming `key` when it is missing or of another type. Strings stay owned by
  * `object`. */
@@ -38,10 +47,5 @@ const json_t *fb_json_find(const json_t *array, const char *key, const char *tex
 
 /* Sets a number, leaving the key out when the value is not finite: what is not known is absent, never zero. */
 void fb_json_set_number(json_t *object, const char *key, double value);
-
-/* The whole of a file, terminated; NULL on error. `limit` bytes at most. The caller frees with fb_free. */
-char *fb_read_file(const char *path, size_t limit, size_t *n, fb_error *err);
-/* Writes a temporary file beside `path` and renames it, so that a reader never sees half a file. */
-bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err);
 
 #endif

@@ -46,19 +46,48 @@ static void take_block(uint32_t state[8], const uint8_t *block)
     for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 
-const char *fb_sha256_hex(const void *bytes, size_t n, char to[65])
+void fb_sha256_begin(fb_sha256 *h)
 {
-    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    *h = (fb_sha256){0};
+    memcpy(h->state, first, sizeof first);
+}
+
+void fb_sha256_add(fb_sha256 *h, const void *bytes, size_t n)
+{
     const uint8_t *at = bytes;
-    size_t whole = n / BLOCK, rest = n % BLOCK;
-    for (size_t i = 0; i < whole; i++) take_block(state, at + i * BLOCK);
+    size_t held = h->n % BLOCK;
+    h->n += n;
+    if (held) {
+        size_t k = n < BLOCK - held ? n : BLOCK - held;
+        memcpy(h->block + held, at, k);
+        at += k;
+        n -= k;
+        if (held + k < BLOCK) return;
+        take_block(h->state, h->block);
+    }
+    for (; n >= BLOCK; at += BLOCK, n -= BLOCK) take_block(h->state, at);
+    if (n) memcpy(h->block, at, n);
+}
+
+const char *fb_sha256_end(fb_sha256 *h, char to[65])
+{
+    size_t rest = h->n % BLOCK;
     uint8_t last[2 * BLOCK] = {0};
     size_t blocks = rest < BLOCK - 8 ? 1 : 2;
-    if (rest) memcpy(last, at + whole * BLOCK, rest);
+    memcpy(last, h->block, rest);
     last[rest] = 0x80;
-    for (int i = 0; i < 8; i++) last[blocks * BLOCK - 1 - (size_t)i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
-    for (size_t i = 0; i < blocks; i++) take_block(state, last + i * BLOCK);
-    for (int i = 0; i < 8; i++) snprintf(to + 8 * i, 9, "%08x", state[i]);
+    for (int i = 0; i < 8; i++) last[blocks * BLOCK - 1 - (size_t)i] = (uint8_t)(h->n * 8 >> 8 * i);
+    for (size_t i = 0; i < blocks; i++) take_block(h->state, last + i * BLOCK);
+    for (int i = 0; i < 8; i++) snprintf(to + 8 * i, 9, "%08x", h->state[i]);
     return to;
+}
+
+const char *fb_sha256_hex(const void *bytes, size_t n, char to[65])
+{
+    fb_sha256 h;
+    fb_sha256_begin(&h);
+    fb_sha256_add(&h, bytes, n);
+    return fb_sha256_end(&h, to);
 }

@@ -120,14 +120,22 @@ const char *fb_file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+size_t fb_text_next(const char *text, size_t n, uint32_t *code, bool *seen)
+{
+    *code = 0;
+    size_t len = decode((const unsigned char *)text, n, code);
+    *seen = len && shown(*code);
+    return len ? len : 1;
+}
+
 void fb_text_clean(char *to, size_t room, const char *from, size_t n)
 {
-    size_t out = 0;
+    size_t out = 0, len;
     if (!room) return;
-    for (size_t i = 0; i < n;) {
-        uint32_t c = 0;
-        size_t len = decode((const unsigned char *)from + i, n - i, &c);
-        bool good = len && shown(c);
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t c;
+        bool good;
+        len = fb_text_next(from + i, n - i, &c, &good);
         size_t need = good ? len : 1;
         if (out + need >= room) break;
         if (good)
@@ -135,9 +143,33 @@ void fb_text_clean(char *to, size_t room, const char *from, size_t n)
         else
             to[out] = c == '\t' ? ' ' : '?';
         out += need;
-        i += len ? len : 1;
     }
     to[out] = '\0';
+}
+
+void fb_str_add_clean(fb_str *s, const char *text, const char *kept)
+{
+    size_t n = strlen(text), len;
+    fb_str_add_n(s, "", 0); /* terminated, even when nothing follows */
+    for (size_t i = 0; i < n; i += len) {
+        uint32_t c;
+        bool good;
+        len = fb_text_next(text + i, n - i, &c, &good);
+        bool stays = good || (c && c < 0x20 && strchr(kept, (int)c));
+        fb_str_add_n(s, stays ? text + i : c == '\t' ? " " : "?", stays ? len : 1);
+    }
+}
+
+void fb_str_add_word(fb_str *s, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    if (*word && !word[strspn(word, plain)]) {
+        fb_str_add(s, word);
+        return;
+    }
+    fb_str_add(s, "'");
+    for (const char *p = word; *p; p++) fb_str_add_n(s, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
+    fb_str_add(s, "'");
 }
 
 const char *fb_format_us(char to[32], double us)

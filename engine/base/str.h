@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     char *text;
@@ -30,6 +31,16 @@ const char *fb_file_name(const char *path);
 /* Copies with control, bidi and invalid UTF-8 replaced by '?', for anything that came from outside and goes to a
  * screen or log. Always terminates. */
 void fb_text_clean(char *to, size_t room, const char *from, size_t n);
+
+/* The same for text of any length, added whole; control characters that stand in `kept` ("\n\t") stay as they are. */
+void fb_str_add_clean(fb_str *s, const char *text, const char *kept);
+
+/* One word of a shell's command line: quoted where the shell would take it for anything else. */
+void fb_str_add_word(fb_str *s, const char *word);
+
+/* The first character of `text` (n bytes): its length, and in *seen whether a screen may get it. Bytes that are no
+ * UTF-8 come one by one, and are never seen. For those who spell what is not seen in a way of their own. */
+size_t fb_text_next(const char *text, size_t n, uint32_t *code, bool *seen);
 
 /* "1.2 µs", "3.4 ms"; "16.8 MB" (powers of ten, as device makers count); into `to`, returned. */
 const char *fb_format_us(char to[32], double us);

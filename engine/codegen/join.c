@@ -101,6 +101,13 @@ static const int *shifted(fb_arena *arena, const int *from, int n, int by)
     return to;
 }
 
+static const fb_place *shifted_places(fb_arena *arena, const fb_place *from, int n, int by)
+{
+    fb_place *to = fb_arena_copy(arena, from, (size_t)n * sizeof *from);
+    for (int i = 0; i < n; i++) to[i].buffer += by;
+    return to;
+}
+
 static void join_part(joining *j, const fb_program *part)
 {
     fb_program *p = j->p;
@@ -136,6 +143,8 @@ static void join_part(joining *j, const fb_program *part)
         }
         l->products = calls;
         if (l->kind == FB_LAUNCH_SWAP) l->swap_a += buffers, l->swap_b += buffers;
+        l->reads = shifted_places(p->arena, l->reads, l->n_reads, buffers);
+        l->stores = shifted_places(p->arena, l->stores, l->n_stores, buffers);
     }
 }
 

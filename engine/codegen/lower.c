@@ -240,6 +240,104 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
     FB_VEC_PUSH(&l->launches, launch);
 }
 
+/* ---- what a launch computes ---- */
+
+static fb_place place_of(const fb_lowering *l, fb_id node, fb_id storage)
+{
+    const fb_window *at = l->g->nodes[storage].op == FB_OP_RESULT && storage != node ? &l->place[storage]
+                                                                                      : &l->window[storage];
+    return (fb_place){node, l->buffer_of[storage], at->offset, at->advance};
+}
+
+typedef struct {
+    FB_VEC(fb_place) at;
+} places;
+
+static bool is_computed_here(const fb_id *nodes, int n, fb_id node)
+{
+    int low = 0;
+    while (low < n) {
+        int middle = low + (n - low) / 2;
+        if (nodes[middle] < node)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return nodes[low] == node;
+}
+
+/* Sources that kernels compute as they go, also where one lies in memory for a library call. */
+static bool is_made_up(fb_op op)
+{
+    return op == FB_OP_CONST || op == FB_OP_IOTA || op == FB_OP_RANDOM;
+}
+
+/* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a source
+ * that is computed on the way. */
+static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
+{
+    for (;; node = l->g->nodes[node].args[0]) {
+        if (n && nodes[0] <= node && node <= nodes[n - 1] && is_computed_here(nodes, n, node)) return;
+        if (fb_node_class(l->g, node) != FB_CLASS_VIEW) break;
+    }
+    for (int i = 0; i < to->at.n; i++)
+        if (to->at.at[i].node == node) return;
+    if (!library && is_made_up(l->g->nodes[node].op)) return;
+    if (l->buffer_of[node] != FB_NONE) FB_VEC_PUSH(&to->at, place_of(l, node, node));
+}
+
+static void set_places(fb_lowering *l, fb_launch *launch, places *reads, places *stores)
+{
+    launch->n_reads = reads->at.n;
+    launch->reads = fb_arena_copy(l->p->arena, reads->at.at, (size_t)reads->at.n * sizeof *reads->at.at);
+    launch->n_stores = stores->at.n;
+    launch->stores = fb_arena_copy(l->p->arena, stores->at.at, (size_t)stores->at.n * sizeof *stores->at.at);
+    FB_VEC_FREE(&reads->at);
+    FB_VEC_FREE(&stores->at);
+}
+
+/* Of a copy of `node` to `to`. */
+static void set_copy_places(fb_lowering *l, fb_id node, int to, const fb_window *window)
+{
+    places reads = {0}, stores = {0};
+    const fb_node *n = &l->g->nodes[node];
+    bool view = fb_node_class(l->g, node) == FB_CLASS_VIEW;
+    add_reads(l, &reads, view ? n->args[0] : node, NULL, 0, false);
+    fb_window at = window ? *window : (fb_window){0};
+    FB_VEC_PUSH(&stores.at, ((fb_place){node, to, at.offset, at.advance}));
+    set_places(l, &l->launches.at[l->launches.n - 1], &reads, &stores);
+}
+
+/* Where the group's stored value goes: over a parameter, over a loop's state, or to a place of its own. */
+static fb_id storage_of(const fb_lowering *l, const fb_group *group, fb_id stored)
+{
+    if (l->g->nodes[stored].op == FB_OP_ASSIGN) return fb_access_base(l->g, l->g->nodes[stored].args[0]);
+    return l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY ? l->stored_at[stored] : stored;
+}
+
+/* `temporary`: what a staged assignment is stored to, or FB_NONE. */
+static void set_group_places(fb_lowering *l, fb_launch *launch, const fb_group *group, int temporary)
+{
+    places reads = {0}, stores = {0};
+    const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
+    for (int i = 0; i < group->n_nodes; i++) {
+        const fb_node *n = &l->g->nodes[group->nodes[i]];
+        for (int a = n->op == FB_OP_ASSIGN; a < n->n_args; a++)
+            add_reads(l, &reads, n->args[a], group->nodes, group->n_nodes, launch->kind == FB_LAUNCH_GEMM);
+    }
+    for (int i = 0; i < group->n_stored; i++) {
+        fb_id stored = group->stored[i], storage = storage_of(l, group, stored);
+        if (temporary != FB_NONE)
+            FB_VEC_PUSH(&stores.at, ((fb_place){stored, temporary, 0, {0}}));
+        else if (l->buffer_of[storage] != FB_NONE)
+            FB_VEC_PUSH(&stores.at, place_of(l, stored, storage));
+        for (int k = 0; loop->region && k < loop->n_collected; k++)
+            if (loop->collected[k].also == stored && loop->collected[k].result != FB_NONE)
+                FB_VEC_PUSH(&stores.at, place_of(l, stored, loop->collected[k].result));
+    }
+    set_places(l, launch, &reads, &stores);
+}
+
 /* ---- chains ---- */
 
 static int64_t step_of(fb_index_pool *pool, fb_ix at, fb_ix var)
@@ -429,6 +527,7 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
     add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, &window);
     l->buffer_of[node] = kept;
     l->window[node] = was;
+    set_copy_places(l, node, to, &window);
 }
 
 /* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
@@ -437,7 +536,9 @@ static int lay_out(fb_lowering *l, fb_id source)
     int buffer = fb_lower_temporary(l, source);
     fb_kernel_text text;
     int kernel = add_copy_kernel(l, source, &text);
-    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer, NULL);
+    if (kernel == FB_NONE) return buffer;
+    add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, buffer, NULL);
+    set_copy_places(l, source, buffer, NULL);
     return buffer;
 }
 
@@ -463,6 +564,10 @@ static void finish_assignment(fb_lowering *l, fb_id assign, int temporary)
     if (kernel == FB_NONE) return; /* it has no elements */
     FB_VEC_PUSH(&l->launches,
                 (fb_launch){.kind = FB_LAUNCH_KERNEL, .kernel = kernel, .gemm = FB_NONE, .n_args = 2, .args = args});
+    places reads = {0}, stores = {0};
+    FB_VEC_PUSH(&reads.at, ((fb_place){assign, temporary, 0, {0}}));
+    FB_VEC_PUSH(&stores.at, ((fb_place){assign, to, 0, {0}}));
+    set_places(l, &l->launches.at[l->launches.n - 1], &reads, &stores);
 }
 
 /* ---- all of it ---- */
@@ -473,6 +578,7 @@ static void lower_group(fb_lowering *l, int number)
     int first = l->launches.n;
     if (group->family == FB_FAMILY_LIBRARY) {
         lower_library(l, group, number);
+        set_group_places(l, &l->launches.at[l->launches.n - 1], group, FB_NONE);
     } else {
         fb_kernel_text text;
         int kernel = add_kernel(l, fb_lower_nest(l, group, number), group, number, &text);
@@ -481,6 +587,7 @@ static void lower_group(fb_lowering *l, int number)
                         : staged ? add_scratch(l, group->stored[0])
                                  : FB_NONE;
         if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary, NULL);
+        if (kernel != FB_NONE) set_group_places(l, &l->launches.at[l->launches.n - 1], group, temporary);
         if (kernel != FB_NONE && group->nest->chain && l->dialect == &fb_dialect_c)
             add_products(l, group->nest, &l->launches.at[l->launches.n - 1]);
         if (late)
@@ -508,7 +615,9 @@ static void copy_output(fb_lowering *l, fb_id out)
     int kernel = add_copy_kernel(l, out, &text);
     int to = fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
     if (!source) l->buffer_of[out] = to;
-    if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, NULL);
+    if (kernel == FB_NONE) return;
+    add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, to, NULL);
+    set_copy_places(l, out, to, NULL);
 }
 
 static bool reads_source(const fb_graph *g, fb_id out)
@@ -685,8 +794,9 @@ static bool fits_mode(const fb_program *p, fb_error *err)
                    (long long)launches, FB_GRAPH_LAUNCHES);
 }
 
-/* What is taken over goes to `eject`'s fields; NULL: nothing. */
-static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const fb_ejection *eject, fb_error *err)
+/* What is taken over goes to `eject`'s fields; NULL: nothing. apart: each kernel is launched by itself. */
+static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const fb_ejection *eject, bool apart,
+                         fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     const fb_deps *deps = fb_planner_deps(fb_plan_planner(plan));
@@ -706,13 +816,14 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
     fb_lowering l = {.plan = plan,
                      .g = g,
                      .dialect = dialect,
+                     .apart = apart,
                      .names = fb_names_new(),
                      .eject = eject ? *eject : (fb_ejection){.group = FB_NONE}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena,
                         .dialect = fb_dialect_name(dialect),
-                        .mode = fb_plan_launch_mode(plan),
+                        .mode = apart ? FB_LAUNCH_STREAM : fb_plan_launch_mode(plan),
                         .overlap = fb_plan_overlap(plan)};
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
     for (fb_id i = 0; i < g->n_nodes; i++) l.buffer_of[i] = FB_NONE;
@@ -732,7 +843,7 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
         if (!reads_source(g, l.leaving[i])) copy_output(&l, l.leaving[i]);
     fb_lower_late(&l, 0);
     finish(&l);
-    bool fine = !l.failed.kind && merge(&l, err);
+    bool fine = !l.failed.kind && (apart || merge(&l, err));
     if (l.failed.kind && err) *err = l.failed;
     l.p->hash = hash_of(l.p);
     HASH_CLEAR(hh, l.known);
@@ -751,7 +862,12 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
 
 fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
 {
-    return lower(plan, dialect, NULL, err);
+    return lower(plan, dialect, NULL, false, err);
+}
+
+fb_program *fb_lower_apart(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+{
+    return lower(plan, dialect, NULL, true, err);
 }
 
 /* The kernel that a launch runs, or that follows its library call. */
@@ -768,7 +884,7 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, c
     fb_arena *arena = fb_arena_new();
     fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
     fb_program *p =
-        lower(plan, dialect, &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, err);
+        lower(plan, dialect, &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, false, err);
     if (!p) {
         fb_arena_free(arena);
         return false;

@@ -94,7 +94,7 @@ void fb_lower_loops(fb_lowering *l)
     int groups = fb_plan_groups(l->plan);
     bool *kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
     l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
-    for (fb_id r = 1; r < l->g->n_regions && l->dialect == &fb_dialect_cuda; r++) {
+    for (fb_id r = 1; r < l->g->n_regions && l->dialect == &fb_dialect_cuda && !l->apart; r++) {
         if (fb_plan_whole_loop(l->plan, r) != r) continue;
         fb_plan_kept(l->plan, r, kept, NULL);
         for (int i = 0; i < groups; i++) l->kept[i] |= kept[i];
@@ -201,7 +201,7 @@ void fb_lower_open(fb_lowering *l, fb_id region)
     FB_VEC_PUSH(
         &l->launches,
         (fb_launch){
-            .kind = FB_LAUNCH_REPEAT, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .count = loop->trips});
+            .kind = FB_LAUNCH_REPEAT, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .count = loop->trips, .region = region});
     l->level++;
 }
 

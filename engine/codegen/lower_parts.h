@@ -59,6 +59,7 @@ typedef struct {
     struct {
         int first, last;
     } * range;  /* a region: the launches of its loop */
+    bool apart; /* each kernel is launched by itself: fb_lower_apart */
     bool *kept; /* a group: keeps right operands on chip (fb_plan_kept) */
     int level;  /* loops open at this place of the launch list */
     int steps;  /* buffer with 0, 1, 2 … for loop counters; FB_NONE: not needed */

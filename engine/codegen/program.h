@@ -89,6 +89,15 @@ typedef struct {
     int a, b; /* buffers; a FB_NONE: the kernel has it on chip, in floats of the width it computes in */
 } fb_chain_product_call;
 
+/* Where a launch finds or leaves the value of a node: all of it, from `offset` bytes into the buffer on, and further with
+ * the steps of a loop. */
+typedef struct {
+    fb_id node;
+    int buffer;
+    int64_t offset;
+    fb_advance advance;
+} fb_place;
+
 /* The launch list; REPEAT count … END nest, for loops. SWAP exchanges two buffers (a loop's carried value). */
 typedef struct {
     fb_launch_kind kind;
@@ -101,10 +110,15 @@ typedef struct {
     const int64_t *offsets; /* bytes into each of args that the kernel's pointer starts at (windows of one buffer share
                              * one kernel so); NULL: all zero */
     const fb_advance *advances; /* of each of args; NULL: none moves */
-    int64_t count;              /* FB_LAUNCH_REPEAT */
+    int64_t count;              /* FB_LAUNCH_REPEAT … */
+    fb_id region;               /* … of this loop of the graph; else 0 */
     int n_products;             /* FB_LAUNCH_KERNEL of a chain on the host: what it calls the library for */
     const fb_chain_product_call *products;
     int swap_a, swap_b;
+    /* What it computes: the values of `stores` from those of `reads`, each by the nodes between. A merged kernel, whose
+     * stages do, has none. */
+    int n_reads, n_stores;
+    const fb_place *reads, *stores;
 } fb_launch;
 
 typedef struct fb_program {

@@ -1,3 +1,5 @@
+/* The disk cache: a folder of this user's own, whose entries go when they were not used for longest. */
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "device/device.h"
@@ -13,23 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Makes every folder of an absolute path. Private: generated code is loaded from there. */
-static bool make_folders(char *path, fb_error *err)
-{
-    for (char *end = path + 1;; end++) {
-        char was = *end;
-        if (was && was != '/') continue;
-        *end = '\0';
-        int why = mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
-        if (why) fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be made: %s", path, strerror(why));
-        *end = was;
-        if (why) return false;
-        if (!was) break;
-    }
-    if (access(path, R_OK | W_OK | X_OK) == 0) return true;
-    return fb_fail(err, FB_ERR_SYSTEM, "the cache folder %s cannot be written to: %s", path, strerror(errno));
-}
-
 bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -43,7 +28,14 @@ bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err)
     else
         return fb_fail(err, FB_ERR_SYSTEM, "there is no cache folder: neither XDG_CACHE_HOME nor HOME is set");
     if (n >= (int)room) return fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
-    return make_folders(to, err);
+    return fb_private_folder(to, err); /* generated code is loaded from there */
+}
+
+/* Fixed, so that processes with and without a cache meet; only this user can have made it. */
+bool fb_temporary_dir(char *to, size_t room, fb_error *err)
+{
+    snprintf(to, room, "/tmp/fusebox-%u", (unsigned)geteuid());
+    return fb_private_folder(to, err);
 }
 
 void fb_cache_touch(const char *path)

@@ -8,6 +8,7 @@
 #include "device/cuda_parts.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -68,7 +69,7 @@ static int cuda_available(void)
 static bool kernel_driver(char to[32])
 {
     char line[256] = "", *rest = line;
-    FILE *f = fopen("/proc/driver/nvidia/version", "r");
+    FILE *f = fb_file_stream("/proc/driver/nvidia/version", FB_FILE_READ, NULL);
     bool found = false;
     if (f && !fgets(line, sizeof line, f)) line[0] = '\0';
     if (f) fclose(f);
@@ -121,6 +122,8 @@ static void cuda_close(fb_device *base)
     fb_cuda_device *d = (fb_cuda_device *)base;
     FB_VEC_FREE(&d->choices);
     if (d->flush) d->f->cuMemFree(d->flush);
+    if (d->digest_sum) d->f->cuMemFree(d->digest_sum);
+    if (d->digest_module) d->f->cuModuleUnload(d->digest_module);
     if (d->workspace) d->f->cuMemFree(d->workspace);
     if (d->blas) d->f->cublasLtDestroy(d->blas);
     CUstream streams[] = {d->stream, d->stream_in, d->stream_out};
@@ -278,6 +281,8 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
                        "kernel %s asks for more registers or shared memory than a multiprocessor has", kernel->name);
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
+    out->resources.local_bytes =
+        (double)code->stack_bytes * threads * kernel->grid[0] * kernel->grid[1] * kernel->grid[2];
     out->resources.occupancy =
         d->machine.max_threads_per_unit ? (double)blocks * threads / d->machine.max_threads_per_unit : NAN;
     return true;
@@ -487,7 +492,7 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
     return true;
 }
 
-static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err)
+bool fb_cuda_launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err)
 {
     int number = launch->kind == FB_LAUNCH_GEMM ? l->program->n_kernels + launch->gemm : launch->kernel;
     if (watch && !watch->at(watch->ctx, number, l->device->stream, false, err)) return false;
@@ -500,15 +505,20 @@ static bool launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watc
     return !watch || watch->at(watch->ctx, number, l->device->stream, true, err);
 }
 
+void fb_cuda_swap(fb_loaded *l, int a, int b)
+{
+    int kept = l->slots[a];
+    l->slots[a] = l->slots[b];
+    l->slots[b] = kept;
+}
+
 /* Launches [from, to); REPEAT … END nest. */
 static bool issue_range(fb_loaded *l, int from, int to, int level, const fb_cuda_watch *watch, fb_error *err)
 {
     for (int i = from; i < to; i++) {
         const fb_launch *launch = &l->program->launches[i];
         if (launch->kind == FB_LAUNCH_SWAP) {
-            int kept = l->slots[launch->swap_a];
-            l->slots[launch->swap_a] = l->slots[launch->swap_b];
-            l->slots[launch->swap_b] = kept;
+            fb_cuda_swap(l, launch->swap_a, launch->swap_b);
         } else if (launch->kind == FB_LAUNCH_REPEAT) {
             int end = i + 1;
             for (int depth = 1; end < to; end++) {
@@ -519,7 +529,7 @@ static bool issue_range(fb_loaded *l, int from, int to, int level, const fb_cuda
             for (l->step[level] = 0; l->step[level] < launch->count; l->step[level]++)
                 if (!issue_range(l, i + 1, end, level + 1, watch, err)) return false;
             i = end;
-        } else if (launch->kind != FB_LAUNCH_END && !launch_one(l, launch, watch, err)) {
+        } else if (launch->kind != FB_LAUNCH_END && !fb_cuda_launch_one(l, launch, watch, err)) {
             return false;
         }
     }
@@ -690,6 +700,7 @@ const fb_device_ops fb_device_cuda = {
     .run = cuda_run,
     .poison = cuda_poison,
     .trace = cuda_trace,
+    .stepping = &fb_cuda_stepping,
     .count = fb_cupti_count,
     .sample_metrics = fb_cupti_sample,
 };

@@ -268,7 +268,8 @@ bool fb_cuda_calibration_load(fb_cuda_device *d)
     char path[4096];
     fb_error ignored;
     size_t n;
-    char *text = calibration_path(d, path, sizeof path, &ignored) ? fb_read_file(path, 1 << 20, &n, &ignored) : NULL;
+    bool named = calibration_path(d, path, sizeof path, &ignored);
+    char *text = named ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
     json_t *value = text ? fb_json_parse(text, n, &ignored) : NULL;
     fb_machine m = d->machine;
     bool good = value && fb_machine_from_json(&m, value, &ignored);

@@ -1,10 +1,12 @@
 #include "device/cuda_compile.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "codegen/consent.h"
 #include "device/cuda_libs.h"
 
 #include <pthread.h>
@@ -24,7 +26,7 @@ enum { N_COMMON = sizeof common_options / sizeof *common_options };
  *   0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads */
 static void read_resources(fb_cuda_code *code)
 {
-    code->registers = code->shared_bytes = code->spill_bytes = 0;
+    code->registers = code->shared_bytes = code->spill_bytes = code->stack_bytes = 0;
     const char *at = code->log ? strstr(code->log, "Used ") : NULL;
     if (at) sscanf(at, "Used %d registers", &code->registers);
     const char *smem = at ? strstr(at, " bytes smem") : NULL;
@@ -36,6 +38,10 @@ static void read_resources(fb_cuda_code *code)
     const char *frame = code->log ? strstr(code->log, "bytes stack frame, ") : NULL;
     if (frame) sscanf(frame, "bytes stack frame, %d bytes spill stores, %d bytes spill loads", &stores, &loads);
     code->spill_bytes = stores + loads;
+    if (!frame || frame == code->log) return;
+    const char *digits = frame - 1; /* the blank between the number and its unit */
+    while (digits > code->log && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    code->stack_bytes = atoi(digits);
 }
 
 /* Multiplications of whole warpgroups are of compute capability 9.0 alone, which is what sm_90a names (PTX ISA, target
@@ -67,11 +73,10 @@ static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind 
 
 static bool from_cache(const char *code_path, const char *log_path, fb_cuda_code *out)
 {
-    fb_error ignored;
     size_t n_log;
-    out->bytes = fb_read_file(code_path, MAX_CODE, &out->n, &ignored);
+    out->bytes = fb_checked_read(code_path, fb_file_name(code_path), MAX_CODE, &out->n);
     if (!out->bytes) return false;
-    out->log = fb_read_file(log_path, MAX_CODE, &n_log, &ignored);
+    out->log = fb_checked_read(log_path, fb_file_name(log_path), MAX_CODE, &n_log);
     if (!out->log || !out->n) {
         fb_cuda_code_clear(out);
         return false;
@@ -163,8 +168,8 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
     }
     out->ms = (fb_now_us() - start) * 1e-3;
     /* A cache that cannot be written costs time at the next start, and nothing else. */
-    if (cache && fb_write_file(log_path, out->log, strlen(out->log), NULL))
-        fb_write_file(code_path, out->bytes, out->n, NULL);
+    if (cache && fb_checked_write(log_path, fb_file_name(log_path), out->log, strlen(out->log), NULL))
+        fb_checked_write(code_path, fb_file_name(code_path), out->bytes, out->n, NULL);
     return true;
 }
 
@@ -209,7 +214,8 @@ static void *pool_main(void *ctx)
         fb_str text = {0};
         fb_kernel_unit(&fb_dialect_cuda, kernel, &text);
         fb_error error;
-        bool good = fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN,
+        bool good = (!kernel->file || fb_consent_source(kernel->file, kernel->source, &error)) &&
+                    fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN,
                                     &p->codes[k], &error);
         fb_str_free(&text);
         pthread_mutex_lock(&p->lock);

@@ -16,6 +16,7 @@ typedef struct {
     bool cached;
     double ms;
     int registers, shared_bytes, spill_bytes;
+    int stack_bytes; /* of a thread's frame in local memory */
 } fb_cuda_code;
 
 /* One translation unit (prelude included) for `arch`: "sm_90". `name`: the kernel's, or with a dot that of the user's

@@ -2,9 +2,11 @@
  * the operands change places and nothing is copied; a stride of 1 in the other dimension is a transpose. */
 #include "device/cuda_parts.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -260,7 +262,7 @@ static int choice_on_disk(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_has
     size_t n = 0;
     int which = 0, of = 0, end = 0;
     if (!choice_path(d, product, path, sizeof path)) return FB_NONE;
-    char *text = fb_read_file(path, MOST_BYTES, &n, &(fb_error){0});
+    char *text = fb_checked_read(path, fb_file_name(path), MOST_BYTES, &n);
     bool good = text && sscanf(text, "%d of %d\n%n", &which, &of, &end) == 2 && (size_t)end == n && which >= 1 &&
                 which <= of && of == g->n_proposed;
     if (good) fb_cache_touch(path);
@@ -274,7 +276,7 @@ static void keep(const fb_cuda_device *d, const fb_cuda_gemm *g, fb_hash product
     char path[4096], dir[3900], text[32];
     if (!choice_path(d, product, path, sizeof path)) return;
     snprintf(text, sizeof text, "%d of %d\n", which + 1, g->n_proposed);
-    fb_write_file(path, text, strlen(text), NULL); /* what is not kept is timed again */
+    fb_checked_write(path, fb_file_name(path), text, strlen(text), NULL); /* what is not kept is timed again */
     if (d->choices.n == 0 && fb_cache_dir(FB_CUDA_CHOICES, dir, sizeof dir, NULL)) fb_cache_trim(dir, MOST_BYTES);
 }
 

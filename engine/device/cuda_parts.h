@@ -40,6 +40,9 @@ typedef struct fb_cuda_device {
     cublasLtHandle_t blas;          /* NULL without cuBLASLt */
     CUdeviceptr workspace;          /* of cuBLASLt */
     FB_VEC(fb_cuda_choice) choices; /* of its algorithms, made so far */
+    CUmodule digest_module;         /* of cuda_step.c; NULL until needed, with what it adds up in */
+    CUfunction digest;
+    CUdeviceptr digest_sum;
     CUdeviceptr flush;              /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
     fb_machine machine;
@@ -97,6 +100,10 @@ typedef struct {
 } fb_cuda_watch;
 bool fb_cuda_issue(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err);
 bool fb_cuda_issue_kernels(fb_loaded *l, const fb_cuda_watch *watch, fb_error *err); /* without copies */
+/* One launch of the list, which is no REPEAT, END or SWAP, at the steps that l->step says; and a SWAP. */
+bool fb_cuda_launch_one(fb_loaded *l, const fb_launch *launch, const fb_cuda_watch *watch, fb_error *err);
+void fb_cuda_swap(fb_loaded *l, int a, int b);
+extern const fb_stepping fb_cuda_stepping; /* cuda_step.c */
 /* Launches one run as the program's mode says, and does not wait for it. In graph mode a graph must be there, which
  * fb_cuda_ready sees to. */
 bool fb_cuda_launch(fb_loaded *l, fb_error *err);

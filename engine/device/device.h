@@ -32,7 +32,8 @@ typedef struct {
 /* What the compiler and the device say of one kernel; counts of -1 and NAN mean not known. */
 typedef struct {
     int registers, shared_bytes, spill_bytes;
-    double occupancy; /* 0 … 1, theoretical */
+    double local_bytes; /* stack frames of all threads of a launch: arrays that are no registers, and spills */
+    double occupancy;   /* 0 … 1, theoretical */
 } fb_resources;
 
 typedef enum { FB_CACHE_HOT, FB_CACHE_COLD } fb_cache_state;
@@ -120,6 +121,24 @@ typedef struct {
     fb_peer_kernel kernels[FB_PEER_KERNELS]; /* those that take longest, longest first */
 } fb_peer_plan;
 
+/* A run taken apart: what measure/check.c goes through a launch list with, looking at memory in between. Where a buffer is
+ * follows the swaps made so far. Each call has ended on the device when it returns. */
+typedef struct {
+    /* The state before a run: swaps undone, assigned parameters as they were written, feeds copied. */
+    bool (*rewind)(fb_loaded *l, fb_error *err);
+    /* Launch `i`, no REPEAT, END or SWAP, where the loops around it stand at `step`, the outermost first. */
+    bool (*launch)(fb_loaded *l, int i, const int64_t *step, fb_error *err);
+    void (*swap)(fb_loaded *l, int a, int b);
+    bool (*peek)(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err);
+    bool (*poke)(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err);
+    /* The buffer whose own memory this buffer has at present: itself while nothing is swapped. */
+    int (*storage)(const fb_loaded *l, int buffer);
+    /* A hash of these bytes, the same for the same bytes at whatever place. `storage`: the memory that this buffer has while
+     * nothing is swapped; FB_NONE: the pool of temporaries. */
+    bool (*digest)(fb_loaded *l, int storage, int64_t offset, int64_t bytes, uint64_t *out, fb_error *err);
+    bool (*finish)(fb_loaded *l, fb_error *err); /* what is received is copied out; swaps undone */
+} fb_stepping;
+
 typedef struct {
     const char *kind; /* "host", "cuda", "replay", "torch": the part of the name before ':' */
     const fb_dialect *dialect;
@@ -156,6 +175,7 @@ typedef struct {
      * one arrive and the results of the one before leave, and ends when all three have: the first run's feeds and the
      * last one's results are copied before and after, not timed. */
     bool (*run)(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err);
+    const fb_stepping *stepping; /* NULL: cannot */
     /* One run in the program's launch mode with each launch timed, repeats counted out; the first `room` in order are
      * stored, *n is how many. */
     bool (*trace)(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err);
@@ -175,7 +195,9 @@ typedef struct {
 
 struct fb_device {
     const fb_device_ops *ops;
-    char name[64]; /* "host", "cuda:0" */
+    char name[64];               /* "host", "cuda:0" */
+    const fb_progress *progress; /* asked about once a second during runs that last longer, where a device comes by
+                                    between launches; false ends the run with FB_ERR_CANCELLED. NULL: nobody waits */
 };
 
 /* All device kinds in this binary, NULL-terminated; adding a device is adding a file and a row here. */
@@ -187,11 +209,18 @@ fb_device *fb_device_open(const char *name, fb_error *err);
 /* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
 const char *fb_device_default(void);
 
+/* What a device says it does while it opens code that was compiled before: should the process die of it, that code is
+ * gone from the cache, and the same request may be tried again. */
+#define FB_OPENING "opening kernels"
+
 /* ---- the disk cache (device/cache.c) ---- */
 
-/* $XDG_CACHE_HOME/fusebox/SUB (~/.cache without the variable), made if missing. False when there is no place to write.
- */
+/* $XDG_CACHE_HOME/fusebox/SUB (~/.cache without the variable), made if missing. False when there is no place to write,
+ * or one that is not this user's own (fb_private_folder): work then goes on without. Compiled code
+ * and choices stand there with a checksum (base/checked.h), whose key is the file's own name. */
 bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
+/* A private folder among the temporary files, the same for all processes of this user: where there is no cache. */
+bool fb_temporary_dir(char *to, size_t room, fb_error *err);
 /* Marks a file as used just now. */
 void fb_cache_touch(const char *path);
 /* Removes the files of a folder that were not used for longest until `bytes` are left; nothing younger than a minute.

@@ -1,5 +1,7 @@
 /* The host device: generated C, compiled by the system's compiler, loaded into this process and called. */
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/mutate.h"
 #include "base/str.h"
@@ -37,6 +39,8 @@ struct fb_loaded {
     void ***args;                 /* of each launch */
     fb_host_products **products;  /* of each launch: a chain's; NULL */
     int *end_of;                  /* of each REPEAT: its END */
+    int64_t alive_ns;             /* when somebody was last told that a run goes on */
+    bool stop;                    /* and said that it should not */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is run */
     bool swaps;
     bool doubles;           /* runs take turns between two places of some buffers */
@@ -150,7 +154,7 @@ static int64_t memory_left(void)
 {
     char line[128];
     long long kib = -1;
-    FILE *f = fopen("/proc/meminfo", "r");
+    FILE *f = fb_file_stream("/proc/meminfo", FB_FILE_READ, NULL);
     while (f && kib < 0 && fgets(line, sizeof line, f)) sscanf(line, "MemAvailable: %lld kB", &kib);
     if (f) fclose(f);
     return kib < 0 ? -1 : (int64_t)kib * 1024;
@@ -379,7 +383,7 @@ static double host_compile_ms(const fb_loaded *l)
 static bool host_resources(const fb_loaded *l, int kernel, fb_resources *out)
 {
     (void)l, (void)kernel;
-    *out = (fb_resources){.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .occupancy = NAN};
+    *out = (fb_resources){.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = NAN, .occupancy = NAN};
     return true;
 }
 
@@ -468,6 +472,25 @@ static void call_gemm(void *device, int number, void *const *buffers)
     fb_host_gemm_run(l->gemms[number], buffers[0], buffers[1], buffers[2], buffers + 3);
 }
 
+/* The kernel's clock that costs least: there is a look at it for each launch. */
+static int64_t coarse_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A loop of a million steps works for minutes: whoever waits hears of it. */
+static void show_life(fb_loaded *l)
+{
+    enum { EVERY_NS = 1000000000 };
+    const fb_progress *p = l->host->device.progress;
+    int64_t now = p ? coarse_ns() : 0;
+    if (!p || now - l->alive_ns < EVERY_NS) return;
+    l->alive_ns = now;
+    if (!p->step(p->ctx, "running", 0)) l->stop = true;
+}
+
 static void run_launch(fb_loaded *l, int i, trace *t)
 {
     const fb_program *p = l->program;
@@ -490,15 +513,16 @@ static void run_launch(fb_loaded *l, int i, trace *t)
                                                        .device = l});
         if (t) note(t, launch->kernel, begin);
     }
+    show_life(l);
 }
 
 static void run_range(fb_loaded *l, int from, int to, int depth, trace *t)
 {
-    for (int i = from; i < to; i++) {
+    for (int i = from; i < to && !l->stop; i++) {
         const fb_launch *launch = &l->program->launches[i];
         switch (launch->kind) {
         case FB_LAUNCH_REPEAT:
-            for (l->step[depth] = 0; l->step[depth] < launch->count; l->step[depth]++)
+            for (l->step[depth] = 0; l->step[depth] < launch->count && !l->stop; l->step[depth]++)
                 run_range(l, i + 1, l->end_of[i], depth + 1, t);
             i = l->end_of[i];
             break;
@@ -602,8 +626,9 @@ static void make_ready(fb_loaded *l, fb_cache_state cache, bool first)
 
 static bool host_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb_error *err)
 {
-    (void)err;
-    for (int i = 0; i < how->samples; i++) {
+    l->stop = false;
+    l->alive_ns = coarse_ns();
+    for (int i = 0; i < how->samples && !l->stop; i++) {
         make_ready(l, how->cache, i == 0);
         double start = fb_now_us();
         run_all(l, NULL);
@@ -611,7 +636,9 @@ static bool host_run(fb_loaded *l, const fb_run_how *how, fb_run_time *times, fb
         l->host->last = l;
     }
     drain_pipeline(l);
-    return true;
+    if (!l->stop) return true;
+    l->host->last = NULL;
+    return fb_fail(err, FB_ERR_CANCELLED, "cancelled while running");
 }
 
 static bool host_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64_t room, int64_t *n, fb_error *err)
@@ -625,6 +652,79 @@ static bool host_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64
     *n = t.n;
     return true;
 }
+
+/* ---- a run taken apart ---- */
+
+static bool step_rewind(fb_loaded *l, fb_error *err)
+{
+    (void)err;
+    fill_pipeline(l);
+    restore(l);
+    if (!l->copies) return true;
+    take_places(l, 0);
+    if (!l->doubles) fb_host_copy_in(l->copies, 0);
+    return true;
+}
+
+static bool step_launch(fb_loaded *l, int i, const int64_t *step, fb_error *err)
+{
+    (void)err;
+    memcpy(l->step, step, sizeof l->step);
+    fill_args(l, i);
+    run_launch(l, i, NULL);
+    l->host->last = NULL;
+    return true;
+}
+
+static bool step_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
+{
+    (void)err;
+    memcpy(to, l->now[buffer] + offset, (size_t)bytes);
+    return true;
+}
+
+static bool step_poke(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err)
+{
+    (void)err;
+    memcpy(l->now[buffer] + offset, from, (size_t)bytes);
+    return true;
+}
+
+static int step_storage(const fb_loaded *l, int buffer)
+{
+    if (l->now[buffer] == l->initial[buffer]) return buffer;
+    for (int b = 0; b < l->program->n_buffers; b++)
+        if (l->now[buffer] == l->initial[b] && l->now[b] != l->initial[b]) return b;
+    return buffer;
+}
+
+static bool step_digest(fb_loaded *l, int storage, int64_t offset, int64_t bytes, uint64_t *out, fb_error *err)
+{
+    (void)err;
+    const char *at = storage == FB_NONE ? l->region + GUARD + VECTOR : l->initial[storage];
+    *out = fb_digest(at + offset, (size_t)bytes);
+    return true;
+}
+
+static bool step_finish(fb_loaded *l, fb_error *err)
+{
+    (void)err;
+    if (l->copies) {
+        settle(l);
+        fb_host_copy_out(l->copies, 0);
+        l->copies->turn = 1;
+    }
+    return true;
+}
+
+static const fb_stepping stepping = {.rewind = step_rewind,
+                                     .launch = step_launch,
+                                     .swap = swap_buffers,
+                                     .peek = step_peek,
+                                     .poke = step_poke,
+                                     .storage = step_storage,
+                                     .digest = step_digest,
+                                     .finish = step_finish};
 
 const fb_device_ops fb_device_host = {
     .kind = "host",
@@ -645,5 +745,6 @@ const fb_device_ops fb_device_host = {
     .poison = host_poison,
     .run = host_run,
     .trace = host_trace,
+    .stepping = &stepping,
     .count = NULL,
 };

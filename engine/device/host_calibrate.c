@@ -34,7 +34,8 @@ static json_t *read_calibration(const fb_machine *m)
 {
     char path[2200];
     size_t n;
-    char *text = calibration_path(m, path, sizeof path) ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
+    bool named = calibration_path(m, path, sizeof path);
+    char *text = named ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
     json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
     fb_free(text);
     return value;
@@ -77,7 +78,8 @@ static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
         json_array_append_new(curve, json_pack("[f,f]", one_core->size[i], one_core->rate[i]));
     json_object_set_new(o, "copy_one_core", curve);
     char *line = fb_json_line(o);
-    fb_write_file(path, line, strlen(line), NULL); /* a cache that cannot be written to means calibrating again */
+    /* a cache that cannot be written to means calibrating again */
+    fb_write_file(path, line, strlen(line), NULL);
     fb_free(line);
     json_decref(o);
 }

@@ -1,13 +1,21 @@
+/* The host's compiler (host_cc.h).
+ *
+ * An entry of the cache is a shared object with its checksum behind it (base/checked.h); it is read before it is
+ * opened, and while it is being opened a marker says so: an entry that kills the process that opens it is compiled
+ * again. */
 #include "device/host_cc.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/polite.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "codegen/consent.h"
+#include "device/guarded.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +24,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -30,7 +38,11 @@ enum {
     MAX_WORDS = 32, /* of $CC */
     LOG_MAX = 1 << 16,
     CACHE_BYTES = 256 << 20,
+    ASSEMBLY_MAX = 256 << 20,
 };
+
+/* What a pass of a compiler may take: half of the memory there is, at most and at least this. */
+static const int64_t most_memory = (int64_t)4 << 30, least_memory = (int64_t)1 << 30;
 
 /* No -ffast-math: NaN and infinity mean what they mean in the reference. Contraction and relaxed errno and traps are
  * what the propagated bound allows for. */
@@ -59,78 +71,59 @@ struct fb_cc {
     char cpu[33]; /* hash of what -march=native looks at */
     bool openmp;
     int cores;
-    bool trimmed; /* the cache is trimmed once a process */
+    int64_t memory; /* bytes, a pass */
+    bool trimmed;   /* the cache is trimmed once a process */
 };
 
-/* ---- running a compiler ---- */
+/* ---- folders to compile in ---- */
 
-typedef struct {
-    pid_t pid;
-    int log; /* memfd: what it says */
-} process;
+static const char work_name[] = "fusebox-work-";
 
-/* The limit is of each of its passes. */
-static _Noreturn void exec_compiler(char *const *argv, int log, const char *work, int seconds)
+static void empty_work(const char *path)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    struct rlimit cpu = {.rlim_cur = (rlim_t)seconds, .rlim_max = (rlim_t)seconds + 1};
-    setrlimit(RLIMIT_CPU, &cpu);
-    fb_give_way();
-    int null = open("/dev/null", O_RDONLY);
-    if (null >= 0) dup2(null, 0);
-    dup2(log, 1);
-    dup2(log, 2);
-    setenv("LC_ALL", "C", 1);
-    if (work) setenv("TMPDIR", work, 1);
-    execvp(argv[0], argv);
-    dprintf(2, "%s\n", strerror(errno));
-    _exit(127);
+    fb_cache_empty(path);
+    rmdir(path);
 }
 
-static bool process_start(process *p, char *const *argv, const char *work, int seconds, fb_error *err)
+/* Nobody holds its lock, or it has none and is not being made just now. */
+static bool is_abandoned(const char *path)
 {
-    p->log = memfd_create("compiler", MFD_CLOEXEC);
-    if (p->log < 0) return fb_fail(err, FB_ERR_SYSTEM, "the compiler cannot be started: %s", strerror(errno));
-    p->pid = fork();
-    if (p->pid == 0) exec_compiler(argv, p->log, work, seconds);
-    if (p->pid > 0) return true;
-    close(p->log);
-    return fb_fail(err, FB_ERR_SYSTEM, "the compiler cannot be started: %s", strerror(errno));
+    enum { YOUNG_SECONDS = 60 };
+    char lock[2400];
+    struct stat st;
+    if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) return false;
+    snprintf(lock, sizeof lock, "%s/lock", path);
+    if (access(lock, F_OK) != 0) return time(NULL) - st.st_mtime > YOUNG_SECONDS;
+    int fd = fb_file_open(lock, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
+    bool free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0) close(fd);
+    return free;
 }
 
-/* A compiler driver leaves its passes running when it is killed: they go first. They stay in our process group, so that
- * whoever kills that reaches them too. */
-static void kill_tree(pid_t pid)
+/* What processes that were killed have left. */
+static void sweep(const char *parent)
 {
-    char path[64], list[4096];
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    kill(pid, SIGSTOP);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(list, 1, sizeof list - 1, f) : 0;
-    if (f) fclose(f);
-    list[n] = '\0';
-    char *at = list;
-    for (long child; (child = strtol(at, &at, 10)) > 0;) kill_tree((pid_t)child);
-    kill(pid, SIGKILL);
+    char path[2300];
+    DIR *folder = opendir(parent);
+    for (struct dirent *d; folder && (d = readdir(folder));) {
+        if (strncmp(d->d_name, work_name, sizeof work_name - 1) != 0) continue;
+        snprintf(path, sizeof path, "%s/%.200s", parent, d->d_name);
+        if (is_abandoned(path)) empty_work(path);
+    }
+    if (folder) closedir(folder);
 }
 
-static void process_stop(process *p)
+static const char *temporary_folder(void)
 {
-    if (p->pid <= 0) return;
-    kill_tree(p->pid);
-    while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) continue;
-    p->pid = 0;
-    close(p->log);
+    const char *named = getenv("TMPDIR");
+    return named && named[0] == '/' && strlen(named) < 1900 ? named : "/tmp";
 }
 
-/* What it said, terminated; the caller frees. Closes the log. */
-static char *process_log(process *p)
+static void sweep_all(void)
 {
-    char *text = fb_alloc(LOG_MAX + 1);
-    ssize_t n = pread(p->log, text, LOG_MAX, 0);
-    text[n > 0 ? n : 0] = '\0';
-    close(p->log);
-    return text;
+    char cache[2048];
+    if (fb_cache_dir("host", cache, sizeof cache, NULL)) sweep(cache);
+    sweep(temporary_folder());
 }
 
 static void short_sleep(void)
@@ -146,20 +139,19 @@ static char *version_of(fb_cc *cc)
     enum { VERSION_LIMIT_S = 5 };
     char *argv[MAX_WORDS + 2];
     int status = -1;
-    process p;
+    fb_guarded p;
     memcpy(argv, cc->words, (size_t)cc->n_words * sizeof *argv);
     argv[cc->n_words] = "--version";
     argv[cc->n_words + 1] = NULL;
-    if (!process_start(&p, argv, NULL, VERSION_LIMIT_S, NULL)) return NULL;
-    int64_t deadline = fb_now_ns() + VERSION_LIMIT_S * 1000000000ll;
-    while (waitpid(p.pid, &status, WNOHANG) == 0) {
-        if (fb_now_ns() > deadline) {
-            process_stop(&p);
+    if (!fb_guarded_start(&p, argv, &(fb_guarded_limits){.seconds = VERSION_LIMIT_S}, NULL)) return NULL;
+    while (!fb_guarded_ended(&p, &status)) {
+        if (fb_now_ns() - p.started_ns > VERSION_LIMIT_S * 1000000000ll) {
+            fb_guarded_stop(&p);
             return NULL;
         }
         short_sleep();
     }
-    char *log = process_log(&p);
+    char *log = fb_guarded_log(&p);
     log[strcspn(log, "\n")] = '\0';
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && log[0]) return log;
     fb_free(log);
@@ -172,7 +164,7 @@ static void name_cpu(char to[33])
     static const char *const keys[] = {"vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU part"};
     char line[8192];
     fb_hasher *h = fb_hasher_new();
-    FILE *f = fopen("/proc/cpuinfo", "r");
+    FILE *f = fb_file_stream("/proc/cpuinfo", FB_FILE_READ, NULL);
     while (f && fgets(line, sizeof line, f) && line[0] != '\n') {
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             if (strncmp(line, keys[i], strlen(keys[i])) == 0) fb_hasher_add_text(h, line);
@@ -220,7 +212,11 @@ fb_cc *fb_cc_find(fb_error *err)
     cpu_set_t set;
     cc->cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     cc->openmp = true;
+    cc->memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 2;
+    if (cc->memory > most_memory) cc->memory = most_memory;
+    if (cc->memory < least_memory) cc->memory = least_memory;
     name_cpu(cc->cpu);
+    sweep_all();
     return cc;
 }
 
@@ -267,6 +263,7 @@ typedef struct {
     const fb_progress *progress;
     char cache[2048]; /* "": there is none */
     char work[2048];  /* folder of this compilation */
+    int work_lock;    /* held while that folder is used */
 } load;
 
 static void hash_units(load *l)
@@ -281,6 +278,7 @@ static void hash_units(load *l)
         fb_hasher_add_text(h, l->cc->cpu);
         fb_hasher_add_text(h, l->prelude);
         fb_hasher_add_text(h, l->units[i].source);
+        fb_hasher_add_i64(h, l->units[i].file != NULL); /* what it read was looked at */
         fb_hash_hex(fb_hasher_end(h), l->hash[i]);
     }
 }
@@ -290,27 +288,104 @@ static void cache_path(const load *l, int unit, char to[2200])
     snprintf(to, 2200, "%s/%s.so", l->cache, l->hash[unit]);
 }
 
-/* An entry that does not load (cut short by a full disk) is removed and compiled again. */
-static void load_cached(load *l)
+/* ---- entries of the cache ---- */
+
+/* Key of an entry: its file's name, as everywhere in the cache. */
+static const char *key_of(const load *l, int unit, char to[64])
 {
-    char path[2200];
-    for (int i = 0; i < l->n; i++) {
-        if (l->cache[0]) {
-            cache_path(l, i, path);
-            l->handles[i] = access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-            if (l->handles[i])
-                fb_cache_touch(path);
-            else
-                unlink(path);
-        }
-        if (!l->handles[i]) FB_VEC_PUSH(&l->missing, i);
-    }
+    snprintf(to, 64, "%s.so", l->hash[unit]);
+    return to;
 }
 
+/* A marker is a file beside the cache that lists the entries being opened and is locked meanwhile. One without a lock
+ * was left by a process that died of it, or was killed just then: its entries are compiled once more. */
+static void drop_marked(const load *l, const char *marker)
+{
+    char path[2200], name[64];
+    int fd = fb_file_open(marker, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
+    FILE *f = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? fdopen(fd, "r") : NULL;
+    while (f && fgets(name, sizeof name, f)) {
+        name[strcspn(name, "\n")] = '\0';
+        snprintf(path, sizeof path, "%s/%s", l->cache, name);
+        if (!strchr(name, '/')) unlink(path);
+    }
+    if (f) unlink(marker);
+    if (f)
+        fclose(f);
+    else if (fd >= 0)
+        close(fd);
+}
+
+static void drop_deadly_entries(const load *l)
+{
+    char folder[2048], path[2400];
+    DIR *markers = fb_cache_dir("opening", folder, sizeof folder, NULL) ? opendir(folder) : NULL;
+    for (struct dirent *d; markers && (d = readdir(markers));) {
+        snprintf(path, sizeof path, "%s/%.255s", folder, d->d_name);
+        if (d->d_name[0] != '.') drop_marked(l, path);
+    }
+    if (markers) closedir(markers);
+}
+
+/* -1: there is none, and entries are opened without. */
+static int mark_opening(const load *l, const int *units, int n, char path[2400])
+{
+    char folder[2048], name[64];
+    if (!fb_cache_dir("opening", folder, sizeof folder, NULL)) return -1;
+    snprintf(path, 2400, "%s/%d", folder, (int)getpid());
+    int fd = fb_file_open(path, FB_FILE_WRITE | FB_FILE_PRIVATE, NULL);
+    if (fd < 0) return -1;
+    flock(fd, LOCK_EX | LOCK_NB);
+    fb_str list = {0};
+    for (int i = 0; i < n; i++) fb_str_addf(&list, "%s\n", key_of(l, units[i], name));
+    fb_write_all(fd, fb_str_get(&list), list.n);
+    fb_str_free(&list);
+    return fd;
+}
+
+/* What is whole is opened; what is damaged, foreign or deadly is removed and compiled again. */
+static void load_cached(load *l)
+{
+    char path[2200], marker[2400], key[64];
+    FB_VEC(int) whole = {0};
+    if (l->cache[0]) drop_deadly_entries(l);
+    for (int i = 0; l->cache[0] && i < l->n; i++) {
+        cache_path(l, i, path);
+        if (fb_checked_verify(path, key_of(l, i, key)) == FB_CHECKED_WHOLE) FB_VEC_PUSH(&whole, i);
+    }
+    int fd = whole.n ? mark_opening(l, whole.at, whole.n, marker) : -1;
+    if (whole.n && l->progress && l->progress->step) l->progress->step(l->progress->ctx, FB_OPENING, 0);
+    for (int i = 0; i < whole.n; i++) {
+        cache_path(l, whole.at[i], path);
+        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        l->handles[whole.at[i]] = handle;
+        if (handle)
+            fb_cache_touch(path);
+        else
+            unlink(path);
+    }
+    if (fd >= 0) {
+        unlink(marker);
+        close(fd);
+    }
+    for (int i = 0; i < l->n; i++)
+        if (!l->handles[i]) FB_VEC_PUSH(&l->missing, i);
+    FB_VEC_FREE(&whole);
+}
+
+/* ---- the folder of a compilation ---- */
+
+/* Its lock is a file in it, held as long as it is used. */
 static bool make_work(load *l, const char *parent, fb_error *err)
 {
-    snprintf(l->work, sizeof l->work, "%s/work-XXXXXX", parent);
-    if (mkdtemp(l->work)) return true;
+    char path[2200];
+    snprintf(l->work, sizeof l->work, "%s/%sXXXXXX", parent, work_name);
+    if (mkdtemp(l->work)) {
+        snprintf(path, sizeof path, "%s/lock", l->work);
+        l->work_lock = fb_file_open(path, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
+        if (l->work_lock >= 0) flock(l->work_lock, LOCK_EX | LOCK_NB);
+        return true;
+    }
     l->work[0] = '\0';
     return fb_fail(err, FB_ERR_SYSTEM, "there is no place to compile in: %s: %s", parent, strerror(errno));
 }
@@ -318,8 +393,9 @@ static bool make_work(load *l, const char *parent, fb_error *err)
 static void remove_work(load *l)
 {
     if (!l->work[0]) return;
-    fb_cache_empty(l->work);
-    rmdir(l->work);
+    empty_work(l->work);
+    if (l->work_lock >= 0) close(l->work_lock);
+    l->work_lock = -1;
     l->work[0] = '\0';
 }
 
@@ -336,40 +412,70 @@ static bool write_unit(const load *l, int unit, fb_error *err)
 
 /* ---- compiling in batches ---- */
 
-/* Units missing.at[first] … [last - 1] go through one compiler process into one object. */
+/* Units missing.at[first] … [last - 1] go through one compiler process into one object. A unit of the user's own goes
+ * through two: what is made of its text is looked at before it is assembled. */
 typedef struct {
     int first, last;
-    process process;
+    bool own, assembled; /* assembled: its second process runs */
+    fb_guarded process;
     int64_t deadline;
     char object[2200];
 } batch;
 
+static bool to_assembly(const batch *b)
+{
+    return b->own && !b->assembled;
+}
+
 static void batch_argv(const load *l, const batch *b, fb_arena *arena, char ***out)
 {
     const fb_cc *cc = l->cc;
-    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + (b->last - b->first) + 7);
+    char **argv = FB_NEW_ARRAY(arena, char *, cc->n_words + FLAGS + (b->last - b->first) + 8);
     int n = 0;
     for (int i = 0; i < cc->n_words; i++) argv[n++] = (char *)cc->words[i];
-    for (int i = 0; i < FLAGS; i++) argv[n++] = (char *)flags[i];
+    for (int i = 0; i < FLAGS; i++)
+        if (!to_assembly(b) || strcmp(flags[i], "-shared") != 0) argv[n++] = (char *)flags[i];
     if (is_gcc(cc)) argv[n++] = (char *)gcc_flag;
     argv[n++] = cc->openmp ? "-fopenmp" : "-fopenmp-simd";
-    for (int i = b->first; i < b->last; i++) argv[n++] = fb_arena_printf(arena, "%s/%d.c", l->work, l->missing.at[i]);
+    if (to_assembly(b)) argv[n++] = "-S";
+    for (int i = b->first; i < b->last; i++)
+        argv[n++] = fb_arena_printf(arena, "%s/%d.%s", l->work, l->missing.at[i], b->assembled ? "s" : "c");
     argv[n++] = "-o";
-    argv[n++] = (char *)b->object;
-    argv[n++] = "-lm";
+    argv[n++] =
+        to_assembly(b) ? fb_arena_printf(arena, "%s/%d.s", l->work, l->missing.at[b->first]) : (char *)b->object;
+    if (!to_assembly(b)) argv[n++] = "-lm";
     *out = argv;
+}
+
+static int seconds_of(const batch *b)
+{
+    return COMPILE_LIMIT_S * (b->last - b->first);
 }
 
 static bool batch_start(load *l, batch *b, int number, fb_error *err)
 {
     fb_arena *arena = fb_arena_new();
     char **argv;
-    snprintf(b->object, sizeof b->object, "%s/batch%d.so", l->work, number);
+    fb_guarded_limits limits = {.work = l->work, .seconds = seconds_of(b), .memory = l->cc->memory};
+    if (!b->object[0]) snprintf(b->object, sizeof b->object, "%s/batch%d.so", l->work, number);
     batch_argv(l, b, arena, &argv);
-    int seconds = COMPILE_LIMIT_S * (b->last - b->first);
-    bool ok = process_start(&b->process, argv, l->work, seconds, err);
-    b->deadline = fb_now_ns() + PATIENCE * seconds * 1000000000ll;
+    bool ok = fb_guarded_start(&b->process, argv, &limits, err);
+    b->deadline = b->process.started_ns + PATIENCE * limits.seconds * 1000000000ll;
     fb_arena_free(arena);
+    return ok;
+}
+
+/* Between the two processes of a unit of the user's own. */
+static bool look_at_assembly(const load *l, const batch *b, fb_error *err)
+{
+    char path[2200];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%d.s", l->work, l->missing.at[b->first]);
+    char *text = fb_read_file(path, ASSEMBLY_MAX, &n, err);
+    for (size_t i = 0; text && i < n; i++)
+        if (!text[i]) text[i] = ' '; /* nothing hides behind a zero */
+    bool ok = text && fb_consent_assembly(l->units[l->missing.at[b->first]].file, text, err);
+    fb_free(text);
     return ok;
 }
 
@@ -418,13 +524,27 @@ static int blamed_unit(const load *l, const batch *b, const char *log)
     return l->missing.at[b->first];
 }
 
+static bool speaks_of(const char *log, const char *const *signs)
+{
+    for (; *signs; signs++)
+        if (strcasestr(log, *signs)) return true;
+    return false;
+}
+
 static bool speaks_of_a_full_disk(const char *log)
 {
-    static const char *const signs[] = {"No space left", "Disk quota exceeded", "File too large", "File size limit"};
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        if (strstr(log, signs[i])) return true;
-    }
-    return false;
+    static const char *const signs[] = {"No space left", "Disk quota exceeded", "File too large", "File size limit",
+                                        NULL};
+    return speaks_of(log, signs);
+}
+
+/* gcc's passes, the assembler and linker, clang. */
+static bool ran_out_of_memory(const char *log)
+{
+    static const char *const signs[] = {"out of memory allocating",  "memory exhausted",
+                                        "Cannot allocate memory",    "bad_alloc",
+                                        "LLVM ERROR: out of memory", NULL};
+    return speaks_of(log, signs);
 }
 
 /* Says why a compiler process failed. FB_ERR_SYSTEM is kept for a place that has no room, or from which nothing may be
@@ -437,10 +557,17 @@ static bool batch_failed(const load *l, const batch *b, int status, const char *
     telling_line(log, line, sizeof line);
     if (speaks_of_a_full_disk(log))
         return fb_fail(err, FB_ERR_SYSTEM, "the disk is full where kernels are compiled (%s)", l->work);
-    bool spent = WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL);
-    if (spent || strstr(log, "CPU time limit exceeded")) /* as a driver says of a pass of its own */
-        return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", name,
-                       COMPILE_LIMIT_S * (b->last - b->first));
+    if (ran_out_of_memory(log)) {
+        char most[32];
+        return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %s of memory: make it smaller", name,
+                       fb_format_bytes(most, (double)l->cc->memory));
+    }
+    if ((WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) ||
+        strstr(log, "CPU time limit exceeded")) /* as a driver says of a pass of its own */
+        return fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", name, seconds_of(b));
+    if ((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) || strstr(log, "Killed signal terminated"))
+        return fb_fail(err, FB_ERR_COMPILE, "%s was killed while it compiled kernel %s: is the machine out of memory?",
+                       l->cc->words[0], name);
     if (WIFSIGNALED(status))
         return fb_fail(err, FB_ERR_COMPILE, "%s was killed by signal %d while it compiled kernel %s", l->cc->words[0],
                        WTERMSIG(status), name);
@@ -457,15 +584,21 @@ static bool cannot_load(const fb_cc_unit *unit, const char *why, fb_error *err)
     return fb_fail(err, FB_ERR_SYSTEM, "a compiled kernel cannot be loaded: %s", why ? why : "no reason was given");
 }
 
-/* The object gets a name in the cache for each of its units, and is loaded once for each. */
+/* The object gets a name in the cache for each of its units, and is loaded once for each. Its checksum stands behind it
+ * before it is opened; one that cannot be written costs the cache alone. */
 static bool batch_keep(load *l, batch *b, fb_error *err)
 {
-    char path[2200];
+    char path[2200], key[64];
+    fb_str keys = {0};
+    for (int i = b->first; i < b->last; i++)
+        fb_str_addf(&keys, "%s%s", i > b->first ? "\n" : "", key_of(l, l->missing.at[i], key));
+    bool sealed = l->cache[0] && fb_checked_seal(b->object, fb_str_get(&keys), NULL);
+    fb_str_free(&keys);
     for (int i = b->first; i < b->last; i++) {
         int unit = l->missing.at[i];
         l->handles[unit] = dlopen(b->object, RTLD_NOW | RTLD_LOCAL);
         if (!l->handles[unit]) return cannot_load(&l->units[unit], dlerror(), err);
-        if (!l->cache[0]) continue;
+        if (!sealed) continue;
         cache_path(l, unit, path);
         int linked = link(b->object, path);
         (void)linked; /* a cache that takes no more entries costs time only */
@@ -485,20 +618,22 @@ static bool report_progress(const load *l, int done)
 static int batch_poll(load *l, batch *b, fb_error *err)
 {
     int status;
-    pid_t got = waitpid(b->process.pid, &status, WNOHANG);
-    if (got == 0 && fb_now_ns() <= b->deadline) return 0;
-    if (got == 0) {
-        process_stop(&b->process);
+    if (!fb_guarded_ended(&b->process, &status)) {
+        if (fb_now_ns() <= b->deadline) return 0;
+        fb_guarded_stop(&b->process);
         fb_fail(err, FB_ERR_LIMIT, "compiling kernel %s took more than %d s", l->units[l->missing.at[b->first]].name,
-                PATIENCE * COMPILE_LIMIT_S * (b->last - b->first));
+                PATIENCE * seconds_of(b));
         return -1;
     }
-    b->process.pid = 0;
-    char *log = process_log(&b->process);
-    bool ok = got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    ok = ok ? batch_keep(l, b, err) : batch_failed(l, b, status, log, err);
+    char *log = fb_guarded_log(&b->process);
+    bool ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!ok) batch_failed(l, b, status, log, err);
     fb_free(log);
-    return ok ? 1 : -1;
+    if (!ok) return -1;
+    if (!to_assembly(b)) return batch_keep(l, b, err) ? 1 : -1;
+    ok = look_at_assembly(l, b, err);
+    b->assembled = true;
+    return ok && batch_start(l, b, 0, err) ? 0 : -1;
 }
 
 /* Runs all batches, as many at once as there are cores. */
@@ -515,7 +650,7 @@ static bool run_batches(load *l, batch *batches, int n, fb_error *err)
         }
         for (int i = 0; ok && i < next; i++) {
             batch *b = &batches[i];
-            if (!b->process.pid) continue;
+            if (b->process.pid <= 0) continue;
             int state = batch_poll(l, b, err);
             ok = state >= 0;
             if (state != 1) continue;
@@ -526,7 +661,7 @@ static bool run_batches(load *l, batch *batches, int n, fb_error *err)
         if (ok && !report_progress(l, done_units)) ok = fb_fail(err, FB_ERR_CANCELLED, "cancelled while compiling");
         if (ok && !news && running) short_sleep();
     }
-    for (int i = 0; i < next; i++) process_stop(&batches[i].process);
+    for (int i = 0; i < next; i++) fb_guarded_stop(&batches[i].process);
     return ok;
 }
 
@@ -561,7 +696,7 @@ static bool compile_in(load *l, const char *parent, fb_error *err)
         batches[i].first = (int)((int64_t)generated * i / n);
         batches[i].last = (int)((int64_t)generated * (i + 1) / n);
     }
-    for (int i = generated; i < l->missing.n; i++) batches[n++] = (batch){.first = i, .last = i + 1};
+    for (int i = generated; i < l->missing.n; i++) batches[n++] = (batch){.first = i, .last = i + 1, .own = true};
     ok = ok && run_batches(l, batches, n, err);
     fb_free(batches);
     remove_work(l);
@@ -572,7 +707,6 @@ static bool compile_in(load *l, const char *parent, fb_error *err)
  * files. */
 static bool compile_missing(load *l, fb_error *err)
 {
-    const char *temporary = getenv("TMPDIR");
     fb_error first = {0};
     if (l->cache[0]) {
         if (compile_in(l, l->cache, &first)) return true;
@@ -582,7 +716,7 @@ static bool compile_missing(load *l, fb_error *err)
         }
         l->cache[0] = '\0';
     }
-    return compile_in(l, temporary && temporary[0] == '/' ? temporary : "/tmp", err);
+    return compile_in(l, temporary_folder(), err);
 }
 
 static void close_handles(load *l)
@@ -597,8 +731,11 @@ bool fb_cc_load(fb_cc *cc, const char *prelude, const fb_cc_unit *units, int n, 
                 void **handles, double *ms, fb_error *err)
 {
     load l = {.cc = cc, .prelude = prelude, .units = units, .n = n, .handles = handles, .progress = progress};
+    l.work_lock = -1;
     if (ms) *ms = 0;
     for (int i = 0; i < n; i++) handles[i] = NULL;
+    for (int i = 0; i < n; i++)
+        if (units[i].file && !fb_consent_source(units[i].file, units[i].source, err)) return false;
     l.hash = fb_calloc((size_t)n + 1, sizeof *l.hash);
     if (!fb_cache_dir("host", l.cache, sizeof l.cache, NULL)) l.cache[0] = '\0';
     hash_units(&l);

@@ -14,7 +14,7 @@ static bool proc_value(const char *path, const char *key, char *to, size_t room)
 {
     char line[512];
     bool found = false;
-    FILE *f = fopen(path, "r");
+    FILE *f = fb_file_stream(path, FB_FILE_READ, NULL);
     while (f && !found && fgets(line, sizeof line, f)) {
         if (strncmp(line, key, strlen(key)) != 0) continue;
         const char *value = strchr(line, ':');
@@ -36,12 +36,12 @@ static int64_t cache_bytes(int level)
         int its_level = 0;
         long long kib = 0;
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        FILE *f = fopen(path, "r");
+        FILE *f = fb_file_stream(path, FB_FILE_READ, NULL);
         if (!f) break;
         if (fgets(text, sizeof text, f)) sscanf(text, "%d", &its_level);
         fclose(f);
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (its_level != level || !(f = fopen(path, "r"))) continue;
+        if (its_level != level || !(f = fb_file_stream(path, FB_FILE_READ, NULL))) continue;
         if (fgets(text, sizeof text, f) && sscanf(text, "%lldK", &kib) == 1 && kib * 1024 > bytes) bytes = kib * 1024;
         fclose(f);
     }

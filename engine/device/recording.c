@@ -139,7 +139,7 @@ static bool check_stats(const json_t *object, const char *where, const char *con
 static bool check_kernel(const char *code, const json_t *k, fb_error *err)
 {
     static const char *const stats[] = {"hot", "cold", NULL};
-    static const char *const plain[] = {"l2", "registers", "shared", "spill", "occupancy"};
+    static const char *const plain[] = {"l2", "registers", "shared", "spill", "local", "occupancy"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         const json_t *one = json_object_get(k, plain[i]);
         double v = json_number_value(one);
@@ -483,6 +483,7 @@ bool fb_recording_kernel(const fb_recording *r, const char *code, fb_recorded_ke
         .resources = {.registers = (int)fb_json_number_or(k, "registers", -1),
                       .shared_bytes = (int)fb_json_number_or(k, "shared", -1),
                       .spill_bytes = (int)fb_json_number_or(k, "spill", -1),
+                      .local_bytes = fb_json_number_or(k, "local", NAN),
                       .occupancy = fb_json_number_or(k, "occupancy", NAN)},
     };
     return k != NULL;
@@ -508,6 +509,7 @@ void fb_recording_set_kernel(fb_recording *r, const char *code, const fb_recorde
     set_rounded(o, "registers", k->resources.registers);
     set_rounded(o, "shared", k->resources.shared_bytes);
     set_rounded(o, "spill", k->resources.spill_bytes);
+    set_rounded(o, "local", k->resources.local_bytes);
     set_rounded(o, "occupancy", k->resources.occupancy);
     json_object_set_new(r->kernels, code, o);
 }

@@ -219,15 +219,11 @@ static double known(double v)
     return v > 0 ? v : 0;
 }
 
-/* What one launch adds to its kernel's time. On a GPU a launch in a stream hides behind the kernel before it, so that
- * only what is shorter than a launch waits; between two kernels there is at least the gap they have in a graph. */
-static double launch_adds(const recollection *c, double kernel_us)
+/* What one launch adds to its kernel's time: what predictions say too, so that a plan does not seem to gain by being
+ * composed. */
+static double launch_adds(const recollection *c)
 {
-    const fb_machine *m = fb_planner_machine(fb_plan_planner(c->plan));
-    double gap = known(m->graph_launch_us);
-    if (m->kind == FB_DEVICE_HOST) return known(m->launch_us);
-    if (c->p->mode != FB_LAUNCH_STREAM) return gap;
-    return fmax(gap, known(m->launch_us) - kernel_us);
+    return fb_launch_us(fb_planner_machine(fb_plan_planner(c->plan)), c->p->mode);
 }
 
 static void add_stat(fb_stat *sum, const fb_stat *one, double times)
@@ -243,6 +239,15 @@ static void add_us(fb_stat *s, double us)
     s->median += us;
     s->p10 += us;
     s->p90 += us;
+}
+
+/* Launching varies more than kernels do: of 349 plans recorded on an H200 the p10 of what is no kernel's time lay 18 %
+ * below its median, the p90 38 % above. */
+static void add_launching(fb_stat *s, double us)
+{
+    s->median += us;
+    s->p10 += 0.82 * us;
+    s->p90 += 1.38 * us;
 }
 
 /* All launches one after the other; a spread is added up as if they varied together. Returns what launching them
@@ -268,7 +273,7 @@ static double add_launches(recollection *c)
         const fb_stat guess = {us, us, us, 1};
         const fb_stat *hot = k->hot_us.n ? &k->hot_us : &guess;
         add_stat(&out->device_us, hot, times[depth]);
-        adds += launch_adds(c, hot->median) * times[depth];
+        adds += launch_adds(c) * times[depth];
         add_stat(&out->cold_us, &k->cold_us, times[depth]);
         cold = cold && k->cold_us.n;
         out->stale |= k->stale;
@@ -305,8 +310,8 @@ static void compose(recollection *c)
     double adds = add_launches(c);
     out->wall_us = out->device_us;
     if (!out->wall_us.n) out->wall_us.n = 1; /* a plan without launches */
-    add_us(&out->wall_us, adds);
-    if (out->cold_us.n) add_us(&out->cold_us, adds);
+    add_launching(&out->wall_us, adds);
+    if (out->cold_us.n) add_launching(&out->cold_us, adds);
     if (!has_copies(c->p)) return;
     if (out->cold_us.n) add_copies(c, &out->cold_us);
     add_copies(c, &out->wall_us);
@@ -332,6 +337,15 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
     if (plan->cold_us.n && mode == FB_LAUNCH_STREAM) out->cold_us = plan->cold_us;
 }
 
+/* What was not run has neither a spread nor an error. */
+static void forget_spread(fb_recall *out)
+{
+    fb_stat *all[] = {&out->wall_us, &out->device_us, &out->cold_us};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->p10 = all[i]->p90 = NAN;
+    out->max_abs = out->max_rel = out->bound = NAN;
+    out->undecided = 0;
+}
+
 static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
                           fb_error *err)
 {
@@ -351,6 +365,7 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
     c.whole = fb_recording_plan(c.r, fb_plan_signature(plan, c.signature), &recorded);
     compose(&c);
     if (c.whole) tell_whole(&c, &recorded);
+    if (out->source == FB_SOURCE_PREDICTED) forget_spread(out);
     return true;
 }
 

@@ -340,6 +340,11 @@ static const struct {
 #undef ROW
 };
 
+int fb_bound_units(fb_op op)
+{
+    return rules[op].units;
+}
+
 bool fb_bound_is_exact(fb_op op)
 {
     return rules[op].units == EXACT && op != FB_OP_CLAMP && op != FB_OP_CAST;

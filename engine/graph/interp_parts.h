@@ -1,4 +1,4 @@
-/* What the interpreter's files share; nothing outside interp*.c includes it.
+/* What the interpreter's files share, and with trial*.c the meaning of ops; nothing else includes it.
  *
  *     interp.c            walks the nodes, frees what is done with, runs loops and assigns
  *     interp_source.c     inputs, constants, iota, random
@@ -88,6 +88,17 @@ void fb_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, 
 /* c[m, n] = a[m, k] · b[k, n] without BLAS. */
 void fb_matmul_plain(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c);
 
+/* ops.def's columns over n elements; absent operands may be anything readable. The i64 form does not wrap its result.
+ */
+void fb_pointwise_f64(fb_op op, const fb_attrs *at, int n, const double *a, const double *b, const double *c,
+                      double *to);
+void fb_pointwise_i64(fb_op op, const fb_attrs *at, int n, const int64_t *a, const int64_t *b, const int64_t *c,
+                      int64_t *to);
+/* As fb_dtype_round, with all 64 bits of an integer: truncated and wrapped. */
+int64_t fb_int_of_double(fb_dtype dtype, double value);
+/* What a pad node puts around its operand, as its dtype holds it: the bits of a cell. */
+uint64_t fb_pad_cell(const fb_node *node);
+
 /* ---- bounds ---- */
 
 /* Error of one rounding into the dtype, relative; a little more than u, to cover the reference's own rounding in double
@@ -149,6 +160,8 @@ typedef struct {
 /* The bounds of one block by the op's rule; `e` may not be one of the operands'. Results that are not finite get
  * INFINITY here, and the caller looks again. */
 void fb_bound_pointwise(fb_op op, const fb_bound_block *b, double *e);
+/* The accuracy allowed to devices for a pointwise op, in u of the result: 0 exact, 1 correctly rounded. */
+int fb_bound_units(fb_op op);
 /* Does the op give exact results for exact operands? */
 bool fb_bound_is_exact(fb_op op);
 

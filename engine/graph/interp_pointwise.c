@@ -46,6 +46,18 @@ static const struct {
 #undef POINTWISE
 };
 
+void fb_pointwise_f64(fb_op op, const fb_attrs *at, int n, const double *a, const double *b, const double *c,
+                      double *to)
+{
+    kernels[op].f64(at, n, a, b, c, to);
+}
+
+void fb_pointwise_i64(fb_op op, const fb_attrs *at, int n, const int64_t *a, const int64_t *b, const int64_t *c,
+                      int64_t *to)
+{
+    kernels[op].i64(at, n, a, b, c, to);
+}
+
 /* ---- operands ---- */
 
 /* One operand on its way through the result's elements: `step` is its distance, in cells, between neighbours along each
@@ -146,8 +158,7 @@ typedef struct {
     const double *e[3];
 } blocks;
 
-/* As fb_dtype_round, with all 64 bits of an integer: truncated and wrapped. */
-static int64_t int_of_double(fb_dtype dtype, double value)
+int64_t fb_int_of_double(fb_dtype dtype, double value)
 {
     if (dtype == FB_BOOL) return value != 0;
     if (fabs(value) < 0x1p63) return fb_int_wrap(dtype, (int64_t)value);
@@ -239,7 +250,7 @@ static bool f64_block(job *j, blocks *s, int64_t at, int n, bool bounds)
     kernels[node->op].f64(node->attrs, n, x[0], x[1], x[2], to);
     if (!j->result_float) {
         int64_t *whole = j->value.data->at->i + at;
-        for (int k = 0; k < n; k++) whole[k] = int_of_double(node->dtype, to[k]);
+        for (int k = 0; k < n; k++) whole[k] = fb_int_of_double(node->dtype, to[k]);
     }
     return !bounds || f64_bounds(j, s, at, n, x, to);
 }

@@ -139,7 +139,7 @@ static fb_buffer *pad_buffer(fb_interp *in, fb_id id, const fb_buffer *from, uin
 }
 
 /* The pad value as the dtype holds it. */
-static uint64_t pad_cell(const fb_node *node)
+uint64_t fb_pad_cell(const fb_node *node)
 {
     union {
         double f;
@@ -171,7 +171,7 @@ bool fb_eval_view(fb_interp *in, fb_id id)
     if (node->op == FB_OP_VIEW) {
         value = fb_value_keep(x);
     } else if (node->op == FB_OP_PAD) {
-        value.data = pad_buffer(in, id, x->data, pad_cell(node));
+        value.data = pad_buffer(in, id, x->data, fb_pad_cell(node));
         if (value.data && x->bound) value.bound = pad_buffer(in, id, x->bound, 0);
     } else {
         view_map m = map_view(node, &fb_operand_node(in, node, 0)->shape);

@@ -11,12 +11,14 @@
 
 #include "measure/best.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "device/recording.h"
+#include "measure/compare.h"
 #include "plan/preset.h"
 #include "plan/search.h"
 
@@ -230,7 +232,8 @@ static bool sample(best *b, trial *t, int n)
 /* By the median; where the machine is too noisy for that, by the runs that nothing disturbed. */
 static bool is_faster(const trial *a, const trial *b)
 {
-    return fb_stat_tie(&a->wall_us, &b->wall_us) ? a->wall_us.p10 < b->wall_us.p10 : a->us < b->us;
+    fb_comparison c = fb_compare_stats(&a->wall_us, &b->wall_us);
+    return fb_differs(&c) ? a->us < b->us : a->wall_us.p10 < b->wall_us.p10;
 }
 
 static trial *fastest(const best *b)
@@ -241,6 +244,24 @@ static trial *fastest(const best *b)
         if (isfinite(t->us) && (!first || is_faster(t, first))) first = t;
     }
     return first;
+}
+
+/* The fastest whose answer is right: what is not checked is not believed, and checking all would take too long. */
+static bool fastest_right(best *b, trial **out)
+{
+    for (trial *t; (t = *out = fastest(b)) != NULL && t->m;) {
+        fb_error why = {0};
+        fb_progress inner = {.step = trying, .ctx = b};
+        snprintf(b->what, sizeof b->what, "the fastest plan");
+        bool checked = fb_measure_check(t->m, &inner, &why);
+        if (!checked && is_fatal(&why)) return fb_fail(b->err, why.kind, "%s", why.text);
+        fb_report *r = fb_measure_report(t->m);
+        bool right = checked && r->error.ok;
+        if (!right) note_failure(b, t, checked ? r->error.worst : why.text);
+        fb_report_free(r);
+        if (right) break;
+    }
+    return true;
 }
 
 static bool wants_more(const best *b, const trial *t)
@@ -371,7 +392,8 @@ static bool try_setting(best *b, trial *now, fb_id node, const setting *s)
 /* The fastest plan's longest kernels, a knob at a time. */
 static bool tune(best *b)
 {
-    trial *now = fastest(b);
+    trial *now;
+    if (!fastest_right(b, &now)) return false;
     int group[TUNED] = {0}, n = now ? longest_groups(now, group, TUNED) : 0;
     fb_id node[TUNED];
     bool cuda = fb_planner_machine(b->p)->kind == FB_DEVICE_CUDA;
@@ -454,7 +476,7 @@ static fb_plan *from_cache(best *b)
     char path[2200], code[FB_SIGNATURE];
     size_t n;
     if (b->o->again || !cache_path(b, path, sizeof path)) return NULL;
-    char *text = fb_read_file(path, CACHE_BYTES, &n, NULL);
+    char *text = fb_checked_read(path, fb_file_name(path), CACHE_BYTES, &n);
     json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
     fb_plan *plan = value ? fb_plan_from_json(b->p, json_object_get(value, "plan"), true, NULL, NULL) : NULL;
     bool good = plan && can_be_lowered(plan) && code_of(b, plan, code) &&
@@ -479,7 +501,7 @@ static void to_cache(const best *b, const fb_plan *plan)
     json_t *value = json_pack("{s:s, s:o, s:o}", "code", code, "plan", fb_plan_to_json(plan), "summary",
                               fb_best_summary_to_json(b->out));
     char *text = fb_json_line(value);
-    if (fb_write_file(path, text, strlen(text), NULL)) {
+    if (fb_checked_write(path, fb_file_name(path), text, strlen(text), NULL)) {
         *strrchr(path, '/') = '\0';
         fb_cache_trim(path, CACHE_BYTES);
     }
@@ -506,8 +528,11 @@ static fb_plan *find(best *b)
     }
     judge_model(b);
     if (b->d && !b->d->ops->recall) {
-        if (!tune(b)) return NULL;
-        first = fastest(b);
+        if (!tune(b) || !fastest_right(b, &first)) return NULL;
+        if (!first) {
+            fb_fail(b->err, FB_ERR_INPUT, "none of %d plans is right: %s", b->trials.n, b->out->why);
+            return NULL;
+        }
     }
     b->out->source = b->d ? first->source : FB_SOURCE_PREDICTED;
     b->out->predicted_us = first->predicted_us;

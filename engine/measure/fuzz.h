@@ -1,4 +1,6 @@
-/* The differential fuzzer: random valid graphs under random legal plans, against the double-precision interpreter.
+/* The differential fuzzer: random valid graphs under random legal plans, judged in both scopes (measure/judge.h): each
+ * kernel on what it was given and on inputs that tell, and the whole end to end, against trials whose exact lane the plain
+ * interpreter has confirmed.
  *
  * A case is a seed and a plan's number, and nothing else decides what it is: the graph is a function of the seed, the
  * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (codegen/program.h),
@@ -8,8 +10,8 @@
 #ifndef FB_MEASURE_FUZZ_H
 #define FB_MEASURE_FUZZ_H
 
+#include "base/str.h"
 #include "device/device.h"
-#include "graph/interp.h"
 #include "plan/plan.h"
 
 #include <stdatomic.h>
@@ -22,6 +24,10 @@ enum { FB_FUZZ_DATA_SEED = 0 }; /* of inputs: the one that `fusebox run` verifie
  * gathers, reductions, contractions, repeated scopes, gradients and updates. Magnitudes are kept where most elements
  * can be told right from wrong. NULL only for a bug in graph/, which the error names. The caller frees. */
 fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err);
+/* The one that plan `number` is made for. Of one seed in four, plans of odd numbers are for its twin: views by way of other
+ * views, values and products in parts that are joined, products turned round, sums of sums; and what they give is judged
+ * against trials of the first. */
+fb_graph *fb_fuzz_graph_of(uint64_t seed, int number, fb_error *err);
 
 /* Plan 0 is `none`, plan 1 one of the presets in turn, others begin with a preset and take random edits. The caller
  * frees. */
@@ -30,7 +36,8 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number);
 typedef enum {
     FB_FUZZ_FINE,
     FB_FUZZ_REFUSED, /* says that it is not supported, which is allowed */
-    FB_FUZZ_WRONG,   /* another result than the reference's */
+    FB_FUZZ_WRONG,   /* another result than roundings may give: of a kernel on what it was given, or of the whole */
+    FB_FUZZ_APART,   /* the plain interpreter and the exact lane of trials disagree: one of them is wrong */
     FB_FUZZ_FAILED,  /* an error where there should be none */
     FB_FUZZ_CRASHED,
     FB_FUZZ_HUNG,
@@ -40,18 +47,29 @@ const char *fb_fuzz_kind_name(fb_fuzz_kind k); /* "wrong" */
 
 /* ---- one case whose graph and plan are there ---- */
 
+/* What a graph's outputs may be. `g`, which is canonical, must live as long. NULL: it cannot be evaluated. */
+typedef struct fb_fuzz_reference fb_fuzz_reference;
+fb_fuzz_reference *fb_fuzz_reference_new(const fb_graph *g, fb_error *err);
+void fb_fuzz_reference_free(fb_fuzz_reference *r);
+/* Is its exact lane what the plain interpreter gives? Else `text` says where not. */
+bool fb_fuzz_second_opinion(const fb_fuzz_reference *r, char text[400]);
+
+/* Elements: of outputs, judged end to end. Undecided: what honest roundings may turn into anything. */
 typedef struct {
     fb_fuzz_kind kind;
-    int64_t elements, undecided; /* compared with the reference; of these those that the bounds leave open */
-    char text[400];              /* what is wrong, in one sentence */
+    int64_t elements, undecided;
+    int64_t kernels, kernel_elements, kernel_undecided; /* launches judged on what they were given */
+    char text[400];                                     /* what is wrong, in one sentence */
 } fb_fuzz_result;
 
-/* Runs plans of one graph each with its reference (of FB_FUZZ_DATA_SEED, with bounds) together in one program. An error
- * of the device itself is given to all. */
+/* Runs plans of one graph each with its reference together in one program. An error of the device itself is given to
+ * all. */
 typedef struct {
     const fb_plan *plan;
-    const fb_interp *reference;
+    const fb_fuzz_reference *reference;
+    const fb_id *same;   /* a node of the plan's graph: which node of the reference's it is; NULL: they are one graph */
     fb_program *program; /* NULL: lowered by the call; freed by it in any case */
+    fb_program *apart;   /* likewise, where kernels are merged: what its stages are */
     fb_fuzz_result result;
 } fb_fuzz_case;
 
@@ -70,13 +88,28 @@ typedef struct {
     char text[400];
 } fb_fuzz_finding;
 
+/* By how many plans each thing was reached, while they were made and lowered; may lie in memory of several processes. */
+enum { FB_FUZZ_PLACES = 320 };
+typedef struct {
+    _Atomic int64_t plans, place[FB_FUZZ_PLACES], kind[FB_VERDICT_ILLEGAL + 1], verdict[FB_VERDICT_ILLEGAL + 1][FB_RULES];
+    _Atomic int64_t pair[FB_FAMILIES][FB_OPS];
+} fb_fuzz_coverage;
+
+/* From one to the other, a plan is made: adds what it came by, and frees. */
+typedef struct fb_fuzz_watch fb_fuzz_watch;
+fb_fuzz_watch *fb_fuzz_watch_new(void);
+void fb_fuzz_watch_end(fb_fuzz_watch *w, const fb_plan *plan, fb_fuzz_coverage *c);
+/* A line each, what was reached least first. gpu: families that only GPUs have belong to it. */
+void fb_fuzz_coverage_print(const fb_fuzz_coverage *c, bool gpu, fb_str *out);
+
 /* What a process that runs rounds tells the one that watches it, through shared memory. */
 typedef struct {
     _Atomic int phase;     /* fb_fuzz_phase */
     _Atomic uint64_t seed; /* that it works on; of FB_FUZZ_RUNNING, all of the round's run */
     _Atomic int plan;
     _Atomic int64_t since_ns; /* on the monotonic clock: when the phase began */
-    _Atomic int64_t graphs, plans, refused, elements, undecided, kernels;
+    _Atomic int64_t graphs, plans, refused, elements, undecided, kernels, kernel_elements, kernel_undecided;
+    fb_fuzz_coverage *coverage; /* NULL: not counted */
     _Atomic int n_findings;
     fb_fuzz_finding finding[FB_FUZZ_FINDINGS];
 } fb_fuzz_board;

@@ -21,6 +21,10 @@ typedef struct {
     int from;             /* of values: what is before is out of sight */
     int64_t most;         /* elements of a value */
     bool large;
+    bool paired; /* of this seed there is a twin: what hangs on numbers of nodes is left out */
+    bool twin;   /* written in another way: choices of this kind come from `other`, all others are the same */
+    fb_random other;
+    int extra; /* nodes that only the twin has */
 } maker;
 
 static int64_t below(maker *m, int64_t n)
@@ -103,17 +107,20 @@ static void know(maker *m)
     }
 }
 
+static fb_id another_way(maker *m, fb_id id);
+
 /* FB_NONE for a node that cannot be, and wherever an operand already was none. */
 static fb_id add(maker *m, fb_op op, const fb_attrs *attrs, int n, const fb_id *args)
 {
     fb_error err;
     for (int i = 0; i < n; i++)
         if (args[i] == FB_NONE) return FB_NONE;
-    if (m->g->n_nodes >= MOST_NODES) return FB_NONE;
+    if (m->g->n_nodes - m->extra >= MOST_NODES) return FB_NONE;
     fb_id id = fb_graph_add(m->g, op, args, n, attrs, NULL, 0, &err);
     if (id == FB_NONE) return FB_NONE;
     know(m);
     if (fb_shape_elements(&at(m, id)->shape) > m->most) return FB_NONE;
+    if (m->twin) id = another_way(m, id);
     FB_VEC_PUSH(&m->values, id);
     return id;
 }
@@ -760,7 +767,7 @@ static void add_gradient(maker *m)
     fb_id x = any_float(m, 0), wrt[3], to[3];
     int n = 0;
     fb_error err;
-    if (x == FB_NONE) return;
+    if (x == FB_NONE || m->paired) return;
     if (at(m, x)->shape.rank) {
         fb_attrs a = {0};
         for (int d = 0; d < at(m, x)->shape.rank; d++) a.axes[a.n_axes++] = d;
@@ -858,6 +865,193 @@ static void add_loop(maker *m)
     for (int i = 0; i < 1 + n_stacked; i++) add(m, FB_OP_RESULT, &(fb_attrs){.index = i}, 1, &loop);
 }
 
+/* ---- another way to write the same ---- */
+
+static fb_id put(maker *m, fb_op op, const fb_attrs *attrs, int n, const fb_id *args)
+{
+    fb_error err;
+    for (int i = 0; i < n; i++)
+        if (args[i] == FB_NONE) return FB_NONE;
+    fb_id id = fb_graph_add(m->g, op, args, n, attrs, NULL, 0, &err);
+    know(m);
+    return id;
+}
+
+static fb_id part_of(maker *m, fb_id x, int dim, int64_t start, int64_t stop)
+{
+    return put(m, FB_OP_SLICE, &(fb_attrs){.dim = dim, .start = start, .stop = stop, .step = 1}, 1, &x);
+}
+
+static fb_id turned(maker *m, fb_id x)
+{
+    fb_attrs a = {.n_axes = at(m, x)->shape.rank};
+    for (int d = 0; d < a.n_axes; d++) a.axes[d] = d;
+    a.axes[a.n_axes - 2] = a.n_axes - 1, a.axes[a.n_axes - 1] = a.n_axes - 2;
+    return put(m, FB_OP_PERMUTE, &a, 1, &x);
+}
+
+/* A dimension of at least two, and where to part it; FB_NONE: there is none. */
+static int parting(maker *m, const fb_shape *s, int64_t *where)
+{
+    for (int i = 0; s->rank && i < 6; i++) {
+        int d = (int)fb_random_below(&m->other, s->rank);
+        if (s->dim[d] < 2) continue;
+        *where = 1 + fb_random_below(&m->other, s->dim[d] - 1);
+        return d;
+    }
+    return FB_NONE;
+}
+
+/* Its values in two parts, one behind the other again. Operands that have the dimension are parted with it. */
+static fb_id in_parts(maker *m, const fb_node *n)
+{
+    fb_id parts[2], args[3];
+    int64_t where;
+    int dim = parting(m, &n->shape, &where);
+    if (dim == FB_NONE || n->n_args > 3) return FB_NONE;
+    for (int p = 0; p < 2; p++) {
+        for (int i = 0; i < n->n_args; i++) {
+            const fb_shape *s = &at(m, n->args[i])->shape;
+            int d = dim - (n->shape.rank - s->rank);
+            bool whole = d < 0 || s->dim[d] == 1;
+            args[i] = whole ? n->args[i] : part_of(m, n->args[i], d, p ? where : 0, p ? s->dim[d] : where);
+        }
+        parts[p] = put(m, n->op, n->attrs, n->n_args, args);
+    }
+    return put(m, FB_OP_CAT, &(fb_attrs){.dim = dim}, 2, parts);
+}
+
+/* By columns, by rows, by steps, or the other way round. */
+static fb_id product_otherwise(maker *m, const fb_node *n)
+{
+    fb_id a = n->args[0], b = n->args[1], parts[2];
+    int ra = at(m, a)->shape.rank, rb = at(m, b)->shape.rank, r = n->shape.rank;
+    int64_t k = at(m, a)->shape.dim[ra - 1], rows = n->shape.dim[r - 2], columns = n->shape.dim[r - 1];
+    bool wide = (n->dtype == FB_F32 && n->attrs->precision == FB_PRECISION_IEEE) || n->dtype == FB_F64;
+    switch (fb_random_below(&m->other, 4)) {
+    case 0: {
+        fb_id both[2] = {turned(m, b), turned(m, a)}, y = put(m, FB_OP_MATMUL, n->attrs, 2, both);
+        return y == FB_NONE ? FB_NONE : turned(m, y);
+    }
+    case 1:
+        if (columns < 2) return FB_NONE;
+        for (int p = 0; p < 2; p++) {
+            fb_id of = part_of(m, b, rb - 1, p ? columns / 2 : 0, p ? columns : columns / 2);
+            parts[p] = put(m, FB_OP_MATMUL, n->attrs, 2, (fb_id[]){a, of});
+        }
+        return put(m, FB_OP_CAT, &(fb_attrs){.dim = r - 1}, 2, parts);
+    case 2:
+        if (rows < 2) return FB_NONE;
+        for (int p = 0; p < 2; p++) {
+            fb_id of = part_of(m, a, ra - 2, p ? rows / 2 : 0, p ? rows : rows / 2);
+            parts[p] = put(m, FB_OP_MATMUL, n->attrs, 2, (fb_id[]){of, b});
+        }
+        return put(m, FB_OP_CAT, &(fb_attrs){.dim = r - 2}, 2, parts);
+    default:
+        if (k < 2 || !wide) return FB_NONE; /* 16-bit sums would be rounded twice */
+        for (int p = 0; p < 2; p++) {
+            fb_id left = part_of(m, a, ra - 1, p ? k / 2 : 0, p ? k : k / 2);
+            fb_id right = part_of(m, b, rb - 2, p ? k / 2 : 0, p ? k : k / 2);
+            parts[p] = put(m, FB_OP_MATMUL, n->attrs, 2, (fb_id[]){left, right});
+        }
+        return put(m, FB_OP_ADD, NULL, 2, parts);
+    }
+}
+
+/* The sum of two sums, the larger of two largest. */
+static fb_id reduced_in_parts(maker *m, const fb_node *n)
+{
+    const fb_shape s = at(m, n->args[0])->shape;
+    int64_t where;
+    int dim = parting(m, &s, &where);
+    bool along = false;
+    for (int i = 0; i < n->attrs->n_axes; i++) along |= n->attrs->axes[i] == dim;
+    if (dim == FB_NONE || !along || (n->op == FB_OP_SUM && (n->dtype == FB_F16 || n->dtype == FB_BF16))) return FB_NONE;
+    fb_id parts[2];
+    for (int p = 0; p < 2; p++) {
+        fb_id of = part_of(m, n->args[0], dim, p ? where : 0, p ? s.dim[dim] : where);
+        parts[p] = put(m, n->op, n->attrs, 1, &of);
+    }
+    return put(m, n->op == FB_OP_SUM ? FB_OP_ADD : n->op == FB_OP_AMAX ? FB_OP_MAXIMUM : FB_OP_MINIMUM, NULL, 2, parts);
+}
+
+/* Views by way of others. */
+static fb_id view_otherwise(maker *m, const fb_node *n)
+{
+    fb_attrs a = *n->attrs, b = a;
+    fb_id x = n->args[0];
+    int rank = n->shape.rank;
+    switch (n->op) {
+    case FB_OP_VIEW:
+        a = (fb_attrs){.shape = {.rank = 1, .dim = {fb_shape_elements(&n->shape)}}};
+        b = (fb_attrs){.shape = n->shape};
+        break;
+    case FB_OP_PERMUTE:
+        for (int d = 0; d < rank; d++) a.axes[d] = rank - 1 - d, b.axes[d] = rank - 1 - n->attrs->axes[d];
+        break;
+    case FB_OP_SLICE:
+        a.step = 1;
+        b.start = 0;
+        b.stop = a.stop - a.start;
+        break;
+    case FB_OP_FLIP:
+        if (a.n_axes < 2) return FB_NONE;
+        b.n_axes = a.n_axes - 1;
+        a.axes[0] = a.axes[a.n_axes - 1];
+        a.n_axes = 1;
+        break;
+    default: return FB_NONE;
+    }
+    x = put(m, n->op, &a, 1, &x);
+    return put(m, n->op, &b, 1, &x);
+}
+
+/* Joins in twos; a stack as the join of parts with a dimension of their own. */
+static fb_id join_otherwise(maker *m, const fb_node *n)
+{
+    fb_id y = FB_NONE;
+    for (int i = 0; i < n->n_args; i++) {
+        fb_id part = n->args[i];
+        fb_attrs own = {.shape = n->shape};
+        own.shape.dim[n->attrs->dim] = 1;
+        if (n->op == FB_OP_STACK) part = put(m, FB_OP_VIEW, &own, 1, &part);
+        y = i ? put(m, FB_OP_CAT, &(fb_attrs){.dim = n->attrs->dim}, 2, (fb_id[]){y, part}) : part;
+    }
+    return y;
+}
+
+/* The node in other words, or as it is. It stays where it is, dead, so that shapes, magnitudes and all choices that hang on
+ * them are the same. */
+static fb_id another_way(maker *m, fb_id id)
+{
+    const fb_node n = *at(m, id); /* adding moves nodes */
+    fb_id args[8], y = FB_NONE;
+    fb_op_class cls = fb_op_get(n.op)->cls;
+    int before = m->g->n_nodes;
+    if (cls == FB_CLASS_SOURCE || n.n_args > 8 || fb_random_below(&m->other, 3)) return id;
+    fb_node copy = n;
+    for (int i = 0; i < n.n_args; i++) args[i] = n.args[i];
+    copy.args = args;
+    if (n.op == FB_OP_SUB && fb_random_below(&m->other, 2)) {
+        fb_id less = put(m, FB_OP_NEG, NULL, 1, &args[1]);
+        y = put(m, FB_OP_ADD, NULL, 2, (fb_id[]){args[0], less});
+    } else if (cls == FB_CLASS_POINTWISE) {
+        y = in_parts(m, &copy);
+    } else if (n.op == FB_OP_MATMUL) {
+        y = product_otherwise(m, &copy);
+    } else if (n.op == FB_OP_SUM || n.op == FB_OP_AMAX || n.op == FB_OP_AMIN) {
+        y = reduced_in_parts(m, &copy);
+    } else if (cls == FB_CLASS_VIEW) {
+        y = view_otherwise(m, &copy);
+    } else if (cls == FB_CLASS_JOIN) {
+        y = join_otherwise(m, &copy);
+    }
+    m->extra += m->g->n_nodes - before;
+    if (y <= id || !fb_shape_equal(&at(m, y)->shape, &n.shape) || at(m, y)->dtype != n.dtype) return id;
+    m->size.at[y] = m->size.at[id];
+    return y;
+}
+
 /* ---- all of it ---- */
 
 static void add_single(maker *m)
@@ -943,9 +1137,19 @@ static void add_outputs(maker *m)
     }
 }
 
-fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err)
+bool fb_fuzz_is_paired(uint64_t seed)
 {
-    maker m = {.r = {fb_splitmix64(seed)}, .g = fb_graph_new("fuzz"), .most = MOST_ELEMENTS};
+    return seed % 4 == 1;
+}
+
+fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
+{
+    maker m = {.r = {fb_splitmix64(seed)},
+               .g = fb_graph_new("fuzz"),
+               .most = MOST_ELEMENTS,
+               .paired = fb_fuzz_is_paired(seed),
+               .twin = twin,
+               .other = {fb_splitmix64(~seed)}};
     m.large = one_in(&m, 24);
     if (m.large) m.most = MOST_LARGE;
     for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
@@ -960,9 +1164,19 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, fb_error *err)
     return NULL;
 }
 
-fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err)
+static fb_graph *canonical_of(uint64_t seed, bool twin, fb_error *err)
 {
-    fb_graph *raw = fb_fuzz_graph_raw(seed, err), *c = raw ? fb_graph_canonical(raw, err) : NULL;
+    fb_graph *raw = fb_fuzz_graph_raw(seed, twin, err), *c = raw ? fb_graph_canonical(raw, err) : NULL;
     if (raw) fb_graph_free(raw);
     return c;
+}
+
+fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err)
+{
+    return canonical_of(seed, false, err);
+}
+
+fb_graph *fb_fuzz_graph_of(uint64_t seed, int number, fb_error *err)
+{
+    return canonical_of(seed, fb_fuzz_is_paired(seed) && number % 2, err);
 }

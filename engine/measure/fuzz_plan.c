@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { EDITS = 30, MOST_NODES = 8 };
+enum { EDITS = 30, MOST_NODES = 8, CROWD = 100, ODD = 10 };
 
 typedef struct {
     fb_random r;
@@ -88,6 +88,36 @@ static fb_edit choose_edit(chooser *c, fb_id *nodes)
     return e;
 }
 
+/* What people try as well: nodes that belong to no kernel, ones that have nothing to do with each other, settings that there
+ * are not, a crowd in one kernel. */
+static fb_edit odd_edit(chooser *c, fb_id *nodes)
+{
+    static const int64_t values[] = {-1, 3, 5, 7, 24, 48, 511, 1 << 21};
+    fb_id any = (fb_id)below(c, c->g->n_nodes), other = any_computed(c);
+    switch (below(c, 7)) {
+    case 0: return (fb_edit){.kind = FB_EDIT_CUT, .a = any_computed(c), .b = other};
+    case 1: return (fb_edit){.kind = FB_EDIT_FUSE, .a = any, .b = other};
+    case 2:
+        return (fb_edit){.kind = FB_EDIT_KNOB,
+                         .a = other,
+                         .b = FB_NONE,
+                         .knob = (fb_knob)below(c, FB_KNOBS),
+                         .value = values[below(c, sizeof values / sizeof *values)]};
+    case 3: {
+        fb_edit e = {.kind = FB_EDIT_FUSE_ALL, .nodes = nodes};
+        int64_t from = below(c, c->n_computed);
+        while (e.n_nodes < CROWD && e.n_nodes < c->n_computed) {
+            nodes[e.n_nodes] = c->computed[(from + e.n_nodes) % c->n_computed];
+            e.n_nodes++;
+        }
+        return e;
+    }
+    case 4: return (fb_edit){.kind = FB_EDIT_LIBRARY, .a = any, .b = FB_NONE};
+    case 5: return (fb_edit){.kind = FB_EDIT_ISOLATE, .a = any, .b = FB_NONE};
+    default: return (fb_edit){.kind = FB_EDIT_RECOMPUTE, .a = any, .b = FB_NONE};
+    }
+}
+
 static fb_plan *start(fb_planner *p, int which)
 {
     fb_error err;
@@ -128,9 +158,9 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
         if (fb_node_is_computed(c.g, i)) c.computed[c.n_computed++] = i;
     fb_plan *plan = start(p, number == 1 ? (int)(seed % 5040) : (int)below(&c, fb_presets()));
     int64_t edits = number == 1 ? 0 : 1 + below(&c, EDITS);
-    fb_id nodes[MOST_NODES + 1];
+    fb_id nodes[CROWD + 1];
     for (int64_t i = 0; i < edits && c.deps->n_edges && c.n_computed; i++) {
-        fb_edit e = choose_edit(&c, nodes);
+        fb_edit e = below(&c, ODD) ? choose_edit(&c, nodes) : odd_edit(&c, nodes);
         plan = edited(plan, &e, below(&c, 4) == 0);
     }
     if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))

@@ -1,21 +1,22 @@
-/* Many cases in one program: made, joined, run once from poisoned memory, compared. */
+/* Many cases in one program: made, joined, run once from poisoned memory, judged; then each walked launch by launch. */
 #include "measure/fuzz_parts.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "codegen/lower.h"
-#include "measure/reference.h"
+#include "measure/check.h"
+#include "measure/measure.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { KERNELS_A_UNIT = 120, GUARD = 64 };
 
 static const char *const names[] = {
-    [FB_FUZZ_FINE] = "fine",     [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong",
-    [FB_FUZZ_FAILED] = "failed", [FB_FUZZ_CRASHED] = "crashed", [FB_FUZZ_HUNG] = "hung"};
+    [FB_FUZZ_FINE] = "fine",        [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong",
+    [FB_FUZZ_APART] = "apart",      [FB_FUZZ_FAILED] = "failed",   [FB_FUZZ_CRASHED] = "crashed",
+    [FB_FUZZ_HUNG] = "hung"};
 
 const char *fb_fuzz_kind_name(fb_fuzz_kind k)
 {
@@ -34,6 +35,7 @@ static void found(fb_fuzz_result *r, fb_fuzz_kind kind, const char *text)
 typedef struct {
     fb_device *d;
     fb_fuzz_case **cases;
+    fb_program **parts; /* of each case, what is run here */
     int n;
     fb_program *all;
     fb_loaded *loaded;
@@ -75,12 +77,12 @@ static bool is_whole(const unsigned char *bytes)
 static bool fill(joined *j, fb_error *err)
 {
     for (int i = 0; i < j->n; i++) {
-        const fb_program *p = j->cases[i]->program;
+        const fb_program *p = j->parts[i];
         for (int b = 0; b < p->n_buffers; b++) {
             const fb_buffer *buffer = &p->buffers[b];
             int at = j->first[i] + b;
             if (buffer->kind != FB_BUFFER_INPUT && buffer->kind != FB_BUFFER_PARAM) continue;
-            j->images[at] = fb_alloc((size_t)buffer->bytes + 1);
+            if (!j->images[at]) j->images[at] = fb_alloc((size_t)buffer->bytes + 1);
             if (!fb_source_fill(graph_of(j->cases[i]), buffer->node, FB_FUZZ_DATA_SEED, NULL, NULL, 0, buffer->elements,
                                 j->images[at], err) ||
                 !j->d->ops->write(j->loaded, at, j->images[at], err))
@@ -96,7 +98,7 @@ static bool fill_others(joined *j, bool odd, bool *fed, fb_error *err)
 {
     bool good = true;
     for (int i = 0; i < j->n; i++) {
-        const fb_program *p = j->cases[i]->program;
+        const fb_program *p = j->parts[i];
         for (int b = 0; good && b < p->n_buffers; b++) {
             const fb_buffer *buffer = &p->buffers[b];
             int at = j->first[i] + b;
@@ -139,42 +141,40 @@ static int buffer_of(const fb_program *p, const fb_graph *g, fb_id node)
 static void compare_value(joined *j, int i, fb_id node, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
+    const fb_program *p = j->parts[i];
     const fb_graph *g = graph_of(c);
-    const fb_tensor *t = fb_interp_get(c->reference, node);
-    int b = buffer_of(c->program, g, node);
+    int b = buffer_of(p, g, node);
     char text[400];
-    snprintf(text, sizeof text, "%s has no %s", g->nodes[node].name, t ? "buffer" : "reference");
-    if (!t || b == FB_NONE) {
+    snprintf(text, sizeof text, "%s has no buffer", g->nodes[node].name);
+    if (b == FB_NONE) {
         found(&c->result, FB_FUZZ_FAILED, text);
         return;
     }
-    float *bound = t->bound ? fb_alloc((size_t)t->n * sizeof *bound + 1) : NULL;
-    for (int64_t k = 0; bound && k < t->n; k++) bound[k] = fb_reference_bound(t->bound[k]);
-    fb_reference_tensor want = {.n = t->n, .v = t->v, .i = t->i, .bound = bound};
-    fb_error_report report;
+    fb_error_report report = {.ok = true};
+    fb_id same = c->same ? c->same[node] : node;
     int at = j->first[i] + b;
-    int64_t end = fb_shape_elements(&g->nodes[c->program->buffers[b].node].shape) *
-                  (int64_t)fb_dtype_size(c->program->buffers[b].dtype);
+    int64_t end = fb_shape_elements(&g->nodes[p->buffers[b].node].shape) * (int64_t)fb_dtype_size(p->buffers[b].dtype);
     unsigned char *bytes = fb_alloc((size_t)j->all->buffers[at].bytes + 1);
-    if (j->d->ops->read(j->loaded, at, bytes, err)) {
-        fb_verify_values(&want, &g->nodes[node], bytes, &report);
+    snprintf(text, sizeof text, "%s has no reference", g->nodes[node].name);
+    if (!j->d->ops->read(j->loaded, at, bytes, err)) {
+        found(&c->result, FB_FUZZ_FAILED, err->text);
+    } else if (same != FB_NONE && !fb_fuzz_reference_judge(c->reference, same, bytes, &report)) {
+        found(&c->result, FB_FUZZ_FAILED, text);
+    } else {
         snprintf(text, sizeof text, "%s was written beyond its end", g->nodes[node].name);
         if (j->guarded[at] && !is_whole(bytes + end)) found(&c->result, FB_FUZZ_WRONG, text);
-        c->result.elements += t->n;
+        c->result.elements += report.compared;
         c->result.undecided += report.undecided;
         if (!report.ok) found(&c->result, FB_FUZZ_WRONG, report.worst);
-    } else {
-        found(&c->result, FB_FUZZ_FAILED, err->text);
     }
     fb_free(bytes);
-    fb_free(bound);
 }
 
 /* What nothing may write is as it was. */
 static void compare_source(joined *j, int i, int b, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
-    const fb_buffer *buffer = &c->program->buffers[b];
+    const fb_buffer *buffer = &j->parts[i]->buffers[b];
     int at = j->first[i] + b;
     char text[400];
     if (!j->images[at] || buffer->assigned) return;
@@ -185,17 +185,20 @@ static void compare_source(joined *j, int i, int b, fb_error *err)
     fb_free(bytes);
 }
 
-static void compare(joined *j)
+static void compare_case(joined *j, int i)
 {
     fb_error err;
-    for (int i = 0; i < j->n; i++) {
-        fb_arena *arena = fb_arena_new();
-        fb_id *nodes;
-        int n = fb_reference_nodes(graph_of(j->cases[i]), arena, &nodes);
-        for (int k = 0; k < n; k++) compare_value(j, i, nodes[k], &err);
-        for (int b = 0; b < j->cases[i]->program->n_buffers; b++) compare_source(j, i, b, &err);
-        fb_arena_free(arena);
-    }
+    fb_arena *arena = fb_arena_new();
+    fb_id *nodes;
+    int n = fb_reference_nodes(graph_of(j->cases[i]), arena, &nodes);
+    for (int k = 0; k < n; k++) compare_value(j, i, nodes[k], &err);
+    for (int b = 0; b < j->parts[i]->n_buffers; b++) compare_source(j, i, b, &err);
+    fb_arena_free(arena);
+}
+
+static void compare(joined *j)
+{
+    for (int i = 0; i < j->n; i++) compare_case(j, i);
 }
 
 /* From both places that a run's feeds and results may have, where there are two. */
@@ -210,20 +213,85 @@ static bool run_and_compare(joined *j, fb_error *err)
     return true;
 }
 
-static void run_joined(fb_device *d, fb_fuzz_case **cases, int n)
+/* ---- each kernel on what it was given ---- */
+
+typedef struct {
+    joined *j;
+    int i;
+} walked_case;
+
+/* What a walk leaves is judged like what a run leaves. */
+static bool compare_walked(void *ctx, fb_error *err)
+{
+    const walked_case *w = ctx;
+    (void)err;
+    compare_case(w->j, w->i);
+    return true;
+}
+
+static bool check_case(joined *j, int i, int first_launch, fb_error *err)
+{
+    fb_fuzz_case *c = j->cases[i];
+    walked_case walked = {j, i};
+    fb_check_result out;
+    char text[400];
+    fb_check_job job = {.device = j->d,
+                        .loaded = j->loaded,
+                        .program = j->all,
+                        .g = graph_of(c),
+                        .images = j->images,
+                        .seed = FB_FUZZ_DATA_SEED,
+                        .second = true,
+                        .walked = compare_walked,
+                        .walked_ctx = &walked,
+                        .first_launch = first_launch,
+                        .last_launch = first_launch + j->parts[i]->n_launches,
+                        .first_buffer = j->first[i],
+                        .last_buffer = j->first[i] + j->parts[i]->n_buffers,
+                        .threads = FB_FUZZ_THREADS};
+    if (!j->parts[i]->n_launches) return true;
+    if (!fb_check_kernels(&job, &out, NULL, err)) return false;
+    c->result.kernels += out.error.kernels + out.second;
+    c->result.kernel_elements += out.error.compared;
+    c->result.kernel_undecided += out.error.undecided;
+    snprintf(text, sizeof text, "%s: %s", out.error.kernel, out.error.worst);
+    if (!out.error.ok) found(&c->result, FB_FUZZ_WRONG, text);
+    return true;
+}
+
+static bool is_merged(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].merged) return true;
+    return false;
+}
+
+/* Those that are found wrong already are not looked at: their memory may hold anything. */
+static bool check_each(joined *j, fb_error *err)
+{
+    int first = 0;
+    bool ok = !j->d->ops->stepping || fill(j, err);
+    for (int i = 0; ok && j->d->ops->stepping && i < j->n; i++) {
+        if (j->cases[i]->result.kind <= FB_FUZZ_REFUSED && !is_merged(j->parts[i])) ok = check_case(j, i, first, err);
+        first += j->parts[i]->n_launches;
+    }
+    return ok;
+}
+
+/* Whole: also at a stretch, and judged end to end. */
+static void run_joined(fb_device *d, fb_fuzz_case **cases, fb_program **programs, int n, bool whole)
 {
     fb_error err;
-    joined j = {.d = d, .cases = cases, .n = n, .first = fb_calloc((size_t)n + 1, sizeof *j.first)};
-    const fb_program **parts = fb_calloc((size_t)n + 1, sizeof *parts);
-    for (int i = 0; i < n; i++) parts[i] = cases[i]->program;
-    j.all = n == 1 ? NULL : fb_program_join(d->ops->dialect, parts, n, KERNELS_A_UNIT, j.first);
-    if (n == 1) j.all = cases[0]->program; /* as it is, with the device's own units */
+    joined j = {.d = d, .cases = cases, .parts = programs, .n = n, .first = fb_calloc((size_t)n + 1, sizeof *j.first)};
+    /* alone, a program is as it is, with the device's own units */
+    j.all = n == 1 ? programs[0]
+                   : fb_program_join(d->ops->dialect, (const fb_program *const *)programs, n, KERNELS_A_UNIT, j.first);
     j.images = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.images);
     j.guarded = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.guarded);
     guard(&j);
     j.all->fenced = true;
     j.loaded = d->ops->load(d, j.all, NULL, &err);
-    if (!j.loaded || !run_and_compare(&j, &err)) {
+    if (!j.loaded || (whole && !run_and_compare(&j, &err)) || !check_each(&j, &err)) {
         /* what takes a compiler too long by itself it refuses; of one among others that says nothing */
         fb_fuzz_kind kind = n == 1 && err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED;
         for (int i = 0; i < n; i++) found(&cases[i]->result, kind, err.text);
@@ -235,7 +303,6 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, int n)
     if (n > 1) fb_program_free(j.all);
     fb_free(j.images);
     fb_free(j.first);
-    fb_free(parts);
 }
 
 /* ---- cases ---- */
@@ -252,26 +319,48 @@ static void lower(fb_device *d, fb_fuzz_case *c)
         found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
 }
 
-void fb_fuzz_run(fb_device *d, fb_fuzz_case *cases, int n)
+/* Merged kernels as lists of their stages: these are what can be looked at one by one. */
+static void lower_apart(fb_device *d, fb_fuzz_case *c)
+{
+    fb_error err;
+    if (!c->program || c->apart || !d->ops->stepping || !is_merged(c->program)) return;
+    if (!(c->apart = fb_lower_apart(c->plan, d->ops->dialect, &err)))
+        found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
+}
+
+/* Programs of one launch mode and way of copying are joined. */
+static void run_alike(fb_device *d, fb_fuzz_case *cases, int n, fb_launch_mode mode, bool overlap, bool whole)
 {
     fb_fuzz_case **chosen = fb_calloc((size_t)n + 1, sizeof *chosen);
+    fb_program **programs = fb_calloc((size_t)n + 1, sizeof *programs);
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        fb_program *p = whole ? cases[i].program : cases[i].apart;
+        if (!p || p->mode != mode || p->overlap != overlap) continue;
+        chosen[k] = &cases[i];
+        programs[k++] = p;
+    }
+    if (mode == FB_LAUNCH_MEGA) /* a kernel of its own each */
+        for (int i = 0; i < k; i++) run_joined(d, &chosen[i], &programs[i], 1, whole);
+    else if (k)
+        run_joined(d, chosen, programs, k, whole);
+    fb_free(chosen);
+    fb_free(programs);
+}
+
+void fb_fuzz_run(fb_device *d, fb_fuzz_case *cases, int n)
+{
     for (int i = 0; i < n; i++) lower(d, &cases[i]);
-    for (int way = 2 * FB_LAUNCH_STREAM; way <= 2 * FB_LAUNCH_MEGA + 1; way++) { /* programs of one way are joined */
-        fb_launch_mode mode = (fb_launch_mode)(way / 2);
-        int k = 0;
-        for (int i = 0; i < n; i++)
-            if (cases[i].program && cases[i].program->mode == mode && cases[i].program->overlap == way % 2)
-                chosen[k++] = &cases[i];
-        if (mode == FB_LAUNCH_MEGA) /* a kernel of its own each */
-            for (int i = 0; i < k; i++) run_joined(d, &chosen[i], 1);
-        else if (k)
-            run_joined(d, chosen, k);
+    for (int i = 0; i < n; i++) lower_apart(d, &cases[i]);
+    for (int way = 2 * FB_LAUNCH_STREAM; way <= 2 * FB_LAUNCH_MEGA + 1; way++) {
+        run_alike(d, cases, n, (fb_launch_mode)(way / 2), way % 2, true);
+        run_alike(d, cases, n, (fb_launch_mode)(way / 2), way % 2, false);
     }
     for (int i = 0; i < n; i++) {
         fb_program_free(cases[i].program);
-        cases[i].program = NULL;
+        fb_program_free(cases[i].apart);
+        cases[i].program = cases[i].apart = NULL;
     }
-    fb_free(chosen);
 }
 
 /* ---- rounds ---- */
@@ -279,9 +368,10 @@ void fb_fuzz_run(fb_device *d, fb_fuzz_case *cases, int n)
 typedef struct {
     fb_device *d;
     fb_fuzz_board *board;
-    fb_graph **graphs;
-    fb_planner **planners;
-    fb_interp **references;
+    fb_graph **graphs, **twins;
+    fb_planner **planners, **twin_planners;
+    fb_id **same; /* a node of the twin: which of the graph it is */
+    fb_fuzz_reference **references;
     FB_VEC(fb_fuzz_case) cases;
     FB_VEC(fb_fuzz_finding) names; /* seed and plan of each case */
 } round_state;
@@ -310,42 +400,108 @@ static void report_error(fb_fuzz_board *b, uint64_t seed, int plan, const fb_err
     report(b, seed, plan, &r);
 }
 
-/* ---- canonicalising changes no value ---- */
-
-static bool same_value(const fb_tensor *a, const fb_tensor *b)
+/* The node of the canonical graph that output or effect `i` of the raw one became: outputs are there in order, effects by
+ * name. */
+static fb_id became(const fb_graph *raw, fb_id i, const fb_graph *g)
 {
-    for (int64_t i = 0; i < a->n; i++) {
-        double bound = (a->bound ? a->bound[i] : 0) + (b->bound ? b->bound[i] : 0);
-        if (isinf(bound)) continue;
-        double x = a->v ? a->v[i] : (double)a->i[i], y = b->v ? b->v[i] : (double)b->i[i];
-        if (!(x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= bound)) return false;
+    for (int k = 0; k < raw->n_outputs; k++)
+        if (raw->outputs[k] == i) return g->outputs[k];
+    return fb_graph_find(g, raw->nodes[i].name);
+}
+
+/* Canonicalising changes no value but by roundings: of constants, that it computes. */
+static void compare_canonical(uint64_t seed, const fb_graph *g, const fb_fuzz_reference *r, fb_fuzz_board *board)
+{
+    fb_error err;
+    fb_graph *raw = fb_fuzz_graph_raw(seed, false, &err);
+    fb_fuzz_reference *before = raw ? fb_fuzz_reference_new(raw, &err) : NULL;
+    bool wrong = false;
+    char text[400];
+    fb_arena *arena = fb_arena_new();
+    fb_id *nodes = NULL;
+    int n = before ? fb_reference_nodes(raw, arena, &nodes) : 0;
+    for (int k = 0; k < n && !wrong; k++) {
+        fb_id i = nodes[k], same = became(raw, i, g);
+        if (same != FB_NONE && g->nodes[same].op == FB_OP_FEED) continue; /* no kernel makes it */
+        wrong = same == FB_NONE || !fb_fuzz_reference_allows(before, i, r, same, text);
+        if (wrong)
+            fb_fail(&err, FB_ERR_INPUT, "%s has another value when canonical: %s", raw->nodes[i].name,
+                    same == FB_NONE ? "none" : text);
     }
+    if (!before || wrong) report_error(board, seed, 0, &err);
+    fb_arena_free(arena);
+    fb_fuzz_reference_free(before);
+    if (raw) fb_graph_free(raw);
+}
+
+static bool refer(round_state *s, int i, uint64_t seed)
+{
+    fb_error err;
+    fb_fuzz_result apart = {.kind = FB_FUZZ_APART};
+    enter(s->board, FB_FUZZ_COMPUTING, seed, 0);
+    s->references[i] = fb_fuzz_reference_new(s->graphs[i], &err);
+    if (!s->references[i]) {
+        report_error(s->board, seed, 0, &err);
+        return false;
+    }
+    if (!fb_fuzz_second_opinion(s->references[i], apart.text))
+        report(s->board, seed, 0, &apart);
+    else
+        compare_canonical(seed, s->graphs[i], s->references[i], s->board);
     return true;
 }
 
-/* Outputs are there in order, effects by name. */
-static void compare_canonical(uint64_t seed, const fb_graph *g, const fb_interp *in, fb_fuzz_board *board)
+/* Outputs and effects in order, before canonicalising. */
+static fb_id effect_at(const fb_graph *g, int which)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        if ((g->nodes[i].op == FB_OP_ASSIGN || g->nodes[i].op == FB_OP_RECEIVE) && which-- == 0) return i;
+    return FB_NONE;
+}
+
+/* Which node of graph `a` each output and effect of its twin `b` is. */
+static fb_id *match(uint64_t seed, const fb_graph *a, const fb_graph *b)
 {
     fb_error err;
-    fb_graph *raw = fb_fuzz_graph_raw(seed, &err);
-    fb_interp_options o = {.seed = FB_FUZZ_DATA_SEED, .bounds = true};
-    fb_interp *before = raw ? fb_interp_run(raw, &o, NULL, 0, &err) : NULL;
-    const char *wrong = NULL;
-    for (fb_id i = 0; before && i < raw->n_nodes; i++) {
-        const fb_tensor *a = fb_interp_get(before, i), *b = NULL;
-        if (!fb_node_is_output(raw, i) || !a) continue;
-        for (int k = 0; k < raw->n_outputs; k++)
-            if (raw->outputs[k] == i) b = fb_interp_get(in, g->outputs[k]);
-        fb_id same = b ? FB_NONE : fb_graph_find(g, raw->nodes[i].name);
-        if (same != FB_NONE) b = fb_interp_get(in, same);
-        if (!b || a->n != b->n || !same_value(a, b)) wrong = raw->nodes[i].name;
+    fb_graph *raw_a = fb_fuzz_graph_raw(seed, false, &err), *raw_b = fb_fuzz_graph_raw(seed, true, &err);
+    fb_id *same = fb_alloc((size_t)(b->n_nodes + 1) * sizeof *same), x, y;
+    for (fb_id i = 0; i < b->n_nodes; i++) same[i] = FB_NONE;
+    for (int k = 0; k < a->n_outputs && k < b->n_outputs; k++) same[b->outputs[k]] = a->outputs[k];
+    for (int k = 0; (x = effect_at(raw_a, k)) != FB_NONE && (y = effect_at(raw_b, k)) != FB_NONE; k++) {
+        fb_id of_a = fb_graph_find(a, raw_a->nodes[x].name), of_b = fb_graph_find(b, raw_b->nodes[y].name);
+        if (of_a != FB_NONE && of_b != FB_NONE) same[of_b] = of_a;
     }
-    if (!before || wrong) {
-        if (wrong) fb_fail(&err, FB_ERR_INPUT, "%s has another value when canonical", wrong);
-        report_error(board, seed, 0, &err);
+    fb_graph_free(raw_a);
+    fb_graph_free(raw_b);
+    return same;
+}
+
+/* The twin gives what the graph does, to begin with by trials alone. */
+static bool refer_twin(round_state *s, int i, uint64_t seed)
+{
+    fb_error err;
+    char text[400];
+    s->twins[i] = fb_fuzz_graph_of(seed, 1, &err);
+    fb_fuzz_reference *r = s->twins[i] ? fb_fuzz_reference_new(s->twins[i], &err) : NULL;
+    if (!r) {
+        report_error(s->board, seed, 1, &err);
+        return false;
     }
-    if (before) fb_interp_free(before);
-    if (raw) fb_graph_free(raw);
+    s->same[i] = match(seed, s->graphs[i], s->twins[i]);
+    bool good = true;
+    for (fb_id k = 0; k < s->twins[i]->n_nodes && good; k++) {
+        fb_id same = s->same[i][k];
+        if (same == FB_NONE || s->graphs[i]->nodes[same].op == FB_OP_FEED) continue;
+        good = s->twins[i]->nodes[k].op == FB_OP_FEED ||
+               fb_fuzz_reference_allows(s->references[i], same, r, k, text);
+    }
+    if (!good) {
+        fb_fail(&err, FB_ERR_INPUT, "written in another way it has another value: %s", text);
+        report_error(s->board, seed, 1, &err);
+    }
+    fb_fuzz_reference_free(r);
+    s->twin_planners[i] = fb_planner_new(s->twins[i], s->d->ops->machine(s->d));
+    return good;
 }
 
 /* The graph of a seed, its reference and its plans. */
@@ -358,19 +514,18 @@ static void make(round_state *s, int i, uint64_t seed, int plans, int only)
         report_error(s->board, seed, 0, &err);
         return;
     }
-    enter(s->board, FB_FUZZ_COMPUTING, seed, 0);
-    s->references[i] =
-        fb_interp_run(s->graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL, 0, &err);
-    if (!s->references[i]) {
-        report_error(s->board, seed, 0, &err);
-        return;
-    }
-    compare_canonical(seed, s->graphs[i], s->references[i], s->board);
+    if (!refer(s, i, seed)) return;
     s->planners[i] = fb_planner_new(s->graphs[i], s->d->ops->machine(s->d));
+    bool paired = fb_fuzz_is_paired(seed) && refer_twin(s, i, seed);
     for (int k = only == FB_NONE ? 0 : only; k < (only == FB_NONE ? plans : only + 1); k++) {
         enter(s->board, FB_FUZZ_MAKING, seed, k);
-        fb_fuzz_case c = {.plan = fb_fuzz_plan(s->planners[i], seed, k), .reference = s->references[i]};
+        fb_fuzz_watch *watch = s->board->coverage ? fb_fuzz_watch_new() : NULL;
+        bool twin = paired && k % 2;
+        fb_fuzz_case c = {.plan = fb_fuzz_plan(twin ? s->twin_planners[i] : s->planners[i], seed, k),
+                          .reference = s->references[i],
+                          .same = twin ? s->same[i] : NULL};
         lower(s->d, &c);
+        if (watch) fb_fuzz_watch_end(watch, c.plan, s->board->coverage);
         FB_VEC_PUSH(&s->cases, c);
         FB_VEC_PUSH(&s->names, (fb_fuzz_finding){.seed = seed, .plan = k});
     }
@@ -385,6 +540,9 @@ static void account(round_state *s)
         s->board->refused += r->kind == FB_FUZZ_REFUSED;
         s->board->elements += r->elements;
         s->board->undecided += r->undecided;
+        s->board->kernels += r->kernels;
+        s->board->kernel_elements += r->kernel_elements;
+        s->board->kernel_undecided += r->kernel_undecided;
         if (r->kind > FB_FUZZ_REFUSED) report(s->board, s->names.at[i].seed, s->names.at[i].plan, r);
     }
 }
@@ -394,6 +552,9 @@ void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only,
     round_state s = {.d = d, .board = board};
     s.graphs = fb_calloc((size_t)count + 1, sizeof *s.graphs);
     s.planners = fb_calloc((size_t)count + 1, sizeof *s.planners);
+    s.twins = fb_calloc((size_t)count + 1, sizeof *s.twins);
+    s.twin_planners = fb_calloc((size_t)count + 1, sizeof *s.twin_planners);
+    s.same = fb_calloc((size_t)count + 1, sizeof *s.same);
     s.references = fb_calloc((size_t)count + 1, sizeof *s.references);
     for (int i = 0; i < count; i++) make(&s, i, first + (uint64_t)i, plans, only);
     enter(board, FB_FUZZ_RUNNING, first, only);
@@ -402,11 +563,17 @@ void fb_fuzz_round(fb_device *d, uint64_t first, int count, int plans, int only,
     for (int i = 0; i < s.cases.n; i++) fb_plan_free((fb_plan *)s.cases.at[i].plan);
     for (int i = 0; i < count; i++) {
         fb_planner_free(s.planners[i]);
-        if (s.references[i]) fb_interp_free(s.references[i]);
+        fb_fuzz_reference_free(s.references[i]);
+        fb_planner_free(s.twin_planners[i]);
+        fb_free(s.same[i]);
+        if (s.twins[i]) fb_graph_free(s.twins[i]);
         if (s.graphs[i]) fb_graph_free(s.graphs[i]);
     }
     fb_free(s.graphs);
     fb_free(s.planners);
+    fb_free(s.twins);
+    fb_free(s.twin_planners);
+    fb_free(s.same);
     fb_free(s.references);
     FB_VEC_FREE(&s.cases);
     FB_VEC_FREE(&s.names);

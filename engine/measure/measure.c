@@ -2,15 +2,19 @@
 #include "measure/measure.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "codegen/lower.h"
+#include "measure/check.h"
+#include "measure/reference.h"
 #include "measure/rows.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +34,7 @@ struct fb_measurement {
     const fb_graph *g;
     fb_measure_options o;
     fb_program *program;
+    fb_program *apart; /* where kernels are merged: the same with each launched by itself; NULL */
     fb_loaded *loaded;
     fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
     fb_recall recall;     /* where the device recalls instead of running */
@@ -39,8 +44,12 @@ struct fb_measurement {
     int seed; /* whose inputs are on the device */
     bool verified[FB_SEEDS];
     void **images[FB_SEEDS]; /* of each seed and buffer: what is written; kept where seeds rotate */
-    fb_error_report error;
+    uint64_t *left[FB_SEEDS]; /* digests of what a run leaves in each of `checked` */
+    bool order_varies;        /* what is left differs in its last bits from run to run, or from its kernels' one by one */
+    fb_error_report error, whole;
     samples hot, cold, busy, copied, hidden; /* µs */
+    int n_rounds;
+    fb_round rounds[FB_ROUNDS]; /* of hot samples, the latest */
     fb_span *spans;
     int calls;
     double compile_ms;
@@ -71,27 +80,36 @@ static bool fill_buffer(fb_measurement *m, const fb_buffer *b, uint64_t seed, ch
     return true;
 }
 
+static void free_images(const fb_program *p, void **images)
+{
+    for (int b = 0; images && b < p->n_buffers; b++) fb_free(images[b]);
+    fb_free(images);
+}
+
 static void drop_images(fb_measurement *m, int seed)
 {
-    if (!m->images[seed]) return;
-    for (int b = 0; b < m->program->n_buffers; b++) fb_free(m->images[seed][b]);
-    fb_free(m->images[seed]);
+    free_images(m->program, m->images[seed]);
     m->images[seed] = NULL;
+}
+
+/* What is written to each source of a program; NULL with an error. */
+static void **images_of(fb_measurement *m, const fb_program *p, int seed, const fb_progress *progress, fb_error *err)
+{
+    void **images = fb_calloc((size_t)p->n_buffers + 1, sizeof *images);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (!is_filled(&p->buffers[b])) continue;
+        images[b] = fb_alloc((size_t)p->buffers[b].bytes + 1);
+        if (fill_buffer(m, &p->buffers[b], m->o.seeds[seed], images[b], progress, err)) continue;
+        free_images(p, images);
+        return NULL;
+    }
+    return images;
 }
 
 static bool make_images(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
 {
-    const fb_program *p = m->program;
-    if (m->images[seed]) return true;
-    m->images[seed] = fb_calloc((size_t)p->n_buffers + 1, sizeof *m->images[seed]);
-    for (int b = 0; b < p->n_buffers; b++) {
-        if (!is_filled(&p->buffers[b])) continue;
-        m->images[seed][b] = fb_alloc((size_t)p->buffers[b].bytes + 1);
-        if (fill_buffer(m, &p->buffers[b], m->o.seeds[seed], m->images[seed][b], progress, err)) continue;
-        drop_images(m, seed);
-        return false;
-    }
-    return true;
+    if (!m->images[seed]) m->images[seed] = images_of(m, m->program, seed, progress, err);
+    return m->images[seed] != NULL;
 }
 
 static bool write_inputs(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
@@ -106,12 +124,11 @@ static bool write_inputs(fb_measurement *m, int seed, const fb_progress *progres
     return ok;
 }
 
-/* ---- verifying ---- */
+/* ---- what a run leaves ---- */
 
 /* The buffer that holds a checked value after a run. */
-static int buffer_of(const fb_measurement *m, fb_id node)
+static int buffer_of(const fb_measurement *m, const fb_program *p, fb_id node)
 {
-    const fb_program *p = m->program;
     const fb_node *n = &m->g->nodes[node];
     fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
     fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
@@ -124,40 +141,82 @@ static int buffer_of(const fb_measurement *m, fb_id node)
     return FB_NONE;
 }
 
-static void add_error(fb_error_report *all, const fb_error_report *one)
+static void *read_left(fb_measurement *m, fb_loaded *loaded, const fb_program *p, fb_id node, fb_error *err)
 {
-    if (!(one->max_abs <= all->max_abs)) all->max_abs = one->max_abs;
-    if (!(one->max_rel <= all->max_rel)) all->max_rel = one->max_rel;
-    all->undecided += one->undecided;
-    all->compared += one->compared;
-    if (!one->ok && all->ok) memcpy(all->worst, one->worst, sizeof all->worst);
-    all->ok = all->ok && one->ok;
-    if (!(one->bound <= all->bound)) all->bound = one->bound;
+    int b = buffer_of(m, p, node);
+    if (b == FB_NONE) {
+        fb_fail(err, FB_ERR_SYSTEM, "no buffer holds %s", m->g->nodes[node].name);
+        return NULL;
+    }
+    void *bytes = fb_try_alloc((size_t)p->buffers[b].bytes + 1);
+    if (!bytes) fb_fail(err, FB_ERR_LIMIT, "%s: no memory to check it in", m->g->nodes[node].name);
+    if (!bytes || m->device->ops->read(loaded, b, bytes, err)) return bytes;
+    fb_free(bytes);
+    return NULL;
 }
 
-static bool verify_outputs(fb_measurement *m, const char *reference, fb_error *err)
+/* Digests of the checked values: made where they lie, but for what the host was handed. */
+static bool digest_left(fb_measurement *m, fb_loaded *loaded, const fb_program *p, uint64_t *to, fb_error *err)
 {
-    bool ok = true;
-    for (int i = 0; ok && i < m->n_checked; i++) {
-        int b = buffer_of(m, m->checked[i]);
-        if (b == FB_NONE) return fb_fail(err, FB_ERR_SYSTEM, "no buffer holds %s", m->g->nodes[m->checked[i]].name);
-        void *bytes = fb_alloc((size_t)m->program->buffers[b].bytes + 1);
-        fb_error_report one;
-        ok = m->device->ops->read(m->loaded, b, bytes, err) &&
-             fb_verify(reference, m->g, m->checked[i], bytes, &one, err);
-        if (ok) add_error(&m->error, &one);
+    const fb_stepping *s = m->device->ops->stepping;
+    for (int i = 0; i < m->n_checked; i++) {
+        int b = buffer_of(m, p, m->checked[i]);
+        if (b != FB_NONE && s && !p->buffers[b].received) {
+            int storage = s->storage(loaded, b);
+            const fb_buffer *in = &p->buffers[storage];
+            bool pool = in->kind == FB_BUFFER_TEMP;
+            if (!s->digest(loaded, pool ? FB_NONE : storage, pool ? in->offset : 0, p->buffers[b].bytes, &to[i], err))
+                return false;
+            continue;
+        }
+        void *bytes = read_left(m, loaded, p, m->checked[i], err);
+        if (!bytes) return false;
+        to[i] = fb_digest(bytes, (size_t)p->buffers[b].bytes);
         fb_free(bytes);
     }
-    return ok;
+    return true;
 }
 
-static bool wait_for(const char *path, const fb_progress *progress, fb_error *err)
+/* ---- checking ---- */
+
+static void found_wrong(fb_measurement *m, const char *format, const char *name)
 {
-    while (access(path, R_OK) != 0) {
+    m->error.ok = false;
+    m->error.state = FB_CHECK_WRONG;
+    m->error.bound = INFINITY;
+    m->error.kernel[0] = '\0';
+    snprintf(m->error.worst, sizeof m->error.worst, format, name);
+}
+
+/* The whole: what the timed program left, from the inputs of a seed. */
+static bool judge_whole(fb_measurement *m, const fb_reference *reference, fb_error *err)
+{
+    for (int i = 0; i < m->n_checked; i++) {
+        fb_error_report one;
+        const fb_node *n = &m->g->nodes[m->checked[i]];
+        void *bytes = read_left(m, m->loaded, m->program, m->checked[i], err);
+        if (!bytes) return false;
+        bool there = fb_reference_judge(reference, m->checked[i], n, bytes, &one);
+        fb_free(bytes);
+        if (!there) return fb_fail(err, FB_ERR_SYSTEM, "the reference holds no %s", n->name);
+        fb_error_add(&m->whole, &one);
+    }
+    return true;
+}
+
+/* Waits until a whole file is there: one that is damaged is being made again. */
+static bool wait_for(fb_measurement *m, int seed, fb_reference *out, const fb_progress *progress, fb_error *err)
+{
+    char path[2200];
+    struct stat now, tried = {0};
+    if (!fb_reference_path(m->g, m->o.seeds[seed], path, sizeof path, err)) return false;
+    for (;;) {
+        bool there = stat(path, &now) == 0, fresh = now.st_ino != tried.st_ino || now.st_mtime != tried.st_mtime;
+        if (there && fresh && fb_reference_open(out, path, m->g, NULL)) return true;
+        if (there) tried = now;
         if (!step(progress, "waiting for the reference", 0, err)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    return true;
 }
 
 /* Every second run is given other feeds, of another seed: what comes a run late or early shows. */
@@ -175,20 +234,146 @@ static bool write_second(fb_measurement *m, int seed, const fb_progress *progres
     return good;
 }
 
-/* Runs from poisoned memory, of which the last is checked; more than one where feeds may come late. */
-static bool verify_seed(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
+/* Runs from poisoned memory, of which the last counts; more than one where feeds may come late. */
+static bool run_poisoned(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
 {
-    char path[2200];
     fb_run_time times[3];
     bool late = fb_program_is_fed(m->program) && m->program->overlap;
     const fb_device_ops *ops = m->device->ops;
     if (!step(progress, "running", 0, err) || (late && !write_second(m, seed, progress, err))) return false;
     const fb_run_how how = {.cache = FB_CACHE_COLD, .samples = late ? 3 : 1};
-    if (!ops->poison(m->loaded, err) || !ops->run(m->loaded, &how, times, err)) return false;
-    if (!fb_reference_path(m->g, m->o.seeds[seed], path, sizeof path, err) || !wait_for(path, progress, err))
+    return ops->poison(m->loaded, err) && ops->run(m->loaded, &how, times, err);
+}
+
+/* What a run from poisoned memory leaves for a seed's inputs, as digests; a second one must leave the same, or it has no
+ * fixed order. */
+static bool note_left(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
+{
+    if (!run_poisoned(m, seed, progress, err)) return false;
+    uint64_t *now = FB_NEW_ARRAY(m->arena, uint64_t, m->n_checked);
+    if (!digest_left(m, m->loaded, m->program, now, err)) return false;
+    for (int i = 0; m->left[seed] && i < m->n_checked; i++)
+        if (now[i] != m->left[seed][i]) m->order_varies = true;
+    m->left[seed] = now;
+    return true;
+}
+
+static bool check_whole(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
+{
+    fb_reference reference;
+    if (!wait_for(m, seed, &reference, progress, err)) return false;
+    bool ok = step(progress, "checking the whole", 0, err) && judge_whole(m, &reference, err);
+    fb_reference_close(&reference);
+    m->verified[seed] = ok;
+    return ok;
+}
+
+/* Each kernel by itself, and what they leave one by one against what the timed program left. */
+typedef struct {
+    fb_measurement *m;
+    fb_loaded *apart;
+    const fb_program *program;
+} comparing;
+
+static bool compare_left(void *ctx, fb_error *err)
+{
+    const comparing *c = ctx;
+    fb_measurement *m = c->m;
+    uint64_t *now = FB_NEW_ARRAY(m->arena, uint64_t, m->n_checked);
+    if (!digest_left(m, c->apart, c->program, now, err)) return false;
+    /* A merged kernel may sum in another order than its stages do one by one; then both are judged. */
+    for (int i = 0; i < m->n_checked && c->program == m->program && !m->order_varies; i++)
+        if (now[i] != m->left[0][i])
+            found_wrong(m, "run at a stretch, %.60s is another than launch by launch", m->g->nodes[m->checked[i]].name);
+    return true;
+}
+
+static bool check_kernels_of(fb_measurement *m, fb_loaded *loaded, const fb_program *p, const fb_progress *progress,
+                             fb_error *err)
+{
+    comparing c = {m, loaded, p};
+    fb_check_result found;
+    void **images = m->images[0];
+    fb_check_job job = {.device = m->device,
+                        .loaded = loaded,
+                        .program = p,
+                        .g = m->g,
+                        .seed = m->o.seeds[0],
+                        .files = m->o.files,
+                        .files_ctx = m->o.files_ctx,
+                        .second = true,
+                        .memo = m->o.memo,
+                        .walked = compare_left,
+                        .walked_ctx = &c};
+    if (p != m->program) images = images_of(m, p, 0, progress, err);
+    bool ok = images != NULL;
+    for (int b = 0; ok && p != m->program && b < p->n_buffers; b++)
+        if (is_filled(&p->buffers[b])) ok = m->device->ops->write(loaded, b, images[b], err);
+    job.images = images;
+    ok = ok && fb_check_kernels(&job, &found, progress, err);
+    if (p != m->program) free_images(p, images);
+    if (ok && m->error.ok) m->error = found.error;
+    return ok;
+}
+
+static bool is_merged(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].merged) return true;
+    return false;
+}
+
+/* Merged kernels are lists of their stages here; one program and the other must leave the same. */
+static bool check_kernels(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    const fb_device_ops *ops = m->device->ops;
+    if (!ops->stepping) {
+        m->error = (fb_error_report){.ok = true, .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_WHOLE};
+        return true;
+    }
+    if (!m->apart) return check_kernels_of(m, m->loaded, m->program, progress, err);
+    fb_loaded *loaded = ops->load(m->device, m->apart, progress, err);
+    bool ok = loaded && check_kernels_of(m, loaded, m->apart, progress, err);
+    if (loaded) ops->unload(loaded);
+    return ok;
+}
+
+/* The worse of both scopes; a kernel that is wrong says more than a whole that is. */
+static void conclude(fb_measurement *m)
+{
+    fb_error_report kernels = m->error, *e = &m->error;
+    if (!kernels.ok) return;
+    e->max_abs = m->whole.max_abs;
+    e->max_rel = m->whole.max_rel;
+    if (!(m->whole.bound <= e->bound)) e->bound = m->whole.bound;
+    e->undecided = m->whole.undecided;
+    e->compared = m->whole.compared;
+    if (!m->whole.ok) {
+        e->ok = false;
+        e->state = FB_CHECK_WRONG;
+        memcpy(e->worst, m->whole.worst, sizeof e->worst);
+    }
+    if (e->state == FB_CHECK_RIGHT && fb_error_says_nothing(e)) e->state = FB_CHECK_UNDECIDED;
+}
+
+/* Kernels first: the reference may still be on its way. The timed program's own answer is what the whole is judged by. */
+bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    if (m->device->ops->recall || m->error.state != FB_CHECK_CHECKING) return true;
+    m->whole = (fb_error_report){.ok = true};
+    if (!write_inputs(m, 0, progress, err) || !note_left(m, 0, progress, err)) return false;
+    if (!make_images(m, 0, progress, err)) return false;
+    fb_error_report before = m->error;
+    bool ok = check_kernels(m, progress, err);
+    /* memory holds inputs that tell */
+    if (ok && m->error.ok)
+        ok = write_inputs(m, 0, progress, err) && run_poisoned(m, 0, progress, err) && check_whole(m, 0, progress, err);
+    if (!ok) {
+        m->error = before;
         return false;
-    if (!step(progress, "verifying", 0, err) || !verify_outputs(m, path, err)) return false;
-    m->verified[seed] = true;
+    }
+    conclude(m);
+    if (m->o.n_seeds < 2) drop_images(m, 0);
     return true;
 }
 
@@ -202,6 +387,7 @@ void fb_measure_free(fb_measurement *m)
     }
     if (m->loaded) m->device->ops->unload(m->loaded);
     fb_program_free(m->program);
+    fb_program_free(m->apart);
     fb_kernel_rows_free(m->rows);
     FB_VEC_FREE(&m->hot);
     FB_VEC_FREE(&m->cold);
@@ -213,13 +399,14 @@ void fb_measure_free(fb_measurement *m)
     fb_free(m);
 }
 
-/* Compiles, fills, runs once and verifies. */
+/* Compiles, fills, and runs once. */
 static bool prepare_run(fb_measurement *m, const fb_progress *progress, fb_error *err)
 {
     m->loaded = m->device->ops->load(m->device, m->program, progress, err);
     if (!m->loaded) return false;
     m->compile_ms = m->device->ops->compile_ms(m->loaded);
-    if (!write_inputs(m, 0, progress, err) || !verify_seed(m, 0, progress, err)) return false;
+    if (!write_inputs(m, 0, progress, err) || !note_left(m, 0, progress, err)) return false;
+    m->error = (fb_error_report){.ok = true, .state = FB_CHECK_CHECKING};
     return !m->o.counters || fb_kernel_rows_count(m->rows, m->device, m->loaded, err);
 }
 
@@ -232,6 +419,7 @@ static bool prepare_recall(fb_measurement *m, const fb_plan *plan, fb_error *err
                                  .max_rel = m->recall.max_rel,
                                  .bound = m->recall.bound,
                                  .undecided = m->recall.undecided,
+                                 .state = isnan(m->recall.bound) ? FB_CHECK_NONE : FB_CHECK_RIGHT,
                                  .ok = true};
     return true;
 }
@@ -249,6 +437,8 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->n_checked = fb_reference_nodes(m->g, m->arena, &m->checked);
     FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
     bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->dialect, err)) != NULL;
+    if (ok && !d->ops->recall && is_merged(m->program))
+        ok = (m->apart = fb_lower_apart(plan, d->ops->dialect, err)) != NULL;
     if (ok) {
         m->rows = fb_kernel_rows_new(plan, m->program);
         ok = d->ops->recall ? prepare_recall(m, plan, err) : prepare_run(m, progress, err);
@@ -263,7 +453,8 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
 static bool refuse_wrong(const fb_measurement *m, fb_error *err)
 {
     if (m->error.ok) return true;
-    return fb_fail(err, FB_ERR_INPUT, "the result is wrong, so no time is taken: %s", m->error.worst);
+    return fb_fail(err, FB_ERR_INPUT, "the result is wrong, so no time is taken: %s%s%s", m->error.kernel,
+                   m->error.kernel[0] ? ": " : "", m->error.worst);
 }
 
 /* Inputs of the next seed, once in a while; a seed whose reference is still being computed is left for later. */
@@ -273,12 +464,40 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
     int turn = cache == FB_CACHE_COLD ? 1 : TURN_CALLS;
     int next = m->calls++ / turn % m->o.n_seeds;
     if (next == m->seed) return true;
-    if (!m->verified[next]) {
+    if (!m->verified[next] && next) { /* until the first is checked, and the next one's reference is there, it goes on alone */
         if (!fb_reference_path(m->g, m->o.seeds[next], path, sizeof path, err)) return false;
-        if (m->seed >= 0 && access(path, R_OK) != 0) return true;
+        if (m->seed >= 0 && (m->error.state == FB_CHECK_CHECKING || access(path, R_OK) != 0)) return true;
     }
     if (!write_inputs(m, next, progress, err)) return false;
-    return m->verified[next] || verify_seed(m, next, progress, err);
+    if (m->verified[next] || !next) return true;
+    if (!note_left(m, next, progress, err) || !check_whole(m, next, progress, err)) return false;
+    conclude(m);
+    return true;
+}
+
+/* What the last timed run left is what the checked one did, bit by bit; where the order of sums is not fixed, it is judged. */
+static bool look_again(fb_measurement *m, fb_error *err)
+{
+    char path[2200];
+    fb_reference reference;
+    if (fb_program_is_fed(m->program) && m->program->overlap) return true; /* every second run was fed something else */
+    uint64_t *now = fb_alloc(((size_t)m->n_checked + 1) * sizeof *now);
+    bool ok = digest_left(m, m->loaded, m->program, now, err), same = true;
+    for (int i = 0; ok && i < m->n_checked; i++) {
+        if (now[i] == m->left[m->seed][i]) continue;
+        same = false;
+        if (!m->order_varies)
+            found_wrong(m, "after the samples %.60s was another than before them", m->g->nodes[m->checked[i]].name);
+    }
+    fb_free(now);
+    if (!ok || same || !m->order_varies || !m->verified[m->seed]) return ok;
+    ok = fb_reference_path(m->g, m->o.seeds[m->seed], path, sizeof path, err) &&
+         fb_reference_open(&reference, path, m->g, err);
+    if (!ok) return false;
+    ok = judge_whole(m, &reference, err);
+    fb_reference_close(&reference);
+    conclude(m);
+    return ok;
 }
 
 /* One run with its launches timed apart: in a pass of its own, so that the clock disturbs no wall time. Leaves its
@@ -325,12 +544,26 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
     return true;
 }
 
+/* What a comparison with another column pairs (measure/compare.h): the runs since `before`, the trace since `traced`.
+ */
+static void add_round(fb_measurement *m, double at_us, int before, int traced)
+{
+    if (m->n_rounds == FB_ROUNDS) memmove(m->rounds, m->rounds + 1, (size_t)--m->n_rounds * sizeof *m->rounds);
+    m->rounds[m->n_rounds++] = (fb_round){.at_us = at_us,
+                                          .wall_us = fb_stat_of(m->hot.at + before, m->hot.n - before).median,
+                                          .device_us = m->busy.n > traced ? m->busy.at[m->busy.n - 1] : NAN};
+}
+
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err)
 {
     if (m->device->ops->recall) return true; /* there is nothing to add */
     if (!refuse_wrong(m, err) || !rotate(m, cache, progress, err) || !refuse_wrong(m, err)) return false;
-    if (!take_samples(m, cache, n, progress, err)) return false;
-    return (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
+    int before = m->hot.n, traced = m->busy.n;
+    double at_us = fb_now_us();
+    if (!take_samples(m, cache, n, progress, err) || !look_again(m, err)) return false;
+    bool ok = (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
+    if (ok && cache == FB_CACHE_HOT) add_round(m, at_us, before, traced);
+    return ok;
 }
 
 /* ---- a timeline ---- */
@@ -431,6 +664,8 @@ static void report_measured(const fb_measurement *m, fb_report *r)
     r->wall_us = fb_stat_of(m->hot.at, m->hot.n);
     r->cold_us = fb_stat_of(m->cold.at, m->cold.n);
     r->device_us = fb_stat_of(m->busy.at, m->busy.n);
+    r->n_rounds = m->n_rounds;
+    memcpy(r->rounds, m->rounds, sizeof r->rounds);
     if (!r->copies || !m->copied.n) return;
     r->copy_us = fb_stat_of(m->copied.at, m->copied.n);
     r->copy_hidden_us = fb_stat_of(m->hidden.at, m->hidden.n).median;
@@ -463,7 +698,14 @@ fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *
     r->wall_us = p.wall_us;
     r->device_us = p.device_us;
     r->cold_us = p.cold_us;
-    r->error = (fb_error_report){.max_abs = p.max_abs, .max_rel = p.max_rel, .bound = p.bound, .ok = !(p.bound > 1)};
+    r->error = (fb_error_report){.max_abs = p.max_abs,
+                                 .max_rel = p.max_rel,
+                                 .bound = p.bound,
+                                 .ok = !(p.bound > 1),
+                                 .scope = FB_JUDGED_WHOLE,
+                                 .state = isnan(p.bound)  ? FB_CHECK_NONE
+                                          : p.bound > 1 ? FB_CHECK_WRONG
+                                                          : FB_CHECK_RIGHT};
     r->n_kernels = p.n_kernels;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, p.n_kernels);
     for (int i = 0; i < p.n_kernels; i++) {

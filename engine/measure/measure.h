@@ -1,4 +1,4 @@
-/* Measuring: prepare (lower, compile, allocate, fill, run once, verify) → sample as often as wanted → report.
+/* Measuring: prepare (lower, compile, allocate, fill, run once) → check, and sample as often as wanted → report.
  *
  * Lives in the worker's child. The reference is computed elsewhere (a process that never loads generated code); it
  * arrives as a file, and whoever needs one waits for it.
@@ -23,10 +23,6 @@ bool fb_reference_path(const fb_graph *g, uint64_t seed, char *to, size_t room, 
 bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
                        const fb_progress *progress, fb_error *err);
 
-/* Compares one of fb_reference_nodes, as read from a device in the node's dtype, with the reference. */
-bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const void *bytes, fb_error_report *out,
-               fb_error *err);
-
 /* ---- one prepared case ---- */
 
 typedef struct fb_measurement fb_measurement;
@@ -34,21 +30,25 @@ typedef struct fb_measurement fb_measurement;
 enum { FB_SEEDS = 4 };
 
 typedef struct {
-    uint64_t
-        seeds[FB_SEEDS]; /* inputs rotate through them; the first is verified at prepare, each other when it comes */
+    /* Inputs rotate through them; the first is checked by fb_measure_check, each other, end to end, when it comes. */
+    uint64_t seeds[FB_SEEDS];
     int n_seeds;
     bool counters;
+    struct fb_check_memo *memo; /* see measure/check.h; may be NULL */
     double limit_s;       /* for one run; 0: 60. Enforced by the worker's supervisor */
     fb_file_values files; /* values of FB_DIST_FILE inputs; may be NULL */
     void *files_ctx;
 } fb_measure_options;
 
-/* The plan is needed no longer than the call, the graph until fb_measure_free. On a wrong answer the measurement still
- * exists (its report says so) but refuses to sample. Waits for the reference of seeds[0], for as long as `progress`
- * agrees. */
+/* Lowers, compiles, fills, runs once. Its answer is yet to be checked, and its report says so. The plan is needed no longer
+ * than the call, the graph until fb_measure_free. */
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err);
-/* Adds n samples to those there are. */
+/* Checks each kernel on what it was given (measure/check.h), what the program as it is timed leaves against what its kernels
+ * leave one by one, and the whole against the reference of seeds[0], for which it waits as long as `progress` agrees. On a
+ * wrong answer the measurement still exists (its report says so) but shows no time and refuses to sample. */
+bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err);
+/* Adds n samples to those there are, checked or not yet; what the last run left must be what was left before. */
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err);
 /* One more hot run, launch by launch, and with `metrics` some milliseconds of further runs under the device's sampling;
  * a device that has none says why in the timeline. The caller frees. */

@@ -1,38 +1,51 @@
-/* Reference files: what the interpreter computed, once for a graph and seed.
+/* Reference files: made by the trials of a whole graph, in a process that loads no generated code.
  *
- * A file is a header, one entry a tensor, then the tensors: doubles or 64-bit integers, and the bounds as floats
- * rounded up. Written beside its name and renamed, so that a file that is there is whole; one that was cut short is as
- * good as none.
- */
+ * requires  a graph; the cache's folder, or the user's own among the temporary files
+ * provides  the values that leave the graph, each element with the spread that honest roundings have, and for each tensor
+ *           what the lanes did as a whole
+ *
+ * Beyond `most_elements` only samples are kept: the backward slice of at least SAMPLE elements of each tensor. */
 #include "measure/reference.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "graph/source_hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Raise the number when the interpreter's results or bounds change: old files are then never read again. */
-static const char magic[8] = "fbref05";
-static const int64_t keep_bytes = (int64_t)4 << 30;
+/* Raise the number when the format of files changes. What the interpreter's sources say is in FB_SOURCE_HASH. */
+static const char magic[8] = "fbref06";
+static const int64_t keep_bytes = (int64_t)4 << 30, most_elements = 200000000;
+enum { SAMPLE = 1 << 17 };
 
 typedef struct {
-    char magic[8];
+    char magic[8], source[33];
     uint64_t hash[2], seed;
-    int64_t n;
+    int64_t n_tensors, n_blocks, index;
+    uint64_t digest; /* of the index, and of this header while this is 0 */
 } file_header;
 
 typedef struct {
     int64_t node, is_int, n;
-    int64_t values, bounds; /* offsets; bounds 0: zero throughout */
-} file_entry;
+    fb_spread spread;
+} file_tensor;
+
+/* Values (8 bytes an element) at `at`, spreads (4) behind them. */
+typedef struct {
+    int64_t tensor, first, n, at;
+    uint64_t digest;
+} file_block;
 
 int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out)
 {
@@ -62,175 +75,142 @@ bool fb_reference_path(const fb_graph *g, uint64_t seed, char *to, size_t room, 
 {
     char dir[2048], hex[33];
     if (!folder(dir, sizeof dir, err)) return false;
-    int n = snprintf(to, room, "%s/%s-%llu.%s", dir, fb_hash_hex(g->hash, hex), (unsigned long long)seed, magic);
+    int n = snprintf(to, room, "%s/%s-%llu-%.12s.%s", dir, fb_hash_hex(g->hash, hex), (unsigned long long)seed,
+                     FB_SOURCE_HASH, magic);
     return n < (int)room || fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
 }
 
-/* ---- writing ---- */
+/* ---- making ---- */
 
-static bool put(FILE *f, const void *bytes, size_t n)
-{
-    return fwrite(bytes, 1, n, f) == n;
-}
+typedef struct {
+    int fd;
+    _Atomic int64_t end; /* of what is written, or spoken for */
+    _Atomic int failed;  /* errno of the first write that failed */
+    int n_threads;
+    file_tensor *tensors;
+    fb_judge_shape *shapes;
+    fb_spread *spreads; /* a thread and tensor each */
+    int64_t n_tensors;
+    pthread_mutex_t lock;
+    FB_VEC(file_block) blocks;
+} making;
 
-float fb_reference_bound(double bound)
+static bool put_at(making *m, const void *bytes, size_t n, int64_t at)
 {
-    float f = (float)bound;
-    return (double)f < bound ? nextafterf(f, INFINITY) : f;
-}
-
-static bool put_bounds(FILE *f, const double *bound, int64_t n)
-{
-    float chunk[1024];
-    for (int64_t i = 0; i < n;) {
-        int k = 0;
-        do chunk[k++] = fb_reference_bound(bound[i++]);
-        while (k < 1024 && i < n);
-        if (!put(f, chunk, (size_t)k * sizeof *chunk)) return false;
+    const char *from = bytes;
+    while (n) {
+        ssize_t done = pwrite(m->fd, from, n, at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) {
+            int none = 0;
+            atomic_compare_exchange_strong(&m->failed, &none, done < 0 ? errno : ENOSPC);
+            return false;
+        }
+        from += done;
+        n -= (size_t)done;
+        at += done;
     }
     return true;
 }
 
-/* `bounds` replace those of tensors that have some there. */
-static bool put_tensors(FILE *f, const file_header *h, const file_entry *entries, const fb_tensor *const *tensors,
-                        double *const *bounds)
+static uint64_t digest_of(const void *values, const float *spread, int64_t n)
 {
-    bool ok = put(f, h, sizeof *h) && put(f, entries, (size_t)h->n * sizeof *entries);
-    for (int64_t i = 0; ok && i < h->n; i++) {
-        const fb_tensor *t = tensors[i];
-        ok = put(f, t->i ? (const void *)t->i : (const void *)t->v, (size_t)t->n * 8);
-        if (ok && entries[i].bounds) ok = put_bounds(f, bounds[i] ? bounds[i] : t->bound, t->n);
-        static const char padding[8];
-        if (ok && entries[i].bounds) ok = put(f, padding, (size_t)(t->n % 2) * 4);
-    }
-    return ok;
+    uint64_t both[2] = {fb_digest(values, (size_t)n * 8), fb_digest(spread, (size_t)n * sizeof *spread)};
+    return fb_digest(both, sizeof both);
 }
 
-static bool write_file(const char *path, const file_header *h, const file_entry *entries,
-                       const fb_tensor *const *tensors, double *const *bounds, fb_error *err)
+static void take_block(void *ctx, int thread, const fb_trial_block *b)
+{
+    making *m = ctx;
+    if (m->failed) return;
+    float *spread = fb_alloc((size_t)b->n * sizeof *spread + 1);
+    fb_spread_add(&m->spreads[thread * m->n_tensors + b->want], &m->shapes[b->want], b, spread);
+    int64_t bytes = b->n * 12 + b->n % 2 * 4, at = atomic_fetch_add(&m->end, bytes);
+    const void *values = b->v[0] ? (const void *)b->v[0] : (const void *)b->i[0];
+    if (put_at(m, values, (size_t)b->n * 8, at) && put_at(m, spread, (size_t)b->n * sizeof *spread, at + b->n * 8)) {
+        pthread_mutex_lock(&m->lock);
+        FB_VEC_PUSH(&m->blocks, ((file_block){b->want, b->first, b->n, at, digest_of(values, spread, b->n)}));
+        pthread_mutex_unlock(&m->lock);
+    }
+    fb_free(spread);
+}
+
+static uint64_t digest_of_index(const file_header *h, const file_tensor *tensors, const file_block *blocks)
+{
+    file_header clean = *h;
+    clean.digest = 0;
+    uint64_t all[3] = {fb_digest(&clean, sizeof clean), fb_digest(tensors, (size_t)h->n_tensors * sizeof *tensors),
+                       fb_digest(blocks, (size_t)h->n_blocks * sizeof *blocks)};
+    return fb_digest(all, sizeof all);
+}
+
+static bool put_index(making *m, const fb_graph *g, uint64_t seed)
+{
+    file_header h = {.hash = {g->hash.high, g->hash.low},
+                     .seed = seed,
+                     .n_tensors = m->n_tensors,
+                     .n_blocks = m->blocks.n,
+                     .index = m->end};
+    memcpy(h.magic, magic, sizeof h.magic);
+    memcpy(h.source, FB_SOURCE_HASH, sizeof h.source);
+    for (int t = 1; t < m->n_threads; t++)
+        for (int64_t i = 0; i < m->n_tensors; i++) fb_spread_join(&m->spreads[i], &m->spreads[t * m->n_tensors + i]);
+    for (int64_t i = 0; i < m->n_tensors; i++) m->tensors[i].spread = m->spreads[i];
+    h.digest = digest_of_index(&h, m->tensors, m->blocks.at);
+    size_t tensors = (size_t)m->n_tensors * sizeof *m->tensors, blocks = (size_t)m->blocks.n * sizeof *m->blocks.at;
+    return put_at(m, m->tensors, tensors, h.index) && put_at(m, m->blocks.at, blocks, h.index + (int64_t)tensors) &&
+           put_at(m, &h, sizeof h, 0);
+}
+
+/* All elements of a run of everything. */
+static double elements_of(const fb_graph *g)
+{
+    double all = 0;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        double times = fb_node_is_computed(g, i) ? (double)fb_shape_elements(&g->nodes[i].shape) : 0;
+        for (fb_id r = g->nodes[i].region; r != 0 && times > 0; r = g->regions[r].parent)
+            times *= (double)g->regions[r].trips;
+        all += times;
+    }
+    return all;
+}
+
+static bool reference_step(void *ctx, int64_t done, int64_t total)
+{
+    const fb_progress *p = ctx;
+    return !p || !p->step || p->step(p->ctx, "computing the reference", total ? (double)done / (double)total : 0);
+}
+
+static bool evaluate(making *m, const fb_graph *g, const fb_id *nodes, const fb_trial_options *o, fb_error *err)
+{
+    m->n_threads = fb_trial_threads(o);
+    m->tensors = fb_calloc((size_t)m->n_tensors + 1, sizeof *m->tensors);
+    m->shapes = fb_calloc((size_t)m->n_tensors + 1, sizeof *m->shapes);
+    m->spreads = fb_calloc((size_t)(m->n_tensors * m->n_threads) + 1, sizeof *m->spreads);
+    for (int64_t i = 0; i < m->n_tensors; i++) {
+        m->shapes[i] = fb_judge_shape_of(&g->nodes[nodes[i]]);
+        m->tensors[i] = (file_tensor){.node = nodes[i],
+                                      .is_int = !fb_dtype_is_float(g->nodes[nodes[i]].dtype),
+                                      .n = m->shapes[i].elements};
+    }
+    return fb_trial_run(g, o, nodes, (int)m->n_tensors, take_block, m, NULL, err);
+}
+
+static bool make_file(making *m, const fb_graph *g, const fb_id *nodes, const fb_trial_options *o, const char *path,
+                      fb_error *err)
 {
     char temporary[2300];
     snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
-    FILE *f = fopen(temporary, "wb");
-    if (!f) return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", temporary, strerror(errno));
-    bool ok = put_tensors(f, h, entries, tensors, bounds);
-    int why = errno;
-    if (fclose(f) != 0 && ok) ok = false, why = errno;
-    if (ok && rename(temporary, path) < 0) ok = false, why = errno;
-    if (ok) return true;
-    unlink(temporary);
+    m->fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (m->fd < 0)
+        return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", temporary, strerror(errno));
+    bool ok = evaluate(m, g, nodes, o, err), written = ok && !m->failed && put_index(m, g, o->seed);
+    int why = m->failed;
+    if (close(m->fd) != 0 && written) written = false, why = errno;
+    if (written && rename(temporary, path) < 0) written = false, why = errno;
+    if (!written) unlink(temporary);
+    if (!ok || written) return ok;
     return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", path, strerror(why));
-}
-
-/* ---- where the worst case decides nothing ---- */
-
-/* Deep graphs of 16-bit values: their worst case grows from op to op until an interval holds zero where it divides, and
- * then nothing is known of all that follows. What the roundings really do is sampled instead: SAMPLES runs in which
- * each result is put off by a random part of a roundoff, so that an element may be off by SAFETY times the largest of
- * its own samples and the root mean square of its tensor's. Where that is no less than half of the values, the problem
- * is as bad as its worst case, and stays undecided. Elsewhere, and for integers, the worst case stands. */
-enum { SAMPLES = 4, SAFETY = 16 };
-
-static bool is_lost(const fb_tensor *t)
-{
-    int64_t lost = 0;
-    for (int64_t k = 0; t->v && t->bound && k < t->n; k++) lost += isinf(t->bound[k]);
-    return 2 * lost > t->n;
-}
-
-/* The largest deviation of each element so far, and the sums of all squares: of deviations and of values. */
-typedef struct {
-    double *most, squares, values;
-} spread;
-
-static void add_sample(spread *s, const fb_tensor *t, const fb_tensor *sample)
-{
-    for (int64_t k = 0; k < t->n; k++) {
-        double off = fabs(sample->v[k] - t->v[k]);
-        if (!(off < INFINITY)) off = isnan(t->v[k]) || isinf(t->v[k]) ? 0 : INFINITY;
-        s->most[k] = fmax(s->most[k], off);
-        if (!isfinite(off) || !isfinite(t->v[k])) continue;
-        s->squares += off * off;
-        s->values += t->v[k] * t->v[k];
-    }
-}
-
-static void set_bounds(const spread *s, const fb_tensor *t, double *bound)
-{
-    FB_ASSERT(t->bound); /* something is lost there */
-    double mean = t->n ? sqrt(s->squares / ((double)t->n * SAMPLES)) : 0;
-    bool known = SAFETY * sqrt(s->squares) < 0.5 * sqrt(s->values);
-    for (int64_t k = 0; k < t->n; k++)
-        bound[k] = isfinite(t->bound[k]) || !known ? t->bound[k] : SAFETY * fmax(s->most[k], mean);
-}
-
-/* New bounds of what is lost: estimated[i] for tensors[i], NULL where it is not; the caller's. */
-static bool estimate(const fb_graph *g, const fb_interp_options *o, const fb_tensor *const *tensors, int64_t n,
-                     double **estimated, fb_error *err)
-{
-    bool any = false, good = true;
-    spread *s = fb_calloc((size_t)n + 1, sizeof *s);
-    for (int64_t i = 0; i < n; i++) {
-        if (!is_lost(tensors[i])) continue;
-        any = true;
-        s[i].most = fb_calloc((size_t)tensors[i]->n + 1, sizeof *s[i].most);
-    }
-    for (int k = 0; any && good && k < SAMPLES; k++) {
-        fb_interp_options jittered = *o;
-        jittered.bounds = false;
-        jittered.jitter = (uint64_t)k + 1;
-        fb_interp *in = fb_interp_run(g, &jittered, NULL, 0, err);
-        good = in != NULL;
-        for (int64_t i = 0; good && i < n; i++)
-            if (s[i].most) add_sample(&s[i], tensors[i], fb_interp_get(in, tensors[i]->node));
-        if (in) fb_interp_free(in);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (good && s[i].most) {
-            estimated[i] = fb_alloc(((size_t)tensors[i]->n + 1) * sizeof **estimated);
-            set_bounds(&s[i], tensors[i], estimated[i]);
-        }
-        fb_free(s[i].most);
-    }
-    fb_free(s);
-    return good;
-}
-
-static bool keep_results(const fb_graph *g, const fb_interp_options *o, const fb_interp *in, const char *path,
-                         fb_error *err)
-{
-    fb_arena *arena = fb_arena_new();
-    fb_id *nodes;
-    file_header h = {.hash = {g->hash.high, g->hash.low}, .seed = o->seed, .n = fb_reference_nodes(g, arena, &nodes)};
-    memcpy(h.magic, magic, sizeof h.magic);
-    file_entry *entries = FB_NEW_ARRAY(arena, file_entry, h.n);
-    const fb_tensor **tensors = FB_NEW_ARRAY(arena, const fb_tensor *, h.n);
-    int64_t at = (int64_t)sizeof h + h.n * (int64_t)sizeof *entries;
-    for (int64_t i = 0; i < h.n; i++) {
-        const fb_tensor *t = tensors[i] = fb_interp_get(in, nodes[i]);
-        FB_ASSERT(t);
-        entries[i] = (file_entry){.node = nodes[i], .is_int = t->i != NULL, .n = t->n, .values = at};
-        at += t->n * 8;
-        if (t->bound) {
-            entries[i].bounds = at;
-            at += (t->n + 1) / 2 * 8;
-        }
-    }
-    double **bounds = FB_NEW_ARRAY(arena, double *, h.n);
-    bool ok = estimate(g, o, tensors, h.n, bounds, err) && write_file(path, &h, entries, tensors, bounds, err);
-    for (int64_t i = 0; i < h.n; i++) fb_free(bounds[i]);
-    fb_arena_free(arena);
-    return ok;
-}
-
-typedef struct {
-    const fb_progress *progress;
-} interp_ctx;
-
-static bool interp_step(void *ctx, int done, int total)
-{
-    const fb_progress *p = ((interp_ctx *)ctx)->progress;
-    return !p || !p->step || p->step(p->ctx, "computing the reference", total ? (double)done / total : 0);
 }
 
 bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
@@ -244,38 +224,75 @@ bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, v
         fb_cache_touch(path);
         return true;
     }
-    interp_ctx ctx = {.progress = progress};
-    /* The reference may take most of the machine: its process does nothing else, and a refusal names what it lacked. */
-    int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    fb_interp_options o = {.seed = seed,
-                           .bounds = true,
-                           .files = files,
-                           .files_ctx = files_ctx,
-                           .max_bytes = memory / 5 * 3,
-                           .progress = interp_step,
-                           .progress_ctx = &ctx};
-    fb_interp *in = fb_interp_run(g, &o, NULL, 0, err);
-    if (!in) return false;
-    bool ok = keep_results(g, &o, in, path, err);
-    fb_interp_free(in);
+    fb_arena *arena = fb_arena_new();
+    fb_id *nodes;
+    making m = {.n_tensors = fb_reference_nodes(g, arena, &nodes), .end = (sizeof(file_header) + 7) & ~(size_t)7};
+    pthread_mutex_init(&m.lock, NULL);
+    fb_trial_options o = {.seed = seed,
+                          .files = files,
+                          .files_ctx = files_ctx,
+                          .trials = FB_TRIALS,
+                          .sample = elements_of(g) > (double)most_elements ? SAMPLE : 0,
+                          .progress = reference_step,
+                          .progress_ctx = (void *)(uintptr_t)progress};
+    bool ok = make_file(&m, g, nodes, &o, path, err);
+    pthread_mutex_destroy(&m.lock);
+    FB_VEC_FREE(&m.blocks);
+    fb_free(m.tensors);
+    fb_free(m.shapes);
+    fb_free(m.spreads);
+    fb_arena_free(arena);
     if (ok && folder(path, sizeof path, NULL)) fb_cache_trim(path, keep_bytes);
     return ok;
 }
 
 /* ---- reading ---- */
 
-static bool whole(const fb_reference *r, const fb_graph *g)
+static const file_tensor *tensors_of(const fb_reference *r)
+{
+    const file_header *h = r->map;
+    return (const file_tensor *)(const void *)((const char *)r->map + h->index);
+}
+
+static const file_block *blocks_of(const fb_reference *r)
+{
+    return (const file_block *)(const void *)(tensors_of(r) + ((const file_header *)r->map)->n_tensors);
+}
+
+static const float *spread_of(const fb_reference *r, const file_block *b)
+{
+    return (const float *)(const void *)((const char *)r->map + b->at + b->n * 8);
+}
+
+static bool index_whole(const fb_reference *r, const fb_graph *g)
 {
     const file_header *h = r->map;
     if (r->bytes < sizeof *h || memcmp(h->magic, magic, sizeof magic) != 0) return false;
-    if (h->hash[0] != g->hash.high || h->hash[1] != g->hash.low || h->n < 0) return false;
-    const file_entry *e = (const file_entry *)(h + 1);
-    if ((uint64_t)h->n > (r->bytes - sizeof *h) / sizeof *e) return false;
-    for (int64_t i = 0; i < h->n; i++) {
-        if (e[i].node < 0 || e[i].node >= g->n_nodes || e[i].n != fb_shape_elements(&g->nodes[e[i].node].shape))
+    if (strncmp(h->source, FB_SOURCE_HASH, sizeof h->source) != 0) return false;
+    if (h->hash[0] != g->hash.high || h->hash[1] != g->hash.low) return false;
+    if (h->n_tensors < 0 || h->n_blocks < 0 || h->index < (int64_t)sizeof *h || (uint64_t)h->index > r->bytes ||
+        h->index % 8)
+        return false;
+    uint64_t room = r->bytes - (uint64_t)h->index;
+    if ((uint64_t)h->n_tensors > room / sizeof(file_tensor)) return false;
+    room -= (uint64_t)h->n_tensors * sizeof(file_tensor);
+    if ((uint64_t)h->n_blocks > room / sizeof(file_block)) return false;
+    return h->digest == digest_of_index(h, tensors_of(r), blocks_of(r));
+}
+
+static bool whole(const fb_reference *r, const fb_graph *g)
+{
+    if (!index_whole(r, g)) return false;
+    const file_header *h = r->map;
+    const file_tensor *t = tensors_of(r);
+    const file_block *b = blocks_of(r);
+    for (int64_t i = 0; i < h->n_tensors; i++)
+        if (t[i].node < 0 || t[i].node >= g->n_nodes || t[i].n != fb_shape_elements(&g->nodes[t[i].node].shape))
             return false;
-        if (e[i].values < 0 || (uint64_t)e[i].values + (uint64_t)e[i].n * 8 > r->bytes) return false;
-        if (e[i].bounds < 0 || (e[i].bounds && (uint64_t)e[i].bounds + (uint64_t)e[i].n * 4 > r->bytes)) return false;
+    for (int64_t i = 0; i < h->n_blocks; i++) {
+        if (b[i].tensor < 0 || b[i].tensor >= h->n_tensors || b[i].first < 0 || b[i].n < 0 || b[i].at < 0) return false;
+        if (b[i].first + b[i].n > t[b[i].tensor].n || b[i].at + b[i].n * 12 > h->index) return false;
+        if (b[i].digest != digest_of((const char *)r->map + b[i].at, spread_of(r, &b[i]), b[i].n)) return false;
     }
     return true;
 }
@@ -284,9 +301,9 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
 {
     struct stat st;
     *r = (fb_reference){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0) return fb_fail(err, FB_ERR_SYSTEM, "there is no reference %s: %s", path, strerror(errno));
-    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
         r->bytes = (size_t)st.st_size;
         r->map = mmap(NULL, r->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (r->map == MAP_FAILED) r->map = NULL;
@@ -294,22 +311,38 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
     close(fd);
     if (r->map && whole(r, g)) return true;
     fb_reference_close(r);
-    return fb_fail(err, FB_ERR_SYSTEM, "the reference %s is of another graph or cut short", path);
+    return fb_fail(err, FB_ERR_SYSTEM, "the reference %s is damaged, or of another graph", path);
 }
 
-bool fb_reference_get(const fb_reference *r, fb_id node, fb_reference_tensor *out)
+int64_t fb_reference_elements(const fb_reference *r, fb_id node)
 {
     const file_header *h = r->map;
-    const file_entry *e = (const file_entry *)(h + 1);
-    for (int64_t i = 0; i < h->n; i++) {
-        if (e[i].node != node) continue;
-        const char *base = r->map;
-        *out = (fb_reference_tensor){.n = e[i].n};
-        if (e[i].is_int)
-            out->i = (const int64_t *)(const void *)(base + e[i].values);
-        else
-            out->v = (const double *)(const void *)(base + e[i].values);
-        if (e[i].bounds) out->bound = (const float *)(const void *)(base + e[i].bounds);
+    int64_t n = -1;
+    for (int64_t i = 0; i < h->n_tensors; i++)
+        if (tensors_of(r)[i].node == node) n = 0;
+    for (int64_t i = 0; i < h->n_blocks && n >= 0; i++)
+        if (tensors_of(r)[blocks_of(r)[i].tensor].node == node) n += blocks_of(r)[i].n;
+    return n;
+}
+
+bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out)
+{
+    const file_header *h = r->map;
+    fb_judge_shape shape = fb_judge_shape_of(n);
+    int size = fb_dtype_size(n->dtype);
+    for (int64_t i = 0; i < h->n_tensors; i++) {
+        const file_tensor *t = &tensors_of(r)[i];
+        if (t->node != node) continue;
+        fb_judgement j;
+        fb_judgement_clear(&j);
+        for (int64_t k = 0; k < h->n_blocks; k++) {
+            const file_block *b = &blocks_of(r)[k];
+            const void *values = (const char *)r->map + b->at;
+            if (b->tensor != i) continue;
+            fb_judgement_add(&j, &shape, b->first, b->n, t->is_int ? NULL : values, t->is_int ? values : NULL,
+                         spread_of(r, b), (const char *)bytes + b->first * size);
+        }
+        fb_judgement_end(&j, &t->spread, &shape, n, out);
         return true;
     }
     return false;

@@ -1,7 +1,13 @@
-/* Reference files, mapped for reading. Private to measure/. */
+/* Reference files: what the trials of a whole graph gave, once for a graph, seed and version of the interpreter's sources.
+ * Private to measure/.
+ *
+ * A file is a header, blocks of values with their spreads in the order in which they came, and an index of the tensors and
+ * their blocks at its end. Every block and the index carry a digest; written beside its name and renamed. A file that is
+ * damaged is as good as none, and made anew. */
 #ifndef FB_MEASURE_REFERENCE_H
 #define FB_MEASURE_REFERENCE_H
 
+#include "measure/judge.h"
 #include "measure/measure.h"
 
 typedef struct {
@@ -9,21 +15,12 @@ typedef struct {
     size_t bytes;
 } fb_reference;
 
-/* As fb_tensor: v or i, and the bound (NULL: zero; INFINITY: undecided). Borrowed until close. */
-typedef struct {
-    int64_t n;
-    const double *v;
-    const int64_t *i;
-    const float *bound;
-} fb_reference_tensor;
-
+/* Opens a file and reads all of it once: FB_ERR_SYSTEM when it is not there, of another graph or version, or damaged. */
 bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_error *err);
-bool fb_reference_get(const fb_reference *r, fb_id node, fb_reference_tensor *out);
 void fb_reference_close(fb_reference *r);
-
-/* A bound as files hold it: a float, rounded up. */
-float fb_reference_bound(double bound);
-/* Compares a value in its node's dtype with the reference: fb_verify's other half. */
-void fb_verify_values(const fb_reference_tensor *t, const fb_node *n, const void *bytes, fb_error_report *out);
+/* Elements of a tensor that are there (less than all where a graph is so large that only samples are); -1: not this node. */
+int64_t fb_reference_elements(const fb_reference *r, fb_id node);
+/* Judges a value, in its node's dtype. False when the reference does not hold the node. */
+bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "measure/compare.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -136,6 +137,7 @@ static const field report_fields[] = {
     REPORT_BYTES("copied", "out", copied_out),
     REPORT("graph_hash", TEXT, graph_hash),
     REPORT("plan_hash", TEXT, plan_hash),
+    REPORT("computes", TEXT, computes),
     REPORT("failed", TEXT, failed),
 };
 
@@ -158,6 +160,8 @@ static const field kernel_fields[] = {
     KERNEL("predicted_us", NUMBER, predicted_us),
     KERNEL_BYTES("modelled", "read", bytes_read),
     KERNEL_BYTES("modelled", "written", bytes_written),
+    KERNEL_BYTES("modelled", "apart", apart_bytes),
+    KERNEL("apart_us", NUMBER, apart_us),
     KERNEL_BYTES("measured", "read", measured_read),
     KERNEL_BYTES("measured", "written", measured_written),
     KERNEL_BYTES("measured", "l2", l2_bytes),
@@ -165,6 +169,7 @@ static const field kernel_fields[] = {
     KERNEL("registers", INT, registers),
     KERNEL("shared_bytes", INT, shared_bytes),
     KERNEL("spill_bytes", INT, spill_bytes),
+    KERNEL("local_bytes", WHOLE, local_bytes),
     KERNEL("occupancy", NUMBER, occupancy),
     KERNEL("group", INT, group),
     KERNEL("code", TEXT, code),
@@ -212,6 +217,22 @@ void fb_report_free(fb_report *r)
     fb_arena_free(r->arena);
 }
 
+static const char *const state_names[] = {
+    [FB_CHECK_NONE] = "none",   [FB_CHECK_CHECKING] = "checking",   [FB_CHECK_RIGHT] = "right",
+    [FB_CHECK_WRONG] = "wrong", [FB_CHECK_UNDECIDED] = "undecided", [FB_CHECK_OVERFLOW] = "overflow"};
+static const char *const scope_names[] = {
+    [FB_JUDGED_NOTHING] = "nothing", [FB_JUDGED_WHOLE] = "whole", [FB_JUDGED_KERNELS] = "kernels"};
+
+const char *fb_check_state_name(fb_check_state s)
+{
+    return state_names[s];
+}
+
+const char *fb_check_scope_name(fb_check_scope s)
+{
+    return scope_names[s];
+}
+
 bool fb_report_is_wrong(const fb_report *r)
 {
     return !r->error.ok && !isnan(r->error.bound);
@@ -232,6 +253,8 @@ bool fb_report_refresh(fb_report *r, const fb_report *later)
     r->wall_us = later->wall_us;
     r->device_us = later->device_us;
     r->cold_us = later->cold_us;
+    r->n_rounds = later->n_rounds;
+    memcpy(r->rounds, later->rounds, sizeof r->rounds);
     r->gap_us = later->gap_us;
     r->copy_us = later->copy_us;
     r->copy_hidden_us = later->copy_hidden_us;
@@ -316,6 +339,10 @@ static json_t *error_to_json(const fb_error_report *e)
     if (e->undecided && e->compared) json_object_set_new(object, "compared", json_integer(e->compared));
     json_object_set_new(object, "ok", json_boolean(e->ok));
     if (e->worst[0]) json_object_set_new(object, "worst", json_string(e->worst));
+    if (e->state) json_object_set_new(object, "state", json_string(fb_check_state_name(e->state)));
+    if (e->scope) json_object_set_new(object, "scope", json_string(fb_check_scope_name(e->scope)));
+    if (e->kernels) json_object_set_new(object, "kernels", json_integer(e->kernels));
+    if (e->kernel[0]) json_object_set_new(object, "kernel", json_string(e->kernel));
     return object;
 }
 
@@ -325,12 +352,37 @@ static void source_to_json(json_t *object, fb_figure_source source, bool stale)
     if (stale) json_object_set_new(object, "stale", json_true());
 }
 
+/* What kind of figure a time is, and within what its median is known. */
+static void set_kind(json_t *object, const char *key, const fb_stat *s, fb_figure_source source)
+{
+    json_t *time = json_object_get(object, key);
+    double half = fb_stat_half(s, source);
+    if (!time) return;
+    json_object_set_new(time, "kind", json_string(fb_figure_source_name(source)));
+    fb_json_set_number(time, "low", s->median * exp(-half));
+    fb_json_set_number(time, "high", s->median * exp(half));
+}
+
+static json_t *rounds_to_json(const fb_report *r)
+{
+    json_t *at = json_array(), *wall = json_array(), *device = json_array();
+    for (int i = 0; i < r->n_rounds; i++) {
+        const fb_round *one = &r->rounds[i];
+        json_array_append_new(at, json_real(round(one->at_us)));
+        json_array_append_new(wall, json_real(one->wall_us));
+        json_array_append_new(device, isfinite(one->device_us) ? json_real(one->device_us) : json_null());
+    }
+    return json_pack("{s:o, s:o, s:o}", "at_us", at, "wall_us", wall, "device_us", device);
+}
+
 static json_t *kernel_to_json(const fb_kernel_report *k)
 {
     json_t *object = json_object(), *nodes = json_array();
     fields_write(kernel_fields, COUNT_OF(kernel_fields), k, object);
     for (int i = 0; i < k->n_nodes; i++) json_array_append_new(nodes, json_string(k->nodes[i]));
     json_object_set_new(object, "nodes", nodes);
+    char more[200];
+    if (fb_kernel_moved_more(k, more)) json_object_set_new(object, "moved_more", json_string(more));
     if (k->source != FB_SOURCE_MEASURED) source_to_json(object, k->source, k->stale);
     return object;
 }
@@ -341,12 +393,16 @@ json_t *fb_report_to_json(const fb_report *r)
     fields_write(report_fields, COUNT_OF(report_fields), r, object);
     if (r->params) json_object_set(object, "params", r->params);
     if (r->search) json_object_set(object, "search", r->search);
-    if (!isnan(r->error.bound)) json_object_set_new(object, "error", error_to_json(&r->error));
+    if (!isnan(r->error.bound) || r->error.state) json_object_set_new(object, "error", error_to_json(&r->error));
+    if (r->n_rounds) json_object_set_new(object, "rounds", rounds_to_json(r));
     if (r->failed) {
         json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
         return object;
     }
     source_to_json(object, r->source, r->stale);
+    set_kind(object, "wall_us", &r->wall_us, r->source);
+    set_kind(object, "device_us", &r->device_us, r->source);
+    set_kind(object, "cold_us", &r->cold_us, r->source);
     json_t *kernels = json_array();
     for (int i = 0; i < r->n_kernels; i++) json_array_append_new(kernels, kernel_to_json(&r->kernels[i]));
     json_object_set_new(object, "kernels", kernels);
@@ -364,8 +420,14 @@ static bool read_stat(const json_t *value, fb_stat *s, const char *key, fb_error
 {
     if (!json_is_object(value)) return wrong_type(key, "an object", err);
     int64_t n = 0;
-    bool ok = fb_json_get_number(value, "median", &s->median, err) && fb_json_get_number(value, "p10", &s->p10, err) &&
-              fb_json_get_number(value, "p90", &s->p90, err) && fb_json_get_int(value, "n", 1, INT32_MAX, &n, err);
+    bool ok =
+        fb_json_get_number(value, "median", &s->median, err) && fb_json_get_int(value, "n", 1, INT32_MAX, &n, err);
+    for (int i = 0; i < 2 && ok; i++) { /* a prediction has no spread */
+        double *to = i ? &s->p90 : &s->p10;
+        const char *name = i ? "p90" : "p10";
+        *to = NAN;
+        ok = !json_object_get(value, name) || fb_json_get_number(value, name, to, err);
+    }
     s->n = (int)n;
     return ok || fb_fail_prefix(err, "%s", key);
 }
@@ -472,7 +534,40 @@ static bool read_error(const json_t *value, fb_error_report *e, fb_error *err)
     e->ok = fb_json_bool_or(object, "ok", false);
     const char *worst = fb_json_string_or(object, "worst", "");
     fb_text_clean(e->worst, sizeof e->worst, worst, strlen(worst));
+    const char *kernel = fb_json_string_or(object, "kernel", "");
+    fb_text_clean(e->kernel, sizeof e->kernel, kernel, strlen(kernel));
+    e->kernels = fb_json_int_or(object, "kernels", 0);
+    /* A framework's worker says whether it is right, and has compared the whole. */
+    e->state = e->ok ? FB_CHECK_RIGHT : FB_CHECK_WRONG;
+    e->scope = FB_JUDGED_WHOLE;
+    const char *state = fb_json_string_or(object, "state", ""), *scope = fb_json_string_or(object, "scope", "");
+    for (size_t i = 0; i < COUNT_OF(state_names); i++)
+        if (strcmp(state, state_names[i]) == 0) e->state = (fb_check_state)i;
+    for (size_t i = 0; i < COUNT_OF(scope_names); i++)
+        if (strcmp(scope, scope_names[i]) == 0) e->scope = (fb_check_scope)i;
+    if (!e->ok && e->state != FB_CHECK_WRONG) return fb_fail(err, FB_ERR_INPUT, "a report is not right and not wrong");
     return true;
+}
+
+/* Files of other makes may hold anything: what is no list of rounds with rising times is none. */
+static void read_rounds(const json_t *value, fb_report *r)
+{
+    const json_t *o = json_object_get(value, "rounds"), *at = json_object_get(o, "at_us");
+    const json_t *wall = json_object_get(o, "wall_us"), *device = json_object_get(o, "device_us");
+    size_t n = json_array_size(at);
+    r->n_rounds = 0;
+    if (n > FB_ROUNDS || json_array_size(wall) != n) return;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *busy = json_array_get(device, i);
+        fb_round one = {.at_us = json_number_value(json_array_get(at, i)),
+                        .wall_us = json_number_value(json_array_get(wall, i)),
+                        .device_us = json_is_number(busy) ? json_number_value(busy) : NAN};
+        if (!(one.wall_us > 0) || (i && !(one.at_us >= r->rounds[i - 1].at_us))) {
+            r->n_rounds = 0;
+            return;
+        }
+        r->rounds[r->n_rounds++] = one;
+    }
 }
 
 fb_report *fb_report_from_json(const json_t *value, fb_error *err)
@@ -492,6 +587,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         fb_report_free(r);
         return NULL;
     }
+    read_rounds(value, r);
     r->params = json_incref(params);
     r->search = json_incref(search);
     if (r->failed) r->failed_kind = fb_error_kind_parse(fb_json_string_or(value, "failed_kind", "system"));

@@ -12,8 +12,6 @@
 #include <jansson.h>
 
 fb_stat fb_stat_of(const double *samples, int n); /* leaves samples alone; NANs among them do not count */
-/* Medians whose p10…p90 ranges overlap are a tie. */
-bool fb_stat_tie(const fb_stat *a, const fb_stat *b);
 
 const char *fb_figure_source_name(fb_figure_source s);
 
@@ -29,9 +27,11 @@ typedef struct {
     int64_t count; /* launches a run; the figures below are of all of them together */
     fb_stat device_us, cold_us;
     double predicted_us;
-    double bytes_read, bytes_written;                 /* modelled */
+    double bytes_read, bytes_written; /* modelled */
+    double apart_bytes,
+        apart_us; /* modelled: of sectors that are fetched for one element, beyond those; in predicted_us */
     double measured_read, measured_written, l2_bytes; /* counters */
-    double flops;
+    double flops, local_bytes;                        /* local_bytes: fb_resources, of all launches */
     int registers, shared_bytes, spill_bytes;
     double occupancy;
     int group;               /* of the plan; -1 for foreign devices */
@@ -40,14 +40,38 @@ typedef struct {
     bool stale;              /* recorded from another version of its source */
 } fb_kernel_report;
 
+/* What is known of a column's answer. Only what was checked is right or wrong: an overflow of a dtype is what the graph
+ * asks for, and undecided means that honest roundings lead anywhere. */
+typedef enum { FB_CHECK_NONE, FB_CHECK_CHECKING, FB_CHECK_RIGHT, FB_CHECK_WRONG, FB_CHECK_UNDECIDED, FB_CHECK_OVERFLOW } fb_check_state;
+/* What was judged: kernels, each on what it was given, and the whole graph; or the whole alone (a framework's columns). */
+typedef enum { FB_JUDGED_NOTHING, FB_JUDGED_WHOLE, FB_JUDGED_KERNELS } fb_check_scope;
+const char *fb_check_state_name(fb_check_state s); /* "checking" */
+const char *fb_check_scope_name(fb_check_scope s); /* "kernels" */
+
 typedef struct {
     double max_abs, max_rel; /* largest error, and that over the largest magnitude of the same output */
     double bound;            /* largest ratio error / allowed: right when <= 1 */
     int64_t undecided;       /* elements a comparison leaves open: counted, not judged */
     int64_t compared;        /* all elements, those among them; 0 unknown */
     bool ok;                 /* and when `bound` is NAN: not verified */
-    char worst[96];          /* "relu[3,17,0]: 0.25, expected 0.5" when not ok */
+    fb_check_state state;
+    fb_check_scope scope;
+    int64_t kernels;  /* launches that were checked by themselves */
+    char kernel[64];  /* the one that is wrong; "": none, or the whole */
+    char worst[160];  /* "relu[3,17,0]: 0.25, expected 0.5" when not ok; what overflowed */
 } fb_error_report;
+
+/* One request for hot samples: a block of runs taken at once, between those of other columns. */
+typedef struct {
+    double at_us;              /* when it began, by the measuring machine's clock */
+    double wall_us, device_us; /* the median of its runs; of the one that was traced, NAN when none was */
+} fb_round;
+
+enum { FB_ROUNDS = 128 };
+
+/* Of the whole in JSON: {"fusebox": 2, "columns": [reports]}. 2 gives times their kind and interval, columns their
+ * rounds and what they compute; a prediction has no p10 and p90. What reads 2 reads 1. */
+enum { FB_REPORT_VERSION = 2 };
 
 typedef struct fb_report {
     fb_arena *arena;
@@ -58,6 +82,8 @@ typedef struct fb_report {
     int64_t launches;
     const char *launch_mode;
     fb_stat wall_us, device_us, cold_us;
+    int n_rounds; /* the latest ones, in order of time */
+    fb_round rounds[FB_ROUNDS];
     double predicted_us, gap_us, floor_us;
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
@@ -71,13 +97,17 @@ typedef struct fb_report {
     int n_kernels;
     fb_kernel_report *kernels;
     const char *graph_hash, *plan_hash;
-    const char *failed; /* a sentence when the case failed: then nothing measured stands above */
+    const char *computes; /* fb_results_of its graph; NULL: not known */
+    const char *failed;   /* a sentence when the case failed: then nothing measured stands above */
     fb_error_kind failed_kind;
 } fb_report;
 
 fb_report *fb_report_new(void);                   /* every figure unknown */
 void fb_kernel_report_clear(fb_kernel_report *k); /* every figure unknown; `k` may hold anything */
 void fb_report_free(fb_report *r);
+/* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
+ */
+bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200]);
 json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
 fb_report *fb_report_from_json(const json_t *value, fb_error *err);
 /* Takes over what further samples change: times and errors; names and nodes stay. False when the kernels of `later`, a

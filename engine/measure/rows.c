@@ -61,6 +61,7 @@ static row *add_row(fb_kernel_rows *rows, const fb_plan *plan, const fb_program 
                                            : fb_kernel_name(g, group->n_nodes, group->nodes, rows->arena);
     r->figures.count = 0;
     r->figures.bytes_read = r->figures.bytes_written = r->figures.flops = r->figures.predicted_us = 0;
+    r->figures.apart_bytes = r->figures.apart_us = 0;
     return r;
 }
 
@@ -78,6 +79,8 @@ static void add_cost(row *r, const fb_plan *plan, const fb_program *p, const fb_
     fb_plan_group_cost(plan, l->group, &c);
     r->figures.bytes_read += (double)c.bytes_read * times;
     r->figures.bytes_written += (double)c.bytes_written * times;
+    r->figures.apart_bytes += c.apart_bytes * times;
+    r->figures.apart_us += c.apart_us * times;
     r->figures.flops += (double)c.flops * times;
     r->figures.predicted_us += c.us * times;
     const fb_group *group = fb_plan_group(plan, l->group);
@@ -240,6 +243,7 @@ void fb_kernel_rows_recall(fb_kernel_rows *rows, const fb_recall *recall)
         k->registers = from->resources.registers;
         k->shared_bytes = from->resources.shared_bytes;
         k->spill_bytes = from->resources.spill_bytes;
+        k->local_bytes = from->resources.local_bytes * n;
         k->occupancy = from->resources.occupancy;
     }
 }
@@ -251,6 +255,7 @@ static void add_resources(const row *r, const fb_device *d, const fb_loaded *l, 
     k->registers = have.registers;
     k->shared_bytes = have.shared_bytes;
     k->spill_bytes = have.spill_bytes;
+    k->local_bytes = have.local_bytes * (double)k->count;
     if (isnan(k->occupancy)) k->occupancy = have.occupancy;
 }
 

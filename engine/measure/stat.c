@@ -35,8 +35,3 @@ fb_stat fb_stat_of(const double *samples, int n)
     fb_free(sorted);
     return s;
 }
-
-bool fb_stat_tie(const fb_stat *a, const fb_stat *b)
-{
-    return a->n && b->n && a->p10 <= b->p90 && b->p10 <= a->p90;
-}

@@ -351,7 +351,7 @@ void fb_timeline_events(const fb_timeline *t, int process, const char *name, jso
 bool fb_timeline_write(const char *path, json_t *events, fb_error *err)
 {
     json_t *all = json_pack("{s:O, s:s}", "traceEvents", events, "displayTimeUnit", "ns");
-    char *text = fb_json_line(all);
+    char *text = fb_json_shown_line(all);
     bool good = fb_write_file(path, text, strlen(text), err);
     fb_free(text);
     json_decref(all);

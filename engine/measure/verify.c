@@ -1,8 +1,8 @@
-/* One output against its reference, element by element. */
+/* A value against a reference with bounds, element by element. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/element.h"
-#include "measure/reference.h"
+#include "measure/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,13 @@ typedef struct {
     double largest; /* of all finite expected magnitudes: what errors are set against */
 } worst;
 
-static double bound_at(const fb_reference_tensor *t, int64_t i)
+float fb_bound_rounded(double bound)
+{
+    float f = (float)bound;
+    return (double)f < bound ? nextafterf(f, INFINITY) : f;
+}
+
+static double bound_at(const fb_bounded_values *t, int64_t i)
 {
     return t->bound ? (double)t->bound[i] : 0;
 }
@@ -33,7 +39,7 @@ static double ratio_of(double got, double expected, double bound, double *distan
     return *distance < INFINITY && bound > 0 ? *distance / bound : INFINITY;
 }
 
-static void compare_floats(const fb_reference_tensor *t, fb_dtype dtype, const char *bytes, fb_error_report *out,
+static void compare_floats(const fb_bounded_values *t, fb_dtype dtype, const char *bytes, fb_error_report *out,
                            worst *w)
 {
     double got[CHUNK];
@@ -60,7 +66,7 @@ static void compare_floats(const fb_reference_tensor *t, fb_dtype dtype, const c
     }
 }
 
-static void compare_ints(const fb_reference_tensor *t, fb_dtype dtype, const char *bytes, fb_error_report *out,
+static void compare_ints(const fb_bounded_values *t, fb_dtype dtype, const char *bytes, fb_error_report *out,
                          worst *w)
 {
     int64_t got[CHUNK];
@@ -111,7 +117,7 @@ static void say_worst(const fb_node *n, const worst *w, bool is_int, char *to, s
     fb_str_free(&s);
 }
 
-void fb_verify_values(const fb_reference_tensor *t, const fb_node *n, const void *bytes, fb_error_report *out)
+void fb_verify_values(const fb_bounded_values *t, const fb_node *n, const void *bytes, fb_error_report *out)
 {
     worst w = {.at = -1, .ratio = 0};
     *out = (fb_error_report){.max_abs = 0, .max_rel = 0, .compared = t->n};
@@ -123,20 +129,4 @@ void fb_verify_values(const fb_reference_tensor *t, const fb_node *n, const void
     out->bound = w.ratio;
     out->ok = w.ratio <= 1;
     if (!out->ok) say_worst(n, &w, t->i != NULL, out->worst, sizeof out->worst);
-}
-
-bool fb_verify(const char *reference_path, const fb_graph *g, fb_id node, const void *bytes, fb_error_report *out,
-               fb_error *err)
-{
-    fb_reference r;
-    fb_reference_tensor t;
-    const fb_node *n = &g->nodes[node];
-    if (!fb_reference_open(&r, reference_path, g, err)) return false;
-    bool there = fb_reference_get(&r, node, &t);
-    if (there)
-        fb_verify_values(&t, n, bytes, out);
-    else
-        fb_fail(err, FB_ERR_SYSTEM, "the reference %s holds no %s", reference_path, n->name);
-    fb_reference_close(&r);
-    return there;
 }

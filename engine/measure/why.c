@@ -50,8 +50,8 @@ typedef struct {
     const fb_report *r;
     double us[FB_WHY_PARTS];
     bool known[FB_WHY_PARTS], measured[FB_WHY_PARTS];
-    double moved; /* bytes */
-    bool counted; /* … some of them by the device's counters */
+    double moved, apart; /* bytes */
+    bool counted;        /* … some of them by the device's counters */
     FB_VEC(kernel_split) kernels;
 } column_split;
 
@@ -77,17 +77,20 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
     bool timed = k->device_us.n > 0, counted;
     double left = timed ? k->device_us.median : INFINITY, n = k->count > 0 ? (double)k->count : 1;
     double bytes = bytes_of(k, &counted), modelled = k->bytes_read + k->bytes_written;
+    double apart = k->apart_us > 0 ? k->apart_us : 0;
     if (!isfinite(bytes)) {
         c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = false;
     } else {
         double full = n * fb_memory_us(m, bytes / n), filled = n * fb_memory_filled_us(m, bytes / n);
         s.us[FB_WHY_BYTES] = take(&left, filled);
+        s.us[FB_WHY_BYTES] += take(&left, apart);
         s.us[FB_WHY_OCCUPANCY] = take(&left, full - filled);
         c->moved += bytes;
+        c->apart += apart > 0 ? k->apart_bytes : 0;
         c->measured[FB_WHY_BYTES] &= counted;
         c->counted |= counted;
     }
-    double work = k->predicted_us - n * fb_memory_us(m, modelled / n);
+    double work = k->predicted_us - apart - n * fb_memory_us(m, modelled / n);
     if (isfinite(work))
         s.us[FB_WHY_COMPUTE] = take(&left, work);
     else
@@ -144,15 +147,26 @@ static void split_copies(column_split *c, bool tells)
     c->measured[FB_WHY_COPIES] = r->source != FB_SOURCE_PREDICTED;
 }
 
-static void split_column(const fb_report *r, const fb_machine *m, column_split *c)
+/* What no kernel takes is no part of the device's own time. */
+static void split_outside(const fb_machine *m, column_split *c, fb_time of, bool tells)
+{
+    static const fb_why_id outside[] = {FB_WHY_DISPATCH, FB_WHY_LAUNCHES, FB_WHY_COPIES};
+    if (of == FB_TIME_DEVICE) {
+        for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) c->known[outside[i]] = true;
+        return;
+    }
+    split_gap(m, c);
+    split_copies(c, tells);
+}
+
+static void split_column(const fb_report *r, const fb_machine *m, fb_time of, column_split *c)
 {
     bool tells = r->n_kernels > 0 || r->launches == 0;
     *c = (column_split){.r = r};
     c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = tells;
     c->known[FB_WHY_SPILLS] = r->launches == 0;
     c->measured[FB_WHY_BYTES] = r->n_kernels > 0;
-    split_gap(m, c);
-    split_copies(c, tells);
+    split_outside(m, c, of, tells);
     for (int i = 0; i < r->n_kernels; i++) split_kernel(&r->kernels[i], m, c);
     for (int i = 0; i < c->kernels.n; i++)
         for (int p = FB_WHY_BYTES; p < FB_WHY_REST; p++) c->us[p] += c->kernels.at[i].us[p];
@@ -220,6 +234,9 @@ static void say_amounts(const fb_why_part *p, const column_split c[2], fb_why_id
         fb_str_addf(out, "%lld → %lld launches: ", (long long)c[0].r->launches, (long long)c[1].r->launches);
     if (id == FB_WHY_BYTES)
         fb_str_addf(out, "%s → %s moved: ", fb_format_bytes(from, c[0].moved), fb_format_bytes(to, c[1].moved));
+    if (id == FB_WHY_BYTES && c[0].apart + c[1].apart > 0)
+        fb_str_addf(out, "and %s → %s fetched with them that nobody asked for: ", fb_format_bytes(from, c[0].apart),
+                    fb_format_bytes(to, c[1].apart));
     fb_str_addf(out, "%s → %s %s", signed_us(from, p->of[0]), signed_us(to, p->of[1]), parts[id].what);
     if (id == FB_WHY_REST) return;
     fb_str_addf(out, " (%s", p->basis[0]);
@@ -299,6 +316,11 @@ static bool has_wall(const fb_report *r, const char *which, fb_error *err)
     return r->wall_us.n > 0 || fb_fail(err, FB_ERR_UNAVAILABLE, "the %s column has no wall time", which);
 }
 
+static const fb_stat *time_of(const fb_report *r, fb_time of)
+{
+    return of == FB_TIME_WALL ? &r->wall_us : &r->device_us;
+}
+
 static const char *basis(const column_split *c, int id)
 {
     if (c->measured[id]) return fb_figure_source_name(c->r->source);
@@ -324,21 +346,30 @@ static void set_parts(fb_why *why, const column_split c[2])
     }
 }
 
-bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out,
-               fb_error *err)
+/* The wall's, unless only the device's is known to differ. */
+static fb_time time_to_explain(const fb_comparison verdict[2])
 {
-    *out = (fb_why){0};
-    if (!has_wall(a, "first", err) || !has_wall(b, "second", err)) return false;
+    bool device = fb_differs(&verdict[FB_TIME_DEVICE]) && !fb_differs(&verdict[FB_TIME_WALL]);
+    return device ? FB_TIME_DEVICE : FB_TIME_WALL;
+}
+
+static void compare(const fb_report *a, const fb_report *b, fb_comparison verdict[2])
+{
+    for (int of = FB_TIME_WALL; of <= FB_TIME_DEVICE; of++) verdict[of] = fb_compare_reports(a, b, (fb_time)of);
+}
+
+static void explain(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out)
+{
     column_split c[2];
-    split_column(a, ma, &c[0]);
-    split_column(b, mb, &c[1]);
-    out->a_us = a->wall_us.median;
-    out->b_us = b->wall_us.median;
+    split_column(a, ma, out->of, &c[0]);
+    split_column(b, mb, out->of, &c[1]);
+    out->a_us = time_of(a, out->of)->median;
+    out->b_us = time_of(b, out->of)->median;
     out->us = out->a_us - out->b_us;
-    out->tie = fb_stat_tie(&a->wall_us, &b->wall_us);
+    out->tie = !fb_differs(&out->verdict[out->of]);
     out->source = a->source > b->source ? a->source : b->source;
-    out->of[0] = a->source;
-    out->of[1] = b->source;
+    out->from[0] = a->source;
+    out->from[1] = b->source;
     set_parts(out, c);
     out->rest_in_kernels = is_in_kernels(out, c);
     kernel_split *merged = fb_calloc((size_t)(c[0].kernels.n + c[1].kernels.n) + 1, sizeof *merged);
@@ -349,6 +380,29 @@ bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, con
     }
     fb_free(merged);
     for (int s = 0; s < 2; s++) FB_VEC_FREE(&c[s].kernels);
+}
+
+bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out,
+               fb_error *err)
+{
+    *out = (fb_why){0};
+    if (!has_wall(a, "first", err) || !has_wall(b, "second", err)) return false;
+    compare(a, b, out->verdict);
+    out->of = time_to_explain(out->verdict);
+    explain(a, b, ma, mb, out);
+    return true;
+}
+
+bool fb_why_of_time(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_time of,
+                    fb_why *out, fb_error *err)
+{
+    *out = (fb_why){.of = of};
+    if (!has_wall(a, "first", err) || !has_wall(b, "second", err)) return false;
+    for (int s = 0; of == FB_TIME_DEVICE && s < 2; s++)
+        if (!time_of(s ? b : a, of)->n)
+            return fb_fail(err, FB_ERR_UNAVAILABLE, "the %s column's kernels were not timed", s ? "second" : "first");
+    compare(a, b, out->verdict);
+    explain(a, b, ma, mb, out);
     return true;
 }
 
@@ -366,7 +420,7 @@ fb_why_id fb_why_largest(const fb_why *why)
 
 double fb_why_percent(const fb_why *why, fb_why_id id)
 {
-    return round(100 * why->part[id].us / why->us) + 0.0;
+    return why->us == 0 ? 0 : round(100 * why->part[id].us / why->us) + 0.0;
 }
 
 void fb_why_conclusion(const fb_why *why, char to[240])
@@ -375,8 +429,10 @@ void fb_why_conclusion(const fb_why *why, char to[240])
     char us[32], inside[32];
     double share = id == FB_WHY_NONE ? 0 : 100 * why->part[id].us / why->us;
     bool rest = fabs(why->part[FB_WHY_REST].us) > (id == FB_WHY_NONE ? 0 : fabs(why->part[id].us));
-    if (why->tie)
-        snprintf(to, 240, "a tie: there is nothing to explain");
+    if (why->tie && why->verdict[why->of].what == FB_SAME)
+        snprintf(to, 240, "the same: the parts make up for each other");
+    else if (why->tie)
+        snprintf(to, 240, "cannot tell which is faster: the parts are differences of medians");
     else if (id == FB_WHY_NONE)
         snprintf(to, 240, "nothing that is known explains the difference");
     else if (rest && why->rest_in_kernels)
@@ -388,13 +444,24 @@ void fb_why_conclusion(const fb_why *why, char to[240])
                  fb_format_us(us, fabs(why->part[id].us)), share, rest ? "; more than that is not explained" : "");
 }
 
+const char *fb_why_verdicts(const fb_why *why, char to[160])
+{
+    char wall[64], device[64];
+    if (!isnan(why->verdict[FB_TIME_DEVICE].times))
+        snprintf(to, 160, "wall: %s; device: %s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall),
+                 fb_comparison_say(&why->verdict[FB_TIME_DEVICE], device));
+    else
+        snprintf(to, 160, "wall: %s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall));
+    return to;
+}
+
 const char *fb_why_sources(const fb_why *why, char to[32])
 {
-    const char *a = fb_figure_source_name(why->of[0]), *b = fb_figure_source_name(why->of[1]);
+    const char *a = fb_figure_source_name(why->from[0]), *b = fb_figure_source_name(why->from[1]);
     if (why->source == FB_SOURCE_MEASURED)
         *to = '\0';
     else
-        snprintf(to, 32, why->of[0] == why->of[1] ? "%s" : "%s → %s", a, b);
+        snprintf(to, 32, why->from[0] == why->from[1] ? "%s" : "%s → %s", a, b);
     return to;
 }
 
@@ -454,6 +521,17 @@ static json_t *detail(const fb_why_part *p, fb_why_id id)
     return o;
 }
 
+static json_t *verdict_to_json(const fb_comparison *c)
+{
+    char text[64];
+    json_t *o = json_pack("{s:s, s:s, s:i}", "is", fb_difference_name(c->what), "text", fb_comparison_say(c, text),
+                          "pairs", c->pairs);
+    fb_json_set_number(o, "times", c->times);
+    fb_json_set_number(o, "low", c->low);
+    fb_json_set_number(o, "high", c->high);
+    return o;
+}
+
 json_t *fb_why_to_json(const fb_why *why)
 {
     json_t *sizes = json_object(), *details = json_object();
@@ -467,6 +545,12 @@ json_t *fb_why_to_json(const fb_why *why)
     fb_why_conclusion(why, conclusion);
     json_t *o = json_pack("{s:o, s:o, s:b, s:s, s:s}", "parts", sizes, "details", details, "tie", why->tie, "source",
                           fb_figure_source_name(why->source), "conclusion", conclusion);
+    json_object_set_new(o, "of", json_string(fb_time_name(why->of)));
+    json_t *verdicts = json_object();
+    for (int of = FB_TIME_WALL; of <= FB_TIME_DEVICE; of++)
+        if (!isnan(why->verdict[of].times))
+            json_object_set_new(verdicts, fb_time_name((fb_time)of), verdict_to_json(&why->verdict[of]));
+    json_object_set_new(o, "verdicts", verdicts);
     fb_json_set_number(o, "us", why->us);
     fb_json_set_number(o, "a_us", why->a_us);
     fb_json_set_number(o, "b_us", why->b_us);

@@ -1,6 +1,9 @@
-/* Why is B faster than A? The measured difference of two columns' wall times, split into parts that add up to it.
+/* Why is B faster than A? The difference of two columns' times, split into parts that add up to it.
  *
- * Each column's wall time is split by itself; a part is A's share less B's, in µs: above 0 where B gained. The rule:
+ * Wall time and the device's own time have a verdict each (measure/compare.h). The parts are of the wall time, unless
+ * the device's differs and that of the wall cannot be told: then they are of what the kernels take, which knows no
+ * dispatch, launches or copies. Each column's time is split by itself; a part is A's share less B's, in µs: above 0
+ * where B gained. The rule:
  *
  *   dispatch   foreign devices alone: the gap (wall time in which no kernel ran) beyond what the launches cost by our
  *              calibration. Our own launches come from a ready list, so all of our gap is launching.
@@ -21,6 +24,7 @@
 #ifndef FB_MEASURE_WHY_H
 #define FB_MEASURE_WHY_H
 
+#include "measure/compare.h"
 #include "measure/report.h"
 
 typedef enum {
@@ -55,11 +59,13 @@ typedef struct {
 } fb_why_part;
 
 typedef struct {
-    double us, a_us, b_us;   /* A − B: above 0 when B is faster; the medians */
-    bool tie;                /* the spreads overlap: there is nothing to explain */
-    fb_figure_source source; /* of the wall times: the less certain of the two */
-    fb_figure_source of[2];  /* of each */
-    bool rest_in_kernels;    /* the rest is time of kernels of which, in one column at least, only the time is known */
+    fb_time of;               /* which time the parts add up to */
+    fb_comparison verdict[2]; /* of the wall time and of the device's, by fb_time */
+    double us, a_us, b_us;    /* A − B: above 0 when B is faster; the medians */
+    bool tie;                 /* the same, or it cannot be told: the parts are differences of medians, no causes */
+    fb_figure_source source;  /* of the times: the less certain of the two */
+    fb_figure_source from[2]; /* of each */
+    bool rest_in_kernels;     /* the rest is time of kernels of which, in one column at least, only the time is known */
     fb_why_part part[FB_WHY_PARTS];
 } fb_why;
 
@@ -67,6 +73,9 @@ typedef struct {
  * below it. False when one of the columns failed or has no wall time. */
 bool fb_why_of(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_why *out,
                fb_error *err);
+/* … of the time that is named. */
+bool fb_why_of_time(const fb_report *a, const fb_report *b, const fb_machine *ma, const fb_machine *mb, fb_time of,
+                    fb_why *out, fb_error *err);
 /* The part, other than the rest, that goes furthest in the direction of the difference; FB_WHY_NONE when it is a tie or
  * no part goes there. */
 fb_why_id fb_why_largest(const fb_why *why);
@@ -74,6 +83,8 @@ fb_why_id fb_why_largest(const fb_why *why);
 bool fb_why_matters(const fb_why *why, fb_why_id id);    /* false: nothing or not known in both columns */
 const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
+/* Both verdicts: "wall: cannot tell: resolves 14 %; device: faster: 3.9 ×". Into `to`, returned. */
+const char *fb_why_verdicts(const fb_why *why, char to[160]);
 /* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
 const char *fb_why_sources(const fb_why *why, char to[32]);
 
@@ -86,12 +97,13 @@ typedef struct {
     int from, n;
 } fb_why_span;
 fb_why_span fb_why_bar(const fb_why *why, fb_why_id id, int width);
-/* The bar of A's (0) or B's (1) wall time, on the same scale. */
+/* The bar of A's (0) or B's (1) time, on the same scale. */
 fb_why_span fb_why_wall_bar(const fb_why *why, int which, int width);
 
 /* {"parts": {"bytes": µs, …}, "us": …, "a_us": …, "b_us": …, "tie": …, "source": …, "largest": …, "conclusion": …,
- * "details": {"bytes": {"a_us", "b_us", "basis", "text", "kernels": [{"name","us"}]}}}; parts that are not known are
- * absent. What a puzzle's answer function gets (script/script.h). The caller owns it. */
+ * "of": "wall" or "device", "verdicts": {"wall": {"is": "faster", "times", "low", "high", "pairs", "text"}, "device":
+ * …}, "details": {"bytes": {"a_us", "b_us", "basis", "text", "kernels": [{"name","us"}]}}}; parts that are not known
+ * are absent. What a puzzle's answer function gets (script/script.h). The caller owns it. */
 json_t *fb_why_to_json(const fb_why *why);
 
 #endif

@@ -98,12 +98,11 @@ static double apart_bytes(const fb_analysis *a, const fb_section *s)
     return bytes;
 }
 
-static double apart_us(const fb_machine *m, const fb_analysis *a)
+static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
-    double bytes = 0, best = fb_rate_peak(&m->copy_hot);
-    for (int i = 0; i < a->nest->n_sections && a->family != FB_FAMILY_LIBRARY; i++)
-        if (!a->nest->tiled && !a->nest->chain) bytes += apart_bytes(a, &a->nest->sections[i]);
-    return fb_time_us(bytes, best);
+    for (int i = 0; i < a->nest->n_sections; i++)
+        if (!a->nest->tiled && !a->nest->chain) out->apart_bytes += apart_bytes(a, &a->nest->sections[i]);
+    out->apart_us = fb_time_us(out->apart_bytes, fb_rate_peak(&m->copy_hot));
 }
 
 static double starved_us(const fb_machine *m, const fb_analysis *a)
@@ -127,8 +126,9 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
         latency_us =
             fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us)) + reduce_wave_us * t.waves;
     }
+    add_apart(m, a, out);
     out->us = fmax(out->us, together(out->memory_us, t.issued_us));
-    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, t.table_bytes) + apart_us(m, a);
+    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, t.table_bytes) + out->apart_us;
 }
 
 double fb_graph_working_set(const fb_graph *g)

@@ -27,14 +27,14 @@ int64_t fb_space_points(const fb_space *s)
 
 /* ---- the builder ---- */
 
-bool fb_builder_refuse(fb_builder *b, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
+bool fb_builder_refuse_unseen(fb_builder *b, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
 {
     char text[sizeof b->why->text];
     va_list ap;
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    *b->why = fb_verdict_make(kind, rule, "%s", text);
+    *b->why = fb_verdict_make_unseen(kind, rule, "%s", text);
     return false;
 }
 

@@ -73,8 +73,9 @@ fb_ix fb_space_add(fb_builder *b, fb_space *s, char kind, int64_t extent);
 /* The space of these extents and the coordinates of its points. Two spaces share no variable, so that a variable says
  * which space it is of. */
 fb_space fb_builder_space(fb_builder *b, int n, const int64_t *extents, fb_ix *coords);
-bool fb_builder_refuse(fb_builder *b, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
+bool fb_builder_refuse_unseen(fb_builder *b, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+#define fb_builder_refuse(b, ...) ((void)FB_VERDICT_PLACE(#__VA_ARGS__), fb_builder_refuse_unseen(b, __VA_ARGS__))
 int fb_builder_stored(const fb_builder *b, fb_id node); /* its place in kernel.stored, or FB_NONE */
 bool fb_builder_inside(const fb_builder *b, fb_id node);
 

@@ -62,9 +62,11 @@ static bool stopped(const walk *w)
     return w->result.end != FB_WALK_DONE;
 }
 
-static fb_val refuse(walk *w, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
+static fb_val refuse_unseen(walk *w, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static fb_val refuse(walk *w, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
+#define refuse(w, ...) ((void)FB_VERDICT_PLACE(#__VA_ARGS__), refuse_unseen(w, __VA_ARGS__))
+
+static fb_val refuse_unseen(walk *w, fb_verdict_kind kind, fb_rule rule, const char *format, ...)
 {
     char text[sizeof w->b->why->text];
     va_list ap;
@@ -72,7 +74,7 @@ static fb_val refuse(walk *w, fb_verdict_kind kind, fb_rule rule, const char *fo
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     w->result.end = FB_WALK_REFUSED;
-    fb_builder_refuse(w->b, kind, rule, "%s", text);
+    fb_builder_refuse_unseen(w->b, kind, rule, "%s", text);
     return FB_NONE;
 }
 

@@ -2,6 +2,7 @@
 #ifndef FB_PLAN_VERDICT_H
 #define FB_PLAN_VERDICT_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 typedef enum {
@@ -41,7 +42,30 @@ typedef struct {
 } fb_verdict;
 
 const char *fb_verdict_kind_name(fb_verdict_kind k); /* "fine" "slower" "unsupported" "illegal" */
-fb_verdict fb_verdict_make(fb_verdict_kind kind, fb_rule rule, const char *format, ...)
+/* A place in the source that makes verdicts. All of a binary's are one list, so that a place that none of many plans came
+ * by can be named too. */
+typedef struct {
+    const char *file;
+    int line;
+    const char *said;     /* "FB_VERDICT_ILLEGAL, FB_RULE_CYCLE, …": as it stands in the source */
+    _Atomic int64_t made; /* in this process */
+} fb_verdict_place;
+
+int fb_verdict_places(void);
+fb_verdict_place *fb_verdict_place_at(int i); /* in no order that means anything, and the same in forked processes */
+/* How many verdicts of a kind and rule there were in this process. */
+int64_t fb_verdicts_made(fb_verdict_kind kind, fb_rule rule);
+
+/* An expression: one more verdict made here. */
+#define FB_VERDICT_PLACE(said)                                                                                         \
+    __extension__({                                                                                                    \
+        static fb_verdict_place here_ = {__FILE__, __LINE__, said, 0};                                                 \
+        static fb_verdict_place *const row_ __attribute__((section("fb_verdict_places"), used)) = &here_;              \
+        atomic_fetch_add_explicit(&here_.made, 1, memory_order_relaxed);                                               \
+    })
+
+fb_verdict fb_verdict_make_unseen(fb_verdict_kind kind, fb_rule rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define fb_verdict_make(...) ((void)FB_VERDICT_PLACE(#__VA_ARGS__), fb_verdict_make_unseen(__VA_ARGS__))
 
 #endif

@@ -1,15 +1,20 @@
 #include "script/files.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sha256.h"
+#include "base/str.h"
 #include "base/vec.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- npy: magic, version, a Python dictionary as text, the values ---- */
 
@@ -109,6 +114,116 @@ static bool parse_npy(const char *name, const char *bytes, size_t n, fb_file_tab
         if (fabs(out->values[i]) > 0x1p53)
             return fb_fail(err, FB_ERR_INPUT, "%s: value %lld is beyond 2^53", name, (long long)i);
     return true;
+}
+
+/* ---- npy in pieces ---- */
+
+enum { PIECE = 1 << 20 };
+
+typedef struct {
+    int fd;
+    fb_sha256 sha;    /* of what the importer hashes */
+    fb_hasher *whole; /* of the file, as fb_file_parse does */
+} npy_stream;
+
+static bool stream_read(npy_stream *s, const char *path, void *to, size_t n, fb_error *err)
+{
+    for (size_t got = 0; got < n;) {
+        ssize_t k = read(s->fd, (char *)to + got, n - got);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return fb_fail(err, FB_ERR_INPUT, "%s: %s", path, strerror(errno));
+        if (k == 0) return fb_fail(err, FB_ERR_INPUT, "%s: the file ends too early", path);
+        got += (size_t)k;
+    }
+    fb_hasher_add(s->whole, to, n);
+    return true;
+}
+
+static bool stream_header(npy_stream *s, const char *path, fb_file_table *out, fb_error *err)
+{
+    unsigned char b[12];
+    if (!stream_read(s, path, b, 10, err)) return false;
+    if (memcmp(b, "\x93NUMPY", 6) != 0) return fb_fail(err, FB_ERR_INPUT, "%s: not a .npy file", path);
+    size_t length = b[8] | (size_t)b[9] << 8;
+    if (b[6] >= 2 && !stream_read(s, path, b + 10, 2, err)) return false;
+    if (b[6] >= 2) length |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
+    if (length > 65535) return fb_fail(err, FB_ERR_INPUT, "%s: its header is too long", path);
+    char *header = fb_calloc(1, length + 1);
+    bool ok = stream_read(s, path, header, length, err) && npy_header(path, header, out, err);
+    fb_free(header);
+    return ok;
+}
+
+/* dtype and shape, as they stand before the values in what the key is made of. */
+static void stream_name(npy_stream *s, const fb_file_table *t)
+{
+    fb_str text = {0};
+    fb_str_addf(&text, "%s(", fb_dtype_name(t->dtype));
+    for (int d = 0; d < t->shape.rank; d++) fb_str_addf(&text, "%s%lld", d ? ", " : "", (long long)t->shape.dim[d]);
+    fb_str_add(&text, t->shape.rank == 1 ? ",)" : ")");
+    fb_sha256_add(&s->sha, text.text, text.n);
+    fb_str_free(&text);
+}
+
+static bool stream_values(npy_stream *s, const char *path, fb_file_table *out, fb_error *err)
+{
+    size_t size = (size_t)fb_dtype_size(out->dtype);
+    unsigned char *piece = fb_alloc(PIECE);
+    bool ok = true;
+    for (int64_t done = 0; ok && done < out->n;) {
+        int64_t k = out->n - done < (int64_t)(PIECE / size) ? out->n - done : (int64_t)(PIECE / size);
+        ok = stream_read(s, path, piece, (size_t)k * size, err);
+        if (!ok) break;
+        fb_sha256_add(&s->sha, piece, (size_t)k * size);
+        for (int64_t i = 0; i < k; i++) out->values[done + i] = npy_value(piece + (size_t)i * size, out->dtype);
+        for (int64_t i = 0; ok && i < k && out->dtype == FB_I64; i++)
+            if (fabs(out->values[done + i]) > 0x1p53)
+                ok = fb_fail(err, FB_ERR_INPUT, "%s: value %lld is beyond 2^53", path, (long long)(done + i));
+        done += k;
+    }
+    fb_free(piece);
+    return ok;
+}
+
+static bool is_content_key(const char *key)
+{
+    return strlen(key) == 32 && strspn(key, "0123456789abcdef") == 32;
+}
+
+static bool read_stream(npy_stream *s, const char *path, const char *key, fb_file_table *out, fb_error *err)
+{
+    char hex[65];
+    if (!stream_header(s, path, out, err)) return false;
+    if (out->n > FB_WEIGHTS_MAX)
+        return fb_fail(err, FB_ERR_LIMIT, "%s: %lld values are more than the %d that a worker takes", path,
+                       (long long)out->n, (int)FB_WEIGHTS_MAX);
+    stream_name(s, out);
+    out->values = fb_try_alloc((size_t)(out->n ? out->n : 1) * sizeof *out->values);
+    if (!out->values) return fb_fail(err, FB_ERR_LIMIT, "%s: no memory for its values", path);
+    bool ok = stream_values(s, path, out, err);
+    bool same = strncmp(fb_sha256_end(&s->sha, hex), key, 32) == 0;
+    fb_hash_hex(fb_hasher_end(s->whole), out->key);
+    s->whole = NULL;
+    if (!ok || same || !is_content_key(key) || strcmp(out->key, key) == 0) return ok;
+    return fb_fail(err, FB_ERR_INPUT, "%s: not what its name says: its values, dtype or shape have changed", path);
+}
+
+bool fb_weights_read(const char *path, const char *key, fb_file_table *out, fb_error *err)
+{
+    *out = (fb_file_table){0};
+    npy_stream s = {.fd = fb_file_open(path, FB_FILE_READ, err)};
+    if (s.fd < 0) return false;
+    s.whole = fb_hasher_new();
+    fb_hasher_add_text(s.whole, ".npy");
+    fb_hasher_add_text(s.whole, "");
+    fb_sha256_begin(&s.sha);
+    bool ok = read_stream(&s, path, key, out, err);
+    if (s.whole) fb_hasher_end(s.whole);
+    close(s.fd);
+    if (ok) return true;
+    fb_free(out->values);
+    *out = (fb_file_table){0};
+    return false;
 }
 
 /* ---- csv ---- */

@@ -24,8 +24,9 @@ static bool read_list(fb_script_info *info, const json_t *list, const char *what
                       fb_error *err)
 {
     if (!list) return true;
-    if (!json_is_array(list) || json_array_size(list) > MOST)
-        return fb_fail(err, FB_ERR_INPUT, "%s is not a list", what);
+    if (!json_is_array(list)) return fb_fail(err, FB_ERR_INPUT, "%s is not a list", what);
+    if (json_array_size(list) > MOST)
+        return fb_fail(err, FB_ERR_INPUT, "%s has %zu entries; there may be %d", what, json_array_size(list), MOST);
     *out = FB_NEW_ARRAY(info->arena, const char *, json_array_size(list) + 1);
     size_t i;
     json_t *item;

@@ -1,7 +1,9 @@
 /* Experiments and puzzle answers: functions of the script that ask for measurements and say what they found. */
 #include "script/process.h"
 
+#include "base/hash.h"
 #include "base/json.h"
+#include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@ typedef struct {
     int64_t id;
     bool running;
 } experiment;
+
+enum { SETTINGS = 1, FIGURES, PLOTS, COUNTS }; /* user values of an experiment */
 
 static experiment *check_experiment(lua_State *L)
 {
@@ -112,6 +116,7 @@ static int next_case(lua_State *L)
         lua_settop(L, 2);
     }
     if (rest) return 0;
+    fb_lua_close_table(L, "a case's params have no");
     lua_setfield(L, 1, "params");
     for (lua_pushnil(L); lua_next(L, lua_upvalueindex(4)); lua_pop(L, 1)) { /* 2: name, 3: value */
         lua_pushvalue(L, 2);
@@ -124,6 +129,7 @@ static int next_case(lua_State *L)
     }
     lua_pushinteger(L, number + 1);
     lua_replace(L, lua_upvalueindex(3));
+    fb_lua_close_table(L, "a case has no");
     return 1;
 }
 
@@ -133,6 +139,18 @@ static void add_key(lua_State *L, int keys, const char *key)
     lua_rawseti(L, keys + 1, n); /* the list on top */
     lua_pushstring(L, key);
     lua_rawseti(L, keys, n);
+}
+
+static _Noreturn void unknown_swept(lua_State *L, const char *key)
+{
+    const json_t *params = fb_process_of(L)->params;
+    size_t n = json_array_size(params);
+    const char **known = lua_newuserdatauv(L, (n + 3) * sizeof *known, 0);
+    for (size_t i = 0; i < n; i++) known[i] = fb_json_string_or(json_array_get(params, i), "name", "");
+    known[n] = "variant";
+    known[n + 1] = "plan";
+    known[n + 2] = "device";
+    fb_lua_unknown(L, "sweep: there is no parameter", key, known, (int)n + 3);
 }
 
 /* e:sweep { plan = { "eager", "max" }, batch_size = "*" }: all combinations; what is named last varies fastest, in the
@@ -178,11 +196,11 @@ static int sweep(lua_State *L)
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         bool known = strcmp(key, "variant") == 0 || strcmp(key, "plan") == 0 || strcmp(key, "device") == 0;
         json_array_foreach(p->params, i, param) known = known || strcmp(key, fb_json_string_or(param, "name", "")) == 0;
-        if (!known) return fb_lua_raise(L, "sweep: there is no parameter %.60s", key);
+        if (!known) unknown_swept(L, key);
     }
     lua_settop(L, 4);
     lua_pushinteger(L, 0);
-    lua_getiuservalue(L, 1, 1);
+    lua_getiuservalue(L, 1, SETTINGS);
     lua_pushcclosure(L, next_case, 4);
     return 1;
 }
@@ -221,13 +239,35 @@ static json_t *case_message(lua_State *L, const char *type, int64_t id)
     return m;
 }
 
+/* An experiment that measures for ever is a loop without an end, or one that forgot to go on to the next case: it is
+ * said early, and ends. `which` is the message to the front. */
+static void count_measure(lua_State *L, const json_t *which)
+{
+    fb_process *p = fb_process_of(L);
+    char *text = fb_json_line(which);
+    fb_hash hash = fb_hash_bytes(text, strlen(text));
+    fb_free(text);
+    p->repeats = p->measures && fb_hash_equal(hash, p->last_case) ? p->repeats + 1 : 0;
+    p->last_case = hash;
+    if (p->repeats >= FB_PROCESS_REPEATS)
+        fb_lua_raise(L, "measure: the same case was asked for %d times, one after the other", FB_PROCESS_REPEATS);
+    if (++p->measures > FB_SCRIPT_MEASURES)
+        fb_lua_raise(L, "measure: an experiment measures at most %d times", FB_SCRIPT_MEASURES);
+    if (p->measures == 1000 || p->measures == 10000)
+        fb_process_send(
+            p, json_pack("{s:s, s:o}", "type", "log", "text",
+                         json_sprintf("%s: the experiment has measured %d cases and goes on", p->name, p->measures)));
+}
+
 /* r = e:measure(c): the report of one column; r.failed is a sentence where there is none. */
 static int measure(lua_State *L)
 {
     fb_process *p = fb_process_of(L);
     experiment *e = check_experiment(L);
     if (p->graph) return fb_lua_raise(L, "measure: not while a graph is being built");
-    fb_process_send(p, json_incref(case_message(L, "measure", e->id)));
+    json_t *which = case_message(L, "measure", e->id);
+    count_measure(L, which);
+    fb_process_send(p, json_incref(which));
     lua_State *before = p->L;
     p->L = L;
     const json_t *m = fb_process_await_measured(p);
@@ -236,10 +276,54 @@ static int measure(lua_State *L)
     return 1;
 }
 
-static void count_row(lua_State *L)
+/* Sends a row or plot, which is what the front keeps; steals the reference. */
+static void send_kept(lua_State *L, json_t *m, const char *what)
 {
-    if (fb_process_of(L)->rows++ >= FB_PROCESS_ROWS)
-        fb_lua_raise(L, "an experiment gives at most %d rows and plots", FB_PROCESS_ROWS);
+    fb_process *p = fb_process_of(L);
+    char *line = fb_json_line(m);
+    size_t n = strlen(line);
+    fb_free(line);
+    p->row_bytes += n;
+    bool fine = ++p->rows <= FB_SCRIPT_ROWS && n <= FB_SCRIPT_ROW_BYTES && p->row_bytes <= FB_SCRIPT_ROWS_BYTES;
+    if (fine) {
+        fb_process_send(p, m);
+        return;
+    }
+    json_decref(m);
+    if (n > FB_SCRIPT_ROW_BYTES) fb_lua_raise(L, "%s: %zu bytes; one has at most %d", what, n, FB_SCRIPT_ROW_BYTES);
+    if (p->rows > FB_SCRIPT_ROWS)
+        fb_lua_raise(L, "%s: an experiment gives at most %d rows and plots", what, FB_SCRIPT_ROWS);
+    fb_lua_raise(L, "%s: an experiment's rows have at most %d bytes together", what, FB_SCRIPT_ROWS_BYTES);
+}
+
+/* Keeps the names of an object's fields in the table on top. */
+static void keep_names(lua_State *L, const json_t *object)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value)
+    {
+        if (json_is_null(value) || json_is_object(value)) continue;
+        lua_pushboolean(L, true);
+        lua_setfield(L, -2, name);
+    }
+}
+
+/* What plots may name: the figures of rows, and what tells their cases apart. */
+static void keep_figures(lua_State *L, const json_t *m)
+{
+    const json_t *which = json_object_get(m, "case"), *row = json_object_get(m, "row");
+    lua_getiuservalue(L, 1, FIGURES);
+    keep_names(L, which);
+    keep_names(L, json_object_get(which, "params"));
+    keep_names(L, row);
+    int n = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) n++;
+    lua_pop(L, 1);
+    if (n > FB_PROCESS_FIGURES) fb_lua_raise(L, "row: more than %d different figures", FB_PROCESS_FIGURES);
+    if (fb_json_string_or(row, "failed", NULL)) return;
+    lua_pushboolean(L, true);
+    lua_setiuservalue(L, 1, COUNTS);
 }
 
 /* e:row(c, { us = … }). */
@@ -247,7 +331,6 @@ static int row(lua_State *L)
 {
     fb_process *p = fb_process_of(L);
     experiment *e = check_experiment(L);
-    count_row(L);
     luaL_checktype(L, 3, LUA_TTABLE);
     json_t *whole = json_incref(case_message(L, "case", e->id));
     json_t *m = json_pack("{s:s, s:I, s:o}", "type", "row", "id", (json_int_t)e->id, "case", whole);
@@ -257,24 +340,87 @@ static int row(lua_State *L)
     p->held = json_incref(m);
     json_t *values = fb_lua_to_json(L, 3, "row"); /* lets go of what was held: m is ours from here */
     json_object_set_new(m, "row", values);
-    fb_process_send(p, m);
+    json_decref(p->held);
+    p->held = m;
+    keep_figures(L, m);
+    send_kept(L, json_incref(m), "row");
     return 0;
+}
+
+static const char *const plot_fields[] = {"x", "y", "by", "low", "high", "log"};
+enum { PLOT_FIELDS = sizeof plot_fields / sizeof *plot_fields };
+
+/* Keeps a figure that a plot names, with the line of the plot: rows may come after it. */
+static void keep_plotted(lua_State *L, const json_t *figure)
+{
+    if (!json_is_string(figure)) fb_lua_raise(L, "plot: a figure is named by a text");
+    lua_getiuservalue(L, 1, PLOTS);
+    lua_createtable(L, 2, 0);
+    lua_pushstring(L, json_string_value(figure));
+    lua_rawseti(L, -2, 1);
+    lua_pushinteger(L, fb_lua_line(L));
+    lua_rawseti(L, -2, 2);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    lua_pop(L, 1);
+}
+
+/* `m` is held by the process. */
+static void check_plot(lua_State *L, const json_t *m)
+{
+    const char *name;
+    json_t *value, *one;
+    size_t k;
+    json_object_foreach((json_t *)m, name, value)
+    {
+        int i = 0;
+        while (i < PLOT_FIELDS && strcmp(plot_fields[i], name) != 0) i++;
+        if (i == PLOT_FIELDS) fb_lua_unknown(L, "plot: unknown field", name, plot_fields, PLOT_FIELDS);
+        /* a spread is drawn where there is one: predictions have none */
+        bool optional = strcmp(name, "log") == 0 || strcmp(name, "low") == 0 || strcmp(name, "high") == 0;
+        if (optional) continue;
+        if (!json_is_array(value)) keep_plotted(L, value);
+        json_array_foreach(value, k, one) keep_plotted(L, one);
+    }
+}
+
+/* At the end of the experiment, when all its rows are known. Where every case failed, nothing is known of figures. */
+static void check_plotted(lua_State *L)
+{
+    bool counts = lua_getiuservalue(L, 1, COUNTS) == LUA_TBOOLEAN;
+    lua_getiuservalue(L, 1, PLOTS);
+    lua_getiuservalue(L, 1, FIGURES);
+    int plots = lua_gettop(L) - 1, figures = plots + 1;
+    lua_Integer n = counts ? (lua_Integer)lua_rawlen(L, plots) : 0;
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_rawgeti(L, plots, i);
+        lua_rawgeti(L, -1, 2);
+        lua_rawgeti(L, -2, 1);
+        lua_pushvalue(L, -1);
+        bool found = lua_rawget(L, figures) != LUA_TNIL;
+        lua_pop(L, 1);
+        if (!found) {
+            fb_process_of(L)->blame = (int)lua_tointeger(L, -2);
+            fb_lua_unknown_key(L, "plot: no row has a figure", lua_tostring(L, -1), figures);
+        }
+        lua_settop(L, figures);
+    }
 }
 
 /* e:plot { x = "batch_size", y = "us", by = "plan", log = "xy" }. */
 static int plot(lua_State *L)
 {
     experiment *e = check_experiment(L);
-    count_row(L);
     luaL_checktype(L, 2, LUA_TTABLE);
     json_t *m = fb_lua_to_json(L, 2, "plot");
     if (!json_is_object(m)) {
         json_decref(m);
         return fb_lua_raise(L, "plot: fields like x = \"batch_size\" are expected");
     }
+    json_decref(m); /* held by the process */
+    check_plot(L, m);
     json_object_set_new(m, "type", json_string("plot"));
     json_object_set_new(m, "id", json_integer(e->id));
-    fb_process_send(fb_process_of(L), m);
+    send_kept(L, json_incref(m), "plot");
     return 0;
 }
 
@@ -299,16 +445,22 @@ int fb_experiment_run(lua_State *L)
     lua_settop(L, 0);
     fb_module_push_field(L, "experiment");
     if (!lua_isfunction(L, 1)) return fb_lua_raise(L, "the script has no experiment");
-    experiment *e = lua_newuserdatauv(L, sizeof *e, 1);
+    experiment *e = lua_newuserdatauv(L, sizeof *e, COUNTS);
     *e = (experiment){r->id, true};
     luaL_setmetatable(L, experiment_type);
     push_settings(L, r->params);
-    lua_setiuservalue(L, 2, 1);
+    lua_setiuservalue(L, 2, SETTINGS);
+    for (int i = FIGURES; i <= PLOTS; i++) {
+        lua_newtable(L);
+        lua_setiuservalue(L, 2, i);
+    }
     lua_pushvalue(L, 2);
     lua_insert(L, 1);
     bool ok = fb_lua_try(L, 1, 0);
     e->running = false;
-    return ok ? 0 : lua_error(L);
+    if (!ok) return lua_error(L);
+    check_plotted(L);
+    return 0;
 }
 
 /* ---- puzzle answers ---- */
@@ -366,6 +518,7 @@ void fb_experiment_open(lua_State *L)
     static const luaL_Reg why_methods[] = {{"largest", largest}, {NULL, NULL}};
     luaL_newmetatable(L, experiment_type);
     luaL_newlib(L, experiment_methods);
+    fb_lua_push_methods(L, "an experiment has no method");
     lua_setfield(L, -2, "__index");
     lua_pushliteral(L, "experiment");
     lua_setfield(L, -2, "__metatable");

@@ -64,7 +64,10 @@ static void check_options(lua_State *L, int i, const char *what, const char *con
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0) k++;
-        if (!*k) fb_lua_raise(L, "%s: unknown option \"%.40s\"", what, key);
+        if (*k) continue;
+        char unknown[80];
+        snprintf(unknown, sizeof unknown, "%s: unknown option", what);
+        fb_lua_unknown(L, unknown, key, known, (int)(k - known));
     }
 }
 
@@ -575,16 +578,6 @@ static void add_functions(lua_State *L)
     lua_pop(L, 1);
 }
 
-static int no_method(lua_State *L)
-{
-    lua_pushvalue(L, 2);
-    lua_rawget(L, lua_upvalueindex(1));
-    if (lua_isnil(L, -1))
-        return fb_lua_raise(L, "a graph has no method \"%.40s\"",
-                            lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2));
-    return 1;
-}
-
 /* Every tensor method is a function of the graph too (`g:where(c, a, b)`), so the tensors are opened first. */
 void fb_graph_open(lua_State *L)
 {
@@ -603,7 +596,7 @@ void fb_graph_open(lua_State *L)
         lua_pushcclosure(L, filled, 2);
         lua_setfield(L, -2, value ? "ones" : "zeros");
     }
-    lua_pushcclosure(L, no_method, 1);
+    fb_lua_push_methods(L, "a graph has no method");
     lua_setfield(L, -2, "__index");
     lua_pushliteral(L, "graph");
     lua_setfield(L, -2, "__metatable");

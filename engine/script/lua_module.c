@@ -104,6 +104,7 @@ static int require(lua_State *L)
     const char *error = fb_json_string_or(m, "error", NULL);
     if (error) return fb_lua_raise(L, "%s", error);
     const json_t *text = json_object_get(m, "text");
+    bool bundled = fb_json_bool_or(m, "bundled", false);
     lua_pushfstring(L, "@%s", fb_json_string_or(m, "name", clean));
     if (luaL_loadbufferx(L, json_string_value(text), json_string_length(text), lua_tostring(L, -1), "t") != LUA_OK)
         return lua_error(L);
@@ -120,6 +121,12 @@ static int require(lua_State *L)
         lua_pushboolean(L, true);
     }
     keep_callers(L);
+    if (bundled && lua_istable(L, -1)) {
+        lua_pushfstring(L, "%s has no function", clean);
+        lua_pushvalue(L, -2);
+        fb_lua_close_table(L, lua_tostring(L, -2));
+        lua_pop(L, 2);
+    }
     lua_pushvalue(L, -1);
     lua_setfield(L, 2, name);
     return 1;
@@ -210,9 +217,11 @@ static int declare(lua_State *L)
                 lua_pushvalue(L, -1);
                 lua_setfield(L, 2, known[i]);
             }
-        if (!ok)
-            return fb_lua_raise(L, "fb.%s: unknown field \"%.40s\" (there are min, max, step, help, default)", kind,
-                                lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?");
+        if (!ok) {
+            lua_pushfstring(L, "fb.%s: unknown field", kind);
+            fb_lua_unknown(L, lua_tostring(L, -1), lua_type(L, -3) == LUA_TSTRING ? lua_tostring(L, -3) : "?", known,
+                           sizeof known / sizeof *known);
+        }
         lua_pop(L, 1);
     }
     if (lua_getfield(L, 2, "default") == LUA_TNIL) {
@@ -242,6 +251,29 @@ static const struct {
     {"plans", LUA_TTABLE},  {"experiment", LUA_TFUNCTION}, {"puzzle", LUA_TTABLE},   {"columns", LUA_TTABLE},
 };
 
+static _Noreturn int unknown_field(lua_State *L, const char *key)
+{
+    enum { FIELDS = sizeof fields / sizeof *fields };
+    const char *known[FIELDS];
+    for (size_t i = 0; i < FIELDS; i++) known[i] = fields[i].name;
+    fb_lua_unknown(L, "fb.script: unknown field", key, known, FIELDS);
+}
+
+static const char *const puzzle_parts[] = {"compare", "ask", "choices", "hints", "tell", "answer"};
+enum { PUZZLE_PARTS = sizeof puzzle_parts / sizeof *puzzle_parts, PUZZLE_SHOWN = PUZZLE_PARTS - 1 };
+
+/* The puzzle on top, while the script's line is known. */
+static void check_puzzle(lua_State *L)
+{
+    int puzzle = lua_gettop(L);
+    for (lua_pushnil(L); lua_next(L, puzzle); lua_pop(L, 1)) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+        int i = 0;
+        while (i < PUZZLE_PARTS && strcmp(puzzle_parts[i], key) != 0) i++;
+        if (i == PUZZLE_PARTS) fb_lua_unknown(L, "fb.script: puzzle: unknown field", key, puzzle_parts, PUZZLE_PARTS);
+    }
+}
+
 static int script(lua_State *L)
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -251,15 +283,11 @@ static int script(lua_State *L)
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         size_t i = 0, n = sizeof fields / sizeof *fields;
         while (i < n && strcmp(fields[i].name, key) != 0) i++;
-        if (i == n)
-            return fb_lua_raise(
-                L,
-                "fb.script: unknown field \"%.40s\" (there are title, params, variants, model, plans, experiment, "
-                "puzzle, columns)",
-                key);
+        if (i == n) return unknown_field(L, key);
         if (lua_type(L, -1) != fields[i].type)
             return fb_lua_raise(L, "fb.script: %s is a %s, not a %s", key, luaL_typename(L, -1),
                                 lua_typename(L, fields[i].type));
+        if (strcmp(key, "puzzle") == 0) check_puzzle(L);
         lua_pop(L, 1);
     }
     bool model = lua_getfield(L, 1, "model") != LUA_TNIL, variants = lua_getfield(L, 1, "variants") != LUA_TNIL;
@@ -352,6 +380,17 @@ static bool taken_name(const char *name)
     return false;
 }
 
+static const char no_parameter[] = "there is no parameter";
+
+static _Noreturn void unknown_param(lua_State *L, const char *key)
+{
+    const json_t *params = fb_process_of(L)->params;
+    size_t n = json_array_size(params);
+    const char **known = lua_newuserdatauv(L, (n + 1) * sizeof *known, 0);
+    for (size_t i = 0; i < n; i++) known[i] = fb_json_string_or(json_array_get(params, i), "name", "");
+    fb_lua_unknown(L, no_parameter, key, known, (int)n);
+}
+
 /* `params` of the message, with --set over the script's own values. Kept in p->params, whatever goes wrong half-way. */
 static void read_params(lua_State *L, const json_t *set)
 {
@@ -384,7 +423,7 @@ static void read_params(lua_State *L, const json_t *set)
         bool found = false;
         for (size_t i = 0; i < json_array_size(p->params) && !found; i++)
             found = strcmp(fb_json_string_or(json_array_get(p->params, i), "name", ""), key) == 0;
-        if (!found) fb_lua_raise(L, "there is no parameter %.60s", key);
+        if (!found) unknown_param(L, key);
     }
 }
 
@@ -399,8 +438,8 @@ static void read_puzzle(lua_State *L, json_t *info)
     }
     json_t *puzzle = json_object();
     json_object_set_new(info, "puzzle", puzzle);
-    static const char *const parts[] = {"compare", "ask", "choices", "hints", "tell"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    const char *const *parts = puzzle_parts;
+    for (int i = 0; i < PUZZLE_SHOWN; i++) {
         lua_getfield(L, top + 1, parts[i]);
         if (!lua_isnil(L, -1)) {
             json_t *held = json_incref(info); /* to_json lets go of what was held, which is `info` */
@@ -530,9 +569,10 @@ void fb_module_push_params(lua_State *L, const json_t *given)
     if (found < json_object_size(given)) json_object_foreach((json_t *)given, key, value)
         {
             lua_getfield(L, -1, key);
-            if (lua_isnil(L, -1)) fb_lua_raise(L, "there is no parameter %.60s", key);
+            if (lua_isnil(L, -1)) unknown_param(L, key);
             lua_pop(L, 1);
         }
+    fb_lua_close_table(L, no_parameter);
 }
 
 void fb_module_open(lua_State *L)
@@ -559,6 +599,7 @@ void fb_module_open(lua_State *L)
         lua_setfield(L, -3, kinds[i]);
     }
     lua_pop(L, 1);
+    fb_lua_close_table(L, "fusebox has no function");
     lua_setfield(L, -2, "fusebox");
     lua_setfield(L, LUA_REGISTRYINDEX, loaded_key);
 }

@@ -83,7 +83,10 @@ static void apply_all(lua_State *L, lua_plan *p, const fb_edit *edits, int n, co
             }
         }
     }
-    if (left) fb_lua_raise(L, "%s: %s (%s)", what, refused.text, fb_verdict_kind_name(refused.kind));
+    if (!left) return;
+    /* Which launch modes there are is the device's affair: a sweep over plans leaves out what a machine lacks. */
+    fb_process_of(L)->away = edits[0].kind == FB_EDIT_LAUNCH && refused.kind == FB_VERDICT_UNSUPPORTED;
+    fb_lua_raise(L, "%s: %s (%s)", what, refused.text, fb_verdict_kind_name(refused.kind));
 }
 
 static int done(lua_State *L)
@@ -430,6 +433,7 @@ void fb_plan_open(lua_State *L)
         lua_pushcclosure(L, askable[i].pair ? edit_pair : edit_node, 2);
         lua_setfield(L, -2, askable[i].name);
     }
+    fb_lua_push_methods(L, "a plan has no method");
     lua_setfield(L, -2, "__index");
     lua_pushcfunction(L, close_plan);
     lua_setfield(L, -2, "__gc");

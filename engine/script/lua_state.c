@@ -110,6 +110,7 @@ int fb_lua_line(lua_State *L)
 static void push_where(lua_State *L)
 {
     int line = fb_lua_line(L);
+    if (!line) line = fb_process_of(L)->blame;
     if (line)
         lua_pushfstring(L, "%s:%d: ", fb_process_of(L)->name, line);
     else
@@ -198,7 +199,7 @@ bool fb_lua_call(fb_process *p, lua_CFunction f, void *arg, fb_error *err, int *
     if (line) *line = status == LUA_ERRMEM ? p->line : line_of_message(p, clean);
     lua_settop(L, top);
     if (status == LUA_ERRMEM) lua_gc(L, LUA_GCCOLLECT);
-    return fb_fail(err, status == LUA_ERRMEM ? FB_ERR_LIMIT : FB_ERR_INPUT, "%s", clean);
+    return fb_fail(err, status == LUA_ERRMEM ? FB_ERR_LIMIT : p->away ? FB_ERR_UNAVAILABLE : FB_ERR_INPUT, "%s", clean);
 }
 
 const char *fb_lua_name(lua_State *L, int i, const char *what)

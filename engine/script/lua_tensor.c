@@ -668,7 +668,7 @@ static int index_tensor(lua_State *L)
         lua_pushvalue(L, 2);
         lua_rawget(L, lua_upvalueindex(1));
         if (lua_isnil(L, -1))
-            return fb_lua_raise(L, "a tensor has no method \"%.40s\"", *key ? key : luaL_typename(L, 2));
+            fb_lua_unknown_key(L, "a tensor has no method", *key ? key : luaL_typename(L, 2), lua_upvalueindex(1));
     }
     return 1;
 }

@@ -21,8 +21,9 @@ enum {
     FB_PROCESS_NAME = 48,          /* longest script name in messages; Lua cuts names at 60 */
     FB_PROCESS_PRINTS = 1000,      /* printed lines a turn */
     FB_PROCESS_LINE = 400,         /* bytes of one of them */
-    FB_PROCESS_ROWS = 100000,      /* rows and plots an experiment */
-    FB_PROCESS_TURN_MS = 1850,     /* below the front's limit, because here the line is known */
+    FB_PROCESS_FIGURES = 200,      /* different figures of an experiment's rows */
+    FB_PROCESS_REPEATS = 1000,     /* the same case measured, one time after the other */
+    FB_PROCESS_TURN_MS = 1850,     /* of CPU time; below the front's limit, because here the line is known */
     FB_PROCESS_KEPT = 4,           /* graphs kept for plans written in Lua … */
     FB_PROCESS_KEPT_NODES = 20000, /* … and their nodes together */
 };
@@ -47,8 +48,12 @@ typedef struct fb_process {
 
     char name[FB_PROCESS_NAME + 1]; /* "script.lua" */
     int line;                       /* of the script, as last seen: for messages that cannot ask Lua */
-    int64_t turn_ns;                /* when the turn began, moved on by what was spent waiting for the front */
-    int prints, rows;
+    bool away;                      /* the error that is under way is about what this machine does not have */
+    int blame;                      /* the line that an error after the script's end is about, 0 none */
+    int64_t turn_ns, turn_cpu_ns;   /* when the turn began, and what the process had computed by then */
+    int prints, rows, measures, repeats;
+    size_t row_bytes;
+    fb_hash last_case; /* that was measured */
 
     json_t *params, *variants; /* as the "script" message has them */
     bool loaded;
@@ -62,7 +67,7 @@ typedef struct fb_process {
 
 /* ---- sandbox.c ---- */
 
-/* Gives up everything but reading, writing and looking at the clock. For good. */
+/* Gives up everything but reading, writing and looking at the clock, the environment and stderr too. For good. */
 bool fb_sandbox_enter(fb_error *err);
 
 /* ---- serve.c ---- */
@@ -98,6 +103,17 @@ void fb_lua_push_json(lua_State *L, const json_t *value);
 /* What Lua has at `i`. Tables with 1 … n are arrays; functions and the like are errors. May raise. The reference is
  * also held by the process until the next call, so that an error loses nothing; the caller gets one of its own. */
 json_t *fb_lua_to_json(lua_State *L, int i, const char *what);
+
+/* ---- lua_names.c: what is misspelt ---- */
+
+/* Raises "WHAT "name"; did you mean "near"?", or lists the few there are. */
+_Noreturn void fb_lua_unknown(lua_State *L, const char *what, const char *name, const char *const *known, int n);
+/* The same of the names in the table at `table`. */
+_Noreturn void fb_lua_unknown_key(lua_State *L, const char *what, const char *name, int table);
+/* Makes the table of methods on top an __index function that says "WHAT "name"" of one that is not there. */
+void fb_lua_push_methods(lua_State *L, const char *what);
+/* From here on, reading a name that the table on top does not have raises "WHAT "name"" with the nearest. */
+void fb_lua_close_table(lua_State *L, const char *what);
 
 /* ---- lua_module.c: require, print, the fusebox module, loading and building ---- */
 

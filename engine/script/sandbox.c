@@ -7,10 +7,12 @@
 #include "script/process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 static const int allowed[] = {
     SCMP_SYS(read),
@@ -71,16 +73,40 @@ static bool filter(fb_error *err)
                    strerror(-failed));
 }
 
+/* Where less is allowed already, that stays: asking for more would be refused. */
 static bool limit(int what, rlim_t value, const char *name, fb_error *err)
 {
-    struct rlimit r = {value, value};
+    struct rlimit r = {value, value}, now;
+    if (getrlimit(what, &now) == 0) {
+        if (now.rlim_max != RLIM_INFINITY && now.rlim_max < r.rlim_max) r.rlim_max = now.rlim_max;
+        if (now.rlim_cur != RLIM_INFINITY && now.rlim_cur < r.rlim_cur) r.rlim_cur = now.rlim_cur;
+        if (r.rlim_cur > r.rlim_max) r.rlim_cur = r.rlim_max;
+    }
     return setrlimit(what, &r) == 0 || fb_fail(err, FB_ERR_SYSTEM, "cannot limit %s: %s", name, strerror(errno));
+}
+
+/* What the front was started with may hold secrets, and its stderr is the user's terminal: a script that broke out of
+ * Lua finds neither. */
+static bool forget_front(fb_error *err)
+{
+    for (char **at = environ; at && *at; at++) explicit_bzero(*at, strlen(*at));
+    clearenv();
+#ifndef FB_ASAN
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    bool moved = fd >= 0 && (fd == STDERR_FILENO || dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+    if (fd > STDERR_FILENO) close(fd);
+    if (!moved) return fb_fail(err, FB_ERR_SYSTEM, "cannot open /dev/null: %s", strerror(errno));
+#else
+    (void)err;
+#endif
+    return true;
 }
 
 bool fb_sandbox_enter(fb_error *err)
 {
     /* CPU time is limited a turn at a time (serve.c and the front); this is for a process that lost its front. */
     enum { CPU_SECONDS = 3600 };
+    if (!forget_front(err)) return false;
     if (!limit(RLIMIT_CPU, CPU_SECONDS, "CPU time", err) || !limit(RLIMIT_CORE, 0, "core dumps", err)) return false;
 #ifndef FB_ASAN
     if (!limit(RLIMIT_FSIZE, 0, "file size", err) || !limit(RLIMIT_NOFILE, 0, "open files", err)) return false;

@@ -33,7 +33,16 @@
 #include "plan/machine.h"
 #include "worker/protocol.h"
 
-enum { FB_SCRIPT_POOL = 64 << 20, FB_SCRIPT_TURN_MS = 2000, FB_SCRIPT_TEXT_MAX = 1 << 20 };
+enum {
+    FB_SCRIPT_POOL = 64 << 20,
+    FB_SCRIPT_TURN_MS = 2000,  /* of CPU time: what others do on the same cores is not the script's fault */
+    FB_SCRIPT_WALL_MS = 60000, /* what a turn may take however little of it the process computes */
+    FB_SCRIPT_TEXT_MAX = 1 << 20,
+    FB_SCRIPT_ROWS = 20000,         /* rows and plots an experiment; a thousand cases are a long one … */
+    FB_SCRIPT_ROW_BYTES = 64 << 10, /* … of this much JSON each … */
+    FB_SCRIPT_ROWS_BYTES = 4 << 20, /* … and this much together: the front keeps them all, in some 20 times the room */
+    FB_SCRIPT_MEASURES = 20000,     /* measurements an experiment */
+};
 
 typedef enum { FB_PARAM_INT, FB_PARAM_FLOAT, FB_PARAM_CHOICE, FB_PARAM_BOOL } fb_param_kind;
 

@@ -23,7 +23,6 @@ static fb_process *the_process;
 
 static void flush_output(fb_process *p)
 {
-    int64_t began = fb_now_ns();
     for (size_t done = 0; done < p->output_n;) {
         ssize_t k = write(p->out, p->output + done, p->output_n - done);
         if (k < 0 && errno == EINTR) continue;
@@ -31,7 +30,6 @@ static void flush_output(fb_process *p)
         done += (size_t)k;
     }
     p->output_n = 0;
-    p->turn_ns += fb_now_ns() - began; /* waiting for the front is not the script's time */
 }
 
 static void put(fb_process *p, const char *bytes, size_t n)
@@ -103,7 +101,6 @@ static void send_error(fb_process *p, int64_t id, const fb_error *err, int line,
 /* The next message; ends the process with its input. New reference. */
 static json_t *read_message(fb_process *p)
 {
-    int64_t began = fb_now_ns();
     if (p->input_taken) memmove(p->input, p->input + p->input_taken, p->input_n - p->input_taken);
     p->input_n -= p->input_taken;
     p->input_taken = 0;
@@ -112,7 +109,6 @@ static json_t *read_message(fb_process *p)
         if (end) {
             size_t n = (size_t)(end - p->input);
             p->input_taken = n + 1;
-            p->turn_ns += fb_now_ns() - began;
             fb_error err;
             json_t *m = fb_json_parse(p->input, n, &err);
             if (!m) fb_process_die(p, "the front sent something that is no message");
@@ -155,6 +151,9 @@ const json_t *fb_process_await(fb_process *p, const char *type)
 void fb_process_begin_turn(fb_process *p)
 {
     p->turn_ns = fb_now_ns();
+    p->turn_cpu_ns = fb_cpu_ns();
+    p->blame = 0;
+    p->away = false;
     p->prints = 0;
 }
 
@@ -165,7 +164,8 @@ static void check_time(lua_State *L, lua_Debug *ar)
     (void)ar;
     fb_process *p = fb_process_of(L);
     fb_lua_line(L); /* kept: running out of memory is noticed where Lua cannot be asked */
-    if (fb_now_ns() - p->turn_ns < FB_PROCESS_TURN_MS * 1000000ll) return;
+    const int64_t most = FB_PROCESS_TURN_MS * 1000000ll;
+    if (fb_now_ns() - p->turn_ns < most || fb_cpu_ns() - p->turn_cpu_ns < most) return; /* the first is cheap */
     fb_process_die(p, "ran for 2 s without coming to an end, and was stopped");
 }
 
@@ -278,7 +278,8 @@ static bool serve_plan(fb_process *p, const json_t *m, int64_t id, fb_error *err
 static bool serve_experiment(fb_process *p, const json_t *m, int64_t id, fb_error *err, int *line)
 {
     fb_run_request r = {.id = id, .params = json_object_get(m, "params")};
-    p->rows = 0;
+    p->rows = p->measures = p->repeats = 0;
+    p->row_bytes = 0;
     if (!fb_lua_call(p, fb_experiment_run, &r, err, line)) return false;
     fb_process_send(p, json_pack("{s:s, s:I}", "type", "done", "id", (json_int_t)id));
     return true;

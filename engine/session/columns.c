@@ -265,6 +265,7 @@ static bool take_graph(fb_column_record *c)
     c->next = NULL;
     c->shown.graph = c->slot->graph;
     c->shown.params = c->slot->params;
+    c->shown.computes = c->slot->computes;
     if (c->slot->error.kind) fb_column_fail(c, &c->slot->error);
     return true;
 }
@@ -531,6 +532,7 @@ int fb_session_duplicate(fb_session *s, int i)
     fb_slot_take(c->slot);
     c->shown.graph = from->shown.graph;
     c->shown.params = from->shown.params;
+    c->shown.computes = from->shown.computes;
     c->shown.device = from->shown.device;
     c->shown.machine = from->shown.machine;
     c->searched = from->searched;

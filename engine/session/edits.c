@@ -146,7 +146,7 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
     if (!c || !c->shown.plan) return fb_fail(err, FB_ERR_INPUT, "the column has no plan to save");
     json_t *value = fb_plan_to_json(c->shown.plan);
     fb_kernels_relate(value, path);
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *text = fb_json_shown(value, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(value);
     fb_str line = {0};
     fb_str_addf(&line, "%s\n", text);

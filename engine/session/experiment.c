@@ -14,7 +14,10 @@ typedef struct fb_experiment_state {
     int64_t request;
     int process; /* the one that runs it; another one cannot go on */
     fb_column_record *measuring;
-    bool asked; /* whether its report is known already */
+    bool asked;            /* whether its report is known already */
+    fb_figure_source kind; /* the least certain one measured since the last row, */
+    json_t *kinds;         /* and of each case, by its line */
+    char *line;            /* of the case being measured */
     bool ended;
 } fb_experiment_state;
 
@@ -50,16 +53,60 @@ static void drop_column(fb_session *s)
     s->experiment->measuring = NULL;
 }
 
+static void state_free(fb_experiment_state *x)
+{
+    json_decref(x->kinds);
+    fb_free(x->line);
+    fb_free(x);
+}
+
 static void end(fb_session *s, const fb_error *why)
 {
     if (why) s->experiment_error = *why;
     s->experiment->ended = true;
 }
 
+/* ---- kinds: a row is as certain as what was measured for it ---- */
+
+static char *line_of(const json_t *which)
+{
+    json_t *of = json_object();
+    static const char *const keys[] = {"variant", "plan", "device", "params"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(which, keys[i])) json_object_set(of, keys[i], json_object_get(which, keys[i]));
+    char *line = fb_json_line(of);
+    json_decref(of);
+    return line;
+}
+
+static void note_kind(fb_experiment_state *x, const json_t *report)
+{
+    const char *source = fb_json_string_or(report, "source", "");
+    fb_figure_source kind = FB_SOURCE_MEASURED;
+    for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++)
+        if (strcmp(source, fb_figure_source_name((fb_figure_source)k)) == 0) kind = (fb_figure_source)k;
+    if (kind > x->kind) x->kind = kind;
+    if (!x->kinds) x->kinds = json_object();
+    if (x->line) json_object_set_new(x->kinds, x->line, json_integer(kind));
+}
+
+static fb_figure_source kind_of(fb_experiment_state *x, const json_t *which)
+{
+    char *line = line_of(which);
+    const json_t *known = json_object_get(x->kinds, line);
+    fb_figure_source kind = known ? (fb_figure_source)json_integer_value(known) : x->kind;
+    fb_free(line);
+    x->kind = FB_SOURCE_MEASURED;
+    return kind;
+}
+
 /* ---- measure ---- */
 
 static void reply(fb_session *s, json_t *report)
 {
+    const fb_experiment_hooks *h = &s->experiment->hooks;
+    if (h->answered) h->answered(h->ctx, report);
+    note_kind(s->experiment, report);
     fb_script_measured(s->script, report);
     json_decref(report);
 }
@@ -96,6 +143,8 @@ static void measure(fb_session *s, const json_t *message)
 {
     fb_error why = {0};
     json_t *params = NULL;
+    fb_free(s->experiment->line);
+    s->experiment->line = line_of(message);
     fb_column_record *c = column_of_case(s, message, &params, &why);
     if (!c) {
         reply_failed(s, &why);
@@ -157,7 +206,8 @@ void fb_experiment_event(fb_session *s, fb_script_event *e)
     switch (e->kind) {
     case FB_SCRIPT_MEASURE: measure(s, e->message); break;
     case FB_SCRIPT_ROW:
-        fine = !h->row || h->row(h->ctx, json_object_get(e->message, "case"), json_object_get(e->message, "row"), &why);
+        fine = !h->row || h->row(h->ctx, json_object_get(e->message, "case"), json_object_get(e->message, "row"),
+                                 kind_of(x, json_object_get(e->message, "case")), &why);
         break;
     case FB_SCRIPT_PLOT: fine = !h->plot || h->plot(h->ctx, e->message, &why); break;
     case FB_SCRIPT_DONE: end(s, NULL); break;
@@ -184,7 +234,7 @@ void fb_experiment_pump(fb_session *s)
     }
     if (x->ended) {
         drop_column(s);
-        fb_free(x);
+        state_free(x);
         s->experiment = NULL;
         fb_session_changed(s);
     }
@@ -194,6 +244,6 @@ void fb_experiment_free(fb_session *s)
 {
     if (!s->experiment) return;
     drop_column(s);
-    fb_free(s->experiment);
+    state_free(s->experiment);
     s->experiment = NULL;
 }

@@ -39,6 +39,7 @@ typedef struct fb_slot {
     int process;     /* which of the script's processes has it */
     int64_t request; /* the build asked for; 0 none */
     fb_graph *graph;
+    char *computes; /* fb_results_of the graph */
     fb_error error;
     int users;
     FB_VEC(fb_slot_planner) planners;
@@ -48,6 +49,7 @@ typedef enum {
     FB_JOB_WAITING,
     FB_JOB_PREPARING,
     FB_JOB_HOT,
+    FB_JOB_CHECK,
     FB_JOB_COLD,
     FB_JOB_TRACE,
     FB_JOB_SEARCH,
@@ -61,6 +63,7 @@ typedef struct fb_job {
     int worker;
     int64_t id;       /* of the prepared case in its worker; 0 none */
     bool outstanding; /* an answer is awaited */
+    bool checking; /* a check is under way: it may take long, and can be cancelled */
     bool verify_only;
     bool counting;      /* measured traffic was asked for */
     fb_error uncounted; /* kind FB_OK, or why it was prepared again without */
@@ -136,6 +139,7 @@ struct fb_session {
     fb_script_info *info;
     fb_error script_error;
     int script_line, generation;
+    uint64_t answers; /* scripts, and the same one again, that said what they hold */
     bool script_loading;
     int process;    /* raised with every script process */
     bool blamed;    /* the last error named its request */
@@ -260,7 +264,8 @@ void fb_search_found(fb_column_record *c, const json_t *message);
 void fb_search_ended(fb_column_record *c, const fb_error *why);
 
 /* schedule.c */
-void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g); /* those that the worker does not have */
+/* Those that the worker does not have; false where one is missing, damaged or another's. */
+bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err);
 void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only);
 void fb_job_forget(fb_column_record *c);
 void fb_schedule_run(fb_session *s);

@@ -10,12 +10,11 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "codegen/consent.h"
 #include "codegen/lower.h"
 #include "session/library.h"
 #include "session/names.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,6 +104,10 @@ static bool read_kernel(const char *path, char **text, fb_error *err)
         *text = NULL;
     }
     json_decref(fits);
+    if (*text && !fb_consent_source(fb_file_name(path), *text, err)) {
+        fb_free(*text);
+        *text = NULL;
+    }
     return *text != NULL;
 }
 
@@ -221,7 +224,8 @@ static bool was_agreed(const fb_session *s, const char *line)
 {
     char path[PATH_MAX];
     if (is_listed((const char *const *)s->trusted.at, s->trusted.n, line)) return true;
-    char *all = fb_state_path("trusted", path, sizeof path) ? fb_read_file(path, TRUSTED_MAX, NULL, NULL) : NULL;
+    bool named = fb_state_path("trusted", path, sizeof path);
+    char *all = named ? fb_read_private_file(path, TRUSTED_MAX, NULL, NULL) : NULL;
     size_t n = strlen(line);
     bool found = false;
     for (const char *at = all; at && (at = strstr(at, line)) && !found; at += n)
@@ -238,12 +242,10 @@ static void agree(fb_session *s, const char *path, const char *text)
     line_of(path, text, &line);
     if (!was_agreed(s, fb_str_get(&line))) {
         FB_VEC_PUSH(&s->trusted, fb_strdup(fb_str_get(&line)));
-        fb_str_add(&line, "\n");
-        int fd = !strchr(path, '\n') && fb_state_path("trusted", file, sizeof file)
-                     ? open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
-                     : -1;
-        if (fd >= 0 && write(fd, line.text, line.n) < 0) fb_session_say(s, "%s: %s", file, strerror(errno));
-        if (fd >= 0) close(fd);
+        fb_error why = {0};
+        bool can = !strchr(path, '\n') && fb_state_path("trusted", file, sizeof file);
+        if (can && !fb_append_to_file(file, FB_FILE_PRIVATE, fb_str_get(&line), &why))
+            fb_session_say(s, "%s", why.text);
     }
     fb_str_free(&line);
 }

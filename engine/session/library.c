@@ -8,7 +8,6 @@
 #include "session/names.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,50 +92,43 @@ char *fb_script_text(const char *path)
 /* ---- the user's state ---- */
 
 /* NAME in fusebox's own folder below the one that `variable` names, or `usual` below the user's. */
-static bool user_path(const char *variable, const char *usual, const char *name, char *to, size_t room)
+static bool user_path(const char *variable, const char *usual, const char *name, char *to, size_t room, fb_error *err)
 {
     const char *given = getenv(variable), *home = getenv("HOME");
     char folder[PATH_MAX];
     int n;
     if (given && given[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s", given);
+        n = snprintf(folder, sizeof folder, "%s/fusebox", given);
     else if (home && home[0] == '/')
-        n = snprintf(folder, sizeof folder, "%s/%s", home, usual);
+        n = snprintf(folder, sizeof folder, "%s/%s/fusebox", home, usual);
     else
         return false;
-    if (n >= (int)sizeof folder - 32) return false;
-    for (char *p = folder + 1; (p = strchr(p, '/')); *p++ = '/') {
-        *p = '\0';
-        mkdir(folder, 0777);
-    }
-    mkdir(folder, 0777);
-    strcat(folder, "/fusebox");
-    mkdir(folder, 0777);
+    if (n >= (int)sizeof folder - 32 || !fb_private_folder(folder, err)) return false;
     return snprintf(to, room, "%s/%s", folder, name) < (int)room;
 }
 
 bool fb_state_path(const char *name, char *to, size_t room)
 {
-    return user_path("XDG_STATE_HOME", ".local/state", name, to, room);
+    return user_path("XDG_STATE_HOME", ".local/state", name, to, room, NULL);
 }
 
 bool fb_data_path(const char *name, char *to, size_t room)
 {
-    return user_path("XDG_DATA_HOME", ".local/share", name, to, room);
+    return user_path("XDG_DATA_HOME", ".local/share", name, to, room, NULL);
+}
+
+bool fb_state_usable(fb_error *err)
+{
+    char path[PATH_MAX];
+    return user_path("XDG_STATE_HOME", ".local/state", "", path, sizeof path, err);
 }
 
 bool fb_append_line(const char *path, const json_t *value, fb_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     char *text = fb_json_line(value);
-    size_t n = strlen(text);
-    text[n] = '\n'; /* in the terminator's place */
-    ssize_t done = write(fd, text, n + 1);
-    int why = done < 0 ? errno : ENOSPC;
+    bool good = fb_append_to_file(path, 0, text, err);
     fb_free(text);
-    close(fd);
-    return done == (ssize_t)n + 1 || fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(why));
+    return good;
 }
 
 /* ---- recent files ---- */

@@ -31,9 +31,10 @@ char *fb_script_text(const char *path);
 int fb_recent_list(fb_arena *arena, const char ***out);
 void fb_recent_add(const char *path); /* a list that cannot be written is no reason to fail */
 
-/* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be; false: there is no place for it.
- */
+/* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be, for this user alone; false: there is
+ * no place for it, or one that others may write to. */
 bool fb_state_path(const char *name, char *to, size_t room);
+bool fb_state_usable(fb_error *err); /* the same of the folder, with the reason */
 bool fb_data_path(const char *name, char *to, size_t room); /* the same in $XDG_DATA_HOME (else ~/.local/share) */
 /* Appends the value as one line, in one write: several processes may append to one file. */
 bool fb_append_line(const char *path, const json_t *value, fb_error *err);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "graph/canon.h"
 #include "graph/graph_json.h"
+#include "measure/compare.h"
 #include "session/library.h"
 #include "session/names.h"
 
@@ -188,6 +189,14 @@ static fb_slot *slot_new(fb_session *s, const char *variant, const json_t *param
     return slot;
 }
 
+static void take_graph(fb_slot *slot, fb_graph *g)
+{
+    fb_arena *arena = fb_arena_new();
+    slot->graph = g;
+    slot->computes = fb_strdup(fb_results_of(g, arena));
+    fb_arena_free(arena);
+}
+
 static void slot_free(fb_slot *slot)
 {
     for (int i = 0; i < slot->planners.n; i++) {
@@ -196,6 +205,7 @@ static void slot_free(fb_slot *slot)
     }
     FB_VEC_FREE(&slot->planners);
     fb_graph_free(slot->graph);
+    fb_free(slot->computes);
     json_decref(slot->params);
     fb_free(slot->variant);
     fb_free(slot->key);
@@ -309,6 +319,7 @@ static void answered(fb_session *s, fb_script_info *info)
 {
     fb_script_info_free(s->info);
     s->info = info;
+    s->answers++;
     s->script_loading = false;
     s->script_error = (fb_error){0};
     s->script_line = 0;
@@ -319,7 +330,17 @@ static void answered(fb_session *s, fb_script_info *info)
     fb_session_changed(s);
 }
 
-bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
+/* Of another script: its columns, its parameters, and what the command line said of them. */
+static void forget(fb_session *s)
+{
+    while (s->columns.n) fb_session_drop(s, s->columns.n - 1);
+    fb_script_info_free(s->info);
+    s->info = NULL;
+    json_object_clear(s->params);
+    json_object_clear(s->set);
+}
+
+static bool load(fb_session *s, const char *typed, bool fresh, fb_error *err)
 {
     fb_arena *arena = fb_arena_new();
     const char *path = fb_find_script(typed, arena, err);
@@ -331,6 +352,7 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
         script = fb_script_start(path, NULL, err);
     }
     if (g || script) {
+        if (s->path && (fresh || strcmp(s->path, path) != 0)) forget(s);
         fb_free(s->path);
         s->path = fb_strdup(path);
         fb_script_free(s->script);
@@ -349,11 +371,26 @@ bool fb_session_load(fb_session *s, const char *typed, fb_error *err)
         json_t *none = json_object();
         fb_slot *slot = slot_new(s, "", none);
         json_decref(none);
-        slot->graph = g;
+        take_graph(slot, g);
         answered(s, info_of_graph(path, g));
     }
     fb_arena_free(arena);
     return g || script;
+}
+
+bool fb_session_load(fb_session *s, const char *path, fb_error *err)
+{
+    return load(s, path, false, err);
+}
+
+bool fb_session_open(fb_session *s, const char *path, fb_error *err)
+{
+    return load(s, path, true, err);
+}
+
+uint64_t fb_session_answers(const fb_session *s)
+{
+    return s->answers;
 }
 
 const char *fb_session_path(const fb_session *s)
@@ -474,7 +511,7 @@ static void script_event(fb_session *s, fb_script_event *e)
     case FB_SCRIPT_GRAPH:
         if ((slot = slot_of_request(s, e->id))) {
             slot->request = 0;
-            slot->graph = e->graph;
+            take_graph(slot, e->graph);
             e->graph = NULL;
         }
         break;

@@ -1,15 +1,8 @@
-/* Names that users type: what they may have meant, and columns taken apart. */
+/* Names that users type: columns taken apart (base/near.h finds what a misspelt one may mean). */
 #ifndef FB_SESSION_NAMES_H
 #define FB_SESSION_NAMES_H
 
-#include "base/error.h"
-
-/* The known name nearest to `name` by edits of one letter, or NULL when none is near. */
-const char *fb_nearest(const char *name, const char *const *known, int n);
-
-/* Fails with "no WHAT "name"; did you mean "near"?" or, when none is near, with the list. */
-bool fb_fail_unknown(fb_error *err, fb_error_kind kind, const char *what, const char *name, const char *const *known,
-                     int n);
+#include "base/near.h"
 
 /* [VARIANT:]PLAN[@DEVICE] taken apart; each part is NULL where it is not given, and freed by fb_column_spec_free. */
 typedef struct {

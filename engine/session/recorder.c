@@ -137,11 +137,21 @@ static void release(fb_recorder *r, fb_worker **w, int64_t id)
     if (answer(r, w, id, &e, NULL)) fb_worker_event_clear(&e);
 }
 
-/* Samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error. */
-static fb_report *sample_prepared(fb_recorder *r, fb_worker **w, int64_t id, bool cold, fb_error *err)
+/* Frameworks' workers have compared by then what they will. */
+static bool check(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g, const fb_measure_options *o,
+                  fb_report **report, fb_error *err)
+{
+    if ((*report)->error.state != FB_CHECK_CHECKING) return true;
+    fb_worker_check(*w, id, g, r->device, o);
+    return take_report(r, w, id, report, err);
+}
+
+/* Checks and samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error. */
+static fb_report *sample_prepared(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g,
+                                  const fb_measure_options *o, bool cold, fb_error *err)
 {
     fb_report *report = NULL;
-    bool ok = take_report(r, w, id, &report, err) && sample(r, w, id, FB_CACHE_HOT, &report, err) &&
+    bool ok = take_report(r, w, id, &report, err) && check(r, w, id, g, o, &report, err) && sample(r, w, id, FB_CACHE_HOT, &report, err) &&
               (!cold || sample(r, w, id, FB_CACHE_COLD, &report, err));
     release(r, w, id);
     if (ok) return report;
@@ -153,7 +163,7 @@ static fb_report *measure_once(fb_recorder *r, const fb_graph *g, const fb_plan 
                                fb_error *err)
 {
     const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters, .limit_s = silence_s};
-    return sample_prepared(r, &r->worker, fb_worker_prepare(r->worker, g, plan, r->device, &o), cold, err);
+    return sample_prepared(r, &r->worker, fb_worker_prepare(r->worker, g, plan, r->device, &o), g, &o, cold, err);
 }
 
 /* Counters that cannot be had are no reason to go without times. */
@@ -185,7 +195,11 @@ static void record_kernel(fb_recorder *r, const fb_kernel_report *k)
                                  .dram_read = k->measured_read / n,
                                  .dram_written = k->measured_written / n,
                                  .l2_bytes = k->l2_bytes / n,
-                                 .resources = {k->registers, k->shared_bytes, k->spill_bytes, k->occupancy},
+                                 .resources = {.registers = k->registers,
+                                               .shared_bytes = k->shared_bytes,
+                                               .spill_bytes = k->spill_bytes,
+                                               .local_bytes = k->local_bytes / (k->count > 0 ? (double)k->count : 1),
+                                               .occupancy = k->occupancy},
                              };
     if (!k->code || !k->device_us.n) return;
     snprintf(code, sizeof code, "%s", k->code);
@@ -555,7 +569,7 @@ static bool peer_plans(fb_recorder *r, const char *script, const char *variant, 
                  r->peer.device);
         say(r, "%s", what);
         int64_t id = fb_worker_prepare_named(r->peer.worker, g, plan, r->peer.device, &o);
-        fb_report *report = sample_prepared(r, &r->peer.worker, id, true, &why);
+        fb_report *report = sample_prepared(r, &r->peer.worker, id, g, &o, true, &why);
         if (report)
             record_peer_plan(r, graph, plan, report);
         else

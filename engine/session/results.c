@@ -115,7 +115,7 @@ static fb_results *open_results(const char *path, int fd, bool lenient, fb_error
     r->fd = fd;
     size_t n = 0, whole = 0;
     struct stat st;
-    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) return r; /* a pipe or device: nothing to go on from */
+    if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) return r; /* a device: nothing to go on from */
     char *text = fb_read_file(path, RESULTS_MAX, &n, err);
     bool fine = text && read_rows(r, text, n, &whole, err);
     if (fine && fd >= 0 && whole < n && ftruncate(fd, (off_t)whole) < 0)
@@ -138,11 +138,8 @@ fb_results *fb_results_skim(const char *path, fb_error *err)
 
 fb_results *fb_results_open(const char *path, fb_error *err)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
-        return NULL;
-    }
+    int fd = fb_file_open(path, FB_FILE_APPEND, err);
+    if (fd < 0) return NULL;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         fb_fail(err, FB_ERR_UNAVAILABLE, "%s: another run is writing to it", path);
         close(fd);
@@ -218,7 +215,7 @@ static bool append(fb_results *r, const char *line, size_t n, fb_error *err)
 bool fb_results_add(fb_results *r, json_t *row, fb_error *err)
 {
     fb_str line = {0};
-    char *text = fb_json_line(row);
+    char *text = fb_json_shown_line(row);
     fb_str_addf(&line, "%s\n", text);
     fb_free(text);
     bool fine = append(r, line.text, line.n, err);

@@ -1,8 +1,8 @@
 /* Measuring. Every machine has at most one request under way, whichever of its workers serves it, so that nothing
  * disturbs a measurement and a new wish or a cancel takes effect at once:
  *
- *     search for plans → prepare all that wait → one small sample request each in turn until each has enough, hot → the
- * same cold → a trace each, where that is wanted → release
+ *     search for plans → prepare all that wait → one small sample request each in turn until each has enough, hot → check
+ *     each → the same cold → a trace each, where that is wanted → release
  *
  * Turns are what makes a comparison fair: drift of clocks and caches hits all columns alike. A column that comes later
  * is prepared at once and joins the turns.
@@ -61,7 +61,7 @@ void fb_job_forget(fb_column_record *c)
     j->column = NULL;
     if (!j->outstanding)
         job_end(c->session, j);
-    else if (j->stage == FB_JOB_PREPARING || j->stage == FB_JOB_SEARCH)
+    else if (j->stage == FB_JOB_PREPARING || j->stage == FB_JOB_SEARCH || j->checking)
         fb_worker_cancel(worker_of(c->session, j), j->id);
     /* A sample is short: its answer ends the job. */
 }
@@ -139,6 +139,7 @@ static void complete(const fb_column_record *c, fb_report *r)
     json_decref(r->params);
     r->params = json_deep_copy(c->shown.params);
     r->nodes = c->shown.graph->n_nodes;
+    r->computes = c->shown.computes ? fb_arena_strdup(r->arena, c->shown.computes) : NULL;
     json_decref(r->search);
     r->search = c->shown.search ? fb_best_summary_to_json(c->shown.search) : NULL;
     if (!c->shown.plan) return;
@@ -168,7 +169,8 @@ static bool is_wrong(const fb_job *j, fb_error *why)
 {
     const fb_report *r = j->column ? j->column->report : NULL;
     if (!r || r->failed || !fb_report_is_wrong(r)) return false;
-    return !fb_fail(why, FB_ERR_INPUT, "wrong result%s%s", r->error.worst[0] ? ": " : "", r->error.worst);
+    return !fb_fail(why, FB_ERR_INPUT, "wrong result%s%s%s%s", r->error.kernel[0] ? " of kernel " : "", r->error.kernel,
+                    r->error.worst[0] ? ": " : "", r->error.worst);
 }
 
 /* Its figures are all there is: sampling adds none. */
@@ -186,38 +188,46 @@ static bool has_failed(const fb_job *j, fb_error *why)
 
 /* ---- requests ---- */
 
-/* The values of a graph in JSON lie in NAME.weights beside NAME.json, one .npy file a key. False when there is none. */
-static bool read_beside_graph(const fb_session *s, const char *key, fb_file_table *out)
+/* The values of a graph in JSON lie in NAME.weights beside NAME.json, one .npy file a key. */
+static bool read_beside_graph(const fb_session *s, const fb_node *node, fb_file_table *out, fb_error *err)
 {
-    size_t n, stem = s->path ? strlen(s->path) : 0;
-    if (stem < 5 || strcmp(s->path + stem - 5, ".json") != 0 || strchr(key, '/')) return false;
+    const char *key = node->attrs->file;
+    size_t stem = s->path ? strlen(s->path) : 0;
+    if (stem < 5 || strcmp(s->path + stem - 5, ".json") != 0 || strchr(key, '/'))
+        return fb_fail(err, FB_ERR_INPUT, "%s: its file %s is not there", node->name, key);
     fb_str path = {0};
-    fb_error err = {0};
     fb_str_addf(&path, "%.*s.weights/%s.npy", (int)(stem - 5), s->path, key);
-    char *bytes = fb_read_file(fb_str_get(&path), FB_FILE_MAX, &n, &err);
-    *out = (fb_file_table){0};
-    bool ok = bytes && fb_file_parse(fb_str_get(&path), bytes, n, NULL, out, &err);
-    fb_free(bytes);
+    bool ok = fb_weights_read(fb_str_get(&path), key, out, err);
+    if (ok && !fb_shape_equal(&out->shape, &node->shape)) {
+        fb_free(out->values);
+        ok = fb_fail(err, FB_ERR_INPUT, "%s: not of the shape of %s", fb_str_get(&path), node->name);
+    }
     fb_str_free(&path);
     return ok;
 }
 
-void fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g)
+bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err)
 {
     fb_worker_record *w = &s->workers[worker];
     for (int i = 0; i < g->n_nodes; i++) {
         const char *key = g->nodes[i].attrs->file;
         bool there = !key || g->nodes[i].attrs->dist != FB_DIST_FILE;
         for (int k = 0; k < w->files.n && !there; k++) there = strcmp(w->files.at[k], key) == 0;
+        if (there) continue;
         int64_t n;
-        const double *values = there || !s->script ? NULL : fb_script_file(s->script, key, &n);
+        const double *values = s->script ? fb_script_file(s->script, key, &n) : NULL;
         fb_file_table read = {0};
-        if (!there && !s->script && read_beside_graph(s, key, &read)) values = read.values, n = read.n;
-        if (!values) continue;
+        if (!s->script) {
+            if (!read_beside_graph(s, &g->nodes[i], &read, err)) return false;
+            values = read.values;
+            n = read.n;
+        }
+        if (!values) continue; /* the worker says which one is missing */
         fb_worker_send_file(w->worker, key, values, n);
         FB_VEC_PUSH(&w->files, fb_strdup(key));
         fb_free(read.values);
     }
+    return true;
 }
 
 static void forget_files(fb_worker_record *w)
@@ -225,14 +235,24 @@ static void forget_files(fb_worker_record *w)
     while (w->files.n) fb_free(w->files.at[--w->files.n]);
 }
 
+/* Inputs rotate while a case is timed; to be checked alone, one set is enough. */
+static fb_measure_options seeds_of(const fb_session *s, const fb_job *j)
+{
+    return (fb_measure_options){.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = j->verify_only ? 1 : 2};
+}
+
 static void prepare(fb_session *s, fb_job *j)
 {
     fb_column_record *c = j->column;
     fb_worker *w = worker_of(s, j);
-    fb_measure_options o = {.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = 2};
+    fb_measure_options o = seeds_of(s, j);
     bool gpu = c->shown.machine && c->shown.machine->kind == FB_DEVICE_CUDA;
     o.counters = j->counting = s->options.counters && gpu && !j->verify_only && !j->uncounted.kind;
-    fb_schedule_send_files(s, j->worker, c->shown.graph);
+    fb_error why = {0};
+    if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) {
+        job_failed(s, j, &why);
+        return;
+    }
     j->stage = FB_JOB_PREPARING;
     j->outstanding = true;
     j->hot = j->cold = j->rounds = 0;
@@ -267,6 +287,13 @@ static void sample(fb_session *s, fb_job *j)
     j->outstanding = true;
     fb_worker_sample(worker_of(s, j), j->id, j->asked, j->stage == FB_JOB_COLD ? FB_CACHE_COLD : FB_CACHE_HOT,
                      names_many(j));
+}
+
+static void check(fb_session *s, fb_job *j)
+{
+    fb_measure_options o = seeds_of(s, j);
+    j->outstanding = j->checking = true;
+    fb_worker_check(worker_of(s, j), j->id, j->column->shown.graph, fb_device_called(s, j->column->shown.device), &o);
 }
 
 static void trace(fb_session *s, fb_job *j)
@@ -330,6 +357,22 @@ static fb_job *least_rounds(const fb_session *s, int worker, fb_job_stage stage)
     return best;
 }
 
+/* A time is shown from the first sample on; what it is worth, the check says. */
+static bool is_unchecked(const fb_job *j)
+{
+    return j->column && j->column->report && j->column->report->error.state == FB_CHECK_CHECKING;
+}
+
+static fb_job *unchecked(const fb_session *s, int worker)
+{
+    for (int i = 0; i < s->jobs.n; i++) {
+        fb_job *j = s->jobs.at[i];
+        bool due = j->stage == FB_JOB_CHECK || (j->stage == FB_JOB_HOT && hot_enough(j) && is_unchecked(j));
+        if (shares(s, j, worker) && due) return j;
+    }
+    return NULL;
+}
+
 /* Hot ones that have enough wait for the others before any cache is flushed. */
 static void go_cold(fb_session *s, int worker)
 {
@@ -376,7 +419,14 @@ static void next_turn(fb_session *s, int worker)
     if (someone_comes(s)) return;
     if (any_in(s, worker, FB_JOB_HOT)) {
         j = hot_turn(s, worker);
-        if (!j) go_cold(s, worker);
+    }
+    if (!j) {
+        fb_job *due = unchecked(s, worker);
+        if (due) {
+            check(s, due);
+            return;
+        }
+        go_cold(s, worker);
     }
     if (!j) j = least_rounds(s, worker, FB_JOB_COLD);
     if (j) {
@@ -423,10 +473,10 @@ static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
         job_end(s, j);
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
-    else if (j->verify_only || is_recalled(j))
+    else if (is_recalled(j) || (j->verify_only && !is_unchecked(j)))
         job_done(s, j);
     else
-        j->stage = FB_JOB_HOT;
+        j->stage = j->verify_only ? FB_JOB_CHECK : FB_JOB_HOT;
 }
 
 static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
@@ -440,6 +490,18 @@ static void more_samples(fb_session *s, fb_job *j, fb_worker_event *e)
         job_failed(s, j, &why);
     else if (j->stage == FB_JOB_COLD && cold_enough(j))
         job_measured(s, j);
+}
+
+static void checked(fb_session *s, fb_job *j, fb_worker_event *e)
+{
+    fb_error why = {0};
+    take_report(j, e);
+    if (!j->column)
+        job_end(s, j);
+    else if (has_failed(j, &why))
+        job_failed(s, j, &why);
+    else if (j->stage == FB_JOB_CHECK)
+        job_done(s, j);
 }
 
 static void traced(fb_session *s, fb_job *j, fb_worker_event *e)
@@ -502,13 +564,15 @@ void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
         return;
     }
     if (e->kind == FB_WORKER_RELEASED) return;
-    j->outstanding = false;
+    j->outstanding = j->checking = false;
     if (j->stage == FB_JOB_SEARCH)
         search_answered(s, j, e);
     else if (e->kind == FB_WORKER_PREPARED)
         prepared(s, j, e);
     else if (e->kind == FB_WORKER_SAMPLED)
         more_samples(s, j, e);
+    else if (e->kind == FB_WORKER_CHECKED)
+        checked(s, j, e);
     else if (e->kind == FB_WORKER_TRACED)
         traced(s, j, e);
     else if (e->kind == FB_WORKER_ERROR && j->stage == FB_JOB_TRACE && e->error.kind != FB_ERR_CRASH)

@@ -30,7 +30,8 @@ void fb_search_send(fb_session *s, fb_job *j)
     /* one seed: what is found is verified with more when it is measured */
     fb_measure_options o = {.seeds = {s->options.seed}, .n_seeds = 1};
     const fb_machine *as = c->shown.machine->kind == FB_DEVICE_HOST ? s->options.plan_as : NULL;
-    fb_schedule_send_files(s, j->worker, c->shown.graph);
+    fb_error why = {0};
+    if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) fb_session_say(s, "%s", why.text);
     j->outstanding = true;
     j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.graph, fb_device_called(s, c->shown.device), &o,
                              c->search_again || s->options.search_again, as);

@@ -4,11 +4,25 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "session/library.h"
 
 #include <stdarg.h>
 #include <string.h>
 
 static const int64_t settle_ns = FB_SESSION_SETTLE_MS * 1000000ll;
+
+/* Folders that another user could have put something into are passed over, which is told. Ones that cannot be made cost
+ * time only. */
+static void look_at_folders(fb_session *s)
+{
+    char path[4096];
+    fb_error why = {0};
+    if (!fb_cache_dir("host", path, sizeof path, &why) && why.kind == FB_ERR_UNAVAILABLE)
+        fb_session_say(s, "%s; work goes on without a cache", why.text);
+    why.kind = FB_OK;
+    if (!fb_state_usable(&why) && why.kind == FB_ERR_UNAVAILABLE)
+        fb_session_say(s, "%s; nothing is remembered", why.text);
+}
 
 fb_session *fb_session_new(const fb_session_options *o, fb_error *err)
 {
@@ -23,6 +37,7 @@ fb_session *fb_session_new(const fb_session_options *o, fb_error *err)
         fb_session_free(s);
         return NULL;
     }
+    look_at_folders(s);
     return s;
 }
 
@@ -127,7 +142,11 @@ int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int 
         n += fb_script_poll(s->script, out, &ms);
         sooner(timeout_ms, ms);
     }
-    for (int i = 0; i < s->n_workers; i++) n += fb_worker_poll(s->workers[i].worker, out + n);
+    for (int i = 0; i < s->n_workers; i++) {
+        n += fb_worker_poll(s->workers[i].worker, out + n);
+        int64_t deadline = fb_worker_deadline(s->workers[i].worker);
+        if (deadline != INT64_MAX) sooner(timeout_ms, until(deadline));
+    }
     if (s->automatic)
         for (int i = 0; i < s->columns.n; i++) {
             const fb_column_record *c = s->columns.at[i];

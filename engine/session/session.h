@@ -63,6 +63,10 @@ uint64_t fb_session_serial(const fb_session *s);
  * finds a bundled script. Fails at once only for what needs no script (missing file). Reloading keeps columns and
  * carries their plans over by node names; what could not be kept is said in the log. */
 bool fb_session_load(fb_session *s, const char *path, fb_error *err);
+/* The same from the beginning: of what was open nothing stays, neither columns nor parameters. Where it fails, all
+ * stays. Loading another script than the one that is open is this, too. */
+bool fb_session_open(fb_session *s, const char *path, fb_error *err);
+uint64_t fb_session_answers(const fb_session *s);             /* how many times a script has said what it holds */
 const char *fb_session_path(const fb_session *s);             /* of the script as found; NULL before any was loaded */
 const fb_script_info *fb_session_script(const fb_session *s); /* NULL until it has answered */
 const fb_error *fb_session_script_error(const fb_session *s); /* kind FB_OK when all is well */
@@ -105,6 +109,7 @@ typedef struct {
     const fb_report *report;       /* the last one of this plan; NULL: none */
     const fb_report *before;       /* of the plan before the last edit, for comparison; NULL: none */
     json_t *params;                /* of its graph */
+    const char *computes;          /* measure/compare.h, of its graph; NULL: not known */
     bool searching;                /* while building: its plan is searched for, progress and fraction tell how far */
     const fb_best_summary *search; /* how its plan was found; NULL unless it is `best` */
 } fb_column;
@@ -184,6 +189,8 @@ void fb_session_trace(fb_session *s, bool metrics);
 const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err);
 /* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
 bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
+/* … by the time that is named: a claim about kernels needs the device's alone. */
+bool fb_session_why_time(const fb_session *s, int a, int b, fb_time of, fb_why *out, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */
 void fb_session_set_auto(fb_session *s, bool on); /* measure edits by themselves */
 bool fb_session_auto(const fb_session *s);
@@ -217,13 +224,16 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err);
 bool fb_session_calibrating(const fb_session *s, const char *device); /* just now */
 
 /* What an experiment gives and asks, called from fb_session_pump. `known` may give the report of a case that was
- * measured before (JSON, a new reference; NULL: measure it). The others return false to stop the experiment, with the
+ * measured before (JSON, a new reference; NULL: measure it). `answered` is told every report that the script gets,
+ * known ones and those of cases that came to nothing too. The others return false to stop the experiment, with the
  * error filled. */
 typedef struct {
     void *ctx;
     json_t *(*known)(void *ctx, const fb_column *c);
     bool (*measured)(void *ctx, const fb_report *report, fb_error *err);
-    bool (*row)(void *ctx, const json_t *which, const json_t *row, fb_error *err);
+    void (*answered)(void *ctx, const json_t *report);
+    /* `kind`: the least certain of what the row's case was measured to be. */
+    bool (*row)(void *ctx, const json_t *which, const json_t *row, fb_figure_source kind, fb_error *err);
     bool (*plot)(void *ctx, const json_t *plot, fb_error *err);
 } fb_experiment_hooks;
 

@@ -18,10 +18,9 @@ static const fb_machine *machine_of(const fb_session *s, const fb_column *c)
     return m && m->kind != FB_DEVICE_FOREIGN ? m : c->machine;
 }
 
-bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err)
+static bool both(const fb_session *s, int a, int b, const fb_column *c[2], fb_error *err)
 {
     const int which[] = {a, b};
-    const fb_column *c[2];
     for (int i = 0; i < 2; i++) {
         c[i] = fb_session_column(s, which[i]);
         if (c[i]->state == FB_COLUMN_FAILED)
@@ -29,5 +28,19 @@ bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *er
         if (!c[i]->report || !c[i]->machine)
             return fb_fail(err, FB_ERR_UNAVAILABLE, "%s has not been measured yet", c[i]->text);
     }
-    return fb_why_of(c[0]->report, c[1]->report, machine_of(s, c[0]), machine_of(s, c[1]), out, err);
+    return true;
+}
+
+bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err)
+{
+    const fb_column *c[2];
+    return both(s, a, b, c, err) &&
+           fb_why_of(c[0]->report, c[1]->report, machine_of(s, c[0]), machine_of(s, c[1]), out, err);
+}
+
+bool fb_session_why_time(const fb_session *s, int a, int b, fb_time of, fb_why *out, fb_error *err)
+{
+    const fb_column *c[2];
+    return both(s, a, b, c, err) &&
+           fb_why_of_time(c[0]->report, c[1]->report, machine_of(s, c[0]), machine_of(s, c[1]), of, out, err);
 }

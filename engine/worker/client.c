@@ -21,6 +21,11 @@ enum {
     GRAPHS = 32,       /* taken to be known over there: half of what a worker keeps */
     NOISE_LINES = 100, /* that a login shell may print before the worker speaks */
     MAX_WORDS = 64,
+    OWN_PATIENCE_S = 30,      /* beyond the limit of a run, which our own supervisor keeps */
+    COMMAND_PATIENCE_S = 600, /* of another's, which may stand in a queue or compile for long */
+    MESSAGES_AT_ONCE = 5000,  /* more than these … */
+    MESSAGES_A_SECOND = 500,  /* … and these is no worker's talk: ours sends 50 */
+    MESSAGES_SAVED = 1 << 21, /* that a front which was stopped for long finds waiting */
 };
 
 /* A request that has not been answered. A case is asked for things one after the other: its id stands here once each.
@@ -39,6 +44,11 @@ struct fb_worker {
     bool greeted;
     int noise;
     int64_t last_id;
+    int64_t alive_ns;   /* when it last did what it was asked for, or was asked after a pause */
+    double limit_s;     /* the longest that a request of this process was given */
+    double patience_s;  /* 0: as above */
+    double may_send;    /* messages, before it counts as flooding */
+    int64_t counted_ns; /* when that was reckoned */
     FB_VEC(outstanding) asked;
     FB_VEC(int64_t) prepared;
     fb_hash sent[GRAPHS]; /* graphs, the one last used first */
@@ -75,6 +85,11 @@ void fb_worker_event_clear(fb_worker_event *e)
     e->message = NULL;
     e->report = NULL;
     e->timeline = NULL;
+}
+
+void fb_worker_set_patience(fb_worker *w, double seconds)
+{
+    w->patience_s = seconds;
 }
 
 void fb_worker_free(fb_worker *w)
@@ -211,6 +226,9 @@ static bool start_words(fb_worker *w, char **words, fb_error *err)
     }
     fcntl(errors[0], F_SETFL, O_NONBLOCK);
     w->errors = errors[0];
+    w->alive_ns = w->counted_ns = fb_now_ns();
+    w->limit_s = 0;
+    w->may_send = MESSAGES_AT_ONCE;
     fb_channel_send(w->child.channel, json_pack("{s:s, s:i, s:s}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION,
                                                 "version", PACKAGE_VERSION));
     return true;
@@ -261,6 +279,20 @@ static void process_ended(fb_worker *w)
     fail_all(w, &why);
 }
 
+static double patience(const fb_worker *w)
+{
+    enum { RUN_S = 60 }; /* as the supervisor takes it where nothing else is asked */
+    double run = w->limit_s > RUN_S ? w->limit_s : RUN_S;
+    if (w->patience_s > 0) return w->patience_s;
+    return w->command ? (run > COMMAND_PATIENCE_S ? run : COMMAND_PATIENCE_S) : run + OWN_PATIENCE_S;
+}
+
+int64_t fb_worker_deadline(const fb_worker *w)
+{
+    bool waits = w->child.pid && (!w->greeted || w->asked.n);
+    return waits ? w->alive_ns + (int64_t)(patience(w) * 1e9) : INT64_MAX;
+}
+
 static void give_up(fb_worker *w, fb_error_kind kind, const char *text)
 {
     fb_error why = {0};
@@ -282,7 +314,10 @@ static bool ask(fb_worker *w, int64_t id, json_t *message)
         json_decref(message);
         return false;
     }
-    const char *kinds[] = {"prepare", "sample", "trace", "release", "search", "calibrate", "devices"};
+    if (!w->asked.n && w->greeted) w->alive_ns = fb_now_ns();
+    double limit = fb_json_number_or(message, "limit_s", 0);
+    if (limit > w->limit_s) w->limit_s = limit < FB_MOST_LIMIT_S ? limit : FB_MOST_LIMIT_S;
+    const char *kinds[] = {"prepare", "sample", "check", "trace", "release", "search", "calibrate", "devices"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
     }
@@ -407,6 +442,14 @@ void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, boo
                            cache == FB_CACHE_COLD ? "cold" : "hot", "brief", brief));
 }
 
+void fb_worker_check(fb_worker *w, int64_t id, const fb_graph *g, const char *device, const fb_measure_options *o)
+{
+    char hex[33];
+    if (is_prepared(w, id)) send_graph(w, g);
+    ask_prepared(w, id, json_pack("{s:s, s:I, s:s, s:s, s:o}", "type", "check", "id", (json_int_t)id, "graph",
+                                  fb_hash_hex(g->hash, hex), "device", device, "seeds", seeds_of(o)));
+}
+
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics)
 {
     ask_prepared(w, id, json_pack("{s:s, s:I, s:b}", "type", "trace", "id", (json_int_t)id, "metrics", metrics));
@@ -461,7 +504,7 @@ static const struct {
 } kinds[] = {
     {"hello", FB_WORKER_HELLO, false, false},     {"progress", FB_WORKER_PROGRESS, false, false},
     {"prepared", FB_WORKER_PREPARED, true, true}, {"sampled", FB_WORKER_SAMPLED, true, true},
-    {"traced", FB_WORKER_TRACED, true, false},    {"released", FB_WORKER_RELEASED, true, false},
+    {"checked", FB_WORKER_CHECKED, true, true},   {"traced", FB_WORKER_TRACED, true, false},    {"released", FB_WORKER_RELEASED, true, false},
     {"found", FB_WORKER_FOUND, true, false},      {"machine", FB_WORKER_MACHINE, true, false},
     {"devices", FB_WORKER_DEVICES, true, false},  {"error", FB_WORKER_ERROR, true, false},
 };
@@ -492,6 +535,31 @@ static bool read_event(fb_worker_event *e, bool report, fb_error *err)
     return (!report || e->report) && (e->kind != FB_WORKER_TRACED || e->timeline);
 }
 
+static bool is_asked(const fb_worker *w, int64_t id)
+{
+    for (int i = 0; i < w->asked.n; i++)
+        if (w->asked.at[i].id == id) return true;
+    return false;
+}
+
+/* What it says of what nobody asked for is no sign of life, and not passed on. */
+static bool is_stray(const fb_worker *w, const fb_worker_event *e)
+{
+    if (e->kind == FB_WORKER_HELLO) return w->greeted;
+    bool unasked = e->id == 0 && (e->kind == FB_WORKER_MACHINE || e->kind == FB_WORKER_ERROR);
+    return !unasked && !is_asked(w, e->id);
+}
+
+/* False when it sends more than anybody would read. */
+static bool within_measure(fb_worker *w)
+{
+    int64_t now = fb_now_ns();
+    w->may_send += (double)(now - w->counted_ns) * 1e-9 * MESSAGES_A_SECOND - 1;
+    if (w->may_send > MESSAGES_SAVED) w->may_send = MESSAGES_SAVED;
+    w->counted_ns = now;
+    return w->may_send > 0;
+}
+
 static void take_message(fb_worker *w, json_t *message)
 {
     const char *type = fb_json_string_or(message, "type", "");
@@ -504,6 +572,11 @@ static void take_message(fb_worker *w, json_t *message)
         return;
     }
     e.kind = kinds[k].kind;
+    if (is_stray(w, &e)) {
+        json_decref(message);
+        return;
+    }
+    if (e.id || e.kind == FB_WORKER_HELLO) w->alive_ns = fb_now_ns();
     if (!read_event(&e, kinds[k].report, &why)) {
         e.kind = FB_WORKER_ERROR;
         e.error = why;
@@ -522,6 +595,10 @@ static void take_line(fb_worker *w, const char *line, size_t n)
 {
     fb_error why = {0};
     char text[200];
+    if (!within_measure(w)) {
+        give_up(w, FB_ERR_CRASH, "sends messages without end");
+        return;
+    }
     json_t *message = fb_json_parse(line, n, &why);
     if (json_is_object(message)) {
         take_message(w, message);
@@ -551,6 +628,11 @@ void fb_worker_pump(fb_worker *w)
     read_errors(w);
     bool open = fb_channel_pump(w->child.channel, &why);
     for (const char *line; w->child.pid && (line = fb_channel_line(w->child.channel, &n));) take_line(w, line, n);
+    if (open && w->child.pid && fb_now_ns() >= fb_worker_deadline(w)) {
+        char text[80];
+        snprintf(text, sizeof text, "gave no %s for %g s", w->greeted ? "answer" : "sign of life", patience(w));
+        give_up(w, FB_ERR_LIMIT, text);
+    }
     if (open || !w->child.pid) return;
     if (why.kind == FB_ERR_INPUT)
         give_up(w, FB_ERR_CRASH, "sent a message without end");

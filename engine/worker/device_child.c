@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "graph/graph_json.h"
 #include "measure/best.h"
+#include "measure/check.h"
 #include "plan/preset.h"
 #include "worker/worker.h"
 #include "worker/worker_parts.h"
@@ -42,11 +43,13 @@ typedef struct {
     fb_device *devices[MAX_DEVICES];
     int n_devices;
     fb_worker_files files;
+    fb_check_memo *memo;
     fb_graph_reader *reader; /* while a graph's lines arrive */
     FB_VEC(char *) later;    /* lines that came while a request ran */
     int64_t running;         /* id of the request; 0: none */
     bool cancelled;
     fb_progress_sender sender;
+    fb_progress during; /* runs of the devices: as of the request that runs */
     fb_device_lock lock;
     char locked[64]; /* the device */
     int64_t lock_since;
@@ -112,6 +115,7 @@ static fb_device *device_named(child *c, const char *name, fb_error *err)
     }
     fb_device *d = fb_device_open(name, err);
     if (!d) return NULL;
+    d->progress = &c->during;
     c->devices[c->n_devices++] = d;
     if (d->ops->machine) send_machine(c, 0, d);
     return d;
@@ -240,7 +244,7 @@ static bool options_of(child *c, const json_t *message, fb_measure_options *o, f
     json_t *seeds, *seed;
     size_t i;
     *o = (fb_measure_options){
-        .files = fb_worker_files_get, .files_ctx = &c->files, .counters = fb_json_bool_or(message, "counters", false)};
+        .files = fb_worker_files_get, .files_ctx = &c->files, .memo = c->memo, .counters = fb_json_bool_or(message, "counters", false)};
     if (!fb_json_get_array(message, "seeds", &seeds, err)) return false;
     json_array_foreach(seeds, i, seed)
     {
@@ -362,6 +366,16 @@ static bool do_sample(child *c, int64_t id, const json_t *message, const fb_prog
     return true;
 }
 
+static bool do_check(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    (void)message;
+    prepared_case *p = case_of(c, id);
+    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    if (!fb_measure_check(p->m, progress, err)) return false;
+    send_report(c, "checked", id, fb_measure_report(p->m), 0, false);
+    return true;
+}
+
 static bool do_trace(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
 {
     prepared_case *p = case_of(c, id);
@@ -403,7 +417,7 @@ static const struct {
     const char *type;
     bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
 } requests[] = {
-    {"prepare", do_prepare}, {"sample", do_sample},       {"trace", do_trace},
+    {"prepare", do_prepare}, {"sample", do_sample},       {"trace", do_trace},     {"check", do_check},
     {"release", do_release}, {"calibrate", do_calibrate}, {"search", do_search},
 };
 
@@ -489,7 +503,8 @@ static char *next_line(child *c)
 int fb_device_child_main(void *ctx, int in, int out)
 {
     (void)ctx;
-    child c = {.channel = fb_private_channel(in, out), .lock = {.fd = -1}};
+    child c = {.channel = fb_private_channel(in, out), .memo = fb_check_memo_new(), .lock = {.fd = -1}};
+    c.during = (fb_progress){.step = child_step, .ctx = &c};
     bool open = true;
     for (char *line; open && (line = next_line(&c));) {
         open = handle_line(&c, line, strlen(line));

@@ -33,6 +33,7 @@ typedef struct {
     fb_error error; /* of a device that cannot be opened */
     _Atomic bool failed;
     fb_fuzz_result trial;
+    fb_fuzz_coverage coverage;
     struct {
         fb_fuzz_board board;
         _Atomic int64_t first, count; /* the round under way */
@@ -114,6 +115,7 @@ static _Noreturn void job_main(const state *st, int job)
 static bool start_job(state *st, int job)
 {
     fflush(NULL);
+    if (st->o->coverage) st->s->job[job].board.coverage = &st->s->coverage;
     st->pid[job] = fork();
     if (st->pid[job] == 0) job_main(st, job);
     return st->pid[job] > 0;
@@ -134,11 +136,12 @@ typedef struct {
 static void run_given(fb_device *d, const trial_case *t, fb_fuzz_result *out)
 {
     fb_error err;
-    fb_interp_options o = {.seed = FB_FUZZ_DATA_SEED, .bounds = true};
-    fb_interp *in = fb_interp_run(t->g, &o, NULL, 0, &err);
+    fb_fuzz_reference *in = fb_fuzz_reference_new(t->g, &err);
     fb_planner *p = fb_planner_new(t->g, d->ops->machine(d));
     fb_plan *plan = fb_plan_from_json(p, t->plan, true, NULL, &err);
     if (!in || !plan) return;
+    out->kind = fb_fuzz_second_opinion(in, out->text) ? FB_FUZZ_FINE : FB_FUZZ_APART;
+    if (out->kind != FB_FUZZ_FINE) return;
     fb_fuzz_case c = {.plan = plan, .reference = in};
     fb_fuzz_run(d, &c, 1);
     *out = c.result;
@@ -147,7 +150,7 @@ static void run_given(fb_device *d, const trial_case *t, fb_fuzz_result *out)
 static json_t *make_case(const state *st, uint64_t seed, int number, fb_graph **g)
 {
     fb_error err;
-    *g = fb_fuzz_graph(seed, &err);
+    *g = fb_fuzz_graph_of(seed, number, &err);
     fb_planner *p = *g ? fb_planner_new(*g, &st->machine) : NULL;
     fb_plan *plan = p ? fb_fuzz_plan(p, seed, number) : NULL;
     json_t *json = plan ? fb_plan_to_json(plan) : NULL;
@@ -275,7 +278,7 @@ static bool write_case(const state *st, const fb_graph *g, const json_t *plan, c
     char path[2][1024];
     fb_error err;
     fb_str text = {0};
-    mkdir(st->o->out, 0777);
+    fb_make_folder(st->o->out, NULL);
     for (int i = 0; i < 2; i++)
         snprintf(path[i], sizeof path[i], "%s/%llu-%d.%s.json", st->o->out, (unsigned long long)s->seed, s->plan,
                  i ? "plan" : "graph");
@@ -357,7 +360,7 @@ static void confirm(state *st, suspect *s)
         if (s->plan == FB_NONE) s->kind = FB_FUZZ_FINE; /* found */
         return;
     }
-    if (s->kind != FB_FUZZ_WRONG) return;
+    if (s->kind != FB_FUZZ_WRONG && s->kind != FB_FUZZ_APART) return;
     say_round(st, s);
     tell(st, s, false);
 }
@@ -382,6 +385,7 @@ static void add_up(state *st)
         const fb_fuzz_board *b = &st->s->job[j].board;
         t.graphs += b->graphs, t.plans += b->plans, t.refused += b->refused;
         t.elements += b->elements, t.undecided += b->undecided;
+        t.kernels += b->kernels, t.kernel_elements += b->kernel_elements, t.kernel_undecided += b->kernel_undecided;
     }
     t.findings = st->totals->findings;
     t.seconds = (fb_now_us() - st->start_us) * 1e-6;
@@ -396,6 +400,8 @@ static void clear_board(state *st, int job)
     fb_fuzz_board *b = &st->s->job[job].board;
     st->done.graphs += b->graphs, st->done.plans += b->plans, st->done.refused += b->refused;
     st->done.elements += b->elements, st->done.undecided += b->undecided;
+    st->done.kernels += b->kernels;
+    st->done.kernel_elements += b->kernel_elements, st->done.kernel_undecided += b->kernel_undecided;
     st->totals->findings = kept.findings;
     memset(b, 0, sizeof *b);
     st->taken[job] = 0;
@@ -542,6 +548,8 @@ bool fb_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
         if (!start_job(&st, j)) ok = fb_fail(err, FB_ERR_SYSTEM, "no process can be started: %s", strerror(errno));
     if (ok) watch(&st);
     add_up(&st);
+    if (ok && o->coverage)
+        fb_fuzz_coverage_print(&st.s->coverage, st.machine.kind == FB_DEVICE_CUDA, o->coverage);
     if (ok && st.s->failed) {
         ok = false;
         if (err) *err = st.s->error;

@@ -7,7 +7,7 @@
 #include "measure/fuzz.h"
 
 typedef struct {
-    int64_t graphs, plans, refused, elements, undecided;
+    int64_t graphs, plans, refused, elements, undecided, kernels, kernel_elements, kernel_undecided;
     int findings;
     double seconds;
 } fb_fuzz_totals;
@@ -22,6 +22,7 @@ typedef struct {
     int jobs;        /* processes; 0: one a core */
     int most;        /* findings after which it stops */
     int trials;      /* runs to make one finding small; 0: leave it as it is */
+    fb_str *coverage; /* gets the table of what plans came by (fb_fuzz_coverage_print); NULL: it is not counted */
     const char *out; /* folder for findings, made when there is one */
     /* Called some times a second; false ends the run. */
     bool (*progress)(void *ctx, const fb_fuzz_totals *so_far);

@@ -4,6 +4,7 @@
  * the moment it is drawn: the device belongs to the lowest ticket that is alive, and the locks below one's own are
  * those ahead. The system drops the locks of a process that ends, so nothing is ever left behind.
  */
+#include "base/file.h"
 #include "base/str.h"
 #include "device/device.h"
 #include "worker/worker.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FIRST = 1024 };
@@ -21,11 +21,7 @@ enum { FIRST = 1024 };
 static bool lock_path(const char *device, char *to, size_t room, fb_error *err)
 {
     char dir[2048], host[128] = "";
-    fb_error why = {0};
-    if (!fb_cache_dir("locks", dir, sizeof dir, &why)) {
-        snprintf(dir, sizeof dir, "/tmp/fusebox-%u", (unsigned)getuid());
-        if (mkdir(dir, 0700) < 0 && errno != EEXIST) return fb_fail(err, why.kind, "%s", why.text);
-    }
+    if (!fb_cache_dir("locks", dir, sizeof dir, NULL) && !fb_temporary_dir(dir, sizeof dir, err)) return false;
     gethostname(host, sizeof host - 1); /* home folders are shared between machines, devices are not */
     int n = snprintf(to, room, "%s/%s.%s", dir, host, device);
     for (char *c = to + strlen(dir) + 1; *c; c++) {
@@ -55,9 +51,8 @@ bool fb_device_lock_enter(fb_device_lock *lock, const char *device, fb_error *er
     char path[2400];
     *lock = (fb_device_lock){.fd = -1};
     if (!lock_path(device, path, sizeof path, err)) return false;
-    lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock->fd < 0)
-        return fb_fail(err, FB_ERR_SYSTEM, "the lock of %s cannot be opened: %s: %s", device, path, strerror(errno));
+    lock->fd = fb_file_open(path, FB_FILE_UPDATE | FB_FILE_PRIVATE, err);
+    if (lock->fd < 0) return fb_fail_prefix(err, "the lock of %s cannot be opened", device);
     if (draw(lock->fd, &lock->ticket)) return true;
     fb_fail(err, FB_ERR_SYSTEM, "the lock of %s cannot be taken: %s: %s", device, path, strerror(errno));
     fb_device_lock_leave(lock);

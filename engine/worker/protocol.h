@@ -9,6 +9,8 @@
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
  *       … "sources":{PATH:TEXT}: what the files hold that the plan names for kernels
  *   {"type":"sample","id":N,"n":20,"cache":"hot","brief":false}           brief: kernels need not name their nodes
+ *   {"type":"check","id":N,"graph":H,"device":"host","seeds":[…]}          of what was prepared from that graph; before it, reports
+ *       say "checking"
  *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
  *   {"type":"release","id":N}
  *   {"type":"search","id":N,"graph":H,"device":"host","seeds":[…],"again":false,"machine":{…}}   the plan `best`;
@@ -23,6 +25,7 @@
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
  *   {"type":"sampled","id":N,"waited_us":0,"brief":false,"report":{…}}     all samples so far; waited_us: for the lock
+ *   {"type":"checked","id":N,"report":{…}}
  *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
  *   {"type":"released","id":N}
  *   {"type":"found","id":N,"plan":{…},"summary":{…}}                       measure/best.h
@@ -48,7 +51,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-enum { FB_PROTOCOL_VERSION = 1, FB_MAX_LINE = 64 << 20 };
+/* FB_MOST_LIMIT_S: a run's limit is a day at most, whatever a message says. */
+enum { FB_PROTOCOL_VERSION = 1, FB_MAX_LINE = 64 << 20, FB_MOST_LIMIT_S = 86400 };
 
 /* A pair of non-blocking file descriptors with buffers: whole lines in, queued bytes out. Shared by worker and script
  * processes, front and back. */

@@ -24,9 +24,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_GRAPHS = 64, MAX_QUEUE = 4096 };
-static const double default_limit_s = 60;  /* without a sign of life */
-static const int64_t grace_ns = 200000000; /* between asking to cancel and killing */
+enum {
+    MAX_GRAPHS = 64,
+    MAX_QUEUE = 4096,
+    MOST_REOPENED = 2, /* the host's runtime, and the kernels */
+};
+static const double default_limit_s = 60;   /* without a sign of life */
+static const int64_t quiet_ns = 5000000000; /* the front hears at least so often of what runs */
+static const int64_t grace_ns = 200000000;  /* between asking to cancel and killing */
 static const int64_t max_file_bytes = (int64_t)4 << 30;
 
 typedef struct {
@@ -65,9 +70,13 @@ typedef struct {
     int64_t cancel_ns;        /* when it was asked to cancel; 0: it was not */
     fb_error instead;         /* what the running request ends with, whatever the child says */
     char doing[160];          /* what the child last said it does */
+    int reopened;             /* times that the running request was handed to another child */
+    int64_t told_ns;          /* when the front was last told of progress */
 
     fb_child reference;
     fb_reference_job job;
+    char job_hex[33]; /* its graph's hash */
+    bool reference_made;    /* of that job, and found whole */
     bool reference_stopped; /* it waits, so that it disturbs no measurement */
 
     fb_child lister;
@@ -168,6 +177,7 @@ static void finish_request(supervisor *s)
     json_decref(s->queue.at[0].message);
     memmove(s->queue.at, s->queue.at + 1, (size_t)--s->queue.n * sizeof *s->queue.at);
     s->running = false;
+    s->reopened = 0;
     s->cancel_ns = 0;
     s->instead = (fb_error){0};
     s->doing[0] = '\0';
@@ -176,7 +186,7 @@ static void finish_request(supervisor *s)
 /* Requests that run a program and check what it gives. */
 static bool needs_reference(const request *r)
 {
-    return strcmp(r->type, "prepare") == 0 || strcmp(r->type, "search") == 0;
+    return strcmp(r->type, "prepare") == 0 || strcmp(r->type, "search") == 0 || strcmp(r->type, "check") == 0;
 }
 
 static int prepared_index(const supervisor *s, int64_t id)
@@ -232,6 +242,13 @@ static void child_died(supervisor *s)
     fb_error why = {0};
     for (int i = 0; i < 200 && !fb_child_ended(&s->child, how, sizeof how); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (s->running && strcmp(s->doing, FB_OPENING) == 0 && !s->instead.kind && s->reopened < MOST_REOPENED) {
+        child_is_gone(s); /* the same request is handed to the next one, which finds nothing to open */
+        s->running = false;
+        s->doing[0] = '\0';
+        s->reopened++;
+        return;
+    }
     fb_fail(&why, FB_ERR_CRASH, "the process on the device %s%s%s", how, s->doing[0] ? " while " : "", s->doing);
     end_child(s, &why);
 }
@@ -240,8 +257,10 @@ static void child_progress(supervisor *s, const json_t *message, const char *lin
 {
     const char *what = fb_json_string_or(message, "what", "");
     fb_text_clean(s->doing, sizeof s->doing, what, strlen(what));
-    /* the reference process says better what is being waited for */
-    if (s->reference.pid && strstr(what, "waiting for the reference")) return;
+    /* the reference process says better what is being waited for, as long as it says anything */
+    bool better = s->reference.pid && strstr(what, "waiting for the reference");
+    if (better && fb_now_ns() - s->told_ns < quiet_ns) return;
+    s->told_ns = fb_now_ns();
     fb_channel_send_bytes(s->front, line, n);
     fb_channel_send_bytes(s->front, "\n", 1);
 }
@@ -331,13 +350,18 @@ static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_e
 {
     json_t *seed;
     size_t i;
-    stop_reference(s);
-    s->job = (fb_reference_job){.graph = k->graph, .files = &s->files};
+    fb_reference_job job = {.graph = k->graph, .files = &s->files};
     json_array_foreach(json_object_get(r->message, "seeds"), i, seed)
     {
-        if (s->job.n_seeds < FB_SEEDS) s->job.seeds[s->job.n_seeds++] = (uint64_t)json_integer_value(seed);
+        if (job.n_seeds < FB_SEEDS) job.seeds[job.n_seeds++] = (uint64_t)json_integer_value(seed);
     }
-    if (references_there(s, k->graph, &s->job)) return true;
+    bool same = strcmp(s->job_hex, k->hex) == 0 && s->job.n_seeds == job.n_seeds &&
+                memcmp(s->job.seeds, job.seeds, sizeof job.seeds) == 0;
+    if (same && (s->reference.pid || (s->reference_made && references_there(s, k->graph, &job)))) return true;
+    stop_reference(s);
+    s->reference_made = false;
+    s->job = job;
+    snprintf(s->job_hex, sizeof s->job_hex, "%s", k->hex);
     return fb_child_start(&s->reference, NULL, fb_reference_main, &s->job, -1, err);
 }
 
@@ -347,6 +371,7 @@ static void reference_line(supervisor *s, const char *line, size_t n)
     const char *type = fb_json_string_or(message, "type", "");
     bool preparing = s->running && needs_reference(&s->queue.at[0]);
     if (strcmp(type, "progress") == 0 && preparing && strstr(s->doing, "waiting for the reference")) {
+        s->told_ns = fb_now_ns();
         json_object_set_new(message, "id", json_integer((json_int_t)s->queue.at[0].id));
         fb_channel_send(s->front, json_incref(message));
     } else if (strcmp(type, "error") == 0 && preparing) {
@@ -368,6 +393,7 @@ static void pump_reference(supervisor *s)
     if (open) return;
     for (int i = 0; i < 200 && !fb_child_ended(&s->reference, how, sizeof how); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    s->reference_made = strcmp(how, "exited with status 0") == 0;
     if (strstr(how, "killed") && s->running && needs_reference(&s->queue.at[0])) {
         fb_error why = {0};
         fb_fail(&why, FB_ERR_CRASH, "the process that computes the reference %s", how);
@@ -417,16 +443,27 @@ static bool ready_prepare(supervisor *s, const request *r, fb_error *err)
     return k->in_child = true;
 }
 
+/* The reference of what is checked is under way, or there. */
+static bool ready_check(supervisor *s, const request *r, fb_error *err)
+{
+    const char *hex = fb_json_string_or(r->message, "graph", "");
+    kept_graph *k = graph_named(s, hex);
+    if (!k) return fb_fail(err, FB_ERR_INPUT, "graph %.40s was not sent, or long ago", hex);
+    k->used = ++s->uses;
+    return !wants_reference(r) || start_reference(s, r, k, err);
+}
+
 /* Refuses what cannot be asked of the child as it is. */
 static bool ready(supervisor *s, request *r, fb_error *err)
 {
-    if (needs_reference(r)) return ready_prepare(s, r, err);
+    bool check = strcmp(r->type, "check") == 0;
+    if (needs_reference(r) && !check) return ready_prepare(s, r, err);
     if (strcmp(r->type, "calibrate") == 0) return start_child(s, err);
     int i = prepared_index(s, r->id);
     if (i < 0)
         return fb_fail(err, FB_ERR_CRASH, "case %lld is not prepared, or went with its process", (long long)r->id);
     r->limit_s = s->limits.at[i];
-    return true;
+    return !check || ready_check(s, r, err);
 }
 
 /* Hands the child the next request it can be asked. */
@@ -465,7 +502,9 @@ static void enqueue(supervisor *s, json_t *message)
         FB_VEC_PUSH(&s->queue, (request){.id = id,
                                          .type = type,
                                          .message = json_incref(message),
-                                         .limit_s = limit > 0 ? limit : default_limit_s});
+                                         .limit_s = !(limit > 0)              ? default_limit_s
+                                                    : limit < FB_MOST_LIMIT_S ? limit
+                                                                              : FB_MOST_LIMIT_S});
 }
 
 static void cancel(supervisor *s, json_t *message)
@@ -592,7 +631,7 @@ static const struct {
     void (*handle)(supervisor *s, json_t *message);
 } messages[] = {
     {"hello", hello},          {"graph", begin_graph}, {"prepare", enqueue}, {"sample", enqueue},
-    {"trace", enqueue},        {"release", enqueue},   {"cancel", cancel},   {"calibrate", enqueue},
+    {"trace", enqueue},        {"check", enqueue},     {"release", enqueue},   {"cancel", cancel},   {"calibrate", enqueue},
     {"devices", list_devices}, {"file", begin_file},   {"quit", quit},       {"search", enqueue},
 };
 

@@ -1,8 +1,8 @@
 /* Workers, seen from the front: spawned, fed requests, replaced when they die. And the serving side.
  *
  * All calls return at once; answers come as events from fb_worker_pump. When the process dies, every outstanding
- * request gets an FB_WORKER_ERROR event with kind crash and one sentence, and the next request starts a new process (at
- * most 3 starts in 10 s). Graphs are sent again to a new process by themselves.
+ * request gets an FB_WORKER_ERROR event with kind crash (limit when it fell silent) and one sentence, and the next
+ * request starts a new process (at most 3 starts in 10 s). Graphs are sent again to a new process by themselves.
  */
 #ifndef FB_WORKER_WORKER_H
 #define FB_WORKER_WORKER_H
@@ -17,6 +17,7 @@ typedef enum {
     FB_WORKER_PROGRESS,
     FB_WORKER_PREPARED,
     FB_WORKER_SAMPLED,
+    FB_WORKER_CHECKED,
     FB_WORKER_TRACED,
     FB_WORKER_RELEASED,
     FB_WORKER_FOUND, /* message: plan and summary */
@@ -29,7 +30,7 @@ typedef struct {
     fb_worker_event_kind kind;
     int64_t id;
     json_t *message;       /* owned by the event, freed by fb_worker_event_clear */
-    fb_report *report;     /* PREPARED, SAMPLED: owned likewise; NULL it to take it */
+    fb_report *report;     /* PREPARED, SAMPLED, CHECKED: owned likewise; NULL it to take it */
     fb_timeline *timeline; /* TRACED: likewise */
     fb_error error;        /* ERROR */
     char text[160];        /* PROGRESS: what */
@@ -41,6 +42,10 @@ typedef struct {
 fb_worker *fb_worker_new(const char *self, const char *command);
 void fb_worker_free(fb_worker *w);
 const char *fb_worker_command(const fb_worker *w);
+/* How long it may leave a request without a word about it, or not greet: else what fits who it is (our own: 30 s beyond
+ * the run's limit; another command: 10 minutes). Then, and when it sends messages without end, it is given up. */
+void fb_worker_set_patience(fb_worker *w, double seconds);
+int64_t fb_worker_deadline(const fb_worker *w); /* fb_now_ns when it is given up; INT64_MAX: nothing is waited for */
 
 int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, const char *device,
                           const fb_measure_options *o);
@@ -49,6 +54,8 @@ int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *pla
                                 const fb_measure_options *o);
 /* `brief`: the nodes of its kernels are known and left out of the answer, whose message says so. */
 void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, bool brief);
+/* Asks for the check of what was prepared from that graph with those seeds; its report says "checking" until then. */
+void fb_worker_check(fb_worker *w, int64_t id, const fb_graph *g, const char *device, const fb_measure_options *o);
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics);
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);

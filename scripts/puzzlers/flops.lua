@@ -55,17 +55,18 @@ return fb.script {
   end,
 
   puzzle = {
-    compare = { "layer:eager", "layer:max" },
-    ask = "Both do the same products and the same arithmetic. What did the fusion save?",
+    compare = { "chain:eager", "chain:max" },
+    ask = "Both do the same arithmetic, on every element. What did the fusion save most of?",
     choices = {
-      { "compute", "Arithmetic: bias, gelu, residual and layer_norm are cheaper when they are fused." },
-      { "bytes", "Bytes: each of those ops alone reads and writes a whole matrix to do next to nothing with it." },
-      { "launches", "Launches, and nothing else." },
+      { "compute", "Arithmetic: multiply-adds are cheaper when they are fused." },
+      { "bytes", "Bytes: each of those ops alone reads and writes a whole vector to do next to nothing with it." },
+      { "launches", "Launches, and waiting for them." },
     },
     answer = function(why) return why:largest() end,
     hints = {
       "Look at the kernels: whose bars are long in time and in bytes, and do any FLOPs belong to them?",
-      "Make `rows` larger. Launches cost the same whatever the size.",
+      "Make `n` larger. Launches cost the same whatever the size.",
+      "Put layer:eager and layer:max beside: where products take the time, what is there left to save?",
     },
     tell = "A pointwise op does one operation for every 8 or 12 bytes that it moves; a processor could do dozens in that "
       .. "time. So its time is that of its bytes, and FLOPs say nothing about it. Fused, it costs what it adds to the "

@@ -56,15 +56,21 @@ return fb.script {
   end,
 
   puzzle = {
-    compare = { "breadth:none", "depth:none" },
-    ask = "The same kernels in another order. What can it change?",
+    compare = { "depth:none", "depth:max" },
+    ask = "Depth first, what one kernel wrote is in the cache when the next one reads it. One kernel keeps it in "
+      .. "registers. What does that save on top?",
     choices = {
-      { "bytes", "What has to come from memory: a value that was just written is still in the cache." },
-      { "launches", "The cost of launching." },
-      { "compute", "The arithmetic." },
+      { "bytes", "What moves between the kernels, cache or not." },
+      { "launches", "Launching, and waiting for it." },
+      { "compute", "Arithmetic." },
+      { "occupancy", "Kernels that are too small to fill the device." },
     },
     answer = function(why) return why:largest() end,
-    hints = { "Modelled bytes do not know of caches. Compare hot and cold times.", "Try sizes around that of the last cache." },
+    hints = {
+      "Put breadth:none beside: does the order change anything at this size?",
+      "Modelled bytes do not know of caches. Compare hot and cold times.",
+      "Try sizes around that of the last cache.",
+    },
     tell = "A chain of small steps over blocks that fit the cache is half a fusion: the traffic stays on chip, only the "
       .. "launches remain. Fused, the order is gone, and so is the question.",
   },

@@ -72,7 +72,7 @@ return fb.script {
   end,
 
   puzzle = {
-    compare = { "heavy:in_order", "heavy:overlapped" },
+    compare = { "both_ways:in_order", "both_ways:overlapped" },
     ask = "The same kernels, the same bytes in and out. What does feeding the next batch beside the compute take away?",
     choices = {
       { "copies", "The wait for copies that nothing ran beside." },
@@ -84,7 +84,7 @@ return fb.script {
     hints = {
       "Press T: where are the copies, before the kernels or beside them?",
       "Compare the rows copies and hidden of the two columns (+ shows them).",
-      "Make depth 1, then 16. When is all of the copy hidden, and what does the run take then?",
+      "Put heavy:in_order and heavy:overlapped beside, with depth 1, then 16. When is all of the copy hidden?",
     },
     tell = "Overlapped, a run takes the longest of copy in, compute and copy out instead of their sum. So the gain is at "
       .. "most the shorter part, at best a factor of two, of three where both directions are busy: compute that takes as "

@@ -71,15 +71,20 @@ return fb.script {
   end,
 
   puzzle = {
-    compare = { "f32:max", "bf16:max" },
-    ask = "One row times a matrix: why is bf16 faster?",
+    compare = { "int8:eager", "int8:max" },
+    ask = "Eight-bit weights, unpacked op by op before the product, or inside it. What does the second save most of?",
     choices = {
-      { "bytes", "Half the bytes are read, and the weights are nearly all there is to read." },
-      { "compute", "The device multiplies bf16 faster." },
+      { "bytes", "Bytes: W is never written out in 32 bits and read again." },
+      { "launches", "Launches: unpacking takes many small ops." },
+      { "compute", "Arithmetic: a weight is unpacked fewer times." },
       { "occupancy", "Its kernel fills the device better." },
     },
     answer = function(why) return why:largest() end,
-    hints = { "What is × floor of both?", "Set batch to 1024 and ask again." },
+    hints = {
+      "Count the launches of both.",
+      "Put f32:max and bf16:max beside: at batch 1, what did fewer bytes buy on this device?",
+      "Set inputs and outputs to 8192 and ask again.",
+    },
     tell = "Precision moves two bounds at once: bytes, which count while the batch is small, and the rate of the "
       .. "multipliers, which counts when it is large. Eight-bit weights pay only when nobody writes them out in 32.",
   },

@@ -64,12 +64,12 @@ return fb.script {
 
   puzzle = {
     compare = { "store", "again" },
-    ask = "What does computing act twice save?",
+    ask = "act is computed once and stored, or again in both of its readers. What decides between the two here?",
     choices = {
       { "bytes", "Bytes: s is neither written nor read." },
-      { "launches", "A launch." },
-      { "compute", "Arithmetic." },
-      { "occupancy", "Nothing: its kernels use the device worse." },
+      { "launches", "A launch that is saved." },
+      { "compute", "Arithmetic that is done twice." },
+      { "occupancy", "How well the kernels use the device." },
     },
     answer = function(why) return why:largest() end,
     hints = { "Compare `moved` and `FLOPs` of the two.", "Choose act = dear and look again: what has changed sides?" },

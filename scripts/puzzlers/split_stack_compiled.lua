@@ -62,7 +62,7 @@ return fb.script {
   },
 
   puzzle = {
-    compare = { "split_stack:compile@torch", "combined:compile@torch" },
+    compare = { "split_stack:compiled", "combined:compiled" },
     ask = "Both are compiled. Why is combined still faster?",
     choices = {
       { "dispatch", "What is compiled still runs in the framework, which takes time for every kernel." },

@@ -6,6 +6,7 @@
 #include "bench/bench.h"
 
 #include "base/json.h"
+#include "measure/compare.h"
 #include "plan/machine.h"
 
 #include <string.h>
@@ -78,10 +79,12 @@ static void tie_rows(fb_report *const *columns, int n)
             const fb_report *a = columns[i], *b = columns[k];
             if (strcmp(a->plan, b->plan) != 0 || !a->wall_us.n || !b->wall_us.n) continue;
             char left[96], right[96];
+            char text[64];
+            fb_comparison c = fb_compare_reports(a, b, FB_TIME_WALL);
             name_of(a, left);
             name_of(b, right);
             printf("  %s and %s: %s (%.2f ×)\n", left, right,
-                   fb_stat_tie(&a->wall_us, &b->wall_us) ? "a tie" : "no tie", a->wall_us.median / b->wall_us.median);
+                   fb_comparison_say(&c, text), a->wall_us.median / b->wall_us.median);
         }
 }
 

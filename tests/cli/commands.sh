@@ -41,6 +41,10 @@ holds "and writes nothing" test ! -e other.lua
 fb new no/such/folder.lua
 is "new into a missing folder" 1 err1 'No such file or directory'
 
+fb devices --self-test=1 --device host
+is "devices compares a plan with itself" 0 out '^1024 × 512 ' out '^[0-3] of [0-3] comparisons of equal columns called them different'
+fb devices --self-test=0
+is "at least once" 2 err1 'self-test: 1 to'
 fb devices --list
 is "devices lists the host" 0 out '^host: '
 holds "each once" test "$(cut -d: -f1 out | grep -c '^host$')" = 1

@@ -2,8 +2,8 @@
 # fusebox diff: why the second column is faster.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
-# So unlike that one is the faster beyond doubt, however busy the machine is: where spreads overlap it is rightly called a
-# tie.
+# So unlike that one is the faster beyond doubt, however busy the machine is: where runs are disturbed enough, it rightly
+# cannot be told.
 cat >pair.lua <<'LUA'
 local function model(n)
   return function(g) return g:input("x", { n }):tanh():exp():relu():sqrt():neg():tanh() end
@@ -13,16 +13,17 @@ LUA
 differ() {
     for _ in 1 2 3 4 5; do
         fb diff pair.lua "$@"
-        grep -Eq '^a tie|"tie": true' out || return
+        grep -Eq 'cannot tell|^wall: the same|"tie": true' out || return
     done
 }
 
 differ large:none small:max
 is "a waterfall from the first column to the second" 0 out '^first +█+ +[0-9.]+ .s +large:none@host$' \
     out '^bytes +█+ +-[0-9.]+ .s +[0-9]+ %$' out '^rest ' out '^second +█+ +[0-9.]+ .s +small:max@host$' \
-    out '^bytes: [0-9.]+ MB → [0-9.]+ [kM]B moved: .* \(modelled\)' out 'times as fast; the largest part is [a-z]+: '
+    out '^bytes: [0-9.]+ MB → [0-9.]+ [kM]B moved: .* \(modelled\)' out '^wall: faster: [0-9.e+]+ ×' \
+    out '^(wall|device): the largest part is [a-z]+: '
 differ small:max large:none
-is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^0\.[0-9]+ times as fast'
+is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^wall: slower: [0-9.e-]+ ×'
 LC_ALL=C
 differ large:none small:max
 is "ASCII where the locale is" 0 out '^bytes +#+ +-[0-9.]+ [um]s' no '█|→|µ'
@@ -30,7 +31,7 @@ LC_ALL=C.UTF-8
 
 differ large:none small:max --format json
 is "JSON on stdout, nothing else" 0 no '^fusebox:'
-json "both reports and the parts" out fusebox=1 script columns#2 columns.0.plan=none columns.1.plan=max why.us why.a_us \
+json "both reports and the parts" out fusebox=2 script columns#2 columns.0.plan=none columns.1.plan=max why.us why.a_us \
     why.b_us why.tie=false why.largest why.conclusion why.source=measured why.parts.dispatch why.parts.launches \
     why.parts.bytes why.parts.compute why.parts.occupancy why.parts.rest '!why.parts.spills' \
     why.details.bytes.basis=modelled why.details.bytes.text why.details.spills.text
@@ -45,7 +46,8 @@ holds "the parts add up to the difference" awk -f adds.awk out
 
 # Medians of one plan measured beside itself lie within their spread.
 fb diff split_stack combined:max combined:max $small
-is "a column beside itself is a tie" 0 out '^a tie: there is nothing to explain$' no '^bytes'
+is "a column beside itself is not said to differ, and the waterfall is shown" 0 out '^wall: (cannot tell|the same within)' \
+    out '^bytes' out '^(wall|device): (cannot tell which|the same)'
 
 fb diff split_stack max combined:max $small
 is "a plan of all variants is no column" 2 err1 'name one, such as'

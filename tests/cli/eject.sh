@@ -15,6 +15,12 @@ fb eject m.lua max --kernel neg
 is "a kernel is written, and what to do next" 0 \
     out '^edit relu_neg.c, then: fusebox run --trust m.lua max relu_neg.json$'
 holds "with what it is given" grep -q '^ \* @argument  x f32\[64\] read$' relu_neg.c
+cp m.lua "my model's.lua"
+fb eject "my model's.lua" max --kernel neg "my k.c"
+is "what to do next can be pasted" 0 \
+    out "^edit my k.c, then: fusebox run --trust 'my model'\\\\''s.lua' max 'my k.json'\$"
+sed 's/.*then: fusebox //' out >paste
+holds "and does what it says" sh -c "$(printf "%s " "$FUSEBOX")$(cat paste)"
 fb eject m.lua max --kernel neg
 is "it is not overwritten" 2 err1 'relu_neg.c is there already; --force'
 fb eject m.lua max --kernel 1 k.c
@@ -36,7 +42,7 @@ fb run m.lua k.json
 is "for next time" 0 out '✓'
 sed -i 's/ = -/ = 2 * -/; s/neg\[\(.*\)\] = /neg[\1] = 1 + /' k.c
 fb run m.lua k.json --trust
-is "a wrong one shows no time" 1 err1 'k.json: wrong result: neg\[' no ' µs .*✓'
+is "a wrong one shows no time" 1 err1 'k.json: wrong result.*: neg\[' no ' µs .*✓'
 line=$(grep -n '^}' k.c | tail -1 | cut -d: -f1)
 sed -i '$s/^}/oops }/' k.c
 fb run m.lua k.json --trust

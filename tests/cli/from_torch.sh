@@ -52,6 +52,9 @@ fb check model.json
 is "without its weights it does not run" 1
 import model.py:odd -o odd.json
 is "what has no op is named with its line" 1 err 'model.py:17: aten.fft_fft is not known'
+status=0
+[ ! -e odd.json ] && [ ! -e odd.weights ] || status=1
+is "and nothing is left behind" 0
 import model.py:nothing
 is "a function that is not there is told in a line" 1 err1 '^from_torch: model.py: it has no function nothing'
 import nothing.py:make
@@ -74,6 +77,28 @@ fb graph long.json
 is "a long recurrent layer is a loop" 0 out 'loop'
 import "$models:cache" -o cache.json
 is "a module that keeps something is refused" 1 err '^from_torch: Cache: the module changes seen'
+
+# Single calls, many in a module: value, shape and dtype of each.
+cases=$srcdir/tests/cli/torch_cases.py
+for made in in_place promotion reductions shapes pools convolutions norms activations layers; do
+    import "$cases:$made" -o "$made.json"
+    is "calls of $made are written" 0
+    fb run "$made.json" max
+    is "$made: they open and run" 0 out '✓'
+    fb graph "$made.json" --format json
+    cp out graph.json
+    "$python" -W ignore "$srcdir/tests/cli/torch_values.py" module graph.json "$XDG_CACHE_HOME/fusebox/reference" "$cases:$made" >out 2>err
+    status=$?
+    is "$made: each is PyTorch's" 0 out "outputs are PyTorch's"
+done
+import "$cases:refused" -o refused.json
+refused='^from_torch: torch_cases\.py:[0-9]+: '
+is "all that is refused is told at once, with the user's line" 1 \
+    err "${refused}int8 is no dtype" err "the input inputs_.*: uint8 is no dtype" err "${refused}torch.cond, of which" \
+    err "${refused}result 1 of aten.max_pool1d" err "${refused}an index that is a mask" err "${refused}elements changed at places" \
+    err "${refused}aten.topk is not known" err "${refused}aten.round with decimals=2"
+is "so is a chain, with its submodules" 1 err "${refused}aten.fft_fft is not known to fusebox \(in modules_of.[0-9]+\)" \
+    err "${refused}aten.sort is not known to fusebox \(in modules_of.[0-9]+.inner\)"
 import "$models:dlrm" -o drawn.json --weights drawn
 is "weights are drawn where that is asked for" 0 no 'weights in'
 fb run drawn.json max

@@ -15,6 +15,11 @@ fb fuzz --seed 3 --count 4 --plans 2 --jobs 1
 is "a seed and a count are a run" 0 out 'seed 3: 4 graphs, 8 plans'
 fb fuzz --seed 7 --count 1 --plan 3
 is "so is one plan of one graph" 0 out 'seed 7: 1 graphs, 1 plans'
+holds "kernels are judged on what they were given" grep -q '; [1-9][0-9]* kernels on what they were given' out
+fb fuzz --seed 5 --count 2 --plans 3 --coverage
+is "what plans came by is a table" 0 out '^[0-9]+ of [0-9]+ rows were reached by none of 6 plans' out '^ +[1-9][0-9]*  verdict +fine' out \
+    '^ +0  place +plan/'
+holds "that begins with what none did" [ "$(sed -n 3p out | cut -c1-12)" = "         0  " ]
 fb fuzz --seed many
 is "a seed is a number" 2 err1 'fuzz: --seed many: a whole number is needed'
 fb fuzz --device tpu:0
@@ -55,7 +60,7 @@ cat >crash-cc <<'END'
 #!/bin/sh
 for arg; do
     case $arg in
-    *.c) d=${arg%/*}; sed -i 's/fb_maxf(/*(volatile int *)8 = 1, fb_maxf(/g' "$d"/[0-9]*.c ;;
+    *.c) d=${arg%/*}; sed -i '/static\|#/!s/fb_maxf(/(*(volatile int *)8 = 1, fb_maxf)(/g' "$d"/[0-9]*.c ;;
     esac
 done
 exec "$REAL_CC" "$@"

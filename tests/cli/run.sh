@@ -13,7 +13,7 @@ is "without a command and a terminal: the table" 0 out 'split_stack:eager@host'
 
 fb run split_stack combined:eager combined:max $small --format json
 is "JSON on stdout, nothing else" 0 no '^fusebox:'
-json "the report is as documented" out fusebox=1 script params.batch_size=64 params.dtype=f32 devices.host.kind=host \
+json "the report is as documented" out fusebox=2 script params.batch_size=64 params.dtype=f32 devices.host.kind=host \
     devices.host.name columns#2 columns.0.variant=combined columns.0.plan=eager columns.0.device=host columns.0.nodes \
     columns.0.launches=4 columns.0.launch_mode=stream columns.0.wall_us.median columns.0.wall_us.p10 columns.0.wall_us.p90 \
     columns.0.wall_us.n columns.0.predicted_us columns.0.floor_us columns.0.bytes.modelled.read \
@@ -125,6 +125,31 @@ fb run ranked.lua --experiment --device host --out ranked.jsonl
 holds "a failure that is known is not written again" cmp ranked.jsonl before
 fb run ranked.lua --experiment --device host --format svg
 is "its plots as a picture" 0 out '^<svg' out '>rate by model and setting<' out '>rate by n<' out '>max  n=16<' out '</svg>$'
+
+# A case that fails is a row, and the end of the run says so; one whose device is not there is left out.
+cat >failing.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 8 } },
+  model = function(g, p) if p.n == 8 then error("too small") end return g:input("x", { p.n }):relu() end,
+  experiment = function(e)
+    for c in e:sweep { plan = { "none", "max" }, device = { "host", "cuda:7" }, n = { 8, 16, 32 } } do
+      local r = e:measure(c)
+      e:row(c, { us = r.wall_us and r.wall_us.median })
+    end
+  end,
+}
+LUA
+fb run failing.lua --experiment --out failing.jsonl
+is "an experiment of which cases fail" 1 err '^fusebox: 2 of 12 cases failed; the first: .*too small' out ' 32 '
+fb run failing.lua --experiment --out failing.jsonl
+is "and whose failures are known" 1 err '^fusebox: 2 of 12 cases failed; the first: .*too small' out ' 32 '
+sed 's/p.n == 8/p.n == 7/' failing.lua >fine.lua
+fb run fine.lua --experiment
+is "what only lacks a device is left out" 0 out ' 32 '
+sed 's/"host", //' fine.lua >away.lua
+fb run away.lua --experiment
+is "unless it is everything" 3 err1 'none of 6 cases could be measured here'
 
 # What rounding alone may turn into anything is right in no useful sense.
 cat >vague.lua <<'LUA'

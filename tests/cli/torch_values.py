@@ -8,6 +8,7 @@ that fusebox wrote for the same graph and seed.
 """
 import glob
 import json
+import math
 import os
 import struct
 import sys
@@ -69,23 +70,43 @@ def show(graph):
         print(graph["nodes"][i]["name"], *(f"{v:.6g}" for v in tensor.reshape(-1)[:4].tolist()))
 
 
+# How far a value may be off in the dtype that a module computes it in, even in double: a module may name a dtype.
+NEAR = {torch.float64: 1e-6, torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
 def module(graph, found, what):
     sys.path.insert(0, os.path.join(os.environ.get("FB_SRCDIR", "."), "scripts", "import"))
     import from_torch
     net, examples = from_torch.load(what)
     drawn = {n["name"]: worker.source(n, 0, {}) for n in graph["nodes"] if n["op"] == "input"}
     names = from_torch.exported(net, examples)[1]
-    values = [drawn[name] for name in names]
+    values = [drawn.get(name, example) for name, example in names.items()]
     with torch.no_grad():
+        own = torch.utils._pytree.tree_leaves(net(*values))
         want = net.double()(*(v.double() if v.is_floating_point() else v for v in values))
-    want, worst = torch.utils._pytree.tree_leaves(want), 0.0
-    for o, tensor in zip(graph["outputs"], want, strict=True):
-        got, tensor = found[0][o["node"]], tensor.reshape(-1).double()
-        off = (got.double() - tensor).abs().max().item() / max(tensor.abs().max().item(), 1e-30)
-        if not off <= 1e-6:  # weights and inputs are the same, and both are in double
-            sys.exit(f"{o['name']}: off by {off}")
+    want, worst, wrong = torch.utils._pytree.tree_leaves(want), 0.0, []
+    for k, (o, tensor, typed) in enumerate(zip(graph["outputs"], want, own, strict=True)):
+        node, got = graph["nodes"][o["node"]], found[0][o["node"]]
+        kind = f"{from_torch.dtype_of(typed.dtype)}{list(typed.shape)}"
+        off = far(got, tensor.reshape(-1))
+        if f"{node['dtype']}{node['shape']}" != kind or not off <= NEAR.get(tensor.dtype, 0):
+            wrong.append(f"{o['name']}: {node['dtype']}{node['shape']} for {kind}, off by {off}")
         worst = max(worst, off)
-    print(len(want), f"outputs are PyTorch's, off by {worst:.1e} at most")
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print(len(want), f"outputs are PyTorch's in value, shape and dtype, off by {worst:.1e} at most")
+
+
+def far(got, want):
+    """The largest difference beside the largest value; infinite and undefined ones have to be the same."""
+    got, want = got.double(), want.double()
+    if got.shape != want.shape or not torch.equal(got.isnan(), want.isnan()):
+        return math.inf
+    odd = want.isnan() | want.isinf() | got.isinf()
+    if not torch.equal(got[odd & ~want.isnan()], want[odd & ~want.isnan()]):
+        return math.inf
+    got, want = got[~odd], want[~odd]
+    return (got - want).abs().max().item() / max(want.abs().max().item(), 1e-30) if len(want) else 0.0
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "codegen/lower.h"
 #include "device/cuda_compile.h"
+#include "measure/check.h"
 #include "measure/measure.h"
 #include "plan/preset.h"
 
@@ -42,6 +43,7 @@ static struct {
     bool counters, traffic;
     int samples, small, mode; /* 0: as the script says; mode -1: both */
     fb_device *device;
+    fb_check_memo *memo;
     int cases, failed;
 } run = {.device_name = "cuda:0", .mode = -1};
 
@@ -122,10 +124,11 @@ static void check_plan(const char *what, const fb_plan *plan)
         return;
     }
     fb_error err = {0};
-    fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = run.counters};
+    fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = run.counters, .memo = run.memo};
     fb_measurement *m = fb_measure_prepare(run.device, plan, &o, NULL, &err);
-    if (!m) {
+    if (!m || !fb_measure_check(m, NULL, &err)) {
         result(false, what, err.text);
+        fb_measure_free(m);
         return;
     }
     bool ok = true;
@@ -390,7 +393,7 @@ static void check_plan_traffic(const char *what, const fb_graph *g)
     fb_measurement *m = plan && fb_reference_make(g, 1, NULL, NULL, NULL, &err)
                             ? fb_measure_prepare(run.device, plan, &o, NULL, &err)
                             : NULL;
-    if (m) {
+    if (m && fb_measure_check(m, NULL, &err)) {
         fb_report *r = fb_measure_report(m);
         judge_traffic(what, r);
         fb_report_free(r);
@@ -487,6 +490,7 @@ int main(int argc, char **argv)
     }
     fb_error err = {0};
     run.device = fb_device_open(run.device_name, &err);
+    run.memo = fb_check_memo_new();
     if (!run.device) {
         printf("1..0 # SKIP %s\n", err.text);
         return err.kind == FB_ERR_UNAVAILABLE ? 77 : 1;

@@ -6,8 +6,10 @@
  *
  * Entry and architecture are read from ptxas's report, which lies beside each cubin. A kernel without parameters can
  * stand in for any: none are copied at the launch. Exit status 77 without NVRTC; 1 when there was nothing to poison. */
+#include "base/checked.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "device/cuda_compile.h"
 
 #include <glob.h>
@@ -44,15 +46,15 @@ static bool poison(const char *log_path, const char *body, fb_error *err)
     char path[4096], entry[128], arch[16], source[1024];
     snprintf(path, sizeof path, "%.*scubin", (int)(n - 3), log_path);
     if (access(path, W_OK) != 0) return true; /* PTX, made for a look at it */
-    char *log = fb_read_file(log_path, 1 << 20, &n_log, err);
-    if (!log) return false;
+    char *log = fb_checked_read(log_path, fb_file_name(log_path), 1 << 20, &n_log);
+    if (!log) return fb_fail(err, FB_ERR_SYSTEM, "%s is damaged", log_path);
     bool known = entry_of(log, entry, arch);
     fb_free(log);
     if (!known) return fb_fail(err, FB_ERR_SYSTEM, "%s names no entry", log_path);
     snprintf(source, sizeof source, "extern \"C\" __global__ void %s() { %s }\n", entry, body);
     fb_cuda_code code;
     if (!fb_cuda_compile(source, entry, arch, FB_CUBIN, &code, err)) return false;
-    bool good = fb_write_file(path, code.bytes, code.n, err);
+    bool good = fb_checked_write(path, fb_file_name(path), code.bytes, code.n, err);
     if (good) printf("# %s for %s\n", entry, arch);
     fb_cuda_code_clear(&code);
     return good;

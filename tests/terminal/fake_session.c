@@ -27,7 +27,7 @@ typedef struct {
 } record;
 
 struct fb_session {
-    uint64_t serial;
+    uint64_t serial, answers;
     char *path;
     fb_script_info info;
     bool loaded, automatic;
@@ -263,6 +263,7 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
     fb_free(s->path);
     s->path = copy;
     s->loaded = !broken;
+    s->answers += !broken;
     s->serial++;
     s->error = (fb_error){0};
     s->error_line = broken ? 3 : 0;
@@ -275,6 +276,16 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
     s->machine.calibrated = s->machine.doubted = !strcmp(path, "recorded");
     say(s, "hello from the script\x1b[31m \xe2\x80\xae");
     return true;
+}
+
+bool fb_session_open(fb_session *s, const char *path, fb_error *err)
+{
+    return fb_session_load(s, path, err);
+}
+
+uint64_t fb_session_answers(const fb_session *s)
+{
+    return s->answers;
 }
 
 const char *fb_session_path(const fb_session *s)
@@ -614,7 +625,7 @@ void fb_session_cancel(fb_session *s)
     s->serial++;
 }
 
-/* 10 µs a launch, 5 % either way, so that plans of as many launches tie. */
+/* 10 µs a launch, 1 % either way, so that plans of as many launches are the same. */
 static fb_report *make_up(const record *c)
 {
     fb_report *r = fb_report_new();
@@ -624,7 +635,7 @@ static fb_report *make_up(const record *c)
     r->variant = c->variant;
     r->launches = groups;
     r->source = foreign ? FB_SOURCE_RECORDED : FB_SOURCE_MEASURED;
-    r->wall_us = (fb_stat){us, us * 0.95, us * 1.05, 40};
+    r->wall_us = (fb_stat){us, us * 0.99, us * 1.01, 40};
     r->device_us = (fb_stat){us * 0.8, us * 0.7, us * 0.9, 40};
     r->cold_us = (fb_stat){us * 2, us * 1.9, us * 2.1, 20};
     r->gap_us = us * 0.2;

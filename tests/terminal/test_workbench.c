@@ -233,6 +233,60 @@ static void saving_reloads(void **unused)
     quit(t);
 }
 
+/* Of the script that was open nothing stays: neither its columns nor what its parameters were set to. */
+static void another_script_is_fresh(void **unused)
+{
+    (void)unused;
+    static const char with[] =
+        "local fb = require \"fusebox\"\nreturn fb.script { params = { rows = fb.int { 16 } }, columns = %s,\n"
+        "variants = { %s = function(g, p) return g:input(\"x\", { p.rows, 4 }):%s() end } }\n";
+    char text[512], open[160];
+    snprintf(text, sizeof text, with, "{ \"first:none\", \"first:max\" }", "first", "relu");
+    const char *argv[] = {program(), write_script("first.lua", text), "--device", "host", NULL};
+    const char *env[] = {cache, state, NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "[16,4]", SOON_MS);
+    term_keys(t, ": \"set rows=48\" Enter");
+    must_show(t, "[48,4]", SOON_MS);
+    snprintf(text, sizeof text, with, "{ \"second:none\" }", "second", "sigmoid");
+    snprintf(open, sizeof open, ": \"open %s\" Enter", write_script("second.lua", text));
+    term_keys(t, open);
+    must_show(t, "sigmoid", SOON_MS);
+    must_show(t, "[16,4]", SOON_MS);
+    must_show(t, "1 none", SOON_MS);
+    assert_false(term_shows(t, "2 max"));
+    assert_false(term_shows(t, "no variant"));
+    quit(t);
+}
+
+/* A puzzle whose answer goes wrong says so, and can be answered once it is mended and saved. */
+static void mended_puzzle_is_asked(void **unused)
+{
+    (void)unused;
+    static const char asked[] =
+        "local fb = require \"fusebox\"\nreturn fb.script {\n"
+        "variants = { a = function(g) return g:input(\"x\", { 300000 }):relu():neg() end,\n"
+        "b = function(g) return g:input(\"x\", { 300 }):relu() end },\n"
+        "puzzle = { compare = { \"a:none\", \"b:none\" }, ask = \"%s\",\n"
+        "choices = { { \"one\", \"first choice\" }, { \"two\", \"second choice\" } }, answer = %s } }\n";
+    char text[1024], own[64];
+    snprintf(own, sizeof own, "XDG_STATE_HOME=%s/mended", folder);
+    snprintf(text, sizeof text, asked, "Why is this one wrong?", "function() error(\"oh no\") end");
+    const char *env[] = {cache, own, NULL};
+    const char *argv[] = {program(), write_script("asked.lua", text), "--device", "host", NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "Why is this one wrong?", SOON_MS);
+    term_keys(t, "1 l G Enter");
+    must_show(t, "oh no", PATIENCE_MS);
+    snprintf(text, sizeof text, asked, "Why is this one right?", "function() return \"one\" end");
+    write_script("asked.lua", text);
+    must_show(t, "Why is this one right?", SOON_MS);
+    must_show(t, "predict first", SOON_MS);
+    term_keys(t, "1 l G Enter");
+    must_show(t, "Right.", PATIENCE_MS);
+    quit(t);
+}
+
 static void replace_in(const char *name, const char *from, const char *to)
 {
     char path[128], text[8192] = "", *at;
@@ -306,7 +360,7 @@ static void puzzle_is_answered(void **unused)
     term_keys(t, "1 l G k Enter");
     must_show(t, "times as fast; you guessed 2", PATIENCE_MS);
     must_show(t, "To the workbench", SOON_MS);
-    bool tie = term_shows(t, "the two tie"), none = term_shows(t, "none of the answers");
+    bool tie = term_shows(t, "so no answer is right"), none = term_shows(t, "none of the answers");
     snprintf(key, sizeof key, "%s", term_shows(t, "Right.") ? "✓" : "◐");
     term_keys(t, "G Enter");
     must_show(t, "puzzlers, models, recent files", SOON_MS);
@@ -368,6 +422,8 @@ int main(void)
         cmocka_unit_test(start_list_opens),
         cmocka_unit_test(puzzle_is_answered),
         cmocka_unit_test(saving_reloads),
+        cmocka_unit_test(another_script_is_fresh),
+        cmocka_unit_test(mended_puzzle_is_asked),
         cmocka_unit_test(kernel_is_ejected),
         cmocka_unit_test(foreign_kernel_is_asked_for),
     };

@@ -1,5 +1,6 @@
 /* The host device on programs written by hand: compiling, the cache, every way compiling can fail, contractions against
  * plain loops in every arrangement of strides, epilogues, loops and swaps, restored parameters, calibration. */
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -418,6 +419,283 @@ static void a_full_disk_costs_the_cache_alone(void **state)
     int status = in_a_process(full_disk);
     if (status == 77) skip();
     assert_int_equal(status, 0);
+}
+
+/* Does `damage` to each entry of the cache, by its path. */
+static void to_every_entry(void (*damage)(const char *path))
+{
+    char dir[200], path[512];
+    snprintf(dir, sizeof dir, "%s/fusebox/host", getenv("XDG_CACHE_HOME"));
+    DIR *folder = opendir(dir);
+    for (struct dirent *e; (e = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (e->d_name[0] != '.') damage(path);
+    }
+    closedir(folder);
+}
+
+/* A new file in its place: the old one may be loaded. */
+static void cut(const char *path)
+{
+    char begin[9000];
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(begin, 1, sizeof begin, f), sizeof begin);
+    fclose(f);
+    assert_int_equal(unlink(path), 0);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(begin, 1, sizeof begin, f), sizeof begin);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void flip(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    char byte;
+    assert_int_equal(pread(fd, &byte, 1, 5000), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, 5000), 1);
+    close(fd);
+}
+
+/* A library of its own name, whole and without our symbol, in another's place. */
+static void replace(const char *path)
+{
+    char command[1200];
+    snprintf(command, sizeof command,
+             "echo 'int other(void) { return 1; }' > '%s/o.c' && cc -shared -fPIC -o '%s' '%s/o.c'", scratch, path,
+             scratch);
+    unlink(path);
+    assert_int_equal(system(command), 0);
+}
+
+static void replace_by_another_entry(const char *path)
+{
+    replace(path);
+    assert_true(fb_checked_seal(path, "another.so", NULL));
+}
+
+static void damaged_and_foreign_entries_are_compiled_again(void **state)
+{
+    (void)state;
+    static void (*const damages[])(const char *) = {cut, flip, replace, replace_by_another_entry};
+    fresh_cache("damaged");
+    sheet s;
+    doubling_sheet(&s);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        fb_device *d = device();
+        d->ops->unload(loaded(d, &s));
+        to_every_entry(damages[i]);
+        fb_loaded *l = loaded(d, &s);
+        assert_true(d->ops->compile_ms(l) > 0);
+        check_doubling(d, l);
+        d->ops->unload(l);
+        l = loaded(d, &s); /* and kept again */
+        assert_true(d->ops->compile_ms(l) == 0);
+        d->ops->unload(l);
+        d->ops->close(d);
+    }
+}
+
+/* Whole by its checksum, and deadly to whoever opens it. */
+static void make_deadly(const char *path)
+{
+    char command[1200];
+    snprintf(
+        command, sizeof command,
+        "echo '#include <signal.h>\n__attribute__((constructor)) void die(void) { raise(SIGKILL); }' > '%s/d.c' && cc "
+        "-shared -fPIC -o '%s' '%s/d.c'",
+        scratch, path, scratch);
+    unlink(path);
+    assert_int_equal(system(command), 0);
+    assert_true(fb_checked_seal(path, fb_file_name(path), NULL));
+}
+
+static int load_only(void)
+{
+    sheet s;
+    doubling_sheet(&s);
+    fb_device *d = fb_device_open("host", NULL);
+    return d && d->ops->load(d, &s.p, NULL, NULL) ? 0 : 1;
+}
+
+static void an_entry_that_kills_is_compiled_again(void **state)
+{
+    (void)state;
+    fresh_cache("deadly");
+    assert_int_equal(in_a_process(load_only), 0);
+    to_every_entry(make_deadly);
+    for (int i = 0; i < 2; i++) /* the runtime, then the kernel */
+        assert_int_equal(in_a_process(load_only), 128 + SIGKILL);
+    assert_int_equal(in_a_process(load_only), 0);
+    assert_int_equal(in_a_process(load_only), 0);
+}
+
+/* ---- the processes of a compiler ---- */
+
+static int processes_in(const char *dir)
+{
+    char command[300], text[32] = "";
+    snprintf(command, sizeof command, "grep -lsz '^FB_TEST_HERE=%s$' /proc/[0-9]*/environ | wc -l", dir);
+    FILE *p = popen(command, "r");
+    assert_non_null(fgets(text, sizeof text, p));
+    pclose(p);
+    return atoi(text);
+}
+
+/* Its front is killed while a wrapper's driver has started a pass, and one that left its group: none may go on. */
+static void no_pass_outlives_its_front(void **state)
+{
+    (void)state;
+    char flag[300];
+    fresh_cache("outlived");
+    snprintf(flag, sizeof flag, "%s/started", scratch);
+    fb_str script = {0};
+    fb_str_addf(&script, "export FB_TEST_HERE='%s'\nsetsid sleep 1000 &\n(sleep 1000 & : > '%s'; wait)\n", scratch,
+                flag);
+    set_compiler("wrapper", script.text);
+    fb_str_free(&script);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) _exit(load_only());
+    for (int i = 0; i < 2000 && access(flag, F_OK) != 0; i++) usleep(10000);
+    assert_true(processes_in(scratch) >= 2);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    for (int i = 0; i < 1000 && processes_in(scratch) > 0; i++) usleep(10000);
+    assert_int_equal(processes_in(scratch), 0);
+    unsetenv("CC");
+    /* what it compiled in is swept by the next that starts */
+    assert_true(files_in_cache() > 0);
+    assert_int_equal(in_a_process(load_only), 0);
+    assert_int_equal(files_in_cache(), 2);
+}
+
+static void why_a_compiler_stopped(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"kill -KILL $$", "was killed while it compiled kernel"},
+        {"echo 'cc: fatal error: Killed signal terminated program cc1' >&2; exit 1", "was killed while it compiled"},
+        {"kill -XCPU $$", "took more than"},
+        {"echo 'cc1: out of memory allocating 65536 bytes after a total of 99 bytes' >&2; exit 1", "GB of memory"},
+        {"echo \"error: limited to $(ulimit -v)\" >&2; exit 1", "limited to"},
+    };
+    sheet s;
+    doubling_sheet(&s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "stopped%zu", i);
+        fresh_cache(name);
+        set_compiler(name, cases[i].text);
+        fb_device *d = device();
+        fb_error err = {0};
+        assert_null(d->ops->load(d, &s.p, NULL, &err));
+        if (!strstr(err.text, cases[i].says)) fail_msg("%zu: %s", i, err.text);
+        if (strstr(err.text, "unlimited")) fail_msg("%s", err.text);
+        d->ops->close(d);
+    }
+    unsetenv("CC");
+}
+
+/* ---- kernels of the user's own ---- */
+
+static void own_kernels_read_system_headers_alone(void **state)
+{
+    (void)state;
+    char header[300], text[900];
+    fb_error err = {0};
+    fresh_cache("own");
+    snprintf(header, sizeof header, "%s/factor.h", scratch);
+    assert_true(fb_write_file(header, "2.0f", 4, &err));
+    static const struct {
+        const char *before, *says; /* @: a header of the user's; says NULL: fine */
+    } cases[] = {
+        {"#include <string.h>\n#  include /* as usual */ <sys/types.h>", NULL},
+        {"static inline void fence(void) { __asm__ volatile(\"\" ::: \"memory\"); }", NULL},
+        {"#include \"@\"", "own.c:1: #include"},
+        {"#include <@>", "own.c:1: #include"},
+        {"#define H \"@\"\n#include H", "own.c:2: #include"},
+        {"%:include \"@\"", "own.c:1: #include"},
+        {"#inc\\\nlude \"@\"", "own.c:1: #include"},
+        {"# /* */ include \"@\"", "own.c:1: #include"},
+        {"#include_next \"@\"", "own.c:1: #include"},
+        {"#include <../../../../../../../@>", "own.c:1: #include"},
+        {"__asm__(\".data\\n.incbin \\\"@\\\"\\n.text\");", ".incbin"},
+        {"__asm__(\".include \\\"@\\\"\");", ".include"},
+        {"#define P(a, b) a##b\nP(as, m)(\".inc\" \"bin \\\"@\\\"\");", ".incbin"},
+        {"static char incbin[4]; void hide(void) { __asm__(\".data\\n.%c0 \\\"@\\\"\\n.text\" :: \"i\"(incbin)); }",
+         ".incbin"},
+        {"__asm__(\".macro m a b\\n.\\\\a\\\\b \\\"@\\\"\\n.endm\\nm inc bin\");", ".macro"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sheet s;
+        doubling_sheet(&s);
+        const char *before = cases[i].before;
+        int named = (int)strcspn(before, "@");
+        snprintf(text, sizeof text, "%.*s%s%s\n%s", named, before, before[named] ? header : "",
+                 before + named + (before[named] == '@'), doubling);
+        s.kernels[0].source = text;
+        s.kernels[0].file = "own.c";
+        fb_device *d = device();
+        fb_loaded *l = d->ops->load(d, &s.p, NULL, &err);
+        if (!cases[i].says && !l) fail_msg("%zu: %s", i, err.text);
+        if (cases[i].says && (l || !strstr(err.text, cases[i].says))) fail_msg("%zu: %s", i, l ? "loaded" : err.text);
+        if (l) check_doubling(d, l);
+        if (l) d->ops->unload(l);
+        d->ops->close(d);
+    }
+}
+
+typedef struct {
+    int heard, stop_at;
+} listener;
+
+static bool hear(void *ctx, const char *what, double fraction)
+{
+    listener *l = ctx;
+    assert_string_equal(what, "running");
+    assert_true(fraction >= 0 && fraction <= 1);
+    return ++l->heard != l->stop_at;
+}
+
+/* Eight steps of 0.4 s: somebody who waits hears of them while they run, and may end them. */
+static void long_loops_show_that_they_live(void **state)
+{
+    (void)state;
+    fresh_cache("long");
+    sheet s;
+    sheet_start(&s);
+    int y = buffer(&s, FB_BUFFER_OUTPUT, FB_F32, 1);
+    kernel(&s, "slow",
+           "#include <time.h>\nvoid slow(const fb_kernel_args *a)\n{\n    struct timespec t = {0, 400000000};\n    "
+           "nanosleep(&t, 0);\n    *(float *)a->buffers[0] += 1;\n}\n");
+    launch(&s, FB_LAUNCH_REPEAT, 0, 0, NULL)->count = 8;
+    launch(&s, FB_LAUNCH_KERNEL, 0, 1, &y);
+    launch(&s, FB_LAUNCH_END, 0, 0, NULL);
+    fb_device *d = device();
+    fb_loaded *l = loaded(d, &s);
+    fb_error err = {0};
+    fb_run_time t;
+    float steps = 0;
+    listener heard = {.stop_at = -1};
+    fb_progress progress = {.step = hear, .ctx = &heard};
+    d->progress = &progress;
+    assert_true(d->ops->write(l, 0, &steps, NULL));
+    assert_true(d->ops->run(l, &(fb_run_how){.cache = FB_CACHE_COLD, .samples = 1}, &t, &err));
+    assert_true(d->ops->read(l, 0, &steps, NULL) && steps == 8);
+    assert_true(heard.heard >= 2);
+    heard = (listener){.stop_at = 1};
+    assert_true(d->ops->write(l, 0, &(float){0}, NULL));
+    assert_false(d->ops->run(l, &(fb_run_how){.cache = FB_CACHE_COLD, .samples = 1}, &t, &err));
+    assert_int_equal(err.kind, FB_ERR_CANCELLED);
+    assert_true(d->ops->read(l, 0, &steps, NULL) && steps < 8);
+    d->progress = NULL;
+    d->ops->unload(l);
+    d->ops->close(d);
 }
 
 static void launch_modes_of_other_devices_are_refused(void **state)
@@ -889,6 +1167,12 @@ int main(void)
         cmocka_unit_test(without_a_compiler_it_says_so),
         cmocka_unit_test(a_compiler_without_openmp_runs_on_one_core),
         cmocka_unit_test(without_a_cache_it_compiles_in_the_temporary_folder),
+        cmocka_unit_test(damaged_and_foreign_entries_are_compiled_again),
+        cmocka_unit_test(an_entry_that_kills_is_compiled_again),
+        cmocka_unit_test(no_pass_outlives_its_front),
+        cmocka_unit_test(why_a_compiler_stopped),
+        cmocka_unit_test(own_kernels_read_system_headers_alone),
+        cmocka_unit_test(long_loops_show_that_they_live),
         cmocka_unit_test(launch_modes_of_other_devices_are_refused),
         cmocka_unit_test(too_large_a_plan_is_refused_before_it_is_allocated),
         cmocka_unit_test(loops_repeat_and_swap),

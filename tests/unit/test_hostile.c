@@ -37,6 +37,15 @@ static bool run_to_error(fb_script *s, fb_script_event *e)
             info = e->info;
             e->info = NULL;
         }
+        if (e->kind == FB_SCRIPT_MEASURE) {
+            json_t *report = json_object();
+            fb_script_measured(s, report);
+            json_decref(report);
+        }
+        if (e->kind == FB_SCRIPT_MEASURE || e->kind == FB_SCRIPT_ROW || e->kind == FB_SCRIPT_PLOT) {
+            fb_script_event_clear(e);
+            continue;
+        }
         if (e->kind == FB_SCRIPT_GRAPH && plan < info->n_plans)
             fb_script_plan(s, e->graph, info->plans[plan++], NULL);
         else if (step < info->n_variants)

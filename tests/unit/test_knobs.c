@@ -90,7 +90,7 @@ static void check_run(fb_device *d, const fb_plan *plan, const char *what)
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     if (!fb_reference_make(g, 5, NULL, NULL, NULL, &err)) fail_msg("%s", err.text);
     fb_measurement *m = fb_measure_prepare(d, plan, &(fb_measure_options){.seeds = {5}, .n_seeds = 1}, NULL, &err);
-    if (!m) fail_msg("%s: %s", what, err.text);
+    if (!m || !fb_measure_check(m, NULL, &err)) fail_msg("%s: %s", what, err.text);
     fb_report *r = fb_measure_report(m);
     if (!r->error.ok) fail_msg("%s: %s", what, r->error.worst);
     fb_report_free(r);

@@ -207,14 +207,13 @@ static void run_all(int trips)
     int plans = fb_presets() + RANDOM_PLANS;
     fb_graph *graphs[BODIES];
     fb_planner *planners[BODIES];
-    fb_interp *references[BODIES];
+    fb_fuzz_reference *references[BODIES];
     fb_plan **made = fb_calloc((size_t)(BODIES * plans), sizeof *made);
     fb_fuzz_case *cases = fb_calloc((size_t)(BODIES * plans), sizeof *cases);
     for (int i = 0; i < BODIES; i++) {
         graphs[i] = build(s, bodies[i].name);
         planners[i] = fb_planner_new(graphs[i], d->ops->machine(d));
-        references[i] =
-            fb_interp_run(graphs[i], &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL, 0, &err);
+        references[i] = fb_fuzz_reference_new(graphs[i], &err);
         if (!references[i]) fail_msg("%s", err.text);
         for (int k = 0; k < plans; k++) {
             made[i * plans + k] = plan_of(planners[i], k, (uint64_t)(trips * 1000 + i * 100 + k));
@@ -232,7 +231,7 @@ static void run_all(int trips)
     }
     for (int n = 0; n < BODIES * plans; n++) fb_plan_free(made[n]);
     for (int i = 0; i < BODIES; i++) {
-        fb_interp_free(references[i]);
+        fb_fuzz_reference_free(references[i]);
         fb_planner_free(planners[i]);
         fb_graph_free(graphs[i]);
     }

@@ -13,9 +13,11 @@
 #include "measure/fuzz.h"
 #include "plan/preset.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define uthash_malloc(bytes)      fb_alloc(bytes)
 #define uthash_free(block, bytes) fb_free(block)
@@ -302,9 +304,41 @@ static void test_fuzzed(void **state)
     for (int i = 0; i < n; i++) fb_program_free(parts[i]);
 }
 
+/* A cubin of the cache that was cut short, or is another's, is compiled again: a driver would not say why it fails. */
+static void damaged_cubins_are_compiled_again(void **state)
+{
+    (void)state;
+    char cache[] = "/tmp/fusebox-test-XXXXXX", pattern[100], command[100];
+    const char *before = getenv("XDG_CACHE_HOME");
+    char *kept = before ? fb_strdup(before) : NULL;
+    fb_cuda_code code;
+    fb_error err = {0};
+    assert_non_null(mkdtemp(cache));
+    setenv("XDG_CACHE_HOME", cache, 1);
+    static const char source[] = "__global__ void k(int *p) { *p = 1; }";
+    for (int round = 0; round < 4; round++) {
+        bool good = fb_cuda_compile(source, "k", "sm_90", FB_CUBIN, &code, &err);
+        if (!good && err.kind == FB_ERR_UNAVAILABLE) skip();
+        if (!good) fail_msg("%s", err.text);
+        assert_int_equal(code.cached, round % 2);
+        fb_cuda_code_clear(&code);
+        glob_t files;
+        snprintf(pattern, sizeof pattern, "%s/fusebox/cuda/*.cubin", cache);
+        assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+        assert_int_equal(files.gl_pathc, 1);
+        if (round == 1) assert_int_equal(truncate(files.gl_pathv[0], 1000), 0);
+        globfree(&files);
+    }
+    snprintf(command, sizeof command, "rm -rf '%s'", cache);
+    assert_int_equal(system(command), 0);
+    kept ? setenv("XDG_CACHE_HOME", kept, 1) : unsetenv("XDG_CACHE_HOME");
+    fb_free(kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
-                                       cmocka_unit_test(test_wide), cmocka_unit_test(test_fuzzed)};
+                                       cmocka_unit_test(test_wide), cmocka_unit_test(test_fuzzed),
+                                       cmocka_unit_test(damaged_cubins_are_compiled_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,15 +28,56 @@ static void quantiles_are_those_of_the_samples(void **state)
     assert_true(s.n == 0 && isnan(s.median));
 }
 
-static void overlapping_spreads_are_a_tie(void **state)
+/* Version 1 knew neither kinds nor rounds; a prediction has no spread. */
+static void both_versions_are_read(void **state)
 {
     (void)state;
-    fb_stat a = {10, 9, 12, 5}, b = {12.5, 11.9, 14, 5}, c = {13, 12.1, 15, 5}, none = {NAN, NAN, NAN, 0};
-    assert_true(fb_stat_tie(&a, &b));
-    assert_true(fb_stat_tie(&b, &a));
-    assert_false(fb_stat_tie(&a, &c));
-    assert_false(fb_stat_tie(&c, &a));
-    assert_false(fb_stat_tie(&a, &none));
+    static const char *const text[] = {
+        "{\"wall_us\":{\"median\":3,\"p10\":2,\"p90\":4,\"n\":5},\"source\":\"recorded\"}",
+        "{\"wall_us\":{\"median\":3,\"n\":1,\"kind\":\"predicted\",\"low\":2,\"high\":4},\"source\":\"predicted\","
+        "\"rounds\":{\"at_us\":[1,2],\"wall_us\":[3,4],\"device_us\":[null,2]}}"};
+    for (int v = 0; v < 2; v++) {
+        fb_error err = {0};
+        json_t *j = fb_json_parse(text[v], strlen(text[v]), &err);
+        fb_report *r = fb_report_from_json(j, &err);
+        assert_non_null(r);
+        assert_true(r->wall_us.median == 3 && r->wall_us.n == (v ? 1 : 5));
+        assert_true(v ? isnan(r->wall_us.p10) && isnan(r->wall_us.p90) : r->wall_us.p90 == 4);
+        assert_int_equal(r->n_rounds, v ? 2 : 0);
+        json_t *again = fb_report_to_json(r), *wall = json_object_get(again, "wall_us");
+        assert_string_equal(json_string_value(json_object_get(wall, "kind")), v ? "predicted" : "recorded");
+        assert_true(json_number_value(json_object_get(wall, "low")) < 3);
+        assert_true(!v == !!json_object_get(wall, "p10"));
+        json_decref(again);
+        json_decref(j);
+        fb_report_free(r);
+    }
+}
+
+static void more_than_modelled_has_a_likely_cause(void **state)
+{
+    (void)state;
+    fb_kernel_report k;
+    char text[200];
+    fb_kernel_report_clear(&k);
+    k.bytes_read = k.bytes_written = 16e6;
+    assert_false(fb_kernel_moved_more(&k, text)); /* no counters */
+    k.measured_read = 17e6;
+    k.measured_written = 18e6;
+    assert_false(fb_kernel_moved_more(&k, text));
+    k.measured_read = 100e6;
+    assert_true(fb_kernel_moved_more(&k, text));
+    assert_string_equal(
+        text, "moved 118 MB, 32.0 MB modelled: likely something is read again that no longer was in the cache");
+    k.apart_bytes = 80e6;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "across rows"));
+    k.spill_bytes = 8;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "registers spill"));
+    k.local_bytes = 134e6;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "134 MB in local memory"));
+    k.bytes_read = 1000, k.bytes_written = 1664; /* noise of counters is none */
+    k.measured_read = 30e3, k.measured_written = 30e3;
+    assert_false(fb_kernel_moved_more(&k, text));
 }
 
 static void an_unknown_report_says_nothing(void **state)
@@ -80,7 +121,8 @@ static fb_report *full_report(void)
     r->peak_bytes = 1e9;
     r->compile_ms = 0;
     r->source = FB_SOURCE_RECORDED;
-    r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 0.125, .bound = 0.5, .undecided = 3, .ok = true};
+    r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 0.125, .bound = 0.5, .undecided = 3, .ok = true,
+                                 .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_KERNELS, .kernels = 4};
     r->n_kernels = 1;
     r->kernels = FB_NEW(r->arena, fb_kernel_report);
     fb_kernel_report *k = r->kernels;
@@ -228,7 +270,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_are_those_of_the_samples),
-        cmocka_unit_test(overlapping_spreads_are_a_tie),
+        cmocka_unit_test(both_versions_are_read),
+        cmocka_unit_test(more_than_modelled_has_a_likely_cause),
         cmocka_unit_test(an_unknown_report_says_nothing),
         cmocka_unit_test(a_report_survives_the_round_trip),
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),

@@ -8,9 +8,11 @@
 #include "base/embedded.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "graph/interp.h"
 #include "plan/plan.h"
+#include "script/files.h"
 #include "script/process.h"
 
 #include <math.h>
@@ -302,11 +304,17 @@ static const struct {
     {"x:relu(1)", "script.lua:3: relu takes 1 value, not 2"},
     {"x:nothing()", "script.lua:3: a tensor has no method \"nothing\""},
     {"g:nothing()", "script.lua:3: a graph has no method \"nothing\""},
+    {"x:sigmod()", "script.lua:3: a tensor has no method \"sigmod\"; did you mean \"sigmoid\"?"},
+    {"g:inptu('y', {4})", "script.lua:3: a graph has no method \"inptu\"; did you mean \"input\"?"},
+    {"nn.linaer(x, 3)", "script.lua:3: nn has no function \"linaer\"; did you mean \"linear\"?"},
+    {"require 'optim'.adm(g, x, x)", "script.lua:3: optim has no function \"adm\"; did you mean \"adam\"?"},
+    {"require 'fusebox'.scirpt {}", "script.lua:3: fusebox has no function \"scirpt\"; did you mean \"script\"?"},
     {"g:stack({x, 1})", "script.lua:3: stack: entry 2 of the list is a number, not a tensor"},
     {"g:stack(x)", "script.lua:3: stack: a list of tensors is expected, not userdata"},
     {"g:input('y', {4}, 'f33')", "script.lua:3: there is no dtype \"f33\""},
     {"g:input('y', 4)", "script.lua:3: input y: a shape like { 4, 256 } is expected, not number"},
-    {"g:input('y', {4}, 'f32', {mean = 1, hihg = 2})", "script.lua:3: input: unknown option"},
+    {"g:input('y', {4}, 'f32', {mean = 1, hihg = 2})",
+     "script.lua:3: input: unknown option \"hihg\"; did you mean \"high\"?"},
     {"g:input('y', {4}, 'i32')", "script.lua:3: input: integers need { high = … }"},
     {"g:assign(x, x)", "script.lua:3: assign: x is no parameter"},
     {"x:split({3, 3})", "script.lua:3: split: the sizes do not add up to 4"},
@@ -360,7 +368,9 @@ static const struct {
     {"local x = \n = 2", "script.lua:2: unexpected symbol near '='", 2},
     {"\nerror({})", "script.lua:2: error(…) was called with a table", 2},
     {"return require 'fusebox'.script { variants = {}, model = print }", "give either model", 1},
-    {"return require 'fusebox'.script { varaints = {} }", "unknown field \"varaints\"", 1},
+    {"return require 'fusebox'.script { varaints = {} }", "unknown field \"varaints\"; did you mean \"variants\"?", 1},
+    {"local fb = require 'fusebox'\nreturn fb.script { model = print, puzzle = { anwser = print } }",
+     "script.lua:2: fb.script: puzzle: unknown field \"anwser\"; did you mean \"answer\"?", 2},
     {"return require 'fusebox'.script { variants = 1 }", "variants is a number, not a table", 1},
     {"return require 'fusebox'.script { variants = {} }", "there is no variant", 0},
     {"return require 'fusebox'.script { variants = { a = 1 } }", "variants.a is a number, not a function", 0},
@@ -369,7 +379,7 @@ static const struct {
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, params = { n = fb.int { 5, max = 4 } } }",
      "the standard of parameter n: 5 is more than 4", 0},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, params = { n = fb.int { 5, mox = 4 } } }",
-     "fb.int: unknown field \"mox\"", 2},
+     "fb.int: unknown field \"mox\"; did you mean \"max\"?", 2},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, params = { n = fb.int { 1.5 } } }",
      "takes a whole number", 0},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, params = { n = fb.choice { } } }",
@@ -481,7 +491,7 @@ static void test_params(void **state)
         {"{\"zeta\":\"a\"}", "parameter zeta takes a whole number"},
         {"{\"dtype\":\"f64\"}", "\"f64\" is none of f32, f16"},
         {"{\"flag\":1}", "parameter flag is true or false"},
-        {"{\"beta\":1}", "there is no parameter beta"},
+        {"{\"beta\":1}", "there is no parameter \"beta\""},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         json_t *params = fb_json_parse(bad[k].params, strlen(bad[k].params), NULL);
@@ -491,7 +501,20 @@ static void test_params(void **state)
     }
     fb_script_free(s);
     s = start_with(declared, "{\"beta\":1}");
-    expect_error(s, "there is no parameter beta", 0);
+    expect_error(s, "there is no parameter \"beta\"", 0);
+    fb_script_free(s);
+}
+
+/* A field of a table that is not there is nil, and another model than was meant would be built. */
+static void test_misspelt_param(void **state)
+{
+    (void)state;
+    fb_script *s = loaded("local fb = require 'fusebox'\nreturn fb.script { params = { width = fb.int { 8 } },\n"
+                          "variants = { a = function(g, p)\nreturn g:ones({ p.widht or 4 }):relu() end,\n"
+                          "b = function(g, p) for i in ipairs(p) do end return g:ones({ p.width }):relu() end } }");
+    fb_script_build(s, "a", NULL);
+    expect_error(s, "script.lua:4: there is no parameter \"widht\"; did you mean \"width\"?", 4);
+    fb_graph_free(build(s, "b", NULL));
     fb_script_free(s);
 }
 
@@ -887,6 +910,7 @@ static const char planned[] =
     "    apart = function(pl)\n"
     "      pl:fuse('feature[*].tanh', 'relu')\n"
     "    end,\n"
+    "    misspelt = function(pl) pl:fsue('relu', 'exp') end,\n"
     "  },\n"
     "}\n";
 
@@ -919,6 +943,8 @@ static void test_plans(void **state)
     expect_error(s, "script.lua:25: fuse: there is no node \"nothing\"", 25);
     fb_script_plan(s, g, "unrelated", NULL);
     expect_error(s, "script.lua:26: cut: ", 26);
+    fb_script_plan(s, g, "misspelt", NULL);
+    expect_error(s, "script.lua:30: a plan has no method \"fsue\"; did you mean \"fuse\"?", 30);
     fb_script_plan(s, g, "nowhere", NULL);
     expect_error(s, "no \"nowhere\" among its plans", 0);
     fb_graph_free(g);
@@ -1046,20 +1072,135 @@ static void test_experiment_time(void **state)
     fb_script_free(s);
 }
 
+static pid_t script_process(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "r");
+    int pid = 0;
+    if (f) {
+        assert_int_equal(fscanf(f, "%d", &pid), 1);
+        fclose(f);
+    }
+    return pid;
+}
+
+/* A script that gets no processor has not run for its 2 s. */
+static void test_busy_machine(void **state)
+{
+    (void)state;
+    fb_script *s = loaded("return function(g) return g:ones({ 1 }):relu() end");
+    pid_t pid = script_process();
+    if (!pid) skip(); /* this kernel does not tell */
+    fb_script_event e;
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    fb_script_build(s, "", NULL);
+    assert_false(next_event(s, &e, FB_SCRIPT_TURN_MS + 300));
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    expect(s, &e, FB_SCRIPT_GRAPH);
+    fb_script_event_clear(&e);
+    fb_script_free(s);
+}
+
+/* Under `ulimit -t` scripts run as well; they may not ask for more than there is. */
+static void test_cpu_limit(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct rlimit r = {600, 600};
+        fb_error err;
+        fb_script_event e = {0};
+        write_text("script.lua", "return print", 12);
+        fb_script *s = setrlimit(RLIMIT_CPU, &r) == 0 ? fb_script_start(in_scratch("script.lua"), NULL, &err) : NULL;
+        bool fine = s && next_event(s, &e, LIMIT_MS) && e.kind == FB_SCRIPT_INFO;
+        _exit(fine ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What the front knows and where it writes is nothing for a script. */
+static void test_nothing_inherited(void **state)
+{
+    (void)state;
+    char path[64], text[65536], link[256] = "";
+    assert_int_equal(setenv("FB_TEST_SECRET", "very-secret", 1), 0);
+    fb_script *s = loaded("return function(g) return g:ones({ 1 }):relu() end");
+    pid_t pid = script_process();
+    if (!pid) skip();
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    for (size_t i = 0; i < n; i++) assert_int_equal(text[i], 0);
+    snprintf(path, sizeof path, "/proc/%d/fd/2", (int)pid);
+#ifndef FB_ASAN
+    assert_true(readlink(path, link, sizeof link - 1) > 0);
+    assert_string_equal(link, "/dev/null");
+#else
+    (void)link;
+#endif
+    fb_script_free(s);
+}
+
+/* A plot of what no row has would be empty without a word. */
+static void test_plotted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rows, *plot, *error;
+    } plots[] = {
+        {"{ us = 1 }", "{ x = 'k', y = 'uss' }",
+         "script.lua:4: plot: no row has a figure \"uss\"; did you mean \"us\"?"},
+        {"{ us = 1 }", "{ x = 'k', y = 'us', by = { 'plan', 'acts' } }", "plot: no row has a figure \"acts\""},
+        {"{ us = 1 }", "{ x = 'k', y = 'us', lgo = 'x' }", "plot: unknown field \"lgo\"; did you mean \"log\"?"},
+        {"{ us = 1 }", "{ x = 1 }", "script.lua:4: plot: a figure is named by a text"},
+        {"{ us = 1 }", "{ x = 'k', y = 'us', by = 'plan', log = 'xy' }", NULL},
+        {"{ failed = 'no device' }", "{ x = 'k', y = 'us', by = 'plan' }", NULL},
+    };
+    for (size_t i = 0; i < sizeof plots / sizeof *plots; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "local fb = require 'fusebox'\nreturn fb.script { params = { k = fb.int { 1 } }, model = function(g) "
+                 "return g:ones({1}):relu() end,\nexperiment = function(e)\ne:plot %s\n"
+                 "for c in e:sweep { plan = 'max', k = { 1, 2 } } do e:row(c, %s) end end }",
+                 plots[i].plot, plots[i].rows);
+        fb_script *s = loaded(text);
+        fb_script_event e;
+        fb_script_experiment(s, NULL);
+        do {
+            if (!next_event(s, &e, LIMIT_MS)) fail_msg("no event");
+            bool last = e.kind == FB_SCRIPT_DONE || e.kind == FB_SCRIPT_ERROR;
+            if (last && (plots[i].error != NULL) != (e.kind == FB_SCRIPT_ERROR))
+                fail_msg("%s: %s", plots[i].plot, e.kind == FB_SCRIPT_ERROR ? e.error.text : "no error");
+            if (last && plots[i].error && !strstr(e.error.text, plots[i].error)) fail_msg("\"%s\"", e.error.text);
+            if (last) break;
+            fb_script_event_clear(&e);
+        } while (true);
+        fb_script_event_clear(&e);
+        fb_script_free(s);
+    }
+}
+
 static void test_experiment_errors(void **state)
 {
     (void)state;
     static const struct {
         const char *body, *error;
     } bad[] = {
-        {"e:sweep { m = 1 }", "script.lua:1: sweep: there is no parameter m"},
+        {"e:sweep { m = 1 }", "script.lua:1: sweep: there is no parameter \"m\""},
         {"for c in e:sweep { plan = '*' } do end", "\"*\" stands for parameters and variants, not for plan"},
         {"for c in e:sweep { k = '*' } do end", "parameter k has no min and max"},
         {"e:measure(1)", "table expected"},
         {"e:measure({ plan = 1 })", "a case's plan is text, not number"},
         {"e:row({}, { f = print })", "row: a value is no number, text, boolean or table"},
         {"e:plot {}", "plot: "},
-        {"e.nothing()", "nothing"},
+        {"e.nothing()", "script.lua:1: an experiment has no method \"nothing\""},
+        {"e:mesure({})", "an experiment has no method \"mesure\"; did you mean \"measure\"?"},
+        {"for c in e:sweep { k = 1 } do print(c.paln) end", "a case has no \"paln\"; did you mean \"plan\"?"},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
         char text[400];
@@ -1143,6 +1284,75 @@ static size_t npy(char *to, const char *descr, const char *shape, const void *by
     to[9] = (char)(length >> 8);
     memcpy(to + 10 + length, bytes, n);
     return 10 + (size_t)length + n;
+}
+
+/* The key that the importer gives a weight. */
+static const char *weight_key(const char *dtype, const char *shape, const void *bytes, size_t n, char to[65])
+{
+    fb_sha256 h;
+    fb_sha256_begin(&h);
+    fb_sha256_add(&h, dtype, strlen(dtype));
+    fb_sha256_add(&h, shape, strlen(shape));
+    fb_sha256_add(&h, bytes, n);
+    fb_sha256_end(&h, to);
+    to[32] = '\0';
+    return to;
+}
+
+static void weights_are_what_their_name_says(void **state)
+{
+    (void)state;
+    static const float right[] = {1, 2, 3, 4}, others[] = {1, 2, 3, 5};
+    static const struct {
+        const char *descr, *shape;
+        const void *bytes;
+        size_t n;
+        const char *says; /* NULL: as it should be */
+    } cases[] = {
+        {"<f4", "(2, 2)", right, 16, NULL},
+        {"<f4", "(2, 2)", others, 16, "values, dtype or shape have changed"},
+        {"<f4", "(4,)", right, 16, "values, dtype or shape have changed"},
+        {"<f4", "(1, 4)", right, 16, "values, dtype or shape have changed"},
+        {"<i4", "(2, 2)", right, 16, "values, dtype or shape have changed"},
+        {"<f4", "(2, 2)", right, 12, "ends too early"},
+    };
+    char key[65], name[80], file[512];
+    fb_file_table t;
+    fb_error err = {0};
+    weight_key("f32", "(2, 2)", right, 16, key);
+    snprintf(name, sizeof name, "%s.npy", key);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(name, file, npy(file, cases[i].descr, cases[i].shape, cases[i].bytes, cases[i].n));
+        bool ok = fb_weights_read(in_scratch(name), key, &t, &err);
+        if (ok != !cases[i].says || (!ok && !strstr(err.text, cases[i].says))) fail_msg("%zu: %s", i, err.text);
+        if (ok) assert_true(t.n == 4 && t.values[3] == 4 && t.shape.rank == 2);
+        if (ok) fb_free(t.values);
+    }
+    write_text(name, file, npy(file, "<f8", "(3,)", (double[]){1, 2, 3}, 24)); /* one dimension has its comma */
+    weight_key("f64", "(3,)", (double[]){1, 2, 3}, 24, key);
+    assert_true(fb_weights_read(in_scratch(name), key, &t, &err));
+    fb_free(t.values);
+    assert_true(fb_weights_read(in_scratch(name), "a_name_of_my_own", &t, &err)); /* which promises nothing */
+    assert_true(fb_weights_read(in_scratch(name), t.key, &t, &err)); /* as a script's own files are called */
+    assert_false(fb_weights_read(in_scratch("none.npy"), key, &t, &err));
+}
+
+/* More than a script may load at once, which is no limit for weights. A hole in the file costs no disk. */
+static void large_weights_are_read(void **state)
+{
+    (void)state;
+    enum { N = 34000000 };
+    char file[512], path[256];
+    fb_file_table t;
+    fb_error err = {0};
+    size_t n = npy(file, "<f8", "(34000000,)", "", 0);
+    write_text("large.npy", file, n);
+    snprintf(path, sizeof path, "%s", in_scratch("large.npy"));
+    assert_int_equal(truncate(path, (off_t)n + (off_t)N * 8), 0);
+    if (!fb_weights_read(path, "large", &t, &err)) fail_msg("%s", err.text);
+    assert_true(t.n == N && t.values[N - 1] == 0);
+    fb_free(t.values);
+    unlink(path);
 }
 
 static void test_load(void **state)
@@ -1398,6 +1608,7 @@ int main(void)
         cmocka_unit_test(test_bad_scripts),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_params),
+        cmocka_unit_test(test_misspelt_param),
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_linear),
@@ -1411,11 +1622,17 @@ int main(void)
         cmocka_unit_test(test_plan_of_old_graph),
         cmocka_unit_test(test_experiment),
         cmocka_unit_test(test_experiment_time),
+        cmocka_unit_test(test_busy_machine),
+        cmocka_unit_test(test_cpu_limit),
+        cmocka_unit_test(test_nothing_inherited),
+        cmocka_unit_test(test_plotted),
         cmocka_unit_test(test_experiment_errors),
         cmocka_unit_test(test_require),
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_many_builds),
         cmocka_unit_test(test_sandbox),
+        cmocka_unit_test(weights_are_what_their_name_says),
+        cmocka_unit_test(large_weights_are_read),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_bundled),
         cmocka_unit_test(test_bundled_experiments),

@@ -110,6 +110,8 @@ static void test_nearest(void **state)
     assert_string_equal(fb_nearest("eagr", known, 4), "eager");
     assert_string_equal(fb_nearest("induct", known, 4), "inductor");
     assert_null(fb_nearest("library", known, 4));
+    const char *const plots[] = {"low", "log"};
+    assert_string_equal(fb_nearest("lgo", plots, 2), "log"); /* neighbours changed places: one slip */
     fb_error err = {0};
     assert_false(fb_fail_unknown(&err, FB_ERR_USAGE, "preset", "zzzzzz", known, 4));
     assert_non_null(strstr(err.text, "there are: eager, max, none, inductor"));
@@ -578,9 +580,10 @@ static bool seen_measured(void *ctx, const fb_report *r, fb_error *err)
     return true;
 }
 
-static bool seen_row(void *ctx, const json_t *which, const json_t *row, fb_error *err)
+static bool seen_row(void *ctx, const json_t *which, const json_t *row, fb_figure_source kind, fb_error *err)
 {
     (void)err;
+    assert_int_equal(kind, FB_SOURCE_MEASURED);
     ((seen *)ctx)->rows++;
     assert_true(json_is_object(which));
     assert_true(json_integer_value(json_object_get(row, "launches")) > 0);
@@ -726,7 +729,7 @@ static int fake_worker(const char *state)
 /* Something is measured, then nothing is left to do: the machine as the session knows it after that. */
 static fb_machine after_a_calm(const char *state)
 {
-    enum { CALM_MS = 20, ROUNDS = 200 };
+    enum { CALM_MS = 20, ROUNDS = 200, LATER_MS = 5000 };
     fb_error err = {0};
     char command[64];
     snprintf(command, sizeof command, "/proc/self/exe fake %s", state);
@@ -750,6 +753,7 @@ static fb_machine after_a_calm(const char *state)
         struct pollfd fds[FB_SESSION_FDS];
         timeout = -1;
         fb_session_poll(s, fds, &timeout);
+        if (timeout > LATER_MS) timeout = -1; /* when a worker that works on would be given up */
         if (timeout < 0 && !fb_session_calibrating(s, "cuda:7")) break;
         fb_session_wait(s, CALM_MS);
     }

@@ -2,8 +2,8 @@
  * agrees with the reference: at the reduced sizes of tests/differential/scripts.sh. FB_TOGGLES says how many of a
  * variant are run (spread evenly; without it 2, of `max` alone); FB_FULL=1 runs them all. Every one is judged. */
 #include "unit/script_harness.h"
+#include "unit/scripts_help.h"
 
-#include "base/embedded.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -15,47 +15,6 @@
 #include <string.h>
 
 enum { LIMIT_MS = 60000, AT_ONCE = 24 };
-
-static const char *source_dir(void)
-{
-    return getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".";
-}
-
-/* Is `name` among "a | b" before the bracket? */
-static bool names_script(const char *line, const char *bracket, const char *name)
-{
-    for (const char *at = line; at < bracket;) {
-        at += strspn(at, " |");
-        size_t n = strcspn(at, " |)");
-        if (n == strlen(name) && strncmp(at, name, n) == 0) return true;
-        at += n ? n : 1;
-    }
-    return false;
-}
-
-/* {"batch":3}: what scripts.sh sets for this script. */
-static json_t *reduced(const char *name)
-{
-    char path[4096], line[512];
-    snprintf(path, sizeof path, "%s/tests/differential/scripts.sh", source_dir());
-    FILE *f = fopen(path, "r");
-    json_t *set = json_object();
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f)) {
-        char *bracket = strstr(line, ") echo \"--set ");
-        if (!bracket || !names_script(line, bracket, name)) continue;
-        for (char *at = bracket; (at = strstr(at, "--set "));) {
-            at += strlen("--set ");
-            size_t key = strcspn(at, "=");
-            char *value = at + key + 1, text[64];
-            snprintf(text, sizeof text, "%.*s", (int)strcspn(value, " \""), value);
-            json_t *v = strspn(text, "0123456789") == strlen(text) ? json_integer(atoll(text)) : json_string(text);
-            json_object_setn_new(set, at, key, v);
-        }
-    }
-    fclose(f);
-    return set;
-}
 
 typedef struct {
     fb_device *device;
@@ -85,7 +44,7 @@ static void toggle_all(bench *b, const fb_plan *plan)
     }
 }
 
-static void run_some(bench *b, const char *what, const fb_interp *reference, fb_plan **plans, int n)
+static void run_some(bench *b, const char *what, const fb_fuzz_reference *reference, fb_plan **plans, int n)
 {
     fb_fuzz_case cases[AT_ONCE];
     for (int i = 0; i < n; i++) cases[i] = (fb_fuzz_case){.plan = plans[i], .reference = reference};
@@ -104,14 +63,14 @@ static void run_toggles(bench *b, const char *what, const fb_graph *g, int other
     int most = getenv("FB_FULL") ? b->plans.n : limit ? atoi(limit) : otherwise, n = 0;
     fb_error err = {0};
     if (!b->plans.n || !most) return;
-    fb_interp *in = fb_interp_run(g, &(fb_interp_options){.seed = FB_FUZZ_DATA_SEED, .bounds = true}, NULL, 0, &err);
+    fb_fuzz_reference *in = fb_fuzz_reference_new(g, &err);
     if (!in) fail_msg("%s: %s", what, err.text);
     if (most > b->plans.n) most = b->plans.n;
     fb_plan **chosen = fb_calloc((size_t)most + 1, sizeof *chosen);
     for (int i = 0; i < most; i++) chosen[n++] = b->plans.at[(int64_t)i * b->plans.n / most];
     for (int i = 0; i < n; i += AT_ONCE) run_some(b, what, in, chosen + i, n - i < AT_ONCE ? n - i : AT_ONCE);
     fb_free(chosen);
-    fb_interp_free(in);
+    fb_fuzz_reference_free(in);
 }
 
 static void toggle_variant(bench *b, const char *path, fb_script *s, const char *variant, const json_t *set)
@@ -141,9 +100,8 @@ static void toggle_script(bench *b, const char *path)
 {
     char whole[4096], name[64];
     fb_error err = {0};
-    const char *file = strrchr(path, '/') + 1;
     snprintf(whole, sizeof whole, "%s/%s", source_dir(), path);
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(file, "."), file);
+    script_name(path, name);
     json_t *set = reduced(name);
     fb_script *s = fb_script_start(whole, NULL, &err);
     if (!s) fail_msg("%s", err.text);
@@ -154,12 +112,6 @@ static void toggle_script(bench *b, const char *path)
     fb_script_info_free(e.info);
     fb_script_free(s);
     json_decref(set);
-}
-
-static bool is_bundled(const char *path)
-{
-    return strncmp(path, "scripts/", 8) == 0 && strncmp(path, "scripts/lib/", 12) != 0 && strlen(path) > 4 &&
-           strcmp(path + strlen(path) - 4, ".lua") == 0 && !strstr(path, ".d.lua");
 }
 
 static void every_edge_toggles_or_says_why(void **state)

@@ -315,18 +315,80 @@ static void hidden_copies(void **state)
     says(&why, FB_WHY_COPIES, "40.0 µs → 10.0 µs of feeds and receives that no kernel ran beside (measured)");
 }
 
-static void ties(void **state)
+/* The parts are there all the same. */
+static void nothing_is_claimed_of_what_is_not_told_apart(void **state)
 {
     (void)state;
-    fb_report *a = column(20, 1), *b = column(20.1, 1);
-    kernel(a, 0, "k", 20, 1e4);
-    kernel(b, 0, "k", 20, 2e4);
-    fb_why why = explained(a, b);
     char text[240];
-    assert_true(why.tie);
-    assert_int_equal(fb_why_largest(&why), FB_WHY_NONE);
-    fb_why_conclusion(&why, text);
-    assert_string_equal(text, "a tie: there is nothing to explain");
+    for (int noisy = 0; noisy < 2; noisy++) {
+        fb_report *a = column(20, 1), *b = column(20.1, 1);
+        kernel(a, 0, "k", 20, 1e4);
+        kernel(b, 0, "k", 20, 2e4);
+        a->wall_us.p10 = a->wall_us.median;
+        a->wall_us.p90 = noisy ? 2 * a->wall_us.median : a->wall_us.median;
+        b->wall_us.p10 = b->wall_us.p90 = b->wall_us.median;
+        fb_why why = explained(a, b);
+        assert_true(why.tie);
+        assert_int_equal(why.verdict[FB_TIME_WALL].what, noisy ? FB_CANNOT_TELL : FB_SAME);
+        assert_int_equal(fb_why_largest(&why), FB_WHY_NONE);
+        assert_true(fb_why_matters(&why, FB_WHY_BYTES));
+        fb_why_conclusion(&why, text);
+        assert_string_equal(text, noisy ? "cannot tell which is faster: the parts are differences of medians"
+                                        : "the same: the parts make up for each other");
+    }
+}
+
+/* The wall's noise hides what the kernels show: then it is their time that is explained, without launches. */
+static void the_device_alone_differs(void **state)
+{
+    (void)state;
+    const fb_machine m = plain_machine();
+    fb_report *a = column(100, 1), *b = column(90, 1);
+    fb_why why;
+    fb_error err = {0};
+    char text[160];
+    kernel(a, 0, "k", 40, 4e4);
+    kernel(b, 0, "k", 20, 2e4);
+    a->wall_us.p90 = b->wall_us.p90 = 300;
+    a->device_us = about(40);
+    b->device_us = about(20);
+    a->gap_us = 60;
+    b->gap_us = 70;
+    assert_true(fb_why_of(a, b, &m, &m, &why, &err));
+    assert_int_equal(why.of, FB_TIME_DEVICE);
+    assert_false(why.tie);
+    near(why.us, 20);
+    near(why.part[FB_WHY_BYTES].us, 20);
+    near(why.part[FB_WHY_REST].us, 0);
+    assert_false(fb_why_matters(&why, FB_WHY_LAUNCHES));
+    assert_int_equal(fb_why_largest(&why), FB_WHY_BYTES);
+    assert_non_null(strstr(fb_why_verdicts(&why, text), "wall: cannot tell"));
+    assert_non_null(strstr(text, "device: faster: 2 ×"));
+    assert_true(fb_why_of_time(a, b, &m, &m, FB_TIME_WALL, &why, &err));
+    assert_true(why.tie && fb_why_matters(&why, FB_WHY_LAUNCHES));
+    near(why.us, 10);
+    b->device_us.n = 0;
+    assert_false(fb_why_of_time(a, b, &m, &m, FB_TIME_DEVICE, &why, &err));
+    assert_non_null(strstr(err.text, "second column's kernels were not timed"));
+    fb_report_free(a);
+    fb_report_free(b);
+}
+
+/* Across rows a sector is fetched for every element: bytes, not arithmetic. */
+static void sectors_fetched_for_one_element_are_bytes(void **state)
+{
+    (void)state;
+    fb_report *a = column(60, 1), *b = column(20, 1);
+    fb_kernel_report *k = kernel(a, 0, "k", 60, 2e4);
+    kernel(b, 0, "k", 20, 2e4);
+    k->apart_bytes = 14e4;
+    k->apart_us = 35;
+    k->predicted_us += 35;
+    a->gap_us = b->gap_us = 0;
+    fb_why why = explained(a, b);
+    near(why.part[FB_WHY_BYTES].us, 35);
+    near(why.part[FB_WHY_COMPUTE].us, 0);
+    says(&why, FB_WHY_BYTES, "and 140 kB → 0 B fetched with them that nobody asked for");
 }
 
 /* The second column is the slower one: the largest part is the one that made it so. */
@@ -426,7 +488,9 @@ int main(void)
         cmocka_unit_test(dispatch_of_a_framework),
         cmocka_unit_test(nothing_known),
         cmocka_unit_test(hidden_copies),
-        cmocka_unit_test(ties),
+        cmocka_unit_test(nothing_is_claimed_of_what_is_not_told_apart),
+        cmocka_unit_test(the_device_alone_differs),
+        cmocka_unit_test(sectors_fetched_for_one_element_are_bytes),
         cmocka_unit_test(the_other_way_round),
         cmocka_unit_test(columns_without_times),
         cmocka_unit_test(bars_fall),

@@ -2,6 +2,7 @@
  * cancelled requests, wrong versions and dead processes. The worker is tests/unit/worker_main.c beside this program. */
 #include "plan_help.h"
 
+#include "base/checked.h"
 #include "fault_cc.h"
 #include "graph/graph_json.h"
 #include "measure/best.h"
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -310,6 +312,38 @@ static void a_crash_is_reported_and_the_next_case_runs(void **state)
     fb_worker_free(w);
 }
 
+/* Compiled kernels that kill whoever opens them: nobody but the cache notices. */
+static void deadly_entries_of_the_cache_are_compiled_again(void **state)
+{
+    (void)state;
+    empty_cache(in_scratch("deadly")); /* its own alone */
+    unsetenv("CC");
+    char command[2000];
+    subject good = subject_of(small_graph("fine", FB_OP_ADD));
+    fb_worker *w = worker();
+    expect(w, FB_WORKER_PREPARED, ask_prepare(w, &good, 0));
+    fb_worker_free(w);
+    snprintf(command, sizeof command,
+             "printf '#include <signal.h>\n__attribute__((constructor)) void die(void) { raise(SIGBUS); }\n' >%s/die.c "
+             "&& cc "
+             "-shared -fPIC -o %s/die.so %s/die.c",
+             scratch, scratch, scratch);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/fusebox/host/*.so", getenv("XDG_CACHE_HOME"));
+    glob_t files;
+    assert_int_equal(glob(command, 0, NULL, &files), 0);
+    size_t n;
+    char *deadly = fb_read_file(in_scratch("die.so"), 1 << 20, &n, NULL);
+    for (size_t i = 0; i < files.gl_pathc; i++)
+        assert_true(fb_checked_write(files.gl_pathv[i], fb_file_name(files.gl_pathv[i]), deadly, n, NULL));
+    fb_free(deadly);
+    globfree(&files);
+    w = worker();
+    expect(w, FB_WORKER_PREPARED, ask_prepare(w, &good, 0));
+    fb_worker_free(w);
+    subject_free(&good);
+}
+
 static void a_kernel_without_end_is_stopped(void **state)
 {
     (void)state;
@@ -321,6 +355,19 @@ static void a_kernel_without_end_is_stopped(void **state)
                  "stopped after 1.5 s without a sign of life while running");
     check_round(w, small_graph("another", FB_OP_SUB));
     subject_free(&bad);
+    fb_worker_free(w);
+}
+
+/* A limit beyond all clocks is a day's, and no deadline in the past. */
+static void a_limit_without_measure_is_one(void **state)
+{
+    (void)state;
+    fresh_cache("limit");
+    fb_worker *w = worker();
+    subject good = subject_of(small_graph("fine", FB_OP_ADD));
+    int64_t id = ask_prepare(w, &good, 1e300);
+    expect(w, FB_WORKER_PREPARED, id);
+    subject_free(&good);
     fb_worker_free(w);
 }
 
@@ -348,7 +395,12 @@ static void a_wrong_result_is_prepared_but_not_sampled(void **state)
     subject bad = subject_of(small_graph("faulty", FB_OP_ADD));
     int64_t id = ask_prepare(w, &bad, 0);
     fb_worker_event e = wait_event(w, FB_WORKER_PREPARED, id, NULL);
+    assert_int_equal(e.report->error.state, FB_CHECK_CHECKING);
+    fb_worker_event_clear(&e);
+    fb_worker_check(w, id, bad.g, "host", &(fb_measure_options){.seeds = {1}, .n_seeds = 1});
+    e = wait_event(w, FB_WORKER_CHECKED, id, NULL);
     assert_false(e.report->error.ok);
+    assert_int_equal(e.report->error.state, FB_CHECK_WRONG);
     assert_non_null(strstr(e.report->error.worst, "relu[0,7]"));
     fb_worker_event_clear(&e);
     fb_worker_sample(w, id, 1, FB_CACHE_HOT, false);
@@ -509,6 +561,48 @@ static void a_command_that_cannot_run_says_so(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_worker *w = command(cases[i].command);
         expect_error(w, fb_worker_devices(w), cases[i].kind, cases[i].says);
+        fb_worker_free(w);
+    }
+}
+
+/* Workers that talk and do not answer. Each greets, if it does, and then goes on for ever. */
+static void a_worker_that_does_not_answer_is_given_up(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *greets, *then, *says;
+        fb_error_kind kind;
+    } cases[] = {
+        {"", "exec sleep 1000", "gave no sign of life for 2 s", FB_ERR_LIMIT},
+        {"hello", "exec sleep 1000", "gave no answer for 2 s", FB_ERR_LIMIT},
+        {"hello", "while sleep 0.05; do printf x; done", "gave no answer for 2 s", FB_ERR_LIMIT}, /* drips */
+        {"", "while sleep 0.05; do printf x; done", "gave no sign of life for 2 s", FB_ERR_LIMIT},
+        {"hello", "while sleep 0.05; do echo '{\"type\":\"devices\",\"id\":77,\"devices\":[],\"libraries\":[]}'; done",
+         "gave no answer for 2 s", FB_ERR_LIMIT}, /* of another id */
+        {"hello", "while sleep 0.05; do echo '{\"type\":\"progress\",\"id\":0,\"what\":\"x\",\"fraction\":0}'; done",
+         "gave no answer for 2 s", FB_ERR_LIMIT},
+        {"hello", "exec yes '{\"type\":\"progress\",\"id\":1,\"what\":\"x\",\"fraction\":0}'", "messages without end",
+         FB_ERR_CRASH},
+        {"hello", "exec yes '{\"type\":\"progress\",\"id\":9,\"what\":\"x\",\"fraction\":0}'", "messages without end",
+         FB_ERR_CRASH},
+        {"hello", "exec tr '\\0' x </dev/zero", "sent a message without end", FB_ERR_CRASH},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[300], text[700];
+        snprintf(path, sizeof path, "%s", in_scratch("silent"));
+        int n =
+            snprintf(text, sizeof text, "#!/bin/sh\n%s\n%s\n",
+                     cases[i].greets[0] ? "echo '{\"type\":\"hello\",\"fusebox\":1,\"version\":\"0\",\"host\":\"h\","
+                                          "\"devices\":[],\"libraries\":[]}'"
+                                        : "",
+                     cases[i].then);
+        assert_true(fb_write_file(path, text, (size_t)n, NULL));
+        chmod(path, 0755);
+        fb_worker *w = command(path);
+        fb_worker_set_patience(w, 2);
+        fb_error_kind kind = cases[i].kind;
+        expect_error(w, fb_worker_devices(w), kind, cases[i].says);
+        assert_true(fb_worker_deadline(w) == INT64_MAX);
         fb_worker_free(w);
     }
 }
@@ -765,7 +859,9 @@ int main(void)
         cmocka_unit_test(plans_and_devices_that_are_not_there_are_refused),
         cmocka_unit_test(graphs_beyond_what_is_kept_are_sent_again),
         cmocka_unit_test(a_crash_is_reported_and_the_next_case_runs),
+        cmocka_unit_test(deadly_entries_of_the_cache_are_compiled_again),
         cmocka_unit_test(a_kernel_without_end_is_stopped),
+        cmocka_unit_test(a_limit_without_measure_is_one),
         cmocka_unit_test(what_a_kernel_prints_is_no_message),
         cmocka_unit_test(a_wrong_result_is_prepared_but_not_sampled),
         cmocka_unit_test(a_failing_compiler_leaves_prepared_cases_alone),
@@ -775,6 +871,7 @@ int main(void)
         cmocka_unit_test(a_kernel_that_runs_is_cancelled_by_force),
         cmocka_unit_test(a_worker_that_ends_is_replaced_but_not_for_ever),
         cmocka_unit_test(a_command_that_cannot_run_says_so),
+        cmocka_unit_test(a_worker_that_does_not_answer_is_given_up),
         cmocka_unit_test(ssh_never_asks),
         cmocka_unit_test(what_a_login_shell_prints_is_passed_over),
         cmocka_unit_test(bad_messages_are_answered_and_forgotten),

@@ -1,0 +1,518 @@
+/* Matmul and gathers.
+ *
+ * A matmul of exact operands is one product: its lanes are that and what they draw for the additions. Where an
+ * operand's lanes differ, each lane is multiplied; those of the left operand are rows of one tall matrix if the right
+ * one has one plane. */
+#include "graph/trial_parts.h"
+
+#include "base/blas.h"
+#include "base/mem.h"
+#include "graph/interp_parts.h"
+#include "graph/intmath.h"
+
+#include <limits.h>
+
+/* ---- matmul ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    int64_t m, n, k, batch;
+    int rank;                                         /* of the batch */
+    int64_t dim[FB_MAX_RANK];                         /* its extents */
+    int64_t a_step[FB_MAX_RANK], b_step[FB_MAX_RANK]; /* in matrices */
+    int64_t a_n, b_n;                                 /* cells of the operands as they are taken */
+    int a_lanes, b_lanes;
+    const double *a[FB_LANES], *b[FB_LANES]; /* planes, as needed */
+    fb_cells *held[2];
+    bool tf32, cuts;         /* operands rounded to tf32; accumulators may cut off */
+    double *a_norm, *b_norm; /* of rows and columns, a batch matrix after the other */
+    float *a_repeats, *b_repeats; /* the same: Σm² of values that occur m times */
+    int lowest;              /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
+    atomic_bool spreads;
+} product;
+
+static void multiply(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c)
+{
+    const fb_blas *blas = m <= INT_MAX && n <= INT_MAX && k <= INT_MAX ? fb_blas_get(NULL) : NULL;
+    if (m == 0 || n == 0) return;
+    if (!blas || k == 0)
+        fb_matmul_plain(m, n, k, a, b, c);
+    else
+        blas->dgemm(FB_BLAS_ROW_MAJOR, FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, (int)m, (int)n, (int)k, 1, a, (int)k, b,
+                    (int)n, 0, c, (int)n);
+}
+
+static int64_t batch_at(const product *p, const int64_t *steps, int64_t at)
+{
+    int64_t which = 0;
+    for (int d = p->rank - 1; d >= 0; d--) {
+        which += at % p->dim[d] * steps[d];
+        at /= p->dim[d];
+    }
+    return which;
+}
+
+/* The planes of an operand, where they lie if its box is what is needed. */
+static bool take_operand(product *p, int which, const fb_box *box)
+{
+    const fb_trial_value *x = fb_trial_at(p->e, p->node->args[which]);
+    const fb_shape *shape = &fb_trial_node(p->e, p->node->args[which])->shape;
+    const double **planes = which ? p->b : p->a;
+    int64_t cells = fb_box_cells(box, shape->rank);
+    *(which ? &p->b_n : &p->a_n) = cells;
+    *(which ? &p->b_lanes : &p->a_lanes) = x->lanes > 1 ? x->lanes : 1;
+    if (!cells) return true;
+    bool same = cells == x->n;
+    if (!same && !(p->held[which] = fb_trial_cells(p->e, p->id, cells * x->lanes))) return false;
+    for (int l = 0; l < x->lanes; l++) {
+        planes[l] = fb_trial_f(x, l);
+        if (same) continue;
+        fb_trial_take(p->held[which]->at.raw + l * cells, fb_trial_raw(x, l), &x->box, box, shape->rank);
+        planes[l] = p->held[which]->at.f + l * cells;
+    }
+    return true;
+}
+
+static void open_steps(const product *p, const fb_box *box, int rank, int64_t *steps)
+{
+    int64_t step = 1;
+    for (int d = p->rank - 1, s = rank - 3; s >= 0; d--, s--) {
+        int64_t extent = box->hi[s] - box->lo[s];
+        steps[d] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+static bool product_open(product *p)
+{
+    const fb_graph *g = p->e->s->g;
+    const fb_box *box = &fb_trial_at(p->e, p->id)->box;
+    fb_box a, b;
+    fb_trial_needs(g, p->node, 0, box, &a);
+    fb_trial_needs(g, p->node, 1, box, &b);
+    int rank = p->node->shape.rank, a_rank = g->nodes[p->node->args[0]].shape.rank,
+        b_rank = g->nodes[p->node->args[1]].shape.rank;
+    p->m = box->hi[rank - 2] - box->lo[rank - 2];
+    p->n = box->hi[rank - 1] - box->lo[rank - 1];
+    p->k = a.hi[a_rank - 1];
+    p->rank = rank - 2;
+    p->batch = 1;
+    for (int d = 0; d < p->rank; d++) p->batch *= p->dim[d] = box->hi[d] - box->lo[d];
+    open_steps(p, &a, a_rank, p->a_step);
+    open_steps(p, &b, b_rank, p->b_step);
+    if (!take_operand(p, 0, &a) || !take_operand(p, 1, &b)) return false;
+    /* One matrix on the right for all on the left: their rows are the rows of one tall matrix. */
+    bool shared = true;
+    for (int d = 0; d < p->rank; d++) shared &= p->b_step[d] == 0;
+    if (shared && p->a_n == p->batch * p->m * p->k) p->m *= p->batch, p->batch = 1, p->rank = 0;
+    p->tf32 = p->node->attrs->precision == FB_PRECISION_TF32 && p->node->dtype == FB_F32;
+    p->cuts = p->tf32 || p->node->dtype == FB_F16 || p->node->dtype == FB_BF16;
+    return true;
+}
+
+static void multiply_batch(const product *p, const double *a, const double *b, double *c)
+{
+    for (int64_t i = 0; i < p->batch; i++) {
+        multiply(p->m, p->n, p->k, a + batch_at(p, p->a_step, i) * p->m * p->k,
+                 b + batch_at(p, p->b_step, i) * p->k * p->n, c + i * p->m * p->n);
+    }
+}
+
+/* What of the operands is needed for the sizes of errors: norms, and how low their bits go. */
+static int lowest_of(const double *x, int64_t n)
+{
+    int lowest = INT_MAX;
+    for (int64_t k = 0; k < n && lowest > -64; k++) {
+        if (x[k] == 0) continue;
+        int bit = fb_lowest_bit(x[k]);
+        if (bit < lowest) lowest = bit;
+    }
+    return lowest;
+}
+
+/* Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses when it
+ * is added depends on that term, so that equal ones lose the same again and again. */
+static float repeats_of(const double *x, int64_t k, int64_t step)
+{
+    enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2 };
+    double look[LOOKS];
+    int equal = 0;
+    if (k <= FB_BOUND_SURE) return (float)k;
+    for (int i = 0; i < LOOKS; i++) look[i] = x[(k - 1) * i / (LOOKS - 1) * step];
+    for (int i = 0; i < LOOKS; i++)
+        for (int j = 0; j < i; j++) equal += look[i] == look[j] && look[i] != 0;
+    return (float)((double)k + (double)k * (double)k * equal / PAIRS);
+}
+
+FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
+{
+    const product *p = ctx;
+    for (int64_t r = first; r < last; r++) {
+        const double *row = p->a[0] + r * p->k;
+        double part[4] = {0};
+        int64_t k = 0;
+        for (; k + 4 <= p->k; k += 4) {
+            for (int i = 0; i < 4; i++) part[i] += row[k + i] * row[k + i];
+        }
+        for (; k < p->k; k++) part[0] += row[k] * row[k];
+        p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
+        p->a_repeats[r] = repeats_of(row, p->k, 1);
+    }
+}
+
+FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
+{
+    const product *p = ctx;
+    for (int64_t matrix = first; matrix < last; matrix++) {
+        double *norms = p->b_norm + matrix * p->n;
+        for (int64_t k = 0; k < p->k; k++) {
+            const double *row = p->b[0] + (matrix * p->k + k) * p->n;
+            for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j];
+        }
+        for (int64_t j = 0; j < p->n; j++) {
+            norms[j] = sqrt(norms[j]);
+            p->b_repeats[matrix * p->n + j] = p->k ? repeats_of(p->b[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
+        }
+    }
+}
+
+static void measure_operands(product *p)
+{
+    int64_t rows = p->k ? p->a_n / p->k : 0, matrices = p->k && p->n ? p->b_n / p->k / p->n : 0;
+    p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
+    p->b_norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b_norm);
+    p->a_repeats = fb_calloc((size_t)rows + 1, sizeof *p->a_repeats);
+    p->b_repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b_repeats);
+    if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
+    fb_trial_for(p->e, matrices, 1, column_norms, p);
+    int a = lowest_of(p->a[0], p->a_n), b = a > -64 ? lowest_of(p->b[0], p->b_n) : INT_MIN;
+    p->lowest = a <= -64 || b <= -64 ? INT_MIN : a == INT_MAX || b == INT_MAX ? 0 : a + b;
+    /* Rounded operands are not what they were. */
+    if (p->a_lanes > 1 || p->b_lanes > 1) p->lowest = INT_MIN;
+}
+
+/* ---- lanes of a product ---- */
+
+/* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
+ * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds up. */
+static double term_error(const product *p, double sum, double norms, double repeats)
+{
+    if (p->k < 2) return p->node->dtype == FB_F64 ? 0x1p-53 * fabs(sum) : 0;
+    if (p->lowest != INT_MIN && norms <= ldexp(1, p->lowest + (p->node->dtype == FB_F64 ? 53 : 24))) return 0;
+    bool equal = fabs(sum) > 0.99 * norms;
+    if (equal) repeats = (double)p->k * (double)p->k;
+    double terms = norms / (double)p->k * sqrt(repeats), size = fmax(fabs(sum), terms);
+    return fb_trial_gamma(p->node->dtype, p->k, repeats) * size;
+}
+
+typedef struct {
+    product *p;
+    int lane;
+    const double *c; /* exact sums of the lane's operands */
+    bool rounded;    /* by tf32 already */
+} lane_job;
+
+/* What cutting off loses is lost towards zero, at each of the accumulator's steps of (at least) 8 terms. */
+static void settle_rows(void *ctx, int64_t first, int64_t last)
+{
+    const lane_job *j = ctx;
+    product *p = j->p;
+    double room[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
+    double cut = p->cuts ? (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8) : 0;
+    uint64_t operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
+    for (int64_t r = first; r < last; r++) {
+        int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m;
+        const double *columns = p->b_norm + batch_at(p, p->b_step, i) * p->n;
+        const float *repeats = p->b_repeats + batch_at(p, p->b_step, i) * p->n;
+        for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
+            int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
+            for (int k = 0; k < n; k++) {
+                double sum = j->c[r * p->n + at + k], norms = p->a_norm[a_row] * columns[at + k];
+                double error = isfinite(sum) ? term_error(p, sum, norms, fminf(p->a_repeats[a_row], repeats[at + k])) : 0;
+                room[k] = sum;
+                if (error == 0 && !p->tf32) continue;
+                room[k] += fb_trial_sum_error(j->lane, p->id, sum, error) - cut * sum;
+                /* A random rounding of the operands, beside the coherent one that the product has. */
+                if (p->tf32 && j->lane % 2 == 0 && isfinite(sum))
+                    room[k] += fb_trial_swing(fb_trial_bits(sum), operand_key) * 0x1p-10 * norms / sqrt((double)p->k);
+                if (!j->rounded || p->tf32) atomic_store_explicit(&p->spreads, true, memory_order_relaxed);
+            }
+            fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
+        }
+    }
+}
+
+/* tf32 keeps 10 bits after the point. Odd lanes cut off the rest, even ones round to nearest. */
+FB_TRIAL_WIDE static void round_tf32(int64_t n, const double *from, bool cut, double *to)
+{
+    const uint64_t mask = (1ull << 42) - 1;
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t bits;
+        memcpy(&bits, &from[k], sizeof bits);
+        bool special = (bits >> 52 & 0x7ff) == 0x7ff;
+        if (!special) bits = (bits + (cut ? 0 : (mask >> 1) + (bits >> 42 & 1))) & ~mask;
+        memcpy(&to[k], &bits, sizeof bits);
+    }
+}
+
+static void settle_lane(product *p, int lane, const double *c)
+{
+    lane_job j = {.p = p, .lane = lane, .c = c, .rounded = p->a_lanes > 1 || p->b_lanes > 1};
+    fb_trial_for(p->e, p->batch * p->m, 1 + 16384 / (p->n + 1), settle_rows, &j);
+}
+
+/* Lanes first, first + step … of exact operands rounded to tf32 in one way. */
+static bool tf32_lanes(product *p, bool cut, fb_cells *c)
+{
+    fb_cells *room = fb_trial_cells(p->e, p->id, p->a_n + p->b_n);
+    if (!room) return false;
+    int lanes = p->e->s->lanes;
+    bool differ = p->a_lanes > 1 || p->b_lanes > 1;
+    for (int l = cut ? 1 : 2; l < lanes; l += 2) {
+        if (differ || l <= 2) {
+            round_tf32(p->a_n, p->a[p->a_lanes > 1 ? l : 0], cut, room->at.f);
+            round_tf32(p->b_n, p->b[p->b_lanes > 1 ? l : 0], cut, room->at.f + p->a_n);
+            multiply_batch(p, room->at.f, room->at.f + p->a_n, c->at.f);
+        }
+        settle_lane(p, l, c->at.f);
+    }
+    fb_trial_cells_drop(p->e, room);
+    return true;
+}
+
+/* All lanes at once where only the left operand's differ and one matrix is on the right. */
+static bool tall_product(const product *p)
+{
+    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 && p->a[1] == p->a[0] + p->a_n;
+}
+
+static bool run_lanes(product *p)
+{
+    int lanes = p->e->s->lanes;
+    int64_t cells = p->batch * p->m * p->n;
+    fb_trial_value *v = fb_trial_at(p->e, p->id);
+    bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
+    if (!differ && !p->tf32) { /* lanes of the same sums */
+        multiply_batch(p, p->a[0], p->b[0], v->cells->at.f);
+        for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
+        return true;
+    }
+    fb_cells *c = fb_trial_cells(p->e, p->id, tall ? cells * lanes : cells);
+    if (!c) return false;
+    bool ok = true;
+    if (tall) {
+        multiply(p->m * lanes, p->n, p->k, p->a[0], p->b[0], c->at.f);
+        memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
+    } else {
+        multiply_batch(p, p->a[0], p->b[0], v->cells->at.f);
+    }
+    for (int l = 1; l < lanes && !p->tf32; l++) {
+        if (!tall) multiply_batch(p, p->a[p->a_lanes > 1 ? l : 0], p->b[p->b_lanes > 1 ? l : 0], c->at.f);
+        settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
+    }
+    if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);
+    fb_trial_cells_drop(p->e, c);
+    return ok;
+}
+
+bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
+{
+    product p = {.e = e, .id = id, .node = fb_trial_node(e, id)};
+    fb_trial_value *v = fb_trial_at(e, id);
+    bool ok = product_open(&p) && fb_trial_open(e, id, p.k ? e->s->lanes : 1);
+    if (ok && p.k == 0) {
+        memset(v->cells->at.f, 0, (size_t)v->n * sizeof(double));
+    } else if (ok) {
+        measure_operands(&p);
+        ok = run_lanes(&p);
+    }
+    if (ok && p.k && p.a_lanes == 1 && p.b_lanes == 1 && !atomic_load(&p.spreads) &&
+        fb_all_representable(p.node->dtype, v->n, v->cells->at.f))
+        v->lanes = 1;
+    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
+    fb_free(p.a_norm);
+    fb_free(p.b_norm);
+    fb_free(p.a_repeats);
+    fb_free(p.b_repeats);
+    return ok;
+}
+
+/* ---- embedding ---- */
+
+/* Rows of the table by index; out of range reads as 0. Rows of a leaf are read where they lie. */
+static bool embedding(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    const fb_shape *shape = &fb_trial_node(e, node->args[0])->shape;
+    const fb_trial_value *table = fb_trial_at(e, node->args[0]), *index = fb_trial_at(e, node->args[1]);
+    fb_trial_value *v = fb_trial_at(e, id);
+    fb_box index_box = {0}, row, rows;
+    fb_trial_needs(e->s->g, node, 0, &v->box, &row);
+    /* What others wanted of a leaf need not be what is read here. */
+    rows = table->box;
+    fb_box_join(&rows, &row, shape->rank);
+    bool leaf = !table->lanes || memcmp(&rows, &table->box, sizeof rows) != 0;
+    int table_lanes = leaf ? 1 : table->lanes, index_rank = fb_trial_node(e, node->args[1])->shape.rank;
+    if (!fb_trial_open(e, id, index->lanes > 1 || table_lanes > 1 ? e->s->lanes : 1)) return false;
+    for (int d = 0; d < index_rank; d++) index_box.lo[d] = v->box.lo[d], index_box.hi[d] = v->box.hi[d];
+    int64_t count = fb_box_cells(&index_box, index_rank), width = v->n / count;
+    fb_cells *ids = fb_trial_cells(e, id, count);
+    bool ok = ids != NULL;
+    for (int l = 0; ok && l < v->lanes; l++) {
+        fb_trial_take(ids->at.raw, fb_trial_raw(index, l), &index->box, &index_box, index_rank);
+        for (int64_t k = 0; ok && k < count; k++) {
+            uint64_t *to = v->cells->at.raw + l * v->n + k * width;
+            row.lo[0] = ids->at.i[k];
+            row.hi[0] = row.lo[0] + 1;
+            if (row.lo[0] < 0 || row.lo[0] >= shape->dim[0])
+                memset(to, 0, (size_t)width * sizeof *to);
+            else if (leaf)
+                ok = fb_trial_leaf(e, node->args[0], &row, to);
+            else
+                fb_trial_take(to, fb_trial_raw(table, l), &table->box, &row, shape->rank);
+        }
+    }
+    fb_trial_cells_drop(e, ids);
+    return ok;
+}
+
+/* ---- index_add ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    const fb_trial_value *src, *index;
+    int64_t rows, first, count, width;
+    fb_cells *room; /* the source's part, one lane */
+    fb_box box, index_box;
+    bool spreads;
+} scatter;
+
+static const uint64_t *scatter_source(const scatter *s, int lane)
+{
+    const fb_shape *shape = &fb_trial_node(s->e, s->node->args[0])->shape;
+    fb_trial_take(s->room->at.raw, fb_trial_raw(s->src, lane), &s->src->box, &s->box, shape->rank);
+    return s->room->at.raw;
+}
+
+/* Sums of one lane; squares, magnitudes and counts where they are wanted. */
+static void scatter_lane(const scatter *s, int lane, double *sum, double *squares, double *magnitude, double *terms)
+{
+    const double *x = (const double *)scatter_source(s, lane);
+    const int64_t *index = (const int64_t *)fb_trial_raw(s->index, lane);
+    size_t cells = (size_t)(s->rows * s->width);
+    memset(sum, 0, cells * sizeof *sum);
+    for (int64_t k = 0; k < s->count; k++) {
+        int64_t row = index[k] - s->first;
+        if (row < 0 || row >= s->rows) continue;
+        if (terms) terms[row]++;
+        for (int64_t d = 0; d < s->width; d++) {
+            double term = x[k * s->width + d];
+            sum[row * s->width + d] += term;
+            if (!squares) continue;
+            squares[row * s->width + d] += term * term;
+            magnitude[row * s->width + d] += fabs(term);
+        }
+    }
+}
+
+/* As for a product: all terms are nearly equal where the sum is as large as it can be. */
+static double scatter_error(const scatter *s, int lowest, double sum, double squares, double magnitude, double terms)
+{
+    fb_dtype dtype = s->node->dtype;
+    if (terms < 2 || magnitude == 0) return 0;
+    if (lowest > -1074 && magnitude <= ldexp(1, lowest + (dtype == FB_F64 ? 53 : 24))) return 0;
+    double norm = sqrt(squares);
+    bool equal = fabs(sum) > 0.99 * sqrt(terms) * norm;
+    return fb_trial_gamma(dtype, (int64_t)terms, equal ? terms * terms : terms) * fmax(fabs(sum), norm);
+}
+
+static bool scatter_floats(scatter *s)
+{
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    fb_cells *room = fb_trial_cells(s->e, s->id, 3 * v->n + s->rows);
+    if (!room) return false;
+    memset(room->at.f, 0, (size_t)(3 * v->n + s->rows) * sizeof(double));
+    double *sum = room->at.f, *squares = sum + v->n, *magnitude = squares + v->n, *terms = magnitude + v->n;
+    scatter_lane(s, 0, sum, squares, magnitude, terms);
+    memcpy(v->cells->at.f, sum, (size_t)v->n * sizeof *sum);
+    int lowest = INT_MAX;
+    for (int64_t k = 0; k < s->count * s->width; k++) {
+        if (s->room->at.f[k] == 0) continue;
+        int bit = fb_lowest_bit(s->room->at.f[k]);
+        if (bit < lowest) lowest = bit;
+    }
+    bool moves = s->src->lanes > 1 || s->index->lanes > 1;
+    for (int64_t k = 0; k < v->n; k++) {
+        squares[k] = scatter_error(s, lowest, sum[k], squares[k], magnitude[k], terms[k / s->width]);
+        s->spreads |= squares[k] != 0;
+    }
+    for (int l = 1; l < v->lanes; l++) {
+        if (moves) scatter_lane(s, l, sum, NULL, NULL, NULL);
+        double off[FB_TRIAL_CHUNK];
+        for (int64_t at = 0; at < v->n; at += FB_TRIAL_CHUNK) {
+            int n = v->n - at < FB_TRIAL_CHUNK ? (int)(v->n - at) : FB_TRIAL_CHUNK;
+            for (int k = 0; k < n; k++)
+                off[k] = sum[at + k] +
+                         (isfinite(sum[at + k]) ? fb_trial_sum_error(l, s->id, sum[at + k], squares[at + k]) : 0);
+            fb_trial_settle(s->e, s->id, l, at, n, off);
+        }
+    }
+    fb_trial_cells_drop(s->e, room);
+    if (!moves && !s->spreads && fb_all_representable(s->node->dtype, v->n, v->cells->at.f)) v->lanes = 1;
+    return true;
+}
+
+static void scatter_integers(const scatter *s)
+{
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    for (int l = 0; l < v->lanes; l++) {
+        const int64_t *x = (const int64_t *)scatter_source(s, l), *index = (const int64_t *)fb_trial_raw(s->index, l);
+        int64_t *to = fb_trial_i(v, l);
+        memset(to, 0, (size_t)v->n * sizeof *to);
+        for (int64_t k = 0; k < s->count; k++) {
+            int64_t row = index[k] - s->first;
+            for (int64_t d = 0; row >= 0 && row < s->rows && d < s->width; d++) {
+                int64_t *at = &to[row * s->width + d];
+                *at = fb_int_wrap(s->node->dtype, fb_wrap_add(*at, x[k * s->width + d]));
+            }
+        }
+    }
+}
+
+static bool index_add(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    fb_trial_value *v = fb_trial_at(e, id);
+    scatter s = {.e = e, .id = id, .node = node, .width = 1};
+    s.src = fb_trial_at(e, node->args[0]);
+    s.index = fb_trial_at(e, node->args[1]);
+    bool is_float = fb_dtype_is_float(node->dtype), exact = s.src->lanes <= 1 && s.index->lanes <= 1;
+    if (!fb_trial_open(e, id, exact && !is_float ? 1 : e->s->lanes)) return false;
+    s.first = v->box.lo[0];
+    s.rows = v->box.hi[0] - v->box.lo[0];
+    s.width = v->n / s.rows;
+    s.count = fb_shape_elements(&fb_trial_node(e, node->args[1])->shape);
+    fb_trial_needs(e->s->g, node, 0, &v->box, &s.box);
+    if (s.count == 0) {
+        memset(v->cells->at.raw, 0, (size_t)v->n * sizeof(uint64_t));
+        v->lanes = 1;
+        return true;
+    }
+    s.room = fb_trial_cells(e, id, s.count * s.width);
+    bool ok = s.room != NULL;
+    if (ok && is_float)
+        ok = scatter_floats(&s);
+    else if (ok)
+        scatter_integers(&s);
+    fb_trial_cells_drop(e, s.room);
+    return ok;
+}
+
+bool fb_trial_gather(fb_trial_eval *e, fb_id id)
+{
+    return fb_trial_node(e, id)->op == FB_OP_EMBEDDING ? embedding(e, id) : index_add(e, id);
+}

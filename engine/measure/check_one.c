@@ -1,0 +1,375 @@
+/* One launch: its nodes evaluated from what it was given, and what it stored judged against that.
+ *
+ * requires  a launch with places; before it ran, what it reads; after it, what it stored
+ * provides  a report of the worst of its stored values */
+#include "measure/check_parts.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "measure/judge.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t fb_place_at(const fb_place *p, const int64_t *step)
+{
+    return p->offset + (p->advance.bytes ? p->advance.bytes * step[p->advance.level] : 0);
+}
+
+const char *fb_launch_name(const fb_program *p, const fb_launch *l)
+{
+    return l->kind == FB_LAUNCH_GEMM ? p->buffers[p->gemms[l->gemm].c].name : p->kernels[l->kernel].name;
+}
+
+static const fb_launch *launch_of(const fb_one_launch *one)
+{
+    return &one->job->program->launches[one->launch];
+}
+
+void fb_one_free(fb_one_launch *one)
+{
+    for (int k = 0; one->bytes && k < launch_of(one)->n_reads; k++) fb_free(one->bytes[k]);
+    fb_free(one->bytes);
+    one->bytes = NULL;
+}
+
+static void *room_for(const fb_graph *g, fb_id node, fb_error *err)
+{
+    char text[32];
+    int64_t bytes = fb_node_bytes(g, node);
+    void *room = fb_try_alloc((size_t)bytes + 1);
+    if (!room)
+        fb_fail(err, FB_ERR_LIMIT, "%s: no %s of memory to check it in", g->nodes[node].name,
+                fb_format_bytes(text, (double)bytes));
+    return room;
+}
+
+static bool take(const fb_one_launch *one, const fb_place *p, void *to, fb_error *err)
+{
+    return one->job->device->ops->stepping->peek(one->job->loaded, p->buffer, fb_place_at(p, one->step),
+                                                 fb_node_bytes(one->job->g, p->node), to, err);
+}
+
+bool fb_one_take(fb_one_launch *one, fb_error *err)
+{
+    const fb_launch *l = launch_of(one);
+    if (!one->bytes) one->bytes = fb_calloc((size_t)l->n_reads + 1, sizeof *one->bytes);
+    for (int k = 0; k < l->n_reads; k++) {
+        if (!one->bytes[k] && !(one->bytes[k] = room_for(one->job->g, l->reads[k].node, err))) return false;
+        if (!take(one, &l->reads[k], one->bytes[k], err)) return false;
+    }
+    return true;
+}
+
+/* ---- what was right before ---- */
+
+#define uthash_malloc(size)      fb_alloc(size)
+#define uthash_free(block, size) fb_free(block)
+#include <uthash.h>
+
+typedef struct {
+    fb_hash key;
+    fb_error_report report;
+    UT_hash_handle hh;
+} right_one;
+
+struct fb_check_memo {
+    right_one *all;
+};
+
+fb_check_memo *fb_check_memo_new(void)
+{
+    return fb_calloc(1, sizeof(fb_check_memo));
+}
+
+void fb_check_memo_free(fb_check_memo *memo)
+{
+    right_one *r, *next;
+    if (!memo) return;
+    HASH_ITER(hh, memo->all, r, next)
+    {
+        HASH_DELETE(hh, memo->all, r);
+        fb_free(r);
+    }
+    fb_free(memo);
+}
+
+static const right_one *memo_find(const fb_check_memo *memo, fb_hash key)
+{
+    right_one *r = NULL;
+    if (memo) HASH_FIND(hh, memo->all, &key, sizeof key, r);
+    return r;
+}
+
+static void memo_add(fb_check_memo *memo, fb_hash key, const fb_error_report *report)
+{
+    if (!memo || !report->ok || memo_find(memo, key)) return;
+    right_one *r = fb_calloc(1, sizeof *r);
+    r->key = key;
+    r->report = *report;
+    HASH_ADD(hh, memo->all, key, sizeof r->key, r);
+}
+
+/* The graph, which nodes were given what, and what came of it. */
+static fb_hash memo_key(const fb_one_launch *one, const uint64_t *stored)
+{
+    const fb_launch *l = launch_of(one);
+    const fb_graph *g = one->job->g;
+    fb_hasher *h = fb_hasher_new();
+    fb_hasher_add(h, &g->hash, sizeof g->hash);
+    fb_hasher_add_i64(h, (int64_t)one->job->seed);
+    fb_hasher_add_i64(h, one->sampled);
+    for (int k = 0; k < l->n_reads; k++) {
+        fb_hasher_add_i64(h, l->reads[k].node);
+        fb_hasher_add_i64(h, (int64_t)fb_digest(one->bytes[k], (size_t)fb_node_bytes(g, l->reads[k].node)));
+    }
+    for (int k = 0; k < l->n_stores; k++) {
+        fb_hasher_add_i64(h, -1 - l->stores[k].node);
+        fb_hasher_add_i64(h, (int64_t)stored[k]);
+    }
+    return fb_hasher_end(h);
+}
+
+/* ---- judging ---- */
+
+/* Beyond so many elements only samples have trials, and the rest is held against what is usual in these. */
+enum { LARGE = 1 << 22, SAMPLE = 1 << 18 };
+
+/* One stored value; a judgement and a spread each thread. */
+typedef struct {
+    fb_judge_shape shape;
+    const char *got;
+    fb_judgement *judge;
+    fb_spread *spread;
+    fb_usual_spread usual;
+} stored_value;
+
+typedef struct {
+    stored_value *value; /* a wanted node each */
+    int n_threads;
+    bool exact; /* lane 0 alone: by what is usual */
+    bool open;  /* what is no number is undecided: inputs that tell lead to 0 / 0, where any rounding tells otherwise */
+} judging;
+
+/* Blocks come from several threads, each with sums of its own. */
+static void judge_block(void *ctx, int thread, const fb_trial_block *b)
+{
+    enum { PIECE = 1 << 14 };
+    const judging *all = ctx;
+    const stored_value *v = &all->value[b->want];
+    int size = fb_dtype_size(v->shape.dtype);
+    float spread[PIECE];
+    if (all->exact) {
+        fb_judgement_add_usual(&v->judge[thread], &v->shape, b->first, b->n, b->v[0], &v->usual,
+                               v->got + b->first * size);
+        return;
+    }
+    for (int64_t at = 0, n; at < b->n; at += n) {
+        n = b->n - at < PIECE ? b->n - at : PIECE;
+        fb_trial_block piece = {.node = b->node, .want = b->want, .first = b->first + at, .n = n, .lanes = b->lanes};
+        for (int l = 0; l < b->lanes; l++) {
+            piece.v[l] = b->v[l] ? b->v[l] + at : NULL;
+            piece.i[l] = b->i[l] ? b->i[l] + at : NULL;
+        }
+        fb_spread_add(&v->spread[thread], &v->shape, &piece, spread);
+        for (int64_t k = 0; all->open && piece.v[0] && k < n; k++)
+            if (isnan(piece.v[0][k])) spread[k] = INFINITY;
+        fb_judgement_add(&v->judge[thread], &v->shape, piece.first, n, piece.v[0], piece.i[0], spread,
+                         v->got + piece.first * size);
+    }
+}
+
+/* A value that rounding moves a little when its operands do: then what is usual in samples is so elsewhere. */
+static bool is_smooth(fb_op op)
+{
+    switch (op) {
+    case FB_OP_EQ:
+    case FB_OP_NE:
+    case FB_OP_LT:
+    case FB_OP_LE:
+    case FB_OP_GT:
+    case FB_OP_GE:
+    case FB_OP_FLOOR:
+    case FB_OP_CEIL:
+    case FB_OP_ROUND:
+    case FB_OP_SIGN:
+    case FB_OP_REMAINDER:
+    case FB_OP_ARGMAX:
+    case FB_OP_ARGMIN: return false;
+    default: return true;
+    }
+}
+
+static bool is_large(const fb_one_launch *one)
+{
+    const fb_launch *l = launch_of(one);
+    for (int k = 0; k < l->n_stores; k++)
+        if (fb_shape_elements(&one->job->g->nodes[l->stores[k].node].shape) > LARGE) return true;
+    return false;
+}
+
+/* All that lies between what is given and what is stored is smooth, and floats. */
+static bool is_all_smooth(const fb_one_launch *one)
+{
+    const fb_launch *l = launch_of(one);
+    const fb_graph *g = one->job->g;
+    FB_VEC(fb_id) open = {0};
+    bool *seen = fb_calloc((size_t)g->n_nodes + 1, sizeof *seen), smooth = true;
+    for (int k = 0; k < l->n_reads; k++) seen[l->reads[k].node] = true;
+    for (int k = 0; k < l->n_stores; k++) FB_VEC_PUSH(&open, l->stores[k].node);
+    while (open.n && smooth) {
+        fb_id node = open.at[--open.n];
+        const fb_node *n = &g->nodes[node];
+        if (seen[node]) continue;
+        seen[node] = true;
+        bool computed = fb_node_is_computed(g, node);
+        smooth = !computed || (fb_dtype_is_float(n->dtype) && is_smooth(n->op));
+        for (int a = 0; a < n->n_args; a++) FB_VEC_PUSH(&open, n->args[a]);
+    }
+    FB_VEC_FREE(&open);
+    fb_free(seen);
+    return smooth;
+}
+
+static int by_node(const void *a, const void *b)
+{
+    fb_id x = ((const fb_given *)a)->node, y = ((const fb_given *)b)->node;
+    return (x > y) - (x < y);
+}
+
+static bool cancelled(void *ctx, int64_t done, int64_t total)
+{
+    const fb_progress *p = ctx;
+    return !p || !p->step || p->step(p->ctx, "checking", total ? (double)done / (double)total : 0);
+}
+
+static void join_threads(const judging *all, int n_want)
+{
+    for (int i = 0; i < n_want; i++) {
+        const stored_value *v = &all->value[i];
+        for (int t = 1; t < all->n_threads; t++) {
+            fb_judgement_join(&v->judge[0], &v->judge[t]);
+            fb_spread_join(&v->spread[0], &v->spread[t]);
+            fb_judgement_clear(&v->judge[t]);
+            v->spread[t] = (fb_spread){0};
+        }
+    }
+}
+
+static bool evaluate(const fb_one_launch *one, judging *all, const fb_id *want, int n_want, fb_trial_overflow *overflow,
+                     const fb_progress *progress, fb_error *err)
+{
+    const fb_launch *l = launch_of(one);
+    fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
+    for (int k = 0; k < l->n_reads; k++) given[k] = (fb_given){l->reads[k].node, one->bytes[k]};
+    if (l->n_reads) qsort(given, (size_t)l->n_reads, sizeof *given, by_node);
+    fb_trial_options o = {.n_given = l->n_reads,
+                          .given = given,
+                          .seed = one->job->seed,
+                          .files = one->job->files,
+                          .files_ctx = one->job->files_ctx,
+                          .trials = FB_TRIALS,
+                          .threads = one->job->threads,
+                          .progress = cancelled,
+                          .progress_ctx = (void *)(uintptr_t)progress};
+    all->n_threads = fb_trial_threads(&o);
+    for (int i = 0; i < n_want; i++) {
+        all->value[i].judge = fb_calloc((size_t)all->n_threads, sizeof *all->value[i].judge);
+        all->value[i].spread = fb_calloc((size_t)all->n_threads, sizeof *all->value[i].spread);
+        for (int t = 0; t < all->n_threads; t++) fb_judgement_clear(&all->value[i].judge[t]);
+    }
+    bool large = is_large(one), rest = large && !one->sampled && is_all_smooth(one);
+    o.sample = large && (rest || one->sampled) ? SAMPLE : 0;
+    bool ok = fb_trial_run(one->job->g, &o, want, n_want, judge_block, all, overflow, err);
+    if (ok) join_threads(all, n_want);
+    if (ok && rest) {
+        for (int i = 0; i < n_want; i++) all->value[i].usual = fb_spread_usual(&all->value[i].spread[0]);
+        all->exact = true;
+        o.trials = 0;
+        o.sample = 0;
+        ok = fb_trial_run(one->job->g, &o, want, n_want, judge_block, all, NULL, err);
+        if (ok) join_threads(all, n_want);
+    }
+    fb_free(given);
+    return ok;
+}
+
+void fb_error_add(fb_error_report *all, const fb_error_report *one)
+{
+    if (!(one->max_abs <= all->max_abs)) all->max_abs = one->max_abs;
+    if (!(one->max_rel <= all->max_rel)) all->max_rel = one->max_rel;
+    all->undecided += one->undecided;
+    all->compared += one->compared;
+    if (!one->ok && all->ok) {
+        memcpy(all->worst, one->worst, sizeof all->worst);
+        memcpy(all->kernel, one->kernel, sizeof all->kernel);
+    }
+    all->ok = all->ok && one->ok;
+    if (!(one->bound <= all->bound)) all->bound = one->bound;
+}
+
+static void end_value(const judging *all, int i, const fb_node *n, fb_error_report *out)
+{
+    const stored_value *v = &all->value[i];
+    fb_error_report one;
+    fb_judgement_end(&v->judge[0], &v->spread[0], &v->shape, n, &one);
+    fb_error_add(out, &one);
+}
+
+/* A dtype that cannot hold what the graph asks for is no kernel's fault. */
+static void say_overflow(const fb_graph *g, const fb_trial_overflow *o, fb_error_report *out)
+{
+    fb_str s = {0};
+    const fb_node *n = &g->nodes[o->node];
+    fb_str_addf(&s, "%.48s: %.4g is more than %s holds", n->name, o->value, fb_dtype_name(n->dtype));
+    out->state = FB_CHECK_OVERFLOW;
+    fb_text_clean(out->worst, sizeof out->worst, s.text, s.n);
+    fb_str_free(&s);
+}
+
+bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *out, const fb_progress *progress,
+                  fb_error *err)
+{
+    const fb_launch *l = launch_of(one);
+    const fb_graph *g = one->job->g;
+    fb_id *want = fb_calloc((size_t)l->n_stores + 1, sizeof *want);
+    judging all = {.value = fb_calloc((size_t)l->n_stores + 1, sizeof *all.value), .open = one->sampled};
+    fb_trial_overflow overflow = {.node = FB_NONE};
+    *out = (fb_error_report){.ok = true, .state = FB_CHECK_RIGHT};
+    uint64_t *digest = fb_calloc((size_t)l->n_stores + 1, sizeof *digest);
+    bool ok = true;
+    for (int k = 0; ok && k < l->n_stores; k++) {
+        void *got = room_for(g, l->stores[k].node, err);
+        ok = got && take(one, &l->stores[k], got, err);
+        want[k] = l->stores[k].node;
+        all.value[k] = (stored_value){.shape = fb_judge_shape_of(&g->nodes[want[k]]), .got = got};
+        if (ok) digest[k] = fb_digest(got, (size_t)fb_node_bytes(g, want[k]));
+        if (ok && stored) stored[k] = digest[k];
+    }
+    fb_hash key = ok ? memo_key(one, digest) : (fb_hash){0};
+    const right_one *before = ok ? memo_find(one->job->memo, key) : NULL;
+    if (before) *out = before->report;
+    if (!before) ok = ok && evaluate(one, &all, want, l->n_stores, &overflow, progress, err);
+    for (int k = 0; ok && !before && k < l->n_stores; k++) end_value(&all, k, &g->nodes[want[k]], out);
+    if (ok && !out->ok) {
+        out->state = FB_CHECK_WRONG;
+        snprintf(out->kernel, sizeof out->kernel, "%.63s", fb_launch_name(one->job->program, l));
+    } else if (ok && overflow.node != FB_NONE && out->undecided) {
+        say_overflow(g, &overflow, out);
+    }
+    if (ok && !before) memo_add(one->job->memo, key, out);
+    fb_free(digest);
+    for (int k = 0; k < l->n_stores; k++) {
+        fb_free((void *)(uintptr_t)all.value[k].got);
+        fb_free(all.value[k].judge);
+        fb_free(all.value[k].spread);
+    }
+    fb_free(all.value);
+    fb_free(want);
+    return ok;
+}

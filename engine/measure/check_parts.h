@@ -1,0 +1,42 @@
+/* Inside measure/check*.c.
+ *
+ *     check.c        the walk through a launch list, and the chain of custody
+ *     check_one.c    one launch: what it was given, what it stored, judged
+ *     check_tell.c   inputs that tell
+ */
+#ifndef FB_MEASURE_CHECK_PARTS_H
+#define FB_MEASURE_CHECK_PARTS_H
+
+#include "measure/check.h"
+
+/* What one value in memory looks like: what an input that tells may look like too. */
+typedef struct {
+    double low, high; /* of finite elements; low > high: none */
+    bool constant;
+} fb_support;
+
+/* One launch under check. `bytes`: of each of its reads, in the node's dtype. */
+typedef struct {
+    const fb_check_job *job;
+    int launch;
+    const int64_t *step;
+    void **bytes;
+    bool sampled; /* a second set: of a large value, samples are enough */
+} fb_one_launch;
+
+/* Where a place begins at these steps, in bytes from its buffer's start. */
+int64_t fb_place_at(const fb_place *p, const int64_t *step);
+const char *fb_launch_name(const fb_program *p, const fb_launch *l);
+
+void fb_one_free(fb_one_launch *one);
+/* Reads what the launch reads. */
+bool fb_one_take(fb_one_launch *one, fb_error *err);
+/* After the launch: reads what it stored and judges it. stored (may be NULL) gets the digest of each store's bytes. */
+bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *out, const fb_progress *progress,
+                  fb_error *err);
+
+fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes);
+/* A value of that node that tells, within what its support shows to be meant. */
+void fb_tell(const fb_node *n, const fb_support *support, uint64_t key, void *to);
+
+#endif

@@ -1,0 +1,279 @@
+/* Comparing two columns' times. Needs reports; leaves them alone. The formulas stand in the header. */
+#include "measure/compare.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double alpha = 0.001, same_within = 0.02, summary_floor = 0.005;
+static const double wide = 4; /* of the mixture for large differences, seen in few pairs */
+static const double composed_error = 0.10, predicted_error = 0.25;
+
+/* The logarithm of A over B with half its interval's width. */
+typedef struct {
+    double mean, half;
+} estimate;
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(double *values, int n)
+{
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+static fb_comparison verdict(estimate e, int pairs)
+{
+    fb_comparison c = {.times = exp(e.mean), .low = exp(e.mean - e.half), .high = exp(e.mean + e.half), .pairs = pairs};
+    if (!(e.half >= 0)) return (fb_comparison){.times = NAN, .low = 0, .high = INFINITY};
+    if (e.mean - e.half > 0)
+        c.what = FB_FASTER;
+    else if (e.mean + e.half < 0)
+        c.what = FB_SLOWER;
+    else if (fabs(e.mean) + e.half < same_within)
+        c.what = FB_SAME;
+    return c;
+}
+
+/* ---- pairs ---- */
+
+/* One disturbed run says nothing of the others. */
+static void cut_off(double *d, int n)
+{
+    double *work = fb_alloc((size_t)n * sizeof *work);
+    memcpy(work, d, (size_t)n * sizeof *work);
+    double middle = median_of(work, n);
+    for (int i = 0; i < n; i++) work[i] = fabs(d[i] - middle);
+    double limit = 3 * 1.4826 * median_of(work, n);
+    for (int i = 0; i < n && limit > 0; i++) d[i] = fmin(fmax(d[i], middle - limit), middle + limit);
+    fb_free(work);
+}
+
+/* The last n / size · size values, in blocks; returns how many. */
+static int average_blocks(double *d, int n)
+{
+    int size = 1;
+    while (n / (2 * size) >= 32) size *= 2;
+    int blocks = n / size, skipped = n - blocks * size;
+    for (int i = 0; i < blocks; i++) {
+        double sum = 0;
+        for (int k = 0; k < size; k++) sum += d[skipped + i * size + k];
+        d[i] = sum / size;
+    }
+    return blocks;
+}
+
+/* The variance of one of the blocks, as it counts for their mean: raised for their correlation, of which a short row
+ * sees 1/n too little. */
+static double variance_of(const double *d, int n, double mean)
+{
+    double sum = 0, lag = 0;
+    for (int i = 0; i < n; i++) sum += (d[i] - mean) * (d[i] - mean);
+    for (int i = 0; i + 1 < n; i++) lag += (d[i] - mean) * (d[i + 1] - mean);
+    double r = fmin(0.9, (sum > 0 ? lag / sum : 0) + 1.0 / n);
+    return sum / (n - 1) * (r > 0 ? (1 + r) / (1 - r) : 1);
+}
+
+/* Half the width in units of the mean's deviation, squared: where the likelihood ratio of the header is 1/α. */
+static double boundary(int n, double g, double level)
+{
+    double spread = 1 + n * g, k = pow(sqrt(spread) / level, 2.0 / n);
+    return k >= spread ? INFINITY : (n - 1) * (k - 1) / (1 - k / spread);
+}
+
+static estimate of_pairs(double *d, int n)
+{
+    cut_off(d, n);
+    int blocks = average_blocks(d, n);
+    double mean = 0;
+    for (int i = 0; i < blocks; i++) mean += d[i] / blocks;
+    double variance = variance_of(d, blocks, mean);
+    double g = fmin(wide, fmax(0.02, 0.4 * same_within * same_within / fmax(variance, 1e-12)));
+    double limit = fmin(boundary(blocks, g, 0.8 * alpha), boundary(blocks, wide, 0.2 * alpha));
+    return (estimate){mean, sqrt(limit * variance / blocks)};
+}
+
+fb_comparison fb_compare_pairs(const double *a, const double *b, int n)
+{
+    if (n < FB_PAIRS_LEAST) return verdict((estimate){NAN, NAN}, n);
+    double *d = fb_alloc((size_t)n * sizeof *d);
+    for (int i = 0; i < n; i++) d[i] = log(a[i] / b[i]);
+    fb_comparison c = verdict(of_pairs(d, n), n);
+    fb_free(d);
+    return c;
+}
+
+/* ---- summaries ---- */
+
+/* Student's t, two-sided at `p`: Hill 1970, algorithm 396 of the ACM, without its last digits. */
+static double t_quantile(double p, double n)
+{
+    if (n < 1.5) return tan((1 - p) * M_PI / 2);
+    if (n < 2.5) return sqrt(2 / (p * (2 - p)) - 2);
+    double a = 1 / (n - 0.5), b = 48 / (a * a);
+    double c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
+    double d = ((94.5 / (b + c) - 3) / b + 1) * sqrt(a * M_PI / 2) * n;
+    double y = pow(d * p, 2 / n);
+    if (y > 0.05 + a) { /* from the normal quantile of a thousandth, which is all that is asked for */
+        const double x = -3.2905, x2 = x * x;
+        if (n < 5) c += 0.3 * (n - 4.5) * (x + 0.6);
+        c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c;
+        y = (((((0.4 * x2 + 6.3) * x2 + 36) * x2 + 94.5) / c - x2 - 3) / b + 1) * x;
+        y = expm1(a * y * y);
+    } else {
+        y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) * (n + 1) /
+                (n + 2) +
+            1 / y;
+    }
+    return sqrt(n * y);
+}
+
+/* The relative deviation of a median. */
+static double deviation(const fb_stat *s)
+{
+    double half = s->n / 2.0;
+    return 1.2533 * fmax(0, s->p90 - s->p10) / 2.5631 / s->median / sqrt(half < 1 ? 1 : half);
+}
+
+static estimate of_stats(const fb_stat *a, const fb_stat *b)
+{
+    if (!a->n || !b->n || !(a->median > 0) || !(b->median > 0)) return (estimate){NAN, NAN};
+    int least = a->n < b->n ? a->n : b->n;
+    double width = hypot(deviation(a), deviation(b));
+    double t = least > 1 ? t_quantile(alpha, least - 1) : 0; /* of one value nothing is known but what the floor says */
+    return (estimate){log(a->median / b->median), t * width + summary_floor};
+}
+
+fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
+{
+    return verdict(of_stats(a, b), 0);
+}
+
+/* ---- reports ---- */
+
+static double model_error(fb_figure_source source)
+{
+    return source == FB_SOURCE_PREDICTED ? predicted_error : source == FB_SOURCE_COMPOSED ? composed_error : 0;
+}
+
+double fb_stat_half(const fb_stat *s, fb_figure_source source)
+{
+    if (!s->n || !(s->median > 0)) return NAN;
+    double t = s->n > 1 ? t_quantile(alpha, s->n - 1) : 0;
+    return t * deviation(s) + summary_floor + model_error(source);
+}
+
+/* A framework runs on the hardware of our devices: "torch:h200" was recorded on that of "replay:h200", and "torch" runs
+ * on what is here. */
+static bool is_ours(const char *device)
+{
+    return strstr(device, "host") || strstr(device, "cuda") || strncmp(device, "replay", 6) == 0;
+}
+
+static bool same_hardware(const char *a, const char *b)
+{
+    const char *of_a = strchr(a, ':'), *of_b = strchr(b, ':');
+    if (strcmp(a, b) == 0) return true;
+    if (is_ours(a) && is_ours(b)) return false;
+    bool recorded = (of_a && !strstr(a, "cuda")) || (of_b && !strstr(b, "cuda"));
+    return !recorded || (of_a && of_b && strcmp(of_a, of_b) == 0);
+}
+
+const char *fb_not_comparable(const char *device_a, const char *computes_a, const char *device_b,
+                              const char *computes_b)
+{
+    if (device_a && device_b && !same_hardware(device_a, device_b)) return "another device";
+    if (computes_a && computes_b && strcmp(computes_a, computes_b) != 0) return "another computation";
+    return NULL;
+}
+
+static double round_us(const fb_round *r, fb_time of)
+{
+    return of == FB_TIME_WALL ? r->wall_us : r->device_us;
+}
+
+/* Rounds that follow each other at once: of A, the next one of B before A's next, and no other of A between. Into d;
+ * returns how many. */
+static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS])
+{
+    int n = 0, k = 0;
+    for (int i = 0; i < a->n_rounds && k < b->n_rounds; i++) {
+        double from = a->rounds[i].at_us, to = i + 1 < a->n_rounds ? a->rounds[i + 1].at_us : INFINITY;
+        while (k < b->n_rounds && b->rounds[k].at_us < from) k++;
+        if (k == b->n_rounds || b->rounds[k].at_us >= to) continue;
+        double x = round_us(&a->rounds[i], of), y = round_us(&b->rounds[k++], of);
+        if (x > 0 && y > 0) d[n++] = log(x / y);
+    }
+    return n;
+}
+
+static bool same_clock(const fb_report *a, const fb_report *b)
+{
+    return a->source == FB_SOURCE_MEASURED && b->source == FB_SOURCE_MEASURED && a->device && b->device &&
+           strcmp(a->device, b->device) == 0;
+}
+
+/* In turns: most of the rounds of either have a partner. */
+static int paired(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS])
+{
+    if (!same_clock(a, b)) return 0;
+    int n = pair_up(a, b, of, d), all = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
+    return n >= FB_PAIRS_LEAST && 2 * n >= all ? n : 0;
+}
+
+fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of)
+{
+    double d[FB_ROUNDS], error = fmax(model_error(a->source), model_error(b->source));
+    if (a->failed || b->failed) return verdict((estimate){NAN, NAN}, 0);
+    int n = paired(a, b, of, d);
+    if (n) return verdict(of_pairs(d, n), n);
+    estimate e = of == FB_TIME_WALL ? of_stats(&a->wall_us, &b->wall_us) : of_stats(&a->device_us, &b->device_us);
+    e.half += error;
+    return verdict(e, 0);
+}
+
+/* ---- words ---- */
+
+bool fb_differs(const fb_comparison *c)
+{
+    return c->what == FB_FASTER || c->what == FB_SLOWER;
+}
+
+const char *fb_difference_name(fb_difference what)
+{
+    static const char *const names[] = {"cannot tell", "same", "faster", "slower"};
+    return names[what];
+}
+
+const char *fb_time_name(fb_time of)
+{
+    return of == FB_TIME_WALL ? "wall" : "device";
+}
+
+double fb_comparison_resolves(const fb_comparison *c)
+{
+    return c->low > 0 ? sqrt(c->high / c->low) - 1 : INFINITY;
+}
+
+const char *fb_comparison_say(const fb_comparison *c, char to[64])
+{
+    double resolves = 100 * fb_comparison_resolves(c);
+    double beyond = 100 * fmax(c->high - 1, 1 - c->low);
+    if (c->what == FB_FASTER)
+        snprintf(to, 64, "faster: %.3g ×", c->times);
+    else if (c->what == FB_SLOWER)
+        snprintf(to, 64, "slower: %.3g ×", c->times);
+    else if (c->what == FB_SAME)
+        snprintf(to, 64, "the same within %.1f %%", beyond);
+    else if (resolves < 1000)
+        snprintf(to, 64, resolves < 10 ? "cannot tell: resolves %.1f %%" : "cannot tell: resolves %.0f %%", resolves);
+    else
+        snprintf(to, 64, "cannot tell: too few samples");
+    return to;
+}

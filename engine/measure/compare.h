@@ -1,0 +1,61 @@
+/* Is B faster than A? From samples taken in turns, or from what a recording keeps of them; never from the spread of
+ * single runs, which says how much one run differs from the next and not how well their median is known.
+ *
+ * Pairs: round i of A and round i of B were taken one after the other, so that drift of clocks hits both alike. With
+ * d = log(a / b) of each pair, cut off at 3 robust deviations from their median, neighbours are averaged in blocks
+ * until 16 to 31 remain, and the blocks' variance is raised by (1 + r) / (1 − r) for their lag-1 correlation r. The
+ * interval is the right-Haar mixture t-test of means (Lai 1976; Wang and Ramdas 2023, "Anytime-valid t-tests",
+ * theorem 4.9): its likelihood ratio against a mean m is (1 + n g)^(−1/2) · [(1 + t²/ν) / (1 + t² / (ν (1 + n
+ * g)))]^(n/2),   ν = n − 1, t = √n (mean − m) / s and the interval holds every m for which that never exceeded 1/α: it
+ * is valid whenever it is looked at. α is 1 in 1,000: 4/5 of it for a width g that is tuned to differences of 2 %, 1/5
+ * for a wide one, which sees large ones in few pairs.
+ *
+ * Summaries (median, p10, p90, n): the deviation of a median of n is 1.2533 σ / √n, σ = (p90 − p10) / 2.5631 (normal
+ * quantiles; McGill, Tukey and Larsen 1978 do the same with quartiles). Samples of one turn are alike, so that n counts
+ * half; the quantile is Student's t for n − 1, at the same α; and 0.5 % is added for what a summary does not
+ * tell (order, place of buffers).
+ *
+ * A composed time is believed to 10 %, a predicted one to 25 %: a comparison of models with anything knows no better.
+ * Pure: asks no device, owns nothing. */
+#ifndef FB_MEASURE_COMPARE_H
+#define FB_MEASURE_COMPARE_H
+
+#include "measure/report.h"
+
+typedef enum { FB_CANNOT_TELL, FB_SAME, FB_FASTER, FB_SLOWER } fb_difference; /* of B, seen from A */
+typedef enum { FB_TIME_WALL, FB_TIME_DEVICE } fb_time; /* a claim about kernels needs the device's alone */
+
+typedef struct {
+    fb_difference what;
+    double times;     /* how many times as fast as A, B is; NAN when one has no time */
+    double low, high; /* … the interval of that; 0 and INFINITY when nothing is known yet */
+    int pairs;        /* 0: compared by summaries */
+} fb_comparison;
+
+enum { FB_PAIRS_LEAST = 8 };
+
+/* Alternating times of A and B, all above 0. "Same" is an interval within 2 % of 1. */
+fb_comparison fb_compare_pairs(const double *a, const double *b, int n);
+fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b);
+/* By pairs where the rounds of both were taken in turns on one device, else by summaries. */
+fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
+
+/* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
+ * of writing the same computation, in any precision. Arena-owned. */
+const char *fb_results_of(const fb_graph *g, fb_arena *arena);
+/* Why a ratio of their times says nothing: "another device", "another computation"; NULL: it may be told. What is
+ * not known of one of them is no reason. */
+const char *fb_not_comparable(const char *device_a, const char *computes_a, const char *device_b,
+                              const char *computes_b);
+
+/* Half the width of the interval of a median, relative to it; NAN: nothing is known of it. */
+double fb_stat_half(const fb_stat *s, fb_figure_source source);
+
+bool fb_differs(const fb_comparison *c);            /* faster or slower */
+const char *fb_difference_name(fb_difference what); /* "cannot tell", "same", "faster", "slower" */
+const char *fb_time_name(fb_time of);               /* "wall", "device" */
+/* "faster: 3.90 ×", "the same within 1.2 %", "cannot tell: resolves 14 %". Into `to`, returned. */
+const char *fb_comparison_say(const fb_comparison *c, char to[64]);
+double fb_comparison_resolves(const fb_comparison *c); /* the smallest relative difference that would be seen */
+
+#endif

@@ -1,0 +1,38 @@
+/* Kernels that moved more than their access maps say. Needs counters. */
+#include "base/str.h"
+#include "measure/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double much = 1.2, least = 1e5; /* times; bytes: below that it is noise of the counters */
+
+/* The first that holds, from what is known for certain to what is likely. */
+static const char *cause_of(const fb_kernel_report *k, double more, char to[80])
+{
+    char bytes[32];
+    bool writes = k->measured_written > much * k->bytes_written + least;
+    bool reads = k->measured_read > much * k->bytes_read + least;
+    if (k->local_bytes >= 0.2 * more) {
+        snprintf(to, 80, "it keeps %s in local memory", fb_format_bytes(bytes, k->local_bytes));
+        return to;
+    }
+    if (k->spill_bytes > 0) return "registers spill to memory";
+    if (reads && k->apart_bytes >= 0.2 * more) return "it reads across rows, a sector for each element";
+    bool gathers = k->name && (strncmp(k->name, "stack", 5) == 0 || strncmp(k->name, "cat", 3) == 0);
+    if (gathers && isnan(k->local_bytes)) return "it keeps a table of its sources in local memory";
+    if (writes && reads) return "it clears or reads its result before it writes it";
+    if (writes) return "more is written than the result: zeroes, parts that are summed later";
+    return "something is read again that no longer was in the cache";
+}
+
+bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200])
+{
+    double modelled = k->bytes_read + k->bytes_written, moved = k->measured_read + k->measured_written;
+    char m[32], b[32], cause[80];
+    if (!(moved > much * modelled + least)) return false;
+    snprintf(to, 200, "moved %s, %s modelled: likely %s", fb_format_bytes(m, moved), fb_format_bytes(b, modelled),
+             cause_of(k, moved - modelled, cause));
+    return true;
+}

@@ -1,0 +1,617 @@
+/* The judge: sums over regions of a tensor, element by element and as wholes.
+ *
+ * requires  blocks of trials, or spreads that were made of them, in any order
+ * provides  a verdict with the worst element, and what was wrong in words
+ *
+ * A tensor is rows of its last dimension. Elements come in runs that lie in the same regions, so that a sum is kept in
+ * registers along a run; the few elements of columns and of the last tile are added one by one. */
+#include "measure/judge.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "graph/element.h"
+
+#include <float.h>
+#include <math.h>
+
+/* Sums may be taken in any order, so that they are vectorised. */
+#if defined __GNUC__ && !defined __clang__
+#define FB_JUDGE_FAST __attribute__((optimize("O3,associative-math,no-signed-zeros,no-trapping-math")))
+#else
+#define FB_JUDGE_FAST
+#endif
+#include <stdio.h>
+#include <string.h>
+
+enum { ALL, FIRST_ROW, LAST_ROW, FIRST_COLUMN, LAST_COLUMN, LAST_TILE, PARTS, N_PARTS = FB_JUDGE_REGIONS - PARTS };
+enum {
+    TILE = 64,
+    SPREAD_PIECE = 512,
+    EACH_SIZE = 3, /* so many elements one is counted among the sizes */
+    CHUNK = 4096,      /* elements whose usual spread is one figure */
+    MEDIAN_LEAST = 64, /* elements that a median says something of */
+    TAIL_LEAST = 512,
+    REGION_LEAST = 64,
+    BIN_OF_ONE = 15,
+};
+
+fb_judge_shape fb_judge_shape_of(const fb_node *n)
+{
+    fb_judge_shape s = {.elements = fb_shape_elements(&n->shape), .columns = 1, .dtype = n->dtype};
+    if (n->shape.rank) s.columns = n->shape.dim[n->shape.rank - 1];
+    s.rows = s.columns ? s.elements / s.columns : 0;
+    return s;
+}
+
+/* ---- regions ---- */
+
+static int64_t part_begin(const fb_judge_shape *s, int part)
+{
+    return (int64_t)((__int128)s->elements * part / N_PARTS);
+}
+
+static int part_of(const fb_judge_shape *s, int64_t i)
+{
+    int part = (int)((__int128)i * N_PARTS / s->elements);
+    while (part + 1 < N_PARTS && part_begin(s, part + 1) <= i) part++;
+    while (part > 0 && part_begin(s, part) > i) part--;
+    return part;
+}
+
+/* Elements from i on, before `end`, that lie in the same regions but for columns and the tile; those regions in to[]. */
+static int64_t run_of(const fb_judge_shape *s, int64_t i, int64_t end, int to[4], int *n)
+{
+    int part = part_of(s, i);
+    int64_t stop = part + 1 < N_PARTS ? part_begin(s, part + 1) : s->elements, last = (s->rows - 1) * s->columns;
+    *n = 0;
+    to[(*n)++] = ALL;
+    to[(*n)++] = PARTS + part;
+    if (s->rows > 1) {
+        if (i < s->columns) to[(*n)++] = FIRST_ROW;
+        if (i < s->columns && stop > s->columns) stop = s->columns;
+        if (i >= last) to[(*n)++] = LAST_ROW;
+        if (i < last && stop > last) stop = last;
+    }
+    return stop < end ? stop : end;
+}
+
+/* Calls `add` for each element of [first, end) that lies in a column or in the last tile. */
+#define FOR_EDGES(s, first, end, REGION, AT, BODY)                                                                     \
+    do {                                                                                                               \
+        int64_t c_ = (s)->columns, tile_row_ = (s)->rows > TILE ? ((s)->rows - 1) / TILE * TILE : 0,                   \
+                tile_col_ = c_ > TILE ? (c_ - 1) / TILE * TILE : 0;                                                    \
+        if (c_ < 2) break;                                                                                             \
+        for (int64_t row_ = (first) / c_; row_ * c_ < (end); row_++) {                                                 \
+            int64_t begin_ = row_ * c_, stop_ = begin_ + c_;                                                           \
+            if (begin_ >= (first)) {                                                                                   \
+                const int REGION = FIRST_COLUMN;                                                                       \
+                const int64_t AT = begin_;                                                                             \
+                BODY                                                                                                   \
+            }                                                                                                          \
+            if (stop_ - 1 >= (first) && stop_ - 1 < (end)) {                                                           \
+                const int REGION = LAST_COLUMN;                                                                        \
+                const int64_t AT = stop_ - 1;                                                                          \
+                BODY                                                                                                   \
+            }                                                                                                          \
+            for (int64_t k_ = begin_ + tile_col_; row_ >= tile_row_ && k_ < stop_ && k_ < (end); k_++) {               \
+                if (k_ < (first)) continue;                                                                            \
+                const int REGION = LAST_TILE;                                                                          \
+                const int64_t AT = k_;                                                                                 \
+                BODY                                                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- sizes ---- */
+
+/* Positive values counted in halves of powers of two: by exponent, and whether the fraction is above √2. */
+enum { SMALLEST = -100 };
+
+static inline int size_bin(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return 2 * ((int)(bits >> 52) - 1023 - SMALLEST) + ((bits & 0xfffffffffffff) > 0x6a09e667f3bcd);
+}
+
+static inline void size_add(int32_t *sizes, double x)
+{
+    if (!(x > 0) || !isfinite(x)) return;
+    int bin = size_bin(x);
+    sizes[bin < 0 ? 0 : bin >= FB_JUDGE_SIZES ? FB_JUDGE_SIZES - 1 : bin]++;
+}
+
+/* What this share of the values does not exceed; 0 where there are none. */
+static double size_at(const int32_t *sizes, double share)
+{
+    int64_t all = 0, seen = 0;
+    for (int k = 0; k < FB_JUDGE_SIZES; k++) all += sizes[k];
+    for (int k = 0; all && k < FB_JUDGE_SIZES; k++) {
+        seen += sizes[k];
+        if ((double)seen >= share * (double)all) return ldexp(k % 2 ? 2 : M_SQRT2, k / 2 + SMALLEST);
+    }
+    return 0;
+}
+
+/* ---- spreads ---- */
+
+static float rounded_up(double spread)
+{
+    float f = (float)spread;
+    return (double)f < spread ? nextafterf(f, INFINITY) : f;
+}
+
+static bool same_special(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+/* Spreads where all is finite; false where it is not, and nothing was filled. Lane by lane, so that it is vectorised. */
+FB_JUDGE_FAST static bool spread_finite(const fb_trial_block *b, float *restrict spread)
+{
+    double most[SPREAD_PIECE], sum = 0;
+    for (int64_t at = 0, n; at < b->n; at += n) {
+        n = b->n - at < SPREAD_PIECE ? b->n - at : SPREAD_PIECE;
+        const double *restrict r = b->v[0] + at;
+        memset(most, 0, sizeof most);
+        for (int l = 1; l < b->lanes; l++) {
+            const double *restrict x = b->v[l] + at;
+            for (int64_t k = 0; k < n; k++) {
+                double off = fabs(x[k] - r[k]);
+                most[k] = off > most[k] ? off : most[k];
+                sum += 0 * off;
+            }
+        }
+        for (int64_t k = 0; k < n; k++) {
+            sum += 0 * r[k];
+            /* rounded up, or a little more; what is too small for a float is not nothing */
+            spread[at + k] = (float)(most[k] * (1 + 0x1p-22)) + (most[k] > 0 ? FLT_TRUE_MIN : 0);
+        }
+    }
+    return sum == 0;
+}
+
+/* Of one element; INFINITY where the lanes disagree whether it is finite. */
+static double spread_at(const fb_trial_block *b, int64_t k, int64_t *overflows)
+{
+    double r = b->v[0][k], most = 0;
+    bool finite = isfinite(r);
+    for (int l = 1; l < b->lanes; l++) {
+        double x = b->v[l][k];
+        if (finite && isfinite(x)) {
+            most = fmax(most, fabs(x - r));
+        } else if (!same_special(x, r)) {
+            *overflows += finite && isinf(x);
+            return INFINITY;
+        }
+    }
+    return most;
+}
+
+/* Elements first … last - 1 of a block, all of which count. */
+FB_JUDGE_FAST static void add_run(fb_region_spread *to, const fb_trial_block *b, const float *restrict spread,
+                                  int64_t first, int64_t last)
+{
+    const double *restrict r = b->v[0];
+    double squares = 0, sizes = 0, along_squares = 0, offset_squares = 0;
+    for (int64_t k = first; k < last; k++) {
+        double s = spread[k], sr = s * r[k];
+        squares += r[k] * r[k];
+        sizes += fabs(r[k]);
+        along_squares += sr * sr;
+        offset_squares += s * s;
+    }
+    to->along_squares += along_squares;
+    to->offset_squares += offset_squares;
+    to->squares += squares;
+    to->sizes += sizes;
+    to->n += last - first;
+    for (int l = 1; l < b->lanes; l++) {
+        const double *restrict x = b->v[l];
+        double along = 0, offset = 0;
+        for (int64_t k = first; k < last; k++) {
+            along += (x[k] - r[k]) * r[k];
+            offset += x[k] - r[k];
+        }
+        to->along[l - 1] += along;
+        to->offset[l - 1] += offset;
+    }
+}
+
+static void add_element(fb_region_spread *to, const fb_trial_block *b, int64_t k, double spread)
+{
+    double r = b->v[0][k];
+    to->squares += r * r;
+    to->along_squares += spread * r * (spread * r);
+    to->offset_squares += spread * spread;
+    to->sizes += fabs(r);
+    to->n++;
+    for (int l = 1; l < b->lanes; l++) {
+        double off = b->v[l][k] - r;
+        to->along[l - 1] += off * r;
+        to->offset[l - 1] += off;
+    }
+}
+
+static void join_region(fb_region_spread *to, const fb_region_spread *part)
+{
+    to->squares += part->squares;
+    to->along_squares += part->along_squares;
+    to->offset_squares += part->offset_squares;
+    to->sizes += part->sizes;
+    to->n += part->n;
+    for (int l = 0; l < FB_TRIALS; l++) {
+        to->along[l] += part->along[l];
+        to->offset[l] += part->offset[l];
+    }
+}
+
+static bool is_judged(double r, float spread)
+{
+    return isfinite(r) && isfinite(spread);
+}
+
+FB_JUDGE_FAST static void spread_floats(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread)
+{
+    bool finite = spread_finite(b, spread);
+    for (int64_t k = 0; k < b->n && !finite; k++) spread[k] = rounded_up(spread_at(b, k, &s->overflows));
+    for (int64_t k = 0; k < b->n; k += EACH_SIZE) {
+        size_add(s->absolute, spread[k]);
+        if (b->v[0][k] != 0) size_add(s->relative, spread[k] / fabs(b->v[0][k]));
+    }
+    int64_t end = b->first + b->n;
+    for (int64_t i = b->first, stop; i < end; i = stop) {
+        int to[4], n;
+        fb_region_spread run = {0};
+        stop = run_of(shape, i, end, to, &n);
+        if (finite) add_run(&run, b, spread, i - b->first, stop - b->first);
+        for (int64_t k = i - b->first; !finite && k < stop - b->first; k++)
+            if (is_judged(b->v[0][k], spread[k])) add_element(&run, b, k, spread[k]);
+        for (int t = 0; t < n; t++) join_region(&s->region[to[t]], &run);
+    }
+    FOR_EDGES(shape, b->first, end, region, at, {
+        int64_t k = at - b->first;
+        if (is_judged(b->v[0][k], spread[k])) add_element(&s->region[region], b, k, spread[k]);
+    });
+}
+
+void fb_spread_add(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread)
+{
+    if (b->v[0]) {
+        spread_floats(s, shape, b, spread);
+        return;
+    }
+    for (int64_t k = 0; k < b->n; k++) {
+        bool same = true;
+        for (int l = 1; l < b->lanes; l++) same &= b->i[l][k] == b->i[0][k];
+        spread[k] = same ? 0 : INFINITY;
+    }
+}
+
+void fb_spread_join(fb_spread *to, const fb_spread *part)
+{
+    for (int r = 0; r < FB_JUDGE_REGIONS; r++) join_region(&to->region[r], &part->region[r]);
+    for (int k = 0; k < FB_JUDGE_SIZES; k++) {
+        to->absolute[k] += part->absolute[k];
+        to->relative[k] += part->relative[k];
+    }
+    to->overflows += part->overflows;
+}
+
+fb_usual_spread fb_spread_usual(const fb_spread *s)
+{
+    double absolute = size_at(s->absolute, 0.99), relative = size_at(s->relative, 0.99);
+    bool is_absolute = absolute * size_at(s->relative, 0.5) < relative * size_at(s->absolute, 0.5);
+    return is_absolute ? (fb_usual_spread){absolute, 0} : (fb_usual_spread){size_at(s->absolute, 0.1), relative};
+}
+
+/* ---- elements ---- */
+
+void fb_judgement_clear(fb_judgement *j)
+{
+    *j = (fb_judgement){.worst = -1};
+}
+
+/* What is usual in a chunk: of spreads, and of spreads relative to the values. */
+typedef struct {
+    double absolute, relative, unit;
+} usual;
+
+static usual usual_of(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread)
+{
+    int32_t absolute[FB_JUDGE_SIZES] = {0}, relative[FB_JUDGE_SIZES] = {0};
+    for (int64_t k = 0; k < n && spread; k += n > EACH_SIZE * MEDIAN_LEAST ? EACH_SIZE : 1) {
+        if (!isfinite(v[k])) continue;
+        size_add(absolute, spread[k]);
+        if (v[k] != 0) size_add(relative, spread[k] / fabs(v[k]));
+    }
+    double at = size_at(absolute, 0.9), of = size_at(relative, 0.9);
+    /* Where spreads are more alike as they are than over the values, as those of sums, values say nothing of them. */
+    if (at * size_at(relative, 0.5) < of * size_at(absolute, 0.5)) of = INFINITY;
+    return (usual){at, of, at > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
+}
+
+/* Of what is nearer to 0 than roundings usually lead, no relative spread says anything: the operand of a relu may be on the
+ * other side in all lanes. */
+static double around(const usual *u, double r)
+{
+    if (fabs(r) <= u->absolute || isinf(u->relative)) return u->absolute;
+    return fmin(u->absolute, u->relative * fabs(r));
+}
+
+/* The distance of neighbours in a dtype at r. */
+static double step_at(fb_dtype dtype, double r)
+{
+    int e, digits = dtype == FB_F16 ? 11 : dtype == FB_BF16 ? 8 : 24;
+    if (r == 0 || !isfinite(r) || dtype == FB_F64) return 0;
+    frexp(r, &e);
+    return fmax(ldexp(1, e - digits), dtype == FB_F16 ? 0x1p-24 : 0);
+}
+
+/* A value that is rounded at all, and lies next to one that its dtype holds, may come out as that in every lane: roundings on
+ * the way lead to the next one as well. Where there is little around it, its dtype's own step says what is usual. */
+static double allowed(const usual *u, fb_dtype dtype, double r, double spread)
+{
+    double near = spread > 0 ? fmax(around(u, r), step_at(dtype, r)) : around(u, r);
+    return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
+}
+
+static void count_ratio(fb_judgement *j, double distance, double spread)
+{
+    int bin = distance > 0 ? size_bin(distance / spread) + 1 - 2 * -SMALLEST + BIN_OF_ONE : 0;
+    j->bin[bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin]++;
+}
+
+static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double ratio)
+{
+    if (!(ratio > j->ratio)) return;
+    j->ratio = ratio;
+    if (ratio <= 1) return;
+    j->worst = at;
+    j->got = got;
+    j->expected = expected;
+}
+
+static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64_t at, double r, double spread,
+                          double got)
+{
+    if (isfinite(r) && fabs(r) > j->largest) j->largest = fabs(r);
+    if (isinf(spread)) {
+        j->undecided++;
+        return;
+    }
+    if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
+    if (same_special(got, r)) return;
+    double distance = fabs(got - r), most = allowed(u, dtype, r, spread);
+    if (!isfinite(distance)) distance = INFINITY;
+    if (distance > j->max_abs) j->max_abs = distance;
+    is_worst(j, at, got, r, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+}
+
+static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
+                          const float *spread, const double *got)
+{
+#define OFF(K) (got[K] - v[K])
+#define COUNTS(K) (is_judged(v[K], spread[K]) && isfinite(got[K]))
+    int64_t end = first + n;
+    for (int64_t i = first, stop; i < end; i = stop) {
+        int to[4], m;
+        double along = 0, offset = 0;
+        stop = run_of(shape, i, end, to, &m);
+        for (int64_t k = i - first; k < stop - first; k++) {
+            if (!COUNTS(k)) continue;
+            along += OFF(k) * v[k];
+            offset += OFF(k);
+        }
+        for (int t = 0; t < m; t++) {
+            j->region[to[t]].along += along;
+            j->region[to[t]].offset += offset;
+        }
+    }
+    FOR_EDGES(shape, first, end, region, at, {
+        int64_t k = at - first;
+        if (COUNTS(k)) {
+            j->region[region].along += OFF(k) * v[k];
+            j->region[region].offset += OFF(k);
+        }
+    });
+#undef OFF
+#undef COUNTS
+}
+
+static void judge_floats(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
+                         const float *spread, const char *bytes)
+{
+    double got[CHUNK];
+    int size = fb_dtype_size(shape->dtype);
+    for (int64_t done = 0, m; done < n; done += m) {
+        m = n - done < CHUNK ? n - done : CHUNK;
+        const float *s = spread ? spread + done : NULL;
+        fb_elements_load(shape->dtype, m, bytes + done * size, got);
+        usual u = usual_of(shape, m, v + done, s);
+        for (int64_t k = 0; k < m; k++)
+            judge_element(j, &u, shape->dtype, first + done + k, v[done + k], s ? (double)s[k] : 0, got[k]);
+        if (s) judge_regions(j, shape, first + done, m, v + done, s, got);
+    }
+}
+
+static void judge_ints(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const int64_t *i,
+                       const float *spread, const char *bytes)
+{
+    int64_t got[CHUNK];
+    int size = fb_dtype_size(shape->dtype);
+    for (int64_t done = 0, m; done < n; done += m) {
+        m = n - done < CHUNK ? n - done : CHUNK;
+        fb_elements_load_int(shape->dtype, m, bytes + done * size, got);
+        /* bool: any byte but 0 and 1 is a kernel's mistake, whatever it means when read */
+        for (int64_t k = 0; shape->dtype == FB_BOOL && k < m; k++) got[k] = ((const unsigned char *)bytes)[done + k];
+        for (int64_t k = 0; k < m; k++) {
+            int64_t expected = i[done + k];
+            j->largest = fmax(j->largest, fabs((double)expected));
+            j->undecided += spread && isinf(spread[done + k]);
+            if ((spread && isinf(spread[done + k])) || got[k] == expected) continue;
+            j->max_abs = fmax(j->max_abs, fabs((double)got[k] - (double)expected));
+            if (j->ratio == INFINITY) continue;
+            j->ratio = INFINITY;
+            j->worst = first + done + k;
+            j->got_int = got[k];
+            j->expected_int = expected;
+        }
+    }
+}
+
+void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v, const int64_t *i,
+                  const float *spread, const void *got)
+{
+    j->compared += n;
+    if (v)
+        judge_floats(j, shape, first, n, v, spread, got);
+    else
+        judge_ints(j, shape, first, n, i, spread, got);
+}
+
+void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
+                            const fb_usual_spread *usual_spread, const void *bytes)
+{
+    double got[CHUNK];
+    int size = fb_dtype_size(shape->dtype);
+    double absolute = usual_spread->absolute, relative = usual_spread->relative;
+    const usual u = {0, 0, absolute + relative > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
+    j->compared += n;
+    for (int64_t done = 0, m; done < n; done += m) {
+        m = n - done < CHUNK ? n - done : CHUNK;
+        fb_elements_load(shape->dtype, m, (const char *)bytes + done * size, got);
+        for (int64_t k = 0; k < m; k++) {
+            double r = v[done + k], spread = isfinite(r) ? 2 * (absolute + relative * fabs(r)) : 0;
+            judge_element(j, &u, shape->dtype, first + done + k, r, spread, got[k]);
+        }
+    }
+}
+
+void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
+{
+    for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
+        to->region[r].along += part->region[r].along;
+        to->region[r].offset += part->region[r].offset;
+    }
+    for (int b = 0; b < FB_JUDGE_BINS; b++) to->bin[b] += part->bin[b];
+    to->compared += part->compared;
+    to->undecided += part->undecided;
+    to->max_abs = fmax(to->max_abs, part->max_abs);
+    to->largest = fmax(to->largest, part->largest);
+    if (!(part->ratio > to->ratio) && !(part->ratio == to->ratio && part->worst >= 0 && part->worst < to->worst)) return;
+    to->ratio = part->ratio;
+    to->worst = part->worst;
+    to->got = part->got;
+    to->expected = part->expected;
+    to->got_int = part->got_int;
+    to->expected_int = part->expected_int;
+}
+
+/* ---- the end ---- */
+
+static const char *const region_names[] = {"",         " of the first row",   " of the last row", " of the first column",
+                                           " of the last column", " of the last tile"};
+
+/* "relu[3,17,0]" */
+static void say_element(fb_str *s, const fb_node *n, int64_t at)
+{
+    int64_t index[FB_MAX_RANK];
+    for (int d = n->shape.rank - 1; d >= 0; d--) {
+        index[d] = at % n->shape.dim[d];
+        at /= n->shape.dim[d];
+    }
+    fb_str_addf(s, "%.48s", n->name);
+    for (int d = 0; d < n->shape.rank; d++) fb_str_addf(s, "%s%lld", d ? "," : "[", (long long)index[d]);
+    if (n->shape.rank) fb_str_add(s, "]");
+}
+
+static void say_worst(const fb_judgement *j, const fb_node *n, fb_str *s)
+{
+    say_element(s, n, j->worst);
+    if (!fb_dtype_is_float(n->dtype))
+        fb_str_addf(s, ": %lld, expected %lld", (long long)j->got_int, (long long)j->expected_int);
+    else
+        fb_str_addf(s, ": %.9g, expected %.9g", isnan(j->got) ? (double)NAN : j->got, /* no NaN's sign means anything */
+                    isnan(j->expected) ? (double)NAN : j->expected);
+}
+
+static double largest_lane(const double lanes[FB_TRIALS])
+{
+    double most = 0;
+    for (int l = 0; l < FB_TRIALS; l++) most = fmax(most, fabs(lanes[l]));
+    return most;
+}
+
+/* The worst region's error over what is allowed, and its words. */
+static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
+                                fb_str *words)
+{
+    double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22, worst = 0;
+    for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
+        const fb_region_spread *l = &s->region[r];
+        double along = fmax(largest_lane(l->along), sqrt(l->along_squares) / 4);
+        double offset = fmax(largest_lane(l->offset), sqrt(l->offset_squares) / 4);
+        if (l->n < REGION_LEAST || !(l->squares > 0) || !isfinite(l->squares)) continue;
+        double a = fabs(j->region[r].along) / (FB_JUDGE_REGION * along + unit * l->squares);
+        double b = fabs(j->region[r].offset) / (FB_JUDGE_REGION * offset + unit * l->sizes);
+        if (!(fmax(a, b) > worst)) continue;
+        worst = fmax(a, b);
+        words->n = 0;
+        if (worst <= 1) continue;
+        char part[32] = "";
+        if (r >= PARTS) snprintf(part, sizeof part, " of its part %d of %d", r - PARTS + 1, N_PARTS);
+        if (a >= b)
+            fb_str_addf(words, "%.48s: all%s times %.6g", n->name, r < PARTS ? region_names[r] : part,
+                        1 + j->region[r].along / l->squares);
+        else
+            fb_str_addf(words, "%.48s: all%s off by %.3g on average", n->name, r < PARTS ? region_names[r] : part,
+                        j->region[r].offset / (double)l->n);
+    }
+    return worst;
+}
+
+/* Median and tail of error over spread. */
+static double judge_distribution(const fb_judgement *j, const fb_node *n, fb_str *words)
+{
+    int64_t all = 0, below = 0, beyond = 0;
+    double median = 0;
+    for (int b = 0; b < FB_JUDGE_BINS; b++) all += j->bin[b];
+    for (int b = 0; b < FB_JUDGE_BINS; b++) {
+        double low = exp2((b - 1 - BIN_OF_ONE) / 2.0);
+        if (2 * below < all && 2 * (below + j->bin[b]) >= all) median = b ? low : 0;
+        if (low >= FB_JUDGE_TAIL_AT) beyond += j->bin[b];
+        below += j->bin[b];
+    }
+    double of_median = all >= MEDIAN_LEAST ? median / FB_JUDGE_MEDIAN : 0;
+    double of_tail = all >= TAIL_LEAST ? (double)beyond / (FB_JUDGE_TAIL * (double)all) : 0;
+    if (of_median > 1)
+        fb_str_addf(words, "%.48s: half of it is off by %.2g times what roundings do", n->name, median);
+    else if (of_tail > 1)
+        fb_str_addf(words, "%.48s: %.2g %% of it is off by more than %g times what roundings do", n->name,
+                    100.0 * (double)beyond / (double)all, FB_JUDGE_TAIL_AT);
+    return fmax(of_median, of_tail);
+}
+
+void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
+                  fb_error_report *out)
+{
+    fb_str element = {0}, region = {0}, distribution = {0};
+    *out = (fb_error_report){.max_abs = j->max_abs, .compared = j->compared, .undecided = j->undecided};
+    if (out->max_abs > 0) out->max_rel = j->largest > 0 ? out->max_abs / j->largest : INFINITY;
+    if (j->worst >= 0) say_worst(j, n, &element);
+    bool whole = fb_dtype_is_float(shape->dtype);
+    /* Where roundings are most of it, that nothing was found wrong says nothing. */
+    const fb_region_spread *all = &s->region[ALL];
+    double most = FB_JUDGE_ELEMENT * FB_JUDGE_ELEMENT * all->offset_squares;
+    if (whole && all->squares > 0 && 4 * most > all->squares && j->ratio <= 1) out->undecided = out->compared;
+    double of_region = whole ? judge_all_regions(j, s, shape, n, &region) : 0;
+    double of_distribution = whole ? judge_distribution(j, n, &distribution) : 0;
+    out->bound = fmax(j->ratio, fmax(of_region, of_distribution));
+    out->ok = out->bound <= 1;
+    const fb_str *say = j->ratio > 1 ? &element : of_region > 1 ? &region : &distribution;
+    if (!out->ok) fb_text_clean(out->worst, sizeof out->worst, say->text ? say->text : "", say->n);
+    fb_str_free(&element);
+    fb_str_free(&region);
+    fb_str_free(&distribution);
+}

@@ -1,0 +1,471 @@
+"""Layers of PyTorch in fusebox's ops, for scripts/import/from_torch.py: rows of the table in torch_calls.py.
+
+Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, attention) keep a scope of that kind.
+"""
+import math
+
+from torch_calls import CALLS, _arange, _chunk, _clamp, call, stuffed
+from torch_graph import FLOATS, Unsupported, dtype_of, refuse
+
+
+@call("linear")
+def _linear(g, x, w, b=None):
+    def make():
+        y = g.matmul(x, g.swap(w, 0, 1))
+        return g.binary("add", y, b) if b is not None else y
+    return g.op("linear", [x, w, b], {}, make)
+
+
+@call("bilinear")
+def _bilinear(g, a, b, w, bias=None):
+    out, rows, columns = w.shape
+    y = g.matmul(a, g.view(g.permute(w, [1, 0, 2]), [rows, out * columns]))
+    y = g.view(y, a.shape[:-1] + [out, columns])
+    y = g.reduce("sum", g.binary("mul", y, g.view(b, b.shape[:-1] + [1, columns])), -1, False)
+    return g.binary("add", y, bias) if bias is not None else y
+
+
+@call("addmm", "baddbmm")
+def _addmm(g, b, x, w, beta=1, alpha=1):
+    if beta != 1 or alpha != 1 or len(x.shape) != 2:
+        product = g.binary("mul", g.matmul(x, w), alpha) if alpha != 1 else g.matmul(x, w)
+        return g.binary("add", g.binary("mul", b, beta) if beta != 1 else b, product)
+    return g.op("addmm", [b, x, w], {}, lambda: g.binary("add", g.matmul(x, w), b))
+
+
+@call("layer_norm")
+def _layer_norm(g, x, size, w=None, b=None, eps=1e-5, cudnn_enable=True):
+    def make():
+        axes = list(range(len(x.shape) - len(size), len(x.shape)))
+        centred = g.binary("sub", x, g.reduce("mean", x, axes, True))
+        variance = g.reduce("mean", g.binary("mul", centred, centred), axes, True)
+        y = g.binary("mul", centred, g.unary("rsqrt", g.binary("add", variance, eps) if eps else variance))
+        y = g.binary("mul", y, w) if w is not None else y
+        return g.binary("add", y, b) if b is not None else y
+    return g.op("layer_norm", [x, w, b], {"normalized_shape": list(size), "eps": eps}, make)
+
+
+@call("batch_norm")
+def _batch_norm(g, x, w, b, mean, var, training, momentum, eps, cudnn_enabled=False):
+    if training or mean is None:
+        raise Unsupported("batch_norm by the statistics of the batch: call eval() first, or keep running statistics")
+    def along(v):
+        return g.view(v, [v.shape[0]] + [1] * (len(x.shape) - 2))
+    scale = g.unary("rsqrt", g.binary("add", var, eps))
+    y = g.binary("mul", g.binary("sub", x, along(mean)), along(g.binary("mul", scale, w) if w is not None else scale))
+    return g.cast(g.binary("add", y, along(b)) if b is not None else y, x.dtype)
+
+
+CALLS["_native_batch_norm_legit_no_training"] = lambda g, x, w, b, mean, var, momentum, eps: [
+    _batch_norm(g, x, w, b, mean, var, False, momentum, eps), None, None]
+
+
+@call("group_norm")
+def _group_norm(g, x, groups, w=None, b=None, eps=1e-5, cudnn_enabled=True):
+    n, channels, rest = x.shape[0], x.shape[1], x.shape[2:]
+    parts = g.view(x, [n, groups, channels // groups * math.prod(rest)])
+    centred = g.binary("sub", parts, g.reduce("mean", parts, -1, True))
+    variance = g.reduce("mean", g.binary("mul", centred, centred), -1, True)
+    y = g.view(g.binary("mul", centred, g.unary("rsqrt", g.binary("add", variance, eps))), x.shape)
+    for op, v in (("mul", w), ("add", b)):
+        y = g.binary(op, y, g.view(v, [channels] + [1] * len(rest))) if v is not None else y
+    return y
+
+
+@call("instance_norm")
+def _instance_norm(g, x, w, b, mean, var, use_input_stats, momentum, eps, cudnn_enabled=True):
+    if not use_input_stats:
+        return _batch_norm(g, x, w, b, mean, var, False, momentum, eps)
+    return _group_norm(g, x, x.shape[1], w, b, eps)
+
+
+def exponentials(g, x, dim):
+    shifted = g.binary("sub", x, g.reduce("amax", x, dim, True))
+    e = g.unary("exp", shifted)
+    return shifted, e, g.reduce("sum", e, dim, True)
+
+
+@call("softmax")
+def _softmax(g, x, dim, *, dtype=None):
+    x = g.cast(x, dtype_of(dtype)) if dtype is not None else x
+    if not x.shape:
+        return g.add("div", [x, x], [], x.dtype)
+    def make():
+        _, e, total = exponentials(g, x, dim)
+        return g.binary("div", e, total)
+    return g.op("softmax", [x], {"dim": dim}, make)
+
+
+@call("log_softmax")
+def _log_softmax(g, x, dim, *, dtype=None):
+    shifted, _, total = exponentials(g, g.cast(x, dtype_of(dtype)) if dtype is not None else x, dim)
+    return g.binary("sub", shifted, g.unary("log", total))
+
+
+CALLS["_softmax"] = lambda g, x, dim, half_to_float: _softmax(g, x, dim)
+CALLS["_log_softmax"] = lambda g, x, dim, half_to_float: _log_softmax(g, x, dim)
+CALLS["softmin"] = lambda g, x, dim, *, dtype=None: _softmax(g, g.unary("neg", x), dim, dtype=dtype)
+
+
+# ---- activations
+
+
+def chosen(g, x, above, bound, below):
+    return g.where(g.binary("gt", x, bound, "bool"), above, below, x.dtype)
+
+
+CALLS["silu"] = lambda g, x: g.op("silu", [x], {}, lambda: g.binary("mul", x, g.unary("sigmoid", x)))
+CALLS["leaky_relu"] = lambda g, x, slope=0.01: chosen(g, x, x, 0, g.binary("mul", x, slope))
+CALLS["rrelu"] = lambda g, x, low=1 / 8, high=1 / 3, training=False: CALLS["leaky_relu"](g, x, (low + high) / 2) if not training else refuse(
+    "rrelu in training: call eval() first")
+CALLS["threshold"] = lambda g, x, bound, value: chosen(g, x, x, bound, value)
+CALLS["relu6"] = lambda g, x: _clamp(g, x, 0, 6)
+CALLS["hardtanh"] = lambda g, x, low=-1, high=1: _clamp(g, x, low, high)
+CALLS["hardsigmoid"] = lambda g, x: g.binary("mul", _clamp(g, g.binary("add", x, 3), 0, 6), 1 / 6)
+CALLS["hardswish"] = lambda g, x: g.binary("mul", x, CALLS["hardsigmoid"](g, x))
+CALLS["log_sigmoid"] = lambda g, x: g.unary("neg", _softplus(g, g.unary("neg", x)))
+CALLS["mish"] = lambda g, x: g.binary("mul", x, g.unary("tanh", _softplus(g, x)))
+CALLS["softsign"] = lambda g, x: g.binary("div", x, g.binary("add", g.unary("abs", x), 1))
+CALLS["tanhshrink"] = lambda g, x: g.binary("sub", x, g.unary("tanh", x))
+CALLS["softshrink"] = lambda g, x, by=0.5: g.binary("sub", x, _clamp(g, x, -by, by))
+CALLS["hardshrink"] = lambda g, x, by=0.5: chosen(g, g.unary("abs", x), x, by, 0)
+CALLS["glu"] = lambda g, x, dim=-1: (lambda a, b: g.binary("mul", a, g.unary("sigmoid", b)))(*_chunk(g, x, 2, dim))
+
+
+@call("softplus")
+def _softplus(g, x, beta=1, threshold=20):
+    """max(x, 0) + log(1 + exp(-|x|)), which does not overflow; x itself above the threshold."""
+    z = g.binary("mul", x, beta) if beta != 1 else x
+    small = g.unary("log", g.binary("add", g.unary("exp", g.unary("neg", g.unary("abs", z))), 1))
+    y = g.binary("add", g.unary("relu", z), small)
+    y = g.binary("mul", y, 1 / beta) if beta != 1 else y
+    return y if threshold >= 20 else chosen(g, z, x, threshold, y)
+
+
+@call("elu")
+def _elu(g, x, alpha=1, scale=1, input_scale=1):
+    below = g.binary("sub", g.unary("exp", g.binary("mul", x, input_scale) if input_scale != 1 else x), 1)
+    y = chosen(g, x, x, 0, g.binary("mul", below, alpha) if alpha != 1 else below)
+    return g.binary("mul", y, scale) if scale != 1 else y
+
+
+CALLS["selu"] = lambda g, x: _elu(g, x, 1.6732632423543772, 1.0507009873554805)
+CALLS["celu"] = lambda g, x, alpha=1: _elu(g, x, alpha, 1, 1 / alpha)
+
+
+@call("prelu", "_prelu_kernel")
+def _prelu(g, x, w):
+    w = g.view(w, [w.shape[0]] + [1] * max(len(x.shape) - 2, 0)) if len(w.shape) == 1 and w.shape[0] > 1 else w
+    return chosen(g, x, x, 0, g.binary("mul", x, w))
+
+
+@call("gelu")
+def _gelu(g, x, *, approximate="none"):
+    if approximate == "none":
+        return g.unary("gelu", x)
+    cube = g.binary("mul", g.binary("mul", g.binary("mul", x, x), x), 0.044715)
+    inner = g.binary("mul", g.binary("add", x, cube), math.sqrt(2 / math.pi))
+    return g.binary("mul", g.binary("mul", x, 0.5), g.binary("add", g.unary("tanh", inner), 1))
+
+
+@call("rms_norm")
+def _rms_norm(g, x, size, w=None, eps=None):
+    square = g.reduce("mean", g.binary("mul", x, x), list(range(len(x.shape) - len(size), len(x.shape))), True)
+    y = g.binary("mul", x, g.unary("rsqrt", g.binary("add", square, (2.0**-52 if x.dtype == "f64" else 2.0**-23) if eps is None else eps)))
+    return g.binary("mul", y, w) if w is not None else y
+
+
+@call("scaled_dot_product_attention")
+def _attention(g, q, k, v, mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
+    if dropout_p:
+        raise Unsupported("attention with dropout: call eval() first")
+    scale = scale if scale is not None else 1 / math.sqrt(q.shape[-1])
+    if enable_gqa and q.shape[-3] != k.shape[-3]:
+        k, v = (CALLS["repeat_interleave"](g, x, q.shape[-3] // x.shape[-3], len(x.shape) - 3) for x in (k, v))
+    rows_may_be_empty = mask is not None and mask.dtype == "bool"
+    if is_causal:
+        rows = g.view(_arange(g, end=q.shape[-2]), [q.shape[-2], 1])
+        mask = g.binary("ge", rows, _arange(g, end=k.shape[-2]), "bool")
+    def make():
+        scores = g.binary("mul", g.matmul(q, g.swap(k, len(k.shape) - 1, len(k.shape) - 2)), scale)
+        if mask is not None:
+            scores = g.where(mask, scores, -1e30) if mask.dtype == "bool" else g.binary("add", scores, mask)
+        e = g.unary("exp", g.binary("sub", scores, g.reduce("amax", scores, -1, True)))
+        return g.matmul(g.binary("div", e, g.reduce("sum", e, -1, True)), v)
+    y = g.op("scaled_dot_product_attention", [q, k, v, mask], {"scale": scale}, make)
+    # PyTorch gives zeros where a query may see nothing.
+    return g.where(CALLS["any"](g, mask, dim=-1, keepdim=True), y, 0, y.dtype) if rows_may_be_empty else y
+
+
+# ---- convolutions and pools over any number of dimensions
+
+
+def each(v, n):
+    """A number for each of n dimensions, from one or several."""
+    v = list(v) if isinstance(v, (list, tuple)) else [v]
+    return v * n if len(v) == 1 else v
+
+
+def windows_of(g, x, kernel, stride, padding, dilation, fill=0, after=None):
+    """The windows over the last dimensions of x, in a list over the kernel's places. `padding` is before, and behind too
+    unless `after` says otherwise."""
+    k = len(kernel)
+    after = after or padding
+    x = g.pad(x, [n for d in reversed(range(k)) for n in (padding[d], after[d])], fill)
+    parts, first = [x], len(x.shape) - k
+    for d in range(k):
+        span = dilation[d] * (kernel[d] - 1)
+        n = (x.shape[first + d] - span - 1) // stride[d] + 1
+        if n < 1:
+            raise Unsupported(f"a kernel of {kernel} over {x.shape[first:]}")
+        parts = [g.slice(p, first + d, i * dilation[d], i * dilation[d] + (n - 1) * stride[d] + 1, stride[d])
+                 for p in parts for i in range(kernel[d])]
+    return parts
+
+
+def convolved(g, x, w, b, stride, before, after, dilation, groups):
+    """x [N, C, …] with w [out, C / groups, …]: all windows as columns, and one product for each group."""
+    out, inner, kernel = w.shape[0], w.shape[1], w.shape[2:]
+    windows = windows_of(g, x, kernel, stride, before, dilation, 0, after)
+    n, space = x.shape[0], windows[0].shape[2:]
+    columns, long = g.join("stack", windows, 2), inner * math.prod(kernel)
+    if groups == 1:
+        y = g.matmul(g.view(w, [out, long]), g.view(columns, [n, long, math.prod(space)]))
+    else:
+        y = g.matmul(g.view(w, [groups, out // groups, long]), g.view(columns, [n, groups, long, math.prod(space)]))
+        y = g.view(y, [n, out, math.prod(space)])
+    y = g.binary("add", y, g.view(b, [out, 1])) if b is not None else y
+    return g.view(y, [n, out] + space)
+
+
+def batched(g, x, dims, fn):
+    """fn(x) for an x that may lack its first dimension."""
+    if len(x.shape) == dims:
+        return fn(x)
+    y = fn(g.view(x, [1] + x.shape))
+    return g.view(y, y.shape[1:])
+
+
+@call("conv1d", "conv2d", "conv3d")
+def _conv(g, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
+    k = len(w.shape) - 2
+    stride, dilation = each(stride, k), each(dilation, k)
+    if padding == "same":
+        total = [d * (n - 1) for d, n in zip(dilation, w.shape[2:])]
+        before, after = [n // 2 for n in total], [n - n // 2 for n in total]
+    else:
+        before = after = [0] * k if padding == "valid" else each(padding, k)
+    return batched(g, x, k + 2, lambda x: convolved(g, x, w, b, stride, before, after, dilation, groups))
+
+
+@call("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _conv_transpose(g, x, w, b=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    """A convolution of x with zeros between its elements, by the kernel from behind."""
+    k, kernel = len(w.shape) - 2, w.shape[2:]
+    stride, padding, more, dilation = (each(v, k) for v in (stride, padding, output_padding, dilation))
+    channels, out = w.shape[0], w.shape[1]
+    w = g.swap(g.view(w, [groups, channels // groups, out] + kernel), 1, 2)
+    w = g.unary("flip", g.view(w, [groups * out, channels // groups] + kernel), axes=list(range(2, 2 + k)))
+    before = [dilation[d] * (kernel[d] - 1) - padding[d] for d in range(k)]
+    after = [n + m for n, m in zip(before, more)]
+    def whole(x):
+        for d in range(k):
+            x = stuffed(g, x, 2 + d, stride[d])
+        return convolved(g, x, w, b, [1] * k, before, after, dilation, groups)
+    return batched(g, x, k + 2, whole)
+
+
+@call("convolution")
+def _convolution(g, x, w, b, stride, padding, dilation, transposed, output_padding, groups):
+    if transposed:
+        return _conv_transpose(g, x, w, b, stride, padding, output_padding, groups, dilation)
+    return _conv(g, x, w, b, stride, padding, dilation, groups)
+
+
+def pool_sizes(x, kernel, stride, padding, dilation, ceil_mode):
+    """How many windows there are along each dimension, and how far the last reaches beyond x."""
+    sizes, beyond = [], []
+    for n, k, s, p, d in zip(x.shape[len(x.shape) - len(kernel):], kernel, stride, padding, dilation):
+        free = n + 2 * p - d * (k - 1) - 1
+        count = (-(-free // s) if ceil_mode else free // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:  # a window begins within x or before it
+            count -= 1
+        sizes.append(count)
+        beyond.append((count - 1) * s + d * (k - 1) + 1 - n - p)
+    return sizes, beyond
+
+
+def lowest(dtype):
+    return -math.inf if dtype in FLOATS else -2**31 if dtype == "i32" else -2**63
+
+
+def _max_pool(g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, *, k):
+    kernel, padding, dilation = each(kernel, k), each(padding, k), each(dilation, k)
+    stride = each(stride, k) if stride else kernel
+    _, beyond = pool_sizes(x, kernel, stride, padding, dilation, ceil_mode)
+    windows = windows_of(g, x, kernel, stride, padding, dilation, lowest(x.dtype), beyond)
+    return g.reduce("amax", g.join("stack", windows, 0), 0, False) if len(windows) > 1 else windows[0]
+
+
+def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *, k):
+    kernel, padding = each(kernel, k), each(padding, k)
+    stride = each(stride, k) if stride else kernel
+    sizes, beyond = pool_sizes(x, kernel, stride, padding, [1] * k, ceil_mode)
+    windows = g.join("stack", windows_of(g, x, kernel, stride, padding, [1] * k, 0, beyond), 0)
+    if divisor_override:
+        return g.binary("mul", g.reduce("sum", windows, 0, False), 1 / divisor_override)
+    counts = None
+    for d, n in enumerate(x.shape[len(x.shape) - k:]):
+        p = padding[d] if count_include_pad else 0
+        here = [(max(i * stride[d] - padding[d], -p), min(i * stride[d] - padding[d] + kernel[d], n + p)) for i in range(sizes[d])]
+        if all(stop - start == kernel[d] for start, stop in here):
+            continue
+        at = g.binary("sub", g.binary("mul", _arange(g, end=sizes[d]), stride[d]), padding[d])
+        along = g.binary("sub", _clamp(g, g.binary("add", at, kernel[d]), None, n + p), _clamp(g, at, -p))
+        share = g.binary("div", kernel[d], g.cast(along, x.dtype))
+        share = g.view(share, [sizes[d]] + [1] * (k - 1 - d))
+        counts = share if counts is None else g.binary("mul", counts, share)
+    y = g.reduce("mean", windows, 0, False)
+    return g.binary("mul", y, counts) if counts is not None else y
+
+
+@call("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
+def _nearest(g, x, *, output_size=None, scale_factors=None, scales=None, scales_d=None, scales_h=None, scales_w=None):
+    """Each element several times; the sizes say how many."""
+    if output_size is None:
+        output_size = [int(n * s) for n, s in zip(x.shape[2:], scale_factors)]
+    for d, out in enumerate(output_size, 2):
+        if out % x.shape[d]:
+            raise Unsupported(f"a picture of {x.shape[2:]} made {output_size}, which is no multiple")
+        x = CALLS["repeat_interleave"](g, x, out // x.shape[d], d) if out != x.shape[d] else x
+    return x
+
+
+def adaptive(g, x, size, k, op):
+    """Means or maxima over windows that cover x, one dimension after another."""
+    size, first = each(size, k), len(x.shape) - k
+    for d in range(first, first + k):
+        n, out = x.shape[d], size[d - first] if size[d - first] is not None else x.shape[d]
+        if n % out == 0:
+            if n != out:
+                x = g.reduce(op, g.view(x, x.shape[:d] + [out, n // out] + x.shape[d + 1:]), d + 1, False)
+            continue
+        parts = [g.slice(x, d, i * n // out, -(-(i + 1) * n // out)) for i in range(out)]
+        x = g.join("cat", [g.reduce(op, p, d, True) for p in parts], d)
+    return x
+
+
+for _k in (1, 2, 3):
+    CALLS[f"max_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: _max_pool(
+        g, x, kernel, stride, padding, dilation, ceil_mode, k=_k)
+    CALLS[f"max_pool{_k}d_with_indices"] = lambda g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, _k=_k: [_max_pool(
+        g, x, kernel, stride, padding, dilation, ceil_mode, k=_k), None]
+    CALLS[f"avg_pool{_k}d"] = lambda g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, \
+        _k=_k: _avg_pool(g, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override, k=_k)
+    CALLS[f"adaptive_avg_pool{_k}d"] = CALLS[f"_adaptive_avg_pool{_k}d"] = lambda g, x, size, _k=_k: adaptive(g, x, size, _k, "mean")
+    CALLS[f"adaptive_max_pool{_k}d"] = lambda g, x, size, _k=_k: [adaptive(g, x, size, _k, "amax"), None]
+
+
+# ---- recurrent layers
+
+
+def over_time(g, x, states, reverse, step):
+    """step(x[t], states) → states for x [T, …]: all steps' first state, and the last states. A loop where there are more
+    steps than `--unroll` says, else written out."""
+    if x.shape[0] > g.unroll:
+        x = g.unary("flip", x, axes=[0]) if reverse else x
+        y, states = g.loop(x, states, step)
+        return g.unary("flip", y, axes=[0]) if reverse else y, states
+    steps, y = [g.select(x, 0, t) for t in range(x.shape[0])], [None] * x.shape[0]
+    for t in (reversed(range(len(steps))) if reverse else range(len(steps))):
+        states = step(steps[t], states)
+        y[t] = states[0]
+    return g.join("stack", y, 0), states
+
+
+def lstm_layer(g, x, h, c, w, reverse):
+    """x [T, N, I] → [T, N, H] and the last h and c; x is multiplied for all steps at once."""
+    w_ih, w_hh, b_ih, b_hh, w_hr = w
+
+    def step(xw, states):
+        h, c = states
+        i, f, z, o = _chunk(g, g.binary("add", xw, _linear(g, h, w_hh, b_hh)), 4, 1)
+        c = g.binary("add", g.binary("mul", g.unary("sigmoid", f), c),
+                     g.binary("mul", g.unary("sigmoid", i), g.unary("tanh", z)))
+        h = g.binary("mul", g.unary("sigmoid", o), g.unary("tanh", c))
+        return [h if w_hr is None else _linear(g, h, w_hr), c]
+    y, (h, c) = over_time(g, _linear(g, x, w_ih, b_ih), [h, c], reverse, step)
+    return y, h, c
+
+
+def gru_layer(g, x, h, w, reverse):
+    """x [T, N, I] → [T, N, H] and the last h."""
+    w_ih, w_hh, b_ih, b_hh, _ = w
+
+    def step(xw, states):
+        h, = states
+        xr, xz, xn = _chunk(g, xw, 3, 1)
+        hr, hz, hn = _chunk(g, _linear(g, h, w_hh, b_hh), 3, 1)
+        r, z = g.unary("sigmoid", g.binary("add", xr, hr)), g.unary("sigmoid", g.binary("add", xz, hz))
+        n = g.unary("tanh", g.binary("add", xn, g.binary("mul", r, hn)))
+        return [g.binary("add", n, g.binary("mul", z, g.binary("sub", h, n)))]
+    y, (h,) = over_time(g, _linear(g, x, w_ih, b_ih), [h], reverse, step)
+    return y, h
+
+
+def rnn_layer(g, x, h, w, reverse, op):
+    w_ih, w_hh, b_ih, b_hh, _ = w
+
+    def step(xw, states):
+        return [g.unary(op, g.binary("add", xw, _linear(g, states[0], w_hh, b_hh)))]
+    y, (h,) = over_time(g, _linear(g, x, w_ih, b_ih), [h], reverse, step)
+    return y, h
+
+
+def stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of):
+    """Layers of a recurrent network over each other: layer_of(x, number, weights, reverse) → y. The last y. A layer's weights
+    are those of x, of h, two biases, and the one that projects h, which only some LSTMs have."""
+    directions = 2 if bidirectional else 1
+    each, plain = len(params) // (layers * directions), 4 if has_biases else 2
+    x = g.swap(x, 0, 1) if batch_first else x
+    for layer in range(layers):
+        numbers, out = [layer * directions + d for d in range(directions)], []
+        for d, k in enumerate(numbers):
+            w = params[each * k:each * (k + 1)]
+            w = w[:plain] + [None] * (4 - plain) + (w[plain:] or [None])
+            out.append(layer_of(x, k, w, d == 1))
+        x = g.join("cat", out, 2) if bidirectional else out[0]
+    return g.swap(x, 0, 1) if batch_first else x
+
+
+def one_state(name, layer):
+    """A recurrent network with one state: layer(g, x, h, weights, reverse) → y, h."""
+    def fn(g, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
+        if train and dropout:
+            raise Unsupported(f"{name} with dropout in training: call eval() first")
+        hs = []
+        def layer_of(x, k, w, reverse):
+            y, h = layer(g, x, g.select(hx, 0, k), w, reverse)
+            hs.append(h)
+            return y
+        y = stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of)
+        return [y, g.join("stack", hs, 0)]
+    return fn
+
+
+CALLS["gru"] = one_state("a GRU", gru_layer)
+CALLS["rnn_tanh"] = one_state("an RNN", lambda g, x, h, w, reverse: rnn_layer(g, x, h, w, reverse, "tanh"))
+CALLS["rnn_relu"] = one_state("an RNN", lambda g, x, h, w, reverse: rnn_layer(g, x, h, w, reverse, "relu"))
+
+
+@call("lstm")
+def _lstm(g, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
+    if train and dropout:
+        raise Unsupported("an LSTM with dropout in training: call eval() first")
+    hs, cs = [], []
+    def layer_of(x, k, w, reverse):
+        y, h, c = lstm_layer(g, x, g.select(hx[0], 0, k), g.select(hx[1], 0, k), w, reverse)
+        hs.append(h), cs.append(c)
+        return y
+    y = stacked(g, x, params, has_biases, layers, bidirectional, batch_first, layer_of)
+    return [y, g.join("stack", hs, 0), g.join("stack", cs, 0)]

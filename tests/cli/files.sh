@@ -1,0 +1,99 @@
+#!/bin/sh
+# Files that are none, and folders that are not ours: a pipe never freezes anything, what others may write to is not used.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+mkfifo pipe pipe.json pipe.npy pipe.lua lib.lua
+printf 'return function(g)\n  return g:input("x", {4, 6}):relu()\nend\n' >plain.lua
+
+# Nothing here may wait for a writer: 60 s are plenty on a busy machine.
+fb() {
+    timeout 60 "$FUSEBOX" "$@" >out 2>err </dev/null
+    status=$?
+}
+
+fb run pipe.lua none
+is "a script that is a pipe" 1 err1 'pipe.lua: not a regular file'
+printf 'local m = require "lib"\nreturn function(g)\n  return g:input("x", {4}):relu()\nend\n' >needs.lua
+fb run needs.lua none
+is "a library that is a pipe" 1 err 'not a regular file'
+printf 'return function(g)\n  return g:load("x", "pipe.npy"):relu()\nend\n' >loads.lua
+fb run loads.lua none
+is "values that are a pipe" 1 err 'not a regular file'
+fb run plain.lua pipe.json
+is "a plan that is a pipe" 1 err 'pipe.json: not a regular file'
+fb run plain.lua none --out pipe
+is "a results file that is a pipe" 1 err1 'pipe: not a regular file'
+holds "which stays one" test -p pipe
+fb eject plain.lua none --kernel 1 relu.c --device host
+rm relu.c; mkfifo relu.c
+fb run plain.lua relu.json --trust
+is "a kernel that is a pipe" 1 err 'relu.c: not a regular file'
+mkdir -p "$XDG_STATE_HOME/fusebox" config/fusebox data/fusebox/recordings
+rm -f "$XDG_STATE_HOME"/fusebox/*
+mkfifo "$XDG_STATE_HOME/fusebox/trusted" "$XDG_STATE_HOME/fusebox/recent" "$XDG_STATE_HOME/fusebox/history.jsonl" \
+    config/fusebox/config data/fusebox/recordings/own.json
+export XDG_CONFIG_HOME="$work/config" XDG_DATA_HOME="$work/data"
+fb run plain.lua none
+is "state that is pipes" 0 out 'none@host.*✓'
+fb run plain.lua none --device replay:own
+is "a recording that is a pipe" 3
+rm "$XDG_STATE_HOME"/fusebox/*
+
+# A new folder is private whatever the umask; one that others may write to is passed over, and that is told.
+(umask 000 && XDG_STATE_HOME=$work/new XDG_CACHE_HOME=$work/newcache timeout 300 "$FUSEBOX" run plain.lua none >out 2>err </dev/null)
+holds "state is private" test "$(stat -c %a "$work/new/fusebox")" = 700
+holds "and so is a cache" test "$(stat -c %a "$work/newcache/fusebox/host")" = 700
+mkdir -p shared/fusebox/host
+chmod 777 shared/fusebox/host
+XDG_CACHE_HOME=$work/shared fb run plain.lua none
+is "a cache that others may write to" 0 out 'none@host.*✓' err 'others may write to .*shared/fusebox/host.*without a cache'
+holds "holds nothing of ours" test -z "$(ls shared/fusebox/host)"
+if [ "$(id -u)" = 0 ]; then
+    chmod 755 shared/fusebox/host
+    chown -R 12345 shared
+    XDG_CACHE_HOME=$work/shared fb run plain.lua none
+    is "a cache of another user" 0 out 'none@host.*✓' err 'belongs to another user.*without a cache'
+fi
+chmod 777 "$XDG_STATE_HOME/fusebox"
+fb run plain.lua none
+is "state that others may write to" 0 err 'others may write to .*nothing is remembered'
+chmod 700 "$XDG_STATE_HOME/fusebox"
+
+# What one agrees to is one text: nothing else is read with it.
+printf 'return function(g)\n  return g:input("x", {4, 6}):relu():neg()\nend\n' >m.lua
+rm -f relu.c
+fb eject m.lua max --kernel 1 own.c --device host
+kernel=own.c
+printf '1.0f' >factor.h
+sed -i '1i #include "factor.h"' "$kernel"
+fb run m.lua own.json --trust
+is "a kernel that includes a file" 1 err "${kernel#./}:1: #include \"factor.h\".*system headers alone"
+sed -i '1s/.*/#include <math.h>/' "$kernel"
+fb run m.lua own.json --trust
+is "a system header is fine" 0 out '✓'
+sed -i '1s/.*/__asm__(".data\\n.incbin \\"factor.h\\"\\n.text");/' "$kernel"
+fb run m.lua own.json --trust
+is "a kernel whose assembly reads a file" 1 err '.incbin'
+# Weights beside a graph in JSON are those that it names. Four floats: 1 2 3 4, then 1 2 3 5.
+npy() { printf '\223NUMPY\1\0\74\0%-59s\n\0\0\200\77\0\0\0\100\0\0\100\100\0\0%b\100' \
+    "{'descr': '<f4', 'fortran_order': False, 'shape': ($1), }" "$2"; }
+npy 4, '\0200' >w.npy
+printf 'return function(g)\n  return g:load("w", "w.npy"):relu()\nend\n' >loads.lua
+fb graph loads.lua --format json
+is "a graph with weights" 0
+cp out loads.json
+key=$(sed -n 's/.*"file": *"\([0-9a-f]*\)".*/\1/p' loads.json | head -1)
+mkdir loads.weights
+cp w.npy "loads.weights/$key.npy"
+fb run loads.json none
+is "its weights are found" 0 out 'none@host.*✓'
+npy 4, '\0240' >"loads.weights/$key.npy"
+fb run loads.json none
+is "other values are refused" 1 err 'values, dtype or shape have changed'
+npy '2, 2' '\0200' >"loads.weights/$key.npy"
+fb run loads.json none
+is "another shape is refused" 1 err 'values, dtype or shape have changed'
+rm "loads.weights/$key.npy"
+fb run loads.json none
+is "missing ones are named" 1 err "loads.weights/$key.npy: No such file"
+done_testing

@@ -1,0 +1,301 @@
+"""Single calls for tests/cli/from_torch.sh. A row is a name, a function and its example inputs; the rows of a group are one
+module, which gives what each of them gives. What is in REFUSED must be refused, all of it at once."""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(1)  # weights are the same each time
+
+
+class Cases(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.fns = [row[1] for row in rows]
+        self.modules_of = nn.ModuleList([fn for fn in self.fns if isinstance(fn, nn.Module)])
+        self.counts = [len(row) - 2 for row in rows]
+
+    def forward(self, *inputs):
+        out, at = [], 0
+        for fn, n in zip(self.fns, self.counts):
+            y = fn(*inputs[at:at + n])
+            out, at = out + list(y if isinstance(y, (tuple, list)) else [y]), at + n
+        return tuple(out)
+
+
+def x(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(dtype)
+
+
+def n(*shape, low=-5, high=6, dtype=torch.int64):
+    return torch.randint(low, high, shape, dtype=dtype)
+
+
+def b(*shape):
+    return torch.randint(0, 2, shape).bool()
+
+
+def changed(fn):
+    """fn changes a copy of its operand."""
+    def run(y, *rest):
+        y = y * 1
+        fn(y, *rest)
+        return y
+    return run
+
+
+def set_to(index, value):
+    return changed(lambda y: y.__setitem__(index, value))
+
+
+def add_to(index, value):
+    return changed(lambda y: y.__setitem__(index, y[index] + value))
+
+
+bf16, f16, f64, i32 = torch.bfloat16, torch.float16, torch.float64, torch.int32
+all_ = slice(None)
+
+IN_PLACE = [
+    ("last two columns", set_to((all_, slice(-2, None)), 0), x(4, 9)),
+    ("two before the last", add_to((all_, slice(-3, -1)), 5), x(4, 9)),
+    ("every second", set_to((all_, slice(1, None, 2)), 7), x(4, 9)),
+    ("every third from the second, to the eighth", add_to((all_, slice(2, 8, 3)), 1), x(4, 9)),
+    ("rows from behind", set_to(slice(-3, None), 1.5), x(4, 9)),
+    ("a row from behind", set_to(-1, 2), x(4, 9)),
+    ("nothing", set_to((all_, slice(5, 5)), 0), x(4, 9)),
+    ("beyond the end", set_to((all_, slice(6, 100)), 0), x(4, 9)),
+    ("a middle dimension", add_to((all_, slice(-2, -1)), 3), x(2, 5, 3)),
+    ("another tensor", changed(lambda y, v: y[1:3].copy_(v)), x(4, 3), x(2, 3)),
+    ("broadcast into a part", changed(lambda y, v: y[:, 1:].copy_(v)), x(4, 3), x(2)),
+    ("by a mask", changed(lambda y: y.__setitem__(y > 0, 0.25)), x(4, 3)),
+    ("masked fill", changed(lambda y: y.masked_fill_(y < 0, -1)), x(4, 3)),
+    ("integers from floats", set_to((all_, slice(0, 1)), 2), n(3, 3)),
+]
+PROMOTION = [
+    ("int + float", lambda a, v: a + v, n(4), x(4)),
+    ("int + number", lambda a: a + 0.5, n(4)),
+    ("i32 + i64", lambda a, v: a + v, n(4, dtype=i32), n(4)),
+    ("bool + int", lambda a, v: a + v, b(4), n(4)),
+    ("bool + bool", lambda a, v: a + v, b(4), b(4)),
+    ("bool * float", lambda a, v: a * v, b(4), x(4)),
+    ("bool * bool", lambda a, v: a * v, b(4), b(4)),
+    ("bool + number", lambda a: (a + 1, a + 1.5, a * 2), b(4)),
+    ("bf16 + f16", lambda a, v: a.to(bf16) + v.to(f16), n(4), n(4)),
+    ("bf16 + scalar tensor", lambda a, v: a.to(bf16) + v.sum(), n(4), x(3)),
+    ("int + scalar tensor of floats", lambda a, v: a + v.sum(), n(4), x(3)),
+    ("i32 + scalar tensor of i64", lambda a, v: a + v.sum(), n(4, dtype=i32), n(3)),
+    ("int / int", lambda a, v: a / v, n(4), n(4, low=1)),
+    ("int / number", lambda a: (a / 2, 3 / (a.abs() + 1)), n(4)),
+    ("int // int", lambda a, v: (a // v, torch.div(a, v, rounding_mode="trunc"), a % v, torch.fmod(a, v)), n(9), n(9, low=1)),
+    ("float // float", lambda a, v: (a // v, torch.div(a, v, rounding_mode="trunc"), a % v, torch.fmod(a, v)), x(9), x(9)),
+    ("float // number", lambda a: (a // 0.3, a % 0.7, torch.remainder(2, a)), x(9)),
+    ("mean of int as float", lambda a: a.mean(dtype=torch.float32), n(5)),
+    ("mean of int by way of float", lambda a: a.float().mean(0), n(5, 3)),
+    ("sum of i32", lambda a: (a.sum(), a.sum(0), a.cumsum(0), a.prod(1)), n(3, 4, dtype=i32)),
+    ("sum of bool", lambda a: (a.sum(), a.sum(1, keepdim=True), a.cumsum(0)), b(3, 4)),
+    ("sum as another dtype", lambda a: (a.sum(dtype=f64), a.sum(0, dtype=torch.float32)), n(3, 4, dtype=i32)),
+    ("compare int and float", lambda a, v: (a > v, a == 2.0, a <= 0.5, v != a), n(6), x(6)),
+    ("compare bools", lambda a, v: (a == v, a != v, a ^ v), b(6), b(6)),
+    ("logic of numbers", lambda a, v: (torch.logical_and(a, v), torch.logical_not(a), torch.logical_xor(a, v), a.bool()), n(6), x(6)),
+    ("where of unlike dtypes", lambda c, a: (torch.where(c, a, 0.5), torch.where(c, 1.5, a), torch.where(c, 1, 0)), b(6), n(6)),
+    ("where of a tensor and a number", lambda c, a: torch.where(c, a, -1), b(6), x(6)),
+    ("masked fill keeps its dtype", lambda a, c: a.masked_fill(c, 3), n(6), b(6)),
+    ("functions of int", lambda a: (a.sqrt(), (-a).exp(), a.sigmoid(), a.tanh(), a.reciprocal()), n(6, low=1)),
+    ("rounding of int", lambda a: (a.floor(), a.ceil(), a.round(), a.trunc()), n(6)),
+    ("rounding", lambda a: (a.floor(), a.ceil(), a.round(), a.trunc(), a.frac()), x(6) * 3),
+    ("sign and abs", lambda a, v: (a.sign(), a.abs(), -a, v.sign()), n(6), b(6)),
+    ("powers of int", lambda a: (a**2, a**3, a**0, a**1, a**2.0), n(6)),
+    ("powers", lambda a: (a.abs()**2.5, a**2, a**-1, 2**a, torch.pow(a.abs(), a)), x(6)),
+    ("clamp of int", lambda a: (a.clamp(-1, 2), a.clamp(min=0.5), a.clamp_max(1), a.clamp(3, -1)), n(6)),
+    ("clamp by tensors", lambda a, v: (a.clamp(v, v + 1), a.clamp(max=v)), x(6), x(6)),
+    ("cat of unlike dtypes", lambda a, v, c: (torch.cat([a, v]), torch.cat([c, a]), torch.stack([a, c])), n(3), x(3), b(3)),
+    ("to float, int, bool", lambda a: (a.to(i32), a.long(), a.bool(), a.double(), (a * 2).to(torch.int64)), x(9) * 2),
+    ("subtract with a factor", lambda a, v: (torch.sub(a, v, alpha=2), torch.rsub(a, v, alpha=3), torch.add(v, a, alpha=2)), n(4), x(4)),
+    ("bits", lambda a, v: (a & v, a | 3, a ^ v, ~a), n(6), n(6)),
+    ("any and all", lambda a, v: (a.any(), a.all(1), v.any(0), v.all(), a.max(), a.amin(1)), b(3, 4), n(3, 4)),
+    ("full and like", lambda a: (torch.full((2,), 3) + a[0], torch.ones_like(a) + a, a.new_zeros(3) + 1, torch.full((2,), 1.5) * a[0],
+                                 torch.zeros_like(a, dtype=torch.float32) + a, a.new_full((2,), 4) * a[0]), n(3)),
+    ("ranges", lambda a: (torch.arange(4) + a, torch.arange(1, 9, 2) * a, torch.arange(4.0) + a, torch.arange(0, 1, 0.25) * a), n(4)),
+    ("softmax as another dtype", lambda a: (a.softmax(-1, dtype=torch.float32), a.log_softmax(-1, dtype=torch.float32)),
+     x(3, 4, dtype=bf16)),
+    ("one hot", lambda a: F.one_hot(a, 7), n(4, low=0)),
+    ("mean of a product of bools", lambda a, v: (a & (v > 0)).float().mean(), b(9), x(9)),
+]
+REDUCTIONS = [
+    ("std, biased", lambda a: (a.std(unbiased=False), a.var(unbiased=False), a.std(0, unbiased=False), a.var(-1)), x(4, 5)),
+    ("std with a correction", lambda a: (a.std(1, correction=0), a.var((0, 1), correction=2, keepdim=True), a.std()), x(4, 5)),
+    ("var and mean", lambda a: torch.var_mean(a, 1, unbiased=False), x(4, 5)),
+    ("max", lambda a, v: (*a.max(1), a.max(), *a.min(0, keepdim=True), a.min(), torch.max(a, v), torch.min(a, v)), x(4, 5), x(4, 5)),
+    ("argmax", lambda a: (a.argmax(), a.argmin(1), a.argmax(0, keepdim=True)), x(4, 5)),
+    ("amax", lambda a: (a.amax(), a.amin((0, 2)), a.amax(-1, keepdim=True)), x(2, 3, 4)),
+    ("logsumexp", lambda a: (a.logsumexp(1), a.logsumexp((0, 1)), a.logsumexp(-1, keepdim=True)), x(4, 5)),
+    ("norms", lambda a: (a.norm(), a.norm(dim=1), a.norm(p=1, dim=0), a.norm(p=3, dim=1, keepdim=True), a.norm(float("inf"), dim=0),
+                         torch.linalg.vector_norm(a, 0, dim=1), torch.linalg.vector_norm(a, -float("inf"), dim=1)), x(4, 5)),
+    ("normalized", lambda a: F.normalize(a, dim=1), x(4, 5)),
+    ("cumulative", lambda a: (a.cumsum(1), a.cumprod(1), a.cumprod(0)), x(4, 9)),
+    ("products", lambda a: (a.prod(), a.prod(1), a.prod(0, keepdim=True)), x(3, 4)),
+    ("softmax", lambda a: (a.softmax(0), a.log_softmax(-1), F.softmin(a, 1)), x(4, 5)),
+    ("losses", lambda a, v: (F.mse_loss(a, v), F.l1_loss(a, v, reduction="sum"), F.smooth_l1_loss(a, v), F.huber_loss(a, v, delta=0.5)),
+     x(4, 5), x(4, 5)),
+    ("cosine similarity", lambda a, v: F.cosine_similarity(a, v), x(4, 5), x(4, 5)),
+    ("distances", lambda a, v: (torch.cdist(a, v), torch.cdist(a, v, p=1), F.pairwise_distance(a, v[:4])), x(4, 5), x(6, 5)),
+    ("more losses", lambda a, v: (F.kl_div(a.log_softmax(1), v.softmax(1), reduction="batchmean"), F.triplet_margin_loss(a, v, a + v),
+                                  F.binary_cross_entropy_with_logits(a, v.sigmoid()), F.hinge_embedding_loss(a, v.sign())), x(3, 4), x(3, 4)),
+    ("cross entropy", lambda a, v: F.cross_entropy(a, v), x(4, 5), n(4, low=0, high=5)),
+]
+SHAPES = [
+    ("triangles", lambda a: (a.tril(), a.triu(1), a.tril(-1)), x(4, 5)),
+    ("repeats", lambda a: (a.repeat(2, 3), a.repeat(2, 1, 1), a.repeat_interleave(3, 1), a.repeat_interleave(2), a.tile(2)), x(2, 3)),
+    ("rolls", lambda a: (a.roll(1, 0), a.roll((1, -2), (0, 1)), a.roll(2)), x(3, 4)),
+    ("flips", lambda a: (a.flip(0), a.flip((0, 1)), a.fliplr()), x(3, 4)),
+    ("views", lambda a: (a.unfold(1, 3, 2), a.diagonal(), a.narrow(1, -3, 2), a.movedim(0, 1), a.unflatten(1, (2, 3)), a.T), x(4, 6)),
+    ("splits", lambda a: (*a.split(4, 1), *a.chunk(3), *a.unbind(0)), x(3, 6)),
+    ("squeezes", lambda a: (a.squeeze(), a.squeeze(1), a.unsqueeze(-1), a.flatten(1)), x(3, 1, 4)),
+    ("gathers", lambda a, i: (a.gather(1, i), a[i[:, 0] % 3], a.index_select(1, i[0]), a[:, i[0]]), x(3, 6), n(3, 4, low=0, high=6)),
+    ("gathers apart", lambda a, i: (a[i, :, i], a[:, i, i], a[i - 2]), x(3, 3, 3), n(4, low=0, high=3)),
+    ("sums by index", lambda a, i, v: (a.index_add(0, i, v), a.scatter_add(0, i.view(4, 1).expand(4, 5), v),
+                                       a.index_put((i,), v, accumulate=True)),
+     x(3, 5), n(4, low=0, high=3), x(4, 5)),
+    ("pads", lambda a: (F.pad(a, (1, 2)), F.pad(a, (1, -1, 0, 2), value=3.0), F.pad(a, (-1, -1))), x(3, 5)),
+    ("pads by what is there", lambda a: (F.pad(a, (1, 2), mode="reflect"), F.pad(a, (2, 1), mode="replicate"),
+                                          F.pad(a, (1, 1), mode="circular")),
+     x(2, 3, 5)),
+    ("products of three", lambda a, v, w: (torch.einsum("ij,jk,kl->il", a, v, w), torch.einsum("ij,jk", a, v), torch.einsum("ij->j", a)),
+     x(2, 3), x(3, 4), x(4, 5)),
+    ("products", lambda a, v: (a @ v, torch.outer(v, v), torch.dot(v, v), torch.baddbmm(a, a, a.transpose(1, 2) @ a)), x(2, 4, 4), x(4)),
+    ("grids", lambda a, v: torch.meshgrid(a, v, indexing="ij"), x(3), x(4)),
+    ("pixels", lambda a: (F.pixel_shuffle(a, 2), F.pixel_unshuffle(a, 2)), x(1, 4, 4, 4)),
+]
+POOLS = [
+    ("edges that do not count", lambda a: F.avg_pool2d(a, 3, 2, 1, count_include_pad=False), x(2, 3, 7, 8)),
+    ("another divisor", lambda a: F.avg_pool2d(a, 2, divisor_override=3), x(2, 3, 6, 6)),
+    ("means rounded up", lambda a: (F.avg_pool2d(a, 3, 2, 1, ceil_mode=True), F.avg_pool2d(a, 2, 2, ceil_mode=True, count_include_pad=False)),
+     x(2, 3, 6, 7)),
+    ("means", lambda a: (F.avg_pool2d(a, (2, 3), (1, 2), (1, 0)), F.avg_pool1d(a[0], 3, 1, 1), F.avg_pool3d(a, 2)), x(1, 2, 4, 6, 6)[0]),
+    ("maxima rounded up", lambda a: (F.max_pool2d(a, 3, 2, 1, ceil_mode=True), F.max_pool2d(a, 2, ceil_mode=True)), x(2, 3, 6, 7)),
+    ("maxima", lambda a: (F.max_pool2d(a, 3, 1, 1, 2), F.max_pool1d(a[0], 3), F.max_pool3d(a, 2, 1)), x(2, 6, 7, 7)),
+    ("of one picture", lambda a: (F.adaptive_avg_pool2d(a, 1), F.adaptive_avg_pool2d(a, (2, 3)), F.max_pool2d(a, 2), F.avg_pool2d(a, 2)),
+     x(3, 6, 6)),
+    ("adaptive", lambda a: (F.adaptive_avg_pool2d(a, (3, 4)), F.adaptive_max_pool2d(a, (3, 2)), F.adaptive_avg_pool1d(a[0], 3),
+                          F.adaptive_avg_pool2d(a, (None, 1))),
+     x(2, 3, 7, 8)),
+    ("adaptive in three dimensions", lambda a: F.adaptive_avg_pool3d(a, (1, 2, 3)), x(1, 2, 3, 4, 5)),
+    ("nearest", lambda a: F.interpolate(a, scale_factor=2), x(1, 2, 3, 3)),
+]
+CONVOLUTIONS = [
+    ("groups", nn.Conv2d(4, 6, 3, groups=2), x(2, 4, 6, 6)),
+    ("depthwise", nn.Conv2d(4, 4, 3, 2, 1, groups=4, bias=False), x(2, 4, 6, 6)),
+    ("as large as before", nn.Conv2d(2, 3, (3, 4), padding="same", dilation=(1, 2)), x(1, 2, 6, 7)),
+    ("no padding", nn.Conv1d(2, 3, 3, padding="valid"), x(1, 2, 6)),
+    ("one picture", nn.Conv2d(2, 3, 3), x(2, 5, 5)),
+    ("one dimension, groups", nn.Conv1d(4, 4, 3, 2, 2, 2, 2), x(2, 4, 9)),
+    ("three dimensions", nn.Conv3d(2, 3, (2, 3, 2), (1, 2, 1), (0, 1, 1)), x(1, 2, 4, 5, 4)),
+    ("circular", nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular"), x(1, 2, 6)),
+    ("transposed", nn.ConvTranspose2d(3, 2, 3, 2, 1, 1), x(2, 3, 4, 5)),
+    ("transposed, groups", nn.ConvTranspose2d(4, 6, (3, 2), (2, 1), groups=2, dilation=2), x(1, 4, 4, 5)),
+    ("transposed, one dimension", nn.ConvTranspose1d(3, 2, 4, 3, 2, bias=False), x(2, 3, 5)),
+    ("transposed, padded more than the kernel", nn.ConvTranspose1d(2, 2, 2, 2, 2), x(1, 2, 6)),
+    ("transposed, three dimensions", nn.ConvTranspose3d(2, 3, 3, 2, 1), x(1, 2, 3, 3, 2)),
+]
+NORMS = [
+    ("groups", nn.GroupNorm(2, 6), x(3, 6, 4, 4)),
+    ("instances", nn.InstanceNorm2d(3, affine=True), x(2, 3, 4, 4)),
+    ("instances without weights", nn.InstanceNorm1d(3), x(2, 3, 5)),
+    ("rms", nn.RMSNorm(5, eps=1e-6), x(3, 5)),
+    ("layers", nn.LayerNorm((3, 4), elementwise_affine=False), x(2, 3, 4)),
+    ("batches", nn.BatchNorm1d(4).eval(), x(3, 4)),
+    ("no weights", nn.BatchNorm2d(3, affine=False).eval(), x(2, 3, 2, 2)),
+]
+ACTIVATIONS = [(f.__name__, f, x(3, 5) * 3) for f in (
+    F.mish, F.softplus, F.hardswish, F.hardsigmoid, F.hardtanh, F.relu6, F.elu, F.selu, F.celu, F.logsigmoid, F.softsign, F.tanhshrink,
+    F.softshrink, F.hardshrink, F.leaky_relu, F.gelu, F.silu, F.relu)] + [
+    ("softplus, sharp", lambda a: (F.softplus(a, 2, 1), F.softplus(a * 30)), x(3, 5)),
+    ("elu of another height", lambda a: (F.elu(a, 0.5), F.celu(a, 2.0), F.hardtanh(a, -2, 0.5), F.threshold(a, 0.1, 7)), x(3, 5)),
+    ("gelu by tanh", lambda a: F.gelu(a, approximate="tanh"), x(3, 5)),
+    ("rrelu", nn.RReLU().eval(), x(3, 5)),
+    ("prelu", nn.PReLU(3, 0.3), x(2, 3, 4)),
+    ("glu", lambda a: F.glu(a, 1), x(3, 6)),
+    ("others", lambda a: (a.abs().log1p(), a.expm1(), a.abs().log10(), a.tan(), a.square(), torch.lerp(a, a * 2, 0.3)), x(3, 5)),
+    ("products and quotients added", lambda a, v: (torch.addcmul(a, v, v, value=2), torch.addcdiv(a, v, v.abs() + 1, value=0.5)),
+     x(3), x(3)),
+]
+
+
+class Contexts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+
+    def forward(self, a):
+        with torch.no_grad():
+            y = self.l(a)
+        with torch.autocast("cpu", enabled=False):
+            y = y + self.l(a)
+        with torch.autocast("cpu", dtype=bf16):
+            z = self.l(a)
+        return y, z, z + y
+
+
+def gqa(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+LAYERS = [
+    ("contexts", Contexts(), x(3, 4)),
+    ("lstm that projects", nn.LSTM(4, 6, 2, proj_size=3, bidirectional=True), x(3, 2, 4)),
+    ("rnn", nn.RNN(4, 3), x(3, 2, 4)),
+    ("rnn with relu", nn.RNN(4, 3, 2, nonlinearity="relu", bias=False, batch_first=True), x(2, 3, 4)),
+    ("lstm without a batch", nn.LSTM(4, 3), x(3, 4)),
+    ("grouped queries", gqa, x(2, 4, 3, 5), x(2, 2, 3, 5), x(2, 2, 3, 5)),
+    ("a mask with an empty row", lambda q, m: F.scaled_dot_product_attention(q, q, q, m & (torch.arange(3).view(3, 1) > 0)),
+     x(2, 3, 5), b(3, 3)),
+    ("a causal mask", lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True, scale=0.3), x(2, 3, 5)),
+    ("bilinear", nn.Bilinear(3, 4, 2), x(5, 3), x(5, 4)),
+    ("embedding with a gap", nn.Embedding(7, 3, padding_idx=0), n(4, low=0)),
+]
+
+
+class Cond(nn.Module):
+    def forward(self, a):
+        return torch.cond(a.sum() > 0, lambda v: v + 1, lambda v: v - 1, (a,))
+
+
+class Twice(nn.Module):
+    """Refused in two places that hang together: both are told."""
+    def __init__(self):
+        super().__init__()
+        self.inner = Sorted()
+
+    def forward(self, a):
+        y = torch.fft.fft(a).abs()
+        return self.inner(y) + a.to(torch.int8)
+
+
+class Sorted(nn.Module):
+    def forward(self, a):
+        return a.sort().values
+
+
+REFUSED = [
+    ("int8", lambda a: a.to(torch.int8) + 1, x(4)),
+    ("uint8", lambda a: a * 2, n(4, low=0, dtype=torch.uint8)),
+    ("cond", Cond(), x(4)),
+    ("indices", lambda a: F.max_pool1d(a, 2, return_indices=True), x(1, 2, 4)),
+    ("mask", lambda a: a[a > 0], x(4)),
+    ("places", lambda a, i, v: a.index_put((i,), v), x(4), n(2, low=0, high=4), x(2)),
+    ("topk", lambda a: a.topk(2).values, x(4)),
+    ("rounded", lambda a: a.round(decimals=2), x(4)),
+    ("two in a chain", Twice(), x(4)),
+]
+GROUPS = {"in_place": IN_PLACE, "promotion": PROMOTION, "reductions": REDUCTIONS, "shapes": SHAPES, "pools": POOLS,
+          "convolutions": CONVOLUTIONS, "norms": NORMS, "activations": ACTIVATIONS, "layers": LAYERS, "refused": REFUSED}
+
+
+def group(name):
+    def make():
+        rows = GROUPS[name]
+        return Cases(rows), tuple(v for row in rows for v in row[2:])
+    return make
+
+
+for _name in GROUPS:
+    globals()[_name] = group(_name)

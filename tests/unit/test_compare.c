@@ -1,0 +1,240 @@
+/* Comparing: pairs of equal columns are not called different, small differences are found, and a summary's interval is
+ * that of its median. */
+#include "base/mem.h"
+#include "measure/compare.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- made-up samples ---- */
+
+static uint64_t random_state;
+
+static double uniform(void) /* splitmix64 */
+{
+    uint64_t z = random_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return ((double)((z ^ z >> 31) >> 11) + 0.5) * 0x1p-53;
+}
+
+static double normal(void)
+{
+    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+/* Student's t with 3 degrees of freedom, of variance 1. */
+static double heavy(void)
+{
+    double sum = 0;
+    for (int i = 0; i < 3; i++) {
+        double z = normal();
+        sum += z * z;
+    }
+    return normal() / sqrt(sum);
+}
+
+/* One column's runs: an autocorrelated disturbance of its own, heavy tails, one run in 50 interrupted. */
+static double run(double *state)
+{
+    *state = 0.7 * *state + sqrt(1 - 0.7 * 0.7) * heavy();
+    double interrupted = uniform() < 0.02 ? 0.5 * uniform() : 0;
+    return 0.03 * *state + interrupted;
+}
+
+/* Rounds of 32 runs, A and B in turns under a drift that both see. */
+static int pairs_called_different(int trials, int rounds)
+{
+    int different = 0;
+    double a[128], b[128];
+    for (int t = 0; t < trials; t++) {
+        double own[2] = {0}, drift = 0;
+        bool ever = false;
+        for (int i = 0; i < rounds; i++) {
+            drift += 0.002 * normal();
+            for (int which = 0; which < 2; which++) {
+                double samples[32];
+                for (int k = 0; k < 32; k++) samples[k] = 100 * exp(drift + run(&own[which]));
+                (which ? b : a)[i] = fb_stat_of(samples, 32).median;
+            }
+            fb_comparison c = fb_compare_pairs(a, b, i + 1); /* at whatever moment it is shown */
+            ever |= fb_differs(&c);
+        }
+        different += ever;
+    }
+    return different;
+}
+
+static void equal_columns_are_not_called_different(void **state)
+{
+    (void)state;
+    random_state = 1;
+    int different = pairs_called_different(2000, 64);
+    if (different > 4) fail_msg("%d of 2000", different);
+}
+
+/* Pairs until a difference of 2 % is called, at a deviation `sigma` a pair; so many of `trials` within `most`. */
+static int found_within(int trials, double sigma, int most)
+{
+    int found = 0;
+    double *a = fb_alloc((size_t)most * sizeof *a), *b = fb_alloc((size_t)most * sizeof *b);
+    for (int t = 0; t < trials; t++) {
+        fb_comparison c = {0};
+        for (int i = 0; i < most && !fb_differs(&c); i++) {
+            a[i] = 102 * exp(sigma * normal());
+            b[i] = 100;
+            c = fb_compare_pairs(a, b, i + 1);
+        }
+        found += c.what == FB_FASTER;
+    }
+    fb_free(a);
+    fb_free(b);
+    return found;
+}
+
+/* (223 σ)² pairs are what one look at a known deviation asks for; looking always, at one that is not known, and rarely
+ * being wrong asks for two and a half times as many, and never fewer than 24. */
+static void two_percent_are_found(void **state)
+{
+    (void)state;
+    static const double sigma[] = {0.005, 0.01, 0.02, 0.03, 0.05};
+    random_state = 2;
+    for (size_t i = 0; i < sizeof sigma / sizeof *sigma; i++) {
+        int most = (int)fmax(24, 2.5 * 223 * sigma[i] * 223 * sigma[i]), found = found_within(400, sigma[i], most);
+        if (found < 380) fail_msg("at %g: %d of 400 within %d pairs", sigma[i], found, most);
+    }
+}
+
+static void the_same_is_said_when_it_is_known(void **state)
+{
+    (void)state;
+    double a[100], b[100];
+    char text[64];
+    random_state = 3;
+    for (int i = 0; i < 100; i++) a[i] = 100 * exp(0.01 * normal()), b[i] = 100;
+    fb_comparison c = fb_compare_pairs(a, b, 100);
+    assert_int_equal(c.what, FB_SAME);
+    assert_true(c.low < 1 && c.high > 1 && fb_comparison_resolves(&c) < 0.02);
+    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST);
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    assert_non_null(strstr(fb_comparison_say(&c, text), "cannot tell: resolves "));
+    c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1);
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    assert_true(isnan(c.times));
+    assert_string_equal(fb_comparison_say(&c, text), "cannot tell: too few samples");
+    for (int i = 0; i < 100; i++) a[i] = 50;
+    c = fb_compare_pairs(a, b, 100);
+    assert_int_equal(c.what, FB_SLOWER);
+    assert_string_equal(fb_comparison_say(&c, text), "slower: 0.5 ×");
+}
+
+/* ---- summaries ---- */
+
+/* 3.659 is the quantile of 29, 1.2533 / 2.5631 / √15 the deviation of a median of 30 by its p10–p90. */
+static void a_summary_has_the_interval_of_its_median(void **state)
+{
+    (void)state;
+    const fb_stat a = {100, 90, 110, 30}, one = {100, 100, 100, 1}, none = {NAN, NAN, NAN, 0};
+    fb_comparison c = fb_compare_stats(&a, &one);
+    assert_true(c.times == 1);
+    c = fb_compare_stats(&a, &a);
+    double half = 3.659 * sqrt(2) * 1.2533 * 0.2 / 2.5631 / sqrt(15) + 0.005;
+    if (fabs(log(c.high) - half) > 2e-3 * half) fail_msg("%g instead of %g", log(c.high), half);
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    c = fb_compare_stats(&a, &none);
+    assert_true(c.what == FB_CANNOT_TELL && isnan(c.times));
+}
+
+/* The recorded figures that were once called ties: the single runs overlap, the medians do not. */
+static void overlapping_runs_do_not_hide_a_difference(void **state)
+{
+    (void)state;
+    const fb_stat crossed = {8.48, 8.416, 8.595, 15}, straight = {2.176, 2.144, 2.177, 15};
+    const fb_stat wall[] = {{20.25, 18.87, 23.71, 30}, {13.98, 11.73, 20.09, 30}};
+    const fb_stat few = {14.2, 10, 60e3, 6}, slow = {44.1e3, 40e3, 60e3, 6};
+    fb_comparison c = fb_compare_stats(&crossed, &straight);
+    assert_true(c.what == FB_FASTER && fabs(c.times - 3.9) < 0.01);
+    c = fb_compare_stats(&straight, &crossed);
+    assert_int_equal(c.what, FB_SLOWER);
+    c = fb_compare_stats(&wall[0], &wall[1]);
+    assert_int_equal(c.what, FB_FASTER);
+    c = fb_compare_stats(&slow, &few); /* one of them is too disturbed to say anything */
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+}
+
+/* ---- reports ---- */
+
+/* `n` rounds, each 10 ms after the one before. */
+static fb_report *measured(double from_ms, int n, double us)
+{
+    fb_report *r = fb_report_new();
+    r->device = "host";
+    r->wall_us = (fb_stat){us, 0.5 * us, 2 * us, 20 * n};
+    r->device_us = (fb_stat){us, 0.5 * us, 2 * us, n};
+    for (; r->n_rounds < n; r->n_rounds++)
+        r->rounds[r->n_rounds] =
+            (fb_round){(from_ms + 10 * r->n_rounds) * 1e3, us * (1 + 0.001 * (r->n_rounds % 3)), us};
+    return r;
+}
+
+static fb_difference wall_of(const fb_report *a, const fb_report *b, int *pairs)
+{
+    fb_comparison c = fb_compare_reports(a, b, FB_TIME_WALL);
+    *pairs = c.pairs;
+    return c.what;
+}
+
+static void rounds_in_turns_are_paired(void **state)
+{
+    (void)state;
+    int pairs;
+    fb_report *a = measured(0, 20, 100), *b = measured(5, 20, 95), *later = measured(500, 20, 95);
+    assert_int_equal(wall_of(a, b, &pairs), FB_FASTER);
+    assert_int_equal(pairs, 20);
+    assert_int_equal(wall_of(b, a, &pairs), FB_SLOWER);
+    assert_int_equal(wall_of(a, later, &pairs), FB_CANNOT_TELL); /* another time: the medians alone */
+    assert_int_equal(pairs, 0);
+    b->device = "cuda:0";
+    assert_int_equal(wall_of(a, b, &pairs), FB_CANNOT_TELL);
+    fb_report_free(a);
+    fb_report_free(b);
+    fb_report_free(later);
+}
+
+/* A model is believed to what it is good for. */
+static void a_prediction_decides_little(void **state)
+{
+    (void)state;
+    int pairs;
+    fb_report *a = measured(0, 20, 100), *b = measured(0, 0, 90);
+    a->wall_us = (fb_stat){100, 99, 101, 400};
+    b->wall_us = (fb_stat){90, 90, 90, 1};
+    assert_int_equal(wall_of(a, b, &pairs), FB_FASTER);
+    b->source = FB_SOURCE_PREDICTED;
+    assert_int_equal(wall_of(a, b, &pairs), FB_CANNOT_TELL);
+    b->wall_us = (fb_stat){50, 50, 50, 1};
+    assert_int_equal(wall_of(a, b, &pairs), FB_FASTER);
+    fb_report_free(a);
+    fb_report_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_columns_are_not_called_different),
+        cmocka_unit_test(two_percent_are_found),
+        cmocka_unit_test(the_same_is_said_when_it_is_known),
+        cmocka_unit_test(a_summary_has_the_interval_of_its_median),
+        cmocka_unit_test(overlapping_runs_do_not_hide_a_difference),
+        cmocka_unit_test(rounds_in_turns_are_paired),
+        cmocka_unit_test(a_prediction_decides_little),
+    };
+    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}

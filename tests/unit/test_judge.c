@@ -1,0 +1,283 @@
+/* The judge: what honest roundings give is right at every size and dtype, and small systematic errors are not. Trials are
+ * made here by hand: a value and its two neighbours. */
+#include "graph_help.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "graph/element.h"
+#include "measure/judge.h"
+
+#include <float.h>
+#include <math.h>
+
+typedef struct {
+    fb_node node;
+    fb_judge_shape shape;
+    int64_t n;
+    double *exact, *lane[FB_TRIALS];
+    void *got;
+} tensor;
+
+/* Up or down to a neighbour in the dtype, as often as it is near. */
+static double either_way(fb_dtype dtype, double x, double u)
+{
+    double near, other;
+    fb_elements_round(dtype, 1, &x, &near);
+    if (near == x) return x;
+    double step = x * (dtype == FB_F32 ? 0x1p-23 : dtype == FB_F16 ? 0x1p-10 : 0x1p-7);
+    double beyond = (near < x) == (x > 0) ? x + step / 2 : x - step / 2;
+    fb_elements_round(dtype, 1, &beyond, &other);
+    if (other == near) beyond = near < x ? near + fabs(step) : near - fabs(step), fb_elements_round(dtype, 1, &beyond, &other);
+    double of_other = fabs(x - near) / fabs(other - near);
+    return u < of_other ? other : near;
+}
+
+static tensor tensor_new(fb_dtype dtype, int64_t rows, int64_t columns, double mean)
+{
+    tensor t = {.node = {.name = "t", .dtype = dtype, .shape = {2, {rows, columns}}}, .n = rows * columns};
+    t.shape = fb_judge_shape_of(&t.node);
+    t.exact = fb_alloc((size_t)t.n * sizeof(double));
+    for (int l = 0; l < FB_TRIALS; l++) t.lane[l] = fb_alloc((size_t)t.n * sizeof(double));
+    t.got = fb_alloc((size_t)t.n * 8);
+    for (int64_t k = 0; k < t.n; k++) {
+        double x = t.exact[k] = mean + fb_rng_normal(fb_rng_bits(11, (uint64_t)k), 0, 1) + 1e-9;
+        for (int l = 0; l < FB_TRIALS; l++)
+            t.lane[l][k] = either_way(dtype, x, fb_rng_uniform(fb_rng_bits((uint64_t)l + 77, (uint64_t)k), 0, 1));
+    }
+    fb_elements_store(dtype, t.n, t.exact, t.got);
+    return t;
+}
+
+static void tensor_free(tensor *t)
+{
+    fb_free(t->exact);
+    for (int l = 0; l < FB_TRIALS; l++) fb_free(t->lane[l]);
+    fb_free(t->got);
+}
+
+/* In blocks of `most` elements. */
+static fb_error_report judged_in(const tensor *t, int64_t most)
+{
+    fb_judgement j;
+    fb_spread s = {0};
+    fb_error_report e;
+    fb_judgement_clear(&j);
+    int size = fb_dtype_size(t->shape.dtype);
+    for (int64_t at = 0, n; at < t->n; at += n) {
+        n = t->n - at < most ? t->n - at : most;
+        fb_trial_block b = {.first = at, .n = n, .lanes = 1 + FB_TRIALS, .v = {t->exact + at}};
+        float *spread = fb_alloc((size_t)n * sizeof *spread);
+        for (int l = 0; l < FB_TRIALS; l++) b.v[l + 1] = t->lane[l] + at;
+        fb_spread_add(&s, &t->shape, &b, spread);
+        fb_judgement_add(&j, &t->shape, at, n, b.v[0], NULL, spread, (const char *)t->got + at * size);
+        fb_free(spread);
+    }
+    fb_judgement_end(&j, &s, &t->shape, &t->node, &e);
+    return e;
+}
+
+static fb_error_report judged(const tensor *t)
+{
+    return judged_in(t, 1 << 16);
+}
+
+static void store(tensor *t, int64_t k, double x)
+{
+    fb_elements_store(t->shape.dtype, 1, &x, (char *)t->got + k * fb_dtype_size(t->shape.dtype));
+}
+
+static const struct {
+    int64_t rows, columns;
+} sizes[] = {{1, 1}, {1, 7}, {3, 1}, {8, 40}, {1, 5000}, {300, 77}, {1000, 64}};
+static const fb_dtype dtypes[] = {FB_F32, FB_F16, FB_BF16};
+
+#define FOR_CASES(DTYPE, ROWS, COLUMNS, BODY)                                                                          \
+    for (size_t d_ = 0; d_ < sizeof dtypes / sizeof *dtypes; d_++)                                                     \
+        for (size_t s_ = 0; s_ < sizeof sizes / sizeof *sizes; s_++) {                                                 \
+            const fb_dtype DTYPE = dtypes[d_];                                                                         \
+            const int64_t ROWS = sizes[s_].rows, COLUMNS = sizes[s_].columns;                                          \
+            BODY                                                                                                       \
+        }
+
+static void what_rounds_to_nearest_is_right(void **state)
+{
+    (void)state;
+    FOR_CASES(dtype, rows, columns, {
+        for (double mean = 0; mean < 100; mean += 64) {
+            tensor t = tensor_new(dtype, rows, columns, mean);
+            fb_error_report e = judged(&t);
+            if (!e.ok) fail_msg("%s %lld × %lld: %s", fb_dtype_name(dtype), (long long)rows, (long long)columns, e.worst);
+            assert_int_equal(e.compared, rows * columns);
+            assert_int_equal(e.undecided, 0);
+            tensor_free(&t);
+        }
+    });
+}
+
+/* Another lane's roundings, put off by a few roundoffs of f32 as other orders of summation would. */
+static void another_honest_kernel_is_right(void **state)
+{
+    (void)state;
+    FOR_CASES(dtype, rows, columns, {
+        tensor t = tensor_new(dtype, rows, columns, 0);
+        for (int64_t k = 0; k < t.n; k++)
+            store(&t, k, either_way(dtype, t.exact[k], fb_rng_uniform(fb_rng_bits(5, (uint64_t)k), 0, 1)));
+        fb_error_report e = judged(&t);
+        if (!e.ok) fail_msg("%s %lld × %lld: %s", fb_dtype_name(dtype), (long long)rows, (long long)columns, e.worst);
+        tensor_free(&t);
+    });
+}
+
+static void a_factor_is_found(void **state)
+{
+    (void)state;
+    FOR_CASES(dtype, rows, columns, {
+        tensor t = tensor_new(dtype, rows, columns, 0);
+        double factor = dtype == FB_F32 ? 1.01 : 1.04;
+        bool counts = dtype == FB_F32 || rows * columns >= 40; /* of few 16-bit values a rounding is as much */
+        for (int64_t k = 0; k < t.n; k++) store(&t, k, t.exact[k] * factor);
+        fb_error_report e = judged(&t);
+        if (counts && e.ok) fail_msg("%s %lld × %lld", fb_dtype_name(dtype), (long long)rows, (long long)columns);
+        tensor_free(&t);
+    });
+}
+
+static void an_offset_is_found(void **state)
+{
+    (void)state;
+    FOR_CASES(dtype, rows, columns, {
+        tensor t = tensor_new(dtype, rows, columns, 0);
+        for (int64_t k = 0; k < t.n; k++) store(&t, k, t.exact[k] + 0.01);
+        fb_error_report e = judged(&t);
+        if (t.n >= 1000 && e.ok) fail_msg("%s %lld × %lld", fb_dtype_name(dtype), (long long)rows, (long long)columns);
+        tensor_free(&t);
+    });
+}
+
+/* One row or column of many, by a factor that each of its elements hides in its rounding. */
+static void a_region_is_found(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, COLUMNS = 257 };
+    for (int region = 0; region < 5; region++) {
+        tensor t = tensor_new(FB_BF16, ROWS, COLUMNS, 0);
+        for (int64_t k = 0; k < t.n; k++) {
+            int64_t row = k / COLUMNS, column = k % COLUMNS;
+            bool in = region == 0   ? row == 0
+                      : region == 1 ? row == ROWS - 1
+                      : region == 2 ? column == 0
+                      : region == 3 ? column == COLUMNS - 1
+                                    : row >= 256 && column >= 192;
+            if (in) store(&t, k, t.exact[k] * 1.01);
+        }
+        fb_error_report e = judged(&t);
+        if (e.ok) fail_msg("region %d", region);
+        tensor_free(&t);
+    }
+}
+
+static void one_element_is_found(void **state)
+{
+    (void)state;
+    FOR_CASES(dtype, rows, columns, {
+        tensor t = tensor_new(dtype, rows, columns, 4);
+        store(&t, t.n - 1, t.exact[t.n - 1] * 1.25);
+        fb_error_report e = judged(&t);
+        assert_false(e.ok);
+        assert_non_null(strstr(e.worst, "expected"));
+        tensor_free(&t);
+    });
+}
+
+static void what_is_not_a_number_is_wrong_where_one_is_expected(void **state)
+{
+    (void)state;
+    tensor t = tensor_new(FB_F32, 8, 40, 0);
+    store(&t, 3, NAN);
+    assert_false(judged(&t).ok);
+    assert_true(isinf(judged(&t).bound));
+    t.exact[3] = NAN;
+    for (int l = 0; l < FB_TRIALS; l++) t.lane[l][3] = NAN;
+    assert_true(judged(&t).ok);
+    t.exact[3] = INFINITY;
+    for (int l = 0; l < FB_TRIALS; l++) t.lane[l][3] = INFINITY;
+    assert_false(judged(&t).ok);
+    store(&t, 3, INFINITY);
+    assert_true(judged(&t).ok);
+    t.lane[5][3] = 7; /* honest roundings lead here and there */
+    assert_true(judged(&t).ok);
+    assert_int_equal(judged(&t).undecided, 1);
+    store(&t, 3, -1);
+    assert_true(judged(&t).ok);
+    tensor_free(&t);
+}
+
+/* Nothing was rounded: every bit counts. */
+static void exact_values_must_be_exact(void **state)
+{
+    (void)state;
+    tensor t = tensor_new(FB_F32, 8, 40, 0);
+    for (int64_t k = 0; k < t.n; k++) {
+        t.exact[k] = (double)k;
+        for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] = (double)k;
+        store(&t, k, (double)k);
+    }
+    assert_true(judged(&t).ok);
+    store(&t, 300, 300 * (1 + 0x1p-22));
+    assert_false(judged(&t).ok);
+    tensor_free(&t);
+}
+
+static void blocks_of_any_length_are_judged_alike(void **state)
+{
+    (void)state;
+    tensor t = tensor_new(FB_BF16, 300, 77, 0);
+    for (int64_t k = 0; k < t.n; k++) store(&t, k, t.exact[k] * 1.004);
+    fb_error_report whole = judged_in(&t, t.n);
+    static const int64_t lengths[] = {4096, 8192, 12288};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        fb_error_report e = judged_in(&t, lengths[i]);
+        assert_true(e.max_abs == whole.max_abs && e.ok == whole.ok);
+        assert_true(fabs(e.bound - whole.bound) <= 1e-9 * whole.bound);
+    }
+    tensor_free(&t);
+}
+
+static void integers_are_equal_or_wrong(void **state)
+{
+    (void)state;
+    fb_node n = {.name = "ids", .dtype = FB_I32, .shape = {1, {4}}};
+    fb_judge_shape shape = fb_judge_shape_of(&n);
+    int64_t exact[] = {1, 2, 3, 4}, other[] = {1, 2, 7, 4};
+    int32_t got[] = {1, 2, 9, 4};
+    for (int lanes_differ = 0; lanes_differ < 2; lanes_differ++) {
+        fb_judgement j;
+        fb_spread s = {0};
+        fb_error_report e;
+        float spread[4];
+        fb_trial_block b = {.n = 4, .lanes = 2, .i = {exact, lanes_differ ? other : exact}};
+        fb_judgement_clear(&j);
+        fb_spread_add(&s, &shape, &b, spread);
+        fb_judgement_add(&j, &shape, 0, 4, NULL, exact, spread, got);
+        fb_judgement_end(&j, &s, &shape, &n, &e);
+        assert_true(e.ok == (lanes_differ == 1));
+        assert_int_equal(e.undecided, lanes_differ);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_rounds_to_nearest_is_right),
+        cmocka_unit_test(another_honest_kernel_is_right),
+        cmocka_unit_test(a_factor_is_found),
+        cmocka_unit_test(an_offset_is_found),
+        cmocka_unit_test(a_region_is_found),
+        cmocka_unit_test(one_element_is_found),
+        cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
+        cmocka_unit_test(exact_values_must_be_exact),
+        cmocka_unit_test(blocks_of_any_length_are_judged_alike),
+        cmocka_unit_test(integers_are_equal_or_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

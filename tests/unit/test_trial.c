@@ -1,0 +1,739 @@
+/* Trials: which lanes differ, and by how much; decisions; loops; what is given; blocks, samples and limits. */
+#include "interp_help.h"
+#include "trial_help.h"
+
+#include "graph/element.h"
+
+#include <float.h>
+
+static void finish_rig(rig *r, const fb_id *outputs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!fb_graph_output(r->g, outputs[i], NULL, &r->err)) fail_msg("%s", r->err.text);
+    }
+    if (!fb_graph_finish(r->g, &r->err)) fail_msg("%s", r->err.text);
+}
+
+static trials *try_all(rig *r, const fb_id *want, int n)
+{
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2, .files = rig_file, .files_ctx = r};
+    finish_rig(r, want, n);
+    trials *t = trials_of(r->g, &o, want, n, &r->err);
+    for (int i = 0; i < n; i++) {
+        for (int64_t k = 0; k < t->at[i].n; k++) assert_int_equal(t->at[i].seen[k], 1);
+    }
+    return t;
+}
+
+static fb_id normal(rig *r, fb_op op, fb_dtype dtype, fb_shape shape)
+{
+    return add(r, op, &(fb_attrs){.dtype = dtype, .shape = shape, .dist = FB_DIST_NORMAL, .high = 1}, 0, NULL);
+}
+
+static double most_spread(const trials *t, int which)
+{
+    double most = 0;
+    for (int64_t k = 0; k < t->at[which].n; k++) most = fmax(most, spread_at(t, which, k));
+    return most;
+}
+
+static const fb_attrs last_axis = {.n_axes = 1, .axes = {-1}};
+
+/* What integers cannot hold is what each device makes of it. */
+static void test_casts_that_do_not_fit_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(64));
+    fb_id scale = add(&r, FB_OP_CONST, &(fb_attrs){.dtype = FB_F32, .value = 1e10}, 0, NULL);
+    fb_id large = add2(&r, FB_OP_MUL, scale, x);
+    fb_id want[] = {
+        add_at(&r, FB_OP_CAST, x, (fb_attrs){.dtype = FB_I32}),
+        add_at(&r, FB_OP_CAST, add1(&r, FB_OP_SQRT, x), (fb_attrs){.dtype = FB_I64}), /* NaN of what is negative */
+        add_at(&r, FB_OP_CAST, large, (fb_attrs){.dtype = FB_I32}),
+    };
+    trials *t = try_all(&r, want, 3);
+    assert_true(most_spread(t, 0) == 0);
+    for (int64_t k = 0; k < 64; k++) assert_true(spread_at(t, 2, k) > 0 || fabs(t->at[2].v[0][k]) < 0x1p31);
+    assert_true(most_spread(t, 1) > 0 && most_spread(t, 2) > 0);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* A product that a fused multiply-add keeps, less the same product rounded by way of a choice. */
+static void test_choices_are_rounded(void **state)
+{
+    (void)state;
+    static const fb_op ops[] = {FB_OP_AMAX, FB_OP_RELU, FB_OP_MAXIMUM};
+    for (int i = 0; i < 3; i++) {
+        rig r = rig_new();
+        fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100, 1)), p = add2(&r, FB_OP_MUL, x, x);
+        fb_id chosen = i == 0 ? add_at(&r, ops[i], p, last_axis) : i == 1 ? add1(&r, ops[i], p) : add2(&r, ops[i], p, x);
+        if (i == 0) chosen = add_at(&r, FB_OP_VIEW, chosen, (fb_attrs){.shape = SHAPE(100, 1)});
+        fb_id y = add2(&r, FB_OP_SUB, p, chosen);
+        trials *t = try_all(&r, &y, 1);
+        for (int64_t k = 0; k < 100; k++)
+            if (t->at[0].v[0][k] == 0) assert_true(t->at[0].v[2][k] != 0);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
+/* A value in a register less its own mean, which was stored: a rounding of the mean is left. */
+static void test_a_value_and_its_stored_mean(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_BF16, SHAPE(100, 1)), p = add2(&r, FB_OP_MUL, x, x);
+    fb_id y = add2(&r, FB_OP_SUB, p, add_at(&r, FB_OP_MEAN, p, (fb_attrs){.n_axes = 1, .axes = {1}, .keepdim = true}));
+    trials *t = try_all(&r, &y, 1);
+    int left = 0;
+    for (int64_t k = 0; k < 100; k++) left += t->at[0].v[3][k] != 0;
+    assert_true(left > 80); /* all but those whose square bf16 holds */
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* 70 to the 36th is beyond f32, whatever it is multiplied by then. */
+static void test_products_that_overflow_on_the_way_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs many = {.dtype = FB_F32, .shape = SHAPE(2, 36), .dist = FB_DIST_UNIFORM, .value = 70, .high = 71};
+    fb_attrs none = {.dtype = FB_F32, .shape = SHAPE(2, 1), .dist = FB_DIST_CONSTANT};
+    fb_id x = add(&r, FB_OP_INPUT, &many, 0, NULL), both[2] = {x, add(&r, FB_OP_INPUT, &none, 0, NULL)};
+    fb_id y = add_at(&r, FB_OP_PROD, add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, both), last_axis);
+    trials *t = try_all(&r, &y, 1);
+    for (int64_t k = 0; k < 2; k++) assert_true(t->at[0].v[0][k] == 0 && !isfinite(t->at[0].v[1][k]));
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* Nothing but roundings is left of x·y - y·x: who divides by it may divide by 0. */
+static void test_poles_in_reach_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100)), y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100));
+    fb_id small = add2(&r, FB_OP_SUB, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, x, y), x), add2(&r, FB_OP_ADD, y, add2(&r, FB_OP_ADD, x, x)));
+    fb_id want[] = {add2(&r, FB_OP_DIV, x, small), add1(&r, FB_OP_LOG, add1(&r, FB_OP_ABS, small)), add2(&r, FB_OP_DIV, x, y)};
+    trials *t = try_all(&r, want, 3);
+    for (int64_t k = 0; k < 100; k++) {
+        bool open = false;
+        for (int l = 1; l <= FB_TRIALS; l++) open |= !isfinite(t->at[1].v[l][k]);
+        assert_true(open);
+        assert_true(isfinite(t->at[2].v[1][k]) && isfinite(t->at[2].v[2][k]));
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* Prefix sums are off together: the mean of a line is off as its elements are. */
+static void test_prefix_sums_are_off_together(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    rig r = rig_new();
+    fb_id y = add_at(&r, FB_OP_CUMSUM, normal(&r, FB_OP_INPUT, FB_F32, SHAPE(N)), (fb_attrs){.dim = 0});
+    trials *t = try_all(&r, &y, 1);
+    double most = 0, usual = 0;
+    for (int l = 1; l <= FB_TRIALS; l++) {
+        double mean = 0;
+        for (int64_t k = 0; k < N; k++) mean += (t->at[0].v[l][k] - t->at[0].v[0][k]) / N;
+        most = fmax(most, fabs(mean));
+    }
+    for (int64_t k = 0; k < N; k++) usual += spread_at(t, 0, k) / N;
+    assert_true(most > usual / 4);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- what is exact stays so ---- */
+
+static void test_exact_ops_have_no_spread(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(40, 50)), y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(50));
+    fb_id whole = add1(&r, FB_OP_FLOOR, x);
+    fb_id want[] = {
+        add1(&r, FB_OP_RELU, x),
+        add2(&r, FB_OP_MAXIMUM, x, y),
+        whole,
+        add2(&r, FB_OP_LT, x, y),
+        add_at(&r, FB_OP_AMAX, x, last_axis),
+        add_at(&r, FB_OP_ARGMAX, x, last_axis),
+        add_at(&r, FB_OP_CAST, x, (fb_attrs){.dtype = FB_I32}),
+        add2(&r, FB_OP_ADD, whole, whole), /* small integers: every sum is one */
+        add_at(&r, FB_OP_SUM, whole, last_axis),
+        add_at(&r, FB_OP_CUMSUM, whole, (fb_attrs){.dim = 1}),
+        add2(&r, FB_OP_MATMUL, whole, add_at(&r, FB_OP_PERMUTE, whole, (fb_attrs){.n_axes = 2, .axes = {1, 0}})),
+    };
+    int n = (int)(sizeof want / sizeof *want);
+    trials *t = try_all(&r, want, n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(t->at[i].most_lanes, 1);
+        assert_true(most_spread(t, i) == 0);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_inexact_ops_spread(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(300)), d = normal(&r, FB_OP_INPUT, FB_F64, SHAPE(300));
+    fb_id want[] = {
+        add2(&r, FB_OP_MUL, x, x), add1(&r, FB_OP_TANH, x), add_at(&r, FB_OP_SUM, x, last_axis),
+        add2(&r, FB_OP_MUL, d, d), add1(&r, FB_OP_EXP, d),
+    };
+    trials *t = try_all(&r, want, 5);
+    const double u[] = {0x1p-24, 0x1p-24, 0x1p-24, 0x1p-53, 0x1p-53};
+    for (int i = 0; i < 5; i++) {
+        double size = 0;
+        for (int64_t k = 0; k < t->at[i].n; k++) size = fmax(size, fabs(t->at[i].v[0][k]));
+        assert_true(most_spread(t, i) > 0.1 * u[i] * size);
+        assert_true(most_spread(t, i) < 100 * u[i] * fmax(size, 17)); /* 17: the norm of the sum's terms */
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- rounding ---- */
+
+/* The neighbours of x in the dtype. */
+static void neighbours(fb_dtype dtype, double x, double *below, double *above)
+{
+    double nearest, step;
+    fb_elements_round(dtype, 1, &x, &nearest);
+    int bits = dtype == FB_F32 ? 23 : dtype == FB_F16 ? 10 : 7;
+    step = ldexp(1, ilogb(x) - bits);
+    *below = nearest <= x ? nearest : nearest - step;
+    *above = nearest >= x ? nearest : nearest + step;
+}
+
+static void test_lanes_round_to_a_neighbour(void **state)
+{
+    (void)state;
+    for (fb_dtype dtype = FB_F32; dtype <= FB_BF16; dtype++) {
+        rig r = rig_new();
+        fb_id x = add(&r, FB_OP_INPUT,
+                      &(fb_attrs){.dtype = dtype, .shape = SHAPE(1000), .dist = FB_DIST_UNIFORM, .value = 1, .high = 9},
+                      0, NULL);
+        fb_id y = add2(&r, FB_OP_MUL, x, add_at(&r, FB_OP_FLIP, x, (fb_attrs){.n_axes = 1, .axes = {0}}));
+        trials *t = try_all(&r, &y, 1);
+        int up = 0, down = 0;
+        for (int64_t k = 0; k < 1000; k++) {
+            double below, above, exact = t->at[0].v[0][k];
+            neighbours(dtype, exact, &below, &above);
+            for (int l = 1; l <= FB_TRIALS; l++) {
+                double v = t->at[0].v[l][k];
+                if (!(v == below || v == above)) fail_msg("%s lane %d: %.17g of %.17g between %.17g and %.17g", fb_dtype_name(dtype), l, v, exact, below, above);
+                up += v > exact;
+                down += v < exact;
+                /* y is its own mirror image: equal values round alike */
+                assert_true(v == t->at[0].v[l][999 - k]);
+            }
+        }
+        assert_true(up > 2000 && down > 2000);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
+/* Between two 16-bit ops a lane may keep f32: then the second op sees what the first did not round away. */
+static void test_sixteen_bits_may_be_kept_wider(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_BF16, SHAPE(500)), one = constant(&r, FB_BF16, 1.0);
+    fb_id y = add2(&r, FB_OP_ADD, x, one), z = add2(&r, FB_OP_SUB, y, one);
+    trials *t = try_all(&r, &z, 1);
+    double rounded = 0, kept = 0;
+    for (int64_t k = 0; k < 500; k++) {
+        double exact = t->at[0].v[0][k];
+        rounded = fmax(rounded, fabs(t->at[0].v[1][k] - exact));
+        kept = fmax(kept, fabs(t->at[0].v[2][k] - exact));
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            double v = t->at[0].v[l][k], held;
+            fb_elements_round(FB_BF16, 1, &v, &held);
+            assert_true(v == held);
+        }
+    }
+    assert_true(rounded > 0x1p-9);
+    assert_true(kept < 0x1p-20);
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_small_numbers_are_flushed_in_half_of_the_lanes(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double small[] = {0x1.5p-120, 0x1.5p-120};
+    fb_id y = add2(&r, FB_OP_MUL, data(&r, FB_F32, SHAPE(2), small), constant(&r, FB_F32, 0x1p-10));
+    trials *t = try_all(&r, &y, 1);
+    int flushed = 0;
+    for (int l = 1; l <= FB_TRIALS; l++) flushed += t->at[0].v[l][0] == 0;
+    assert_int_equal(flushed, FB_TRIALS / 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_overflow_is_told(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double big[] = {1, 200, 300, 300};
+    fb_id x = data(&r, FB_F16, SHAPE(4), big), y = add2(&r, FB_OP_MUL, x, x), z = add2(&r, FB_OP_ADD, y, y);
+    trials *t = try_all(&r, &z, 1);
+    assert_int_equal(t->overflow.node, y);
+    assert_int_equal(t->overflow.element, 2);
+    assert_true(t->overflow.value == 90000);
+    assert_true(t->at[0].v[0][2] == 180000 && isinf(t->at[0].v[1][2]));
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_what_is_not_finite_stays_so(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double a[] = {NAN, 1, INFINITY, 1}, b[] = {0, 1, 0, 1};
+    fb_id x = data(&r, FB_F32, SHAPE(2, 2), a), y = data(&r, FB_F32, SHAPE(2, 2), b);
+    fb_id want[] = {add2(&r, FB_OP_MATMUL, x, y), add1(&r, FB_OP_EXP, x), add_at(&r, FB_OP_SUM, x, last_axis)};
+    trials *t = try_all(&r, want, 3);
+    for (int l = 0; l <= FB_TRIALS; l++) {
+        for (int k = 0; k < 2; k++) assert_true(isnan(t->at[0].v[l][k]));
+        assert_true(isnan(t->at[0].v[l][2])); /* inf · 0 */
+        assert_true(t->at[0].v[l][3] == INFINITY);
+        assert_true(isnan(t->at[1].v[l][0]) && t->at[1].v[l][2] == INFINITY);
+        assert_true(isnan(t->at[2].v[l][0]) && t->at[2].v[l][1] == INFINITY);
+    }
+    assert_int_equal(t->overflow.node, FB_NONE);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- decisions ---- */
+
+static int lanes_with(const trials *t, int which, int64_t k, double value)
+{
+    int n = 0;
+    for (int l = 1; l <= t->trials; l++) n += t->at[which].v[l][k] == value;
+    return n;
+}
+
+static void test_close_decisions_go_both_ways(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    /* 3 · (1/3) in f32 is 1 but for a rounding; far away nothing is open. */
+    const double thirds[] = {0.333333343267440796, 0.25};
+    fb_id x = data(&r, FB_F32, SHAPE(2), thirds), y = add2(&r, FB_OP_MUL, x, constant(&r, FB_F32, 3));
+    fb_id one = constant(&r, FB_F32, 1), rest = add2(&r, FB_OP_SUB, y, one);
+    fb_id want[] = {
+        add2(&r, FB_OP_LT, y, one),
+        add1(&r, FB_OP_FLOOR, y),
+        add1(&r, FB_OP_CEIL, y),
+        add1(&r, FB_OP_SIGN, rest),
+        add_at(&r, FB_OP_CAST, y, (fb_attrs){.dtype = FB_I32}),
+        add2(&r, FB_OP_REMAINDER, y, one),
+        add1(&r, FB_OP_ROUND, add2(&r, FB_OP_SUB, y, constant(&r, FB_F32, 0.5))),
+        add2(&r, FB_OP_EQ, y, one),
+    };
+    trials *t = try_all(&r, want, 8);
+    const double low[] = {0, 0, 1, -1, 0, -1, 0, 0}, high[] = {1, 1, 2, 1, 1, -1, 1, 1};
+    for (int i = 0; i < 8; i++) {
+        if (i == 5) continue;
+        assert_int_equal(lanes_with(t, i, 0, low[i]), FB_TRIALS / 2);
+        assert_int_equal(lanes_with(t, i, 0, high[i]), FB_TRIALS / 2);
+        assert_true(spread_at(t, i, 1) == 0);
+    }
+    int next_to_one = 0, next_to_nothing = 0;
+    for (int l = 1; l <= FB_TRIALS; l++) {
+        next_to_one += t->at[5].v[l][0] > 0.999;
+        next_to_nothing += fabs(t->at[5].v[l][0]) < 0.001;
+    }
+    assert_int_equal(next_to_one, FB_TRIALS / 2);
+    assert_int_equal(next_to_nothing, FB_TRIALS / 2);
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_argmax_takes_both_of_a_tie(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double rows[] = {0.1, 0.7, 0.69999993, 0.2, 5, 1, 2, 3};
+    fb_id x = data(&r, FB_F32, SHAPE(2, 4), rows), y = add2(&r, FB_OP_MUL, x, constant(&r, FB_F32, 0.3));
+    fb_id want[] = {add_at(&r, FB_OP_ARGMAX, y, last_axis), add_at(&r, FB_OP_ARGMAX, x, last_axis)};
+    trials *t = try_all(&r, want, 2);
+    assert_true(lanes_with(t, 0, 0, 1) > 0);
+    assert_true(lanes_with(t, 0, 0, 2) > 0);
+    assert_int_equal(lanes_with(t, 0, 0, 1) + lanes_with(t, 0, 0, 2), FB_TRIALS);
+    assert_true(spread_at(t, 0, 1) == 0 && t->at[1].most_lanes == 1);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- loops ---- */
+
+typedef struct {
+    fb_id w, x, carried, item, step, next, assigned, product, last, stacked, after;
+} loop_graph;
+
+/* w is assigned in the body, carried multiplied and stacked. */
+static loop_graph loop_of(rig *r)
+{
+    loop_graph l = {.w = normal(r, FB_OP_PARAM, FB_F32, SHAPE(3)), .x = normal(r, FB_OP_INPUT, FB_F32, SHAPE(5, 3))};
+    fb_id init = normal(r, FB_OP_INPUT, FB_F32, SHAPE(3));
+    if (fb_graph_region_open(r->g, 5, &init, 1, &l.x, 1, &l.carried, &l.item, 0, &r->err) == FB_NONE)
+        fail_msg("%s", r->err.text);
+    l.step = add(r, FB_OP_STEP, NULL, 0, NULL);
+    l.product = add2(r, FB_OP_MUL, l.item, l.w);
+    l.next = add2(r, FB_OP_ADD, l.carried, l.product);
+    fb_id count = add_at(r, FB_OP_CAST, l.step, (fb_attrs){.dtype = FB_F32});
+    l.assigned = add2(r, FB_OP_ASSIGN, l.w, add2(r, FB_OP_ADD, add2(r, FB_OP_MUL, l.w, l.next), count));
+    fb_id loop = fb_graph_region_close(r->g, &l.next, &l.product, 1, &r->err);
+    if (loop == FB_NONE) fail_msg("%s", r->err.text);
+    l.last = add_at(r, FB_OP_RESULT, loop, (fb_attrs){.index = 0});
+    l.stacked = add_at(r, FB_OP_RESULT, loop, (fb_attrs){.index = 1});
+    l.after = add2(r, FB_OP_ADD, l.last, l.w); /* reads the old w */
+    return l;
+}
+
+static void test_loops_run(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    loop_graph l = loop_of(&r);
+    fb_id want[] = {l.after, l.stacked, l.assigned, l.product}, outputs[] = {l.after, l.stacked};
+    finish_rig(&r, outputs, 2);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2};
+    trials *t = trials_of(r.g, &o, want, 4, &r.err);
+    r.in = fb_interp_run(r.g, &(fb_interp_options){0}, want, 4, &r.err);
+    for (int i = 0; i < 4; i++) {
+        const fb_tensor *e = get(&r, want[i]);
+        for (int64_t k = 0; k < e->n; k++) {
+            assert_true(t->at[i].v[0][k] == e->v[k]);
+            assert_true(spread_at(t, i, k) <= 1e-4 * (1 + fabs(e->v[k])));
+        }
+        assert_true(most_spread(t, i) > 0);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* A step may hand on what lies outside of the body. */
+static void test_loops_yield_what_lies_outside(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id init = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3)), other = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3)), carried;
+    if (fb_graph_region_open(r.g, 3, &init, 1, NULL, 0, &carried, NULL, 0, &r.err) == FB_NONE) fail_msg("%s", r.err.text);
+    fb_id loop = fb_graph_region_close(r.g, &other, NULL, 0, &r.err);
+    if (loop == FB_NONE) fail_msg("%s", r.err.text);
+    fb_id want[] = {add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = 0}), add1(&r, FB_OP_NEG, other)};
+    trials *t = try_all(&r, want, 2);
+    for (int64_t k = 0; k < 3; k++) assert_true(t->at[0].v[0][k] == -t->at[1].v[0][k] && t->at[0].v[0][k] != 0);
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void test_one_step_of_a_body(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    loop_graph l = loop_of(&r);
+    finish_rig(&r, (fb_id[]){l.after, l.stacked}, 2);
+    const float w[] = {1, 2, 3}, item[] = {0.5f, 0.25f, 4}, carried[] = {10, 20, 30};
+    const int64_t step = 7;
+    fb_given given[] = {{l.w, w}, {l.carried, carried}, {l.item, item}, {l.step, &step}};
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 1, .n_given = 4, .given = given};
+    fb_id want[] = {l.next, l.assigned};
+    trials *t = trials_of(r.g, &o, want, 2, &r.err);
+    const double next[] = {10.5, 20.5, 42}, assigned[] = {17.5, 48, 133};
+    for (int k = 0; k < 3; k++) {
+        assert_true(t->at[0].v[0][k] == next[k]);
+        assert_true(t->at[1].v[0][k] == assigned[k]);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- what is given ---- */
+
+static void test_given_nodes_are_leaves(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3)), y = add1(&r, FB_OP_EXP, x), z = add2(&r, FB_OP_ADD, y, y);
+    finish_rig(&r, &z, 1);
+    const float bytes[] = {1, -2, 1e30f};
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 1, .n_given = 1, .given = &(fb_given){y, bytes}};
+    trials *t = trials_of(r.g, &o, (fb_id[]){z, y}, 2, &r.err);
+    for (int k = 0; k < 3; k++) {
+        assert_true(t->at[0].v[0][k] == 2 * (double)bytes[k]);
+        assert_true(t->at[1].v[0][k] == (double)bytes[k]);
+    }
+    assert_int_equal(t->at[0].most_lanes, 1);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* ---- blocks, samples, limits ---- */
+
+/* layer_norm, a softmax behind it, and a product. */
+static int block_graph(rig *r, fb_id *want)
+{
+    fb_attrs mean = {.n_axes = 1, .axes = {-1}, .keepdim = true};
+    fb_id x = normal(r, FB_OP_INPUT, FB_BF16, SHAPE(600, 130)), w = normal(r, FB_OP_INPUT, FB_BF16, SHAPE(130, 150));
+    fb_id m = add_at(r, FB_OP_MEAN, x, mean), d = add2(r, FB_OP_SUB, x, m);
+    fb_id deviation = add1(r, FB_OP_SQRT, add_at(r, FB_OP_MEAN, add2(r, FB_OP_MUL, d, d), mean));
+    fb_id y = add2(r, FB_OP_DIV, d, deviation), z = add2(r, FB_OP_MATMUL, y, w);
+    fb_id e = add1(r, FB_OP_EXP, add2(r, FB_OP_SUB, z, add_at(r, FB_OP_AMAX, z, mean)));
+    want[0] = m;
+    want[1] = deviation;
+    want[2] = y;
+    want[3] = add2(r, FB_OP_DIV, e, add_at(r, FB_OP_SUM, e, mean));
+    want[4] = add_at(r, FB_OP_VIEW, add_at(r, FB_OP_PERMUTE, y, (fb_attrs){.n_axes = 2, .axes = {1, 0}}),
+                     (fb_attrs){.shape = SHAPE(13, -1)});
+    want[5] = add_at(r, FB_OP_SUM, y, (fb_attrs){.n_axes = 1, .axes = {0}});
+    want[6] = add_at(r, FB_OP_CUMSUM, y, (fb_attrs){.dim = 0});
+    return 7;
+}
+
+static void same_where_seen(const trials *a, const trials *b)
+{
+    for (int i = 0; i < a->n; i++) {
+        for (int64_t k = 0; k < a->at[i].n; k++) {
+            for (int l = 0; b->at[i].seen[k] && l <= a->trials; l++) {
+                double x = a->at[i].v[l][k], y = b->at[i].v[l][k];
+                if (fabs(x - y) > (l ? 0 : 1e-13 * fabs(x)))
+                    fail_msg("%d[%lld] lane %d: %.17g %.17g", i, (long long)k, l, x, y);
+            }
+        }
+    }
+}
+
+static void test_threads_and_blocks_change_nothing(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id want[8];
+    int n = block_graph(&r, want);
+    finish_rig(&r, want, n);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 1};
+    trials *one = trials_of(r.g, &o, want, n, &r.err);
+    assert_true(one->at[2].blocks > 1);
+    for (int threads = 2; threads <= 3; threads++) {
+        o.threads = threads;
+        trials *more = trials_of(r.g, &o, want, n, &r.err);
+        same_where_seen(one, more);
+        trials_free(more);
+    }
+    /* Each alone, and in the smaller blocks of a sample. */
+    o.sample = 3000;
+    for (int i = 0; i < n; i++) {
+        trials *own = trials_of(r.g, &o, want + i, 1, &r.err);
+        trials of = *one;
+        of.at += i;
+        of.n = 1;
+        same_where_seen(&of, own);
+        trials_free(own);
+    }
+    trials_free(one);
+    rig_free(&r);
+}
+
+static void test_samples_hold_both_ends(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1000, 777)), y = add1(&r, FB_OP_EXP, x);
+    finish_rig(&r, &y, 1);
+    fb_trial_options o = {.trials = 2, .threads = 2, .sample = 20000};
+    trials *t = trials_of(r.g, &o, &y, 1, &r.err);
+    int64_t seen = 0;
+    for (int64_t k = 0; k < t->at[0].n; k++) {
+        assert_true(t->at[0].seen[k] <= 1);
+        seen += t->at[0].seen[k];
+    }
+    assert_true(t->at[0].seen[0] && t->at[0].seen[t->at[0].n - 1]);
+    assert_true(seen >= 20000 && seen < 200000);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* A table of eight gigabytes in doubles, of which three rows are read. */
+static void test_tables_are_read_by_rows(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    const double ids[] = {5, 16000000, -1};
+    fb_id table = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1 << 24, 64)), index = data(&r, FB_I32, SHAPE(3), ids);
+    fb_id y = add2(&r, FB_OP_EMBEDDING, table, index);
+    /* A part of the table that another node wants is not what the index asks for. */
+    fb_id part = add_at(&r, FB_OP_SLICE, table, (fb_attrs){.dim = 0, .start = 2, .stop = 3, .step = 1});
+    fb_id want[] = {y, part};
+    finish_rig(&r, want, 2);
+    fb_trial_options o = {.trials = 2, .threads = 1, .files = rig_file, .files_ctx = &r, .max_bytes = 1 << 20};
+    trials *t = trials_of(r.g, &o, want, 2, &r.err);
+    float row[64];
+    assert_true(fb_source_fill(r.g, table, 0, NULL, NULL, (int64_t)16000000 * 64, 64, row, &r.err));
+    for (int k = 0; k < 64; k++) {
+        assert_true(t->at[0].v[0][64 + k] == (double)row[k]);
+        assert_true(t->at[0].v[0][128 + k] == 0);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
+static void drop_block(void *ctx, int thread, const fb_trial_block *b)
+{
+    (void)ctx, (void)thread, (void)b;
+}
+
+/* Sums and a softmax of rows that would take half a gigabyte a node, in less. */
+static void test_long_rows_come_in_slabs(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs mean = {.n_axes = 1, .axes = {-1}, .keepdim = true}, ends = {.n_axes = 2, .axes = {0, 2}};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3, 1 << 21)),
+          y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(700, 5, 1300));
+    fb_id e = add1(&r, FB_OP_EXP, add2(&r, FB_OP_SUB, x, add_at(&r, FB_OP_AMAX, x, mean)));
+    fb_id soft = add2(&r, FB_OP_DIV, e, add_at(&r, FB_OP_SUM, e, mean));
+    fb_id squares = add_at(&r, FB_OP_MEAN, add2(&r, FB_OP_MUL, y, y), ends);
+    fb_id all = add_at(&r, FB_OP_SUM, soft, (fb_attrs){.n_axes = 2, .axes = {0, 1}});
+    fb_id want[] = {squares, all};
+    finish_rig(&r, want, 2);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2, .max_bytes = (int64_t)200 << 20};
+    trials *t = trials_of(r.g, &o, want, 2, &r.err);
+    r.in = fb_interp_run(r.g, &(fb_interp_options){0}, want, 2, &r.err);
+    for (int i = 0; i < 2; i++) {
+        const fb_tensor *v = get(&r, want[i]);
+        for (int64_t k = 0; k < v->n; k++) {
+            assert_true(fabs(t->at[i].v[0][k] - v->v[k]) <= 1e-11 * v->v[k]);
+            assert_true(spread_at(t, i, k) > 0 && spread_at(t, i, k) < 0.01 * v->v[k]);
+        }
+    }
+    o.threads = 1;
+    o.max_bytes = 0;
+    trials *one = trials_of(r.g, &o, want, 2, &r.err);
+    same_where_seen(t, one);
+    trials_free(one);
+    trials_free(t);
+    rig_free(&r);
+}
+
+/* A product whose blocks all need the whole right operand: cut nevertheless where it would not fit. */
+static void test_blocks_are_as_small_as_memory(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id a = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(1000, 60)), b = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(60, 1000));
+    /* Whole numbers, whose sums do not depend on how BLAS orders them. */
+    fb_id product = add2(&r, FB_OP_MATMUL, add1(&r, FB_OP_FLOOR, a), add1(&r, FB_OP_FLOOR, b));
+    fb_id y = add1(&r, FB_OP_TANH, add2(&r, FB_OP_MUL, product, constant(&r, FB_F32, 0.3)));
+    finish_rig(&r, &y, 1);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 2, .max_bytes = 25000000};
+    trials *t = trials_of(r.g, &o, &y, 1, &r.err);
+    assert_true(t->at[0].blocks > 5);
+    o.max_bytes = 0;
+    trials *free = trials_of(r.g, &o, &y, 1, &r.err);
+    same_where_seen(free, t);
+    trials_free(t);
+    trials_free(free);
+    rig_free(&r);
+}
+
+static bool stop_half_way(void *ctx, int64_t done, int64_t total)
+{
+    int64_t *most = ctx;
+    assert_true(done >= 0 && done <= total);
+    if (done > *most) *most = done;
+    return done < total / 2;
+}
+
+static void test_limits_and_cancelling(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(2000, 500)), y = add1(&r, FB_OP_EXP, x);
+    finish_rig(&r, &y, 1);
+    fb_trial_options o = {.trials = 8, .threads = 2, .max_bytes = 100000};
+    assert_false(fb_trial_run(r.g, &o, &y, 1, drop_block, NULL, NULL, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_LIMIT);
+    assert_non_null(strstr(r.err.text, "input: "));
+    int64_t most = 0;
+    o = (fb_trial_options){.trials = 8, .threads = 1, .progress = stop_half_way, .progress_ctx = &most};
+    assert_false(fb_trial_run(r.g, &o, &y, 1, drop_block, NULL, NULL, &r.err));
+    assert_int_equal(r.err.kind, FB_ERR_CANCELLED);
+    assert_true(most >= 500000 && most < 700000);
+    rig_free(&r);
+}
+
+/* ---- contractions ---- */
+
+static void test_products_of_a_product(void **state)
+{
+    (void)state;
+    for (int precision = FB_PRECISION_IEEE; precision <= FB_PRECISION_TF32; precision++) {
+        rig r = rig_new();
+        fb_attrs at = {.precision = (fb_precision)precision};
+        fb_id a = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(2, 30, 40)), b = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(40, 50)),
+              c = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(2, 50, 20));
+        fb_id ab = add(&r, FB_OP_MATMUL, &at, 2, (fb_id[]){a, b}),
+              abc = add(&r, FB_OP_MATMUL, &at, 2, (fb_id[]){ab, c});
+        fb_id cab = add(&r, FB_OP_MATMUL, &at, 2,
+                        (fb_id[]){add_at(&r, FB_OP_PERMUTE, c, (fb_attrs){.n_axes = 3, .axes = {0, 2, 1}}),
+                                  add_at(&r, FB_OP_PERMUTE, ab, (fb_attrs){.n_axes = 3, .axes = {0, 2, 1}})});
+        fb_id want[] = {ab, abc, cab};
+        trials *t = try_all(&r, want, 3);
+        double u = precision == FB_PRECISION_TF32 ? 0x1p-11 : 0x1p-24;
+        for (int i = 0; i < 3; i++) {
+            double scale = i ? 45 : 6.3, least = INFINITY;
+            assert_true(most_spread(t, i) > u * scale && most_spread(t, i) < 40 * u * scale);
+            for (int64_t k = 0; k < t->at[i].n; k++) least = fmin(least, spread_at(t, i, k));
+            assert_true(least > 0);
+        }
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact_ops_have_no_spread),
+        cmocka_unit_test(test_inexact_ops_spread),
+        cmocka_unit_test(test_lanes_round_to_a_neighbour),
+        cmocka_unit_test(test_sixteen_bits_may_be_kept_wider),
+        cmocka_unit_test(test_small_numbers_are_flushed_in_half_of_the_lanes),
+        cmocka_unit_test(test_overflow_is_told),
+        cmocka_unit_test(test_what_is_not_finite_stays_so),
+        cmocka_unit_test(test_close_decisions_go_both_ways),
+        cmocka_unit_test(test_argmax_takes_both_of_a_tie),
+        cmocka_unit_test(test_loops_run),
+        cmocka_unit_test(test_loops_yield_what_lies_outside),
+        cmocka_unit_test(test_one_step_of_a_body),
+        cmocka_unit_test(test_given_nodes_are_leaves),
+        cmocka_unit_test(test_threads_and_blocks_change_nothing),
+        cmocka_unit_test(test_samples_hold_both_ends),
+        cmocka_unit_test(test_tables_are_read_by_rows),
+        cmocka_unit_test(test_long_rows_come_in_slabs),
+        cmocka_unit_test(test_blocks_are_as_small_as_memory),
+        cmocka_unit_test(test_limits_and_cancelling),
+        cmocka_unit_test(test_products_of_a_product),
+        cmocka_unit_test(test_casts_that_do_not_fit_are_open),
+        cmocka_unit_test(test_choices_are_rounded),
+        cmocka_unit_test(test_a_value_and_its_stored_mean),
+        cmocka_unit_test(test_products_that_overflow_on_the_way_are_open),
+        cmocka_unit_test(test_poles_in_reach_are_open),
+        cmocka_unit_test(test_prefix_sums_are_off_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
