@@ -242,6 +242,7 @@ static void decide_poles(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes, of = operand_with_pole(j->node->op);
     const double none = 0;
+    if (of < 0) return;
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
         double x = c->x[of][0][k];
@@ -359,7 +360,7 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
             decide_steps(j, c, n);
         else if (j->node->op == FB_OP_REMAINDER)
             decide_remainders(j, c, n);
-        else if (operand_with_pole(j->node->op) != FB_NONE)
+        else
             decide_poles(j, c, n);
     }
     if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);

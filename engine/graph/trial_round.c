@@ -71,6 +71,10 @@ fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored)
      * lane 2 never, so that one lane at least shows what that does. */
     if (!stored && !rounds(lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && lane != 2 ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
+    /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of 16-bit
+     * values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike what lies
+     * between the same neighbours, whatever noise is in its last bits. */
+    r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_REST));
     return r;
 }
 
@@ -85,24 +89,27 @@ static double round_one(const fb_rounding *r, double x)
     if (exponent < f->lowest) {
         if (r->flush) return copysign(0, x);
         double units = fabs(x) / f->quantum, whole = floor(units);
-        uint32_t threshold = fb_trial_draw(bits_of(copysign(whole * f->quantum, x)), r->key);
+        double drawn = r->by_rest ? units - whole : copysign(whole * f->quantum, x);
+        uint32_t threshold = fb_trial_draw(bits_of(drawn), r->key);
         return copysign((whole + ((units - whole) * 0x1p32 > (double)threshold)) * f->quantum, x);
     }
     uint64_t mask = (1ull << f->cut) - 1, low = bits & ~mask;
     double part = (double)(bits & mask) / (double)(mask + 1);
-    double y = double_of(low + (part * 0x1p32 > (double)fb_trial_draw(low, r->key) ? mask + 1 : 0));
+    uint32_t threshold = fb_trial_draw(r->by_rest ? bits & mask : low, r->key);
+    double y = double_of(low + (part * 0x1p32 > (double)threshold ? mask + 1 : 0));
     return fabs(y) < ldexp(1, f->highest - 1022) ? y : copysign(INFINITY, x);
 }
 
-FB_TRIAL_WIDE static uint64_t round_normal(const format *f, uint64_t key, int n, const double *from, double *to)
+FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r, int n, const double *from, double *to)
 {
+    const uint64_t key = r->key, drawn = (r->by_rest ? 0 : ~0ull) ^ ((1ull << f->cut) - 1);
     const uint64_t mask = (1ull << f->cut) - 1, lowest = (uint64_t)f->lowest << 52;
     const uint64_t range = ((uint64_t)(f->highest - f->lowest + 1) << 52) - mask - 1;
     const int left = f->cut < 32 ? 32 - f->cut : 0, right = f->cut < 32 ? 0 : f->cut - 32;
     uint64_t odd = 0;
     for (int k = 0; k < n; k++) {
         uint64_t bits = bits_of(from[k]), low = bits & ~mask, part = (bits & mask) << left >> right;
-        uint64_t up = part > fb_trial_draw_wide(low, key) ? mask + 1 : 0;
+        uint64_t up = part > fb_trial_draw_wide(bits & drawn, key) ? mask + 1 : 0;
         uint64_t magnitude = bits & 0x7fffffffffffffffu;
         odd |= (magnitude - lowest >= range) & (magnitude != 0);
         to[k] = double_of(low + up);
@@ -116,7 +123,7 @@ int fb_round_lane(const fb_rounding *r, int n, const double *from, double *to)
         memcpy(to, from, (size_t)n * sizeof *to);
         return -1;
     }
-    if (!round_normal(&formats[r->to], r->key, n, from, to)) return -1;
+    if (!round_normal(&formats[r->to], r, n, from, to)) return -1;
     int first = -1;
     for (int k = n - 1; k >= 0; k--) {
         to[k] = round_one(r, from[k]);

@@ -31,7 +31,7 @@ enum {
     CHUNK = 4096,      /* elements whose usual spread is one figure */
     MEDIAN_LEAST = 64, /* elements that a median says something of */
     TAIL_LEAST = 512,
-    REGION_LEAST = 64,
+    REGION_LEAST = 8,
     BIN_OF_ONE = 15,
 };
 
