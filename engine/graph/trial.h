@@ -24,7 +24,8 @@
  *   - decisions (comparisons, floor, sign, casts to integers, argmax, remainder) whose margin is within FB_TRIAL_MARGIN
  *     times what the lanes spread it are taken both ways: by half of the lanes so, by half otherwise. What compares
  *     values in which all lanes agree is certain. Divisors, and what a logarithm is taken of, are 0 in half of the lanes
- *     where that lies as near; casts to integers that do not hold the value go two ways.
+ *     where that lies as near; what relu, clamp and their like leave out lies beyond their bound in half of the lanes, where
+ *     it is as near; casts to integers that do not hold the value go two ways.
  * All is a function of lane, node and value alone: the same whatever the number of threads or the way of cutting into
  * blocks, but for the order in which BLAS adds, which may turn the last bit of the exact lane and a draw with it.
  *

@@ -256,6 +256,31 @@ static void decide_poles(const job *j, chunk *c, int n)
     }
 }
 
+/* Where max(0, x) and its like give a bound in all lanes, an operand next to it may lead beyond in a kernel. */
+static bool has_kink(fb_op op)
+{
+    return op == FB_OP_RELU || op == FB_OP_CLAMP || op == FB_OP_MAXIMUM || op == FB_OP_MINIMUM;
+}
+
+static void decide_kinks(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes;
+    const double *results[FB_LANES];
+    double moved[FB_TRIAL_CHUNK];
+    for (int l = 0; l < lanes; l++) results[l] = c->y[l];
+    spread_of(lanes, n, results, moved);
+    for (int a = 0; a < j->node->n_args; a++) {
+        spread_of(lanes, n, c->x[a], c->spread);
+        for (int k = 0; k < n; k++) {
+            double y = c->y[0][k], beyond = y - c->x[a][0][k];
+            if (moved[k] != 0 || beyond == 0 || !is_open(fabs(beyond), c->spread[k])) continue;
+            uint32_t draw = decision_draw(j, c->x[a][0][k]);
+            for (int l = 1; l < lanes; l++)
+                if (fb_trial_takes(l, draw)) c->y[l][k] = y + copysign(c->spread[k], beyond);
+        }
+    }
+}
+
 /* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
  * Lanes of exact operands are those of lane 0. */
 static bool casts_to_whole(const job *j)
@@ -307,7 +332,8 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     if (!units || !j->result_float) return;
     double share =
         units > 1 ? fb_trial_share(lane, j->id, FB_DRAW_FUNCTION) * units * fb_trial_unit(j->node->dtype) : 0;
-    /* In half of the lanes each value has a share of its own: the errors of two values do not cancel in their difference. */
+    /* In half of the lanes each value has a share of its own: the errors of two values do not cancel in their
+     * difference. */
     bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
     double most = units * fb_trial_unit(j->node->dtype);
     uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_FUNCTION);
@@ -360,6 +386,8 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
             decide_steps(j, c, n);
         else if (j->node->op == FB_OP_REMAINDER)
             decide_remainders(j, c, n);
+        else if (has_kink(j->node->op))
+            decide_kinks(j, c, n);
         else
             decide_poles(j, c, n);
     }

@@ -71,9 +71,9 @@ fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored)
      * lane 2 never, so that one lane at least shows what that does. */
     if (!stored && !rounds(lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && lane != 2 ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
-    /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of 16-bit
-     * values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike what lies
-     * between the same neighbours, whatever noise is in its last bits. */
+    /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of
+     * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike
+     * what lies between the same neighbours, whatever noise is in its last bits. */
     r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_REST));
     return r;
 }
@@ -189,8 +189,8 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
 {
     const fb_node *node = fb_trial_node(e, id);
     double *to = fb_trial_f(fb_trial_at(e, id), lane) + at;
-    /* Lane 3 is the usual fused kernel: sums are stored, pointwise values are not. What is left of a value less its own mean
-     * is then a rounding. */
+    /* Lane 3 is the usual fused kernel: sums are stored, pointwise values are not. What is left of a value less its own
+     * mean is then a rounding. */
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) ||
                   (lane == 3 && fb_op_get(node->op)->cls != FB_CLASS_POINTWISE);
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);

@@ -153,7 +153,6 @@ typedef struct {
     stored_value *value; /* a wanted node each */
     int n_threads;
     bool exact; /* lane 0 alone: by what is usual */
-    bool open;  /* what is no number is undecided: inputs that tell lead to 0 / 0, where any rounding tells otherwise */
 } judging;
 
 /* Blocks come from several threads, each with sums of its own. */
@@ -177,8 +176,6 @@ static void judge_block(void *ctx, int thread, const fb_trial_block *b)
             piece.i[l] = b->i[l] ? b->i[l] + at : NULL;
         }
         fb_spread_add(&v->spread[thread], &v->shape, &piece, spread);
-        for (int64_t k = 0; all->open && piece.v[0] && k < n; k++)
-            if (isnan(piece.v[0][k])) spread[k] = INFINITY;
         fb_judgement_add(&v->judge[thread], &v->shape, piece.first, n, piece.v[0], piece.i[0], spread,
                          v->got + piece.first * size);
     }
@@ -338,7 +335,7 @@ bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *o
     const fb_launch *l = launch_of(one);
     const fb_graph *g = one->job->g;
     fb_id *want = fb_calloc((size_t)l->n_stores + 1, sizeof *want);
-    judging all = {.value = fb_calloc((size_t)l->n_stores + 1, sizeof *all.value), .open = one->sampled};
+    judging all = {.value = fb_calloc((size_t)l->n_stores + 1, sizeof *all.value)};
     fb_trial_overflow overflow = {.node = FB_NONE};
     *out = (fb_error_report){.ok = true, .state = FB_CHECK_RIGHT};
     uint64_t *digest = fb_calloc((size_t)l->n_stores + 1, sizeof *digest);

@@ -27,7 +27,7 @@ enum { ALL, FIRST_ROW, LAST_ROW, FIRST_COLUMN, LAST_COLUMN, LAST_TILE, PARTS, N_
 enum {
     TILE = 64,
     SPREAD_PIECE = 512,
-    EACH_SIZE = 3, /* so many elements one is counted among the sizes */
+    EACH_SIZE = 3,     /* so many elements one is counted among the sizes */
     CHUNK = 4096,      /* elements whose usual spread is one figure */
     MEDIAN_LEAST = 64, /* elements that a median says something of */
     TAIL_LEAST = 512,
@@ -58,7 +58,8 @@ static int part_of(const fb_judge_shape *s, int64_t i)
     return part;
 }
 
-/* Elements from i on, before `end`, that lie in the same regions but for columns and the tile; those regions in to[]. */
+/* Elements from i on, before `end`, that lie in the same regions but for columns and the tile; those regions in to[].
+ */
 static int64_t run_of(const fb_judge_shape *s, int64_t i, int64_t end, int to[4], int *n)
 {
     int part = part_of(s, i);
@@ -146,10 +147,12 @@ static bool same_special(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Spreads where all is finite; false where it is not, and nothing was filled. Lane by lane, so that it is vectorised. */
+/* Spreads where all is finite; false where it is not, and nothing was filled. Lane by lane, so that it is vectorised.
+ */
 FB_JUDGE_FAST static bool spread_finite(const fb_trial_block *b, float *restrict spread)
 {
-    double most[SPREAD_PIECE], sum = 0;
+    double most[SPREAD_PIECE];
+    int64_t odd = 0; /* not a number in a sum: that an optimiser may take apart */
     for (int64_t at = 0, n; at < b->n; at += n) {
         n = b->n - at < SPREAD_PIECE ? b->n - at : SPREAD_PIECE;
         const double *restrict r = b->v[0] + at;
@@ -159,16 +162,16 @@ FB_JUDGE_FAST static bool spread_finite(const fb_trial_block *b, float *restrict
             for (int64_t k = 0; k < n; k++) {
                 double off = fabs(x[k] - r[k]);
                 most[k] = off > most[k] ? off : most[k];
-                sum += 0 * off;
+                odd |= !(off <= DBL_MAX);
             }
         }
         for (int64_t k = 0; k < n; k++) {
-            sum += 0 * r[k];
+            odd |= !(fabs(r[k]) <= DBL_MAX);
             /* rounded up, or a little more; what is too small for a float is not nothing */
             spread[at + k] = (float)(most[k] * (1 + 0x1p-22)) + (most[k] > 0 ? FLT_TRUE_MIN : 0);
         }
     }
-    return sum == 0;
+    return !odd;
 }
 
 /* Of one element; INFINITY where the lanes disagree whether it is finite. */
@@ -251,7 +254,7 @@ static bool is_judged(double r, float spread)
     return isfinite(r) && isfinite(spread);
 }
 
-FB_JUDGE_FAST static void spread_floats(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread)
+static void spread_floats(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread)
 {
     bool finite = spread_finite(b, spread);
     for (int64_t k = 0; k < b->n && !finite; k++) spread[k] = rounded_up(spread_at(b, k, &s->overflows));
@@ -331,8 +334,7 @@ static usual usual_of(const fb_judge_shape *shape, int64_t n, const double *v, c
     return (usual){at, of, at > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
 }
 
-/* Of what is nearer to 0 than roundings usually lead, no relative spread says anything: the operand of a relu may be on the
- * other side in all lanes. */
+/* Of what is nearer to 0 than roundings usually lead, no relative spread says anything. */
 static double around(const usual *u, double r)
 {
     if (fabs(r) <= u->absolute || isinf(u->relative)) return u->absolute;
@@ -348,10 +350,12 @@ static double step_at(fb_dtype dtype, double r)
     return fmax(ldexp(1, e - digits), dtype == FB_F16 ? 0x1p-24 : 0);
 }
 
-/* A value that is rounded at all, and lies next to one that its dtype holds, may come out as that in every lane: roundings on
- * the way lead to the next one as well. Where there is little around it, its dtype's own step says what is usual. */
+/* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out. One that is
+ * rounded at all, and lies next to one that its dtype holds, may come out as that in every lane: roundings on the way
+ * lead to the next one as well. Where there is little around it, its dtype's own step says what is usual. */
 static double allowed(const usual *u, fb_dtype dtype, double r, double spread)
 {
+    if (r == 0 && spread == 0) return 0;
     double near = spread > 0 ? fmax(around(u, r), step_at(dtype, r)) : around(u, r);
     return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
 }
@@ -391,7 +395,7 @@ static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64
 static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                           const float *spread, const double *got)
 {
-#define OFF(K) (got[K] - v[K])
+#define OFF(K)    (got[K] - v[K])
 #define COUNTS(K) (is_judged(v[K], spread[K]) && isfinite(got[K]))
     int64_t end = first + n;
     for (int64_t i = first, stop; i < end; i = stop) {
@@ -460,8 +464,8 @@ static void judge_ints(fb_judgement *j, const fb_judge_shape *shape, int64_t fir
     }
 }
 
-void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v, const int64_t *i,
-                  const float *spread, const void *got)
+void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
+                      const int64_t *i, const float *spread, const void *got)
 {
     j->compared += n;
     if (v)
@@ -499,7 +503,8 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     to->undecided += part->undecided;
     to->max_abs = fmax(to->max_abs, part->max_abs);
     to->largest = fmax(to->largest, part->largest);
-    if (!(part->ratio > to->ratio) && !(part->ratio == to->ratio && part->worst >= 0 && part->worst < to->worst)) return;
+    if (!(part->ratio > to->ratio) && !(part->ratio == to->ratio && part->worst >= 0 && part->worst < to->worst))
+        return;
     to->ratio = part->ratio;
     to->worst = part->worst;
     to->got = part->got;
@@ -510,8 +515,8 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
 
 /* ---- the end ---- */
 
-static const char *const region_names[] = {"",         " of the first row",   " of the last row", " of the first column",
-                                           " of the last column", " of the last tile"};
+static const char *const region_names[] = {
+    "", " of the first row", " of the last row", " of the first column", " of the last column", " of the last tile"};
 
 /* "relu[3,17,0]" */
 static void say_element(fb_str *s, const fb_node *n, int64_t at)
@@ -544,8 +549,8 @@ static double largest_lane(const double lanes[FB_TRIALS])
 }
 
 /* The worst region's error over what is allowed, and its words. */
-static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
-                                fb_str *words)
+static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape,
+                                const fb_node *n, fb_str *words)
 {
     double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22, worst = 0;
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
@@ -594,7 +599,7 @@ static double judge_distribution(const fb_judgement *j, const fb_node *n, fb_str
 }
 
 void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
-                  fb_error_report *out)
+                      fb_error_report *out)
 {
     fb_str element = {0}, region = {0}, distribution = {0};
     *out = (fb_error_report){.max_abs = j->max_abs, .compared = j->compared, .undecided = j->undecided};

@@ -1,5 +1,5 @@
-/* The judge: what honest roundings give is right at every size and dtype, and small systematic errors are not. Trials are
- * made here by hand: a value and its two neighbours. */
+/* The judge: what honest roundings give is right at every size and dtype, and small systematic errors are not. Trials
+ * are made here by hand: a value and its two neighbours. */
 #include "graph_help.h"
 
 #include "base/mem.h"
@@ -27,7 +27,8 @@ static double either_way(fb_dtype dtype, double x, double u)
     double step = x * (dtype == FB_F32 ? 0x1p-23 : dtype == FB_F16 ? 0x1p-10 : 0x1p-7);
     double beyond = (near < x) == (x > 0) ? x + step / 2 : x - step / 2;
     fb_elements_round(dtype, 1, &beyond, &other);
-    if (other == near) beyond = near < x ? near + fabs(step) : near - fabs(step), fb_elements_round(dtype, 1, &beyond, &other);
+    if (other == near)
+        beyond = near < x ? near + fabs(step) : near - fabs(step), fb_elements_round(dtype, 1, &beyond, &other);
     double of_other = fabs(x - near) / fabs(other - near);
     return u < of_other ? other : near;
 }
@@ -106,7 +107,8 @@ static void what_rounds_to_nearest_is_right(void **state)
         for (double mean = 0; mean < 100; mean += 64) {
             tensor t = tensor_new(dtype, rows, columns, mean);
             fb_error_report e = judged(&t);
-            if (!e.ok) fail_msg("%s %lld × %lld: %s", fb_dtype_name(dtype), (long long)rows, (long long)columns, e.worst);
+            if (!e.ok)
+                fail_msg("%s %lld × %lld: %s", fb_dtype_name(dtype), (long long)rows, (long long)columns, e.worst);
             assert_int_equal(e.compared, rows * columns);
             assert_int_equal(e.undecided, 0);
             tensor_free(&t);
@@ -213,6 +215,26 @@ static void what_is_not_a_number_is_wrong_where_one_is_expected(void **state)
 }
 
 /* Nothing was rounded: every bit counts. */
+/* Whatever part of a block is finite, also where the first difference is of a NaN. */
+static void what_lanes_disagree_about_is_undecided(void **state)
+{
+    (void)state;
+    for (int64_t columns = 1; columns < 2000; columns = 3 * columns + 1) {
+        tensor t = tensor_new(FB_F32, 1, columns, 0);
+        for (int64_t k = 0; k < columns; k++) {
+            t.exact[k] = k % 2 ? NAN : -25.5;
+            for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] = l % 3 == 0 ? -INFINITY : l % 3 == 1 ? NAN : -22;
+            store(&t, k, -INFINITY);
+        }
+        for (int64_t most = 1; most < 600; most *= 8) {
+            fb_error_report e = judged_in(&t, most);
+            assert_true(e.ok);
+            assert_int_equal(e.undecided, columns);
+        }
+        tensor_free(&t);
+    }
+}
+
 static void exact_values_must_be_exact(void **state)
 {
     (void)state;
@@ -275,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_region_is_found),
         cmocka_unit_test(one_element_is_found),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
+        cmocka_unit_test(what_lanes_disagree_about_is_undecided),
         cmocka_unit_test(exact_values_must_be_exact),
         cmocka_unit_test(blocks_of_any_length_are_judged_alike),
         cmocka_unit_test(integers_are_equal_or_wrong),

@@ -37,8 +37,8 @@ enum {
     PROCESSES = 2,
     BATCH_TEXT = 160000, /* characters of kernels that are compiled together */
     BATCH_ITEMS = 24,
-    MUTANT_SECONDS = 2,  /* of a processor, for one set of inputs; the whole of a program may take more */
-    PROGRAM_MUTANTS = 2, /* of a plan and kind, at most */
+    MUTANT_SECONDS = 2,   /* of a processor, for one set of inputs; the whole of a program may take more */
+    PROGRAM_MUTANTS = 2,  /* of a plan and kind, at most */
     MOST_THREADS = 30000, /* emulated ones, of one launch's mutants */
     MOST_LAUNCHES = 40,   /* of a program whose list is made wrong */
 };
@@ -312,6 +312,7 @@ static int64_t threads_of(const fb_program *p, const fb_launch *l)
 static void thin_out(const walk *w, int launch, mutants *all)
 {
     int64_t most = MOST_THREADS / threads_of(program_of(w), &program_of(w)->launches[launch]);
+    if (most < 2) most = 2;
     if (full || all->n <= most) return;
     for (int i = 0; i < all->n; i++) { /* drawn as cards are */
         int k = i + (int)(fb_splitmix64(seed + (uint64_t)launch * 64 + (uint64_t)i) % (uint64_t)(all->n - i));
@@ -319,7 +320,7 @@ static void thin_out(const walk *w, int launch, mutants *all)
         all->at[i] = all->at[k];
         all->at[k] = held;
     }
-    all->n = most < 2 ? 2 : (int)most;
+    all->n = (int)most;
 }
 
 /* In a process of its own. */
@@ -1077,6 +1078,7 @@ static void wrong_kernels_are_found(void **state)
         fflush(NULL);
         child[i] = fork();
         if (child[i]) continue;
+        signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on as if it were the parent */
         score_share(i);
         _exit(0);
     }
