@@ -136,6 +136,8 @@ typedef struct {
     /* A hash of these bytes, the same for the same bytes at whatever place. `storage`: the memory that this buffer has while
      * nothing is swapped; FB_NONE: the pool of temporaries. */
     bool (*digest)(fb_loaded *l, int storage, int64_t offset, int64_t bytes, uint64_t *out, fb_error *err);
+    /* A hash of memory between buffers, which is nobody's and stays as it is; NULL: others may have it. */
+    uint64_t (*digest_gaps)(fb_loaded *l);
     bool (*finish)(fb_loaded *l, fb_error *err); /* what is received is copied out; swaps undone */
 } fb_stepping;
 

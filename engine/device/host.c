@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/mutate.h"
+#include "base/rng.h"
 #include "base/str.h"
 #include "device/host_parts.h"
 
@@ -25,6 +26,11 @@ enum {
     GUARD = 4096, /* an unmapped page at both ends: a kernel that runs wild there is stopped, not believed */
 };
 
+typedef struct {
+    char *at;
+    size_t bytes;
+} gap;
+
 struct fb_loaded {
     fb_host *host;
     const fb_program *program;
@@ -33,6 +39,8 @@ struct fb_loaded {
     fb_host_gemm **gemms;
     char *region; /* one mapping: guard, buffers, guard */
     size_t region_bytes;
+    gap *gaps; /* between buffers: nobody's memory */
+    int n_gaps;
     char **initial;               /* of each buffer: its storage */
     char **now;                   /* the same after the swaps of the last run */
     char **saved;                 /* assigned parameters: what they are restored to */
@@ -201,6 +209,23 @@ static size_t lay_out(const fb_program *p, size_t *at, size_t *second, size_t *s
     return (n + VECTOR + 2 * GUARD - 1) / GUARD * GUARD;
 }
 
+/* What lies between the ends of buffers and the next ones. Fenced buffers have pages there that end whatever writes. */
+static void find_gaps(fb_loaded *l, const size_t *at, const size_t *second)
+{
+    const fb_program *p = l->program;
+    size_t end = GUARD + VECTOR + (size_t)p->pool_bytes;
+    l->gaps = fb_calloc(2 * (size_t)p->n_buffers + 1, sizeof *l->gaps);
+    for (int b = 0; b < p->n_buffers && !p->fenced; b++) {
+        const size_t places[] = {at[b], second[b]};
+        for (int k = 0; k < 2 && own_storage(&p->buffers[b]); k++) {
+            if (k && !places[k]) continue;
+            l->gaps[l->n_gaps++] = (gap){l->region + end, places[k] - end};
+            end = places[k] + (size_t)p->buffers[b].bytes;
+        }
+    }
+    if (!p->fenced) l->gaps[l->n_gaps++] = (gap){l->region + end, l->region_bytes - GUARD - end};
+}
+
 static bool allocate(fb_loaded *l, fb_error *err)
 {
     const fb_program *p = l->program;
@@ -234,6 +259,7 @@ static bool allocate(fb_loaded *l, fb_error *err)
         if (own_storage(&p->buffers[i])) fence(l, at[i]);
         if (second[i]) fence(l, second[i]);
     }
+    if (ok) find_gaps(l, at, second);
     if (ok) l->copies = fb_host_copies_new(p, l->initial, l->second);
     l->doubles = l->copies && l->copies->overlap;
     if (ok && l->doubles && !l->host->copier) ok = (l->host->copier = fb_copier_new(err)) != NULL;
@@ -341,8 +367,8 @@ static void host_unload(fb_loaded *l)
     }
     fb_host_copies_free(l->copies);
     if (l->region) munmap(l->region, l->region_bytes);
-    void *const blocks[] = {l->handles, l->entries, l->gemms,  l->initial,  l->now,
-                            l->saved,   l->args,    l->end_of, l->products, l->second};
+    void *const blocks[] = {l->gaps,  l->handles, l->entries, l->gemms,    l->initial, l->now,
+                            l->saved, l->args,    l->end_of,  l->products, l->second};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
     fb_free(l);
 }
@@ -424,6 +450,7 @@ static bool host_poison(fb_loaded *l, fb_error *err)
     (void)err;
     const fb_program *p = l->program;
     memset(l->region + GUARD + VECTOR, 0xff, (size_t)p->pool_bytes);
+    for (int i = 0; i < l->n_gaps; i++) memset(l->gaps[i].at, 0xff, l->gaps[i].bytes);
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind == FB_BUFFER_OUTPUT) memset(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
     }
@@ -706,6 +733,13 @@ static bool step_digest(fb_loaded *l, int storage, int64_t offset, int64_t bytes
     return true;
 }
 
+static uint64_t step_digest_gaps(fb_loaded *l)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < l->n_gaps; i++) all = fb_splitmix64(all ^ fb_digest(l->gaps[i].at, l->gaps[i].bytes));
+    return all;
+}
+
 static bool step_finish(fb_loaded *l, fb_error *err)
 {
     (void)err;
@@ -724,6 +758,7 @@ static const fb_stepping stepping = {.rewind = step_rewind,
                                      .poke = step_poke,
                                      .storage = step_storage,
                                      .digest = step_digest,
+                                     .digest_gaps = step_digest_gaps,
                                      .finish = step_finish};
 
 const fb_device_ops fb_device_host = {

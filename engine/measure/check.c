@@ -3,10 +3,10 @@
  * requires  a loaded program with places (codegen/program.h), its sources written
  * provides  the first kernel that is wrong, or that there is none
  *
- * Custody: `known` holds, of each node, the digest of what was stored for it when it was stored and judged. A launch that
- * reads a node must find these bytes. Memory is cut into segments whose digests are kept up to date: after a launch only those
- * of its declared outputs may be others. In a loop, a carried value is what its yield was at the end of the step before;
- * an item is a slice of what is scanned. Steps that are not looked at vouch for nothing. */
+ * Custody: `known` holds, of each node, the digest of what was stored for it when it was stored and judged. A launch
+ * that reads a node must find these bytes. Memory is cut into segments whose digests are kept up to date: after a
+ * launch only those of its declared outputs may be others. In a loop, a carried value is what its yield was at the end
+ * of the step before; an item is a slice of what is scanned. Steps that are not looked at vouch for nothing. */
 #include "measure/check_parts.h"
 
 #include "base/hash.h"
@@ -53,13 +53,14 @@ typedef struct {
     int64_t step[FB_MAX_REPEATS], trips[FB_MAX_REPEATS];
     fb_id region[FB_MAX_REPEATS];
     int depth;
-    known *of;    /* a node */
+    known *of; /* a node */
     FB_VEC(segment) memory;
     bool stale; /* launches went by unseen since digests were taken */
     int64_t every, since;
     FB_VEC(seen_kernel) seen;
     int64_t looked, to_look;
-    bool stopped; /* something is wrong */
+    uint64_t gaps; /* digest of memory between buffers */
+    bool stopped;  /* something is wrong */
 } walk;
 
 static const fb_graph *graph_of(const walk *w)
@@ -85,8 +86,8 @@ static int64_t aligned(int64_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The pool is cut where any temporary begins or ends; what lies between belongs to nobody, and may not change either. Of one
- * part of several that are joined, only its own memory is looked at. */
+/* The pool is cut where any temporary begins or ends; what lies between belongs to nobody, and may not change either.
+ * Of one part of several that are joined, only its own memory is looked at. */
 static void cut_memory(walk *w)
 {
     const fb_program *p = w->job->program;
@@ -100,7 +101,9 @@ static void cut_memory(walk *w)
     for (int b = w->job->first_buffer; b < last_buffer(w); b++) {
         const fb_buffer *buffer = &p->buffers[b];
         if (buffer->kind != FB_BUFFER_TEMP) {
-            if (buffer->bytes) FB_VEC_PUSH(&w->memory, ((segment){b, 0, aligned(buffer->bytes), 0}));
+            int64_t bytes = buffer->bytes, tail = aligned(bytes) - bytes;
+            if (bytes) FB_VEC_PUSH(&w->memory, ((segment){b, 0, bytes, 0}));
+            if (bytes && tail) FB_VEC_PUSH(&w->memory, ((segment){b, bytes, tail, 0}));
             continue;
         }
         int64_t end = buffer->offset + buffer->bytes;
@@ -126,6 +129,7 @@ static bool digest_memory(walk *w)
         segment *s = &w->memory.at[i];
         if (!w->stepping->digest(w->job->loaded, s->storage, s->offset, s->bytes, &s->digest, w->err)) return false;
     }
+    if (w->stepping->digest_gaps) w->gaps = w->stepping->digest_gaps(w->job->loaded);
     w->stale = false;
     return true;
 }
@@ -134,7 +138,7 @@ static bool covers(const walk *w, int buffer, const segment *s)
 {
     int storage = w->stepping->storage(w->job->loaded, buffer);
     const fb_buffer *b = &w->job->program->buffers[storage];
-    if (b->kind != FB_BUFFER_TEMP) return s->storage == storage;
+    if (b->kind != FB_BUFFER_TEMP) return s->storage == storage && s->offset < b->bytes;
     return s->storage == FB_NONE && s->offset >= b->offset && s->offset + s->bytes <= b->offset + b->bytes;
 }
 
@@ -147,15 +151,18 @@ static bool is_output_of(const walk *w, const fb_launch *l, const segment *s)
     return l->kind == FB_LAUNCH_GEMM && covers(w, w->job->program->gemms[l->gemm].c, s);
 }
 
+static const char *const beside = "memory between buffers";
+
 static const char *owner_of(const walk *w, const segment *s)
 {
     const fb_program *p = w->job->program;
+    if (s->storage != FB_NONE && s->offset >= p->buffers[s->storage].bytes) return beside;
     if (s->storage != FB_NONE) return p->buffers[s->storage].name;
     for (int b = 0; b < p->n_buffers; b++) {
         const fb_buffer *t = &p->buffers[b];
         if (t->kind == FB_BUFFER_TEMP && s->offset >= t->offset && s->offset < t->offset + t->bytes) return t->name;
     }
-    return "memory between buffers";
+    return beside;
 }
 
 /* ---- findings ---- */
@@ -187,6 +194,9 @@ static bool look_at_memory(walk *w, const fb_launch *l)
         if (before != s->digest && !w->stopped && !is_output_of(w, l, s))
             found(w, l, "it wrote to %.48s, which is none of its outputs", owner_of(w, s));
     }
+    uint64_t gaps = w->stepping->digest_gaps ? w->stepping->digest_gaps(w->job->loaded) : w->gaps;
+    if (gaps != w->gaps && !w->stopped) found(w, l, "it wrote to %s, which is none of its outputs", beside);
+    w->gaps = gaps;
     return true;
 }
 
@@ -371,8 +381,7 @@ static void know_carried(walk *w, fb_id region, bool first)
     const fb_graph *g = graph_of(w);
     const fb_region *r = &g->regions[region];
     known *next = fb_calloc((size_t)r->n_carried + 1, sizeof *next);
-    for (int i = 0; i < r->n_carried; i++)
-        next[i] = known_of(w, first ? g->nodes[r->loop].args[i] : r->yields[i]);
+    for (int i = 0; i < r->n_carried; i++) next[i] = known_of(w, first ? g->nodes[r->loop].args[i] : r->yields[i]);
     for (int i = 0; i < r->n_carried; i++)
         if (r->carried[i] != FB_NONE) w->of[r->carried[i]] = next[i];
     fb_free(next);
@@ -485,8 +494,8 @@ static bool check_second(walk *w, const seen_kernel *k, int number)
     fb_one_launch one = {.job = w->job, .launch = k->launch, .step = w->step, .sampled = true};
     fb_error_report report = {.ok = true};
     if (!l->n_reads || !l->n_stores) return true;
-    bool ok = step_progress(w) && give(w, l, k, fb_splitmix64(0x7e11 + (uint64_t)number)) && fb_one_take(&one, w->err) &&
-              w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
+    bool ok = step_progress(w) && give(w, l, k, fb_splitmix64(0x7e11 + (uint64_t)number)) &&
+              fb_one_take(&one, w->err) && w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
               fb_one_judge(&one, NULL, &report, w->progress, w->err);
     fb_one_free(&one);
     if (!ok) return false;

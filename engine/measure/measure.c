@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "codegen/lower.h"
+#include "measure/audit.h"
 #include "measure/check.h"
 #include "measure/reference.h"
 #include "measure/rows.h"
@@ -43,9 +44,9 @@ struct fb_measurement {
     int n_checked;
     int seed; /* whose inputs are on the device */
     bool verified[FB_SEEDS];
-    void **images[FB_SEEDS]; /* of each seed and buffer: what is written; kept where seeds rotate */
+    void **images[FB_SEEDS];  /* of each seed and buffer: what is written; kept where seeds rotate */
     uint64_t *left[FB_SEEDS]; /* digests of what a run leaves in each of `checked` */
-    bool order_varies;        /* what is left differs in its last bits from run to run, or from its kernels' one by one */
+    bool order_varies; /* what is left differs in its last bits from run to run, or from its kernels' one by one */
     fb_error_report error, whole;
     samples hot, cold, busy, copied, hidden; /* µs */
     int n_rounds;
@@ -93,13 +94,14 @@ static void drop_images(fb_measurement *m, int seed)
 }
 
 /* What is written to each source of a program; NULL with an error. */
-static void **images_of(fb_measurement *m, const fb_program *p, int seed, const fb_progress *progress, fb_error *err)
+static void **images_of(fb_measurement *m, const fb_program *p, uint64_t seed, const fb_progress *progress,
+                        fb_error *err)
 {
     void **images = fb_calloc((size_t)p->n_buffers + 1, sizeof *images);
     for (int b = 0; b < p->n_buffers; b++) {
         if (!is_filled(&p->buffers[b])) continue;
         images[b] = fb_alloc((size_t)p->buffers[b].bytes + 1);
-        if (fill_buffer(m, &p->buffers[b], m->o.seeds[seed], images[b], progress, err)) continue;
+        if (fill_buffer(m, &p->buffers[b], seed, images[b], progress, err)) continue;
         free_images(p, images);
         return NULL;
     }
@@ -108,17 +110,21 @@ static void **images_of(fb_measurement *m, const fb_program *p, int seed, const 
 
 static bool make_images(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
 {
-    if (!m->images[seed]) m->images[seed] = images_of(m, m->program, seed, progress, err);
+    if (!m->images[seed]) m->images[seed] = images_of(m, m->program, m->o.seeds[seed], progress, err);
     return m->images[seed] != NULL;
+}
+
+static bool write_images(fb_measurement *m, fb_loaded *loaded, const fb_program *p, void *const *images, fb_error *err)
+{
+    bool ok = true;
+    for (int b = 0; ok && b < p->n_buffers; b++)
+        if (is_filled(&p->buffers[b])) ok = m->device->ops->write(loaded, b, images[b], err);
+    return ok;
 }
 
 static bool write_inputs(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
 {
-    const fb_program *p = m->program;
-    bool ok = make_images(m, seed, progress, err);
-    for (int b = 0; ok && b < p->n_buffers; b++) {
-        if (is_filled(&p->buffers[b])) ok = m->device->ops->write(m->loaded, b, m->images[seed][b], err);
-    }
+    bool ok = make_images(m, seed, progress, err) && write_images(m, m->loaded, m->program, m->images[seed], err);
     m->seed = ok ? seed : -1;
     if (m->o.n_seeds < 2) drop_images(m, seed);
     return ok;
@@ -220,14 +226,14 @@ static bool wait_for(fb_measurement *m, int seed, fb_reference *out, const fb_pr
 }
 
 /* Every second run is given other feeds, of another seed: what comes a run late or early shows. */
-static bool write_second(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
+static bool write_second(fb_measurement *m, uint64_t seed, const fb_progress *progress, fb_error *err)
 {
     const fb_program *p = m->program;
     bool good = true;
     for (int b = 0; good && b < p->n_buffers; b++) {
         if (!p->buffers[b].fed) continue;
         char *other = fb_alloc((size_t)p->buffers[b].bytes + 1);
-        good = fill_buffer(m, &p->buffers[b], m->o.seeds[seed] + 1, other, progress, err) &&
+        good = fill_buffer(m, &p->buffers[b], seed + 1, other, progress, err) &&
                m->device->ops->write_second(m->loaded, b, other, err);
         fb_free(other);
     }
@@ -235,7 +241,7 @@ static bool write_second(fb_measurement *m, int seed, const fb_progress *progres
 }
 
 /* Runs from poisoned memory, of which the last counts; more than one where feeds may come late. */
-static bool run_poisoned(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
+static bool run_poisoned(fb_measurement *m, uint64_t seed, const fb_progress *progress, fb_error *err)
 {
     fb_run_time times[3];
     bool late = fb_program_is_fed(m->program) && m->program->overlap;
@@ -245,11 +251,11 @@ static bool run_poisoned(fb_measurement *m, int seed, const fb_progress *progres
     return ops->poison(m->loaded, err) && ops->run(m->loaded, &how, times, err);
 }
 
-/* What a run from poisoned memory leaves for a seed's inputs, as digests; a second one must leave the same, or it has no
- * fixed order. */
+/* What a run from poisoned memory leaves for a seed's inputs, as digests; a second one must leave the same, or it has
+ * no fixed order. */
 static bool note_left(fb_measurement *m, int seed, const fb_progress *progress, fb_error *err)
 {
-    if (!run_poisoned(m, seed, progress, err)) return false;
+    if (!run_poisoned(m, m->o.seeds[seed], progress, err)) return false;
     uint64_t *now = FB_NEW_ARRAY(m->arena, uint64_t, m->n_checked);
     if (!digest_left(m, m->loaded, m->program, now, err)) return false;
     for (int i = 0; m->left[seed] && i < m->n_checked; i++)
@@ -268,11 +274,19 @@ static bool check_whole(fb_measurement *m, int seed, const fb_progress *progress
     return ok;
 }
 
+/* The inputs of one seed, and what the program as it is timed leaves of them. */
+typedef struct {
+    uint64_t seed;
+    void **images; /* of m->program */
+    const uint64_t *left;
+} inputs;
+
 /* Each kernel by itself, and what they leave one by one against what the timed program left. */
 typedef struct {
     fb_measurement *m;
     fb_loaded *apart;
     const fb_program *program;
+    const uint64_t *left;
 } comparing;
 
 static bool compare_left(void *ctx, fb_error *err)
@@ -283,35 +297,32 @@ static bool compare_left(void *ctx, fb_error *err)
     if (!digest_left(m, c->apart, c->program, now, err)) return false;
     /* A merged kernel may sum in another order than its stages do one by one; then both are judged. */
     for (int i = 0; i < m->n_checked && c->program == m->program && !m->order_varies; i++)
-        if (now[i] != m->left[0][i])
+        if (now[i] != c->left[i])
             found_wrong(m, "run at a stretch, %.60s is another than launch by launch", m->g->nodes[m->checked[i]].name);
     return true;
 }
 
-static bool check_kernels_of(fb_measurement *m, fb_loaded *loaded, const fb_program *p, const fb_progress *progress,
-                             fb_error *err)
+static bool check_kernels_of(fb_measurement *m, fb_loaded *loaded, const fb_program *p, const inputs *in,
+                             const fb_progress *progress, fb_error *err)
 {
-    comparing c = {m, loaded, p};
+    comparing c = {m, loaded, p, in->left};
     fb_check_result found;
-    void **images = m->images[0];
+    void **own = p == m->program ? NULL : images_of(m, p, in->seed, progress, err);
     fb_check_job job = {.device = m->device,
                         .loaded = loaded,
                         .program = p,
                         .g = m->g,
-                        .seed = m->o.seeds[0],
+                        .images = own ? own : in->images,
+                        .seed = in->seed,
                         .files = m->o.files,
                         .files_ctx = m->o.files_ctx,
                         .second = true,
                         .memo = m->o.memo,
                         .walked = compare_left,
                         .walked_ctx = &c};
-    if (p != m->program) images = images_of(m, p, 0, progress, err);
-    bool ok = images != NULL;
-    for (int b = 0; ok && p != m->program && b < p->n_buffers; b++)
-        if (is_filled(&p->buffers[b])) ok = m->device->ops->write(loaded, b, images[b], err);
-    job.images = images;
+    bool ok = p == m->program || (own && write_images(m, loaded, p, own, err));
     ok = ok && fb_check_kernels(&job, &found, progress, err);
-    if (p != m->program) free_images(p, images);
+    free_images(p, own);
     if (ok && m->error.ok) m->error = found.error;
     return ok;
 }
@@ -324,16 +335,16 @@ static bool is_merged(const fb_program *p)
 }
 
 /* Merged kernels are lists of their stages here; one program and the other must leave the same. */
-static bool check_kernels(fb_measurement *m, const fb_progress *progress, fb_error *err)
+static bool check_kernels(fb_measurement *m, const inputs *in, const fb_progress *progress, fb_error *err)
 {
     const fb_device_ops *ops = m->device->ops;
     if (!ops->stepping) {
         m->error = (fb_error_report){.ok = true, .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_WHOLE};
         return true;
     }
-    if (!m->apart) return check_kernels_of(m, m->loaded, m->program, progress, err);
+    if (!m->apart) return check_kernels_of(m, m->loaded, m->program, in, progress, err);
     fb_loaded *loaded = ops->load(m->device, m->apart, progress, err);
-    bool ok = loaded && check_kernels_of(m, loaded, m->apart, progress, err);
+    bool ok = loaded && check_kernels_of(m, loaded, m->apart, in, progress, err);
     if (loaded) ops->unload(loaded);
     return ok;
 }
@@ -356,7 +367,32 @@ static void conclude(fb_measurement *m)
     if (e->state == FB_CHECK_RIGHT && fb_error_says_nothing(e)) e->state = FB_CHECK_UNDECIDED;
 }
 
-/* Kernels first: the reference may still be on its way. The timed program's own answer is what the whole is judged by. */
+/* Kernels from files once more, on inputs that they have not met and cannot know. What was found right stays as it was
+ * reported. */
+static bool check_unseen(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    const fb_error_report seen = m->error;
+    inputs in = {.seed = fb_seed_unseen()};
+    uint64_t *left = fb_alloc(((size_t)m->n_checked + 1) * sizeof *left);
+    in.left = left;
+    in.images = images_of(m, m->program, in.seed, progress, err);
+    bool ok = in.images && write_images(m, m->loaded, m->program, in.images, err) &&
+              run_poisoned(m, in.seed, progress, err) && digest_left(m, m->loaded, m->program, left, err) &&
+              check_kernels(m, &in, progress, err);
+    free_images(m->program, in.images);
+    fb_free(left);
+    if (ok && m->error.ok) m->error = seen;
+    if (ok && m->error.ok) return write_inputs(m, 0, progress, err);
+    if (ok) {
+        char was[sizeof m->error.worst];
+        memcpy(was, m->error.worst, sizeof was);
+        snprintf(m->error.worst, sizeof m->error.worst, "on inputs drawn anew, %.*s", (int)sizeof was - 32, was);
+    }
+    return ok;
+}
+
+/* Kernels first: the reference may still be on its way. The timed program's own answer is what the whole is judged by.
+ */
 bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err)
 {
     if (m->device->ops->recall || m->error.state != FB_CHECK_CHECKING) return true;
@@ -364,10 +400,13 @@ bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *
     if (!write_inputs(m, 0, progress, err) || !note_left(m, 0, progress, err)) return false;
     if (!make_images(m, 0, progress, err)) return false;
     fb_error_report before = m->error;
-    bool ok = check_kernels(m, progress, err);
+    bool ok = check_kernels(m, &(inputs){m->o.seeds[0], m->images[0], m->left[0]}, progress, err);
     /* memory holds inputs that tell */
     if (ok && m->error.ok)
-        ok = write_inputs(m, 0, progress, err) && run_poisoned(m, 0, progress, err) && check_whole(m, 0, progress, err);
+        ok = write_inputs(m, 0, progress, err) && run_poisoned(m, m->o.seeds[0], progress, err) &&
+             check_whole(m, 0, progress, err);
+    if (ok && m->error.ok && m->device->ops->stepping && fb_program_has_files(m->program))
+        ok = check_unseen(m, progress, err);
     if (!ok) {
         m->error = before;
         return false;
@@ -464,7 +503,8 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
     int turn = cache == FB_CACHE_COLD ? 1 : TURN_CALLS;
     int next = m->calls++ / turn % m->o.n_seeds;
     if (next == m->seed) return true;
-    if (!m->verified[next] && next) { /* until the first is checked, and the next one's reference is there, it goes on alone */
+    if (!m->verified[next] &&
+        next) { /* until the first is checked, and the next one's reference is there, it goes on alone */
         if (!fb_reference_path(m->g, m->o.seeds[next], path, sizeof path, err)) return false;
         if (m->seed >= 0 && (m->error.state == FB_CHECK_CHECKING || access(path, R_OK) != 0)) return true;
     }
@@ -475,7 +515,8 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
     return true;
 }
 
-/* What the last timed run left is what the checked one did, bit by bit; where the order of sums is not fixed, it is judged. */
+/* What the last timed run left is what the checked one did, bit by bit; where the order of sums is not fixed, it is
+ * judged. */
 static bool look_again(fb_measurement *m, fb_error *err)
 {
     char path[2200];
@@ -554,13 +595,36 @@ static void add_round(fb_measurement *m, double at_us, int before, int traced)
                                           .device_us = m->busy.n > traced ? m->busy.at[m->busy.n - 1] : NAN};
 }
 
+/* Where kernels are a file's, a run from cleared memory comes at any place among the samples: it must leave the same.
+ */
+static bool sample_and_look(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err)
+{
+    enum { RARELY = 4 };
+    uint64_t drawn = fb_seed_unseen();
+    bool audit = fb_program_has_files(m->program) && (n > 1 || drawn % RARELY == 0);
+    int before = audit ? (int)(drawn / RARELY % (uint64_t)n) : n;
+    if (!take_samples(m, cache, before, progress, err)) return false;
+    if (audit && (!run_poisoned(m, m->o.seeds[m->seed], progress, err) || !look_again(m, err))) return false;
+    return take_samples(m, cache, n - before, progress, err) && (!m->error.ok || look_again(m, err));
+}
+
+static void refuse_too_short(fb_measurement *m, const samples *taken, int from)
+{
+    char why[160];
+    double wall_us = fb_stat_of(taken->at + from, taken->n - from).median;
+    if (fb_files_left_out_work(m->program, m->device->ops->machine(m->device), wall_us, why))
+        found_wrong(m, "%.159s", why);
+}
+
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err)
 {
     if (m->device->ops->recall) return true; /* there is nothing to add */
     if (!refuse_wrong(m, err) || !rotate(m, cache, progress, err) || !refuse_wrong(m, err)) return false;
-    int before = m->hot.n, traced = m->busy.n;
+    const samples *to = cache == FB_CACHE_COLD ? &m->cold : &m->hot;
+    int before = m->hot.n, traced = m->busy.n, first = to->n;
     double at_us = fb_now_us();
-    if (!take_samples(m, cache, n, progress, err) || !look_again(m, err)) return false;
+    if (!sample_and_look(m, cache, n, progress, err)) return false;
+    if (m->error.ok) refuse_too_short(m, to, first);
     bool ok = (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
     if (ok && cache == FB_CACHE_HOT) add_round(m, at_us, before, traced);
     return ok;
@@ -703,9 +767,9 @@ fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *
                                  .bound = p.bound,
                                  .ok = !(p.bound > 1),
                                  .scope = FB_JUDGED_WHOLE,
-                                 .state = isnan(p.bound)  ? FB_CHECK_NONE
-                                          : p.bound > 1 ? FB_CHECK_WRONG
-                                                          : FB_CHECK_RIGHT};
+                                 .state = isnan(p.bound) ? FB_CHECK_NONE
+                                          : p.bound > 1  ? FB_CHECK_WRONG
+                                                         : FB_CHECK_RIGHT};
     r->n_kernels = p.n_kernels;
     r->kernels = FB_NEW_ARRAY(r->arena, fb_kernel_report, p.n_kernels);
     for (int i = 0; i < p.n_kernels; i++) {
