@@ -47,10 +47,10 @@ typedef struct {
     int64_t second;        /* kernels that were given a second set */
 } fb_check_result;
 
-/* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost). */
 /* Adds what was found of one value, or one kernel, to what was found of others: the worst counts. */
 void fb_error_add(fb_error_report *all, const fb_error_report *one);
 
+/* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost). */
 bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
 
 #endif

@@ -19,8 +19,8 @@ cp m.lua "my model's.lua"
 fb eject "my model's.lua" max --kernel neg "my k.c"
 is "what to do next can be pasted" 0 \
     out "^edit my k.c, then: fusebox run --trust 'my model'\\\\''s.lua' max 'my k.json'\$"
-sed 's/.*then: fusebox //' out >paste
-holds "and does what it says" sh -c "$(printf "%s " "$FUSEBOX")$(cat paste)"
+sed 's/.*then: fusebox //' out >pasted
+holds "and does what it says" sh -c "$(printf "%s " "$FUSEBOX")$(cat pasted)"
 fb eject m.lua max --kernel neg
 is "it is not overwritten" 2 err1 'relu_neg.c is there already; --force'
 fb eject m.lua max --kernel 1 k.c

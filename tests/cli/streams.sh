@@ -17,6 +17,7 @@ is "stdout full" 1 err1 'cannot write to standard output: No space left on devic
 mkfifo gone
 for command in "graph plain.lua" "run plain.lua none --format json" "emit plain.lua max" "--help"; do
     # Opened for both, written to by one, read by nobody once the other is closed.
+    # shellcheck disable=SC2094
     exec 8<>gone 9>gone
     exec 8>&-
     # shellcheck disable=SC2086  # the command's words
