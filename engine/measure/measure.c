@@ -240,11 +240,17 @@ static bool write_second(fb_measurement *m, uint64_t seed, const fb_progress *pr
     return good;
 }
 
+/* Does what is fed arrive while the run before computes? */
+static bool is_late(const fb_measurement *m)
+{
+    return fb_program_is_fed(m->program) && m->program->overlap;
+}
+
 /* Runs from poisoned memory, of which the last counts; more than one where feeds may come late. */
 static bool run_poisoned(fb_measurement *m, uint64_t seed, const fb_progress *progress, fb_error *err)
 {
     fb_run_time times[3];
-    bool late = fb_program_is_fed(m->program) && m->program->overlap;
+    bool late = is_late(m);
     const fb_device_ops *ops = m->device->ops;
     if (!step(progress, "running", 0, err) || (late && !write_second(m, seed, progress, err))) return false;
     const fb_run_how how = {.cache = FB_CACHE_COLD, .samples = late ? 3 : 1};
@@ -521,7 +527,6 @@ static bool look_again(fb_measurement *m, fb_error *err)
 {
     char path[2200];
     fb_reference reference;
-    if (fb_program_is_fed(m->program) && m->program->overlap) return true; /* every second run was fed something else */
     uint64_t *now = fb_alloc(((size_t)m->n_checked + 1) * sizeof *now);
     bool ok = digest_left(m, m->loaded, m->program, now, err), same = true;
     for (int i = 0; ok && i < m->n_checked; i++) {
@@ -578,6 +583,7 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
         double fit = chunk_us / (each > 0.01 ? each : 0.01);
         now = !done || cache == FB_CACHE_COLD || fit < 1 ? 1 : fit > MOST ? MOST : (int)fit;
         if (now > n - done) now = n - done;
+        if (is_late(m)) now -= now % 2 == 0; /* every second run of a call is fed something else: the last is as the first */
         if (!step(progress, "measuring", (double)done / n, err)) return false;
         if (!m->device->ops->run(m->loaded, &(fb_run_how){.cache = cache, .samples = now}, times, err)) return false;
         for (int i = 0; i < now; i++) FB_VEC_PUSH(to, times[i].wall_us);
