@@ -45,7 +45,6 @@ static _Noreturn void exec_command(char *const *argv, int log, const fb_guarded_
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     limit(RLIMIT_CPU, (rlim_t)l->seconds, (rlim_t)l->seconds + 1);
     limit(RLIMIT_CORE, 0, 0);
-    if (l->memory) limit(RLIMIT_AS, (rlim_t)l->memory, (rlim_t)l->memory);
     fb_give_way();
     int null = open("/dev/null", O_RDONLY);
     if (null >= 0) dup2(null, 0);
@@ -54,6 +53,8 @@ static _Noreturn void exec_command(char *const *argv, int log, const fb_guarded_
     setenv("LC_ALL", "C", 1);
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) unsetenv(paths[i]);
     if (l->work) setenv("TMPDIR", l->work, 1);
+    /* last: nothing of ours has room under it where a sanitizer has mapped its shadow */
+    if (l->memory) limit(RLIMIT_AS, (rlim_t)l->memory, (rlim_t)l->memory);
     execvp(argv[0], argv);
     dprintf(2, "%s\n", strerror(errno));
     _exit(127);
