@@ -210,16 +210,25 @@ static bool judge_whole(fb_measurement *m, const fb_reference *reference, fb_err
     return true;
 }
 
-/* Waits until a whole file is there: one that is damaged is being made again. */
-static bool wait_for(fb_measurement *m, int seed, fb_reference *out, const fb_progress *progress, fb_error *err)
+/* Opens what is new since it was tried: one that is damaged is being made again. */
+static bool open_new(const fb_measurement *m, int seed, int place, struct stat *tried, fb_reference *out)
 {
     char path[2200];
-    struct stat now, tried = {0};
-    if (!fb_reference_path(m->g, m->o.seeds[seed], path, sizeof path, err)) return false;
+    struct stat now;
+    if (!fb_reference_path(m->g, m->o.seeds[seed], place, path, sizeof path, NULL) ||
+        stat(path, &now) != 0) return false;
+    if (now.st_ino == tried->st_ino && now.st_mtime == tried->st_mtime) return false;
+    *tried = now;
+    return fb_reference_open(out, path, m->g, NULL);
+}
+
+/* Waits until a whole file is there, in whichever place. */
+static bool wait_for(fb_measurement *m, int seed, fb_reference *out, const fb_progress *progress, fb_error *err)
+{
+    struct stat tried[FB_REFERENCE_PLACES] = {0};
     for (;;) {
-        bool there = stat(path, &now) == 0, fresh = now.st_ino != tried.st_ino || now.st_mtime != tried.st_mtime;
-        if (there && fresh && fb_reference_open(out, path, m->g, NULL)) return true;
-        if (there) tried = now;
+        for (int place = 0; place < FB_REFERENCE_PLACES; place++)
+            if (open_new(m, seed, place, &tried[place], out)) return true;
         if (!step(progress, "waiting for the reference", 0, err)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
@@ -505,15 +514,13 @@ static bool refuse_wrong(const fb_measurement *m, fb_error *err)
 /* Inputs of the next seed, once in a while; a seed whose reference is still being computed is left for later. */
 static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *progress, fb_error *err)
 {
-    char path[2200];
     int turn = cache == FB_CACHE_COLD ? 1 : TURN_CALLS;
     int next = m->calls++ / turn % m->o.n_seeds;
     if (next == m->seed) return true;
-    if (!m->verified[next] &&
-        next) { /* until the first is checked, and the next one's reference is there, it goes on alone */
-        if (!fb_reference_path(m->g, m->o.seeds[next], path, sizeof path, err)) return false;
-        if (m->seed >= 0 && (m->error.state == FB_CHECK_CHECKING || access(path, R_OK) != 0)) return true;
-    }
+    /* until the first is checked, and the next one's reference is there, it goes on alone */
+    if (!m->verified[next] && next && m->seed >= 0 &&
+        (m->error.state == FB_CHECK_CHECKING || !fb_reference_there(m->g, m->o.seeds[next])))
+        return true;
     if (!write_inputs(m, next, progress, err)) return false;
     if (m->verified[next] || !next) return true;
     if (!note_left(m, next, progress, err) || !check_whole(m, next, progress, err)) return false;
@@ -525,7 +532,6 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
  * judged. */
 static bool look_again(fb_measurement *m, fb_error *err)
 {
-    char path[2200];
     fb_reference reference;
     uint64_t *now = fb_alloc(((size_t)m->n_checked + 1) * sizeof *now);
     bool ok = digest_left(m, m->loaded, m->program, now, err), same = true;
@@ -537,9 +543,7 @@ static bool look_again(fb_measurement *m, fb_error *err)
     }
     fb_free(now);
     if (!ok || same || !m->order_varies || !m->verified[m->seed]) return ok;
-    ok = fb_reference_path(m->g, m->o.seeds[m->seed], path, sizeof path, err) &&
-         fb_reference_open(&reference, path, m->g, err);
-    if (!ok) return false;
+    if (!fb_reference_find(&reference, m->g, m->o.seeds[m->seed], err)) return false;
     ok = judge_whole(m, &reference, err);
     fb_reference_close(&reference);
     conclude(m);

@@ -1,12 +1,14 @@
 /* Reference files: made by the trials of a whole graph, in a process that loads no generated code.
  *
- * requires  a graph; the cache's folder, or the user's own among the temporary files
+ * requires  a graph; a place to write: the cache, or where there is none or no room in it, the user's own folder among the
+ *           temporary files
  * provides  the values that leave the graph, each element with the spread that honest roundings have, and for each tensor
  *           what the lanes did as a whole
  *
  * Beyond `most_elements` only samples are kept: the backward slice of at least SAMPLE elements of each tensor. */
 #include "measure/reference.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -14,7 +16,6 @@
 #include "graph/source_hash.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 
 /* Raise the number when the format of files changes. What the interpreter's sources say is in FB_SOURCE_HASH. */
 static const char magic[8] = "fbref06";
-static const int64_t keep_bytes = (int64_t)4 << 30, most_elements = 200000000;
+static const int64_t keep_bytes[FB_REFERENCE_PLACES] = {(int64_t)4 << 30, (int64_t)1 << 30}, most_elements = 200000000;
 enum { SAMPLE = 1 << 17 };
 
 typedef struct {
@@ -61,29 +62,40 @@ int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out)
     return n;
 }
 
-/* The cache's folder, or one of the user's own among the temporary files. */
-static bool folder(char *to, size_t room, fb_error *err)
+/* ---- places ---- */
+
+/* The folder of temporary files is also that of locks, which are not for trimming: references have one below it. */
+static bool folder(int place, char *to, size_t room, fb_error *err)
 {
-    if (fb_cache_dir("reference", to, room, err)) return true;
-    snprintf(to, room, "/tmp/fusebox-%u", (unsigned)getuid());
-    struct stat st;
-    mkdir(to, 0700);
-    return lstat(to, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
+    char temporary[64];
+    if (place == 0) return fb_cache_dir("reference", to, room, err);
+    if (!fb_temporary_dir(temporary, sizeof temporary, err)) return false;
+    snprintf(to, room, "%s/reference", temporary);
+    return fb_private_folder(to, err);
 }
 
-bool fb_reference_path(const fb_graph *g, uint64_t seed, char *to, size_t room, fb_error *err)
+bool fb_reference_path(const fb_graph *g, uint64_t seed, int place, char *to, size_t room, fb_error *err)
 {
     char dir[2048], hex[33];
-    if (!folder(dir, sizeof dir, err)) return false;
+    if (!folder(place, dir, sizeof dir, err)) return false;
     int n = snprintf(to, room, "%s/%s-%llu-%.12s.%s", dir, fb_hash_hex(g->hash, hex), (unsigned long long)seed,
                      FB_SOURCE_HASH, magic);
     return n < (int)room || fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
 }
 
+bool fb_reference_there(const fb_graph *g, uint64_t seed)
+{
+    char path[2200];
+    for (int place = 0; place < FB_REFERENCE_PLACES; place++)
+        if (fb_reference_path(g, seed, place, path, sizeof path, NULL) && access(path, R_OK) == 0) return true;
+    return false;
+}
+
 /* ---- making ---- */
 
 typedef struct {
-    int fd;
+    fb_new_file file;
+    const fb_progress *progress;
     _Atomic int64_t end; /* of what is written, or spoken for */
     _Atomic int failed;  /* errno of the first write that failed */
     int n_threads;
@@ -99,7 +111,7 @@ static bool put_at(making *m, const void *bytes, size_t n, int64_t at)
 {
     const char *from = bytes;
     while (n) {
-        ssize_t done = pwrite(m->fd, from, n, at);
+        ssize_t done = pwrite(m->file.fd, from, n, at);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) {
             int none = 0;
@@ -177,7 +189,9 @@ static double elements_of(const fb_graph *g)
 
 static bool reference_step(void *ctx, int64_t done, int64_t total)
 {
-    const fb_progress *p = ctx;
+    const making *m = ctx;
+    const fb_progress *p = m->progress;
+    if (m->failed) return false; /* nobody would keep the rest */
     return !p || !p->step || p->step(p->ctx, "computing the reference", total ? (double)done / (double)total : 0);
 }
 
@@ -199,51 +213,71 @@ static bool evaluate(making *m, const fb_graph *g, const fb_id *nodes, const fb_
 static bool make_file(making *m, const fb_graph *g, const fb_id *nodes, const fb_trial_options *o, const char *path,
                       fb_error *err)
 {
-    char temporary[2300];
-    snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
-    m->fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (m->fd < 0)
-        return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", temporary, strerror(errno));
-    bool ok = evaluate(m, g, nodes, o, err), written = ok && !m->failed && put_index(m, g, o->seed);
-    int why = m->failed;
-    if (close(m->fd) != 0 && written) written = false, why = errno;
-    if (written && rename(temporary, path) < 0) written = false, why = errno;
-    if (!written) unlink(temporary);
-    if (!ok || written) return ok;
-    return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", path, strerror(why));
+    if (!fb_new_file_begin(&m->file, path, FB_FILE_PRIVATE, err)) return false;
+    bool ok = evaluate(m, g, nodes, o, err);
+    if (ok && !m->failed && put_index(m, g, o->seed)) return fb_new_file_commit(&m->file, false, err);
+    fb_new_file_abandon(&m->file);
+    if (!m->failed) return false;
+    return fb_fail(err, FB_ERR_SYSTEM, "the reference cannot be written: %s: %s", path, strerror(m->failed));
 }
 
-bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
-                       const fb_progress *progress, fb_error *err)
+static bool make_at(const fb_graph *g, uint64_t seed, int place, const fb_trial_options *with, making *m, fb_error *err)
+{
+    char path[2200];
+    fb_trial_options o = *with;
+    o.progress_ctx = m;
+    if (!fb_reference_path(g, seed, place, path, sizeof path, err)) return false;
+    fb_arena *arena = fb_arena_new();
+    fb_id *nodes;
+    m->n_tensors = fb_reference_nodes(g, arena, &nodes);
+    m->end = (sizeof(file_header) + 7) & ~(size_t)7;
+    pthread_mutex_init(&m->lock, NULL);
+    bool ok = make_file(m, g, nodes, &o, path, err);
+    pthread_mutex_destroy(&m->lock);
+    FB_VEC_FREE(&m->blocks);
+    fb_free(m->tensors);
+    fb_free(m->shapes);
+    fb_free(m->spreads);
+    fb_arena_free(arena);
+    if (ok && folder(place, path, sizeof path, NULL)) fb_cache_trim(path, keep_bytes[place]);
+    return ok;
+}
+
+static bool is_made(const fb_graph *g, uint64_t seed)
 {
     char path[2200];
     fb_reference have;
-    if (!fb_reference_path(g, seed, path, sizeof path, err)) return false;
-    if (fb_reference_open(&have, path, g, NULL)) {
+    for (int place = 0; place < FB_REFERENCE_PLACES; place++) {
+        if (!fb_reference_path(g, seed, place, path, sizeof path, NULL) || !fb_reference_open(&have, path, g, NULL))
+            continue;
         fb_reference_close(&have);
         fb_cache_touch(path);
         return true;
     }
-    fb_arena *arena = fb_arena_new();
-    fb_id *nodes;
-    making m = {.n_tensors = fb_reference_nodes(g, arena, &nodes), .end = (sizeof(file_header) + 7) & ~(size_t)7};
-    pthread_mutex_init(&m.lock, NULL);
-    fb_trial_options o = {.seed = seed,
-                          .files = files,
-                          .files_ctx = files_ctx,
-                          .trials = FB_TRIALS,
-                          .sample = elements_of(g) > (double)most_elements ? SAMPLE : 0,
-                          .progress = reference_step,
-                          .progress_ctx = (void *)(uintptr_t)progress};
-    bool ok = make_file(&m, g, nodes, &o, path, err);
-    pthread_mutex_destroy(&m.lock);
-    FB_VEC_FREE(&m.blocks);
-    fb_free(m.tensors);
-    fb_free(m.shapes);
-    fb_free(m.spreads);
-    fb_arena_free(arena);
-    if (ok && folder(path, sizeof path, NULL)) fb_cache_trim(path, keep_bytes);
-    return ok;
+    return false;
+}
+
+/* What is wrong with the first place is told where none will do: it is the one that its user knows of. */
+bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
+                       const fb_progress *progress, fb_error *err)
+{
+    if (is_made(g, seed)) return true;
+    const fb_trial_options o = {.seed = seed,
+                                .files = files,
+                                .files_ctx = files_ctx,
+                                .trials = FB_TRIALS,
+                                .sample = elements_of(g) > (double)most_elements ? SAMPLE : 0,
+                                .progress = reference_step};
+    fb_error first = {0}, why = {0};
+    for (int place = 0; place < FB_REFERENCE_PLACES; place++) {
+        making m = {.progress = progress};
+        if (make_at(g, seed, place, &o, &m, &why)) return true;
+        if (place == 0) first = why;
+        if (why.kind != FB_ERR_SYSTEM && why.kind != FB_ERR_UNAVAILABLE) break; /* no fault of the place */
+        if (place + 1 == FB_REFERENCE_PLACES) why = first;
+    }
+    if (err) *err = why;
+    return false;
 }
 
 /* ---- reading ---- */
@@ -301,9 +335,9 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
 {
     struct stat st;
     *r = (fb_reference){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0) return fb_fail(err, FB_ERR_SYSTEM, "there is no reference %s: %s", path, strerror(errno));
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
+    int fd = fb_file_open(path, FB_FILE_READ | FB_FILE_PRIVATE, err);
+    if (fd < 0) return false;
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
         r->bytes = (size_t)st.st_size;
         r->map = mmap(NULL, r->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (r->map == MAP_FAILED) r->map = NULL;
@@ -312,6 +346,14 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
     if (r->map && whole(r, g)) return true;
     fb_reference_close(r);
     return fb_fail(err, FB_ERR_SYSTEM, "the reference %s is damaged, or of another graph", path);
+}
+
+bool fb_reference_find(fb_reference *r, const fb_graph *g, uint64_t seed, fb_error *err)
+{
+    char path[2200];
+    for (int place = 0; place < FB_REFERENCE_PLACES; place++)
+        if (fb_reference_path(g, seed, place, path, sizeof path, NULL) && fb_reference_open(r, path, g, NULL)) return true;
+    return fb_fail(err, FB_ERR_SYSTEM, "the reference is gone, or damaged");
 }
 
 int64_t fb_reference_elements(const fb_reference *r, fb_id node)

@@ -329,13 +329,10 @@ static void check_limits(supervisor *s)
 
 /* ---- references ---- */
 
-static bool references_there(const supervisor *s, const fb_graph *g, const fb_reference_job *job)
+static bool references_there(const fb_graph *g, const fb_reference_job *job)
 {
-    char path[2200];
-    (void)s;
-    for (int i = 0; i < job->n_seeds; i++) {
-        if (!fb_reference_path(g, job->seeds[i], path, sizeof path, NULL) || access(path, R_OK) != 0) return false;
-    }
+    for (int i = 0; i < job->n_seeds; i++)
+        if (!fb_reference_there(g, job->seeds[i])) return false;
     return true;
 }
 
@@ -357,7 +354,7 @@ static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_e
     }
     bool same = strcmp(s->job_hex, k->hex) == 0 && s->job.n_seeds == job.n_seeds &&
                 memcmp(s->job.seeds, job.seeds, sizeof job.seeds) == 0;
-    if (same && (s->reference.pid || (s->reference_made && references_there(s, k->graph, &job)))) return true;
+    if (same && (s->reference.pid || (s->reference_made && references_there(k->graph, &job)))) return true;
     stop_reference(s);
     s->reference_made = false;
     s->job = job;

@@ -349,7 +349,7 @@ static void a_reference_is_made_once_and_again_when_it_is_broken(void **state)
     struct stat before, after;
     fb_graph *g = relu_of_sum();
     fb_reference r;
-    assert_true(fb_reference_path(g, 5, path, sizeof path, NULL));
+    assert_true(fb_reference_path(g, 5, 0, path, sizeof path, NULL));
     assert_false(fb_reference_open(&r, path, g, NULL));
     assert_true(fb_reference_make(g, 5, NULL, NULL, NULL, NULL));
     assert_int_equal(stat(path, &before), 0);
@@ -367,6 +367,67 @@ static void a_reference_is_made_once_and_again_when_it_is_broken(void **state)
     fb_graph_free(g);
 }
 
+/* Where the cache takes no file, as on a full disk, it lies among the temporary ones; what is found there is looked at
+ * as closely, and where it cannot be put either, the sentence names the cache. */
+static void a_reference_has_a_second_place(void **state)
+{
+    (void)state;
+    fresh_cache("second");
+    enum { SEED = 4711 }; /* nobody else's: the second place is the same for all tests */
+    char path[2][2200], in_the_way[2300];
+    fb_graph *g = relu_of_sum();
+    fb_reference r;
+    fb_error err = {0};
+    for (int i = 0; i < 2; i++) assert_true(fb_reference_path(g, SEED, i, path[i], sizeof path[i], NULL));
+    assert_string_not_equal(path[0], path[1]);
+    unlink(path[1]);
+    assert_false(fb_reference_there(g, SEED));
+    assert_int_equal(mkdir(path[0], 0700), 0);
+    snprintf(in_the_way, sizeof in_the_way, "%s/x", path[0]);
+    assert_int_equal(mkdir(in_the_way, 0700), 0);
+    if (!fb_reference_make(g, SEED, NULL, NULL, NULL, &err)) fail_msg("%s", err.text);
+    assert_true(fb_reference_open(&r, path[1], g, &err));
+    fb_reference_close(&r);
+    assert_true(fb_reference_find(&r, g, SEED, &err));
+    fb_reference_close(&r);
+    assert_int_equal(truncate(path[1], 100), 0);
+    assert_false(fb_reference_find(&r, g, SEED, &err));
+    assert_true(fb_reference_make(g, SEED, NULL, NULL, NULL, &err));
+    assert_true(fb_reference_find(&r, g, SEED, &err));
+    fb_reference_close(&r);
+    unlink(path[1]);
+    assert_int_equal(mkdir(path[1], 0700), 0);
+    assert_false(fb_reference_make(g, SEED, NULL, NULL, NULL, &err));
+    assert_int_equal(err.kind, FB_ERR_SYSTEM);
+    assert_non_null(strstr(err.text, path[0]));
+    rmdir(path[1]);
+    fb_graph_free(g);
+}
+
+/* A pipe or a link in its place is none, and what others may write to is not believed. */
+static void what_is_no_reference_of_ours_is_made_again(void **state)
+{
+    (void)state;
+    fresh_cache("foreign");
+    char path[2200], aside[2300];
+    fb_graph *g = relu_of_sum();
+    fb_reference r;
+    assert_true(fb_reference_path(g, 5, 0, path, sizeof path, NULL));
+    snprintf(aside, sizeof aside, "%s.aside", path);
+    for (int k = 0; k < 3; k++) {
+        assert_true(fb_reference_make(g, 5, NULL, NULL, NULL, NULL));
+        if (k < 2) assert_int_equal(rename(path, aside), 0);
+        if (k == 0) assert_int_equal(mkfifo(path, 0600), 0);
+        if (k == 1) assert_int_equal(symlink(aside, path), 0);
+        if (k == 2) assert_int_equal(chmod(path, 0666), 0);
+        assert_false(fb_reference_open(&r, path, g, NULL));
+    }
+    assert_true(fb_reference_make(g, 5, NULL, NULL, NULL, NULL));
+    assert_true(fb_reference_open(&r, path, g, NULL));
+    fb_reference_close(&r);
+    fb_graph_free(g);
+}
+
 /* Values of every_dtype's reference, in the dtypes, changed one at a time. */
 static void each_dtype_is_compared_in_its_own_way(void **state)
 {
@@ -379,7 +440,7 @@ static void each_dtype_is_compared_in_its_own_way(void **state)
     int n = fb_reference_nodes(g, arena, &nodes);
     assert_int_equal(n, 10);
     assert_true(fb_reference_make(g, 3, NULL, NULL, NULL, NULL));
-    assert_true(fb_reference_path(g, 3, path, sizeof path, NULL));
+    assert_true(fb_reference_path(g, 3, 0, path, sizeof path, NULL));
     fb_reference r;
     assert_true(fb_reference_open(&r, path, g, NULL));
     fb_interp *in = fb_interp_run(g, &(fb_interp_options){.seed = 3}, NULL, 0, NULL);
@@ -453,7 +514,7 @@ static void a_damaged_reference_is_made_again(void **state)
     struct stat whole;
     fb_graph *g = two_layers();
     fb_reference r;
-    assert_true(fb_reference_path(g, 5, path, sizeof path, NULL));
+    assert_true(fb_reference_path(g, 5, 0, path, sizeof path, NULL));
     assert_true(fb_reference_make(g, 5, NULL, NULL, NULL, NULL));
     assert_int_equal(stat(path, &whole), 0);
     for (int k = 0; k < 12; k++) {
@@ -493,7 +554,7 @@ static void deep_graphs_are_judged_by_samples(void **state)
     fb_error_report e;
     char path[2200];
     assert_true(fb_reference_make(g, 1, NULL, NULL, NULL, &err));
-    assert_true(fb_reference_path(g, 1, path, sizeof path, &err));
+    assert_true(fb_reference_path(g, 1, 0, path, sizeof path, &err));
     assert_true(fb_reference_open(&r, path, g, &err));
     fb_interp *in = fb_interp_run(g, &(fb_interp_options){.seed = 1}, NULL, 0, NULL);
     const fb_tensor t = *fb_interp_get(in, g->outputs[0]);
@@ -530,6 +591,8 @@ int main(void)
         cmocka_unit_test(a_reference_is_made_once_and_again_when_it_is_broken),
         cmocka_unit_test(each_dtype_is_compared_in_its_own_way),
         cmocka_unit_test(undecided_elements_are_counted),
+        cmocka_unit_test(a_reference_has_a_second_place),
+        cmocka_unit_test(what_is_no_reference_of_ours_is_made_again),
         cmocka_unit_test(a_damaged_reference_is_made_again),
         cmocka_unit_test(deep_graphs_are_judged_by_samples),
     };
