@@ -4,9 +4,11 @@
  * costs in such a graph. About two seconds; kept in the cache for this GPU and driver. */
 #include "device/cuda_parts.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -269,10 +271,11 @@ bool fb_cuda_calibration_load(fb_cuda_device *d)
     fb_error ignored;
     size_t n;
     bool named = calibration_path(d, path, sizeof path, &ignored);
-    char *text = named ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
+    char *text = named ? fb_checked_read(path, fb_file_name(path), 1 << 20, &n) : NULL;
     json_t *value = text ? fb_json_parse(text, n, &ignored) : NULL;
     fb_machine m = d->machine;
-    bool good = value && fb_machine_from_json(&m, value, &ignored);
+    bool good =
+        value && fb_machine_from_json(&m, value, &ignored) && strcmp(m.name, d->machine.name) == 0; /* not another's */
     if (good) d->machine = m;
     json_decref(value);
     fb_free(text);
@@ -285,7 +288,7 @@ static void save(fb_cuda_device *d)
     if (!calibration_path(d, path, sizeof path, NULL)) return;
     json_t *value = fb_machine_to_json(&d->machine);
     char *text = fb_json_line(value);
-    fb_write_file(path, text, strlen(text), NULL);
+    fb_checked_write(path, fb_file_name(path), text, strlen(text), NULL);
     fb_free(text);
     json_decref(value);
 }

@@ -1,5 +1,6 @@
 /* What the cost model wants to know of this processor, measured: about two seconds, kept in the cache by processor and
  * core count. */
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -35,7 +36,7 @@ static json_t *read_calibration(const fb_machine *m)
     char path[2200];
     size_t n;
     bool named = calibration_path(m, path, sizeof path);
-    char *text = named ? fb_read_file(path, 1 << 20, &n, NULL) : NULL;
+    char *text = named ? fb_checked_read(path, fb_file_name(path), 1 << 20, &n) : NULL;
     json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
     fb_free(text);
     return value;
@@ -79,7 +80,7 @@ static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
     json_object_set_new(o, "copy_one_core", curve);
     char *line = fb_json_line(o);
     /* a cache that cannot be written to means calibrating again */
-    fb_write_file(path, line, strlen(line), NULL);
+    fb_checked_write(path, fb_file_name(path), line, strlen(line), NULL);
     fb_free(line);
     json_decref(o);
 }

@@ -59,16 +59,35 @@ fb devices --list --format json
 json "and keeps what it measured" out devices.host.calibrated=true devices.host.date
 kept=$(find "$XDG_CACHE_HOME" -name 'host-*.json')
 # Good, whatever else this machine did when it was made.
-sed 's/"doubted":true,//' "$kept" >"$kept.good"
-sed 's/"launch_us":[0-9.e-]*/"launch_us":123/' "$kept.good" >"$kept"
+edit_checked "$kept" 's/"doubted":true,//'
+cp "$kept" good
+edit_checked "$kept" 's/"launch_us":[0-9.e-]*/"launch_us":123/'
 fb devices
 is "a good calibration is kept" 0 out 'launch 123 µs' no 'doubted'
-sed 's/"calibrated":true/"calibrated":true,"doubted":true/' "$kept.good" >"$kept"
+# What a disk or another program made of it is none.
+cp "$kept" 123
+"$CHECKED" -r "$kept" >unsealed
+for how in 's/"launch_us":123/"launch_us":124/' '$d' ''; do
+    if [ -n "$how" ]; then sed "$how" 123 >"$kept"; else cp unsealed "$kept"; fi
+    fb devices --list
+    is "a calibration that was changed (${how:-without a checksum}) is none" 0 out 'uncalibrated' no '12[34] µs'
+done
+cp 123 "$kept"
+edit_checked "$kept" 's/"name":"[^"]*"/"name":"Abacus"/'
+fb devices --list
+is "nor is one of another machine" 0 out 'uncalibrated' no '123 µs|Abacus'
+printf 'return function(g) return g:input("x", { 64 }):relu() end\n' >plain.lua
+rm "$kept"
+mkfifo "$kept"
+fb run plain.lua none
+is "a pipe in its place is none, and that is said" 0 out 'uncalibrated' out 'none@host.*✓'
+rm -f "$kept"
+cp good "$kept"
+edit_checked "$kept" 's/"calibrated":true/"calibrated":true,"doubted":true/'
 fb devices --list
 is "one in doubt says so" 0 out 'while the machine was busy: doubted'
-mv "$kept.good" "$kept"
-sed 's/"copy_hot":\[\(\[[^]]*\],\{0,1\}\)*\]/"copy_hot":[[1024.0,0.00001]]/' "$kept" >"$kept.slow"
-mv "$kept.slow" "$kept"
+cp good "$kept"
+edit_checked "$kept" 's/"copy_hot":\[\(\[[^]]*\],\{0,1\}\)*\]/"copy_hot":[[1024.0,0.00001]]/'
 fb run models/add_relu eager@host
 is "what runs faster than its floor makes the calibration doubtful" 0 out 'doubted: .*fusebox devices --recalibrate'
 done_testing

@@ -10,6 +10,7 @@
 
 FUSEBOX=${FUSEBOX:-fusebox}
 JSON_CHECK=${JSON_CHECK:-$(dirname "$FUSEBOX")/tests/cli/json_check}
+CHECKED=${CHECKED:-$(dirname "$JSON_CHECK")/checked}
 work=$(mktemp -d) || exit 99
 trap 'cd /; rm -rf "$work"' EXIT
 cd "$work" || exit 99
@@ -73,6 +74,13 @@ json() {
     name=$1 file=$2
     shift 2
     if why=$("$JSON_CHECK" "$file" "$@" 2>&1); then report ok "$name"; else report not-ok "$name ($why)"; fi
+}
+
+# edit_checked FILE SED_ARGUMENT…   changes what a file with a checksum holds, and its checksum
+edit_checked() {
+    edited=$1
+    shift
+    "$CHECKED" -r "$edited" >edit_checked.text && sed "$@" edit_checked.text | "$CHECKED" -w "$edited"
 }
 
 # true NAME COMMAND…
