@@ -43,7 +43,8 @@ struct fb_script {
     experiment_state experiment;
     int64_t experiment_id;
     int64_t deadline_ns; /* when the turn is looked at, 0: nothing runs */
-    int64_t wall_ns;     /* when it is over, whatever the process computed */
+    int64_t wall_ns;     /* when it is over, whatever the process computed … */
+    int64_t patience_ns; /* … this long after its beginning */
     int64_t turn_cpu_ns; /* what the process had computed when it began */
     int rows;            /* rows and plots of the experiment … */
     size_t row_bytes;    /* … and the bytes of their lines */
@@ -115,9 +116,16 @@ static void begin_turn(fb_script *s)
 {
     s->logs = 0;
     int64_t now = fb_now_ns();
+    s->wall_ns = now + s->patience_ns;
     s->deadline_ns = busy(s) ? now + FB_SCRIPT_TURN_MS * 1000000ll : 0;
-    s->wall_ns = now + FB_SCRIPT_WALL_MS * 1000000ll;
+    if (s->deadline_ns > s->wall_ns) s->deadline_ns = s->wall_ns;
     s->turn_cpu_ns = cpu_of(s);
+}
+
+/* A turn ends with each answer; who gives answers without end would never run out of turns. */
+static bool is_awaited(const fb_script *s, fb_error *err)
+{
+    return s->pending > 0 || fb_fail(err, FB_ERR_INPUT, "an answer that nobody asked for");
 }
 
 static void answered(fb_script *s)
@@ -161,8 +169,8 @@ static void check_turn(fb_script *s, int64_t now)
         return;
     }
     if (left > 0)
-        snprintf(text, sizeof text, "took more than %d s, in which it could compute for %.1f s, and was stopped",
-                 FB_SCRIPT_WALL_MS / 1000, (double)used * 1e-9);
+        snprintf(text, sizeof text, "took more than %g s, in which it could compute for %.1f s, and was stopped",
+                 (double)s->patience_ns * 1e-9, (double)used * 1e-9);
     else
         snprintf(text, sizeof text, "ran for %g s without coming to an end, and was stopped",
                  FB_SCRIPT_TURN_MS / 1000.0);
@@ -299,8 +307,8 @@ static bool take_load_file(fb_script *s, const json_t *m, fb_error *err)
 
 static bool take_script(fb_script *s, const json_t *m, fb_error *err)
 {
-    (void)err;
     fb_error why = {0};
+    if (!is_awaited(s, err)) return false;
     fb_script_info *info = fb_script_info_read(m, s->path, &why);
     if (!info) { /* the script's fault, not the process's */
         end(s, FB_ERR_INPUT, why.text);
@@ -324,7 +332,8 @@ static bool take_log(fb_script *s, const json_t *m, fb_error *err)
 static bool take_graph(fb_script *s, const json_t *m, fb_error *err)
 {
     const char *hash;
-    if (!fb_json_get_int(m, "id", 1, s->last_id, &s->reader_id, err) || !fb_json_get_string(m, "hash", &hash, err))
+    if (!is_awaited(s, err) || !fb_json_get_int(m, "id", 1, s->last_id, &s->reader_id, err) ||
+        !fb_json_get_string(m, "hash", &hash, err))
         return false;
     if (!fb_hash_parse(hash, &s->expected)) return fb_fail(err, FB_ERR_INPUT, "a graph's hash");
     s->reader = fb_graph_reader_new();
@@ -345,14 +354,14 @@ static bool take_message(fb_script *s, const json_t *m, fb_script_event_kind kin
 
 static bool take_plan(fb_script *s, const json_t *m, fb_error *err)
 {
-    if (!take_message(s, m, FB_SCRIPT_PLAN, "plan", true, err)) return false;
+    if (!is_awaited(s, err) || !take_message(s, m, FB_SCRIPT_PLAN, "plan", true, err)) return false;
     answered(s);
     return true;
 }
 
 static bool take_answer(fb_script *s, const json_t *m, fb_error *err)
 {
-    if (!take_message(s, m, FB_SCRIPT_ANSWER, "answer", false, err)) return false;
+    if (!is_awaited(s, err) || !take_message(s, m, FB_SCRIPT_ANSWER, "answer", false, err)) return false;
     answered(s);
     return true;
 }
@@ -405,16 +414,19 @@ static bool take_error(fb_script *s, const json_t *m, fb_error *err)
     int64_t id, line;
     char clean[480];
     if (!fb_json_get_string(m, "text", &text, err) || !fb_json_get_int(m, "id", 0, s->last_id, &id, err)) return false;
+    bool fatal = fb_json_bool_or(m, "fatal", false);
+    bool of_experiment = s->experiment != EXPERIMENT_NONE && id == s->experiment_id;
+    if (!fatal && !of_experiment && !is_awaited(s, err)) return false;
     line = fb_json_int_or(m, "line", 0);
     fb_text_clean(clean, sizeof clean, text, strlen(text));
     push_error(s, id, fb_error_kind_parse(fb_json_string_or(m, "kind", "input")),
                line > 0 && line < INT_MAX ? (int)line : 0, clean);
-    if (fb_json_bool_or(m, "fatal", false)) {
+    if (fatal) {
         s->said_why = true;
         end(s, FB_ERR_CRASH, "");
         return true;
     }
-    if (s->experiment != EXPERIMENT_NONE && id == s->experiment_id) {
+    if (of_experiment) {
         s->experiment = EXPERIMENT_NONE;
         begin_turn(s);
     } else {
@@ -633,7 +645,14 @@ static json_t *first_values(const json_t *set)
 
 fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err)
 {
+    return fb_script_start_as(fb_script_process, path, set, err);
+}
+
+fb_script *fb_script_start_as(int (*process)(void *ctx, int in, int out), const char *path, const json_t *set,
+                              fb_error *err)
+{
     fb_script *s = fb_calloc(1, sizeof *s);
+    s->patience_ns = FB_SCRIPT_WALL_MS * 1000000ll;
     size_t n = 0;
     char *text = read_script(s, path, &n, err);
     json_t *load = text ? json_pack("{s:s, s:s, s:s%, s:o}", "type", "load", "path", s->path, "text", text, n, "set",
@@ -641,7 +660,7 @@ fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err)
                         : NULL;
     if (text && !load) fb_fail(err, FB_ERR_INPUT, "%s: not a text file in UTF-8", path);
     fb_free(text);
-    if (!load || !fb_child_start(&s->child, NULL, fb_script_process, NULL, -1, err)) {
+    if (!load || !fb_child_start(&s->child, NULL, process, NULL, -1, err)) {
         json_decref(load);
         fb_script_free(s);
         return NULL;
@@ -651,6 +670,11 @@ fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err)
     begin_turn(s);
     send_now(s);
     return s;
+}
+
+void fb_script_set_patience(fb_script *s, double seconds)
+{
+    s->patience_ns = (int64_t)(seconds * 1e9);
 }
 
 void fb_script_free(fb_script *s)

@@ -113,6 +113,8 @@ typedef struct {
  * that dies or overruns gives one ERROR event with id 0 and is gone, as is one whose script does not load; requests
  * after that get an ERROR each: load again with a new fb_script. */
 fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err);
+/* What the next turns may take on the wall, instead of FB_SCRIPT_WALL_MS. */
+void fb_script_set_patience(fb_script *s, double seconds);
 void fb_script_free(fb_script *s);
 void fb_script_info_free(fb_script_info *info);
 

@@ -8,6 +8,10 @@
 /* For fb_child_start: the script process from its first instruction. */
 int fb_script_process(void *ctx, int in, int out);
 
+/* fb_script_start with another process than that: for tests of what the front makes of one that obeys nothing. */
+fb_script *fb_script_start_as(int (*process)(void *ctx, int in, int out), const char *path, const json_t *set,
+                              fb_error *err);
+
 /* The "script" message, checked. The caller frees; it keeps a reference to `message`. */
 fb_script_info *fb_script_info_read(const json_t *message, const char *path, fb_error *err);
 

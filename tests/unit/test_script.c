@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "script/files.h"
 #include "script/process.h"
+#include "script/start.h"
 
 #include <math.h>
 #include <signal.h>
@@ -1102,6 +1103,103 @@ static void test_busy_machine(void **state)
     fb_script_free(s);
 }
 
+/* One that gets no processor at all is given up in the end. */
+static void a_script_that_gets_nowhere_is_stopped(void **state)
+{
+    (void)state;
+    fb_script *s = loaded("return function(g) return g:ones({ 1 }):relu() end");
+    pid_t pid = script_process();
+    if (!pid) skip();
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    fb_script_set_patience(s, 0.5);
+    fb_script_build(s, "", NULL);
+    expect_error(s, "script.lua: took more than 0.5 s, in which it could compute for 0.0 s, and was stopped", 0);
+    fb_script_build(s, "", NULL);
+    expect_error(s, "script.lua: the script process has ended; load the script again", 0);
+    fb_script_free(s);
+}
+
+/* ---- processes that obey nothing: what a script could do that had taken over its own ---- */
+
+static void say(int out, const char *text)
+{
+    if (!fb_write_all(out, text, strlen(text)) || !fb_write_all(out, "\n", 1)) _exit(1);
+}
+
+/* Until a request has come whose type this is. */
+static void hear(int in, const char *type)
+{
+    static char text[1 << 16];
+    size_t n = 0;
+    while (!strstr(text, type)) {
+        ssize_t k = n < sizeof text - 1 ? read(in, text + n, sizeof text - 1 - n) : 0;
+        if (k <= 0) _exit(1);
+        n += (size_t)k;
+    }
+}
+
+static const char *spoken; /* what it says once it runs an experiment, again and again */
+
+static int speaks_without_end(void *ctx, int in, int out)
+{
+    (void)ctx;
+    say(out, "{\"type\":\"script\",\"title\":\"x\",\"params\":[],\"variants\":[\"\"],\"plans\":[],\"columns\":[],"
+             "\"experiment\":true}");
+    hear(in, "\"experiment\"");
+    while (spoken) say(out, spoken);
+    return 0;
+}
+
+/* The front counts for itself, whatever the process should have held to. */
+static void the_front_holds_to_its_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *after; /* of a filling */
+        size_t filling;
+        const char *says;
+    } cases[] = {
+        {"{\"type\":\"row\",\"id\":1,\"case\":{},\"row\":{\"us\":1}}", "", 0, "more rows than an experiment may give"},
+        {"{\"type\":\"row\",\"id\":1,\"case\":{},\"row\":{\"a\":\"", "\"}}", 3 * FB_SCRIPT_ROW_BYTES,
+         "more rows than an experiment may give"},
+        {"{\"type\":\"row\",\"id\":1,\"case\":{},\"row\":{\"a\":\"", "\"}}", FB_SCRIPT_ROW_BYTES,
+         "more rows than an experiment may give"},
+        {"{\"type\":\"plot\",\"id\":1}", "", 0, "more rows than an experiment may give"},
+        {"{\"type\":\"measure\",\"id\":1,\"params\":{}}", "", 0,
+         "no experiment runs"}, /* before the first is answered */
+        {"{\"type\":\"plan\",\"id\":1,\"plan\":{}}", "", 0, "an answer that nobody asked for"},
+        {"{\"type\":\"answer\",\"id\":1,\"answer\":1}", "", 0, "an answer that nobody asked for"},
+        {"{\"type\":\"script\",\"title\":\"y\"}", "", 0, "an answer that nobody asked for"},
+        {"{\"type\":\"error\",\"id\":0,\"text\":\"y\"}", "", 0, "an answer that nobody asked for"},
+        {"{\"type\":\"row\",\"id\":7,\"case\":{},\"row\":{}}", "", 0, "makes no sense"},
+        {"{\"type\":\"done\",\"id\":1}", "", 0, "no experiment runs"}, /* twice */
+        {"{\"type\":\"nonsense\"}", "", 0, "makes no sense: a message of type \"nonsense\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_error err = {0};
+        fb_script_event e = {0};
+        fb_str text = {0};
+        fb_str_add(&text, cases[i].before);
+        for (size_t k = 0; k < cases[i].filling; k++) fb_str_add(&text, "x");
+        fb_str_add(&text, cases[i].after);
+        spoken = text.text;
+        write_text("script.lua", "", 0);
+        fb_script *s = fb_script_start_as(speaks_without_end, in_scratch("script.lua"), NULL, &err);
+        if (!s) fail_msg("%s", err.text);
+        fb_script_info_free(expect_info(s));
+        fb_script_experiment(s, NULL);
+        int events = 0;
+        while (next_event(s, &e, LIMIT_MS) && e.kind != FB_SCRIPT_ERROR) {
+            fb_script_event_clear(&e);
+            assert_true(++events <= FB_SCRIPT_ROWS);
+        }
+        assert_int_equal(e.kind, FB_SCRIPT_ERROR);
+        if (!strstr(e.error.text, cases[i].says)) fail_msg("%zu: %s", i, e.error.text);
+        fb_script_free(s);
+        fb_str_free(&text);
+    }
+}
+
 /* Under `ulimit -t` scripts run as well; they may not ask for more than there is. */
 static void test_cpu_limit(void **state)
 {
@@ -1623,6 +1721,8 @@ int main(void)
         cmocka_unit_test(test_experiment),
         cmocka_unit_test(test_experiment_time),
         cmocka_unit_test(test_busy_machine),
+        cmocka_unit_test(a_script_that_gets_nowhere_is_stopped),
+        cmocka_unit_test(the_front_holds_to_its_limits),
         cmocka_unit_test(test_cpu_limit),
         cmocka_unit_test(test_nothing_inherited),
         cmocka_unit_test(test_plotted),
