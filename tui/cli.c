@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "session/library.h"
+#include "session/names.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -355,6 +356,22 @@ bool fb_cli_each_variant(fb_session *s, const char *plan, int *status)
     if (fb_session_add(s, plan, &err) >= 0) return true;
     *status = fb_cli_fail(&err);
     return false;
+}
+
+fb_id fb_cli_node(const fb_graph *g, const char *name, int *status)
+{
+    fb_id node = fb_graph_find(g, name);
+    if (node != FB_NONE) return node;
+    const char **names = fb_calloc((size_t)g->n_nodes + 1, sizeof *names);
+    for (int i = 0; i < g->n_nodes; i++) names[i] = g->nodes[i].name;
+    const char *near = fb_nearest(name, names, g->n_nodes);
+    if (near)
+        fb_cli_say("no node \"%s\"; did you mean \"%s\"?", name, near);
+    else
+        fb_cli_say("no node \"%s\"; \"fusebox graph\" lists them", name);
+    fb_free(names);
+    *status = FB_EXIT_USAGE;
+    return FB_NONE;
 }
 
 /* ---- sweeps ---- */

@@ -22,9 +22,9 @@ typedef struct fb_command {
 
 extern const fb_command *const fb_commands[]; /* ends with NULL */
 
-extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_emit, fb_command_eject,
-    fb_command_graph, fb_command_check, fb_command_new, fb_command_devices, fb_command_worker, fb_command_record,
-    fb_command_fuzz;
+extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_values, fb_command_emit,
+    fb_command_eject, fb_command_graph, fb_command_check, fb_command_new, fb_command_devices, fb_command_worker,
+    fb_command_record, fb_command_fuzz;
 
 /* ---- options that every command takes ---- */
 
@@ -83,6 +83,9 @@ bool fb_cli_plan(fb_session *s, int column, int *status);
 bool fb_cli_columns(fb_session *s, const char *spec, const char *otherwise, bool single, int *status);
 /* One column a variant with this plan. False as above. */
 bool fb_cli_each_variant(fb_session *s, const char *plan, int *status);
+
+/* The node of that name; FB_NONE with *status where there is none, already said with what may be meant. */
+fb_id fb_cli_node(const fb_graph *g, const char *name, int *status);
 
 /* Sweeps: one parameter set after the other. */
 int fb_cli_cases(const fb_cli *cli);

@@ -106,22 +106,6 @@ static void explain_edge(const look *l, int column, fb_id from, fb_id to)
     fb_str_free(&line);
 }
 
-static fb_id node_named(look *l, const fb_graph *g, const char *name)
-{
-    fb_id node = fb_graph_find(g, name);
-    if (node != FB_NONE) return node;
-    const char **names = fb_calloc((size_t)g->n_nodes + 1, sizeof *names);
-    for (int i = 0; i < g->n_nodes; i++) names[i] = g->nodes[i].name;
-    const char *near = fb_nearest(name, names, g->n_nodes);
-    if (near)
-        fb_cli_say("no node \"%s\"; did you mean \"%s\"?", name, near);
-    else
-        fb_cli_say("no node \"%s\"; \"fusebox graph\" lists them", name);
-    fb_free(names);
-    l->status = FB_EXIT_USAGE;
-    return FB_NONE;
-}
-
 /* One edge in every variant that has both nodes; in none, the first variant's sentence. */
 static void explain_one(look *l)
 {
@@ -134,7 +118,7 @@ static void explain_one(look *l)
         found++;
     }
     const fb_graph *g = fb_session_column(l->session, 0)->graph;
-    if (!found && node_named(l, g, l->edge_from) != FB_NONE) node_named(l, g, l->edge_to);
+    if (!found && fb_cli_node(g, l->edge_from, &l->status) != FB_NONE) fb_cli_node(g, l->edge_to, &l->status);
 }
 
 static void explain_show(look *l)

@@ -24,6 +24,7 @@
 const fb_command *const fb_commands[] = {
     &fb_command_run,
     &fb_command_diff,
+    &fb_command_values,
     &fb_command_explain,
     &fb_command_emit,
     &fb_command_eject,

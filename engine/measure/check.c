@@ -61,6 +61,7 @@ typedef struct {
     int64_t looked, to_look;
     uint64_t gaps; /* digest of memory between buffers */
     bool stopped;  /* something is wrong */
+    fb_watched *watched; /* NULL: kernels are judged; else nothing is, and what is stored for its node is taken */
 } walk;
 
 static const fb_graph *graph_of(const walk *w)
@@ -334,8 +335,10 @@ static bool step_progress(walk *w)
 {
     char what[64];
     snprintf(what, sizeof what, "checking kernel %lld of %lld", (long long)w->looked + 1, (long long)w->to_look);
+    if (w->watched) snprintf(what, sizeof what, "running launch %lld", (long long)w->looked);
     const fb_progress *p = w->progress;
-    if (!p || !p->step || p->step(p->ctx, what, w->to_look ? (double)w->looked / (double)w->to_look : 0)) return true;
+    double part = w->to_look ? (double)w->looked / (double)w->to_look : 0;
+    if (!p || !p->step || p->step(p->ctx, what, part < 1 ? part : 1)) return true;
     return fb_fail(w->err, FB_ERR_CANCELLED, "cancelled while checking the kernels");
 }
 
@@ -372,6 +375,42 @@ static bool pass_by(walk *w, int launch)
     note_stores(w, &w->job->program->launches[launch], NULL);
     w->stale = true;
     return w->stepping->launch(w->job->loaded, launch, w->step, w->err);
+}
+
+/* ---- watching one value ---- */
+
+static bool take_watched(walk *w, const char *by, int buffer, int64_t offset)
+{
+    fb_watched *to = w->watched;
+    size_t bytes = (size_t)fb_node_bytes(graph_of(w), to->node);
+    const char *name = graph_of(w)->nodes[to->node].name;
+    if (!to->bytes) to->bytes = fb_try_alloc(bytes + 1);
+    if (!to->bytes) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to look at it in", name);
+    to->by = by;
+    return w->stepping->peek(w->job->loaded, buffer, offset, (int64_t)bytes, to->bytes, w->err);
+}
+
+/* What a loop collected over its steps is there when it ends. */
+static bool watch_result(walk *w, fb_id region)
+{
+    const fb_node *n = &graph_of(w)->nodes[w->watched->node];
+    if (n->op != FB_OP_RESULT || n->args[0] != graph_of(w)->regions[region].loop) return true;
+    for (int b = w->job->first_buffer; b < last_buffer(w); b++)
+        if (w->job->program->buffers[b].node == w->watched->node) return take_watched(w, "its loop", b, 0);
+    return true;
+}
+
+static bool watch(walk *w, int launch)
+{
+    const fb_launch *l = &w->job->program->launches[launch];
+    w->looked++;
+    if (!step_progress(w) || !w->stepping->launch(w->job->loaded, launch, w->step, w->err)) return false;
+    for (int k = 0; k < l->n_stores; k++)
+        if (l->stores[k].node == w->watched->node &&
+            !take_watched(w, fb_launch_name(w->job->program, l), l->stores[k].buffer,
+                          fb_place_at(&l->stores[k], w->step)))
+            return false;
+    return true;
 }
 
 /* ---- loops ---- */
@@ -434,7 +473,7 @@ static bool walk_loop(walk *w, int repeat, int end)
     if (l->region) leave_loop(w, l->region);
     w->step[level] = 0;
     w->depth--;
-    return ok;
+    return ok && (!w->watched || !l->region || watch_result(w, l->region));
 }
 
 static bool walk_range(walk *w, int from, int to)
@@ -453,7 +492,7 @@ static bool walk_range(walk *w, int from, int to)
         case FB_LAUNCH_SWAP: w->stepping->swap(w->job->loaded, l->swap_a, l->swap_b); break;
         case FB_LAUNCH_END: break;
         case FB_LAUNCH_KERNEL:
-        case FB_LAUNCH_GEMM: ok = is_looked_at(w) ? look(w, i) : pass_by(w, i);
+        case FB_LAUNCH_GEMM: ok = w->watched ? watch(w, i) : is_looked_at(w) ? look(w, i) : pass_by(w, i);
         }
         if (!ok) return false;
     }
@@ -553,6 +592,23 @@ bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_pr
     for (int k = 0; ok && job->second && k < w.seen.n && !w.stopped; k++) ok = check_second(&w, &w.seen.at[k], k);
     for (int k = 0; k < w.seen.n; k++) fb_free(w.seen.at[k].support);
     FB_VEC_FREE(&w.seen);
+    FB_VEC_FREE(&w.memory);
+    fb_free(w.of);
+    return ok;
+}
+
+bool fb_check_watch(const fb_check_job *job, fb_watched *watched, const fb_progress *progress, fb_error *err)
+{
+    fb_check_result none = {.error = {.ok = true}};
+    walk w = {.job = job,
+              .ops = job->device->ops,
+              .stepping = job->device->ops->stepping,
+              .progress = progress,
+              .out = &none,
+              .err = err,
+              .watched = watched};
+    w.of = fb_calloc((size_t)job->g->n_nodes + 1, sizeof *w.of);
+    bool ok = walk_all(&w);
     FB_VEC_FREE(&w.memory);
     fb_free(w.of);
     return ok;

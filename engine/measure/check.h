@@ -53,4 +53,14 @@ void fb_error_add(fb_error_report *all, const fb_error_report *one);
 /* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost). */
 bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
 
+/* A node's value as it is stored, the last time where a loop stores it again and again. */
+typedef struct {
+    fb_id node;
+    void *bytes;    /* the caller frees; NULL: no launch stores it */
+    const char *by; /* the launch's name, the program's own */
+} fb_watched;
+
+/* Runs the program launch by launch as fb_check_kernels does, judges nothing, and takes one value on the way. */
+bool fb_check_watch(const fb_check_job *job, fb_watched *watched, const fb_progress *progress, fb_error *err);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "codegen/lower.h"
+#include "graph/access.h"
 #include "measure/audit.h"
 #include "measure/check.h"
 #include "measure/reference.h"
@@ -715,6 +716,187 @@ fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progr
     if (!metrics || (step(progress, "sampling metrics", 0.5, err) && take_metrics(m, t, err))) return t;
     fb_timeline_free(t);
     return NULL;
+}
+
+/* ---- one value ---- */
+
+/* Where a value of that node is to be had: what a run leaves, what is given, or what a kernel stores. */
+typedef struct {
+    fb_id node; /* an effect for what a run leaves in a parameter, or hands out */
+    fb_id held; /* the node whose bytes it has */
+} wanted_value;
+
+static wanted_value wanted_value_of(const fb_measurement *m, fb_id node)
+{
+    const fb_graph *g = m->g;
+    wanted_value w = {node, node};
+    if (!fb_access_whole(g, node, &w.held)) w.held = node;
+    for (int i = 0; i < m->n_checked; i++) { /* a parameter stands for what training makes of it */
+        const fb_node *n = &g->nodes[m->checked[i]];
+        if (n->op == FB_OP_ASSIGN && n->args[0] == node) w.node = w.held = m->checked[i];
+    }
+    return w;
+}
+
+static bool is_effect(const fb_graph *g, fb_id node)
+{
+    return g->nodes[node].op == FB_OP_ASSIGN || g->nodes[node].op == FB_OP_RECEIVE;
+}
+
+static bool is_given(const fb_graph *g, fb_id node)
+{
+    fb_op op = g->nodes[node].op;
+    bool by_loop = op == FB_OP_STEP || op == FB_OP_CARRIED || op == FB_OP_ITEM;
+    return (fb_node_class(g, node) == FB_CLASS_SOURCE || op == FB_OP_FEED) && !by_loop;
+}
+
+static void *given_bytes(fb_measurement *m, fb_id node, fb_error *err)
+{
+    const fb_node *n = &m->g->nodes[node];
+    void *bytes = fb_try_alloc((size_t)fb_node_bytes(m->g, node) + 1);
+    bool ok = bytes ? fb_source_fill(m->g, node, m->o.seeds[0], m->o.files, m->o.files_ctx, 0,
+                                     fb_shape_elements(&n->shape), bytes, err)
+                    : fb_fail(err, FB_ERR_LIMIT, "%s: no memory to look at it in", n->name);
+    if (ok) return bytes;
+    fb_free(bytes);
+    return NULL;
+}
+
+/* The program with each kernel launched by itself, and what is written to its sources. */
+static bool watch_stored(fb_measurement *m, fb_watched *watched, const fb_progress *progress, fb_error *err)
+{
+    const fb_device_ops *ops = m->device->ops;
+    const fb_program *p = m->apart ? m->apart : m->program;
+    fb_loaded *loaded = m->apart ? ops->load(m->device, p, progress, err) : m->loaded;
+    void **images = loaded ? images_of(m, p, 0, progress, err) : NULL;
+    bool ok = images != NULL;
+    for (int b = 0; ok && b < p->n_buffers; b++)
+        if (is_filled(&p->buffers[b])) ok = ops->write(loaded, b, images[b], err);
+    fb_check_job job = {.device = m->device,
+                        .loaded = loaded,
+                        .program = p,
+                        .g = m->g,
+                        .images = images,
+                        .seed = m->o.seeds[0],
+                        .files = m->o.files,
+                        .files_ctx = m->o.files_ctx};
+    ok = ok && fb_check_watch(&job, watched, progress, err);
+    free_images(p, images);
+    if (m->apart && loaded) ops->unload(loaded);
+    return ok;
+}
+
+/* Those that read `node` inside the kernel `k`, through views too: cutting it from them makes the kernel store it. */
+static void add_readers(const fb_graph *g, fb_id node, const fb_kernel_report *k, fb_str *to)
+{
+    for (int u = g->user_start[node]; u < g->user_start[node + 1]; u++) {
+        const char *name = g->nodes[g->users[u]].name;
+        bool inside = false;
+        for (int i = 0; i < k->n_nodes; i++) inside = inside || strcmp(k->nodes[i], name) == 0;
+        if (inside)
+            fb_str_addf(to, "%s%s", to->n ? ", " : "", name);
+        else if (fb_node_class(g, g->users[u]) == FB_CLASS_VIEW)
+            add_readers(g, g->users[u], k, to);
+    }
+}
+
+static bool holds(const fb_kernel_report *k, const char *node)
+{
+    for (int i = 0; i < k->n_nodes; i++)
+        if (strcmp(k->nodes[i], node) == 0) return true;
+    return false;
+}
+
+static bool say_not_stored(fb_measurement *m, fb_id node, fb_error *err)
+{
+    const fb_graph *g = m->g;
+    const char *name = g->nodes[node].name;
+    fb_id base = fb_access_base(g, node);
+    if (base != node) {
+        const char *of = g->nodes[base].name;
+        return fb_fail(err, FB_ERR_INPUT, "%s is a view of %s, and no kernel stores it: look at %s", name, of, of);
+    }
+    fb_report *r = fb_measure_report(m);
+    int k = 0;
+    while (k < r->n_kernels && !holds(&r->kernels[k], name)) k++;
+    if (k == r->n_kernels) {
+        fb_fail(err, FB_ERR_INPUT, "%s is nothing that a kernel stores%s", name,
+                g->nodes[node].region ? ": its loop gives it to each step; look at what is made of it" : "");
+    } else {
+        fb_str readers = {0};
+        add_readers(g, node, &r->kernels[k], &readers);
+        fb_fail(
+            err, FB_ERR_INPUT,
+            "%s is inside the kernel %s, which never stores it: cut it from %s (Space on that edge in the workbench, "
+            "pl:cut in a plan), or look at it in the plan none",
+            name, r->kernels[k].name, readers.n ? fb_str_get(&readers) : "what reads it");
+        fb_str_free(&readers);
+    }
+    fb_report_free(r);
+    return false;
+}
+
+/* Its bytes, and in `from` where they are from; NULL with an error. */
+static void *value_bytes(fb_measurement *m, wanted_value w, fb_str *from, const fb_progress *progress, fb_error *err)
+{
+    const fb_graph *g = m->g;
+    const fb_node *n = &g->nodes[w.held];
+    if (is_effect(g, w.node)) {
+        fb_str_add(from, n->op == FB_OP_ASSIGN ? "what a run leaves in it" : "received from a run");
+        bool ran = write_inputs(m, 0, progress, err) && run_poisoned(m, 0, progress, err);
+        return ran ? read_left(m, m->loaded, m->program, w.node, err) : NULL;
+    }
+    if (is_given(g, w.held)) {
+        fb_str_addf(from, "given, %s", fb_op_get(n->op)->name);
+        return given_bytes(m, w.held, err);
+    }
+    fb_watched watched = {.node = w.held};
+    bool ok = watch_stored(m, &watched, progress, err);
+    if (ok && !watched.bytes) ok = say_not_stored(m, w.node, err);
+    if (!ok) {
+        fb_free(watched.bytes);
+        return NULL;
+    }
+    fb_str_addf(from, "stored by %s", watched.by);
+    if (w.held != w.node) fb_str_addf(from, " as %s", n->name);
+    if (n->region) fb_str_add(from, ", in the last step of its loop");
+    return watched.bytes;
+}
+
+static bool look_step(void *ctx, int64_t done, int64_t total)
+{
+    const fb_progress *p = ctx;
+    return step(p, "computing the reference", total ? (double)done / (double)total : 0, NULL);
+}
+
+fb_values *fb_measure_values(fb_measurement *m, const char *node, const fb_progress *progress, fb_error *err)
+{
+    fb_id id = fb_graph_find(m->g, node);
+    fb_str from = {0};
+    if (!m->device->ops->stepping) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s runs nothing: it has figures, and no values", m->device->name);
+        return NULL;
+    }
+    if (id == FB_NONE) {
+        fb_fail(err, FB_ERR_INPUT, "no node \"%.60s\"", node);
+        return NULL;
+    }
+    wanted_value w = wanted_value_of(m, id);
+    void *bytes = value_bytes(m, w, &from, progress, err);
+    fb_values *v = bytes ? fb_values_of(m->g, w.node, fb_str_get(&from), bytes) : NULL;
+    fb_trial_options o = {.seed = m->o.seeds[0],
+                          .files = m->o.files,
+                          .files_ctx = m->o.files_ctx,
+                          .progress = look_step,
+                          .progress_ctx = (void *)(uintptr_t)progress};
+    if (v && !is_given(m->g, w.held) && !fb_values_judge(v, m->g, w.node, bytes, &o, err)) {
+        fb_values_free(v);
+        v = NULL;
+    }
+    if (v) v->node = fb_arena_strdup(v->arena, node);
+    fb_free(bytes);
+    fb_str_free(&from);
+    return v;
 }
 
 /* ---- the report ---- */

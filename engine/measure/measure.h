@@ -10,6 +10,7 @@
 #include "graph/interp.h"
 #include "measure/report.h"
 #include "measure/timeline.h"
+#include "measure/values.h"
 
 /* ---- the reference, cached on disk by graph hash and seed ---- */
 
@@ -58,6 +59,10 @@ bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_
 /* One more hot run, launch by launch, and with `metrics` some milliseconds of further runs under the device's sampling;
  * a device that has none says why in the timeline. The caller frees. */
 fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progress *progress, fb_error *err);
+/* A node's value, after a run of its own: of a parameter what the run leaves in it, of a loop's body that of the last
+ * step. Errors: FB_ERR_INPUT where there is no such node, or no kernel stores it, with the kernel it is inside of and
+ * what to cut; FB_ERR_UNAVAILABLE on a device that runs nothing. The caller frees. */
+fb_values *fb_measure_values(fb_measurement *m, const char *node, const fb_progress *progress, fb_error *err);
 /* The report as it stands; script, variant, plan, device names are left to the caller. The caller frees. */
 fb_report *fb_measure_report(fb_measurement *m);
 void fb_measure_free(fb_measurement *m);

@@ -169,6 +169,8 @@ void fb_column_free(fb_column_record *c)
     fb_report_free(c->report);
     fb_report_free(c->before);
     fb_timeline_free(c->timeline);
+    fb_values_free(c->values);
+    fb_free(c->looked_at);
     FB_VEC_FREE(&c->names);
     json_decref(c->carried);
     json_decref(c->params);

@@ -52,6 +52,7 @@ typedef enum {
     FB_JOB_CHECK,
     FB_JOB_COLD,
     FB_JOB_TRACE,
+    FB_JOB_VALUES,
     FB_JOB_SEARCH,
     FB_JOB_ENDED
 } fb_job_stage;
@@ -65,6 +66,7 @@ typedef struct fb_job {
     bool outstanding; /* an answer is awaited */
     bool checking; /* a check is under way: it may take long, and can be cancelled */
     bool verify_only;
+    bool look;          /* not measured: the value of a node is wanted, column->looked_at */
     bool counting;      /* measured traffic was asked for */
     fb_error uncounted; /* kind FB_OK, or why it was prepared again without */
     int hot, cold, rounds;
@@ -98,6 +100,9 @@ typedef struct fb_column_record {
     fb_report *report, *before;
     fb_timeline *timeline;
     fb_error no_timeline;
+    char *looked_at; /* the node whose value was asked for last; NULL */
+    fb_values *values;
+    fb_error no_values;
 } fb_column_record;
 
 typedef struct {

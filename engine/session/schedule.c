@@ -302,6 +302,12 @@ static void trace(fb_session *s, fb_job *j)
     fb_worker_trace(worker_of(s, j), j->id, s->trace_metrics);
 }
 
+static void look(fb_session *s, fb_job *j)
+{
+    j->outstanding = true;
+    fb_worker_values(worker_of(s, j), j->id, j->column->looked_at);
+}
+
 static void sampled(fb_job *j, const json_t *message)
 {
     j->rounds++;
@@ -434,7 +440,12 @@ static void next_turn(fb_session *s, int worker)
         return;
     }
     j = least_rounds(s, worker, FB_JOB_TRACE);
-    if (j) trace(s, j);
+    if (j) {
+        trace(s, j);
+        return;
+    }
+    j = least_rounds(s, worker, FB_JOB_VALUES);
+    if (j) look(s, j);
 }
 
 void fb_schedule_run(fb_session *s)
@@ -471,6 +482,8 @@ static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
     take_report(j, e);
     if (!j->column)
         job_end(s, j);
+    else if (j->look && !is_recalled(j))
+        j->stage = FB_JOB_VALUES;
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
     else if (is_recalled(j) || (j->verify_only && !is_unchecked(j)))
@@ -511,6 +524,21 @@ static void traced(fb_session *s, fb_job *j, fb_worker_event *e)
         j->column->timeline = e->timeline;
         e->timeline = NULL;
     }
+    job_done(s, j);
+}
+
+static void looked(fb_session *s, fb_job *j, fb_worker_event *e)
+{
+    if (j->column) {
+        j->column->values = e->values;
+        e->values = NULL;
+    }
+    job_done(s, j);
+}
+
+static void saw_nothing(fb_session *s, fb_job *j, const fb_worker_event *e)
+{
+    if (j->column) j->column->no_values = e->error;
     job_done(s, j);
 }
 
@@ -575,6 +603,10 @@ void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e)
         checked(s, j, e);
     else if (e->kind == FB_WORKER_TRACED)
         traced(s, j, e);
+    else if (e->kind == FB_WORKER_VALUES)
+        looked(s, j, e);
+    else if (e->kind == FB_WORKER_ERROR && j->stage == FB_JOB_VALUES && e->error.kind != FB_ERR_CRASH)
+        saw_nothing(s, j, e);
     else if (e->kind == FB_WORKER_ERROR && j->stage == FB_JOB_TRACE && e->error.kind != FB_ERR_CRASH)
         not_traced(s, j, e);
     else if (e->kind == FB_WORKER_ERROR)
@@ -613,6 +645,43 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
                 c->shown.text, c->plan_name);
     else
         fb_fail(err, FB_ERR_UNAVAILABLE, "it has not been measured here");
+    return NULL;
+}
+
+void fb_session_look(fb_session *s, int i, const char *node)
+{
+    fb_column_record *c = fb_column_at(s, i);
+    if (!c) return;
+    fb_values_free(c->values);
+    fb_free(c->looked_at);
+    c->values = NULL;
+    c->no_values = (fb_error){0};
+    c->looked_at = fb_strdup(node);
+    if (fb_column_foreign(c)) {
+        fb_fail(
+            &c->no_values, FB_ERR_UNAVAILABLE,
+            "%s: a framework plans it, and shows no values of its own. A column that fusebox plans, as max@host, does.",
+            c->shown.text);
+        return;
+    }
+    fb_job_start(s, c, true);
+    if (c->job) c->job->look = true;
+}
+
+const fb_values *fb_session_values(const fb_session *s, int i, fb_error *err)
+{
+    const fb_column_record *c = fb_column_at(s, i);
+    if (c && c->values) return c->values;
+    if (c && c->no_values.kind)
+        fb_fail(err, c->no_values.kind, "%s", c->no_values.text);
+    else if (c && c->shown.state == FB_COLUMN_FAILED)
+        fb_fail(err, c->shown.error.kind, "%s: %s", c->shown.text, c->shown.error.text);
+    else if (c && c->report && c->report->source != FB_SOURCE_MEASURED)
+        fb_fail(err, FB_ERR_UNAVAILABLE,
+                "%s: a recording keeps figures and no values. A column on a device that is here, as %s@host, has them.",
+                c->shown.text, c->plan_name);
+    else
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s was not asked for", c && c->looked_at ? c->looked_at : "a value");
     return NULL;
 }
 

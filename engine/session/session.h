@@ -187,6 +187,11 @@ const char *fb_session_uncounted(const fb_session *s);
 void fb_session_trace(fb_session *s, bool metrics);
 /* Of a measured column; NULL with why there is none. */
 const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err);
+/* Asks what a node of a column holds; the column is prepared for it, not timed. Ask when nothing else of it is under
+ * way. */
+void fb_session_look(fb_session *s, int i, const char *node);
+/* … and gives it once fb_session_busy is over; NULL with why there is none. */
+const fb_values *fb_session_values(const fb_session *s, int i, fb_error *err);
 /* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
 bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
 /* … by the time that is named: a claim about kernels needs the device's alone. */

@@ -82,9 +82,11 @@ void fb_worker_event_clear(fb_worker_event *e)
     json_decref(e->message);
     fb_report_free(e->report);
     fb_timeline_free(e->timeline);
+    fb_values_free(e->values);
     e->message = NULL;
     e->report = NULL;
     e->timeline = NULL;
+    e->values = NULL;
 }
 
 void fb_worker_set_patience(fb_worker *w, double seconds)
@@ -317,7 +319,8 @@ static bool ask(fb_worker *w, int64_t id, json_t *message)
     if (!w->asked.n && w->greeted) w->alive_ns = fb_now_ns();
     double limit = fb_json_number_or(message, "limit_s", 0);
     if (limit > w->limit_s) w->limit_s = limit < FB_MOST_LIMIT_S ? limit : FB_MOST_LIMIT_S;
-    const char *kinds[] = {"prepare", "sample", "check", "trace", "release", "search", "calibrate", "devices"};
+    const char *kinds[] = {"prepare", "sample", "check",     "trace",  "values",
+                           "release", "search", "calibrate", "devices"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(type, kinds[i]) == 0) FB_VEC_PUSH(&w->asked, (outstanding){.id = id, .type = kinds[i]});
     }
@@ -455,6 +458,11 @@ void fb_worker_trace(fb_worker *w, int64_t id, bool metrics)
     ask_prepared(w, id, json_pack("{s:s, s:I, s:b}", "type", "trace", "id", (json_int_t)id, "metrics", metrics));
 }
 
+void fb_worker_values(fb_worker *w, int64_t id, const char *node)
+{
+    ask_prepared(w, id, json_pack("{s:s, s:I, s:s}", "type", "values", "id", (json_int_t)id, "node", node));
+}
+
 void fb_worker_release(fb_worker *w, int64_t id)
 {
     if (is_prepared(w, id))
@@ -504,7 +512,8 @@ static const struct {
 } kinds[] = {
     {"hello", FB_WORKER_HELLO, false, false},     {"progress", FB_WORKER_PROGRESS, false, false},
     {"prepared", FB_WORKER_PREPARED, true, true}, {"sampled", FB_WORKER_SAMPLED, true, true},
-    {"checked", FB_WORKER_CHECKED, true, true},   {"traced", FB_WORKER_TRACED, true, false},    {"released", FB_WORKER_RELEASED, true, false},
+    {"checked", FB_WORKER_CHECKED, true, true},   {"traced", FB_WORKER_TRACED, true, false},
+    {"values", FB_WORKER_VALUES, true, false},    {"released", FB_WORKER_RELEASED, true, false},
     {"found", FB_WORKER_FOUND, true, false},      {"machine", FB_WORKER_MACHINE, true, false},
     {"devices", FB_WORKER_DEVICES, true, false},  {"error", FB_WORKER_ERROR, true, false},
 };
@@ -532,7 +541,9 @@ static bool read_event(fb_worker_event *e, bool report, fb_error *err)
         fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", text);
     if (report) e->report = fb_report_from_json(json_object_get(e->message, "report"), err);
     if (e->kind == FB_WORKER_TRACED) e->timeline = fb_timeline_from_json(json_object_get(e->message, "timeline"), err);
-    return (!report || e->report) && (e->kind != FB_WORKER_TRACED || e->timeline);
+    if (e->kind == FB_WORKER_VALUES) e->values = fb_values_from_json(json_object_get(e->message, "values"), err);
+    return (!report || e->report) && (e->kind != FB_WORKER_TRACED || e->timeline) &&
+           (e->kind != FB_WORKER_VALUES || e->values);
 }
 
 static bool is_asked(const fb_worker *w, int64_t id)

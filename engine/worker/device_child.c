@@ -389,6 +389,20 @@ static bool do_trace(child *c, int64_t id, const json_t *message, const fb_progr
     return true;
 }
 
+static bool do_values(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
+{
+    const char *node;
+    prepared_case *p = case_of(c, id);
+    if (!p) return fb_fail(err, FB_ERR_INPUT, "no case %lld is prepared", (long long)id);
+    if (!fb_json_get_string(message, "node", &node, err)) return false;
+    fb_values *v = fb_measure_values(p->m, node, progress, err);
+    if (!v) return false;
+    fb_channel_send(c->channel, json_pack("{s:s, s:I, s:o}", "type", "values", "id", (json_int_t)id, "values",
+                                          fb_values_to_json(v)));
+    fb_values_free(v);
+    return true;
+}
+
 static bool do_release(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err)
 {
     (void)message, (void)progress, (void)err;
@@ -417,8 +431,8 @@ static const struct {
     const char *type;
     bool (*run)(child *c, int64_t id, const json_t *message, const fb_progress *progress, fb_error *err);
 } requests[] = {
-    {"prepare", do_prepare}, {"sample", do_sample},       {"trace", do_trace},     {"check", do_check},
-    {"release", do_release}, {"calibrate", do_calibrate}, {"search", do_search},
+    {"prepare", do_prepare}, {"sample", do_sample},   {"trace", do_trace},         {"check", do_check},
+    {"values", do_values},   {"release", do_release}, {"calibrate", do_calibrate}, {"search", do_search},
 };
 
 static void run_request(child *c, const char *type, const json_t *message)

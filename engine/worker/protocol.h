@@ -9,9 +9,10 @@
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
  *       … "sources":{PATH:TEXT}: what the files hold that the plan names for kernels
  *   {"type":"sample","id":N,"n":20,"cache":"hot","brief":false}           brief: kernels need not name their nodes
- *   {"type":"check","id":N,"graph":H,"device":"host","seeds":[…]}          of what was prepared from that graph; before it, reports
- *       say "checking"
+ *   {"type":"check","id":N,"graph":H,"device":"host","seeds":[…]}          of what was prepared from that graph; before
+ * it, reports say "checking"
  *   {"type":"trace","id":N,"metrics":false}                               after sampling; metrics: over time, too
+ *   {"type":"values","id":N,"node":NAME}                                  of what was prepared: what that node holds
  *   {"type":"release","id":N}
  *   {"type":"search","id":N,"graph":H,"device":"host","seeds":[…],"again":false,"machine":{…}}   the plan `best`;
  * machine: plan for that one, and measure nothing
@@ -27,6 +28,7 @@
  *   {"type":"sampled","id":N,"waited_us":0,"brief":false,"report":{…}}     all samples so far; waited_us: for the lock
  *   {"type":"checked","id":N,"report":{…}}
  *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
+ *   {"type":"values","id":N,"values":{…}}                                  measure/values.h
  *   {"type":"released","id":N}
  *   {"type":"found","id":N,"plan":{…},"summary":{…}}                       measure/best.h
  *   {"type":"machine","id":N,"device":"host","machine":{…}}                after calibrate, and unasked when a device

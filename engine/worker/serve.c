@@ -627,9 +627,10 @@ static const struct {
     const char *type;
     void (*handle)(supervisor *s, json_t *message);
 } messages[] = {
-    {"hello", hello},          {"graph", begin_graph}, {"prepare", enqueue}, {"sample", enqueue},
-    {"trace", enqueue},        {"check", enqueue},     {"release", enqueue},   {"cancel", cancel},   {"calibrate", enqueue},
-    {"devices", list_devices}, {"file", begin_file},   {"quit", quit},       {"search", enqueue},
+    {"hello", hello},   {"graph", begin_graph}, {"prepare", enqueue},      {"sample", enqueue},
+    {"trace", enqueue}, {"values", enqueue},    {"check", enqueue},        {"release", enqueue},
+    {"cancel", cancel}, {"calibrate", enqueue}, {"devices", list_devices}, {"file", begin_file},
+    {"quit", quit},     {"search", enqueue},
 };
 
 static void front_line(supervisor *s, const char *line, size_t n)

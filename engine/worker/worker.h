@@ -19,6 +19,7 @@ typedef enum {
     FB_WORKER_SAMPLED,
     FB_WORKER_CHECKED,
     FB_WORKER_TRACED,
+    FB_WORKER_VALUES,
     FB_WORKER_RELEASED,
     FB_WORKER_FOUND, /* message: plan and summary */
     FB_WORKER_MACHINE,
@@ -32,6 +33,7 @@ typedef struct {
     json_t *message;       /* owned by the event, freed by fb_worker_event_clear */
     fb_report *report;     /* PREPARED, SAMPLED, CHECKED: owned likewise; NULL it to take it */
     fb_timeline *timeline; /* TRACED: likewise */
+    fb_values *values;     /* VALUES: likewise */
     fb_error error;        /* ERROR */
     char text[160];        /* PROGRESS: what */
     double fraction;
@@ -57,6 +59,7 @@ void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, boo
 /* Asks for the check of what was prepared from that graph with those seeds; its report says "checking" until then. */
 void fb_worker_check(fb_worker *w, int64_t id, const fb_graph *g, const char *device, const fb_measure_options *o);
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics);
+void fb_worker_values(fb_worker *w, int64_t id, const char *node); /* what the node of a prepared case holds */
 void fb_worker_release(fb_worker *w, int64_t id);
 void fb_worker_cancel(fb_worker *w, int64_t id);
 /* Asks for the plan `best` (measure/best.h). `again`: whatever was found earlier. `plan_as`: by the model alone, for
