@@ -520,6 +520,7 @@ static void show_why(fb_app *app, const char *arg)
         fb_app_say(app, FB_ROLE_WARN, "why: no other column %s", arg);
     else {
         app->against = with;
+        app->against_first = false;
         fb_app_show(app, FB_VIEW_WHY);
     }
 }

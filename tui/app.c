@@ -355,6 +355,8 @@ void fb_app_key(fb_app *app, int key)
     }
     if (fb_trust_key(app, key)) return;
     fb_str_clear(&app->message);
+    const fb_view *view = views[fb_app_view(app)];
+    if (view->key && view->key(app, key)) return;
     fb_cmd c = fb_cmd_of_key(key);
     char digit[2] = {(char)key, '\0'};
     if (c != FB_CMD_NONE)
@@ -568,7 +570,7 @@ static int refuse(const fb_error *err, int status)
 int fb_tui_main(const fb_tui_options *o)
 {
     fb_error err = {0};
-    fb_app app = {.session = o->session, .dirty = true, .puzzle = {.choice = FB_NONE, .guess = FB_NONE}};
+    fb_app app = {.session = o->session, .dirty = true, .puzzle = {.choice = FB_NONE}};
     if (o->keys_file && !(app.keys = fb_keys_read(o->keys_file, &err))) return refuse(&err, 2);
     if (o->path && !fb_session_load(o->session, o->path, &err)) {
         fb_keys_free(app.keys);

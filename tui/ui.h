@@ -59,6 +59,8 @@ typedef struct {
     void (*explain)(fb_app *app, fb_hint *hint);     /* NULL: nothing to say */
     /* The view's own way with a command. False: not its business. */
     bool (*command)(fb_app *app, fb_cmd c, const char *arg);
+    /* A key before it is any command's, as digits that are typed into a row. False: it is none of the view's. */
+    bool (*key)(fb_app *app, int key);
     bool (*find)(fb_app *app, const char *text, int step); /* NULL: the rows' texts are searched */
     /* The row at that place of its rectangle, for views whose rows are not lines one below the other; -1: none. */
     int (*row_at)(fb_app *app, int y, int x);
@@ -144,7 +146,9 @@ typedef enum {
 typedef struct {
     fb_puzzle_stage stage;
     bool secret, skipped; /* secret: never answered, so `best` and the answer are hidden */
-    int choice, guess;    /* FB_NONE: not yet */
+    int choice;           /* FB_NONE: not yet */
+    double guess;         /* times as fast; 0: not yet */
+    char typed[8];        /* … as typed; "": chosen from a list */
     int hints;
     char *spec[2];    /* the columns compared */
     bool asked, held; /* held: measuring by itself is off until there is a prediction */
@@ -182,7 +186,8 @@ struct fb_app {
     bool hidden_row[FB_MOST_ROWS]; /* of the columns pane */
     int failed;                    /* columns that had failed when that was last looked at */
     bool error_shown;              /* the script's present error was brought up */
-    int against;                   /* the column that the view WHY compares with */
+    int against;                   /* the column that the view WHY compares with … */
+    bool against_first;            /* … and from which the bars fall, whatever its number */
     bool from_list;                /* the script was chosen from the list */
     fb_puzzle_run puzzle;
 

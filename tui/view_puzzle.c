@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double guesses[] = {1, 1.1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100};
-enum { GUESSES = sizeof guesses / sizeof *guesses, FIRST_GUESS = 4 };
+/* Where h and l stop; digits give any other. Below 1: slower. */
+static const double guesses[] = {0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1,  1.1, 1.25, 1.5, 2,
+                                 2.5, 3,   4,    5,   6,    8,   10,  15, 20,  30,   50,  100};
+enum { GUESSES = sizeof guesses / sizeof *guesses };
+static const double first_guess = 2;
 
 /* What a row of the cursor does. */
 typedef enum {
@@ -137,7 +140,7 @@ void fb_puzzle_free(fb_app *app)
 {
     hold(app, false);
     for (int i = 0; i < 2; i++) fb_free(app->puzzle.spec[i]);
-    app->puzzle = (fb_puzzle_run){.choice = FB_NONE, .guess = FB_NONE};
+    app->puzzle = (fb_puzzle_run){.choice = FB_NONE};
 }
 
 static fb_hash asks(const fb_puzzle *p)
@@ -267,7 +270,7 @@ static void judged(fb_app *app, const fb_answer *answer)
     app->puzzle.stage = FB_PUZZLE_ANSWERED;
     if (choice_of_answer(app) == FB_NONE) return; /* nothing to be right or wrong about here */
     json_t *row = json_pack("{s:s, s:s, s:b, s:f, s:f, s:i}", "chosen", p->choice_keys[app->puzzle.choice], "answer",
-                            answer->key, "right", is_right(app), "guess", guesses[app->puzzle.guess], "times",
+                            answer->key, "right", is_right(app), "guess", app->puzzle.guess, "times",
                             why->a_us / why->b_us, "hints", app->puzzle.hints);
     fb_puzzles_add(fb_session_path(app->session), row);
     json_decref(row);
@@ -376,6 +379,16 @@ static void add_hints(fb_app *app, page *p)
     }
 }
 
+/* It stays where it is when there are no more: a key that goes on being pressed must not reach another row. */
+static void add_hint_button(fb_app *app, page *p)
+{
+    bool left = app->puzzle.hints < puzzle_of(app)->n_hints;
+    add(app, p, 2, left ? FB_ROLE_KEY : FB_ROLE_DIM, new_row(p, ROW_HINT, 0), "",
+        !left               ? "No more hints"
+        : app->puzzle.hints ? "Another hint"
+                            : "A hint");
+}
+
 static void add_prediction(fb_app *app, page *p)
 {
     const fb_puzzle *z = puzzle_of(app);
@@ -397,19 +410,22 @@ static void add_prediction(fb_app *app, page *p)
 
 static void add_guess(fb_app *app, page *p)
 {
+    const fb_puzzle_run *z = &app->puzzle;
     char text[96];
-    if (app->puzzle.guess == FB_NONE)
-        snprintf(text, sizeof text, "How many times as fast?  ◂ … ▸   (l and h)");
+    if (*z->typed)
+        snprintf(text, sizeof text, "How many times as fast? ◂ %s_ × ▸", z->typed);
+    else if (z->guess == 0)
+        snprintf(text, sizeof text, "How many times as fast? ◂ … ▸ (type it, or h and l)");
     else
-        snprintf(text, sizeof text, "How many times as fast?  ◂ %g × ▸", guesses[app->puzzle.guess]);
-    add(app, p, 2, app->puzzle.guess == FB_NONE ? FB_ROLE_TEXT : FB_ROLE_STRONG, new_row(p, ROW_GUESS, 0), "", text);
+        snprintf(text, sizeof text, "How many times as fast? ◂ %g × ▸", z->guess);
+    add(app, p, 2, z->guess == 0 ? FB_ROLE_TEXT : FB_ROLE_STRONG, new_row(p, ROW_GUESS, 0), "", text);
 }
 
 static void add_verdict(fb_app *app, page *p)
 {
     const fb_puzzle *z = puzzle_of(app);
     const fb_why *why = &app->puzzle.why;
-    double times = why->a_us / why->b_us, guess = guesses[app->puzzle.guess], off = fmax(times / guess, guess / times);
+    double times = why->a_us / why->b_us, guess = app->puzzle.guess, off = fmax(times / guess, guess / times);
     int right = choice_of_answer(app);
     char text[400], a[32], b[32], verdicts[160];
     if (!strcmp(app->puzzle.answer, "tie") && right == FB_NONE)
@@ -417,7 +433,8 @@ static void add_verdict(fb_app *app, page *p)
             why->verdict[why->of].what == FB_SAME
                 ? "Here the two are the same, so no answer is right. Larger parameters (P) or another device may tell "
                   "them apart."
-                : "Here it cannot be told which is faster, so no answer is right. Larger parameters (P) or another device "
+                : "Here it cannot be told which is faster, so no answer is right. Larger parameters (P) or another "
+                  "device "
                   "may tell them apart.");
     else if (right == FB_NONE)
         add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
@@ -458,6 +475,8 @@ static void add_compared(fb_app *app, page *p)
     }
 }
 
+static const char ours_text[] = "Compare the same with our own eager plans";
+
 static void make(fb_app *app, int width)
 {
     const fb_puzzle *z = puzzle_of(app);
@@ -473,12 +492,10 @@ static void make(fb_app *app, int width)
         gap(app, p);
         add_guess(app, p);
         add_hints(app, p);
-        if (absent(app) && names_a_device(app)) {
-            add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
-            button(app, p, ROW_OURS, "Compare the same with our own eager plans");
-        }
+        if (absent(app) && names_a_device(app)) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
         button(app, p, ROW_RUN, "Run and see");
-        if (app->puzzle.hints < z->n_hints) button(app, p, ROW_HINT, app->puzzle.hints ? "Another hint" : "A hint");
+        if (z->n_hints) add_hint_button(app, p);
+        if (absent(app) && names_a_device(app)) button(app, p, ROW_OURS, ours_text);
         break;
     case FB_PUZZLE_RUNS:
         gap(app, p);
@@ -487,7 +504,7 @@ static void make(fb_app *app, int width)
     case FB_PUZZLE_STUCK:
         gap(app, p);
         add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
-        if (names_a_device(app)) button(app, p, ROW_OURS, "Compare the same with our own eager plans");
+        if (names_a_device(app)) button(app, p, ROW_OURS, ours_text);
         button(app, p, ROW_AGAIN, "Predict again");
         button(app, p, ROW_WORKBENCH, "To the workbench");
         break;
@@ -603,7 +620,7 @@ static void explain(fb_app *app, fb_hint *hint)
 {
     static const char *const text[] = {
         [ROW_CHOICE] = "Enter, or the number: this is your answer",
-        [ROW_GUESS] = "h and l: your guess of how many times as fast the second column is",
+        [ROW_GUESS] = "Digits, or h and l: your guess of how many times as fast the second is; below 1 it is slower",
         [ROW_RUN] = "Enter: measure both, and see what was right",
         [ROW_HINT] = "Enter shows a hint; hints are counted",
         [ROW_OURS] = "Enter: eager plans of our own on the device that is there",
@@ -624,17 +641,45 @@ static void explain(fb_app *app, fb_hint *hint)
 static void choose(fb_app *app, int choice)
 {
     app->puzzle.choice = choice;
-    if (app->puzzle.guess == FB_NONE) {
+    if (app->puzzle.guess == 0) {
         const page *p = now(app, 0);
         for (int i = 0; i < p->rows.n; i++)
             if (p->rows.at[i].kind == ROW_GUESS) app->scroll[FB_VIEW_PUZZLE].cursor = i;
     }
 }
 
+/* The next one of the list, whatever was typed. */
 static void change_guess(fb_app *app, int step)
 {
-    int to = app->puzzle.guess == FB_NONE ? FIRST_GUESS : app->puzzle.guess + step;
-    if (to >= 0 && to < GUESSES) app->puzzle.guess = to;
+    fb_puzzle_run *z = &app->puzzle;
+    double from = z->guess, to = first_guess;
+    *z->typed = '\0';
+    for (int i = 0; i < GUESSES && from > 0; i++) {
+        int at = step > 0 ? i : GUESSES - 1 - i;
+        to = guesses[at];
+        if (step > 0 ? to > from : to < from) break;
+    }
+    z->guess = to;
+}
+
+/* Digits and a point go into the guess, whatever they do elsewhere. */
+static bool type_guess(fb_app *app, int key)
+{
+    char *typed = app->puzzle.typed;
+    size_t n = strlen(typed);
+    bool point = key == '.' || key == ',';
+    if (key == FB_KEY_BACKSPACE || key == FB_KEY_DELETE) {
+        if (n) typed[n - 1] = '\0';
+    } else if ((key >= '0' && key <= '9') || point) {
+        if (n + 1 < sizeof app->puzzle.typed && !(point && strchr(typed, '.'))) {
+            typed[n] = point ? '.' : (char)key;
+            typed[n + 1] = '\0';
+        }
+    } else {
+        return false;
+    }
+    app->puzzle.guess = strtod(typed, NULL);
+    return true;
 }
 
 static void run(fb_app *app)
@@ -642,8 +687,8 @@ static void run(fb_app *app)
     const fb_puzzle *z = puzzle_of(app);
     if (z->n_choices && app->puzzle.choice == FB_NONE)
         fb_app_say(app, FB_ROLE_WARN, "choose an answer first: a prediction is half of the puzzle");
-    else if (app->puzzle.guess == FB_NONE)
-        fb_app_say(app, FB_ROLE_WARN, "guess the speed-up first, with h and l on its row");
+    else if (app->puzzle.guess == 0)
+        fb_app_say(app, FB_ROLE_WARN, "guess the speed-up first: type it on its row, or use h and l");
     else
         start(app);
 }
@@ -651,16 +696,24 @@ static void run(fb_app *app)
 static void again(fb_app *app)
 {
     app->puzzle.stage = FB_PUZZLE_PREDICT;
-    app->puzzle.choice = app->puzzle.guess = FB_NONE;
+    app->puzzle.choice = FB_NONE;
+    app->puzzle.guess = 0;
+    *app->puzzle.typed = '\0';
     app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
 }
 
 static void show_waterfall(fb_app *app)
 {
     int a = column_of(app, app->puzzle.spec[0]), b = column_of(app, app->puzzle.spec[1]);
-    if (a == FB_NONE || b == FB_NONE) return;
+    fb_why why;
+    fb_error err = {0};
+    if (a == FB_NONE || b == FB_NONE || !fb_session_why(app->session, a, b, &why, &err)) {
+        fb_app_say(app, FB_ROLE_WARN, "why: the two have not been measured yet: predict, then run");
+        return;
+    }
     app->column = b;
     app->against = a;
+    app->against_first = true;
     fb_model_update(app);
     fb_app_show(app, FB_VIEW_WHY);
 }
@@ -675,7 +728,9 @@ static bool enter(fb_app *app)
     case ROW_CHOICE: choose(app, r->choice); break;
     case ROW_GUESS: app->scroll[FB_VIEW_PUZZLE].cursor++; break;
     case ROW_RUN: run(app); break;
-    case ROW_HINT: app->puzzle.hints++; break;
+    case ROW_HINT:
+        if (app->puzzle.hints < puzzle_of(app)->n_hints) app->puzzle.hints++;
+        break;
     case ROW_OURS:
         set_specs(app, true);
         fb_session_drop_absent(app->session);
@@ -704,17 +759,30 @@ static void leave(fb_app *app)
     }
 }
 
+static bool guessing(fb_app *app)
+{
+    const page *p = now(app, 0);
+    int at = app->scroll[FB_VIEW_PUZZLE].cursor;
+    return at < p->rows.n && p->rows.at[at].kind == ROW_GUESS;
+}
+
+static bool key(fb_app *app, int pressed)
+{
+    return guessing(app) && type_guess(app, pressed);
+}
+
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     const fb_puzzle *z = puzzle_of(app);
-    const page *p = now(app, 0);
-    int at = app->scroll[FB_VIEW_PUZZLE].cursor;
-    bool guessing = at < p->rows.n && p->rows.at[at].kind == ROW_GUESS;
     switch (c) {
+    case FB_CMD_WHY:
+        if (*arg) return false; /* another column, by its number */
+        show_waterfall(app);
+        return true;
     case FB_CMD_ENTER: return enter(app);
     case FB_CMD_LEFT:
     case FB_CMD_RIGHT:
-        if (guessing) change_guess(app, c == FB_CMD_RIGHT ? 1 : -1);
+        if (guessing(app)) change_guess(app, c == FB_CMD_RIGHT ? 1 : -1);
         return true;
     case FB_CMD_COLUMN:
         if (app->puzzle.stage == FB_PUZZLE_PREDICT && z && atoi(arg) >= 1 && atoi(arg) <= z->n_choices)
@@ -740,5 +808,6 @@ const fb_view fb_view_puzzle = {
     .draw = draw,
     .explain = explain,
     .command = command,
+    .key = key,
     .opened = opened,
 };

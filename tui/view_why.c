@@ -17,8 +17,8 @@ typedef struct {
     fb_why_id shown[FB_WHY_PARTS];
 } state;
 
-/* Column 1 stands first, so that the bars fall from it to the other; seen from column 1 it is the other way round too.
- */
+/* The column with the lower number stands first, so that the bars fall from it to the other; a puzzle says itself which
+ * stands first. */
 static state *now(fb_app *app)
 {
     state *s = app->state[FB_VIEW_WHY];
@@ -26,7 +26,8 @@ static state *now(fb_app *app)
     fb_time of = s ? s->of : FB_TIME_WALL;
     uint64_t serial = fb_session_serial(app->session);
     int n = fb_session_columns(app->session), with = app->against < n && app->against != app->column ? app->against : 0;
-    int a = app->column < with ? app->column : with, b = app->column < with ? with : app->column;
+    bool own_first = !app->against_first && app->column < with;
+    int a = own_first ? app->column : with, b = own_first ? with : app->column;
     if (s && s->serial == serial && s->a == a && s->b == b) return s;
     s = fb_view_state(app, FB_VIEW_WHY, sizeof *s);
     *s = (state){.serial = serial, .a = a, .b = b, .given = given, .of = of};

@@ -659,7 +659,7 @@ static const screen_case cases[] = {
      "G Enter",
      {"hint 1: Count the launches.", "Another hint"},
      {"Press w"}},
-    {"all hints", 100, 30, {NULL}, "puzzle", "G Enter Enter", {"hint 2: Press w."}, {"nother hint"}},
+    {"all hints", 100, 30, {NULL}, "puzzle", "G Enter Enter Enter Enter", {"hint 2: Press w.", "No more hints", "predict first"}, {"nother hint"}},
     {"from the answer to the waterfall",
      100,
      30,

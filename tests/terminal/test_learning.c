@@ -1,0 +1,176 @@
+/* What a student does, in the real program: puzzles read, answered and left, columns dropped and found again. On the
+ * shipped recording, so that no figure depends on this machine. */
+#include "../unit/own_cache.h"
+#include "harness.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
+
+static char folder[] = "/tmp/fb-learning-XXXXXX";
+static char cache[64], state[96];
+
+static const char *program(void)
+{
+    const char *path = getenv("FUSEBOX");
+    return path ? path : "./fusebox";
+}
+
+static term *start_as(const char *script, const char *device, int rows, int cols, const char *more)
+{
+    const char *env[] = {cache, state, more, NULL};
+    const char *argv[] = {program(), script, device ? "--device" : NULL, device, NULL};
+    return term_start(rows, cols, env, argv);
+}
+
+static term *start(const char *script)
+{
+    return start_as(script, "replay:h200", 30, 100, NULL);
+}
+
+static void must_show(term *t, const char *text)
+{
+    if (term_wait(t, text, PATIENCE_MS)) return;
+    fprintf(stderr, "%s", term_screen(t));
+    fail_msg("no \"%s\"", text);
+}
+
+static void must_not_show(term *t, const char *text)
+{
+    if (!term_shows(t, text)) return;
+    fprintf(stderr, "%s", term_screen(t));
+    fail_msg("\"%s\"", text);
+}
+
+static void end(term *t)
+{
+    assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
+    term_free(t);
+}
+
+static void quit(term *t)
+{
+    term_keys(t, "C-c");
+    end(t);
+}
+
+/* ---- keys inside a puzzle -------------------------------------------------------------------------------------------
+ */
+
+/* The waterfall is of the two that the puzzle compares, in its order, whatever their numbers are. */
+static void why_is_of_the_pair(void **unused)
+{
+    (void)unused;
+    term *t = start("over_fusion"); /* again:stored is column 1, again:max column 2; the puzzle asks the other way */
+    must_show(t, "predict first");
+    term_keys(t, "w");
+    must_show(t, "have not been measured yet");
+    term_keys(t, "1 l G k Enter");
+    must_show(t, "you guessed");
+    term_keys(t, "w");
+    must_show(t, "why · 2 again:max");
+    must_show(t, "→ 1 again:stored");
+    quit(t);
+}
+
+/* Digits are the guess's on its row, and an answer's elsewhere. */
+static void digits_are_the_guess(void **unused)
+{
+    (void)unused;
+    term *t = start("over_fusion");
+    must_show(t, "predict first");
+    term_keys(t, "3");
+    must_show(t, "3 ●");
+    term_keys(t, "1 2 . 5");
+    must_show(t, "◂ 12.5_ × ▸");
+    must_show(t, "3 ●");
+    term_keys(t, "Backspace Backspace");
+    must_show(t, "◂ 12_ × ▸");
+    term_keys(t, "l");
+    must_show(t, "◂ 15 × ▸");
+    term_keys(t, "h h");
+    must_show(t, "◂ 8 × ▸");
+    term_keys(t, "k 2");
+    must_show(t, "2 ●");
+    must_show(t, "◂ 8 × ▸");
+    quit(t);
+}
+
+/* Enter, pressed once more than there are hints. */
+static void hints_do_not_run(void **unused)
+{
+    (void)unused;
+    term *t = start("over_fusion");
+    must_show(t, "predict first");
+    term_keys(t, "1 2 G Enter");
+    must_show(t, "hint 1: ");
+    term_keys(t, "Enter");
+    must_show(t, "hint 2: ");
+    must_show(t, "No more hints");
+    term_keys(t, "Enter Enter Enter @wait");
+    must_show(t, "predict first");
+    must_show(t, "No more hints");
+    must_not_show(t, "you guessed");
+    quit(t);
+}
+
+/* ---- the folder -----------------------------------------------------------------------------------------------------
+ */
+
+static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static int drop_folder(void **unused)
+{
+    (void)unused;
+    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}
+
+static int make_folder(void **unused)
+{
+    (void)unused;
+    if (!mkdtemp(folder)) return -1;
+    char path[128];
+    snprintf(path, sizeof path, "%s/cache", folder);
+    own_cache(path);
+    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s/cache", folder);
+    return 0;
+}
+
+/* Each test begins with nothing answered and nothing kept. */
+static int fresh(void **unused)
+{
+    static int n;
+    (void)unused;
+    snprintf(state, sizeof state, "XDG_STATE_HOME=%s/state-%d", folder, n++);
+    return mkdir(strchr(state, '=') + 1, 0700);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(why_is_of_the_pair, fresh),
+        cmocka_unit_test_setup(digits_are_the_guess, fresh),
+        cmocka_unit_test_setup(hints_do_not_run, fresh),
+    };
+    return cmocka_run_group_tests_name("learning", tests, make_folder, drop_folder);
+}
