@@ -38,6 +38,8 @@ local fusebox = {}
 ---@class Param
 
 ---@class Puzzle
+---@field order? integer its place among the bundled ones
+---@field about? string what is compared, before the question
 ---@field compare string[] two columns
 ---@field ask? string
 ---@field choices? string[][] { key, text }

@@ -123,6 +123,7 @@ static void make_columns(fb_app *app, const fb_script_info *info)
             fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     for (int i = 0; i < 2 && !info->n_columns; i++)
         if (fb_session_add(app->session, usual[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    fb_puzzle_columns(app);
     app->columns_made = true;
     fb_results_reopened(app);
 }

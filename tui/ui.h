@@ -10,6 +10,7 @@
 #include "tui/layout.h"
 #include "tui/marks.h"
 #include "tui/prompt.h"
+#include "tui/puzzle_code.h"
 #include "tui/rows.h"
 #include "tui/settings.h"
 #include "tui/tried.h"
@@ -145,10 +146,10 @@ typedef enum {
 /* Where the user is with the script's puzzle. */
 typedef struct {
     fb_puzzle_stage stage;
-    bool secret, skipped; /* secret: never answered, so `best` and the answer are hidden */
-    int choice;           /* FB_NONE: not yet */
-    double guess;         /* times as fast; 0: not yet */
-    char typed[8];        /* … as typed; "": chosen from a list */
+    bool secret;   /* never answered, so `best` and the answer are hidden */
+    int choice;    /* FB_NONE: not yet */
+    double guess;  /* times as fast; 0: not yet */
+    char typed[8]; /* … as typed; "": chosen from a list */
     int hints;
     char *spec[2];    /* the columns compared */
     bool asked, held; /* held: measuring by itself is off until there is a prediction */
@@ -156,6 +157,11 @@ typedef struct {
     char answer[64];
     fb_error error;
     fb_hash asks; /* of all that the script says of it */
+    fb_puzzle_code code;
+    int place, of; /* among the bundled ones; place 0: it is none of them */
+    char *next;    /* the script of the one after it; NULL: there is none */
+    int top;       /* the first line shown, while `paged` */
+    bool paged;    /* PgUp and PgDn move the page, until the cursor moves again */
 } fb_puzzle_run;
 
 enum { FB_MOST_ROWS = 40 };
@@ -189,6 +195,7 @@ struct fb_app {
     int against;                   /* the column that the view WHY compares with … */
     bool against_first;            /* … and from which the bars fall, whatever its number */
     bool from_list;                /* the script was chosen from the list */
+    bool puzzle_wanted;            /* the script that is being opened is to begin with its puzzle */
     fb_puzzle_run puzzle;
 
     fb_steps *steps; /* the record that the view STEPS shows; NULL: none */
@@ -274,6 +281,7 @@ fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE
 
 /* ---- view_puzzle.c ---- */
 
+void fb_puzzle_columns(fb_app *app);  /* the two that it compares are there, where it is shown */
 void fb_puzzle_begin(fb_app *app);    /* the script has answered for the first time */
 void fb_puzzle_reloaded(fb_app *app); /* the same script has answered again */
 void fb_puzzle_follow(fb_app *app);   /* the session changed */

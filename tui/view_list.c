@@ -9,6 +9,7 @@ typedef struct {
     const char *kind; /* "puzzlers", "models", "recent" */
     const char *path, *name, *title;
     bool first; /* of its kind */
+    int order;  /* of its puzzle; 0: none */
     fb_puzzle_state state;
 } item;
 
@@ -37,13 +38,14 @@ static void opened(fb_app *app)
         bool puzzler = !strcmp(b->kind, "puzzlers");
         fb_puzzle_state state = puzzler ? fb_puzzles_of(&progress, b->path) : FB_PUZZLE_NEW;
         if (!strcmp(b->kind, "lib")) continue;
-        l->items[l->n++] = (item){b->kind, b->path, b->name, b->title, false, state};
+        l->items[l->n++] = (item){b->kind, b->path, b->name, b->title, false, b->order, state};
         l->puzzlers += puzzler;
         l->done += state == FB_PUZZLE_DONE;
     }
     for (int i = 0; i < nr; i++) {
         const char *slash = strrchr(recent[i], '/');
-        l->items[l->n++] = (item){"recent", recent[i], slash ? slash + 1 : recent[i], recent[i], false, FB_PUZZLE_NEW};
+        l->items[l->n++] =
+            (item){"recent", recent[i], slash ? slash + 1 : recent[i], recent[i], false, 0, FB_PUZZLE_NEW};
     }
     for (int i = 0; i < l->n; i++) l->items[i].first = !i || strcmp(l->items[i].kind, l->items[i - 1].kind) != 0;
     fb_scroll_fit(&app->scroll[FB_VIEW_LIST], l->n, 1);
@@ -63,7 +65,7 @@ static int count(fb_app *app)
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
-    enum { KIND = 2, SIGN = 13, NAME = 15, TITLE = 38 };
+    enum { KIND = 2, SIGN = 12, NAME = 15, TITLE = 39 };
     static const char *const signs[] = {[FB_PUZZLE_TRIED] = "◐", [FB_PUZZLE_DONE] = "✓"};
     const list *l = state(app);
     const fb_scroll *s = &app->scroll[FB_VIEW_LIST];
@@ -74,7 +76,8 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         if (it->first || !y) fb_draw_cut(r, y, KIND, SIGN - KIND - 1, FB_ROLE_FOCUS, it->kind);
         if (it->state >= FB_PUZZLE_TRIED)
             fb_draw(r, y, SIGN, it->state == FB_PUZZLE_DONE ? FB_ROLE_GOOD : FB_ROLE_WARN, signs[it->state]);
-        fb_draw_cut(r, y, NAME, TITLE - NAME - 1, FB_ROLE_STRONG, it->name);
+        if (it->order) fb_drawf(r, y, NAME - 1, FB_ROLE_DIM, "%2d", it->order);
+        fb_draw_cut(r, y, NAME + 2, TITLE - NAME - 3, FB_ROLE_STRONG, it->name);
         fb_draw_cut(r, y, TITLE, r->w - TITLE - 1, FB_ROLE_DIM, it->title);
     }
 }

@@ -1,4 +1,5 @@
 /* The puzzle of a script: read the task, predict, then run, then see what was right and why. */
+#include "session/library.h"
 #include "session/names.h"
 #include "session/progress.h"
 #include "tui/ui.h"
@@ -16,6 +17,7 @@ static const double first_guess = 2;
 
 /* What a row of the cursor does. */
 typedef enum {
+    ROW_TASK, /* the first line: there the page begins */
     ROW_CHOICE,
     ROW_GUESS,
     ROW_RUN,
@@ -24,6 +26,8 @@ typedef enum {
     ROW_WHY,
     ROW_AGAIN,
     ROW_WORKBENCH,
+    ROW_NEXT,
+    ROW_SKIP,
     ROW_LIST
 } row_kind;
 
@@ -35,6 +39,7 @@ typedef struct {
 /* One line on the screen. */
 typedef struct {
     char *text;
+    const char *right; /* beside it, from the page's middle on; NULL: it has the whole line */
     fb_role role;
     int row;        /* the cursor's; FB_NONE */
     fb_why_id part; /* a bar of the waterfall behind the text; FB_WHY_NONE */
@@ -104,6 +109,7 @@ static void set_specs(fb_app *app, bool our_own)
         fb_free(app->puzzle.spec[i]);
         app->puzzle.spec[i] = p ? (our_own ? ours(p->compare[i]) : fb_strdup(p->compare[i])) : NULL;
     }
+    fb_puzzle_code_read(&app->puzzle.code, app->session, app->puzzle.spec);
 }
 
 static bool names_a_device(const fb_app *app)
@@ -140,14 +146,16 @@ void fb_puzzle_free(fb_app *app)
 {
     hold(app, false);
     for (int i = 0; i < 2; i++) fb_free(app->puzzle.spec[i]);
+    fb_puzzle_code_free(&app->puzzle.code);
+    fb_free(app->puzzle.next);
     app->puzzle = (fb_puzzle_run){.choice = FB_NONE};
 }
 
 static fb_hash asks(const fb_puzzle *p)
 {
     fb_hasher *h = fb_hasher_new();
-    const char *const texts[] = {p->compare[0], p->compare[1], p->ask, p->tell};
-    for (int i = 0; i < 4; i++) fb_hasher_add_text(h, texts[i] ? texts[i] : "");
+    const char *const texts[] = {p->compare[0], p->compare[1], p->ask, p->tell, p->about};
+    for (int i = 0; i < 5; i++) fb_hasher_add_text(h, texts[i] ? texts[i] : "");
     for (int i = 0; i < p->n_choices; i++) fb_hasher_add_text(h, p->choice_keys[i]);
     for (int i = 0; i < p->n_choices; i++) fb_hasher_add_text(h, p->choices[i]);
     for (int i = 0; i < p->n_hints; i++) fb_hasher_add_text(h, p->hints[i]);
@@ -181,19 +189,34 @@ void fb_puzzle_reloaded(fb_app *app)
     app->dirty = true;
 }
 
+/* The two that are compared are there from the beginning, so that their plans can be looked at. */
+void fb_puzzle_columns(fb_app *app)
+{
+    if (app->puzzle.stage != FB_PUZZLE_PREDICT || fb_app_view(app) != FB_VIEW_PUZZLE) return;
+    for (int i = 0; i < 2; i++)
+        if (column_of(app, app->puzzle.spec[i]) == FB_NONE &&
+            fb_session_add(app->session, app->puzzle.spec[i], NULL) >= 0)
+            app->first_measured = false; /* it joins the measurement */
+}
+
 void fb_puzzle_begin(fb_app *app)
 {
     fb_arena *arena = fb_arena_new();
     fb_puzzles progress;
+    bool wanted = app->puzzle_wanted;
     fb_puzzle_free(app);
+    app->puzzle_wanted = false;
     if (puzzle_of(app)) {
+        const char *next;
+        app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
+        app->puzzle.next = next ? fb_strdup(next) : NULL;
         fb_puzzles_read(arena, &progress);
         fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));
         app->puzzle.stage = FB_PUZZLE_PREDICT;
         app->puzzle.secret = state == FB_PUZZLE_NEW || state == FB_PUZZLE_SKIPPED;
         app->puzzle.asks = asks(puzzle_of(app));
         set_specs(app, false);
-        bool shows = state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
+        bool shows = wanted || state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
         if (shows && fb_app_view(app) != FB_VIEW_LIST) {
             fb_app_show(app, FB_VIEW_PUZZLE);
             hold(app, true);
@@ -322,7 +345,7 @@ static page *state(fb_app *app)
 static void add_line(fb_app *app, page *p, const char *text, size_t n, int indent, fb_role role, int row)
 {
     char *copy = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%.*s", indent, "", (int)n, text);
-    FB_VEC_PUSH(&p->lines, (line){copy, role, row, FB_WHY_NONE});
+    FB_VEC_PUSH(&p->lines, (line){copy, NULL, role, row, FB_WHY_NONE});
 }
 
 /* Words broken over lines; what follows the first is indented as the text after its mark. */
@@ -459,11 +482,9 @@ static void add_verdict(fb_app *app, page *p)
 }
 
 /* What stands in for a device that is not there. */
-static void add_compared(fb_app *app, page *p)
+static void add_stand_in(fb_app *app, page *p)
 {
     char text[300];
-    snprintf(text, sizeof text, "compared: %s → %s", app->puzzle.spec[0], app->puzzle.spec[1]);
-    add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", text);
     for (int i = 0; i < 2; i++) {
         int at = column_of(app, app->puzzle.spec[i]);
         const char *device = at == FB_NONE ? NULL : fb_session_column(app->session, at)->device;
@@ -475,7 +496,116 @@ static void add_compared(fb_app *app, page *p)
     }
 }
 
+static void add_compared(fb_app *app, page *p)
+{
+    char text[300];
+    snprintf(text, sizeof text, "compared: %s → %s", app->puzzle.spec[0], app->puzzle.spec[1]);
+    add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", text);
+    add_stand_in(app, p);
+}
+
+static void add_program(fb_app *app, page *p, const char *text)
+{
+    fb_str part = {0};
+    int in = 0;
+    while (text) {
+        text = fb_code_wrap(text, p->width - 4, &in, &part);
+        add_line(app, p, fb_str_get(&part), part.n, 4, FB_ROLE_TEXT, FB_NONE);
+    }
+    fb_str_free(&part);
+}
+
+static int middle(const page *p)
+{
+    return (p->width + 4) / 2;
+}
+
+static void add_pair(fb_app *app, page *p, fb_role role, const char *left, const char *right)
+{
+    add_line(app, p, left, strlen(left), 2, role, FB_NONE);
+    p->lines.at[p->lines.n - 1].right = fb_arena_strdup(app->arena[FB_VIEW_PUZZLE], right);
+}
+
+static void add_sides(fb_app *app, page *p, const char *left, const char *right)
+{
+    const char *rest[2] = {left && *left ? left : NULL, right && *right ? right : NULL};
+    int in[2] = {0, 0};
+    fb_str part[2] = {{0}, {0}};
+    while (rest[0] || rest[1]) {
+        for (int i = 0; i < 2; i++) {
+            fb_str_clear(&part[i]);
+            if (rest[i]) rest[i] = fb_code_wrap(rest[i], middle(p) - 3, &in[i], &part[i]);
+        }
+        add_pair(app, p, FB_ROLE_TEXT, fb_str_get(&part[0]), fb_str_get(&part[1]));
+    }
+    for (int i = 0; i < 2; i++) fb_str_free(&part[i]);
+}
+
+/* What it is about, and what is compared: the program that both have, then what differs, side by side. */
+static void add_task(fb_app *app, page *p)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    const fb_puzzle_code *code = &app->puzzle.code;
+    fb_str kernels[2] = {{0}, {0}};
+    add(app, p, 2, FB_ROLE_DIM, new_row(p, ROW_TASK, 0), "", "What is compared");
+    if (z->about) add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", z->about);
+    gap(app, p);
+    if (code->both) {
+        add_program(app, p, code->both);
+        gap(app, p);
+    }
+    add_pair(app, p, FB_ROLE_TITLE, app->puzzle.spec[0], app->puzzle.spec[1]);
+    add_sides(app, p, code->side[0], code->side[1]);
+    for (int i = 0; i < 2; i++) {
+        int at = column_of(app, app->puzzle.spec[i]);
+        if (at != FB_NONE) fb_puzzle_kernels(fb_session_column(app->session, at), &kernels[i]);
+    }
+    add_sides(app, p, fb_str_get(&kernels[0]), fb_str_get(&kernels[1]));
+    for (int i = 0; i < 2; i++) fb_str_free(&kernels[i]);
+    gap(app, p);
+    add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", z->ask);
+    add_stand_in(app, p);
+}
+
 static const char ours_text[] = "Compare the same with our own eager plans";
+
+static const char *next_title(fb_app *app)
+{
+    fb_arena *arena = app->arena[FB_VIEW_PUZZLE];
+    const fb_bundled *list;
+    int n = fb_bundled_list(arena, &list);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(list[i].path, app->puzzle.next)) return list[i].title;
+    return app->puzzle.next;
+}
+
+/* Skipping is said, not guessed from who leaves. */
+static void add_next(fb_app *app, page *p, bool skipping)
+{
+    char text[300];
+    if (app->puzzle.next) {
+        snprintf(text, sizeof text, "%s puzzle, %d of %d: %s", skipping ? "Skip to the next" : "The next",
+                 app->puzzle.place + 1, app->puzzle.of, next_title(app));
+        button(app, p, skipping ? ROW_SKIP : ROW_NEXT, text);
+    } else if (skipping) {
+        button(app, p, ROW_SKIP, "Skip this puzzle");
+    }
+}
+
+static void make_prediction(fb_app *app, page *p)
+{
+    const fb_puzzle *z = puzzle_of(app);
+    bool gone = absent(app) && names_a_device(app);
+    add_task(app, p);
+    if (z->n_choices) add_prediction(app, p);
+    add_guess(app, p);
+    add_hints(app, p);
+    if (gone) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
+    button(app, p, ROW_RUN, "Run and see");
+    if (z->n_hints) add_hint_button(app, p);
+    if (gone) button(app, p, ROW_OURS, ours_text);
+    add_next(app, p, true);
+}
 
 static void make(fb_app *app, int width)
 {
@@ -483,36 +613,29 @@ static void make(fb_app *app, int width)
     page *p = fb_view_state(app, FB_VIEW_PUZZLE, sizeof *p);
     p->width = width;
     if (!z || !app->puzzle.spec[0]) return;
-    add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", z->ask);
+    if (app->puzzle.stage == FB_PUZZLE_PREDICT) {
+        make_prediction(app, p);
+        return;
+    }
+    add(app, p, 2, FB_ROLE_STRONG, new_row(p, ROW_TASK, 0), "", z->ask);
     add_compared(app, p);
     gap(app, p);
     if (z->n_choices) add_prediction(app, p);
+    gap(app, p);
     switch (app->puzzle.stage) {
-    case FB_PUZZLE_PREDICT:
-        gap(app, p);
-        add_guess(app, p);
-        add_hints(app, p);
-        if (absent(app) && names_a_device(app)) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
-        button(app, p, ROW_RUN, "Run and see");
-        if (z->n_hints) add_hint_button(app, p);
-        if (absent(app) && names_a_device(app)) button(app, p, ROW_OURS, ours_text);
-        break;
-    case FB_PUZZLE_RUNS:
-        gap(app, p);
-        add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", "Measuring; Esc stops it.");
-        break;
+    case FB_PUZZLE_RUNS: add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", "Measuring; Esc stops it."); break;
     case FB_PUZZLE_STUCK:
-        gap(app, p);
         add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
         if (names_a_device(app)) button(app, p, ROW_OURS, ours_text);
         button(app, p, ROW_AGAIN, "Predict again");
         button(app, p, ROW_WORKBENCH, "To the workbench");
+        add_next(app, p, false);
         break;
     case FB_PUZZLE_ANSWERED:
-        gap(app, p);
         add_verdict(app, p);
         gap(app, p);
         button(app, p, ROW_WHY, "The waterfall, part by part");
+        add_next(app, p, false);
         button(app, p, ROW_WORKBENCH, "To the workbench");
         button(app, p, ROW_AGAIN, "Predict again");
         button(app, p, ROW_LIST, "The other puzzles");
@@ -547,7 +670,9 @@ void fb_puzzle_forget(fb_app *app)
 static void title(fb_app *app, fb_str *out)
 {
     const fb_script_info *info = fb_session_script(app->session);
-    fb_str_addf(out, "puzzle · %s", info && info->title ? info->title : "");
+    fb_str_add(out, "puzzle");
+    if (app->puzzle.place) fb_str_addf(out, " %d of %d", app->puzzle.place, app->puzzle.of);
+    fb_str_addf(out, " · %s", info && info->title ? info->title : "");
 }
 
 static int count(fb_app *app)
@@ -558,6 +683,8 @@ static int count(fb_app *app)
 static void opened(fb_app *app)
 {
     app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+    app->puzzle.paged = false;
+    if (app->columns_made) fb_puzzle_columns(app);
 }
 
 static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
@@ -577,39 +704,52 @@ static void draw_part(const fb_rect *r, int y, const fb_why *why, fb_why_id id)
     fb_draw_right(r, y, r->w - 1, FB_ROLE_TEXT, text);
 }
 
-/* The first line in sight, so that the cursor's lines are. */
-static int first_line(const page *p, int cursor, int h)
+/* The first line in sight. On the first row the page begins; on any other all that can be chosen is to be seen, as far
+ * as the cursor's own lines stay in sight. */
+static int first_line(const fb_app *app, const page *p, int h)
 {
-    int first = p->lines.n, last = 0, top = 0;
-    for (int i = 0; i < p->lines.n; i++) {
-        if (p->lines.at[i].row != cursor) continue;
-        if (i < first) first = i;
-        last = i;
-    }
-    if (last >= h) top = last - h + 1;
-    if (cursor == p->rows.n - 1 && p->lines.n > h) top = p->lines.n - h;
-    if (first < p->lines.n && first < top) top = first;
-    return cursor ? top : 0;
+    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, first = p->lines.n, top = p->lines.n > h ? p->lines.n - h : 0;
+    if (app->puzzle.paged) return app->puzzle.top < top ? app->puzzle.top : top;
+    for (int i = 0; i < p->lines.n; i++)
+        if (p->lines.at[i].row == cursor && i < first) first = i;
+    return !cursor ? 0 : first < top ? first : top;
+}
+
+static void turn_page(fb_app *app, int step)
+{
+    int h = app->layout.whole.h, top = first_line(app, now(app, 0), h) + step * (h > 2 ? h - 2 : 1);
+    app->puzzle.top = top > 0 ? top : 0;
+    app->puzzle.paged = true;
 }
 
 static int row_at(fb_app *app, int y, int x)
 {
     const page *p = now(app, 0);
-    int i = first_line(p, app->scroll[FB_VIEW_PUZZLE].cursor, app->layout.whole.h) + y;
+    int i = first_line(app, p, app->layout.whole.h) + y;
     (void)x;
     return i < p->lines.n ? p->lines.at[i].row : -1;
+}
+
+static void draw_pair(const fb_rect *r, int y, int x, const line *l)
+{
+    fb_draw_cut(r, y, 0, x - 1, l->role, l->text);
+    fb_draw(r, y, x, FB_ROLE_FRAME, "│");
+    fb_draw_cut(r, y, x + 2, r->w - x - 2, l->role, l->right);
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     const page *p = now(app, r->w - 4);
-    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, top = first_line(p, cursor, r->h);
+    int cursor = app->scroll[FB_VIEW_PUZZLE].cursor, top = first_line(app, p, r->h);
     for (int y = 0; y < r->h && top + y < p->lines.n; y++) {
         const line *l = &p->lines.at[top + y];
         bool here = l->row != FB_NONE && l->row == cursor && focused;
         fb_draw_ground(here ? FB_GROUND_CURSOR : FB_GROUND_PLAIN);
         if (here) fb_draw_blank(r, y);
-        fb_draw(r, y, 0, l->role, l->text);
+        if (l->right)
+            draw_pair(r, y, middle(p), l);
+        else
+            fb_draw(r, y, 0, l->role, l->text);
         if (l->part != FB_WHY_NONE) draw_part(r, y, &app->puzzle.why, l->part);
     }
     fb_draw_ground(FB_GROUND_PLAIN);
@@ -619,6 +759,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 static void explain(fb_app *app, fb_hint *hint)
 {
     static const char *const text[] = {
+        [ROW_TASK] = "Read; j goes on to the question, PgDn and PgUp turn the page, y shows the whole script",
         [ROW_CHOICE] = "Enter, or the number: this is your answer",
         [ROW_GUESS] = "Digits, or h and l: your guess of how many times as fast the second is; below 1 it is slower",
         [ROW_RUN] = "Enter: measure both, and see what was right",
@@ -627,6 +768,8 @@ static void explain(fb_app *app, fb_hint *hint)
         [ROW_WHY] = "Enter: each part of the difference with a sentence, and the kernels behind it",
         [ROW_AGAIN] = "Enter: answer anew",
         [ROW_WORKBENCH] = "Enter: graph, columns and kernels; t comes back here",
+        [ROW_NEXT] = "Enter opens it",
+        [ROW_SKIP] = "Enter: it is not asked again by itself; t still opens it",
         [ROW_LIST] = "Enter: the list",
     };
     const page *p = now(app, 0);
@@ -641,6 +784,7 @@ static void explain(fb_app *app, fb_hint *hint)
 static void choose(fb_app *app, int choice)
 {
     app->puzzle.choice = choice;
+    app->puzzle.paged = false;
     if (app->puzzle.guess == 0) {
         const page *p = now(app, 0);
         for (int i = 0; i < p->rows.n; i++)
@@ -718,6 +862,24 @@ static void show_waterfall(fb_app *app)
     fb_app_show(app, FB_VIEW_WHY);
 }
 
+static void next(fb_app *app)
+{
+    char *path = fb_strdup(app->puzzle.next);
+    app->puzzle_wanted = fb_app_open(app, path);
+    fb_free(path);
+}
+
+static void skip(fb_app *app)
+{
+    json_t *row = json_pack("{s:b}", "skipped", true);
+    fb_puzzles_add(fb_session_path(app->session), row);
+    json_decref(row);
+    if (app->puzzle.next)
+        next(app);
+    else
+        fb_app_run(app, FB_CMD_BACK, "");
+}
+
 static bool enter(fb_app *app)
 {
     const page *p = now(app, 0);
@@ -725,6 +887,7 @@ static bool enter(fb_app *app)
     if (at >= p->rows.n) return true;
     const entry *r = &p->rows.at[at];
     switch (r->kind) {
+    case ROW_TASK: app->scroll[FB_VIEW_PUZZLE].cursor++; break;
     case ROW_CHOICE: choose(app, r->choice); break;
     case ROW_GUESS: app->scroll[FB_VIEW_PUZZLE].cursor++; break;
     case ROW_RUN: run(app); break;
@@ -739,24 +902,20 @@ static bool enter(fb_app *app)
     case ROW_WHY: show_waterfall(app); break;
     case ROW_AGAIN: again(app); break;
     case ROW_WORKBENCH: fb_app_run(app, FB_CMD_BACK, ""); break;
+    case ROW_NEXT: next(app); break;
+    case ROW_SKIP: skip(app); break;
     case ROW_LIST: fb_app_show(app, FB_VIEW_LIST); break;
     }
     return true;
 }
 
-/* Who leaves without an answer is not asked again by itself. */
+/* Who leaves without an answer is asked again the next time. */
 static void leave(fb_app *app)
 {
     hold(app, false);
-    if (app->puzzle.stage == FB_PUZZLE_RUNS) {
-        app->puzzle.stage = FB_PUZZLE_PREDICT;
-        fb_session_cancel(app->session);
-    } else if (app->puzzle.secret && app->puzzle.stage == FB_PUZZLE_PREDICT && !app->puzzle.skipped) {
-        json_t *row = json_pack("{s:b}", "skipped", true);
-        fb_puzzles_add(fb_session_path(app->session), row);
-        json_decref(row);
-        app->puzzle.skipped = true;
-    }
+    if (app->puzzle.stage != FB_PUZZLE_RUNS) return;
+    app->puzzle.stage = FB_PUZZLE_PREDICT;
+    fb_session_cancel(app->session);
 }
 
 static bool guessing(fb_app *app)
@@ -774,7 +933,10 @@ static bool key(fb_app *app, int pressed)
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     const fb_puzzle *z = puzzle_of(app);
+    if (c == FB_CMD_DOWN || c == FB_CMD_UP || c == FB_CMD_TOP || c == FB_CMD_BOTTOM) app->puzzle.paged = false;
     switch (c) {
+    case FB_CMD_PAGE_DOWN:
+    case FB_CMD_PAGE_UP: turn_page(app, c == FB_CMD_PAGE_DOWN ? 1 : -1); return true;
     case FB_CMD_WHY:
         if (*arg) return false; /* another column, by its number */
         show_waterfall(app);

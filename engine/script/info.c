@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,6 +77,18 @@ static bool read_params(fb_script_info *info, const json_t *list, fb_error *err)
     return true;
 }
 
+static const fb_script_lines *read_lines(fb_script_info *info, const json_t *list, int n)
+{
+    fb_script_lines *lines = FB_NEW_ARRAY(info->arena, fb_script_lines, n + 1);
+    for (int i = 0; i < n; i++) {
+        const json_t *pair = json_array_get(list, (size_t)i);
+        json_int_t first = json_integer_value(json_array_get(pair, 0)),
+                   last = json_integer_value(json_array_get(pair, 1));
+        if (first >= 1 && first <= last && last < INT_MAX) lines[i] = (fb_script_lines){(int)first, (int)last};
+    }
+    return lines;
+}
+
 /* choices are { { "dispatch", "fewer launches" }, … }. */
 static bool read_choices(fb_script_info *info, const json_t *list, fb_puzzle *p, fb_error *err)
 {
@@ -105,6 +118,9 @@ static bool read_puzzle(fb_script_info *info, const json_t *json, fb_error *err)
         if (!p->compare[i])
             return fb_fail(err, FB_ERR_INPUT, "puzzle: compare takes two columns, like { \"a:eager\", \"b:eager\" }");
     }
+    json_int_t order = json_integer_value(json_object_get(json, "order"));
+    p->order = order > 0 && order < INT_MAX ? (int)order : 0;
+    p->about = clean(info->arena, fb_json_string_or(json, "about", NULL));
     p->ask = clean(info->arena, fb_json_string_or(json, "ask", "Why is the second faster?"));
     p->tell = clean(info->arena, fb_json_string_or(json, "tell", NULL));
     p->has_answer = fb_json_bool_or(json, "has_answer", false);
@@ -128,6 +144,8 @@ fb_script_info *fb_script_info_read(const json_t *m, const char *path, fb_error 
         read_list(info, json_object_get(m, "plans"), "plans", true, &info->n_plans, &info->plans, err) &&
         read_list(info, json_object_get(m, "columns"), "columns", false, &info->n_columns, &info->columns, err) &&
         read_puzzle(info, json_object_get(m, "puzzle"), err);
+    info->variant_lines = read_lines(info, json_object_get(m, "variant_lines"), info->n_variants);
+    info->plan_lines = read_lines(info, json_object_get(m, "plan_lines"), info->n_plans);
     if (ok && !info->n_variants) ok = fb_fail(err, FB_ERR_INPUT, "there is no variant");
     if (ok) return info;
     fb_script_info_free(info);

@@ -259,7 +259,7 @@ static _Noreturn int unknown_field(lua_State *L, const char *key)
     fb_lua_unknown(L, "fb.script: unknown field", key, known, FIELDS);
 }
 
-static const char *const puzzle_parts[] = {"compare", "ask", "choices", "hints", "tell", "answer"};
+static const char *const puzzle_parts[] = {"order", "about", "compare", "ask", "choices", "hints", "tell", "answer"};
 enum { PUZZLE_PARTS = sizeof puzzle_parts / sizeof *puzzle_parts, PUZZLE_SHOWN = PUZZLE_PARTS - 1 };
 
 /* The puzzle on top, while the script's line is known. */
@@ -369,6 +369,32 @@ static json_t *names_json(lua_State *L, const char *field)
     json_t *array = json_array();
     for (int i = 0; i < n; i++) json_array_append_new(array, json_string(list[i].name));
     lua_settop(L, top);
+    return array;
+}
+
+/* The function on top: its first and last line in the script. */
+static json_t *lines_of(lua_State *L)
+{
+    lua_Debug ar;
+    lua_pushvalue(L, -1);
+    lua_getinfo(L, ">S", &ar);
+    return json_pack("[i, i]", ar.linedefined, ar.lastlinedefined);
+}
+
+/* Of each of script[field]'s functions, in the order of `names`; of one made elsewhere than in the script too. */
+static json_t *lines_json(lua_State *L, const char *field, const json_t *names)
+{
+    json_t *array = json_array();
+    const json_t *name;
+    size_t i;
+    fb_module_push_field(L, field);
+    json_array_foreach(names, i, name)
+    {
+        if (lua_istable(L, -1)) lua_getfield(L, -1, json_string_value(name));
+        json_array_append_new(array, lua_isfunction(L, -1) ? lines_of(L) : json_pack("[i, i]", 0, 0));
+        if (lua_istable(L, -2)) lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
     return array;
 }
 
@@ -482,14 +508,20 @@ static json_t *script_message(lua_State *L, const json_t *set)
     json_object_set(info, "params", p->params);
     json_t *variants = names_json(L, "variants");
     json_object_set_new(info, "variants", variants);
+    json_t *lines = lines_json(L, "variants", variants);
+    json_object_set_new(info, "variant_lines", lines);
     fb_module_push_field(L, "model");
-    if (!lua_isnil(L, -1)) json_array_append_new(variants, json_string(""));
+    if (!lua_isnil(L, -1)) {
+        json_array_append_new(variants, json_string(""));
+        json_array_append_new(lines, lines_of(L));
+    }
     lua_pop(L, 1);
     p->variants = json_incref(variants);
     if (!json_array_size(variants)) fb_lua_raise(L, "fb.script: there is no variant");
     json_t *plans = names_json(L, "plans"), *plan;
     size_t i;
     json_object_set_new(info, "plans", plans);
+    json_object_set_new(info, "plan_lines", lines_json(L, "plans", plans));
     json_array_foreach(plans, i, plan) if (fb_preset_find(json_string_value(plan)) ||
                                            strcmp(json_string_value(plan), FB_SEARCH_NAME) == 0)
         fb_lua_raise(L, "fb.script: plan %s has the name of a preset", json_string_value(plan));

@@ -59,6 +59,8 @@ typedef struct {
 
 typedef struct {
     const char *compare[2]; /* columns */
+    int order;         /* among the bundled ones, from 1 on; 0: none */
+    const char *about; /* what is compared, before the question; NULL */
     const char *ask;
     int n_choices;
     const char **choice_keys, **choices;
@@ -68,6 +70,11 @@ typedef struct {
     bool has_answer;
 } fb_puzzle;
 
+/* Of a function in the script, both included; 0, 0 where it is not known. */
+typedef struct {
+    int first, last;
+} fb_script_lines;
+
 typedef struct {
     fb_arena *arena;
     json_t *json; /* keeps what `standard` points at */
@@ -76,7 +83,8 @@ typedef struct {
     fb_param *params;
     const char **variants; /* one entry "" for a script that is a single model */
     const char **plans;
-    const char **columns; /* what the script says should be shown; may be none */
+    const fb_script_lines *variant_lines, *plan_lines; /* of their functions */
+    const char **columns;                              /* what the script says should be shown; may be none */
     bool experiment;
     const fb_puzzle *puzzle; /* NULL when it is none */
 } fb_script_info;

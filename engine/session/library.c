@@ -31,6 +31,20 @@ static const char *title_of(const char *text, const char *otherwise, fb_arena *a
     return fb_arena_printf(arena, "%.*s", (int)(end - p - 1), p + 1);
 }
 
+/* The number after the puzzle's `order = `, which every bundled one has. */
+static int order_of(const char *text)
+{
+    const char *puzzle = strstr(text, "\n  puzzle = {"), *order = puzzle ? strstr(puzzle, "\n    order = ") : NULL;
+    return order ? atoi(order + strlen("\n    order = ")) : 0;
+}
+
+static int by_order(const void *a, const void *b)
+{
+    const fb_bundled *x = a, *y = b;
+    int left = x->order ? x->order : INT_MAX, right = y->order ? y->order : INT_MAX;
+    return left != right ? (left > right) - (left < right) : strcmp(x->name, y->name);
+}
+
 static bool bundled(const fb_embedded_file *f, const char *kind, fb_arena *arena, fb_bundled *out)
 {
     char folder[64];
@@ -38,8 +52,12 @@ static bool bundled(const fb_embedded_file *f, const char *kind, fb_arena *arena
     size_t end = strlen(f->path);
     if (strncmp(f->path, folder, (size_t)n) != 0 || end < 4 || strcmp(f->path + end - 4, ".lua") != 0) return false;
     const char *name = fb_arena_printf(arena, "%.*s", (int)(end - 4 - (size_t)n), f->path + n);
-    *out = (fb_bundled){
-        .path = f->path, .name = name, .kind = kind, .title = title_of(f->text, name, arena), .text = f->text};
+    *out = (fb_bundled){.path = f->path,
+                        .name = name,
+                        .kind = kind,
+                        .title = title_of(f->text, name, arena),
+                        .text = f->text,
+                        .order = order_of(f->text)};
     return true;
 }
 
@@ -48,11 +66,30 @@ int fb_bundled_list(fb_arena *arena, const fb_bundled **out)
     int room = 0, n = 0;
     for (const fb_embedded_file *f = fb_embedded_files; f->path; f++) room++;
     fb_bundled *list = FB_NEW_ARRAY(arena, fb_bundled, room);
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int first = n;
         for (const fb_embedded_file *f = fb_embedded_files; f->path; f++)
             if (bundled(f, kinds[k], arena, &list[n])) n++;
+        qsort(list + first, (size_t)(n - first), sizeof *list, by_order);
+    }
     *out = list;
     return n;
+}
+
+int fb_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena)
+{
+    const fb_bundled *list;
+    int n = fb_bundled_list(arena, &list), place = 0;
+    *of = 0;
+    *next = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!list[i].order) continue;
+        ++*of;
+        if (place && !*next) *next = list[i].path;
+        if (script_path && !strcmp(fb_file_name(script_path), fb_file_name(list[i].path))) place = *of;
+    }
+    if (!place) *next = NULL;
+    return place;
 }
 
 static bool is_called(const fb_bundled *b, const char *typed)

@@ -14,10 +14,15 @@ typedef struct {
     const char *kind;  /* "puzzlers", "models" */
     const char *title; /* what it says of itself, else its name */
     const char *text;
+    int order; /* of its puzzle; 0: none */
 } fb_bundled;
 
-/* All of them, puzzlers first; arena-owned. */
+/* All of them, puzzlers first and those in their order; arena-owned. */
 int fb_bundled_list(fb_arena *arena, const fb_bundled **out);
+
+/* The place of a script's puzzle, by its file name, among the bundled ones that have an order, from 1 on; 0 for another
+ * script. The script of the next one in *next, NULL after the last. */
+int fb_puzzle_place(const char *script_path, int *of, const char **next, fb_arena *arena);
 
 /* The file to open for what a user typed: an existing file is itself; "split_stack", "puzzlers/split_stack" and
  * "scripts/puzzlers/split_stack.lua" find the bundled one. NULL with the nearest name in the error. Arena-owned. */
@@ -31,10 +36,10 @@ char *fb_script_text(const char *path);
 int fb_recent_list(fb_arena *arena, const char ***out);
 void fb_recent_add(const char *path); /* a list that cannot be written is no reason to fail */
 
-/* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be, for this user alone; false: there is
- * no place for it, or one that others may write to. */
+/* $XDG_STATE_HOME/fusebox/NAME (else in ~/.local/state), its folder made if need be, for this user alone; false: there
+ * is no place for it, or one that others may write to. */
 bool fb_state_path(const char *name, char *to, size_t room);
-bool fb_state_usable(fb_error *err); /* the same of the folder, with the reason */
+bool fb_state_usable(fb_error *err);                        /* the same of the folder, with the reason */
 bool fb_data_path(const char *name, char *to, size_t room); /* the same in $XDG_DATA_HOME (else ~/.local/share) */
 /* Appends the value as one line, in one write: several processes may append to one file. */
 bool fb_append_line(const char *path, const json_t *value, fb_error *err);

@@ -55,6 +55,9 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 3,
+    about = "A chain of multiply-adds on every element of a vector. Op by op each step is a kernel of its own; "
+      .. "fused, the whole chain is one kernel. The arithmetic is the same.",
     compare = { "chain:eager", "chain:max" },
     ask = "Both do the same arithmetic, on every element. What did the fusion save most of?",
     choices = {

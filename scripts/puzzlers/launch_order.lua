@@ -56,6 +56,10 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 7,
+    about = "Each of 8 vectors is scaled, squashed, multiplied and summed, one vector after the other. Op by op, "
+      .. "what one kernel writes is read by the next while it is in the cache; fused, it never leaves the "
+      .. "registers.",
     compare = { "depth:none", "depth:max" },
     ask = "Depth first, what one kernel wrote is in the cache when the next one reads it. One kernel keeps it in "
       .. "registers. What does that save on top?",

@@ -76,6 +76,9 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 5,
+    about = "A sum over neighbours of a function that takes long: sin, exp, tanh. In one kernel the function is "
+      .. "evaluated for every neighbour anew; in two it is evaluated once, stored, and read again.",
     compare = { "again:max", "again:stored" },
     ask = "Two kernels instead of one, and more bytes. Why may that be faster?",
     choices = {

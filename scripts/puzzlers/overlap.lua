@@ -72,6 +72,10 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 9,
+    about = "A batch is copied in from the host, goes through one small kernel, and is copied out again. In "
+      .. "order, one follows the other; overlapped, the next batch comes in and the last results leave while "
+      .. "the kernel runs.",
     compare = { "both_ways:in_order", "both_ways:overlapped" },
     ask = "The same kernels, the same bytes in and out. What does feeding the next batch beside the compute take away?",
     choices = {

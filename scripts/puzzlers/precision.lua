@@ -71,6 +71,9 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 8,
+    about = "A product with weights that are stored in eight bits, four of them in a word. Op by op they are "
+      .. "unpacked to 32 bits first; fused, one kernel unpacks what it is about to multiply.",
     compare = { "int8:eager", "int8:max" },
     ask = "Eight-bit weights, unpacked op by op before the product, or inside it. What does the second save most of?",
     choices = {

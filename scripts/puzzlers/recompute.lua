@@ -63,6 +63,9 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 4,
+    about = "Two sums, along the rows and down the columns, read the same activation s = act(x). One plan "
+      .. "computes s once and stores it, the other computes it again inside of each sum.",
     compare = { "store", "again" },
     ask = "act is computed once and stored, or again in both of its readers. What decides between the two here?",
     choices = {

@@ -71,6 +71,10 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 1,
+    about = "Two functions, the same numbers: 16 features are normalised, squashed by tanh, and go through one "
+      .. "linear layer and relu. split_stack treats one feature after the other and stacks the results; "
+      .. "combined treats all of them as one tensor. Both run in PyTorch, eagerly.",
     compare = { "split_stack:eager@torch", "combined:eager@torch" },
     ask = "Why is combined faster?",
     choices = {

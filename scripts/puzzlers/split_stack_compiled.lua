@@ -62,6 +62,10 @@ return fb.script {
   },
 
   puzzle = {
+    order = 2,
+    about = "The two functions of puzzle 1 behind a compiler: layer_norm and tanh of a feature share a kernel, "
+      .. "linear and relu another. split_stack still treats one feature after the other, combined all of them "
+      .. "as one tensor.",
     compare = { "split_stack:compiled", "combined:compiled" },
     ask = "Both are compiled. Why is combined still faster?",
     choices = {

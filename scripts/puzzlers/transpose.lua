@@ -54,6 +54,9 @@ return fb.script {
   end,
 
   puzzle = {
+    order = 6,
+    about = "Two matrices are added, in one kernel each. straight reads both as they lie in memory; crossed reads "
+      .. "one of them across its rows, as its transpose.",
     compare = { "crossed:max", "straight:max" },
     ask = "One kernel each, the same bytes, the same additions. Why is crossed slower?",
     choices = {

@@ -31,7 +31,10 @@ static const char *program(void)
 static term *start_as(const char *script, const char *device, int rows, int cols, const char *more)
 {
     const char *env[] = {cache, state, more, NULL};
-    const char *argv[] = {program(), script, device ? "--device" : NULL, device, NULL};
+    const char *argv[5] = {program()};
+    int n = 1;
+    if (script) argv[n++] = script;
+    if (device) argv[n++] = "--device", argv[n++] = device;
     return term_start(rows, cols, env, argv);
 }
 
@@ -78,7 +81,7 @@ static void why_is_of_the_pair(void **unused)
     must_show(t, "predict first");
     term_keys(t, "w");
     must_show(t, "have not been measured yet");
-    term_keys(t, "1 l G k Enter");
+    term_keys(t, "1 l j Enter");
     must_show(t, "you guessed");
     term_keys(t, "w");
     must_show(t, "why · 2 again:max");
@@ -115,7 +118,7 @@ static void hints_do_not_run(void **unused)
     (void)unused;
     term *t = start("over_fusion");
     must_show(t, "predict first");
-    term_keys(t, "1 2 G Enter");
+    term_keys(t, "1 2 j j Enter");
     must_show(t, "hint 1: ");
     term_keys(t, "Enter");
     must_show(t, "hint 2: ");
@@ -124,6 +127,72 @@ static void hints_do_not_run(void **unused)
     must_show(t, "predict first");
     must_show(t, "No more hints");
     must_not_show(t, "you guessed");
+    quit(t);
+}
+
+/* ---- what a puzzle shows, and their order
+ * ----------------------------------------------------------------------------
+ */
+
+static void task_and_programs_are_shown(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack");
+    must_show(t, "puzzle 1 of 9 · To fuse or not to fuse?");
+    must_show(t, "What is compared");
+    must_show(t, "split_stack = function(g, p)");
+    must_show(t, "│ combined = function(g, p)");
+    term_keys(t, "j");
+    must_show(t, "Why is combined faster?");
+    must_show(t, "Run and see");
+    quit(t);
+    t = start_as("flops", "replay:h200", 24, 80, NULL); /* two plans of one program, on a small screen */
+    must_show(t, "chain = function(g, p)");
+    must_show(t, "│ chain:max");
+    term_keys(t, "PgDn");
+    must_show(t, "8 × mul");
+    must_show(t, "Run and see");
+    term_keys(t, "PgUp");
+    must_show(t, "What is compared");
+    term_keys(t, "j");
+    must_show(t, "1 ○ ");
+    must_show(t, "Skip to the next puzzle, 4 of 9");
+    quit(t);
+}
+
+static void leaving_is_no_skipping(void **unused)
+{
+    (void)unused;
+    term *t = start("recompute");
+    must_show(t, "predict first");
+    term_keys(t, "Esc");
+    must_show(t, "kernels of 1");
+    quit(t);
+    t = start("recompute");
+    must_show(t, "predict first");
+    quit(t);
+}
+
+static void one_puzzle_after_the_other(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack");
+    must_show(t, "puzzle 1 of 9");
+    term_keys(t, "G Enter");
+    must_show(t, "puzzle 2 of 9");
+    must_show(t, "split_stack:compiled");
+    term_keys(t, "1 l j Enter");
+    must_show(t, "you guessed");
+    term_keys(t, "G k k k Enter");
+    must_show(t, "puzzle 3 of 9");
+    quit(t);
+    t = start("split_stack"); /* skipped: the workbench comes first */
+    must_show(t, "kernels of ");
+    must_not_show(t, "predict first");
+    quit(t);
+    t = start_as(NULL, "replay:h200", 30, 100, NULL);
+    must_show(t, "1 split_stack ");
+    must_show(t, "9 overlap ");
     quit(t);
 }
 
@@ -171,6 +240,9 @@ int main(void)
         cmocka_unit_test_setup(why_is_of_the_pair, fresh),
         cmocka_unit_test_setup(digits_are_the_guess, fresh),
         cmocka_unit_test_setup(hints_do_not_run, fresh),
+        cmocka_unit_test_setup(task_and_programs_are_shown, fresh),
+        cmocka_unit_test_setup(leaving_is_no_skipping, fresh),
+        cmocka_unit_test_setup(one_puzzle_after_the_other, fresh),
     };
     return cmocka_run_group_tests_name("learning", tests, make_folder, drop_folder);
 }
