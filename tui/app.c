@@ -99,6 +99,7 @@ bool fb_app_open(fb_app *app, const char *path)
     fb_free(app->path);
     app->path = copy;
     app->columns_made = app->first_measured = false;
+    app->n_asked = 0;
     app->error_shown = false;
     app->column = app->edge = 0;
     app->chosen = app->placed = false;
@@ -112,17 +113,24 @@ bool fb_app_open(fb_app *app, const char *path)
     return true;
 }
 
-/* What the script says should stand side by side; else eager and max of every variant. */
+static void add_columns(fb_app *app, const char *const *specs, int n)
+{
+    fb_error err = {0};
+    for (int i = 0; i < n; i++)
+        if (!fb_puzzle_hides(app, specs[i]) && fb_session_add(app->session, specs[i], &err) < 0)
+            fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+}
+
+/* Those that were asked for, else what the script says should stand side by side, else eager and max of every variant.
+ */
 static void make_columns(fb_app *app, const fb_script_info *info)
 {
     static const char *const usual[] = {"eager", "max"};
-    fb_error err = {0};
     fb_puzzle_begin(app);
-    for (int i = 0; i < info->n_columns; i++)
-        if (!fb_puzzle_hides(app, info->columns[i]) && fb_session_add(app->session, info->columns[i], &err) < 0)
-            fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
-    for (int i = 0; i < 2 && !info->n_columns; i++)
-        if (fb_session_add(app->session, usual[i], &err) < 0) fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    if (app->n_asked)
+        add_columns(app, app->asked, app->n_asked);
+    else
+        add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
     fb_puzzle_columns(app);
     app->columns_made = true;
     fb_results_reopened(app);
@@ -571,7 +579,11 @@ static int refuse(const fb_error *err, int status)
 int fb_tui_main(const fb_tui_options *o)
 {
     fb_error err = {0};
-    fb_app app = {.session = o->session, .dirty = true, .puzzle = {.choice = FB_NONE}};
+    fb_app app = {.session = o->session,
+                  .dirty = true,
+                  .asked = o->columns,
+                  .n_asked = o->n_columns,
+                  .puzzle = {.choice = FB_NONE}};
     if (o->keys_file && !(app.keys = fb_keys_read(o->keys_file, &err))) return refuse(&err, 2);
     if (o->path && !fb_session_load(o->session, o->path, &err)) {
         fb_keys_free(app.keys);

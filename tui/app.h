@@ -7,11 +7,13 @@
 #include <stdbool.h>
 
 typedef struct {
-    fb_session *session;   /* borrowed */
-    const char *path;      /* script or graph to open; NULL: the start list */
-    const char *keys_file; /* keys to play (tui/keys.h); NULL: none */
-    const char *results;   /* a results file to show; NULL: none */
-    bool list;             /* start with the list of puzzlers, models and recent files even when there is a path */
+    fb_session *session;        /* borrowed */
+    const char *path;           /* script or graph to open; NULL: the start list */
+    const char *keys_file;      /* keys to play (tui/keys.h); NULL: none */
+    const char *results;        /* a results file to show; NULL: none */
+    const char *const *columns; /* what the script is opened with instead of its own columns; borrowed */
+    int n_columns;
+    bool list; /* start with the list of puzzlers, models and recent files even when there is a path */
 } fb_tui_options;
 
 /* Runs until the user quits; returns the exit status: 0, 1 when `path` cannot be opened, 2 when the terminal cannot

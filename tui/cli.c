@@ -325,7 +325,7 @@ bool fb_cli_plan(fb_session *s, int column, int *status)
     return false;
 }
 
-static bool is_variant(const fb_script_info *info, const char *name)
+bool fb_cli_is_variant(const fb_script_info *info, const char *name)
 {
     for (int i = 0; i < info->n_variants; i++)
         if (strcmp(info->variants[i], name) == 0) return true;
@@ -337,7 +337,7 @@ bool fb_cli_columns(fb_session *s, const char *spec, const char *otherwise, bool
     fb_str whole = {0};
     fb_error err = {0};
     const fb_script_info *info = fb_session_script(s);
-    bool variant = is_variant(info, spec);
+    bool variant = fb_cli_is_variant(info, spec);
     fb_str_addf(&whole, "%s%s%s", spec, variant && spec[0] ? ":" : "", variant ? otherwise : "");
     int before = fb_session_columns(s);
     bool fine = fb_session_add(s, whole.text, &err) >= 0;

@@ -78,6 +78,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status);
 void fb_cli_wait(fb_session *s);
 /* Waits until the column has its plan; on failure says why and gives the exit status in *status. */
 bool fb_cli_plan(fb_session *s, int column, int *status);
+bool fb_cli_is_variant(const fb_script_info *info, const char *name); /* "" is one where a script is a single model */
 /* Adds the columns of a spec, which may also be a variant's name alone: its plan is then `otherwise`. `single`: more
  * than one is an error. False with *status when that failed, already said. */
 bool fb_cli_columns(fb_session *s, const char *spec, const char *otherwise, bool single, int *status);

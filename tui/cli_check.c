@@ -48,11 +48,16 @@ static int check_columns(fb_session *s)
     return !wrong ? FB_EXIT_FINE : wrong == away ? FB_EXIT_NO_DEVICE : FB_EXIT_WRONG;
 }
 
-/* "scan" with every preset, or "scan:mine" alone. */
+/* "scan" with every preset, "scan:mine" alone, or "max" of all variants. */
 static int add_named(fb_session *s, const char *name)
 {
     fb_error err = {0};
-    if (strchr(name, ':')) return fb_session_add(s, name, &err) < 0 ? fb_cli_fail(&err) : FB_EXIT_FINE;
+    const fb_script_info *info = fb_session_script(s);
+    if (!fb_cli_is_variant(info, name)) {
+        if (fb_session_add(s, name, &err) >= 0) return FB_EXIT_FINE;
+        /* A single word of a script with variants was more likely meant as one of them. */
+        if (fb_cli_is_variant(info, "") || strpbrk(name, ":@./")) return fb_cli_fail(&err);
+    }
     for (int i = 0; i < fb_presets(); i++) {
         fb_str spec = {0};
         fb_str_addf(&spec, "%s:%s", name, fb_preset_at(i)->name);

@@ -29,49 +29,74 @@ bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
     return false;
 }
 
-enum { ALL = FB_NONE };
+/* ---- which kernels ---- */
 
-/* What runs group number `number`, counted from 1; FB_NONE: a call of the library without anything of ours. */
-static int kernel_of_group(const fb_program *p, long number)
+/* What runs a group; FB_NONE: a call of the library without anything of ours. */
+static int kernel_of_group(const fb_program *p, int group)
 {
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
-        if (l->group != number - 1) continue;
+        if (l->group != group) continue;
         if (l->kind == FB_LAUNCH_KERNEL) return l->kernel;
         if (l->kind == FB_LAUNCH_GEMM) return p->gemms[l->gemm].epilogue;
     }
     return FB_NONE;
 }
 
-/* The kernel that is asked for, or ALL. */
-static bool choose(const fb_program *p, const char *which, int *to, fb_error *err)
+static bool no_such(const fb_program *p, const fb_cli_emit_choice *which, fb_error *err)
 {
-    char *end;
-    *to = ALL;
-    if (!which) return true;
-    long number = strtol(which, &end, 10);
-    if (number > 0 && !*end) *to = kernel_of_group(p, number);
     fb_str names = {0};
-    for (int k = 0; k < p->n_kernels && *to == ALL; k++) {
-        if (!strcmp(p->kernels[k].name, which)) *to = k;
-        if (k < 12) fb_str_addf(&names, "%s%s", k ? ", " : "", p->kernels[k].name);
-    }
-    if (*to == ALL && number > 0 && !*end)
-        fb_fail(err, FB_ERR_UNAVAILABLE, "kernel %ld is the library's: there is no source", number);
-    else if (*to == ALL)
-        fb_fail(err, FB_ERR_USAGE, "no kernel \"%s\"; there are: %s%s", which, fb_str_get(&names),
+    for (int k = 0; k < p->n_kernels && k < 12; k++) fb_str_addf(&names, "%s%s", k ? ", " : "", p->kernels[k].name);
+    if (which->n_groups)
+        fb_fail(err, FB_ERR_UNAVAILABLE, "kernel %d is the library's: there is no source", which->groups[0] + 1);
+    else
+        fb_fail(err, FB_ERR_USAGE, "no kernel \"%s\"; there are: %s%s", which->name, fb_str_get(&names),
                 p->n_kernels > 12 ? " …" : "");
     fb_str_free(&names);
-    return *to != ALL;
+    return false;
 }
 
-static void print_source(const fb_program *p, const fb_dialect *dialect, int chosen, FILE *out)
+/* Marks the kernels that are asked for. The program's own names come first: a kernel of several groups has one too. */
+static bool choose(const fb_program *p, const fb_cli_emit_choice *which, bool *chosen, fb_error *err)
+{
+    bool any = !which->name;
+    for (int k = 0; k < p->n_kernels; k++) {
+        chosen[k] = !which->name || !strcmp(p->kernels[k].name, which->name);
+        any |= chosen[k];
+    }
+    for (int i = 0, named = any; i < which->n_groups && !named; i++) {
+        int k = kernel_of_group(p, which->groups[i]);
+        if (k == FB_NONE) continue;
+        chosen[k] = any = true;
+    }
+    return any || no_such(p, which, err);
+}
+
+static bool has_source(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].source) return true;
+    return false;
+}
+
+typedef struct {
+    bool all;
+    bool *chosen; /* a kernel each */
+} selection;
+
+static bool wanted(const fb_program *p, int k, const selection *s)
+{
+    return p->kernels[k].source && s->chosen[k];
+}
+
+/* ---- source ---- */
+
+static void print_source(const fb_program *p, const fb_dialect *dialect, const selection *s, FILE *out)
 {
     fb_str text = {0};
-    if (chosen == ALL)
-        fb_program_print(p, dialect, &text);
-    else
-        fb_str_add(&text, p->kernels[chosen].source);
+    if (s->all) fb_program_print(p, dialect, &text);
+    for (int k = 0, n = 0; k < p->n_kernels && !s->all; k++)
+        if (wanted(p, k, s)) fb_str_addf(&text, "%s%s", n++ ? "\n" : "", p->kernels[k].source);
     fb_put_source(out, fb_str_get(&text));
     fb_str_free(&text);
 }
@@ -82,11 +107,6 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 {
     fb_machine_default(m, FB_DEVICE_CUDA);
     return fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
-}
-
-static bool wanted(const fb_program *p, int k, int chosen)
-{
-    return p->kernels[k].source && (chosen == ALL || chosen == k);
 }
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
@@ -173,7 +193,7 @@ static bool print_sass(const fb_kernel *k, const char *arch, const char *program
     return good;
 }
 
-static bool print_all_sass(const fb_program *p, int chosen, const char *arch, FILE *out, fb_error *err)
+static bool print_all_sass(const fb_program *p, const selection *s, const char *arch, FILE *out, fb_error *err)
 {
     char program[4096];
     size_t d = 0, n = sizeof disassemblers / sizeof *disassemblers;
@@ -183,7 +203,7 @@ static bool print_all_sass(const fb_program *p, int chosen, const char *arch, FI
                        "machine code needs nvdisasm or cuobjdump of the CUDA toolkit, which are neither on PATH nor "
                        "under CUDA_HOME; --target ptx needs neither");
     for (int k = 0; k < p->n_kernels; k++)
-        if (wanted(p, k, chosen) && !print_sass(&p->kernels[k], arch, program, disassemblers[d].option, out, err))
+        if (wanted(p, k, s) && !print_sass(&p->kernels[k], arch, program, disassemblers[d].option, out, err))
             return false;
     return true;
 }
@@ -225,7 +245,7 @@ static void add_call(fb_table *t, const fb_gemm_call *g)
     fb_str_free(&text);
 }
 
-static bool print_resources(const fb_program *p, int chosen, const char *arch, const fb_machine *m, FILE *out,
+static bool print_resources(const fb_program *p, const selection *s, const char *arch, const fb_machine *m, FILE *out,
                             fb_error *err)
 {
     static const struct {
@@ -239,8 +259,8 @@ static bool print_resources(const fb_program *p, int chosen, const char *arch, c
         fb_table_column(t, columns[i].title, columns[i].under, columns[i].left);
     bool good = true;
     for (int k = 0; good && k < p->n_kernels; k++)
-        if (wanted(p, k, chosen)) good = add_kernel(t, &p->kernels[k], arch, m, err);
-    for (int g = 0; g < p->n_gemms && chosen == ALL; g++) add_call(t, &p->gemms[g]);
+        if (wanted(p, k, s)) good = add_kernel(t, &p->kernels[k], arch, m, err);
+    for (int g = 0; g < p->n_gemms && s->all; g++) add_call(t, &p->gemms[g]);
     if (good) {
         fb_table_print(t, FB_FORMAT_TABLE, out);
         fb_put(out, "\n");
@@ -251,20 +271,20 @@ static bool print_resources(const fb_program *p, int chosen, const char *arch, c
     return good;
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, int chosen, const char *arch, const fb_machine *m,
-                      FILE *out, fb_error *err)
+static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const selection *s, const char *arch,
+                      const fb_machine *m, FILE *out, fb_error *err)
 {
     char own[16];
     snprintf(own, sizeof own, "sm_%d%d", m->compute_major, m->compute_minor);
     if (!arch) arch = own;
     switch (target) {
-    case FB_EMIT_SASS: return print_all_sass(p, chosen, arch, out, err);
-    case FB_EMIT_RESOURCES: return print_resources(p, chosen, arch, m, out, err);
+    case FB_EMIT_SASS: return print_all_sass(p, s, arch, out, err);
+    case FB_EMIT_RESOURCES: return print_resources(p, s, arch, m, out, err);
     case FB_EMIT_PTX:
         for (int k = 0; k < p->n_kernels; k++)
-            if (wanted(p, k, chosen) && !print_ptx(&p->kernels[k], arch, out, err)) return false;
+            if (wanted(p, k, s) && !print_ptx(&p->kernels[k], arch, out, err)) return false;
         return true;
-    default: print_source(p, &fb_dialect_cuda, chosen, out); return true;
+    default: print_source(p, &fb_dialect_cuda, s, out); return true;
     }
 }
 
@@ -277,32 +297,34 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
     return true;
 }
 
-static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, int chosen, const char *arch, const fb_machine *m,
-                      FILE *out, fb_error *err)
+static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const selection *s, const char *arch,
+                      const fb_machine *m, FILE *out, fb_error *err)
 {
     (void)arch, (void)m;
     if (target != FB_EMIT_CUDA)
         return fb_fail(err, FB_ERR_UNAVAILABLE,
                        "this fusebox was built without CUDA's headers and cannot call NVRTC; --target cuda needs none");
-    print_source(p, &fb_dialect_cuda, chosen, out);
+    print_source(p, &fb_dialect_cuda, s, out);
     return true;
 }
 
 #endif
 
-bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const char *kernel,
-                 const fb_machine *m, FILE *out, fb_error *err)
+bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_cli_emit_choice *which,
+                 const fb_machine *m, FILE *out, bool *nothing, fb_error *err)
 {
-    int chosen;
     if (target == FB_EMIT_OF_DEVICE) target = m->kind == FB_DEVICE_HOST ? FB_EMIT_C : FB_EMIT_CUDA;
     const fb_dialect *dialect = target == FB_EMIT_C ? &fb_dialect_c : &fb_dialect_cuda;
     fb_program *p = fb_lower(plan, dialect, err);
     if (!p) return false;
-    bool good = choose(p, kernel, &chosen, err);
+    selection s = {.all = !which->name, .chosen = fb_calloc((size_t)p->n_kernels + 1, sizeof(bool))};
+    bool good = choose(p, which, s.chosen, err);
+    *nothing = !has_source(p);
     if (good && target == FB_EMIT_C)
-        print_source(p, dialect, chosen, out);
+        print_source(p, dialect, &s, out);
     else if (good)
-        good = emit_cuda(p, target, chosen, arch, m, out, err);
+        good = emit_cuda(p, target, &s, arch, m, out, err);
+    fb_free(s.chosen);
     fb_program_free(p);
     return good;
 }

@@ -22,9 +22,16 @@ bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out);
  * when it is none. */
 bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err);
 
-/* `arch` NULL: the one of `m`, the machine that the plan was made for. `kernel`: one alone, by its name in the program
- * or by the number of its group, counted from 1; NULL: all. */
-bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const char *kernel,
-                 const fb_machine *m, FILE *out, fb_error *err);
+/* Those kernels of the program that have the name; if none has, those that run the groups. */
+typedef struct {
+    const char *name; /* NULL: all of them */
+    const int *groups;
+    int n_groups;
+} fb_cli_emit_choice;
+
+/* `arch` NULL: the one of `m`, the machine that the plan was made for. *nothing: the plan calls a library alone, and no
+ * kernel was generated. */
+bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_cli_emit_choice *which,
+                 const fb_machine *m, FILE *out, bool *nothing, fb_error *err);
 
 #endif

@@ -106,25 +106,55 @@ static void explain_edge(const look *l, int column, fb_id from, fb_id to)
     fb_str_free(&line);
 }
 
-/* One edge in every variant that has both nodes; in none, the first variant's sentence. */
-static void explain_one(look *l)
+/* Says so when the graph has none of that name. */
+static bool has_node(look *l, const fb_graph *g, const char *name)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_id *found;
+    int n = fb_match_nodes(g, name, arena, &found);
+    fb_arena_free(arena);
+    return n || fb_cli_node(g, name, &l->status) != FB_NONE;
+}
+
+/* Edges between nodes of both names; for two single nodes without one, the verdict that says so. How many. */
+static int explain_between(const look *l, int column)
+{
+    const fb_column *c = fb_session_column(l->session, column);
+    const fb_deps *d = fb_planner_deps(fb_plan_planner(c->plan));
+    fb_arena *arena = fb_arena_new();
+    fb_id *from, *to;
+    int n = fb_match_nodes(c->graph, l->edge_from, arena, &from);
+    int m = fb_match_nodes(c->graph, l->edge_to, arena, &to);
+    int found = n == 1 && m == 1;
+    bool *wanted = FB_NEW_ARRAY(arena, bool, c->graph->n_nodes);
+    for (int k = 0; k < m; k++) wanted[to[k]] = true;
+    if (found) explain_edge(l, column, from[0], to[0]);
+    for (int i = 0; i < n && n * m > 1; i++)
+        for (int k = d->out_start[from[i]]; k < d->out_start[from[i] + 1]; k++) {
+            fb_id consumer = d->edges[d->out[k]].consumer;
+            if (!wanted[consumer]) continue;
+            explain_edge(l, column, from[i], consumer);
+            found++;
+        }
+    fb_arena_free(arena);
+    return found;
+}
+
+/* In every variant that has both nodes; in none, the first variant's sentence. */
+static void explain_some(look *l)
 {
     int n = fb_session_columns(l->session), found = 0;
-    for (int i = 0; i < n; i++) {
-        const fb_column *c = fb_session_column(l->session, i);
-        fb_id from = fb_graph_find(c->graph, l->edge_from), to = fb_graph_find(c->graph, l->edge_to);
-        if (from == FB_NONE || to == FB_NONE) continue;
-        explain_edge(l, i, from, to);
-        found++;
-    }
+    for (int i = 0; i < n; i++) found += explain_between(l, i);
     const fb_graph *g = fb_session_column(l->session, 0)->graph;
-    if (!found && fb_cli_node(g, l->edge_from, &l->status) != FB_NONE) fb_cli_node(g, l->edge_to, &l->status);
+    if (found || !has_node(l, g, l->edge_from) || !has_node(l, g, l->edge_to)) return;
+    fb_cli_say("no edge leads from \"%s\" to \"%s\"", l->edge_from, l->edge_to);
+    l->status = FB_EXIT_USAGE;
 }
 
 static void explain_show(look *l)
 {
     if (l->edge_from) {
-        explain_one(l);
+        explain_some(l);
         return;
     }
     for (int i = 0; l->procedure && i < fb_session_columns(l->session); i++) {
@@ -151,7 +181,7 @@ static void explain_show(look *l)
 static int explain_main(const fb_command *me, int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"edge", 'e', "A B", 0, "Only the edge from node A to node B", 0},
+        {"edge", 'e', "A B", 0, "Only the edge from node A to node B; feature[*].tanh is every feature's", 0},
         {"steps", 's', NULL, 0, "The decisions of the column's preset, one by one, with candidates and scores", 0},
         {"procedure", 'p', NULL, 0, "The column's kernels in order, a statement a node, with what it reads where", 0},
         {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
@@ -168,7 +198,7 @@ const fb_command fb_command_explain = {.name = "explain",
 
 /* ---- emit ---- */
 
-enum { KEY_ARCH = 256, KEY_KERNEL };
+enum { KEY_ARCH = 256 };
 
 static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -179,7 +209,7 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
             fb_cli_usage("%s: no target \"%s\"; there are: c, cuda, ptx, sass, resources", state->name, arg);
         return 0;
     case KEY_ARCH: l->arch = arg; return 0;
-    case KEY_KERNEL: l->kernel = arg; return 0;
+    case 'k': l->kernel = arg; return 0;
     case ARGP_KEY_SUCCESS: {
         fb_error err = {0};
         bool for_cuda = l->target > FB_EMIT_C;
@@ -196,14 +226,24 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void emit_show(look *l)
 {
     const fb_column *c = fb_session_column(l->session, 0);
-    bool stands_in = l->cli.plan_as && c->machine->kind == FB_DEVICE_HOST;
+    bool stands_in = l->cli.plan_as && c->machine->kind == FB_DEVICE_HOST, nothing = false;
+    const fb_machine *m = stands_in || l->arch ? &l->machine : c->machine;
+    fb_cli_emit_choice which = {.name = l->kernel};
+    fb_arena *arena = fb_arena_new();
     fb_error err = {0};
+    int *groups;
+    if (l->kernel) which.n_groups = fb_session_kernels_named(l->session, 0, l->kernel, arena, &groups, NULL);
+    if (which.n_groups) which.groups = groups;
     if (!c->plan)
         fb_fail(&err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
     else
-        fb_cli_emit(c->plan, l->target, l->arch, l->kernel, stands_in || l->arch ? &l->machine : c->machine, stdout,
-                    &err);
-    if (err.kind) l->status = fb_cli_fail(&err);
+        fb_cli_emit(c->plan, l->target, l->arch, &which, m, stdout, &nothing, &err);
+    if (err.kind)
+        l->status = fb_cli_fail(&err);
+    else if (nothing)
+        fb_cli_say("%s generates no kernel: each of its launches is a call of the library, which has no source",
+                   c->text);
+    fb_arena_free(arena);
 }
 
 static int emit_main(const fb_command *me, int argc, char **argv)
@@ -211,7 +251,7 @@ static int emit_main(const fb_command *me, int argc, char **argv)
     static const struct argp_option options[] = {
         {"target", 't', "TARGET", 0,
          "What to print: c, cuda, ptx, sass or resources (default: the language of the column's device)", 0},
-        {"kernel", KEY_KERNEL, "KERNEL", 0, "This one alone: its name, or its number as \"fusebox graph\" counts", 0},
+        {"kernel", 'k', "K", 0, "This one alone: its name, its number in \"fusebox graph\", or a node in it", 0},
         {"arch", KEY_ARCH, "ARCH", 0, "The GPU's architecture, such as sm_90 (default: the device's, else sm_90)", 0},
         {0},
     };

@@ -168,8 +168,13 @@ static int open_workbench(const workbench *w, const char *path, const char *resu
     fb_error err = {0};
     fb_session *s = fb_session_new(&o, &err);
     if (!s) return fb_cli_fail(&err);
-    int status = fb_tui_main(
-        &(fb_tui_options){.session = s, .path = path, .keys_file = w->keys, .list = w->list, .results = results});
+    int status = fb_tui_main(&(fb_tui_options){.session = s,
+                                               .path = path,
+                                               .keys_file = w->keys,
+                                               .list = w->list,
+                                               .results = results,
+                                               .columns = (const char *const *)w->cli.args + 1,
+                                               .n_columns = path ? w->cli.n_args - 1 : 0});
     fb_session_free(s);
     return status;
 }
@@ -244,9 +249,10 @@ static int without_command(const workbench *w, int argc, char **argv)
     bool found = fb_find_script(word, arena, &err) != NULL;
     fb_arena_free(arena);
     if (!found) return unknown_word(word, &err);
-    if (terminal && w->cli.n_args > 1)
-        fb_cli_usage("one argument too many: \"%s\"; columns are for \"fusebox run\"", w->cli.args[1]);
-    if (fb_cli_is_results(word)) return terminal ? open_workbench(w, NULL, word) : fb_cli_show_results(word);
+    bool results = fb_cli_is_results(word);
+    if (terminal && results && w->cli.n_args > 1)
+        fb_cli_usage("one argument too many: \"%s\"; a results file has its own columns", w->cli.args[1]);
+    if (results) return terminal ? open_workbench(w, NULL, word) : fb_cli_show_results(word);
     return terminal ? open_workbench(w, word, NULL) : run_command(&fb_command_run, argc, argv);
 }
 
@@ -265,7 +271,7 @@ int main(int argc, char **argv)
     if (c) return run_command(c, argc - 1, argv + 1);
     workbench w = {.cli = {.most = -1, .own = workbench_key, .ctx = &w, .help = help_filter}};
     const fb_command me = {
-        .args = "[SCRIPT|RESULTS.jsonl]\nCOMMAND …",
+        .args = "[SCRIPT [COLUMN]…|RESULTS.jsonl]\nCOMMAND …",
         .summary = "Explore kernel-fusion decisions: toggle one "
                    "fusion, get the verdict at once, and see predicted and measured cost of both plans side by side."};
     fb_cli_parse(&w.cli, &me, options, argc, argv);

@@ -172,6 +172,8 @@ struct fb_app {
     char *path;     /* of the script; NULL: none was asked for */
     uint64_t loads; /* of the session's script, as last seen */
     bool columns_made, first_measured;
+    const char *const *asked; /* columns named on the command line, for the script opened with them */
+    int n_asked;
     bool settled;     /* all that was measured first has come or failed */
     bool chosen;      /* the user went to a column */
     bool placed;      /* the graph's cursor was put where something can be done */

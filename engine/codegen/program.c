@@ -279,11 +279,18 @@ static void print_copies(const fb_program *p, fb_str *out)
 
 void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out)
 {
-    for (int k = 0, any = 0; k < p->n_kernels; k++)
-        if (p->kernels[k].merged && !any++) fb_str_add(out, "#define FB_STAGES 1\n");
-    fb_str_add(out, fb_dialect_prelude(dialect));
-    print_pieces(p, dialect, out);
-    fb_str_add(out, "\n/* buffers\n");
+    bool stages = false, source = false;
+    for (int k = 0; k < p->n_kernels; k++) {
+        stages |= p->kernels[k].merged;
+        source |= p->kernels[k].source != NULL;
+    }
+    if (stages) fb_str_add(out, "#define FB_STAGES 1\n");
+    if (source) { /* library calls need none of it */
+        fb_str_add(out, fb_dialect_prelude(dialect));
+        print_pieces(p, dialect, out);
+        fb_str_add(out, "\n");
+    }
+    fb_str_add(out, "/* buffers\n");
     for (int i = 0; i < p->n_buffers; i++) {
         const fb_buffer *b = &p->buffers[i];
         fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),

@@ -387,26 +387,70 @@ static int group_of_kernel(const fb_plan *plan, const char *name)
     return found;
 }
 
-int fb_session_kernel_named(const fb_session *s, int column, const char *name, fb_error *err)
+static void no_such_kernel(const fb_column *c, const char *name, fb_error *err)
 {
-    const fb_column_record *c = with_plan(s, column, 0, err);
-    if (!c) return FB_NONE;
-    const fb_plan *plan = c->shown.plan;
-    char *end;
-    long number = strtol(name, &end, 10);
-    if (end != name && !*end && number >= 1 && number <= fb_plan_groups(plan)) return (int)number - 1;
-    int found = group_of_kernel(plan, name);
-    if (found == FB_NONE) found = fb_plan_group_of(plan, fb_graph_find(c->shown.graph, name));
-    if (found != FB_NONE) return found;
-    int n = fb_plan_groups(plan);
+    int n = fb_plan_groups(c->plan);
     fb_arena *arena = fb_arena_new();
     const char **names = FB_NEW_ARRAY(arena, const char *, n);
-    for (int i = 0; i < n; i++) names[i] = kernel_name(plan, i, arena);
+    for (int i = 0; i < n; i++) names[i] = kernel_name(c->plan, i, arena);
     const char *near = fb_nearest(name, names, n);
     fb_fail(err, FB_ERR_USAGE, "%s has no kernel \"%.80s\"%s%s%s; `fusebox graph` lists its kernels by number", c->text,
             name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     fb_arena_free(arena);
-    return FB_NONE;
+}
+
+int fb_session_kernels_named(const fb_session *s, int column, const char *name, fb_arena *arena, int **out,
+                             fb_error *err)
+{
+    const fb_column_record *c = with_plan(s, column, 0, err);
+    if (!c) return 0;
+    const fb_plan *plan = c->shown.plan;
+    int groups = fb_plan_groups(plan), one = FB_NONE, n = 0;
+    char *end;
+    long number = strtol(name, &end, 10);
+    if (end != name && !*end && number >= 1 && number <= groups) one = (int)number - 1;
+    if (one == FB_NONE) one = group_of_kernel(plan, name);
+    bool *meant = FB_NEW_ARRAY(arena, bool, groups);
+    if (one != FB_NONE) meant[one] = true;
+    fb_id *nodes;
+    int n_nodes = one == FB_NONE ? fb_match_nodes(c->shown.graph, name, arena, &nodes) : 0;
+    for (int i = 0; i < n_nodes; i++) {
+        int group = fb_plan_group_of(plan, nodes[i]);
+        if (group != FB_NONE) meant[group] = true;
+    }
+    *out = FB_NEW_ARRAY(arena, int, groups);
+    for (int i = 0; i < groups; i++)
+        if (meant[i]) (*out)[n++] = i;
+    if (!n) no_such_kernel(&c->shown, name, err);
+    return n;
+}
+
+/* Do all of these groups run the kernel of the first? */
+static bool share_kernel(const fb_plan *plan, const int *group, int n, fb_error *err)
+{
+    bool *shares = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *shares), all = true;
+    const fb_eject_origin from = {.script = "", .column = ""};
+    fb_str text = {0};
+    fb_error why = {0};
+    if (n > 1 && !fb_lower_eject(plan, group[0], dialect_of(plan), &from, &text, shares, &why)) all = false;
+    for (int i = 1; i < n && all; i++) all = shares[group[i]];
+    if (!all && why.kind)
+        *err = why;
+    else if (!all)
+        fb_fail(err, FB_ERR_USAGE, "these nodes are in %d kernels that differ, such as %d and %d: name one of them", n,
+                group[0] + 1, group[n - 1] + 1);
+    fb_str_free(&text);
+    fb_free(shares);
+    return all;
+}
+
+int fb_session_kernel_named(const fb_session *s, int column, const char *name, fb_error *err)
+{
+    fb_arena *arena = fb_arena_new();
+    int *groups, n = fb_session_kernels_named(s, column, name, arena, &groups, err);
+    int first = n && share_kernel(fb_column_at(s, column)->shown.plan, groups, n, err) ? groups[0] : FB_NONE;
+    fb_arena_free(arena);
+    return first;
 }
 
 bool fb_session_eject_path(const fb_session *s, int column, int group, const char *folder, char to[PATH_MAX],

@@ -152,7 +152,11 @@ bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_
 
 /* ---- kernels in files of the user's ---- */
 
-/* The group that a kernel's name, its number from 1 on or a node stands for; FB_NONE with what there is. */
+/* The groups that a kernel's name, its number from 1 on, a node or nodes such as "feature[*].tanh" stand for, in
+ * ascending order: how many, 0 with what there is. */
+int fb_session_kernels_named(const fb_session *s, int column, const char *name, fb_arena *arena, int **out,
+                             fb_error *err);
+/* The one group; those of many nodes must share a kernel, and the first stands for them. FB_NONE with what there is. */
 int fb_session_kernel_named(const fb_session *s, int column, const char *name, fb_error *err);
 /* Writes the group's kernel to `path`, to be improved by hand, and adds a column beside with the file as the kernel of
  * all groups that share it: that column's index, or -1. `replace`: a file that is there already. */

@@ -27,6 +27,19 @@ fb eject m.lua max --kernel 1 k.c
 is "nor another, by number" 0 out 'k.json'
 fb eject m.lua max --kernel max
 is "a kernel that is not there" 2 err1 'has no kernel "max"'
+fb eject split_stack split_stack:eager $small -k 'feature[*].tanh' every.c
+is "a kernel of many nodes" 0 out '^edit every.c'
+holds "for each of them" sh -c 'tr -d " \n" <every.json | grep -q "\"each\":true,\"nodes\":\[\"feature\[[*]\].tanh\"\],\"source\":\"every.c"'
+cat >differ.lua <<'L'
+local fb = require "fusebox"
+return fb.script { model = function(g)
+  local y = {}
+  for i = 1, 2 do g:scope("part", i, function() y[i] = g:input("x", { 64 * i }):relu() end) end
+  return { a = y[1], b = y[2] }
+end }
+L
+fb eject differ.lua none -k 'part[*].relu'
+is "nodes of kernels that differ" 2 err1 'in 2 kernels that differ, such as 1 and 2: name one of them'
 fb run m.lua max k.json --format json
 is "it runs as written, without being asked" 0
 json "and is right" out columns.0.error.ok=true columns.1.error.ok=true columns.1.wall_us.median columns.1.plan=k.json

@@ -14,6 +14,20 @@ fb emit split_stack combined:eager $small --target c --kernel 1
 is "by its number" 0 out 'void layer_norm_kernel' no 'void tanh_kernel'
 fb emit split_stack combined:eager $small --target c --kernel gelu
 is "no such kernel" 2 err1 'no kernel "gelu"; there are: layer_norm, tanh'
+fb emit split_stack split_stack:eager $small --target c -k 'feature[*].tanh'
+is "by its nodes, once what they share" 0 out 'void tanh_kernel' no 'void layer_norm_kernel'
+holds "and no more than that" test "$(grep -c '^void ' out)" = 1
+fb emit split_stack split_stack:none $small --target c -k 'feature[*].layer_norm.me[*]'
+is "no such nodes" 2 err1 'no kernel "feature\[\*\].layer_norm.me\[\*\]"; there are:'
+cat >product.lua <<'END'
+local fb = require "fusebox"
+return fb.script { model = function(g) return g:input("x", { 64, 64 }):matmul(g:param("w", { 64, 64 })) end }
+END
+fb emit product.lua max --device host
+is "nothing but library calls: a sentence, and the launches" 0 out 'matmul = gemm\(x, w\)' no 'static inline' \
+    err1 'max generates no kernel: each of its launches is a call of the library'
+fb emit product.lua max -k matmul
+is "one of them has no source" 3 err1 'kernel 1 is the library.s: there is no source'
 fb emit split_stack combined:max $small --target wasm
 is "no such target" 2 err1 'no target "wasm"; there are: c, cuda, ptx, sass, resources'
 fb emit split_stack combined:max $small --target c --arch sm_90

@@ -12,6 +12,13 @@ fb explain split_stack combined:none --edge tanh linear.matmul $small
 cp out one
 fb explain split_stack combined:none $small
 is "one edge" 0
+fb explain split_stack --edge 'feature[*].tanh' stack $small
+is "the edges between nodes of a name" 0 out '^split_stack: feature\[1\].tanh → stack: fuse: ' no '^combined'
+holds "each of them" test "$(wc -l <out)" = 4
+fb explain split_stack --edge 'feature[*].tanh' relu $small
+is "nodes without an edge" 2 err1 'no edge leads from "feature\[\*\].tanh" to "relu"'
+fb explain split_stack --edge 'feature[*].tnah' relu $small
+is "nodes that there are not" 2 err1 'no node "feature\[\*\].tnah"'
 fb explain split_stack split_stack:inductor --steps
 is "a preset's decisions, with candidates and scores" 0 out '^split_stack:inductor: [0-9]+ decisions' \
     out '^ +[0-9]+  taken +fuse .*\([0-9.]+ MB\): ' out '^ +beside: fuse ' out 'refused .*external kernel' out '^ +18 kernels$'
@@ -55,6 +62,14 @@ fb check split_stack $small
 is "check: every variant × every preset" 0 out '✓ split_stack:none' out '✓ split_stack:max' out '✓ combined:eager' no '✗'
 fb check split_stack combined split_stack:max $small --device host
 is "check of a variant and of a column" 0 out '✓ combined:none' out '✓ split_stack:max' no 'split_stack:none'
+fb check split_stack max $small --device host
+is "of a plan, in every variant" 0 out '✓ split_stack:max' out '✓ combined:max' no 'eager'
+fb graph split_stack combined $small --format json
+cp out combined.json
+fb check combined.json max --device host
+is "of a plan of a graph" 0 out '^✓ max: ' no 'eager'
+fb check combined.json mxa --device host
+is "a misspelt one" 2 err1 'no preset or plan "mxa"; did you mean "max"'
 fb check split_stack nobody $small
 is "of a variant that there is not" 2 err1 'no variant "nobody"'
 fb check lora_mlp

@@ -259,6 +259,32 @@ static void another_script_is_fresh(void **unused)
     quit(t);
 }
 
+/* Columns named on the command line stand instead of the script's own, and only there. */
+static void columns_are_named(void **unused)
+{
+    (void)unused;
+    static const char text[] =
+        "local fb = require \"fusebox\"\nreturn fb.script { columns = { \"none\" },\n"
+        "plans = { mine = function(pl) end }, model = function(g) return g:input(\"x\", { 16, 4 }):relu() end }\n";
+    const char *script = write_script("named.lua", text);
+    const char *env[] = {cache, state, NULL},
+               *argv[] = {program(), script, "mine", "tinygrad", "--device", "host", NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "2 tinygrad", SOON_MS);
+    assert_true(term_shows(t, "1 mine"));
+    assert_false(term_shows(t, "3 "));
+    char open[160];
+    snprintf(open, sizeof open, ": \"open %s\" Enter", script);
+    term_keys(t, open);
+    must_show(t, "1 none", SOON_MS);
+    assert_false(term_shows(t, "tinygrad"));
+    quit(t);
+    argv[3] = "tinygard";
+    t = term_start(30, 100, env, argv);
+    must_show(t, "did you mean \"tinygrad\"?", SOON_MS);
+    quit(t);
+}
+
 /* A puzzle whose answer goes wrong says so, and can be answered once it is mended and saved. */
 static void mended_puzzle_is_asked(void **unused)
 {
@@ -424,6 +450,7 @@ int main(void)
         cmocka_unit_test(puzzle_is_answered),
         cmocka_unit_test(saving_reloads),
         cmocka_unit_test(another_script_is_fresh),
+        cmocka_unit_test(columns_are_named),
         cmocka_unit_test(mended_puzzle_is_asked),
         cmocka_unit_test(kernel_is_ejected),
         cmocka_unit_test(foreign_kernel_is_asked_for),
