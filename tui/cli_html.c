@@ -1,314 +1,499 @@
+/* The page. Needs rows (tui/cli_output.h) and what was kept of their columns; leaves one document on a stream. What
+ * hides or explains is folded with <details>, so that nothing has to run. */
 #include "tui/cli_html.h"
 
+#include "base/arena.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
-#include "codegen/lower.h"
+#include "tui/code.h"
 #include "tui/figure.h"
-#include "tui/picture.h"
+#include "tui/textdiff.h"
 
-#include <errno.h>
-#include <math.h>
 #include <string.h>
-#include <sys/stat.h>
+
+/* No page of another origin is ever asked for anything, whatever stands in this one. */
+static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'";
 
 static const char style[] =
-    ":root{--paper:#fff;--ink:#1c2024;--dim:#6b7280;--line:#d9dde3;--good:#2e7d32;--bad:#c62828}"
-    "@media(prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#969ca6;--line:#343a43;--good:#7cc47f;"
-    "--bad:#ef7b74}}"
-    "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;"
-    "padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}p.dim,td.dim{color:var(--dim)}"
-    "table{border-collapse:collapse}td,th{padding:.25rem .8rem;border-bottom:1px solid var(--line);text-align:right}"
-    "td:first-child,th:first-child{text-align:left}.wide{overflow-x:auto}.good{color:var(--good)}.bad{color:var(--bad)}"
-    "pre{overflow-x:auto;font-size:.8rem;border:1px solid var(--line);padding:.8rem}";
+    ":root{color-scheme:light "
+    "dark;--paper:#fff;--ink:#1c2024;--dim:#5d6570;--line:#d9dde3;--soft:#f5f6f8;--good:#2e7d32;"
+    "--bad:#b3261e;--plus:#e6f4e7;--minus:#fbe9e7}\n"
+    "@media screen and (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#9aa1ab;--line:#343a43;"
+    "--soft:#1e2126;--good:#7cc47f;--bad:#ef7b74;--plus:#1d3322;--minus:#3c2321}}\n"
+    "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:74rem;margin:2rem auto;"
+    "padding:0 1rem}\n"
+    "h1{font-size:1.6rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.4rem 0 .4rem}h3{font-size:1rem;margin:1.2rem 0 "
+    ".3rem}p{margin:.3rem 0;max-width:60rem}.dim{color:var(--dim)}\n"
+    ".params{display:flex;flex-wrap:wrap;gap:.15rem 1.4rem;margin:.5rem 0}.params div{display:flex;gap:.5rem}"
+    ".params dt{color:var(--dim)}.params dd{margin:0;font-weight:600}\n"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.28rem .6rem;border-bottom:1px "
+    "solid "
+    "var(--line);text-align:right;white-space:nowrap;vertical-align:bottom}td.name,th.name{text-align:left}"
+    "td[colspan]{white-space:normal}th{font-weight:600}th[title]{cursor:help}th .under{display:block;font-weight:400;"
+    "color:var(--dim);font-size:.85em}.good{color:var(--good)}.bad{color:var(--bad)}.wide{overflow-x:auto}\n"
+    ".kinds{display:grid;grid-template-columns:max-content 1fr;gap:0 .9rem;font-size:.9em;margin:.6rem 0}.kinds "
+    "dt{font-weight:600}.kinds dd{margin:0;color:var(--dim)}\n"
+    "details{margin:.4rem "
+    "0}summary{cursor:pointer;color:var(--dim)}summary:hover{color:var(--ink)}details[open]>summary"
+    "{color:var(--ink)}\n"
+    ".puzzle{border:1px solid var(--line);border-radius:8px;background:var(--soft);padding:.3rem 1.2rem 1rem;"
+    "margin-top:1.6rem}.puzzle h2{margin-top:.7rem}.ask{font-size:1.1rem;font-weight:600}.choices{padding-left:1.8rem}"
+    ".choices li{margin:.25rem 0}.right{color:var(--good);font-weight:600}.blank{display:inline-block;width:7rem;"
+    "border-bottom:1px solid var(--ink)}\n"
+    ".says{font-weight:600}.parts{margin:.4rem 0;padding-left:1.2rem}.parts li{margin:.1rem 0}\n"
+    ".plans{display:flex;flex-wrap:wrap;gap:1.4rem 2.2rem;align-items:flex-start}figure{margin:.6rem 0;min-width:0;"
+    "max-width:100%}figcaption{font-weight:600;margin-bottom:.4rem}figcaption span{font-weight:400;color:var(--dim)}\n"
+    "svg{height:auto;display:block}\n"
+    "pre{overflow-x:auto;font:.8rem/1.45 ui-monospace,monospace;border:1px solid var(--line);border-radius:6px;"
+    "background:var(--soft);padding:.8rem;margin:.4rem 0;tab-size:4}pre ins,pre del,pre i{display:block;"
+    "text-decoration:none;font-style:normal}pre ins{background:var(--plus)}pre del{background:var(--minus)}pre "
+    "i{color:var(--dim)}\n"
+    "footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.6rem;color:var(--dim);font-size:.9em}\n"
+    "@media print{@page{margin:14mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary"
+    "{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}table{font-size:8pt}"
+    "td,th{padding:.15rem .35rem}td{white-space:normal}.puzzle{break-after:page;background:none}.puzzle details:not("
+    "[open]),.source details:not([open]){color:var(--dim)}details:not([open])>summary::after{content:\" (folded when "
+    "this was printed)\"}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt;background:none}}\n";
 
-static void put(FILE *out, const char *text)
+static void paragraph(fb_html *h, const char *class, const char *text)
 {
-    fb_str clean = {0};
-    fb_xml_add(&clean, text);
-    fputs(fb_str_get(&clean), out);
-    fb_str_free(&clean);
+    fb_html_leaf(h, "p", class, text);
 }
 
-static void put_picture(const fb_picture *p, const char *label, FILE *out)
+static void put_picture(fb_html *h, fb_picture p, const char *label)
 {
-    fb_str text = {0};
-    fb_picture_inline(p, label, &text);
-    fputs(fb_str_get(&text), out);
-    fb_str_free(&text);
+    fb_html_open(h, "div", "class", "wide", NULL);
+    fb_picture_inline(&p, label, &h->out);
+    fb_html_close(h, "div");
 }
 
-static double median(const json_t *row, const char *key)
+static void open_section(fb_html *h, const char *id, const char *title)
 {
-    return fb_json_number_or(json_object_get(row, key), "median", NAN);
+    fb_html_open(h, "section", "id", id, NULL);
+    fb_html_leaf(h, "h2", NULL, title);
 }
 
-/* "3  split_stack:max@host  batch_size=128" */
-static void put_name(FILE *out, const json_t *row, size_t i)
+/* ---- its head ---- */
+
+static const char *help_of(const fb_script_info *info, const char *name)
 {
-    fb_str name = {0};
-    fb_picture_row_name(row, (int)i + 1, &name);
-    put(out, fb_str_get(&name));
-    fb_str_free(&name);
+    for (int i = 0; info && i < info->n_params; i++)
+        if (!strcmp(info->params[i].name, name)) return info->params[i].help;
+    return NULL;
 }
 
-/* ---- the table of columns ---- */
+/* Parameters with one value in all rows; the others are columns of the table. */
+static void put_params(fb_html *h, const fb_output *o, const fb_script_info *info)
+{
+    json_t *shared = fb_figure_params(o->rows, false), *value;
+    const char *name;
+    if (json_object_size(shared)) fb_html_open(h, "dl", "class", "params", NULL);
+    json_object_foreach(shared, name, value)
+    {
+        char *text = fb_figure_plain(value);
+        fb_html_open(h, "div", "title", help_of(info, name), NULL);
+        fb_html_leaf(h, "dt", NULL, name);
+        fb_html_leaf(h, "dd", NULL, text);
+        fb_html_close(h, "div");
+        fb_free(text);
+    }
+    if (json_object_size(shared)) fb_html_close(h, "dl");
+    json_decref(shared);
+}
 
-static void put_columns(const fb_output *o, FILE *out)
+static void put_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title)
+{
+    const char *device;
+    json_t *told;
+    fb_html_open(h, "header", NULL);
+    fb_html_leaf(h, "h1", NULL, title);
+    paragraph(h, "dim", o->script);
+    json_object_foreach(o->devices, device, told)
+    {
+        fb_str text = {0};
+        fb_output_device_text(device, told, &text);
+        paragraph(h, "dim", fb_str_get(&text));
+        fb_str_free(&text);
+    }
+    put_params(h, o, info);
+    fb_html_close(h, "header");
+}
+
+/* ---- waterfalls ---- */
+
+static void why_name(const fb_output *o, const json_t *why, fb_str *out)
+{
+    json_t *varying = fb_figure_params(o->rows, true);
+    int a = (int)fb_json_int_or(why, "a", 0), b = (int)fb_json_int_or(why, "b", 0);
+    fb_picture_row_name(json_array_get(o->rows, (size_t)a), a + 1, varying, out);
+    fb_str_add(out, "  →  ");
+    fb_picture_row_name(json_array_get(o->rows, (size_t)b), b + 1, varying, out);
+    json_decref(varying);
+}
+
+static void put_why(fb_html *h, const json_t *why)
 {
     size_t i;
-    json_t *row;
-    fputs("<h2>Columns</h2><div class=wide><table><tr><th>column<th>wall<th>vs "
-          "first<th>launches<th>device busy<th>moved (modelled)<th>× floor<th>error<th>kind</tr>\n",
-          out);
-    json_array_foreach(o->rows, i, row)
-    {
-        const char *failed = fb_json_string_or(row, "failed", NULL);
-        const json_t *error = json_object_get(row, "error");
-        double wall = median(row, "wall_us"), floor = fb_json_number_or(row, "floor_us", NAN);
-        char text[48];
-        const char *why;
-        fputs("<tr><td>", out);
-        put_name(out, row, i);
-        if (failed) {
-            fputs("<td class=bad colspan=8>", out);
-            put(out, failed);
-            fputs("</tr>\n", out);
-            continue;
-        }
-        fputs("<td><b>", out);
-        put(out, fb_figure_text(row, FB_FIGURE_WALL, text));
-        fputs("</b><td>", out);
-        put(out, fb_output_against(fb_output_base(o->rows, row), row, text, &why));
-        if (why) fprintf(out, " <span class=dim>%s</span>", why);
-        fprintf(out, "<td>%lld<td>", (long long)fb_json_int_or(row, "launches", 0));
-        put(out, fb_figure_text(row, FB_FIGURE_DEVICE, text));
-        fputs("<td>", out);
-        put(out, fb_figure_text(row, FB_FIGURE_MOVED, text));
-        fputs("<td>", out);
-        put(out, fb_figure_write(text, wall / floor, FB_UNIT_TIMES, fb_figure_kind(row)));
-        bool ok = fb_json_bool_or(error, "ok", false);
-        if (error && fb_output_undecided(row))
-            fputs("<td>undecided", out);
-        else if (error)
-            fprintf(out, "<td class=%s>%.0e %s", ok ? "good" : "bad", fb_json_number_or(error, "max_rel", 0),
-                    ok ? "✓" : "✗");
-        else
-            fputs("<td>", out);
-        fputs("<td class=dim>", out);
-        put(out, fb_figure_source_name(fb_figure_kind(row)));
-        fputs(fb_json_bool_or(row, "stale", false) ? ", stale</tr>\n" : "</tr>\n", out);
+    json_t *part;
+    const char *failed = fb_json_string_or(why, "failed", NULL);
+    if (failed) {
+        paragraph(h, "dim", failed);
+        return;
     }
-    fputs("</table></div>\n<p class=dim>", out);
-    put(out, fb_figure_legend);
-    fputs("</p>\n", out);
+    fb_picture p = fb_kept_picture(why);
+    fb_html_open(h, "p", "class", "says", NULL);
+    fb_html_textf(h, "%s. %s: %s", fb_json_string_or(why, "verdicts", ""), fb_json_string_or(why, "of", ""),
+                  fb_json_string_or(why, "conclusion", ""));
+    fb_html_close(h, "p");
+    put_picture(h, p, "the difference split into its causes");
+    fb_html_open(h, "ul", "class", "parts", NULL);
+    json_array_foreach(json_object_get(why, "parts"), i, part)
+    {
+        fb_html_open(h, "li", NULL);
+        fb_html_leaf(h, "b", NULL, fb_json_string_or(part, "name", ""));
+        fb_html_textf(h, ": %s", fb_json_string_or(part, "text", ""));
+        fb_html_close(h, "li");
+    }
+    fb_html_close(h, "ul");
+    fb_picture_free(&p);
+}
+
+/* The first is open, the others are folded; that of the puzzle stands with its answer. */
+static void put_whys(fb_html *h, const fb_output *o, const json_t *kept)
+{
+    size_t i;
+    json_t *why;
+    bool any = false;
+    json_array_foreach(json_object_get(kept, "whys"), i, why)
+    {
+        if (fb_json_bool_or(why, "puzzle", false)) continue;
+        if (!any) {
+            open_section(h, "why", "Why is one faster?");
+            paragraph(
+                h, "dim",
+                "From the first column's time down to the second's: what the second gains (green) and loses (red) "
+                "by each cause.");
+        }
+        fb_str name = {0};
+        why_name(o, why, &name);
+        fb_html_open(h, "details", any ? NULL : "open", "", NULL);
+        fb_html_leaf(h, "summary", NULL, fb_str_get(&name));
+        put_why(h, why);
+        fb_html_close(h, "details");
+        fb_str_free(&name);
+        any = true;
+    }
+    if (any) fb_html_close(h, "section");
+}
+
+/* ---- the puzzle ---- */
+
+static bool is_right(const json_t *answer, int choice)
+{
+    size_t i;
+    json_t *right;
+    json_array_foreach(json_object_get(answer, "right"), i, right)
+    {
+        if (json_integer_value(right) == choice) return true;
+    }
+    return false;
+}
+
+static void put_answer(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle)
+{
+    const json_t *answer = json_object_get(kept, "puzzle");
+    const json_t *why = NULL;
+    size_t i;
+    json_t *one;
+    int told = 0;
+    json_array_foreach(json_object_get(kept, "whys"), i, one)
+    {
+        if (!why && fb_json_bool_or(one, "puzzle", false)) why = one;
+    }
+    for (int k = 0; k < puzzle->n_choices; k++) {
+        if (!is_right(answer, k)) continue;
+        fb_html_open(h, "p", "class", "right", NULL);
+        fb_html_textf(h, "%d  %s", k + 1, puzzle->choices[k]);
+        fb_html_close(h, "p");
+        told++;
+    }
+    if (fb_json_bool_or(answer, "tie", false))
+        paragraph(h, NULL, "Here the two cannot be told apart, so no answer is right.");
+    else if (answer && !told)
+        paragraph(h, NULL, "Here none of the answers is right; the waterfall shows what is.");
+    if (why) {
+        fb_str name = {0};
+        why_name(o, why, &name);
+        fb_html_leaf(h, "h3", NULL, fb_str_get(&name));
+        put_why(h, why);
+        fb_str_free(&name);
+    } else {
+        fb_html_open(h, "p", "class", "dim", NULL);
+        fb_html_textf(h, "%s and %s are not both among the columns of this page.", puzzle->compare[0],
+                      puzzle->compare[1]);
+        fb_html_close(h, "p");
+    }
+    if (puzzle->tell) paragraph(h, NULL, puzzle->tell);
+}
+
+/* As it would be handed out: the question, boxes to tick, and folded what gives it away. */
+static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle)
+{
+    fb_html_open(h, "section", "id", "puzzle", "class", "puzzle", NULL);
+    fb_html_leaf(h, "h2", NULL, "Puzzle");
+    fb_html_open(h, "p", "class", "dim", NULL);
+    fb_html_textf(h, "%s → %s", puzzle->compare[0], puzzle->compare[1]);
+    fb_html_close(h, "p");
+    paragraph(h, "ask", puzzle->ask);
+    if (puzzle->n_choices) fb_html_open(h, "ol", "class", "choices", NULL);
+    for (int i = 0; i < puzzle->n_choices; i++) {
+        fb_html_open(h, "li", NULL);
+        fb_html_textf(h, "☐ %s", puzzle->choices[i]);
+        fb_html_close(h, "li");
+    }
+    if (puzzle->n_choices) fb_html_close(h, "ol");
+    fb_html_open(h, "p", NULL);
+    fb_html_text(h, "How many times as fast? ");
+    fb_html_leaf(h, "span", "blank", "");
+    fb_html_close(h, "p");
+    for (int i = 0; i < puzzle->n_hints; i++) {
+        fb_html_open(h, "details", NULL);
+        fb_html_open(h, "summary", NULL);
+        fb_html_textf(h, "hint %d", i + 1);
+        fb_html_close(h, "summary");
+        paragraph(h, NULL, puzzle->hints[i]);
+        fb_html_close(h, "details");
+    }
+    fb_html_open(h, "details", NULL);
+    fb_html_leaf(h, "summary", NULL, "answer");
+    put_answer(h, o, kept, puzzle);
+    fb_html_close(h, "details");
+    fb_html_close(h, "section");
+}
+
+/* ---- columns ---- */
+
+static void put_kinds(fb_html *h)
+{
+    fb_html_open(h, "dl", "class", "kinds", NULL);
+    for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++) {
+        const char *sign = fb_figure_sign((fb_figure_source)k);
+        fb_html_open(h, "dt", NULL);
+        fb_html_textf(h, "%s%s%s", sign, *sign ? " " : "", fb_figure_source_name((fb_figure_source)k));
+        fb_html_close(h, "dt");
+        fb_html_leaf(h, "dd", NULL, fb_figure_kind_help((fb_figure_source)k));
+    }
+    fb_html_leaf(h, "dt", NULL, fb_figures[FB_FIGURE_SPREAD].label);
+    fb_html_leaf(h, "dd", NULL, fb_figures[FB_FIGURE_SPREAD].help);
+    fb_html_close(h, "dl");
+}
+
+static void put_columns(fb_html *h, const fb_output *o)
+{
+    open_section(h, "columns", "Columns");
+    fb_output_html(o, h);
+    put_kinds(h);
+    fb_html_close(h, "section");
+}
+
+static void put_sheets(fb_html *h, const fb_output *o)
+{
+    fb_picture pictures[FB_SHEETS] = {0};
+    fb_sheets_draw(o, pictures);
+    for (int i = 0; i < FB_SHEETS; i++) {
+        if (pictures[i].body.n) {
+            open_section(h, fb_sheets[i].name, fb_sheets[i].title);
+            paragraph(h, "dim", fb_sheets[i].below);
+            put_picture(h, pictures[i], fb_sheets[i].title);
+            fb_html_close(h, "section");
+        }
+        fb_picture_free(&pictures[i]);
+    }
 }
 
 /* ---- plans and sources ---- */
 
-static char *source_of(const fb_column *c)
+static void put_plans(fb_html *h, const fb_output *o, const json_t *kept)
 {
-    fb_arena *arena = fb_arena_new();
-    const fb_dialect *dialect = fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
-    const char *before = "";
-    fb_str all = {0};
-    for (int g = 0; dialect && g < fb_plan_groups(c->plan); g++) {
-        const char *text = fb_lower_group_source(c->plan, g, dialect, arena);
-        if (!text || !strcmp(text, before)) continue; /* repetitions are alike */
-        fb_str_addf(&all, "%s%s", all.n ? "\n" : "", text);
-        before = text;
+    size_t i;
+    json_t *column, *varying = fb_figure_params(o->rows, true);
+    bool any = false;
+    json_array_foreach(json_object_get(kept, "columns"), i, column)
+    {
+        const json_t *row = json_array_get(o->rows, i);
+        fb_picture p = fb_kept_picture(column);
+        fb_str name = {0};
+        char wall[48];
+        if (p.body.n && !any) {
+            open_section(h, "plans", "Plans");
+            paragraph(
+                h, "dim",
+                "A box is a kernel, or several alike, with its time and the bytes that it moves; arrows are what is "
+                "stored and read again.");
+            fb_html_open(h, "div", "class", "plans", NULL);
+            any = true;
+        }
+        if (p.body.n) {
+            fb_picture_row_name(row, (int)i + 1, varying, &name);
+            fb_html_open(h, "figure", NULL);
+            fb_html_open(h, "figcaption", NULL);
+            fb_html_text(h, fb_str_get(&name));
+            fb_html_open(h, "span", NULL);
+            if (*fb_figure_text(row, FB_FIGURE_WALL, wall)) fb_html_textf(h, " · wall %s", wall);
+            fb_html_close(h, "span");
+            fb_html_close(h, "figcaption");
+            put_picture(h, p, "the plan's kernels");
+            fb_html_close(h, "figure");
+        }
+        fb_str_free(&name);
+        fb_picture_free(&p);
     }
-    fb_arena_free(arena);
-    return fb_str_take(&all);
+    if (any) {
+        fb_html_close(h, "div");
+        fb_html_close(h, "section");
+    }
+    json_decref(varying);
 }
 
-json_t *fb_html_column(const fb_column *c)
+static const char *source_of(const json_t *columns, size_t i)
 {
-    if (!c->plan || !c->graph) return json_null();
-    fb_picture p = {0};
-    fb_picture_plan(&p, c->plan, c->report);
-    char *source = source_of(c);
-    json_t *kept = json_pack("{s:i, s:i, s:s, s:s}", "w", p.w, "h", p.h, "body", fb_str_get(&p.body), "source", source);
-    fb_free(source);
-    fb_picture_free(&p);
-    return kept ? kept : json_null();
-}
-
-/* The picture of a column's plan as fb_html_column kept it. */
-static fb_picture picture_of(const json_t *kept)
-{
-    fb_picture p = {.w = (int)fb_json_int_or(kept, "w", 0), .h = (int)fb_json_int_or(kept, "h", 0)};
-    fb_str_add(&p.body, fb_json_string_or(kept, "body", ""));
-    return p;
+    return fb_json_string_or(json_array_get(columns, i), "source", "");
 }
 
 /* The first column with the same source, in a sweep often one for all sizes. */
-static size_t same_source(const json_t *kept, size_t i)
+static size_t same_source(const json_t *columns, size_t i)
 {
-    const char *own = fb_json_string_or(json_array_get(kept, i), "source", "");
     for (size_t k = 0; k < i; k++)
-        if (!strcmp(fb_json_string_or(json_array_get(kept, k), "source", ""), own)) return k;
+        if (!strcmp(source_of(columns, k), source_of(columns, i))) return k;
     return i;
 }
 
-static void put_plans(const fb_output *o, const json_t *kept, FILE *out)
+/* The first column with another source in the same language. */
+static size_t other_source(const json_t *columns, size_t i)
 {
-    fputs("<h2>Plans</h2><p class=dim>A box is a kernel, or several alike; times with ~ are predicted. Arrows are what "
-          "is "
-          "stored and read again.</p>\n",
-          out);
-    for (size_t i = 0; i < json_array_size(kept); i++) {
-        const json_t *column = json_array_get(kept, i);
-        fb_picture p = picture_of(column);
-        size_t same = same_source(kept, i);
-        if (p.body.n) {
-            fputs("<h3>", out);
-            put_name(out, json_array_get(o->rows, i), i);
-            fputs("</h3>\n<div class=wide>", out);
-            put_picture(&p, "the plan's kernels", out);
-            fputs("</div>", out);
-            if (same < i) {
-                fprintf(out, "<p class=dim>The source is that of column %d.</p>\n", (int)same + 1);
-            } else {
-                fputs("<details><summary>source</summary><pre>", out);
-                put(out, fb_json_string_or(column, "source", ""));
-                fputs("</pre></details>\n", out);
-            }
-        }
-        fb_picture_free(&p);
+    const char *language = fb_json_string_or(json_array_get(columns, i), "language", "");
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(fb_json_string_or(json_array_get(columns, k), "language", "-"), language) && *source_of(columns, k))
+            return k;
+    return i;
+}
+
+/* Lines that both have, but for those around what changed. */
+static bool is_far(const fb_diff_line *lines, int n, int i)
+{
+    enum { AROUND = 3 };
+    for (int k = i - AROUND; k <= i + AROUND; k++)
+        if (k >= 0 && k < n && lines[k].sign != ' ') return false;
+    return true;
+}
+
+static void put_diff(fb_html *h, const char *first, const char *second)
+{
+    fb_arena *arena = fb_arena_new();
+    const char **a, **b;
+    fb_diff_line *lines;
+    int na = fb_code_lines(arena, first, &a), nb = fb_code_lines(arena, second, &b);
+    int n = fb_text_diff(arena, a, na, b, nb, &lines);
+    fb_html_open(h, "pre", NULL);
+    for (int i = 0; i < n; i++) {
+        int alike = 0;
+        while (i + alike < n && is_far(lines, n, i + alike)) alike++;
+        const char *element = lines[i].sign == '+' ? "ins" : lines[i].sign == '-' ? "del" : "i";
+        fb_html_open(h, element, NULL);
+        if (alike > 1)
+            fb_html_textf(h, "⋯ %d lines alike", alike);
+        else
+            fb_html_textf(h, "%c %s", lines[i].sign, lines[i].line);
+        fb_html_close(h, element);
+        if (alike > 1) i += alike - 1;
     }
+    fb_html_close(h, "pre");
+    fb_arena_free(arena);
+}
+
+static void put_source(fb_html *h, const json_t *columns, size_t i)
+{
+    size_t same = same_source(columns, i), other = other_source(columns, i);
+    if (same < i) {
+        fb_html_open(h, "p", "class", "dim", NULL);
+        fb_html_textf(h, "As that of column %zu.", same + 1);
+        fb_html_close(h, "p");
+        return;
+    }
+    fb_html_open(h, "details", NULL);
+    fb_html_leaf(h, "summary", NULL, "source");
+    fb_html_leaf(h, "pre", NULL, source_of(columns, i));
+    fb_html_close(h, "details");
+    if (other == i) return;
+    fb_html_open(h, "details", NULL);
+    fb_html_open(h, "summary", NULL);
+    fb_html_textf(h, "difference to column %zu", other + 1);
+    fb_html_close(h, "summary");
+    put_diff(h, source_of(columns, other), source_of(columns, i));
+    fb_html_close(h, "details");
+}
+
+static void put_sources(fb_html *h, const fb_output *o, const json_t *kept)
+{
+    const json_t *columns = json_object_get(kept, "columns");
+    json_t *column, *varying = fb_figure_params(o->rows, true);
+    size_t i;
+    bool any = false;
+    json_array_foreach((json_t *)columns, i, column)
+    {
+        fb_str name = {0};
+        if (!*source_of(columns, i)) continue;
+        if (!any) {
+            fb_html_open(h, "section", "id", "source", "class", "source", NULL);
+            fb_html_leaf(h, "h2", NULL, "Source");
+            paragraph(h, "dim", "What the compiler gets, equal kernels once; - is the other column's, + this one's.");
+        }
+        any = true;
+        fb_picture_row_name(json_array_get(o->rows, i), (int)i + 1, varying, &name);
+        fb_html_leaf(h, "h3", NULL, fb_str_get(&name));
+        put_source(h, columns, i);
+        fb_str_free(&name);
+    }
+    if (any) fb_html_close(h, "section");
+    json_decref(varying);
 }
 
 /* ---- the page ---- */
 
-enum { BARS, ROOFLINE, SCATTER, PICTURES };
-
-static void draw_all(const fb_output *o, fb_picture to[PICTURES])
+static void put_head(fb_html *h, const char *title)
 {
-    fb_picture_bars(&to[BARS], o->rows);
-    fb_picture_roofline(&to[ROOFLINE], o->rows, o->devices);
-    fb_picture_scatter(&to[SCATTER], o->rows, o->devices);
-}
-
-void fb_html_print(const fb_output *o, const json_t *kept, const char *title, FILE *out)
-{
-    static const struct {
-        const char *title, *below;
-    } heads[PICTURES] = {
-        [BARS] = {"Kernels", "Time, on one scale for all columns of a device, and modelled bytes."},
-        [ROOFLINE] = {"Roofline", "What a column computes a second, against what it computes a byte; the line is what "
-                                  "the device's memory and arithmetic allow."},
-        [SCATTER] = {"Time against bytes", "The line is what copying as many bytes takes."},
-    };
-    fb_picture pictures[PICTURES] = {0};
     fb_str rules = {0};
-    const char *device;
-    json_t *told;
-    if (!title || !*title) title = o->script;
-    fputs("<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>",
-          out);
-    put(out, title);
+    fb_html_open(h, "head", NULL);
+    fb_html_void(h, "meta", "charset", "utf-8", NULL);
+    fb_html_void(h, "meta", "http-equiv", "Content-Security-Policy", "content", policy, NULL);
+    fb_html_void(h, "meta", "name", "viewport", "content", "width=device-width", NULL);
+    fb_html_leaf(h, "title", NULL, title);
     fb_picture_style(&rules);
-    fprintf(out, "</title><style>%s%s</style>\n<h1>", style, fb_str_get(&rules));
+    fb_html_open(h, "style", NULL);
+    fb_html_raw(h, style);
+    fb_html_raw(h, fb_str_get(&rules));
+    fb_html_close(h, "style");
+    fb_html_close(h, "head");
     fb_str_free(&rules);
-    put(out, title);
-    fputs("</h1><p class=dim>", out);
-    put(out, o->script);
-    json_object_foreach(o->devices, device, told)
-    {
-        put(out, " · ");
-        put(out, device);
-        put(out, ": ");
-        put(out, fb_json_string_or(told, "name", ""));
-    }
-    fputs("</p>\n", out);
-    put_columns(o, out);
-    draw_all(o, pictures);
-    for (int i = 0; i < PICTURES; i++) {
-        if (pictures[i].body.n) {
-            fprintf(out, "<h2>%s</h2><p class=dim>%s</p>\n<div class=wide>", heads[i].title, heads[i].below);
-            put_picture(&pictures[i], heads[i].title, out);
-            fputs("</div>\n", out);
-        }
-        fb_picture_free(&pictures[i]);
-    }
-    put_plans(o, kept, out);
-    fputs("</html>\n", out);
 }
 
-/* ---- pictures on their own ---- */
-
-/* The pictures of all rows with their plans; *n of them, and names for files and people. All are the caller's. */
-typedef struct {
-    int n;
-    fb_picture *pictures;
-    char **names, **titles;
-} album;
-
-static album album_of(const fb_output *o, const json_t *kept)
+void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info *info, FILE *out)
 {
-    static const char *const names[PICTURES] = {[BARS] = "kernels", [ROOFLINE] = "roofline", [SCATTER] = "scatter"};
-    static const char *const titles[PICTURES] = {
-        [BARS] = "Kernels", [ROOFLINE] = "Roofline", [SCATTER] = "Time against bytes"};
-    size_t n = PICTURES + json_array_size(kept);
-    album a = {.n = (int)n,
-               .pictures = fb_calloc(n, sizeof *a.pictures),
-               .names = fb_calloc(n, sizeof *a.names),
-               .titles = fb_calloc(n, sizeof *a.titles)};
-    draw_all(o, a.pictures);
-    for (int i = 0; i < a.n; i++) {
-        fb_str name = {0}, title = {0};
-        int column = i - PICTURES;
-        if (column < 0) {
-            fb_str_add(&name, names[i]);
-            fb_str_add(&title, titles[i]);
-        } else {
-            a.pictures[i] = picture_of(json_array_get(kept, (size_t)column));
-            fb_str_addf(&name, "plan-%d", column + 1);
-            fb_picture_row_name(json_array_get(o->rows, (size_t)column), column + 1, &title);
-        }
-        a.names[i] = fb_str_take(&name);
-        a.titles[i] = fb_str_take(&title);
-    }
-    return a;
-}
-
-static void free_album(album *a)
-{
-    for (int i = 0; i < a->n; i++) {
-        fb_picture_free(&a->pictures[i]);
-        fb_free(a->names[i]);
-        fb_free(a->titles[i]);
-    }
-    fb_free(a->pictures);
-    fb_free(a->names);
-    fb_free(a->titles);
-}
-
-void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out)
-{
-    fb_str text = {0};
-    album a = album_of(o, kept);
-    fb_picture_document(a.pictures, (const char *const *)a.titles, a.n, &text);
-    fputs(fb_str_get(&text), out);
-    fb_str_free(&text);
-    free_album(&a);
-}
-
-bool fb_svg_write(const fb_output *o, const json_t *kept, const char *folder, fb_error *err)
-{
-    if (!fb_make_folder(folder, err)) return false;
-    album a = album_of(o, kept);
-    bool good = true;
-    for (int i = 0; i < a.n && good; i++) {
-        fb_str text = {0}, path = {0};
-        if (!a.pictures[i].body.n) continue;
-        fb_picture_document(&a.pictures[i], (const char *const *)&a.titles[i], 1, &text);
-        fb_str_addf(&path, "%s/%s.svg", folder, a.names[i]);
-        good = fb_write_file(fb_str_get(&path), fb_str_get(&text), text.n, err);
-        fb_str_free(&text);
-        fb_str_free(&path);
-    }
-    free_album(&a);
-    return good;
+    fb_html h = {0};
+    const char *title = info && info->title && *info->title ? info->title : o->script;
+    fb_html_raw(&h, "<!doctype html>\n");
+    fb_html_open(&h, "html", "lang", "en", NULL);
+    put_head(&h, title);
+    fb_html_open(&h, "body", NULL);
+    put_header(&h, o, info, title);
+    if (info && info->puzzle) put_puzzle(&h, o, kept, info->puzzle);
+    put_columns(&h, o);
+    put_whys(&h, o, kept);
+    put_sheets(&h, o);
+    put_plans(&h, o, kept);
+    put_sources(&h, o, kept);
+    fb_html_close(&h, "body");
+    fb_html_close(&h, "html");
+    fputs(fb_str_get(&h.out), out);
+    fb_html_free(&h);
 }

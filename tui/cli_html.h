@@ -1,20 +1,31 @@
-/* A report as one self-contained HTML file: columns, bars, roofline, plans and sources; light and dark as the reader's
- * system is. Nothing is loaded from anywhere. And its pictures (tui/picture.h) as SVG on their own. */
+/* A report as one self-contained HTML file to hand out: the puzzle with what it hides folded, columns, waterfalls,
+ * bars, roofline, plans side by side, sources and their differences; light and dark as the reader's system is, and
+ * white on paper. Nothing is loaded from anywhere, and nothing runs in it. And its pictures (tui/picture.h) as SVG on
+ * their own.
+ */
 #ifndef FB_TUI_CLI_HTML_H
 #define FB_TUI_CLI_HTML_H
 
 #include "tui/cli_output.h"
+#include "tui/kept.h"
 
-/* What is shown of a column besides its row, the picture of its plan and its source: taken while the column is there,
- * since the next case of a sweep takes its place. A new reference; JSON null where it has no plan of ours. */
-json_t *fb_html_column(const fb_column *c);
+/* `kept`: tui/kept.h, of the rows of `o`; `info`: of the script, NULL where it is not known. */
+void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info *info, FILE *out);
 
-/* `kept`: an array of them, one a row of `o`. */
-void fb_html_print(const fb_output *o, const json_t *kept, const char *title, FILE *out);
+/* ---- cli_pictures.c ---- */
+
 /* All pictures as one document. */
 void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out);
-/* Each as a file in a folder, which is made where it is not there: kernels.svg, roofline.svg, scatter.svg, and
- * plan-N.svg of row N. */
+/* Each as a file in a folder, which is made where it is not there: kernels.svg, roofline.svg, scatter.svg, and of rows
+ * plan-N.svg, and why-A-B.svg of two of them. */
 bool fb_svg_write(const fb_output *o, const json_t *kept, const char *folder, fb_error *err);
+
+/* The pictures of all rows together: a name for files, a heading, what is below it. */
+enum { FB_SHEETS = 3 };
+typedef struct {
+    const char *name, *title, *below;
+} fb_sheet;
+extern const fb_sheet fb_sheets[FB_SHEETS];
+void fb_sheets_draw(const fb_output *o, fb_picture to[FB_SHEETS]); /* the caller frees each */
 
 #endif

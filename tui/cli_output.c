@@ -50,41 +50,6 @@ void fb_output_device(fb_output *r, const fb_session *s, const char *device)
     json_object_set_new(r->devices, device, told);
 }
 
-/* ---- what all rows share ---- */
-
-static bool shared_value(const json_t *rows, const char *name, const json_t *value)
-{
-    size_t i;
-    json_t *row;
-    json_array_foreach((json_t *)rows, i, row)
-    {
-        if (!json_equal((json_t *)value, json_object_get(json_object_get(row, "params"), name))) return false;
-    }
-    return true;
-}
-
-/* Parameters that have one value in all rows, or (`varying`) those that have several: name → value in the first row. */
-static json_t *params_of(const json_t *rows, bool varying)
-{
-    json_t *out = json_object(), *value;
-    const char *name;
-    json_object_foreach(json_object_get(json_array_get(rows, 0), "params"), name, value)
-    {
-        if (shared_value(rows, name, value) != varying) json_object_set(out, name, value);
-    }
-    return out;
-}
-
-static char *text_of(const json_t *value)
-{
-    if (!value || json_is_null(value)) return fb_strdup("");
-    if (json_is_string(value)) return fb_strdup(json_string_value(value));
-    if (!json_is_real(value)) return fb_json_line(value);
-    char number[32];
-    snprintf(number, sizeof number, "%.6g", json_real_value(value));
-    return fb_strdup(number);
-}
-
 /* ---- JSON ---- */
 
 static void print_json(const fb_output *r, FILE *out)
@@ -92,7 +57,7 @@ static void print_json(const fb_output *r, FILE *out)
     json_t *whole = json_object();
     json_object_set_new(whole, "fusebox", json_integer(FB_REPORT_VERSION));
     json_object_set_new(whole, "script", json_string(r->script));
-    json_object_set_new(whole, "params", params_of(r->rows, false));
+    json_object_set_new(whole, "params", fb_figure_params(r->rows, false));
     json_object_set(whole, "devices", r->devices);
     json_object_set(whole, "columns", r->rows);
     if (json_array_size(r->cases)) json_object_set(whole, "rows", r->cases);
@@ -146,7 +111,7 @@ static void add_param_cells(fb_table *t, const json_t *params, const json_t *row
     json_t *value;
     json_object_foreach((json_t *)params, name, value)
     {
-        char *text = text_of(json_object_get(json_object_get(row, "params"), name));
+        char *text = fb_figure_plain(json_object_get(json_object_get(row, "params"), name));
         fb_table_cell(t, text);
         fb_free(text);
     }
@@ -154,7 +119,7 @@ static void add_param_cells(fb_table *t, const json_t *params, const json_t *row
 
 static void plain_cell(fb_table *t, const json_t *value)
 {
-    char *text = text_of(value);
+    char *text = fb_figure_plain(value);
     fb_table_cell(t, text);
     fb_free(text);
 }
@@ -197,15 +162,6 @@ static double number(const json_t *row, const char *a, const char *b, const char
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static fb_stat stat_of(const json_t *row, const char *key)
-{
-    double n = number(row, key, "n", NULL);
-    return (fb_stat){.median = number(row, key, "median", NULL),
-                     .p10 = number(row, key, "p10", NULL),
-                     .p90 = number(row, key, "p90", NULL),
-                     .n = isfinite(n) ? (int)n : 0};
-}
-
 /* As figures.def says that it is written, with the sign of its kind. */
 static void figure_cell(fb_table *t, const json_t *row, fb_figure_id id)
 {
@@ -216,7 +172,7 @@ static void figure_cell(fb_table *t, const json_t *row, fb_figure_id id)
 static void spread_cell(fb_table *t, const json_t *row)
 {
     char text[48];
-    fb_stat wall = stat_of(row, "wall_us");
+    fb_stat wall = fb_figure_stat(row, "wall_us");
     fb_table_cell(t, fb_figure_spread(text, &wall, fb_figure_kind(row)));
 }
 
@@ -268,7 +224,7 @@ static void against_cell(fb_table *t, const json_t *first, const json_t *row)
     fb_table_cell(t, fb_output_against(first, row, text, &why));
 }
 
-bool fb_output_undecided(const json_t *row)
+static bool is_undecided(const json_t *row)
 {
     double undecided = number(row, "error", "undecided", NULL);
     return undecided > 0 && undecided == number(row, "error", "compared", NULL);
@@ -280,7 +236,7 @@ static void error_cell(fb_table *t, const json_t *row)
     const json_t *ok = figure_of(row, (const char *const[3]){"error", "ok", NULL});
     if (!ok)
         fb_table_cell(t, "");
-    else if (fb_output_undecided(row))
+    else if (is_undecided(row))
         fb_table_cell(t, "undecided");
     else if (isfinite(rel))
         fb_table_cellf(t, "%.0e %s", rel, json_is_true(ok) ? "✓" : "✗");
@@ -315,16 +271,18 @@ static bool any_has(const json_t *rows, const char *a, const char *b, const char
 
 /* Columns that hold nothing in any row are left out. */
 typedef struct {
-    bool device, cold, gap, copies, measured, source;
+    bool number, device, cold, gap, copies, measured, source;
 } shown_columns;
 
 static void heading(fb_table *t, fb_figure_id id)
 {
     fb_table_column(t, fb_figures[id].heading, fb_figures[id].under, false);
+    fb_table_help(t, fb_figures[id].help);
 }
 
 static void headings(fb_table *t, const json_t *varying, const shown_columns *has)
 {
+    if (has->number) fb_table_column(t, "", "", false);
     fb_table_column(t, "column", "", true);
     add_param_columns(t, varying);
     heading(t, FB_FIGURE_WALL);
@@ -343,7 +301,9 @@ static void headings(fb_table *t, const json_t *varying, const shown_columns *ha
     heading(t, FB_FIGURE_OVER_FLOOR);
     heading(t, FB_FIGURE_ERROR);
     heading(t, FB_FIGURE_PREDICTED);
-    if (has->source) fb_table_column(t, "source", "", true);
+    if (!has->source) return;
+    fb_table_column(t, fb_figures[FB_FIGURE_SOURCE].heading, "", true);
+    fb_table_help(t, fb_figures[FB_FIGURE_SOURCE].help);
 }
 
 const json_t *fb_output_base(const json_t *rows, const json_t *row)
@@ -369,11 +329,12 @@ static void copies_cells(fb_table *t, const json_t *row)
         fb_table_cell(t, "");
 }
 
-static void report_row(fb_table *t, const json_t *rows, const json_t *row, const json_t *varying,
-                       const shown_columns *has)
+static void report_row(fb_table *t, const json_t *rows, int i, const json_t *varying, const shown_columns *has)
 {
+    const json_t *row = json_array_get(rows, (size_t)i);
     const char *failed = fb_json_string_or(row, "failed", NULL);
     fb_table_row(t);
+    if (has->number) fb_table_cellf(t, "%d", i + 1);
     name_cell(t, row, true);
     add_param_cells(t, varying, row);
     if (failed) {
@@ -413,15 +374,31 @@ static bool is_recalled(const json_t *row)
     return source && strcmp(source, fb_figure_source_name(FB_SOURCE_MEASURED)) != 0;
 }
 
+void fb_output_device_text(const char *device, const json_t *told, fb_str *out)
+{
+    const char *date = fb_json_string_or(told, "date", ""), *recorded = fb_json_string_or(told, "recorded", NULL);
+    bool says = json_object_get(told, "calibrated") != NULL, calibrated = fb_json_bool_or(told, "calibrated", false);
+    fb_str_add_clean(out, device, "");
+    fb_str_add(out, ": ");
+    fb_str_add_clean(out, fb_json_string_or(told, "name", device), "");
+    if (says && calibrated) fb_str_addf(out, " · calibrated %s", date);
+    if (says && !calibrated)
+        fb_str_add(out, " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)");
+    if (fb_json_bool_or(told, "doubted", false))
+        fb_str_add(out, ", and doubted: made while the machine was busy, or something ran faster than it allows "
+                        "(fusebox devices --recalibrate)");
+    if (recorded) fb_str_addf(out, " · recorded %s", recorded);
+}
+
 static void title_line(const fb_output *r, FILE *out)
 {
-    json_t *shared = params_of(r->rows, false), *value;
+    json_t *shared = fb_figure_params(r->rows, false), *value;
     const char *name;
     fb_str line = {0};
     fb_str_add_clean(&line, fb_file_name(r->script), "");
     json_object_foreach(shared, name, value)
     {
-        char *text = text_of(value);
+        char *text = fb_figure_plain(value);
         fb_str_addf(&line, "  %s=", name);
         fb_str_add_clean(&line, text, "");
         fb_free(text);
@@ -430,26 +407,8 @@ static void title_line(const fb_output *r, FILE *out)
     json_object_foreach(r->devices, name, value)
     {
         if (!json_object_get(value, "kind")) continue; /* of a results file: only its name is known */
-        const char *date = fb_json_string_or(value, "date", "");
-        bool told = json_object_get(value, "calibrated") != NULL,
-             calibrated = fb_json_bool_or(value, "calibrated", false);
-        fb_str_add_clean(&line, name, "");
-        fb_str_add(&line, ": ");
-        fb_str_add_clean(&line, fb_json_string_or(value, "name", name), "");
-        fb_str_addf(&line, "%s%s\n",
-                    !told        ? ""
-                    : calibrated ? " · calibrated "
-                                 : " · uncalibrated: floor and predictions are guesses (fusebox devices calibrates)",
-                    calibrated ? date : "");
-        if (fb_json_bool_or(value, "doubted", false)) {
-            line.n--; /* before the end of the line */
-            fb_str_add(&line, ", and doubted: made while the machine was busy, or something ran faster than it allows "
-                              "(fusebox devices --recalibrate)\n");
-        }
-        if (fb_json_string_or(value, "recorded", NULL)) {
-            line.n--; /* before the end of the line */
-            fb_str_addf(&line, " · recorded %s\n", fb_json_string_or(value, "recorded", ""));
-        }
+        fb_output_device_text(name, value, &line);
+        fb_str_add(&line, "\n");
     }
     fb_str_add(&line, "\n");
     fb_put(out, line.text);
@@ -464,11 +423,10 @@ static void add_short_name(fb_str *to, const json_t *row)
 }
 
 /* All pairs beyond the first row, with which they are compared in the table, that cannot be told apart. */
-static void same_lines(const json_t *rows, FILE *out)
+static void same_lines(const json_t *rows, fb_str *out)
 {
     enum { SAME_MOST = 12 };
     int n = (int)json_array_size(rows), said = 0, from = 0; /* the row that is being told of */
-    fb_str line = {0};
     for (int i = 1; i < n && said < SAME_MOST; i++)
         for (int k = i + 1; k < n && said < SAME_MOST; k++) {
             const json_t *a = json_array_get(rows, (size_t)i), *b = json_array_get(rows, (size_t)k);
@@ -477,21 +435,19 @@ static void same_lines(const json_t *rows, FILE *out)
             fb_comparison c = compared(a, b);
             if (!isfinite(c.times) || fb_differs(&c)) continue;
             if (from != i) {
-                fb_str_add(&line, said ? "; " : "not told apart: ");
-                add_short_name(&line, a);
+                fb_str_add(out, said ? "; " : "not told apart: ");
+                add_short_name(out, a);
             }
-            fb_str_add(&line, from != i ? " = " : ", ");
-            add_short_name(&line, b);
+            fb_str_add(out, from != i ? " = " : ", ");
+            add_short_name(out, b);
             from = i;
             said++;
         }
-    if (said) fb_str_add(&line, "\n");
-    fb_put(out, fb_str_get(&line));
-    fb_str_free(&line);
+    if (said) fb_str_add(out, "\n");
 }
 
 /* Why there is a dash and no ratio, each reason once. */
-static void reason_lines(const json_t *rows, FILE *out)
+static void reason_lines(const json_t *rows, fb_str *out)
 {
     const char *said = "", *why;
     size_t i;
@@ -499,14 +455,11 @@ static void reason_lines(const json_t *rows, FILE *out)
     json_array_foreach((json_t *)rows, i, row)
     {
         char text[32];
-        fb_str line = {0};
         if (json_object_get(row, "failed")) continue;
         fb_output_against(fb_output_base(rows, row), row, text, &why);
         if (!why || !strcmp(why, said)) continue;
         said = why;
-        fb_str_addf(&line, "-: no ratio, it is %s than the first row's\n", why);
-        fb_put(out, fb_str_get(&line));
-        fb_str_free(&line);
+        fb_str_addf(out, "-: no ratio, it is %s than the first row's\n", why);
     }
 }
 
@@ -529,7 +482,7 @@ void fb_output_legend(FILE *out)
 }
 
 /* Kernels that moved more than modelled, the first few. */
-static void moved_lines(const json_t *rows, FILE *out)
+static void moved_lines(const json_t *rows, fb_str *out)
 {
     enum { MOST = 6 };
     int said = 0;
@@ -541,44 +494,37 @@ static void moved_lines(const json_t *rows, FILE *out)
         {
             const char *more = fb_json_string_or(kernel, "moved_more", NULL);
             if (!more || said++ >= MOST) continue;
-            fb_str line = {0};
-            fb_str_add(&line, "! ");
-            add_short_name(&line, row);
-            fb_str_addf(&line, ", kernel %s %s\n", fb_json_string_or(kernel, "name", "?"), more);
-            fb_put(out, fb_str_get(&line));
-            fb_str_free(&line);
+            fb_str_add(out, "! ");
+            add_short_name(out, row);
+            fb_str_addf(out, ", kernel %s %s\n", fb_json_string_or(kernel, "name", "?"), more);
         }
     }
-    if (said > MOST) fprintf(out, "! and %d more kernels\n", said - MOST);
+    if (said > MOST) fb_str_addf(out, "! and %d more kernels\n", said - MOST);
 }
 
-static void footer(const fb_output *r, FILE *out)
+/* What the table leaves to be said, a sentence a line: what cannot be told apart or compared, and what was measured. */
+static void notes(const fb_output *r, fb_str *out)
+{
+    same_lines(r->rows, out);
+    reason_lines(r->rows, out);
+    moved_lines(r->rows, out);
+}
+
+static void samples_line(const fb_output *r, fb_str *out)
 {
     int least = 0, most = 0;
-    bool recalled = false;
     size_t i;
     json_t *row;
     json_array_foreach(r->rows, i, row)
     {
-        recalled |= is_recalled(row);
-        int n = is_recalled(row) ? 0 : stat_of(row, "wall_us").n;
+        int n = is_recalled(row) ? 0 : fb_figure_stat(row, "wall_us").n;
         if (n && (!least || n < least)) least = n;
         if (n > most) most = n;
     }
-    same_lines(r->rows, out);
-    reason_lines(r->rows, out);
-    moved_lines(r->rows, out);
-    if (recalled)
-        fb_put(out, "replay: recorded = this plan as it was measured; composed = of recorded kernels and launch costs; "
-                    "predicted = not all of its kernels were recorded; stale = of source that has changed since\n");
-    if (any_of_kind(r->rows)) fb_output_legend(out);
     if (!most) return;
-    fb_str line = {0};
-    fb_str_addf(&line, "measured: wall, device, cold, error (%d", least);
-    if (most > least) fb_str_addf(&line, "–%d", most);
-    fb_str_add(&line, " hot samples a column, interleaved); modelled: moved, floor, predicted\n");
-    fb_put(out, line.text);
-    fb_str_free(&line);
+    fb_str_addf(out, "measured: wall, device, cold, error (%d", least);
+    if (most > least) fb_str_addf(out, "–%d", most);
+    fb_str_add(out, " hot samples a column, interleaved); modelled: moved, floor, predicted\n");
 }
 
 static bool any_recalled(const json_t *rows)
@@ -592,20 +538,43 @@ static bool any_recalled(const json_t *rows)
     return false;
 }
 
-static void print_reports(const fb_output *r, fb_format format, FILE *out)
+static void footer(const fb_output *r, FILE *out)
 {
-    if (!json_array_size(r->rows)) return;
-    json_t *varying = params_of(r->rows, true);
-    shown_columns has = {.device = any_has(r->rows, "device_us", "median", NULL),
+    fb_str text = {0};
+    notes(r, &text);
+    if (any_recalled(r->rows))
+        fb_str_add(&text,
+                   "replay: recorded = this plan as it was measured; composed = of recorded kernels and launch costs; "
+                   "predicted = not all of its kernels were recorded; stale = of source that has changed since\n");
+    if (any_of_kind(r->rows)) fb_str_addf(&text, "%s\n", fb_figure_legend);
+    samples_line(r, &text);
+    fb_put(out, fb_str_get(&text));
+    fb_str_free(&text);
+}
+
+/* `numbered`: rows have the numbers that pictures call them by. */
+static fb_table *table_of(const fb_output *r, bool numbered, bool source)
+{
+    json_t *varying = fb_figure_params(r->rows, true);
+    shown_columns has = {.number = numbered,
+                         .device = any_has(r->rows, "device_us", "median", NULL),
                          .cold = any_has(r->rows, "cold_us", "median", NULL),
                          .copies = any_has(r->rows, "copy_us", "median", NULL),
                          .measured = any_has(r->rows, "bytes", "measured", "read"),
-                         .source = any_recalled(r->rows)};
+                         .source = source};
     fb_table *t = fb_table_new();
     headings(t, varying, &has);
     size_t i;
     json_t *row;
-    json_array_foreach(r->rows, i, row) report_row(t, r->rows, row, varying, &has);
+    json_array_foreach(r->rows, i, row) report_row(t, r->rows, (int)i, varying, &has);
+    json_decref(varying);
+    return t;
+}
+
+static void print_reports(const fb_output *r, fb_format format, FILE *out)
+{
+    if (!json_array_size(r->rows)) return;
+    fb_table *t = table_of(r, false, any_recalled(r->rows));
     if (format == FB_FORMAT_TABLE) title_line(r, out);
     fb_table_print(t, format, out);
     if (format == FB_FORMAT_TABLE) {
@@ -617,7 +586,24 @@ static void print_reports(const fb_output *r, fb_format format, FILE *out)
         fb_output_legend(out);
     }
     fb_table_free(t);
-    json_decref(varying);
+}
+
+void fb_output_html(const fb_output *r, fb_html *h)
+{
+    fb_str text = {0};
+    fb_table *t = table_of(r, true, true);
+    fb_table_html(t, h);
+    fb_table_free(t);
+    notes(r, &text);
+    samples_line(r, &text);
+    for (const char *line = fb_str_get(&text); *line;) {
+        size_t n = strcspn(line, "\n");
+        fb_html_open(h, "p", "class", "dim", NULL);
+        fb_html_textf(h, "%.*s", (int)n, line);
+        fb_html_close(h, "p");
+        line += n + (line[n] == '\n');
+    }
+    fb_str_free(&text);
 }
 
 /* ---- rows of an experiment: columns are whatever its cases and rows hold ---- */
@@ -683,7 +669,7 @@ static void print_cases(const fb_output *r, fb_format format, FILE *out)
         json_object_foreach(keys, name, value)
         {
             const json_t *cell = json_object_get(one, name);
-            char *text = text_of(cell);
+            char *text = fb_figure_plain(cell);
             fb_table_cellf(t, "%s%s", format != FB_FORMAT_CSV && json_is_real(cell) ? case_sign(r, one, name) : "",
                            text);
             fb_free(text);

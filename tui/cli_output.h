@@ -6,6 +6,7 @@
 
 #include "session/session.h"
 #include "tui/cli_table.h"
+#include "tui/html.h"
 
 typedef struct {
     const char *script;
@@ -20,14 +21,19 @@ void fb_output_free(fb_output *r);
 /* Adds the device of a report to `devices`; `s` may be NULL (a results file). */
 void fb_output_device(fb_output *r, const fb_session *s, const char *device);
 
+/* "replay:h200: NVIDIA H200 · calibrated 2026-07-01": what `devices` tells of one. */
+void fb_output_device_text(const char *device, const json_t *told, fb_str *out);
+
 /* The first row with the same parameters, which the others are compared with. */
 const json_t *fb_output_base(const json_t *rows, const json_t *row);
 /* How many times as fast as `first`, "-" with the reason where that says nothing (`why`; else NULL), "" where a time is
  * not known. Into `to`, returned. */
 const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why);
 void fb_output_legend(FILE *out); /* what the signs of figures mean */
-bool fb_output_undecided(const json_t *row); /* none of its result's elements could be judged */
 
 void fb_output_print(const fb_output *r, fb_format format, FILE *out);
+/* The table of columns as part of a page, with the numbers that pictures call its rows by and a sentence on every
+ * heading, and what is to be said below it but for the kinds of figures. */
+void fb_output_html(const fb_output *r, fb_html *h);
 
 #endif

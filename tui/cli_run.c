@@ -17,7 +17,7 @@ typedef struct {
     fb_format format;
     bool html, svg; /* instead of the format */
     const char *pictures;
-    json_t *kept; /* what html and pictures show of columns, one a row (cli_html.h); NULL: nothing asks */
+    json_t *kept; /* what html and pictures show of columns (kept.h); NULL: nothing asks */
     const char *out;
     const char *trace;
     json_t *events; /* of the trace */
@@ -191,6 +191,17 @@ static bool is_left_out(const run *r, fb_error_kind why)
     return r->cli.n_args == 1 && why == FB_ERR_UNAVAILABLE && others;
 }
 
+/* Waterfalls of what was just measured, and what the puzzle's answer is. */
+static void keep_case(run *r, const int *columns, int n)
+{
+    fb_error err = {0};
+    fb_why why;
+    fb_kept_whys(r->kept, r->session, columns, n);
+    if (!r->html || json_object_get(r->kept, "puzzle") || !fb_kept_puzzle_why(r->session, columns, n, &why)) return;
+    if (fb_session_ask(r->session, &why, &err)) fb_cli_wait(r->session);
+    fb_kept_answer(r->kept, r->session);
+}
+
 /* All columns of one set of parameters: those the file does not hold are measured together. */
 static bool run_case(run *r, fb_error *err)
 {
@@ -198,6 +209,7 @@ static bool run_case(run *r, fb_error *err)
     int n = fb_session_columns(s), wanted = 0;
     int *columns = fb_calloc((size_t)n + 1, sizeof *columns);
     const json_t **known = fb_calloc((size_t)n + 1, sizeof *known);
+    int *shown = fb_calloc((size_t)n + 1, sizeof *shown), n_shown = 0;
     wait_built(s);
     for (int i = 0; i < n; i++) {
         const fb_column *c = fb_session_column(s, i);
@@ -223,13 +235,16 @@ static bool run_case(run *r, fb_error *err)
         else if (r->trace)
             trace_column(r, i, known[i] != NULL);
         show_row(r, row);
-        if (r->kept) json_array_append_new(r->kept, fb_html_column(fb_session_column(s, i)));
+        if (r->kept) fb_kept_column(r->kept, fb_session_column(s, i));
+        shown[n_shown++] = i;
         fine = fine && (known[i] || write_row(r, row, err));
         json_decref(row);
         fb_report_free(report);
     }
+    if (r->kept) keep_case(r, shown, n_shown);
     fb_free(columns);
     fb_free(known);
+    fb_free(shown);
     return fine;
 }
 
@@ -245,7 +260,7 @@ static void run_columns(run *r)
     }
     const fb_script_info *info = fb_session_script(r->session);
     if (r->html)
-        fb_html_print(&r->output, r->kept, info ? info->title : NULL, stdout);
+        fb_html_print(&r->output, r->kept, info, stdout);
     else if (r->svg)
         fb_svg_print(&r->output, r->kept, stdout);
     else
@@ -357,7 +372,7 @@ static void run_script(run *r)
     }
     fb_output_init(&r->output, fb_session_path(r->session));
     r->events = json_array();
-    if (r->html || r->svg || r->pictures) r->kept = json_array();
+    if (r->html || r->svg || r->pictures) r->kept = fb_kept_new();
     if (r->trace) fb_session_trace(r->session, r->metrics);
     if (r->experiment)
         run_experiment(r);

@@ -12,7 +12,7 @@
 #include <wchar.h>
 
 typedef struct {
-    char *title, *under;
+    char *title, *under, *help; /* help: NULL none */
     bool left;
 } column;
 
@@ -153,6 +153,7 @@ void fb_table_free(fb_table *t)
     for (int i = 0; i < t->columns.n; i++) {
         fb_free(t->columns.at[i].title);
         fb_free(t->columns.at[i].under);
+        fb_free(t->columns.at[i].help);
     }
     for (int i = 0; i < t->rows.n; i++) {
         for (int k = 0; k < t->rows.at[i].cells.n; k++) fb_free(t->rows.at[i].cells.at[k]);
@@ -167,6 +168,13 @@ void fb_table_free(fb_table *t)
 void fb_table_column(fb_table *t, const char *title, const char *under, bool left)
 {
     FB_VEC_PUSH(&t->columns, (column){.title = fb_strdup(title), .under = fb_strdup(under), .left = left});
+}
+
+void fb_table_help(fb_table *t, const char *help)
+{
+    column *c = &t->columns.at[t->columns.n - 1];
+    fb_free(c->help);
+    c->help = fb_strdup(help);
 }
 
 void fb_table_row(fb_table *t)
@@ -337,6 +345,56 @@ static void print_markdown(const fb_table *t, FILE *out)
         for (int i = 0; i < t->columns.n; i++) markdown_cell(out, r->rest && i == r->cells.n ? r->rest : cell_at(r, i));
         fputc('\n', out);
     }
+}
+
+/* ---- for pages ---- */
+
+static bool ends_in(const char *text, const char *sign)
+{
+    size_t n = strlen(text), m = strlen(sign);
+    return n >= m && !strcmp(text + n - m, sign);
+}
+
+static const char *class_of(const column *c, const char *text)
+{
+    return ends_in(text, "✓") ? "good" : ends_in(text, "✗") ? "bad" : c->left ? "name" : NULL;
+}
+
+static void html_row(const fb_table *t, const row *r, fb_html *h)
+{
+    int n = r->rest ? r->cells.n : t->columns.n;
+    char span[16];
+    fb_html_open(h, "tr", NULL);
+    for (int i = 0; i < n; i++) fb_html_leaf(h, "td", class_of(&t->columns.at[i], cell_at(r, i)), cell_at(r, i));
+    if (r->rest) {
+        snprintf(span, sizeof span, "%d", t->columns.n > n ? t->columns.n - n : 1);
+        fb_html_open(h, "td", "class", "bad name", "colspan", span, NULL);
+        fb_html_text(h, r->rest);
+        fb_html_close(h, "td");
+    }
+    fb_html_close(h, "tr");
+}
+
+void fb_table_html(const fb_table *t, fb_html *h)
+{
+    fb_html_open(h, "div", "class", "wide", NULL);
+    fb_html_open(h, "table", NULL);
+    fb_html_open(h, "thead", NULL);
+    fb_html_open(h, "tr", NULL);
+    for (int i = 0; i < t->columns.n; i++) {
+        const column *c = &t->columns.at[i];
+        fb_html_open(h, "th", "class", c->left ? "name" : NULL, "title", c->help, NULL);
+        fb_html_text(h, c->title);
+        if (*c->under) fb_html_leaf(h, "span", "under", c->under);
+        fb_html_close(h, "th");
+    }
+    fb_html_close(h, "tr");
+    fb_html_close(h, "thead");
+    fb_html_open(h, "tbody", NULL);
+    for (int i = 0; i < t->rows.n; i++) html_row(t, &t->rows.at[i], h);
+    fb_html_close(h, "tbody");
+    fb_html_close(h, "table");
+    fb_html_close(h, "div");
 }
 
 void fb_table_print(const fb_table *t, fb_format format, FILE *out)

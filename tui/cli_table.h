@@ -3,6 +3,8 @@
 #ifndef FB_TUI_CLI_TABLE_H
 #define FB_TUI_CLI_TABLE_H
 
+#include "tui/html.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -17,6 +19,8 @@ fb_table *fb_table_new(void);
 void fb_table_free(fb_table *t);
 /* `under`: a second line of the heading, "" for none. Left-aligned columns hold names, the others figures. */
 void fb_table_column(fb_table *t, const char *title, const char *under, bool left);
+/* A sentence on the last column, which a page shows under the pointer. */
+void fb_table_help(fb_table *t, const char *help);
 void fb_table_row(fb_table *t);
 /* The next cell of the last row; NULL is an empty one. */
 void fb_table_cell(fb_table *t, const char *text);
@@ -26,6 +30,8 @@ void fb_table_rest(fb_table *t, const char *text);
 
 /* FB_FORMAT_JSON is not for tables. */
 void fb_table_print(const fb_table *t, fb_format format, FILE *out);
+/* As an element of a page. */
+void fb_table_html(const fb_table *t, fb_html *h);
 
 bool fb_cli_utf8(void); /* does the locale show it? */
 /* Prints text as this locale can show it. */

@@ -1,6 +1,7 @@
 /* The columns with all their figures as a file: what `fusebox run --format` prints of them, by the name's ending. */
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "tui/cli_html.h"
 #include "tui/ui.h"
 
@@ -46,7 +47,7 @@ static bool write_output(fb_app *app, const fb_output *o, const json_t *kept, in
 {
     const fb_script_info *info = fb_session_script(app->session);
     switch (ways[how].way) {
-    case AS_HTML: fb_html_print(o, kept, info ? info->title : NULL, out); break;
+    case AS_HTML: fb_html_print(o, kept, info, out); break;
     case AS_SVG: fb_svg_print(o, kept, out); break;
     case AS_ROWS: write_rows(o->rows, out); break;
     case AS_TABLE: fb_output_print(o, ways[how].format, out); break;
@@ -58,17 +59,22 @@ static bool write_output(fb_app *app, const fb_output *o, const json_t *kept, in
 /* Measured columns alone: the others have no figures to give. Returns how many there were. */
 static int collect(fb_app *app, fb_output *o, json_t *kept, bool pictures)
 {
-    int n = 0;
-    for (int i = 0; i < fb_session_columns(app->session); i++) {
+    int n = 0, columns = fb_session_columns(app->session);
+    int *shown = fb_calloc((size_t)columns + 1, sizeof *shown);
+    for (int i = 0; i < columns; i++) {
         const fb_column *c = fb_session_column(app->session, i);
         if (!c->report) continue;
         fb_report *report = fb_session_report(app->session, i);
         json_array_append_new(o->rows, fb_report_to_json(report));
-        if (pictures) json_array_append_new(kept, fb_html_column(c));
+        if (pictures) fb_kept_column(kept, c);
+        shown[n] = i;
         fb_output_device(o, app->session, c->device);
         fb_report_free(report);
         n++;
     }
+    if (pictures) fb_kept_whys(kept, app->session, shown, n);
+    if (app->puzzle.stage == FB_PUZZLE_ANSWERED) fb_kept_answer(kept, app->session);
+    fb_free(shown);
     return n;
 }
 
@@ -80,7 +86,7 @@ void fb_export(fb_app *app, const char *path)
         return;
     }
     fb_output o;
-    json_t *kept = json_array();
+    json_t *kept = fb_kept_new();
     fb_output_init(&o, fb_session_path(app->session));
     int n = collect(app, &o, kept, ways[how].way == AS_HTML || ways[how].way == AS_SVG);
     fb_error why = {0};

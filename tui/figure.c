@@ -2,6 +2,7 @@
 #include "tui/figure.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 #include <math.h>
@@ -29,6 +30,17 @@ const char fb_figure_legend[] =
 const char *fb_figure_sign(fb_figure_source kind)
 {
     return kind == FB_SOURCE_PREDICTED ? "~" : kind == FB_SOURCE_COMPOSED ? "≈" : "";
+}
+
+const char *fb_figure_kind_help(fb_figure_source kind)
+{
+    static const char *const text[] = {
+        [FB_SOURCE_MEASURED] = "here, on this machine, when this was written",
+        [FB_SOURCE_RECORDED] = "this plan as it was measured on the recording's machine",
+        [FB_SOURCE_COMPOSED] = "of recorded kernels and the recorded machine's launch cost",
+        [FB_SOURCE_PREDICTED] = "by the cost model, from the device's calibration: not all of it was ever measured",
+    };
+    return text[kind];
 }
 
 /* ---- writing ---- */
@@ -117,6 +129,48 @@ const char *fb_figure_text(const json_t *row, fb_figure_id id, char to[48])
 {
     fb_figure_source kind = fb_figures[id].rule == FB_KIND_TIME ? fb_figure_kind(row) : FB_SOURCE_MEASURED;
     return fb_figure_write(to, fb_figure_number(row, id), fb_figures[id].unit, kind);
+}
+
+fb_stat fb_figure_stat(const json_t *row, const char *key)
+{
+    const json_t *of = json_object_get(row, key);
+    double n = fb_json_number_or(of, "n", 0);
+    return (fb_stat){.median = fb_json_number_or(of, "median", NAN),
+                     .p10 = fb_json_number_or(of, "p10", NAN),
+                     .p90 = fb_json_number_or(of, "p90", NAN),
+                     .n = n > 0 && n < 1e9 ? (int)n : 0};
+}
+
+static bool shared_value(const json_t *rows, const char *name, const json_t *value)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (!json_equal((json_t *)value, json_object_get(json_object_get(row, "params"), name))) return false;
+    }
+    return true;
+}
+
+json_t *fb_figure_params(const json_t *rows, bool varying)
+{
+    json_t *out = json_object(), *value;
+    const char *name;
+    json_object_foreach(json_object_get(json_array_get(rows, 0), "params"), name, value)
+    {
+        if (shared_value(rows, name, value) != varying) json_object_set(out, name, value);
+    }
+    return out;
+}
+
+char *fb_figure_plain(const json_t *value)
+{
+    if (!value || json_is_null(value)) return fb_strdup("");
+    if (json_is_string(value)) return fb_strdup(json_string_value(value));
+    if (!json_is_real(value)) return fb_json_line(value);
+    char number[32];
+    snprintf(number, sizeof number, "%.6g", json_real_value(value));
+    return fb_strdup(number);
 }
 
 /* ---- of columns ---- */

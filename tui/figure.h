@@ -33,6 +33,8 @@ extern const fb_figure_row fb_figures[FB_FIGURES];
 
 /* "~" of a prediction, "≈" of what is composed, "" of what was measured or recorded. */
 const char *fb_figure_sign(fb_figure_source kind);
+/* "here and now, on this machine": what a kind is, for legends. */
+const char *fb_figure_kind_help(fb_figure_source kind);
 /* What the signs mean, in one line. */
 extern const char fb_figure_legend[];
 
@@ -48,6 +50,14 @@ const json_t *fb_figure_value(const json_t *row, fb_figure_id id); /* borrowed; 
 double fb_figure_number(const json_t *row, fb_figure_id id);       /* NAN: not known */
 /* As written for people, by the table's unit and rule; `to` returned. */
 const char *fb_figure_text(const json_t *row, fb_figure_id id, char to[48]);
+
+/* The statistics that stand under `key` ("wall_us"); n is 0 where there are none. */
+fb_stat fb_figure_stat(const json_t *row, const char *key);
+/* Parameters that have one value in all rows, or (`varying`) those that have several: name → value in the first row.
+ * The caller owns it. */
+json_t *fb_figure_params(const json_t *rows, bool varying);
+/* A parameter's value, or another figure of a script's, as text; the caller frees. */
+char *fb_figure_plain(const json_t *value);
 
 /* ---- of columns ---- */
 

@@ -8,6 +8,7 @@
 #include "measure/report.h"
 #include "plan/machine.h"
 #include "tui/draw.h"
+#include "tui/html.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,26 +21,6 @@ void fb_picture_free(fb_picture *p)
 }
 
 /* ---- text ---- */
-
-void fb_xml_add(fb_str *out, const char *text)
-{
-    fb_str clean = {0};
-    fb_str_add_clean(&clean, text, "\n\t"); /* XML has no other control characters, not even as entities */
-    for (const char *p = fb_str_get(&clean);;) {
-        size_t n = strcspn(p, "<>&\"'");
-        fb_str_add_n(out, p, n);
-        p += n;
-        switch (*p) {
-        case '<': fb_str_add(out, "&lt;"); break;
-        case '>': fb_str_add(out, "&gt;"); break;
-        case '&': fb_str_add(out, "&amp;"); break;
-        case '"': fb_str_add(out, "&quot;"); break;
-        case '\'': fb_str_add(out, "&#39;"); break;
-        default: fb_str_free(&clean); return;
-        }
-        p++;
-    }
-}
 
 enum { GLYPH = 68 }; /* tenths of a pixel: about the mean width of a character at 12 pixels */
 
@@ -78,6 +59,13 @@ void fb_picture_text(fb_picture *p, double x, double y, const char *class, const
     fb_str_add(&p->body, "</text>\n");
 }
 
+void fb_picture_hover(fb_picture *p, const char *text)
+{
+    fb_str_add(&p->body, "<title>");
+    fb_xml_add(&p->body, text);
+    fb_str_add(&p->body, "</title>");
+}
+
 void fb_picture_tick(fb_picture *p, const fb_picture_frame *frame, bool vertical, double at, const char *text)
 {
     if (vertical) {
@@ -92,23 +80,17 @@ void fb_picture_tick(fb_picture *p, const fb_picture_frame *frame, bool vertical
 /* ---- style and documents ---- */
 
 typedef struct {
-    const char *paper, *ink, *dim, *line, *time, *bytes, *colour[FB_PICTURE_COLOURS];
+    const char *paper, *ink, *dim, *line, *time, *bytes, *gain, *loss, *colour[FB_PICTURE_COLOURS];
 } palette;
 
-static const palette light = {"#ffffff",
-                              "#1c2024",
-                              "#6b7280",
-                              "#d9dde3",
-                              "#2f7fb8",
-                              "#a5763c",
-                              {"#2f7fb8", "#3f8f4f", "#b9770e", "#8e44ad", "#148f8f", "#c0504d", "#8a8a2c", "#5b6abf"}};
-static const palette dark = {"#16181c",
-                             "#e4e6ea",
-                             "#969ca6",
-                             "#343a43",
-                             "#5fafd7",
-                             "#c8a06a",
-                             {"#5fafff", "#87d787", "#ffaf5f", "#d787d7", "#5fd7d7", "#ff8787", "#d7d787", "#afafff"}};
+static const palette light = {
+    "#ffffff", "#1c2024", "#6b7280",
+    "#d9dde3", "#2f7fb8", "#a5763c",
+    "#3f8f4f", "#c0504d", {"#2f7fb8", "#3f8f4f", "#b9770e", "#8e44ad", "#148f8f", "#c0504d", "#8a8a2c", "#5b6abf"}};
+static const palette dark = {
+    "#16181c", "#e4e6ea", "#969ca6",
+    "#343a43", "#5fafd7", "#c8a06a",
+    "#6fbf73", "#e57f78", {"#5fafff", "#87d787", "#ffaf5f", "#d787d7", "#5fd7d7", "#ff8787", "#d7d787", "#afafff"}};
 
 /* Colours stand in plain rules and not in variables, which not every viewer of SVG knows. */
 static void add_palette(fb_str *out, const palette *c)
@@ -116,10 +98,12 @@ static void add_palette(fb_str *out, const palette *c)
     fb_str_addf(out,
                 ".fb .paper,.fb .box{fill:%s}.fb text{fill:%s}.fb .dim{fill:%s}.fb .axis{stroke:%s;fill:none}"
                 ".fb .roof,.fb .flow{stroke:%s;fill:none}.fb .tip{fill:%s}.fb .time{fill:%s}.fb .bytes{fill:%s}"
-                ".fb .guess{fill-opacity:.45}.fb .hollow{fill:none}",
-                c->paper, c->ink, c->dim, c->line, c->dim, c->dim, c->time, c->bytes);
+                ".fb .gain{fill:%s}.fb .loss{fill:%s}.fb .rest{fill:%s}.fb .spread{stroke:%s;fill:none}"
+                ".fb .guess{fill-opacity:.45}",
+                c->paper, c->ink, c->dim, c->line, c->dim, c->dim, c->time, c->bytes, c->gain, c->loss, c->dim, c->ink);
     for (int i = 0; i < FB_PICTURE_COLOURS; i++)
         fb_str_addf(out, ".fb .f%d{fill:%s}.fb .s%d{stroke:%s}", i, c->colour[i], i, c->colour[i]);
+    fb_str_addf(out, ".fb .hollow{fill:%s}", c->paper); /* after the colours, which it outweighs */
 }
 
 void fb_picture_style(fb_str *out)
@@ -127,7 +111,7 @@ void fb_picture_style(fb_str *out)
     fb_str_add(out, ".fb text{font:12px system-ui,sans-serif}.fb text.strong{font-weight:600}.fb text.small{font-size:"
                     "10.5px}.fb .box{stroke-width:2}.fb .again{stroke-dasharray:5 4}");
     add_palette(out, &light);
-    fb_str_add(out, "@media(prefers-color-scheme:dark){");
+    fb_str_add(out, "@media screen and (prefers-color-scheme:dark){"); /* paper is white */
     add_palette(out, &dark);
     fb_str_add(out, "}");
 }
@@ -172,26 +156,21 @@ void fb_picture_document(const fb_picture *pictures, const char *const *titles, 
 
 /* ---- rows ---- */
 
-static double median(const json_t *row, const char *key)
-{
-    return fb_json_number_or(json_object_get(row, key), "median", NAN);
-}
-
 static double moved(const json_t *of)
 {
     const json_t *bytes = json_object_get(json_object_get(of, "bytes"), "modelled");
     return fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
 }
 
-void fb_picture_row_name(const json_t *row, int number, fb_str *out)
+void fb_picture_row_name(const json_t *row, int number, const json_t *params, fb_str *out)
 {
     const char *variant = fb_json_string_or(row, "variant", ""), *name;
     json_t *value;
     fb_str_addf(out, "%d  %s%s%s@%s", number, variant, *variant ? ":" : "", fb_json_string_or(row, "plan", "?"),
                 fb_json_string_or(row, "device", "?"));
-    json_object_foreach(json_object_get(row, "params"), name, value)
+    json_object_foreach((json_t *)params, name, value)
     {
-        char *text = json_is_string(value) ? fb_strdup(json_string_value(value)) : fb_json_line(value);
+        char *text = fb_figure_plain(json_object_get(json_object_get(row, "params"), name));
         fb_str_addf(out, "  %s=%s", name, text);
         fb_free(text);
     }
@@ -204,6 +183,28 @@ void fb_picture_legend(fb_picture *p)
     fb_picture_text(p, 0, p->h - 6, "dim", "start", 0, fb_figure_legend);
     p->h += 16;
     fb_picture_text(p, 0, p->h - 6, "dim", "start", 0, "pale bars and hollow points are of these kinds");
+}
+
+static void spread_legend(fb_picture *p)
+{
+    p->h += 20;
+    fb_picture_text(p, 0, p->h - 6, "dim", "start", 0,
+                    "a thin line over a bar's end or a point: the middle 80 % of its times (p10–p90)");
+}
+
+/* "31.7 µs (31.2–32.5 µs), recorded" */
+static void add_time(fb_str *out, double us, const fb_stat *s, fb_figure_source kind)
+{
+    char text[48];
+    fb_str_add(out, fb_figure_write(text, us, FB_UNIT_US, kind));
+    if (*fb_figure_spread(text, s, kind)) fb_str_addf(out, " (%s)", text);
+    fb_str_addf(out, ", %s", fb_figure_source_name(kind));
+}
+
+static bool has_spread(const fb_stat *s, fb_figure_source kind)
+{
+    char text[48];
+    return *fb_figure_spread(text, s, kind) && s->p90 > s->p10;
 }
 
 /* ---- bars ---- */
@@ -222,9 +223,39 @@ static void bar(fb_picture *p, double x, double y, const char *class, double val
 /* A kernel that was never run has the model's time. */
 static double kernel_us(const json_t *kernel, fb_figure_source *kind)
 {
-    double us = median(kernel, "device_us");
+    double us = fb_figure_stat(kernel, "device_us").median;
     *kind = isfinite(us) ? fb_figure_kind(kernel) : FB_SOURCE_PREDICTED;
     return isfinite(us) ? us : fb_json_number_or(kernel, "predicted_us", NAN);
+}
+
+/* What is known of a kernel, for the pointer. */
+static void kernel_text(const json_t *kernel, fb_str *out)
+{
+    static const struct {
+        const char *key, *before, *after;
+        fb_unit unit;
+    } more[] = {{"registers", "", " registers a thread", FB_UNIT_COUNT},
+                {"shared_bytes", "", " shared a block", FB_UNIT_BYTES},
+                {"spill_bytes", "", " spilled a thread", FB_UNIT_BYTES},
+                {"flops", "", " FLOPs", FB_UNIT_COUNT}};
+    char text[48];
+    fb_figure_source kind;
+    double us = kernel_us(kernel, &kind), bytes = moved(kernel),
+           occupancy = fb_json_number_or(kernel, "occupancy", NAN);
+    fb_stat s = fb_figure_stat(kernel, "device_us");
+    fb_str_addf(out, "%s · %s\n", fb_json_string_or(kernel, "name", "?"), fb_json_string_or(kernel, "family", ""));
+    if (isfinite(us)) add_time(out, us, &s, kind);
+    if (isfinite(bytes))
+        fb_str_addf(out, "\n%s moved (modelled)", fb_figure_write(text, bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        double v = fb_json_number_or(kernel, more[i].key, NAN);
+        if (v > 0)
+            fb_str_addf(out, "\n%s%s%s", more[i].before, fb_figure_write(text, v, more[i].unit, FB_SOURCE_MEASURED),
+                        more[i].after);
+    }
+    if (isfinite(occupancy)) fb_str_addf(out, "\noccupancy %.0f %%", 100 * occupancy);
+    if (fb_json_string_or(kernel, "moved_more", NULL))
+        fb_str_addf(out, "\n%s", fb_json_string_or(kernel, "moved_more", ""));
 }
 
 static void kernel_bars(fb_picture *p, const json_t *kernel, double most_us, double most_bytes)
@@ -232,15 +263,25 @@ static void kernel_bars(fb_picture *p, const json_t *kernel, double most_us, dou
     char text[48];
     fb_str name = {0};
     fb_figure_source kind;
+    fb_stat s = fb_figure_stat(kernel, "device_us");
     double us = kernel_us(kernel, &kind), bytes = moved(kernel);
     int64_t count = fb_json_int_or(kernel, "count", 1);
     char brief[96];
+    fb_str_add(&p->body, "<g>");
+    kernel_text(kernel, &name);
+    fb_picture_hover(p, fb_str_get(&name));
+    fb_str_clear(&name);
     fb_str_add(&name, fb_kernel_short_name(brief, sizeof brief, fb_json_string_or(kernel, "name", "?")));
     if (count > 1) fb_str_addf(&name, " ×%lld", (long long)count);
     fb_picture_text(p, 12, p->h + 14, "", "start", NAME - 16, fb_str_get(&name));
     bar(p, NAME, p->h, *fb_figure_sign(kind) ? "time guess" : "time", us, most_us,
         fb_figure_write(text, us, FB_UNIT_US, kind));
-    bar(p, NAME + FIGURE + BAR, p->h, "bytes", bytes, most_bytes, isfinite(bytes) ? fb_format_bytes(text, bytes) : "");
+    if (has_spread(&s, kind))
+        fb_str_addf(&p->body, "<path class=\"spread\" d=\"M%.1f %dH%.1f\"/>", NAME + FIGURE + BAR * s.p10 / most_us,
+                    p->h + 10, NAME + FIGURE + BAR * fmin(s.p90 / most_us, 1.05));
+    bar(p, NAME + FIGURE + BAR, p->h, "bytes", bytes, most_bytes,
+        fb_figure_write(text, bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+    fb_str_add(&p->body, "</g>\n");
     p->h += LINE;
     fb_str_free(&name);
 }
@@ -268,20 +309,26 @@ void fb_picture_bars(fb_picture *p, const json_t *rows)
     json_t *row, *kernel;
     double most_bytes = 0;
     int drawn = 0;
-    bool guesses = false;
+    bool guesses = false, spreads = false;
+    json_t *varying = fb_figure_params(rows, true);
     json_array_foreach((json_t *)rows, i, row)
     {
         json_array_foreach(json_object_get(row, "kernels"), k, kernel)
         {
             fb_figure_source kind;
+            fb_stat stat = fb_figure_stat(kernel, "device_us");
             if (isfinite(kernel_us(kernel, &kind))) guesses |= *fb_figure_sign(kind) != '\0';
+            spreads |= has_spread(&stat, kind);
             most_bytes = fmax(most_bytes, moved(kernel));
             drawn++;
         }
     }
-    if (!drawn) return;
-    p->w = WIDTH;
-    p->h = LINE;
+    p->w = drawn ? WIDTH : 0;
+    p->h = drawn ? LINE : 0;
+    if (!drawn) {
+        json_decref(varying);
+        return;
+    }
     fb_picture_text(p, NAME + FIGURE, 14, "dim", "start", 0, "time");
     fb_picture_text(p, NAME + 2 * FIGURE + BAR, 14, "dim", "start", 0, "bytes (modelled)");
     json_array_foreach((json_t *)rows, i, row)
@@ -289,7 +336,7 @@ void fb_picture_bars(fb_picture *p, const json_t *rows)
         const json_t *kernels = json_object_get(row, "kernels");
         fb_str name = {0};
         if (!json_array_size(kernels)) continue;
-        fb_picture_row_name(row, (int)i + 1, &name);
+        fb_picture_row_name(row, (int)i + 1, varying, &name);
         fb_picture_text(p, 0, p->h + 15, "strong", "start", WIDTH, fb_str_get(&name));
         p->h += LINE;
         json_array_foreach((json_t *)kernels, k, kernel)
@@ -307,6 +354,8 @@ void fb_picture_bars(fb_picture *p, const json_t *rows)
         p->h += 6;
     }
     if (guesses) fb_picture_legend(p);
+    if (spreads) spread_legend(p);
+    json_decref(varying);
 }
 
 /* ---- points in two logarithms ---- */
@@ -400,14 +449,43 @@ static void draw_axes(fb_picture *p, const axes *a, const char *x_title, const c
     fb_picture_text(p, LEFT + 6, TOP + 10, "dim", "start", 0, y_title);
 }
 
-static void draw_point(fb_picture *p, const axes *a, double x, double y, int number)
+/* A row as a point: its times are between `low` and `high` along y; NAN: no spread is known. */
+typedef struct {
+    int number;
+    double x, y, low, high;
+    fb_figure_source kind;
+    char *text; /* for the pointer */
+} point;
+
+/* Numbers of points that lie together stand around them. */
+static void number_point(fb_picture *p, const axes *a, const point *all, int i)
 {
+    static const struct {
+        int x, y;
+    } around[] = {{8, -5}, {8, 14}, {-15, -5}, {-15, 14}};
     char text[16];
-    if (!isfinite(log10(x)) || !isfinite(log10(y))) return;
-    snprintf(text, sizeof text, "%d", number);
-    fb_str_addf(&p->body, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>", (number - 1) % FB_PICTURE_COLOURS,
-                at_x(a, x), at_y(a, y));
-    fb_picture_text(p, at_x(a, x) + 8, at_y(a, y) - 5, "", "start", 0, text);
+    int near = 0;
+    double x = at_x(a, all[i].x), y = at_y(a, all[i].y);
+    for (int k = 0; k < i; k++) near += hypot(at_x(a, all[k].x) - x, at_y(a, all[k].y) - y) < 16;
+    snprintf(text, sizeof text, "%d", all[i].number);
+    fb_picture_text(p, x + around[near % 4].x, y + around[near % 4].y, "", "start", 0, text);
+}
+
+static void draw_points(fb_picture *p, const axes *a, const point *all, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int colour = (all[i].number - 1) % FB_PICTURE_COLOURS;
+        double x = at_x(a, all[i].x);
+        fb_str_add(&p->body, "<g>");
+        fb_picture_hover(p, all[i].text);
+        if (isfinite(all[i].low) && isfinite(all[i].high))
+            fb_str_addf(&p->body, "<path class=\"spread\" d=\"M%.1f %.1fV%.1f\"/>", x,
+                        fmin(at_y(a, all[i].low), PLOT_H - BOTTOM), fmax(at_y(a, all[i].high), TOP));
+        fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>", colour, colour,
+                    *fb_figure_sign(all[i].kind) ? " hollow" : "", x, at_y(a, all[i].y));
+        number_point(p, a, all, i);
+        fb_str_add(&p->body, "</g>\n");
+    }
 }
 
 /* Which number is which row, below the plot. */
@@ -415,20 +493,22 @@ static void draw_legend(fb_picture *p, const json_t *rows)
 {
     enum { MOST = 40 };
     size_t i;
-    json_t *row;
+    json_t *row, *varying = fb_figure_params(rows, true);
     p->h += 8;
     json_array_foreach((json_t *)rows, i, row)
     {
         fb_str name = {0};
         if (i == MOST) break;
         if (fb_json_string_or(row, "failed", NULL)) continue;
-        fb_picture_row_name(row, (int)i + 1, &name);
-        fb_str_addf(&p->body, "<circle class=\"f%d\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", (int)i % FB_PICTURE_COLOURS,
-                    LEFT + 5, p->h + 8);
+        fb_picture_row_name(row, (int)i + 1, varying, &name);
+        fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", (int)i % FB_PICTURE_COLOURS,
+                    (int)i % FB_PICTURE_COLOURS, *fb_figure_sign(fb_figure_kind(row)) ? " hollow" : "", LEFT + 5,
+                    p->h + 8);
         fb_picture_text(p, LEFT + 16, p->h + 12, "", "start", WIDTH - LEFT - 16, fb_str_get(&name));
         p->h += LINE - 2;
         fb_str_free(&name);
     }
+    json_decref(varying);
 }
 
 /* A curve over the whole width, from what it is at a place. */
@@ -490,37 +570,70 @@ static void show_roofs(axes *a, const json_t *devices)
     }
 }
 
-void fb_picture_roofline(fb_picture *p, const json_t *rows, const json_t *devices)
+/* A row where it stands: what it takes, or what it computes a second (`rate`), against what it moves or computes a
+ * byte. False when one is not known. */
+static bool point_of(const json_t *row, int number, const json_t *varying, bool rate, point *to)
+{
+    double flops = fb_json_number_or(row, "flops", NAN), bytes = moved(row);
+    fb_stat wall = fb_figure_stat(row, "wall_us");
+    char text[48];
+    *to = (point){.number = number, .low = NAN, .high = NAN, .kind = fb_figure_kind(row)};
+    to->x = rate ? flops / bytes : bytes;
+    to->y = rate ? flops / wall.median * 1e6 : wall.median;
+    if (!isfinite(log10(to->x)) || !isfinite(log10(to->y))) return false;
+    if (has_spread(&wall, to->kind)) {
+        to->low = rate ? flops / wall.p90 * 1e6 : wall.p10;
+        to->high = rate ? flops / wall.p10 * 1e6 : wall.p90;
+    }
+    fb_str says = {0};
+    fb_picture_row_name(row, number, varying, &says);
+    fb_str_add(&says, "\nwall ");
+    add_time(&says, wall.median, &wall, to->kind);
+    fb_str_addf(&says, "\n%s moved (modelled)", fb_figure_write(text, bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+    if (rate) {
+        char speed[32];
+        rate_text(speed, round(to->y / 1e7) * 1e7);
+        fb_str_addf(&says, "\n%s%s, %.3g FLOPs a byte", fb_figure_sign(to->kind), speed, to->x);
+    }
+    to->text = fb_str_take(&says);
+    return true;
+}
+
+static void draw_plot(fb_picture *p, axes a, const json_t *rows, const json_t *devices, bool rate)
 {
     size_t i;
-    json_t *row;
-    axes a = {INFINITY, -INFINITY, INFINITY, -INFINITY, intensity_text, rate_text};
+    json_t *row, *varying = fb_figure_params(rows, true);
+    point *all = fb_calloc(json_array_size(rows) + 1, sizeof *all);
+    int n = 0;
+    bool guesses = false, spreads = false;
     json_array_foreach((json_t *)rows, i, row)
     {
-        double flops = fb_json_number_or(row, "flops", NAN);
-        widen(&a, flops / moved(row), flops / median(row, "wall_us") * 1e6);
+        if (!point_of(row, (int)i + 1, varying, rate, &all[n])) continue;
+        widen(&a, all[n].x, all[n].y);
+        guesses |= *fb_figure_sign(all[n].kind) != '\0';
+        spreads |= isfinite(all[n].low);
+        n++;
     }
-    if (!settle(&a)) return;
-    show_roofs(&a, devices);
-    draw_axes(p, &a, "FLOPs a byte (modelled)", "");
-    draw_roofs(p, &a, devices, roof_at);
-    json_array_foreach((json_t *)rows, i, row)
-    {
-        double flops = fb_json_number_or(row, "flops", NAN);
-        draw_point(p, &a, flops / moved(row), flops / median(row, "wall_us") * 1e6, (int)i + 1);
+    if (settle(&a)) {
+        if (rate) show_roofs(&a, devices);
+        draw_axes(p, &a, rate ? "FLOPs a byte (modelled)" : "bytes moved (modelled)", "");
+        draw_roofs(p, &a, devices, rate ? roof_at : fb_memory_us);
+        draw_points(p, &a, all, n);
+        draw_legend(p, rows);
+        if (guesses) fb_picture_legend(p);
+        if (spreads) spread_legend(p);
     }
-    draw_legend(p, rows);
+    for (int k = 0; k < n; k++) fb_free(all[k].text);
+    fb_free(all);
+    json_decref(varying);
+}
+
+void fb_picture_roofline(fb_picture *p, const json_t *rows, const json_t *devices)
+{
+    draw_plot(p, (axes){INFINITY, -INFINITY, INFINITY, -INFINITY, intensity_text, rate_text}, rows, devices, true);
 }
 
 void fb_picture_scatter(fb_picture *p, const json_t *rows, const json_t *devices)
 {
-    size_t i;
-    json_t *row;
-    axes a = {INFINITY, -INFINITY, INFINITY, -INFINITY, bytes_text, us_text};
-    json_array_foreach((json_t *)rows, i, row) widen(&a, moved(row), median(row, "wall_us"));
-    if (!settle(&a)) return;
-    draw_axes(p, &a, "bytes moved (modelled)", "");
-    draw_roofs(p, &a, devices, fb_memory_us);
-    json_array_foreach((json_t *)rows, i, row) draw_point(p, &a, moved(row), median(row, "wall_us"), (int)i + 1);
-    draw_legend(p, rows);
+    draw_plot(p, (axes){INFINITY, -INFINITY, INFINITY, -INFINITY, bytes_text, us_text}, rows, devices, false);
 }

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "measure/report.h"
+#include "measure/why.h"
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -25,6 +26,9 @@ void fb_picture_scatter(fb_picture *p, const json_t *rows, const json_t *devices
 /* `report`: what was measured of the plan; NULL: predictions alone. */
 void fb_picture_plan(fb_picture *p, const fb_plan *plan, const fb_report *report);
 
+/* Why one column is faster: bars that fall from the first one's time to the second one's. */
+void fb_picture_why(fb_picture *p, const fb_why *why, const char *first, const char *second);
+
 /* The style that pictures in a page need: rules of CSS. */
 void fb_picture_style(fb_str *out);
 void fb_picture_inline(const fb_picture *p, const char *label, fb_str *out);
@@ -35,9 +39,11 @@ void fb_picture_document(const fb_picture *pictures, const char *const *titles, 
 
 enum { FB_PICTURE_COLOURS = 8 };
 
-/* "3  split_stack:max@host  batch_size=128" */
-void fb_picture_row_name(const json_t *row, int number, fb_str *out);
-void fb_xml_add(fb_str *out, const char *text); /* text from outside, so that it stands for itself */
+/* "3  split_stack:max@host  batch_size=128", with the parameters that `params` has a key for: those that vary, where
+ * the others are told once. */
+void fb_picture_row_name(const json_t *row, int number, const json_t *params, fb_str *out);
+/* What the element that was just opened says under the pointer. */
+void fb_picture_hover(fb_picture *p, const char *text);
 /* `anchor`: "start", "middle" or "end"; `most`: pixels, longer text is cut with "…" (0: as long as it is). */
 void fb_picture_text(fb_picture *p, double x, double y, const char *class, const char *anchor, int most,
                      const char *text);

@@ -2,6 +2,8 @@
  * them. */
 #include "base/mem.h"
 #include "base/vec.h"
+#include "tui/figure.h"
+#include "tui/html.h"
 #include "tui/letters.h"
 #include "tui/picture.h"
 
@@ -99,11 +101,13 @@ static void place(diagram *d, fb_picture *p)
 
 /* ---- boxes ---- */
 
+/* Time and bytes of all groups with the letter: of the report's kernels, else of the model. */
 static void box_figures(const diagram *d, int letter, const fb_report *report, fb_str *out)
 {
     double us = 0, measured = 0, bytes = 0;
-    char text[32];
+    char text[48];
     bool known = report && report->n_kernels > 0;
+    fb_figure_source kind = FB_SOURCE_MEASURED; /* the least certain of the kernels' */
     for (int g = 0; g < d->letters.n_groups; g++) {
         fb_group_cost cost;
         if (d->letters.of_group[g] != letter) continue;
@@ -114,14 +118,32 @@ static void box_figures(const diagram *d, int letter, const fb_report *report, f
     for (int k = 0; known && k < report->n_kernels; k++) {
         const fb_kernel_report *kernel = &report->kernels[k];
         if (kernel->group < 0 || kernel->group >= d->letters.n_groups || !kernel->device_us.n) continue;
-        if (d->letters.of_group[kernel->group] == letter) measured += kernel->device_us.median;
+        if (d->letters.of_group[kernel->group] != letter) continue;
+        measured += kernel->device_us.median;
+        if (kernel->source > kind) kind = kernel->source;
     }
     fb_str_add(out, fb_family_name(fb_plan_group(d->plan, d->letters.first_group[letter])->family));
-    if (measured > 0)
-        fb_str_addf(out, " · %s", fb_format_us(text, measured));
-    else if (isfinite(us))
-        fb_str_addf(out, " · ~%s", fb_format_us(text, us));
-    fb_str_addf(out, " · %s", fb_format_bytes(text, bytes));
+    if (!(measured > 0)) kind = FB_SOURCE_PREDICTED;
+    if (*fb_figure_write(text, measured > 0 ? measured : us, FB_UNIT_US, kind)) fb_str_addf(out, " · %s", text);
+    fb_str_addf(out, " · %s", fb_figure_write(text, bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+}
+
+/* What the box has no room for: the whole name, why it is of its family, its nodes. */
+static void box_hover(const diagram *d, fb_picture *p, int k)
+{
+    enum { NAMED = 24 };
+    int first = d->letters.first_group[k];
+    const fb_group *group = fb_plan_group(d->plan, first);
+    fb_str text = {0};
+    fb_letter_title(&d->letters, d->plan, k, &text);
+    if (d->letters.count[k] > 1) fb_str_addf(&text, " ×%d", d->letters.count[k]);
+    fb_str_add(&text, "\n");
+    fb_group_why(d->plan, first, &text);
+    for (int i = 0; i < group->n_nodes && i < NAMED; i++)
+        fb_str_addf(&text, "%s%s", i ? ", " : "\nnodes: ", fb_node_at(d->g, group->nodes[i])->name);
+    if (group->n_nodes > NAMED) fb_str_addf(&text, " and %d more", group->n_nodes - NAMED);
+    fb_picture_hover(p, fb_str_get(&text));
+    fb_str_free(&text);
 }
 
 /* The ops of the kernel's nodes, in order. */
@@ -143,6 +165,8 @@ static void draw_box(const diagram *d, fb_picture *p, int k, const fb_report *re
     fb_str_addf(&title, "%s  ", fb_letter_name(k, letter));
     fb_letter_title(&d->letters, d->plan, k, &title);
     snprintf(colour, sizeof colour, "box s%d", k % FB_PICTURE_COLOURS);
+    fb_str_add(&p->body, "<g>");
+    box_hover(d, p, k);
     fb_str_addf(&p->body, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"7\"/>\n", colour,
                 d->x[k] + 1, d->y[k] + 1, BOX_W, BOX_H);
     if (d->letters.count[k] > 1) {
@@ -157,16 +181,17 @@ static void draw_box(const diagram *d, fb_picture *p, int k, const fb_report *re
     fb_str_clear(&line);
     box_ops(d, group, &line);
     fb_picture_text(p, d->x[k] + 11, d->y[k] + 59, "dim", "start", BOX_W - 18, fb_str_get(&line));
+    fb_str_add(&p->body, "</g>\n");
     fb_str_free(&title);
     fb_str_free(&line);
 }
 
 static void draw_flow(const diagram *d, fb_picture *p, const flow *f)
 {
-    char text[32];
+    char text[48];
     double x0 = d->x[f->from] + BOX_W / 2.0, y0 = d->y[f->from] + BOX_H + 1, x1 = d->x[f->to] + BOX_W / 2.0,
            y1 = d->y[f->to] + 1, side = BOX_W / 2.0 + 14;
-    fb_format_bytes(text, f->bytes);
+    fb_figure_write(text, f->bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED);
     if (f->from >= f->to) { /* to the next repetition: around the right side */
         x0 = d->x[f->from] + BOX_W + 1, y0 = d->y[f->from] + BOX_H * 0.7;
         x1 = d->x[f->to] + BOX_W + 1, y1 = d->y[f->to] + BOX_H * 0.3;

@@ -299,10 +299,8 @@ void fb_node_text(const fb_graph *g, fb_id id, fb_str *out);
 
 /* ---- view_source.c ---- */
 
-/* The generated source of a group for the column's device; lines, tabs expanded; and one drawn, with comments and
- * keywords told apart: returns whether a comment (`comment`: the line begins in one) goes on in the next. */
-const char *fb_code_of(const fb_column *c, int group, fb_arena *arena);
-int fb_code_lines(fb_arena *arena, const char *text, const char ***out);
+/* A line of source drawn, with comments and keywords told apart: returns whether a comment (`comment`: the line begins
+ * in one) goes on in the next. */
 bool fb_code_draw(const fb_rect *r, int y, int x, const char *line, bool comment);
 int fb_source_group(fb_app *app);  /* of the kernel under the cursor; FB_NONE */
 fb_id fb_source_node(fb_app *app); /* of the line under the cursor; FB_NONE */

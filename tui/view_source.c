@@ -1,7 +1,7 @@
 /* The generated source of one kernel as the device's compiler gets it, what the compiler makes of it, the difference to
  * another column's, and the plan as Lua. */
 #include "base/json.h"
-#include "codegen/lower.h"
+#include "tui/code.h"
 #include "tui/helper.h"
 #include "tui/textdiff.h"
 #include "tui/ui.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEP = 8, NUMBERS = 5, TAB = 4 };
+enum { STEP = 8, NUMBERS = 5 };
 
 typedef struct {
     int n;
@@ -62,39 +62,6 @@ static const char *kernel_title(fb_app *app, fb_arena *arena, const char *what, 
     const char *kept = fb_arena_strdup(arena, fb_str_get(&text));
     fb_str_free(&text);
     return kept;
-}
-
-int fb_code_lines(fb_arena *arena, const char *text, const char ***out)
-{
-    int n = 1, at = 0;
-    for (const char *p = text; *p; p++) n += *p == '\n';
-    *out = FB_NEW_ARRAY(arena, const char *, n);
-    for (const char *p = text; *p;) {
-        size_t len = strcspn(p, "\n"), tabs = 0, to = 0;
-        for (size_t i = 0; i < len; i++) tabs += p[i] == '\t';
-        char *line = fb_arena_alloc(arena, len + TAB * tabs + 1);
-        for (size_t i = 0; i < len; i++)
-            if (p[i] == '\t') do
-                    line[to++] = ' ';
-                while (to % TAB);
-            else
-                line[to++] = p[i];
-        (*out)[at++] = line;
-        p += len + (p[len] == '\n');
-    }
-    return at;
-}
-
-static const fb_dialect *dialect_of(const fb_column *c)
-{
-    return fb_dialect_find(c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c");
-}
-
-const char *fb_code_of(const fb_column *c, int group, fb_arena *arena)
-{
-    const fb_dialect *dialect = dialect_of(c);
-    const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
-    return text ? text : "/* a library call: there is no source */\n";
 }
 
 /* ---- lines and nodes ----------------------------------------------------------------------------------------------
@@ -174,22 +141,11 @@ static void show_generated(fb_app *app, source *s, fb_arena *arena)
         if (s->node[i] == node) app->scroll[FB_VIEW_SOURCE].cursor = i;
 }
 
-/* All sources of a plan, equal ones once. */
 static int plan_lines(const fb_column *c, fb_arena *arena, const char ***out)
 {
     fb_str all = {0};
-    FB_VEC(const char *) seen = {0};
-    const fb_dialect *dialect = dialect_of(c);
-    for (int g = 0; g < fb_plan_groups(c->plan); g++) {
-        const char *text = fb_lower_group_source(c->plan, g, dialect, arena);
-        bool known = !text;
-        for (int i = 0; i < seen.n && !known; i++) known = !strcmp(seen.at[i], text);
-        if (known) continue;
-        FB_VEC_PUSH(&seen, text);
-        fb_str_addf(&all, "%s\n", text);
-    }
+    fb_code_of_plan(c, &all);
     int n = fb_code_lines(arena, fb_str_get(&all), out);
-    FB_VEC_FREE(&seen);
     fb_str_free(&all);
     return n;
 }

@@ -1,6 +1,7 @@
 /* One traced run of the column in focus on a time axis: calls on the host, kernels on the device with the gaps between
  * them, what is copied in and out beside or between them, the device's metrics where it has any, and the launches as a
  * list. */
+#include "tui/code.h"
 #include "tui/ui.h"
 
 #include <math.h>
