@@ -54,13 +54,12 @@ static void name_column(const fb_column *c, fb_str *to)
 
 static bool measure(diff *d)
 {
-    static const int both[] = {0, 1};
     fb_error err = {0};
     for (int i = 0; i < 2; i++)
         if (!fb_cli_columns(d->session, d->cli.args[1 + i], "max", true, &d->status)) return false;
     for (int i = 0; i < 2; i++)
         if (!fb_cli_plan(d->session, i, &d->status)) return false;
-    fb_session_measure(d->session, both, 2);
+    fb_session_compare(d->session, 0, 1);
     fb_cli_wait(d->session);
     if (d->given ? fb_session_why_time(d->session, 0, 1, d->of, &d->why, &err)
                  : fb_session_why(d->session, 0, 1, &d->why, &err))

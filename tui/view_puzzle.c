@@ -225,12 +225,17 @@ void fb_puzzle_begin(fb_app *app)
     fb_arena_free(arena);
 }
 
+static bool has_hope(const fb_app *app, int column)
+{
+    return column != FB_NONE && fb_session_column(app->session, column)->state != FB_COLUMN_FAILED;
+}
+
 static void measure_all(fb_app *app)
 {
     int n = fb_session_columns(app->session), wanted = 0;
     int *all = fb_calloc((size_t)n + 1, sizeof *all);
     for (int i = 0; i < n; i++)
-        if (fb_session_column(app->session, i)->state != FB_COLUMN_FAILED) all[wanted++] = i;
+        if (has_hope(app, i)) all[wanted++] = i;
     app->first_measured = true;
     fb_session_measure(app->session, all, wanted);
     fb_free(all);
@@ -257,6 +262,8 @@ static void start(fb_app *app)
             return;
         }
     measure_all(app);
+    int a = column_of(app, app->puzzle.spec[0]), b = column_of(app, app->puzzle.spec[1]);
+    if (has_hope(app, a) && has_hope(app, b)) fb_session_compare(app->session, a, b);
     fb_puzzle_follow(app);
 }
 

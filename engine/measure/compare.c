@@ -9,6 +9,7 @@
 
 static const double alpha = 0.001, same_within = 0.02, summary_floor = 0.005;
 static const double wide = 4; /* of the mixture for large differences, seen in few pairs */
+static const double most_sampled_us = 5e6;
 static const double composed_error = 0.10, predicted_error = 0.25;
 
 /* The logarithm of A over B with half its interval's width. */
@@ -238,6 +239,15 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
     return verdict(e, 0);
 }
 
+bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us)
+{
+    if (sampled_us >= most_sampled_us || a->failed || b->failed) return true;
+    if (fb_not_comparable(a->device, a->computes, b->device, b->computes)) return true;
+    fb_comparison wall = fb_compare_reports(a, b, FB_TIME_WALL), device = fb_compare_reports(a, b, FB_TIME_DEVICE);
+    bool device_known = a->device_us.n && b->device_us.n;
+    return wall.what != FB_CANNOT_TELL && (!device_known || device.what != FB_CANNOT_TELL);
+}
+
 /* ---- words ---- */
 
 bool fb_differs(const fb_comparison *c)
@@ -272,7 +282,7 @@ const char *fb_comparison_say(const fb_comparison *c, char to[64])
     else if (c->what == FB_SAME)
         snprintf(to, 64, "the same within %.1f %%", beyond);
     else if (resolves < 1000)
-        snprintf(to, 64, resolves < 10 ? "cannot tell: resolves %.1f %%" : "cannot tell: resolves %.0f %%", resolves);
+        snprintf(to, 64, "cannot tell: %sresolves %.*f %%", c->pairs ? "this machine " : "", resolves < 10, resolves);
     else
         snprintf(to, 64, "cannot tell: too few samples");
     return to;

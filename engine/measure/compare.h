@@ -40,6 +40,11 @@ fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b);
 /* By pairs where the rounds of both were taken in turns on one device, else by summaries. */
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
 
+/* Is there nothing more to learn by sampling on? Both columns' wall times are told apart or the same, and their
+ * devices' where these are known; or `sampled_us` of sampling both have been spent, and this machine resolves no more.
+ */
+bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us);
+
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
  * of writing the same computation, in any precision. Arena-owned. */
 const char *fb_results_of(const fb_graph *g, fb_arena *arena);
@@ -54,7 +59,8 @@ double fb_stat_half(const fb_stat *s, fb_figure_source source);
 bool fb_differs(const fb_comparison *c);            /* faster or slower */
 const char *fb_difference_name(fb_difference what); /* "cannot tell", "same", "faster", "slower" */
 const char *fb_time_name(fb_time of);               /* "wall", "device" */
-/* "faster: 3.90 ×", "the same within 1.2 %", "cannot tell: resolves 14 %". Into `to`, returned. */
+/* "faster: 3.90 ×", "the same within 1.2 %", "cannot tell: this machine resolves 14 %" (by summaries: "cannot tell:
+ * resolves 14 %"). Into `to`, returned. */
 const char *fb_comparison_say(const fb_comparison *c, char to[64]);
 double fb_comparison_resolves(const fb_comparison *c); /* the smallest relative difference that would be seen */
 

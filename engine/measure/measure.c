@@ -22,7 +22,7 @@
 
 enum {
     FILL_ELEMENTS = 1 << 18, /* between two looks at whether the user cancelled */
-    TRACES = 15,             /* enough for a median of a kernel's time */
+    TRACES = FB_ROUNDS,      /* a round each, so that device times are compared by pairs too */
     MAX_SPANS = 1 << 20,
     TURN_CALLS = 4, /* hot samples come this many calls at a time from one seed */
 };

@@ -163,6 +163,7 @@ void fb_column_free(fb_column_record *c)
 {
     if (!c) return;
     fb_job_forget(c);
+    fb_schedule_unpair(c);
     fb_column_forget_plan(c, false);
     fb_slot_release(c->session, c->slot);
     fb_slot_release(c->session, c->next);

@@ -98,6 +98,8 @@ typedef struct fb_column_record {
     fb_best_summary search;
     fb_job *job;
     fb_report *report, *before;
+    struct fb_column_record
+        *against; /* sampled until the comparison with this one is settled; NULL: as long as usual */
     fb_timeline *timeline;
     fb_error no_timeline;
     char *looked_at; /* the node whose value was asked for last; NULL */
@@ -273,6 +275,7 @@ void fb_search_ended(fb_column_record *c, const fb_error *why);
 bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_error *err);
 void fb_job_start(fb_session *s, fb_column_record *c, bool verify_only);
 void fb_job_forget(fb_column_record *c);
+void fb_schedule_unpair(fb_column_record *c); /* no comparison with it is waited for any more */
 void fb_schedule_run(fb_session *s);
 void fb_schedule_event(fb_session *s, int worker, fb_worker_event *e);
 void fb_schedule_free(fb_session *s);

@@ -23,7 +23,8 @@ enum {
     HOT_MOST = 2000,
     HOT_FEWEST = 5, /* of a run so slow that HOT_LEAST would take too long */
     CHUNK_MOST = 256,
-    MANY_NODES = 1000, /* in kernels */
+    LONG_CHUNK_MOST = 1024, /* of columns that are compared: short runs have as many rounds as long ones */
+    MANY_NODES = 1000,      /* in kernels */
     COLD = 10,
     COLD_FEWEST = 3,
 };
@@ -108,12 +109,19 @@ static void job_failed(fb_session *s, fb_job *j, const fb_error *why)
         fb_column_fail(c, why);
 }
 
+void fb_schedule_unpair(fb_column_record *c)
+{
+    if (c->against && c->against->against == c) c->against->against = NULL;
+    c->against = NULL;
+}
+
 static void job_done(fb_session *s, fb_job *j)
 {
     fb_column_record *c = j->column;
     job_end(s, j);
     s->measured++;
     if (!c) return;
+    fb_schedule_unpair(c);
     fb_column_set_state(c, FB_COLUMN_DONE);
     fb_devices_judge(s, c);
 }
@@ -267,8 +275,9 @@ static int chunk(const fb_job *j)
 {
     if (j->stage == FB_JOB_COLD) return COLD / 2;
     if (!j->rounds) return 3;
-    double each = j->spent_us / j->hot, n = each > 0 ? chunk_us / each : CHUNK_MOST;
-    return n < 1 ? 1 : n > CHUNK_MOST ? CHUNK_MOST : (int)n;
+    int most = j->column && j->column->against ? LONG_CHUNK_MOST : CHUNK_MOST;
+    double each = j->spent_us / j->hot, n = each > 0 ? chunk_us / each : most;
+    return n < 1 ? 1 : n > most ? most : (int)n;
 }
 
 /* Thousands of names take longer to read than a key may wait for its frame: what was prepared has told them. */
@@ -319,8 +328,18 @@ static void sampled(fb_job *j, const json_t *message)
     if (j->column) j->column->shown.fraction = fmin(1, j->spent_us / hot_us);
 }
 
+/* Both are being sampled, and more of it may still tell them apart. */
+static bool unsettled(const fb_job *j)
+{
+    const fb_column_record *a = j->column, *b = a ? a->against : NULL;
+    const fb_job *other = b ? b->job : NULL;
+    if (!other || other->stage != FB_JOB_HOT || !a->report || !b->report) return false;
+    return !fb_compare_settled(a->report, b->report, j->spent_us + other->spent_us);
+}
+
 static bool hot_enough(const fb_job *j)
 {
+    if (unsettled(j)) return false;
     if (j->spent_us > patience_us && j->hot >= HOT_FEWEST) return true;
     return j->hot >= HOT_LEAST && (j->spent_us >= hot_us || j->hot >= HOT_MOST);
 }
@@ -696,6 +715,18 @@ static void start_all(fb_session *s, const int *columns, int n, bool verify_only
 void fb_session_measure(fb_session *s, const int *columns, int n)
 {
     start_all(s, columns, n, false);
+}
+
+void fb_session_compare(fb_session *s, int a, int b)
+{
+    const int both[] = {a, b};
+    fb_column_record *first = fb_column_at(s, a), *second = fb_column_at(s, b);
+    fb_session_measure(s, both, 2);
+    if (!first || !second || first == second) return;
+    fb_schedule_unpair(first);
+    fb_schedule_unpair(second);
+    first->against = second;
+    second->against = first;
 }
 
 void fb_session_check(fb_session *s, const int *columns, int n)

@@ -183,6 +183,9 @@ void fb_session_own_kernel(fb_session *s, const char *path);
 
 /* Measures the columns together, interleaved (A B A B …), hot then cold. Columns already being measured go on. */
 void fb_session_measure(fb_session *s, const int *columns, int n);
+/* Measures two columns until they are told apart, or known to be the same, or five seconds were spent on sampling them.
+ */
+void fb_session_compare(fb_session *s, int a, int b);
 /* Prepares the columns and checks their answers against the reference, without timing them. */
 void fb_session_check(fb_session *s, const int *columns, int n);
 /* Why traffic is modelled alone where it should have been measured; NULL: no such case yet. */

@@ -615,6 +615,12 @@ void fb_session_measure(fb_session *s, const int *columns, int n)
     s->serial++;
 }
 
+void fb_session_compare(fb_session *s, int a, int b)
+{
+    const int both[] = {a, b};
+    fb_session_measure(s, both, 2);
+}
+
 void fb_session_cancel(fb_session *s)
 {
     for (int i = 0; i < s->columns.n; i++) {

@@ -124,7 +124,7 @@ static void the_same_is_said_when_it_is_known(void **state)
     assert_true(c.low < 1 && c.high > 1 && fb_comparison_resolves(&c) < 0.02);
     c = fb_compare_pairs(a, b, FB_PAIRS_LEAST);
     assert_int_equal(c.what, FB_CANNOT_TELL);
-    assert_non_null(strstr(fb_comparison_say(&c, text), "cannot tell: resolves "));
+    assert_non_null(strstr(fb_comparison_say(&c, text), "cannot tell: this machine resolves "));
     c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_true(isnan(c.times));
@@ -225,6 +225,46 @@ static void a_prediction_decides_little(void **state)
     fb_report_free(b);
 }
 
+/* `n` rounds of `us` each, every second one `noise` longer, the others as much shorter. */
+static fb_report *noisy(double from_ms, int n, double us, double noise)
+{
+    fb_report *r = measured(from_ms, n, us);
+    for (int i = 0; i < n; i++) r->rounds[i].wall_us = us * exp(i % 2 ? noise : -noise);
+    return r;
+}
+
+static bool is_settled(double us, double noise, int n, double sampled_us)
+{
+    fb_report *a = noisy(0, n, 100, 0), *b = noisy(5, n, us, noise);
+    for (int i = 0; i < n; i++) b->rounds[i].device_us = 50;
+    bool settled = fb_compare_settled(a, b, sampled_us);
+    fb_report_free(a);
+    fb_report_free(b);
+    return settled;
+}
+
+/* Sampling goes on until the wall's verdict is there, and the device's, but never beyond five seconds. */
+static void sampling_ends_when_it_is_settled_or_long_enough(void **state)
+{
+    (void)state;
+    assert_false(is_settled(50, 0, FB_PAIRS_LEAST - 1, 1e5)); /* by summaries alone */
+    assert_true(is_settled(50, 0, 20, 1e5));
+    assert_true(is_settled(100, 0.001, 60, 1e5)); /* the same */
+    assert_false(is_settled(100, 0.5, 60, 1e5));
+    assert_false(is_settled(100, 0.5, 60, 4.9e6));
+    assert_true(is_settled(100, 0.5, 60, 5e6));
+    fb_report *a = noisy(0, 20, 100, 0), *b = noisy(5, 20, 50, 0);
+    for (int i = 0; i < 20; i++) b->rounds[i].device_us = i % 2 ? 250 : 40;
+    assert_false(fb_compare_settled(a, b, 1e5)); /* of the device nothing is known yet */
+    b->device_us.n = 0;
+    assert_true(fb_compare_settled(a, b, 1e5)); /* nor will be */
+    b->device_us.n = 20;
+    b->device = "cuda:0";
+    assert_true(fb_compare_settled(a, b, 1e5)); /* what cannot be compared waits for nothing */
+    fb_report_free(a);
+    fb_report_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +275,7 @@ int main(void)
         cmocka_unit_test(overlapping_runs_do_not_hide_a_difference),
         cmocka_unit_test(rounds_in_turns_are_paired),
         cmocka_unit_test(a_prediction_decides_little),
+        cmocka_unit_test(sampling_ends_when_it_is_settled_or_long_enough),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/graph_json.h"
+#include "measure/compare.h"
 #include "own_cache.h"
 #include "scratch.h"
 #include "session/library.h"
@@ -12,6 +13,7 @@
 #include "session/results.h"
 #include "worker/protocol.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -692,13 +694,44 @@ static json_t *fake_report(bool measured)
     return value;
 }
 
+/* Rounds in turns of two cases, each request another one: the second is a tenth faster in the middle, and that is lost
+ * in noise of a third for the first dozens. */
+static json_t *fake_rounds(json_int_t id)
+{
+    enum { CASES = 8 };
+    static struct {
+        json_int_t id;
+        int n;
+        fb_round rounds[FB_ROUNDS];
+    } cases[CASES];
+    static double now_us;
+    int k = 0;
+    while (k < CASES - 1 && cases[k].id && cases[k].id != id) k++;
+    cases[k].id = id;
+    bool second = k % 2;
+    double noise = second ? 0 : cases[k].n % 2 ? 0.3 : -0.3;
+    if (cases[k].n < FB_ROUNDS)
+        cases[k].rounds[cases[k].n++] = (fb_round){now_us += 1e3, (second ? 90 : 100) * exp(noise), NAN};
+    fb_report *r = fb_report_new();
+    r->error = (fb_error_report){.max_abs = 0, .max_rel = 0, .bound = 0, .ok = true};
+    r->source = FB_SOURCE_MEASURED;
+    r->wall_us = (fb_stat){second ? 90 : 100, 60, 140, 256 * cases[k].n};
+    r->n_rounds = cases[k].n;
+    memcpy(r->rounds, cases[k].rounds, sizeof r->rounds);
+    json_t *value = fb_report_to_json(r);
+    fb_report_free(r);
+    return value;
+}
+
 static json_t *fake_answer(const char *state, const char *type, json_int_t id, int *calibrations)
 {
-    const bool measured = !strcmp(state, "undercut");
+    const bool measured = !strcmp(state, "undercut") || !strcmp(state, "timed");
     if (!strcmp(type, "hello") || !strcmp(type, "devices"))
         return json_pack("{s:s, s:I, s:i, s:s, s:s, s:[{s:s, s:s, s:o}], s:[]}", "type", type, "id", id, "fusebox",
                          FB_PROTOCOL_VERSION, "version", "0", "host", "fake", "devices", "device", "cuda:7", "kind",
                          "cuda", "machine", fake_machine(state, 0), "libraries");
+    if (!strcmp(type, "sample") && !strcmp(state, "timed"))
+        return json_pack("{s:s, s:I, s:o}", "type", "sampled", "id", id, "report", fake_rounds(id));
     if (!strcmp(type, "prepare") || !strcmp(type, "sample"))
         return json_pack("{s:s, s:I, s:o}", "type", *type == 'p' ? "prepared" : "sampled", "id", id, "report",
                          fake_report(measured));
@@ -780,6 +813,40 @@ static void test_calibrations_in_doubt(void **state)
     assert_string_equal(m.name, "calibrated 1 times");
 }
 
+/* Two columns of a worker whose times are made up: what the pairs say when the session has enough of them. */
+static fb_comparison compared(void (*measure)(fb_session *s, int a, int b))
+{
+    fb_error err = {0};
+    const char *const workers[] = {"/proc/self/exe fake timed"};
+    const fb_session_options o = {.self = getenv("FUSEBOX"), .device = "cuda:7", .n_workers = 1, .workers = workers};
+    fb_session *s = fb_session_new(&o, &err);
+    assert_non_null(s);
+    assert_true(fb_session_load(s, script, &err));
+    settle(s);
+    int a = added(s, "one:none"), b = added(s, "one:max");
+    settle(s);
+    measure(s, a, b);
+    settle(s);
+    if (column(s, a)->state != FB_COLUMN_DONE) fail_msg("%s", column(s, a)->error.text);
+    fb_comparison c = fb_compare_reports(column(s, a)->report, column(s, b)->report, FB_TIME_WALL);
+    fb_session_free(s);
+    return c;
+}
+
+static void measure_both(fb_session *s, int a, int b)
+{
+    fb_session_measure(s, (const int[]){a, b}, 2);
+}
+
+static void test_compared_until_settled(void **state)
+{
+    (void)state;
+    fb_comparison c = compared(measure_both);
+    assert_int_equal(c.what, FB_CANNOT_TELL);
+    c = compared(fb_session_compare);
+    assert_int_equal(c.what, FB_FASTER);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && !strcmp(argv[1], "fake")) {
@@ -807,6 +874,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_best),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_worker_dies),
+        cmocka_unit_test(test_compared_until_settled),
         cmocka_unit_test(test_experiment),
         cmocka_unit_test(test_kernels_are_trusted),
         cmocka_unit_test(test_calibrations_in_doubt),
