@@ -62,6 +62,40 @@ static bool wrong(const json_t *field, const char *key, const char *type, fb_err
     return fb_fail(err, FB_ERR_INPUT, "field \"%s\" is not %s", key, type);
 }
 
+static char *cleaned(const char *text, size_t longest)
+{
+    size_t n = strlen(text), room = (n < longest ? n : longest) + 1;
+    char *to = fb_alloc(room);
+    fb_text_clean(to, room, text, n);
+    return to;
+}
+
+json_t *fb_json_cleaned(const json_t *value, size_t longest)
+{
+    if (json_is_string(value)) {
+        char *text = cleaned(json_string_value(value), longest);
+        json_t *copy = json_string(text);
+        fb_free(text);
+        return copy;
+    }
+    if (json_is_array(value)) {
+        json_t *copy = json_array();
+        for (size_t i = 0; i < json_array_size(value); i++)
+            json_array_append_new(copy, fb_json_cleaned(json_array_get(value, i), longest));
+        return copy;
+    }
+    if (!json_is_object(value)) return json_copy((json_t *)value);
+    json_t *copy = json_object(), *one;
+    const char *name;
+    json_object_foreach((json_t *)value, name, one)
+    {
+        char *key = cleaned(name, longest);
+        json_object_set_new(copy, key, fb_json_cleaned(one, longest));
+        fb_free(key);
+    }
+    return copy;
+}
+
 bool fb_json_get_string(const json_t *object, const char *key, const char **out, fb_error *err)
 {
     json_t *field = json_object_get(object, key);

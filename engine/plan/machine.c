@@ -263,7 +263,7 @@ static bool copy_text(char *to, size_t room, const json_t *value, const char *ke
 {
     const char *text = fb_json_string_or(value, key, "");
     if (strlen(text) >= room) return fb_fail(err, FB_ERR_INPUT, "field \"%s\" is longer than %zu bytes", key, room - 1);
-    memcpy(to, text, strlen(text) + 1);
+    fb_text_clean(to, room, text, strlen(text)); /* it is shown, and may come from anywhere */
     return true;
 }
 

@@ -191,7 +191,7 @@ static bool name_device(const fb_session *s, int worker, const json_t *entry, ch
     snprintf(to, room, "%s%s%s", clashes ? w->host : "", clashes ? ":" : "", name ? name : "");
     for (char *p = to; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._-:", *p)) *p = '-'; /* a column's text can name it */
-    return name != NULL;
+    return name && *name;
 }
 
 static void list_device(fb_session *s, int worker, const char *name, json_t *entry)
@@ -252,17 +252,36 @@ static void list_in_order(fb_session *s)
     fb_session_changed(s);
 }
 
+/* What a worker calls its devices, its libraries and itself is for screens and files: cleaned once, here, and no more of
+ * it than there are on any machine. */
+static json_t *told(fb_session *s, int worker, const json_t *message, const char *key)
+{
+    enum { MOST = 256, LONGEST = 400 };
+    json_t *list = json_object_get(message, key);
+    if (!json_is_array(list)) return NULL;
+    json_t *clean = json_array();
+    for (size_t i = 0; i < json_array_size(list) && i < MOST; i++)
+        json_array_append_new(clean, fb_json_cleaned(json_array_get(list, i), LONGEST));
+    if (json_array_size(list) > MOST)
+        fb_session_say(s, "the worker (%s) has %zu %s, of which the first %d are used",
+                       fb_worker_command(s->workers[worker].worker), json_array_size(list), key, MOST);
+    return clean;
+}
+
 void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
 {
     fb_worker_record *w = &s->workers[worker];
     if (e->kind == FB_WORKER_DEVICES && e->id == w->listing) w->listing = 0;
-    json_t *devices = json_object_get(e->message, "devices");
-    const char *host = fb_json_string_or(e->message, "host", NULL);
-    if (host && !w->host) w->host = fb_strdup(host);
-    if (w->answered || !json_is_array(devices)) return;
+    const char *host = fb_json_string_or(e->message, "host", "");
+    if (*host && !w->host) {
+        char clean[80];
+        fb_text_clean(clean, sizeof clean, host, strlen(host));
+        w->host = fb_strdup(clean);
+    }
+    if (w->answered || !json_is_array(json_object_get(e->message, "devices"))) return;
     w->answered = true;
-    w->devices = json_incref(devices);
-    w->libraries = json_incref(json_object_get(e->message, "libraries"));
+    w->devices = told(s, worker, e->message, "devices");
+    w->libraries = told(s, worker, e->message, "libraries");
     list_in_order(s);
 }
 

@@ -537,8 +537,11 @@ static bool read_event(fb_worker_event *e, bool report, fb_error *err)
                *text = fb_json_string_or(e->message, "text", "it gave no reason");
     fb_text_clean(e->text, sizeof e->text, what, strlen(what));
     e->fraction = fb_json_number_or(e->message, "fraction", 0);
-    if (e->kind == FB_WORKER_ERROR)
-        fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", text);
+    if (e->kind == FB_WORKER_ERROR) {
+        char clean[sizeof e->error.text];
+        fb_text_clean(clean, sizeof clean, text, strlen(text));
+        fb_fail(&e->error, fb_error_kind_parse(fb_json_string_or(e->message, "kind", "")), "%s", clean);
+    }
     if (report) e->report = fb_report_from_json(json_object_get(e->message, "report"), err);
     if (e->kind == FB_WORKER_TRACED) e->timeline = fb_timeline_from_json(json_object_get(e->message, "timeline"), err);
     if (e->kind == FB_WORKER_VALUES) e->values = fb_values_from_json(json_object_get(e->message, "values"), err);

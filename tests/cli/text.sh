@@ -80,4 +80,65 @@ both "what another machine wrote is clean"
 fb run evil.lua none --set "act=$(printf 'a\033[31mb')"
 is "a choice that there is not" 2
 both "a choice that there is not, is clean"
+
+# A worker that lies about itself: what it calls its machine, its devices and their libraries, and what it says of them.
+evil='a\u001b[31mb\u001b]0;t\u0007c\u009b31md\u202ee\u2066f\nhost: fake\u007f\ufeff'
+long=$(head -c 20000 /dev/zero | tr '\0' L)
+device() { printf '{"device":"%s","kind":"%s","name":"%s","date":"%s","driver":"%s","machine":%s}' "$1" "$2" "$3" "$3" "$3" "$4"; }
+{
+    printf '%s' '{"type":"devices","id":1,"host":"' "$evil" '","devices":['
+    device "$evil" cuda "$evil" null
+    printf ','
+    device "" cuda "" null
+    printf ','
+    device "$long" cuda "$long" null
+    printf ','
+    device mach host x "{\"kind\":\"host\",\"name\":\"$evil\",\"date\":\"\\u001b[1m\",\"calibrated\":true}"
+    printf '%s' ',{"device":"gone","missing":"' "$evil" '"},7,null,{"device":7},{"device":"replay:x","kind":"replay","name":"' \
+        "$evil" '","scripts":{"' "$evil" '":{"' "$evil" '":"' "$evil" '"}}}'
+    printf '%s' '],"libraries":[{"name":"' "$evil" '","found":true,"version":"' "$evil" '","path":"' "$evil" '","why":"' "$evil" '"},5]}'
+} >evil.devices
+printf '%s\n' '{"type":"hello","fusebox":1,"version":"'"$evil"'","host":"'"$evil"'"}' >evil.hello
+printf '{"type":"error","id":ID,"kind":"compile","text":"%s%s"}\n' "$evil" "$long" | sed 's/\\n/ /g' >evil.error
+cat >liar <<'END'
+read -r line
+cat evil.hello
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case $line in
+    *'"devices"'*) sed "s/\"id\":1/\"id\":$id/" evil.devices; echo ;;
+    *'"id":'*) sed "s/ID/$id/" evil.error ;;
+    esac
+done
+END
+printf 'return function(g)\n  return g:input("x", {4}):relu()\nend\n' >plain.lua
+fb devices --list --worker 'sh liar'
+is "devices of a liar" 0 no '^host: fake|^:|L{500}'
+both "devices of a liar are clean"
+holds "on a line each" test "$(grep -c '^mach: ' out)" = 1
+fb devices --list --format json --worker 'sh liar'
+json "as JSON" out devices.mach.calibrated=true
+both "clean as JSON"
+for format in table csv markdown json html svg; do
+    fb run plain.lua none@mach --worker 'sh liar' --format $format --out "liar.$format.jsonl"
+    is "what fails on them, as $format" 1 err 'none@mach: a.\[31mb'
+    both "what fails on them as $format is clean"
+    holds "and so is its row ($format)" clean "liar.$format.jsonl"
+done
+fb run plain.lua none@nobody --worker 'sh liar'
+is "they are named where there is no such device" 3 err1 'there are: a--31mb'
+both "in clean names"
+fb run plain.lua none@gone --worker 'sh liar'
+is "what is missing" 3 err1 'device "gone": a.\[31mb'
+both "what is missing is clean"
+fb devices --device mach --recalibrate --worker 'sh liar'
+both "what cannot be calibrated is clean"
+{
+    printf '%s' '{"type":"devices","id":1,"devices":[{"device":"d0","kind":"cuda","name":"x"}'
+    seq 1 3000 | sed 's/.*/,{"device":"d&","kind":"cuda","name":"x"}/' | tr -d '\n'
+    printf ']}'
+} >evil.devices
+fb devices --list --worker 'sh liar'
+is "more devices than there are on any machine" 0 err1 'the worker .sh liar. has 3001 devices, of which the first 256' \
+    out '^d255: ' no '^d256: '
 done_testing
