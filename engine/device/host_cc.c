@@ -301,10 +301,11 @@ static const char *key_of(const load *l, int unit, char to[64])
  * was left by a process that died of it, or was killed just then: its entries are compiled once more. */
 static void drop_marked(const load *l, const char *marker)
 {
+    enum { MOST = 1 << 16 }; /* entries that one names; more is none of ours */
     char path[2200], name[64];
     int fd = fb_file_open(marker, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
     FILE *f = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? fdopen(fd, "r") : NULL;
-    while (f && fgets(name, sizeof name, f)) {
+    for (int i = 0; f && i < MOST && fgets(name, sizeof name, f); i++) {
         name[strcspn(name, "\n")] = '\0';
         snprintf(path, sizeof path, "%s/%s", l->cache, name);
         if (!strchr(name, '/')) unlink(path);

@@ -39,6 +39,32 @@ fb run plain.lua none --device replay:own
 is "a recording that is a pipe" 3
 rm "$XDG_STATE_HOME"/fusebox/*
 
+# What lies in the cache under our names and is something else is passed over, or removed; nothing waits for its end.
+fb run plain.lua none
+cached=$XDG_CACHE_HOME/fusebox
+odd_run() { # NAME
+    fb run plain.lua none
+    is "$1" 0 out 'none@host.*✓'
+}
+mkdir -p "$cached/opening" "$cached/opening/folder"
+truncate -s 100G "$cached/opening/77"
+mkfifo "$cached/opening/78"
+ln -s /dev/zero "$cached/opening/79"
+odd_run "markers of what was being opened that are none"
+for file in "$cached"/reference/*; do truncate -s 100G "$file"; done
+odd_run "references of 100 GB"
+for file in "$cached"/reference/*; do rm "$file" && ln -s /dev/zero "$file"; done
+odd_run "references that are endless"
+for file in "$cached"/reference/*; do rm "$file" && mkdir "$file" && : >"$file/x"; done
+odd_run "references that are folders"
+for file in "$cached"/locks/*; do rm "$file" && ln -s "$work/planted" "$file"; done
+odd_run "locks that are links"
+holds "which are not followed" test ! -e planted
+rm -rf "$cached/locks" "$cached/opening" "$cached/reference"
+mkfifo "$cached/locks" "$cached/opening" "$cached/reference"
+odd_run "folders that are pipes"
+rm -f "$cached/locks" "$cached/opening" "$cached/reference"
+
 # A new folder is private whatever the umask; one that others may write to is passed over, and that is told.
 (umask 000 && XDG_STATE_HOME=$work/new XDG_CACHE_HOME=$work/newcache timeout 300 "$FUSEBOX" run plain.lua none >out 2>err </dev/null)
 holds "state is private" test "$(stat -c %a "$work/new/fusebox")" = 700
