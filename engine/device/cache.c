@@ -54,6 +54,15 @@ static int longest_unused_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* What a process was killed over while it wrote it (base/file.h's names). By age, for the process may be another
+ * machine's. */
+static bool is_left_over(const char *name, int64_t age)
+{
+    enum { OLD_SECONDS = 24 * 3600 };
+    size_t n = strlen(name);
+    return n > 4 && strcmp(name + n - 4, ".tmp") == 0 && age > OLD_SECONDS;
+}
+
 void fb_cache_trim(const char *dir, int64_t bytes)
 {
     enum { YOUNG_SECONDS = 60 };
@@ -64,6 +73,7 @@ void fb_cache_trim(const char *dir, int64_t bytes)
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat st;
         if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) continue;
+        if (is_left_over(d->d_name, now - st.st_mtime) && unlinkat(dirfd(folder), d->d_name, 0) == 0) continue;
         entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = st.st_mtime};
         snprintf(e.name, sizeof e.name, "%s", d->d_name);
         total += e.bytes;

@@ -51,6 +51,14 @@ truncate -s 100G "$cached/opening/77"
 mkfifo "$cached/opening/78"
 ln -s /dev/zero "$cached/opening/79"
 odd_run "markers of what was being opened that are none"
+# Half a reference, of a run that was killed; and one that is being written.
+: >"$cached/reference/old.1.0.tmp"
+touch -d '2 days ago' "$cached/reference/old.1.0.tmp"
+: >"$cached/reference/new.1.0.tmp"
+printf 'return function(g)\n  return g:input("x", {5, 6}):relu()\nend\n' >another.lua
+fb run another.lua none
+holds "what a killed run left is removed" test ! -e "$cached/reference/old.1.0.tmp"
+holds "what another may be writing is not" test -e "$cached/reference/new.1.0.tmp"
 for file in "$cached"/reference/*; do truncate -s 100G "$file"; done
 odd_run "references of 100 GB"
 for file in "$cached"/reference/*; do rm "$file" && ln -s /dev/zero "$file"; done
