@@ -225,7 +225,8 @@ bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
 bool fb_temporary_dir(char *to, size_t room, fb_error *err);
 /* Marks a file as used just now. */
 void fb_cache_touch(const char *path);
-/* Removes the files of a folder that were not used for longest until `bytes` are left; nothing younger than a minute.
+/* Removes the files of a folder that were not used for longest until `bytes` are left, and what was never written to its
+ * end; nothing younger than a minute.
  */
 void fb_cache_trim(const char *dir, int64_t bytes);
 /* Removes every file of a folder, but no folders. */

@@ -141,7 +141,18 @@ static void add_key(lua_State *L, int keys, const char *key)
     lua_rawseti(L, keys, n);
 }
 
-static _Noreturn void unknown_swept(lua_State *L, const char *key)
+static bool is_param(lua_State *L, const char *key)
+{
+    size_t i;
+    json_t *param;
+    json_array_foreach(fb_process_of(L)->params, i, param)
+    {
+        if (strcmp(key, fb_json_string_or(param, "name", "")) == 0) return true;
+    }
+    return false;
+}
+
+static _Noreturn void unknown_in_case(lua_State *L, const char *what, const char *key)
 {
     const json_t *params = fb_process_of(L)->params;
     size_t n = json_array_size(params);
@@ -150,7 +161,7 @@ static _Noreturn void unknown_swept(lua_State *L, const char *key)
     known[n] = "variant";
     known[n + 1] = "plan";
     known[n + 2] = "device";
-    fb_lua_unknown(L, "sweep: there is no parameter", key, known, (int)n + 3);
+    fb_lua_unknown(L, what, key, known, (int)n + 3);
 }
 
 /* e:sweep { plan = { "eager", "max" }, batch_size = "*" }: all combinations; what is named last varies fastest, in the
@@ -195,8 +206,7 @@ static int sweep(lua_State *L)
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
         const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         bool known = strcmp(key, "variant") == 0 || strcmp(key, "plan") == 0 || strcmp(key, "device") == 0;
-        json_array_foreach(p->params, i, param) known = known || strcmp(key, fb_json_string_or(param, "name", "")) == 0;
-        if (!known) unknown_swept(L, key);
+        if (!known && !is_param(L, key)) unknown_in_case(L, "sweep: there is no parameter", key);
     }
     lua_settop(L, 4);
     lua_pushinteger(L, 0);
@@ -219,11 +229,47 @@ static void add_text(lua_State *L, json_t *m, const char *key)
     lua_pop(L, 1);
 }
 
+/* What a sweep's case has beside its `params` is for reading: a value that is not what would be measured says so, and is
+ * not passed over. At 2: the case; key and value on top. */
+static void check_beside(lua_State *L, const char *key)
+{
+    int value = lua_gettop(L);
+    if (lua_getfield(L, 2, "params") == LUA_TTABLE) {
+        lua_pushstring(L, key);
+        lua_rawget(L, -2);
+    } else {
+        lua_pushnil(L);
+    }
+    if (lua_isnil(L, -1)) {
+        lua_getiuservalue(L, 1, SETTINGS);
+        lua_pushstring(L, key);
+        lua_rawget(L, -2);
+    }
+    bool same = lua_compare(L, value, -1, LUA_OPEQ);
+    lua_settop(L, value);
+    if (!same) fb_lua_raise(L, "a case's %s is set in its params: params = { %s = … }", key, key);
+}
+
+static void check_case(lua_State *L)
+{
+    static const char *const fields[] = {"variant", "plan", "device", "params"};
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) fb_lua_raise(L, "a case has names, not a list");
+        const char *key = lua_tostring(L, -2);
+        size_t i = 0, n = sizeof fields / sizeof *fields;
+        while (i < n && strcmp(key, fields[i]) != 0) i++;
+        if (i < n) continue;
+        if (!is_param(L, key)) unknown_in_case(L, "a case has no", key);
+        check_beside(L, key);
+    }
+}
+
 /* The case at 2 as a message, held by the process. */
 static json_t *case_message(lua_State *L, const char *type, int64_t id)
 {
     fb_process *p = fb_process_of(L);
     luaL_checktype(L, 2, LUA_TTABLE);
+    check_case(L);
     lua_getfield(L, 2, "params");
     json_t *params = lua_isnil(L, -1) ? json_object() : fb_lua_to_json(L, -1, "params");
     lua_pop(L, 1);
@@ -376,6 +422,9 @@ static void check_plot(lua_State *L, const json_t *m)
         while (i < PLOT_FIELDS && strcmp(plot_fields[i], name) != 0) i++;
         if (i == PLOT_FIELDS) fb_lua_unknown(L, "plot: unknown field", name, plot_fields, PLOT_FIELDS);
         /* a spread is drawn where there is one: predictions have none */
+        const char *text = json_is_string(value) ? json_string_value(value) : NULL;
+        if (strcmp(name, "log") == 0 && (!text || text[strspn(text, "xy")]))
+            fb_lua_raise(L, "plot: log is \"x\", \"y\" or \"xy\"");
         bool optional = strcmp(name, "log") == 0 || strcmp(name, "low") == 0 || strcmp(name, "high") == 0;
         if (optional) continue;
         if (!json_is_array(value)) keep_plotted(L, value);

@@ -604,7 +604,7 @@ void fb_module_push_params(lua_State *L, const json_t *given)
             if (lua_isnil(L, -1)) unknown_param(L, key);
             lua_pop(L, 1);
         }
-    fb_lua_close_table(L, no_parameter);
+    fb_lua_lock_table(L, no_parameter);
 }
 
 void fb_module_open(lua_State *L)

@@ -92,3 +92,12 @@ void fb_lua_close_table(lua_State *L, const char *what)
     lua_setfield(L, -2, "__index");
     lua_setmetatable(L, -2);
 }
+
+void fb_lua_lock_table(lua_State *L, const char *what)
+{
+    fb_lua_close_table(L, what);
+    lua_getmetatable(L, -1);
+    lua_getfield(L, -1, "__index");
+    lua_setfield(L, -2, "__newindex");
+    lua_pop(L, 1);
+}

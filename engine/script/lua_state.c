@@ -79,6 +79,9 @@ static int open_libraries(lua_State *L)
     fb_graph_open(L);
     fb_plan_open(L);
     fb_experiment_open(L);
+    /* A misspelt variable is no value: { widht } would be another shape, and right by its own measure. */
+    lua_pushglobaltable(L);
+    fb_lua_close_table(L, "there is no variable");
     return 0;
 }
 

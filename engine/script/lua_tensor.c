@@ -95,12 +95,25 @@ fb_id *fb_tensor_list(lua_State *L, int i, int *n, const char *what)
     return ids;
 }
 
+/* A name in a list would be passed over. */
+static void check_list(lua_State *L, int i, lua_Integer n, const char *what)
+{
+    i = lua_absindex(L, i);
+    for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+        int whole;
+        lua_Integer k = lua_tointegerx(L, -2, &whole);
+        if (lua_type(L, -2) != LUA_TNUMBER || !whole || k < 1 || k > n)
+            fb_lua_raise(L, "%s: a list of whole numbers has no \"%s\"", what, luaL_tolstring(L, -2, NULL));
+    }
+}
+
 /* Integers from a table at `i`, or from `i` to the last argument. */
 static int integers(lua_State *L, int i, int64_t out[FB_MAX_RANK], const char *what)
 {
     bool table = lua_istable(L, i);
     lua_Integer n = table ? (lua_Integer)lua_rawlen(L, i) : lua_gettop(L) >= i ? lua_gettop(L) - i + 1 : 0;
     if (n > FB_MAX_RANK) fb_lua_raise(L, "%s: %lld dimensions, there are at most %d", what, (long long)n, FB_MAX_RANK);
+    if (table) check_list(L, i, n, what);
     for (int k = 0; k < n; k++) {
         if (table)
             lua_rawgeti(L, i, k + 1);

@@ -114,6 +114,8 @@ _Noreturn void fb_lua_unknown_key(lua_State *L, const char *what, const char *na
 void fb_lua_push_methods(lua_State *L, const char *what);
 /* From here on, reading a name that the table on top does not have raises "WHAT "name"" with the nearest. */
 void fb_lua_close_table(lua_State *L, const char *what);
+/* The same, and of setting one. */
+void fb_lua_lock_table(lua_State *L, const char *what);
 
 /* ---- lua_module.c: require, print, the fusebox module, loading and building ---- */
 

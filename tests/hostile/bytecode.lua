@@ -1,2 +1,2 @@
--- expect: bytecode.lua:2: attempt to call a nil value .*load
+-- expect: bytecode.lua:2: there is no variable "load"
 load("\27Lua")

@@ -1,2 +1,2 @@
--- expect: no_debug.lua:2: .*nil value
+-- expect: no_debug.lua:2: there is no variable "debug"
 debug.sethook()

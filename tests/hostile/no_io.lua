@@ -1,2 +1,2 @@
--- expect: no_io.lua:2: .*nil value
+-- expect: no_io.lua:2: there is no variable "io"
 io.open("/etc/passwd")

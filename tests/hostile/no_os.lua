@@ -1,2 +1,2 @@
--- expect: no_os.lua:2: .*nil value
+-- expect: no_os.lua:2: there is no variable "os"
 os.exit(0)
