@@ -244,7 +244,9 @@ static bool safe_above(const char *path, fb_error *err)
     return true;
 }
 
-static bool is_ours(const char *path, fb_error *err)
+/* A folder that a link leads to was made for something, perhaps for something else: it is taken as it is, or not at
+ * all. */
+static bool is_ours(const char *path, bool by_link, fb_error *err)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -259,6 +261,9 @@ static bool is_ours(const char *path, fb_error *err)
     else if (st.st_mode & (S_IWGRP | S_IWOTH))
         fine = fb_fail(err, FB_ERR_UNAVAILABLE,
                        "others may write to the folder %s, so it is not used (remove it, or chmod 700)", path);
+    else if (by_link && (st.st_mode & 0777) != 0700)
+        fine = fb_fail(err, FB_ERR_UNAVAILABLE,
+                       "a link leads to the folder %s, which is open to others, so it is not used (chmod 700)", path);
     else if ((st.st_mode & 0777) != 0700 && fchmod(fd, 0700) < 0)
         fine = fb_fail(err, FB_ERR_SYSTEM, "the folder %s cannot be closed to others: %s", path, strerror(errno));
     close(fd);
@@ -295,7 +300,9 @@ bool fb_private_folder(const char *path, fb_error *err)
         return fb_fail(err, FB_ERR_SYSTEM, "the folder %s: not an absolute path that fits", path);
     if (!all_above(path, make_one, err) || !make_one(path, err)) return false;
     if (!realpath(path, real)) return fb_fail(err, FB_ERR_SYSTEM, "the folder %s: %s", path, strerror(errno));
-    return all_above(path, safe_above, err) && all_above(real, safe_above, err) && is_ours(real, err);
+    struct stat st;
+    bool by_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+    return all_above(path, safe_above, err) && all_above(real, safe_above, err) && is_ours(real, by_link, err);
 }
 
 bool fb_make_folder(const char *path, fb_error *err)

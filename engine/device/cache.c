@@ -63,6 +63,14 @@ static bool is_left_over(const char *name, int64_t age)
     return n > 4 && strcmp(name + n - 4, ".tmp") == 0 && age > OLD_SECONDS;
 }
 
+/* All that caches hold is named by a hash of 32 digits. What is named otherwise is somebody else's, wherever a link
+ * leads. */
+static bool is_named_by_hash(const char *name)
+{
+    enum { DIGITS = 32 };
+    return strspn(name, "0123456789abcdef") >= DIGITS;
+}
+
 void fb_cache_trim(const char *dir, int64_t bytes)
 {
     enum { YOUNG_SECONDS = 60 };
@@ -72,6 +80,7 @@ void fb_cache_trim(const char *dir, int64_t bytes)
     if (!folder) return;
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat st;
+        if (!is_named_by_hash(d->d_name)) continue;
         if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) continue;
         if (is_left_over(d->d_name, now - st.st_mtime) && unlinkat(dirfd(folder), d->d_name, 0) == 0) continue;
         entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = st.st_mtime};
@@ -91,6 +100,7 @@ void fb_cache_empty(const char *dir)
 {
     DIR *folder = opendir(dir);
     if (!folder) return;
-    for (struct dirent *d; (d = readdir(folder));) unlinkat(dirfd(folder), d->d_name, 0);
+    for (struct dirent *d; (d = readdir(folder));)
+        if (is_named_by_hash(d->d_name)) unlinkat(dirfd(folder), d->d_name, 0);
     closedir(folder);
 }

@@ -81,7 +81,14 @@ static const char work_name[] = "fusebox-work-";
 
 static void empty_work(const char *path)
 {
-    fb_cache_empty(path);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+    if (!folder) {
+        if (fd >= 0) close(fd);
+        return;
+    }
+    for (struct dirent *d; (d = readdir(folder));) unlinkat(fd, d->d_name, 0);
+    closedir(folder);
     rmdir(path);
 }
 

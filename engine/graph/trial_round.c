@@ -26,16 +26,18 @@ double fb_trial_share(int lane, fb_id node, fb_draw what)
 
 /* ---- rounding ---- */
 
-/* A float dtype as part of a double: bits that are cut off, exponents (biased as a double's) of normal numbers. */
+/* A float dtype as part of a double: bits that are cut off, of which the first `told` tell rests apart (the last ones
+ * are the exact lane's own rounding, which must not turn a draw), exponents (biased as a double's) of normal numbers.
+ */
 typedef struct {
-    int cut, lowest, highest;
+    int cut, told, lowest, highest;
     double quantum; /* of the numbers that are not normal */
 } format;
 
 static const format formats[FB_DTYPES] = {
-    [FB_F32] = {29, 1023 - 126, 1023 + 127, 0x1p-149},
-    [FB_F16] = {42, 1023 - 14, 1023 + 15, 0x1p-24},
-    [FB_BF16] = {45, 1023 - 126, 1023 + 127, 0x1p-133},
+    [FB_F32] = {29, 6, 1023 - 126, 1023 + 127, 0x1p-149},
+    [FB_F16] = {42, 12, 1023 - 14, 1023 + 15, 0x1p-24},
+    [FB_BF16] = {45, 12, 1023 - 126, 1023 + 127, 0x1p-133},
 };
 
 static inline uint64_t bits_of(double x)
@@ -50,6 +52,13 @@ static inline double double_of(uint64_t bits)
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* What a draw looks at, of the bits of a value. */
+static inline uint64_t drawn_bits(const fb_rounding *r, const format *f)
+{
+    uint64_t mask = (1ull << f->cut) - 1;
+    return r->by_rest ? mask & ~(mask >> f->told) : ~mask;
 }
 
 static bool is_half(fb_dtype dtype)
@@ -89,20 +98,20 @@ static double round_one(const fb_rounding *r, double x)
     if (exponent < f->lowest) {
         if (r->flush) return copysign(0, x);
         double units = fabs(x) / f->quantum, whole = floor(units);
-        double drawn = r->by_rest ? units - whole : copysign(whole * f->quantum, x);
+        double drawn = r->by_rest ? floor(ldexp(units - whole, f->told)) : copysign(whole * f->quantum, x);
         uint32_t threshold = fb_trial_draw(bits_of(drawn), r->key);
         return copysign((whole + ((units - whole) * 0x1p32 > (double)threshold)) * f->quantum, x);
     }
     uint64_t mask = (1ull << f->cut) - 1, low = bits & ~mask;
     double part = (double)(bits & mask) / (double)(mask + 1);
-    uint32_t threshold = fb_trial_draw(r->by_rest ? bits & mask : low, r->key);
+    uint32_t threshold = fb_trial_draw(bits & drawn_bits(r, f), r->key);
     double y = double_of(low + (part * 0x1p32 > (double)threshold ? mask + 1 : 0));
     return fabs(y) < ldexp(1, f->highest - 1022) ? y : copysign(INFINITY, x);
 }
 
 FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r, int n, const double *from, double *to)
 {
-    const uint64_t key = r->key, drawn = (r->by_rest ? 0 : ~0ull) ^ ((1ull << f->cut) - 1);
+    const uint64_t key = r->key, drawn = drawn_bits(r, f);
     const uint64_t mask = (1ull << f->cut) - 1, lowest = (uint64_t)f->lowest << 52;
     const uint64_t range = ((uint64_t)(f->highest - f->lowest + 1) << 52) - mask - 1;
     const int left = f->cut < 32 ? 32 - f->cut : 0, right = f->cut < 32 ? 0 : f->cut - 32;

@@ -29,7 +29,7 @@
 #include "measure/report.h"
 
 #define FB_JUDGE_ELEMENT 8.0
-#define FB_JUDGE_USUAL   4.0
+#define FB_JUDGE_USUAL   3.0
 #define FB_JUDGE_MEDIAN  2.0
 #define FB_JUDGE_TAIL    0.01
 #define FB_JUDGE_TAIL_AT 4.0

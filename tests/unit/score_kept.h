@@ -99,6 +99,16 @@ static inline void moved_more(moved *m, double difference, double spread, double
     *m = (moved){ratio, difference, spread};
 }
 
+/* Roundings go up or down: what is stored in 16 bits may be the neighbour on either side, though eight lanes that drew were
+ * all on the nearer one. */
+static inline double either_neighbour(fb_dtype dtype, double exact, double stored, double spread)
+{
+    int e, digits = dtype == FB_F16 ? 11 : 8;
+    if ((dtype != FB_F16 && dtype != FB_BF16) || !(spread > 0) || !isfinite(stored) || stored == 0) return spread;
+    frexp(stored, &e);
+    return fmax(spread, ldexp(1, e - digits) - fabs(exact - stored));
+}
+
 static inline void add_moved(moved *m, const kept_value *v, const char *bytes)
 {
     fb_dtype d = v->shape.dtype;
@@ -115,7 +125,8 @@ static inline void add_moved(moved *m, const kept_value *v, const char *bytes)
             fb_elements_load(d, 1, bytes + k * size, &got);
             if (isinf(v->spread[k]) || got == right[k] || (isnan(got) && isnan(right[k]))) continue;
             double off = fabs(got - right[k]);
-            moved_more(m, isfinite(off) ? off : INFINITY, (double)v->spread[k], FB_JUDGE_ELEMENT);
+            double spread = either_neighbour(d, v->v[k], right[k], v->spread[k]);
+            moved_more(m, isfinite(off) ? off : INFINITY, spread, FB_JUDGE_ELEMENT);
         } else {
             fb_elements_load_int(d, 1, (char *)v->right + k * size, &a);
             fb_elements_load_int(d, 1, bytes + k * size, &b);
