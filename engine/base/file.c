@@ -244,9 +244,8 @@ static bool safe_above(const char *path, fb_error *err)
     return true;
 }
 
-/* A folder that a link leads to was made for something, perhaps for something else: it is taken as it is, or not at
- * all. */
-static bool is_ours(const char *path, bool by_link, fb_error *err)
+/* `named`: by the path that was given, and so a folder for nothing else; what a link leads to keeps its mode. */
+static bool is_ours(const char *path, bool named, fb_error *err)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -261,10 +260,7 @@ static bool is_ours(const char *path, bool by_link, fb_error *err)
     else if (st.st_mode & (S_IWGRP | S_IWOTH))
         fine = fb_fail(err, FB_ERR_UNAVAILABLE,
                        "others may write to the folder %s, so it is not used (remove it, or chmod 700)", path);
-    else if (by_link && (st.st_mode & 0777) != 0700)
-        fine = fb_fail(err, FB_ERR_UNAVAILABLE,
-                       "a link leads to the folder %s, which is open to others, so it is not used (chmod 700)", path);
-    else if ((st.st_mode & 0777) != 0700 && fchmod(fd, 0700) < 0)
+    else if (named && (st.st_mode & 0777) != 0700 && fchmod(fd, 0700) < 0)
         fine = fb_fail(err, FB_ERR_SYSTEM, "the folder %s cannot be closed to others: %s", path, strerror(errno));
     close(fd);
     return fine;
@@ -296,13 +292,13 @@ static bool all_above(const char *path, bool (*step)(const char *folder, fb_erro
 bool fb_private_folder(const char *path, fb_error *err)
 {
     char real[PATH_MAX];
+    struct stat st;
     if (path[0] != '/' || strlen(path) >= PATH_MAX)
         return fb_fail(err, FB_ERR_SYSTEM, "the folder %s: not an absolute path that fits", path);
     if (!all_above(path, make_one, err) || !make_one(path, err)) return false;
     if (!realpath(path, real)) return fb_fail(err, FB_ERR_SYSTEM, "the folder %s: %s", path, strerror(errno));
-    struct stat st;
-    bool by_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
-    return all_above(path, safe_above, err) && all_above(real, safe_above, err) && is_ours(real, by_link, err);
+    return all_above(path, safe_above, err) && all_above(real, safe_above, err) &&
+           is_ours(real, lstat(path, &st) == 0 && S_ISDIR(st.st_mode), err);
 }
 
 bool fb_make_folder(const char *path, fb_error *err)

@@ -54,6 +54,12 @@ static int longest_unused_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+bool fb_cache_is_entry(const char *name)
+{
+    enum { HASH_DIGITS = 32 };
+    return strspn(name, "0123456789abcdef") >= HASH_DIGITS;
+}
+
 /* What a process was killed over while it wrote it (base/file.h's names). By age, for the process may be another
  * machine's. */
 static bool is_left_over(const char *name, int64_t age)
@@ -61,14 +67,6 @@ static bool is_left_over(const char *name, int64_t age)
     enum { OLD_SECONDS = 24 * 3600 };
     size_t n = strlen(name);
     return n > 4 && strcmp(name + n - 4, ".tmp") == 0 && age > OLD_SECONDS;
-}
-
-/* All that caches hold is named by a hash of 32 digits. What is named otherwise is somebody else's, wherever a link
- * leads. */
-static bool is_named_by_hash(const char *name)
-{
-    enum { DIGITS = 32 };
-    return strspn(name, "0123456789abcdef") >= DIGITS;
 }
 
 void fb_cache_trim(const char *dir, int64_t bytes)
@@ -80,7 +78,7 @@ void fb_cache_trim(const char *dir, int64_t bytes)
     if (!folder) return;
     for (struct dirent *d; (d = readdir(folder));) {
         struct stat st;
-        if (!is_named_by_hash(d->d_name)) continue;
+        if (!fb_cache_is_entry(d->d_name)) continue;
         if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) continue;
         if (is_left_over(d->d_name, now - st.st_mtime) && unlinkat(dirfd(folder), d->d_name, 0) == 0) continue;
         entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = st.st_mtime};
@@ -101,6 +99,6 @@ void fb_cache_empty(const char *dir)
     DIR *folder = opendir(dir);
     if (!folder) return;
     for (struct dirent *d; (d = readdir(folder));)
-        if (is_named_by_hash(d->d_name)) unlinkat(dirfd(folder), d->d_name, 0);
+        if (fb_cache_is_entry(d->d_name)) unlinkat(dirfd(folder), d->d_name, 0);
     closedir(folder);
 }

@@ -79,6 +79,7 @@ struct fb_cc {
 
 static const char work_name[] = "fusebox-work-";
 
+/* Made by mkdtemp and no link: all in it is ours. */
 static void empty_work(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -304,20 +305,23 @@ static const char *key_of(const load *l, int unit, char to[64])
     return to;
 }
 
-/* A marker is a file beside the cache that lists the entries being opened and is locked meanwhile. One without a lock
- * was left by a process that died of it, or was killed just then: its entries are compiled once more. */
+/* A marker is a file beside the cache, named by its process, that lists the entries being opened and is locked meanwhile.
+ * One without a lock was left by a process that died of it, or was killed just then: its entries are compiled once more.
+ * A file with anything else in it is no marker, and stays. */
 static void drop_marked(const load *l, const char *marker)
 {
     enum { MOST = 1 << 16 }; /* entries that one names; more is none of ours */
     char path[2200], name[64];
+    bool ours = true;
     int fd = fb_file_open(marker, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
     FILE *f = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 ? fdopen(fd, "r") : NULL;
-    for (int i = 0; f && i < MOST && fgets(name, sizeof name, f); i++) {
+    for (int i = 0; f && ours && i < MOST && fgets(name, sizeof name, f); i++) {
         name[strcspn(name, "\n")] = '\0';
         snprintf(path, sizeof path, "%s/%s", l->cache, name);
-        if (!strchr(name, '/')) unlink(path);
+        ours = fb_cache_is_entry(name) && !strchr(name, '/');
+        if (ours) unlink(path);
     }
-    if (f) unlink(marker);
+    if (f && ours) unlink(marker);
     if (f)
         fclose(f);
     else if (fd >= 0)
@@ -330,7 +334,7 @@ static void drop_deadly_entries(const load *l)
     DIR *markers = fb_cache_dir("opening", folder, sizeof folder, NULL) ? opendir(folder) : NULL;
     for (struct dirent *d; markers && (d = readdir(markers));) {
         snprintf(path, sizeof path, "%s/%.255s", folder, d->d_name);
-        if (d->d_name[0] != '.') drop_marked(l, path);
+        if (!d->d_name[strspn(d->d_name, "0123456789")]) drop_marked(l, path);
     }
     if (markers) closedir(markers);
 }

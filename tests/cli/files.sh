@@ -51,14 +51,31 @@ truncate -s 100G "$cached/opening/77"
 mkfifo "$cached/opening/78"
 ln -s /dev/zero "$cached/opening/79"
 odd_run "markers of what was being opened that are none"
+# Links to a folder with other things: they are nothing to us, and it stays as it is.
+mkdir -m 755 "$work/theirs"
+printf 'dear\n' >"$work/theirs/letter"
+printf 'dear\n' >"$work/theirs/1234"
+: >"$work/theirs/old.1.0.tmp"
+touch -d '2 days ago' "$work/theirs/old.1.0.tmp"
+for name in opening reference locks host machines best; do
+    mv "$cached/$name" "$cached/$name.aside" 2>/dev/null
+    ln -s "$work/theirs" "$cached/$name"
+    odd_run "$name leads elsewhere"
+    rm "$cached/$name"
+    mv "$cached/$name.aside" "$cached/$name" 2>/dev/null
+done
+holds "where everything is left" test -s theirs/letter -a -s theirs/1234 -a -e theirs/old.1.0.tmp
+holds "and may be read by those who could" test "$(stat -c %a theirs)" = 755
+
 # Half a reference, of a run that was killed; and one that is being written.
-: >"$cached/reference/old.1.0.tmp"
-touch -d '2 days ago' "$cached/reference/old.1.0.tmp"
-: >"$cached/reference/new.1.0.tmp"
+half=0123456789abcdef0123456789abcdef
+: >"$cached/reference/$half.old.1.0.tmp"
+touch -d '2 days ago' "$cached/reference/$half.old.1.0.tmp"
+: >"$cached/reference/$half.new.1.0.tmp"
 printf 'return function(g)\n  return g:input("x", {5, 6}):relu()\nend\n' >another.lua
 fb run another.lua none
-holds "what a killed run left is removed" test ! -e "$cached/reference/old.1.0.tmp"
-holds "what another may be writing is not" test -e "$cached/reference/new.1.0.tmp"
+holds "what a killed run left is removed" test ! -e "$cached/reference/$half.old.1.0.tmp"
+holds "what another may be writing is not" test -e "$cached/reference/$half.new.1.0.tmp"
 for file in "$cached"/reference/*; do truncate -s 100G "$file"; done
 odd_run "references of 100 GB"
 for file in "$cached"/reference/*; do rm "$file" && ln -s /dev/zero "$file"; done

@@ -20,7 +20,6 @@ mkdir -p "$XDG_CACHE_HOME"
 # Kernels that another test of this run has compiled: devices name them by all that they depend on.
 if [ -n "${FB_TEST_COMPILED:-}" ] && [ -z "${FB_TEST_CACHE:-}" ]; then
     mkdir -p "$XDG_CACHE_HOME/fusebox" "$FB_TEST_COMPILED/host" "$FB_TEST_COMPILED/cuda"
-    chmod 700 "$FB_TEST_COMPILED/host" "$FB_TEST_COMPILED/cuda" # what a link leads to is taken as it is
     ln -s "$FB_TEST_COMPILED/host" "$FB_TEST_COMPILED/cuda" "$XDG_CACHE_HOME/fusebox/"
 fi
 unset NO_COLOR
