@@ -20,13 +20,14 @@ static const char style[] =
     "--bad:#b3261e;--plus:#e6f4e7;--minus:#fbe9e7}\n"
     "@media screen and (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#9aa1ab;--line:#343a43;"
     "--soft:#1e2126;--good:#7cc47f;--bad:#ef7b74;--plus:#1d3322;--minus:#3c2321}}\n"
-    "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:74rem;margin:2rem auto;"
+    "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:78rem;margin:2rem auto;"
     "padding:0 1rem}\n"
     "h1{font-size:1.6rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.4rem 0 .4rem}h3{font-size:1rem;margin:1.2rem 0 "
     ".3rem}p{margin:.3rem 0;max-width:60rem}.dim{color:var(--dim)}\n"
     ".params{display:flex;flex-wrap:wrap;gap:.15rem 1.4rem;margin:.5rem 0}.params div{display:flex;gap:.5rem}"
     ".params dt{color:var(--dim)}.params dd{margin:0;font-weight:600}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.28rem .6rem;border-bottom:1px "
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92em}td,th{padding:.28rem "
+    ".45rem;border-bottom:1px "
     "solid "
     "var(--line);text-align:right;white-space:nowrap;vertical-align:bottom}td.name,th.name{text-align:left}"
     "td[colspan]{white-space:normal}th{font-weight:600}th[title]{cursor:help}th .under{display:block;font-weight:400;"
@@ -49,20 +50,24 @@ static const char style[] =
     "text-decoration:none;font-style:normal}pre ins{background:var(--plus)}pre del{background:var(--minus)}pre "
     "i{color:var(--dim)}\n"
     "footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.6rem;color:var(--dim);font-size:.9em}\n"
-    "@media print{@page{margin:14mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary"
-    "{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}table{font-size:8pt}"
-    "td,th{padding:.15rem .35rem}td{white-space:normal}.puzzle{break-after:page;background:none}.puzzle details:not("
-    "[open]),.source details:not([open]){color:var(--dim)}details:not([open])>summary::after{content:\" (folded when "
-    "this was printed)\"}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt;background:none}}\n";
+    "@media print{@page{margin:13mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary,"
+    "h2+p{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}.whole "
+    "svg{max-height:200mm}#roofline,#scatter,p{break-inside:avoid}"
+    "table{font-size:7pt}td,th{padding:.15rem .22rem}td.name{white-space:normal}"
+    ".plans{display:block}figure{display:inline-block;vertical-align:top;margin-right:1.4rem}"
+    ".puzzle{break-after:page;background:none}details:not([open])>summary::after{content:\" (folded when this was "
+    "printed)\"}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt;background:none}}\n";
 
 static void paragraph(fb_html *h, const char *class, const char *text)
 {
     fb_html_leaf(h, "p", class, text);
 }
 
+/* What a page of paper holds, made smaller where need be, is not cut in two. */
 static void put_picture(fb_html *h, fb_picture p, const char *label)
 {
-    fb_html_open(h, "div", "class", "wide", NULL);
+    enum { PAGE = 1500 };
+    fb_html_open(h, "div", "class", p.h <= PAGE ? "wide whole" : "wide", NULL);
     fb_picture_inline(&p, label, &h->out);
     fb_html_close(h, "div");
 }
@@ -296,12 +301,35 @@ static void put_columns(fb_html *h, const fb_output *o)
     fb_html_close(h, "section");
 }
 
-static void put_sheets(fb_html *h, const fb_output *o)
+/* A picture a column, so that paper may break between them; what they have in common is said once. */
+static void put_kernels(fb_html *h, const fb_output *o)
+{
+    const fb_sheet *sheet = &fb_sheets[FB_SHEET_KERNELS];
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(o->rows); i++) {
+        fb_picture p = {0};
+        fb_picture_bars(&p, o->rows, (int)i);
+        if (p.body.n && !any) {
+            open_section(h, sheet->name, sheet->title);
+            paragraph(h, "dim", sheet->below);
+            paragraph(
+                h, "dim",
+                "Pale bars and hollow points, here and below, are predicted or composed. A thin line over a bar's "
+                "end or a point is the middle 80 % of its times.");
+            any = true;
+        }
+        if (p.body.n) put_picture(h, p, sheet->title);
+        fb_picture_free(&p);
+    }
+    if (any) fb_html_close(h, "section");
+}
+
+static void put_plots(fb_html *h, const fb_output *o)
 {
     fb_picture pictures[FB_SHEETS] = {0};
     fb_sheets_draw(o, pictures);
     for (int i = 0; i < FB_SHEETS; i++) {
-        if (pictures[i].body.n) {
+        if (pictures[i].body.n && i != FB_SHEET_KERNELS) {
             open_section(h, fb_sheets[i].name, fb_sheets[i].title);
             paragraph(h, "dim", fb_sheets[i].below);
             put_picture(h, pictures[i], fb_sheets[i].title);
@@ -489,7 +517,8 @@ void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info 
     if (info && info->puzzle) put_puzzle(&h, o, kept, info->puzzle);
     put_columns(&h, o);
     put_whys(&h, o, kept);
-    put_sheets(&h, o);
+    put_kernels(&h, o);
+    put_plots(&h, o);
     put_plans(&h, o, kept);
     put_sources(&h, o, kept);
     fb_html_close(&h, "body");

@@ -21,7 +21,7 @@ void fb_svg_print(const fb_output *o, const json_t *kept, FILE *out);
 bool fb_svg_write(const fb_output *o, const json_t *kept, const char *folder, fb_error *err);
 
 /* The pictures of all rows together: a name for files, a heading, what is below it. */
-enum { FB_SHEETS = 3 };
+enum { FB_SHEET_KERNELS, FB_SHEET_ROOFLINE, FB_SHEET_SCATTER, FB_SHEETS };
 typedef struct {
     const char *name, *title, *below;
 } fb_sheet;

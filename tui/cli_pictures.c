@@ -8,19 +8,22 @@
 #include <string.h>
 
 const fb_sheet fb_sheets[FB_SHEETS] = {
-    {"kernels", "Kernels", "Time, on one scale for all columns of a device, and modelled bytes."},
-    {"roofline", "Roofline",
-     "What a column computes a second, against what it computes a byte. No column of a device can be above its line: "
-     "that is what its memory (where the line rises) and its arithmetic (where it is level) allow."},
-    {"scatter", "Time against bytes",
-     "A column on the line takes as long as copying its bytes would; above it something else costs time."},
+    [FB_SHEET_KERNELS] = {"kernels", "Kernels", "Time, on one scale for all columns of a device, and modelled bytes."},
+    [FB_SHEET_ROOFLINE] =
+        {"roofline", "Roofline",
+         "What a column computes a second, against what it computes a byte. No column of a device can be above its "
+         "line: "
+         "that is what its memory (where the line rises) and its arithmetic (where it is level) allow."},
+    [FB_SHEET_SCATTER] =
+        {"scatter", "Time against bytes",
+         "A column on the line takes as long as copying its bytes would; above it something else costs time."},
 };
 
 void fb_sheets_draw(const fb_output *o, fb_picture to[FB_SHEETS])
 {
-    fb_picture_bars(&to[0], o->rows);
-    fb_picture_roofline(&to[1], o->rows, o->devices);
-    fb_picture_scatter(&to[2], o->rows, o->devices);
+    fb_picture_bars(&to[FB_SHEET_KERNELS], o->rows, FB_NONE);
+    fb_picture_roofline(&to[FB_SHEET_ROOFLINE], o->rows, o->devices);
+    fb_picture_scatter(&to[FB_SHEET_SCATTER], o->rows, o->devices);
 }
 
 /* The pictures of all rows with their plans and waterfalls, and names for files and people. All are the caller's. */

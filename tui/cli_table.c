@@ -360,12 +360,32 @@ static const char *class_of(const column *c, const char *text)
     return ends_in(text, "✓") ? "good" : ends_in(text, "✗") ? "bad" : c->left ? "name" : NULL;
 }
 
+/* A column's name may be broken where its parts begin. */
+static void html_name(fb_html *h, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, ":@");
+        n += text[n] != '\0';
+        fb_html_textf(h, "%.*s", (int)n, text);
+        text += n;
+        if (*text) fb_html_void(h, "wbr", NULL);
+    }
+}
+
 static void html_row(const fb_table *t, const row *r, fb_html *h)
 {
     int n = r->rest ? r->cells.n : t->columns.n;
     char span[16];
     fb_html_open(h, "tr", NULL);
-    for (int i = 0; i < n; i++) fb_html_leaf(h, "td", class_of(&t->columns.at[i], cell_at(r, i)), cell_at(r, i));
+    for (int i = 0; i < n; i++) {
+        const column *c = &t->columns.at[i];
+        fb_html_open(h, "td", "class", class_of(c, cell_at(r, i)), NULL);
+        if (c->left)
+            html_name(h, cell_at(r, i));
+        else
+            fb_html_text(h, cell_at(r, i));
+        fb_html_close(h, "td");
+    }
     if (r->rest) {
         snprintf(span, sizeof span, "%d", t->columns.n > n ? t->columns.n - n : 1);
         fb_html_open(h, "td", "class", "bad name", "colspan", span, NULL);

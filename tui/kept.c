@@ -98,6 +98,17 @@ static bool comparable(const fb_session *s, int a, int b)
            !fb_not_comparable(ca->device, ca->computes, cb->device, cb->computes);
 }
 
+/* The first column that the i-th can be compared with, one on the same device before others; FB_NONE. */
+static int base_of(const fb_session *s, const int *columns, int i)
+{
+    for (int same = 1; same >= 0; same--)
+        for (int k = 0; k < i; k++) {
+            bool one = !strcmp(fb_session_column(s, columns[k])->device, fb_session_column(s, columns[i])->device);
+            if (one == same && comparable(s, columns[k], columns[i])) return k;
+        }
+    return FB_NONE;
+}
+
 /* Does "eager@torch" mean the column, on whatever torch there is? */
 static bool fits(const fb_column_spec *spec, const fb_column *c)
 {
@@ -147,10 +158,12 @@ void fb_kept_whys(json_t *kept, const fb_session *s, const int *columns, int n)
         json_object_set_new(own, "puzzle", json_true());
         json_array_append_new(whys, own);
     }
-    for (int i = 1; i < n; i++)
-        if (comparable(s, columns[0], columns[i]) && !(asked && pair[0] == 0 && pair[1] == i))
-            json_array_append_new(
-                whys, keep_why(s, (const int[2]){columns[0], columns[i]}, (const int[2]){first, first + i}));
+    for (int i = 1; i < n; i++) {
+        int with = base_of(s, columns, i);
+        if (with == FB_NONE || (asked && pair[0] == with && pair[1] == i)) continue;
+        json_array_append_new(
+            whys, keep_why(s, (const int[2]){columns[with], columns[i]}, (const int[2]){first + with, first + i}));
+    }
 }
 
 /* ---- the puzzle ---- */

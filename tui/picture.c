@@ -119,7 +119,9 @@ void fb_picture_style(fb_str *out)
 void fb_picture_inline(const fb_picture *p, const char *label, fb_str *out)
 {
     if (!p->body.n) return;
-    fb_str_addf(out, "<svg class=\"fb\" viewBox=\"0 0 %d %d\" width=\"%d\" style=\"max-width:100%%\" role=\"img\" ",
+    fb_str_addf(out,
+                "<svg class=\"fb\" viewBox=\"0 0 %d %d\" width=\"%d\" style=\"max-width:100%%\" "
+                "preserveAspectRatio=\"xMinYMin\" role=\"img\" ",
                 p->w, p->h, p->w);
     fb_str_add(out, "aria-label=\"");
     fb_xml_add(out, label);
@@ -303,58 +305,74 @@ static double longest_on(const json_t *rows, const json_t *of)
     return most;
 }
 
-void fb_picture_bars(fb_picture *p, const json_t *rows)
+/* What all rows have in common: where the scale of bytes ends, and which marks there are. */
+typedef struct {
+    double most_bytes;
+    bool guesses, spreads;
+} bars;
+
+static bars survey(const json_t *rows)
 {
     size_t i, k;
     json_t *row, *kernel;
-    double most_bytes = 0;
-    int drawn = 0;
-    bool guesses = false, spreads = false;
-    json_t *varying = fb_figure_params(rows, true);
+    bars b = {0};
     json_array_foreach((json_t *)rows, i, row)
     {
         json_array_foreach(json_object_get(row, "kernels"), k, kernel)
         {
             fb_figure_source kind;
             fb_stat stat = fb_figure_stat(kernel, "device_us");
-            if (isfinite(kernel_us(kernel, &kind))) guesses |= *fb_figure_sign(kind) != '\0';
-            spreads |= has_spread(&stat, kind);
-            most_bytes = fmax(most_bytes, moved(kernel));
-            drawn++;
+            if (isfinite(kernel_us(kernel, &kind))) b.guesses |= *fb_figure_sign(kind) != '\0';
+            b.spreads |= has_spread(&stat, kind);
+            b.most_bytes = fmax(b.most_bytes, moved(kernel));
         }
     }
-    p->w = drawn ? WIDTH : 0;
-    p->h = drawn ? LINE : 0;
-    if (!drawn) {
-        json_decref(varying);
-        return;
+    return b;
+}
+
+static void row_bars(fb_picture *p, const json_t *rows, size_t i, const json_t *varying, const bars *b)
+{
+    const json_t *row = json_array_get(rows, i), *kernels = json_object_get(row, "kernels");
+    double most_us = longest_on(rows, row);
+    size_t k;
+    json_t *kernel;
+    fb_str name = {0};
+    fb_picture_row_name(row, (int)i + 1, varying, &name);
+    fb_picture_text(p, 0, p->h + 15, "strong", "start", WIDTH, fb_str_get(&name));
+    p->h += LINE;
+    json_array_foreach((json_t *)kernels, k, kernel)
+    {
+        if (k == MOST_BARS) break;
+        kernel_bars(p, kernel, most_us, b->most_bytes);
     }
-    fb_picture_text(p, NAME + FIGURE, 14, "dim", "start", 0, "time");
-    fb_picture_text(p, NAME + 2 * FIGURE + BAR, 14, "dim", "start", 0, "bytes (modelled)");
+    if (json_array_size(kernels) > MOST_BARS) {
+        fb_str_clear(&name);
+        fb_str_addf(&name, "and %d more", (int)json_array_size(kernels) - MOST_BARS);
+        fb_picture_text(p, 12, p->h + 14, "dim", "start", 0, fb_str_get(&name));
+        p->h += LINE;
+    }
+    fb_str_free(&name);
+    p->h += 6;
+}
+
+void fb_picture_bars(fb_picture *p, const json_t *rows, int only)
+{
+    size_t i;
+    json_t *row, *varying = fb_figure_params(rows, true);
+    bars b = survey(rows);
     json_array_foreach((json_t *)rows, i, row)
     {
-        const json_t *kernels = json_object_get(row, "kernels");
-        fb_str name = {0};
-        if (!json_array_size(kernels)) continue;
-        fb_picture_row_name(row, (int)i + 1, varying, &name);
-        fb_picture_text(p, 0, p->h + 15, "strong", "start", WIDTH, fb_str_get(&name));
-        p->h += LINE;
-        json_array_foreach((json_t *)kernels, k, kernel)
-        {
-            if (k == MOST_BARS) break;
-            kernel_bars(p, kernel, longest_on(rows, row), most_bytes);
+        if (!json_array_size(json_object_get(row, "kernels")) || (only != FB_NONE && only != (int)i)) continue;
+        if (!p->w) {
+            p->w = WIDTH;
+            p->h = LINE;
+            fb_picture_text(p, NAME + FIGURE, 14, "dim", "start", 0, "time");
+            fb_picture_text(p, NAME + 2 * FIGURE + BAR, 14, "dim", "start", 0, "bytes (modelled)");
         }
-        if (json_array_size(kernels) > MOST_BARS) {
-            fb_str_clear(&name);
-            fb_str_addf(&name, "and %d more", (int)json_array_size(kernels) - MOST_BARS);
-            fb_picture_text(p, 12, p->h + 14, "dim", "start", 0, fb_str_get(&name));
-            p->h += LINE;
-        }
-        fb_str_free(&name);
-        p->h += 6;
+        row_bars(p, rows, i, varying, &b);
     }
-    if (guesses) fb_picture_legend(p);
-    if (spreads) spread_legend(p);
+    if (p->w && only == FB_NONE && b.guesses) fb_picture_legend(p);
+    if (p->w && only == FB_NONE && b.spreads) spread_legend(p);
     json_decref(varying);
 }
 
@@ -454,25 +472,34 @@ typedef struct {
     int number;
     double x, y, low, high;
     fb_figure_source kind;
-    char *text; /* for the pointer */
+    char *text; /* for the pointer; its first line names the row */
 } point;
 
-/* Numbers of points that lie together stand around them. */
-static void number_point(fb_picture *p, const axes *a, const point *all, int i)
+/* Where the number of point i has most room: beside it, away from other points and their numbers. */
+static void number_point(fb_picture *p, const axes *a, const point *all, int n, int i, double (*at)[2])
 {
-    static const struct {
-        int x, y;
-    } around[] = {{8, -5}, {8, 14}, {-15, -5}, {-15, 14}};
+    static const int around[][2] = {{8, -5}, {8, 14}, {-15, -5}, {-15, 14}, {-4, -10}, {-4, 19}};
+    enum { PLACES = sizeof around / sizeof *around, FREE = 12, CROWD = 200 }; /* of a crowd nobody reads numbers */
     char text[16];
-    int near = 0;
-    double x = at_x(a, all[i].x), y = at_y(a, all[i].y);
-    for (int k = 0; k < i; k++) near += hypot(at_x(a, all[k].x) - x, at_y(a, all[k].y) - y) < 16;
+    double x = at_x(a, all[i].x), y = at_y(a, all[i].y), most = -1;
+    for (int k = 0; k < PLACES && most < FREE; k++) {
+        double cx = x + around[k][0] + 4, cy = y + around[k][1] - 4, room = FREE;
+        for (int j = 0; j < n && n <= CROWD; j++) {
+            if (j != i) room = fmin(room, hypot(at_x(a, all[j].x) - cx, at_y(a, all[j].y) - cy));
+            if (j < i) room = fmin(room, hypot(at[j][0] - cx, at[j][1] - cy));
+        }
+        if (room <= most) continue;
+        most = room;
+        at[i][0] = cx;
+        at[i][1] = cy;
+    }
     snprintf(text, sizeof text, "%d", all[i].number);
-    fb_picture_text(p, x + around[near % 4].x, y + around[near % 4].y, "", "start", 0, text);
+    fb_picture_text(p, at[i][0] - 4, at[i][1] + 4, "", "start", 0, text);
 }
 
 static void draw_points(fb_picture *p, const axes *a, const point *all, int n)
 {
+    double(*at)[2] = fb_calloc((size_t)n + 1, sizeof *at); /* where their numbers stand */
     for (int i = 0; i < n; i++) {
         int colour = (all[i].number - 1) % FB_PICTURE_COLOURS;
         double x = at_x(a, all[i].x);
@@ -483,32 +510,27 @@ static void draw_points(fb_picture *p, const axes *a, const point *all, int n)
                         fmin(at_y(a, all[i].low), PLOT_H - BOTTOM), fmax(at_y(a, all[i].high), TOP));
         fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>", colour, colour,
                     *fb_figure_sign(all[i].kind) ? " hollow" : "", x, at_y(a, all[i].y));
-        number_point(p, a, all, i);
+        number_point(p, a, all, n, i, at);
         fb_str_add(&p->body, "</g>\n");
     }
+    fb_free(at);
 }
 
 /* Which number is which row, below the plot. */
-static void draw_legend(fb_picture *p, const json_t *rows)
+static void draw_legend(fb_picture *p, const point *all, int n)
 {
     enum { MOST = 40 };
-    size_t i;
-    json_t *row, *varying = fb_figure_params(rows, true);
     p->h += 8;
-    json_array_foreach((json_t *)rows, i, row)
-    {
-        fb_str name = {0};
-        if (i == MOST) break;
-        if (fb_json_string_or(row, "failed", NULL)) continue;
-        fb_picture_row_name(row, (int)i + 1, varying, &name);
-        fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", (int)i % FB_PICTURE_COLOURS,
-                    (int)i % FB_PICTURE_COLOURS, *fb_figure_sign(fb_figure_kind(row)) ? " hollow" : "", LEFT + 5,
-                    p->h + 8);
-        fb_picture_text(p, LEFT + 16, p->h + 12, "", "start", WIDTH - LEFT - 16, fb_str_get(&name));
+    for (int i = 0; i < n && i < MOST; i++) {
+        char *name = fb_strdup(all[i].text); /* its first line */
+        int colour = (all[i].number - 1) % FB_PICTURE_COLOURS;
+        name[strcspn(name, "\n")] = '\0';
+        fb_str_addf(&p->body, "<circle class=\"f%d s%d%s\" cx=\"%d\" cy=\"%d\" r=\"4\"/>", colour, colour,
+                    *fb_figure_sign(all[i].kind) ? " hollow" : "", LEFT + 5, p->h + 8);
+        fb_picture_text(p, LEFT + 16, p->h + 12, "", "start", WIDTH - LEFT - 16, name);
         p->h += LINE - 2;
-        fb_str_free(&name);
+        fb_free(name);
     }
-    json_decref(varying);
 }
 
 /* A curve over the whole width, from what it is at a place. */
@@ -619,7 +641,7 @@ static void draw_plot(fb_picture *p, axes a, const json_t *rows, const json_t *d
         draw_axes(p, &a, rate ? "FLOPs a byte (modelled)" : "bytes moved (modelled)", "");
         draw_roofs(p, &a, devices, rate ? roof_at : fb_memory_us);
         draw_points(p, &a, all, n);
-        draw_legend(p, rows);
+        draw_legend(p, all, n);
         if (guesses) fb_picture_legend(p);
         if (spreads) spread_legend(p);
     }

@@ -20,7 +20,7 @@ typedef struct {
 void fb_picture_free(fb_picture *p);
 
 /* Each adds to an empty picture and leaves it empty where there is nothing to show. */
-void fb_picture_bars(fb_picture *p, const json_t *rows);
+void fb_picture_bars(fb_picture *p, const json_t *rows, int only); /* only: one row, without a legend; FB_NONE: all */
 void fb_picture_roofline(fb_picture *p, const json_t *rows, const json_t *devices);
 void fb_picture_scatter(fb_picture *p, const json_t *rows, const json_t *devices);
 /* `report`: what was measured of the plan; NULL: predictions alone. */

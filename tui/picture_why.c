@@ -40,6 +40,7 @@ static void draw_part(fb_picture *p, const fb_why *why, fb_why_id id)
     const fb_why_part *part = &why->part[id];
     bool gain = part->us * why->us >= 0;
     char us[48], text[64];
+    fb_figure_source kind = part->measured || id == FB_WHY_REST ? why->source : FB_SOURCE_PREDICTED;
     fb_str_add(&p->body, "<g>");
     fb_picture_hover(p, part->text);
     fb_picture_text(p, 12, p->h + 15, "", "start", 0, fb_why_name(id));
@@ -47,9 +48,8 @@ static void draw_part(fb_picture *p, const fb_why *why, fb_why_id id)
         fb_why_span span = fb_why_bar(why, id, BAR);
         draw_bar(p, id == FB_WHY_REST ? "rest" : gain ? "gain" : "loss", span);
         if (span.n) draw_step(p, part->us > 0 ? span.from : span.from + span.n);
-        fb_figure_write(us, fabs(part->us), FB_UNIT_US,
-                        part->measured || id == FB_WHY_REST ? why->source : FB_SOURCE_PREDICTED);
-        snprintf(text, sizeof text, "%s%s", part->us > 0 ? "−" : part->us < 0 ? "+" : "", us);
+        fb_figure_write(us, fabs(part->us), FB_UNIT_US, FB_SOURCE_MEASURED);
+        snprintf(text, sizeof text, "%s%s%s", fb_figure_sign(kind), part->us > 0 ? "−" : part->us < 0 ? "+" : "", us);
         fb_picture_text(p, NAME + BAR + FIGURE - 8, p->h + 15, "", "end", 0, text);
         if (!why->tie) { /* of no difference there are no shares */
             snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));

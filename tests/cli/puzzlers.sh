@@ -50,7 +50,7 @@ fb run kinds.lua none max --device replay:h200 --format json
 json "in JSON" out fusebox=2 columns.0.source=predicted columns.0.wall_us.kind=predicted columns.0.wall_us.low \
     '!columns.0.wall_us.p10' '!columns.0.error'
 fb run kinds.lua none max --device replay:h200 --format html
-is "in a page, with a legend" 0 out '<b>~[0-9.]+ µs</b>' out '~ predicted by the cost model' out 'class="time guess"'
+is "in a page, with a legend" 0 out '<td>~[0-9.]+ µs</td>' out '<dt>~ predicted</dt><dd>by the cost model' out 'class="time guess"'
 fb run kinds.lua --experiment --device replay:h200
 is "an experiment's rows and their ranking" 0 out '~[0-9.e+]+ +predicted' out 'max@?.* +~[0-9.]+ k' out '^~ predicted by the cost model'
 fb run kinds.lua --experiment --device replay:h200 --format csv
