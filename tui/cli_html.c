@@ -49,7 +49,7 @@ static const char style[] =
     "background:var(--soft);padding:.8rem;margin:.4rem 0;tab-size:4}pre ins,pre del,pre i{display:block;"
     "text-decoration:none;font-style:normal}pre ins{background:var(--plus)}pre del{background:var(--minus)}pre "
     "i{color:var(--dim)}\n"
-    "footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.6rem;color:var(--dim);font-size:.9em}\n"
+    "@media screen{wbr{display:none}}\n"
     "@media print{@page{margin:13mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary,"
     "h2+p{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}.whole "
     "svg{max-height:200mm}#roofline,#scatter,p{break-inside:avoid}"

@@ -360,14 +360,20 @@ void fb_picture_bars(fb_picture *p, const json_t *rows, int only)
     size_t i;
     json_t *row, *varying = fb_figure_params(rows, true);
     bars b = survey(rows);
+    bool headed = false;
     json_array_foreach((json_t *)rows, i, row)
     {
-        if (!json_array_size(json_object_get(row, "kernels")) || (only != FB_NONE && only != (int)i)) continue;
-        if (!p->w) {
-            p->w = WIDTH;
+        if (!json_array_size(json_object_get(row, "kernels"))) continue;
+        if (only != FB_NONE && only != (int)i) {
+            headed = true; /* by the first one, which stands above */
+            continue;
+        }
+        if (!p->w) p->w = WIDTH;
+        if (!headed) {
             p->h = LINE;
             fb_picture_text(p, NAME + FIGURE, 14, "dim", "start", 0, "time");
             fb_picture_text(p, NAME + 2 * FIGURE + BAR, 14, "dim", "start", 0, "bytes (modelled)");
+            headed = true;
         }
         row_bars(p, rows, i, varying, &b);
     }
@@ -533,11 +539,13 @@ static void draw_legend(fb_picture *p, const point *all, int n)
     }
 }
 
-/* A curve over the whole width, from what it is at a place. */
-static void draw_curve(fb_picture *p, const axes *a, const fb_machine *m, double (*of)(const fb_machine *m, double x))
+/* A curve over the whole width, from what it is at a place, with its device's name at the right end. */
+static void draw_curve(fb_picture *p, const axes *a, const fb_machine *m, const char *name,
+                       double (*of)(const fb_machine *m, double x))
 {
-    enum { STEPS = 120 };
+    enum { STEPS = 120, ROOM = 220 };
     bool drawing = false;
+    double end = of(m, pow(10, a->x1));
     fb_str_add(&p->body, "<path class=\"roof\" d=\"");
     for (int i = 0; i <= STEPS; i++) {
         double x = pow(10, a->x0 + (a->x1 - a->x0) * i / STEPS), y = of(m, x);
@@ -546,6 +554,9 @@ static void draw_curve(fb_picture *p, const axes *a, const fb_machine *m, double
         drawing = inside;
     }
     fb_str_add(&p->body, "\"/>\n");
+    if (!(log10(end) >= a->y0 && log10(end) <= a->y1)) return;
+    double y = at_y(a, end); /* above the line, which rises, where there is room */
+    fb_picture_text(p, WIDTH - RIGHT - 4, y > TOP + 24 ? y - 7 : y + 24, "dim small", "end", ROOM, name);
 }
 
 static double peak_of(const fb_machine *m)
@@ -573,7 +584,7 @@ static void draw_roofs(fb_picture *p, const axes *a, const json_t *devices, doub
         fb_machine m;
         fb_error err = {0};
         if (!json_object_get(value, "copy_hot") || !fb_machine_from_json(&m, value, &err)) continue;
-        draw_curve(p, a, &m, of);
+        draw_curve(p, a, &m, name, of);
     }
 }
 

@@ -38,7 +38,7 @@ static void draw_whole(fb_picture *p, const fb_why *why, int which, const char *
 static void draw_part(fb_picture *p, const fb_why *why, fb_why_id id)
 {
     const fb_why_part *part = &why->part[id];
-    bool gain = part->us * why->us >= 0;
+    bool gain = part->us >= 0; /* B's, whichever of the two is faster */
     char us[48], text[64];
     fb_figure_source kind = part->measured || id == FB_WHY_REST ? why->source : FB_SOURCE_PREDICTED;
     fb_str_add(&p->body, "<g>");

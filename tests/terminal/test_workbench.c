@@ -374,6 +374,43 @@ static void foreign_kernel_is_asked_for(void **unused)
     quit(t);
 }
 
+static bool file_holds(const char *path, const char *text)
+{
+    char *whole = malloc(1 << 20);
+    FILE *f = fopen(path, "r");
+    size_t n = f && whole ? fread(whole, 1, (1 << 20) - 1, f) : 0;
+    if (f) fclose(f);
+    if (whole) whole[n] = '\0';
+    bool found = whole && strstr(whole, text);
+    free(whole);
+    return found;
+}
+
+/* What the workbench writes is the page of the command line, waterfall and all. */
+static void page_is_exported(void **unused)
+{
+    (void)unused;
+    char keys[200], page[128];
+    const char *script =
+        write_script("export.lua", "local fb = require \"fusebox\"\n"
+                                   "return fb.script {\n"
+                                   "  model = function(g) return g:input(\"x\", { 64 }):relu():tanh() end,\n"
+                                   "  columns = { \"none\", \"max\" },\n"
+                                   "}\n");
+    term *t = start(script, NULL);
+    snprintf(page, sizeof page, "%s/export.html", folder);
+    must_show(t, "✓ ", PATIENCE_MS);
+    snprintf(keys, sizeof keys, ": \"export %s\" Enter", page);
+    term_keys(t, keys);
+    must_show(t, "2 columns written to", SOON_MS);
+    assert_true(file_holds(page, "<!doctype html>"));
+    assert_true(file_holds(page, "<summary>1  none@host  →  2  max@host</summary>"));
+    assert_true(file_holds(page, "<figcaption>2  max@host<"));
+    assert_true(file_holds(page, "<summary>difference to column 1</summary>"));
+    assert_true(file_holds(page, "</html>"));
+    quit(t);
+}
+
 /* The puzzle of a bundled script, answered by its own function, and the list that tells so. */
 static void puzzle_is_answered(void **unused)
 {
@@ -444,6 +481,7 @@ int main(void)
         cmocka_unit_test(views_in_rounds_fold),
         cmocka_unit_test(generated_source_is_shown),
         cmocka_unit_test(plan_is_saved),
+        cmocka_unit_test(page_is_exported),
         cmocka_unit_test(errors_show_their_line),
         cmocka_unit_test(endless_script_is_stopped),
         cmocka_unit_test(start_list_opens),
