@@ -147,8 +147,8 @@ if [ -n "$browser" ] && command -v python3 >/dev/null 2>&1 && browse --screensho
     fb run gate.lua none max --device host --format html
     cp out page.html
     for width in 1280 600; do
-        drawn "a browser draws it, $width wide" $width ffffff
-        drawn "and dark" $width 16181c --blink-settings=preferredColorScheme=0
+        drawn "a browser draws it, $width wide" "$width" ffffff
+        drawn "and dark" "$width" 16181c --blink-settings=preferredColorScheme=0
     done
     browse --print-to-pdf=page.pdf --blink-settings=preferredColorScheme=0 "file://$work/page.html"
     holds "and prints it" grep -q '^%PDF' page.pdf

@@ -401,7 +401,10 @@ static void page_is_exported(void **unused)
     snprintf(page, sizeof page, "%s/export.html", folder);
     must_show(t, "✓ ", PATIENCE_MS);
     snprintf(keys, sizeof keys, ": \"export %s\" Enter", page);
-    term_keys(t, keys);
+    for (int i = 0; i < 60 && !term_shows(t, "2 columns written to"); i++) { /* until both are measured */
+        term_keys(t, keys);
+        term_wait(t, "2 columns written to", 1000);
+    }
     must_show(t, "2 columns written to", SOON_MS);
     assert_true(file_holds(page, "<!doctype html>"));
     assert_true(file_holds(page, "<summary>1  none@host  →  2  max@host</summary>"));
