@@ -196,8 +196,9 @@ static void keep_case(run *r, const int *columns, int n)
 {
     fb_error err = {0};
     fb_why why;
-    fb_kept_whys(r->kept, r->session, columns, n);
-    if (!r->html || json_object_get(r->kept, "puzzle") || !fb_kept_puzzle_why(r->session, columns, n, &why)) return;
+    fb_kept_whys(r->kept, r->session, r->output.rows, columns, n);
+    if (!r->html || json_object_get(r->kept, "puzzle")) return;
+    if (!fb_kept_puzzle_why(r->session, r->output.rows, columns, n, &why)) return;
     if (!fb_session_ask(r->session, &why, &err)) return;
     while (fb_session_answer(r->session)->state == FB_ANSWER_ASKED) fb_session_wait(r->session, -1);
     fb_kept_answer(r->kept, r->session);

@@ -72,7 +72,7 @@ static int collect(fb_app *app, fb_output *o, json_t *kept, bool pictures)
         fb_report_free(report);
         n++;
     }
-    if (pictures) fb_kept_whys(kept, app->session, shown, n);
+    if (pictures) fb_kept_whys(kept, app->session, o->rows, shown, n);
     if (app->puzzle.stage == FB_PUZZLE_ANSWERED) fb_kept_answer(kept, app->session);
     fb_free(shown);
     return n;

@@ -66,19 +66,39 @@ static json_t *parts_of(const fb_why *why)
     return parts;
 }
 
-static json_t *keep_why(const fb_session *s, const int at[2], const int rows[2])
+/* Some of a session's columns, and the reports of their rows, which may be a results file's. */
+typedef struct {
+    const fb_session *session;
+    const int *columns;
+    int n, first;        /* first: their first row */
+    fb_report **reports; /* NULL: a row that is none */
+} compared;
+
+static const fb_column *column_at(const compared *c, int i)
 {
+    return fb_session_column(c->session, c->columns[i]);
+}
+
+static bool why_of(const compared *c, int a, int b, fb_why *out, fb_error *err)
+{
+    if (!c->reports[a] || !c->reports[b]) return fb_fail(err, FB_ERR_INPUT, "there is no report of it");
+    return fb_session_why_reports(c->session, c->columns[a], c->columns[b], c->reports[a], c->reports[b], out, err);
+}
+
+static json_t *keep_why(const compared *c, int a, int b)
+{
+    const int at[] = {a, b};
     fb_why why;
     fb_error err = {0};
-    json_t *own = json_pack("{s:i, s:i}", "a", rows[0], "b", rows[1]);
-    if (!fb_session_why(s, at[0], at[1], &why, &err)) {
+    json_t *own = json_pack("{s:i, s:i}", "a", c->first + a, "b", c->first + b);
+    if (!why_of(c, a, b, &why, &err)) {
         json_object_set_new(own, "failed", json_string(err.text));
         return own;
     }
     fb_str name[2] = {{0}, {0}};
     fb_picture p = {0};
     char verdicts[160], conclusion[240];
-    for (int i = 0; i < 2; i++) name_column(fb_session_column(s, at[i]), rows[i], &name[i]);
+    for (int i = 0; i < 2; i++) name_column(column_at(c, at[i]), c->first + at[i], &name[i]);
     fb_picture_why(&p, &why, fb_str_get(&name[0]), fb_str_get(&name[1]));
     keep_picture(own, &p);
     fb_why_conclusion(&why, conclusion);
@@ -91,20 +111,20 @@ static json_t *keep_why(const fb_session *s, const int at[2], const int rows[2])
     return own;
 }
 
-static bool comparable(const fb_session *s, int a, int b)
+static bool comparable(const compared *c, int a, int b)
 {
-    const fb_column *ca = fb_session_column(s, a), *cb = fb_session_column(s, b);
-    return ca->report && cb->report && !ca->report->failed && !cb->report->failed &&
-           !fb_not_comparable(ca->device, ca->computes, cb->device, cb->computes);
+    const fb_report *ra = c->reports[a], *rb = c->reports[b];
+    return ra && rb && !ra->failed && !rb->failed &&
+           !fb_not_comparable(ra->device, ra->computes, rb->device, rb->computes);
 }
 
 /* The first column that the i-th can be compared with, one on the same device before others; FB_NONE. */
-static int base_of(const fb_session *s, const int *columns, int i)
+static int base_of(const compared *c, int i)
 {
     for (int same = 1; same >= 0; same--)
         for (int k = 0; k < i; k++) {
-            bool one = !strcmp(fb_session_column(s, columns[k])->device, fb_session_column(s, columns[i])->device);
-            if (one == same && comparable(s, columns[k], columns[i])) return k;
+            bool one = !strcmp(column_at(c, k)->device, column_at(c, i)->device);
+            if (one == same && comparable(c, k, i)) return k;
         }
     return FB_NONE;
 }
@@ -118,19 +138,16 @@ static bool fits(const fb_column_spec *spec, const fb_column *c)
 }
 
 /* Which of the columns the puzzle compares: the first pair on one device. */
-static bool puzzle_pair(const fb_session *s, const int *columns, int n, int pair[2])
+static bool puzzle_pair(const compared *c, int pair[2])
 {
-    const fb_script_info *info = fb_session_script(s);
+    const fb_script_info *info = fb_session_script(c->session);
     fb_column_spec spec[2] = {{0}, {0}};
-    bool found = false;
-    if (!info || !info->puzzle) return false;
-    for (int i = 0; i < 2; i++)
-        if (!fb_column_spec_parse(info->puzzle->compare[i], &spec[i], NULL)) n = 0;
-    for (int a = 0; a < n && !found; a++)
-        for (int b = 0; b < n && !found; b++) {
-            if (a == b || !fits(&spec[0], fb_session_column(s, columns[a])) ||
-                !fits(&spec[1], fb_session_column(s, columns[b])) ||
-                strcmp(fb_session_column(s, columns[a])->device, fb_session_column(s, columns[b])->device) != 0)
+    bool found = false, fine = info && info->puzzle;
+    for (int i = 0; i < 2 && fine; i++) fine = fb_column_spec_parse(info->puzzle->compare[i], &spec[i], NULL);
+    for (int a = 0; a < c->n && fine && !found; a++)
+        for (int b = 0; b < c->n && !found; b++) {
+            if (a == b || !fits(&spec[0], column_at(c, a)) || !fits(&spec[1], column_at(c, b)) ||
+                strcmp(column_at(c, a)->device, column_at(c, b)->device) != 0)
                 continue;
             pair[0] = a;
             pair[1] = b;
@@ -140,30 +157,48 @@ static bool puzzle_pair(const fb_session *s, const int *columns, int n, int pair
     return found;
 }
 
-bool fb_kept_puzzle_why(const fb_session *s, const int *columns, int n, fb_why *out)
+static compared compared_of(const fb_session *s, const json_t *rows, const int *columns, int n)
 {
-    fb_error err = {0};
-    int pair[2];
-    return puzzle_pair(s, columns, n, pair) && fb_session_why(s, columns[pair[0]], columns[pair[1]], out, &err);
+    compared c = {.session = s, .columns = columns, .n = n, .first = (int)json_array_size(rows) - n};
+    c.reports = fb_calloc((size_t)n + 1, sizeof(fb_report *));
+    for (int i = 0; i < n; i++) {
+        fb_error err = {0};
+        c.reports[i] = fb_report_from_json(json_array_get(rows, (size_t)(c.first + i)), &err);
+    }
+    return c;
 }
 
-void fb_kept_whys(json_t *kept, const fb_session *s, const int *columns, int n)
+static void free_compared(compared *c)
 {
+    for (int i = 0; i < c->n; i++) fb_report_free(c->reports[i]);
+    fb_free(c->reports);
+}
+
+bool fb_kept_puzzle_why(const fb_session *s, const json_t *rows, const int *columns, int n, fb_why *out)
+{
+    compared c = compared_of(s, rows, columns, n);
+    fb_error err = {0};
+    int pair[2];
+    bool found = puzzle_pair(&c, pair) && why_of(&c, pair[0], pair[1], out, &err);
+    free_compared(&c);
+    return found;
+}
+
+void fb_kept_whys(json_t *kept, const fb_session *s, const json_t *rows, const int *columns, int n)
+{
+    compared c = compared_of(s, rows, columns, n);
     json_t *whys = json_object_get(kept, "whys");
-    int first = (int)json_array_size(json_object_get(kept, "columns")) - n, pair[2] = {FB_NONE, FB_NONE};
-    bool asked = puzzle_pair(s, columns, n, pair);
-    if (asked) {
-        json_t *own = keep_why(s, (const int[2]){columns[pair[0]], columns[pair[1]]},
-                               (const int[2]){first + pair[0], first + pair[1]});
+    int pair[2] = {FB_NONE, FB_NONE};
+    if (puzzle_pair(&c, pair)) {
+        json_t *own = keep_why(&c, pair[0], pair[1]);
         json_object_set_new(own, "puzzle", json_true());
         json_array_append_new(whys, own);
     }
     for (int i = 1; i < n; i++) {
-        int with = base_of(s, columns, i);
-        if (with == FB_NONE || (asked && pair[0] == with && pair[1] == i)) continue;
-        json_array_append_new(
-            whys, keep_why(s, (const int[2]){columns[with], columns[i]}, (const int[2]){first + with, first + i}));
+        int with = base_of(&c, i);
+        if (with != FB_NONE && !(pair[0] == with && pair[1] == i)) json_array_append_new(whys, keep_why(&c, with, i));
     }
+    free_compared(&c);
 }
 
 /* ---- the puzzle ---- */

@@ -16,11 +16,11 @@
 json_t *fb_kept_new(void); /* the caller owns it */
 /* The next row's. */
 void fb_kept_column(json_t *kept, const fb_column *c);
-/* The session's columns `columns`, which are the last n rows: each one compared with the first one that has anything in
- * common with it, and what the script's puzzle compares. */
-void fb_kept_whys(json_t *kept, const fb_session *s, const int *columns, int n);
+/* The session's columns `columns`, of which `rows` holds the reports last: each one compared with the first one that
+ * has anything in common with it, and what the script's puzzle compares. */
+void fb_kept_whys(json_t *kept, const fb_session *s, const json_t *rows, const int *columns, int n);
 /* The puzzle's waterfall among these columns. False: they are not there, or cannot be compared. */
-bool fb_kept_puzzle_why(const fb_session *s, const int *columns, int n, fb_why *out);
+bool fb_kept_puzzle_why(const fb_session *s, const json_t *rows, const int *columns, int n, fb_why *out);
 /* The session knows the answer of the script's puzzle. */
 void fb_kept_answer(json_t *kept, const fb_session *s);
 

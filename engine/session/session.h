@@ -201,6 +201,9 @@ void fb_session_look(fb_session *s, int i, const char *node);
 const fb_values *fb_session_values(const fb_session *s, int i, fb_error *err);
 /* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
 bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
+/* … of other reports of the two, such as a results file's. */
+bool fb_session_why_reports(const fb_session *s, int a, int b, const fb_report *of_a, const fb_report *of_b, fb_why *out,
+                            fb_error *err);
 /* … by the time that is named: a claim about kernels needs the device's alone. */
 bool fb_session_why_time(const fb_session *s, int a, int b, fb_time of, fb_why *out, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */

@@ -74,6 +74,11 @@ is "a value that there is not, is no page" 2
 fb run gate.lua none nonsense --device host --format html
 is "nor is a plan that there is not" 2
 
+# A results file's rows explain themselves as those that were just measured.
+fb run gate.lua none max --device host --out rows.jsonl
+fb run gate.lua none max --device host --out rows.jsonl --format html
+is "a page of rows that a file holds" 0 out '<summary>1  none@host  →  2  max@host</summary>' out 'class="(gain|loss|rest)"' no 'class="bad'
+
 # The puzzle as it is handed out: what gives it away is folded.
 fb run split_stack split_stack:eager@torch:h200 combined:eager@torch:h200 split_stack:max@replay:h200 --format html
 is "a puzzle with its choices, hints and answer" 0 out '<h2>Puzzle' out '<p class="ask">Why is combined faster' out '<li>☐ It calls the framework' \
