@@ -278,18 +278,34 @@ static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const
 
 /* ---- columns ---- */
 
-static void put_kinds(fb_html *h)
+static void add_kind(fb_html *h, const char *sign, const char *name, const char *help)
 {
-    fb_html_open(h, "dl", "class", "kinds", NULL);
-    for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++) {
-        const char *sign = fb_figure_sign((fb_figure_source)k);
-        fb_html_open(h, "dt", NULL);
-        fb_html_textf(h, "%s%s%s", sign, *sign ? " " : "", fb_figure_source_name((fb_figure_source)k));
-        fb_html_close(h, "dt");
-        fb_html_leaf(h, "dd", NULL, fb_figure_kind_help((fb_figure_source)k));
+    fb_html_open(h, "dt", NULL);
+    fb_html_textf(h, "%s%s%s", sign, *sign ? " " : "", name);
+    fb_html_close(h, "dt");
+    fb_html_leaf(h, "dd", NULL, help);
+}
+
+static bool any_stale(const json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        if (fb_json_bool_or(row, "stale", false)) return true;
     }
-    fb_html_leaf(h, "dt", NULL, fb_figures[FB_FIGURE_SPREAD].label);
-    fb_html_leaf(h, "dd", NULL, fb_figures[FB_FIGURE_SPREAD].help);
+    return false;
+}
+
+void fb_page_kinds(fb_html *h, const json_t *rows)
+{
+    const fb_figure_row *spread = &fb_figures[FB_FIGURE_SPREAD];
+    fb_html_open(h, "dl", "class", "kinds", NULL);
+    for (int k = FB_SOURCE_MEASURED; k <= FB_SOURCE_PREDICTED; k++)
+        add_kind(h, fb_figure_sign((fb_figure_source)k), fb_figure_source_name((fb_figure_source)k),
+                 fb_figure_kind_help((fb_figure_source)k));
+    if (any_stale(rows)) add_kind(h, "", "stale", "of source that has changed since it was recorded");
+    add_kind(h, "", spread->label, spread->help);
     fb_html_close(h, "dl");
 }
 
@@ -297,7 +313,7 @@ static void put_columns(fb_html *h, const fb_output *o)
 {
     open_section(h, "columns", "Columns");
     fb_output_html(o, h);
-    put_kinds(h);
+    fb_page_kinds(h, o->rows);
     fb_html_close(h, "section");
 }
 
@@ -488,9 +504,11 @@ static void put_sources(fb_html *h, const fb_output *o, const json_t *kept)
 
 /* ---- the page ---- */
 
-static void put_head(fb_html *h, const char *title)
+void fb_page_open(fb_html *h, const char *title)
 {
     fb_str rules = {0};
+    fb_html_raw(h, "<!doctype html>\n");
+    fb_html_open(h, "html", "lang", "en", NULL);
     fb_html_open(h, "head", NULL);
     fb_html_void(h, "meta", "charset", "utf-8", NULL);
     fb_html_void(h, "meta", "http-equiv", "Content-Security-Policy", "content", policy, NULL);
@@ -502,17 +520,23 @@ static void put_head(fb_html *h, const char *title)
     fb_html_raw(h, fb_str_get(&rules));
     fb_html_close(h, "style");
     fb_html_close(h, "head");
+    fb_html_open(h, "body", NULL);
     fb_str_free(&rules);
+}
+
+void fb_page_close(fb_html *h, FILE *out)
+{
+    fb_html_close(h, "body");
+    fb_html_close(h, "html");
+    fputs(fb_str_get(&h->out), out);
+    fb_html_free(h);
 }
 
 void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info *info, FILE *out)
 {
     fb_html h = {0};
     const char *title = info && info->title && *info->title ? info->title : o->script;
-    fb_html_raw(&h, "<!doctype html>\n");
-    fb_html_open(&h, "html", "lang", "en", NULL);
-    put_head(&h, title);
-    fb_html_open(&h, "body", NULL);
+    fb_page_open(&h, title);
     put_header(&h, o, info, title);
     if (info && info->puzzle) put_puzzle(&h, o, kept, info->puzzle);
     put_columns(&h, o);
@@ -521,8 +545,5 @@ void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info 
     put_plots(&h, o);
     put_plans(&h, o, kept);
     put_sources(&h, o, kept);
-    fb_html_close(&h, "body");
-    fb_html_close(&h, "html");
-    fputs(fb_str_get(&h.out), out);
-    fb_html_free(&h);
+    fb_page_close(&h, out);
 }

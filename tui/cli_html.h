@@ -12,6 +12,11 @@
 /* `kept`: tui/kept.h, of the rows of `o`; `info`: of the script, NULL where it is not known. */
 void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info *info, FILE *out);
 
+/* What every page has: its head with the style, the kinds of figures of its rows, and its end, which writes it. */
+void fb_page_open(fb_html *h, const char *title);
+void fb_page_kinds(fb_html *h, const json_t *rows);
+void fb_page_close(fb_html *h, FILE *out); /* frees it */
+
 /* ---- cli_pictures.c ---- */
 
 /* All pictures as one document. */

@@ -88,7 +88,7 @@ static bool why_of(const compared *c, int a, int b, fb_why *out, fb_error *err)
 static json_t *keep_why(const compared *c, int a, int b)
 {
     const int at[] = {a, b};
-    fb_why why;
+    fb_why why = {.of = FB_TIME_WALL};
     fb_error err = {0};
     json_t *own = json_pack("{s:i, s:i}", "a", c->first + a, "b", c->first + b);
     if (!why_of(c, a, b, &why, &err)) {
@@ -141,7 +141,7 @@ static bool fits(const fb_column_spec *spec, const fb_column *c)
 static bool puzzle_pair(const compared *c, int pair[2])
 {
     const fb_script_info *info = fb_session_script(c->session);
-    fb_column_spec spec[2] = {{0}, {0}};
+    fb_column_spec spec[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
     bool found = false, fine = info && info->puzzle;
     for (int i = 0; i < 2 && fine; i++) fine = fb_column_spec_parse(info->puzzle->compare[i], &spec[i], NULL);
     for (int a = 0; a < c->n && fine && !found; a++)
@@ -163,7 +163,7 @@ static compared compared_of(const fb_session *s, const json_t *rows, const int *
     c.reports = fb_calloc((size_t)n + 1, sizeof(fb_report *));
     for (int i = 0; i < n; i++) {
         fb_error err = {0};
-        c.reports[i] = fb_report_from_json(json_array_get(rows, (size_t)(c.first + i)), &err);
+        c.reports[i] = fb_report_from_json(json_array_get(rows, (size_t)c.first + (size_t)i), &err);
     }
     return c;
 }
