@@ -52,7 +52,7 @@ static const char style[] =
     "@media screen{wbr{display:none}}\n"
     "@media print{@page{margin:13mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary,"
     "h2+p{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}.whole "
-    "svg{max-height:200mm}#roofline,#scatter,p{break-inside:avoid}"
+    "svg{max-height:200mm}#roofline,#scatter,p{break-inside:avoid}#roofline svg,#scatter svg{max-height:92mm}"
     "table{font-size:7pt}td,th{padding:.15rem .22rem}td.name{white-space:normal}"
     ".plans{display:block}figure{display:inline-block;vertical-align:top;margin-right:1.4rem}"
     ".puzzle{break-after:page;background:none}details:not([open])>summary::after{content:\" (folded when this was "

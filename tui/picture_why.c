@@ -49,7 +49,11 @@ static void draw_part(fb_picture *p, const fb_why *why, fb_why_id id)
         draw_bar(p, id == FB_WHY_REST ? "rest" : gain ? "gain" : "loss", span);
         if (span.n) draw_step(p, part->us > 0 ? span.from : span.from + span.n);
         fb_figure_write(us, fabs(part->us), FB_UNIT_US, FB_SOURCE_MEASURED);
-        snprintf(text, sizeof text, "%s%s%s", fb_figure_sign(kind), part->us > 0 ? "−" : part->us < 0 ? "+" : "", us);
+        snprintf(text, sizeof text, "%s%s%s%s", fb_figure_sign(kind), *fb_figure_sign(kind) ? " " : "",
+                 part->us > 0   ? "−"
+                 : part->us < 0 ? "+"
+                                : "",
+                 us);
         fb_picture_text(p, NAME + BAR + FIGURE - 8, p->h + 15, "", "end", 0, text);
         if (!why->tie) { /* of no difference there are no shares */
             snprintf(text, sizeof text, "%.0f %%", fb_why_percent(why, id));

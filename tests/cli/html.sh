@@ -97,7 +97,7 @@ return require("fusebox").script {
 LUA
 fb run kinds.lua none max --device replay:h200 --format html
 is "predictions keep their sign in tables and pictures" 0 out '<td>~[0-9.]+ µs' out 'class="time guess"' out 'circle class="f0 s0 hollow"' out '> · wall ~[0-9.]+ µs' \
-    out '>pointwise · ~[0-9.]+ µs' out '>~−[0-9.]+ ' out '<td class="name">predicted</td>' no '[0-9]–[0-9.]+ µs' no '<td class="good'
+    out '>pointwise · ~[0-9.]+ µs' out '>~ −[0-9.]+ ' out '<td class="name">predicted</td>' no '[0-9]–[0-9.]+ µs' no '<td class="good'
 page "a page of predictions is well formed"
 
 # Whatever names and texts hold: they are shown, and nothing else happens.
