@@ -3,6 +3,7 @@
 #include "tui/cli_html.h"
 
 #include "base/arena.h"
+#include "base/embedded.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "tui/code.h"
@@ -13,50 +14,6 @@
 
 /* No page of another origin is ever asked for anything, whatever stands in this one. */
 static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'";
-
-static const char style[] =
-    ":root{color-scheme:light "
-    "dark;--paper:#fff;--ink:#1c2024;--dim:#5d6570;--line:#d9dde3;--soft:#f5f6f8;--good:#2e7d32;"
-    "--bad:#b3261e;--plus:#e6f4e7;--minus:#fbe9e7}\n"
-    "@media screen and (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e4e6ea;--dim:#9aa1ab;--line:#343a43;"
-    "--soft:#1e2126;--good:#7cc47f;--bad:#ef7b74;--plus:#1d3322;--minus:#3c2321}}\n"
-    "body{background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;max-width:78rem;margin:2rem auto;"
-    "padding:0 1rem}\n"
-    "h1{font-size:1.6rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.4rem 0 .4rem}h3{font-size:1rem;margin:1.2rem 0 "
-    ".3rem}p{margin:.3rem 0;max-width:60rem}.dim{color:var(--dim)}\n"
-    ".params{display:flex;flex-wrap:wrap;gap:.15rem 1.4rem;margin:.5rem 0}.params div{display:flex;gap:.5rem}"
-    ".params dt{color:var(--dim)}.params dd{margin:0;font-weight:600}\n"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92em}td,th{padding:.28rem "
-    ".45rem;border-bottom:1px "
-    "solid "
-    "var(--line);text-align:right;white-space:nowrap;vertical-align:bottom}td.name,th.name{text-align:left}"
-    "td[colspan]{white-space:normal}th{font-weight:600}th[title]{cursor:help}th .under{display:block;font-weight:400;"
-    "color:var(--dim);font-size:.85em}.good{color:var(--good)}.bad{color:var(--bad)}.wide{overflow-x:auto}\n"
-    ".kinds{display:grid;grid-template-columns:max-content 1fr;gap:0 .9rem;font-size:.9em;margin:.6rem 0}.kinds "
-    "dt{font-weight:600}.kinds dd{margin:0;color:var(--dim)}\n"
-    "details{margin:.4rem "
-    "0}summary{cursor:pointer;color:var(--dim)}summary:hover{color:var(--ink)}details[open]>summary"
-    "{color:var(--ink)}\n"
-    ".puzzle{border:1px solid var(--line);border-radius:8px;background:var(--soft);padding:.3rem 1.2rem 1rem;"
-    "margin-top:1.6rem}.puzzle h2{margin-top:.7rem}.ask{font-size:1.1rem;font-weight:600}.choices{padding-left:1.8rem}"
-    ".choices li{margin:.25rem 0}.right{color:var(--good);font-weight:600}.blank{display:inline-block;width:7rem;"
-    "border-bottom:1px solid var(--ink)}\n"
-    ".says{font-weight:600}.parts{margin:.4rem 0;padding-left:1.2rem}.parts li{margin:.1rem 0}\n"
-    ".plans{display:flex;flex-wrap:wrap;gap:1.4rem 2.2rem;align-items:flex-start}figure{margin:.6rem 0;min-width:0;"
-    "max-width:100%}figcaption{font-weight:600;margin-bottom:.4rem}figcaption span{font-weight:400;color:var(--dim)}\n"
-    "svg{height:auto;display:block}\n"
-    "pre{overflow-x:auto;font:.8rem/1.45 ui-monospace,monospace;border:1px solid var(--line);border-radius:6px;"
-    "background:var(--soft);padding:.8rem;margin:.4rem 0;tab-size:4}pre ins,pre del,pre i{display:block;"
-    "text-decoration:none;font-style:normal}pre ins{background:var(--plus)}pre del{background:var(--minus)}pre "
-    "i{color:var(--dim)}\n"
-    "@media screen{wbr{display:none}}\n"
-    "@media print{@page{margin:13mm}body{max-width:none;margin:0;padding:0;font-size:10pt}h2,h3,figcaption,summary,"
-    "h2+p{break-after:avoid}tr,svg,figure,.choices li,.kinds{break-inside:avoid}.wide{overflow:visible}.whole "
-    "svg{max-height:200mm}#roofline,#scatter,p{break-inside:avoid}#roofline svg,#scatter svg{max-height:92mm}"
-    "table{font-size:7pt}td,th{padding:.15rem .22rem}td.name{white-space:normal}"
-    ".plans{display:block}figure{display:inline-block;vertical-align:top;margin-right:1.4rem}"
-    ".puzzle{break-after:page;background:none}details:not([open])>summary::after{content:\" (folded when this was "
-    "printed)\"}pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:7.5pt;background:none}}\n";
 
 static void paragraph(fb_html *h, const char *class, const char *text)
 {
@@ -516,7 +473,7 @@ void fb_page_open(fb_html *h, const char *title)
     fb_html_leaf(h, "title", NULL, title);
     fb_picture_style(&rules);
     fb_html_open(h, "style", NULL);
-    fb_html_raw(h, style);
+    fb_html_raw(h, fb_embedded("tui/page.css"));
     fb_html_raw(h, fb_str_get(&rules));
     fb_html_close(h, "style");
     fb_html_close(h, "head");

@@ -35,7 +35,7 @@ const char *fb_figure_sign(fb_figure_source kind)
 const char *fb_figure_kind_help(fb_figure_source kind)
 {
     static const char *const text[] = {
-        [FB_SOURCE_MEASURED] = "here, on this machine, when this was written",
+        [FB_SOURCE_MEASURED] = "on the device that is named, when this was written",
         [FB_SOURCE_RECORDED] = "this plan as it was measured on the recording's machine",
         [FB_SOURCE_COMPOSED] = "of recorded kernels and the recorded machine's launch cost",
         [FB_SOURCE_PREDICTED] = "by the cost model, from the device's calibration: not all of it was ever measured",
