@@ -45,23 +45,23 @@ static void text_of(const fb_column *c, const fb_steps *steps, fb_str *out)
     fb_str_add(out, "\n");
 }
 
-static json_t *candidate_json(const fb_graph *g, const fb_candidate *c)
+static json_t *candidate_json(const fb_graph *g, const fb_steps *steps, const fb_candidate *c)
 {
     json_t *o = json_pack("{s:s, s:s}", "kind", fb_step_kind_name(c->kind), "a", g->nodes[c->a].name);
     if (c->kind == FB_STEP_FUSE) json_object_set_new(o, "b", json_string(g->nodes[c->b].name));
-    if (isfinite(c->score)) json_object_set_new(o, "score", json_real(c->score));
+    if (isfinite(c->score) && fb_steps_score_name(steps)[0]) json_object_set_new(o, "score", json_real(c->score));
     return o;
 }
 
 static json_t *step_json(const fb_graph *g, const fb_steps *steps, int i)
 {
     const fb_step *s = fb_steps_at(steps, i);
-    json_t *o = candidate_json(g, &s->what), *others = json_array();
+    json_t *o = candidate_json(g, steps, &s->what), *others = json_array();
     json_object_set_new(o, "number", json_integer(i + 1));
     json_object_set_new(o, "outcome", json_string(fb_step_outcome_name(s->outcome)));
     json_object_set_new(o, "why", json_string(s->why));
     if (s->verdict) json_object_set_new(o, "verdict", json_string(s->verdict));
-    for (int k = 0; k < s->n_others; k++) json_array_append_new(others, candidate_json(g, &s->others[k]));
+    for (int k = 0; k < s->n_others; k++) json_array_append_new(others, candidate_json(g, steps, &s->others[k]));
     json_object_set_new(o, "open", json_integer(s->n_open));
     json_object_set_new(o, "others", others);
     return o;

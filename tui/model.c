@@ -28,6 +28,7 @@ void fb_model_free(fb_model *m)
 /* One line a letter, line l that of letter l, with predicted figures. */
 static void predict_kernels(fb_model *m, const fb_plan *plan)
 {
+    bool doubted = fb_planner_machine(fb_plan_planner(plan))->doubted;
     for (int l = 0; l < m->letters.n; l++) {
         fb_str name = {0};
         fb_letter_title(&m->letters, plan, l, &name);
@@ -43,7 +44,7 @@ static void predict_kernels(fb_model *m, const fb_plan *plan)
         fb_group_cost cost;
         fb_kernel_line *k = &m->kernels.at[m->letters.of_group[g]];
         fb_plan_group_cost(plan, g, &cost);
-        k->us += cost.us;
+        k->us += doubted ? NAN : cost.us;
         k->read += (double)cost.bytes_read;
         k->written += (double)cost.bytes_written;
         k->flops += (double)cost.flops;

@@ -124,6 +124,7 @@ static void box_figures(const diagram *d, int letter, const fb_report *report, f
     }
     fb_str_add(out, fb_family_name(fb_plan_group(d->plan, d->letters.first_group[letter])->family));
     if (!(measured > 0)) kind = FB_SOURCE_PREDICTED;
+    if (!(measured > 0) && fb_planner_machine(fb_plan_planner(d->plan))->doubted) us = NAN;
     if (*fb_figure_write(text, measured > 0 ? measured : us, FB_UNIT_US, kind)) fb_str_addf(out, " · %s", text);
     fb_str_addf(out, " · %s", fb_figure_write(text, bytes, FB_UNIT_BYTES, FB_SOURCE_MEASURED));
 }

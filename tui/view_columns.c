@@ -429,7 +429,7 @@ static void copies(const fb_column *first, const fb_column *c, fb_cell *out)
     (void)first;
     if (r && r->copy_us.n)
         stat_cell(c, r, &r->copy_us, out);
-    else if (has_plan(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
+    else if (fb_column_has_model(c) && c->predicted.copy_in_us + c->predicted.copy_out_us > 0)
         figure(out, c->predicted.copy_in_us + c->predicted.copy_out_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);

@@ -2,6 +2,7 @@
  * focus as their letters, everything else that was tried as a dot. */
 #include "session/results.h"
 #include "tui/canvas.h"
+#include "tui/figure.h"
 #include "tui/tried.h"
 #include "tui/ui.h"
 
@@ -45,7 +46,7 @@ static int add_columns(fb_app *app, fb_point *to)
         const fb_column *c = fb_session_column(app->session, i);
         const fb_report *r = c->report && !c->report->failed ? c->report : NULL;
         bool planned = c->plan && isfinite(c->predicted.us);
-        double us = known(r && r->wall_us.n ? r->wall_us.median : NAN, planned ? c->predicted.us : NAN);
+        double us = known(r && r->wall_us.n ? r->wall_us.median : NAN, fb_column_has_model(c) ? c->predicted.us : NAN);
         double bytes = known(r ? r->bytes_read + r->bytes_written : NAN,
                              planned ? (double)(c->predicted.bytes_read + c->predicted.bytes_written) : NAN);
         double flops = known(r ? r->flops : NAN, planned ? (double)c->predicted.flops : NAN);

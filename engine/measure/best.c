@@ -76,8 +76,11 @@ static bool tell(best *b, const char *what, double fraction)
 static bool searched(void *ctx, int64_t considered, double fraction, double best_us)
 {
     char what[96], us[32];
-    snprintf(what, sizeof what, "searching: %" PRId64 " plans, predicted %s", considered,
-             isfinite(best_us) ? fb_format_us(us, best_us) : "nothing yet");
+    if (fb_planner_machine(((best *)ctx)->p)->doubted)
+        snprintf(what, sizeof what, "searching: %" PRId64 " plans", considered);
+    else
+        snprintf(what, sizeof what, "searching: %" PRId64 " plans, predicted %s", considered,
+                 isfinite(best_us) ? fb_format_us(us, best_us) : "nothing yet");
     return tell(ctx, what, fraction);
 }
 
@@ -537,6 +540,10 @@ static fb_plan *find(best *b)
     b->out->source = b->d ? first->source : FB_SOURCE_PREDICTED;
     b->out->predicted_us = first->predicted_us;
     b->out->us = b->d ? first->us : first->predicted_us;
+    if (fb_planner_machine(b->p)->doubted) { /* it chose what to measure, and says nothing of times */
+        b->out->predicted_us = b->out->off_median = b->out->off_worst = NAN;
+        if (b->out->source == FB_SOURCE_PREDICTED) b->out->us = NAN;
+    }
     fb_plan *plan = first->plan;
     first->plan = NULL;
     return plan;

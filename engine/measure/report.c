@@ -238,6 +238,12 @@ bool fb_report_is_wrong(const fb_report *r)
     return !r->error.ok && !isnan(r->error.bound);
 }
 
+void fb_report_withdraw(fb_report *r)
+{
+    r->predicted_us = r->floor_us = NAN;
+    for (int i = 0; i < r->n_kernels; i++) r->kernels[i].predicted_us = r->kernels[i].apart_us = NAN;
+}
+
 bool fb_error_says_nothing(const fb_error_report *e)
 {
     return e->undecided > 0 && e->undecided == e->compared;

@@ -105,6 +105,9 @@ typedef struct fb_report {
 fb_report *fb_report_new(void);                   /* every figure unknown */
 void fb_kernel_report_clear(fb_kernel_report *k); /* every figure unknown; `k` may hold anything */
 void fb_report_free(fb_report *r);
+/* Takes back what a model said of times: of a calibration that is doubted they are worth nothing. Bytes and launches
+ * stay. */
+void fb_report_withdraw(fb_report *r);
 /* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
  */
 bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200]);

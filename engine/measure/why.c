@@ -78,7 +78,7 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
     double left = timed ? k->device_us.median : INFINITY, n = k->count > 0 ? (double)k->count : 1;
     double bytes = bytes_of(k, &counted), modelled = k->bytes_read + k->bytes_written;
     double apart = k->apart_us > 0 ? k->apart_us : 0;
-    if (!isfinite(bytes)) {
+    if (!isfinite(bytes) || m->doubted) {
         c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = false;
     } else {
         double full = n * fb_memory_us(m, bytes / n), filled = n * fb_memory_filled_us(m, bytes / n);
@@ -90,7 +90,7 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
         c->measured[FB_WHY_BYTES] &= counted;
         c->counted |= counted;
     }
-    double work = k->predicted_us - apart - n * fb_memory_us(m, modelled / n);
+    double work = m->doubted ? NAN : k->predicted_us - apart - n * fb_memory_us(m, modelled / n);
     if (isfinite(work))
         s.us[FB_WHY_COMPUTE] = take(&left, work);
     else
@@ -115,7 +115,7 @@ static double launch_cost(const fb_report *r, const fb_machine *m)
     for (int i = FB_LAUNCH_STREAM; i <= FB_LAUNCH_MEGA; i++)
         if (r->launch_mode && strcmp(r->launch_mode, fb_launch_mode_name((fb_launch_mode)i)) == 0)
             mode = (fb_launch_mode)i;
-    if (r->launches < 0) return NAN;
+    if (r->launches < 0 || m->doubted) return NAN;
     return (double)r->launches * fb_launch_us(m, mode) + (isfinite(m->sync_us) ? m->sync_us : 0);
 }
 

@@ -300,7 +300,11 @@ fb_plan *fb_preset_make(const fb_preset_use *use, fb_planner *p, fb_steps **step
 {
     (void)err;
     int i = (int)(use->preset - table);
-    fb_steps *log = steps ? fb_steps_new(use->preset->name, inside[i].score_name, inside[i].score) : NULL;
+    bool withdrawn =
+        inside[i].score == score_us && fb_planner_machine(p)->doubted; /* times that nothing stands behind */
+    fb_steps *log = !steps      ? NULL
+                    : withdrawn ? fb_steps_new(use->preset->name, "", NULL)
+                                : fb_steps_new(use->preset->name, inside[i].score_name, inside[i].score);
     if (steps) *steps = log;
     return decided(inside[i].run, p, use, log);
 }

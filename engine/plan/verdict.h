@@ -35,7 +35,8 @@ typedef enum {
 typedef struct {
     fb_verdict_kind kind;
     fb_rule rule;
-    double before_us, after_us; /* predicted time of the groups concerned before and after; NAN unknown */
+    double before_us, after_us; /* predicted time of the groups concerned before and after; NAN unknown. Of
+                                 * a doubted calibration only for choosing, never to be shown */
     int64_t bytes_saved;        /* modelled, negative when more */
     int launches_saved;
     char text[400]; /* one sentence */

@@ -335,6 +335,7 @@ static void predict_again(fb_session *s, const fb_device_record *d)
         if (!c->report || !c->shown.plan || c->report->source != FB_SOURCE_MEASURED) continue;
         c->report->predicted_us = c->shown.predicted.us;
         c->report->floor_us = c->shown.predicted.floor_us;
+        if (d->machine.doubted) fb_report_withdraw(c->report);
     }
     fb_session_changed(s);
 }
@@ -356,13 +357,14 @@ void fb_devices_judge(fb_session *s, const fb_column_record *c)
     for (int i = 0; i < s->devices.n && !s->options.plan_as; i++) {
         fb_device_record *d = s->devices.at[i];
         if (!below_floor(c, d)) continue;
-        if (!d->machine.doubted)
-            fb_session_say(s, "%s: %s took %s, less than its floor of %s: calibrated while the machine was busy?%s",
-                           d->name, c->shown.text, fb_format_us(us, c->report->wall_us.median),
-                           fb_format_us(floor_us, c->shown.predicted.floor_us),
-                           s->options.calibrate && !d->tried ? " It is calibrated again when nothing else runs" : "");
-        d->undercut = d->machine.doubted = true;
-        fb_session_changed(s);
+        d->undercut = true;
+        if (d->machine.doubted) continue;
+        d->machine.doubted = true;
+        fb_session_say(s, "%s: %s took %s, less than its floor of %s: calibrated while the machine was busy?%s",
+                       d->name, c->shown.text, fb_format_us(us, c->report->wall_us.median),
+                       fb_format_us(floor_us, c->shown.predicted.floor_us),
+                       s->options.calibrate && !d->tried ? " It is calibrated again when nothing else runs" : "");
+        predict_again(s, d);
     }
 }
 

@@ -150,7 +150,8 @@ static void complete(const fb_column_record *c, fb_report *r)
     r->computes = c->shown.computes ? fb_arena_strdup(r->arena, c->shown.computes) : NULL;
     json_decref(r->search);
     r->search = c->shown.search ? fb_best_summary_to_json(c->shown.search) : NULL;
-    if (!c->shown.plan) return;
+    if (c->shown.machine && c->shown.machine->doubted) fb_report_withdraw(r);
+    if (!c->shown.plan || (c->shown.machine && c->shown.machine->doubted)) return;
     const fb_plan_cost *p = &c->shown.predicted;
     if (!isfinite(r->predicted_us)) r->predicted_us = p->us;
     if (!isfinite(r->floor_us)) r->floor_us = p->floor_us;

@@ -86,7 +86,22 @@ cp good "$kept"
 edit_checked "$kept" 's/"calibrated":true/"calibrated":true,"doubted":true/'
 fb devices --list
 is "one in doubt says so" 0 out 'while the machine was busy: doubted'
+cat >two.lua <<'LUA'
+return function(g) return g:input("x", { 4096 }):relu():tanh() end
+LUA
+fb explain two.lua none --edge relu tanh --device host
+is "a calibration in doubt predicts no time for an edge" 0 out 'fine: .*saves 1 launch and [0-9.]+ kB; no time is predicted' \
+    no '→ [0-9.]+ [nµm]?s'
+fb run two.lua none max --device host --format json
+json "nor for a column; bytes and launches stay" out columns.0.launches=2 columns.0.bytes.modelled.read columns.0.wall_us \
+    '!columns.0.predicted_us' '!columns.0.floor_us' '!columns.0.kernels.0.predicted_us'
+fb diff two.lua none max --device host --format json
+json "nor for what the difference is of" out why.parts.rest '!why.parts.bytes' '!why.parts.compute' why.details.bytes.text
+fb explain two.lua max --steps --device host
+is "nor for a decision" 0 no 'predicted'
 cp good "$kept"
+fb explain two.lua none --edge relu tanh --device host
+is "one that is good does" 0 out 'predicted [0-9.]+ [nµm]?s → [0-9.]+ [nµm]?s'
 edit_checked "$kept" 's/"copy_hot":\[\(\[[^]]*\],\{0,1\}\)*\]/"copy_hot":[[1024.0,0.00001]]/'
 fb run models/add_relu eager@host
 is "what runs faster than its floor makes the calibration doubtful" 0 out 'doubted: .*fusebox devices --recalibrate'
