@@ -21,7 +21,7 @@ static void paragraph(fb_html *h, const char *class, const char *text)
 }
 
 /* What a page of paper holds, made smaller where need be, is not cut in two. */
-static void put_picture(fb_html *h, fb_picture p, const char *label)
+void fb_page_picture(fb_html *h, fb_picture p, const char *label)
 {
     enum { PAGE = 1500 };
     fb_html_open(h, "div", "class", p.h <= PAGE ? "wide whole" : "wide", NULL);
@@ -63,7 +63,7 @@ static void put_params(fb_html *h, const fb_output *o, const fb_script_info *inf
     json_decref(shared);
 }
 
-static void put_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title)
+void fb_page_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title)
 {
     const char *device;
     json_t *told;
@@ -107,7 +107,7 @@ static void put_why(fb_html *h, const json_t *why)
     fb_html_textf(h, "%s. %s: %s", fb_json_string_or(why, "verdicts", ""), fb_json_string_or(why, "of", ""),
                   fb_json_string_or(why, "conclusion", ""));
     fb_html_close(h, "p");
-    put_picture(h, p, "the difference split into its causes");
+    fb_page_picture(h, p, "the difference split into its causes");
     fb_html_open(h, "ul", "class", "parts", NULL);
     json_array_foreach(json_object_get(why, "parts"), i, part)
     {
@@ -291,7 +291,7 @@ static void put_kernels(fb_html *h, const fb_output *o)
                 "end or a point is the middle 80 % of its times.");
             any = true;
         }
-        if (p.body.n) put_picture(h, p, sheet->title);
+        if (p.body.n) fb_page_picture(h, p, sheet->title);
         fb_picture_free(&p);
     }
     if (any) fb_html_close(h, "section");
@@ -305,7 +305,7 @@ static void put_plots(fb_html *h, const fb_output *o)
         if (pictures[i].body.n && i != FB_SHEET_KERNELS) {
             open_section(h, fb_sheets[i].name, fb_sheets[i].title);
             paragraph(h, "dim", fb_sheets[i].below);
-            put_picture(h, pictures[i], fb_sheets[i].title);
+            fb_page_picture(h, pictures[i], fb_sheets[i].title);
             fb_html_close(h, "section");
         }
         fb_picture_free(&pictures[i]);
@@ -343,7 +343,7 @@ static void put_plans(fb_html *h, const fb_output *o, const json_t *kept)
             if (*fb_figure_text(row, FB_FIGURE_WALL, wall)) fb_html_textf(h, " · wall %s", wall);
             fb_html_close(h, "span");
             fb_html_close(h, "figcaption");
-            put_picture(h, p, "the plan's kernels");
+            fb_page_picture(h, p, "the plan's kernels");
             fb_html_close(h, "figure");
         }
         fb_str_free(&name);
@@ -494,7 +494,7 @@ void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info 
     fb_html h = {0};
     const char *title = info && info->title && *info->title ? info->title : o->script;
     fb_page_open(&h, title);
-    put_header(&h, o, info, title);
+    fb_page_header(&h, o, info, title);
     if (info && info->puzzle) put_puzzle(&h, o, kept, info->puzzle);
     put_columns(&h, o);
     put_whys(&h, o, kept);

@@ -14,8 +14,15 @@ void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info 
 
 /* What every page has: its head with the style, the kinds of figures of its rows, and its end, which writes it. */
 void fb_page_open(fb_html *h, const char *title);
+void fb_page_header(fb_html *h, const fb_output *o, const fb_script_info *info, const char *title);
+void fb_page_picture(fb_html *h, fb_picture p, const char *label);
 void fb_page_kinds(fb_html *h, const json_t *rows);
 void fb_page_close(fb_html *h, FILE *out); /* frees it */
+
+/* ---- cli_html_cases.c ---- */
+
+/* An experiment: its plots, its rows with the kind of each, and what the signs mean. */
+void fb_html_print_cases(const fb_output *o, const fb_script_info *info, FILE *out);
 
 /* ---- cli_pictures.c ---- */
 

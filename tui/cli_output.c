@@ -635,6 +635,14 @@ static const char *case_sign(const fb_output *r, const json_t *flat, const char 
     return json_object_get(params, name) ? "" : fb_figure_sign(fb_figure_kind(flat));
 }
 
+void fb_output_case_cell(const fb_output *r, const json_t *flat, const char *name, fb_str *out)
+{
+    const json_t *cell = json_object_get(flat, name);
+    char *text = fb_figure_plain(cell);
+    fb_str_addf(out, "%s%s", json_is_real(cell) ? case_sign(r, flat, name) : "", text);
+    fb_free(text);
+}
+
 static void print_cases(const fb_output *r, fb_format format, FILE *out)
 {
     json_t *flat = json_array(), *keys = json_object(), *failed = json_object(), *value, *one;
@@ -668,11 +676,12 @@ static void print_cases(const fb_output *r, fb_format format, FILE *out)
         fb_table_row(t);
         json_object_foreach(keys, name, value)
         {
-            const json_t *cell = json_object_get(one, name);
-            char *text = fb_figure_plain(cell);
-            fb_table_cellf(t, "%s%s", format != FB_FORMAT_CSV && json_is_real(cell) ? case_sign(r, one, name) : "",
-                           text);
-            fb_free(text);
+            fb_str text = {0};
+            char *plain = format == FB_FORMAT_CSV ? fb_figure_plain(json_object_get(one, name)) : NULL;
+            if (!plain) fb_output_case_cell(r, one, name, &text);
+            fb_table_cell(t, plain ? plain : fb_str_get(&text));
+            fb_free(plain);
+            fb_str_free(&text);
         }
     }
     if (json_array_size(flat)) fb_table_print(t, format, out);

@@ -4,6 +4,7 @@
 #ifndef FB_TUI_CLI_OUTPUT_H
 #define FB_TUI_CLI_OUTPUT_H
 
+#include "base/str.h"
 #include "session/session.h"
 #include "tui/cli_table.h"
 #include "tui/html.h"
@@ -30,6 +31,9 @@ const json_t *fb_output_base(const json_t *rows, const json_t *row);
  * not known. Into `to`, returned. */
 const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why);
 void fb_output_legend(FILE *out); /* what the signs of figures mean */
+
+/* A cell of an experiment's row (fb_plot_flat) as people read it, with the sign of its kind. */
+void fb_output_case_cell(const fb_output *r, const json_t *flat, const char *name, fb_str *out);
 
 void fb_output_print(const fb_output *r, fb_format format, FILE *out);
 /* The table of columns as part of a page, with the numbers that pictures call its rows by and a sentence on every

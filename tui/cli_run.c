@@ -353,6 +353,11 @@ static void run_experiment(run *r)
     const fb_error *why = fb_session_experiment_error(r->session);
     if (why->kind) r->status = fb_cli_fail_in(why, fb_session_path(r->session));
     judge_cases(r);
+    const fb_script_info *info = fb_session_script(r->session);
+    if (r->html) {
+        fb_html_print_cases(&r->output, info, stdout);
+        return;
+    }
     if (!r->svg) {
         fb_output_print(&r->output, r->format, stdout);
         return;
@@ -391,7 +396,6 @@ static int run_main(const fb_command *me, int argc, char **argv)
     run r = {.cli = {.least = 1, .most = -1, .own = own_key, .ctx = &r, .counters = true}};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
-    if (r.experiment && r.html) fb_cli_usage("%s: --format html is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.pictures) fb_cli_usage("%s: --pictures is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
     if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);

@@ -329,11 +329,11 @@ static void draw_lines(fb_picture *p, const json_t *plot, points *all)
     }
 }
 
-void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out)
+int fb_plots_draw(const json_t *plots, const json_t *rows, fb_picture **to, char ***named)
 {
     int n = (int)json_array_size(plots);
-    fb_picture *pictures = fb_calloc((size_t)n + 1, sizeof *pictures);
-    char **titles = fb_calloc((size_t)n + 1, sizeof *titles);
+    fb_picture *pictures = *to = fb_calloc((size_t)n + 1, sizeof *pictures);
+    char **titles = *named = fb_calloc((size_t)n + 1, sizeof *titles);
     for (int i = 0; i < n; i++) {
         const json_t *plot = json_array_get(plots, (size_t)i);
         points all = points_of(plot, rows);
@@ -348,11 +348,24 @@ void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out)
         fb_str_free(&title);
         free_points(&all);
     }
-    fb_picture_document(pictures, (const char *const *)titles, n, out);
+    return n;
+}
+
+void fb_plots_drop(fb_picture *pictures, char **titles, int n)
+{
     for (int i = 0; i < n; i++) {
         fb_picture_free(&pictures[i]);
         fb_free(titles[i]);
     }
     fb_free(pictures);
     fb_free(titles);
+}
+
+void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out)
+{
+    fb_picture *pictures;
+    char **titles;
+    int n = fb_plots_draw(plots, rows, &pictures, &titles);
+    fb_picture_document(pictures, (const char *const *)titles, n, out);
+    fb_plots_drop(pictures, titles, n);
 }

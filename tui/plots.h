@@ -20,7 +20,11 @@ char *fb_plot_case_name(const json_t *row);
 /* `rows`: {"case", "row"} each. The rankings among `plots`; lines are for pictures. */
 void fb_plots_print(const json_t *plots, const json_t *rows, FILE *out);
 
-/* One picture for each plot, in one document. */
+/* One picture for each plot, empty where no row has what it shows, with a title each; returns how many. fb_plots_drop
+ * gives all back. */
+int fb_plots_draw(const json_t *plots, const json_t *rows, fb_picture **pictures, char ***titles);
+void fb_plots_drop(fb_picture *pictures, char **titles, int n);
+/* The same in one document. */
 void fb_plots_svg(const json_t *plots, const json_t *rows, fb_str *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "session/results.h"
+#include "tui/figure.h"
 #include "tui/tried.h"
 #include "tui/ui.h"
 
@@ -34,6 +35,7 @@ typedef struct {
     int at; /* in the file */
     const char *script, *column, *params;
     double key[FIELDS];
+    fb_figure_source kind; /* of its times */
 } item;
 
 typedef struct {
@@ -67,11 +69,6 @@ static const char *params_text(fb_arena *arena, const json_t *params)
     return copy;
 }
 
-static double total(const json_t *bytes)
-{
-    return fb_json_number_or(bytes, "read", NAN) + fb_json_number_or(bytes, "written", NAN);
-}
-
 /* What an experiment calls so many a second: "vectors_per_s", whatever it counts. */
 static double rate_of(const json_t *values)
 {
@@ -99,11 +96,12 @@ static item read_item(fb_arena *arena, const json_t *row, int at)
     it.params = params_text(arena, json_object_get(of, "params"));
     for (int f = 0; f < FIELDS; f++) it.key[f] = NAN;
     it.key[BY_WHEN] = fb_json_number_or(row, "when", NAN);
-    it.key[BY_WALL] =
-        fb_json_number_or(json_object_get(row, "wall_us"), "median", fb_json_number_or(values, "us", NAN));
-    it.key[BY_LAUNCHES] = fb_json_number_or(values ? values : row, "launches", NAN);
-    it.key[BY_BYTES] = total(json_object_get(json_object_get(row, "bytes"), "modelled"));
-    it.key[BY_FLOOR] = it.key[BY_WALL] / fb_json_number_or(row, "floor_us", NAN);
+    it.kind = fb_figure_kind(row);
+    it.key[BY_WALL] = values ? fb_json_number_or(values, "us", NAN) : fb_figure_number(row, FB_FIGURE_WALL);
+    it.key[BY_LAUNCHES] =
+        values ? fb_json_number_or(values, "launches", NAN) : fb_figure_number(row, FB_FIGURE_LAUNCHES);
+    it.key[BY_BYTES] = fb_figure_number(row, FB_FIGURE_MOVED);
+    it.key[BY_FLOOR] = it.key[BY_WALL] / fb_figure_number(row, FB_FIGURE_FLOOR);
     it.key[BY_RATE] = rate_of(values);
     return it;
 }
@@ -263,22 +261,25 @@ static void rate_text(double rate, char to[40])
 }
 
 /* A rate stands where a measured column has bytes and floor: as a bar beside the largest of all, and as a figure. */
-static void draw_rate(const fb_rect *r, int y, const places *p, double rate, double most)
+static void draw_rate(const fb_rect *r, int y, const places *p, double rate, double most, fb_figure_source kind)
 {
     enum { CELLS = 8 };
-    char text[40];
+    char text[40], signed_text[48];
     int eighths = (int)lround(8 * CELLS * rate / most);
     for (int i = 0; i < CELLS && eighths > 0; i++, eighths -= 8) {
         static const char *const part[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
-        fb_draw(r, y, p->bytes - CELLS + i + 1, FB_ROLE_TIME, part[eighths > 8 ? 8 : eighths]);
+        fb_draw(r, y, p->bytes - CELLS + i + 1, *fb_figure_sign(kind) ? FB_ROLE_PREDICTED : FB_ROLE_TIME,
+                part[eighths > 8 ? 8 : eighths]);
     }
     rate_text(rate, text);
-    fb_draw_right(r, y, p->floor, FB_ROLE_TEXT, text);
+    snprintf(signed_text, sizeof signed_text, "%s%s", fb_figure_sign(kind), text);
+    fb_draw_right(r, y, p->floor, *fb_figure_sign(kind) ? FB_ROLE_PREDICTED : FB_ROLE_TEXT, signed_text);
 }
 
 static void draw_item(const fb_rect *r, int y, const places *p, const item *it, double most)
 {
-    char text[40], when[16];
+    char text[48], when[16];
+    fb_role role = *fb_figure_sign(it->kind) ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
     const char *failed = fb_json_string_or(it->row, "failed", NULL);
     when_text(it->key[BY_WHEN], when);
     if (p->script > 1) fb_draw(r, y, 1, FB_ROLE_DIM, when);
@@ -290,14 +291,13 @@ static void draw_item(const fb_rect *r, int y, const places *p, const item *it, 
         fb_draw_right(r, y, p->wall, FB_ROLE_BAD, "failed");
         return;
     }
-    if (isfinite(it->key[BY_WALL])) fb_draw_right(r, y, p->wall, FB_ROLE_TEXT, fb_format_us(text, it->key[BY_WALL]));
-    snprintf(text, sizeof text, "%.0f", it->key[BY_LAUNCHES]);
-    if (isfinite(it->key[BY_LAUNCHES])) fb_draw_right(r, y, p->launches, FB_ROLE_DIM, text);
-    if (isfinite(it->key[BY_BYTES]))
-        fb_draw_right(r, y, p->bytes, FB_ROLE_DIM, fb_format_bytes(text, it->key[BY_BYTES]));
-    if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], most);
-    snprintf(text, sizeof text, "%.1f ×", it->key[BY_FLOOR]);
-    if (isfinite(it->key[BY_FLOOR])) fb_draw_right(r, y, p->floor, FB_ROLE_DIM, text);
+    fb_draw_right(r, y, p->wall, role, fb_figure_write(text, it->key[BY_WALL], FB_UNIT_US, it->kind));
+    fb_draw_right(r, y, p->launches, FB_ROLE_DIM,
+                  fb_figure_write(text, it->key[BY_LAUNCHES], FB_UNIT_COUNT, FB_SOURCE_MEASURED));
+    fb_draw_right(r, y, p->bytes, FB_ROLE_DIM,
+                  fb_figure_write(text, it->key[BY_BYTES], FB_UNIT_BYTES, FB_SOURCE_MEASURED));
+    if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], most, it->kind);
+    fb_draw_right(r, y, p->floor, FB_ROLE_DIM, fb_figure_write(text, it->key[BY_FLOOR], FB_UNIT_TIMES, it->kind));
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
@@ -328,7 +328,7 @@ static void text(fb_app *app, int row, fb_str *out)
 static void explain(fb_app *app, fb_hint *hint)
 {
     int at = app->scroll[FB_VIEW_RESULTS].cursor;
-    char low[32], high[32];
+    char text[48];
     fb_str_add(&hint->title, "result");
     fb_str_add(&hint->line[1], "Enter opens it again · , sorts · f filters · O plots · Esc goes back");
     if (at >= count(app)) return;
@@ -341,19 +341,21 @@ static void explain(fb_app *app, fb_hint *hint)
         return;
     }
     fb_str_addf(&hint->line[0], "%s  %s", it->column, it->params);
-    if (wall)
-        fb_str_addf(&hint->line[0], " · %s, %s–%s, n %d", fb_json_string_or(it->row, "source", "measured"),
-                    fb_format_us(low, fb_json_number_or(wall, "p10", NAN)),
-                    fb_format_us(high, fb_json_number_or(wall, "p90", NAN)), (int)fb_json_int_or(wall, "n", 0));
+    fb_str_addf(&hint->line[0], " · %s%s", fb_figure_source_name(it->kind),
+                fb_json_bool_or(it->row, "stale", false) ? ", stale" : "");
+    fb_stat spread = {.n = (int)fb_json_int_or(wall, "n", 0),
+                      .p10 = fb_json_number_or(wall, "p10", NAN),
+                      .p90 = fb_json_number_or(wall, "p90", NAN)};
+    if (*fb_figure_spread(text, &spread, it->kind)) fb_str_addf(&hint->line[0], ", %s, n %d", text, spread.n);
     const char *key;
     json_t *value;
     json_object_foreach(wall ? NULL : json_object_get(it->row, "row"), key, value)
     {
-        char *text = fb_json_line(value);
+        char *line = fb_json_line(value);
         char figure[40];
         if (json_is_number(value)) rate_text(json_number_value(value), figure);
-        fb_str_addf(&hint->line[0], " · %s %s", key, json_is_number(value) ? figure : text);
-        fb_free(text);
+        fb_str_addf(&hint->line[0], " · %s %s", key, json_is_number(value) ? figure : line);
+        fb_free(line);
     }
 }
 

@@ -124,8 +124,31 @@ page "which is well formed and shows them as they are" \
     "</td><script>alert('1')</script><!-- \"x\" 'y' &amp; ]]> <img src=x onerror=alert(2)> ?[31m" "odd <b>&'/e\"vil.lua"
 is "with no element of theirs" 0 no '<script' no '<img' no '<b>&'
 
+cat >sweep.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  title = "A sweep < two",
+  params = { rows = fb.int { 8, min = 1, max = 4096 } },
+  model = function(g, p) return g:input("x", { p.rows, 16 }):tanh():relu() end,
+  experiment = function(e)
+    for c in e:sweep { plan = { "eager", "max" }, rows = { 8, 16 } } do
+      local r = e:measure(c)
+      e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches })
+    end
+    e:plot { x = "rows", y = "us", by = "plan" }
+    e:plot { y = "us" }
+  end,
+}
+LUA
+fb run sweep.lua --experiment --format html --device host
+is "an experiment's page: plots, rows with their kind, what the signs mean" 0 out '<h1>A sweep &lt; two' out '<h2>us by rows' \
+    out '<h2>us by model and setting' out '<th>rows' out '<th>us' out '<td class="name">measured' out '<dt>~ predicted' no '>~[0-9]' out '</html>'
+page "which is well formed"
+fb run sweep.lua --experiment --format html --device replay:h200
+is "what was never recorded says so in each row, and in the pictures" 0 out '<td>~[0-9.]+' no '<td>[0-9.]*[0-9]\.[0-9]' \
+    out '<td class="name">predicted' out 'guess|hollow'
 fb run gate.lua --experiment --format html
-is "an experiment has no page" 2 err1 'html is of columns'
+is "a script without an experiment says so" 1 err 'experiment'
 
 # A browser, where there is one: it draws the page light and dark, narrow and wide, and prints it.
 browser=
