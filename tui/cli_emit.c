@@ -228,6 +228,7 @@ static bool add_kernel(fb_table *t, const fb_kernel *k, const char *arch, const 
     fb_table_cellf(t, "%d", code.registers);
     fb_table_cellf(t, "%d", shared);
     fb_table_cellf(t, "%d", code.spill_bytes);
+    fb_table_cellf(t, "%d", code.stack_bytes);
     fb_table_cellf(t, "%.0f %%", 100 * fb_cuda_occupancy(m, code.registers, shared, threads));
     fb_cuda_code_clear(&code);
     return true;
@@ -251,9 +252,9 @@ static bool print_resources(const fb_program *p, const selection *s, const char 
     static const struct {
         const char *title, *under;
         bool left;
-    } columns[] = {{"kernel", "", true},        {"family", "", true},     {"grid", "blocks", false},
-                   {"block", "threads", false}, {"registers", "", false}, {"shared", "bytes", false},
-                   {"spills", "bytes", false},  {"occupancy", "", false}};
+    } columns[] = {{"kernel", "", true},        {"family", "", true},         {"grid", "blocks", false},
+                   {"block", "threads", false}, {"registers", "", false},     {"shared", "bytes", false},
+                   {"spills", "bytes", false},  {"local", "a thread", false}, {"occupancy", "", false}};
     fb_table *t = fb_table_new();
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         fb_table_column(t, columns[i].title, columns[i].under, columns[i].left);

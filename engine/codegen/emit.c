@@ -267,8 +267,55 @@ static const char *data_name(const fb_emitter *e, fb_val v)
     return NULL;
 }
 
-/* Pointers by member. A table of plain buffers from the first on would do with an offset; one initialiser a member
- * shows all. */
+/* The pointer of a member, from what its table says. */
+static void add_pointer(const fb_emitter *e, const fb_table *table, int m, fb_str *to)
+{
+    const char *base = NULL;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == table->base[m]) base = e->args[i].name;
+    fb_str_add(to, base);
+    if (table->shift[m]) fb_str_addf(to, " + %lld", (long long)table->shift[m]);
+}
+
+/* One initialiser a member shows all, also where an offset would do. */
+static void write_array(fb_emitter *e, const fb_table *table, const char *type, const char *name)
+{
+    fb_str list = {0};
+    int members = e->section->members;
+    for (int m = 0; m < members; m++) {
+        fb_str_add(&list, m == 0 ? "" : m % 8 ? ", " : ",\n            ");
+        add_pointer(e, table, m, &list);
+    }
+    fb_emit(e, "%s%s *const %s[%d] = {%s};", table->store ? "" : "const ", type, name, members, fb_str_get(&list));
+    fb_str_free(&list);
+}
+
+/* Members from … to - 1, halved until one is left: as many comparisons as the member has bits. */
+static void add_choice(const fb_emitter *e, const fb_table *table, int from, int to, fb_str *out)
+{
+    const int middle = (from + to) / 2;
+    const char *apart = to - from > 4 ? "\n            " : " ";
+    if (to - from == 1) {
+        add_pointer(e, table, from, out);
+        return;
+    }
+    fb_str_addf(out, "(member < %d ?%s", middle, apart);
+    add_choice(e, table, from, middle, out);
+    fb_str_addf(out, " :%s", apart);
+    add_choice(e, table, middle, to, out);
+    fb_str_add(out, ")");
+}
+
+static void write_choice(fb_emitter *e, const fb_table *table, const char *type, const char *name)
+{
+    fb_str choice = {0};
+    add_choice(e, table, 0, e->section->members, &choice);
+    fb_emit(e, "const auto %s = [=](%s member) -> %s%s * {\n        return %s;\n    };", name, e->dialect->index_type,
+            table->store ? "" : "const ", type, fb_str_get(&choice));
+    fb_str_free(&choice);
+}
+
+/* Pointers by member. */
 static void write_tables(fb_emitter *e)
 {
     const fb_section *s = e->section;
@@ -277,17 +324,10 @@ static void write_tables(fb_emitter *e)
         const char *type = e->dialect->type[e->nest->graph->nodes[table->base[0]].dtype].memory;
         const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "%s_of", fb_emit_plain(e, table->base[0])));
         e->tables[t] = name;
-        fb_str list = {0};
-        for (int m = 0; m < s->members; m++) {
-            const char *base = NULL;
-            for (int i = 0; i < e->n_args; i++)
-                if (e->args[i].storage == table->base[m]) base = e->args[i].name;
-            fb_str_addf(&list, "%s%s", m == 0 ? "" : m % 8 ? ", " : ",\n            ", base);
-            if (table->shift[m]) fb_str_addf(&list, " + %lld", (long long)table->shift[m]);
-        }
-        fb_emit(e, "%s%s *const %s[%d] = {%s};", table->store ? "" : "const ", type, name, s->members,
-                fb_str_get(&list));
-        fb_str_free(&list);
+        if (e->dialect->picks)
+            write_choice(e, table, type, name);
+        else
+            write_array(e, table, type, name);
     }
 }
 

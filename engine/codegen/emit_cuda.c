@@ -1011,6 +1011,7 @@ const fb_dialect fb_dialect_cuda = {
     .restrict_word = "__restrict__",
     .infinity = "INFINITY",
     .nan = "NAN",
+    .picks = true,
     .spelling = spelling_cuda,
     .open = open_kernel,
     .close = close_kernel,

@@ -43,6 +43,8 @@ struct fb_dialect {
     const char *index_type;
     const char *restrict_word;
     const char *infinity, *nan; /* a float's */
+    bool picks;    /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
+                      memory */
     bool own_math; /* spellings call slow functions by names with a prefix, so that variables may be called exp */
     const char *(*spelling)(const fb_op_info *op); /* the column of ops.def with the float forms */
     /* Function head and buffer declarations up to the first section, and the end. */
@@ -83,7 +85,7 @@ struct fb_emitter {
     const char **names;  /* a value: what it is called */
     bool *known;         /* a value: its statement stands in the block or one around it */
     int *uses;           /* a value: how often the statements of this block write it down */
-    const char **tables; /* a table: the array of its pointers */
+    const char **tables; /* a table: the array of its pointers, or the function that picks one */
     const char **whole;  /* a value: how to refer to it instead of by name ("sum[j - j0]"), NULL by name */
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);

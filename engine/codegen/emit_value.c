@@ -83,7 +83,8 @@ const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
 {
     if (table != FB_NONE) {
         const char *member = fb_emit_index(e, e->section->member, false);
-        return fb_arena_printf(e->arena, "%s[%s][%s]", e->tables[table], member, fb_emit_index(e, at, false));
+        const char *form = e->dialect->picks ? "%s(%s)[%s]" : "%s[%s][%s]";
+        return fb_arena_printf(e->arena, form, e->tables[table], member, fb_emit_index(e, at, false));
     }
     const fb_emit_arg *arg = find_arg(e, storage);
     fb_ix shifted = fb_ix_sub(e->nest->pool, at, fb_ix_const(e->nest->pool, arg->shift));

@@ -31,6 +31,11 @@ bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200])
 {
     double modelled = k->bytes_read + k->bytes_written, moved = k->measured_read + k->measured_written;
     char m[32], b[32], cause[80];
+    if (!isfinite(moved) && k->local_bytes > (much - 1) * modelled + least) {
+        snprintf(to, 200, "keeps %s in local memory, %s modelled: a table, or registers that spill",
+                 fb_format_bytes(m, k->local_bytes), fb_format_bytes(b, modelled));
+        return true;
+    }
     if (!(moved > much * modelled + least)) return false;
     snprintf(to, 200, "moved %s, %s modelled: likely %s", fb_format_bytes(m, moved), fb_format_bytes(b, modelled),
              cause_of(k, moved - modelled, cause));

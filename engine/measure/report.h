@@ -109,7 +109,7 @@ void fb_report_free(fb_report *r);
  * stay. */
 void fb_report_withdraw(fb_report *r);
 /* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
- */
+ * Without counters, its local memory says so where that is as much. */
 bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200]);
 json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
 fb_report *fb_report_from_json(const json_t *value, fb_error *err);

@@ -55,6 +55,8 @@ fb emit split_stack combined:max $small --target ptx --arch sm_80
 is "PTX of another architecture" 0 out '^\.target sm_80'
 fb emit split_stack combined:max $small --target ptx --arch volta
 is "an architecture in words" 2 err1 'is written sm_90, not "volta"'
+fb emit split_stack split_stack:eager $small --target resources --kernel stack
+is "a stack's pointers are no table in local memory" 0 out '^kernel .*local' out '^stack +copy +[^ ]+ +[^ ]+ +[0-9]+ +0 +0 +0 '
 fb emit split_stack combined:max $small --target ptx --arch sm_20
 is "one that NVRTC has forgotten" 2 err1 'knows no sm_20; there are: sm_'
 fb emit split_stack combined:eager $small --target resources

@@ -7,7 +7,7 @@
 A text between <!--figures SCRIPT: TEMPLATE--> and <!--end--> is TEMPLATE with each {COLUMN FIGURE} written out: what
 `fusebox run SCRIPT COLUMN --device replay:h200 --format csv` says of that column. FIGURE is wall, gpu, launches or
 bytes (those measured, read and written). In a screen (a block of code below <!--screen SCRIPT: COLUMN, COLUMN …-->) the
-rows that have figures are held to the same columns. What is not recorded has its sign: ≈ composed, ~ predicted.
+rows that have figures are held to the same columns. What is not recorded has its sign: ≈ composed, ~ predicted; † recorded of source that has changed since.
 """
 import csv
 import re
@@ -61,11 +61,12 @@ class Figures:
         row = self.rows.get((script, column))
         if row is None:
             sys.exit(f"{script} has no column {column}")
-        if row["source"] not in SIGNS or row["stale"] not in ("", "false"):
-            sys.exit(f"{script} {column}: {row['source']}, stale: {row['stale']}")
+        if row["source"] not in SIGNS:
+            sys.exit(f"{script} {column}: {row['source']}")
         if figure == "launches":
             return row["launches"]
-        sign = SIGNS[row["source"]]
+        stale = row["stale"] == "true" and first is None  # a screen says it in words
+        sign = ("†" if stale else "") + SIGNS[row["source"]]
         if figure == "times":
             return f"{three(float(self.rows[script, first]['wall_us']) / float(row['wall_us']))} ×"
         if figure == "bytes":

@@ -1171,6 +1171,35 @@ static void a_sweep_is_a_ranking(void **state)
     term_free(t);
 }
 
+/* What was never measured keeps its sign among results, of columns and of an experiment. */
+static void results_keep_their_kind(void **state)
+{
+    (void)state;
+    char path[64], keys[128];
+    snprintf(path, sizeof path, "%s/kinds.jsonl", own_folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"script\":\"a.lua\",\"plan\":\"one\",\"device\":\"host\",\"source\":\"predicted\",\"wall_us\":{\"median\":"
+          "12.5},"
+          "\"floor_us\":2.5,\"launches\":3}\n"
+          "{\"script\":\"a.lua\",\"plan\":\"two\",\"device\":\"host\",\"source\":\"composed\",\"wall_us\":{\"median\":"
+          "22.5}}\n"
+          "{\"script\":\"a.lua\",\"plan\":\"three\",\"device\":\"host\",\"wall_us\":{\"median\":32.5}}\n"
+          "{\"case\":{\"plan\":\"four\",\"params\":{}},\"source\":\"predicted\",\"row\":{\"us\":42.5}}\n",
+          f);
+    fclose(f);
+    term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+    snprintf(keys, sizeof keys, ": \"history %s\" Enter", path);
+    term_keys(t, keys);
+    assert_true(term_wait(t, "~12.5 µs", PATIENCE_MS));
+    assert_true(term_wait(t, "~5.00 ×", PATIENCE_MS));
+    assert_true(term_wait(t, "≈22.5 µs", PATIENCE_MS));
+    assert_true(term_wait(t, " 32.5 µs", PATIENCE_MS));
+    assert_true(term_wait(t, "~42.5 µs", PATIENCE_MS));
+    assert_true(term_wait(t, " · predicted", PATIENCE_MS)); /* of the first row */
+    term_free(t);
+}
+
 static void keys_are_the_users(void **state)
 {
     (void)state;
@@ -1385,6 +1414,7 @@ int main(void)
         cmocka_unit_test(a_search_is_seen_and_cancelled),
         cmocka_unit_test(puzzle_progress_is_kept),
         cmocka_unit_test(a_sweep_is_a_ranking),
+        cmocka_unit_test(results_keep_their_kind),
         cmocka_unit_test(keys_are_the_users),
         cmocka_unit_test(wrong_settings_are_named),
         cmocka_unit_test(the_mouse_works),

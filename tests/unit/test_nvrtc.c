@@ -203,6 +203,50 @@ static void test_gemm(void **state)
     }
 }
 
+/* Sixteen tensors of their own, stacked: their pointers are picked, for an array of them would lie
+ * in each thread's memory. */
+static void test_picked_pointers(void **state)
+{
+    (void)state;
+    enum { MEMBERS = 16 };
+    find_archs();
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (int dtype = FB_F32; dtype <= FB_BF16; dtype += FB_BF16 - FB_F32) {
+        fb_error err = {0};
+        fb_graph *g = fb_graph_new("stack");
+        fb_id x[MEMBERS];
+        for (int i = 0; i < MEMBERS; i++) {
+            fb_attrs at = {.dtype = (fb_dtype)dtype, .shape = {.rank = 2, .dim = {1024, 256}}, .high = 1};
+            x[i] = fb_graph_add(g, FB_OP_INPUT, NULL, 0, &at, NULL, 0, &err);
+        }
+        fb_id stack = fb_graph_add(g, FB_OP_STACK, x, MEMBERS, &(fb_attrs){0}, NULL, 0, &err);
+        if (stack == FB_NONE || !fb_graph_output(g, stack, NULL, &err) || !fb_graph_finish(g, &err))
+            fail_msg("%s", err.text);
+        fb_graph *canonical = fb_graph_canonical(g, &err);
+        if (!canonical) fail_msg("%s", err.text);
+        fb_planner *planner = fb_planner_new(canonical, &m);
+        fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        assert_int_equal(p->n_kernels, 1);
+        fb_str text = {0};
+        fb_kernel_unit(&fb_dialect_cuda, &p->kernels[0], &text);
+        for (int a = 0; a < n_archs; a++) {
+            fb_cuda_code code;
+            if (!fb_cuda_compile(fb_str_get(&text), "stack", archs[a], FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+            if (code.stack_bytes) fail_msg("%d bytes of a thread's own memory on %s", code.stack_bytes, archs[a]);
+            fb_cuda_code_clear(&code);
+        }
+        fb_str_free(&text);
+        fb_program_free(p);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(canonical);
+        fb_graph_free(g);
+    }
+}
+
 /* Warpgroups that multiply: for Hopper alone, by the name that its own instructions have. */
 static void test_wide(void **state)
 {
@@ -337,8 +381,9 @@ static void damaged_cubins_are_compiled_again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
-                                       cmocka_unit_test(test_wide), cmocka_unit_test(test_fuzzed),
-                                       cmocka_unit_test(damaged_cubins_are_compiled_again)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_wide),    cmocka_unit_test(test_picked_pointers),
+        cmocka_unit_test(test_fuzzed),  cmocka_unit_test(damaged_cubins_are_compiled_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

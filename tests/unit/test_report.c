@@ -62,6 +62,12 @@ static void more_than_modelled_has_a_likely_cause(void **state)
     fb_kernel_report_clear(&k);
     k.bytes_read = k.bytes_written = 16e6;
     assert_false(fb_kernel_moved_more(&k, text)); /* no counters */
+    k.local_bytes = 5e6;
+    assert_false(fb_kernel_moved_more(&k, text));
+    k.local_bytes = 134e6; /* what the compiler tells is enough */
+    assert_true(fb_kernel_moved_more(&k, text));
+    assert_string_equal(text, "keeps 134 MB in local memory, 32.0 MB modelled: a table, or registers that spill");
+    k.local_bytes = NAN;
     k.measured_read = 17e6;
     k.measured_written = 18e6;
     assert_false(fb_kernel_moved_more(&k, text));
