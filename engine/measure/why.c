@@ -34,7 +34,7 @@ const char *fb_why_name(fb_why_id id)
 bool fb_why_matters(const fb_why *why, fb_why_id id)
 {
     const fb_why_part *p = &why->part[id];
-    return (isfinite(p->of[0]) && p->of[0] != 0) || (isfinite(p->of[1]) && p->of[1] != 0);
+    return p->amounts || (isfinite(p->of[0]) && p->of[0] != 0) || (isfinite(p->of[1]) && p->of[1] != 0);
 }
 
 /* ---- one kernel ---------------------------------------------------------------------------------------------------
@@ -53,6 +53,8 @@ typedef struct {
     double moved, apart; /* bytes */
     bool counted;        /* … some of them by the device's counters */
     FB_VEC(kernel_split) kernels;
+    bool doubted;     /* the calibration: no time is modelled, what is counted stays */
+    bool tells_bytes; /* of all kernels */
 } column_split;
 
 static double take(double *left, double wanted)
@@ -85,6 +87,9 @@ static void split_kernel(const fb_kernel_report *k, const fb_machine *m, column_
         s.us[FB_WHY_BYTES] = take(&left, filled);
         s.us[FB_WHY_BYTES] += take(&left, apart);
         s.us[FB_WHY_OCCUPANCY] = take(&left, full - filled);
+    }
+    c->tells_bytes &= isfinite(bytes);
+    if (isfinite(bytes)) { /* bytes are no matter of calibration */
         c->moved += bytes;
         c->apart += apart > 0 ? k->apart_bytes : 0;
         c->measured[FB_WHY_BYTES] &= counted;
@@ -162,7 +167,7 @@ static void split_outside(const fb_machine *m, column_split *c, fb_time of, bool
 static void split_column(const fb_report *r, const fb_machine *m, fb_time of, column_split *c)
 {
     bool tells = r->n_kernels > 0 || r->launches == 0;
-    *c = (column_split){.r = r};
+    *c = (column_split){.r = r, .doubted = m->doubted, .tells_bytes = tells};
     c->known[FB_WHY_BYTES] = c->known[FB_WHY_OCCUPANCY] = c->known[FB_WHY_COMPUTE] = tells;
     c->known[FB_WHY_SPILLS] = r->launches == 0;
     c->measured[FB_WHY_BYTES] = r->n_kernels > 0;
@@ -252,6 +257,22 @@ static void say_kernels(const fb_why_part *p, fb_str *out)
                     fb_format_us(us, fabs(p->kernel[i].us)));
 }
 
+/* Of a doubted calibration: the amounts that are known all the same. */
+static bool say_amounts_alone(const fb_why_part *p, const column_split c[2], fb_why_id id, fb_str *out)
+{
+    char from[40], to[40];
+    bool launches = id == FB_WHY_LAUNCHES && c[0].r->launches >= 0 && c[1].r->launches >= 0;
+    bool bytes = id == FB_WHY_BYTES && c[0].tells_bytes && c[1].tells_bytes;
+    if ((!c[0].doubted && !c[1].doubted) || (!launches && !bytes)) return false;
+    if (launches)
+        fb_str_addf(out, "%lld → %lld launches", (long long)c[0].r->launches, (long long)c[1].r->launches);
+    else
+        fb_str_addf(out, "%s → %s moved (%s → %s)", fb_format_bytes(from, c[0].moved), fb_format_bytes(to, c[1].moved),
+                    p->basis[0], p->basis[1]);
+    fb_str_add(out, ": what that costs is in the rest, for the calibration is doubted");
+    return true;
+}
+
 /* The columns that do not tell what the part is about. */
 static void say_unknown(const column_split c[2], fb_why_id id, fb_str *out)
 {
@@ -299,7 +320,8 @@ static void say_part(fb_why *why, const column_split c[2], fb_why_id id)
         if (id == FB_WHY_REST) say_missing(why, &text);
         say_kernels(p, &text);
     } else {
-        say_unknown(c, id, &text);
+        p->amounts = say_amounts_alone(p, c, id, &text);
+        if (!p->amounts) say_unknown(c, id, &text);
     }
     fb_text_clean(p->text, sizeof p->text, fb_str_get(&text), text.n);
     fb_str_free(&text);

@@ -44,6 +44,7 @@ enum { FB_WHY_KERNELS = 3 };
 
 typedef struct {
     bool known;
+    bool amounts;         /* its time is not known, but its text tells bytes or launches: a calibration is doubted */
     bool measured;        /* else modelled, at least in one of the columns */
     double us;            /* of[0] − of[1]; 0 when not known */
     double of[2];         /* µs in A and in B; NAN where not known */
@@ -80,7 +81,8 @@ bool fb_why_of_time(const fb_report *a, const fb_report *b, const fb_machine *ma
  * no part goes there. */
 fb_why_id fb_why_largest(const fb_why *why);
 
-bool fb_why_matters(const fb_why *why, fb_why_id id);    /* false: nothing or not known in both columns */
+bool fb_why_matters(const fb_why *why,
+                    fb_why_id id); /* false: nothing, or not known in both columns and nothing to tell */
 const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
 /* Both verdicts: "wall: cannot tell: resolves 14 %; device: faster: 3.9 ×". Into `to`, returned. */

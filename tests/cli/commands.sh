@@ -96,7 +96,7 @@ fb run two.lua none max --device host --format json
 json "nor for a column; bytes and launches stay" out columns.0.launches=2 columns.0.bytes.modelled.read columns.0.wall_us \
     '!columns.0.predicted_us' '!columns.0.floor_us' '!columns.0.kernels.0.predicted_us'
 fb diff two.lua none max --device host --format json
-json "nor for what the difference is of" out why.parts.rest '!why.parts.bytes' '!why.parts.compute' why.details.bytes.text
+json "nor for what the difference is of, but for the bytes" out why.parts.rest '!why.parts.bytes' '!why.parts.compute' why.details.bytes.text
 fb explain two.lua max --steps --device host
 is "nor for a decision" 0 no 'predicted'
 cp good "$kept"

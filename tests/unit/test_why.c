@@ -406,6 +406,29 @@ static void the_other_way_round(void **state)
     says(&why, FB_WHY_BYTES, "k +40.0 µs");
 }
 
+/* A calibration that is doubted stands behind no time; what was counted stays. */
+static void doubted_times_are_withdrawn(void **state)
+{
+    (void)state;
+    fb_machine m = plain_machine();
+    fb_report *a = column(100, 2), *b = column(40, 1);
+    fb_why why;
+    fb_error err = {0};
+    kernel(a, 0, "k", 40, 40e3);
+    kernel(a, 1, "l", 40, 40e3);
+    kernel(b, 0, "k", 30, 30e3);
+    m.doubted = true;
+    assert_true(fb_why_of(a, b, &m, &m, &why, &err));
+    assert_false(why.part[FB_WHY_BYTES].known || why.part[FB_WHY_COMPUTE].known || why.part[FB_WHY_OCCUPANCY].known);
+    assert_false(why.part[FB_WHY_LAUNCHES].known);
+    assert_true(fb_why_matters(&why, FB_WHY_BYTES) && fb_why_matters(&why, FB_WHY_LAUNCHES));
+    says(&why, FB_WHY_BYTES, "80.0 kB → 30.0 kB moved (modelled → modelled)");
+    says(&why, FB_WHY_LAUNCHES, "2 → 1 launches");
+    near(why.part[FB_WHY_REST].us, 60);
+    fb_report_free(a);
+    fb_report_free(b);
+}
+
 static void columns_without_times(void **state)
 {
     (void)state;
@@ -492,6 +515,7 @@ int main(void)
         cmocka_unit_test(the_device_alone_differs),
         cmocka_unit_test(sectors_fetched_for_one_element_are_bytes),
         cmocka_unit_test(the_other_way_round),
+        cmocka_unit_test(doubted_times_are_withdrawn),
         cmocka_unit_test(columns_without_times),
         cmocka_unit_test(bars_fall),
         cmocka_unit_test(as_json),
