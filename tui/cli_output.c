@@ -197,8 +197,9 @@ static fb_comparison compared(const json_t *first, const json_t *row)
     return c;
 }
 
-const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why)
+const char *fb_output_against(const json_t *first, const json_t *row, char to[48], const char **why)
 {
+    char times[32];
     *why = first == row
                ? NULL
                : fb_not_comparable(fb_json_string_or(first, "device", NULL), fb_json_string_or(first, "computes", NULL),
@@ -207,12 +208,11 @@ const char *fb_output_against(const json_t *first, const json_t *row, char to[32
     fb_figure_source a = fb_figure_kind(first), b = fb_figure_kind(row);
     *to = '\0';
     if (*why)
-        snprintf(to, 32, "-");
+        snprintf(to, 48, "-");
     else if (first != row && isfinite(c.times) && c.what == FB_SAME)
-        snprintf(to, 32, "same");
+        snprintf(to, 48, "same");
     else if (isfinite(c.times))
-        snprintf(to, 32, c.times < 99.5 ? "%s%.3g ×%s" : "%s%.0f ×%s",
-                 first == row ? "" : fb_figure_sign(a > b ? a : b), c.times,
+        snprintf(to, 48, "%s%s%s", first == row ? "" : fb_figure_sign(a > b ? a : b), fb_ratio_say(c.times, times),
                  first != row && c.what == FB_CANNOT_TELL ? "?" : "");
     return to;
 }
@@ -220,7 +220,7 @@ const char *fb_output_against(const json_t *first, const json_t *row, char to[32
 static void against_cell(fb_table *t, const json_t *first, const json_t *row)
 {
     const char *why;
-    char text[32];
+    char text[48];
     fb_table_cell(t, fb_output_against(first, row, text, &why));
 }
 
@@ -454,7 +454,7 @@ static void reason_lines(const json_t *rows, fb_str *out)
     json_t *row;
     json_array_foreach((json_t *)rows, i, row)
     {
-        char text[32];
+        char text[48];
         if (json_object_get(row, "failed")) continue;
         fb_output_against(fb_output_base(rows, row), row, text, &why);
         if (!why || !strcmp(why, said)) continue;

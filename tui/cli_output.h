@@ -29,7 +29,7 @@ void fb_output_device_text(const char *device, const json_t *told, fb_str *out);
 const json_t *fb_output_base(const json_t *rows, const json_t *row);
 /* How many times as fast as `first`, "-" with the reason where that says nothing (`why`; else NULL), "" where a time is
  * not known. Into `to`, returned. */
-const char *fb_output_against(const json_t *first, const json_t *row, char to[32], const char **why);
+const char *fb_output_against(const json_t *first, const json_t *row, char to[48], const char **why);
 void fb_output_legend(FILE *out); /* what the signs of figures mean */
 
 /* A cell of an experiment's row (fb_plot_flat) as people read it, with the sign of its kind. */

@@ -91,6 +91,13 @@ static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
     }
 }
 
+static void ratio_cell(fb_cell *out, const char *before, double times, const char *after)
+{
+    char text[32];
+    snprintf(out->text, sizeof out->text, "%s%s%s", before, fb_ratio_say(times, text), after);
+    snprintf(out->brief, sizeof out->brief, "%s%s%s", before, fb_ratio_brief(times, text), after);
+}
+
 static void against_first(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     bool measured_first, measured;
@@ -109,16 +116,15 @@ static void against_first(const fb_column *first, const fb_column *c, fb_cell *o
             return;
         }
         if (told.what == FB_CANNOT_TELL) {
-            snprintf(out->text, sizeof out->text, "%.*f ×?", times < 10 ? 2 : 1, times);
+            ratio_cell(out, "", times, "?");
             out->role = FB_ROLE_DIM;
             return;
         }
     }
-    snprintf(out->text, sizeof out->text, "%s%.*f ×", both || first == c ? "" : "~",
-             first == c   ? 0
-             : times < 10 ? 2
-                          : 1,
-             times);
+    if (first == c)
+        snprintf(out->text, sizeof out->text, "1 ×");
+    else
+        ratio_cell(out, both ? "" : "~", times, "");
     out->role = first == c ? FB_ROLE_DIM : !both ? FB_ROLE_PREDICTED : times > 1 ? FB_ROLE_GOOD : FB_ROLE_BAD;
 }
 

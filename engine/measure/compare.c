@@ -271,14 +271,35 @@ double fb_comparison_resolves(const fb_comparison *c)
     return c->low > 0 ? sqrt(c->high / c->low) - 1 : INFINITY;
 }
 
+/* Below 1 it is the inverse that is written, between `before` and `after`. */
+static const char *ratio(double times, const char *before, const char *after, char to[32])
+{
+    bool below = times < 0.995;
+    double shown = below ? 1 / times : times;
+    int digits = shown < 9.995 ? 2 : shown < 99.95 ? 1 : 0;
+    snprintf(to, 32, "%s%.*f%s", below ? before : "", digits, shown, below ? after : " ×");
+    return to;
+}
+
+const char *fb_ratio_say(double times, char to[32])
+{
+    return ratio(times, "", "× slower", to);
+}
+
+const char *fb_ratio_brief(double times, char to[32])
+{
+    return ratio(times, "1/", " ×", to);
+}
+
 const char *fb_comparison_say(const fb_comparison *c, char to[64])
 {
     double resolves = 100 * fb_comparison_resolves(c);
     double beyond = 100 * fmax(c->high - 1, 1 - c->low);
+    char times[32];
     if (c->what == FB_FASTER)
         snprintf(to, 64, "faster: %.3g ×", c->times);
     else if (c->what == FB_SLOWER)
-        snprintf(to, 64, "slower: %.3g ×", c->times);
+        snprintf(to, 64, "%s", fb_ratio_say(c->times, times));
     else if (c->what == FB_SAME)
         snprintf(to, 64, "the same within %.1f %%", beyond);
     else if (resolves < 1000)

@@ -59,8 +59,12 @@ double fb_stat_half(const fb_stat *s, fb_figure_source source);
 bool fb_differs(const fb_comparison *c);            /* faster or slower */
 const char *fb_difference_name(fb_difference what); /* "cannot tell", "same", "faster", "slower" */
 const char *fb_time_name(fb_time of);               /* "wall", "device" */
-/* "faster: 3.90 ×", "the same within 1.2 %", "cannot tell: this machine resolves 14 %" (by summaries: "cannot tell:
- * resolves 14 %"). Into `to`, returned. */
+/* How many times as fast: "3.90 ×", and below 1 the other way round, "1.25× slower". Into `to`, returned. */
+const char *fb_ratio_say(double times, char to[32]);
+/* Where there is little room: "3.90 ×", "1/1.25 ×". */
+const char *fb_ratio_brief(double times, char to[32]);
+/* "faster: 3.90 ×", "1.25× slower", "the same within 1.2 %", "cannot tell: this machine resolves 14 %" (by summaries:
+ * "cannot tell: resolves 14 %"). Into `to`, returned. */
 const char *fb_comparison_say(const fb_comparison *c, char to[64]);
 double fb_comparison_resolves(const fb_comparison *c); /* the smallest relative difference that would be seen */
 

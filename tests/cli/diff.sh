@@ -23,7 +23,7 @@ is "a waterfall from the first column to the second" 0 out '^first +█+ +[0-9.]
     out '^bytes: [0-9.]+ MB → [0-9.]+ [kM]B moved: .* \(modelled\)' out '^wall: faster: [0-9.e+]+ ×' \
     out '^(wall|device): the largest part is [a-z]+: '
 differ small:max large:none
-is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^wall: slower: [0-9.e-]+ ×'
+is "the other way round the bars rise" 0 out '^bytes +█+ +\+[0-9.]+ .s' out '^wall: [0-9.]+× slower'
 LC_ALL=C
 differ large:none small:max
 is "ASCII where the locale is" 0 out '^bytes +#+ +-[0-9.]+ [um]s' no '█|→|µ'

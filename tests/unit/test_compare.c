@@ -132,7 +132,25 @@ static void the_same_is_said_when_it_is_known(void **state)
     for (int i = 0; i < 100; i++) a[i] = 50;
     c = fb_compare_pairs(a, b, 100);
     assert_int_equal(c.what, FB_SLOWER);
-    assert_string_equal(fb_comparison_say(&c, text), "slower: 0.5 ×");
+    assert_string_equal(fb_comparison_say(&c, text), "2.00× slower");
+}
+
+/* A ratio below 1 is told the other way round. */
+static void ratios_are_told(void **unused)
+{
+    (void)unused;
+    static const struct {
+        double times;
+        const char *said, *brief;
+    } cases[] = {
+        {3.9, "3.90 ×", "3.90 ×"},         {11, "11.0 ×", "11.0 ×"},           {417.3, "417 ×", "417 ×"},
+        {1, "1.00 ×", "1.00 ×"},           {0.997, "1.00 ×", "1.00 ×"},        {0.99, "1.01× slower", "1/1.01 ×"},
+        {0.8, "1.25× slower", "1/1.25 ×"}, {0.05, "20.0× slower", "1/20.0 ×"}, {1e-3, "1000× slower", "1/1000 ×"}};
+    char text[32];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_string_equal(fb_ratio_say(cases[i].times, text), cases[i].said);
+        assert_string_equal(fb_ratio_brief(cases[i].times, text), cases[i].brief);
+    }
 }
 
 /* ---- summaries ---- */
@@ -270,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_columns_are_not_called_different),
         cmocka_unit_test(two_percent_are_found),
+        cmocka_unit_test(ratios_are_told),
         cmocka_unit_test(the_same_is_said_when_it_is_known),
         cmocka_unit_test(a_summary_has_the_interval_of_its_median),
         cmocka_unit_test(overlapping_runs_do_not_hide_a_difference),
