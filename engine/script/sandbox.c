@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <seccomp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -102,6 +103,14 @@ static bool forget_front(fb_error *err)
     return true;
 }
 
+/* libseccomp builds the filter on the heap when that may no longer grow: room for it is made before. */
+static void leave_room(void)
+{
+    enum { ROOM = 96 << 10 }; /* bytes; small enough that the C library keeps what is freed */
+    void *volatile room = malloc(ROOM);
+    free(room);
+}
+
 bool fb_sandbox_enter(fb_error *err)
 {
     /* CPU time is limited a turn at a time (serve.c and the front); this is for a process that lost its front. */
@@ -109,6 +118,7 @@ bool fb_sandbox_enter(fb_error *err)
     if (!forget_front(err)) return false;
     if (!limit(RLIMIT_CPU, CPU_SECONDS, "CPU time", err) || !limit(RLIMIT_CORE, 0, "core dumps", err)) return false;
 #ifndef FB_ASAN
+    leave_room();
     if (!limit(RLIMIT_FSIZE, 0, "file size", err) || !limit(RLIMIT_NOFILE, 0, "open files", err)) return false;
     if (!limit(RLIMIT_DATA, 0, "memory", err)) return false; /* what is mapped stays */
 #endif
