@@ -901,16 +901,71 @@ function nn.attention(q, k, v, opts) end
 
 ---Self-attention of x [N, T, size] in `heads` heads (1): one projection to q, k, v, one of the heads together.
 ---@param x Tensor
----@param opts? { heads: integer?, mask: Tensor?, name: string? }
+---@param opts? { heads: integer?, mask: Tensor?, name: string?, weights: Tensor[]? }
 ---@return Tensor y, Tensor[] weights
 function nn.multi_head_attention(x, opts) end
 
 ---A transformer's encoder layer of x [N, T, size], normalised after each residual; hidden is 4 size, activation relu unless
 ---it is said.
 ---@param x Tensor
----@param opts? { heads: integer?, hidden: integer?, activation: string?, mask: Tensor?, name: string? }
+---@param opts? { heads: integer?, hidden: integer?, activation: string?, mask: Tensor?, name: string?, weights: Tensor[]? }
 ---@return Tensor y, Tensor[] weights
 function nn.encoder_layer(x, opts) end
+
+---A layer that knows its sizes before it sees an input: y = module(x). module(x, weights) takes the values that a loop
+---carries instead of its own parameters.
+---@class Module
+---@overload fun(x: Tensor, weights?: Tensor[]): Tensor
+local Module = {}
+
+---Its weights; made on the graph where they are not made yet.
+---@param g? Graph
+---@param dtype? Dtype
+---@return Tensor[]
+function Module:parameters(g, dtype) end
+
+---@param inputs integer
+---@param outputs integer
+---@param opts? { bias: boolean? }
+---@return Module
+function nn.Linear(inputs, outputs, opts) end
+
+---@param size integer
+---@param opts? { eps: number?, affine: boolean? }
+---@return Module
+function nn.LayerNorm(size, opts) end
+
+---@return Module
+function nn.ReLU() end
+
+---@return Module
+function nn.GELU() end
+
+---@return Module
+function nn.SiLU() end
+
+---@return Module
+function nn.Sigmoid() end
+
+---@return Module
+function nn.Tanh() end
+
+---One module after the other.
+---@param ... Module
+---@return Module
+function nn.Sequential(...) end
+
+---@param d_model integer
+---@param nhead integer
+---@param opts? { dim_feedforward: integer?, activation: string?, mask: Tensor? }
+---@return Module
+function nn.TransformerEncoderLayer(d_model, nhead, opts) end
+
+---num_layers layers like this one, each with weights of its own.
+---@param layer Module
+---@param num_layers integer
+---@return Module
+function nn.TransformerEncoder(layer, num_layers) end
 
 ---The weights of an LSTM cell, to share between steps.
 ---@param x Tensor
@@ -962,5 +1017,24 @@ function optim.sgd(g, loss, params, opts) end
 ---@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string? }
 ---@return Tensor[] next the new values
 function optim.adam(g, loss, params, opts) end
+
+---@class Optimiser
+local Optimiser = {}
+
+---Assigns the new values, or gives the next ones of `values`, which a loop carries. A loss of several elements is summed.
+---@param loss Tensor
+---@param values? Tensor[]
+---@return Tensor[]
+function Optimiser:step(loss, values) end
+
+---@param of Module|Tensor[]
+---@param opts { lr: number, momentum: number?, weight_decay: number?, name: string? }
+---@return Optimiser
+function optim.SGD(of, opts) end
+
+---@param of Module|Tensor[]
+---@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string? }
+---@return Optimiser
+function optim.Adam(of, opts) end
 
 return fusebox

@@ -123,9 +123,9 @@ function nn.attention(q, k, v, opts)
 end
 
 -- Self-attention over x [N, T, size] in `heads` heads, as nn.MultiheadAttention: one projection gives q, k and v, another
--- brings the heads together.
+-- brings the heads together. `weights` may be those of an earlier call: in_proj and out_proj, each with its bias.
 function nn.multi_head_attention(x, opts)
-  opts = options("multi_head_attention", opts, { heads = true, mask = true, name = true })
+  opts = options("multi_head_attention", opts, { heads = true, mask = true, name = true, weights = true })
   local g, name, heads = x.graph, opts.name or "self_attn", opts.heads or 1
   if #x.shape ~= 3 then error("multi_head_attention: x is [N, T, size], not " .. tostring(x), 0) end
   local N, T, size = table.unpack(x.shape)
@@ -133,10 +133,11 @@ function nn.multi_head_attention(x, opts)
     error(("multi_head_attention: %d heads do not divide %d features"):format(heads, size), 0)
   end
   return g:scope(name, function()
-    local W_in = weight(g, "in_proj_weight", { 3 * size, size }, x.dtype, size)
-    local b_in = weight(g, "in_proj_bias", { 3 * size }, x.dtype, size)
-    local W_out = weight(g, "out_proj_weight", { size, size }, x.dtype, size)
-    local b_out = weight(g, "out_proj_bias", { size }, x.dtype, size)
+    local given = opts.weights or {}
+    local W_in = given[1] or weight(g, "in_proj_weight", { 3 * size, size }, x.dtype, size)
+    local b_in = given[2] or weight(g, "in_proj_bias", { 3 * size }, x.dtype, size)
+    local W_out = given[3] or weight(g, "out_proj_weight", { size, size }, x.dtype, size)
+    local b_out = given[4] or weight(g, "out_proj_bias", { size }, x.dtype, size)
     local qkv = nn.linear(x, 3 * size, { weight = W_in, bias = b_in, name = "in_proj" })
     local q, k, v = table.unpack(qkv:view(N, T, 3, heads, size // heads):permute(2, 0, 3, 1, 4):unbind(0))
     local y = nn.attention(q, k, v, { mask = opts.mask }):transpose(1, 2):reshape(N, T, size)
@@ -146,14 +147,17 @@ function nn.multi_head_attention(x, opts)
 end
 
 -- nn.TransformerEncoderLayer of x [N, T, size] without dropout, normalised after each residual: the output and a list of
--- all weights.
+-- all weights, which another call may be given as `weights`.
 function nn.encoder_layer(x, opts)
-  opts = options("encoder_layer", opts, { heads = true, hidden = true, activation = true, mask = true, name = true })
+  opts = options("encoder_layer", opts,
+    { heads = true, hidden = true, activation = true, mask = true, name = true, weights = true })
   local g, size, hidden, act = x.graph, last(x), opts.hidden or 4 * last(x), opts.activation or "relu"
   return g:scope(opts.name or "encoder_layer", function()
-    local attended, weights = nn.multi_head_attention(x, { heads = opts.heads, mask = opts.mask })
+    local given = opts.weights
+    local attended, weights = nn.multi_head_attention(x, { heads = opts.heads, mask = opts.mask, weights = given })
     local function make(name, shape, fan_in, value)
-      local w = value and g:param(name, shape, x.dtype, { dist = "constant", value = value })
+      local w = given and given[#weights + 1]
+        or value and g:param(name, shape, x.dtype, { dist = "constant", value = value })
         or weight(g, name, shape, x.dtype, fan_in)
       weights[#weights + 1] = w
       return w
@@ -170,6 +174,136 @@ function nn.encoder_layer(x, opts)
     y = norm(y + linear(act == "silu" and nn.silu(inner) or inner[act](inner), size, "linear2"), "norm2")
     return y, weights
   end)
+end
+
+-- ---- modules: layers that know their sizes before they see an input, in PyTorch's names ----
+--
+-- net = nn.Sequential(nn.Linear(255, 255), nn.Sigmoid(), nn.Linear(255, 255)); y = net(x). The first call on a graph makes
+-- the weights, later ones share them. net:parameters() lists them; net:parameters(g, dtype) makes them where they are not
+-- made yet. In a loop that trains, net(x, weights) takes the values that the loop carries from step to step instead.
+local module = {}
+module.__index = module
+
+function module:__call(x, weights)
+  if not weights then self:parameters(x.graph, x.dtype) end
+  return self.forward(x, weights or self.weights)
+end
+
+function module:parameters(g, dtype)
+  if g and self.graph ~= g then self.graph, self.weights = g, self.make(g, dtype or "f32", self.prefix) end
+  if not self.weights then error("parameters: the module has none yet: give the graph", 2) end
+  return table.move(self.weights, 1, #self.weights, 1, {})
+end
+
+-- again() makes another module of the same sizes, make(g, dtype, prefix) the weights, whose names begin with the prefix.
+local function new_module(prefix, again, make, forward)
+  return setmetatable({ prefix = prefix, again = again, make = make, forward = forward }, module)
+end
+
+local function expect_size(what, x, size)
+  if last(x) ~= size then error(("%s: the last dimension is not %d (x: %s)"):format(what, size, tostring(x)), 0) end
+end
+
+local function constant(g, name, n, dtype, value) return g:param(name, { n }, dtype, { dist = "constant", value = value }) end
+
+function nn.Linear(inputs, outputs, opts)
+  opts = options("Linear", opts, { bias = true })
+  return new_module("linear_", function() return nn.Linear(inputs, outputs, opts) end, function(g, dtype, prefix)
+    local W = weight(g, prefix .. "weight", { outputs, inputs }, dtype, inputs)
+    return { W, opts.bias ~= false and weight(g, prefix .. "bias", { outputs }, dtype, inputs) or nil }
+  end, function(x, w)
+    expect_size("Linear", x, inputs)
+    return nn.linear(x, outputs, { weight = w[1], bias = w[2] or false })
+  end)
+end
+
+-- With a weight and a bias, as PyTorch's, unless `affine` is false.
+function nn.LayerNorm(size, opts)
+  opts = options("LayerNorm", opts, { eps = true, affine = true })
+  return new_module("layer_norm_", function() return nn.LayerNorm(size, opts) end, function(g, dtype, prefix)
+    if opts.affine == false then return {} end
+    return { constant(g, prefix .. "weight", size, dtype, 1), constant(g, prefix .. "bias", size, dtype, 0) }
+  end, function(x, w)
+    expect_size("LayerNorm", x, size)
+    return nn.layer_norm(x, { eps = opts.eps, weight = w[1], bias = w[2] })
+  end)
+end
+
+local function without_weights(again, apply) return new_module("", again, function() return {} end, apply) end
+
+function nn.ReLU() return without_weights(nn.ReLU, function(x) return x:relu() end) end
+function nn.GELU() return without_weights(nn.GELU, function(x) return x:gelu() end) end
+function nn.SiLU() return without_weights(nn.SiLU, function(x) return nn.silu(x) end) end
+function nn.Sigmoid() return without_weights(nn.Sigmoid, function(x) return x:sigmoid() end) end
+function nn.Tanh() return without_weights(nn.Tanh, function(x) return x:tanh() end) end
+
+-- One after the other: sequential[1], sequential[2] … in the graph, with weights sequential1_weight …
+local function chained(name, modules)
+  local function again()
+    local copies = {}
+    for i, m in ipairs(modules) do copies[i] = m.again() end
+    return chained(name, copies)
+  end
+  return new_module(name, again, function(g, dtype, prefix)
+    local weights = {}
+    for i, m in ipairs(modules) do
+      m.prefix = prefix .. i .. "_"
+      local own = m:parameters(g, dtype)
+      table.move(own, 1, #own, #weights + 1, weights)
+    end
+    return weights
+  end, function(x, weights)
+    local from = 1
+    for i, m in ipairs(modules) do
+      local own = table.move(weights, from, from + #m.weights - 1, 1, {})
+      from = from + #own
+      x = x.graph:scope(name, i, function() return m(x, own) end)
+    end
+    return x
+  end)
+end
+
+function nn.Sequential(...)
+  local modules = { ... }
+  for i = 1, select("#", ...) do
+    if getmetatable(modules[i]) ~= module then error(("Sequential: argument %d is no module such as nn.Linear(4, 8)"):format(i), 2) end
+  end
+  return chained("sequential", modules)
+end
+
+-- x is [N, T, d_model] (batch_first). dim_feedforward is 2048 unless it is said, as in PyTorch.
+function nn.TransformerEncoderLayer(d_model, nhead, opts)
+  opts = options("TransformerEncoderLayer", opts, { dim_feedforward = true, activation = true, mask = true })
+  local n, hidden = d_model, opts.dim_feedforward or 2048
+  return new_module("encoder_layer_", function() return nn.TransformerEncoderLayer(d_model, nhead, opts) end,
+    function(g, dtype, prefix)
+      local weights = {}
+      local function pair(name, outputs, inputs)
+        weights[#weights + 1] = weight(g, prefix .. name .. "_weight", { outputs, inputs }, dtype, inputs)
+        weights[#weights + 1] = weight(g, prefix .. name .. "_bias", { outputs }, dtype, inputs)
+      end
+      local function norm(name)
+        weights[#weights + 1] = constant(g, prefix .. name .. "_weight", n, dtype, 1)
+        weights[#weights + 1] = constant(g, prefix .. name .. "_bias", n, dtype, 0)
+      end
+      pair("in_proj", 3 * n, n)
+      pair("out_proj", n, n)
+      norm("norm1")
+      pair("linear1", hidden, n)
+      pair("linear2", n, hidden)
+      norm("norm2")
+      return weights
+    end, function(x, w)
+      expect_size("TransformerEncoderLayer", x, d_model)
+      return (nn.encoder_layer(x, { heads = nhead, hidden = hidden, activation = opts.activation, mask = opts.mask, weights = w }))
+    end)
+end
+
+-- num_layers of them, each with weights of its own.
+function nn.TransformerEncoder(layer, num_layers)
+  local layers = { layer }
+  for i = 2, num_layers do layers[i] = layer.again() end
+  return chained("layers", layers)
 end
 
 -- Weights of a recurrent cell with `gates` blocks of rows: W_ih [gates H, I], W_hh [gates H, H] and two biases.

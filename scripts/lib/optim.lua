@@ -30,8 +30,8 @@ local function state(g, p, what)
 end
 
 -- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward`, what
--- follows under the optimiser's name.
-local function step(g, name, loss, params, decay, prepare, update)
+-- follows under the optimiser's name. `carried`: the params are values of a loop, to which nothing is assigned.
+local function step(g, name, loss, params, decay, prepare, update, carried)
   if type(params) ~= "table" then params = { params } end
   local gradients = g:scope("backward", function() return g:grad(loss, params) end)
   return g:scope(name, function()
@@ -41,17 +41,18 @@ local function step(g, name, loss, params, decay, prepare, update)
       local value, gradient = to(p, wide(p.dtype)), to(gradients[i], wide(p.dtype))
       if decay ~= 0 then gradient = gradient + decay * value end
       after[i] = to(value - update(p, gradient), p.dtype)
-      g:assign(p, after[i])
+      if not carried then g:assign(p, after[i]) end
     end
     return after
   end)
 end
 
 -- p - lr v, where v = gradient + weight_decay p, or momentum times the last v and that.
-function optim.sgd(g, loss, params, opts)
+function optim.sgd(g, loss, params, opts, carried)
   opts = options("sgd", opts, { lr = true, momentum = true, weight_decay = true, name = true })
   local lr, momentum = number("sgd", opts, "lr"), number("sgd", opts, "momentum", 0)
   local decay = number("sgd", opts, "weight_decay", 0)
+  if carried and momentum ~= 0 then error("sgd: momentum is kept beside parameters, and these are a loop's values", 0) end
   local function update(p, gradient)
     if momentum == 0 then return lr * gradient end
     local v = state(g, p, "momentum")
@@ -59,13 +60,14 @@ function optim.sgd(g, loss, params, opts)
     g:assign(v, next_v)
     return lr * next_v
   end
-  return step(g, opts.name or "sgd", loss, params, decay, function() end, update)
+  return step(g, opts.name or "sgd", loss, params, decay, function() end, update, carried)
 end
 
 -- p - lr m' / (sqrt v' + eps): m and v are running means of the gradient and its square, m' and v' freed of the zeros
 -- that they started with.
-function optim.adam(g, loss, params, opts)
+function optim.adam(g, loss, params, opts, carried)
   opts = options("adam", opts, { lr = true, betas = true, eps = true, weight_decay = true, name = true })
+  if carried then error("adam: its means are kept beside parameters, and these are a loop's values", 0) end
   local betas = opts.betas or {}
   local beta_m, beta_v = number("adam", betas, 1, 0.9), number("adam", betas, 2, 0.999)
   local lr, eps = number("adam", opts, "lr", 1e-3), number("adam", opts, "eps", 1e-8)
@@ -85,7 +87,24 @@ function optim.adam(g, loss, params, opts)
     local mean, square = next_m / (1 - to(left_m, m.dtype)), next_v / (1 - to(left_v, v.dtype))
     return lr * mean / (square:sqrt() + eps)
   end
-  return step(g, opts.name or "adam", loss, params, number("adam", opts, "weight_decay", 0), prepare, update)
+  return step(g, opts.name or "adam", loss, params, number("adam", opts, "weight_decay", 0), prepare, update, carried)
 end
+
+-- ---- in PyTorch's names ----
+--
+-- opt = optim.SGD(net, { lr = 0.01 }) of a module or a list of parameters; opt:step(loss) assigns the new values to them.
+-- In a loop that carries the values, opt:step(loss, values) gives the next ones instead. A loss that is no scalar is summed,
+-- which is what backward() with a gradient of ones does. No gradient is left over to be zeroed.
+local function stepper(update, of, opts)
+  local optimiser = {}
+  function optimiser:step(loss, values)
+    if #loss.shape > 0 then loss = loss:sum() end
+    return update(loss.graph, loss, values or (of.parameters and of:parameters() or of), opts, values ~= nil)
+  end
+  return optimiser
+end
+
+function optim.SGD(of, opts) return stepper(optim.sgd, of, opts) end
+function optim.Adam(of, opts) return stepper(optim.adam, of, opts) end
 
 return optim

@@ -7,6 +7,8 @@
 --     pairwise  all 351 dot products of two of the 27 vectors (DLRM's own interaction)
 --     outer     every element times every element, 432 × 432, into a small MLP: the lecture's first version. What does
 --               that matrix cost in bytes, and what if the product that reads it takes it in as it is made?
+--     lecture   outer as the lecture has it: counts as they are, a dense MLP 13-32-16, ids looked up in a vocabulary, tables
+--               of the sizes that Criteo's categories have (none above `rows`)
 --     train     a step of training with pairwise: gradients of the tables, too, are scatter-adds into whole tables
 --
 -- hash = index_match compares each id with the vocabulary of its table, `rows` comparisons an id, as the lecture's first
@@ -17,6 +19,22 @@ local fb, nn, optim = require "fusebox", require "nn", require "optim"
 
 local dense_features, sparse_features = 13, 26
 
+-- How many different ids the 26 categories of the Kaggle data set have.
+local categories = { 1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306,
+                     10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572 }
+
+local function column_names(prefix, n)
+  local names = {}
+  for i = 1, n do names[i] = prefix .. "_" .. i end
+  return names
+end
+
+local function from_files(g, p)
+  local dense = g:load("dense", "criteo.csv", { columns = column_names("dense", dense_features), dtype = p.dtype })
+  local ids = { columns = column_names("sparse", sparse_features), dtype = "i64" }
+  return dense, p.data == "npy" and g:load("sparse", "criteo_sparse.npy") or g:load("sparse", "criteo.csv", ids)
+end
+
 -- The counts [B, 13], which DLRM takes as log(1 + count), and the ids [B, 26].
 local function features(g, p)
   if p.data == "random" then
@@ -24,12 +42,7 @@ local function features(g, p)
     return g:input("dense", { p.batch, dense_features }, p.dtype),
       g:input("sparse", { p.batch, sparse_features }, "i64", { dist = "integer", high = high })
   end
-  local counts, ids = {}, {}
-  for i = 1, dense_features do counts[i] = "dense_" .. i end
-  for i = 1, sparse_features do ids[i] = "sparse_" .. i end
-  local dense = g:load("dense", "criteo.csv", { columns = counts, dtype = p.dtype })
-  local sparse = p.data == "npy" and g:load("sparse", "criteo_sparse.npy")
-    or g:load("sparse", "criteo.csv", { columns = ids, dtype = "i64" })
+  local dense, sparse = from_files(g, p)
   return (dense + 1):log(), sparse
 end
 
@@ -85,6 +98,38 @@ local function predict(g, p, weights)
   return g:scope("prediction", function() return mlp(g, x, { 512, 256, 1 }, weights) end)
 end
 
+-- The lecture's model looks each id up in the vocabulary of its category; the row where it stands is the table's. Of data
+-- from files the vocabulary is the ids that occur there; random ids are drawn from a vocabulary of 32-bit hashes.
+local function lecture(g, p)
+  local dense, sparse
+  if p.data == "random" then
+    dense = g:input("dense", { p.batch, dense_features }, "i32", { dist = "integer", high = 100 }):to(p.dtype)
+  else
+    dense, sparse = from_files(g, p)
+  end
+  local all = { g:scope("dense_arch", function() return mlp(g, dense, { 32, p.size }, {}) end) }
+  for i = 1, sparse_features do
+    g:scope("sparse_arch", i, function()
+      local rows, vocabulary, id = math.min(categories[i], p.rows), nil, nil
+      if sparse then
+        id = sparse:select(1, i - 1)
+        vocabulary, rows = id, math.max(rows, id.shape[1])
+      else
+        vocabulary = g:param("vocabulary", { rows }, "i64", { dist = "integer", high = 4294967296 })
+        local drawn = g:input("drawn", { p.batch }, "i64", { dist = "integer", high = rows })
+        id = vocabulary:unsqueeze(1):embedding(drawn):squeeze(1)
+      end
+      local row = g:scope("hash", function() return id:unsqueeze(1):eq(vocabulary):to("i32"):argmax(1) end)
+      all[i + 1] = g:param("table", { rows, p.size }, p.dtype, { dist = "normal" }):embedding(row)
+    end)
+  end
+  local x = g:cat(all, 1)
+  local products = g:scope("interaction", function()
+    return x:unsqueeze(2):matmul(x:unsqueeze(1)):view(x.shape[1], x.shape[2] * x.shape[2])
+  end)
+  return g:scope("prediction", function() return mlp(g, products, { p.hidden, 1 }, {}) end):sigmoid()
+end
+
 return fb.script {
   title = "DLRM: a recommendation model, forward and a training step",
 
@@ -110,6 +155,8 @@ return fb.script {
       end)
       return g:scope("prediction", function() return mlp(g, products, { p.hidden, 1 }, weights) end):sigmoid()
     end,
+
+    lecture = lecture,
 
     -- Binary cross entropy of the logit z: log(1 + exp z) - z clicked.
     train = function(g, p)

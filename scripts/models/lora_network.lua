@@ -66,6 +66,18 @@ return fb.script {
     end,
   },
 
+  plans = { -- on a GPU only
+    -- Both layers with their updates as one cooperative kernel, at 16-8-4 as at any size: a barrier between the stages
+    -- instead of a launch. It can call no library: its products are generated.
+    one_kernel = function(pl)
+      pl:preset("inductor")
+      for _, name in ipairs(pl:nodes()) do
+        if name:find("matmul") then pcall(pl.generate, pl, name) end -- what cannot be, the launch mode names
+      end
+      pl:launch("mega")
+    end,
+  },
+
   columns = { "lora:eager", "lora:max", "joined:max", "merged:max", "train:max" },
 
   -- From which batch on does merging, which costs a pass over W, pay?

@@ -9,6 +9,7 @@
 --     stacked      stack, then one sigmoid for three gates       cell       the framework's own LSTM cell
 --     hoisted      x Wihᵀ for all steps at once, outside the loop
 --     batch_first  as gates, x lying [N, T, I] instead of [T, N, I]
+--     combined     the talk's second listing: one layer of cat(x[:, t, :], h), whose weight is kept whole
 --
 -- `fusebox run lstm --experiment --out lstm.jsonl` is "too many things to test": variant × preset × launch mode × batch ×
 -- precision, a row at a time, ranked at the end (`--format svg` draws it). Interrupted, the same command goes on where it
@@ -122,6 +123,23 @@ return fb.script {
       return g:stack(unrolled(g, p, x:unbind(1), function(xt, h, c)
         return activate(xt:matmul(w.W_ih:t()) + w.b_ih + h:matmul(w.W_hh:t()) + w.b_hh, c)
       end), 1)
+    end,
+
+    combined = function(g, p)
+      local combined_layer = nn.Linear(p.I + p.H, 4 * p.H)
+      local x = g:input("x", { p.N, p.T, p.I }, p.dtype, { dist = "normal", std = 0.1 })
+      local h, c = g:zeros({ p.N, p.H }, p.dtype), g:zeros({ p.N, p.H }, p.dtype)
+      local outputs = {}
+      combined_layer:parameters(g, p.dtype)
+      for t = 1, p.T do
+        g:scope("step", t, function()
+          local x_t = x:select(1, t - 1)
+          local gates = combined_layer(g:cat({ x_t, h }, 1))
+          h, c = activate(gates, c)
+          outputs[t] = h
+        end)
+      end
+      return g:stack(outputs, 1)
     end,
 
     cell = function(g, p)

@@ -74,6 +74,19 @@ return fb.script {
         g:receive(trained[i], "saved_" .. name)
       end
     end,
+
+    -- The program as the document of a small autodiff library has it: a net of modules, 0.2 fed in every step, no loss
+    -- but the outputs themselves, and the parameters saved at the end. There it runs 1,000 steps (--set steps=1000).
+    document = function(g, p)
+      local net = nn.Sequential(nn.Linear(p.inputs, p.hidden), nn.Sigmoid(), nn.Linear(p.hidden, p.outputs))
+      local opt = optim.SGD(net, { lr = p.lr })
+      local feeder = g:feed("feeder", { p.steps, p.batch, p.inputs }, p.dtype, { dist = "constant", value = 0.2 })
+      local trained = g:scan({ feeder }, net:parameters(g, p.dtype), function(val, ...)
+        local now = { ... }
+        return opt:step(net(val, now), now)
+      end)
+      for i, parameter in ipairs(trained) do g:receive(parameter, "saving_params_" .. i) end
+    end,
   },
 
   plans = {

@@ -38,6 +38,18 @@ is "a plan as a procedure: loops, kernels, accesses through views" 0 out '^feed 
     out ' fc1.matmul\[i, j\] := sum over k < 255: item\[i, k\] \* carried\[j, k\]$' \
     out ' sum_3\[i\] := sum over j < 2: mul_2\[j, i\]$' out '^  carried = sub_2   for the next step$' \
     out '^receive saved_fc1_weight = result  copied out'
+fb check mlp_loop document:eager document:max --set steps=1000 --set inputs=15 --set hidden=15 --set outputs=15 --device host
+is "the autodiff document's loop of 1,000 steps" 0 out '^✓ document:eager: ' out '^✓ document:max: '
+fb explain mlp_loop document:max --procedure --set steps=1000
+is "and as a procedure: fed, trained, received" 0 out '^feed feeder ' out '^for 1000 steps' \
+    out '^  carried_4 = sgd.sub_4   for the next step$' out '^receive saving_params_4 = result.*copied out'
+for size in 16 1024; do
+    fb emit lora_network lora:one_kernel --target cuda --set batch=64 --set inputs=$size --set hidden=$((size / 2)) --set outputs=$((size / 4))
+    is "LoRA on an MLP in one kernel, from $size features on" 0 out '^ \*     mega\(x, '
+    holds "one launch" test "$(sed -n '/^ \* launches/,/^ \*\//p' out | grep -c '^ \*     ')" = 1
+done
+fb check dlrm lecture:max --set data=csv --device host
+is "the lecture's rows of Criteo, their ids looked up" 0 out '^✓ lecture:max: '
 fb explain models/mlp_train grad:max --procedure
 is "and what is assigned" 0 out ' fc1_weight\[i, j\] = sgd.sub\[i, j\]   in place$'
 fb explain split_stack combined:max --procedure --steps

@@ -206,6 +206,10 @@ static const struct {
     {"optim.sgd(g, w:sum(), w, { lr = '1' })", "script.lua:5: sgd: lr is a string, not a number"},
     {"optim.sgd(g, w:sum(), w, { rate = 1 })", "script.lua:5: sgd: unknown option \"rate\""},
     {"optim.sgd(g, w:sum(), { w + 1 }, { lr = 1 })", "assign: add is no parameter"},
+    {"optim.SGD({ w }, { lr = 1, momentum = 0.5 }):step(w:sum(), { w })",
+     "sgd: momentum is kept beside parameters, and these are a loop's values"},
+    {"optim.Adam({ w }, {}):step(w:sum(), { w })",
+     "adam: its means are kept beside parameters, and these are a loop's values"},
     {"optim.adam(g, w, { w })", "grad: the loss must be one element (w: f64[2,3])"},
     {"optim.adam(g, w:sum(), { w }, { betas = { 0.9, 'x' } })", "script.lua:5: adam: 2 is a string, not a number"},
 };
