@@ -339,13 +339,34 @@ static void stages_of_unequal_threads(void **state)
     fb_script_free(s);
 }
 
+/* Both layers of models/lora_network with their updates, 16-8-4 as it stands and beyond a tile: its plan one_kernel. */
+static void lora_is_one_kernel(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"{}", "{\"batch\":70,\"inputs\":80,\"hidden\":66,\"outputs\":20}"};
+    if (!emulation_exists()) skip();
+    char path[4096];
+    snprintf(path, sizeof path, "%s/scripts/models/lora_network.lua", getenv("FB_SRCDIR") ? getenv("FB_SRCDIR") : ".");
+    fb_script *s = script_of(path, LIMIT_MS);
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        json_t *params = fb_json_parse(sizes[i], strlen(sizes[i]), NULL);
+        subject a = subject_of(build_variant(s, "lora", params), &m);
+        check_run(&a, lowered(a.planner, "inductor"), sizes[i]);
+        subject_free(&a);
+        json_decref(params);
+    }
+    fb_script_free(s);
+}
+
 int main(void)
 {
     fb_json_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans_run_as_one_kernel),   cmocka_unit_test(loops_keep_what_stands_still),
         cmocka_unit_test(stages_of_unequal_threads), cmocka_unit_test(meetings_that_are_missing_are_found),
-        cmocka_unit_test(meetings_are_predicted),
+        cmocka_unit_test(meetings_are_predicted),    cmocka_unit_test(lora_is_one_kernel),
     };
     return cmocka_run_group_tests_name("mega", tests, make_scratch, remove_scratch);
 }
