@@ -42,10 +42,21 @@ local fusebox = {}
 ---@field about? string what is compared, before the question
 ---@field compare string[] two columns
 ---@field ask? string
----@field choices? string[][] { key, text }
----@field answer? fun(why: Why): string
+---@field premise? "faster"|"slower"|"differs" what the question says of the second column; "faster" where nothing is said
+---@field choices? Choice[]
+---@field answer? fun(why: Why): string the key of what is right; without it the choices' own conditions are asked
 ---@field hints? string[]
----@field tell? string
+---@field tell? string what is told in the end, whatever was found
+
+---An answer: right where that part of the waterfall goes furthest in the direction of the difference.
+---@class Choice
+---@field [1] string its key, which is a part too where neither saves nor costs is given
+---@field [2] string what is shown
+---@field saves? WhyPart the second column gains by it
+---@field costs? WhyPart the second column loses by it
+---@field tell? string what is told where it was found to be so
+
+---@alias WhyPart "dispatch"|"launches"|"copies"|"bytes"|"compute"|"occupancy"|"spills"
 
 ---@class Script
 ---@field title? string

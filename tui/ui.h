@@ -139,7 +139,8 @@ typedef enum {
     FB_PUZZLE_NONE,
     FB_PUZZLE_PREDICT,
     FB_PUZZLE_RUNS,
-    FB_PUZZLE_STUCK, /* the columns cannot be compared: error says why */
+    FB_PUZZLE_STUCK,  /* the columns cannot be compared: error says why */
+    FB_PUZZLE_TURNED, /* measured, and the question is of something that is not so: the opposite is asked */
     FB_PUZZLE_ANSWERED,
 } fb_puzzle_stage;
 
@@ -154,7 +155,7 @@ typedef struct {
     char *spec[2];    /* the columns compared */
     bool asked, held; /* held: measuring by itself is off until there is a prediction */
     fb_why why;
-    char answer[64];
+    fb_grade grade; /* from FB_PUZZLE_TURNED on */
     fb_error error;
     fb_hash asks; /* of all that the script says of it */
     fb_puzzle_code code;

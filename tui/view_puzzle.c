@@ -21,6 +21,7 @@ typedef enum {
     ROW_CHOICE,
     ROW_GUESS,
     ROW_RUN,
+    ROW_SEE,
     ROW_HINT,
     ROW_OURS,
     ROW_WHY,
@@ -245,7 +246,7 @@ static void cannot(fb_app *app, const fb_error *why)
 {
     app->puzzle.stage = FB_PUZZLE_STUCK;
     app->puzzle.error = *why;
-    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){.cursor = 1}; /* the first thing to do about it */
 }
 
 static void start(fb_app *app)
@@ -267,18 +268,28 @@ static void start(fb_app *app)
     fb_puzzle_follow(app);
 }
 
-static bool is_right(const fb_app *app)
+static bool makes_right(const fb_app *app, int choice)
 {
-    const fb_puzzle *p = puzzle_of(app);
-    return app->puzzle.choice != FB_NONE && !strcmp(p->choice_keys[app->puzzle.choice], app->puzzle.answer);
+    return choice != FB_NONE && choice < 64 && app->puzzle.grade.right >> choice & 1;
 }
 
-static int choice_of_answer(const fb_app *app)
+static bool is_right(const fb_app *app)
+{
+    return makes_right(app, app->puzzle.choice);
+}
+
+/* The choices of the question that is asked, by their numbers in the script. Of the other question's, one a part. */
+static int choices_of(const fb_app *app, int shown[64])
 {
     const fb_puzzle *p = puzzle_of(app);
-    for (int i = 0; i < p->n_choices; i++)
-        if (!strcmp(p->choice_keys[i], app->puzzle.answer)) return i;
-    return FB_NONE;
+    bool turned = app->puzzle.grade.turned && app->puzzle.stage >= FB_PUZZLE_TURNED;
+    int n = 0;
+    for (int i = 0; i < p->n_choices && i < 64; i++) {
+        bool again = false;
+        for (int k = 0; turned && k < n; k++) again |= p->conditions[shown[k]].part == p->conditions[i].part;
+        if (!turned || (!again && p->conditions[i].part != FB_WHY_NONE)) shown[n++] = i;
+    }
+    return n;
 }
 
 /* The columns that were left out while there was something to find are there from now on. */
@@ -292,19 +303,39 @@ static void unveil(fb_app *app)
     app->puzzle.secret = false;
 }
 
-static void judged(fb_app *app, const fb_answer *answer)
+static void keep_answer(fb_app *app)
 {
     const fb_puzzle *p = puzzle_of(app);
-    const fb_why *why = &app->puzzle.why;
-    snprintf(app->puzzle.answer, sizeof app->puzzle.answer, "%s", answer->key);
-    app->puzzle.stage = FB_PUZZLE_ANSWERED;
-    if (choice_of_answer(app) == FB_NONE) return; /* nothing to be right or wrong about here */
-    json_t *row = json_pack("{s:s, s:s, s:b, s:f, s:f, s:i}", "chosen", p->choice_keys[app->puzzle.choice], "answer",
-                            answer->key, "right", is_right(app), "guess", app->puzzle.guess, "times",
-                            why->a_us / why->b_us, "hints", app->puzzle.hints);
+    const fb_puzzle_run *z = &app->puzzle;
+    const char *found = z->grade.winner == FB_WHY_NONE ? "" : fb_why_name(z->grade.winner);
+    for (int i = p->n_choices - 1; i >= 0; i--)
+        if (makes_right(app, i)) found = p->choice_keys[i];
+    json_t *row =
+        json_pack("{s:s, s:s, s:b, s:f, s:f, s:i}", "chosen", p->choice_keys[z->choice], "answer", found, "right",
+                  is_right(app), "guess", z->guess, "times", z->why.a_us / z->why.b_us, "hints", z->hints);
     fb_puzzles_add(fb_session_path(app->session), row);
     json_decref(row);
     unveil(app);
+}
+
+/* What was chosen is right or wrong only where something was found that a choice says. */
+static void conclude(fb_app *app)
+{
+    app->puzzle.stage = FB_PUZZLE_ANSWERED;
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
+    if (app->puzzle.grade.state == FB_GRADE_KNOWN && app->puzzle.choice != FB_NONE) keep_answer(app);
+}
+
+static void judged(fb_app *app, const fb_answer *answer)
+{
+    app->puzzle.grade = answer->grade;
+    if (!answer->grade.turned || answer->grade.state != FB_GRADE_KNOWN) {
+        conclude(app);
+        return;
+    }
+    app->puzzle.stage = FB_PUZZLE_TURNED; /* what was asked is not so: the opposite is asked, of the same two */
+    app->puzzle.choice = FB_NONE;
+    app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){0};
 }
 
 void fb_puzzle_follow(fb_app *app)
@@ -419,22 +450,22 @@ static void add_hint_button(fb_app *app, page *p)
                             : "A hint");
 }
 
-static void add_prediction(fb_app *app, page *p)
+static void add_choices(fb_app *app, page *p)
 {
     const fb_puzzle *z = puzzle_of(app);
-    bool answered = app->puzzle.stage == FB_PUZZLE_ANSWERED;
-    int right = answered ? choice_of_answer(app) : FB_NONE;
-    for (int i = 0; i < z->n_choices; i++) {
-        bool chosen = app->puzzle.choice == i;
-        bool wrong = chosen && right != FB_NONE && i != right; /* where nothing is right, nothing is wrong */
-        fb_role role = i == right && answered ? FB_ROLE_GOOD
-                       : wrong                ? FB_ROLE_BAD
-                       : chosen               ? FB_ROLE_STRONG
-                                              : FB_ROLE_TEXT;
+    const fb_puzzle_run *run = &app->puzzle;
+    bool graded = run->stage == FB_PUZZLE_ANSWERED && run->grade.state == FB_GRADE_KNOWN,
+         open = run->stage == FB_PUZZLE_PREDICT || run->stage == FB_PUZZLE_TURNED;
+    int shown[64], n = choices_of(app, shown);
+    for (int k = 0; k < n; k++) {
+        int i = shown[k];
+        bool chosen = run->choice == i, right = graded && makes_right(app, i), wrong = graded && chosen && !right;
+        fb_role role = right ? FB_ROLE_GOOD : wrong ? FB_ROLE_BAD : chosen ? FB_ROLE_STRONG : FB_ROLE_TEXT;
         char mark[24];
-        snprintf(mark, sizeof mark, "%d %s ", i + 1, i == right ? "✓" : wrong ? "✗" : chosen ? "●" : "○");
-        add(app, p, 2, role, app->puzzle.stage == FB_PUZZLE_PREDICT ? new_row(p, ROW_CHOICE, i) : FB_NONE, mark,
-            z->choices[i]);
+        snprintf(mark, sizeof mark, "%d %s ", k + 1, right ? "✓" : wrong ? "✗" : chosen ? "●" : "○");
+        add(app, p, 2, role, open ? new_row(p, ROW_CHOICE, i) : FB_NONE, mark,
+            run->grade.turned && run->stage >= FB_PUZZLE_TURNED ? fb_grade_cause((fb_why_id)z->conditions[i].part)
+                                                                : z->choices[i]);
     }
 }
 
@@ -451,26 +482,80 @@ static void add_guess(fb_app *app, page *p)
     add(app, p, 2, z->guess == 0 ? FB_ROLE_TEXT : FB_ROLE_STRONG, new_row(p, ROW_GUESS, 0), "", text);
 }
 
-static void add_verdict(fb_app *app, page *p)
+/* Whether it was right, or why nothing is. */
+static void add_grade(fb_app *app, page *p)
+{
+    static const char *const none[] = {
+        [FB_GRADE_TIE] =
+            "Nothing is graded: here it cannot be told which of the two is faster. Larger parameters (P) or "
+            "another device may tell them apart.",
+        [FB_GRADE_UNEXPLAINED] =
+            "Nothing is graded: more of the difference is not explained here than any part explains.",
+        [FB_GRADE_OTHER] = "Nothing is graded: here none of the answers is right; the waterfall shows what is."};
+    const fb_puzzle_run *z = &app->puzzle;
+    const fb_why *why = &z->why;
+    if (z->grade.state == FB_GRADE_KNOWN)
+        add(app, p, 2, is_right(app) ? FB_ROLE_GOOD : FB_ROLE_BAD, FB_NONE, "", is_right(app) ? "Right." : "Not here.");
+    else
+        add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
+            z->grade.state == FB_GRADE_TIE && why->verdict[why->of].what == FB_SAME
+                ? "Nothing is graded: here the two are the same. Larger parameters (P) or another device may tell them "
+                  "apart."
+                : none[z->grade.state]);
+}
+
+/* What the waterfall says of the part that was chosen, where that was not it. */
+static void add_chosen(fb_app *app, page *p)
+{
+    const fb_puzzle_run *z = &app->puzzle;
+    const fb_why *why = &z->why;
+    int id = z->choice == FB_NONE ? FB_WHY_NONE : puzzle_of(app)->conditions[z->choice].part;
+    if (id == FB_WHY_NONE || z->grade.state != FB_GRADE_KNOWN || is_right(app)) return;
+    const fb_why_part *part = &why->part[id];
+    const char *name = fb_why_name((fb_why_id)id);
+    double gain = why->us < 0 ? -part->us : part->us;
+    char text[400], us[32], most[32];
+    if (!part->known)
+        snprintf(text, sizeof text, "You chose %s: that is not known of both.", name);
+    else if (fabs(part->us) < fabs(why->us) / 200)
+        snprintf(text, sizeof text, "You chose %s: nothing of the difference is that.", name);
+    else if (gain < 0)
+        snprintf(text, sizeof text, "You chose %s: that goes the other way, by %s; it would make %s the faster one.",
+                 name, fb_format_us(us, -gain), z->spec[why->us > 0 ? 0 : 1]);
+    else
+        snprintf(text, sizeof text, "You chose %s: that is %s, %.0f %% of the difference; %s is more, %s, %.0f %%.",
+                 name, fb_format_us(us, gain), fb_why_percent(why, (fb_why_id)id), fb_why_name(z->grade.winner),
+                 fb_format_us(most, fabs(why->part[z->grade.winner].us)), fb_why_percent(why, z->grade.winner));
+    add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", text);
+}
+
+/* What was found, in the script's words, then what always holds. Of the opposite of its question it knows nothing. */
+static void add_closing(fb_app *app, page *p)
 {
     const fb_puzzle *z = puzzle_of(app);
+    bool own = !app->puzzle.grade.turned;
+    add_chosen(app, p);
+    for (int i = 0; own && i < z->n_choices; i++)
+        if (app->puzzle.grade.state == FB_GRADE_KNOWN && makes_right(app, i) && z->conditions[i].tell)
+            add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", z->conditions[i].tell);
+    if (own && z->tell) add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", z->tell);
+}
+
+static void add_waterfall(fb_app *app, page *p)
+{
+    const fb_why *why = &app->puzzle.why;
+    for (int id = 0; id < FB_WHY_PARTS; id++) {
+        if (!fb_why_matters(why, (fb_why_id)id) || !why->part[id].known) continue;
+        add(app, p, 4, FB_ROLE_TEXT, FB_NONE, "", fb_why_name((fb_why_id)id));
+        p->lines.at[p->lines.n - 1].part = (fb_why_id)id;
+    }
+}
+
+static void add_times(fb_app *app, page *p)
+{
     const fb_why *why = &app->puzzle.why;
     double times = why->a_us / why->b_us, guess = app->puzzle.guess, off = fmax(times / guess, guess / times);
-    int right = choice_of_answer(app);
     char text[400], a[32], b[32], verdicts[160];
-    if (!strcmp(app->puzzle.answer, "tie") && right == FB_NONE)
-        add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
-            why->verdict[why->of].what == FB_SAME
-                ? "Here the two are the same, so no answer is right. Larger parameters (P) or another device may tell "
-                  "them apart."
-                : "Here it cannot be told which is faster, so no answer is right. Larger parameters (P) or another "
-                  "device "
-                  "may tell them apart.");
-    else if (right == FB_NONE)
-        add(app, p, 2, FB_ROLE_WARN, FB_NONE, "",
-            "On this device none of the answers is right; the waterfall shows what is.");
-    else
-        add(app, p, 2, is_right(app) ? FB_ROLE_GOOD : FB_ROLE_BAD, FB_NONE, "", is_right(app) ? "Right." : "Not here.");
     add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", fb_why_verdicts(why, verdicts));
     snprintf(text, sizeof text, "%s: %s → %s: %.2f times as fast; you guessed %g, which is %s",
              why->of == FB_TIME_WALL ? "wall time" : "the kernels alone", fb_format_us(a, why->a_us),
@@ -479,13 +564,17 @@ static void add_verdict(fb_app *app, page *p)
              : off < 2  ? "close"
                         : "off by more than a factor of two");
     add(app, p, 2, FB_ROLE_STRONG, FB_NONE, "", text);
-    for (int id = 0; id < FB_WHY_PARTS; id++) {
-        if (!fb_why_matters(why, (fb_why_id)id) || !why->part[id].known) continue;
-        add(app, p, 4, FB_ROLE_TEXT, FB_NONE, "", fb_why_name((fb_why_id)id));
-        p->lines.at[p->lines.n - 1].part = (fb_why_id)id;
-    }
-    gap(app, p);
-    if (z->tell) add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", z->tell);
+}
+
+/* The script's question, or its opposite where the script's is of something that is not so. */
+static const char *question(fb_app *app)
+{
+    const fb_puzzle_run *z = &app->puzzle;
+    const fb_why *why = &z->why;
+    if (!z->grade.turned || z->stage < FB_PUZZLE_TURNED) return puzzle_of(app)->ask;
+    return fb_arena_printf(app->arena[FB_VIEW_PUZZLE],
+                           "Here it is the other way round: %s is %s than %s, %.2f times as fast. Why?", z->spec[1],
+                           why->us > 0 ? "faster" : "slower", z->spec[0], why->a_us / why->b_us);
 }
 
 /* What stands in for a device that is not there. */
@@ -604,7 +693,7 @@ static void make_prediction(fb_app *app, page *p)
     const fb_puzzle *z = puzzle_of(app);
     bool gone = absent(app) && names_a_device(app);
     add_task(app, p);
-    if (z->n_choices) add_prediction(app, p);
+    add_choices(app, p);
     add_guess(app, p);
     add_hints(app, p);
     if (gone) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
@@ -624,13 +713,14 @@ static void make(fb_app *app, int width)
         make_prediction(app, p);
         return;
     }
-    add(app, p, 2, FB_ROLE_STRONG, new_row(p, ROW_TASK, 0), "", z->ask);
+    add(app, p, 2, FB_ROLE_STRONG, new_row(p, ROW_TASK, 0), "", question(app));
     add_compared(app, p);
     gap(app, p);
-    if (z->n_choices) add_prediction(app, p);
+    add_choices(app, p);
     gap(app, p);
     switch (app->puzzle.stage) {
     case FB_PUZZLE_RUNS: add(app, p, 2, FB_ROLE_DIM, FB_NONE, "", "Measuring; Esc stops it."); break;
+    case FB_PUZZLE_TURNED: button(app, p, ROW_SEE, "See"); break;
     case FB_PUZZLE_STUCK:
         add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
         if (names_a_device(app)) button(app, p, ROW_OURS, ours_text);
@@ -639,7 +729,11 @@ static void make(fb_app *app, int width)
         add_next(app, p, false);
         break;
     case FB_PUZZLE_ANSWERED:
-        add_verdict(app, p);
+        add_grade(app, p);
+        add_times(app, p);
+        add_waterfall(app, p);
+        gap(app, p);
+        add_closing(app, p);
         gap(app, p);
         button(app, p, ROW_WHY, "The waterfall, part by part");
         add_next(app, p, false);
@@ -766,10 +860,11 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 static void explain(fb_app *app, fb_hint *hint)
 {
     static const char *const text[] = {
-        [ROW_TASK] = "Read; j goes on to the question, PgDn and PgUp turn the page, y shows the whole script",
+        [ROW_TASK] = "j goes on, PgDn and PgUp turn the page, y shows the whole script",
         [ROW_CHOICE] = "Enter, or the number: this is your answer",
         [ROW_GUESS] = "Digits, or h and l: your guess of how many times as fast the second is; below 1 it is slower",
         [ROW_RUN] = "Enter: measure both, and see what was right",
+        [ROW_SEE] = "Enter: what the waterfall says",
         [ROW_HINT] = "Enter shows a hint; hints are counted",
         [ROW_OURS] = "Enter: eager plans of our own on the device that is there",
         [ROW_WHY] = "Enter: each part of the difference with a sentence, and the kernels behind it",
@@ -781,7 +876,8 @@ static void explain(fb_app *app, fb_hint *hint)
     };
     const page *p = now(app, 0);
     int at = app->scroll[FB_VIEW_PUZZLE].cursor;
-    fb_str_add(&hint->title, app->puzzle.stage == FB_PUZZLE_PREDICT    ? "predict first"
+    fb_str_add(&hint->title, app->puzzle.stage == FB_PUZZLE_TURNED     ? "predict again"
+                             : app->puzzle.stage == FB_PUZZLE_PREDICT  ? "predict first"
                              : app->puzzle.stage == FB_PUZZLE_ANSWERED ? "answered"
                                                                        : "puzzle");
     if (at < p->rows.n) fb_str_add(&hint->line[0], text[p->rows.at[at].kind]);
@@ -792,11 +888,19 @@ static void choose(fb_app *app, int choice)
 {
     app->puzzle.choice = choice;
     app->puzzle.paged = false;
-    if (app->puzzle.guess == 0) {
-        const page *p = now(app, 0);
-        for (int i = 0; i < p->rows.n; i++)
-            if (p->rows.at[i].kind == ROW_GUESS) app->scroll[FB_VIEW_PUZZLE].cursor = i;
+    const page *p = now(app, 0);
+    for (int i = 0; i < p->rows.n; i++) {
+        row_kind kind = p->rows.at[i].kind;
+        if ((kind == ROW_GUESS && app->puzzle.guess == 0) || kind == ROW_SEE) app->scroll[FB_VIEW_PUZZLE].cursor = i;
     }
+}
+
+static void choose_number(fb_app *app, int number)
+{
+    fb_puzzle_stage stage = app->puzzle.stage;
+    int shown[64], n = puzzle_of(app) ? choices_of(app, shown) : 0;
+    if ((stage == FB_PUZZLE_PREDICT || stage == FB_PUZZLE_TURNED) && number >= 1 && number <= n)
+        choose(app, shown[number - 1]);
 }
 
 /* The next one of the list, whatever was typed. */
@@ -844,8 +948,17 @@ static void run(fb_app *app)
         start(app);
 }
 
+static void see(fb_app *app)
+{
+    if (app->puzzle.choice == FB_NONE)
+        fb_app_say(app, FB_ROLE_WARN, "choose an answer first");
+    else
+        conclude(app);
+}
+
 static void again(fb_app *app)
 {
+    app->puzzle.grade = (fb_grade){.winner = FB_WHY_NONE};
     app->puzzle.stage = FB_PUZZLE_PREDICT;
     app->puzzle.choice = FB_NONE;
     app->puzzle.guess = 0;
@@ -898,6 +1011,7 @@ static bool enter(fb_app *app)
     case ROW_CHOICE: choose(app, r->choice); break;
     case ROW_GUESS: app->scroll[FB_VIEW_PUZZLE].cursor++; break;
     case ROW_RUN: run(app); break;
+    case ROW_SEE: see(app); break;
     case ROW_HINT:
         if (app->puzzle.hints < puzzle_of(app)->n_hints) app->puzzle.hints++;
         break;
@@ -939,7 +1053,6 @@ static bool key(fb_app *app, int pressed)
 
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
-    const fb_puzzle *z = puzzle_of(app);
     if (c == FB_CMD_DOWN || c == FB_CMD_UP || c == FB_CMD_TOP || c == FB_CMD_BOTTOM) app->puzzle.paged = false;
     switch (c) {
     case FB_CMD_PAGE_DOWN:
@@ -953,10 +1066,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     case FB_CMD_RIGHT:
         if (guessing(app)) change_guess(app, c == FB_CMD_RIGHT ? 1 : -1);
         return true;
-    case FB_CMD_COLUMN:
-        if (app->puzzle.stage == FB_PUZZLE_PREDICT && z && atoi(arg) >= 1 && atoi(arg) <= z->n_choices)
-            choose(app, atoi(arg) - 1);
-        return true;
+    case FB_CMD_COLUMN: choose_number(app, atoi(arg)); return true;
     case FB_CMD_BACK:
     case FB_CMD_CLOSE:
         if (app->puzzle.stage == FB_PUZZLE_RUNS && c == FB_CMD_BACK) {

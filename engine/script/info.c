@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "measure/why.h"
 
 #include <limits.h>
 #include <math.h>
@@ -89,19 +90,49 @@ static const fb_script_lines *read_lines(fb_script_info *info, const json_t *lis
     return lines;
 }
 
-/* choices are { { "dispatch", "fewer launches" }, … }. */
+static int part_named(const char *name)
+{
+    for (int id = 0; name && id < FB_WHY_REST; id++)
+        if (!strcmp(name, fb_why_name((fb_why_id)id))) return id;
+    return FB_WHY_NONE;
+}
+
+static fb_condition read_condition(fb_script_info *info, const char *key, const json_t *more)
+{
+    const char *costs = fb_json_string_or(more, "costs", NULL), *saves = fb_json_string_or(more, "saves", key);
+    return (fb_condition){.part = part_named(costs ? costs : saves),
+                          .costs = costs != NULL,
+                          .tell = clean(info->arena, fb_json_string_or(more, "tell", NULL))};
+}
+
+static bool read_premise(const json_t *json, fb_premise *out, fb_error *err)
+{
+    static const char *const names[] = {
+        [FB_PREMISE_FASTER] = "faster", [FB_PREMISE_SLOWER] = "slower", [FB_PREMISE_DIFFERS] = "differs"};
+    const char *given = fb_json_string_or(json, "premise", "faster");
+    for (int i = FB_PREMISE_FASTER; i <= FB_PREMISE_DIFFERS; i++) {
+        *out = (fb_premise)i;
+        if (!strcmp(given, names[i])) return true;
+    }
+    return fb_fail(err, FB_ERR_INPUT, "puzzle: the premise is faster, slower or differs, not \"%.40s\"", given);
+}
+
+/* choices are [key, text, {…}], … . */
 static bool read_choices(fb_script_info *info, const json_t *list, fb_puzzle *p, fb_error *err)
 {
     size_t n = json_array_size(list), i;
     if (n > MOST) return fb_fail(err, FB_ERR_INPUT, "puzzle: %d choices", (int)n);
     p->choice_keys = FB_NEW_ARRAY(info->arena, const char *, n + 1);
     p->choices = FB_NEW_ARRAY(info->arena, const char *, n + 1);
+    fb_condition *conditions = FB_NEW_ARRAY(info->arena, fb_condition, n + 1);
+    p->conditions = conditions;
     json_t *item;
     json_array_foreach(list, i, item)
     {
         const char *key = json_string_value(json_array_get(item, 0)),
                    *text = json_string_value(json_array_get(item, 1));
         if (!key || !text) return fb_fail(err, FB_ERR_INPUT, "puzzle: choice %d is not { key, text }", (int)i + 1);
+        conditions[p->n_choices] = read_condition(info, key, json_array_get(item, 2));
         p->choice_keys[p->n_choices] = clean(info->arena, key);
         p->choices[p->n_choices++] = clean(info->arena, text);
     }
@@ -125,7 +156,7 @@ static bool read_puzzle(fb_script_info *info, const json_t *json, fb_error *err)
     p->tell = clean(info->arena, fb_json_string_or(json, "tell", NULL));
     p->has_answer = fb_json_bool_or(json, "has_answer", false);
     info->puzzle = p;
-    return read_choices(info, json_object_get(json, "choices"), p, err) &&
+    return read_premise(json, &p->premise, err) && read_choices(info, json_object_get(json, "choices"), p, err) &&
            read_list(info, json_object_get(json, "hints"), "the puzzle's hints", false, &p->n_hints, &p->hints, err);
 }
 

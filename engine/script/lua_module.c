@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "measure/why.h"
 #include "plan/preset.h"
 #include "plan/search.h"
 
@@ -259,8 +260,61 @@ static _Noreturn int unknown_field(lua_State *L, const char *key)
     fb_lua_unknown(L, "fb.script: unknown field", key, known, FIELDS);
 }
 
-static const char *const puzzle_parts[] = {"order", "about", "compare", "ask", "choices", "hints", "tell", "answer"};
-enum { PUZZLE_PARTS = sizeof puzzle_parts / sizeof *puzzle_parts, PUZZLE_SHOWN = PUZZLE_PARTS - 1 };
+static const char *const puzzle_parts[] = {"order", "about", "compare", "premise", "ask",
+                                           "hints", "tell",  "choices", "answer"};
+enum { PUZZLE_PARTS = sizeof puzzle_parts / sizeof *puzzle_parts, PUZZLE_SHOWN = PUZZLE_PARTS - 2 };
+
+static bool is_part(const char *name)
+{
+    int id = 0;
+    while (id < FB_WHY_REST && strcmp(fb_why_name((fb_why_id)id), name) != 0) id++;
+    return id < FB_WHY_REST;
+}
+
+static _Noreturn void unknown_part(lua_State *L, const char *what, const char *name)
+{
+    const char *parts[FB_WHY_REST]; /* the rest explains nothing */
+    for (int id = 0; id < FB_WHY_REST; id++) parts[id] = fb_why_name((fb_why_id)id);
+    fb_lua_unknown(L, what, name, parts, FB_WHY_REST);
+}
+
+/* A choice on top: { key, text, saves = part or costs = part, tell = text }. */
+static void check_choice(lua_State *L, int n, bool has_answer)
+{
+    static const char *const fields_of[] = {"saves", "costs", "tell"};
+    enum { FIELDS_OF = sizeof fields_of / sizeof *fields_of };
+    int choice = lua_gettop(L);
+    if (!lua_istable(L, choice) || lua_rawgeti(L, choice, 1) != LUA_TSTRING || lua_rawgeti(L, choice, 2) != LUA_TSTRING)
+        fb_lua_raise(L, "fb.script: puzzle: choice %d is not { key, text }", n);
+    bool conditional = false;
+    for (lua_pushnil(L); lua_next(L, choice); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        const char *field = lua_tostring(L, -2), *value = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : NULL;
+        int i = 0;
+        while (i < FIELDS_OF && strcmp(fields_of[i], field) != 0) i++;
+        if (i == FIELDS_OF) fb_lua_unknown(L, "fb.script: puzzle: a choice has no field", field, fields_of, FIELDS_OF);
+        if (!value) fb_lua_raise(L, "fb.script: puzzle: %s of choice %d is no text", field, n);
+        if (strcmp(field, "tell") == 0) continue;
+        if (conditional) fb_lua_raise(L, "fb.script: puzzle: choice %d both saves and costs", n);
+        if (!is_part(value)) unknown_part(L, "fb.script: puzzle: no part of a waterfall", value);
+        conditional = true;
+    }
+    const char *key = lua_tostring(L, choice + 1);
+    if (!conditional && !has_answer && !is_part(key))
+        unknown_part(L, "fb.script: puzzle: a choice's key is no part of a waterfall", key);
+    lua_settop(L, choice);
+}
+
+static void check_choices(lua_State *L, int puzzle)
+{
+    bool has_answer = lua_getfield(L, puzzle, "answer") == LUA_TFUNCTION;
+    if (lua_getfield(L, puzzle, "choices") == LUA_TTABLE)
+        for (int i = 1; lua_rawgeti(L, puzzle + 2, i) != LUA_TNIL; i++) {
+            check_choice(L, i, has_answer);
+            lua_pop(L, 1);
+        }
+    lua_settop(L, puzzle);
+}
 
 /* The puzzle on top, while the script's line is known. */
 static void check_puzzle(lua_State *L)
@@ -272,6 +326,7 @@ static void check_puzzle(lua_State *L)
         while (i < PUZZLE_PARTS && strcmp(puzzle_parts[i], key) != 0) i++;
         if (i == PUZZLE_PARTS) fb_lua_unknown(L, "fb.script: puzzle: unknown field", key, puzzle_parts, PUZZLE_PARTS);
     }
+    check_choices(L, puzzle);
 }
 
 static int script(lua_State *L)
@@ -453,6 +508,30 @@ static void read_params(lua_State *L, const json_t *set)
     }
 }
 
+/* [key, text, {"saves": part, "costs": part, "tell": text}] of each; the puzzle is on top. */
+static json_t *choices_json(lua_State *L)
+{
+    static const char *const fields_of[] = {"saves", "costs", "tell"};
+    json_t *all = json_array();
+    int top = lua_gettop(L);
+    if (lua_getfield(L, top, "choices") == LUA_TTABLE)
+        for (int i = 1; lua_rawgeti(L, top + 1, i) == LUA_TTABLE; i++) {
+            json_t *more = json_object();
+            lua_rawgeti(L, top + 2, 1);
+            lua_rawgeti(L, top + 2, 2);
+            for (size_t f = 0; f < sizeof fields_of / sizeof *fields_of; f++) {
+                if (lua_getfield(L, top + 2, fields_of[f]) == LUA_TSTRING)
+                    json_object_set_new(more, fields_of[f], json_string(lua_tostring(L, -1)));
+                lua_pop(L, 1);
+            }
+            json_array_append_new(all,
+                                  json_pack("[s?, s?, o]", lua_tostring(L, top + 3), lua_tostring(L, top + 4), more));
+            lua_settop(L, top + 1);
+        }
+    lua_settop(L, top);
+    return all;
+}
+
 /* What of the puzzle can be shown; its answer function stays here. */
 static void read_puzzle(lua_State *L, json_t *info)
 {
@@ -475,6 +554,7 @@ static void read_puzzle(lua_State *L, json_t *info)
         }
         lua_pop(L, 1);
     }
+    json_object_set_new(puzzle, "choices", choices_json(L));
     lua_getfield(L, top + 1, "answer");
     if (!lua_isnil(L, -1) && !lua_isfunction(L, -1))
         fb_lua_raise(L, "fb.script: puzzle.answer is a %s, not a function", luaL_typename(L, -1));

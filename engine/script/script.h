@@ -57,13 +57,25 @@ typedef struct {
     const char **choices;
 } fb_param;
 
+/* What the question says of the second column: that it is the faster one, the slower one, or only that they differ. */
+typedef enum { FB_PREMISE_FASTER, FB_PREMISE_SLOWER, FB_PREMISE_DIFFERS } fb_premise;
+
+/* What a choice says: that this part of the waterfall, as a gain or as a cost of the second column, decides. */
+typedef struct {
+    int part;         /* fb_why_id; -1: only the answer function knows */
+    bool costs;       /* else it saves */
+    const char *tell; /* told where it was found to be so; NULL */
+} fb_condition;
+
 typedef struct {
     const char *compare[2]; /* columns */
+    fb_premise premise;
     int order;         /* among the bundled ones, from 1 on; 0: none */
     const char *about; /* what is compared, before the question; NULL */
     const char *ask;
     int n_choices;
     const char **choice_keys, **choices;
+    const fb_condition *conditions; /* of the choices */
     int n_hints;
     const char **hints;
     const char *tell;

@@ -20,6 +20,7 @@
 #include "plan/preset.h"
 #include "plan/search.h"
 #include "script/script.h"
+#include "session/grade.h"
 #include "worker/worker.h"
 
 #include <limits.h>
@@ -216,12 +217,12 @@ typedef enum { FB_ANSWER_NONE, FB_ANSWER_ASKED, FB_ANSWER_KNOWN, FB_ANSWER_FAILE
 
 typedef struct {
     fb_answer_state state;
-    char key[64]; /* KNOWN: of the right choice; "" when none is, as in a tie */
+    fb_grade grade; /* KNOWN */
     fb_error error;
 } fb_answer;
 
-/* Asks the script's answer function what it makes of a waterfall; without one the largest part is the answer. Of
- * columns that tie the answer is "tie". */
+/* Which choices a waterfall makes right; where the script has an answer function, that is asked. Where nothing can be
+ * told or the premise does not hold, it is not. */
 bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err);
 const fb_answer *fb_session_answer(const fb_session *s); /* of the last question */
 

@@ -62,17 +62,17 @@ return fb.script {
     ask = "Both do the same arithmetic, on every element. What did the fusion save most of?",
     choices = {
       { "compute", "Arithmetic: multiply-adds are cheaper when they are fused." },
-      { "bytes", "Bytes: each of those ops alone reads and writes a whole vector to do next to nothing with it." },
-      { "launches", "Launches, and waiting for them." },
+      { "bytes", "Bytes: each of those ops alone reads and writes a whole vector to do next to nothing with it.",
+        tell = "So a pointwise op's time is that of its bytes, and FLOPs say nothing about it." },
+      { "launches", "Launches, and waiting for them.",
+        tell = "At this size launching a kernel takes longer than running it. Make `n` larger, and bytes come first." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Look at the kernels: whose bars are long in time and in bytes, and do any FLOPs belong to them?",
       "Make `n` larger. Launches cost the same whatever the size.",
       "Put layer:eager and layer:max beside: where products take the time, what is there left to save?",
     },
     tell = "A pointwise op does one operation for every 8 or 12 bytes that it moves; a processor could do dozens in that "
-      .. "time. So its time is that of its bytes, and FLOPs say nothing about it. Fused, it costs what it adds to the "
-      .. "traffic of its neighbour, which is often nothing.",
+      .. "time. Fused, it costs what it adds to the traffic of its neighbour, which is often nothing.",
   },
 }

@@ -65,17 +65,17 @@ return fb.script {
       .. "registers. What does that save on top?",
     choices = {
       { "bytes", "What moves between the kernels, cache or not." },
-      { "launches", "Launching, and waiting for it." },
+      { "launches", "Launching, and waiting for it.",
+        tell = "The traffic stays on chip in either plan, and only the launches remain." },
       { "compute", "Arithmetic." },
       { "occupancy", "Kernels that are too small to fill the device." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Put breadth:none beside: does the order change anything at this size?",
       "Modelled bytes do not know of caches. Compare hot and cold times.",
       "Try sizes around that of the last cache.",
     },
-    tell = "A chain of small steps over blocks that fit the cache is half a fusion: the traffic stays on chip, only the "
-      .. "launches remain. Fused, the order is gone, and so is the question.",
+    tell = "A chain of small steps over blocks that fit the cache is half a fusion. Fused, the order is gone, and so is "
+      .. "the question.",
   },
 }

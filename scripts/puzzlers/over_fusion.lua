@@ -80,14 +80,14 @@ return fb.script {
     about = "A sum over neighbours of a function that takes long: sin, exp, tanh. In one kernel the function is "
       .. "evaluated for every neighbour anew; in two it is evaluated once, stored, and read again.",
     compare = { "again:max", "again:stored" },
-    ask = "Two kernels instead of one, and more bytes. Why may that be faster?",
+    ask = "Two kernels instead of one, and more bytes. Why is that faster?",
     choices = {
-      { "compute", "The fused kernel computes every value several times." },
+      { "compute", "The fused kernel computes every value several times.",
+        tell = "Stored once, a value is computed once: what the second kernel reads costs less than that." },
       { "bytes", "It moves fewer bytes." },
       { "launches", "It launches fewer kernels." },
       { "occupancy", "Its kernels are fuller." },
     },
-    answer = function(why) return why:largest() end,
     hints = { "Compare the FLOPs.", "Enter on the fused kernel: how many times is sin in its source?" },
     tell = "Fusing trades traffic and launches for something else: here for arithmetic, in `starved` for parallelism, in "
       .. "`crowded` for registers. As long as that was idle the trade is free.",

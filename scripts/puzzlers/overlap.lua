@@ -84,7 +84,6 @@ return fb.script {
       { "launches", "Launches, and waiting for them." },
       { "compute", "Arithmetic." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Press T: where are the copies, before the kernels or beside them?",
       "Compare the rows copies and hidden of the two columns (+ shows them).",

@@ -78,11 +78,12 @@ return fb.script {
     ask = "Eight-bit weights, unpacked op by op before the product, or inside it. What does the second save most of?",
     choices = {
       { "bytes", "Bytes: W is never written out in 32 bits and read again." },
-      { "launches", "Launches: unpacking takes many small ops." },
+      { "launches", "Launches: unpacking takes many small ops.",
+        tell = "At this size the ops are over before the next is launched. Make inputs and outputs larger, and bytes come "
+          .. "first." },
       { "compute", "Arithmetic: a weight is unpacked fewer times." },
       { "occupancy", "Its kernel fills the device better." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Count the launches of both.",
       "Put f32:max and bf16:max beside: at batch 1, what did fewer bytes buy on this device?",

@@ -67,14 +67,17 @@ return fb.script {
     about = "Two sums, along the rows and down the columns, read the same activation s = act(x). One plan "
       .. "computes s once and stores it, the other computes it again inside of each sum.",
     compare = { "store", "again" },
-    ask = "act is computed once and stored, or again in both of its readers. What decides between the two here?",
+    premise = "differs",
+    ask = "act is computed once and stored (store), or again in both of its readers (again). What decides between the two "
+      .. "here?",
     choices = {
-      { "bytes", "Bytes: s is neither written nor read." },
-      { "launches", "A launch that is saved." },
-      { "compute", "Arithmetic that is done twice." },
-      { "occupancy", "How well the kernels use the device." },
+      { "bytes", "Bytes that again saves: s is neither written nor read.", saves = "bytes",
+        tell = "Here arithmetic is to spare and bytes are not." },
+      { "launches", "A launch that again saves.", saves = "launches" },
+      { "compute", "Arithmetic that again does twice: it costs more than what it saves.", costs = "compute",
+        tell = "Here act takes longer to compute than to write and to read." },
+      { "occupancy", "Kernels of again that leave more of the device idle.", costs = "occupancy" },
     },
-    answer = function(why) return why:largest() end,
     hints = { "Compare `moved` and `FLOPs` of the two.", "Choose act = dear and look again: what has changed sides?" },
     tell = "A value is worth storing when making it again costs more than writing and reading it. A compiler guesses: most "
       .. "recompute what is cheap and never repeat exp, tanh or a division.",

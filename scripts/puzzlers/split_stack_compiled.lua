@@ -75,7 +75,6 @@ return fb.script {
       { "compute", "The compiler recomputes something in split_stack." },
       { "occupancy", "One kernel of 16 features fills the device; a kernel of one feature does not." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Count the launches: 18 against 3. Which ones are the 16?",
       "The stack costs no bytes any more: each feature's kernel writes where stack wants it.",

@@ -60,12 +60,12 @@ return fb.script {
     compare = { "crossed:max", "straight:max" },
     ask = "One kernel each, the same bytes, the same additions. Why is crossed slower?",
     choices = {
-      { "bytes", "It reads more bytes than the modelled distinct ones: a line of memory for every element." },
-      { "occupancy", "It cannot keep the memory busy: most of every line that it waits for is not what it asked for." },
+      { "bytes", "It reads more bytes than the modelled distinct ones: a line of memory for every element.",
+        tell = "The lines are fetched again, or for less than all that they hold." },
+      { "occupancy", "Its kernel cannot fill the device." },
       { "compute", "Its index arithmetic takes longer." },
       { "launches", "It launches a transposing copy." },
     },
-    answer = function(why) return why:largest() end,
     hints = {
       "Modelled bytes count each element once. What does the hardware move when it is asked for 4 bytes?",
       "On a GPU, compare the measured bytes with the modelled ones.",

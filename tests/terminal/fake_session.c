@@ -218,11 +218,13 @@ static void fill_info(fb_session *s)
     static const char *keys[] = {"launches", "bytes"},
                       *choices[] = {"It launches fewer kernels.", "It moves fewer bytes."},
                       *hints[] = {"Count the launches.", "Press w."};
+    static const fb_condition conditions[] = {{.part = FB_WHY_LAUNCHES}, {.part = FB_WHY_BYTES}};
     static const fb_puzzle puzzle = {.compare = {"split:eager", "split:max"},
                                      .ask = "Why is max faster?",
                                      .n_choices = 2,
                                      .choice_keys = keys,
                                      .choices = choices,
+                                     .conditions = conditions,
                                      .n_hints = 2,
                                      .hints = hints,
                                      .tell = "Twenty microseconds are launches, eighty are bytes.",
@@ -231,7 +233,8 @@ static void fill_info(fb_session *s)
                                         .ask = "Why is combined faster in PyTorch?",
                                         .n_choices = 2,
                                         .choice_keys = keys,
-                                        .choices = choices};
+                                        .choices = choices,
+                                        .conditions = conditions};
     bool is_big = !strcmp(s->path, "big"), is_recorded = !strcmp(s->path, "recorded");
     if (!standard) standard = json_integer(16);
     params[0].standard = standard;
@@ -853,7 +856,9 @@ bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err)
 {
     (void)err;
     s->answer.state = FB_ANSWER_KNOWN;
-    snprintf(s->answer.key, sizeof s->answer.key, "%s", why->tie ? "tie" : fb_why_name(fb_why_largest(why)));
+    fb_grade_of(s->info.puzzle, why, &s->answer.grade);
+    if (s->answer.grade.state == FB_GRADE_UNEXPLAINED) /* most of what is made up is */
+        s->answer.grade = (fb_grade){FB_GRADE_KNOWN, false, FB_WHY_BYTES, 2};
     s->serial++;
     return true;
 }

@@ -196,6 +196,103 @@ static void one_puzzle_after_the_other(void **unused)
     quit(t);
 }
 
+/* ---- what is right --------------------------------------------------------------------------------------------------
+ */
+
+/* Every bundled puzzle is solved by its right answer and refuses each other one. */
+static void puzzlers_are_graded(void **unused)
+{
+    static const struct {
+        const char *name;
+        int choices, right;
+    } puzzlers[] = {
+        {"split_stack", 5, 1},  {"split_stack_compiled", 5, 2},
+        {"flops", 3, 3},        {"recompute", 4, 3},
+        {"over_fusion", 4, 1},  {"transpose", 4, 1},
+        {"launch_order", 4, 2}, {"precision", 4, 2},
+        {"overlap", 4, 1},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof puzzlers / sizeof *puzzlers; i++) {
+        char text[96];
+        term *t = start(puzzlers[i].name);
+        snprintf(text, sizeof text, "puzzle %d of 9", (int)i + 1);
+        must_show(t, text);
+        for (int c = 1; c <= puzzlers[i].choices; c++) {
+            must_show(t, "predict first");
+            snprintf(text, sizeof text, "%d l", c);
+            term_keys(t, text);
+            snprintf(text, sizeof text, "%d ●", c);
+            must_show(t, text);
+            term_keys(t, "j Enter");
+            must_show(t, "you guessed");
+            snprintf(text, sizeof text, "%d ✓", puzzlers[i].right);
+            must_show(t, text);
+            must_show(t, c == puzzlers[i].right ? "Right." : "Not here.");
+            must_not_show(t, c == puzzlers[i].right ? "Not here." : "Right.");
+            term_keys(t, "G");
+            must_show(t, "Predict again");
+            if (c != puzzlers[i].right) must_show(t, "You chose ");
+            term_keys(t, "k Enter");
+        }
+        must_show(t, "predict first");
+        snprintf(text, sizeof text, "%d ○", puzzlers[i].choices + 1);
+        must_not_show(t, text); /* all of its choices were tried */
+        quit(t);
+    }
+}
+
+/* A bundled script with some of its text replaced, as a file of our own. */
+static const char *changed(const char *name, const char *from, const char *to)
+{
+    static char path[128];
+    char source[512], text[16384];
+    const char *folder_of = getenv("FB_SRCDIR");
+    snprintf(source, sizeof source, "%s/scripts/puzzlers/%s.lua", folder_of ? folder_of : ".", name);
+    FILE *f = fopen(source, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    snprintf(path, sizeof path, "%s/changed.lua", folder);
+    f = fopen(path, "w");
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    fclose(f);
+    return path;
+}
+
+/* Where the question is of something that is not so, its opposite is asked. */
+static void question_is_turned(void **unused)
+{
+    (void)unused;
+    term *t =
+        start(changed("over_fusion", "{ \"again:max\", \"again:stored\" }", "{ \"again:stored\", \"again:max\" }"));
+    must_show(t, "predict first");
+    term_keys(t, "2 l j Enter");
+    must_show(t, "Here it is the other way round: again:max is slower than again:stored");
+    must_show(t, "1 ○ It does more arithmetic");
+    must_not_show(t, "Right.");
+    term_keys(t, "2 Enter");
+    must_show(t, "Not here.");
+    must_show(t, "1 ✓ It does more arithmetic");
+    must_not_show(t, "Stored once"); /* the script's words are of its own question */
+    quit(t);
+}
+
+static void nothing_is_graded_in_a_tie(void **unused)
+{
+    (void)unused;
+    term *t = start(changed("over_fusion", "{ \"again:max\", \"again:stored\" }", "{ \"again:max\", \"again:max\" }"));
+    must_show(t, "predict first");
+    term_keys(t, "1 l j Enter");
+    must_show(t, "Nothing is graded: here");
+    must_not_show(t, "Right.");
+    must_not_show(t, "1 ✓");
+    quit(t);
+}
+
 /* ---- the folder -----------------------------------------------------------------------------------------------------
  */
 
@@ -243,6 +340,9 @@ int main(void)
         cmocka_unit_test_setup(task_and_programs_are_shown, fresh),
         cmocka_unit_test_setup(leaving_is_no_skipping, fresh),
         cmocka_unit_test_setup(one_puzzle_after_the_other, fresh),
+        cmocka_unit_test_setup(puzzlers_are_graded, fresh),
+        cmocka_unit_test_setup(question_is_turned, fresh),
+        cmocka_unit_test_setup(nothing_is_graded_in_a_tie, fresh),
     };
     return cmocka_run_group_tests_name("learning", tests, make_folder, drop_folder);
 }

@@ -393,6 +393,14 @@ static const struct {
      "nothing to choose from", 2},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, puzzle = { ask = 'Why?' } }",
      "compare takes two columns", 0},
+    {"local fb = require 'fusebox'\nreturn fb.script { model = print, puzzle = { choices = { { 'byets', 'x' } } } }",
+     "a choice's key is no part of a waterfall \"byets\"; did you mean \"bytes\"?", 2},
+    {"local fb = require 'fusebox'\n"
+     "return fb.script { model = print, puzzle = { choices = { { 'bytes', 'x', savse = 'bytes' } } } }",
+     "a choice has no field \"savse\"; did you mean \"saves\"?", 2},
+    {"local fb = require 'fusebox'\n"
+     "return fb.script { model = print, puzzle = { choices = { { 'k', 'x', costs = 'luanches' } } } }",
+     "no part of a waterfall \"luanches\"; did you mean \"launches\"?", 2},
     {"local fb = require 'fusebox'\nreturn fb.script { model = print, puzzle = { answer = 1 } }",
      "puzzle.answer is a number", 0},
     {"return require 'fusebox'.script { model = print, plans = { max = print } }", "plan max has the name of a preset",
