@@ -37,6 +37,23 @@ static void three_sides(const fb_rect *r, const char *left, const char *right)
     down(r->y, r->x + r->w, r->h);
 }
 
+/* All four sides of what has the keys, in another line and another colour. Of lines that it shares its own is seen. */
+static void focused_sides(const fb_rect *r)
+{
+    fb_rect all = screen();
+    int top = r->y - 1, bottom = r->y + r->h, left = r->x - 1, right = r->x + r->w;
+    fb_draw_run(&all, top, r->x, r->w, FB_ROLE_FOCUS, "═");
+    fb_draw_run(&all, bottom, r->x, r->w, FB_ROLE_FOCUS, "═");
+    for (int y = r->y; y < bottom; y++) {
+        put(y, left, FB_ROLE_FOCUS, "║");
+        put(y, right, FB_ROLE_FOCUS, "║");
+    }
+    put(top, left, FB_ROLE_FOCUS, "╔");
+    put(top, right, FB_ROLE_FOCUS, "╗");
+    put(bottom, left, FB_ROLE_FOCUS, "╚");
+    put(bottom, right, FB_ROLE_FOCUS, "╝");
+}
+
 /* Where the cursor is in a list that is longer than its pane. The other views need the line for themselves. */
 static void position(fb_app *app, fb_view_id id, const fb_rect *r, int from)
 {
@@ -56,7 +73,7 @@ static void title(fb_app *app, fb_view_id id, const fb_rect *r)
     fb_str text = {0};
     bool focused = fb_app_view(app) == id;
     fb_rect line = {r->y - 1, r->x, 1, r->w};
-    fb_str_add(&text, " ");
+    fb_str_add(&text, focused ? " ▸ " : " "); /* a sign as well, where there are no colours */
     fb_view_at(id)->title(app, &text);
     fb_str_add(&text, " ");
     int end = fb_draw_cut(&line, 0, 0, r->w, focused ? FB_ROLE_FOCUS : FB_ROLE_TITLE, fb_str_get(&text));
@@ -186,6 +203,7 @@ void fb_frame_draw(fb_app *app)
     }
     if (one) {
         three_sides(&l->whole, "╭", "╮");
+        focused_sides(&l->whole);
         title(app, fb_app_view(app), &l->whole);
         return;
     }
@@ -195,5 +213,6 @@ void fb_frame_draw(fb_app *app)
     three_sides(&l->pane[FB_PANE_KERNELS], "├", "┤");
     put(l->hint.y - 1, graph->x + graph->w, FB_ROLE_FRAME, "┴");
     put(l->hint.y - 1, table->x - 1, FB_ROLE_FRAME, "┴");
+    focused_sides(&l->pane[fb_app_view(app)]);
     for (int p = 0; p < FB_PANES; p++) title(app, (fb_view_id)p, &l->pane[p]);
 }

@@ -138,7 +138,7 @@ static size_t fitting(const char *text, size_t n, int width)
         cells += fb_text_width(part);
         if (cells > width) return word > indent_of(text) ? word : fits ? fits : bytes;
         fits += bytes;
-        if (text[fits - 1] == ' ') word = fits;
+        if (strchr(" ,(", text[fits - 1])) word = fits;
     }
     return n;
 }

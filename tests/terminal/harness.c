@@ -225,6 +225,16 @@ bool term_has_colour(term *t)
     return false;
 }
 
+bool term_row_stands_out(term *t, int row)
+{
+    for (int col = 0; col < t->cols; col++) {
+        VTermScreenCell cell;
+        vterm_screen_get_cell(t->screen, (VTermPos){row, col}, &cell);
+        if (cell.attrs.reverse || !VTERM_COLOR_IS_DEFAULT_BG(&cell.bg)) return true;
+    }
+    return false;
+}
+
 bool term_has_bytes_above_ascii(const term *t)
 {
     return t->above_ascii;

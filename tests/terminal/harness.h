@@ -33,8 +33,10 @@ bool term_shows(term *t, const char *text);
 
 bool term_on_alternate(const term *t);
 bool term_cursor_visible(const term *t);
-bool term_canonical(const term *t);             /* the line is as a shell wants it: lines and echo */
-bool term_has_colour(term *t);                  /* any cell with a colour that is not the default */
+bool term_canonical(const term *t); /* the line is as a shell wants it: lines and echo */
+bool term_has_colour(term *t);      /* any cell with a colour that is not the default */
+/* Some cell of the row has a ground or is reversed, which others of the screen are not. */
+bool term_row_stands_out(term *t, int row);
 bool term_has_bytes_above_ascii(const term *t); /* in anything the program ever sent */
 
 #endif

@@ -293,6 +293,55 @@ static void nothing_is_graded_in_a_tie(void **unused)
     quit(t);
 }
 
+/* ---- focus and cursor -----------------------------------------------------------------------------------------------
+ */
+
+static void must_be_at(term *t, int row, const char *beginning)
+{
+    for (int i = 0; i < 200; i++) {
+        if (!strncmp(term_row(t, row), beginning, strlen(beginning))) return;
+        term_rest(t, 50, 1000);
+    }
+    fprintf(stderr, "%s", term_screen(t));
+    fail_msg("row %d does not begin with \"%s\"", row, beginning);
+}
+
+static bool has_cursor_row(term *t)
+{
+    for (int row = 2; row < 24; row++)
+        if (term_row_stands_out(t, row)) return true;
+    return false;
+}
+
+/* In every theme, also without colours, the border of what has the keys is another, there is a sign, and the cursor's
+ * row is seen. */
+static void focus_is_seen_in_every_theme(void **unused)
+{
+    static const char *const themes[] = {"FUSEBOX_THEME=dark", "FUSEBOX_THEME=light",    "FUSEBOX_THEME=mono",
+                                         "NO_COLOR=1",         "FUSEBOX_THEME=contrast", "TERM=vt100"};
+    (void)unused;
+    for (size_t i = 0; i < sizeof themes / sizeof *themes; i++) {
+        term *t = start_as("lstm_step", "replay:h200", 30, 100, themes[i]);
+        must_show(t, "╔ ▸ graph");
+        must_be_at(t, 5, "║");
+        must_show(t, "? help");
+        must_show(t, "╚");
+        must_show(t, "├ kernels of");
+        assert_true(has_cursor_row(t));
+        term_keys(t, "Tab");
+        must_show(t, "╔ ▸ columns");
+        must_be_at(t, 5, "│");
+        must_show(t, "? help");
+        assert_true(has_cursor_row(t));
+        assert_false(term_shows(t, "╔ ▸ graph"));
+        quit(t);
+    }
+    term *t = start_as("lstm_step", "replay:h200", 30, 100, "LC_ALL=C");
+    must_show(t, "# > graph");
+    must_be_at(t, 5, "#");
+    quit(t);
+}
+
 /* ---- the folder -----------------------------------------------------------------------------------------------------
  */
 
@@ -343,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup(puzzlers_are_graded, fresh),
         cmocka_unit_test_setup(question_is_turned, fresh),
         cmocka_unit_test_setup(nothing_is_graded_in_a_tie, fresh),
+        cmocka_unit_test_setup(focus_is_seen_in_every_theme, fresh),
     };
     return cmocka_run_group_tests_name("learning", tests, make_folder, drop_folder);
 }
