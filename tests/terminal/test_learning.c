@@ -308,8 +308,9 @@ static void must_be_at(term *t, int row, const char *beginning)
 
 static bool has_cursor_row(term *t)
 {
-    for (int row = 2; row < 24; row++)
-        if (term_row_stands_out(t, row)) return true;
+    for (int i = 0; i < 200; i++, term_rest(t, 50, 1000))
+        for (int row = 2; row < 24; row++)
+            if (term_row_stands_out(t, row)) return true;
     return false;
 }
 
