@@ -30,6 +30,8 @@ static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated, bool 
     fb_verdict v = fb_session_edit(app->session, app->column, edit, repeated);
     fb_model_update(app);
     *changed = !fb_hash_equal(before, app->model.plan_hash);
+    if (*changed) app->dropped_last = false;
+    app->touched |= *changed;
     return v;
 }
 
@@ -206,7 +208,12 @@ static void overlap(fb_app *app, const char *arg)
 static void undo(fb_app *app, const char *arg)
 {
     (void)arg;
+    if (app->dropped_last && fb_keep_bring_back(app)) {
+        fb_model_update(app);
+        return;
+    }
     const char *what = fb_session_undo(app->session, app->column);
+    app->touched |= what != NULL;
     if (what)
         fb_app_say(app, FB_ROLE_DIM, "undone: %s", what);
     else
@@ -218,6 +225,7 @@ static void redo(fb_app *app, const char *arg)
 {
     (void)arg;
     const char *what = fb_session_redo(app->session, app->column);
+    app->touched |= what != NULL;
     if (what)
         fb_app_say(app, FB_ROLE_DIM, "done again: %s", what);
     else
@@ -229,6 +237,7 @@ static void redo(fb_app *app, const char *arg)
 
 static void told(fb_app *app, bool good, const fb_error *err)
 {
+    app->touched |= good;
     if (!good) fb_app_say(app, FB_ROLE_BAD, "%s", err->text);
     fb_model_update(app);
 }
@@ -310,13 +319,22 @@ static void copy(fb_app *app, const char *arg)
     (void)arg;
     int at = fb_session_duplicate(app->session, app->column);
     if (at >= 0) app->column = at;
+    app->touched |= at >= 0;
     fb_model_update(app);
 }
 
 static void drop(fb_app *app, const char *arg)
 {
     (void)arg;
-    fb_session_drop(app->session, app->column);
+    fb_keep_drop(app, app->column);
+    fb_model_update(app);
+}
+
+static void fresh(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_fresh_columns(app);
+    fb_app_say(app, FB_ROLE_DIM, "the script's own columns");
     fb_model_update(app);
 }
 
@@ -326,6 +344,7 @@ static void move_column(fb_app *app, int step)
     if (to < 0 || to >= fb_session_columns(app->session)) return;
     fb_session_move(app->session, app->column, to);
     app->column = to;
+    app->touched = true;
     fb_model_update(app);
 }
 
@@ -384,7 +403,7 @@ static void calibrate(fb_app *app, const char *arg)
     const char *device = app->model.column->device;
     bool good = fb_session_calibrate(app->session, device, &err) != 0;
     if (good) fb_app_say(app, FB_ROLE_DIM, "calibrating %s: a few seconds; what is measured meanwhile waits", device);
-    told(app, good, &err);
+    if (!good) told(app, good, &err);
 }
 
 /* A value as typed: what JSON takes for a value is one; anything else is a word. */
@@ -406,7 +425,9 @@ static void set(fb_app *app, const char *arg)
     if (!value) value = json_string(equals + 1);
     bool good = value ? fb_session_set_param(app->session, name, value, &err)
                       : fb_fail(&err, FB_ERR_INPUT, "the value of %s is not text", name);
+    const bool touched = app->touched; /* the columns are what they were */
     told(app, good, &err);
+    app->touched = touched;
     json_decref(value);
     fb_free(name);
 }
@@ -684,10 +705,11 @@ static void back(fb_app *app, const char *arg)
         cancel(app, arg);
 }
 
+/* The columns are there again the next time; where they cannot be kept, the second time leaves without. */
 static void quit(fb_app *app, const char *arg)
 {
     (void)arg;
-    app->quit = true;
+    app->quit = fb_keep_leave(app);
 }
 
 static void close_view(fb_app *app, const char *arg)
@@ -734,6 +756,7 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_ADD] = add,
     [FB_CMD_COPY] = copy,
     [FB_CMD_DROP] = drop,
+    [FB_CMD_FRESH] = fresh,
     [FB_CMD_MOVE_LEFT] = move_left,
     [FB_CMD_MOVE_RIGHT] = move_right,
     [FB_CMD_COLUMN] = column,

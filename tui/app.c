@@ -90,6 +90,10 @@ bool fb_app_open(fb_app *app, const char *path)
 {
     fb_error err = {0};
     char *copy = fb_strdup(path);
+    if (!fb_keep_leave(app)) {
+        fb_free(copy);
+        return false;
+    }
     if (!fb_session_open(app->session, copy, &err)) { /* what is open stays */
         if (!app->path) fb_app_show(app, FB_VIEW_LIST);
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
@@ -97,7 +101,9 @@ bool fb_app_open(fb_app *app, const char *path)
         return false;
     }
     fb_free(app->path);
+    fb_keep_free(app);
     app->path = copy;
+    app->leaving = false;
     app->columns_made = app->first_measured = false;
     app->n_asked = 0;
     app->error_shown = false;
@@ -121,19 +127,29 @@ static void add_columns(fb_app *app, const char *const *specs, int n)
             fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
 }
 
-/* Those that were asked for, else what the script says should stand side by side, else eager and max of every variant.
- */
+/* Those that were asked for, else those of the last time, else what the script says should stand side by side, else eager
+ * and max of every variant. */
 static void make_columns(fb_app *app, const fb_script_info *info)
 {
     static const char *const usual[] = {"eager", "max"};
     fb_puzzle_begin(app);
     if (app->n_asked)
         add_columns(app, app->asked, app->n_asked);
-    else
+    else if (!fb_keep_restore(app))
         add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
     fb_puzzle_columns(app);
     app->columns_made = true;
     fb_results_reopened(app);
+}
+
+void fb_app_fresh_columns(fb_app *app)
+{
+    fb_keep_forget(app);
+    for (int n = fb_session_columns(app->session); n > 0; n--) fb_session_drop(app->session, n - 1);
+    app->column = 0;
+    app->chosen = app->placed = app->first_measured = false;
+    add_own_columns(app, fb_session_script(app->session));
+    fb_puzzle_columns(app);
 }
 
 /* The focus stays on its column, whatever goes before it. */
@@ -257,6 +273,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     fb_need need = fb_cmd_get(c)->needs;
     int n;
     if (need == NEED_NOTHING) return NULL;
+    if (c == FB_CMD_UNDO && app->dropped_last) return NULL; /* the column that comes back needs no other */
     if (need == NEED_BUSY) return fb_session_busy(app->session) ? NULL : "nothing is being measured";
     if (!app->path) return "no script is open: o lists what there is";
     if (need == NEED_SCRIPT_PATH) return NULL;
@@ -552,6 +569,7 @@ static void free_app(fb_app *app)
     fb_model_free(&app->model);
     fb_puzzle_free(app);
     fb_puzzle_forget(app);
+    fb_keep_free(app);
     fb_verdicts_free(app->verdicts);
     fb_steps_free(app->steps);
     fb_tried_free(app->tried);
@@ -607,6 +625,7 @@ int fb_tui_main(const fb_tui_options *o)
     if (o->results) fb_app_show(&app, FB_VIEW_RESULTS);
     follow_session(&app);
     loop(&app);
+    if (app.died_of) fb_keep_save(&app, NULL);
     fb_terminal_close();
     free_app(&app);
     if (app.died_of) fb_terminal_die(app.died_of);

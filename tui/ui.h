@@ -6,6 +6,7 @@
 #include "tui/app.h"
 #include "tui/command.h"
 #include "tui/draw.h"
+#include "tui/keep.h"
 #include "tui/keys.h"
 #include "tui/layout.h"
 #include "tui/marks.h"
@@ -180,7 +181,11 @@ struct fb_app {
     bool placed;      /* the graph's cursor was put where something can be done */
     char reason[200]; /* fb_app_why_not */
 
-    int column; /* the one that has the focus */
+    int column;        /* the one that has the focus */
+    json_t *dropped;   /* columns, the last one dropped at the end: tui/keep.h; NULL: none */
+    bool dropped_last; /* since then nothing was edited: undo brings it back */
+    bool touched;      /* the columns are no longer those that the script gave */
+    bool leaving;      /* told that they cannot be kept */
     fb_model model;
     fb_verdicts *verdicts;
     int edge; /* of the graph view's row */
@@ -250,6 +255,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool fb_app_open(fb_app *app, const char *path); /* false: it said why not, and what was open stays */
 void fb_app_key(fb_app *app, int key);
+void fb_app_fresh_columns(fb_app *app); /* those that the script gives, and nothing kept */
 
 /* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */
 void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes);

@@ -3,6 +3,7 @@
  *     session.c    new, free, poll, pump, the log
  *     load.c       the script: loading, its events, parameters, graphs
  *     columns.c    what a column is of, and how it comes to its graph and plan
+ *     keep.c       columns as values, to be made again
  *     edits.c      edits, undo, carrying plans over to another graph
  *     devices.c    workers, what they told, machines, calibration
  *     kernels.c    kernels in files of the user's: reading, trusting, taking over

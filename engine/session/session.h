@@ -149,6 +149,10 @@ bool fb_session_preset(const fb_session *s, int column, fb_preset_use *out, fb_e
 /* The record of the decisions that `use` takes on the column's graph; the caller frees. NULL: it has no plan of ours.
  */
 fb_steps *fb_session_steps(const fb_session *s, int column, const fb_preset_use *use, fb_error *err);
+/* A column as a value, the caller's: {"column": "variant:plan@device", "plan": {…}}, the plan where it was edited. NULL:
+ * there is no such column. And such a column again, at `at` (-1: the last): its index, or -1. */
+json_t *fb_session_keep(const fb_session *s, int i);
+int fb_session_restore(fb_session *s, const json_t *kept, int at, fb_error *err);
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err);
 
 /* ---- kernels in files of the user's ---- */

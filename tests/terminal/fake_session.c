@@ -594,6 +594,19 @@ const char *fb_session_redo(fb_session *s, int column)
     return what;
 }
 
+json_t *fb_session_keep(const fb_session *s, int i)
+{
+    return json_pack("{s:s}", "column", s->columns.at[i]->shown.text);
+}
+
+int fb_session_restore(fb_session *s, const json_t *kept, int at, fb_error *err)
+{
+    int i = fb_session_add(s, json_string_value(json_object_get(kept, "column")), err);
+    if (i < 0 || at < 0 || at >= i) return i;
+    fb_session_move(s, i, at);
+    return at;
+}
+
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err)
 {
     (void)s;

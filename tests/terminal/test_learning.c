@@ -4,6 +4,7 @@
 #include "harness.h"
 
 #include <ftw.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -343,6 +344,117 @@ static void focus_is_seen_in_every_theme(void **unused)
     quit(t);
 }
 
+/* ---- what is kept ---------------------------------------------------------------------------------------------------
+ */
+
+/* The first column's plan is an edited one: 14 launches are 13. */
+static term *edited(void)
+{
+    term *t = start("lstm_step");
+    must_show(t, "graph · gates · 1 eager");
+    must_show(t, "92.3 µs");
+    term_keys(t, "Space");
+    must_show(t, "1 mine ◂");
+    must_show(t, "matmul → add · fused");
+    return t;
+}
+
+static const char *kept_file(void)
+{
+    static char path[256];
+    char pattern[160];
+    glob_t kept;
+    snprintf(pattern, sizeof pattern, "%s/fusebox/columns-*.json", strchr(state, '=') + 1);
+    if (glob(pattern, 0, NULL, &kept) != 0) return NULL;
+    snprintf(path, sizeof path, "%s", kept.gl_pathv[0]);
+    globfree(&kept);
+    return path;
+}
+
+static void dropped_column_comes_back(void **unused)
+{
+    (void)unused;
+    term *t = edited();
+    term_keys(t, "X");
+    must_show(t, "dropped 1 gates:mine: u brings it back");
+    must_show(t, "1 eager ◂");
+    must_not_show(t, "1 mine");
+    term_keys(t, "X");
+    must_show(t, "dropped 1 addmm:eager");
+    term_keys(t, "u");
+    must_show(t, "brought back: 1 addmm:eager");
+    term_keys(t, "u");
+    must_show(t, "brought back: 1 gates:");
+    must_show(t, "1 mine ◂");
+    must_show(t, "matmul → add · fused");
+    term_keys(t, "u");
+    must_show(t, "nothing to undo");
+    quit(t);
+}
+
+static void columns_are_restored(void **unused)
+{
+    (void)unused;
+    struct stat info;
+    char path[128];
+    term *t = edited();
+    term_keys(t, ": \"add cat:max\" Enter");
+    must_show(t, "cat · ");
+    term_keys(t, "1 q");
+    end(t);
+    assert_non_null(kept_file());
+    snprintf(path, sizeof path, "%s/fusebox", strchr(state, '=') + 1);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    t = start("lstm_step");
+    must_show(t, "your columns as you left them, edits too");
+    must_show(t, "1 mine ◂");
+    must_show(t, "matmul → add · fused");
+    term_keys(t, ": \"fresh\" Enter");
+    must_show(t, "1 eager ◂");
+    must_show(t, "matmul → add · cut");
+    quit(t);
+    assert_null(kept_file());
+    t = start("lstm_step");
+    must_show(t, "1 eager ◂");
+    must_not_show(t, "as you left them");
+    quit(t);
+}
+
+static void damaged_columns_are_left_out(void **unused)
+{
+    static const char *const damaged[] = {"{\"fusebox\":1,\"columns\":[{\"column\":\"gates:ea",
+                                          "",
+                                          "[]",
+                                          "{\"fusebox\":1}",
+                                          "{\"fusebox\":1,\"columns\":[{\"column\":\"nothing:of-it\"}]}",
+                                          "{\"fusebox\":1,\"columns\":[1,{},{\"column\":7}]}"};
+    (void)unused;
+    term *t = edited();
+    quit(t);
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        FILE *f = fopen(kept_file(), "w");
+        assert_non_null(f);
+        fputs(damaged[i], f);
+        fclose(f);
+        t = start("lstm_step");
+        must_show(t, "the columns kept of this script are left out");
+        must_show(t, "1 eager ◂");
+        quit(t);
+    }
+}
+
+static void nothing_is_lost_without_a_word(void **unused)
+{
+    (void)unused;
+    snprintf(state, sizeof state, "XDG_STATE_HOME=/dev/null/nowhere");
+    term *t = edited();
+    term_keys(t, "q");
+    must_show(t, "your columns cannot be kept: ");
+    term_keys(t, "q");
+    end(t);
+}
+
 /* ---- the folder -----------------------------------------------------------------------------------------------------
  */
 
@@ -394,6 +506,10 @@ int main(void)
         cmocka_unit_test_setup(question_is_turned, fresh),
         cmocka_unit_test_setup(nothing_is_graded_in_a_tie, fresh),
         cmocka_unit_test_setup(focus_is_seen_in_every_theme, fresh),
+        cmocka_unit_test_setup(dropped_column_comes_back, fresh),
+        cmocka_unit_test_setup(columns_are_restored, fresh),
+        cmocka_unit_test_setup(damaged_columns_are_left_out, fresh),
+        cmocka_unit_test_setup(nothing_is_lost_without_a_word, fresh),
     };
     return cmocka_run_group_tests_name("learning", tests, make_folder, drop_folder);
 }

@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include <ftw.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,10 +54,22 @@ static void must_show(term *t, const char *text, int limit_ms)
     fail_msg("no \"%s\"", text);
 }
 
+/* The next test begins with the script's own columns. */
+static void forget_columns(void)
+{
+    char pattern[128];
+    glob_t kept;
+    snprintf(pattern, sizeof pattern, "%s/*/fusebox/columns-*.json", folder);
+    if (glob(pattern, 0, NULL, &kept) != 0) return;
+    for (size_t i = 0; i < kept.gl_pathc; i++) unlink(kept.gl_pathv[i]);
+    globfree(&kept);
+}
+
 static void quit(term *t)
 {
     term_keys(t, "C-c");
     assert_int_equal(term_end(t, PATIENCE_MS), 0);
+    forget_columns();
     assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
     term_free(t);
 }
