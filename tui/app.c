@@ -454,7 +454,8 @@ static void draw(fb_app *app)
                            .whole = app->n_over > 0,
                            .beside = top == FB_VIEW_SOURCE,
                            .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
-                           .column_cells = fb_columns_wish(app, COLS)};
+                           .column_cells = fb_columns_wish(app, COLS),
+                           .hint_rows = COLS >= FB_MIN_COLS ? fb_hint_rows(app, COLS) : 0};
     erase();
     fb_draw_no_cursor();
     app->layout = fb_layout_make(&wish);

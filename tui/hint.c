@@ -142,12 +142,10 @@ static void explain_edge(fb_app *app, fb_hint *hint)
 /* ---- the box
  * ---------------------------------------------------------------------------------------------------------- */
 
-static void draw_box(fb_app *app)
+static fb_hint hint_of(fb_app *app)
 {
     fb_view_id id = fb_app_view(app);
-    const fb_rect *r = &app->layout.hint;
     fb_hint hint = {.role = {FB_ROLE_TEXT, FB_ROLE_DIM}};
-    fb_rect top = {r->y - 1, r->x - 1, 1, r->w + 2};
     if (id == FB_VIEW_GRAPH) explain_edge(app, &hint);
     if (fb_view_at(id)->explain) fb_view_at(id)->explain(app, &hint);
     const fb_str *news = app->trust.asked ? &app->trust.question : &app->message;
@@ -156,6 +154,31 @@ static void draw_box(fb_app *app)
         fb_str_add(&hint.line[0], fb_str_get(news));
         hint.role[0] = app->trust.asked ? FB_ROLE_WARN : app->message_role;
     }
+    return hint;
+}
+
+static void free_hint(fb_hint *hint)
+{
+    fb_str_free(&hint->title);
+    fb_str_free(&hint->line[0]);
+    fb_str_free(&hint->line[1]);
+}
+
+int fb_hint_rows(fb_app *app, int cols)
+{
+    enum { FRAME = 4, MOST = 16 };
+    fb_rect nowhere = {0, 0, 0, cols - FRAME};
+    fb_hint hint = hint_of(app);
+    int rows = fb_draw_wrapped(&nowhere, 0, 0, MOST, FB_ROLE_TEXT, fb_str_get(&hint.line[0]));
+    free_hint(&hint);
+    return rows;
+}
+
+static void draw_box(fb_app *app)
+{
+    const fb_rect *r = &app->layout.hint;
+    fb_rect top = {r->y - 1, r->x - 1, 1, r->w + 2};
+    fb_hint hint = hint_of(app);
     if (hint.title.n) {
         fb_str title = {0};
         fb_str_addf(&title, " %s ", fb_str_get(&hint.title));
@@ -165,9 +188,7 @@ static void draw_box(fb_app *app)
     const char *first = fb_str_get(&hint.line[0]), *second = fb_str_get(&hint.line[1]);
     int used = fb_draw_wrapped(r, 0, 0, r->h, hint.role[0], first); /* a long sentence takes the second line's place */
     if (used < r->h) fb_draw_wrapped(r, used ? used : 1, 0, r->h - (used ? used : 1), hint.role[1], second);
-    fb_str_free(&hint.title);
-    fb_str_free(&hint.line[0]);
-    fb_str_free(&hint.line[1]);
+    free_hint(&hint);
 }
 
 /* ---- the bar

@@ -27,6 +27,7 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
     fb_layout l = {.too_small = wish->rows < FB_MIN_ROWS || wish->cols < FB_MIN_COLS};
     if (l.too_small) return l;
     int cols = wish->cols, hint = wish->rows >= TALL ? HINT_ROWS + 1 : HINT_ROWS;
+    if (wish->hint_rows > hint) hint = clamp(wish->hint_rows, hint, wish->rows / 3); /* to be read to its end */
     l.header = (fb_rect){0, 0, 1, cols};
     l.keys = (fb_rect){wish->rows - 1, 0, 1, cols};
     l.hint = (fb_rect){wish->rows - 2 - hint, 2, hint, cols - 4};

@@ -31,12 +31,13 @@ typedef struct {
     bool beside;      /* that view wants the graph beside it, where there is room */
     int table_rows;   /* lines that the columns pane would like */
     int column_cells; /* width that the columns pane would like */
+    int hint_rows;    /* lines that the hint's first sentence takes */
 } fb_layout_wish;
 
 typedef struct {
     bool too_small;
     bool beside;                /* the graph pane stands to the left of `whole` */
-    fb_rect header, keys, hint; /* one line, one line, two or three; hint without its frame */
+    fb_rect header, keys, hint; /* one line, one line, two or three or as the sentence takes; hint without its frame */
     fb_rect pane[FB_PANES];     /* inner; h or w 0 when not shown */
     fb_rect whole;              /* inner; of the view over all panes or the zoomed pane */
 } fb_layout;

@@ -329,8 +329,9 @@ int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out); /* those th
 
 /* ---- frame.c, hint.c ---- */
 
-void fb_frame_draw(fb_app *app); /* lines and titles, header */
-void fb_hint_draw(fb_app *app);  /* hint box and hint bar */
+void fb_frame_draw(fb_app *app);         /* lines and titles, header */
+int fb_hint_rows(fb_app *app, int cols); /* lines that the box's first sentence takes on a screen that wide */
+void fb_hint_draw(fb_app *app);          /* hint box and hint bar */
 /* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 

@@ -140,22 +140,37 @@ static void launches(const fb_column *first, const fb_column *c, fb_cell *out)
         unknown(c, out);
 }
 
+/* Kernels are timed in runs of their own, which may differ from the whole runs that wall is of. */
+static bool busy_above_wall(const fb_column *c)
+{
+    const fb_report *r = report_of(c);
+    return r && r->device_us.n && r->wall_us.n && r->device_us.median > r->wall_us.median;
+}
+
 static void device_busy(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     (void)first;
     bool told = r && r->device_us.n > 0;
-    if (!told && fb_column_has_model(c))
+    if (has_failed(c))
+        unknown(c, out);
+    else if (!told && fb_column_has_model(c))
         figure(out, c->predicted.us - c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
     else
         stat_cell(c, r, r ? &r->device_us : NULL, out);
+    if (has_failed(c) || !busy_above_wall(c)) return;
+    size_t n = strlen(out->text);
+    snprintf(out->text + n, sizeof out->text - n, "?");
+    out->role = FB_ROLE_WARN;
 }
 
 static void device_idle(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     (void)first;
-    if (r && isfinite(r->gap_us))
+    if (has_failed(c))
+        unknown(c, out);
+    else if (r && isfinite(r->gap_us))
         figure(out, r->gap_us, FB_UNIT_US, r->source);
     else if (fb_column_has_model(c))
         figure(out, c->predicted.launch_us, FB_UNIT_US, FB_SOURCE_PREDICTED);
@@ -737,6 +752,13 @@ static void explain(fb_app *app, fb_hint *hint)
     fb_str_add(&hint->title, fb_figures[row].label);
     fb_str_add(&hint->line[0], fb_figures[row].help);
     if (!c) return;
+    if (row == FB_FIGURE_DEVICE && busy_above_wall(c)) {
+        fb_str_clear(&hint->line[0]);
+        fb_str_add(&hint->line[0],
+                   "More than wall: the kernels were timed one by one, in runs of their own, and these took "
+                   "longer. The timer's own cost is in them, and the machine may have been busier.");
+        hint->role[0] = FB_ROLE_WARN;
+    }
     if (c->state == FB_COLUMN_FAILED || (c->report && c->report->failed)) {
         fb_str_clear(&hint->line[0]);
         fb_str_addf(&hint->line[0], "column %d failed: %s", app->column + 1,

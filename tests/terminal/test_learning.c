@@ -344,6 +344,63 @@ static void focus_is_seen_in_every_theme(void **unused)
     quit(t);
 }
 
+/* ---- what failed, and what is refused
+ * ---------------------------------------------------------------------------------
+ */
+
+static void refusals_are_read_to_their_end(void **unused)
+{
+    (void)unused;
+    term *t = start_as("transformer", "replay:h200", 24, 80, NULL);
+    must_show(t, "graph · forward");
+    must_show(t, "85.3 µs");
+    term_keys(t, "= / \"out_proj\" Enter j j");
+    must_show(t, "cannot fuse · unsupported: ");
+    must_show(t, "products is worked on row by row");
+    term_keys(t, "g");
+    must_show(t, "x = input()");
+    must_not_show(t, "row by row");
+    quit(t);
+}
+
+/* A column that failed has no figures of a time that it never took. */
+static void failed_column_has_no_ratios(void **unused)
+{
+    char path[128];
+    (void)unused;
+    snprintf(path, sizeof path, "%s/failing.lua", folder);
+    FILE *f = fopen(path, "w");
+    fputs("local fb = require \"fusebox\"\n"
+          "return fb.script {\n"
+          "  model = function(g) return g:input(\"x\", { 64 }):relu() end,\n"
+          "  plans = { own = function(pl) pl:kernel(\"relu\", \"own.cu\") end },\n"
+          "  columns = { \"max\", \"own\" },\n"
+          "}\n",
+          f);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/own.cu", folder);
+    f = fopen(path, "w");
+    fputs("/* nothing that could run */\n", f);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/failing.lua", folder);
+    term *t = start(path);
+    must_show(t, "failed");
+    term_keys(t, "2");
+    must_show(t, "2 own ◂");
+    must_show(t, "? help");
+    static const char *const rows[] = {"║│ vs 1 ", "║│ × floor ", "║│ device busy ", "║│ device idle "};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool found = false;
+        for (int tries = 0; tries < 200 && !found; tries++, term_rest(t, 50, 1000))
+            for (int row = 0; row < 30 && !found; row++) {
+                const char *at = strstr(term_row(t, row), rows[i]);
+                found = at && strlen(at) > 6 && !strcmp(at + strlen(at) - 6, " - │");
+            }
+        if (!found) fail_msg("%s: not \"-\"\n%s", rows[i], term_screen(t));
+    }
+    quit(t);
+}
+
 /* ---- what is kept ---------------------------------------------------------------------------------------------------
  */
 
@@ -506,6 +563,8 @@ int main(void)
         cmocka_unit_test_setup(question_is_turned, fresh),
         cmocka_unit_test_setup(nothing_is_graded_in_a_tie, fresh),
         cmocka_unit_test_setup(focus_is_seen_in_every_theme, fresh),
+        cmocka_unit_test_setup(refusals_are_read_to_their_end, fresh),
+        cmocka_unit_test_setup(failed_column_has_no_ratios, fresh),
         cmocka_unit_test_setup(dropped_column_comes_back, fresh),
         cmocka_unit_test_setup(columns_are_restored, fresh),
         cmocka_unit_test_setup(damaged_columns_are_left_out, fresh),

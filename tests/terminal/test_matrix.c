@@ -242,7 +242,7 @@ static void must_show(term *t, const char *text, const char *what)
  * wrong. */
 static const char *flaw_of(term *t, const environment *e, int *at)
 {
-    static const char *const ends[] = {"╮", "│", "┤", "╯", "+", "|"};
+    static const char *const ends[] = {"╮", "│", "┤", "╯", "╗", "║", "╝", "+", "|", "#"};
     for (int row = 1; row < e->rows - 1; row++) {
         const char *line = term_row(t, row);
         bool good = false;

@@ -55,6 +55,17 @@ static void check(const fb_layout_wish *w)
                      l.pane[FB_PANE_GRAPH].y + l.pane[FB_PANE_GRAPH].h);
 }
 
+/* A sentence that is longer than the box makes room for itself, as far as a third of the screen. */
+static void long_sentences_make_room(void **state)
+{
+    (void)state;
+    for (int rows = 0; rows < 12; rows++) {
+        fb_layout_wish w = {24, 80, -1, false, false, 10, 60, rows};
+        check(&w);
+        assert_int_equal(fb_layout_make(&w).hint.h, rows < 2 ? 2 : rows > 8 ? 8 : rows);
+    }
+}
+
 static void all_sizes(void **state)
 {
     (void)state;
@@ -62,7 +73,7 @@ static void all_sizes(void **state)
         for (int cols = 1; cols <= 300; cols++)
             for (int zoomed = -1; zoomed < FB_PANES; zoomed++)
                 for (int over = 0; over < 3; over++)
-                    check(&(fb_layout_wish){rows, cols, zoomed, over > 0, over > 1, 10, 43});
+                    check(&(fb_layout_wish){rows, cols, zoomed, over > 0, over > 1, 10, 43, 0});
 }
 
 static void all_wishes(void **state)
@@ -70,9 +81,9 @@ static void all_wishes(void **state)
     (void)state;
     for (int table = 0; table < 60; table++)
         for (int cells = 0; cells < 400; cells += 7) {
-            check(&(fb_layout_wish){24, 80, -1, false, false, table, cells});
-            check(&(fb_layout_wish){30, 100, -1, false, false, table, cells});
-            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, false, table, cells});
+            check(&(fb_layout_wish){24, 80, -1, false, false, table, cells, 0});
+            check(&(fb_layout_wish){30, 100, -1, false, false, table, cells, 0});
+            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, false, table, cells, 0});
         }
 }
 
@@ -80,7 +91,7 @@ static void all_wishes(void **state)
 static void room_is_given(void **state)
 {
     (void)state;
-    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, false, 10, 60});
+    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, false, 10, 60, 0});
     assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
     assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
 }
@@ -89,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sizes),
+        cmocka_unit_test(long_sentences_make_room),
         cmocka_unit_test(all_wishes),
         cmocka_unit_test(room_is_given),
     };
