@@ -133,10 +133,12 @@ static void make_columns(fb_app *app, const fb_script_info *info)
 {
     static const char *const usual[] = {"eager", "max"};
     fb_puzzle_begin(app);
-    if (app->n_asked)
+    if (app->n_asked) {
         add_columns(app, app->asked, app->n_asked);
-    else if (!fb_keep_restore(app))
+    } else if (!fb_keep_restore(app)) {
+        app->own_columns = true;
         add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
+    }
     fb_puzzle_columns(app);
     app->columns_made = true;
     fb_results_reopened(app);
@@ -162,6 +164,41 @@ static void drop_absent(fb_app *app)
         if (fb_session_column(app->session, i) == focused) app->column = i;
 }
 
+/* The device of a recording: "torch:h200" was recorded beside "replay:h200". */
+static bool is_recorded(const fb_app *app, const char *device)
+{
+    char replay[128];
+    const char *colon = device ? strchr(device, ':') : NULL;
+    snprintf(replay, sizeof replay, "replay%s", colon ? colon : ":");
+    return colon && fb_session_machine(app->session, replay);
+}
+
+/* One table, one device: what a script suggests of a device that is not here is no reason to set recordings of another
+ * machine beside what is measured on this one. Who asks for them by name, or for a recording as the device, has them.
+ */
+static void drop_recorded(fb_app *app)
+{
+    const char *standard = fb_session_default_device(app->session);
+    int n = fb_session_columns(app->session), recorded = 0;
+    char device[64] = "";
+    if (!app->own_columns || is_recorded(app, standard)) return;
+    app->own_columns = false;
+    for (int i = 0; i < n; i++) recorded += is_recorded(app, fb_session_column(app->session, i)->device);
+    if (!recorded || recorded == n) return;
+    for (int i = n - 1; i >= 0; i--) {
+        const fb_column *c = fb_session_column(app->session, i);
+        const char *asked = strrchr(c->text, '@');
+        if (!is_recorded(app, c->device) || (asked && !strcmp(asked + 1, c->device))) continue;
+        snprintf(device, sizeof device, "%s", c->device);
+        fb_session_drop(app->session, i);
+        if (app->column > i) app->column--;
+    }
+    if (!*device) return;
+    fb_app_say(app, FB_ROLE_DIM,
+               "left out: columns that were recorded elsewhere, as %s; --device replay%s shows recordings alone",
+               device, strchr(device, ':'));
+}
+
 static void measure_first(fb_app *app)
 {
     enum { MOST = 64 };
@@ -171,6 +208,7 @@ static void measure_first(fb_app *app)
     app->first_measured = true;
     app->settled = false;
     drop_absent(app);
+    drop_recorded(app);
     n = fb_session_columns(app->session);
     if (n > MOST) n = MOST;
     for (int i = 0; i < n; i++) all[i] = i;

@@ -81,6 +81,10 @@ bool fb_keep_save(fb_app *app, fb_error *err)
         json_t *kept = fb_session_keep(app->session, i);
         if (kept) json_array_append_new(columns, kept);
     }
+    if (!json_array_size(columns)) { /* none is nothing to come back to */
+        json_decref(columns);
+        return true;
+    }
     json_t *all = json_pack("{s:i, s:s, s:i, s:o}", "fusebox", VERSION, "script", fb_session_path(app->session),
                             "focus", app->column, "columns", columns);
     char *text = fb_json_line(all);

@@ -58,6 +58,18 @@ static void title(fb_app *app, fb_str *out)
     if (l && l->done) fb_str_addf(out, " · %d of %d puzzles solved", l->done, l->puzzlers);
 }
 
+/* What was recorded on other machines, for those that have no GPU. */
+static void add_recordings(const fb_app *app, fb_str *out)
+{
+    const json_t *devices = fb_session_devices(app->session), *device;
+    size_t i;
+    json_array_foreach(devices, i, device)
+    {
+        const char *name = json_string_value(json_object_get(device, "device"));
+        if (name && !strncmp(name, "replay:", 7)) fb_str_addf(out, "%s%s", out->n ? ", " : "", name);
+    }
+}
+
 static int count(fb_app *app)
 {
     return state(app) ? state(app)->n : 0;
@@ -95,6 +107,12 @@ static void explain(fb_app *app, fb_hint *hint)
     if (at < count(app) && state(app)->items[at].state >= FB_PUZZLE_TRIED)
         fb_str_addf(&hint->line[0], " · %s",
                     state(app)->items[at].state == FB_PUZZLE_DONE ? "solved" : "tried, not solved yet");
+    fb_str recordings = {0};
+    add_recordings(app, &recordings);
+    if (recordings.n)
+        fb_str_addf(&hint->line[1], "without a GPU: fusebox --device %s shows what was recorded on one · ",
+                    fb_str_get(&recordings));
+    fb_str_free(&recordings);
     fb_str_add(&hint->line[1], ":open FILE opens any script or graph in JSON");
 }
 

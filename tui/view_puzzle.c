@@ -238,6 +238,7 @@ static void measure_all(fb_app *app)
     for (int i = 0; i < n; i++)
         if (has_hope(app, i)) all[wanted++] = i;
     app->first_measured = true;
+    app->own_columns = false; /* what is recorded was asked for */
     fb_session_measure(app->session, all, wanted);
     fb_free(all);
 }

@@ -401,6 +401,35 @@ static void failed_column_has_no_ratios(void **unused)
     quit(t);
 }
 
+/* ---- recordings -----------------------------------------------------------------------------------------------------
+ */
+
+/* What was recorded elsewhere does not stand beside this machine's figures unless it is asked for. */
+static void recordings_are_not_mixed_in(void **unused)
+{
+    (void)unused;
+    term *t = start_as("split_stack", "host", 30, 100, NULL);
+    must_show(t, "predict first");
+    term_keys(t, "Esc");
+    must_show(t, "left out: columns that were recorded elsewhere, as torch:h200; --device replay:h200 shows");
+    must_show(t, "1 eager ◂");
+    must_not_show(t, "h200   ");
+    must_not_show(t, "torch:h200 ");
+    term_keys(t, ": \"add split_stack:eager@torch:h200\" Enter"); /* who asks has it */
+    must_show(t, "graph · split_stack · 5 eager");
+    must_show(t, "torch:h200");
+    quit(t);
+    t = start("split_stack");
+    must_show(t, "predict first");
+    term_keys(t, "Esc");
+    must_show(t, "torch:h200");
+    must_not_show(t, "left out: ");
+    quit(t);
+    t = start_as(NULL, NULL, 30, 100, NULL);
+    must_show(t, "fusebox --device replay:h200 shows what was recorded on one");
+    quit(t);
+}
+
 /* ---- what is kept ---------------------------------------------------------------------------------------------------
  */
 
@@ -565,6 +594,7 @@ int main(void)
         cmocka_unit_test_setup(focus_is_seen_in_every_theme, fresh),
         cmocka_unit_test_setup(refusals_are_read_to_their_end, fresh),
         cmocka_unit_test_setup(failed_column_has_no_ratios, fresh),
+        cmocka_unit_test_setup(recordings_are_not_mixed_in, fresh),
         cmocka_unit_test_setup(dropped_column_comes_back, fresh),
         cmocka_unit_test_setup(columns_are_restored, fresh),
         cmocka_unit_test_setup(damaged_columns_are_left_out, fresh),

@@ -729,7 +729,7 @@ static const screen_case cases[] = {
      30,
      {NULL},
      "demo",
-     "v @wait @wait Tab j j j",
+     "v @wait m @wait @wait @wait Tab j j j",
      {"µs?", "More than wall: the kernels were timed one by one"},
      {NULL}},
     {"no puzzle", 100, 30, {NULL}, "demo", "t", {"puzzle: the script asks no puzzle"}, {NULL}},
