@@ -8,10 +8,12 @@
 #include "plan/loops.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { VERSION = 1, STAT = 4 };
 static const char embedded_folder[] = "scripts/recordings/";
@@ -777,7 +779,11 @@ fb_recording *fb_recording_open(const char *name, fb_error *err)
     char *text = NULL;
     if (user_folder(folder, sizeof folder)) {
         snprintf(path, sizeof path, "%s/%.64s.json", folder, name);
-        text = fb_read_file(path, FB_RECORDING_MAX, &n, NULL);
+        text = fb_read_file(path, FB_RECORDING_MAX, &n, &why);
+        if (!text && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0) { /* there, and nothing to read */
+            fb_fail(err, FB_ERR_UNAVAILABLE, "%s", why.text);
+            return NULL;
+        }
     }
     if (text) {
         r = fb_recording_read(text, n, &why);

@@ -36,7 +36,7 @@ export XDG_CONFIG_HOME="$work/config" XDG_DATA_HOME="$work/data"
 fb run plain.lua none
 is "state that is pipes" 0 out 'none@host.*✓'
 fb run plain.lua none --device replay:own
-is "a recording that is a pipe" 3
+is "a recording that is a pipe" 3 err 'own.json: not a regular file'
 rm "$XDG_STATE_HOME"/fusebox/*
 
 # What lies in the cache under our names and is something else is passed over, or removed; nothing waits for its end.
