@@ -58,8 +58,8 @@ void fb_new_file_abandon(fb_new_file *f); /* also safe after a commit */
 
 /* Makes a folder and those above it that are missing, each 0700 under any umask, and sees that it is ours: this user's,
  * with nobody else able to write to it or to rename what is above it. An own folder that others may only read is closed
- * to them, unless a link at the path's end led there. FB_ERR_SYSTEM where it cannot be made, FB_ERR_UNAVAILABLE where it is there and not ours alone, with a
- * sentence that says what to do. */
+ * to them, unless a link at the path's end led there. FB_ERR_SYSTEM where it cannot be made, FB_ERR_UNAVAILABLE where
+ * it is there and not ours alone, with a sentence that says what to do. */
 bool fb_private_folder(const char *path, fb_error *err);
 /* A folder for results that a user names: made with the usual rights where missing, its parents are not. */
 bool fb_make_folder(const char *path, fb_error *err);

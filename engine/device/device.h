@@ -225,11 +225,11 @@ bool fb_cache_dir(const char *sub, char *to, size_t room, fb_error *err);
 bool fb_temporary_dir(char *to, size_t room, fb_error *err);
 /* Marks a file as used just now. */
 void fb_cache_touch(const char *path);
-/* Removes the files of a folder that were not used for longest until `bytes` are left, and what was never written to its
- * end; nothing younger than a minute. Of entries alone, as fb_cache_empty. */
+/* Removes the files of a folder that were not used for longest until `bytes` are left, and what was never written to
+ * its end; nothing younger than a minute. Of entries alone, as fb_cache_empty. */
 void fb_cache_trim(const char *dir, int64_t bytes);
-/* Removes every entry of a folder: what begins with a hash, as all that we keep does. A link may have led to a folder of
- * other things, which are nothing to us. */
+/* Removes every entry of a folder: what begins with a hash, as all that we keep does. A link may have led to a folder
+ * of other things, which are nothing to us. */
 void fb_cache_empty(const char *dir);
 bool fb_cache_is_entry(const char *name);
 

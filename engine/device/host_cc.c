@@ -305,9 +305,9 @@ static const char *key_of(const load *l, int unit, char to[64])
     return to;
 }
 
-/* A marker is a file beside the cache, named by its process, that lists the entries being opened and is locked meanwhile.
- * One without a lock was left by a process that died of it, or was killed just then: its entries are compiled once more.
- * A file with anything else in it is no marker, and stays. */
+/* A marker is a file beside the cache, named by its process, that lists the entries being opened and is locked
+ * meanwhile. One without a lock was left by a process that died of it, or was killed just then: its entries are
+ * compiled once more. A file with anything else in it is no marker, and stays. */
 static void drop_marked(const load *l, const char *marker)
 {
     enum { MOST = 1 << 16 }; /* entries that one names; more is none of ours */

@@ -17,15 +17,15 @@
 /* The values that leave a graph and are checked: outputs, what is received, what is assigned. Arena-owned; returns how
  * many. */
 int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out);
-/* Where it may lie, the better place first: the cache, and the user's own folder among the temporary files, for machines
- * without a cache or with a full disk. */
+/* Where it may lie, the better place first: the cache, and the user's own folder among the temporary files, for
+ * machines without a cache or with a full disk. */
 enum { FB_REFERENCE_PLACES = 2 };
 /* The path of the reference file in a place (it may not exist yet); false where there is no such folder. */
 bool fb_reference_path(const fb_graph *g, uint64_t seed, int place, char *to, size_t room, fb_error *err);
 /* There is one in some place, damaged or not. */
 bool fb_reference_there(const fb_graph *g, uint64_t seed);
-/* Computes it if no place has it whole; atomic; drops the least recently used files beyond 4 GiB, 1 GiB of the temporary
- * ones. Run in the reference process. */
+/* Computes it if no place has it whole; atomic; drops the least recently used files beyond 4 GiB, 1 GiB of the
+ * temporary ones. Run in the reference process. */
 bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,
                        const fb_progress *progress, fb_error *err);
 

@@ -1,7 +1,7 @@
 /* Reference files: made by the trials of a whole graph, in a process that loads no generated code.
  *
- * requires  a graph; a place to write: the cache, or where there is none or no room in it, the user's own folder among the
- *           temporary files
+ * requires  a graph; a place to write: the cache, or where there is none or no room in it, the user's own folder among
+ *           the temporary files
  * provides  the values that leave the graph, each element with the spread that honest roundings have, and for each tensor
  *           what the lanes did as a whole
  *
@@ -352,7 +352,8 @@ bool fb_reference_find(fb_reference *r, const fb_graph *g, uint64_t seed, fb_err
 {
     char path[2200];
     for (int place = 0; place < FB_REFERENCE_PLACES; place++)
-        if (fb_reference_path(g, seed, place, path, sizeof path, NULL) && fb_reference_open(r, path, g, NULL)) return true;
+        if (fb_reference_path(g, seed, place, path, sizeof path, NULL) && fb_reference_open(r, path, g, NULL))
+            return true;
     return fb_fail(err, FB_ERR_SYSTEM, "the reference is gone, or damaged");
 }
 

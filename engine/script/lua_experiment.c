@@ -229,8 +229,8 @@ static void add_text(lua_State *L, json_t *m, const char *key)
     lua_pop(L, 1);
 }
 
-/* What a sweep's case has beside its `params` is for reading: a value that is not what would be measured says so, and is
- * not passed over. At 2: the case; key and value on top. */
+/* What a sweep's case has beside its `params` is for reading: a value that is not what would be measured says so, and
+ * is not passed over. At 2: the case; key and value on top. */
 static void check_beside(lua_State *L, const char *key)
 {
     int value = lua_gettop(L);

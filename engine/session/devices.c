@@ -252,8 +252,8 @@ static void list_in_order(fb_session *s)
     fb_session_changed(s);
 }
 
-/* What a worker calls its devices, its libraries and itself is for screens and files: cleaned once, here, and no more of
- * it than there are on any machine. */
+/* What a worker calls its devices, its libraries and itself is for screens and files: cleaned once, here, and no more
+ * of it than there are on any machine. */
 static json_t *told(fb_session *s, int worker, const json_t *message, const char *key)
 {
     enum { MOST = 256, LONGEST = 400 };
