@@ -127,18 +127,22 @@ static void add_columns(fb_app *app, const char *const *specs, int n)
             fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
 }
 
-/* Those that were asked for, else those of the last time, else what the script says should stand side by side, else eager
- * and max of every variant. */
-static void make_columns(fb_app *app, const fb_script_info *info)
+/* What the script says should stand side by side; else eager and max of every variant. */
+static void add_own_columns(fb_app *app, const fb_script_info *info)
 {
     static const char *const usual[] = {"eager", "max"};
+    app->own_columns = true;
+    add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
+}
+
+/* Those that were asked for, else those of the last time, else the script's own. */
+static void make_columns(fb_app *app, const fb_script_info *info)
+{
     fb_puzzle_begin(app);
-    if (app->n_asked) {
+    if (app->n_asked)
         add_columns(app, app->asked, app->n_asked);
-    } else if (!fb_keep_restore(app)) {
-        app->own_columns = true;
-        add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
-    }
+    else if (!fb_keep_restore(app))
+        add_own_columns(app, info);
     fb_puzzle_columns(app);
     app->columns_made = true;
     fb_results_reopened(app);

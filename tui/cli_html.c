@@ -161,6 +161,21 @@ static bool is_right(const json_t *answer, int choice)
     return false;
 }
 
+/* Why no choice is marked. */
+static void put_ungraded(fb_html *h, const json_t *answer)
+{
+    const char *state = fb_json_string_or(answer, "state", "");
+    if (!strcmp(state, "tie"))
+        paragraph(h, NULL, "Here the two cannot be told apart, so no answer is right.");
+    else if (fb_json_bool_or(answer, "turned", false))
+        paragraph(h, NULL, "Here it is the other way round: the second is slower, so the question does not hold.");
+    else if (!strcmp(state, "unexplained"))
+        paragraph(h, NULL, "Here more of the difference is not explained than any cause explains, so no answer is right.");
+    else
+        paragraph(h, NULL, "Here none of the answers is right; the waterfall shows what is.");
+    if (json_object_get(answer, "cause")) paragraph(h, "right", fb_json_string_or(answer, "cause", ""));
+}
+
 static void put_answer(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle)
 {
     const json_t *answer = json_object_get(kept, "puzzle");
@@ -179,10 +194,7 @@ static void put_answer(fb_html *h, const fb_output *o, const json_t *kept, const
         fb_html_close(h, "p");
         told++;
     }
-    if (fb_json_bool_or(answer, "tie", false))
-        paragraph(h, NULL, "Here the two cannot be told apart, so no answer is right.");
-    else if (answer && !told)
-        paragraph(h, NULL, "Here none of the answers is right; the waterfall shows what is.");
+    if (!told && answer) put_ungraded(h, answer);
     if (why) {
         fb_str name = {0};
         why_name(o, why, &name);
@@ -206,6 +218,7 @@ static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const
     fb_html_open(h, "p", "class", "dim", NULL);
     fb_html_textf(h, "%s → %s", puzzle->compare[0], puzzle->compare[1]);
     fb_html_close(h, "p");
+    if (puzzle->about) paragraph(h, NULL, puzzle->about);
     paragraph(h, "ask", puzzle->ask);
     if (puzzle->n_choices) fb_html_open(h, "ol", "class", "choices", NULL);
     for (int i = 0; i < puzzle->n_choices; i++) {

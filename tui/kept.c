@@ -208,9 +208,16 @@ void fb_kept_answer(json_t *kept, const fb_session *s)
     const fb_script_info *info = fb_session_script(s);
     const fb_answer *answer = fb_session_answer(s);
     if (!info || !info->puzzle || answer->state != FB_ANSWER_KNOWN) return;
+    static const char *const states[] = {[FB_GRADE_TIE] = "tie",
+                                         [FB_GRADE_UNEXPLAINED] = "unexplained",
+                                         [FB_GRADE_OTHER] = "other",
+                                         [FB_GRADE_KNOWN] = "known"};
+    const fb_grade *g = &answer->grade;
     json_t *right = json_array();
-    for (int i = 0; i < info->puzzle->n_choices; i++)
-        if (!strcmp(info->puzzle->choice_keys[i], answer->key)) json_array_append_new(right, json_integer(i));
-    json_object_set_new(kept, "puzzle",
-                        json_pack("{s:o, s:b}", "right", right, "tie", (int)!strcmp(answer->key, "tie")));
+    for (int i = 0; i < info->puzzle->n_choices && g->state == FB_GRADE_KNOWN && !g->turned; i++)
+        if (g->right >> i & 1) json_array_append_new(right, json_integer(i));
+    json_t *told = json_pack("{s:o, s:s, s:b}", "right", right, "state", states[g->state], "turned", (int)g->turned);
+    if (g->turned && g->state == FB_GRADE_KNOWN)
+        json_object_set_new(told, "cause", json_string(fb_grade_cause(g->winner)));
+    json_object_set_new(kept, "puzzle", told);
 }
