@@ -168,6 +168,10 @@ int fb_hint_rows(fb_app *app, int cols)
 {
     enum { FRAME = 4, MOST = 16 };
     fb_rect nowhere = {0, 0, 0, cols - FRAME};
+    fb_view_id id = fb_app_view(app);
+    int n = fb_view_at(id)->count(app), *cursor = &app->scroll[id].cursor;
+    if (*cursor >= n) *cursor = n - 1; /* before anything is drawn it may be beside its rows */
+    if (*cursor < 0) *cursor = 0;
     fb_hint hint = hint_of(app);
     int rows = fb_draw_wrapped(&nowhere, 0, 0, MOST, FB_ROLE_TEXT, fb_str_get(&hint.line[0]));
     free_hint(&hint);
