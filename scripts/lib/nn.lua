@@ -204,7 +204,9 @@ local function expect_size(what, x, size)
   if last(x) ~= size then error(("%s: the last dimension is not %d (x: %s)"):format(what, size, tostring(x)), 0) end
 end
 
-local function constant(g, name, n, dtype, value) return g:param(name, { n }, dtype, { dist = "constant", value = value }) end
+local function constant(g, name, n, dtype, value)
+  return g:param(name, { n }, dtype, { dist = "constant", value = value })
+end
 
 function nn.Linear(inputs, outputs, opts)
   opts = options("Linear", opts, { bias = true })
@@ -266,7 +268,9 @@ end
 function nn.Sequential(...)
   local modules = { ... }
   for i = 1, select("#", ...) do
-    if getmetatable(modules[i]) ~= module then error(("Sequential: argument %d is no module such as nn.Linear(4, 8)"):format(i), 2) end
+    if getmetatable(modules[i]) ~= module then
+      error(("Sequential: argument %d is no module such as nn.Linear(4, 8)"):format(i), 2)
+    end
   end
   return chained("sequential", modules)
 end
@@ -295,7 +299,8 @@ function nn.TransformerEncoderLayer(d_model, nhead, opts)
       return weights
     end, function(x, w)
       expect_size("TransformerEncoderLayer", x, d_model)
-      return (nn.encoder_layer(x, { heads = nhead, hidden = hidden, activation = opts.activation, mask = opts.mask, weights = w }))
+      return (nn.encoder_layer(x, { heads = nhead, hidden = hidden, activation = opts.activation, mask = opts.mask,
+                                    weights = w }))
     end)
 end
 

@@ -52,7 +52,9 @@ function optim.sgd(g, loss, params, opts, carried)
   opts = options("sgd", opts, { lr = true, momentum = true, weight_decay = true, name = true })
   local lr, momentum = number("sgd", opts, "lr"), number("sgd", opts, "momentum", 0)
   local decay = number("sgd", opts, "weight_decay", 0)
-  if carried and momentum ~= 0 then error("sgd: momentum is kept beside parameters, and these are a loop's values", 0) end
+  if carried and momentum ~= 0 then
+    error("sgd: momentum is kept beside parameters, and these are a loop's values", 0)
+  end
   local function update(p, gradient)
     if momentum == 0 then return lr * gradient end
     local v = state(g, p, "momentum")
