@@ -552,15 +552,23 @@ static void add_waterfall(fb_app *app, page *p)
     }
 }
 
+/* "11.00 times as fast", "1.25× slower" */
+static const char *say_times(double times, char to[32])
+{
+    if (times < 1) return fb_ratio_say(times, to);
+    snprintf(to, 32, "%.2f times as fast", times);
+    return to;
+}
+
 static void add_times(fb_app *app, page *p)
 {
     const fb_why *why = &app->puzzle.why;
     double times = why->a_us / why->b_us, guess = app->puzzle.guess, off = fmax(times / guess, guess / times);
-    char text[400], a[32], b[32], verdicts[160];
+    char text[400], a[32], b[32], ratio[32], verdicts[160];
     add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", fb_why_verdicts(why, verdicts));
-    snprintf(text, sizeof text, "%s: %s → %s: %.2f times as fast; you guessed %g, which is %s",
+    snprintf(text, sizeof text, "%s: %s → %s: %s; you guessed %g, which is %s",
              why->of == FB_TIME_WALL ? "wall time" : "the kernels alone", fb_format_us(a, why->a_us),
-             fb_format_us(b, why->b_us), times, guess,
+             fb_format_us(b, why->b_us), say_times(times, ratio), guess,
              off < 1.25 ? "as good as right"
              : off < 2  ? "close"
                         : "off by more than a factor of two");
@@ -572,10 +580,10 @@ static const char *question(fb_app *app)
 {
     const fb_puzzle_run *z = &app->puzzle;
     const fb_why *why = &z->why;
+    char ratio[32];
     if (!z->grade.turned || z->stage < FB_PUZZLE_TURNED) return puzzle_of(app)->ask;
-    return fb_arena_printf(app->arena[FB_VIEW_PUZZLE],
-                           "Here it is the other way round: %s is %s than %s, %.2f times as fast. Why?", z->spec[1],
-                           why->us > 0 ? "faster" : "slower", z->spec[0], why->a_us / why->b_us);
+    return fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "Here it is the other way round: beside %s, %s is %s. Why?",
+                           z->spec[0], z->spec[1], say_times(why->a_us / why->b_us, ratio));
 }
 
 /* What stands in for a device that is not there. */

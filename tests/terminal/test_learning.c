@@ -272,7 +272,7 @@ static void question_is_turned(void **unused)
         start(changed("over_fusion", "{ \"again:max\", \"again:stored\" }", "{ \"again:stored\", \"again:max\" }"));
     must_show(t, "predict first");
     term_keys(t, "2 l j Enter");
-    must_show(t, "Here it is the other way round: again:max is slower than again:stored");
+    must_show(t, "Here it is the other way round: beside again:stored, again:max is");
     must_show(t, "1 ○ It does more arithmetic");
     must_not_show(t, "Right.");
     term_keys(t, "2 Enter");
