@@ -356,7 +356,7 @@ static const screen_case cases[] = {
      {NULL},
      "recorded",
      "@wait : \"why 1\" Enter g",
-     {"(times: recorded → measured)", "(modelled → measured)"},
+     {"(times: recorded → measured)", "(recorded → measured)", "not known"},
      {NULL}},
     {"from a part of the difference to the kernel behind it",
      100,
