@@ -334,7 +334,7 @@ static void fresh(fb_app *app, const char *arg)
 {
     (void)arg;
     fb_app_fresh_columns(app);
-    fb_app_say(app, FB_ROLE_DIM, "the script's own columns");
+    fb_app_say(app, FB_ROLE_DIM, "the script's own columns: u brings yours back");
     fb_model_update(app);
 }
 

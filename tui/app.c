@@ -150,8 +150,8 @@ static void make_columns(fb_app *app, const fb_script_info *info)
 
 void fb_app_fresh_columns(fb_app *app)
 {
+    for (int n = fb_session_columns(app->session); n > 0; n--) fb_keep_drop(app, n - 1);
     fb_keep_forget(app);
-    for (int n = fb_session_columns(app->session); n > 0; n--) fb_session_drop(app->session, n - 1);
     app->column = 0;
     app->chosen = app->placed = app->first_measured = false;
     add_own_columns(app, fb_session_script(app->session));

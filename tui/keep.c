@@ -44,6 +44,7 @@ bool fb_keep_bring_back(fb_app *app)
         return true;
     }
     app->column = at;
+    app->touched = true;
     app->first_measured = false; /* it joins the measurement once it is there */
     fb_app_say(app, FB_ROLE_DIM, "brought back: %d %s", at + 1, fb_session_column(app->session, at)->text);
     return true;
@@ -138,7 +139,7 @@ bool fb_keep_restore(fb_app *app)
         app->column = focus >= 0 && focus < made ? focus : 0;
         app->chosen = true;
         app->touched = true;
-        fb_app_say(app, FB_ROLE_DIM, "your columns as you left them%s; :fresh shows the script's own",
+        fb_app_say(app, FB_ROLE_DIM, "your columns as you left them%s; K shows the script's own",
                    edited ? ", edits too" : "");
     } else if (err.kind) {
         fb_app_say(app, FB_ROLE_WARN, "the columns kept of this script are left out: %s", err.text);
@@ -151,5 +152,5 @@ void fb_keep_forget(fb_app *app)
 {
     char path[PATH_MAX];
     if (path_of(app, path, sizeof path)) unlink(path);
-    fb_keep_free(app);
+    app->touched = false;
 }

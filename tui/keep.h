@@ -22,6 +22,6 @@ bool fb_keep_save(fb_app *app, fb_error *err);
 bool fb_keep_leave(fb_app *app);
 /* The columns as they were left; false: nothing was kept, or it is damaged, which is said. */
 bool fb_keep_restore(fb_app *app);
-void fb_keep_forget(fb_app *app);
+void fb_keep_forget(fb_app *app); /* the next start has the script's own */
 
 #endif

@@ -496,7 +496,7 @@ static void columns_are_restored(void **unused)
     must_show(t, "your columns as you left them, edits too");
     must_show(t, "1 mine ◂");
     must_show(t, "matmul → add · fused");
-    term_keys(t, ": \"fresh\" Enter");
+    term_keys(t, "K");
     must_show(t, "1 eager ◂");
     must_show(t, "matmul → add · cut");
     quit(t);
