@@ -151,8 +151,8 @@ static void print_json(const diff *d)
         json_array_append_new(columns, fb_report_to_json(r));
         fb_report_free(r);
     }
-    json_t *all = json_pack("{s:i, s:s, s:o, s:o}", "fusebox", FB_REPORT_VERSION, "script",
-                            fb_session_path(d->session), "columns", columns, "why", fb_why_to_json(&d->why));
+    json_t *all = json_pack("{s:i, s:s, s:o, s:o}", "fusebox", FB_REPORT_VERSION, "script", fb_session_path(d->session),
+                            "columns", columns, "why", fb_why_to_json(&d->why));
     char *text = fb_json_shown(all, JSON_INDENT(2));
     printf("%s\n", text);
     fb_free(text);

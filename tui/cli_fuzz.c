@@ -12,7 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_COUNT = 256, KEY_SEED, KEY_PLANS, KEY_PLAN, KEY_TIME, KEY_OUT, KEY_JOBS, KEY_MOST, KEY_TRIALS, KEY_COVERAGE };
+enum {
+    KEY_COUNT = 256,
+    KEY_SEED,
+    KEY_PLANS,
+    KEY_PLAN,
+    KEY_TIME,
+    KEY_OUT,
+    KEY_JOBS,
+    KEY_MOST,
+    KEY_TRIALS,
+    KEY_COVERAGE
+};
 
 static volatile sig_atomic_t interrupted;
 
@@ -145,8 +156,7 @@ static int fuzz_main(const fb_command *me, int argc, char **argv)
                       : "✓",
         o.device, (unsigned long long)o.seed, (long long)t.graphs, (long long)t.plans, (long long)t.refused, t.findings,
         (long long)t.elements, percent(t.undecided, t.elements), (long long)t.kernels,
-        percent(t.kernel_undecided, t.kernel_elements), t.seconds,
-        t.seconds > 0 ? (double)t.plans / t.seconds : 0);
+        percent(t.kernel_undecided, t.kernel_elements), t.seconds, t.seconds > 0 ? (double)t.plans / t.seconds : 0);
     if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%*s\r", 70, "");
     fb_put(stdout, line.text);
     if (o.coverage) fb_put(stdout, fb_str_get(o.coverage));

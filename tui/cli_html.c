@@ -170,7 +170,8 @@ static void put_ungraded(fb_html *h, const json_t *answer)
     else if (fb_json_bool_or(answer, "turned", false))
         paragraph(h, NULL, "Here it is the other way round: the second is slower, so the question does not hold.");
     else if (!strcmp(state, "unexplained"))
-        paragraph(h, NULL, "Here more of the difference is not explained than any cause explains, so no answer is right.");
+        paragraph(h, NULL,
+                  "Here more of the difference is not explained than any cause explains, so no answer is right.");
     else
         paragraph(h, NULL, "Here none of the answers is right; the waterfall shows what is.");
     if (json_object_get(answer, "cause")) paragraph(h, "right", fb_json_string_or(answer, "cause", ""));

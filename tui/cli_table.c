@@ -44,8 +44,9 @@ bool fb_format_parse(const char *name, fb_format *out)
 
 static const struct {
     const char *sign, *spelled;
-} spellings[] = {{"×", "x"},  {"µ", "u"},   {"✓", "ok"}, {"✗", "FAIL"}, {"–", "-"}, {"—", "-"},  {"·", "|"},
-                 {"→", "->"}, {"…", "..."}, {"≤", "<="}, {"≈", "~="}, {"±", "+-"}, {"σ", "sigma"}, {"²", "^2"},   {"─", "-"}, {"“", "\""}, {"”", "\""}};
+} spellings[] = {{"×", "x"},     {"µ", "u"},  {"✓", "ok"},  {"✗", "FAIL"}, {"–", "-"},  {"—", "-"},
+                 {"·", "|"},     {"→", "->"}, {"…", "..."}, {"≤", "<="},   {"≈", "~="}, {"±", "+-"},
+                 {"σ", "sigma"}, {"²", "^2"}, {"─", "-"},   {"“", "\""},   {"”", "\""}};
 
 /* A sign that has no spelling here becomes one '?'. */
 static char *spell(const char *text)

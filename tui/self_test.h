@@ -4,8 +4,8 @@
 
 #include "tui/cli.h"
 
-/* Measures one plan beside itself on the device of `cli` (default: the session's), `times` times at each of three sizes,
- * and prints what the comparison said of it, by the deviation of a pair. The exit status. */
+/* Measures one plan beside itself on the device of `cli` (default: the session's), `times` times at each of three
+ * sizes, and prints what the comparison said of it, by the deviation of a pair. The exit status. */
 int fb_self_test(fb_cli *cli, int times);
 
 #endif

@@ -102,7 +102,8 @@ void fb_theme_start(fb_theme theme, int colours)
 {
     static const short dark[FB_GROUNDS] = {-1, 236, 58}, light[FB_GROUNDS] = {-1, 254, 229};
     now.theme = theme;
-    now.grounds = theme != FB_THEME_MONO && theme != FB_THEME_CONTRAST && colours >= 256 && COLOR_PAIRS > FB_ROLES * FB_GROUNDS;
+    now.grounds =
+        theme != FB_THEME_MONO && theme != FB_THEME_CONTRAST && colours >= 256 && COLOR_PAIRS > FB_ROLES * FB_GROUNDS;
     if (theme == FB_THEME_MONO) return;
     for (int r = 0; r < FB_ROLES; r++) {
         const fb_style *s = &styles[r];

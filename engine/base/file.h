@@ -42,8 +42,8 @@ bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err)
 /* All of it, or false with errno; a descriptor that takes part of it at a time is asked again. */
 bool fb_write_all(int fd, const void *bytes, size_t n);
 
-/* Appends a line in one write, so that several processes may append to one file; `use`: 0 or FB_FILE_PRIVATE. What a full
- * disk or a power cut left of a line before it stays a line of its own. */
+/* Appends a line in one write, so that several processes may append to one file; `use`: 0 or FB_FILE_PRIVATE. What a
+ * full disk or a power cut left of a line before it stays a line of its own. */
 bool fb_append_to_file(const char *path, unsigned use, const char *line, fb_error *err);
 
 /* A file that is written in parts: gone unless it is committed. */

@@ -29,8 +29,8 @@ void fb_json_add_shown(fb_str *out, const char *json);
 char *fb_json_shown(const json_t *value, size_t flags);
 char *fb_json_shown_line(const json_t *value);
 
-/* A copy of what another program says of itself: every text in it, keys too, is one line of at most `longest` bytes that
- * a screen may get. The caller owns it. */
+/* A copy of what another program says of itself: every text in it, keys too, is one line of at most `longest` bytes
+ * that a screen may get. The caller owns it. */
 json_t *fb_json_cleaned(const json_t *value, size_t longest);
 
 /* Required fields. False and an error naming `key` when it is missing or of another type. Strings stay owned by

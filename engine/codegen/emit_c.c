@@ -414,6 +414,7 @@ static void emit_pass(loops *l, int number)
         const char *points = fb_emit_mean_points(l->e, i);
         if (FB_MUTATE(46, points, false)) fb_emit(e, "%s /= %s;", e->names[i], points);
         e->known[i] = true;
+        fb_emit_as_index(e, i);
     }
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
 }

@@ -390,6 +390,7 @@ static void finish_pass(frame *f, fb_pass p)
         const char *points = fb_emit_mean_points(f->e, i);
         if (points) fb_emit(f->e, "%s /= %s;", f->e->names[i], points);
         f->e->known[i] = true;
+        fb_emit_as_index(f->e, i);
     }
 }
 

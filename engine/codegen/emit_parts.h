@@ -126,6 +126,9 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value);
 /* Statements for `v` and what it needs, of what is not known yet and belongs to `space` (FB_NONE: row-level ones only).
  */
 void fb_emit_needed(fb_emitter *e, fb_val v, int space);
+/* Where a value is an index too, and of another type: its variable as that. For values that are no statement of
+ * fb_emit_needed's, as what a reduction leaves. */
+void fb_emit_as_index(fb_emitter *e, fb_val v);
 /* Counts how often each value is written down by those among `among` (NULL: all), the reductions of pass (space, depth)
  * and the roots stored there: what is written once needs no name. */
 void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth);

@@ -293,6 +293,13 @@ const char *fb_emit_ref(fb_emitter *e, fb_val v)
 
 /* ---- statements ---- */
 
+void fb_emit_as_index(fb_emitter *e, fb_val v)
+{
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
+            fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
+}
+
 static void statement(fb_emitter *e, fb_val v)
 {
     const fb_value *x = &e->section->values[v];
@@ -302,9 +309,7 @@ static void statement(fb_emitter *e, fb_val v)
     }
     const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
     fb_emit(e, "const %s %s = %s;", e->dialect->type[x->dtype].value, e->names[v], value);
-    for (int i = 0; i < e->section->n_data; i++)
-        if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
-            fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
+    fb_emit_as_index(e, v);
 }
 
 void fb_emit_needed(fb_emitter *e, fb_val v, int space)

@@ -244,8 +244,8 @@ static void add_launch(fb_lowering *l, fb_launch_kind kind, int index, const fb_
 
 static fb_place place_of(const fb_lowering *l, fb_id node, fb_id storage)
 {
-    const fb_window *at = l->g->nodes[storage].op == FB_OP_RESULT && storage != node ? &l->place[storage]
-                                                                                      : &l->window[storage];
+    const fb_window *at =
+        l->g->nodes[storage].op == FB_OP_RESULT && storage != node ? &l->place[storage] : &l->window[storage];
     return (fb_place){node, l->buffer_of[storage], at->offset, at->advance};
 }
 
@@ -272,8 +272,8 @@ static bool is_made_up(fb_op op)
     return op == FB_OP_CONST || op == FB_OP_IOTA || op == FB_OP_RANDOM;
 }
 
-/* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a source
- * that is computed on the way. */
+/* The value in memory that `node` is a view of, or is itself; nothing where these nodes compute it, or where it is a
+ * source that is computed on the way. */
 static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
 {
     for (;; node = l->g->nodes[node].args[0]) {
@@ -883,8 +883,8 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, c
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_arena *arena = fb_arena_new();
     fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
-    fb_program *p =
-        lower(plan, dialect, &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, false, err);
+    fb_program *p = lower(plan, dialect,
+                          &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, false, err);
     if (!p) {
         fb_arena_free(arena);
         return false;

@@ -10,8 +10,8 @@
  * device does not have, sizes beyond an index type), with the sentence. */
 fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err);
 
-/* The same program with every kernel launched by itself, in a stream: loops and plans that are one kernel are lists of their
- * stages here. What they store is told launch by launch (fb_launch's places). */
+/* The same program with every kernel launched by itself, in a stream: loops and plans that are one kernel are lists of
+ * their stages here. What they store is told launch by launch (fb_launch's places). */
 fb_program *fb_lower_apart(const fb_plan *plan, const fb_dialect *dialect, fb_error *err);
 
 /* The kernel of one group alone, for the kernel pane: source text (arena-owned), the user's own where the group has it;

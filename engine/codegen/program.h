@@ -89,8 +89,8 @@ typedef struct {
     int a, b; /* buffers; a FB_NONE: the kernel has it on chip, in floats of the width it computes in */
 } fb_chain_product_call;
 
-/* Where a launch finds or leaves the value of a node: all of it, from `offset` bytes into the buffer on, and further with
- * the steps of a loop. */
+/* Where a launch finds or leaves the value of a node: all of it, from `offset` bytes into the buffer on, and further
+ * with the steps of a loop. */
 typedef struct {
     fb_id node;
     int buffer;

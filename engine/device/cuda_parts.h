@@ -43,7 +43,7 @@ typedef struct fb_cuda_device {
     CUmodule digest_module;         /* of cuda_step.c; NULL until needed, with what it adds up in */
     CUfunction digest;
     CUdeviceptr digest_sum;
-    CUdeviceptr flush;              /* twice the L2, written to make the cache cold; 0 until needed */
+    CUdeviceptr flush; /* twice the L2, written to make the cache cold; 0 until needed */
     size_t flush_bytes;
     fb_machine machine;
     char arch[16]; /* "sm_90" */

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each 32-bit word is mixed with its place and added up: the sum is the same in whatever order the threads come. A tail of
- * fewer than four bytes counts as a word. */
+/* Each 32-bit word is mixed with its place and added up: the sum is the same in whatever order the threads come. A tail
+ * of fewer than four bytes counts as a word. */
 static const char source[] =
     "typedef unsigned long long u64;\n"
     "__device__ u64 mixed(u64 x) {\n"
@@ -114,10 +114,10 @@ static bool step_finish(fb_loaded *l, fb_error *err)
 {
     fb_cuda_device *d = l->device;
     for (int i = l->first_out; i < l->n_copies; i++)
-        FB_CUDA(d,
-                cuMemcpyDtoHAsync(l->copies[i].outside[0], place(l, l->copies[i].buffer, 0), l->copies[i].bytes,
-                                  d->stream),
-                "copying what is received");
+        FB_CUDA(
+            d,
+            cuMemcpyDtoHAsync(l->copies[i].outside[0], place(l, l->copies[i].buffer, 0), l->copies[i].bytes, d->stream),
+            "copying what is received");
     l->turn = 1;
     return fb_cuda_wait(d, err);
 }

@@ -121,8 +121,8 @@ typedef struct {
     fb_peer_kernel kernels[FB_PEER_KERNELS]; /* those that take longest, longest first */
 } fb_peer_plan;
 
-/* A run taken apart: what measure/check.c goes through a launch list with, looking at memory in between. Where a buffer is
- * follows the swaps made so far. Each call has ended on the device when it returns. */
+/* A run taken apart: what measure/check.c goes through a launch list with, looking at memory in between. Where a buffer
+ * is follows the swaps made so far. Each call has ended on the device when it returns. */
 typedef struct {
     /* The state before a run: swaps undone, assigned parameters as they were written, feeds copied. */
     bool (*rewind)(fb_loaded *l, fb_error *err);
@@ -133,8 +133,8 @@ typedef struct {
     bool (*poke)(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err);
     /* The buffer whose own memory this buffer has at present: itself while nothing is swapped. */
     int (*storage)(const fb_loaded *l, int buffer);
-    /* A hash of these bytes, the same for the same bytes at whatever place. `storage`: the memory that this buffer has while
-     * nothing is swapped; FB_NONE: the pool of temporaries. */
+    /* A hash of these bytes, the same for the same bytes at whatever place. `storage`: the memory that this buffer has
+     * while nothing is swapped; FB_NONE: the pool of temporaries. */
     bool (*digest)(fb_loaded *l, int storage, int64_t offset, int64_t bytes, uint64_t *out, fb_error *err);
     /* A hash of memory between buffers, which is nobody's and stays as it is; NULL: others may have it. */
     uint64_t (*digest_gaps)(fb_loaded *l);

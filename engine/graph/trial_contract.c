@@ -26,10 +26,10 @@ typedef struct {
     int a_lanes, b_lanes;
     const double *a[FB_LANES], *b[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
-    bool tf32, cuts;         /* operands rounded to tf32; accumulators may cut off */
-    double *a_norm, *b_norm; /* of rows and columns, a batch matrix after the other */
+    bool tf32, cuts;              /* operands rounded to tf32; accumulators may cut off */
+    double *a_norm, *b_norm;      /* of rows and columns, a batch matrix after the other */
     float *a_repeats, *b_repeats; /* the same: Σm² of values that occur m times */
-    int lowest;              /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
+    int lowest;                   /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
     atomic_bool spreads;
 } product;
 
@@ -132,8 +132,8 @@ static int lowest_of(const double *x, int64_t n)
     return lowest;
 }
 
-/* Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses when it
- * is added depends on that term, so that equal ones lose the same again and again. */
+/* Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses
+ * when it is added depends on that term, so that equal ones lose the same again and again. */
 static float repeats_of(const double *x, int64_t k, int64_t step)
 {
     enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2 };
@@ -196,7 +196,8 @@ static void measure_operands(product *p)
 /* ---- lanes of a product ---- */
 
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
- * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds up. */
+ * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
+ * up. */
 static double term_error(const product *p, double sum, double norms, double repeats)
 {
     if (p->k < 2) return p->node->dtype == FB_F64 ? 0x1p-53 * fabs(sum) : 0;
@@ -230,7 +231,8 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
             for (int k = 0; k < n; k++) {
                 double sum = j->c[r * p->n + at + k], norms = p->a_norm[a_row] * columns[at + k];
-                double error = isfinite(sum) ? term_error(p, sum, norms, fminf(p->a_repeats[a_row], repeats[at + k])) : 0;
+                double error =
+                    isfinite(sum) ? term_error(p, sum, norms, fminf(p->a_repeats[a_row], repeats[at + k])) : 0;
                 room[k] = sum;
                 if (error == 0 && !p->tf32) continue;
                 room[k] += fb_trial_sum_error(j->lane, p->id, sum, error) - cut * sum;

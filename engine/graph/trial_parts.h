@@ -200,7 +200,7 @@ void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const 
 typedef struct {
     fb_dtype to;
     uint64_t key;
-    bool flush; /* what is too small for a normal number is 0 */
+    bool flush;   /* what is too small for a normal number is 0 */
     bool by_rest; /* draws by what is cut off; else by what is left */
 } fb_rounding;
 
@@ -241,7 +241,15 @@ static inline uint64_t fb_trial_bits(double x)
 }
 
 /* What a lane draws once for a node: a key, and a share in [-1, 1], spread evenly over the lanes. */
-typedef enum { FB_DRAW_ROUND, FB_DRAW_FUNCTION, FB_DRAW_SUM, FB_DRAW_CUT, FB_DRAW_OPERAND, FB_DRAW_MEAN, FB_DRAW_REST } fb_draw;
+typedef enum {
+    FB_DRAW_ROUND,
+    FB_DRAW_FUNCTION,
+    FB_DRAW_SUM,
+    FB_DRAW_CUT,
+    FB_DRAW_OPERAND,
+    FB_DRAW_MEAN,
+    FB_DRAW_REST
+} fb_draw;
 uint64_t fb_trial_key(int lane, fb_id node, fb_draw what);
 double fb_trial_share(int lane, fb_id node, fb_draw what);
 

@@ -4,9 +4,9 @@
 
 #include "base/mem.h"
 
-#include <float.h>
 #include "graph/interp_parts.h"
 #include "graph/intmath.h"
+#include <float.h>
 
 enum { SUM_PART = 64, SUM_SURE = 16, ROWS = 256, TURNED = 16 };
 
@@ -519,8 +519,9 @@ static void scan_floats(scan *s, int lane, int64_t to, int64_t from, int64_t ski
     (void)to;
 }
 
-/* What is lost early in a line is missing from all that follows: neighbours are off together. In half of the lanes a line
- * has one share for all its elements, by its first term; in the others each has its own, as where lines are cut up. */
+/* What is lost early in a line is missing from all that follows: neighbours are off together. In half of the lanes a
+ * line has one share for all its elements, by its first term; in the others each has its own, as where lines are cut
+ * up. */
 static double scan_error(const scan *s, int lane, double first, double sum, double size)
 {
     bool together = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, s->id, FB_DRAW_SUM));

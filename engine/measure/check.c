@@ -59,8 +59,8 @@ typedef struct {
     int64_t every, since;
     FB_VEC(seen_kernel) seen;
     int64_t looked, to_look;
-    uint64_t gaps; /* digest of memory between buffers */
-    bool stopped;  /* something is wrong */
+    uint64_t gaps;       /* digest of memory between buffers */
+    bool stopped;        /* something is wrong */
     fb_watched *watched; /* NULL: kernels are judged; else nothing is, and what is stored for its node is taken */
 } walk;
 

@@ -1,14 +1,14 @@
 /* Checks every kernel of a program on what it was given.
  *
- * The program runs launch by launch. What a launch reads is known by node and step: its bytes must be those that were stored,
- * and checked, for that node, or the generator's for a source; what it stores is judged against trials of its own nodes from
- * those bytes (measure/judge.h), so that depth blurs nothing; and nothing beside its declared outputs may have changed. Then
- * each kernel is given a second set of inputs directly: noise of order one, rows that are constant or nearly so, a mean far
- * above the spread, ties, zeros, ids repeated and at the edge.
+ * The program runs launch by launch. What a launch reads is known by node and step: its bytes must be those that were
+ * stored, and checked, for that node, or the generator's for a source; what it stores is judged against trials of its
+ * own nodes from those bytes (measure/judge.h), so that depth blurs nothing; and nothing beside its declared outputs
+ * may have changed. Then each kernel is given a second set of inputs directly: noise of order one, rows that are
+ * constant or nearly so, a mean far above the spread, ties, zeros, ids repeated and at the edge.
  *
- * Of a loop of many steps the first two, two in the middle and the last two are looked at, each from the state that it really
- * began with. Merged kernels have no launches of their own to look at: give the program lowered apart (fb_lower_apart), and
- * compare what both leave.
+ * Of a loop of many steps the first two, two in the middle and the last two are looked at, each from the state that it
+ * really began with. Merged kernels have no launches of their own to look at: give the program lowered apart
+ * (fb_lower_apart), and compare what both leave.
  */
 #ifndef FB_MEASURE_CHECK_H
 #define FB_MEASURE_CHECK_H
@@ -17,8 +17,8 @@
 #include "graph/trial.h"
 #include "measure/report.h"
 
-/* What was found right, so that the same values from the same values are not judged again: most plans of a graph share most
- * of their kernels. */
+/* What was found right, so that the same values from the same values are not judged again: most plans of a graph share
+ * most of their kernels. */
 typedef struct fb_check_memo fb_check_memo;
 fb_check_memo *fb_check_memo_new(void);
 void fb_check_memo_free(fb_check_memo *memo);
@@ -33,10 +33,11 @@ typedef struct {
     fb_file_values files;
     void *files_ctx;
     bool second; /* also on inputs that tell */
-    /* Called when the last launch has ended and memory holds what the program leaves; may be NULL. False ends the check. */
+    /* Called when the last launch has ended and memory holds what the program leaves; may be NULL. False ends the
+     * check. */
     bool (*walked)(void *ctx, fb_error *err);
     void *walked_ctx;
-    fb_check_memo *memo; /* may be NULL */
+    fb_check_memo *memo;           /* may be NULL */
     int first_launch, last_launch; /* of the program, where it is one of several joined; 0, 0: all */
     int first_buffer, last_buffer; /* likewise; the buffers of others are not watched */
     int threads;                   /* of trials; 0: all cores */
@@ -50,7 +51,8 @@ typedef struct {
 /* Adds what was found of one value, or one kernel, to what was found of others: the worst counts. */
 void fb_error_add(fb_error_report *all, const fb_error_report *one);
 
-/* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost). */
+/* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost).
+ */
 bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
 
 /* A node's value as it is stored, the last time where a loop stores it again and again. */

@@ -1,8 +1,8 @@
-/* Inputs that tell: what a plan's own inputs may hide, a second set shows. Weights near zero hide a whole product, zero biases
- * a bias that is left out, a mean of zero one that is computed wrongly.
+/* Inputs that tell: what a plan's own inputs may hide, a second set shows. Weights near zero hide a whole product, zero
+ * biases a bias that is left out, a mean of zero one that is computed wrongly.
  *
- * Rows of the last dimension differ in kind. What a value was in the run says what it may be here: nothing negative where
- * nothing was (a variance, a moment), between 0 and 1 where all was, integers within the range that they had. */
+ * Rows of the last dimension differ in kind. What a value was in the run says what it may be here: nothing negative
+ * where nothing was (a variance, a moment), between 0 and 1 where all was, integers within the range that they had. */
 #include "measure/check_parts.h"
 
 #include "base/mem.h"
@@ -41,10 +41,10 @@ fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes)
 static double kind_of(int64_t row, double x, double of_row)
 {
     switch (row % KINDS) {
-    case 1: return FAR + x;                     /* the mean far above the spread */
-    case 2: return of_row;                      /* constant */
-    case 3: return 1 + of_row + x * 0x1p-12;    /* nearly so */
-    case 4: return nearbyint(x);                /* ties */
+    case 1: return FAR + x;                  /* the mean far above the spread */
+    case 2: return of_row;                   /* constant */
+    case 3: return 1 + of_row + x * 0x1p-12; /* nearly so */
+    case 4: return nearbyint(x);             /* ties */
     case 5: return 0;
     case 6: return 8 * x;
     default: return x;
@@ -85,7 +85,11 @@ static void tell_ints(const fb_node *n, const fb_support *s, uint64_t key, int64
         for (int64_t k = 0; k < m; k++) {
             uint64_t bits = fb_rng_bits(key, (uint64_t)(at + k));
             int64_t any = n->dtype == FB_BOOL ? (int64_t)(bits >> 40 & 1) : fb_rng_integer(bits, low, high + 1);
-            x[k] = n->dtype == FB_BOOL ? any : (at + k) % 8 == 0 ? low : (at + k) % 8 == 1 ? high : (at + k) % 8 < 4 ? (low + high) / 2 : any;
+            x[k] = n->dtype == FB_BOOL ? any
+                   : (at + k) % 8 == 0 ? low
+                   : (at + k) % 8 == 1 ? high
+                   : (at + k) % 8 < 4  ? (low + high) / 2
+                                       : any;
         }
         fb_elements_store_int(n->dtype, m, x, to + at * size);
     }

@@ -1,6 +1,6 @@
 /* The differential fuzzer: random valid graphs under random legal plans, judged in both scopes (measure/judge.h): each
- * kernel on what it was given and on inputs that tell, and the whole end to end, against trials whose exact lane the plain
- * interpreter has confirmed.
+ * kernel on what it was given and on inputs that tell, and the whole end to end, against trials whose exact lane the
+ * plain interpreter has confirmed.
  *
  * A case is a seed and a plan's number, and nothing else decides what it is: the graph is a function of the seed, the
  * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (codegen/program.h),
@@ -24,9 +24,9 @@ enum { FB_FUZZ_DATA_SEED = 0 }; /* of inputs: the one that `fusebox run` verifie
  * gathers, reductions, contractions, repeated scopes, gradients and updates. Magnitudes are kept where most elements
  * can be told right from wrong. NULL only for a bug in graph/, which the error names. The caller frees. */
 fb_graph *fb_fuzz_graph(uint64_t seed, fb_error *err);
-/* The one that plan `number` is made for. Of one seed in four, plans of odd numbers are for its twin: views by way of other
- * views, values and products in parts that are joined, products turned round, sums of sums; and what they give is judged
- * against trials of the first. */
+/* The one that plan `number` is made for. Of one seed in four, plans of odd numbers are for its twin: views by way of
+ * other views, values and products in parts that are joined, products turned round, sums of sums; and what they give is
+ * judged against trials of the first. */
 fb_graph *fb_fuzz_graph_of(uint64_t seed, int number, fb_error *err);
 
 /* Plan 0 is `none`, plan 1 one of the presets in turn, others begin with a preset and take random edits. The caller
@@ -88,10 +88,12 @@ typedef struct {
     char text[400];
 } fb_fuzz_finding;
 
-/* By how many plans each thing was reached, while they were made and lowered; may lie in memory of several processes. */
+/* By how many plans each thing was reached, while they were made and lowered; may lie in memory of several processes.
+ */
 enum { FB_FUZZ_PLACES = 320 };
 typedef struct {
-    _Atomic int64_t plans, place[FB_FUZZ_PLACES], kind[FB_VERDICT_ILLEGAL + 1], verdict[FB_VERDICT_ILLEGAL + 1][FB_RULES];
+    _Atomic int64_t plans, place[FB_FUZZ_PLACES], kind[FB_VERDICT_ILLEGAL + 1],
+        verdict[FB_VERDICT_ILLEGAL + 1][FB_RULES];
     _Atomic int64_t pair[FB_FAMILIES][FB_OPS];
 } fb_fuzz_coverage;
 

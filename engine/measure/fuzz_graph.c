@@ -1020,8 +1020,8 @@ static fb_id join_otherwise(maker *m, const fb_node *n)
     return y;
 }
 
-/* The node in other words, or as it is. It stays where it is, dead, so that shapes, magnitudes and all choices that hang on
- * them are the same. */
+/* The node in other words, or as it is. It stays where it is, dead, so that shapes, magnitudes and all choices that
+ * hang on them are the same. */
 static fb_id another_way(maker *m, fb_id id)
 {
     const fb_node n = *at(m, id); /* adding moves nodes */

@@ -21,7 +21,8 @@ static inline int64_t fb_random_below(fb_random *r, int64_t n)
 
 /* One output or effect in its dtype. False when the reference has no such node. */
 bool fb_fuzz_reference_judge(const fb_fuzz_reference *r, fb_id node, const void *bytes, fb_error_report *out);
-/* Is the exact lane of node `same` of another graph, which means the same, what honest arithmetic may give for `node`? */
+/* Is the exact lane of node `same` of another graph, which means the same, what honest arithmetic may give for `node`?
+ */
 bool fb_fuzz_reference_allows(const fb_fuzz_reference *r, fb_id node, const fb_fuzz_reference *other, fb_id same,
                               char text[400]);
 

@@ -88,8 +88,8 @@ static fb_edit choose_edit(chooser *c, fb_id *nodes)
     return e;
 }
 
-/* What people try as well: nodes that belong to no kernel, ones that have nothing to do with each other, settings that there
- * are not, a crowd in one kernel. */
+/* What people try as well: nodes that belong to no kernel, ones that have nothing to do with each other, settings that
+ * there are not, a crowd in one kernel. */
 static fb_edit odd_edit(chooser *c, fb_id *nodes)
 {
     static const int64_t values[] = {-1, 3, 5, 7, 24, 48, 511, 1 << 21};

@@ -14,9 +14,8 @@
 enum { KERNELS_A_UNIT = 120, GUARD = 64 };
 
 static const char *const names[] = {
-    [FB_FUZZ_FINE] = "fine",        [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong",
-    [FB_FUZZ_APART] = "apart",      [FB_FUZZ_FAILED] = "failed",   [FB_FUZZ_CRASHED] = "crashed",
-    [FB_FUZZ_HUNG] = "hung"};
+    [FB_FUZZ_FINE] = "fine",     [FB_FUZZ_REFUSED] = "refused", [FB_FUZZ_WRONG] = "wrong", [FB_FUZZ_APART] = "apart",
+    [FB_FUZZ_FAILED] = "failed", [FB_FUZZ_CRASHED] = "crashed", [FB_FUZZ_HUNG] = "hung"};
 
 const char *fb_fuzz_kind_name(fb_fuzz_kind k)
 {
@@ -400,8 +399,8 @@ static void report_error(fb_fuzz_board *b, uint64_t seed, int plan, const fb_err
     report(b, seed, plan, &r);
 }
 
-/* The node of the canonical graph that output or effect `i` of the raw one became: outputs are there in order, effects by
- * name. */
+/* The node of the canonical graph that output or effect `i` of the raw one became: outputs are there in order, effects
+ * by name. */
 static fb_id became(const fb_graph *raw, fb_id i, const fb_graph *g)
 {
     for (int k = 0; k < raw->n_outputs; k++)
@@ -492,8 +491,7 @@ static bool refer_twin(round_state *s, int i, uint64_t seed)
     for (fb_id k = 0; k < s->twins[i]->n_nodes && good; k++) {
         fb_id same = s->same[i][k];
         if (same == FB_NONE || s->graphs[i]->nodes[same].op == FB_OP_FEED) continue;
-        good = s->twins[i]->nodes[k].op == FB_OP_FEED ||
-               fb_fuzz_reference_allows(s->references[i], same, r, k, text);
+        good = s->twins[i]->nodes[k].op == FB_OP_FEED || fb_fuzz_reference_allows(s->references[i], same, r, k, text);
     }
     if (!good) {
         fb_fail(&err, FB_ERR_INPUT, "written in another way it has another value: %s", text);

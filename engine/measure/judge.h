@@ -1,16 +1,16 @@
 /* The judge: is a value what honest arithmetic may give? One judge for both scopes: the values that one kernel stored,
  * against trials from what that kernel was given, and the outputs of a whole graph against trials from its inputs.
  *
- * Trials (graph/trial.h) say for each element how far honest roundings went: its *spread*, the largest deviation of a lane
- * from the exact value. A tensor is right when
- *   - each element lies within FB_JUDGE_ELEMENT spreads of the exact value, where an element whose own spread is small by
- *     chance is given what is usual around it (the ninth decile of its block's spreads, or of its spreads relative to its
- *     values, whichever is less; but a step of its dtype at least);
+ * Trials (graph/trial.h) say for each element how far honest roundings went: its *spread*, the largest deviation of a
+ * lane from the exact value. A tensor is right when
+ *   - each element lies within FB_JUDGE_ELEMENT spreads of the exact value, where an element whose own spread is small
+ * by chance is given what is usual around it (the ninth decile of its block's spreads, or of its spreads relative to
+ * its values, whichever is less; but a step of its dtype at least);
  *   - half of the elements lie within FB_JUDGE_MEDIAN spreads, and all but FB_JUDGE_TAIL of them within
  *     FB_JUDGE_TAIL_AT;
  *   - in each region (all, first and last row and column, last tile, sixteen parts) the error has no component along
- *     the values, <e,r>/<r,r>, and no mean, beyond FB_JUDGE_REGION times the largest of any lane. A factor that is lost in
- *     the rounding of each element is not lost in this. Where few elements of a region are rounded, ties above all, the
+ *     the values, <e,r>/<r,r>, and no mean, beyond FB_JUDGE_REGION times the largest of any lane. A factor that is lost
+ * in the rounding of each element is not lost in this. Where few elements of a region are rounded, ties above all, the
  *     errors of all lanes may cancel by chance: their spreads added as independent ones count too, by a quarter.
  * Of a value whose spread is 0 everywhere each bit must be right. Elements that honest roundings make NaN, infinite or
  * another integer are undecided: counted, and not judged.
@@ -18,9 +18,9 @@
  * Of a very large tensor only samples have trials; all other elements are set against what is usual in these
  * (fb_judgement_add_usual).
  *
- * Where a right kernel and these figures meet by chance: of ten million elements with errors as the lanes', three lie beyond
- * 8 spreads of their own, and none beyond what is usual around them as well; a region is beyond 10 times the largest of 8
- * lanes once in some ten million.
+ * Where a right kernel and these figures meet by chance: of ten million elements with errors as the lanes', three lie
+ * beyond 8 spreads of their own, and none beyond what is usual around them as well; a region is beyond 10 times the
+ * largest of 8 lanes once in some ten million.
  */
 #ifndef FB_MEASURE_JUDGE_H
 #define FB_MEASURE_JUDGE_H
@@ -46,9 +46,9 @@ fb_judge_shape fb_judge_shape_of(const fb_node *n);
 
 /* What the lanes of a tensor's trials did, region by region. Sums: parts of a tensor are added up. */
 typedef struct {
-    double squares, sizes;                             /* Σr², Σ|r| of elements that are judged */
-    double along[FB_TRIALS], offset[FB_TRIALS];        /* Σ(l - r)·r, Σ(l - r) of each lane */
-    double along_squares, offset_squares;              /* Σ(s·r)², Σs² of the elements' spreads s */
+    double squares, sizes;                      /* Σr², Σ|r| of elements that are judged */
+    double along[FB_TRIALS], offset[FB_TRIALS]; /* Σ(l - r)·r, Σ(l - r) of each lane */
+    double along_squares, offset_squares;       /* Σ(s·r)², Σs² of the elements' spreads s */
     int64_t n;
 } fb_region_spread;
 typedef struct {
@@ -60,9 +60,9 @@ typedef struct {
 /* Adds a block of trials; spread[k] becomes that of element first + k (INFINITY: undecided), rounded up. */
 void fb_spread_add(fb_spread *s, const fb_judge_shape *shape, const fb_trial_block *b, float *spread);
 void fb_spread_join(fb_spread *to, const fb_spread *part);
-/* What all but a hundredth of the spreads do not exceed: of the spreads themselves, or of those over the values, whichever are
- * more alike. `relative` is 0 where the former are; else `absolute` is what a tenth of the spreads does not exceed, for
- * values near 0. Both 0: nothing was rounded. */
+/* What all but a hundredth of the spreads do not exceed: of the spreads themselves, or of those over the values,
+ * whichever are more alike. `relative` is 0 where the former are; else `absolute` is what a tenth of the spreads does
+ * not exceed, for values near 0. Both 0: nothing was rounded. */
 typedef struct {
     double absolute, relative;
 } fb_usual_spread;
@@ -82,16 +82,16 @@ typedef struct {
 } fb_judgement;
 
 void fb_judgement_clear(fb_judgement *j);
-/* Elements first … first + n - 1: `exact` in v or i (the other NULL), their spread (NULL: zero), and what is to be judged in
- * the node's dtype. */
-void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v, const int64_t *i,
-                  const float *spread, const void *got);
+/* Elements first … first + n - 1: `exact` in v or i (the other NULL), their spread (NULL: zero), and what is to be
+ * judged in the node's dtype. */
+void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
+                      const int64_t *i, const float *spread, const void *got);
 /* The same of elements that had no trials. They count in no region. */
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                             const fb_usual_spread *usual, const void *got);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
 /* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. */
 void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
-                  fb_error_report *out);
+                      fb_error_report *out);
 
 #endif

@@ -216,8 +216,8 @@ static bool open_new(const fb_measurement *m, int seed, int place, struct stat *
 {
     char path[2200];
     struct stat now;
-    if (!fb_reference_path(m->g, m->o.seeds[seed], place, path, sizeof path, NULL) ||
-        stat(path, &now) != 0) return false;
+    if (!fb_reference_path(m->g, m->o.seeds[seed], place, path, sizeof path, NULL) || stat(path, &now) != 0)
+        return false;
     if (now.st_ino == tried->st_ino && now.st_mtime == tried->st_mtime) return false;
     *tried = now;
     return fb_reference_open(out, path, m->g, NULL);
@@ -588,7 +588,8 @@ static bool take_samples(fb_measurement *m, fb_cache_state cache, int n, const f
         double fit = chunk_us / (each > 0.01 ? each : 0.01);
         now = !done || cache == FB_CACHE_COLD || fit < 1 ? 1 : fit > MOST ? MOST : (int)fit;
         if (now > n - done) now = n - done;
-        if (is_late(m)) now -= now % 2 == 0; /* every second run of a call is fed something else: the last is as the first */
+        if (is_late(m))
+            now -= now % 2 == 0; /* every second run of a call is fed something else: the last is as the first */
         if (!step(progress, "measuring", (double)done / n, err)) return false;
         if (!m->device->ops->run(m->loaded, &(fb_run_how){.cache = cache, .samples = now}, times, err)) return false;
         for (int i = 0; i < now; i++) FB_VEC_PUSH(to, times[i].wall_us);

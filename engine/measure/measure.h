@@ -41,18 +41,19 @@ typedef struct {
     int n_seeds;
     bool counters;
     struct fb_check_memo *memo; /* see measure/check.h; may be NULL */
-    double limit_s;       /* for one run; 0: 60. Enforced by the worker's supervisor */
-    fb_file_values files; /* values of FB_DIST_FILE inputs; may be NULL */
+    double limit_s;             /* for one run; 0: 60. Enforced by the worker's supervisor */
+    fb_file_values files;       /* values of FB_DIST_FILE inputs; may be NULL */
     void *files_ctx;
 } fb_measure_options;
 
-/* Lowers, compiles, fills, runs once. Its answer is yet to be checked, and its report says so. The plan is needed no longer
- * than the call, the graph until fb_measure_free. */
+/* Lowers, compiles, fills, runs once. Its answer is yet to be checked, and its report says so. The plan is needed no
+ * longer than the call, the graph until fb_measure_free. */
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err);
-/* Checks each kernel on what it was given (measure/check.h), what the program as it is timed leaves against what its kernels
- * leave one by one, and the whole against the reference of seeds[0], for which it waits as long as `progress` agrees. On a
- * wrong answer the measurement still exists (its report says so) but shows no time and refuses to sample. */
+/* Checks each kernel on what it was given (measure/check.h), what the program as it is timed leaves against what its
+ * kernels leave one by one, and the whole against the reference of seeds[0], for which it waits as long as `progress`
+ * agrees. On a wrong answer the measurement still exists (its report says so) but shows no time and refuses to sample.
+ */
 bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err);
 /* Adds n samples to those there are, checked or not yet; what the last run left must be what was left before. */
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err);

@@ -2,8 +2,8 @@
  *
  * requires  a graph; a place to write: the cache, or where there is none or no room in it, the user's own folder among
  *           the temporary files
- * provides  the values that leave the graph, each element with the spread that honest roundings have, and for each tensor
- *           what the lanes did as a whole
+ * provides  the values that leave the graph, each element with the spread that honest roundings have, and for each
+ * tensor what the lanes did as a whole
  *
  * Beyond `most_elements` only samples are kept: the backward slice of at least SAMPLE elements of each tensor. */
 #include "measure/reference.h"
@@ -203,9 +203,8 @@ static bool evaluate(making *m, const fb_graph *g, const fb_id *nodes, const fb_
     m->spreads = fb_calloc((size_t)(m->n_tensors * m->n_threads) + 1, sizeof *m->spreads);
     for (int64_t i = 0; i < m->n_tensors; i++) {
         m->shapes[i] = fb_judge_shape_of(&g->nodes[nodes[i]]);
-        m->tensors[i] = (file_tensor){.node = nodes[i],
-                                      .is_int = !fb_dtype_is_float(g->nodes[nodes[i]].dtype),
-                                      .n = m->shapes[i].elements};
+        m->tensors[i] = (file_tensor){
+            .node = nodes[i], .is_int = !fb_dtype_is_float(g->nodes[nodes[i]].dtype), .n = m->shapes[i].elements};
     }
     return fb_trial_run(g, o, nodes, (int)m->n_tensors, take_block, m, NULL, err);
 }
@@ -383,7 +382,7 @@ bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, con
             const void *values = (const char *)r->map + b->at;
             if (b->tensor != i) continue;
             fb_judgement_add(&j, &shape, b->first, b->n, t->is_int ? NULL : values, t->is_int ? values : NULL,
-                         spread_of(r, b), (const char *)bytes + b->first * size);
+                             spread_of(r, b), (const char *)bytes + b->first * size);
         }
         fb_judgement_end(&j, &t->spread, &shape, n, out);
         return true;

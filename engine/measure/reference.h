@@ -1,9 +1,9 @@
-/* Reference files: what the trials of a whole graph gave, once for a graph, seed and version of the interpreter's sources.
- * Private to measure/.
+/* Reference files: what the trials of a whole graph gave, once for a graph, seed and version of the interpreter's
+ * sources. Private to measure/.
  *
- * A file is a header, blocks of values with their spreads in the order in which they came, and an index of the tensors and
- * their blocks at its end. Every block and the index carry a digest; written beside its name and renamed. A file that is
- * damaged is as good as none, and made anew. */
+ * A file is a header, blocks of values with their spreads in the order in which they came, and an index of the tensors
+ * and their blocks at its end. Every block and the index carry a digest; written beside its name and renamed. A file
+ * that is damaged is as good as none, and made anew. */
 #ifndef FB_MEASURE_REFERENCE_H
 #define FB_MEASURE_REFERENCE_H
 
@@ -21,7 +21,8 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
 /* The same in whichever place it lies: FB_ERR_SYSTEM when it is in none. */
 bool fb_reference_find(fb_reference *r, const fb_graph *g, uint64_t seed, fb_error *err);
 void fb_reference_close(fb_reference *r);
-/* Elements of a tensor that are there (less than all where a graph is so large that only samples are); -1: not this node. */
+/* Elements of a tensor that are there (less than all where a graph is so large that only samples are); -1: not this
+ * node. */
 int64_t fb_reference_elements(const fb_reference *r, fb_id node);
 /* Judges a value, in its node's dtype. False when the reference does not hold the node. */
 bool fb_reference_judge(const fb_reference *r, fb_id node, const fb_node *n, const void *bytes, fb_error_report *out);

@@ -42,8 +42,16 @@ typedef struct {
 
 /* What is known of a column's answer. Only what was checked is right or wrong: an overflow of a dtype is what the graph
  * asks for, and undecided means that honest roundings lead anywhere. */
-typedef enum { FB_CHECK_NONE, FB_CHECK_CHECKING, FB_CHECK_RIGHT, FB_CHECK_WRONG, FB_CHECK_UNDECIDED, FB_CHECK_OVERFLOW } fb_check_state;
-/* What was judged: kernels, each on what it was given, and the whole graph; or the whole alone (a framework's columns). */
+typedef enum {
+    FB_CHECK_NONE,
+    FB_CHECK_CHECKING,
+    FB_CHECK_RIGHT,
+    FB_CHECK_WRONG,
+    FB_CHECK_UNDECIDED,
+    FB_CHECK_OVERFLOW
+} fb_check_state;
+/* What was judged: kernels, each on what it was given, and the whole graph; or the whole alone (a framework's columns).
+ */
 typedef enum { FB_JUDGED_NOTHING, FB_JUDGED_WHOLE, FB_JUDGED_KERNELS } fb_check_scope;
 const char *fb_check_state_name(fb_check_state s); /* "checking" */
 const char *fb_check_scope_name(fb_check_scope s); /* "kernels" */
@@ -56,9 +64,9 @@ typedef struct {
     bool ok;                 /* and when `bound` is NAN: not verified */
     fb_check_state state;
     fb_check_scope scope;
-    int64_t kernels;  /* launches that were checked by themselves */
-    char kernel[64];  /* the one that is wrong; "": none, or the whole */
-    char worst[160];  /* "relu[3,17,0]: 0.25, expected 0.5" when not ok; what overflowed */
+    int64_t kernels; /* launches that were checked by themselves */
+    char kernel[64]; /* the one that is wrong; "": none, or the whole */
+    char worst[160]; /* "relu[3,17,0]: 0.25, expected 0.5" when not ok; what overflowed */
 } fb_error_report;
 
 /* One request for hot samples: a block of runs taken at once, between those of other columns. */

@@ -1,8 +1,8 @@
 /* A value against a reference with bounds, element by element. */
+#include "measure/verify.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/element.h"
-#include "measure/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -66,8 +66,7 @@ static void compare_floats(const fb_bounded_values *t, fb_dtype dtype, const cha
     }
 }
 
-static void compare_ints(const fb_bounded_values *t, fb_dtype dtype, const char *bytes, fb_error_report *out,
-                         worst *w)
+static void compare_ints(const fb_bounded_values *t, fb_dtype dtype, const char *bytes, fb_error_report *out, worst *w)
 {
     int64_t got[CHUNK];
     int size = fb_dtype_size(dtype);

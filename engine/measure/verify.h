@@ -1,5 +1,5 @@
-/* Values against a reference with a bound for each element: the worst case of fb_interp_run's error analysis. The fuzzer's
- * plain and independent second opinion; plans are judged by measure/judge.h. */
+/* Values against a reference with a bound for each element: the worst case of fb_interp_run's error analysis. The
+ * fuzzer's plain and independent second opinion; plans are judged by measure/judge.h. */
 #ifndef FB_MEASURE_VERIFY_H
 #define FB_MEASURE_VERIFY_H
 

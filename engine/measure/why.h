@@ -82,8 +82,8 @@ bool fb_why_of_time(const fb_report *a, const fb_report *b, const fb_machine *ma
 fb_why_id fb_why_largest(const fb_why *why);
 
 bool fb_why_matters(const fb_why *why,
-                    fb_why_id id); /* false: nothing, or not known in both columns and nothing to tell */
-const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
+                    fb_why_id id);     /* false: nothing, or not known in both columns and nothing to tell */
+const char *fb_why_name(fb_why_id id); /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
 /* Both verdicts: "wall: cannot tell: resolves 14 %; device: faster: 3.9 ×". Into `to`, returned. */
 const char *fb_why_verdicts(const fb_why *why, char to[160]);

@@ -43,8 +43,8 @@ typedef struct {
 } fb_verdict;
 
 const char *fb_verdict_kind_name(fb_verdict_kind k); /* "fine" "slower" "unsupported" "illegal" */
-/* A place in the source that makes verdicts. All of a binary's are one list, so that a place that none of many plans came
- * by can be named too. */
+/* A place in the source that makes verdicts. All of a binary's are one list, so that a place that none of many plans
+ * came by can be named too. */
 typedef struct {
     const char *file;
     int line;

@@ -65,7 +65,7 @@ typedef struct fb_job {
     int worker;
     int64_t id;       /* of the prepared case in its worker; 0 none */
     bool outstanding; /* an answer is awaited */
-    bool checking; /* a check is under way: it may take long, and can be cancelled */
+    bool checking;    /* a check is under way: it may take long, and can be cancelled */
     bool verify_only;
     bool look;          /* not measured: the value of a node is wanted, column->looked_at */
     bool counting;      /* measured traffic was asked for */

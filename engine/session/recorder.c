@@ -146,13 +146,14 @@ static bool check(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g, 
     return take_report(r, w, id, report, err);
 }
 
-/* Checks and samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error. */
+/* Checks and samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error.
+ */
 static fb_report *sample_prepared(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g,
                                   const fb_measure_options *o, bool cold, fb_error *err)
 {
     fb_report *report = NULL;
-    bool ok = take_report(r, w, id, &report, err) && check(r, w, id, g, o, &report, err) && sample(r, w, id, FB_CACHE_HOT, &report, err) &&
-              (!cold || sample(r, w, id, FB_CACHE_COLD, &report, err));
+    bool ok = take_report(r, w, id, &report, err) && check(r, w, id, g, o, &report, err) &&
+              sample(r, w, id, FB_CACHE_HOT, &report, err) && (!cold || sample(r, w, id, FB_CACHE_COLD, &report, err));
     release(r, w, id);
     if (ok) return report;
     fb_report_free(report);

@@ -1,8 +1,8 @@
 /* Measuring. Every machine has at most one request under way, whichever of its workers serves it, so that nothing
  * disturbs a measurement and a new wish or a cancel takes effect at once:
  *
- *     search for plans → prepare all that wait → one small sample request each in turn until each has enough, hot → check
- *     each → the same cold → a trace each, where that is wanted → release
+ *     search for plans → prepare all that wait → one small sample request each in turn until each has enough, hot →
+ * check each → the same cold → a trace each, where that is wanted → release
  *
  * Turns are what makes a comparison fair: drift of clocks and caches hits all columns alike. A column that comes later
  * is prepared at once and joins the turns.

@@ -149,8 +149,8 @@ bool fb_session_preset(const fb_session *s, int column, fb_preset_use *out, fb_e
 /* The record of the decisions that `use` takes on the column's graph; the caller frees. NULL: it has no plan of ours.
  */
 fb_steps *fb_session_steps(const fb_session *s, int column, const fb_preset_use *use, fb_error *err);
-/* A column as a value, the caller's: {"column": "variant:plan@device", "plan": {…}}, the plan where it was edited. NULL:
- * there is no such column. And such a column again, at `at` (-1: the last): its index, or -1. */
+/* A column as a value, the caller's: {"column": "variant:plan@device", "plan": {…}}, the plan where it was edited.
+ * NULL: there is no such column. And such a column again, at `at` (-1: the last): its index, or -1. */
 json_t *fb_session_keep(const fb_session *s, int i);
 int fb_session_restore(fb_session *s, const json_t *kept, int at, fb_error *err);
 bool fb_session_save_plan(const fb_session *s, int column, const char *path, fb_error *err);
@@ -207,8 +207,8 @@ const fb_values *fb_session_values(const fb_session *s, int i, fb_error *err);
 /* Why column b is faster than a, or slower: of their last measurements. False with the reason when one has none. */
 bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *err);
 /* … of other reports of the two, such as a results file's. */
-bool fb_session_why_reports(const fb_session *s, int a, int b, const fb_report *of_a, const fb_report *of_b, fb_why *out,
-                            fb_error *err);
+bool fb_session_why_reports(const fb_session *s, int a, int b, const fb_report *of_a, const fb_report *of_b,
+                            fb_why *out, fb_error *err);
 /* … by the time that is named: a claim about kernels needs the device's alone. */
 bool fb_session_why_time(const fb_session *s, int a, int b, fb_time of, fb_why *out, fb_error *err);
 void fb_session_cancel(fb_session *s);            /* everything queued or running */

@@ -38,8 +38,8 @@ bool fb_session_why(const fb_session *s, int a, int b, fb_why *out, fb_error *er
            fb_why_of(c[0]->report, c[1]->report, machine_of(s, c[0]), machine_of(s, c[1]), out, err);
 }
 
-bool fb_session_why_reports(const fb_session *s, int a, int b, const fb_report *of_a, const fb_report *of_b, fb_why *out,
-                            fb_error *err)
+bool fb_session_why_reports(const fb_session *s, int a, int b, const fb_report *of_a, const fb_report *of_b,
+                            fb_why *out, fb_error *err)
 {
     const fb_column *ca = fb_session_column(s, a), *cb = fb_session_column(s, b);
     const fb_column *blind = !ca->machine ? ca : !cb->machine ? cb : NULL;

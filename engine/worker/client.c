@@ -449,8 +449,9 @@ void fb_worker_check(fb_worker *w, int64_t id, const fb_graph *g, const char *de
 {
     char hex[33];
     if (is_prepared(w, id)) send_graph(w, g);
-    ask_prepared(w, id, json_pack("{s:s, s:I, s:s, s:s, s:o}", "type", "check", "id", (json_int_t)id, "graph",
-                                  fb_hash_hex(g->hash, hex), "device", device, "seeds", seeds_of(o)));
+    ask_prepared(w, id,
+                 json_pack("{s:s, s:I, s:s, s:s, s:o}", "type", "check", "id", (json_int_t)id, "graph",
+                           fb_hash_hex(g->hash, hex), "device", device, "seeds", seeds_of(o)));
 }
 
 void fb_worker_trace(fb_worker *w, int64_t id, bool metrics)

@@ -243,8 +243,10 @@ static bool options_of(child *c, const json_t *message, fb_measure_options *o, f
 {
     json_t *seeds, *seed;
     size_t i;
-    *o = (fb_measure_options){
-        .files = fb_worker_files_get, .files_ctx = &c->files, .memo = c->memo, .counters = fb_json_bool_or(message, "counters", false)};
+    *o = (fb_measure_options){.files = fb_worker_files_get,
+                              .files_ctx = &c->files,
+                              .memo = c->memo,
+                              .counters = fb_json_bool_or(message, "counters", false)};
     if (!fb_json_get_array(message, "seeds", &seeds, err)) return false;
     json_array_foreach(seeds, i, seed)
     {

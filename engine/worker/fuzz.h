@@ -14,16 +14,16 @@ typedef struct {
 
 typedef struct {
     const char *device;
-    uint64_t seed;   /* of the first graph; the next has seed + 1 */
-    int64_t count;   /* graphs */
-    int plans;       /* a graph */
-    int only;        /* one plan's number, or FB_NONE for all */
-    double limit_s;  /* 0: none */
-    int jobs;        /* processes; 0: one a core */
-    int most;        /* findings after which it stops */
-    int trials;      /* runs to make one finding small; 0: leave it as it is */
+    uint64_t seed;    /* of the first graph; the next has seed + 1 */
+    int64_t count;    /* graphs */
+    int plans;        /* a graph */
+    int only;         /* one plan's number, or FB_NONE for all */
+    double limit_s;   /* 0: none */
+    int jobs;         /* processes; 0: one a core */
+    int most;         /* findings after which it stops */
+    int trials;       /* runs to make one finding small; 0: leave it as it is */
     fb_str *coverage; /* gets the table of what plans came by (fb_fuzz_coverage_print); NULL: it is not counted */
-    const char *out; /* folder for findings, made when there is one */
+    const char *out;  /* folder for findings, made when there is one */
     /* Called some times a second; false ends the run. */
     bool (*progress)(void *ctx, const fb_fuzz_totals *so_far);
     /* One confirmed finding; `command` reproduces it. */

@@ -75,7 +75,7 @@ typedef struct {
 
     fb_child reference;
     fb_reference_job job;
-    char job_hex[33]; /* its graph's hash */
+    char job_hex[33];       /* its graph's hash */
     bool reference_made;    /* of that job, and found whole */
     bool reference_stopped; /* it waits, so that it disturbs no measurement */
 

@@ -83,8 +83,8 @@ static void tie_rows(fb_report *const *columns, int n)
             fb_comparison c = fb_compare_reports(a, b, FB_TIME_WALL);
             name_of(a, left);
             name_of(b, right);
-            printf("  %s and %s: %s (%.2f ×)\n", left, right,
-                   fb_comparison_say(&c, text), a->wall_us.median / b->wall_us.median);
+            printf("  %s and %s: %s (%.2f ×)\n", left, right, fb_comparison_say(&c, text),
+                   a->wall_us.median / b->wall_us.median);
         }
 }
 

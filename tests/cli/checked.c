@@ -1,5 +1,5 @@
-/* checked -r FILE: what a file with a checksum holds (base/checked.h), to stdout; checked -w FILE: stdin into one, under
- * its own name. For tests that change what is kept. */
+/* checked -r FILE: what a file with a checksum holds (base/checked.h), to stdout; checked -w FILE: stdin into one,
+ * under its own name. For tests that change what is kept. */
 #include "base/checked.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -83,7 +83,7 @@ is "a page of rows that a file holds" 0 out '<summary>1  none@host  →  2  max@
 fb run split_stack split_stack:eager@torch:h200 combined:eager@torch:h200 split_stack:max@replay:h200 --format html
 is "a puzzle with its choices, hints and answer" 0 out '<h2>Puzzle' out '<p class="ask">Why is combined faster' out '<li>☐ It calls the framework' \
     out '<details><summary>hint 1' out '<details><summary>answer' out '<p class="right">1  It calls the framework'
-page "a puzzle's page is well formed" "36 launches against 5"
+page "a puzzle's page is well formed" "launching and waiting (modelled)"
 is "its waterfall stands with the answer, once" 0 out '<h3>1  split_stack:eager@torch:h200  →  2  combined:eager@torch:h200' \
     no '<summary>1  split_stack:eager@torch:h200  →  2'
 fb run split_stack combined:max@replay:h200 --format html

@@ -17,7 +17,7 @@ for script in "${FB_SRCDIR:-.}"/scripts/puzzlers/*.lua; do
         esac
     done <compared
     fb diff "$script" "$@"
-    is "$puzzler: its columns differ" 0 out '^(wall: |.*; device: )(faster|slower): ' out '^bytes|^launches|^copies|^compute'
+    is "$puzzler: its columns differ" 0 out '^(wall: |.*; device: )(faster: |[0-9.]+× slower)' out '^bytes|^launches|^copies|^compute'
     key=$(sed -n 's/.*: the largest part is \([a-z]*\):.*/\1/p' out)
     holds "$puzzler: what explains it is a choice" \
         sh -c 'test -n "$1" && sed -n "/^    choices = {/,/^    },/p" "$2" | grep -q "{ \"$1\","' - "$key" "$script"

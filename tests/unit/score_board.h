@@ -54,7 +54,8 @@ __attribute__((format(printf, 1, 2))) static void find(const char *format, ...)
     fflush(findings);
 }
 
-static inline void print_cell(const char *kind, const char *family, const char *dtype, const char *target, const cell *c)
+static inline void print_cell(const char *kind, const char *family, const char *dtype, const char *target,
+                              const cell *c)
 {
     char share[16] = "     –";
     if (c->count) snprintf(share, sizeof share, "%6.2f", 100.0 * (double)c->caught / (double)c->count);

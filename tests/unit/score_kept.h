@@ -99,8 +99,8 @@ static inline void moved_more(moved *m, double difference, double spread, double
     *m = (moved){ratio, difference, spread};
 }
 
-/* Roundings go up or down: what is stored in 16 bits may be the neighbour on either side, though eight lanes that drew were
- * all on the nearer one. */
+/* Roundings go up or down: what is stored in 16 bits may be the neighbour on either side, though eight lanes that drew
+ * were all on the nearer one. */
 static inline double either_neighbour(fb_dtype dtype, double exact, double stored, double spread)
 {
     int e, digits = dtype == FB_F16 ? 11 : 8;

@@ -127,8 +127,14 @@ static fb_report *full_report(void)
     r->peak_bytes = 1e9;
     r->compile_ms = 0;
     r->source = FB_SOURCE_RECORDED;
-    r->error = (fb_error_report){.max_abs = 1e-7, .max_rel = 0.125, .bound = 0.5, .undecided = 3, .ok = true,
-                                 .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_KERNELS, .kernels = 4};
+    r->error = (fb_error_report){.max_abs = 1e-7,
+                                 .max_rel = 0.125,
+                                 .bound = 0.5,
+                                 .undecided = 3,
+                                 .ok = true,
+                                 .state = FB_CHECK_RIGHT,
+                                 .scope = FB_JUDGED_KERNELS,
+                                 .kernels = 4};
     r->n_kernels = 1;
     r->kernels = FB_NEW(r->arena, fb_kernel_report);
     fb_kernel_report *k = r->kernels;

@@ -68,7 +68,9 @@ static void test_choices_are_rounded(void **state)
     for (int i = 0; i < 3; i++) {
         rig r = rig_new();
         fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100, 1)), p = add2(&r, FB_OP_MUL, x, x);
-        fb_id chosen = i == 0 ? add_at(&r, ops[i], p, last_axis) : i == 1 ? add1(&r, ops[i], p) : add2(&r, ops[i], p, x);
+        fb_id chosen = i == 0   ? add_at(&r, ops[i], p, last_axis)
+                       : i == 1 ? add1(&r, ops[i], p)
+                                : add2(&r, ops[i], p, x);
         if (i == 0) chosen = add_at(&r, FB_OP_VIEW, chosen, (fb_attrs){.shape = SHAPE(100, 1)});
         fb_id y = add2(&r, FB_OP_SUB, p, chosen);
         trials *t = try_all(&r, &y, 1);
@@ -115,8 +117,10 @@ static void test_poles_in_reach_are_open(void **state)
     (void)state;
     rig r = rig_new();
     fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100)), y = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(100));
-    fb_id small = add2(&r, FB_OP_SUB, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, x, y), x), add2(&r, FB_OP_ADD, y, add2(&r, FB_OP_ADD, x, x)));
-    fb_id want[] = {add2(&r, FB_OP_DIV, x, small), add1(&r, FB_OP_LOG, add1(&r, FB_OP_ABS, small)), add2(&r, FB_OP_DIV, x, y)};
+    fb_id small = add2(&r, FB_OP_SUB, add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, x, y), x),
+                       add2(&r, FB_OP_ADD, y, add2(&r, FB_OP_ADD, x, x)));
+    fb_id want[] = {add2(&r, FB_OP_DIV, x, small), add1(&r, FB_OP_LOG, add1(&r, FB_OP_ABS, small)),
+                    add2(&r, FB_OP_DIV, x, y)};
     trials *t = try_all(&r, want, 3);
     for (int64_t k = 0; k < 100; k++) {
         bool open = false;
@@ -229,7 +233,9 @@ static void test_lanes_round_to_a_neighbour(void **state)
             neighbours(dtype, exact, &below, &above);
             for (int l = 1; l <= FB_TRIALS; l++) {
                 double v = t->at[0].v[l][k];
-                if (!(v == below || v == above)) fail_msg("%s lane %d: %.17g of %.17g between %.17g and %.17g", fb_dtype_name(dtype), l, v, exact, below, above);
+                if (!(v == below || v == above))
+                    fail_msg("%s lane %d: %.17g of %.17g between %.17g and %.17g", fb_dtype_name(dtype), l, v, exact,
+                             below, above);
                 up += v > exact;
                 down += v < exact;
                 /* y is its own mirror image: equal values round alike */
@@ -243,8 +249,8 @@ static void test_lanes_round_to_a_neighbour(void **state)
 }
 
 /* Between two 16-bit ops a lane may keep f32: then the second op sees what the first did not round away. */
-/* 16-bit values plus one number have few different rests, and a device rounds equal rests alike: the sum is off on average,
- * and some lane is off as far. */
+/* 16-bit values plus one number have few different rests, and a device rounds equal rests alike: the sum is off on
+ * average, and some lane is off as far. */
 static void test_equal_rests_are_rounded_alike(void **state)
 {
     (void)state;
@@ -461,7 +467,8 @@ static void test_loops_yield_what_lies_outside(void **state)
     (void)state;
     rig r = rig_new();
     fb_id init = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3)), other = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(3)), carried;
-    if (fb_graph_region_open(r.g, 3, &init, 1, NULL, 0, &carried, NULL, 0, &r.err) == FB_NONE) fail_msg("%s", r.err.text);
+    if (fb_graph_region_open(r.g, 3, &init, 1, NULL, 0, &carried, NULL, 0, &r.err) == FB_NONE)
+        fail_msg("%s", r.err.text);
     fb_id loop = fb_graph_region_close(r.g, &other, NULL, 0, &r.err);
     if (loop == FB_NONE) fail_msg("%s", r.err.text);
     fb_id want[] = {add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = 0}), add1(&r, FB_OP_NEG, other)};
