@@ -117,8 +117,8 @@ bool fb_sandbox_enter(fb_error *err)
     enum { CPU_SECONDS = 3600 };
     if (!forget_front(err)) return false;
     if (!limit(RLIMIT_CPU, CPU_SECONDS, "CPU time", err) || !limit(RLIMIT_CORE, 0, "core dumps", err)) return false;
-#ifndef FB_ASAN
     leave_room();
+#ifndef FB_ASAN
     if (!limit(RLIMIT_FSIZE, 0, "file size", err) || !limit(RLIMIT_NOFILE, 0, "open files", err)) return false;
     if (!limit(RLIMIT_DATA, 0, "memory", err)) return false; /* what is mapped stays */
 #endif
