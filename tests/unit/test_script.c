@@ -1497,7 +1497,10 @@ static void weights_are_what_their_name_says(void **state)
     assert_true(fb_weights_read(in_scratch(name), key, &t, &err));
     fb_free(t.values);
     assert_true(fb_weights_read(in_scratch(name), "a_name_of_my_own", &t, &err)); /* which promises nothing */
-    assert_true(fb_weights_read(in_scratch(name), t.key, &t, &err)); /* as a script's own files are called */
+    fb_free(t.values);
+    snprintf(key, sizeof key, "%s", t.key);
+    assert_true(fb_weights_read(in_scratch(name), key, &t, &err)); /* as a script's own files are called */
+    fb_free(t.values);
     assert_false(fb_weights_read(in_scratch("none.npy"), key, &t, &err));
 }
 
