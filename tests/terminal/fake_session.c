@@ -658,7 +658,7 @@ static fb_report *make_up(const record *c)
     bool foreign = !c->shown.plan;
     int groups = foreign ? 2 : fb_plan_groups(c->shown.plan);
     double us = 10.0 * groups;
-    r->variant = c->variant;
+    r->variant = fb_arena_strdup(r->arena, c->variant);
     r->launches = groups;
     r->source = foreign ? FB_SOURCE_RECORDED : FB_SOURCE_MEASURED;
     r->wall_us = (fb_stat){us, us * 0.99, us * 1.01, 40};
