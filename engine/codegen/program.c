@@ -308,3 +308,17 @@ void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *ou
         if (p->kernels[i].source) fb_str_addf(out, "\n%s", p->kernels[i].source);
     }
 }
+
+int fb_program_left(const fb_program *p, const fb_graph *g, fb_id node)
+{
+    const fb_node *n = &g->nodes[node];
+    fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
+    fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
+    int found = FB_NONE; /* an output under another of its names */
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].node != held) continue;
+        if (p->buffers[b].kind == kind) return b;
+        if (found == FB_NONE) found = b;
+    }
+    return found;
+}

@@ -139,6 +139,10 @@ typedef struct fb_program {
     fb_hash hash; /* of all of the above: names the compiled form */
 } fb_program;
 
+/* The buffer that holds a value which leaves the program (an output, what is assigned or received) after a run;
+ * FB_NONE. */
+int fb_program_left(const fb_program *p, const fb_graph *g, fb_id node);
+
 void fb_program_free(fb_program *p);
 /* The i-th text that it stands on, after the prelude: those of its family, and one that only some need; NULL: no more.
  */

@@ -123,26 +123,12 @@ static bool run(joined *j, int samples, fb_error *err)
 
 /* ---- comparing ---- */
 
-static int buffer_of(const fb_program *p, const fb_graph *g, fb_id node)
-{
-    const fb_node *n = &g->nodes[node];
-    fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
-    fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
-    int found = FB_NONE;
-    for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].node != held) continue;
-        if (p->buffers[b].kind == kind) return b;
-        if (found == FB_NONE) found = b;
-    }
-    return found;
-}
-
 static void compare_value(joined *j, int i, fb_id node, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
     const fb_program *p = j->parts[i];
     const fb_graph *g = graph_of(c);
-    int b = buffer_of(p, g, node);
+    int b = fb_program_left(p, g, node);
     char text[400];
     snprintf(text, sizeof text, "%s has no buffer", g->nodes[node].name);
     if (b == FB_NONE) {

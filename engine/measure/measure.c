@@ -133,24 +133,9 @@ static bool write_inputs(fb_measurement *m, int seed, const fb_progress *progres
 
 /* ---- what a run leaves ---- */
 
-/* The buffer that holds a checked value after a run. */
-static int buffer_of(const fb_measurement *m, const fb_program *p, fb_id node)
-{
-    const fb_node *n = &m->g->nodes[node];
-    fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
-    fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
-    for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].node == held && p->buffers[b].kind == kind) return b;
-    }
-    for (int b = 0; b < p->n_buffers; b++) { /* an output under another of its names */
-        if (p->buffers[b].node == held) return b;
-    }
-    return FB_NONE;
-}
-
 static void *read_left(fb_measurement *m, fb_loaded *loaded, const fb_program *p, fb_id node, fb_error *err)
 {
-    int b = buffer_of(m, p, node);
+    int b = fb_program_left(p, m->g, node);
     if (b == FB_NONE) {
         fb_fail(err, FB_ERR_SYSTEM, "no buffer holds %s", m->g->nodes[node].name);
         return NULL;
@@ -167,7 +152,7 @@ static bool digest_left(fb_measurement *m, fb_loaded *loaded, const fb_program *
 {
     const fb_stepping *s = m->device->ops->stepping;
     for (int i = 0; i < m->n_checked; i++) {
-        int b = buffer_of(m, p, m->checked[i]);
+        int b = fb_program_left(p, m->g, m->checked[i]);
         if (b != FB_NONE && s && !p->buffers[b].received) {
             int storage = s->storage(loaded, b);
             const fb_buffer *in = &p->buffers[storage];

@@ -604,19 +604,6 @@ static void walk_range(walk *w, int from, int to)
 
 /* ---- the whole graph ---- */
 
-static int buffer_of(const walk *w, fb_id node)
-{
-    const fb_program *p = program_of(w);
-    const fb_node *n = &w->c->g->nodes[node];
-    fb_id held = n->op == FB_OP_ASSIGN || n->op == FB_OP_RECEIVE ? n->args[0] : node;
-    fb_buffer_kind kind = n->op == FB_OP_ASSIGN ? FB_BUFFER_PARAM : FB_BUFFER_OUTPUT;
-    for (int b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].node == held && p->buffers[b].kind == kind) return b;
-    for (int b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].node == held) return b;
-    return FB_NONE;
-}
-
 static void write_images(walk *w)
 {
     for (int b = 0; b < program_of(w)->n_buffers; b++)
@@ -638,7 +625,7 @@ static bool judge_whole(walk *w, moved *far)
     run_whole(w);
     for (int i = 0; i < w->whole.n; i++) {
         const kept_value *v = &w->whole.value[i];
-        int b = buffer_of(w, v->node);
+        int b = fb_program_left(program_of(w), w->c->g, v->node);
         fb_error_report e;
         if (b == FB_NONE) continue;
         if (far) add_moved(far, v, w->l->now[b]);
@@ -821,7 +808,7 @@ static bool make_whole(walk *w)
     if (!ok) find("error: %s: %s", w->c->what, err.text);
     run_whole(w);
     for (int i = 0; i < n; i++) {
-        int b = buffer_of(w, w->whole.value[i].node);
+        int b = fb_program_left(program_of(w), w->c->g, w->whole.value[i].node);
         if (b != FB_NONE) memcpy(w->whole.value[i].right, w->l->now[b], (size_t)w->whole.value[i].bytes);
     }
     return ok;
