@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "graph/graph_json.h"
 #include "graph/print.h"
+#include "plan/nest_print.h"
 #include "plan/procedure.h"
 #include "session/names.h"
 #include "tui/cli_emit.h"
@@ -23,7 +24,7 @@ typedef struct {
     fb_cli cli;
     const char *edge_from, *edge_to; /* explain */
     const char *format;              /* graph, explain --steps */
-    bool steps, procedure;           /* explain */
+    bool steps, procedure, nest;     /* explain */
     fb_cli_emit_target target;       /* emit */
     const char *arch;                /* emit, eject; NULL: the device's */
     const char *kernel;              /* emit: NULL all of them; eject */
@@ -75,15 +76,16 @@ static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
     look *l = ctx;
     if (key == 's') l->steps = true;
     if (key == 'p') l->procedure = true;
+    if (key == 'n') l->nest = true;
     if (key == 'f') {
         if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
             fb_cli_usage("%s: no format \"%s\"; there are: text, json", state->name, arg);
         l->format = arg;
     }
     if (key == ARGP_KEY_SUCCESS && l->format && !l->steps) fb_cli_usage("%s: --format goes with --steps", state->name);
-    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->procedure > 1)
-        fb_cli_usage("%s: --edge, --steps and --procedure ask for different things", state->name);
-    if (key == 's' || key == 'p' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
+    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->procedure + l->nest > 1)
+        fb_cli_usage("%s: --edge, --steps, --procedure and --nest ask for different things", state->name);
+    if (key == 's' || key == 'p' || key == 'n' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
     if (key != 'e') return ARGP_ERR_UNKNOWN;
     if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
     l->edge_from = arg;
@@ -151,21 +153,38 @@ static void explain_some(look *l)
     l->status = FB_EXIT_USAGE;
 }
 
+/* Each kernel as the loops that code generation is given. */
+static void print_nests(const fb_plan *plan, fb_str *out)
+{
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        const fb_group *group = fb_plan_group(plan, i);
+        fb_str_addf(out, "kernel %d: %s\n", i + 1, fb_family_name(group->family));
+        fb_nest_print(group->nest, out);
+    }
+}
+
+static void explain_plans(const look *l, void (*print)(const fb_plan *plan, fb_str *out))
+{
+    for (int i = 0; i < fb_session_columns(l->session); i++) {
+        const fb_column *c = fb_session_column(l->session, i);
+        fb_str out = {0};
+        if (fb_session_columns(l->session) > 1) fb_str_addf(&out, "%s%s\n", i ? "\n" : "", c->variant);
+        print(c->plan, &out);
+        fb_put(stdout, fb_str_get(&out));
+        fb_str_free(&out);
+    }
+}
+
 static void explain_show(look *l)
 {
     if (l->edge_from) {
         explain_some(l);
         return;
     }
-    for (int i = 0; l->procedure && i < fb_session_columns(l->session); i++) {
-        const fb_column *c = fb_session_column(l->session, i);
-        fb_str out = {0};
-        if (fb_session_columns(l->session) > 1) fb_str_addf(&out, "%s%s\n", i ? "\n" : "", c->variant);
-        fb_plan_print_procedure(c->plan, &out);
-        fb_put(stdout, fb_str_get(&out));
-        fb_str_free(&out);
+    if (l->procedure || l->nest) {
+        explain_plans(l, l->nest ? print_nests : fb_plan_print_procedure);
+        return;
     }
-    if (l->procedure) return;
     if (l->steps) {
         fb_error err = {0};
         if (!fb_cli_steps(l->session, l->format && strcmp(l->format, "json") == 0, stdout, &err))
@@ -184,6 +203,7 @@ static int explain_main(const fb_command *me, int argc, char **argv)
         {"edge", 'e', "A B", 0, "Only the edge from node A to node B; feature[*].tanh is every feature's", 0},
         {"steps", 's', NULL, 0, "The decisions of the column's preset, one by one, with candidates and scores", 0},
         {"procedure", 'p', NULL, 0, "The column's kernels in order, a statement a node, with what it reads where", 0},
+        {"nest", 'n', NULL, 0, "The column's kernels as loops: values, passes, what is stored where", 0},
         {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
         {0},
     };

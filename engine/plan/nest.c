@@ -7,6 +7,7 @@
 
 #include "base/mutate.h"
 #include "plan/deps.h"
+#include "plan/nest_verify.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -900,6 +901,18 @@ static void drop_pool(void *pool)
     fb_index_pool_free(pool);
 }
 
+/* In the build that CI tests with the sanitizers: a nest that does not hold what its header promises ends here. */
+static void verify(const fb_nest *nest)
+{
+#ifdef FB_ASAN
+    fb_str why = {0};
+    if (nest && !fb_nest_verify(nest, &why)) fb_bug(__FILE__, __LINE__, why.text);
+    fb_str_free(&why);
+#else
+    (void)nest;
+#endif
+}
+
 fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why)
 {
     fb_nest *nest = FB_NEW(arena, fb_nest);
@@ -940,6 +953,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     FB_VEC_FREE(&b.vars);
     FB_VEC_FREE(&b.shapes);
     fb_arena_free(b.scratch);
+    verify(fine ? nest : NULL);
     return fine ? nest : NULL;
 }
 
