@@ -218,6 +218,16 @@ template <class OP, int G, class T> FB_DEVICE T fb_team(T x)
     return x;
 }
 
+// Which of the block's threads say yes to each of EACH questions: bits of a word a warp, warps of a question side by side.
+template <int EACH, int THREADS> FB_DEVICE void fb_vote(unsigned *words, const bool *yes)
+{
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const unsigned word = __ballot_sync(0xffffffffu, yes[i]);
+        if (threadIdx.x % 32 == 0) words[(i * THREADS + threadIdx.x) / 32] = word;
+    }
+}
+
 template <class OP, int THREADS, class T> FB_DEVICE T fb_block(T x)
 {
     __shared__ T fb_parts[32];

@@ -660,8 +660,61 @@ static void emit_split(frame *f)
 
 /* ---- index_add ---- */
 
-/* A thread owns one element of the result and goes through the whole index, so that nothing is added twice at once and
- * the order of additions is the index's. */
+/* Where one of the index's points is, and the row of the result that it is added to. */
+static void declare_added(frame *f, const fb_data_var *index, const char *point)
+{
+    const fb_section *s = f->s;
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
+    if (space && space->n) {
+        walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
+        declare_variables(f, &w, point);
+    }
+    fb_emit_needed(f->e, index->value, s->values[index->value].space);
+}
+
+/* A block's threads look at a chunk of the index together, each at a few points of it, and note in a word of bits a
+ * warp which of them are rows of this block. */
+static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t points)
+{
+    fb_emitter *e = f->e;
+    bool *mark = fb_emit_mark(e);
+    fb_emit(e, "bool fb_here[%d];", each);
+    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_open(e, "for (int fb_i = 0; fb_i < %d; fb_i++)", each);
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->threads);
+    fb_emit(e, "fb_here[fb_i] = false;");
+    if (points % ((int64_t)each * f->threads)) fb_emit_open(e, "if (fb_point < %" PRId64 ")", points);
+    declare_added(f, index, "fb_point");
+    fb_emit(e,
+            FB_MUTATE(57, "fb_here[fb_i] = %s >= fb_first && %s <= fb_last;",
+                      "fb_here[fb_i] = %s > fb_first && %s <= fb_last;"),
+            index->name, index->name);
+    if (points % ((int64_t)each * f->threads)) fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit(e, "fb_vote<%d, %d>(fb_words, fb_here);", each, f->threads);
+    fb_emit_forget(e, mark);
+}
+
+/* Each thread adds what of the noted points is its own element's, in the order of the index. */
+static void add_chunk(frame *f, const fb_data_var *index, int each)
+{
+    fb_emitter *e = f->e;
+    const fb_root *r = &f->s->roots[0];
+    bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
+    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->threads / FB_WARP);
+    fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", FB_WARP);
+    declare_added(f, index, "fb_point");
+    fb_emit_open(e, "if (%s == fb_owner)", index->name);
+    fb_emit_needed(e, r->value, f->s->values[r->value].space);
+    fb_emit(e, real ? "fb_sum += %s;" : "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
+    fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit_close(e);
+}
+
+/* A thread owns one element of the result, so that nothing is added twice at once and the order of additions is the
+ * index's. The index is read once a block and not once a thread: few of its points are rows of one block. */
 static void emit_scatter(frame *f)
 {
     fb_emitter *e = f->e;
@@ -669,33 +722,31 @@ static void emit_scatter(frame *f)
     const fb_root *r = &s->roots[0];
     const fb_node *n = &e->nest->graph->nodes[r->node];
     int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
+    int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
+    int each = (int)(points < (int64_t)FB_ADDED_EACH * f->threads ? fb_ceil_div(points, f->threads) : FB_ADDED_EACH);
     const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
     const char *out = NULL;
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
+    if (!each) each = 1; /* of an empty index */
+    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->threads / FB_WARP);
     fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->threads);
-    if (elements % f->threads) fb_emit(e, "if (fb_owned >= %" PRId64 ") return;", elements);
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
+    fb_emit(e, "const fb_at fb_first = (fb_at)%s * %d / %" PRId64 ", fb_last = ((fb_at)%s * %d + %d) / %" PRId64 ";",
+            f->block, f->threads, size, f->block, f->threads, f->threads - 1, size);
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->dialect->type[n->dtype].value);
-    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
-    int opened = 0;
-    for (int d = 0; space && d < space->n; d++, opened++) {
-        const char *name = var_name(e, space->var[d]);
-        fb_emit_open(e, "for (fb_at %s = 0; %s < %" PRId64 "; %s++)", name, name, space->extent[d], name);
-    }
-    fb_emit_needed(e, index->value, s->values[index->value].space);
-    fb_emit_open(e, "if (%s == fb_owner)", index->name);
-    fb_emit_needed(e, r->value, s->values[r->value].space);
-    if (fb_dtype_is_float(n->dtype))
-        fb_emit(e, "fb_sum += %s;", fb_emit_ref(e, r->value));
-    else
-        fb_emit(e, "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
+    fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->threads);
+    fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->threads);
+    note_chunk(f, index, each, points);
+    fb_emit(e, "fb_meet<%d>();", f->threads);
+    add_chunk(f, index, each);
     fb_emit_close(e);
-    while (opened--) fb_emit_close(e);
     const char *sum = "fb_sum";
-    fb_emit(e, "%s[fb_owned] = %s;", out, fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1));
+    const char *store = fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1);
+    const char *guard = fb_arena_printf(e->arena, "if (fb_owned < %" PRId64 ") ", elements);
+    fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->threads ? guard : "", out, store);
 }
 
 /* ---- choosing ---- */

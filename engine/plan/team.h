@@ -8,8 +8,10 @@
 
 enum {
     FB_WARP = 32,
-    FB_TEAM_UNITS = 128, /* multiprocessors, about: what a large GPU has; only sets how finely work is cut */
-    FB_TEAM_SPLIT = 512, /* threads of a block that has a part of a row */
+    FB_TEAM_UNITS = 128,    /* multiprocessors, about: what a large GPU has; only sets how finely work is cut */
+    FB_TEAM_SPLIT = 512,    /* threads of a block that has a part of a row */
+    FB_ADDED_THREADS = 256, /* of a block that owns rows of an index_add, each of which … */
+    FB_ADDED_EACH = 8,      /* … looks at so many points of the index at a time */
 };
 
 typedef struct {

@@ -22,7 +22,8 @@ enum {
     RESULT = 4,    /* … of arithmetic: until the next instruction can use it */
     DIVISION = 60, /* a reciprocal, five steps that wait for each other, and two branches */
     EXCHANGE = 29, /* a shuffle, and a sum */
-    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
+    WORD = 36, /* 32 points of an index_add's index of which none is the block's: read from shared memory, and tested */
+    WAIT = 375, /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
     /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
      * an H200: basecaller, conv3.stack of 15 sections) */
     SECTION = 40,
@@ -31,11 +32,12 @@ enum {
     LOAD = 3,
     SELECT = 2,
     EXP = 12,
+    NOTED = 12,            /* a point of an index_add's index: two comparisons, a vote and its word */
+    WORD_INSTRUCTIONS = 4, /* … of which 32 are passed over */
     /* counts */
     BARRIERS = 6,     /* that a warp waits for loads on */
     SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
     EXCHANGES = 5,    /* from lane to lane, until a warp has a row's sum */
-    COMPARED = 8,     /* indices of an index_add at once: each has a predicate, of which there are seven */
     SCHEDULERS = 4,   /* of a multiprocessor, … */
     WARPS = 16,       /* … each with so many warps at once */
 };
@@ -175,11 +177,21 @@ static work of_elements(const fb_nest *nest, const fb_section *s)
     return w;
 }
 
-/* Indices are compared a few at a time, then what is added for them is loaded, one value after the other. */
-static work of_scatter(const fb_section *s)
+/* A block looks at the index in chunks, for which its threads wait and meet; then come the points whose row is one of
+ * its own, one after the other. Rows are taken to be as likely as each other. */
+static work of_scatter(const fb_nest *nest, const fb_section *s)
 {
     double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1;
-    return (work){.chain = points / COMPARED * fmax(fb_section_loads(s) - 1, 1) * WAIT};
+    double size = (double)fb_space_points(&s->rows);
+    double rows = (double)nest->graph->nodes[s->roots[0].node].shape.dim[0];
+    double each = fmin(ceil(points / FB_ADDED_THREADS), FB_ADDED_EACH),
+           chunks = ceil(points / (FB_ADDED_THREADS * each));
+    double words = points / FB_WARP, own = fmin(1, (FB_ADDED_THREADS / size + 1) / fmax(rows, 1)) * points;
+    work w = {.threads = FB_ADDED_THREADS, .blocks = ceil(rows * size / FB_ADDED_THREADS), .meets = true};
+    w.chain = chunks * (WAIT + 2 * FB_ROUND_CYCLES) + words * WORD + own * fb_section_loads(s) * WAIT;
+    w.instructions =
+        points / FB_ADDED_THREADS * (LOAD + NOTED) + words * WORD_INSTRUCTIONS + own * LOAD * fb_section_loads(s);
+    return w;
 }
 
 /* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a
@@ -194,7 +206,7 @@ static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
 
 static work work_of(const fb_nest *nest, const fb_section *s)
 {
-    return s->scatter ? of_scatter(s) : s->n_passes ? of_rows(nest, s) : of_elements(nest, s);
+    return s->scatter ? of_scatter(nest, s) : s->n_passes ? of_rows(nest, s) : of_elements(nest, s);
 }
 
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)

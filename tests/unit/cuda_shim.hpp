@@ -387,6 +387,14 @@ template <class T> static T __shfl_xor_sync(unsigned, T x, int mask)
     return mine.out;
 }
 
+static unsigned __ballot_sync(unsigned, bool yes)
+{
+    unsigned word = yes ? 1u << threadIdx.x % 32 : 0;
+    for (int mask = 16; mask > 0; mask /= 2) word |= __shfl_xor_sync(~0u, word, mask);
+    return word;
+}
+static int __ffs(unsigned word) { return __builtin_ffs((int)word); }
+
 SHIM_CALLED static unsigned atomicAdd(unsigned *at, unsigned by)
 {
     SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));

@@ -190,12 +190,13 @@ static fb_graph *running_sum(void)
     return with_output(g, NODE(g, FB_OP_CUMSUM, NULL, &((fb_attrs){.dim = 1}), x));
 }
 
+/* Three chunks of the index, the last not whole; the second block owns a part of a row at either end. */
 static fb_graph *scattered(void)
 {
     fb_graph *g = fb_graph_new("index_add");
-    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(50), .dist = FB_DIST_INTEGER, .high = 7};
-    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(50, 12), FB_F32), at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
-    return with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 7}), x, at));
+    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(5000), .dist = FB_DIST_INTEGER, .high = 37};
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(5000, 12), FB_F32), at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    return with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 37}), x, at));
 }
 
 static fb_graph *product(void)
@@ -227,7 +228,7 @@ static const struct {
     {"split rows", split_rows, "atomicAdd", 0},
     {"layer norm", layer_norm_of_rows, "fb_block<", 0},
     {"cumsum", running_sum, "for (", 0},
-    {"index_add", scattered, "for (", 0},
+    {"index_add", scattered, "fb_vote<8, 256>", 0},
     {"product", product, "fb_gemm<", 0},
     {"whole chain", whole_chain, "fb_chain_whole<", 0},
     {"tiled chain", tiled_chain, "fb_chain<", 0},
@@ -303,6 +304,8 @@ static const struct {
     {0, "fb_parts[threadIdx.x / 32][threadIdx.x % 32] = x;", "fb_meet<32 * ROWS>();"},
     {3, "if (threadIdx.x == 0) {", "__threadfence();"},
     {4, "x = fb_team<OP, 32>(x);", "fb_meet<THREADS>();"},
+    {6, "fb_chunk += 2048)", "fb_meet<256>();"},
+    {6, "fb_vote<8, 256>(fb_words, fb_here);", "fb_meet<256>();"},
     {7, "if (group == GROUPS - 1) {", "fb_meet<THREADS>();"},
     {7, "FB_DEVICE sum *spread(", "fb_meet<THREADS>();"},
     {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
