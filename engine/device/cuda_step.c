@@ -6,39 +6,17 @@
  */
 #include "device/cuda_parts.h"
 
+#include "base/embedded.h"
 #include "device/cuda_compile.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Each 32-bit word is mixed with its place and added up: the sum is the same in whatever order the threads come. A tail
- * of fewer than four bytes counts as a word. */
-static const char source[] =
-    "typedef unsigned long long u64;\n"
-    "__device__ u64 mixed(u64 x) {\n"
-    "    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;\n"
-    "    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;\n"
-    "    return x ^ (x >> 31);\n"
-    "}\n"
-    "extern \"C\" __global__ void fb_digest(const unsigned char *from, long long bytes, u64 *sum) {\n"
-    "    const long long words = bytes / 4, step = (long long)gridDim.x * blockDim.x;\n"
-    "    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
-    "    u64 mine = 0;\n"
-    "    if (at == 0) {\n"
-    "        u64 tail = bytes;\n"
-    "        for (long long i = words * 4; i < bytes; i++) tail = tail * 257 + from[i];\n"
-    "        mine = mixed(tail + 0x9e3779b97f4a7c15ull);\n"
-    "    }\n"
-    "    for (; at < words; at += step)\n"
-    "        mine += mixed(((const unsigned *)from)[at] + (u64)(at + 2) * 0x9e3779b97f4a7c15ull);\n"
-    "    for (int mask = 16; mask; mask /= 2) mine += __shfl_xor_sync(0xffffffffu, mine, mask);\n"
-    "    if (threadIdx.x % 32 == 0) atomicAdd(sum, mine);\n"
-    "}\n";
-
 static bool ready(fb_cuda_device *d, fb_error *err)
 {
     fb_cuda_code code;
     if (d->digest) return true;
+    const char *source = fb_embedded("kernels/digest.cuh");
     if (!fb_cuda_compile(source, "digest", d->arch, FB_CUBIN, &code, err)) return false;
     CUmodule module = NULL;
     CUresult loaded = d->f->cuModuleLoadData(&module, code.bytes);

@@ -51,6 +51,7 @@ static bool poison(const char *log_path, const char *body, fb_error *err)
     bool known = entry_of(log, entry, arch);
     fb_free(log);
     if (!known) return fb_fail(err, FB_ERR_SYSTEM, "%s names no entry", log_path);
+    if (strncmp(entry, "fb_", 3) == 0) return true; /* what fusebox looks at memory with is no kernel of a plan */
     snprintf(source, sizeof source, "extern \"C\" __global__ void %s() { %s }\n", entry, body);
     fb_cuda_code code;
     if (!fb_cuda_compile(source, entry, arch, FB_CUBIN, &code, err)) return false;

@@ -6,6 +6,7 @@
 // With SHIM_RACES, a unit is instrumented (-fsanitize=thread) and says to races.h what its threads do to memory and what
 // they wait for. What the compiler leaves in the unit's .bss is then a kernel's in shared memory: all else is elsewhere.
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -349,6 +350,7 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], bool 
         void *const *args;
     } what = {f, args};
     memset(shared, 0xff, sizeof shared);
+    signal(SIGILL, [](int) { die("reads or writes a value at no multiple of its size"); }); // -fsanitize=alignment traps
     dynamic_size = (size_t)dynamic;
     SHIM_SAY(launch(kernel, (unsigned)threads, at_once ? (unsigned)grid[0] : 1, shared, sizeof shared, shim_statics(),
                     shim_statics_size(), __start_shim_device, (size_t)(__stop_shim_device - __start_shim_device)));
@@ -396,6 +398,13 @@ static unsigned __ballot_sync(unsigned, bool yes)
 static int __ffs(unsigned word) { return __builtin_ffs((int)word); }
 
 SHIM_CALLED static unsigned atomicAdd(unsigned *at, unsigned by)
+{
+    SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));
+    shim::quietly q;
+    return (*at += by) - by;
+}
+
+SHIM_CALLED static unsigned long long atomicAdd(unsigned long long *at, unsigned long long by)
 {
     SHIM_SAY(atomic(at, sizeof *at, __builtin_return_address(0)));
     shim::quietly q;

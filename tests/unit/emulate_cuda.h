@@ -126,7 +126,8 @@ static inline void unit_emulate(unit *u)
     bool races = races_wanted();
     if (races) u->libraries = "-nodefaultlibs -lstdc++ -lm -lc -lgcc_s";
     unit_build(u, "c++ -x c++",
-               races ? "-O1 -std=gnu++17 -w -g1 -DSHIM_RACES -fsanitize=thread -fno-gnu-unique" : "-O1 -std=gnu++17 -w",
+               races ? "-O1 -std=gnu++17 -w -g1 -DSHIM_RACES -fsanitize=thread -fno-gnu-unique"
+                     : "-O1 -std=gnu++17 -w -fsanitize=alignment -fsanitize-undefined-trap-on-error",
                RTLD_NOW | RTLD_LOCAL);
     const races_ops **slot;
     *(void **)&slot = dlsym(u->handle, "shim_races");

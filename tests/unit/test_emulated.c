@@ -1,6 +1,7 @@
 /* The fuzzer's graphs and plans in the CUDA dialect, on a device that emulates a GPU (emulate_cuda.h): where its
  * blocks, warps, barriers and vectors are wrong, no GPU is needed to see it. FB_SEED, FB_COUNT and FB_PLANS give other
  * cases than those of every day; with FB_SEED alone, what it finds is printed one a line, as the fuzzer does. */
+#include "base/embedded.h"
 #include "measure/fuzz.h"
 #include "unit/emulated_device.h"
 
@@ -38,8 +39,48 @@ static void random_graphs_on_an_emulated_gpu(void **state)
     fb_free(board);
 }
 
+/* The same bytes have the same digest wherever they lie, one bit more or less another; read in place, at any address.
+ */
+static void digests_go_by_the_bytes_alone(void **state)
+{
+    (void)state;
+    enum { BYTES = 9001, ROOM = BYTES + 8 };
+    if (!emulation_exists()) skip();
+    fb_kernel kernel = {
+        .entry = "fb_digest", .source = fb_embedded("kernels/digest.cuh"), .grid = {3, 1, 1}, .block = {256, 1, 1}};
+    fb_program program = {.n_kernels = 1, .kernels = &kernel};
+    unit u = {0};
+    unit_add_cuda(&u, &program);
+    unit_emulate(&u);
+    void (*digest)(void *const **args);
+    *(kernel_entry *)&digest = unit_entry(&u, 0, 0);
+    unsigned char *memory = fb_alloc(ROOM);
+    uint64_t sums[4][3];
+    static const long long sizes[3] = {BYTES, 512, 2};
+    for (int skew = 0; skew < 4; skew++)
+        for (int n = 0; n < 3; n++) {
+            long long bytes = sizes[n];
+            for (long long i = 0; i < ROOM; i++) memory[i] = (unsigned char)skew;
+            for (long long i = 0; i < bytes; i++) memory[skew + i] = (unsigned char)(i * 37 >> 2);
+            uint64_t *sum = &sums[skew][n], again = 0;
+            *sum = 0;
+            /* each is the argument itself, as wide as a pointer */
+            void *const args[] = {memory + skew, (void *)(intptr_t)bytes, sum};
+            void *const others[] = {memory + skew, (void *)(intptr_t)bytes, &again}, *const *arg = args;
+            digest(&arg);
+            assert_int_equal(*sum, sums[0][n]);
+            memory[skew + bytes - 1] ^= 4;
+            arg = others;
+            digest(&arg);
+            assert_int_not_equal(again, *sum);
+        }
+    fb_free(memory);
+    unit_free(&u);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs_on_an_emulated_gpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs_on_an_emulated_gpu),
+                                       cmocka_unit_test(digests_go_by_the_bytes_alone)};
     return cmocka_run_group_tests_name("emulated", tests, NULL, NULL);
 }
