@@ -202,6 +202,7 @@ typedef struct {
     uint64_t key;
     bool flush;   /* what is too small for a normal number is 0 */
     bool by_rest; /* draws by what is cut off; else by what is left */
+    bool nearest; /* rounds to the nearest and draws nothing */
 } fb_rounding;
 
 /* As a value in a kernel; stored: as what a kernel stores. Lanes 1 … */

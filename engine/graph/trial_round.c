@@ -66,6 +66,10 @@ static bool is_half(fb_dtype dtype)
     return dtype == FB_F16 || dtype == FB_BF16;
 }
 
+/* The lane that rounds as devices do: one operation on values that are there leaves them no choice. Products of values
+ * just above or below a power of two all lie on the same side of their neighbours, which no draw would guess. */
+enum { NEAREST = 3 };
+
 /* Does the lane round values of the node that a kernel need not store? */
 static bool rounds(int lane, fb_id node)
 {
@@ -84,7 +88,14 @@ fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored)
      * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike
      * what lies between the same neighbours, whatever noise is in its last bits. */
     r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_REST));
+    r.nearest = lane == NEAREST;
     return r;
+}
+
+/* What is above goes up: ties to the even neighbour. */
+static inline uint32_t half_of(uint64_t odd)
+{
+    return 0x80000000u - (uint32_t)odd;
 }
 
 /* Up with the probability of the place between the neighbours; by magnitude. The same as the loop below, and what is
@@ -99,12 +110,12 @@ static double round_one(const fb_rounding *r, double x)
         if (r->flush) return copysign(0, x);
         double units = fabs(x) / f->quantum, whole = floor(units);
         double drawn = r->by_rest ? floor(ldexp(units - whole, f->told)) : copysign(whole * f->quantum, x);
-        uint32_t threshold = fb_trial_draw(bits_of(drawn), r->key);
+        uint32_t threshold = r->nearest ? half_of((uint64_t)whole & 1) : fb_trial_draw(bits_of(drawn), r->key);
         return copysign((whole + ((units - whole) * 0x1p32 > (double)threshold)) * f->quantum, x);
     }
     uint64_t mask = (1ull << f->cut) - 1, low = bits & ~mask;
     double part = (double)(bits & mask) / (double)(mask + 1);
-    uint32_t threshold = fb_trial_draw(bits & drawn_bits(r, f), r->key);
+    uint32_t threshold = r->nearest ? half_of(bits >> f->cut & 1) : fb_trial_draw(bits & drawn_bits(r, f), r->key);
     double y = double_of(low + (part * 0x1p32 > (double)threshold ? mask + 1 : 0));
     return fabs(y) < ldexp(1, f->highest - 1022) ? y : copysign(INFINITY, x);
 }
@@ -115,10 +126,12 @@ FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r
     const uint64_t mask = (1ull << f->cut) - 1, lowest = (uint64_t)f->lowest << 52;
     const uint64_t range = ((uint64_t)(f->highest - f->lowest + 1) << 52) - mask - 1;
     const int left = f->cut < 32 ? 32 - f->cut : 0, right = f->cut < 32 ? 0 : f->cut - 32;
+    const uint64_t nearest = r->nearest ? ~(uint64_t)0 : 0;
     uint64_t odd = 0;
     for (int k = 0; k < n; k++) {
         uint64_t bits = bits_of(from[k]), low = bits & ~mask, part = (bits & mask) << left >> right;
-        uint64_t up = part > fb_trial_draw_wide(bits & drawn, key) ? mask + 1 : 0;
+        uint64_t half = 0x80000000u - (bits >> f->cut & 1), draw = fb_trial_draw_wide(bits & drawn, key);
+        uint64_t up = part > ((half & nearest) | (draw & ~nearest)) ? mask + 1 : 0;
         uint64_t magnitude = bits & 0x7fffffffffffffffu;
         odd |= (magnitude - lowest >= range) & (magnitude != 0);
         to[k] = double_of(low + up);

@@ -366,7 +366,7 @@ static void count_ratio(fb_judgement *j, double distance, double spread)
     j->bin[bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin]++;
 }
 
-static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double ratio)
+static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double most, double ratio)
 {
     if (!(ratio > j->ratio)) return;
     j->ratio = ratio;
@@ -374,6 +374,7 @@ static void is_worst(fb_judgement *j, int64_t at, double got, double expected, d
     j->worst = at;
     j->got = got;
     j->expected = expected;
+    j->most = most;
 }
 
 static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64_t at, double r, double spread,
@@ -389,7 +390,7 @@ static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64
     double distance = fabs(got - r), most = allowed(u, dtype, r, spread);
     if (!isfinite(distance)) distance = INFINITY;
     if (distance > j->max_abs) j->max_abs = distance;
-    is_worst(j, at, got, r, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+    is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
 }
 
 static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
@@ -509,6 +510,7 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     to->worst = part->worst;
     to->got = part->got;
     to->expected = part->expected;
+    to->most = part->most;
     to->got_int = part->got_int;
     to->expected_int = part->expected_int;
 }
@@ -539,6 +541,7 @@ static void say_worst(const fb_judgement *j, const fb_node *n, fb_str *s)
     else
         fb_str_addf(s, ": %.9g, expected %.9g", isnan(j->got) ? (double)NAN : j->got, /* no NaN's sign means anything */
                     isnan(j->expected) ? (double)NAN : j->expected);
+    if (fb_dtype_is_float(n->dtype) && j->most > 0 && isfinite(j->got)) fb_str_addf(s, " ± %.2g", j->most);
 }
 
 static double largest_lane(const double lanes[FB_TRIALS])

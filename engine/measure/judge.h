@@ -77,7 +77,7 @@ typedef struct {
     int64_t compared, undecided;
     double max_abs, largest, ratio; /* ratio: the worst error over what is allowed */
     int64_t worst;                  /* element; -1: none */
-    double got, expected;
+    double got, expected, most;     /* most: the error that is allowed there */
     int64_t got_int, expected_int;
 } fb_judgement;
 

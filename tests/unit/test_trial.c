@@ -248,7 +248,32 @@ static void test_lanes_round_to_a_neighbour(void **state)
     }
 }
 
-/* Between two 16-bit ops a lane may keep f32: then the second op sees what the first did not round away. */
+/* One lane rounds as devices do, to the nearest: what one correctly rounded op gives is among the lanes bit for bit. */
+static void test_one_lane_rounds_to_the_nearest(void **state)
+{
+    (void)state;
+    static const fb_dtype dtypes[] = {FB_BF16, FB_F16, FB_F32};
+    for (int d = 0; d < 3; d++) {
+        rig r = rig_new();
+        fb_id x = normal(&r, FB_OP_INPUT, dtypes[d], SHAPE(3000)), y = normal(&r, FB_OP_PARAM, dtypes[d], SHAPE(3000));
+        fb_id z = add2(&r, FB_OP_MUL, x, y);
+        trials *t = try_all(&r, &z, 1);
+        int lanes = 0;
+        for (int l = 1; l <= FB_TRIALS; l++) {
+            bool same = true;
+            for (int64_t k = 0; k < 3000; k++) {
+                double rounded, exact = t->at[0].v[0][k];
+                fb_elements_round(dtypes[d], 1, &exact, &rounded);
+                same &= rounded == t->at[0].v[l][k];
+            }
+            lanes += same;
+        }
+        if (lanes != 1) fail_msg("%s: %d lanes round to the nearest", fb_dtype_name(dtypes[d]), lanes);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 /* 16-bit values plus one number have few different rests, and a device rounds equal rests alike: the sum is off on
  * average, and some lane is off as far. */
 static void test_equal_rests_are_rounded_alike(void **state)
@@ -278,6 +303,7 @@ static void test_equal_rests_are_rounded_alike(void **state)
     }
 }
 
+/* Between two 16-bit ops a lane may keep f32: then the second op sees what the first did not round away. */
 static void test_sixteen_bits_may_be_kept_wider(void **state)
 {
     (void)state;
@@ -747,6 +773,7 @@ int main(void)
         cmocka_unit_test(test_exact_ops_have_no_spread),
         cmocka_unit_test(test_inexact_ops_spread),
         cmocka_unit_test(test_lanes_round_to_a_neighbour),
+        cmocka_unit_test(test_one_lane_rounds_to_the_nearest),
         cmocka_unit_test(test_equal_rests_are_rounded_alike),
         cmocka_unit_test(test_sixteen_bits_may_be_kept_wider),
         cmocka_unit_test(test_small_numbers_are_flushed_in_half_of_the_lanes),
