@@ -4,21 +4,24 @@
  * 77 where there is no GPU.
  *
  *     check_gpu [--device cuda:0] [--part PART] [--only TEXT] [--mode stream|graph] [--small N] [--counters]
- *               [--samples N]
- *     check_gpu [--device cuda:0] --traffic
+ *               [--samples N] [--done FILE]
+ *     check_gpu [--device cuda:0] [--done FILE] --traffic
  *     check_gpu --compile ARCH [--part PART] [--only TEXT] [--mode stream|graph] [--small N]
  *     check_gpu --parts
  *
  * Parts are shares of the plans of each script and of "gemm" and "chain" ("scripts/models/dlrm.lua:1/3"), which --parts
  * lists, so that several can run side by side (side_by_side.sh). With --small no parameter is larger than N, for tools
- * that make everything slow. With --samples each case is timed as well, and its line says wall, device and cold time
- * (µs, medians). With --compile nothing is run: kernels are compiled into the cache, for the GPU of the recordings, and
- * with --small references are computed, so that a machine that has been borrowed need not. With --traffic memory-bound
- * kernels alone are run, and the modelled bytes are held against what counters saw. */
+ * that make everything slow. With --done, cases that the file names are passed over, and one that passes is added to
+ * it, so that a run that was stopped goes on where it was. Each line ends with the seconds that its case took, those
+ * for the plan and the reference included. With --samples each case is timed as well, and its line says wall, device
+ * and cold time (µs, medians). With --compile nothing is run: kernels are compiled into the cache, for the GPU of the
+ * recordings, and with --small references are computed, so that a machine that has been borrowed need not. With
+ * --traffic memory-bound kernels alone are run, and the modelled bytes are held against what counters saw. */
 #include "unit/chain_cases.h"
 #include "unit/gemm_cases.h"
 #include "unit/script_harness.h"
 
+#include "base/clock.h"
 #include "base/embedded.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -38,6 +41,10 @@ enum { LIMIT_MS = 60000, SHARES = 3 };
 
 static struct {
     const char *device_name, *only, *part, *arch; /* arch: compile for it alone */
+    FILE *done_file;                              /* names of cases that passed, a line each; or NULL */
+    fb_str done;                                  /* what it held at the start, each name between two newlines */
+    const fb_graph *referenced;                   /* the graph whose reference was made last */
+    double at;                                    /* when the last case ended */
     int share, shares; /* of the part's plans, every shares'th from share on; shares 0: all */
     int turn;          /* plans come to so far */
     bool counters, traffic;
@@ -67,17 +74,39 @@ static const fb_machine *machine(void)
     return &m;
 }
 
-/* Whether the plan that is come to now is of the share asked for. */
-static bool is_my_turn(void)
+/* Whether the case that is come to now is asked for, by its name and its share. */
+static bool is_asked(const char *what)
 {
+    if (run.only && !strstr(what, run.only)) return false;
     return !run.shares || run.turn++ % run.shares == run.share;
+}
+
+/* Whether an earlier run with the same file says that it passed. */
+static bool is_done(const char *what)
+{
+    char line[400];
+    snprintf(line, sizeof line, "\n%s\n", what);
+    return run.done_file && strstr(fb_str_get(&run.done), line);
 }
 
 static void result(bool ok, const char *what, const char *detail)
 {
-    printf("%s %d - %s%s%s\n", ok ? "ok" : "not ok", ++run.cases, what, detail[0] ? ": " : "", detail);
+    double now = fb_now_us() * 1e-6;
+    printf("%s %d - %s%s%s, %.1f s\n", ok ? "ok" : "not ok", ++run.cases, what, detail[0] ? ": " : "", detail,
+           now - run.at);
     fflush(stdout);
     run.failed += !ok;
+    run.at = now;
+    if (ok && run.done_file) {
+        fprintf(run.done_file, "%s\n", what);
+        fflush(run.done_file);
+    }
+}
+
+static void free_graph(fb_graph *g)
+{
+    if (run.referenced == g) run.referenced = NULL;
+    fb_graph_free(g);
 }
 
 static const char *figure(char to[32], const char *label, const fb_stat *s)
@@ -112,18 +141,26 @@ static void compile_plan(const char *what, const fb_plan *plan)
     fb_program_free(p);
 }
 
+/* Made when the first case wants it: where all of a graph's cases are done, none does. */
 static bool make_reference(const fb_graph *g, fb_error *err)
 {
-    return (run.arch && !run.small) || fb_reference_make(g, 1, NULL, NULL, NULL, err);
+    if ((run.arch && !run.small) || run.referenced == g) return true;
+    bool ok = fb_reference_make(g, 1, NULL, NULL, NULL, err);
+    if (ok) run.referenced = g;
+    return ok;
 }
 
 static void check_plan(const char *what, const fb_plan *plan)
 {
+    fb_error err = {0};
+    if (!make_reference(fb_planner_graph(fb_plan_planner(plan)), &err)) {
+        result(false, what, err.text);
+        return;
+    }
     if (run.arch) {
         compile_plan(what, plan);
         return;
     }
-    fb_error err = {0};
     fb_measure_options o = {.seeds = {1}, .n_seeds = 1, .counters = run.counters, .memo = run.memo};
     fb_measurement *m = fb_measure_prepare(run.device, plan, &o, NULL, &err);
     if (!m || !fb_measure_check(m, NULL, &err)) {
@@ -153,10 +190,8 @@ static fb_id node_of(const fb_plan *plan, int group)
 }
 
 /* The first kernel that there is, taken over: what the file says is what is launched. */
-static void check_own_kernel(const char *name, const fb_plan *plan)
+static void check_own_kernel(const char *what, const char *name, const fb_plan *plan)
 {
-    char what[330];
-    snprintf(what, sizeof what, "%s own kernel", name);
     const fb_eject_origin from = {.script = name, .column = "max"};
     int n = fb_plan_groups(plan);
     bool *shares = fb_calloc((size_t)n + 1, sizeof *shares), found = false;
@@ -190,18 +225,21 @@ static void check_presets(const char *name, fb_planner *planner)
     for (int i = 0; i < fb_presets(); i++) {
         for (int mode = FB_LAUNCH_STREAM; mode <= FB_LAUNCH_GRAPH; mode++) {
             fb_error err = {0};
-            char what[300];
+            char what[300], own[330];
             snprintf(what, sizeof what, "%s %s %s", name, fb_preset_at(i)->name,
                      fb_launch_mode_name((fb_launch_mode)mode));
-            if ((run.only && !strstr(what, run.only)) || (run.mode >= 0 && run.mode != mode) || !is_my_turn()) continue;
+            snprintf(own, sizeof own, "%s own kernel", what);
+            if ((run.mode >= 0 && run.mode != mode) || !is_asked(what)) continue;
+            bool asks_own = mode == FB_LAUNCH_STREAM && !strcmp(fb_preset_at(i)->name, "max") && !is_done(own);
+            if (is_done(what) && !asks_own) continue;
             fb_plan *plan = fb_preset_at(i)->make(planner, &err), *edited = NULL;
             fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = (fb_launch_mode)mode};
             fb_verdict v = mode ? fb_plan_try(plan, &edit, &edited) : (fb_verdict){0};
             if (mode && !edited)
                 result(false, what, v.text);
-            else
+            else if (!is_done(what))
                 check_plan(what, edited ? edited : plan);
-            if (mode == FB_LAUNCH_STREAM && !strcmp(fb_preset_at(i)->name, "max")) check_own_kernel(what, plan);
+            if (asks_own) check_own_kernel(own, what, plan);
             if (edited) fb_plan_free(edited);
             fb_plan_free(plan);
         }
@@ -216,7 +254,7 @@ static void check_own_plans(const char *name, fb_script *s, const fb_script_info
         fb_error err = {0};
         char what[300];
         snprintf(what, sizeof what, "%s %s", name, info->plans[i]);
-        if ((run.only && !strstr(what, run.only)) || !is_my_turn()) continue;
+        if (!is_asked(what) || is_done(what)) continue;
         fb_script_plan(s, g, info->plans[i], fb_planner_machine(planner));
         if (!next_event(s, &e, LIMIT_MS) || e.kind != FB_SCRIPT_PLAN) {
             result(false, what, e.error.text);
@@ -258,16 +296,11 @@ static void check_variant(const char *path, fb_script *s, const fb_script_info *
         result(false, name, e.error.text);
         return;
     }
-    fb_error err = {0};
-    if (!make_reference(e.graph, &err)) {
-        result(false, name, err.text);
-    } else {
-        fb_planner *planner = fb_planner_new(e.graph, machine());
-        check_presets(name, planner);
-        check_own_plans(name, s, info, e.graph, planner);
-        fb_planner_free(planner);
-    }
-    fb_graph_free(e.graph);
+    fb_planner *planner = fb_planner_new(e.graph, machine());
+    check_presets(name, planner);
+    check_own_plans(name, s, info, e.graph, planner);
+    fb_planner_free(planner);
+    free_graph(e.graph);
 }
 
 static const fb_param *dtype_param(const fb_script_info *info)
@@ -305,20 +338,16 @@ static void check_script(const char *path)
 
 static void check_gemm(const struct gemm_case *c)
 {
-    fb_error err = {0};
     char what[200];
     snprintf(what, sizeof what, "gemm %s", c->name);
-    if ((run.only && !strstr(what, run.only)) || !is_my_turn()) return;
+    if (!is_asked(what) || is_done(what)) return;
     fb_graph *g = gemm_graph(c);
     fb_planner *planner = fb_planner_new(g, machine());
     fb_plan *plan = gemm_plan(planner, c);
-    if (make_reference(g, &err))
-        check_plan(what, plan);
-    else
-        result(false, what, err.text);
+    check_plan(what, plan);
     fb_plan_free(plan);
     fb_planner_free(planner);
-    fb_graph_free(g);
+    free_graph(g);
 }
 
 /* Chains of rows enough to keep a GPU busy, as no script's sizes do: whole warpgroups multiply there. Small, they are
@@ -340,17 +369,17 @@ static void check_chains(void)
     if (run.small) m.units = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_error err = {0};
-        if ((!run.only || strstr(cases[i].name, run.only)) && is_my_turn()) {
+        if (is_asked(cases[i].name) && !is_done(cases[i].name)) {
             fb_planner *planner = fb_planner_new(cases[i].g, &m);
             fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-            if (plan && make_reference(cases[i].g, &err))
+            if (plan)
                 check_plan(cases[i].name, plan);
             else
                 result(false, cases[i].name, err.text);
             fb_plan_free(plan);
             fb_planner_free(planner);
         }
-        fb_graph_free(cases[i].g);
+        free_graph(cases[i].g);
     }
 }
 
@@ -408,12 +437,12 @@ static void check_plan_traffic(const char *what, const fb_graph *g)
 static void check_traffic(int i)
 {
     char what[200];
-    fb_script_event e = {0};
-    fb_script *s = start_script(traffic_cases[i].path, &e);
-    if (!s) return;
-    fb_script_info_free(e.info);
     snprintf(what, sizeof what, "traffic %s %d×%d %s", traffic_cases[i].path, traffic_cases[i].rows,
              traffic_cases[i].columns, traffic_cases[i].dtype);
+    fb_script_event e = {0};
+    fb_script *s = is_done(what) ? NULL : start_script(traffic_cases[i].path, &e);
+    if (!s) return;
+    fb_script_info_free(e.info);
     json_t *params = json_pack("{s:i, s:i, s:s}", "rows", traffic_cases[i].rows, "columns", traffic_cases[i].columns,
                                "dtype", traffic_cases[i].dtype);
     fb_script_build(s, "", params);
@@ -451,6 +480,18 @@ static int list_parts(void)
     return 0;
 }
 
+/* The file's names are read, and those of this run will be added. */
+static bool set_done(const char *path)
+{
+    char line[400];
+    run.done_file = fopen(path, "a+");
+    if (!run.done_file) return false;
+    rewind(run.done_file);
+    fb_str_add(&run.done, "\n");
+    while (fgets(line, sizeof line, run.done_file)) fb_str_add(&run.done, line);
+    return true;
+}
+
 /* NAME or NAME:K/N, in place. */
 static bool set_part(char *part)
 {
@@ -473,6 +514,8 @@ int main(int argc, char **argv)
             i++;
         else if (strcmp(argv[i], "--parts") == 0)
             return list_parts();
+        else if (strcmp(argv[i], "--done") == 0 && i + 1 < argc && set_done(argv[i + 1]))
+            i++;
         else if (strcmp(argv[i], "--samples") == 0 && i + 1 < argc)
             run.samples = atoi(argv[++i]);
         else if (strcmp(argv[i], "--small") == 0 && i + 1 < argc)
@@ -489,6 +532,7 @@ int main(int argc, char **argv)
             return fprintf(stderr, "check_gpu: unknown argument %s\n", argv[i]), 2;
     }
     fb_error err = {0};
+    run.at = fb_now_us() * 1e-6;
     run.device = fb_device_open(run.device_name, &err);
     run.memo = fb_check_memo_new();
     if (!run.device) {

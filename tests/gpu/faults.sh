@@ -6,8 +6,9 @@ export FUSEBOX="$FB_BUILD/fusebox" JSON_CHECK=/bin/false
 . "${FB_SRCDIR:-$(dirname "$0")/../..}/tests/cli/lib.sh"
 device=${DEVICE:-cuda:0}
 
+# In the foreground: a limit for all of this (check.sh) ends it too.
 fb() {
-    timeout 200 "$FUSEBOX" "$@" >out 2>err </dev/null
+    timeout --foreground 200 "$FUSEBOX" "$@" >out 2>err </dev/null
     status=$?
 }
 

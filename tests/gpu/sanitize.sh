@@ -4,13 +4,21 @@
 #
 #   TOOLS   default "memcheck initcheck racecheck"      SIZES   default "100": rows of 16 bytes and their rests
 #   ONLY    a part of a case's name; all when empty     SANITIZER   default compute-sanitizer
-#   SANITIZER_JOBS   processes at a time, default 4      LIMIT   seconds for each tool and size
+#   SANITIZER_JOBS   processes at a time, default 4      LIMIT   seconds for all of it: a tool that has not ended then, or not
+#                    begun, is said to be not finished (status 124)
+#   SHARE   K/N, a share of the parts (side_by_side.sh)   DONE    a file of tools that found nothing, which are not run again
 #
 # What a kernel forgets to write is found by check_gpu itself as well: outputs and temporaries are poisoned with NaNs, which makes
 # them initialised for initcheck.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 FB_SRCDIR=${FB_SRCDIR:-$here/../..}
-export LIMIT="${LIMIT:-}"
+limit=${LIMIT:-} began=$(date +%s)
+# rest: seconds that are left, empty without a limit
+rest() {
+    [ -n "$limit" ] || return 0
+    left=$((began + limit - $(date +%s)))
+    echo $((left > 0 ? left : 0))
+}
 FB_BUILD=$(cd "${FB_BUILD:-.}" && pwd) || exit 1
 export FB_SRCDIR
 sanitizer=${SANITIZER:-compute-sanitizer}
@@ -57,29 +65,63 @@ soiled() {
     done
 }
 
-tests=0 failed=0
-for size in ${SIZES:-100}; do
-    # Without the tool first: references and cubins are then in the cache, and only kernels are slow.
-    sh "$here/side_by_side.sh" "$FB_BUILD/check_gpu" --small "$size" --mode stream ${ONLY:+--only "$ONLY"} >"$work/plain"
+# Of these, those that were written to their end: a tool that was stopped has no last line.
+soiled_whole() {
+    soiled | while read -r log; do grep -q 'SUMMARY' "$log" && echo "$log"; done
+}
+
+# warm SIZE: all of it without a tool: references and cubins are then in the cache, and only kernels are slow
+warm() {
+    LIMIT=$(rest) SLOWEST=0 sh "$here/side_by_side.sh" "$FB_BUILD/check_gpu" --small "$1" --mode stream ${ONLY:+--only "$ONLY"} \
+        >"$work/plain"
     status=$?
     [ $status = 77 ] && skip "$(sed -n 's/^1..0 # SKIP //p' "$work/plain")"
     grep '^not ok' "$work/plain" | sed 's/^/# /'
+}
+
+# under TOOL SIZE: findings are read from the logs, all of them; what the programs say goes by as comments
+under() {
+    {
+        LIMIT=$(rest) JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$1" --print-limit 1000 \
+            --target-processes application-only --log-file "$work/log.{}" "$FB_BUILD/check_gpu" --small "$2" --mode stream \
+            ${ONLY:+--only "$ONLY"} 2>&1
+        echo $? >"$work/status"
+    } | tee "$work/out" | while IFS= read -r line; do printf '# %s\n' "$line"; done
+    return "$(cat "$work/status")"
+}
+
+tests=0 failed=0 unfinished=0
+for size in ${SIZES:-100}; do
+    warmed=
     for tool in ${TOOLS:-memcheck initcheck racecheck}; do
+        key="sanitize $tool $size${SHARE:+ $SHARE}"
+        if [ -n "${DONE:-}" ] && grep -qsx "$key" "$DONE"; then
+            echo "# $key: done before"
+            continue
+        fi
+        [ -n "$warmed" ] || warm "$size"
+        warmed=yes
+        if [ "$(rest)" = 0 ]; then
+            unfinished=1
+            echo "# $tool, sizes up to $size: no time left"
+            continue
+        fi
         rm -f "$work"/log.*
         [ "$tool" = racecheck ] && misjudges_barriers >"$work/barriers" && doubtful="$doubtful|mega_kernel"
-        # Findings are read from the logs, all of them.
-        JOBS=${SANITIZER_JOBS:-4} sh "$here/side_by_side.sh" "$sanitizer" --tool "$tool" --print-limit 1000 \
-            --target-processes application-only --log-file "$work/log.{}" "$FB_BUILD/check_gpu" --small "$size" --mode stream \
-            ${ONLY:+--only "$ONLY"} >"$work/out" 2>&1
+        under "$tool" "$size"
         status=$?
         cases=$(grep -c '^ok' "$work/out")
         tests=$((tests + 1))
         name="$tool, sizes up to $size, $cases cases"
         if [ $status = 0 ] && [ "$cases" -gt 0 ] && ! soiled | grep -q .; then
             echo "ok $tests - $name"
+            [ -z "${DONE:-}" ] || echo "$key" >>"$DONE"
             doubted | while read -r log; do
                 echo "# $(basename "$log"): hazards in kernels of which $tool cannot tell: $(tail -1 "$log")"
             done
+        elif [ $status = 124 ] && ! soiled_whole | grep -q .; then
+            unfinished=1 tests=$((tests - 1))
+            echo "# $name, nothing found so far: not finished"
         else
             failed=1
             echo "not ok $tests - $name (status $status)"
@@ -92,4 +134,5 @@ for size in ${SIZES:-100}; do
     done
 done
 echo "1..$tests"
+[ $failed = 0 ] && [ $unfinished = 1 ] && exit 124
 exit $failed
