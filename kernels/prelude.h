@@ -23,6 +23,7 @@ typedef struct fb_kernel_args {
     void *context;
     void (*gemm)(void *device, int number, void *const *buffers);
     void *device;
+    int64_t steps;
 } fb_kernel_args;
 
 /* A thread's own memory for a block of rows. */

@@ -108,6 +108,20 @@ static const fb_place *shifted_places(fb_arena *arena, const fb_place *from, int
     return to;
 }
 
+static const fb_inner_loop *shifted_loops(fb_arena *arena, const fb_inner_loop *from, int n, int by)
+{
+    if (!n) return NULL;
+    fb_inner_loop *to = fb_arena_copy(arena, from, (size_t)n * sizeof *to);
+    for (int i = 0; i < n; i++) {
+        int(*swaps)[2] = fb_arena_copy(arena, from[i].swaps, (size_t)from[i].n_swaps * sizeof *swaps);
+        for (int s = 0; s < from[i].n_swaps; s++) swaps[s][0] += by, swaps[s][1] += by;
+        to[i].swaps = (const int(*)[2])swaps;
+        to[i].reads = shifted_places(arena, from[i].reads, from[i].n_reads, by);
+        to[i].stores = shifted_places(arena, from[i].stores, from[i].n_stores, by);
+    }
+    return to;
+}
+
 static void join_part(joining *j, const fb_program *part)
 {
     fb_program *p = j->p;
@@ -145,6 +159,7 @@ static void join_part(joining *j, const fb_program *part)
         if (l->kind == FB_LAUNCH_SWAP) l->swap_a += buffers, l->swap_b += buffers;
         l->reads = shifted_places(p->arena, l->reads, l->n_reads, buffers);
         l->stores = shifted_places(p->arena, l->stores, l->n_stores, buffers);
+        l->loops = shifted_loops(p->arena, l->loops, l->n_loops, buffers);
     }
 }
 

@@ -670,7 +670,7 @@ static fb_hash hash_of(const fb_program *p)
     }
     for (int i = 0; i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
-        const int64_t facts[] = {l->kind, l->kernel, l->gemm, l->n_args, l->count, l->swap_a, l->swap_b};
+        const int64_t facts[] = {l->kind, l->kernel, l->gemm, l->n_args, l->count, l->swap_a, l->swap_b, l->steps};
         fb_hasher_add(h, facts, sizeof facts);
         fb_hasher_add(h, l->args, (size_t)l->n_args * sizeof *l->args);
         if (l->offsets) fb_hasher_add(h, l->offsets, (size_t)l->n_args * sizeof *l->offsets);

@@ -6,7 +6,8 @@
  * On a GPU the kernels' bodies become functions over one block each; a cooperative grid deals their blocks out and
  * meets where data flows. On the host they are called as they are, and library calls through the device. A loop is a
  * loop around the calls: pointers that move with a step are computed from its counter, states that change places are
- * pointers that do. */
+ * pointers that do. How many steps it makes is an argument, so that the check can run the same binary for t and t + 1
+ * of them. */
 #include "codegen/merge.h"
 
 #include "base/mem.h"
@@ -42,6 +43,7 @@ typedef struct {
     int threads, shared;
     int64_t blocks;
     bool from_end; /* the next stage's blocks are dealt from the last one down */
+    FB_VEC(fb_inner_loop) loops;
 } merging;
 
 static const fb_launch *at(const merging *m, int i)
@@ -201,6 +203,79 @@ static void find_partners(merging *m)
         m->partner[at(m, i)->swap_a] = at(m, i)->swap_b;
         m->partner[at(m, i)->swap_b] = at(m, i)->swap_a;
     }
+}
+
+/* ---- loops ---- */
+
+/* Is there nothing but one loop? Then the argument is its trip count. */
+static bool is_one_loop(const merging *m)
+{
+    return at(m, m->first)->kind == FB_LAUNCH_REPEAT && end_of(m, m->first) == m->last - 1;
+}
+
+/* Is the launch's value gone by the end of the step? A later launch may write where it lies, a loop inside may put
+ * something else under its name. What changes places at the end of this step has its name until then. */
+static bool is_overwritten(const merging *m, int launch, int end, int buffer)
+{
+    int depth = 0;
+    for (int i = launch + 1; i < end; i++) {
+        const fb_launch *l = at(m, i);
+        depth += (l->kind == FB_LAUNCH_REPEAT) - (l->kind == FB_LAUNCH_END);
+        if (l->kind == FB_LAUNCH_SWAP && depth > 0 && (l->swap_a == buffer || l->swap_b == buffer)) return true;
+        if (l->kind == FB_LAUNCH_GEMM && share_memory(m, m->p->gemms[l->gemm].c, buffer)) return true;
+        for (int a = 0; a < l->n_args; a++)
+            if (writes(l, a) && share_memory(m, l->args[a], buffer)) return true;
+    }
+    return false;
+}
+
+static fb_inner_loop loop_of(const merging *m, int repeat, int end)
+{
+    fb_arena *arena = m->p->arena;
+    fb_inner_loop loop = {.region = at(m, repeat)->region, .count = at(m, repeat)->count};
+    FB_VEC(fb_place) reads = {0}, stores = {0};
+    int(*swaps)[2] = fb_arena_alloc(arena, (size_t)(end - repeat) * sizeof *swaps), depth = 0;
+    for (int i = repeat + 1; i < end; i++) {
+        const fb_launch *l = at(m, i);
+        depth += (l->kind == FB_LAUNCH_REPEAT) - (l->kind == FB_LAUNCH_END);
+        if (l->kind == FB_LAUNCH_SWAP && !depth) {
+            swaps[loop.n_swaps][0] = l->swap_a;
+            swaps[loop.n_swaps++][1] = l->swap_b;
+        }
+        for (int k = 0; k < l->n_reads; k++) FB_VEC_PUSH(&reads, l->reads[k]);
+        for (int k = 0; k < l->n_stores; k++)
+            if (!is_overwritten(m, i, end, l->stores[k].buffer)) FB_VEC_PUSH(&stores, l->stores[k]);
+    }
+    loop.swaps = (const int(*)[2])swaps;
+    loop.n_reads = reads.n;
+    loop.reads = fb_arena_copy(arena, reads.at, (size_t)reads.n * sizeof *reads.at);
+    loop.n_stores = stores.n;
+    loop.stores = fb_arena_copy(arena, stores.at, (size_t)stores.n * sizeof *stores.at);
+    FB_VEC_FREE(&reads);
+    FB_VEC_FREE(&stores);
+    return loop;
+}
+
+/* A loop of n steps has n + 1 numbers to stop at, so that its end and the beginning of the next one are told apart. */
+static void find_loops(merging *m)
+{
+    int64_t first = 0;
+    for (int i = m->first; i < m->last; i++) {
+        if (at(m, i)->kind != FB_LAUNCH_REPEAT) continue;
+        int end = end_of(m, i);
+        fb_inner_loop loop = loop_of(m, i, end);
+        loop.first = first;
+        first += loop.count + 1;
+        FB_VEC_PUSH(&m->loops, loop);
+        i = end;
+    }
+}
+
+/* What the argument is when nothing ends early; 0: there is no loop. */
+static int64_t all_steps(const merging *m)
+{
+    const fb_inner_loop *last = m->loops.n ? &m->loops.at[m->loops.n - 1] : NULL;
+    return !last ? 0 : is_one_loop(m) ? last->count : last->first + last->count + 1;
 }
 
 /* ---- arguments ---- */
@@ -438,29 +513,47 @@ static void add_fetches(merging *m, int repeat, int loop, int depth)
             if (bytes < LEAST || bytes > MOST || advance.level != m->level + loop || writes(l, a)) continue;
             if (offset + bytes * count > b->bytes || is_written(m, repeat, end, l->args[a])) continue;
             if (was_fetched(m, repeat + 1, i, a)) continue;
-            line(m, depth, "if (step%d + 1 < %" PRId64 ") fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, count,
+            const char *trips = !loop && is_one_loop(m) ? "steps" : fb_arena_printf(m->p->arena, "%" PRId64, count);
+            line(m, depth, "if (step%d + 1 < %s) fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, trips,
                  pointer(m, l->args[a], offset, advance), bytes / fb_dtype_size(b->dtype), bytes);
         }
     }
 }
 
+/* "for (int64_t step0 = 0; step0 < steps; step0++) {" */
+static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int loops, int depth)
+{
+    const char *last = fb_arena_printf(m->p->arena, "%" PRId64, count);
+    if (outer && is_one_loop(m))
+        last = "steps";
+    else if (outer && outer->first)
+        last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps - %" PRId64, count, loops, outer->first);
+    else if (outer)
+        last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps", count, loops);
+    line(m, depth, "for (int64_t step%d = 0; step%d < %s; step%d++) {", loops, loops, last, loops);
+}
+
 static void add_body(merging *m)
 {
-    int depth = 1, loops = 0;
+    int depth = 1, loops = 0, outer = 0;
     bool after = false; /* a stage of this block may still be at work */
     for (int i = m->first; i < m->last; i++) {
         const fb_launch *l = at(m, i);
         switch (l->kind) {
         case FB_LAUNCH_REPEAT:
             if (m->meet[i]) line(m, depth, "fb_meet_all();");
-            line(m, depth, "for (int64_t step%d = 0; step%d < %" PRId64 "; step%d++) {", loops, loops, l->count, loops);
+            open_loop(m, loops ? NULL : &m->loops.at[outer], l->count, loops, depth);
             depth++;
             loops++;
             after = true;
             break;
         case FB_LAUNCH_END:
             line(m, --depth, "}");
-            loops--;
+            if (--loops) break;
+            if (i < m->last - 1)
+                line(m, depth, "if (steps <= %" PRId64 ") return;",
+                     m->loops.at[outer].first + m->loops.at[outer].count);
+            outer++;
             break;
         case FB_LAUNCH_SWAP: add_swap(m, l, depth); break;
         case FB_LAUNCH_GEMM: add_call_c(m, l, depth); break;
@@ -495,12 +588,14 @@ static void add_kernel(merging *m, const char *entry)
     if (!m->cuda) {
         fb_str_addf(&m->out, "void %s(const fb_kernel_args *args)\n{\n", entry);
         for (int i = 0; i < m->args.n; i++) line(m, 1, "char *%s = args->buffers[%d];", m->args.at[i].name, i);
+        if (m->loops.n) line(m, 1, "const int64_t steps = args->steps;");
         fb_str_add(&m->out, "\n");
     } else {
         fb_str_addf(&m->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(", m->threads, entry);
         for (int i = 0; i < m->args.n; i++)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
                         m->d->type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
+        if (m->loops.n) fb_str_addf(&m->out, "%sconst int64_t steps", m->args.n ? ", " : "");
         fb_str_add(&m->out, ")\n{\n");
         declare_kept(m);
     }
@@ -627,7 +722,10 @@ static fb_launch launch_of(const merging *m, int kernel)
                        .n_args = n,
                        .args = args,
                        .written = written,
-                       .advances = moves ? advances : NULL};
+                       .advances = moves ? advances : NULL,
+                       .steps = all_steps(m),
+                       .n_loops = m->loops.n,
+                       .loops = fb_arena_copy(arena, m->loops.at, (size_t)m->loops.n * sizeof *m->loops.at)};
 }
 
 /* Kernels that nothing launches any more go. */
@@ -696,6 +794,7 @@ static void free_all(merging *m)
 {
     fb_str_free(&m->out);
     FB_VEC_FREE(&m->args);
+    FB_VEC_FREE(&m->loops);
     fb_free(m->meet);
     fb_free(m->uses);
     fb_free(m->partner);
@@ -724,6 +823,7 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
         return false;
     }
     find_partners(&m);
+    find_loops(&m);
     touched t = touched_new(&m);
     if (m.cuda) {
         place_range(&m, first, last, &t);

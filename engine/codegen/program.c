@@ -173,6 +173,7 @@ fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
     fb_hasher_add_i64(h, l->kind);
     if (l->kind == FB_LAUNCH_KERNEL) {
         add_kernel(h, &p->kernels[l->kernel]);
+        if (l->steps) fb_hasher_add_i64(h, l->steps);
         for (int i = 0; i < l->n_products; i++) {
             const fb_chain_product_call *c = &l->products[i];
             const int64_t facts[] = {c->dtype, c->rows, c->n, c->k, c->a_row, c->a_col, c->b_row, c->b_col};
@@ -220,6 +221,7 @@ static void print_launch(const fb_program *p, const fb_launch *l, int depth, fb_
     case FB_LAUNCH_KERNEL:
         fb_str_addf(out, "%s(", p->kernels[l->kernel].name);
         print_args(p, l, out);
+        if (l->steps) fb_str_addf(out, "%s%" PRId64 " steps", l->n_args ? ", " : "", l->steps);
         fb_str_add(out, ")\n");
         break;
     case FB_LAUNCH_GEMM:

@@ -98,6 +98,18 @@ typedef struct {
     fb_advance advance;
 } fb_place;
 
+/* A loop inside a merged kernel, outermost there: what one of its steps computes. */
+typedef struct {
+    fb_id region;
+    int64_t count;
+    int64_t first; /* the kernel, launched with first + t for its steps, ends after t steps of this loop */
+    int n_swaps;
+    const int (*swaps)[2]; /* buffers that change places after each step */
+    /* Values of the body, and from outside, that a step finds; and values that it leaves until its end. */
+    int n_reads, n_stores;
+    const fb_place *reads, *stores;
+} fb_inner_loop;
+
 /* The launch list; REPEAT count … END nest, for loops. SWAP exchanges two buffers (a loop's carried value). */
 typedef struct {
     fb_launch_kind kind;
@@ -115,6 +127,11 @@ typedef struct {
     int n_products;             /* FB_LAUNCH_KERNEL of a chain on the host: what it calls the library for */
     const fb_chain_product_call *products;
     int swap_a, swap_b;
+    /* Of a merged kernel that has loops: its trip count, an argument behind all others. With several loops, or stages
+     * behind one, it is how far the kernel goes, counted through them (fb_inner_loop). 0: there is none. */
+    int64_t steps;
+    int n_loops;
+    const fb_inner_loop *loops;
     /* What it computes: the values of `stores` from those of `reads`, each by the nodes between. A merged kernel, whose
      * stages do, has none. */
     int n_reads, n_stores;

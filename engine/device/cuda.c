@@ -470,12 +470,14 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
     if (!k->grid[0] || !k->grid[1] || !k->grid[2]) return true; /* no element to compute */
     CUdeviceptr pointers[1024];
     void *args[1024];
-    FB_ASSERT(launch->n_args <= 1024);
+    int64_t steps = launch->steps - l->fewer;
+    FB_ASSERT(launch->n_args < 1024);
     for (int i = 0; i < launch->n_args; i++) {
         const fb_advance advance = launch->advances ? launch->advances[i] : (fb_advance){0};
         pointers[i] = moved(l, launch->args[i], advance) + (launch->offsets ? (CUdeviceptr)launch->offsets[i] : 0);
         args[i] = &pointers[i];
     }
+    if (launch->steps) args[launch->n_args] = &steps;
     if (k->merged) {
         FB_CUDA(d,
                 cuLaunchCooperativeKernel(l->kernels[launch->kernel].entry, (unsigned)l->kernels[launch->kernel].blocks,

@@ -88,6 +88,7 @@ struct fb_loaded {
     int64_t n_sequence;
     bool no_sequence;             /* a graph does not execute what a stream does */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is issued */
+    int64_t fewer;                /* steps that a merged kernel makes less than it should, for the check */
     double compile_ms;
 };
 

@@ -52,6 +52,14 @@ static bool step_launch(fb_loaded *l, int i, const int64_t *step, fb_error *err)
     return fb_cuda_launch_one(l, &l->program->launches[i], NULL, err) && fb_cuda_wait(l->device, err);
 }
 
+static bool step_launch_steps(fb_loaded *l, int i, const int64_t *step, int64_t steps, fb_error *err)
+{
+    l->fewer = l->program->launches[i].steps - steps;
+    bool ok = step_launch(l, i, step, err);
+    l->fewer = 0;
+    return ok;
+}
+
 static bool step_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
 {
     fb_cuda_device *d = l->device;
@@ -102,6 +110,7 @@ static bool step_finish(fb_loaded *l, fb_error *err)
 
 const fb_stepping fb_cuda_stepping = {.rewind = step_rewind,
                                       .launch = step_launch,
+                                      .launch_steps = step_launch_steps,
                                       .swap = fb_cuda_swap,
                                       .peek = step_peek,
                                       .poke = step_poke,

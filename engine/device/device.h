@@ -128,6 +128,8 @@ typedef struct {
     bool (*rewind)(fb_loaded *l, fb_error *err);
     /* Launch `i`, no REPEAT, END or SWAP, where the loops around it stand at `step`, the outermost first. */
     bool (*launch)(fb_loaded *l, int i, const int64_t *step, fb_error *err);
+    /* The same of a merged kernel that has loops, as far as `steps` says (fb_launch's). */
+    bool (*launch_steps)(fb_loaded *l, int i, const int64_t *step, int64_t steps, fb_error *err);
     void (*swap)(fb_loaded *l, int a, int b);
     bool (*peek)(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err);
     bool (*poke)(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err);

@@ -50,6 +50,7 @@ struct fb_loaded {
     int64_t alive_ns;             /* when somebody was last told that a run goes on */
     bool stop;                    /* and said that it should not */
     int64_t step[FB_MAX_REPEATS]; /* of the loops around the launch that is run */
+    int64_t fewer;                /* steps that a merged kernel makes less than it should, for the check */
     bool swaps;
     bool doubles;           /* runs take turns between two places of some buffers */
     char **second;          /* of each buffer: its place in odd runs, NULL where there is one alone */
@@ -537,7 +538,8 @@ static void run_launch(fb_loaded *l, int i, trace *t)
                                                        .first = p->kernels[launch->kernel].merged ? launch->gemm : 0,
                                                        .last = INT64_MAX,
                                                        .gemm = call_gemm,
-                                                       .device = l});
+                                                       .device = l,
+                                                       .steps = launch->steps - l->fewer});
         if (t) note(t, launch->kernel, begin);
     }
     show_life(l);
@@ -703,6 +705,14 @@ static bool step_launch(fb_loaded *l, int i, const int64_t *step, fb_error *err)
     return true;
 }
 
+static bool step_launch_steps(fb_loaded *l, int i, const int64_t *step, int64_t steps, fb_error *err)
+{
+    l->fewer = l->program->launches[i].steps - steps;
+    bool ok = step_launch(l, i, step, err);
+    l->fewer = 0;
+    return ok;
+}
+
 static bool step_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
 {
     (void)err;
@@ -753,6 +763,7 @@ static bool step_finish(fb_loaded *l, fb_error *err)
 
 static const fb_stepping stepping = {.rewind = step_rewind,
                                      .launch = step_launch,
+                                     .launch_steps = step_launch_steps,
                                      .swap = swap_buffers,
                                      .peek = step_peek,
                                      .poke = step_poke,

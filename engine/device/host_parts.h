@@ -23,6 +23,7 @@ typedef struct fb_host_args {
     void *context;
     void (*gemm)(void *device, int number, void *const *buffers);
     void *device;
+    int64_t steps;
 } fb_host_args;
 typedef void (*fb_host_entry)(const fb_host_args *args);
 

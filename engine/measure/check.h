@@ -8,7 +8,8 @@
  *
  * Of a loop of many steps the first two, two in the middle and the last two are looked at, each from the state that it
  * really began with. Merged kernels have no launches of their own to look at: give the program lowered apart
- * (fb_lower_apart), and compare what both leave.
+ * (fb_lower_apart), and compare what both leave. Of the merged kernel itself single steps of its loops are checked by
+ * fb_check_steps.
  */
 #ifndef FB_MEASURE_CHECK_H
 #define FB_MEASURE_CHECK_H
@@ -46,6 +47,7 @@ typedef struct {
 typedef struct {
     fb_error_report error; /* the worst of all; kernels, elements and undecided ones of all together */
     int64_t second;        /* kernels that were given a second set */
+    int64_t steps;         /* of loops inside merged kernels, by fb_check_steps */
 } fb_check_result;
 
 /* Adds what was found of one value, or one kernel, to what was found of others: the worst counts. */
@@ -54,6 +56,11 @@ void fb_error_add(fb_error_report *all, const fb_error_report *one);
 /* Ends with the first kernel that is wrong. False: it could not be checked (cancelled, no memory, the device is lost).
  */
 bool fb_check_kernels(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
+
+/* Steps of the loops inside merged kernels: the same binary is run for t and for t + 1 steps, and what step t made of
+ * what it was given is judged. For programs that leave the same in every run. Ends with the first step that is wrong;
+ * false as above. */
+bool fb_check_steps(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err);
 
 /* A node's value as it is stored, the last time where a loop stores it again and again. */
 typedef struct {

@@ -1,6 +1,7 @@
 /* Inside measure/check*.c.
  *
  *     check.c        the walk through a launch list, and the chain of custody
+ *     check_steps.c  a step of a loop inside one kernel
  *     check_one.c    one launch: what it was given, what it stored, judged
  *     check_tell.c   inputs that tell
  */

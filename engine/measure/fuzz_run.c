@@ -214,6 +214,13 @@ static bool compare_walked(void *ctx, fb_error *err)
     return true;
 }
 
+static bool is_merged(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].merged) return true;
+    return false;
+}
+
 static bool check_case(joined *j, int i, int first_launch, fb_error *err)
 {
     fb_fuzz_case *c = j->cases[i];
@@ -235,7 +242,7 @@ static bool check_case(joined *j, int i, int first_launch, fb_error *err)
                         .last_buffer = j->first[i] + j->parts[i]->n_buffers,
                         .threads = FB_FUZZ_THREADS};
     if (!j->parts[i]->n_launches) return true;
-    if (!fb_check_kernels(&job, &out, NULL, err)) return false;
+    if (!(is_merged(j->parts[i]) ? fb_check_steps : fb_check_kernels)(&job, &out, NULL, err)) return false;
     c->result.kernels += out.error.kernels + out.second;
     c->result.kernel_elements += out.error.compared;
     c->result.kernel_undecided += out.error.undecided;
@@ -244,20 +251,13 @@ static bool check_case(joined *j, int i, int first_launch, fb_error *err)
     return true;
 }
 
-static bool is_merged(const fb_program *p)
-{
-    for (int k = 0; k < p->n_kernels; k++)
-        if (p->kernels[k].merged) return true;
-    return false;
-}
-
 /* Those that are found wrong already are not looked at: their memory may hold anything. */
 static bool check_each(joined *j, fb_error *err)
 {
     int first = 0;
     bool ok = !j->d->ops->stepping || fill(j, err);
     for (int i = 0; ok && j->d->ops->stepping && i < j->n; i++) {
-        if (j->cases[i]->result.kind <= FB_FUZZ_REFUSED && !is_merged(j->parts[i])) ok = check_case(j, i, first, err);
+        if (j->cases[i]->result.kind <= FB_FUZZ_REFUSED) ok = check_case(j, i, first, err);
         first += j->parts[i]->n_launches;
     }
     return ok;

@@ -21,6 +21,7 @@ struct fb_loaded {
     size_t total;                   /* bytes of storage */
     char **initial, **now, **saved; /* of each buffer */
     int64_t step[FB_MAX_REPEATS];
+    int64_t fewer; /* steps that a merged kernel makes less than it should, for the check */
 };
 
 /* ---- the text ---- */
@@ -154,6 +155,18 @@ static inline void emulated_gemm(fb_loaded *l, const fb_gemm_call *c)
     fb_free(buffers);
 }
 
+/* For merged kernels of C text, which call the library on the way: A, B, C, and what the epilogue takes. */
+static inline void emulated_call(void *device, int number, void *const *buffers)
+{
+    fb_loaded *l = device;
+    fb_gemm_call call = l->p->gemms[number];
+    call.a = 0, call.b = 1, call.c = 2;
+    run_gemm(&call, buffers);
+    if (call.epilogue != FB_NONE)
+        unit_entry(l->text, l->number,
+                   call.epilogue)(&(kernel_args){.buffers = buffers + 3, .last = call.m * call.batch});
+}
+
 static inline void emulated_launch(fb_loaded *l, const fb_launch *launch)
 {
     int kernel = launch->kernel;
@@ -166,10 +179,19 @@ static inline void emulated_launch(fb_loaded *l, const fb_launch *launch)
     }
     if (kernel == FB_NONE) return;
     void **args = fb_calloc((size_t)launch->n_args + 1, sizeof *args);
+    args[launch->n_args] = (void *)(intptr_t)(launch->steps - l->fewer);
     for (int a = 0; a < launch->n_args; a++)
         args[a] = emulated_moved(l, launch->args[a], launch->advances ? launch->advances[a] : (fb_advance){0}) +
                   (launch->offsets ? launch->offsets[a] : 0);
-    unit_entry(l->text, l->number, kernel)(&(kernel_args){args, 0, rows, run_product, (void *)(uintptr_t)launch});
+    bool merged = l->p->kernels[kernel].merged; /* on the host its calls are numbered from its own first one */
+    unit_entry(l->text, l->number, kernel)(&(kernel_args){.buffers = args,
+                                                          .first = merged ? launch->gemm : 0,
+                                                          .last = rows,
+                                                          .multiply = run_product,
+                                                          .context = (void *)(uintptr_t)launch,
+                                                          .gemm = emulated_call,
+                                                          .device = l,
+                                                          .steps = launch->steps - l->fewer});
     fb_free(args);
 }
 
@@ -251,6 +273,14 @@ static inline bool emulated_step(fb_loaded *l, int i, const int64_t *step, fb_er
     return ok;
 }
 
+static inline bool emulated_launch_steps(fb_loaded *l, int i, const int64_t *step, int64_t steps, fb_error *err)
+{
+    l->fewer = l->p->launches[i].steps - steps;
+    bool ok = emulated_step(l, i, step, err);
+    l->fewer = 0;
+    return ok;
+}
+
 static inline bool emulated_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
 {
     (void)err;
@@ -292,6 +322,7 @@ static inline bool emulated_finish(fb_loaded *l, fb_error *err)
 
 static const fb_stepping emulated_stepping = {.rewind = emulated_rewind,
                                               .launch = emulated_step,
+                                              .launch_steps = emulated_launch_steps,
                                               .swap = emulated_swap,
                                               .peek = emulated_peek,
                                               .poke = emulated_poke,

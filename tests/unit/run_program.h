@@ -31,6 +31,9 @@ typedef struct kernel_args {
     int64_t first, last;
     void (*multiply)(const struct kernel_args *args, int product, int64_t rows, const void *a, const void *b, void *to);
     void *context;
+    void (*gemm)(void *device, int number, void *const *buffers);
+    void *device;
+    int64_t steps;
 } kernel_args;
 typedef void (*kernel_entry)(const kernel_args *args);
 
@@ -241,6 +244,7 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
             continue;
         }
         void **args = fb_calloc((size_t)l->n_args + 1, sizeof *args);
+        args[l->n_args] = (void *)(intptr_t)l->steps;
         for (int a = 0; a < l->n_args; a++) args[a] = (char *)buffers[l->args[a]] + (l->offsets ? l->offsets[a] : 0);
         int kernel = l->kernel;
         int64_t rows = 1;
@@ -251,8 +255,13 @@ static inline void **run_program(const unit *u, int number, const fb_program *p,
         }
         /* epilogues in two blocks, as a device would */
         int64_t half = rows / 2;
-        if (kernel != FB_NONE && half) unit_entry(u, number, kernel)(&(kernel_args){args, 0, half, NULL, NULL});
-        kernel_args last = {args, half, rows, run_product, (void *)l};
+        if (kernel != FB_NONE && half) unit_entry(u, number, kernel)(&(kernel_args){.buffers = args, .last = half});
+        kernel_args last = {.buffers = args,
+                            .first = half,
+                            .last = rows,
+                            .multiply = run_product,
+                            .context = (void *)l,
+                            .steps = l->steps};
         if (kernel != FB_NONE) unit_entry(u, number, kernel)(&last);
         fb_free(args);
     }

@@ -125,7 +125,7 @@ static void races_are_told_from_order(void **state)
         static const size_t sizes[] = {256, 1024, 256, 4};
         u.watch->forget();
         for (int a = 0; a < 4; a++) u.watch->name(names[a], args[a], sizes[a]);
-        unit_entry(&u, 0, k)(&(kernel_args){args, 0, 1, NULL, NULL});
+        unit_entry(&u, 0, k)(&(kernel_args){.buffers = args, .last = 1});
         char *found = u.watch->found();
         if (few_lines[k].races != (found != NULL)) fail_msg("%s: %s", few_lines[k].what, found ? found : "no race");
         if (found && !strstr(found, few_lines[k].at_once || few_lines[k].blocks > 1 ? " block 1 " : " block 0 "))

@@ -1,0 +1,264 @@
+/* Single steps of loops that are one kernel.
+ *
+ * requires  a loaded program with merged kernels that take their trip count as an argument (codegen/merge.h), and leave
+ *           the same whenever they are run
+ * provides  the first step that is wrong, or that there is none
+ *
+ * A merged kernel shows nothing of its steps: it begins with the initial state and leaves the last one. So the same
+ * binary is run twice from the same memory, for t and for t + 1 steps. What the first run leaves is the state that step
+ * t begins with, what the second one leaves is what step t made of it; the judge holds the one against trials of the
+ * loop's body from the other. However long the loop, an error is as large as it was in its own step. Looked at are the
+ * first two steps, the last, and one between, another each time the inputs are others. */
+#include "measure/check_parts.h"
+
+#include "base/arena.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "graph/access.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    const fb_check_job *job;
+    const fb_stepping *stepping;
+    const fb_progress *progress;
+    fb_check_result *out;
+    fb_error *err;
+    int64_t step[FB_MAX_REPEATS]; /* of the loops around the merged launch: the first; and t */
+    int launch, level;            /* the merged launch, and how many loops are around it */
+    const fb_inner_loop *loop;
+} stepper;
+
+/* ---- running as far as a step ---- */
+
+static int end_of(const fb_program *p, int repeat)
+{
+    int depth = 1, i = repeat + 1;
+    for (; depth; i++) depth += (p->launches[i].kind == FB_LAUNCH_REPEAT) - (p->launches[i].kind == FB_LAUNCH_END);
+    return i - 1;
+}
+
+/* Launches `from` … `to` - 1, but of a loop that holds launch `to` only the beginning of its first step. */
+static bool run_range(stepper *s, int from, int to, int depth)
+{
+    const fb_program *p = s->job->program;
+    for (int i = from; i < to; i++) {
+        const fb_launch *l = &p->launches[i];
+        int end = l->kind == FB_LAUNCH_REPEAT ? end_of(p, i) : i;
+        s->step[depth] = 0;
+        if (l->kind == FB_LAUNCH_SWAP) {
+            s->stepping->swap(s->job->loaded, l->swap_a, l->swap_b);
+        } else if (l->kind == FB_LAUNCH_REPEAT && end > to) {
+            s->level = ++depth;
+        } else if (l->kind == FB_LAUNCH_REPEAT) {
+            for (; s->step[depth] < l->count; s->step[depth]++)
+                if (!run_range(s, i + 1, end, depth + 1)) return false;
+            s->step[depth] = 0;
+            i = end;
+        } else if (l->kind != FB_LAUNCH_END && !s->stepping->launch(s->job->loaded, i, s->step, s->err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* From the beginning, t steps of the loop; then names are put where they were in step `of`. */
+static bool run_steps(stepper *s, int64_t t, int64_t of)
+{
+    fb_loaded *l = s->job->loaded;
+    s->level = 0;
+    if (!s->job->device->ops->poison(l, s->err) || !s->stepping->rewind(l, s->err)) return false;
+    if (!run_range(s, s->job->first_launch, s->launch, 0)) return false;
+    if (!s->stepping->launch_steps(l, s->launch, s->step, s->loop->first + t, s->err)) return false;
+    for (int i = 0; of % 2 && i < s->loop->n_swaps; i++)
+        s->stepping->swap(l, s->loop->swaps[i][0], s->loop->swaps[i][1]);
+    s->step[s->level] = of;
+    return true;
+}
+
+/* ---- what a step is given and leaves ---- */
+
+static bool is_inside(const fb_graph *g, fb_id region, fb_id outer)
+{
+    for (; region; region = g->regions[region].parent)
+        if (region == outer) return true;
+    return false;
+}
+
+static bool is_among(const fb_place *places, int n, fb_id node)
+{
+    for (int i = 0; i < n; i++)
+        if (places[i].node == node) return true;
+    return false;
+}
+
+/* What a step finds: states, items and counters of its loop, and values from outside. What its body computes, trials
+ * compute too. */
+static bool is_given(const fb_graph *g, fb_id node, fb_id region)
+{
+    const fb_node *n = &g->nodes[node];
+    if (n->region != region) return !is_inside(g, n->region, region);
+    return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT;
+}
+
+/* A launch that stands for one step. */
+static fb_launch launch_of_step(const stepper *s, fb_arena *arena)
+{
+    const fb_graph *g = s->job->g;
+    const fb_inner_loop *l = s->loop;
+    fb_place *reads = FB_NEW_ARRAY(arena, fb_place, l->n_reads + 1);
+    fb_place *stores = FB_NEW_ARRAY(arena, fb_place, l->n_stores + 1);
+    fb_launch one = s->job->program->launches[s->launch];
+    one.reads = reads;
+    one.stores = stores;
+    one.n_reads = one.n_stores = 0;
+    for (int i = 0; i < l->n_reads; i++)
+        if (is_given(g, l->reads[i].node, l->region) && !is_among(reads, one.n_reads, l->reads[i].node))
+            reads[one.n_reads++] = l->reads[i];
+    for (int i = 0; i < l->n_stores; i++)
+        if (g->nodes[l->stores[i].node].region == l->region) stores[one.n_stores++] = l->stores[i];
+    return one;
+}
+
+/* ---- findings ---- */
+
+__attribute__((format(printf, 3, 4))) static void found(stepper *s, int64_t t, const char *format, ...)
+{
+    fb_error_report *e = &s->out->error;
+    fb_str text = {0};
+    va_list ap;
+    fb_str_addf(&text, "in step %lld of %lld, ", (long long)t, (long long)s->loop->count);
+    va_start(ap, format);
+    fb_str_vaddf(&text, format, ap);
+    va_end(ap);
+    fb_text_clean(e->worst, sizeof e->worst, text.text, text.n);
+    snprintf(e->kernel, sizeof e->kernel, "%.63s",
+             fb_launch_name(s->job->program, &s->job->program->launches[s->launch]));
+    fb_str_free(&text);
+    e->ok = false;
+    e->state = FB_CHECK_WRONG;
+    if (!(e->bound > 1)) e->bound = INFINITY;
+}
+
+/* The bytes that were written for this source, where it is one; NULL. */
+static const char *image_of(const stepper *s, fb_id node)
+{
+    const fb_program *p = s->job->program;
+    int last = s->job->last_buffer ? s->job->last_buffer : p->n_buffers;
+    for (int b = s->job->first_buffer; b < last; b++)
+        if (p->buffers[b].node == node && !p->buffers[b].assigned && s->job->images[b]) return s->job->images[b];
+    return NULL;
+}
+
+/* What a state begins with, where it begins with a source. */
+static const char *initial_image_of(const stepper *s, fb_id node)
+{
+    const fb_graph *g = s->job->g;
+    const fb_region *r = &g->regions[s->loop->region];
+    for (int i = 0; i < r->n_carried; i++) {
+        fb_id base;
+        if (r->carried[i] != node || !fb_access_whole(g, g->nodes[r->loop].args[i], &base)) continue;
+        return image_of(s, base);
+    }
+    return NULL;
+}
+
+/* Sources are as they were written, counters count, and a first step begins with what the loop is given. */
+static void check_given(stepper *s, const fb_launch *one, void *const *bytes, int64_t t)
+{
+    const fb_graph *g = s->job->g;
+    for (int k = 0; k < one->n_reads && s->out->error.ok; k++) {
+        const fb_place *at = &one->reads[k];
+        const fb_node *n = &g->nodes[at->node];
+        const fb_buffer *b = &s->job->program->buffers[at->buffer];
+        size_t size = (size_t)fb_node_bytes(g, at->node);
+        bool source = (b->kind == FB_BUFFER_INPUT || b->kind == FB_BUFFER_PARAM) && !b->assigned;
+        const char *image = source ? s->job->images[at->buffer] : NULL;
+        if (image) image += fb_place_at(at, s->step);
+        if (!image && t == 0) image = initial_image_of(s, at->node);
+        int64_t count = t;
+        if (n->op == FB_OP_STEP) memcpy(&count, bytes[k], sizeof count);
+        if (count != t)
+            found(s, t, "the counter %.48s is %lld", n->name, (long long)count);
+        else if (image && memcmp(image, bytes[k], size) != 0)
+            found(s, t, "what it reads as %.48s is not what was written for that", n->name);
+    }
+}
+
+/* ---- steps ---- */
+
+static bool tell_progress(const stepper *s, int64_t t)
+{
+    char what[64];
+    const fb_progress *p = s->progress;
+    snprintf(what, sizeof what, "checking step %lld of %lld", (long long)t, (long long)s->loop->count);
+    if (!p || !p->step || p->step(p->ctx, what, (double)t / (double)s->loop->count)) return true;
+    return fb_fail(s->err, FB_ERR_CANCELLED, "cancelled while checking the steps of a loop");
+}
+
+static void add_report(stepper *s, const fb_error_report *one, int64_t t)
+{
+    char worst[sizeof one->worst];
+    fb_error_report *all = &s->out->error;
+    fb_error_add(all, one);
+    if (one->state == FB_CHECK_OVERFLOW && all->state == FB_CHECK_RIGHT) {
+        all->state = FB_CHECK_OVERFLOW;
+        memcpy(all->worst, one->worst, sizeof all->worst);
+    }
+    if (one->ok) return;
+    memcpy(worst, one->worst, sizeof worst);
+    found(s, t, "%s", worst);
+}
+
+static bool check_step(stepper *s, int64_t t)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_launch step = launch_of_step(s, arena);
+    fb_program program = *s->job->program;
+    fb_check_job job = *s->job;
+    program.launches = &step;
+    job.program = &program;
+    fb_one_launch one = {.job = &job, .launch = 0, .step = s->step};
+    fb_error_report report = {.ok = true};
+    bool ok = true;
+    if (step.n_stores) {
+        ok = tell_progress(s, t) && run_steps(s, t, t) && fb_one_take(&one, s->err);
+        if (ok) check_given(s, &step, one.bytes, t);
+        ok = ok &&
+             (!s->out->error.ok || (run_steps(s, t + 1, t) && fb_one_judge(&one, NULL, &report, s->progress, s->err)));
+        if (ok && s->out->error.ok) add_report(s, &report, t);
+        s->out->steps++;
+    }
+    fb_one_free(&one);
+    fb_arena_free(arena);
+    return ok;
+}
+
+/* The first two, the last, and one of those between. */
+static bool check_loop(stepper *s)
+{
+    int64_t n = s->loop->count, at[4] = {0, 1, n - 1, n - 1};
+    if (n > 3) at[2] = 2 + (int64_t)(fb_splitmix64(s->job->seed ^ (uint64_t)s->launch << 32) % (uint64_t)(n - 3));
+    bool ok = true;
+    for (int i = 0; ok && i < 4 && s->out->error.ok; i++)
+        if (at[i] < n && (!i || at[i] > at[i - 1])) ok = check_step(s, at[i]);
+    return ok;
+}
+
+bool fb_check_steps(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err)
+{
+    stepper s = {.job = job, .stepping = job->device->ops->stepping, .progress = progress, .out = out, .err = err};
+    *out = (fb_check_result){.error = {.ok = true, .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_KERNELS}};
+    int last = job->last_launch ? job->last_launch : job->program->n_launches;
+    bool ok = true;
+    for (s.launch = job->first_launch; ok && s.launch < last; s.launch++) {
+        const fb_launch *l = &job->program->launches[s.launch];
+        for (int k = 0; ok && out->error.ok && k < l->n_loops; k++) {
+            s.loop = &l->loops[k];
+            ok = check_loop(&s);
+        }
+    }
+    return ok;
+}
