@@ -8,6 +8,7 @@
 #ifndef FB_MEASURE_CHECK_PARTS_H
 #define FB_MEASURE_CHECK_PARTS_H
 
+#include "base/arena.h"
 #include "measure/check.h"
 
 /* What one value in memory looks like: what an input that tells may look like too. */
@@ -35,6 +36,20 @@ bool fb_one_take(fb_one_launch *one, fb_error *err);
 /* After the launch: reads what it stored and judges it. stored (may be NULL) gets the digest of each store's bytes. */
 bool fb_one_judge(const fb_one_launch *one, uint64_t *stored, fb_error_report *out, const fb_progress *progress,
                   fb_error *err);
+
+/* A loop inside a merged kernel, taken step by step. */
+typedef struct {
+    const fb_check_job *job;
+    int launch; /* the merged one; loops around it stand at their first step */
+    const fb_inner_loop *loop;
+    int level;                    /* how many loops are around it */
+    int64_t step[FB_MAX_REPEATS]; /* of these; and of this loop, as fb_step_run put it */
+} fb_inner_step;
+
+/* A launch that stands for one step of the loop. Memory in `arena`. */
+fb_launch fb_step_launch(const fb_inner_step *s, fb_arena *arena);
+/* From the beginning of the program t steps of the loop, and no further; then places are those of step `of`. */
+bool fb_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err);
 
 fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes);
 /* A value of that node that tells, within what its support shows to be meant. */

@@ -8,7 +8,7 @@
  * binary is run twice from the same memory, for t and for t + 1 steps. What the first run leaves is the state that step
  * t begins with, what the second one leaves is what step t made of it; the judge holds the one against trials of the
  * loop's body from the other. However long the loop, an error is as large as it was in its own step. Looked at are the
- * first two steps, the last, and one between, another each time the inputs are others. */
+ * first two steps, the last two, and one between, another for other inputs. */
 #include "measure/check_parts.h"
 
 #include "base/arena.h"
@@ -21,14 +21,10 @@
 #include <string.h>
 
 typedef struct {
-    const fb_check_job *job;
-    const fb_stepping *stepping;
+    fb_inner_step at;
     const fb_progress *progress;
     fb_check_result *out;
     fb_error *err;
-    int64_t step[FB_MAX_REPEATS]; /* of the loops around the merged launch: the first; and t */
-    int launch, level;            /* the merged launch, and how many loops are around it */
-    const fb_inner_loop *loop;
 } stepper;
 
 /* ---- running as far as a step ---- */
@@ -41,39 +37,41 @@ static int end_of(const fb_program *p, int repeat)
 }
 
 /* Launches `from` … `to` - 1, but of a loop that holds launch `to` only the beginning of its first step. */
-static bool run_range(stepper *s, int from, int to, int depth)
+static bool run_range(fb_inner_step *s, int from, int to, int depth, fb_error *err)
 {
     const fb_program *p = s->job->program;
+    const fb_stepping *stepping = s->job->device->ops->stepping;
     for (int i = from; i < to; i++) {
         const fb_launch *l = &p->launches[i];
         int end = l->kind == FB_LAUNCH_REPEAT ? end_of(p, i) : i;
         s->step[depth] = 0;
         if (l->kind == FB_LAUNCH_SWAP) {
-            s->stepping->swap(s->job->loaded, l->swap_a, l->swap_b);
+            stepping->swap(s->job->loaded, l->swap_a, l->swap_b);
         } else if (l->kind == FB_LAUNCH_REPEAT && end > to) {
             s->level = ++depth;
         } else if (l->kind == FB_LAUNCH_REPEAT) {
             for (; s->step[depth] < l->count; s->step[depth]++)
-                if (!run_range(s, i + 1, end, depth + 1)) return false;
+                if (!run_range(s, i + 1, end, depth + 1, err)) return false;
             s->step[depth] = 0;
             i = end;
-        } else if (l->kind != FB_LAUNCH_END && !s->stepping->launch(s->job->loaded, i, s->step, s->err)) {
+        } else if (l->kind != FB_LAUNCH_END && !stepping->launch(s->job->loaded, i, s->step, err)) {
             return false;
         }
     }
     return true;
 }
 
-/* From the beginning, t steps of the loop; then names are put where they were in step `of`. */
-static bool run_steps(stepper *s, int64_t t, int64_t of)
+bool fb_step_run(fb_inner_step *s, int64_t t, int64_t of, fb_error *err)
 {
     fb_loaded *l = s->job->loaded;
+    const fb_device_ops *ops = s->job->device->ops;
     s->level = 0;
-    if (!s->job->device->ops->poison(l, s->err) || !s->stepping->rewind(l, s->err)) return false;
-    if (!run_range(s, s->job->first_launch, s->launch, 0)) return false;
-    if (!s->stepping->launch_steps(l, s->launch, s->step, s->loop->first + t, s->err)) return false;
+    if (!ops->poison(l, err) || !ops->stepping->rewind(l, err)) return false;
+    if (!run_range(s, s->job->first_launch, s->launch, 0, err)) return false;
+    s->step[s->level] = 0;
+    if (!ops->stepping->launch_steps(l, s->launch, s->step, s->loop->first + t, err)) return false;
     for (int i = 0; of % 2 && i < s->loop->n_swaps; i++)
-        s->stepping->swap(l, s->loop->swaps[i][0], s->loop->swaps[i][1]);
+        ops->stepping->swap(l, s->loop->swaps[i][0], s->loop->swaps[i][1]);
     s->step[s->level] = of;
     return true;
 }
@@ -103,8 +101,7 @@ static bool is_given(const fb_graph *g, fb_id node, fb_id region)
     return !fb_node_is_computed(g, node) && n->op != FB_OP_RESULT;
 }
 
-/* A launch that stands for one step. */
-static fb_launch launch_of_step(const stepper *s, fb_arena *arena)
+fb_launch fb_step_launch(const fb_inner_step *s, fb_arena *arena)
 {
     const fb_graph *g = s->job->g;
     const fb_inner_loop *l = s->loop;
@@ -129,13 +126,13 @@ __attribute__((format(printf, 3, 4))) static void found(stepper *s, int64_t t, c
     fb_error_report *e = &s->out->error;
     fb_str text = {0};
     va_list ap;
-    fb_str_addf(&text, "in step %lld of %lld, ", (long long)t, (long long)s->loop->count);
+    fb_str_addf(&text, "in step %lld of %lld, ", (long long)t, (long long)s->at.loop->count);
     va_start(ap, format);
     fb_str_vaddf(&text, format, ap);
     va_end(ap);
     fb_text_clean(e->worst, sizeof e->worst, text.text, text.n);
     snprintf(e->kernel, sizeof e->kernel, "%.63s",
-             fb_launch_name(s->job->program, &s->job->program->launches[s->launch]));
+             fb_launch_name(s->at.job->program, &s->at.job->program->launches[s->at.launch]));
     fb_str_free(&text);
     e->ok = false;
     e->state = FB_CHECK_WRONG;
@@ -145,18 +142,18 @@ __attribute__((format(printf, 3, 4))) static void found(stepper *s, int64_t t, c
 /* The bytes that were written for this source, where it is one; NULL. */
 static const char *image_of(const stepper *s, fb_id node)
 {
-    const fb_program *p = s->job->program;
-    int last = s->job->last_buffer ? s->job->last_buffer : p->n_buffers;
-    for (int b = s->job->first_buffer; b < last; b++)
-        if (p->buffers[b].node == node && !p->buffers[b].assigned && s->job->images[b]) return s->job->images[b];
+    const fb_program *p = s->at.job->program;
+    int last = s->at.job->last_buffer ? s->at.job->last_buffer : p->n_buffers;
+    for (int b = s->at.job->first_buffer; b < last; b++)
+        if (p->buffers[b].node == node && !p->buffers[b].assigned && s->at.job->images[b]) return s->at.job->images[b];
     return NULL;
 }
 
 /* What a state begins with, where it begins with a source. */
 static const char *initial_image_of(const stepper *s, fb_id node)
 {
-    const fb_graph *g = s->job->g;
-    const fb_region *r = &g->regions[s->loop->region];
+    const fb_graph *g = s->at.job->g;
+    const fb_region *r = &g->regions[s->at.loop->region];
     for (int i = 0; i < r->n_carried; i++) {
         fb_id base;
         if (r->carried[i] != node || !fb_access_whole(g, g->nodes[r->loop].args[i], &base)) continue;
@@ -168,15 +165,15 @@ static const char *initial_image_of(const stepper *s, fb_id node)
 /* Sources are as they were written, counters count, and a first step begins with what the loop is given. */
 static void check_given(stepper *s, const fb_launch *one, void *const *bytes, int64_t t)
 {
-    const fb_graph *g = s->job->g;
+    const fb_graph *g = s->at.job->g;
     for (int k = 0; k < one->n_reads && s->out->error.ok; k++) {
         const fb_place *at = &one->reads[k];
         const fb_node *n = &g->nodes[at->node];
-        const fb_buffer *b = &s->job->program->buffers[at->buffer];
+        const fb_buffer *b = &s->at.job->program->buffers[at->buffer];
         size_t size = (size_t)fb_node_bytes(g, at->node);
         bool source = (b->kind == FB_BUFFER_INPUT || b->kind == FB_BUFFER_PARAM) && !b->assigned;
-        const char *image = source ? s->job->images[at->buffer] : NULL;
-        if (image) image += fb_place_at(at, s->step);
+        const char *image = source ? s->at.job->images[at->buffer] : NULL;
+        if (image) image += fb_place_at(at, s->at.step);
         if (!image && t == 0) image = initial_image_of(s, at->node);
         int64_t count = t;
         if (n->op == FB_OP_STEP) memcpy(&count, bytes[k], sizeof count);
@@ -193,8 +190,8 @@ static bool tell_progress(const stepper *s, int64_t t)
 {
     char what[64];
     const fb_progress *p = s->progress;
-    snprintf(what, sizeof what, "checking step %lld of %lld", (long long)t, (long long)s->loop->count);
-    if (!p || !p->step || p->step(p->ctx, what, (double)t / (double)s->loop->count)) return true;
+    snprintf(what, sizeof what, "checking step %lld of %lld", (long long)t, (long long)s->at.loop->count);
+    if (!p || !p->step || p->step(p->ctx, what, (double)t / (double)s->at.loop->count)) return true;
     return fb_fail(s->err, FB_ERR_CANCELLED, "cancelled while checking the steps of a loop");
 }
 
@@ -215,19 +212,19 @@ static void add_report(stepper *s, const fb_error_report *one, int64_t t)
 static bool check_step(stepper *s, int64_t t)
 {
     fb_arena *arena = fb_arena_new();
-    fb_launch step = launch_of_step(s, arena);
-    fb_program program = *s->job->program;
-    fb_check_job job = *s->job;
+    fb_launch step = fb_step_launch(&s->at, arena);
+    fb_program program = *s->at.job->program;
+    fb_check_job job = *s->at.job;
     program.launches = &step;
     job.program = &program;
-    fb_one_launch one = {.job = &job, .launch = 0, .step = s->step};
+    fb_one_launch one = {.job = &job, .launch = 0, .step = s->at.step};
     fb_error_report report = {.ok = true};
     bool ok = true;
     if (step.n_stores) {
-        ok = tell_progress(s, t) && run_steps(s, t, t) && fb_one_take(&one, s->err);
+        ok = tell_progress(s, t) && fb_step_run(&s->at, t, t, s->err) && fb_one_take(&one, s->err);
         if (ok) check_given(s, &step, one.bytes, t);
-        ok = ok &&
-             (!s->out->error.ok || (run_steps(s, t + 1, t) && fb_one_judge(&one, NULL, &report, s->progress, s->err)));
+        ok = ok && (!s->out->error.ok ||
+                    (fb_step_run(&s->at, t + 1, t, s->err) && fb_one_judge(&one, NULL, &report, s->progress, s->err)));
         if (ok && s->out->error.ok) add_report(s, &report, t);
         s->out->steps++;
     }
@@ -236,27 +233,31 @@ static bool check_step(stepper *s, int64_t t)
     return ok;
 }
 
-/* The first two, the last, and one of those between. */
+/* The first two, the last two, and one of those between. */
 static bool check_loop(stepper *s)
 {
-    int64_t n = s->loop->count, at[4] = {0, 1, n - 1, n - 1};
-    if (n > 3) at[2] = 2 + (int64_t)(fb_splitmix64(s->job->seed ^ (uint64_t)s->launch << 32) % (uint64_t)(n - 3));
+    int64_t n = s->at.loop->count, at[] = {0, 1, n - 2, n - 2, n - 1}, before = -1;
+    uint64_t drawn = fb_splitmix64(s->at.job->seed ^ (uint64_t)s->at.launch << 32);
+    if (n > 4) at[2] = 2 + (int64_t)(drawn % (uint64_t)(n - 4));
     bool ok = true;
-    for (int i = 0; ok && i < 4 && s->out->error.ok; i++)
-        if (at[i] < n && (!i || at[i] > at[i - 1])) ok = check_step(s, at[i]);
+    for (size_t i = 0; ok && i < sizeof at / sizeof *at && s->out->error.ok; i++) {
+        if (at[i] <= before || at[i] >= n) continue;
+        ok = check_step(s, at[i]);
+        before = at[i];
+    }
     return ok;
 }
 
 bool fb_check_steps(const fb_check_job *job, fb_check_result *out, const fb_progress *progress, fb_error *err)
 {
-    stepper s = {.job = job, .stepping = job->device->ops->stepping, .progress = progress, .out = out, .err = err};
+    stepper s = {.at = {.job = job}, .progress = progress, .out = out, .err = err};
     *out = (fb_check_result){.error = {.ok = true, .state = FB_CHECK_RIGHT, .scope = FB_JUDGED_KERNELS}};
     int last = job->last_launch ? job->last_launch : job->program->n_launches;
     bool ok = true;
-    for (s.launch = job->first_launch; ok && s.launch < last; s.launch++) {
-        const fb_launch *l = &job->program->launches[s.launch];
+    for (s.at.launch = job->first_launch; ok && s.at.launch < last; s.at.launch++) {
+        const fb_launch *l = &job->program->launches[s.at.launch];
         for (int k = 0; ok && out->error.ok && k < l->n_loops; k++) {
-            s.loop = &l->loops[k];
+            s.at.loop = &l->loops[k];
             ok = check_loop(&s);
         }
     }

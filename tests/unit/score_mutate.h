@@ -40,7 +40,10 @@
     X(COUNT, "one repeat fewer")                                                                                       \
     X(NO_SWAP, "swap left out")                                                                                        \
     X(STALE, "stale buffer")                                                                                           \
-    X(OFFSET, "window put off")
+    X(OFFSET, "window put off")                                                                                        \
+    X(INNER_STATE, "one kernel: another step")                                                                         \
+    X(FEWER, "one kernel: one step fewer")                                                                             \
+    X(LATE, "one kernel: a late step")
 
 typedef enum {
 #define X(NAME, TEXT) MUTATE_##NAME,

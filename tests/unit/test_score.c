@@ -11,12 +11,16 @@
  * trials made once; what that does not find is given to fb_check_kernels and to the whole graph's judge before it is
  * missed.
  *
+ * Loops that are one kernel (score_steps.h) are run whole: what each step stores, of those that fb_check_steps looks
+ * at, is held against the right kernel's, and that check or the whole graph's judge must find what counts.
+ *
  * Without FB_FULL a sample, seeded by FB_SEED or the commit. FB_SCRIPT: scripts whose path holds this; FB_TARGET: c or
- * cuda; FB_SHARE: how many of a thousand plans; FB_LIST=1: prints what is below rounding, and what each plan took, too;
- * FB_FINDINGS: the file in which findings appear as they are made. */
+ * cuda; FB_PRESET: one of those below; FB_SHARE: how many of a thousand plans; FB_LIST=1: prints what is below
+ * rounding, and what each plan took, too; FB_FINDINGS: the file in which findings appear as they are made. */
 #include "unit/emulated_device.h"
 #include "unit/score_board.h"
 #include "unit/score_kept.h"
+#include "unit/score_steps.h"
 #include "unit/script_harness.h"
 #include "unit/scripts_help.h"
 
@@ -43,7 +47,8 @@ enum {
     MOST_LAUNCHES = 40,   /* of a program whose list is made wrong */
 };
 
-static const char *const presets[] = {"none", "eager", "max", "inductor"};
+static const char *const presets[] = {"none", "eager", "max", "inductor", "one kernel"};
+enum { PRESETS = sizeof presets / sizeof *presets, ONE_KERNEL = PRESETS - 1 };
 
 static uint64_t seed;
 static bool full;
@@ -108,7 +113,8 @@ static void mutate_program_text(score_case *c)
         int n = l ? l->n_args < 96 ? l->n_args : 96 : 0;
         for (int a = 0; a < n; a++) elements[a] = l->offsets && l->offsets[a] ? 0 : p->buffers[l->args[a]].elements;
         c->was[k] = p->kernels[k].source;
-        c->source[k] = mutate_kernel(c->was[k], elements, n, &c->sites[k]);
+        c->source[k] = p->kernels[k].merged ? mutate_merged(c->was[k], l, &c->sites[k])
+                                            : mutate_kernel(c->was[k], elements, n, &c->sites[k]);
     }
 }
 
@@ -780,6 +786,167 @@ static void score_program(walk *w)
     munmap(r, sizeof *r + 1);
 }
 
+/* ---- loops that are one kernel ---- */
+
+enum { LOOKS = 4 }; /* steps that are kept of a loop */
+
+typedef struct {
+    fb_inner_step at;
+    fb_arena *arena;
+    fb_launch step; /* what one step of it is */
+    int64_t t[LOOKS];
+    int n;
+    kept kept[LOOKS];
+} inner;
+
+typedef struct {
+    bool ended, found;
+    char stored[];
+} inner_result;
+
+/* What step number `look` stores when the kernel is run to its end, and no further. */
+static bool take_step(walk *w, inner *in, int look, char *to)
+{
+    if (!fb_step_run(&in->at, in->t[look] + 1, in->t[look], NULL)) return false;
+    memcpy(w->step, in->at.step, sizeof w->step);
+    take_stores(w, &in->step, to);
+    return true;
+}
+
+static void keep_step(walk *w, inner *in, int look)
+{
+    fb_error err = {0};
+    fb_check_job job = w->job;
+    fb_program program = *w->c->p;
+    const fb_launch *l = &in->step;
+    program.launches = &in->step;
+    job.program = &program;
+    fb_one_launch one = {.job = &job, .step = in->at.step};
+    fb_id *want = fb_calloc((size_t)l->n_stores + 1, sizeof *want);
+    for (int i = 0; i < l->n_stores; i++) want[i] = l->stores[i].node;
+    in->kept[look] = kept_new(w->c->g, want, l->n_stores);
+    fb_free(want);
+    fb_given *given = fb_calloc((size_t)l->n_reads + 1, sizeof *given);
+    if (!fb_step_run(&in->at, in->t[look], in->t[look], &err) || !fb_one_take(&one, &err)) fail_msg("%s", err.text);
+    for (int r = 0; r < l->n_reads; r++) given[r] = (fb_given){l->reads[r].node, one.bytes[r]};
+    if (l->n_reads) qsort(given, (size_t)l->n_reads, sizeof *given, by_node);
+    if (!keep(&in->kept[look], w->c->g, given, l->n_reads, &err)) fail_msg("%s", err.text);
+    fb_free(given);
+    fb_one_free(&one);
+    char *right = fb_calloc(1, (size_t)bytes_of_stores(w, l) + 1), *from = right;
+    take_step(w, in, look, right);
+    for (int i = 0; i < l->n_stores; from += aligned(in->kept[look].value[i].bytes), i++)
+        memcpy(in->kept[look].value[i].right, from, (size_t)in->kept[look].value[i].bytes);
+    fb_free(right);
+}
+
+static void inner_look(walk *w, inner *in)
+{
+    int64_t n = in->at.loop->count, t[LOOKS] = {0, 1, n - 2, n - 1}, before = -1;
+    in->arena = fb_arena_new();
+    in->step = fb_step_launch(&in->at, in->arena);
+    for (int i = 0; i < LOOKS; i++) {
+        if (t[i] <= before || t[i] >= n) continue;
+        in->t[in->n] = before = t[i];
+        keep_step(w, in, in->n++);
+    }
+}
+
+static void inner_free(inner *in)
+{
+    for (int i = 0; i < in->n; i++) kept_free(&in->kept[i]);
+    fb_arena_free(in->arena);
+}
+
+/* In a process of its own. */
+static void run_inner_mutant(walk *w, inner *in, int number, inner_result *out)
+{
+    fb_check_result checked;
+    int64_t each = bytes_of_stores(w, &in->step);
+    *w->mutant = number;
+    for (int i = 0; i < in->n; i++) take_step(w, in, i, out->stored + i * each);
+    bool ok = fb_check_steps(&w->job, &checked, NULL, NULL);
+    out->found = !ok || !checked.error.ok || !judge_whole(w, NULL);
+    out->ended = true;
+}
+
+static void conclude_inner(walk *w, inner *in, const mutant_site *site, const inner_result *r)
+{
+    moved far = {0};
+    int64_t each = bytes_of_stores(w, &in->step);
+    cell *to = cell_of(w, site->kind, FB_FAMILY_SCAN);
+    for (int i = 0; i < in->n; i++) {
+        const char *at = r->stored + i * each;
+        for (int k = 0; k < in->kept[i].n; at += aligned(in->kept[i].value[k].bytes), k++)
+            add_moved(&far, &in->kept[i].value[k], at);
+    }
+    if (!r->ended) {
+        COUNT(to->crashed);
+    } else if (!(far.ratio > 1)) {
+        COUNT(to->below);
+    } else {
+        COUNT(to->count);
+        if (r->found)
+            COUNT(to->caught);
+        else
+            find("missed: %s; %s %s %s; %s; moved %.3g, spread %.3g, %.2f times what counts",
+                 mutation_names[site->kind], w->c->what, dtype_names[w->c->dtype], target_names[w->c->target],
+                 site->line, far.difference, far.spread, far.ratio);
+    }
+}
+
+static void score_inner(walk *w, inner *in, int kernel)
+{
+    inner_look(w, in);
+    size_t bytes = sizeof(inner_result) + (size_t)(bytes_of_stores(w, &in->step) * in->n);
+    inner_result *r = shared_memory(bytes);
+    for (int s = 0; s < w->c->sites[kernel].n; s++) {
+        if (!is_drawn(w->c->was[kernel], s)) continue;
+        memset(r, 0, bytes);
+        fflush(NULL);
+        pid_t child = fork();
+        if (!child) {
+            silence();
+            limit_to(MUTANT_SECONDS * 15);
+            run_inner_mutant(w, in, s + 1, r);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+        conclude_inner(w, in, &w->c->sites[kernel].at[s], r);
+    }
+    munmap(r, bytes + 1);
+    inner_free(in);
+}
+
+/* Of one program that is right. */
+static void score_loops(walk *w)
+{
+    fb_check_result right;
+    fb_error err = {0};
+    write_images(w);
+    if (!fb_check_steps(&w->job, &right, NULL, &err)) fail_msg("%s", err.text);
+    if (!right.error.ok) {
+        COUNT(board->accused);
+        find("accused: %s %s %s: %s", w->c->what, dtype_names[w->c->dtype], target_names[w->c->target],
+             right.error.worst);
+    }
+    for (int i = 0; i < program_of(w)->n_launches; i++) {
+        const fb_launch *l = &program_of(w)->launches[i];
+        for (int k = 0; k < l->n_loops; k++) {
+            inner in = {.at = {.job = &w->job, .launch = i, .loop = &l->loops[k]}};
+            score_inner(w, &in, l->kernel);
+            COUNT(board->kernels);
+        }
+    }
+}
+
+static int merged_kernels(const fb_program *p)
+{
+    int n = 0;
+    for (int k = 0; k < p->n_kernels; k++) n += p->kernels[k].merged;
+    return n;
+}
+
 /* ---- one case ---- */
 
 static void **images_of(const score_case *c)
@@ -833,8 +1000,12 @@ static void score_case_run(const score_case *c, const unit *u)
         write_images(&w);
         w.device->ops->poison(w.l, NULL);
         emulated_rewind(w.l, NULL);
-        walk_range(&w, 0, c->p->n_launches);
-        score_program(&w);
+        if (merged_kernels(c->p)) {
+            score_loops(&w);
+        } else {
+            walk_range(&w, 0, c->p->n_launches);
+            score_program(&w);
+        }
         COUNT(board->plans);
     }
     if (getenv("FB_LIST"))
@@ -918,13 +1089,45 @@ static bool is_new(batch *b, score_case *c)
     return any;
 }
 
-static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, int target, const char *preset)
+/* The plan; the same one when the edit is refused. */
+static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
+{
+    fb_plan *next = NULL;
+    fb_plan_try(plan, edit, &next);
+    if (!next) return plan;
+    fb_plan_free(plan);
+    return next;
+}
+
+/* The first loop as one kernel: of several, stages may have the same name. Its products are generated for that. */
+static fb_plan *one_kernel(fb_planner *planner)
+{
+    const fb_graph *g = fb_planner_graph(planner);
+    fb_error err = {0};
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    for (fb_id i = 0; plan && i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_MATMUL && g->nodes[i].region)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    for (fb_id i = 0; plan && i < g->n_nodes; i++) {
+        if (g->nodes[i].op != FB_OP_LOOP) continue;
+        return edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    }
+    return plan;
+}
+
+static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, int target, int number)
 {
     fb_error err = {0};
+    const char *preset = presets[number];
+    const fb_dialect *dialect = target ? &fb_dialect_cuda : &fb_dialect_c;
     fb_planner *planner = fb_planner_new(g, &b->machine[target]);
-    fb_plan *plan = fb_preset_find(preset)->make(planner, &err);
-    fb_program *p = plan ? fb_lower_apart(plan, target ? &fb_dialect_cuda : &fb_dialect_c, &err) : NULL;
-    if (p) {
+    fb_plan *plan = number == ONE_KERNEL ? one_kernel(planner) : fb_preset_find(preset)->make(planner, &err);
+    fb_program *p = !plan                  ? NULL
+                    : number == ONE_KERNEL ? fb_lower(plan, dialect, &err)
+                                           : fb_lower_apart(plan, dialect, &err);
+    if (p && number == ONE_KERNEL && merged_kernels(p) != 1) {
+        fb_program_free(p);
+    } else if (p) {
         score_case c = {.g = g, .p = p, .dtype = dtype, .target = target};
         snprintf(c.what, sizeof c.what, "%.90s:%s", what, preset);
         if (is_new(b, &c)) {
@@ -942,15 +1145,18 @@ static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, i
     fb_planner_free(planner);
 }
 
-static bool is_chosen(const char *what, int dtype, int target, const char *preset)
+static bool is_chosen(const char *what, int dtype, int target, int number)
 {
     char name[256];
     static const uint64_t sample[TARGETS] = {100, 25}; /* a C++ compiler takes much longer for a plan */
     const char *text = getenv("FB_SHARE");
     uint64_t share = text ? strtoull(text, NULL, 10) : full ? 1000 : sample[target];
+    if (number == ONE_KERNEL && !text && !full) share *= 4; /* of few scripts */
     const char *only = getenv("FB_TARGET");
     if (only && strcmp(only, target_names[target]) != 0) return false;
-    snprintf(name, sizeof name, "%.120s %d %d %s", what, dtype, target, preset);
+    only = getenv("FB_PRESET");
+    if (only && strcmp(only, presets[number]) != 0) return false;
+    snprintf(name, sizeof name, "%.120s %d %d %s", what, dtype, target, presets[number]);
     return (fb_splitmix64(seed + fb_digest(name, strlen(name))) >> 20) % 1000 < share;
 }
 
@@ -970,15 +1176,18 @@ static void score_variant(batch *b, fb_script *s, const char *script, const char
     fb_graph *g = NULL;
     snprintf(what, sizeof what, "%.60s %.60s", script, variant);
     for (int target = 0; target < TARGETS; target++)
-        for (int k = 0; k < 4; k++) {
-            if (!is_chosen(what, dtype, target, presets[k])) continue;
+        for (int k = 0; k < PRESETS; k++) {
+            if (!is_chosen(what, dtype, target, k)) continue;
             if (b->drawn++ % PROCESSES != b->process) continue;
             if (!g) {
                 g = build(s, variant, set);
                 if (!g) return;
                 FB_VEC_PUSH(&b->graphs, g);
             }
-            add_plan(b, g, what, dtype, target, presets[k]);
+            if (k == ONE_KERNEL && g->n_regions < 2) continue;
+            if (k == ONE_KERNEL) flush_target(b, target); /* its stages' names are its own */
+            add_plan(b, g, what, dtype, target, k);
+            if (k == ONE_KERNEL) flush_target(b, target);
         }
     for (int t = 0; t < TARGETS; t++)
         if (b->text[t] > BATCH_TEXT || b->cases[t].n > BATCH_ITEMS) flush(b);
