@@ -157,8 +157,11 @@ static uint32_t decision_draw(const job *j, double x)
     return fb_trial_draw(fb_trial_bits(x), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
 }
 
+/* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
+ * that it was made of, where these are computed anew and kept wide. */
 static void decide_comparisons(const job *j, chunk *c, int n)
 {
+    enum { NONE = 3, ALL = 4 };
     int lanes = j->e->s->lanes;
     const double *differences[FB_LANES];
     for (int l = 0; l < lanes; l++) {
@@ -171,7 +174,7 @@ static void decide_comparisons(const job *j, chunk *c, int n)
         double d = differences[0][k];
         if (!is_open(fabs(d), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, d);
-        for (int l = 1; l < lanes; l++) c->y[l][k] = fb_trial_takes(l, draw);
+        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : fb_trial_takes(l, draw);
     }
 }
 

@@ -207,6 +207,15 @@ bool fb_trial_chooses(fb_op op)
            op == FB_OP_CLAMP || op == FB_OP_WHERE;
 }
 
+/* Of f64 that is the rest of a product, which no double shows: what is chosen goes to a neighbour. */
+static void put_off_chosen(fb_id id, int lane, int n, double *to)
+{
+    uint64_t key = fb_trial_key(lane, id, FB_DRAW_ROUND);
+    for (int k = 0; k < n; k++)
+        if (to[k] != 0 && isfinite(to[k]))
+            to[k] = nextafter(to[k], fb_trial_swing(bits_of(to[k]), key) > 0 ? DBL_MAX : -DBL_MAX);
+}
+
 void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, const double *from)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -218,6 +227,7 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
     int first = fb_round_lane(&r, n, from, to);
     if (first >= 0) fb_trial_overflowed(e, id, at + first, from[first]);
+    if (node->dtype == FB_F64 && fb_trial_chooses(node->op)) put_off_chosen(id, lane, n, to);
 }
 
 /* ---- sums ---- */
