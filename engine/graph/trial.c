@@ -23,6 +23,8 @@ enum {
     SAMPLE_BLOCK = 1 << 12,
     HELD = 6, /* values as large as the result that a block may hold */
     GROUPING_MOST = 1 << 22,
+    LOOKS_MOST = 1 << 20, /* slots looked at for cuts that leave dimensions whole */
+    RUN_LEAST = 512,      /* elements of such a block that lie together */
     LONG_MOST = 1 << 22, /* elements of an operand that may be held as a whole */
     LONG_ROW = 1 << 18,  /* terms of a result from which on slabs are thought of */
     LONG_RESULTS = 1 << 14,
@@ -247,13 +249,16 @@ static void close_shared(fb_trial_shared *s)
 
 /* ---- blocks ---- */
 
-/* Wanted nodes cut alike: at dimension d, `rows` of it a block. */
+/* Wanted nodes cut alike: dimensions before d one by one, d in ranges of `rows`; those in `whole`, and all after d, are
+ * not cut. What a node is summed over, or what a loop runs along, is left whole, and its rows are cut behind that. */
 typedef struct {
     int n, *members; /* indices of want */
+    int *shift;      /* a member each: where its dimensions lie, next to the first one's */
     int d;
+    unsigned whole;
     int64_t rows, outer, per; /* outer · per blocks; per: of one index before d */
     int64_t n_blocks;
-    double cost, bytes; /* of one; bytes as if nothing were dropped */
+    double cost, bytes; /* of one */
 } group;
 
 typedef struct {
@@ -263,6 +268,7 @@ typedef struct {
     fb_trial_sink sink;
     void *sink_ctx;
     fb_trial_value *trial; /* a slot each: for estimates */
+    double *freed;         /* the same: cells that are not needed after it */
     group *groups;
     int n_groups;
     int64_t *tasks; /* group << 40 | block */
@@ -276,37 +282,61 @@ static const fb_shape *shape_of(const run *r, int want)
     return &r->s->g->nodes[r->want[want]].shape;
 }
 
+static bool is_whole(const group *gr, int d)
+{
+    return gr->whole >> d & 1;
+}
+
 /* Cuts the group's first member into blocks of about `target` elements. */
-static void cut(const run *r, group *gr, int64_t target)
+static void cut(const run *r, group *gr, unsigned whole, int64_t target)
 {
     const fb_shape *shape = shape_of(r, gr->members[0]);
     int64_t after = fb_shape_elements(shape);
     gr->outer = gr->per = gr->n_blocks = gr->rows = 1;
     gr->d = -1;
+    gr->whole = whole;
     if (after <= target) return;
-    for (gr->d = 0; gr->d < shape->rank; gr->d++) {
+    int last = shape->rank - 1;
+    while (is_whole(gr, last)) last--;
+    for (gr->d = 0; gr->d < last; gr->d++) {
+        if (is_whole(gr, gr->d)) continue;
+        if (after / shape->dim[gr->d] <= target) break;
         after /= shape->dim[gr->d];
-        if (after <= target) break;
         gr->outer *= shape->dim[gr->d];
     }
+    after /= shape->dim[gr->d];
     gr->rows = after > 0 && target / after > 0 ? target / after : 1;
     gr->per = fb_ceil_div(shape->dim[gr->d], gr->rows);
     gr->n_blocks = gr->outer * gr->per;
 }
 
-static fb_box block_box(const group *gr, const fb_shape *shape, int64_t block)
+/* Of member i. */
+static fb_box block_box(const run *r, const group *gr, int i, int64_t block)
 {
+    const fb_shape *shape = shape_of(r, gr->members[i]);
     fb_box b = fb_box_whole(shape);
     if (gr->d < 0) return b;
     int64_t outer = block / gr->per, first = block % gr->per * gr->rows;
+    int shift = gr->shift[i];
     for (int d = gr->d - 1; d >= 0; d--) {
-        b.lo[d] = outer % shape->dim[d];
-        b.hi[d] = b.lo[d] + 1;
-        outer /= shape->dim[d];
+        if (is_whole(gr, d)) continue;
+        b.lo[d + shift] = outer % shape->dim[d + shift];
+        b.hi[d + shift] = b.lo[d + shift] + 1;
+        outer /= shape->dim[d + shift];
     }
-    b.lo[gr->d] = first;
-    if (first + gr->rows < b.hi[gr->d]) b.hi[gr->d] = first + gr->rows;
+    int d = gr->d + shift;
+    b.lo[d] = first;
+    if (first + gr->rows < b.hi[d]) b.hi[d] = first + gr->rows;
     return b;
+}
+
+/* Elements of a block of the first member that lie together. */
+static int64_t run_of_cut(const run *r, const group *gr)
+{
+    const fb_shape *shape = shape_of(r, gr->members[0]);
+    int64_t together = gr->rows;
+    for (int d = gr->d + 1; d < shape->rank; d++) together *= shape->dim[d];
+    return together;
 }
 
 /* Demands a block; returns the slots that may be needed. */
@@ -316,7 +346,7 @@ static int demand_block(const run *r, const group *gr, int64_t block, fb_trial_v
     for (int i = 0; i < gr->n; i++) {
         fb_id id = r->want[gr->members[i]];
         fb_trial_value *v = &values[r->s->slot[id]];
-        fb_box box = block_box(gr, shape_of(r, gr->members[i]), block);
+        fb_box box = block_box(r, gr, i, block);
         if (fb_box_cells(&box, shape_of(r, gr->members[i])->rank) == 0) continue;
         /* A node of a loop's body is there when all that is needed of the loop is. */
         fb_id root = id;
@@ -340,31 +370,43 @@ static int demand_block(const run *r, const group *gr, int64_t block, fb_trial_v
     return end;
 }
 
-static double block_bytes(const fb_trial_shared *s, const fb_trial_value *values, int end)
+/* The most that is held at a time: each value from where it is made to its last use. */
+static double block_bytes(const run *r, int end)
 {
-    double cells = 0;
+    const fb_trial_shared *s = r->s;
+    double cells = 0, most = 0;
+    for (int k = 0; k < end; k++) r->freed[k] = 0;
     for (int k = 0; k < end; k++) {
-        if (!values[k].wanted) continue;
-        int rank = s->g->nodes[s->order[k]].shape.rank;
-        cells += (double)fb_box_cells(&values[k].box, rank) * (s->leaf[k] && !s->done[k].lanes ? 1 : s->lanes);
+        const fb_trial_value *v = &r->trial[k];
+        if (v->wanted) {
+            int lanes = s->leaf[k] && !s->done[k].lanes ? 1 : s->lanes;
+            double own = (double)fb_box_cells(&v->box, s->g->nodes[s->order[k]].shape.rank) * lanes;
+            int last = s->last_use[k] == FB_NONE || s->kept[k] || s->in_body[k] ? FB_NONE : s->slot[s->last_use[k]];
+            cells += own;
+            if (last >= 0 && last < end) r->freed[last] += own;
+        }
+        most = fmax(most, cells);
+        cells -= r->freed[k];
     }
-    return 8 * cells;
+    return 8 * most;
 }
 
 static double block_cost(const run *r, group *gr, int64_t block)
 {
     for (int k = 0; k < r->s->n_slots; k++) r->trial[k].wanted = false;
     int end = demand_block(r, gr, block, r->trial);
-    gr->bytes = block_bytes(r->s, r->trial, end);
+    gr->bytes = block_bytes(r, end);
     return fb_trial_cost(r->s, r->trial, end);
 }
 
-static bool cuts_alike(const run *r, const group *gr, int want)
+/* Has the node the dimensions that are cut, `shift` places on? */
+static bool cuts_alike(const run *r, const group *gr, int want, int shift)
 {
     const fb_shape *a = shape_of(r, gr->members[0]), *b = shape_of(r, want);
-    if (gr->d < 0 || b->rank <= gr->d) return false;
+    if (gr->d < 0 || b->rank <= gr->d + shift) return false;
     for (int d = 0; d <= gr->d; d++) {
-        if (a->dim[d] != b->dim[d]) return false;
+        if (is_whole(gr, d)) continue;
+        if (d + shift < 0 || a->dim[d] != b->dim[d + shift]) return false;
     }
     return true;
 }
@@ -379,55 +421,91 @@ static int64_t blocks_of(const run *r, const group *gr)
     return blocks < 3 ? 3 : blocks < gr->n_blocks ? blocks : gr->n_blocks;
 }
 
-/* As small as the cache likes; larger where blocks share too much, but no larger than memory. Of a sample, what costs
- * least. */
-static void choose_cut(const run *r, group *gr, int64_t target)
+/* What a group's cut is chosen from. */
+typedef struct {
+    int64_t n, target;
+    double whole, least, most; /* costs of all in one, and of the best sample so far; bytes of a block */
+    group largest;             /* that fits */
+} choice;
+
+/* The smallest blocks that do not repeat too much; of a sample, those that cost least. False: none yet. */
+static bool cut_beside(const run *r, group *gr, unsigned whole, choice *c)
 {
-    int64_t n = fb_shape_elements(shape_of(r, gr->members[0]));
-    cut(r, gr, n);
-    gr->cost = block_cost(r, gr, 0);
-    double whole = gr->cost, least = gr->cost, most = (double)r->s->bytes_max;
-    bool fits = gr->bytes <= most;
-    group largest = *gr;
-    /* An element that is a sum of many is a block of many. */
-    double share = HELD * 8.0 * (double)target * r->s->lanes / (gr->bytes + 1), fine = share * (double)n;
-    if (fine < (double)target) target = fine > 1 ? (int64_t)fine : 1;
-    for (; target < n; target *= 2) {
+    int64_t before = 0;
+    for (int64_t target = c->target; target < c->n; target *= 2) {
         group finer = *gr;
-        cut(r, &finer, target);
+        cut(r, &finer, whole, target);
+        if (finer.n_blocks == before || (whole && run_of_cut(r, &finer) < RUN_LEAST)) continue;
+        before = finer.n_blocks;
         finer.cost = block_cost(r, &finer, finer.n_blocks / 2);
         double all = finer.cost * (double)blocks_of(r, &finer);
-        if (largest.n_blocks == 1 || finer.bytes <= most) largest = finer;
+        if (c->largest.n_blocks == 1 || finer.bytes <= c->most) c->largest = finer;
         if (r->s->o->sample) {
-            if (all < least) least = all, *gr = finer;
+            if (all < c->least) c->least = all, *gr = finer;
             continue;
         }
         bool few = finer.n_blocks <= 4 * fb_trial_threads(r->s->o);
-        if (all > (few ? 2 : 1.5) * whole) continue;
+        if (all > (few ? 2 : 1.5) * c->whole) continue;
         *gr = finer;
-        return;
+        return true;
     }
-    if (!fits && gr->n_blocks == 1) *gr = largest;
+    return false;
 }
 
-/* Others that are cut alike and share the work. */
+/* Is there something to win by leaving dimensions whole? Not where each is looked at for very many nodes. */
+static bool looks_beside(const run *r, const group *gr, const choice *c)
+{
+    int rank = shape_of(r, gr->members[0])->rank;
+    if (rank < 2 || rank > 6 || (double)r->n_want * r->s->n_slots * (1 << (rank - 1)) > LOOKS_MOST) return false;
+    if (!r->s->o->sample) return true;
+    double part = fmin(1, (double)r->s->o->sample / (double)c->n);
+    return gr->n_blocks == 1 || c->least > 2 * part * c->whole;
+}
+
+/* As small as the cache likes; larger where blocks share too much, but no larger than memory. */
+static void choose_cut(const run *r, group *gr, int64_t target)
+{
+    choice c = {.n = fb_shape_elements(shape_of(r, gr->members[0])), .target = target, .most = (double)r->s->bytes_max};
+    cut(r, gr, 0, c.n);
+    gr->cost = c.whole = c.least = block_cost(r, gr, 0);
+    bool fits = gr->bytes <= c.most;
+    c.largest = *gr;
+    /* An element that is a sum of many is a block of many. */
+    double share = HELD * 8.0 * (double)target * r->s->lanes / (gr->bytes + 1), fine = share * (double)c.n;
+    if (fine < (double)target) c.target = fine > 1 ? (int64_t)fine : 1;
+    if (cut_beside(r, gr, 0, &c)) return;
+    unsigned masks = looks_beside(r, gr, &c) ? 1u << (shape_of(r, gr->members[0])->rank - 1) : 0;
+    for (unsigned whole = 1; whole < masks; whole++)
+        if (cut_beside(r, gr, whole, &c)) return;
+    if (!fits && gr->n_blocks == 1) *gr = c.largest;
+}
+
+/* Does it share work when it is cut `shift` places on? */
+static bool joins(const run *r, group *gr, int want, int shift)
+{
+    if (!cuts_alike(r, gr, want, shift)) return false;
+    group alone = *gr;
+    alone.n = 1;
+    alone.members = &want;
+    alone.shift = &shift;
+    double own = block_cost(r, &alone, gr->n_blocks / 2);
+    gr->members[gr->n] = want;
+    gr->shift[gr->n++] = shift;
+    double both = block_cost(r, gr, gr->n_blocks / 2);
+    if (both < 0.9 * (own + gr->cost) + 1) {
+        gr->cost = both;
+        return true;
+    }
+    gr->n--;
+    return false;
+}
+
+/* Others that are cut alike and share the work: at the same dimensions, or at the same from behind. */
 static void gather_members(const run *r, group *gr, bool *taken)
 {
-    for (int w = 0; w < r->n_want; w++) {
-        if (taken[w] || !cuts_alike(r, gr, w) || gr->n_blocks < 2) continue;
-        group alone = *gr;
-        int only = w;
-        alone.n = 1;
-        alone.members = &only;
-        double own = block_cost(r, &alone, gr->n_blocks / 2);
-        gr->members[gr->n++] = w;
-        double both = block_cost(r, gr, gr->n_blocks / 2);
-        if (both < 0.9 * (own + gr->cost) + 1) {
-            gr->cost = both;
-            taken[w] = true;
-        } else {
-            gr->n--;
-        }
+    for (int w = 0; w < r->n_want && gr->n_blocks > 1; w++) {
+        int behind = shape_of(r, w)->rank - shape_of(r, gr->members[0])->rank;
+        if (!taken[w]) taken[w] = joins(r, gr, w, 0) || (behind && joins(r, gr, w, behind));
     }
 }
 
@@ -447,7 +525,9 @@ static void open_groups(run *r)
             if (!taken[w] && (best < 0 || n > fb_shape_elements(shape_of(r, best)))) best = w;
         }
         if (best < 0) break;
-        group gr = {.n = 1, .members = fb_alloc((size_t)r->n_want * sizeof *gr.members)};
+        group gr = {.n = 1,
+                    .members = fb_alloc((size_t)r->n_want * sizeof *gr.members),
+                    .shift = fb_calloc((size_t)r->n_want, sizeof *gr.shift)};
         gr.members[0] = best;
         taken[best] = true;
         choose_cut(r, &gr, target);
@@ -459,6 +539,7 @@ static void open_groups(run *r)
         }
         r->groups[together].members[r->groups[together].n++] = best;
         fb_free(gr.members);
+        fb_free(gr.shift);
     }
     for (int k = 0; k < r->n_groups; k++) r->groups[k].cost = block_cost(r, &r->groups[k], r->groups[k].n_blocks / 2);
     fb_free(taken);
@@ -481,7 +562,7 @@ static void open_tasks(run *r)
                 r->tasks[n++] = (int64_t)k << 40 | block;
                 r->s->cost_total += gr->cost;
                 for (int i = 0; i < gr->n; i++) {
-                    fb_box box = block_box(gr, shape_of(r, gr->members[i]), block);
+                    fb_box box = block_box(r, gr, i, block);
                     r->s->elements_total += fb_box_cells(&box, shape_of(r, gr->members[i])->rank);
                 }
             }
@@ -499,7 +580,11 @@ static bool is_long(const fb_trial_shared *s, int slot)
     if (fb_op_get(node->op)->cls != FB_CLASS_REDUCTION || s->leaf[slot] || s->in_body[slot]) return false;
     if (node->op == FB_OP_ARGMAX || node->op == FB_OP_ARGMIN || !fb_dtype_is_float(node->dtype)) return false;
     int64_t all = fb_shape_elements(&s->g->nodes[node->args[0]].shape), results = fb_shape_elements(&node->shape);
-    return all >= LONG_MOST && results <= LONG_RESULTS && all / results >= LONG_ROW;
+    if (all < LONG_MOST || results > LONG_RESULTS || all / results < LONG_ROW) return false;
+    /* Blocks of a row each keep all cores busy as well, where a row can be held. */
+    int threads = fb_trial_threads(s->o);
+    double row = HELD * 8.0 * s->lanes * (double)(all / results);
+    return results < 2 * threads || row * 2 * threads > (double)s->bytes_max;
 }
 
 /* Slabs are cut along the reduced dimensions of the operand, outermost first. */
@@ -623,17 +708,42 @@ static bool round_stored(fb_trial_eval *e, const fb_node *node, fb_trial_block *
     return true;
 }
 
-static bool hand_over(const run *r, fb_trial_eval *e, const group *gr, int64_t block, int want)
+/* A block piece by piece: what lies together in the tensor. */
+static void hand_pieces(const run *r, int thread, const fb_trial_block *b, const fb_box *box)
 {
-    fb_id id = r->want[want];
+    const fb_shape *shape = &r->s->g->nodes[b->node].shape;
+    fb_box whole = fb_box_whole(shape);
+    int64_t steps[FB_MAX_RANK], piece = 1;
+    int d = shape->rank - 1; /* the last dimension that is cut; those before it are run through */
+    fb_box_steps(&whole, shape->rank, steps);
+    for (; d > 0 && box->hi[d] - box->lo[d] == shape->dim[d]; d--) piece *= shape->dim[d];
+    if (d >= 0) piece *= box->hi[d] - box->lo[d];
+    for (int64_t done = 0; done < b->n; done += piece) {
+        fb_trial_block one = {.node = b->node, .want = b->want, .n = piece, .lanes = b->lanes};
+        int64_t rest = done / piece;
+        if (d >= 0) one.first = box->lo[d] * steps[d];
+        for (int k = d - 1; k >= 0; k--) {
+            int64_t extent = box->hi[k] - box->lo[k];
+            one.first += (box->lo[k] + rest % extent) * steps[k];
+            rest /= extent;
+        }
+        for (int l = 0; l < b->lanes; l++) {
+            one.v[l] = b->v[l] ? b->v[l] + done : NULL;
+            one.i[l] = b->i[l] ? b->i[l] + done : NULL;
+        }
+        r->sink(r->sink_ctx, thread, &one);
+    }
+}
+
+static bool hand_over(const run *r, fb_trial_eval *e, const group *gr, int64_t block, int member)
+{
+    fb_id id = r->want[gr->members[member]];
     const fb_node *node = fb_trial_node(e, id);
     fb_trial_value *v = fb_trial_at(e, id), part;
-    fb_box box = block_box(gr, &node->shape, block), whole = fb_box_whole(&node->shape);
-    fb_trial_block b = {.node = id, .want = want, .n = fb_box_cells(&box, node->shape.rank), .lanes = v->lanes};
-    int64_t steps[FB_MAX_RANK];
+    fb_box box = block_box(r, gr, member, block);
+    fb_trial_block b = {
+        .node = id, .want = gr->members[member], .n = fb_box_cells(&box, node->shape.rank), .lanes = v->lanes};
     if (b.n == 0) return true;
-    fb_box_steps(&whole, node->shape.rank, steps);
-    for (int d = 0; d < node->shape.rank; d++) b.first += box.lo[d] * steps[d];
     fb_cells *taken = NULL, *rounded = NULL;
     if (b.n != v->n) {
         if (!(taken = fb_trial_cells(e, id, b.n * v->lanes))) return false;
@@ -649,7 +759,7 @@ static bool hand_over(const run *r, fb_trial_eval *e, const group *gr, int64_t b
             b.i[l] = fb_trial_i(&part, l);
     }
     bool ok = round_stored(e, node, &b, &rounded);
-    if (ok) r->sink(r->sink_ctx, e->thread, &b);
+    if (ok) hand_pieces(r, e->thread, &b, &box);
     fb_trial_cells_drop(e, taken);
     fb_trial_cells_drop(e, rounded);
     return ok;
@@ -661,7 +771,7 @@ static bool run_task(run *r, fb_trial_eval *e, int64_t task)
     int64_t block = task & (((int64_t)1 << 40) - 1);
     int end = demand_block(r, gr, block, e->values);
     bool ok = fb_trial_evaluate(e, 0, end, 0);
-    for (int i = 0; ok && i < gr->n; i++) ok = hand_over(r, e, gr, block, gr->members[i]);
+    for (int i = 0; ok && i < gr->n; i++) ok = hand_over(r, e, gr, block, i);
     fb_trial_clear(e);
     return ok;
 }
@@ -763,11 +873,16 @@ bool fb_trial_run(const fb_graph *g, const fb_trial_options *o, const fb_id *wan
     if (ok) {
         run r = {.s = &s, .want = want, .n_want = n_want, .sink = sink, .sink_ctx = ctx};
         r.trial = fb_calloc((size_t)s.n_slots + 1, sizeof *r.trial);
+        r.freed = fb_calloc((size_t)s.n_slots + 1, sizeof *r.freed);
         run_all(&r);
-        for (int k = 0; k < r.n_groups; k++) fb_free(r.groups[k].members);
+        for (int k = 0; k < r.n_groups; k++) {
+            fb_free(r.groups[k].members);
+            fb_free(r.groups[k].shift);
+        }
         fb_free(r.groups);
         fb_free(r.tasks);
         fb_free(r.trial);
+        fb_free(r.freed);
         ok = s.err.kind == FB_OK;
         if (!ok && err) *err = s.err;
     }
