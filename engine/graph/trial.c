@@ -197,6 +197,72 @@ static void open_slots(fb_trial_shared *s, marks *m)
     find_last_uses(s);
 }
 
+/* A loop whose steps may be run for some rows alone: nothing is assigned in it, no loop lies in it, what it hands on
+ * from step to step is computed in it, and nobody looks into it. */
+static bool goes_by_rows(const fb_trial_shared *s, fb_id region, const fb_id *want, int n_want)
+{
+    const fb_graph *g = s->g;
+    const fb_region *r = &g->regions[region];
+    if (!s->runs[region] || r->parent != 0) return false;
+    for (fb_id k = 1; k < g->n_regions; k++)
+        if (g->regions[k].parent == region) return false;
+    for (int i = 0; i < n_want; i++)
+        if (g->nodes[want[i]].region == region) return false;
+    for (int i = 0; i < r->n_carried; i++)
+        if (g->nodes[r->yields[i]].region != region || set_by_loop(g->nodes[r->yields[i]].op)) return false;
+    for (fb_id id = r->loop - 1; id >= 0 && g->nodes[id].region == region; id--)
+        if (g->nodes[id].op == FB_OP_ASSIGN) return false;
+    return true;
+}
+
+/* Nothing but loops that go by rows scans it, and making it anew for some steps at a time costs no more. */
+static bool is_streamed(const fb_trial_shared *s, int slot)
+{
+    const fb_graph *g = s->g;
+    fb_id id = s->order[slot];
+    if (s->leaf[slot]) return true;
+    if (s->kept[slot] || g->nodes[id].region != 0) return false;
+    for (int u = g->user_start[id]; u < g->user_start[id + 1]; u++) {
+        const fb_node *user = &g->nodes[g->users[u]];
+        if (s->slot[g->users[u]] >= 0 && (user->op != FB_OP_LOOP || !s->by_rows[user->attrs->region])) return false;
+    }
+    bool *seen = fb_calloc((size_t)id + 1, sizeof *seen), loops = false;
+    seen[id] = true;
+    for (fb_id k = id; k >= 0 && !loops; k--) {
+        if (!seen[k] || s->slot[k] < 0 || s->leaf[s->slot[k]]) continue;
+        loops = g->nodes[k].op == FB_OP_RESULT;
+        for (int a = 0; a < g->nodes[k].n_args; a++) seen[g->nodes[k].args[a]] = true;
+    }
+    fb_free(seen);
+    return !loops;
+}
+
+static void open_loops(fb_trial_shared *s, const fb_id *want, int n_want)
+{
+    const fb_graph *g = s->g;
+    s->by_rows = fb_calloc((size_t)g->n_regions + 1, sizeof *s->by_rows);
+    s->streams = fb_calloc((size_t)s->n_slots + 1, sizeof *s->streams);
+    s->fixed = fb_calloc((size_t)s->n_slots + 1, sizeof *s->fixed);
+    for (fb_id r = 1; r < g->n_regions; r++) s->by_rows[r] = goes_by_rows(s, r, want, n_want);
+    for (fb_id id = 1; id < g->n_regions; id++) {
+        const fb_region *r = &g->regions[id];
+        const fb_node *loop = &g->nodes[r->loop];
+        for (int i = 0; i < r->n_items && s->by_rows[id]; i++) {
+            int scanned = s->slot[loop->args[r->n_carried + i]];
+            if (scanned >= 0) s->streams[scanned] = is_streamed(s, scanned);
+        }
+    }
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &g->nodes[s->order[k]];
+        bool fixed = s->in_body[k] && s->by_rows[node->region] && (s->leaf[k] || !set_by_loop(node->op));
+        for (int a = 0; a < node->n_args && fixed && !s->leaf[k]; a++) {
+            int from = s->slot[node->args[a]];
+            fixed = from >= 0 && (!s->in_body[from] || s->fixed[from]);
+        }
+        s->fixed[k] = fixed;
+    }
+}
+
 static void open_shared(fb_trial_shared *s, const fb_id *want, int n_want)
 {
     const fb_graph *g = s->g;
@@ -207,6 +273,7 @@ static void open_shared(fb_trial_shared *s, const fb_id *want, int n_want)
     mark(&m, want, n_want);
     open_slots(s, &m);
     for (int i = 0; i < n_want; i++) s->kept[s->slot[want[i]]] = true;
+    open_loops(s, want, n_want);
     fb_free(m.given);
     fb_free(m.needed);
 }
@@ -240,6 +307,9 @@ static void close_shared(fb_trial_shared *s)
     fb_free(s->leaf);
     fb_free(s->in_body);
     fb_free(s->runs);
+    fb_free(s->by_rows);
+    fb_free(s->streams);
+    fb_free(s->fixed);
     fb_free(s->kept);
     fb_free(s->last_use);
     fb_free(s->cost);
@@ -783,25 +853,6 @@ typedef struct {
     fb_trial_eval e;
 } worker;
 
-static void open_eval(fb_trial_eval *e, fb_trial_shared *s, int thread)
-{
-    *e = (fb_trial_eval){.s = s, .thread = thread, .workers = 1};
-    e->values = fb_calloc((size_t)s->n_slots + 1, sizeof *e->values);
-    e->results = fb_calloc((size_t)s->g->n_regions + 1, sizeof *e->results);
-}
-
-static void close_eval(fb_trial_eval *e)
-{
-    while (e->pool) {
-        fb_cells *c = e->pool;
-        e->pool = c->next;
-        fb_free(c->at.raw);
-        fb_free(c);
-    }
-    fb_free(e->values);
-    fb_free(e->results);
-}
-
 static void *work(void *ctx)
 {
     worker *w = ctx;
@@ -822,7 +873,7 @@ static void run_all(run *r)
     pthread_t *ids = fb_calloc((size_t)threads, sizeof *ids);
     for (int t = 0; t < threads; t++) {
         workers[t].r = r;
-        open_eval(&workers[t].e, r->s, t);
+        fb_trial_eval_open(&workers[t].e, r->s, t);
     }
     if (before) blas->set_num_threads(threads);
     workers[0].e.workers = threads;
@@ -844,7 +895,7 @@ static void run_all(run *r)
     }
     if (before) blas->set_num_threads(before);
     for (int k = 0; k < r->s->n_slots; k++) fb_trial_drop(&workers[0].e, &r->s->done[k]);
-    for (int t = 0; t < threads; t++) close_eval(&workers[t].e);
+    for (int t = 0; t < threads; t++) fb_trial_eval_close(&workers[t].e);
     fb_free(workers);
     fb_free(ids);
 }

@@ -240,22 +240,99 @@ static void demand_of_loop(const fb_trial_shared *s, fb_trial_value *values, fb_
     }
 }
 
+/* ---- loops of which only some rows are needed ---- */
+
+/* What RESULT nodes ask of the loop: carried values, then what is stacked, whose first dimension are the steps. */
+static void demand_of_results(const fb_trial_shared *s, fb_trial_value *values, fb_id loop)
+{
+    const fb_region *r = &s->g->regions[s->g->nodes[loop].attrs->region];
+    for (int k = s->slot[loop] + 1; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        if (node->op != FB_OP_RESULT || node->args[0] != loop || !values[k].wanted) continue;
+        int index = node->attrs->index;
+        fb_box box = values[k].box;
+        if (index < r->n_carried) {
+            demand(s, values, r->yields[index], &box);
+            continue;
+        }
+        memmove(box.lo, box.lo + 1, sizeof box.lo - sizeof box.lo[0]);
+        memmove(box.hi, box.hi + 1, sizeof box.hi - sizeof box.hi[0]);
+        demand(s, values, r->stacked[index - r->n_carried], &box);
+    }
+}
+
+static void demand_operands(const fb_trial_shared *s, fb_trial_value *values, int k)
+{
+    const fb_node *node = &s->g->nodes[s->order[k]];
+    for (int a = 0; a < node->n_args; a++) {
+        fb_box box;
+        int from = s->slot[node->args[a]];
+        /* Rows of a table are read where they lie. */
+        if (from < 0 || (node->op == FB_OP_EMBEDDING && a == 0 && s->leaf[from] && !s->done[from].lanes)) continue;
+        if (fb_trial_needs(s->g, node, a, &values[k].box, &box)) demand(s, values, node->args[a], &box);
+    }
+}
+
+static bool same_box(const fb_box *a, const fb_box *b, int rank)
+{
+    for (int d = 0; d < rank; d++)
+        if (a->lo[d] != b->lo[d] || a->hi[d] != b->hi[d]) return false;
+    return true;
+}
+
+/* A step needs of what is carried what the step before is asked for; false: then more was needed. */
+static bool is_closed(const fb_trial_shared *s, fb_trial_value *values, const fb_region *r)
+{
+    bool closed = true;
+    for (int i = 0; i < r->n_carried; i++) {
+        int from = r->carried[i] == FB_NONE ? -1 : s->slot[r->carried[i]], to = s->slot[r->yields[i]];
+        if (from < 0 || to < 0 || !values[from].wanted) continue;
+        if (values[to].wanted && same_box(&values[from].box, &values[to].box, s->g->nodes[r->yields[i]].shape.rank))
+            continue;
+        closed = false;
+        demand(s, values, r->yields[i], &values[from].box);
+        demand(s, values, r->carried[i], &values[to].box);
+    }
+    return closed;
+}
+
+static void demand_of_rows(const fb_trial_shared *s, fb_trial_value *values, fb_id loop)
+{
+    const fb_node *node = &s->g->nodes[loop];
+    const fb_region *r = &s->g->regions[node->attrs->region];
+    int first = s->slot[loop];
+    while (first > 0 && s->g->nodes[s->order[first - 1]].region == node->attrs->region) first--;
+    demand_of_results(s, values, loop);
+    do {
+        for (int k = s->slot[loop] - 1; k >= first; k--)
+            if (values[k].wanted && !s->leaf[k]) demand_operands(s, values, k);
+    } while (!is_closed(s, values, r));
+    for (int i = 0; i < r->n_carried; i++) {
+        int k = s->slot[r->yields[i]];
+        if (k >= 0 && values[k].wanted) demand(s, values, node->args[i], &values[k].box);
+    }
+    for (int i = 0; i < r->n_items; i++) {
+        int k = r->items[i] == FB_NONE ? -1 : s->slot[r->items[i]];
+        fb_id scanned = node->args[r->n_carried + i];
+        if (k < 0 || !values[k].wanted || s->streams[s->slot[scanned]]) continue;
+        fb_box box = {.hi = {r->trips}};
+        int rank = s->g->nodes[r->items[i]].shape.rank;
+        for (int d = 0; d < rank; d++) box.lo[d + 1] = values[k].box.lo[d], box.hi[d + 1] = values[k].box.hi[d];
+        demand(s, values, scanned, &box);
+    }
+}
+
 void fb_trial_demand(const fb_trial_shared *s, fb_trial_value *values, int end)
 {
     for (int k = end - 1; k >= 0; k--) {
         const fb_node *node = &s->g->nodes[s->order[k]];
         if (!values[k].wanted || s->leaf[k] || s->in_body[k]) continue;
-        if (node->op == FB_OP_LOOP) {
+        if (node->op != FB_OP_LOOP)
+            demand_operands(s, values, k);
+        else if (s->by_rows[node->attrs->region])
+            demand_of_rows(s, values, s->order[k]);
+        else
             demand_of_loop(s, values, s->order[k]);
-            continue;
-        }
-        for (int a = 0; a < node->n_args; a++) {
-            fb_box box;
-            int from = s->slot[node->args[a]];
-            /* Rows of a table are read where they lie. */
-            if (from < 0 || (node->op == FB_OP_EMBEDDING && a == 0 && s->leaf[from] && !s->done[from].lanes)) continue;
-            if (fb_trial_needs(s->g, node, a, &values[k].box, &box)) demand(s, values, node->args[a], &box);
-        }
     }
 }
 

@@ -228,13 +228,19 @@ static void drop_results(fb_trial_eval *e, fb_id region)
     e->results[region] = NULL;
 }
 
+/* Is it in a body, and the same in all steps? */
+static bool stays(const fb_trial_shared *s, int slot)
+{
+    return s->in_body[slot] && (s->leaf[slot] || s->fixed[slot]);
+}
+
 static void drop_dead_operands(fb_trial_eval *e, fb_id id)
 {
     const fb_trial_shared *s = e->s;
     const fb_node *node = &s->g->nodes[id];
     for (int a = 0; a < node->n_args; a++) {
         int k = s->slot[node->args[a]];
-        if (k < 0 || s->last_use[k] != id || s->kept[k] || (s->in_body[k] && s->leaf[k])) continue;
+        if (k < 0 || s->last_use[k] != id || s->kept[k] || stays(s, k)) continue;
         const fb_node *x = &s->g->nodes[node->args[a]];
         if (x->region != node->region) continue;
         if (x->op == FB_OP_LOOP) drop_results(e, x->attrs->region);
@@ -264,7 +270,7 @@ bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region)
         const fb_node *node = &s->g->nodes[s->order[k]];
         fb_trial_value *v = &e->values[k];
         if (!v->wanted || (region ? node->region != region : s->in_body[k])) continue;
-        if (s->in_body[k] && ((set_by_loop(node->op) && !s->leaf[k]) || (s->leaf[k] && v->lanes))) continue;
+        if ((s->in_body[k] && set_by_loop(node->op) && !s->leaf[k]) || (stays(s, k) && v->lanes)) continue;
         fb_trial_drop(e, v); /* a kept value of the step before */
         if (!dispatch(e, s->order[k]) || !report(e, k)) return false;
         drop_dead_operands(e, s->order[k]);
@@ -281,6 +287,20 @@ void fb_trial_clear(fb_trial_eval *e)
     for (fb_id r = 0; r < e->s->g->n_regions; r++) drop_results(e, r);
 }
 
+void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread)
+{
+    *e = (fb_trial_eval){.s = s, .thread = thread, .workers = 1};
+    e->values = fb_calloc((size_t)s->n_slots + 1, sizeof *e->values);
+    e->results = fb_calloc((size_t)s->g->n_regions + 1, sizeof *e->results);
+}
+
+void fb_trial_eval_close(fb_trial_eval *e)
+{
+    empty_pool(e);
+    fb_free(e->values);
+    fb_free(e->results);
+}
+
 /* ---- loops ---- */
 
 typedef struct {
@@ -288,18 +308,73 @@ typedef struct {
     fb_id loop, region;
     const fb_region *r;
     int first, end;         /* the body's slots */
+    bool by_rows;           /* boxes are as they were asked for; else whole */
     fb_trial_value *values; /* carried, as they are now, then stacked */
     fb_trial_value *params; /* a slot each, NULL without assigns: what the outside goes on reading */
+    fb_trial_eval *ahead;   /* what is scanned and streams, of some steps; NULL: nothing */
+    int64_t ahead_from, ahead_to;
 } loop_run;
 
-static bool slice_of(fb_trial_eval *e, fb_id item, fb_id from, int64_t step)
+/* Steps first … last - 1 of what a step has as `box`. */
+static fb_box box_of_steps(const fb_box *box, int64_t first, int64_t last)
 {
-    const fb_trial_value *x = fb_trial_at(e, from);
+    fb_box of = {.lo = {first}, .hi = {last}};
+    memcpy(of.lo + 1, box->lo, sizeof box->lo - sizeof box->lo[0]);
+    memcpy(of.hi + 1, box->hi, sizeof box->hi - sizeof box->hi[0]);
+    return of;
+}
+
+static bool present(const loop_run *l, fb_id id);
+
+/* Computes what streams for the next steps. */
+static bool look_ahead(loop_run *l, int64_t step)
+{
+    enum { AHEAD = 1 << 17 };
+    const fb_trial_shared *s = l->e->s;
+    const fb_node *loop = fb_trial_node(l->e, l->loop);
+    int64_t largest = 1;
+    for (int i = 0; i < l->r->n_items; i++)
+        if (present(l, l->r->items[i])) {
+            const fb_trial_value *v = fb_trial_at(l->e, l->r->items[i]);
+            int64_t cells = fb_box_cells(&v->box, fb_trial_node(l->e, l->r->items[i])->shape.rank);
+            if (cells > largest) largest = cells;
+        }
+    if (!l->ahead) {
+        l->ahead = fb_alloc(sizeof *l->ahead);
+        fb_trial_eval_open(l->ahead, l->e->s, l->e->thread);
+        l->ahead->workers = l->e->workers;
+    }
+    fb_trial_clear(l->ahead);
+    l->ahead_from = step;
+    l->ahead_to = step + 1 + AHEAD / largest;
+    if (l->ahead_to > l->r->trips) l->ahead_to = l->r->trips;
+    for (int i = 0; i < l->r->n_items; i++) {
+        fb_id scanned = loop->args[l->r->n_carried + i];
+        if (!present(l, l->r->items[i]) || !s->streams[s->slot[scanned]] || s->leaf[s->slot[scanned]]) continue;
+        fb_trial_value *v = fb_trial_at(l->ahead, scanned);
+        v->box = box_of_steps(&fb_trial_at(l->e, l->r->items[i])->box, step, l->ahead_to);
+        v->wanted = true;
+    }
+    fb_trial_demand(s, l->ahead->values, s->slot[l->loop]);
+    return fb_trial_evaluate(l->ahead, 0, s->slot[l->loop], 0);
+}
+
+static bool slice_of(loop_run *l, fb_id item, fb_id from, int64_t step)
+{
+    fb_trial_eval *e = l->e;
+    int slot = e->s->slot[from];
+    const fb_trial_value *x = &e->values[slot];
     fb_trial_value *v = fb_trial_at(e, item);
+    fb_box box = box_of_steps(&v->box, step, step + 1);
+    bool streams = l->by_rows && e->s->streams[slot];
     fb_trial_drop(e, v);
+    if (streams && e->s->leaf[slot])
+        return fb_trial_open(e, item, 1) && fb_trial_leaf(e, from, &box, v->cells->at.raw);
+    if (streams && (!l->ahead || step >= l->ahead_to) && !look_ahead(l, step)) return false;
+    if (streams) x = fb_trial_at(l->ahead, from);
     if (!fb_trial_open(e, item, x->lanes)) return false;
-    for (int l = 0; l < v->lanes; l++)
-        memcpy(v->cells->at.raw + l * v->n, fb_trial_raw(x, l) + step * v->n, (size_t)v->n * 8);
+    for (int k = 0; k < v->lanes; k++)
+        fb_trial_take(v->cells->at.raw + k * v->n, fb_trial_raw(x, k), &x->box, &box, fb_trial_node(e, from)->shape.rank);
     return true;
 }
 
@@ -318,7 +393,7 @@ static bool enter_step(loop_run *l, int64_t step)
     }
     for (int i = 0; i < l->r->n_items; i++) {
         fb_id item = l->r->items[i];
-        if (present(l, item) && !slice_of(e, item, loop->args[l->r->n_carried + i], step)) return false;
+        if (present(l, item) && !slice_of(l, item, loop->args[l->r->n_carried + i], step)) return false;
     }
     for (int k = l->first; k < l->end; k++) {
         const fb_node *node = fb_trial_node(e, e->s->order[k]);
@@ -336,7 +411,7 @@ static bool stack_step(loop_run *l, int which, int64_t step)
     fb_trial_eval *e = l->e;
     const fb_trial_value *x = fb_trial_at(e, l->r->stacked[which]);
     fb_trial_value *to = &l->values[l->r->n_carried + which];
-    if (!x->lanes) return true; /* no elements */
+    if (!x->lanes || !to->cells) return true; /* no elements, or nobody reads them */
     if (x->lanes > to->lanes) {
         fb_cells *wide = fb_trial_cells(e, l->loop, to->n * x->lanes);
         if (!wide) return false;
@@ -392,26 +467,58 @@ static void clear_body(loop_run *l, bool all)
     for (int k = l->first; k < l->end; k++) {
         const fb_node *node = fb_trial_node(e, e->s->order[k]);
         if (node->op == FB_OP_LOOP) drop_results(e, node->attrs->region);
-        if (!e->s->kept[k] && (all || !e->s->leaf[k])) fb_trial_drop(e, &e->values[k]);
+        if (!e->s->kept[k] && (all || !stays(e->s, k))) fb_trial_drop(e, &e->values[k]);
     }
+}
+
+/* What a loop begins with: what of it is carried. */
+static bool take_first(loop_run *l, int i)
+{
+    fb_trial_eval *e = l->e;
+    fb_id first = fb_trial_node(e, l->loop)->args[i];
+    const fb_trial_value *x = fb_trial_at(e, first), *yield = fb_trial_at(e, l->r->yields[i]);
+    fb_trial_value *v = &l->values[i];
+    int rank = fb_trial_node(e, first)->shape.rank;
+    v->box = l->by_rows ? yield->box : fb_box_whole(&fb_trial_node(e, first)->shape);
+    if (!x->lanes || (l->by_rows && !yield->wanted)) return true;
+    if (fb_box_cells(&v->box, rank) == x->n) {
+        share(e, v, x);
+        return true;
+    }
+    v->n = fb_box_cells(&v->box, rank);
+    if (!(v->cells = fb_trial_cells(e, l->loop, v->n * x->lanes))) return false;
+    v->lanes = x->lanes;
+    for (int k = 0; k < v->lanes; k++)
+        fb_trial_take(v->cells->at.raw + k * v->n, fb_trial_raw(x, k), &x->box, &v->box, rank);
+    return true;
+}
+
+/* Does anybody read what is stacked? */
+static bool is_read(const loop_run *l, int stacked)
+{
+    const fb_trial_shared *s = l->e->s;
+    for (int k = l->end + 1; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        if (node->op == FB_OP_RESULT && node->args[0] == l->loop && node->attrs->index == l->r->n_carried + stacked &&
+            l->e->values[k].wanted)
+            return true;
+    }
+    return false;
 }
 
 static bool open_loop(loop_run *l)
 {
     fb_trial_eval *e = l->e;
-    const fb_node *loop = fb_trial_node(e, l->loop);
     l->values = fb_calloc((size_t)(l->r->n_carried + l->r->n_stacked) + 1, sizeof *l->values);
-    for (int i = 0; i < l->r->n_carried; i++) {
-        l->values[i].box = fb_box_whole(&fb_trial_node(e, loop->args[i])->shape);
-        share(e, &l->values[i], fb_trial_at(e, loop->args[i]));
-    }
+    for (int i = 0; i < l->r->n_carried; i++)
+        if (!take_first(l, i)) return false;
     for (int j = 0; j < l->r->n_stacked; j++) {
         fb_trial_value *to = &l->values[l->r->n_carried + j];
         fb_shape shape = fb_trial_node(e, l->r->stacked[j])->shape;
-        to->n = fb_shape_elements(&shape) * l->r->trips;
-        for (int d = shape.rank++; d > 0; d--) shape.dim[d] = shape.dim[d - 1];
-        shape.dim[0] = l->r->trips;
-        to->box = fb_box_whole(&shape);
+        fb_box whole = fb_box_whole(&shape);
+        if (l->by_rows && !is_read(l, j)) continue;
+        to->box = box_of_steps(l->by_rows ? &fb_trial_at(e, l->r->stacked[j])->box : &whole, 0, l->r->trips);
+        to->n = fb_box_cells(&to->box, shape.rank + 1);
         if (!(to->cells = fb_trial_cells(e, l->loop, to->n))) return false;
         to->lanes = 1;
     }
@@ -441,6 +548,7 @@ bool fb_trial_loop(fb_trial_eval *e, fb_id id)
     for (l.first = l.end; l.first > 0; l.first--) {
         if (!fb_region_within(e->s->g, e->s->g->nodes[e->s->order[l.first - 1]].region, region)) break;
     }
+    l.by_rows = e->s->by_rows[region];
     drop_results(e, region);
     bool ok = open_loop(&l);
     for (int64_t step = 0; ok && step < l.r->trips; step++) {
@@ -449,6 +557,11 @@ bool fb_trial_loop(fb_trial_eval *e, fb_id id)
     }
     close_loop(&l);
     clear_body(&l, true);
+    if (l.ahead) {
+        fb_trial_clear(l.ahead);
+        fb_trial_eval_close(l.ahead);
+        fb_free(l.ahead);
+    }
     e->results[region] = l.values;
     return ok;
 }

@@ -79,6 +79,9 @@ typedef struct {
     fb_trial_value *done; /* a slot each: what is, whole; lanes 0: it is not */
     bool *in_body;        /* a slot each: evaluated when its loop runs */
     bool *runs;           /* a region each: its loop is run */
+    bool *by_rows;        /* a region each: its loop may be run for some of the rows of what it carries */
+    bool *streams;        /* a slot each: only loops read it, step by step: it is never there as a whole */
+    bool *fixed;          /* a slot each: in a body, and the same in all steps */
     bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
     fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
     double *cost;         /* a slot each, of one element, about */
@@ -162,6 +165,8 @@ double fb_trial_cost(const fb_trial_shared *s, const fb_trial_value *values, int
 
 /* ---- evaluators: fill the value of id, whose box is set, from those of its operands ---- */
 
+void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread);
+void fb_trial_eval_close(fb_trial_eval *e);
 /* Slots first … end - 1 that are wanted: those in no body that runs (region 0), or those of one. */
 bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region);
 void fb_trial_clear(fb_trial_eval *e); /* all values, for the next block */
