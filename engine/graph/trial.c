@@ -158,7 +158,7 @@ static double cost_of(const fb_trial_shared *s, int slot)
     case FB_CLASS_VIEW: cost = 0.5; break;
     default: break;
     }
-    for (fb_id r = s->in_body[slot] ? node->region : 0; r > 0; r = s->g->regions[r].parent) {
+    for (fb_id r = s->in_body[slot] && !s->fixed[slot] ? node->region : 0; r > 0; r = s->g->regions[r].parent) {
         if (s->runs[r]) cost *= (double)s->g->regions[r].trips;
     }
     return cost;
@@ -193,7 +193,6 @@ static void open_slots(fb_trial_shared *s, marks *m)
         s->kept[k] = node->op == FB_OP_ASSIGN && s->in_body[k];
         k++;
     }
-    for (k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
     find_last_uses(s);
 }
 
@@ -274,6 +273,7 @@ static void open_shared(fb_trial_shared *s, const fb_id *want, int n_want)
     open_slots(s, &m);
     for (int i = 0; i < n_want; i++) s->kept[s->slot[want[i]]] = true;
     open_loops(s, want, n_want);
+    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
     fb_free(m.given);
     fb_free(m.needed);
 }
@@ -543,10 +543,18 @@ static void choose_cut(const run *r, group *gr, int64_t target)
     /* An element that is a sum of many is a block of many. */
     double share = HELD * 8.0 * (double)target * r->s->lanes / (gr->bytes + 1), fine = share * (double)c.n;
     if (fine < (double)target) c.target = fine > 1 ? (int64_t)fine : 1;
-    if (cut_beside(r, gr, 0, &c)) return;
+    bool good = cut_beside(r, gr, 0, &c);
+    double all = gr->cost * (double)blocks_of(r, gr);
+    if (good && !r->s->o->sample && all <= 1.1 * c.whole) return;
     unsigned masks = looks_beside(r, gr, &c) ? 1u << (shape_of(r, gr->members[0])->rank - 1) : 0;
-    for (unsigned whole = 1; whole < masks; whole++)
-        if (cut_beside(r, gr, whole, &c)) return;
+    for (unsigned whole = 1; whole < masks; whole++) {
+        group other = *gr;
+        if (!cut_beside(r, &other, whole, &c) && !r->s->o->sample) continue;
+        if (good && other.cost * (double)blocks_of(r, &other) >= all) continue;
+        *gr = other;
+        all = gr->cost * (double)blocks_of(r, gr);
+        good = true;
+    }
     if (!fits && gr->n_blocks == 1) *gr = c.largest;
 }
 

@@ -10,6 +10,7 @@
 #include "graph/interp_parts.h"
 #include "graph/intmath.h"
 
+#include <float.h>
 #include <limits.h>
 
 /* ---- matmul ---- */
@@ -24,11 +25,12 @@ typedef struct {
     int64_t a_step[FB_MAX_RANK], b_step[FB_MAX_RANK]; /* in matrices */
     int64_t a_n, b_n;                                 /* cells of the operands as they are taken */
     int a_lanes, b_lanes;
-    const double *a[FB_LANES], *b[FB_LANES]; /* planes, as needed */
+    const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
     bool tf32, cuts;              /* operands rounded to tf32; accumulators may cut off */
-    double *a_norm, *b_norm;      /* of rows and columns, a batch matrix after the other */
-    float *a_repeats, *b_repeats; /* the same: Σm² of values that occur m times */
+    double *a_norm;     /* of rows, a batch matrix after the other */
+    float *a_repeats;   /* the same: Σm² of values that occur m times */
+    fb_columns *b, *own; /* of the right operand; own: not kept with its cells */
     int lowest;                   /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
     atomic_bool spreads;
 } product;
@@ -59,7 +61,7 @@ static bool take_operand(product *p, int which, const fb_box *box)
 {
     const fb_trial_value *x = fb_trial_at(p->e, p->node->args[which]);
     const fb_shape *shape = &fb_trial_node(p->e, p->node->args[which])->shape;
-    const double **planes = which ? p->b : p->a;
+    const double **planes = which ? p->right : p->left;
     int64_t cells = fb_box_cells(box, shape->rank);
     *(which ? &p->b_n : &p->a_n) = cells;
     *(which ? &p->b_lanes : &p->a_lanes) = x->lanes > 1 ? x->lanes : 1;
@@ -121,12 +123,29 @@ static void multiply_batch(const product *p, const double *a, const double *b, d
 }
 
 /* What of the operands is needed for the sizes of errors: norms, and how low their bits go. */
+FB_TRIAL_WIDE static int lowest_of_part(const double *x, int64_t n)
+{
+    const uint64_t one = (uint64_t)1 << 52;
+    int64_t lowest = INT_MAX;
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t bits, place;
+        memcpy(&bits, &x[k], sizeof bits);
+        int64_t exponent = (int64_t)(bits >> 52 & 0x7ff), whole = (int64_t)((bits & (one - 1)) | one);
+        double last = (double)(whole & -whole); /* its exponent is the place of the last bit */
+        memcpy(&place, &last, sizeof place);
+        int64_t bit = exponent - 1075 + (int64_t)(place >> 52) - 1023;
+        bit = (bits << 1) == 0 ? INT_MAX : bit;
+        lowest = bit < lowest ? bit : lowest;
+    }
+    return (int)lowest;
+}
+
 static int lowest_of(const double *x, int64_t n)
 {
+    enum { PART = 1024 };
     int lowest = INT_MAX;
-    for (int64_t k = 0; k < n && lowest > -64; k++) {
-        if (x[k] == 0) continue;
-        int bit = fb_lowest_bit(x[k]);
+    for (int64_t at = 0; at < n && lowest > -64; at += PART) {
+        int bit = lowest_of_part(x + at, n - at < PART ? n - at : PART);
         if (bit < lowest) lowest = bit;
     }
     return lowest;
@@ -150,7 +169,7 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
     for (int64_t r = first; r < last; r++) {
-        const double *row = p->a[0] + r * p->k;
+        const double *row = p->left[0] + r * p->k;
         double part[4] = {0};
         int64_t k = 0;
         for (; k + 4 <= p->k; k += 4) {
@@ -166,46 +185,119 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
     for (int64_t matrix = first; matrix < last; matrix++) {
-        double *norms = p->b_norm + matrix * p->n;
+        double *norms = p->b->norm + matrix * p->n;
         for (int64_t k = 0; k < p->k; k++) {
-            const double *row = p->b[0] + (matrix * p->k + k) * p->n;
+            const double *row = p->right[0] + (matrix * p->k + k) * p->n;
             for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j];
         }
         for (int64_t j = 0; j < p->n; j++) {
             norms[j] = sqrt(norms[j]);
-            p->b_repeats[matrix * p->n + j] = p->k ? repeats_of(p->b[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
+            p->b->repeats[matrix * p->n + j] =
+                p->k ? repeats_of(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
         }
+    }
+}
+
+void fb_columns_free(fb_columns *c)
+{
+    if (!c) return;
+    fb_free(c->norm);
+    fb_free(c->repeats);
+    fb_free(c);
+}
+
+/* Those of the right operand, kept with its cells where they are what is multiplied. */
+static void measure_columns(product *p)
+{
+    int64_t matrices = p->k && p->n ? p->b_n / p->k / p->n : 0;
+    fb_cells *cells = p->held[1] ? NULL : fb_trial_at(p->e, p->node->args[1])->cells;
+    if (cells && cells->columns && cells->columns->matrices == matrices && cells->columns->k == p->k &&
+        cells->columns->n == p->n) {
+        p->b = cells->columns;
+        return;
+    }
+    p->b = fb_alloc(sizeof *p->b);
+    *p->b = (fb_columns){.matrices = matrices,
+                         .k = p->k,
+                         .n = p->n,
+                         .norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->norm),
+                         .repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->repeats),
+                         .lowest = INT_MIN};
+    fb_trial_for(p->e, matrices, 1, column_norms, p);
+    if (p->b_lanes == 1) p->b->lowest = lowest_of(p->right[0], p->b_n);
+    if (cells) {
+        fb_columns_free(cells->columns);
+        cells->columns = p->b;
+    } else {
+        p->own = p->b;
     }
 }
 
 static void measure_operands(product *p)
 {
-    int64_t rows = p->k ? p->a_n / p->k : 0, matrices = p->k && p->n ? p->b_n / p->k / p->n : 0;
+    int64_t rows = p->k ? p->a_n / p->k : 0;
     p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
-    p->b_norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b_norm);
     p->a_repeats = fb_calloc((size_t)rows + 1, sizeof *p->a_repeats);
-    p->b_repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b_repeats);
     if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
-    fb_trial_for(p->e, matrices, 1, column_norms, p);
-    int a = lowest_of(p->a[0], p->a_n), b = a > -64 ? lowest_of(p->b[0], p->b_n) : INT_MIN;
-    p->lowest = a <= -64 || b <= -64 ? INT_MIN : a == INT_MAX || b == INT_MAX ? 0 : a + b;
+    measure_columns(p);
     /* Rounded operands are not what they were. */
-    if (p->a_lanes > 1 || p->b_lanes > 1) p->lowest = INT_MIN;
+    p->lowest = INT_MIN;
+    if (p->a_lanes > 1 || p->b_lanes > 1 || p->b->lowest <= -64) return;
+    int a = lowest_of(p->left[0], p->a_n), b = p->b->lowest;
+    if (a > -64) p->lowest = a == INT_MAX || b == INT_MAX ? 0 : a + b;
 }
 
 /* ---- lanes of a product ---- */
 
+/* One lane of one row: what its sums are put off by. */
+typedef struct {
+    const double *c; /* exact sums of the lane's operands */
+    double a_norm;
+    float a_repeats;
+    const double *norm;
+    const float *repeats;
+    double k, unit, single; /* single: of the one term, where there is no more */
+    double exact;           /* up to so large norms no order rounds */
+    double cut;             /* what cutting off loses, a share */
+    double operand;         /* tf32: a random rounding of the operands, a share; 0: none */
+    bool always;            /* cuts off what is exact as well */
+    uint64_t sum_key, operand_key;
+} row_lane;
+
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
  * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
- * up. */
-static double term_error(const product *p, double sum, double norms, double repeats)
+ * up. False: no element is off. */
+FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restrict room)
 {
-    if (p->k < 2) return p->node->dtype == FB_F64 ? 0x1p-53 * fabs(sum) : 0;
-    if (p->lowest != INT_MIN && norms <= ldexp(1, p->lowest + (p->node->dtype == FB_F64 ? 53 : 24))) return 0;
-    bool equal = fabs(sum) > 0.99 * norms;
-    if (equal) repeats = (double)p->k * (double)p->k;
-    double terms = norms / (double)p->k * sqrt(repeats), size = fmax(fabs(sum), terms);
-    return fb_trial_gamma(p->node->dtype, p->k, repeats) * size;
+    const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm, single = j->single;
+    const double all = k * k, of_rows = j->a_repeats;
+    const uint64_t key = j->sum_key;
+    const bool always = j->always;
+    int64_t off = 0;
+    for (int i = 0; i < n; i++) {
+        double sum = j->c[i], size = fabs(sum), norms = a_norm * j->norm[i], repeats = j->repeats[i];
+        repeats = repeats < of_rows ? repeats : of_rows;
+        repeats = size > 0.99 * norms ? all : repeats;
+        double root = sqrt(repeats), terms = norms / k * root, most = root < k ? root : k;
+        double error = most * unit * (size > terms ? size : terms);
+        error = k < 2 ? single * size : error;
+        error = norms <= exact || !(size <= DBL_MAX) ? 0 : error;
+        double swing = fb_trial_swing(fb_trial_bits(sum), key);
+        double moved = sum + swing * error - cut * sum;
+        room[i] = error != 0 || (always && size <= DBL_MAX) ? moved : sum;
+        off |= error != 0;
+    }
+    return off;
+}
+
+/* A random rounding of the operands, beside the coherent one that the product has. */
+FB_TRIAL_WIDE static void put_off_operands(const row_lane *j, int n, double *restrict room)
+{
+    for (int i = 0; i < n; i++) {
+        double sum = j->c[i], norms = j->a_norm * j->norm[i];
+        double swing = fb_trial_swing(fb_trial_bits(sum), j->operand_key);
+        room[i] += fabs(sum) <= DBL_MAX ? swing * 0x1p-10 * norms / j->operand : 0;
+    }
 }
 
 typedef struct {
@@ -220,30 +312,32 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
 {
     const lane_job *j = ctx;
     product *p = j->p;
+    bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
     double room[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
-    double cut = p->cuts ? (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8) : 0;
-    uint64_t operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
+    row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
+    if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
+    if (p->k < 2) one.exact = -1;
+    if (p->cuts) one.cut = (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
+    one.always = p->tf32;
+    one.operand = sqrt((double)p->k);
+    one.sum_key = fb_trial_key(j->lane, p->id, FB_DRAW_SUM);
+    one.operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
     for (int64_t r = first; r < last; r++) {
         int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m;
-        const double *columns = p->b_norm + batch_at(p, p->b_step, i) * p->n;
-        const float *repeats = p->b_repeats + batch_at(p, p->b_step, i) * p->n;
+        int64_t columns = batch_at(p, p->b_step, i) * p->n;
+        one.a_norm = p->a_norm[a_row];
+        one.a_repeats = p->a_repeats[a_row];
         for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
             int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
-            for (int k = 0; k < n; k++) {
-                double sum = j->c[r * p->n + at + k], norms = p->a_norm[a_row] * columns[at + k];
-                double error =
-                    isfinite(sum) ? term_error(p, sum, norms, fminf(p->a_repeats[a_row], repeats[at + k])) : 0;
-                room[k] = sum;
-                if (error == 0 && !p->tf32) continue;
-                room[k] += fb_trial_sum_error(j->lane, p->id, sum, error) - cut * sum;
-                /* A random rounding of the operands, beside the coherent one that the product has. */
-                if (p->tf32 && j->lane % 2 == 0 && isfinite(sum))
-                    room[k] += fb_trial_swing(fb_trial_bits(sum), operand_key) * 0x1p-10 * norms / sqrt((double)p->k);
-                if (!j->rounded || p->tf32) atomic_store_explicit(&p->spreads, true, memory_order_relaxed);
-            }
+            one.c = j->c + r * p->n + at;
+            one.norm = p->b->norm + columns + at;
+            one.repeats = p->b->repeats + columns + at;
+            spreads |= put_off_sums(&one, n, room);
+            if (random) put_off_operands(&one, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
     }
+    if ((spreads && !j->rounded) || p->tf32) atomic_store_explicit(&p->spreads, true, memory_order_relaxed);
 }
 
 /* tf32 keeps 10 bits after the point. Odd lanes cut off the rest, even ones round to nearest. */
@@ -274,8 +368,8 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
     bool differ = p->a_lanes > 1 || p->b_lanes > 1;
     for (int l = cut ? 1 : 2; l < lanes; l += 2) {
         if (differ || l <= 2) {
-            round_tf32(p->a_n, p->a[p->a_lanes > 1 ? l : 0], cut, room->at.f);
-            round_tf32(p->b_n, p->b[p->b_lanes > 1 ? l : 0], cut, room->at.f + p->a_n);
+            round_tf32(p->a_n, p->left[p->a_lanes > 1 ? l : 0], cut, room->at.f);
+            round_tf32(p->b_n, p->right[p->b_lanes > 1 ? l : 0], cut, room->at.f + p->a_n);
             multiply_batch(p, room->at.f, room->at.f + p->a_n, c->at.f);
         }
         settle_lane(p, l, c->at.f);
@@ -287,7 +381,7 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
 /* All lanes at once where only the left operand's differ and one matrix is on the right. */
 static bool tall_product(const product *p)
 {
-    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 && p->a[1] == p->a[0] + p->a_n;
+    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 && p->left[1] == p->left[0] + p->a_n;
 }
 
 static bool run_lanes(product *p)
@@ -297,7 +391,7 @@ static bool run_lanes(product *p)
     fb_trial_value *v = fb_trial_at(p->e, p->id);
     bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
     if (!differ && !p->tf32) { /* lanes of the same sums */
-        multiply_batch(p, p->a[0], p->b[0], v->cells->at.f);
+        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
         for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
         return true;
     }
@@ -305,13 +399,13 @@ static bool run_lanes(product *p)
     if (!c) return false;
     bool ok = true;
     if (tall) {
-        multiply(p->m * lanes, p->n, p->k, p->a[0], p->b[0], c->at.f);
+        multiply(p->m * lanes, p->n, p->k, p->left[0], p->right[0], c->at.f);
         memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
     } else {
-        multiply_batch(p, p->a[0], p->b[0], v->cells->at.f);
+        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
     }
     for (int l = 1; l < lanes && !p->tf32; l++) {
-        if (!tall) multiply_batch(p, p->a[p->a_lanes > 1 ? l : 0], p->b[p->b_lanes > 1 ? l : 0], c->at.f);
+        if (!tall) multiply_batch(p, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
         settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
     }
     if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);
@@ -335,9 +429,8 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
         v->lanes = 1;
     for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
     fb_free(p.a_norm);
-    fb_free(p.b_norm);
     fb_free(p.a_repeats);
-    fb_free(p.b_repeats);
+    fb_columns_free(p.own);
     return ok;
 }
 

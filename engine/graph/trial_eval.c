@@ -79,6 +79,8 @@ fb_cells *fb_trial_cells(fb_trial_eval *e, fb_id node, int64_t cells)
 void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
 {
     if (!c || --c->refs) return;
+    fb_columns_free(c->columns);
+    c->columns = NULL;
     if (e->pool_bytes + c->room * 8 > POOL_MOST) {
         free_cells(e, c);
         return;

@@ -46,9 +46,19 @@ typedef struct {
     int64_t lo[FB_MAX_RANK], hi[FB_MAX_RANK];
 } fb_box;
 
+/* What sizes of errors need of a product's right operand: found once while its cells live. */
+typedef struct {
+    int64_t matrices, k, n;
+    double *norm;   /* of columns, a matrix after the other */
+    float *repeats; /* the same: Σm² of values that occur m times */
+    int lowest;     /* no element has a bit below 2^lowest; -64 or less: not looked for */
+} fb_columns;
+void fb_columns_free(fb_columns *c);
+
 typedef struct fb_cells {
     int refs;
-    int64_t room; /* in cells */
+    int64_t room;        /* in cells */
+    fb_columns *columns; /* may be NULL */
     struct fb_cells *next;
     union {
         double *f;
