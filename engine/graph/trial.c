@@ -440,13 +440,15 @@ static int demand_block(const run *r, const group *gr, int64_t block, fb_trial_v
     return end;
 }
 
-/* The most that is held at a time: each value from where it is made to its last use. */
+/* The most that is held at a time: each value from where it is made to its last use, and as much again beside sums of
+ * products and what is handed over. */
 static double block_bytes(const run *r, int end)
 {
     const fb_trial_shared *s = r->s;
     double cells = 0, most = 0;
     for (int k = 0; k < end; k++) r->freed[k] = 0;
     for (int k = 0; k < end; k++) {
+        double beside = 0;
         const fb_trial_value *v = &r->trial[k];
         if (v->wanted) {
             int lanes = s->leaf[k] && !s->done[k].lanes ? 1 : s->lanes;
@@ -454,8 +456,11 @@ static double block_bytes(const run *r, int end)
             int last = s->last_use[k] == FB_NONE || s->kept[k] || s->in_body[k] ? FB_NONE : s->slot[s->last_use[k]];
             cells += own;
             if (last >= 0 && last < end) r->freed[last] += own;
+            fb_op_class cls = fb_op_get(s->g->nodes[s->order[k]].op)->cls;
+            bool twice = s->kept[k] || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_GATHER;
+            beside = twice && !s->leaf[k] ? own : 0;
         }
-        most = fmax(most, cells);
+        most = fmax(most, cells + beside);
         cells -= r->freed[k];
     }
     return 8 * most;
@@ -515,7 +520,7 @@ static bool cut_beside(const run *r, group *gr, unsigned whole, choice *c)
             continue;
         }
         bool few = finer.n_blocks <= 4 * fb_trial_threads(r->s->o);
-        if (all > (few ? 2 : 1.5) * c->whole) continue;
+        if (all > (few ? 2 : 1.5) * c->whole || finer.bytes > c->most) continue;
         *gr = finer;
         return true;
     }
