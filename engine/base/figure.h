@@ -8,6 +8,20 @@ typedef struct {
     int n; /* 0: not measured */
 } fb_stat;
 
+/* One request for hot samples: a block of runs taken at once, between those of other columns. */
+typedef struct {
+    double at_us;              /* when it began, by the measuring machine's clock */
+    double wall_us, device_us; /* the median of its runs; of the one that was traced, NAN when none was */
+} fb_round;
+
+enum { FB_ROUNDS = 128 };
+
+/* The latest ones, in order of time. */
+typedef struct {
+    int n;
+    fb_round at[FB_ROUNDS];
+} fb_rounds;
+
 typedef enum {
     FB_SOURCE_MEASURED,  /* here and now */
     FB_SOURCE_RECORDED,  /* as it stands, on the machine of a recording */

@@ -102,6 +102,8 @@ typedef struct {
     double max_abs, max_rel, bound;      /* errors as recorded; NAN where not known */
     int64_t undecided;
     double copy_us, copy_hidden_us; /* predicted; of all copies, and of that what is beside kernels */
+    fb_rounds *rounds;              /* of a recorded wall time; NULL: none were kept */
+    const char *recorded;           /* what the recording calls it; NULL: it was not recorded whole */
     fb_recalled_kernel *kernels;    /* one a kernel and a gemm, numbered as spans are */
 } fb_recall;
 
@@ -119,6 +121,7 @@ typedef struct {
     double max_abs, max_rel, bound;      /* NAN: not known */
     int n_kernels;
     fb_peer_kernel kernels[FB_PEER_KERNELS]; /* those that take longest, longest first */
+    fb_rounds rounds;                        /* n 0: none were kept */
 } fb_peer_plan;
 
 /* A run taken apart: what measure/check.c goes through a launch list with, looking at memory in between. Where a buffer
@@ -192,6 +195,9 @@ typedef struct {
      * is there, the functions from load to count are not. Memory in `arena`. */
     bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
                    fb_error *err);
+    /* … and the timeline of what it calls `recorded` (measure/timeline.h), a new reference; NULL with why there is
+     * none. */
+    json_t *(*recall_timeline)(fb_device *d, const char *recorded, fb_error *err);
     /* For recorded devices that planned for themselves. Where it is there, only open, close and calibrate are besides.
      */
     bool (*recall_named)(fb_device *d, const fb_graph *g, const char *plan, fb_peer_plan *out, fb_error *err);

@@ -1,6 +1,7 @@
 #include "device/recording.h"
 
 #include "base/embedded.h"
+#include "base/gzip.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -16,10 +17,14 @@
 #include <unistd.h>
 
 enum { VERSION = 1, STAT = 4 };
+static const double TURN_US = 1e6; /* rounds are told from whole seconds on */
 static const char embedded_folder[] = "scripts/recordings/";
 
 struct fb_recording {
     json_t *root, *scripts, *kernels, *groups, *plans, *peers, *peer_plans; /* all but root inside root */
+    json_t *timelines; /* by signature; NULL: not read yet, and in `apart` */
+    char *apart;       /* the compressed rest of the file */
+    size_t n_apart;
     fb_machine machine;
 };
 
@@ -59,6 +64,7 @@ const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE])
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < fb_plan_groups(plan); i++) fb_hasher_add_text(h, fb_group_signature(plan, i, to));
     if (fb_plan_overlap(plan)) fb_hasher_add_text(h, "overlap");
+    if (fb_plan_launch_mode(plan) == FB_LAUNCH_MEGA) fb_hasher_add_text(h, "mega");
     for (int r = 1; r < g->n_regions; r++)
         if (fb_plan_whole_loop(plan, r) == r) fb_hasher_add_i64(h, r);
     return cut(fb_hasher_end(h), to);
@@ -138,6 +144,26 @@ static bool check_stats(const json_t *object, const char *where, const char *con
     return true;
 }
 
+/* Samples with rising times; [device] may hold null. */
+static bool check_rounds(const json_t *rounds)
+{
+    const json_t *at = json_object_get(rounds, "at"), *wall = json_object_get(rounds, "wall"),
+                 *device = json_object_get(rounds, "device"), *turn = json_object_get(rounds, "turn"), *one;
+    size_t n = json_array_size(at), i;
+    double before = 0;
+    if (!json_is_number(turn) || !(json_number_value(turn) >= 0) || n < 1 || n > FB_ROUNDS) return false;
+    if (json_array_size(wall) != n || json_array_size(device) != n) return false;
+    json_array_foreach(at, i, one)
+    {
+        double now = json_number_value(one), us = json_number_value(json_array_get(wall, i));
+        const json_t *busy = json_array_get(device, i);
+        if (!json_is_number(one) || !(now >= before) || !(us > 0)) return false;
+        if (!json_is_null(busy) && !(json_number_value(busy) >= 0)) return false;
+        before = now;
+    }
+    return true;
+}
+
 static bool check_kernel(const char *code, const json_t *k, fb_error *err)
 {
     static const char *const stats[] = {"hot", "cold", NULL};
@@ -165,10 +191,16 @@ static bool check_group(const char *signature, const json_t *codes, fb_error *er
 
 static bool check_plan(const char *signature, const json_t *p, fb_error *err)
 {
-    static const char *const stats[] = {"stream", "graph", "device", "cold", NULL};
-    const char *code = fb_json_string_or(p, "code", "");
-    json_t *kernels = json_object_get(p, "kernels"), *one;
+    static const char *const stats[] = {"stream", "graph", "mega", "device", "cold", NULL};
+    const char *code = fb_json_string_or(p, "code", ""), *graph = fb_json_string_or(p, "graph_is", NULL), *mode;
+    json_t *kernels = json_object_get(p, "kernels"), *rounds = json_object_get(p, "rounds"), *one;
     if (!is_name(code)) return wrong(err, signature, "code", "a code");
+    if (graph && !is_name(graph)) return wrong(err, signature, "graph_is", "a graph's hash");
+    if (rounds && !json_is_object(rounds)) return wrong(err, signature, "rounds", "an object");
+    json_object_foreach(rounds, mode, one)
+    {
+        if (!check_rounds(one)) return wrong(err, signature, "rounds", "samples in order");
+    }
     if (!json_is_object(kernels)) return wrong(err, signature, "kernels", "an object");
     json_object_foreach(kernels, code, one)
     {
@@ -225,6 +257,8 @@ static bool check_peer_plan(const char *key, const json_t *p, fb_error *err)
         if (!is_peer_kernel(one)) return wrong(err, key, "kernels", "a list of names, counts and times");
     }
     if (!check_stat(json_object_get(p, "wall"))) return wrong(err, key, "wall", "[median, p10, p90, n]");
+    const json_t *rounds = json_object_get(p, "rounds");
+    if (rounds && !check_rounds(rounds)) return wrong(err, key, "rounds", "samples in order");
     return check_stats(p, key, stats, err) && check_numbers(p, key, "error", 3, err);
 }
 
@@ -300,11 +334,31 @@ fb_recording *fb_recording_new(const fb_machine *m)
     return r;
 }
 
+static bool read_text(fb_recording *r, const char *text, size_t n, fb_error *err)
+{
+    bool ok = (r->root = fb_json_parse(text, n, err)) != NULL && check_head(r, err);
+    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, err);
+    return ok;
+}
+
+/* Timelines stay as they are until somebody asks for one. */
+static bool read_compressed(fb_recording *r, const char *bytes, size_t n, fb_error *err)
+{
+    size_t used, n_text;
+    char *text = fb_gunzip(bytes, n, FB_RECORDING_MAX, &n_text, &used, err);
+    bool ok = text && read_text(r, text, n_text, err);
+    fb_free(text);
+    r->n_apart = n - used;
+    if (!ok || !r->n_apart) return ok;
+    r->apart = fb_alloc(r->n_apart);
+    memcpy(r->apart, bytes + used, r->n_apart);
+    return true;
+}
+
 fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err)
 {
     fb_recording *r = fb_calloc(1, sizeof *r);
-    bool ok = (r->root = fb_json_parse(text, n, err)) != NULL && check_head(r, err);
-    for (int s = 0; ok && s < SECTIONS; s++) ok = check_section(r, s, err);
+    bool ok = fb_is_gzip(text, n) ? read_compressed(r, text, n, err) : read_text(r, text, n, err);
     if (ok) return r;
     fb_recording_free(r);
     return NULL;
@@ -314,6 +368,8 @@ void fb_recording_free(fb_recording *r)
 {
     if (!r) return;
     json_decref(r->root);
+    json_decref(r->timelines);
+    fb_free(r->apart);
     fb_free(r);
 }
 
@@ -357,7 +413,42 @@ static bool is_section(const char *key)
     return false;
 }
 
-bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err)
+static bool open_timelines(fb_recording *r, fb_error *err)
+{
+    size_t used, n;
+    if (r->timelines) return true;
+    char *text = r->apart ? fb_gunzip(r->apart, r->n_apart, FB_RECORDING_MAX, &n, &used, err) : NULL;
+    if (r->apart && !text) return fb_fail_prefix(err, "its timelines");
+    r->timelines = text ? fb_json_parse(text, n, err) : json_object();
+    fb_free(text);
+    if (json_is_object(r->timelines)) return true;
+    json_decref(r->timelines);
+    r->timelines = NULL;
+    return fb_fail(err, FB_ERR_INPUT, "a recording: its timelines are no object");
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* Both members. */
+static bool write_compressed(fb_recording *r, const char *path, const fb_str *text, fb_error *err)
+{
+    fb_str bytes = {0}, timelines = {0};
+    if (!open_timelines(r, err)) return fb_fail_prefix(err, "%s", path);
+    fb_gzip(text->text, text->n, &bytes);
+    add_section(&timelines, r->timelines);
+    fb_str_add(&timelines, "\n");
+    if (json_object_size(r->timelines)) fb_gzip(timelines.text, timelines.n, &bytes);
+    bool ok = fb_write_file(path, bytes.text, bytes.n, err);
+    fb_str_free(&bytes);
+    fb_str_free(&timelines);
+    return ok;
+}
+
+bool fb_recording_write(fb_recording *r, const char *path, fb_error *err)
 {
     fb_str out = {0};
     const char *key;
@@ -373,7 +464,7 @@ bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err)
         add_section(&out, json_object_get(r->root, section[s].key));
     }
     fb_str_add(&out, "}\n");
-    bool ok = fb_write_file(path, out.text, out.n, err);
+    bool ok = ends_in(path, ".gz") ? write_compressed(r, path, &out, err) : fb_write_file(path, out.text, out.n, err);
     fb_str_free(&out);
     return ok;
 }
@@ -471,6 +562,37 @@ static fb_stat get_stat(const json_t *object, const char *key)
     return stat_of(json_object_get(object, key));
 }
 
+/* ---- rounds ---- */
+
+static void set_rounds(json_t *object, const char *key, const fb_rounds *rounds)
+{
+    json_t *at = json_array(), *wall = json_array(), *device = json_array();
+    double turn = rounds->n ? floor(rounds->at[0].at_us / TURN_US) * TURN_US : 0;
+    for (int i = 0; i < rounds->n; i++) {
+        json_array_append_new(at, json_integer((json_int_t)llround(rounds->at[i].at_us - turn)));
+        json_array_append_new(wall, rounded(rounds->at[i].wall_us));
+        json_array_append_new(device, rounded(rounds->at[i].device_us));
+    }
+    json_t *all = json_pack("{s:I, s:o, s:o, s:o}", "turn", (json_int_t)turn, "at", at, "wall", wall, "device", device);
+    if (rounds->n)
+        json_object_set_new(object, key, all);
+    else
+        json_decref(all);
+}
+
+static void get_rounds(const json_t *o, fb_rounds *to)
+{
+    const json_t *at = json_object_get(o, "at"), *wall = json_object_get(o, "wall"),
+                 *device = json_object_get(o, "device"), *one;
+    double turn = fb_json_number_or(o, "turn", 0);
+    size_t i;
+    to->n = 0;
+    json_array_foreach(at, i, one)
+    {
+        to->at[to->n++] = (fb_round){turn + json_number_value(one), number_at(wall, i), number_at(device, i)};
+    }
+}
+
 /* ---- kernels ---- */
 
 bool fb_recording_kernel(const fb_recording *r, const char *code, fb_recorded_kernel *out)
@@ -536,12 +658,58 @@ void fb_recording_set_group(fb_recording *r, const char *signature, int n, const
     json_object_set_new(r->groups, signature, list);
 }
 
+/* Graphs that a script or an experiment has. */
+static json_t *listed_graphs(const fb_recording *r)
+{
+    const char *script, *variant;
+    json_t *listed = json_object(), *variants, *graph;
+    json_object_foreach(r->scripts, script, variants)
+    {
+        json_object_foreach(variants, variant, graph)
+            json_object_set_new(listed, json_string_value(graph), json_true());
+    }
+    return listed;
+}
+
+static void prune_plans(fb_recording *r)
+{
+    const char *key;
+    json_t *listed = listed_graphs(r), *value;
+    void *next;
+    json_object_foreach_safe(r->plans, next, key, value)
+    {
+        const char *graph = fb_json_string_or(value, "graph_is", NULL);
+        if (graph && !json_object_get(listed, graph)) json_object_del(r->plans, key);
+    }
+    json_object_foreach_safe(r->peer_plans, next, key, value)
+    {
+        char graph[FB_SIGNATURE];
+        snprintf(graph, sizeof graph, "%s", key);
+        if (!json_object_get(listed, graph)) json_object_del(r->peer_plans, key);
+    }
+    json_decref(listed);
+}
+
+static void prune_timelines(fb_recording *r)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    if (!open_timelines(r, NULL)) return;
+    json_object_foreach_safe(r->timelines, next, key, value)
+    {
+        if (!json_object_get(r->plans, key)) json_object_del(r->timelines, key);
+    }
+}
+
 void fb_recording_prune(fb_recording *r)
 {
     const char *key;
     json_t *used = json_object(), *value, *code;
     void *next;
     size_t i;
+    prune_plans(r);
+    prune_timelines(r);
     json_object_foreach(r->groups, key, value)
     {
         json_array_foreach(value, i, code) json_object_set_new(used, json_string_value(code), json_true());
@@ -556,12 +724,15 @@ void fb_recording_prune(fb_recording *r)
 
 /* ---- plans ---- */
 
+enum { MODES = 3 };
+static const char *const mode_name[MODES] = {
+    [FB_LAUNCH_STREAM] = "stream", [FB_LAUNCH_GRAPH] = "graph", [FB_LAUNCH_MEGA] = "mega"};
+
 bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded_plan *out)
 {
     const json_t *p = json_object_get(r->plans, signature), *error = json_object_get(p, "error");
     double undecided = number_at(error, 3);
     *out = (fb_recorded_plan){
-        .wall_us = {[FB_LAUNCH_STREAM] = get_stat(p, "stream"), [FB_LAUNCH_GRAPH] = get_stat(p, "graph")},
         .device_us = get_stat(p, "device"),
         .cold_us = get_stat(p, "cold"),
         .max_abs = number_at(error, 0),
@@ -569,15 +740,26 @@ bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded
         .bound = number_at(error, 2),
         .undecided = undecided < 1e15 ? (int64_t)undecided : 0, /* and when it is not known */
     };
+    for (int m = 0; m < MODES; m++) {
+        out->wall_us[m] = get_stat(p, mode_name[m]);
+        get_rounds(json_object_get(json_object_get(p, "rounds"), mode_name[m]), &out->rounds[m]);
+    }
     snprintf(out->code, sizeof out->code, "%s", fb_json_string_or(p, "code", ""));
+    snprintf(out->graph, sizeof out->graph, "%s", fb_json_string_or(p, "graph_is", ""));
     return p != NULL;
 }
 
 void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_recorded_plan *p)
 {
     json_t *o = json_pack("{s:s, s:{}}", "code", p->code, "kernels");
-    set_stat(o, "stream", &p->wall_us[FB_LAUNCH_STREAM]);
-    set_stat(o, "graph", &p->wall_us[FB_LAUNCH_GRAPH]);
+    json_t *rounds = json_object();
+    for (int m = 0; m < MODES; m++) {
+        set_stat(o, mode_name[m], &p->wall_us[m]);
+        set_rounds(rounds, mode_name[m], &p->rounds[m]);
+    }
+    if (json_object_size(rounds)) json_object_set(o, "rounds", rounds);
+    json_decref(rounds);
+    if (p->graph[0]) json_object_set_new(o, "graph_is", json_string(p->graph));
     set_stat(o, "device", &p->device_us);
     set_stat(o, "cold", &p->cold_us);
     if (isfinite(p->bound)) {
@@ -603,6 +785,87 @@ bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, cons
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us)
 {
     set_stat(plan_kernels(r, signature), code, hot_us);
+}
+
+/* ---- timelines ---- */
+
+enum { SPANS_KEPT = 600, SAMPLES_KEPT = 250, RUNS_KEPT = 250, HUNDREDTHS = 100 };
+
+/* µs → hundredths, or back. */
+static json_t *scaled(const json_t *value, bool in)
+{
+    if (!json_is_number(value)) return json_null();
+    double v = json_number_value(value);
+    return in ? json_integer((json_int_t)llround(v * HUNDREDTHS)) : json_real(v / HUNDREDTHS);
+}
+
+static json_t *scaled_list(const json_t *list, size_t most, bool in)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < json_array_size(list) && i < most; i++)
+        json_array_append_new(out, scaled(json_array_get(list, i), in));
+    return out;
+}
+
+/* [index, start, end, issued, issue ended, stream, lane] */
+static json_t *scaled_span(const json_t *span, bool in)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < json_array_size(span); i++) {
+        json_t *one = json_array_get(span, i);
+        json_array_append_new(out, i >= 1 && i <= 4 ? scaled(one, in) : json_incref(one));
+    }
+    return out;
+}
+
+static json_t *scaled_metrics(const json_t *m, bool in)
+{
+    size_t names = json_array_size(json_object_get(m, "names")), n = json_array_size(json_object_get(m, "at_us"));
+    if (n > SAMPLES_KEPT) n = SAMPLES_KEPT;
+    json_t *values = json_array(), *all = json_object_get(m, "values");
+    for (size_t i = 0; i < n * names && i < json_array_size(all); i++) {
+        json_t *one = json_array_get(all, i);
+        json_array_append_new(values, json_is_number(one) ? rounded(json_number_value(one)) : json_null());
+    }
+    return json_pack("{s:O, s:o, s:o, s:o, s:o}", "names", json_object_get(m, "names"), "interval_us",
+                     scaled(json_object_get(m, "interval_us"), in), "at_us",
+                     scaled_list(json_object_get(m, "at_us"), n, in), "values", values, "runs",
+                     scaled_list(json_object_get(m, "runs"), 2 * (size_t)RUNS_KEPT, in));
+}
+
+static json_t *scaled_timeline(const json_t *t, bool in)
+{
+    static const char *const same[] = {"names", "kernels", "no_metrics"};
+    json_t *out = json_object(), *spans = json_array(), *all = json_object_get(t, "spans"), *one;
+    const json_t *metrics = json_object_get(t, "metrics");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) json_object_set(out, same[i], json_object_get(t, same[i]));
+    size_t i;
+    json_array_foreach(all, i, one)
+    {
+        if (i < SPANS_KEPT) json_array_append_new(spans, scaled_span(one, in));
+    }
+    json_object_set_new(out, "spans", spans);
+    if (json_is_array(json_object_get(metrics, "names"))) json_object_set_new(out, "metrics", scaled_metrics(metrics, in));
+    return out;
+}
+
+bool fb_recording_has_timeline(fb_recording *r, const char *signature)
+{
+    return open_timelines(r, NULL) && json_object_get(r->timelines, signature);
+}
+
+json_t *fb_recording_timeline(fb_recording *r, const char *signature, fb_error *err)
+{
+    if (!open_timelines(r, err)) return NULL;
+    const json_t *t = json_object_get(r->timelines, signature);
+    if (t) return scaled_timeline(t, false);
+    fb_fail(err, FB_ERR_UNAVAILABLE, "the recording kept no timeline of this plan");
+    return NULL;
+}
+
+void fb_recording_set_timeline(fb_recording *r, const char *signature, const json_t *timeline)
+{
+    if (open_timelines(r, NULL)) json_object_set_new(r->timelines, signature, scaled_timeline(timeline, true));
 }
 
 /* ---- peers ---- */
@@ -657,6 +920,7 @@ bool fb_recording_peer_plan(const fb_recording *r, const char *graph, const char
                           .max_abs = number_at(error, 0),
                           .max_rel = number_at(error, 1),
                           .bound = number_at(error, 2)};
+    get_rounds(json_object_get(p, "rounds"), &out->rounds);
     json_array_foreach(json_object_get(p, "kernels"), i, one)
     {
         out->kernels[out->n_kernels++] = (fb_peer_kernel){.name = fb_json_string_or(one, "name", ""),
@@ -686,6 +950,7 @@ void fb_recording_set_peer_plan(fb_recording *r, const char *graph, const char *
     set_stat(o, "wall", &p->wall_us);
     set_stat(o, "device", &p->device_us);
     set_stat(o, "cold", &p->cold_us);
+    set_rounds(o, "rounds", &p->rounds);
     if (p->launches >= 0) json_object_set_new(o, "launches", json_integer(p->launches));
     if (isfinite(p->bound)) {
         json_t *error = json_array();
@@ -735,13 +1000,19 @@ static bool user_folder(char *to, size_t room)
     return n > 0 && n < (int)room;
 }
 
-/* "h200" of "h200.json"; device names stand in columns, so that only plain ones count. */
+/* Of two files of a name the first is taken. */
+static const char *const ending[] = {".json.gz", ".json"};
+enum { ENDINGS = sizeof ending / sizeof *ending };
+
+/* "h200" of "h200.json.gz"; device names stand in columns, so that only plain ones count. */
 static const char *name_in(const char *file, fb_arena *arena)
 {
-    size_t n = strlen(file);
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    if (n < 6 || n > 45 || strcmp(file + n - 5, ".json") != 0 || strspn(file, plain) != n - 5) return NULL;
-    return fb_arena_printf(arena, "%.*s", (int)(n - 5), file);
+    size_t n = strspn(file, plain);
+    if (n < 1 || n > 40) return NULL;
+    for (int i = 0; i < ENDINGS; i++)
+        if (strcmp(file + n, ending[i]) == 0) return fb_arena_printf(arena, "%.*s", (int)n, file);
+    return NULL;
 }
 
 typedef FB_VEC(const char *) name_list;
@@ -770,33 +1041,48 @@ int fb_recording_names(fb_arena *arena, const char ***out)
     return count;
 }
 
+/* A file of the user's: NULL where there is none, with an error where there is one that cannot be read. */
+static char *read_own(const char *name, char path[4400], size_t *n, fb_error *err)
+{
+    char folder[4096];
+    fb_error why = {0};
+    for (int i = 0; user_folder(folder, sizeof folder) && i < ENDINGS; i++) {
+        snprintf(path, 4400, "%s/%.64s%s", folder, name, ending[i]);
+        char *text = fb_read_file(path, FB_RECORDING_MAX, n, &why);
+        if (text) return text;
+        if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) != 0) continue;
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s", why.text); /* there, and nothing to read */
+        return NULL;
+    }
+    return NULL;
+}
+
+static const fb_embedded_file *carried(const char *name, char path[4400])
+{
+    const fb_embedded_file *f = NULL;
+    for (int i = 0; !f && i < ENDINGS; i++) {
+        snprintf(path, 4400, "%s%.64s%s", embedded_folder, name, ending[i]);
+        f = fb_embedded_find(path);
+    }
+    return f;
+}
+
 fb_recording *fb_recording_open(const char *name, fb_error *err)
 {
-    char folder[4096], path[4400];
+    char path[4400];
     size_t n;
-    fb_recording *r = NULL;
     fb_error why = {0};
-    char *text = NULL;
-    if (user_folder(folder, sizeof folder)) {
-        snprintf(path, sizeof path, "%s/%.64s.json", folder, name);
-        text = fb_read_file(path, FB_RECORDING_MAX, &n, &why);
-        if (!text && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0) { /* there, and nothing to read */
-            fb_fail(err, FB_ERR_UNAVAILABLE, "%s", why.text);
-            return NULL;
-        }
-    }
-    if (text) {
-        r = fb_recording_read(text, n, &why);
-        fb_free(text);
-    } else {
-        snprintf(path, sizeof path, "%s%.64s.json", embedded_folder, name);
-        const char *carried = fb_embedded(path);
-        if (!carried) {
+    char *text = read_own(name, path, &n, &why);
+    const fb_embedded_file *f = text || why.kind ? NULL : carried(name, path);
+    if (!text && !f) {
+        if (why.kind)
+            fb_fail(err, why.kind, "%s", why.text);
+        else
             fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording \"%.64s\"", name);
-            return NULL;
-        }
-        r = fb_recording_read(carried, strlen(carried), &why);
+        return NULL;
     }
+    fb_recording *r = text ? fb_recording_read(text, n, &why) : fb_recording_read(f->text, f->size, &why);
+    fb_free(text);
     if (!r) fb_fail(err, why.kind, "%s: %s", path, why.text);
     return r;
 }

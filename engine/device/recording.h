@@ -1,6 +1,6 @@
-/* Recordings: what was measured on a machine that is not there now. One small JSON file each, carried in the binary
- * (scripts/recordings/NAME.json) or in the user's folder; written by `fusebox record`, served by the device
- * replay:NAME.
+/* Recordings: what was measured on a machine that is not there now. One JSON file each, compressed (NAME.json.gz) or
+ * plain (NAME.json), carried in the binary (scripts/recordings/) or in the user's folder; written by `fusebox record`,
+ * served by the device replay:NAME.
  *
  * Figures are kept a launch code (fb_launch_code: what runs, whatever it runs on); a group's signature names the codes
  * of its launches, so that a group met again whose code has changed since is known to be stale. Preludes and compilers
@@ -11,15 +11,23 @@
  *      "scripts":{"split_stack":{"split_stack":GRAPH,…},…},
  *      "kernels":{CODE:{"hot":[median,p10,p90,n],"cold":[…],"dram":[read,written],"l2":…,"registers":…,…},…},
  *      "groups":{SIGNATURE:[CODE,…],…},
- *      "plans":{SIGNATURE:{"code":…,"stream":[…],"graph":[…],"device":[…],"cold":[…],"error":[abs,rel,bound,undecided],
+ *      "plans":{SIGNATURE:{"graph_is":GRAPH,"code":…,"stream":[…],"graph":[…],"mega":[…],"device":[…],"cold":[…],
+ *                          "error":[abs,rel,bound,undecided],
+ *                          "rounds":{"stream":{"turn":…,"at":[…],"wall":[…],"device":[…]},"graph":…},
  *                          "kernels":{CODE:[median,p10,p90,n],…}},…},
  *      "peers":{"torch":{"name":"PyTorch 2.11 on NVIDIA H200","date":…}},
  *      "peer_plans":{"GRAPH torch eager":{"mode":"stream","wall":[…],"cold":[…],"device":[…],"launches":…,
- *                                         "error":[abs,rel,bound],
+ *                                         "error":[abs,rel,bound],"rounds":{…},
  *                                         "kernels":[{"name":…,"family":…,"count":…,"us":[…]},…]},…}}
  *
  * Peers are frameworks that plan for themselves, measured on the same machine: a plan of theirs is a name, and what it
  * launches is told by them. The two sections may be missing.
+ *
+ * Rounds are the samples themselves, taken in turns with those of other columns: "turn" is when their turn began (µs of
+ * the Unix epoch), "at" what each began after that. Rounds of one turn may be paired (measure/compare.h).
+ *
+ * Timelines stand apart, in a second member of a compressed file, since few ask for them: {SIGNATURE:{…},…} as
+ * measure/timeline.h has them, times in hundredths of a µs. A plain file has none.
  */
 #ifndef FB_DEVICE_RECORDING_H
 #define FB_DEVICE_RECORDING_H
@@ -35,7 +43,7 @@ typedef struct fb_recording fb_recording;
 
 /* Of the graph, the group's nodes and stored nodes, family and knobs. */
 const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
-/* Of all groups, and of the loops that are one kernel; the launch mode is no part of it. */
+/* Of all groups, and of the loops that are one kernel; whether it is launched as a stream or a graph is no part of it. */
 const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
 const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
 const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
@@ -45,10 +53,11 @@ const char *fb_program_code(const fb_program *p, char to[FB_SIGNATURE]);
 /* ---- the file ---- */
 
 fb_recording *fb_recording_new(const fb_machine *m);
-/* Every field is checked here: the functions below need not. */
+/* Compressed or not. Every field is checked here: the functions below need not. */
 fb_recording *fb_recording_read(const char *text, size_t n, fb_error *err);
 void fb_recording_free(fb_recording *r);
-bool fb_recording_write(const fb_recording *r, const char *path, fb_error *err); /* atomic */
+/* Atomic; compressed where the name ends in ".gz". Equal recordings are equal files. */
+bool fb_recording_write(fb_recording *r, const char *path, fb_error *err);
 
 const fb_machine *fb_recording_machine(const fb_recording *r);
 void fb_recording_set_machine(fb_recording *r, const fb_machine *m);
@@ -75,12 +84,14 @@ int fb_recording_group(const fb_recording *r, const char *signature);
 const char *fb_recording_group_code(const fb_recording *r, const char *signature, int launch);
 void fb_recording_set_group(fb_recording *r, const char *signature, int n, const char *const *codes);
 
-/* Drops kernels that no group and no plan launches any more. */
+/* Drops plans of graphs that no script has any more, and kernels that no group and no plan launches. */
 void fb_recording_prune(fb_recording *r);
 
 typedef struct {
     char code[FB_SIGNATURE]; /* of its program */
-    fb_stat wall_us[2];      /* by launch mode: FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH */
+    char graph[FB_SIGNATURE]; /* "": not known */
+    fb_stat wall_us[3];       /* by launch mode; a plan that is one kernel has a signature of its own */
+    fb_rounds rounds[3];      /* likewise */
     fb_stat device_us, cold_us;
     double max_abs, max_rel, bound;
     int64_t undecided;
@@ -91,6 +102,12 @@ void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_reco
 /* One launch as it was inside that plan; false when it is not known. */
 bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out);
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us);
+
+/* Of a plan, as fb_timeline_to_json gives it: a new reference, or NULL with why there is none. Metrics and spans that
+ * are too many are thinned and cut. */
+json_t *fb_recording_timeline(fb_recording *r, const char *signature, fb_error *err);
+bool fb_recording_has_timeline(fb_recording *r, const char *signature);
+void fb_recording_set_timeline(fb_recording *r, const char *signature, const json_t *timeline);
 
 /* ---- peers ---- */
 

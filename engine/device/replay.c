@@ -138,6 +138,7 @@ static bool replay_calibrate(fb_device *d, const fb_progress *progress, fb_error
 /* What is being put together. */
 typedef struct {
     const fb_recording *r;
+    fb_arena *arena;
     const fb_plan *plan;
     const fb_program *p;
     char signature[FB_SIGNATURE]; /* of the plan */
@@ -328,12 +329,17 @@ static void tell_whole(recollection *c, const fb_recorded_plan *plan)
     out->bound = plan->bound;
     out->undecided = plan->undecided;
     if (plan->device_us.n) out->device_us = plan->device_us;
-    if (mode > FB_LAUNCH_GRAPH || !plan->wall_us[mode].n) return;
+    if (!plan->wall_us[mode].n) return;
     bool same = strcmp(fb_program_code(c->p, code), plan->code) == 0;
     if (!same && has_copies(c->p)) return; /* other copies than the recorded run had, or none */
     out->source = FB_SOURCE_RECORDED;
     out->stale = !same;
     out->wall_us = plan->wall_us[mode];
+    if (same && plan->rounds[mode].n) {
+        out->rounds = FB_NEW(c->arena, fb_rounds);
+        *out->rounds = plan->rounds[mode];
+    }
+    if (mode == FB_LAUNCH_STREAM) out->recorded = fb_arena_strdup(c->arena, c->signature);
     if (plan->cold_us.n && mode == FB_LAUNCH_STREAM) out->cold_us = plan->cold_us;
 }
 
@@ -357,6 +363,7 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
                            p->kernels[k].file, d->name);
     *out = (fb_recall){.kernels = FB_NEW_ARRAY(arena, fb_recalled_kernel, numbers)};
     recollection c = {.r = replay_of(d)->recording,
+                      .arena = arena,
                       .plan = plan,
                       .p = p,
                       .out = out,
@@ -369,9 +376,17 @@ static bool replay_recall(fb_device *d, const fb_plan *plan, const fb_program *p
     return true;
 }
 
+static json_t *replay_timeline(fb_device *d, const char *recorded, fb_error *err)
+{
+    json_t *t = fb_recording_timeline(replay_of(d)->recording, recorded, err);
+    if (!t) fb_fail_prefix(err, "%s", d->name);
+    return t;
+}
+
 #define REPLAY_OPS                                                                                                     \
     .kind = "replay", .list = replay_list, .available = replay_available, .open = replay_open, .close = replay_close,  \
-    .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall
+    .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall,  \
+    .recall_timeline = replay_timeline
 
 const fb_device_ops fb_device_replay = {REPLAY_OPS, .dialect = &fb_dialect_cuda};
 /* Recordings of a processor differ in what their kernels were written in. */

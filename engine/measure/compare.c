@@ -214,10 +214,11 @@ static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[
     return n;
 }
 
+/* A recording keeps rounds by one clock, on which what was not measured together lies apart. */
 static bool same_clock(const fb_report *a, const fb_report *b)
 {
-    return a->source == FB_SOURCE_MEASURED && b->source == FB_SOURCE_MEASURED && a->device && b->device &&
-           strcmp(a->device, b->device) == 0;
+    bool ran = a->source == FB_SOURCE_MEASURED || a->source == FB_SOURCE_RECORDED;
+    return ran && a->source == b->source && a->device && b->device && strcmp(a->device, b->device) == 0;
 }
 
 /* In turns: most of the rounds of either have a partner. */

@@ -704,9 +704,28 @@ static bool take_metrics(fb_measurement *m, fb_timeline *t, fb_error *err)
     return good || why.kind == FB_ERR_UNAVAILABLE || fb_fail(err, why.kind, "%s", why.text);
 }
 
+/* As it was when it was recorded. */
+static fb_timeline *recalled_timeline(fb_measurement *m, fb_error *err)
+{
+    const fb_device_ops *ops = m->device->ops;
+    if (m->recall.source != FB_SOURCE_RECORDED || !m->recall.recorded || !ops->recall_timeline) {
+        fb_fail(err, FB_ERR_UNAVAILABLE,
+                "its times are %s, and only a plan that was recorded whole has a timeline; on a device that is here it "
+                "is measured and traced",
+                fb_figure_source_name(m->recall.source));
+        return NULL;
+    }
+    json_t *kept_json = ops->recall_timeline(m->device, m->recall.recorded, err);
+    fb_timeline *t = kept_json ? fb_timeline_from_json(kept_json, err) : NULL;
+    json_decref(kept_json);
+    if (t && m->recall.stale) t->kernels = NULL; /* of another program */
+    return t;
+}
+
 fb_timeline *fb_measure_timeline(fb_measurement *m, bool metrics, const fb_progress *progress, fb_error *err)
 {
     int64_t n = 0;
+    if (m->device->ops->recall) return recalled_timeline(m, err);
     if (!m->device->ops->trace) {
         fb_fail(err, FB_ERR_UNAVAILABLE, "%s runs nothing that could be traced", m->device->name);
         return NULL;
@@ -914,6 +933,10 @@ static void report_recalled(const fb_recall *recall, fb_report *r)
     r->wall_us = recall->wall_us;
     r->device_us = recall->device_us;
     r->cold_us = recall->cold_us;
+    if (recall->rounds && recall->source == FB_SOURCE_RECORDED) {
+        r->n_rounds = recall->rounds->n;
+        memcpy(r->rounds, recall->rounds->at, sizeof r->rounds);
+    }
     if (!r->copies) return;
     r->copy_us = (fb_stat){recall->copy_us, recall->copy_us, recall->copy_us, 1};
     r->copy_hidden_us = recall->copy_hidden_us;
@@ -960,6 +983,8 @@ fb_report *fb_measure_recall_named(fb_device *d, const fb_graph *g, const char *
     r->wall_us = p.wall_us;
     r->device_us = p.device_us;
     r->cold_us = p.cold_us;
+    r->n_rounds = p.rounds.n;
+    memcpy(r->rounds, p.rounds.at, sizeof r->rounds);
     r->error = (fb_error_report){.max_abs = p.max_abs,
                                  .max_rel = p.max_rel,
                                  .bound = p.bound,

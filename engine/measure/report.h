@@ -69,14 +69,6 @@ typedef struct {
     char worst[160]; /* "relu[3,17,0]: 0.25, expected 0.5" when not ok; what overflowed */
 } fb_error_report;
 
-/* One request for hot samples: a block of runs taken at once, between those of other columns. */
-typedef struct {
-    double at_us;              /* when it began, by the measuring machine's clock */
-    double wall_us, device_us; /* the median of its runs; of the one that was traced, NAN when none was */
-} fb_round;
-
-enum { FB_ROUNDS = 128 };
-
 /* Of the whole in JSON: {"fusebox": 2, "columns": [reports]}. 2 gives times their kind and interval, columns their
  * rounds and what they compute; a prediction has no p10 and p90. What reads 2 reads 1. */
 enum { FB_REPORT_VERSION = 2 };

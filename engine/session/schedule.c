@@ -506,6 +506,8 @@ static void prepared(fb_session *s, fb_job *j, fb_worker_event *e)
         j->stage = FB_JOB_VALUES;
     else if (has_failed(j, &why))
         job_failed(s, j, &why);
+    else if (is_recalled(j) && !j->verify_only && j->column->shown.plan)
+        job_measured(s, j);
     else if (is_recalled(j) || (j->verify_only && !is_unchecked(j)))
         job_done(s, j);
     else
@@ -660,7 +662,7 @@ const fb_timeline *fb_session_timeline(const fb_session *s, int i, fb_error *err
         fb_fail(err, c->no_timeline.kind, "%s", c->no_timeline.text);
     else if (c && c->report && c->report->source != FB_SOURCE_MEASURED)
         fb_fail(err, FB_ERR_UNAVAILABLE,
-                "%s: its figures were recorded, and a recording keeps no timeline. A column on a device that is here, "
+                "%s: its figures were recorded, and of these no timeline was kept. A column on a device that is here, "
                 "as %s@host, is measured and traced.",
                 c->shown.text, c->plan_name);
     else
