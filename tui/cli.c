@@ -299,6 +299,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .counters = cli->counters,
         .trust = cli->common.trust,
         .plan_as = cli->plan_as,
+        .plan_as_gpus = cli->plan_as_gpus,
         .search_again = cli->search_again,
     };
     fb_error err = {0};

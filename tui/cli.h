@@ -52,6 +52,7 @@ typedef struct {
     bool counters;                                         /* see fb_session_options */
     bool search_again;                                     /* see fb_session_options */
     const fb_machine *plan_as;                             /* see fb_session_options */
+    bool plan_as_gpus;                                     /* see fb_session_options */
 } fb_cli;
 
 /* Parses, or says what is wrong in one line and ends the process with FB_EXIT_USAGE. */

@@ -21,7 +21,7 @@ static const double TURN_US = 1e6; /* rounds are told from whole seconds on */
 static const char embedded_folder[] = "scripts/recordings/";
 
 struct fb_recording {
-    json_t *root, *scripts, *kernels, *groups, *plans, *peers, *peer_plans; /* all but root inside root */
+    json_t *root, *scripts, *experiments, *kernels, *groups, *plans, *peers, *peer_plans; /* all but root inside root */
     json_t *timelines; /* by signature; NULL: not read yet, and in `apart` */
     char *apart;       /* the compressed rest of the file */
     size_t n_apart;
@@ -221,6 +221,17 @@ static bool check_script(const char *script, const json_t *variants, fb_error *e
     return true;
 }
 
+static bool check_experiment(const char *script, const json_t *graphs, fb_error *err)
+{
+    const char *graph;
+    json_t *value;
+    json_object_foreach((json_t *)graphs, graph, value)
+    {
+        if (!is_name(graph)) return wrong(err, "experiments", script, "a list of graphs");
+    }
+    return true;
+}
+
 static bool is_text(const json_t *value, size_t most)
 {
     return json_is_string(value) && json_string_length(value) <= most;
@@ -271,6 +282,7 @@ static const struct {
     bool (*check)(const char *key, const json_t *value, fb_error *err);
 } section[] = {
     {"scripts", offsetof(fb_recording, scripts), .object = true, .check = check_script},
+    {"experiments", offsetof(fb_recording, experiments), .object = true, .optional = true, .check = check_experiment},
     {"kernels", offsetof(fb_recording, kernels), .named = true, .object = true, .check = check_kernel},
     {"groups", offsetof(fb_recording, groups), .named = true, .check = check_group},
     {"plans", offsetof(fb_recording, plans), .named = true, .object = true, .check = check_plan},
@@ -518,6 +530,16 @@ const json_t *fb_recording_scripts(const fb_recording *r)
     return r->scripts;
 }
 
+void fb_recording_set_experiment(fb_recording *r, const char *script, const json_t *graphs)
+{
+    json_object_set_new(r->experiments, script, json_deep_copy(graphs));
+}
+
+const json_t *fb_recording_experiment(const fb_recording *r, const char *script)
+{
+    return json_object_get(r->experiments, script);
+}
+
 /* ---- stats and numbers ---- */
 
 /* Four digits are more than a measurement has. */
@@ -668,6 +690,7 @@ static json_t *listed_graphs(const fb_recording *r)
         json_object_foreach(variants, variant, graph)
             json_object_set_new(listed, json_string_value(graph), json_true());
     }
+    json_object_foreach(r->experiments, script, variants) json_object_update(listed, variants);
     return listed;
 }
 
@@ -780,6 +803,16 @@ bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, cons
 {
     *out = stat_of(json_object_get(plan_kernels(r, signature), code));
     return out->n > 0;
+}
+
+json_t *fb_recording_plan_kernels(const fb_recording *r, const char *signature)
+{
+    return json_incref(plan_kernels(r, signature));
+}
+
+void fb_recording_set_plan_kernels(fb_recording *r, const char *signature, const json_t *kernels)
+{
+    json_object_update(plan_kernels(r, signature), (json_t *)kernels);
 }
 
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us)

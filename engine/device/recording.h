@@ -9,6 +9,7 @@
  *
  *     {"fusebox_recording":1, "version":…, "date":…, "device":…, "driver":…, "clock_mhz":…, "machine":{…},
  *      "scripts":{"split_stack":{"split_stack":GRAPH,…},…},
+ *      "experiments":{"lstm":{GRAPH:true,…},…},
  *      "kernels":{CODE:{"hot":[median,p10,p90,n],"cold":[…],"dram":[read,written],"l2":…,"registers":…,…},…},
  *      "groups":{SIGNATURE:[CODE,…],…},
  *      "plans":{SIGNATURE:{"graph_is":GRAPH,"code":…,"stream":[…],"graph":[…],"mega":[…],"device":[…],"cold":[…],
@@ -21,7 +22,8 @@
  *                                         "kernels":[{"name":…,"family":…,"count":…,"us":[…]},…]},…}}
  *
  * Peers are frameworks that plan for themselves, measured on the same machine: a plan of theirs is a name, and what it
- * launches is told by them. The two sections may be missing.
+ * launches is told by them. These two sections may be missing, and that of
+ * experiments.
  *
  * Rounds are the samples themselves, taken in turns with those of other columns: "turn" is when their turn began (µs of
  * the Unix epoch), "at" what each began after that. Rounds of one turn may be paired (measure/compare.h).
@@ -68,6 +70,9 @@ double fb_recording_clock_mhz(const fb_recording *r);                           
 void fb_recording_set_clock_mhz(fb_recording *r, double mhz);
 void fb_recording_add_script(fb_recording *r, const char *script, const char *variant, fb_hash graph);
 const json_t *fb_recording_scripts(const fb_recording *r);
+/* Which graphs a script's experiment measured: {GRAPH: true, …}, copied. */
+void fb_recording_set_experiment(fb_recording *r, const char *script, const json_t *graphs);
+const json_t *fb_recording_experiment(const fb_recording *r, const char *script); /* NULL: none */
 
 /* One launch. Stats with n 0, counts of -1 and NANs are not known. */
 typedef struct {
@@ -101,6 +106,9 @@ bool fb_recording_plan(const fb_recording *r, const char *signature, fb_recorded
 void fb_recording_set_plan(fb_recording *r, const char *signature, const fb_recorded_plan *p); /* forgets its kernels */
 /* One launch as it was inside that plan; false when it is not known. */
 bool fb_recording_plan_kernel(const fb_recording *r, const char *signature, const char *code, fb_stat *out);
+/* All of them, a new reference or NULL; and again. */
+json_t *fb_recording_plan_kernels(const fb_recording *r, const char *signature);
+void fb_recording_set_plan_kernels(fb_recording *r, const char *signature, const json_t *kernels);
 void fb_recording_set_plan_kernel(fb_recording *r, const char *signature, const char *code, const fb_stat *hot_us);
 
 /* Of a plan, as fb_timeline_to_json gives it: a new reference, or NULL with why there is none. Metrics and spans that

@@ -324,7 +324,8 @@ static void predict_again(fb_session *s, const fb_device_record *d)
     for (int i = 0; i < s->slots.n; i++) {
         fb_slot *slot = s->slots.at[i];
         for (int k = 0; k < slot->planners.n; k++)
-            if (strcmp(slot->planners.at[k].device, d->name) == 0 && (d->kind != FB_DEVICE_HOST || !s->options.plan_as))
+            if (strcmp(slot->planners.at[k].device, d->name) == 0 &&
+                (!s->options.plan_as || (d->kind != FB_DEVICE_HOST && !s->options.plan_as_gpus)))
                 fb_planner_set_machine(slot->planners.at[k].planner, &d->machine);
     }
     for (int i = 0; i < s->columns.n; i++) {

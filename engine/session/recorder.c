@@ -21,13 +21,17 @@
 #include <unistd.h>
 
 enum {
-    HOT_ROUNDS = 15, /* requests of HOT_SAMPLES each: a traced run comes with every request */
+    HOT_ROUNDS = 24, /* requests of HOT_SAMPLES each: a traced run comes with every request */
     HOT_SAMPLES = 2,
     COLD_ROUNDS = 5,
     COLD_SAMPLES = 2,
-    FEWEST_ROUNDS = 3,
+    FEWEST_ROUNDS = 3, /* of what takes long: fewer than can be paired */
+    TRIES = 3,         /* of a column that is disturbed */
+    MOST_TRACED = 5000 /* launches of a run */
 };
-static const double patience_us = 1.5e6;  /* of sampling one plan in one state of the cache */
+static const double patience_us = 1.0e6;  /* of sampling one plan in one state of the cache */
+static const double usual_spread = 2;     /* p90 over p10: undisturbed columns on an H200 have 1.0 to 1.6 */
+static const double grace_s = 5;          /* what runs when the time is over */
 static const double silence_s = 20;       /* of a kernel that never ends, before its process is killed */
 static const double peer_silence_s = 900; /* of a peer, which compiles as long as it likes and has nobody to watch it */
 static const int64_t save_ns = 3000000000;
@@ -48,7 +52,9 @@ struct fb_recorder {
     fb_recording *file;
     json_t *devices; /* what the worker listed */
     int count_failures, counted;
-    int64_t saved_ns;
+    int64_t saved_ns, until_ns; /* until_ns 0: no limit */
+    json_t *cases;              /* graphs of the experiment that is being recorded */
+    char *cases_of;             /* its script */
     fb_recorder_counts n;
 };
 
@@ -65,6 +71,11 @@ static void say(fb_recorder *r, const char *format, ...)
     va_end(ap);
     if (r->o.say) r->o.say(r->o.ctx, fb_str_get(&text));
     fb_str_free(&text);
+}
+
+bool fb_recorder_over(const fb_recorder *r)
+{
+    return r->until_ns && fb_now_ns() > r->until_ns;
 }
 
 static bool answers(const fb_worker_event *e, int64_t id)
@@ -101,6 +112,7 @@ static bool answer(fb_recorder *r, fb_worker **w, int64_t id, fb_worker_event *o
         fb_worker_pump(*w);
         if (w == &r->peer.worker && fb_now_us() - start > peer_silence_s * 1e6)
             return give_up(r, w, peer_silence_s, err);
+        if (r->until_ns && fb_now_ns() > r->until_ns + (int64_t)(grace_s * 1e9)) return give_up(r, w, grace_s, err);
     }
 }
 
@@ -118,16 +130,11 @@ static bool take_report(fb_recorder *r, fb_worker **w, int64_t id, fb_report **r
     return true;
 }
 
-static bool sample(fb_recorder *r, fb_worker **w, int64_t id, fb_cache_state cache, fb_report **report, fb_error *err)
+static bool sample_once(fb_recorder *r, fb_worker **w, int64_t id, fb_cache_state cache, fb_report **report,
+                        fb_error *err)
 {
-    bool cold = cache == FB_CACHE_COLD;
-    int rounds = cold ? COLD_ROUNDS : HOT_ROUNDS;
-    double start = fb_now_us();
-    for (int i = 0; i < rounds && (i < FEWEST_ROUNDS || fb_now_us() - start < patience_us); i++) {
-        fb_worker_sample(*w, id, cold ? COLD_SAMPLES : HOT_SAMPLES, cache, false);
-        if (!take_report(r, w, id, report, err)) return false;
-    }
-    return true;
+    fb_worker_sample(*w, id, cache == FB_CACHE_COLD ? COLD_SAMPLES : HOT_SAMPLES, cache, false);
+    return take_report(r, w, id, report, err);
 }
 
 static void release(fb_recorder *r, fb_worker **w, int64_t id)
@@ -146,36 +153,244 @@ static bool check(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g, 
     return take_report(r, w, id, report, err);
 }
 
-/* Checks and samples what was asked to be prepared, and releases it. The caller frees the report; NULL with the error.
- */
-static fb_report *sample_prepared(fb_recorder *r, fb_worker **w, int64_t id, const fb_graph *g,
-                                  const fb_measure_options *o, bool cold, fb_error *err)
+static bool save(fb_recorder *r, bool now, fb_error *err)
 {
-    fb_report *report = NULL;
-    bool ok = take_report(r, w, id, &report, err) && check(r, w, id, g, o, &report, err) &&
-              sample(r, w, id, FB_CACHE_HOT, &report, err) && (!cold || sample(r, w, id, FB_CACHE_COLD, &report, err));
-    release(r, w, id);
-    if (ok) return report;
-    fb_report_free(report);
-    return NULL;
+    if (r->o.compile || r->o.list) return true;
+    if (!now && fb_now_ns() - r->saved_ns < save_ns) return true;
+    r->saved_ns = fb_now_ns();
+    return fb_recording_write(r->file, r->path, err);
 }
 
-static fb_report *measure_once(fb_recorder *r, const fb_graph *g, const fb_plan *plan, bool counters, bool cold,
-                               fb_error *err)
+/* ---- columns that are measured in turns ---- */
+
+/* One of ours, or a peer's. */
+typedef struct {
+    fb_worker **worker;
+    const fb_graph *graph;
+    fb_plan *plan; /* ours; NULL: a peer's */
+    fb_program *program;
+    const char *peer_plan;
+    char what[240], signature[FB_SIGNATURE];
+    bool counters;
+    int64_t id; /* 0: it is not prepared */
+    fb_report *report;
+    json_t *timeline;
+    double since_us; /* when the first of those in turn with it began, by its worker's clock */
+    double turn_us;  /* and by the calendar */
+    int tries;
+    bool failed, recorded;
+} column_run;
+
+typedef FB_VEC(column_run) entries;
+
+static void entries_free(entries *all)
+{
+    for (int i = 0; i < all->n; i++) {
+        fb_plan_free(all->at[i].plan);
+        fb_program_free(all->at[i].program);
+        fb_report_free(all->at[i].report);
+        json_decref(all->at[i].timeline);
+    }
+    FB_VEC_FREE(all);
+}
+
+static void failed(fb_recorder *r, const char *what, const fb_error *why)
+{
+    if (fb_recorder_over(r)) return; /* the next run does it */
+    r->n.failed++;
+    say(r, "%s: %s", what, why->text);
+}
+
+/* What a peer cannot have on this machine (a CUDA graph on a processor) is said once and is no failure. */
+static void entry_failed(fb_recorder *r, column_run *e, const fb_error *why)
+{
+    e->failed = true;
+    if (!e->peer_plan || why->kind != FB_ERR_UNAVAILABLE) {
+        failed(r, e->what, why);
+        return;
+    }
+    if (!json_object_get(r->peer.without, e->peer_plan))
+        say(r, "without %s@%s: %s", e->peer_plan, r->peer.device, why->text);
+    json_object_set_new(r->peer.without, e->peer_plan, json_true());
+}
+
+static bool prepare_with(fb_recorder *r, column_run *e, bool counters, fb_error *err)
 {
     const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters, .limit_s = silence_s};
-    return sample_prepared(r, &r->worker, fb_worker_prepare(r->worker, g, plan, r->device, &o), g, &o, cold, err);
+    fb_report_free(e->report);
+    e->report = NULL;
+    e->id = e->plan ? fb_worker_prepare(*e->worker, e->graph, e->plan, r->device, &o)
+                    : fb_worker_prepare_named(*e->worker, e->graph, e->peer_plan, r->peer.device, &o);
+    return take_report(r, e->worker, e->id, &e->report, err) && check(r, e->worker, e->id, e->graph, &o, &e->report, err);
+}
+
+static void release_entry(fb_recorder *r, column_run *e)
+{
+    if (e->id) release(r, e->worker, e->id);
+    e->id = 0;
 }
 
 /* Counters that cannot be had are no reason to go without times. */
-static fb_report *measure(fb_recorder *r, const fb_graph *g, const fb_plan *plan, bool whole_graph, fb_error *err)
+static bool prepare_entry(fb_recorder *r, column_run *e, fb_error *err)
 {
-    bool counters = r->o.counters && !whole_graph && (r->counted || r->count_failures < 2);
-    fb_report *report = measure_once(r, g, plan, counters, !whole_graph, err);
-    if (report && counters) r->counted++;
-    if (report || !counters || !err || err->kind != FB_ERR_UNAVAILABLE) return report;
-    if (!r->count_failures++) say(r, "without counters: %s", err->text);
-    return measure_once(r, g, plan, false, !whole_graph, err);
+    bool counters = e->counters && r->o.counters && (r->counted || r->count_failures < 2);
+    fb_error why = {0};
+    if (prepare_with(r, e, counters, &why)) {
+        r->counted += counters;
+        return true;
+    }
+    if (!counters || why.kind != FB_ERR_UNAVAILABLE) return fb_fail(err, why.kind, "%s", why.text);
+    if (!r->count_failures++) say(r, "without counters: %s", why.text);
+    release_entry(r, e);
+    return prepare_with(r, e, false, err);
+}
+
+/* Those prepared beside it may be gone as well, or stand in its way. */
+static bool is_grave(const fb_error *why)
+{
+    return why->kind == FB_ERR_CRASH || why->kind == FB_ERR_LIMIT;
+}
+
+static void release_all(fb_recorder *r, column_run *e, int n)
+{
+    for (int i = 0; i < n; i++) release_entry(r, &e[i]);
+}
+
+/* Prepares them side by side. Returns how many stand: the others come after them, on their own; those that are left
+ * fail. */
+static int stand_together(fb_recorder *r, column_run *e, int n)
+{
+    for (bool lost = true; lost;) {
+        bool any = lost = false;
+        for (int i = 0; i < n && !lost && !fb_recorder_over(r); i++) {
+            fb_error why = {0};
+            if (e[i].failed) continue;
+            if (prepare_entry(r, &e[i], &why)) {
+                any = true;
+                continue;
+            }
+            release_entry(r, &e[i]);
+            if (!is_grave(&why) || !any) entry_failed(r, &e[i], &why);
+            if (!is_grave(&why)) continue;
+            release_all(r, e, i);
+            if (any) n = i;
+            lost = true;
+        }
+    }
+    return n;
+}
+
+/* A round of each, again and again. False when they are lost. */
+static bool sample_in_turns(fb_recorder *r, column_run *e, int n, fb_cache_state cache, fb_error *err)
+{
+    int rounds = cache == FB_CACHE_COLD ? COLD_ROUNDS : HOT_ROUNDS, alive = 0;
+    double start = fb_now_us();
+    for (int i = 0; i < n; i++) alive += !e[i].failed;
+    for (int k = 0; k < rounds && (k < FEWEST_ROUNDS || fb_now_us() - start < patience_us * alive); k++) {
+        for (int i = 0; i < n; i++) {
+            fb_error why = {0};
+            if (e[i].failed || sample_once(r, e[i].worker, e[i].id, cache, &e[i].report, &why)) continue;
+            if (is_grave(&why)) return fb_fail(err, why.kind, "%s", why.text);
+            entry_failed(r, &e[i], &why);
+        }
+    }
+    return true;
+}
+
+static double now_by_calendar_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void note_turn(column_run *e, int n, double turn_us)
+{
+    double since = INFINITY;
+    for (int i = 0; i < n; i++)
+        if (!e[i].failed && e[i].report->n_rounds) since = fmin(since, e[i].report->rounds[0].at_us);
+    for (int i = 0; i < n; i++) e[i].since_us = since, e[i].turn_us = floor(turn_us / 1e6) * 1e6;
+}
+
+/* That there is none is no failure. */
+static void trace_entry(fb_recorder *r, column_run *e)
+{
+    fb_worker_event event;
+    if (!e->plan || fb_plan_launch_mode(e->plan) == FB_LAUNCH_GRAPH || e->report->launches > MOST_TRACED) return;
+    fb_worker_trace(*e->worker, e->id, true);
+    if (!answer(r, e->worker, e->id, &event, NULL)) return;
+    json_decref(e->timeline);
+    e->timeline = json_incref(json_object_get(event.message, "timeline"));
+    fb_worker_event_clear(&event);
+}
+
+/* Hot, cold and traced. False when they are lost, or the time is over. */
+static bool measure_together(fb_recorder *r, column_run *e, int n, fb_error *err)
+{
+    double turn_us = now_by_calendar_us();
+    if (fb_recorder_over(r)) return fb_fail(err, FB_ERR_LIMIT, "the time is over");
+    if (!sample_in_turns(r, e, n, FB_CACHE_HOT, err)) return false;
+    note_turn(e, n, turn_us);
+    if (!sample_in_turns(r, e, n, FB_CACHE_COLD, err)) return false;
+    for (int i = 0; i < n; i++)
+        if (!e[i].failed) trace_entry(r, &e[i]);
+    return true;
+}
+
+static bool is_disturbed(const fb_recorder *r, const column_run *e)
+{
+    const fb_stat *wall = &e->report->wall_us;
+    return wall->n && wall->p90 > (r->o.spread > 0 ? r->o.spread : usual_spread) * wall->p10;
+}
+
+static void record_entry(fb_recorder *r, column_run *e);
+
+/* Records what was measured well; what was disturbed waits for another try, or has had its last. */
+static void take_measured(fb_recorder *r, column_run *e, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (e[i].failed) continue;
+        const fb_stat *wall = &e[i].report->wall_us;
+        if (!is_disturbed(r, &e[i])) {
+            record_entry(r, &e[i]);
+            e[i].recorded = true;
+        } else if (++e[i].tries >= TRIES) {
+            say(r, "%s: left out, it was disturbed each of %d times: %.4g to %.4g us", e[i].what, TRIES, wall->p10,
+                wall->p90);
+            e[i].failed = true;
+            r->n.disturbed++;
+        }
+    }
+}
+
+/* By itself, where others stood in its way or it was disturbed. */
+static void measure_alone(fb_recorder *r, column_run *e)
+{
+    while (!e->failed && !e->recorded && !fb_recorder_over(r)) {
+        fb_error why = {0};
+        stand_together(r, e, 1);
+        bool ok = !e->failed && measure_together(r, e, 1, &why);
+        if (!e->failed && !ok) entry_failed(r, e, &why);
+        release_entry(r, e);
+        take_measured(r, e, 1);
+    }
+}
+
+/* All that are not known: as many as stand together at a time. */
+static bool measure_entries(fb_recorder *r, entries *all, fb_error *err)
+{
+    for (int from = 0, n; from < all->n && !fb_recorder_over(r); from += n) {
+        column_run *e = all->at + from;
+        fb_error why = {0};
+        say(r, "%s%s%s", e->what, all->n - from > 1 ? " … " : "", all->n - from > 1 ? all->at[all->n - 1].what : "");
+        n = stand_together(r, e, all->n - from);
+        bool ok = measure_together(r, e, n, &why);
+        release_all(r, e, n);
+        if (ok) take_measured(r, e, n);
+        for (int i = 0; i < n; i++) measure_alone(r, &e[i]);
+        if (!save(r, false, err)) return false;
+    }
+    return true;
 }
 
 /* ---- into the file ---- */
@@ -231,14 +446,6 @@ static void record_groups(fb_recorder *r, const fb_plan *plan, const fb_program 
     fb_arena_free(arena);
 }
 
-static bool save(fb_recorder *r, bool now, fb_error *err)
-{
-    if (r->o.compile) return true;
-    if (!now && fb_now_ns() - r->saved_ns < save_ns) return true;
-    r->saved_ns = fb_now_ns();
-    return fb_recording_write(r->file, r->path, err);
-}
-
 static bool is_launch(const fb_launch *l)
 {
     return l->kind == FB_LAUNCH_KERNEL || l->kind == FB_LAUNCH_GEMM;
@@ -272,84 +479,124 @@ static bool compile(fb_recorder *r, const fb_program *p, fb_error *err)
 
 /* ---- whole plans ---- */
 
-static void record_plan(fb_recorder *r, const char *signature, const fb_program *p, const fb_report *stream,
-                        const fb_report *graph)
+static void record_rounds(const column_run *e, fb_rounds *to)
 {
-    fb_recorded_plan plan = {
-        .wall_us = {[FB_LAUNCH_STREAM] = stream->wall_us, [FB_LAUNCH_GRAPH] = graph ? graph->wall_us : (fb_stat){0}},
-        .device_us = stream->device_us,
-        .cold_us = stream->cold_us,
-        .max_abs = stream->error.max_abs,
-        .max_rel = stream->error.max_rel,
-        .bound = stream->error.bound,
-        .undecided = stream->error.undecided,
-    };
-    fb_program_code(p, plan.code);
-    fb_recording_set_plan(r->file, signature, &plan);
-    for (int i = 0; i < stream->n_kernels; i++) {
-        const fb_kernel_report *k = &stream->kernels[i];
-        char code[FB_SIGNATURE];
+    to->n = e->report->n_rounds;
+    for (int i = 0; i < to->n; i++) {
+        to->at[i] = e->report->rounds[i];
+        to->at[i].at_us += e->turn_us - e->since_us;
+    }
+}
+
+/* Other launch modes of the same program stay as they were. */
+static void record_plan(fb_recorder *r, const column_run *e)
+{
+    const fb_report *report = e->report;
+    fb_launch_mode mode = fb_plan_launch_mode(e->plan);
+    char code[FB_SIGNATURE];
+    fb_recorded_plan *plan = fb_calloc(1, sizeof *plan), *have = fb_calloc(1, sizeof *have);
+    fb_program_code(e->program, plan->code);
+    bool known = fb_recording_plan(r->file, e->signature, have) && strcmp(have->code, plan->code) == 0;
+    json_t *kernels = known && mode == FB_LAUNCH_GRAPH ? fb_recording_plan_kernels(r->file, e->signature) : NULL;
+    if (known) *plan = *have;
+    fb_graph_signature(e->graph, plan->graph);
+    plan->wall_us[mode] = report->wall_us;
+    record_rounds(e, &plan->rounds[mode]);
+    if (mode != FB_LAUNCH_GRAPH || !plan->device_us.n) plan->device_us = report->device_us;
+    if (mode != FB_LAUNCH_GRAPH) plan->cold_us = report->cold_us;
+    plan->max_abs = report->error.max_abs;
+    plan->max_rel = report->error.max_rel;
+    plan->bound = report->error.bound;
+    plan->undecided = report->error.undecided;
+    fb_recording_set_plan(r->file, e->signature, plan);
+    for (int i = 0; !kernels && i < report->n_kernels; i++) {
+        const fb_kernel_report *k = &report->kernels[i];
         fb_stat one = of_one(&k->device_us, k->count);
         if (!k->code || !k->device_us.n) continue;
         snprintf(code, sizeof code, "%s", k->code);
-        fb_recording_set_plan_kernel(r->file, signature, code, &one);
+        fb_recording_set_plan_kernel(r->file, e->signature, code, &one);
     }
+    if (kernels) fb_recording_set_plan_kernels(r->file, e->signature, kernels);
+    if (e->timeline) fb_recording_set_timeline(r->file, e->signature, e->timeline);
+    json_decref(kernels);
+    fb_free(plan);
+    fb_free(have);
     r->n.plans++;
 }
 
-static void failed(fb_recorder *r, const char *what, const char *mode, const fb_error *why)
+static void record_peer_plan(fb_recorder *r, const column_run *e);
+
+static void record_entry(fb_recorder *r, column_run *e)
 {
-    r->n.failed++;
-    say(r, "%s%s: %s", what, mode, why->text);
+    if (e->peer_plan) {
+        record_peer_plan(r, e);
+    } else {
+        if (fb_plan_launch_mode(e->plan) != FB_LAUNCH_GRAPH) record_kernels(r, e->report);
+        record_plan(r, e);
+    }
 }
 
-/* The same plan launched as a graph; NULL on devices that have none, which is no failure. */
-static fb_report *measure_as_graph(fb_recorder *r, const char *what, const fb_plan *plan)
+/* As it stands in the file, with its samples. */
+static bool plan_known(const fb_recorder *r, const char *signature, const fb_program *p, fb_launch_mode mode)
 {
-    fb_plan *as_graph = NULL;
-    fb_error why = {0};
-    const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
-    if (fb_recording_machine(r->file)->kind != FB_DEVICE_CUDA) return NULL;
-    fb_plan_try(plan, &edit, &as_graph);
-    fb_report *report = as_graph ? measure(r, fb_planner_graph(fb_plan_planner(plan)), as_graph, true, &why) : NULL;
-    if (as_graph && !report) failed(r, what, " as a graph", &why);
-    fb_plan_free(as_graph);
-    return report;
+    char code[FB_SIGNATURE];
+    fb_recorded_plan *have = fb_calloc(1, sizeof *have);
+    bool known = fb_recording_plan(r->file, signature, have) && strcmp(have->code, fb_program_code(p, code)) == 0 &&
+                 have->wall_us[mode].n && have->rounds[mode].n && (mode == FB_LAUNCH_GRAPH || all_known(r, p));
+    fb_free(have);
+    return known;
 }
 
-static void whole_plan(fb_recorder *r, const char *what, const fb_plan *plan)
+static bool is_among(const entries *all, const char *signature, const fb_plan *plan)
 {
-    char signature[FB_SIGNATURE], code[FB_SIGNATURE];
-    fb_recorded_plan have;
+    for (int i = 0; i < all->n; i++)
+        if (strcmp(all->at[i].signature, signature) == 0 &&
+            fb_plan_launch_mode(all->at[i].plan) == fb_plan_launch_mode(plan))
+            return true;
+    return false;
+}
+
+/* Adds a plan, which it takes, unless it is known: compiled or counted at once where nothing is measured. */
+static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan)
+{
     fb_error why = {0};
-    fb_program *p = fb_lower(plan, r->dialect, &why);
-    if (!p) {
-        failed(r, what, "", &why);
+    column_run e = {.worker = &r->worker, .graph = g, .plan = plan};
+    fb_launch_mode mode = fb_plan_launch_mode(plan);
+    e.program = fb_lower(plan, r->dialect, &why);
+    snprintf(e.what, sizeof e.what, "%s%s", what, mode == FB_LAUNCH_GRAPH ? " as a graph" : "");
+    fb_plan_signature(plan, e.signature);
+    bool twice = is_among(all, e.signature, plan), known = e.program && plan_known(r, e.signature, e.program, mode);
+    if (r->o.compile && e.program) known |= all_known(r, e.program);
+    if (e.program) record_groups(r, plan, e.program);
+    if (e.program && !twice && !known && !r->o.compile && !r->o.list) {
+        e.counters = mode != FB_LAUNCH_GRAPH;
+        FB_VEC_PUSH(all, e);
         return;
     }
-    fb_plan_signature(plan, signature);
-    bool known = fb_recording_plan(r->file, signature, &have) && strcmp(have.code, fb_program_code(p, code)) == 0;
-    if (known && all_known(r, p)) {
-        r->n.known++;
-    } else if (r->o.compile) {
-        if (compile(r, p, &why))
-            r->n.plans++;
-        else
-            failed(r, what, "", &why);
-    } else {
-        fb_report *stream = measure(r, fb_planner_graph(fb_plan_planner(plan)), plan, false, &why);
-        if (stream) {
-            fb_report *graph = measure_as_graph(r, what, plan);
-            record_kernels(r, stream);
-            record_plan(r, signature, p, stream, graph);
-            fb_report_free(graph);
-        } else {
-            failed(r, what, "", &why);
-        }
-        fb_report_free(stream);
+    r->n.known += known && !twice;
+    if (!e.program || (!known && r->o.compile && !compile(r, e.program, &why)))
+        failed(r, what, &why);
+    else if (!known && !twice)
+        r->n.plans++;
+    if (e.program && !twice && !known) { /* so that it counts once */
+        e.report = NULL;
+        FB_VEC_PUSH(all, e);
+        return;
     }
-    record_groups(r, plan, p);
-    fb_program_free(p);
+    fb_program_free(e.program);
+    fb_plan_free(plan);
+}
+
+/* In its own launch mode, and where that is a stream and the device has graphs, as one of these. */
+static void add_both(fb_recorder *r, entries *all, const char *what, const fb_graph *g, fb_plan *plan)
+{
+    fb_plan *as_graph = NULL;
+    const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
+    if (fb_plan_launch_mode(plan) == FB_LAUNCH_STREAM && fb_recording_machine(r->file)->kind == FB_DEVICE_CUDA &&
+        !r->o.compile)
+        fb_plan_try(plan, &edit, &as_graph);
+    add_plan(r, all, what, g, plan);
+    if (as_graph) add_plan(r, all, what, g, as_graph);
 }
 
 /* ---- toggles ---- */
@@ -423,11 +670,16 @@ static bool measure_toggled(fb_recorder *r, const fb_plan *plan, fb_error *err)
         fb_program_free(p);
         return ok;
     }
-    fb_report *report = measure(r, fb_planner_graph(fb_plan_planner(plan)), plan, false, err);
-    if (!report) return false;
-    record_kernels(r, report);
-    fb_report_free(report);
-    return true;
+    column_run e = {.worker = &r->worker,
+               .graph = fb_planner_graph(fb_plan_planner(plan)),
+               .plan = (fb_plan *)(uintptr_t)plan,
+               .counters = true};
+    bool ok = prepare_entry(r, &e, err) && sample_in_turns(r, &e, 1, FB_CACHE_HOT, err) &&
+              sample_in_turns(r, &e, 1, FB_CACHE_COLD, err);
+    release_entry(r, &e);
+    if (ok) record_kernels(r, e.report);
+    fb_report_free(e.report);
+    return ok;
 }
 
 /* One by one, when the pack as a whole did not run. */
@@ -444,7 +696,7 @@ static void measure_singly(fb_recorder *r, const char *what, const fb_plan *plan
             char name[300];
             snprintf(name, sizeof name, "%.100s, %.64s → %.64s", what, g->nodes[e->producer].name,
                      g->nodes[e->consumer].name);
-            failed(r, name, "", &why);
+            failed(r, name, &why);
         }
         json_decref(missing);
         fb_plan_free(one);
@@ -454,7 +706,7 @@ static void measure_singly(fb_recorder *r, const char *what, const fb_plan *plan
 static void measure_pack(fb_recorder *r, const char *what, const fb_plan *plan, pack *k)
 {
     fb_error why = {0};
-    if (k->edges.n && !measure_toggled(r, k->plan, &why)) measure_singly(r, what, plan, k);
+    if (k->edges.n && !r->o.list && !measure_toggled(r, k->plan, &why)) measure_singly(r, what, plan, k);
     r->n.toggles += k->edges.n;
     fb_plan_free(k->plan);
     json_decref(k->wanted);
@@ -485,12 +737,12 @@ static json_t **wanted_by_edge(fb_recorder *r, const fb_plan *plan)
     return wanted;
 }
 
-static bool toggles(fb_recorder *r, const char *what, const fb_plan *plan, fb_error *err)
+static bool toggles_of(fb_recorder *r, const char *what, const fb_plan *plan, fb_error *err)
 {
     const fb_deps *d = fb_planner_deps(fb_plan_planner(plan));
     json_t **wanted = wanted_by_edge(r, plan);
     bool ok = true;
-    for (int first = 0; ok && first < d->n_edges; first++) {
+    for (int first = 0; ok && first < d->n_edges && !fb_recorder_over(r); first++) {
         if (!wanted[first]) continue;
         pack k = {.plan = fb_plan_copy(plan), .wanted = json_object()};
         for (int i = first; i < d->n_edges; i++) {
@@ -514,16 +766,20 @@ static int by_time(const void *a, const void *b)
     return (x->device_us.median < y->device_us.median) - (x->device_us.median > y->device_us.median);
 }
 
-static void record_peer_plan(fb_recorder *r, const char *graph, const char *name, const fb_report *report)
+static void record_peer_plan(fb_recorder *r, const column_run *e)
 {
-    fb_peer_plan plan = {.wall_us = report->wall_us,
-                         .device_us = report->device_us,
-                         .cold_us = report->cold_us,
-                         .launches = report->launches,
-                         .launch_mode = report->launch_mode,
-                         .max_abs = report->error.max_abs,
-                         .max_rel = report->error.max_rel,
-                         .bound = report->error.bound};
+    const fb_report *report = e->report;
+    char graph[FB_SIGNATURE];
+    fb_peer_plan *plan = fb_calloc(1, sizeof *plan);
+    *plan = (fb_peer_plan){.wall_us = report->wall_us,
+                           .device_us = report->device_us,
+                           .cold_us = report->cold_us,
+                           .launches = report->launches,
+                           .launch_mode = report->launch_mode,
+                           .max_abs = report->error.max_abs,
+                           .max_rel = report->error.max_rel,
+                           .bound = report->error.bound};
+    record_rounds(e, &plan->rounds);
     fb_peer_kernel *all = fb_calloc((size_t)report->n_kernels + 1, sizeof *all);
     int n = 0;
     for (int i = 0; i < report->n_kernels; i++) {
@@ -531,54 +787,54 @@ static void record_peer_plan(fb_recorder *r, const char *graph, const char *name
         if (k->name && k->device_us.n) all[n++] = (fb_peer_kernel){k->name, k->family, k->count, k->device_us};
     }
     qsort(all, (size_t)n, sizeof *all, by_time);
-    plan.n_kernels = n < FB_PEER_KERNELS ? n : FB_PEER_KERNELS;
-    memcpy(plan.kernels, all, (size_t)plan.n_kernels * sizeof *all);
+    plan->n_kernels = n < FB_PEER_KERNELS ? n : FB_PEER_KERNELS;
+    memcpy(plan->kernels, all, (size_t)plan->n_kernels * sizeof *all);
     fb_free(all);
-    fb_recording_set_peer_plan(r->file, graph, r->peer.device, name, &plan);
+    fb_recording_set_peer_plan(r->file, fb_graph_signature(e->graph, graph), r->peer.device, e->peer_plan, plan);
+    fb_free(plan);
     r->n.plans++;
 }
 
-/* What a peer cannot have on this machine (a CUDA graph on a processor) is said once and is no failure. */
-static void peer_failed(fb_recorder *r, const char *what, const char *plan, const fb_error *why)
+static bool peer_known(const fb_recorder *r, const fb_graph *g, const char *plan)
 {
-    if (why->kind != FB_ERR_UNAVAILABLE) {
-        failed(r, what, "", why);
-        return;
-    }
-    json_object_set_new(r->peer.without, plan, json_true());
-    say(r, "without %s@%s: %s", plan, r->peer.device, why->text);
+    char graph[FB_SIGNATURE];
+    fb_peer_plan *have = fb_calloc(1, sizeof *have);
+    bool known = fb_recording_peer_plan(r->file, fb_graph_signature(g, graph), r->peer.device, plan, have) &&
+                 have->rounds.n;
+    fb_free(have);
+    return known;
 }
 
-static bool peer_plans(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, fb_error *err)
+static column_run peer_entry(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, const char *plan)
 {
-    const fb_measure_options o = {.seeds = {0}, .n_seeds = 1};
-    char what[240], graph[FB_SIGNATURE];
-    fb_peer_plan have;
+    column_run e = {.worker = &r->peer.worker, .graph = g, .peer_plan = plan};
+    snprintf(e.what, sizeof e.what, "%.60s %.60s%s%.40s@%.40s", script, variant, variant[0] ? ":" : "", plan,
+             r->peer.device);
+    return e;
+}
+
+bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
+{
+    entries all = {0};
     json_t *name;
     size_t i;
-    fb_graph_signature(g, graph);
-    json_array_foreach(r->peer.plans, i, name)
-    {
-        const char *plan = json_string_value(name);
-        if (json_object_get(r->peer.without, plan)) continue;
-        if (fb_recording_peer_plan(r->file, graph, r->peer.device, plan, &have)) {
-            r->n.known++;
-            continue;
+    for (int k = 0; k < n; k++) {
+        if (!r->o.compile && !r->o.list) fb_recording_add_script(r->file, script, v[k].name, v[k].graph->hash);
+        json_array_foreach(r->peer.plans, i, name)
+        {
+            const char *plan = json_string_value(name);
+            if (json_object_get(r->peer.without, plan)) continue;
+            if (peer_known(r, v[k].graph, plan))
+                r->n.known++;
+            else if (r->o.list)
+                r->n.plans++;
+            else if (r->peer.worker)
+                FB_VEC_PUSH(&all, peer_entry(r, script, v[k].name, v[k].graph, plan));
         }
-        fb_error why = {0};
-        snprintf(what, sizeof what, "%.60s %.60s%s%.40s@%.40s", script, variant, variant[0] ? ":" : "", plan,
-                 r->peer.device);
-        say(r, "%s", what);
-        int64_t id = fb_worker_prepare_named(r->peer.worker, g, plan, r->peer.device, &o);
-        fb_report *report = sample_prepared(r, &r->peer.worker, id, g, &o, true, &why);
-        if (report)
-            record_peer_plan(r, graph, plan, report);
-        else
-            peer_failed(r, what, plan, &why);
-        fb_report_free(report);
-        if (!save(r, false, err)) return false;
     }
-    return true;
+    bool ok = measure_entries(r, &all, err);
+    entries_free(&all);
+    return ok;
 }
 
 /* ---- graphs ---- */
@@ -587,46 +843,142 @@ static fb_plan *preset_plan(const fb_preset *preset, fb_planner *planner, fb_rec
 {
     fb_error why = {0};
     fb_plan *plan = preset->make(planner, &why);
-    if (!plan) failed(r, what, "", &why);
+    if (!plan) failed(r, what, &why);
     return plan;
 }
 
-static void given_plan(fb_recorder *r, const char *what, fb_planner *planner, const fb_plan *given)
+/* The same plan, of our planner. */
+static fb_plan *given_plan(fb_recorder *r, const char *what, fb_planner *planner, const fb_plan *given)
 {
     fb_error why = {0};
     json_t *names = fb_plan_to_json(given);
     fb_plan *plan = fb_plan_from_json(planner, names, true, NULL, &why);
-    if (plan)
-        whole_plan(r, what, plan);
-    else
-        failed(r, what, "", &why);
-    fb_plan_free(plan);
+    if (!plan) failed(r, what, &why);
     json_decref(names);
+    return plan;
 }
 
-bool fb_recorder_graph(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, int n_plans,
-                       const fb_plan *const *plans, fb_error *err)
+static const char *call_it(char to[200], const char *script, const char *variant, const char *plan)
 {
+    snprintf(to, 200, "%.60s %.60s%s%.60s", script, variant, variant[0] ? ":" : "", plan);
+    return to;
+}
+
+static void add_variant(fb_recorder *r, entries *all, const char *script, const fb_recorder_variant *v,
+                        fb_planner *planner)
+{
+    char what[200], number[40];
+    for (int i = 0; i < fb_presets(); i++) {
+        call_it(what, script, v->name, fb_preset_at(i)->name);
+        fb_plan *plan = preset_plan(fb_preset_at(i), planner, r, what);
+        if (plan) add_both(r, all, what, v->graph, plan);
+    }
+    for (int i = 0; i < v->n_plans; i++) {
+        snprintf(number, sizeof number, "plan %d of the script", i + 1);
+        fb_plan *plan = given_plan(r, call_it(what, script, v->name, number), planner, v->plans[i]);
+        if (plan) add_both(r, all, what, v->graph, plan);
+    }
+}
+
+bool fb_recorder_plans(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
+{
+    entries all = {0};
+    fb_planner **planners = fb_calloc((size_t)n + 1, sizeof *planners);
+    for (int k = 0; k < n; k++) {
+        planners[k] = fb_planner_new(v[k].graph, fb_recording_machine(r->file));
+        fb_recording_add_script(r->file, script, v[k].name, v[k].graph->hash);
+        add_variant(r, &all, script, &v[k], planners[k]);
+    }
+    bool ok = r->o.compile || r->o.list || measure_entries(r, &all, err);
+    entries_free(&all);
+    for (int k = 0; k < n; k++) fb_planner_free(planners[k]);
+    fb_free(planners);
+    return ok && save(r, false, err);
+}
+
+bool fb_recorder_toggles(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
+{
+    bool ok = true;
+    for (int k = 0; ok && k < n; k++) {
+        fb_planner *planner = fb_planner_new(v[k].graph, fb_recording_machine(r->file));
+        for (int i = 0; ok && i < fb_presets() && !fb_recorder_over(r); i++) {
+            char what[200];
+            call_it(what, script, v[k].name, fb_preset_at(i)->name);
+            fb_plan *plan = preset_plan(fb_preset_at(i), planner, r, what);
+            if (!plan) continue;
+            ok = toggles_of(r, what, plan, err);
+            fb_plan_free(plan);
+        }
+        fb_planner_free(planner);
+    }
+    return ok;
+}
+
+/* ---- experiments ---- */
+
+static json_t *failed_case(const char *why, fb_error_kind kind)
+{
+    return json_pack("{s:s, s:s}", "failed", why, "failed_kind", fb_error_kind_name(kind));
+}
+
+/* Graphs of the same script gather until its experiment has ended; until then it keeps those it had. */
+static void note_case(fb_recorder *r, const char *script, const fb_graph *g)
+{
+    char graph[FB_SIGNATURE];
+    if (!r->cases_of || strcmp(r->cases_of, script) != 0) {
+        fb_free(r->cases_of);
+        json_decref(r->cases);
+        r->cases_of = fb_strdup(script);
+        r->cases = json_object();
+    }
+    json_object_set_new(r->cases, fb_graph_signature(g, graph), json_true());
+    const json_t *had = fb_recording_experiment(r->file, script);
+    json_t *now = had ? json_deep_copy(had) : json_object();
+    json_object_update(now, r->cases);
+    fb_recording_set_experiment(r->file, script, now);
+    json_decref(now);
+}
+
+void fb_recorder_experiment_done(fb_recorder *r, const char *script)
+{
+    if (!r->cases_of || strcmp(r->cases_of, script) != 0 || fb_recorder_over(r)) return;
+    fb_recording_set_experiment(r->file, script, r->cases);
+}
+
+static json_t *known_case(void)
+{
+    return failed_case("it is in the recording", FB_ERR_UNAVAILABLE);
+}
+
+json_t *fb_recorder_case(fb_recorder *r, const char *script, const fb_graph *g, const fb_plan *plan,
+                         const char *plan_name, const char *device)
+{
+    entries all = {0};
+    fb_error err = {0};
     fb_planner *planner = fb_planner_new(g, fb_recording_machine(r->file));
     char what[200];
-    bool ok = true;
-    fb_recording_add_script(r->file, script, variant, g->hash);
-    for (int i = 0; ok && i < fb_presets(); i++) {
-        snprintf(what, sizeof what, "%.60s %.60s%s%s", script, variant, variant[0] ? ":" : "", fb_preset_at(i)->name);
-        say(r, "%s", what);
-        fb_plan *plan = preset_plan(fb_preset_at(i), planner, r, what);
-        if (!plan) continue;
-        whole_plan(r, what, plan);
-        ok = save(r, false, err) && toggles(r, what, plan, err);
-        fb_plan_free(plan);
+    json_t *report = NULL;
+    call_it(what, script, "", plan_name);
+    if (fb_recorder_over(r)) {
+        fb_planner_free(planner);
+        return failed_case("the time is over", FB_ERR_LIMIT);
     }
-    for (int i = 0; ok && i < n_plans; i++) {
-        snprintf(what, sizeof what, "%.60s %.60s, plan %d of the script", script, variant, i + 1);
-        given_plan(r, what, planner, plans[i]);
-        ok = save(r, false, err);
+    if (plan) {
+        note_case(r, script, g);
+        const fb_preset *preset = fb_preset_find(plan_name);
+        fb_plan *ours = preset ? preset_plan(preset, planner, r, what) : given_plan(r, what, planner, plan);
+        if (ours) add_plan(r, &all, what, g, ours);
+    } else if (r->peer.worker && strcmp(device, r->peer.device) == 0 && !peer_known(r, g, plan_name)) {
+        note_case(r, script, g);
+        FB_VEC_PUSH(&all, peer_entry(r, script, "", g, plan_name));
+    } else {
+        r->n.known += peer_known(r, g, plan_name);
     }
+    bool ok = r->o.compile || r->o.list || measure_entries(r, &all, &err);
+    if (ok && all.n && all.at[0].recorded) report = fb_report_to_json(all.at[0].report);
+    entries_free(&all);
     fb_planner_free(planner);
-    return ok && (!r->peer.worker || peer_plans(r, script, variant, g, err));
+    return report ? report : known_case();
 }
 
 /* ---- opening ---- */
@@ -644,7 +996,7 @@ static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_
     return ok;
 }
 
-/* "h200.json" for "NVIDIA H200 141GB": the first word with a digit, else the device's kind. */
+/* "h200.json.gz" for "NVIDIA H200 141GB": the first word with a digit, else the device's kind. */
 static char *short_path(const char *machine, const char *device)
 {
     char name[41] = "";
@@ -658,11 +1010,11 @@ static char *short_path(const char *machine, const char *device)
     }
     fb_str path = {0};
     fb_str_add_n(&path, name[0] ? name : device, name[0] ? strlen(name) : strcspn(device, ":"));
-    fb_str_add(&path, ".json");
+    fb_str_add(&path, ".json.gz");
     return fb_str_take(&path);
 }
 
-/* Goes on with what an earlier run left. */
+/* Goes on with what an earlier run left. `machine` NULL: of whatever machine. */
 static bool reopen(fb_recorder *r, const char *machine, fb_error *err)
 {
     size_t n;
@@ -670,10 +1022,20 @@ static bool reopen(fb_recorder *r, const char *machine, fb_error *err)
     r->file = text ? fb_recording_read(text, n, err) : NULL;
     fb_free(text);
     if (!r->file) return fb_fail_prefix(err, "%s", r->path);
+    if (!machine) return true;
     const char *was = fb_recording_text(r->file, "device");
     if (was && strcmp(machine, was) == 0) return true;
     return fb_fail(err, FB_ERR_INPUT, "%s is a recording of %s, and this is %s", r->path, was ? was : "another",
                    machine);
+}
+
+/* Before anything is measured. */
+static bool can_be_written(const char *path, fb_error *err)
+{
+    fb_new_file f;
+    if (!fb_new_file_begin(&f, path, 0, err)) return false;
+    fb_new_file_abandon(&f);
+    return true;
 }
 
 static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
@@ -681,6 +1043,7 @@ static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
     fb_machine m;
     const char *machine = fb_json_string_or(entry, "name", "");
     r->path = r->o.out ? fb_strdup(r->o.out) : short_path(machine, r->device);
+    if (!can_be_written(r->path, err)) return false;
     if (access(r->path, F_OK) == 0) return reopen(r, machine, err);
     if (!find_machine(r, entry, &m, err)) return false;
     r->file = fb_recording_new(&m);
@@ -791,17 +1154,34 @@ static bool open_all(fb_recorder *r, fb_error *err)
     return true;
 }
 
+/* Nothing is measured: there is no device. Which plans a peer has, those of its recorded ones tell. */
+static bool open_unmeasured(fb_recorder *r, fb_error *err)
+{
+    static const char *const usual[] = {"eager", "eager+graph", "compile", "compile+graph"};
+    bool there = r->o.out && access(r->o.out, F_OK) == 0;
+    r->path = fb_strdup(r->o.out ? r->o.out : "");
+    if (!there && !r->o.machine)
+        return fb_fail(err, FB_ERR_USAGE, "%s: there is no such recording: nothing is done yet",
+                       r->o.out ? r->o.out : "--out");
+    if (there && !reopen(r, NULL, err)) return false;
+    if (!there) r->file = fb_recording_new(r->o.machine);
+    bool host = fb_recording_machine(r->file)->kind == FB_DEVICE_HOST;
+    r->dialect = host ? &fb_dialect_c : &fb_dialect_cuda;
+    r->peer.device = fb_strdup("torch");
+    r->peer.plans = json_array();
+    r->peer.without = json_object();
+    for (size_t i = 0; r->o.list && i < sizeof usual / sizeof *usual; i++)
+        if (!host || !strchr(usual[i], '+')) json_array_append_new(r->peer.plans, json_string(usual[i]));
+    return true;
+}
+
 fb_recorder *fb_recorder_new(const fb_recorder_options *o, fb_error *err)
 {
     fb_recorder *r = fb_calloc(1, sizeof *r);
     r->o = *o;
     r->device = fb_strdup(o->device);
-    if (o->compile) {
-        r->dialect = &fb_dialect_cuda;
-        r->file = fb_recording_new(o->machine);
-        return r;
-    }
-    if (open_all(r, err)) return r;
+    if (o->seconds > 0) r->until_ns = fb_now_ns() + (int64_t)(o->seconds * 1e9);
+    if (o->compile || o->list ? open_unmeasured(r, err) : open_all(r, err)) return r;
     fb_recorder_free(r);
     return NULL;
 }
@@ -817,6 +1197,8 @@ void fb_recorder_free(fb_recorder *r)
     json_decref(r->peer.without);
     fb_recording_free(r->file);
     json_decref(r->devices);
+    json_decref(r->cases);
+    fb_free(r->cases_of);
     fb_free(r->device);
     fb_free(r->path);
     fb_free(r);
@@ -827,6 +1209,11 @@ const char *fb_recorder_path(const fb_recorder *r)
     return r->path;
 }
 
+const fb_machine *fb_recorder_machine(const fb_recorder *r)
+{
+    return fb_recording_machine(r->file);
+}
+
 int fb_recorder_peer(const fb_recorder *r)
 {
     return r->peer.worker ? r->peer.given : -1;
@@ -834,7 +1221,7 @@ int fb_recorder_peer(const fb_recorder *r)
 
 bool fb_recorder_finish(fb_recorder *r, fb_error *err)
 {
-    if (r->o.compile) return true;
+    if (r->o.compile || r->o.list) return true;
     fb_recording_prune(r->file);
     return save(r, true, err);
 }

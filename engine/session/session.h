@@ -41,6 +41,7 @@ typedef struct {
     bool search_again;          /* `best` is searched for anew, whatever was found earlier */
     bool trust;                 /* every kernel in a file that a plan names may run */
     const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
+    bool plan_as_gpus;          /* … and those of columns on GPUs */
 } fb_session_options;
 
 fb_session *fb_session_new(const fb_session_options *o, fb_error *err);
