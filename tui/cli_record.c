@@ -14,10 +14,12 @@
 #include "device/cuda_compile.h"
 #endif
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What is done of all scripts before the next is begun. */
@@ -31,12 +33,14 @@ typedef struct {
     bool no_counters, max_autotune, list;
     bool only[STAGES], some; /* some: those alone */
     double spread, seconds;
+    int jobs; /* processes that compile */
     stage now;
+    fb_session *session;   /* of the script that is recorded */
     fb_recorder *recorder; /* opened with the first script that loads */
     fb_table *listed;
 } record;
 
-enum { KEY_NO_COUNTERS = 256, KEY_COMPILE, KEY_MAX_AUTOTUNE, KEY_LIST, KEY_FOR, KEY_ONLY, KEY_SPREAD };
+enum { KEY_NO_COUNTERS = 256, KEY_COMPILE, KEY_MAX_AUTOTUNE, KEY_LIST, KEY_FOR, KEY_ONLY, KEY_SPREAD, KEY_JOBS };
 
 static double positive(const struct argp_state *state, const char *option, const char *text)
 {
@@ -72,6 +76,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_LIST: r->list = true; return 0;
     case KEY_FOR: r->seconds = positive(state, "for", arg); return 0;
     case KEY_SPREAD: r->spread = positive(state, "spread", arg); return 0;
+    case KEY_JOBS: r->jobs = (int)fmin(256, fmax(1, positive(state, "jobs", arg))); return 0;
     case KEY_ONLY: only(r, state, arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -81,6 +86,12 @@ static void say(void *ctx, const char *line)
 {
     (void)ctx;
     fb_cli_say("%s", line);
+}
+
+static const double *file_of(void *ctx, const char *key, int64_t *n)
+{
+    const record *r = ctx;
+    return r->session ? fb_session_file(r->session, key, n) : NULL;
 }
 
 /* Into the cache of compiled kernels, as a device would. */
@@ -119,6 +130,7 @@ static bool open_recorder(record *r, const char *device, fb_error *err)
                                    .list = r->list,
                                    .compile = r->arch ? compile : NULL,
                                    .machine = r->arch ? &r->machine : NULL,
+                                   .file = file_of,
                                    .say = say,
                                    .ctx = r};
     if ((r->recorder = fb_recorder_new(&o, err)) == NULL) return false;
@@ -244,7 +256,7 @@ static bool record_script(record *r, const char *path, int *status)
         *status = fb_cli_fail(&err);
         return false;
     }
-    fb_session *s = fb_cli_open(&r->cli, path, &own);
+    fb_session *s = r->session = fb_cli_open(&r->cli, path, &own);
     bool ok = true;
     if (s && fb_cli_case(&r->cli, s, 0, &err) && (r->now == STAGE_EXPERIMENTS || add_columns(s, &own))) {
         ok = open_recorder(r, fb_session_default_device(s), &err);
@@ -255,6 +267,7 @@ static bool record_script(record *r, const char *path, int *status)
     if (err.kind) own = fb_cli_fail(&err);
     if (own) *status = own;
     fb_session_free(s);
+    r->session = NULL;
     return ok;
 }
 
@@ -267,11 +280,71 @@ static void record_all(record *r, int *status)
     bool ok = true;
     for (r->now = 0; ok && r->now < STAGES; r->now++) {
         if (r->some && !r->only[r->now]) continue;
-        if (r->arch && r->now == STAGE_PEERS) continue;
         for (int i = 0; ok && i < n && !(r->recorder && fb_recorder_over(r->recorder)); i++)
             ok = record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, status);
     }
     fb_arena_free(arena);
+}
+
+/* ---- compiling with all cores: a process a script ---- */
+
+typedef FB_VEC(const char *) words;
+
+static void add_pair(words *w, const char *option, const char *value)
+{
+    if (!value) return;
+    FB_VEC_PUSH(w, option);
+    FB_VEC_PUSH(w, value);
+}
+
+static pid_t compile_apart(const record *r, const char *path)
+{
+    words w = {0};
+    FB_VEC_PUSH(&w, fb_cli_self());
+    FB_VEC_PUSH(&w, "record");
+    FB_VEC_PUSH(&w, path);
+    add_pair(&w, "--compile", r->arch);
+    add_pair(&w, "--out", r->out);
+    for (int i = 0; i < r->cli.common.n_workers; i++) add_pair(&w, "--worker", r->cli.common.workers[i]);
+    for (int i = 0; i < STAGES; i++)
+        if (r->only[i]) add_pair(&w, "--only", stage_name[i]);
+    FB_VEC_PUSH(&w, NULL);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (!pid) {
+        execv(fb_cli_self(), (char *const *)(uintptr_t)w.at);
+        _exit(127);
+    }
+    FB_VEC_FREE(&w);
+    return pid;
+}
+
+/* Waits for one; false: there is none. */
+static bool reap(int *status)
+{
+    int how;
+    pid_t pid;
+    while ((pid = wait(&how)) < 0 && errno == EINTR) continue;
+    if (pid > 0 && (!WIFEXITED(how) || WEXITSTATUS(how))) *status = WIFEXITED(how) ? WEXITSTATUS(how) : FB_EXIT_WRONG;
+    return pid > 0;
+}
+
+static int compile_all(const record *r)
+{
+    fb_arena *arena = fb_arena_new();
+    const fb_bundled *bundled;
+    int n_bundled = fb_bundled_list(arena, &bundled), n = r->cli.n_args ? r->cli.n_args : n_bundled;
+    int status = FB_EXIT_FINE, running = 0;
+    for (int i = 0; i < n; i++) {
+        if (running == r->jobs) running -= reap(&status);
+        if (compile_apart(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path) > 0)
+            running++;
+        else
+            status = FB_EXIT_WRONG;
+    }
+    while (running-- > 0) reap(&status);
+    fb_arena_free(arena);
+    return status;
 }
 
 static void print_counts(record *r)
@@ -299,7 +372,9 @@ static int record_main(const fb_command *me, int argc, char **argv)
          "A column is disturbed where its p90 is more than this times its p10, and measured again (default: 2)", 0},
         {"list", KEY_LIST, NULL, 0, "Measure nothing: what is in --out, and what is to be done", 0},
         {"compile", KEY_COMPILE, "ARCH", 0,
-         "Measure nothing: compile what would be measured, such as for sm_90, into the cache; needs no GPU", 0},
+         "Measure nothing: compile what would be measured, such as for sm_90, into the cache; needs no GPU. What a "
+         "--worker for PyTorch would compile it compiles too, where it runs", 0},
+        {"jobs", KEY_JOBS, "N", 0, "With --compile: so many scripts at once", 0},
         {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
         {"max-autotune", KEY_MAX_AUTOTUNE, NULL, 0,
          "With a --worker for PyTorch, whose plans are recorded too: also this one, half a minute a graph", 0},
@@ -310,6 +385,12 @@ static int record_main(const fb_command *me, int argc, char **argv)
     fb_error err = {0};
     fb_cli_parse(&r.cli, me, options, argc, argv);
     if (fb_cli_cases(&r.cli) > 1) fb_cli_usage("%s: --set takes one value here", argv[0]);
+    if (r.jobs && !r.arch) fb_cli_usage("%s: --jobs goes with --compile: what is measured is measured alone", argv[0]);
+    if (r.jobs > 1) {
+        status = compile_all(&r);
+        fb_cli_free(&r.cli);
+        return status;
+    }
     if (r.list) {
         r.listed = fb_table_new();
         fb_table_column(r.listed, "script", "", true);

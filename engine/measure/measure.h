@@ -40,6 +40,7 @@ typedef struct {
     uint64_t seeds[FB_SEEDS];
     int n_seeds;
     bool counters;
+    bool ahead;                 /* of a framework: to compile is all that is asked for, nothing is timed */
     struct fb_check_memo *memo; /* see measure/check.h; may be NULL */
     double limit_s;             /* for one run; 0: 60. Enforced by the worker's supervisor */
     fb_file_values files;       /* values of FB_DIST_FILE inputs; may be NULL */

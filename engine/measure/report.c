@@ -374,7 +374,7 @@ static json_t *rounds_to_json(const fb_report *r)
     json_t *at = json_array(), *wall = json_array(), *device = json_array();
     for (int i = 0; i < r->n_rounds; i++) {
         const fb_round *one = &r->rounds[i];
-        json_array_append_new(at, json_real(round(one->at_us)));
+        json_array_append_new(at, json_integer((json_int_t)llround(one->at_us)));
         json_array_append_new(wall, json_real(one->wall_us));
         json_array_append_new(device, isfinite(one->device_us) ? json_real(one->device_us) : json_null());
     }

@@ -53,6 +53,7 @@ struct fb_recorder {
     json_t *devices; /* what the worker listed */
     int count_failures, counted;
     int64_t saved_ns, until_ns; /* until_ns 0: no limit */
+    json_t *sent[2];            /* keys of files that our worker and the peer's have */
     json_t *cases;              /* graphs of the experiment that is being recorded */
     char *cases_of;             /* its script */
     fb_recorder_counts n;
@@ -214,9 +215,35 @@ static void entry_failed(fb_recorder *r, column_run *e, const fb_error *why)
     json_object_set_new(r->peer.without, e->peer_plan, json_true());
 }
 
+static void send_files(fb_recorder *r, const column_run *e)
+{
+    json_t **sent = &r->sent[e->worker == &r->peer.worker];
+    int64_t n;
+    if (!*sent) *sent = json_object();
+    for (int i = 0; r->o.file && i < e->graph->n_nodes; i++) {
+        const fb_attrs *a = e->graph->nodes[i].attrs;
+        if (a->dist != FB_DIST_FILE || !a->file || json_object_get(*sent, a->file)) continue;
+        const double *values = r->o.file(r->o.ctx, a->file, &n);
+        if (!values) continue; /* the worker says which one is missing */
+        fb_worker_send_file(*e->worker, a->file, values, n);
+        json_object_set_new(*sent, a->file, json_true());
+    }
+}
+
+/* A process that died has none. */
+static void forget_files(fb_recorder *r, const column_run *e)
+{
+    json_object_clear(r->sent[e->worker == &r->peer.worker]);
+}
+
 static bool prepare_with(fb_recorder *r, column_run *e, bool counters, fb_error *err)
 {
-    const fb_measure_options o = {.seeds = {0}, .n_seeds = 1, .counters = counters, .limit_s = silence_s};
+    const fb_measure_options o = {.seeds = {0},
+                                  .n_seeds = 1,
+                                  .counters = counters,
+                                  .ahead = r->o.compile != NULL,
+                                  .limit_s = silence_s};
+    send_files(r, e);
     fb_report_free(e->report);
     e->report = NULL;
     e->id = e->plan ? fb_worker_prepare(*e->worker, e->graph, e->plan, r->device, &o)
@@ -273,6 +300,7 @@ static int stand_together(fb_recorder *r, column_run *e, int n)
             if (!is_grave(&why) || !any) entry_failed(r, &e[i], &why);
             if (!is_grave(&why)) continue;
             release_all(r, e, i);
+            forget_files(r, &e[i]);
             if (any) n = i;
             lost = true;
         }
@@ -813,6 +841,27 @@ static column_run peer_entry(fb_recorder *r, const char *script, const char *var
     return e;
 }
 
+/* What is launched as a graph is the code of the plan that is not. */
+static bool is_compiled_alone(const char *plan)
+{
+    return strncmp(plan, "eager", 5) != 0 && !strchr(plan, '+');
+}
+
+static bool compile_peers(fb_recorder *r, entries *all)
+{
+    for (int i = 0; i < all->n && !fb_recorder_over(r); i++) {
+        column_run *e = &all->at[i];
+        fb_error why = {0};
+        say(r, "%s", e->what);
+        if (prepare_with(r, e, false, &why))
+            r->n.plans++;
+        else
+            entry_failed(r, e, &why);
+        release_entry(r, e);
+    }
+    return true;
+}
+
 bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err)
 {
     entries all = {0};
@@ -828,11 +877,11 @@ bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recor
                 r->n.known++;
             else if (r->o.list)
                 r->n.plans++;
-            else if (r->peer.worker)
+            else if (r->peer.worker && (!r->o.compile || is_compiled_alone(plan)))
                 FB_VEC_PUSH(&all, peer_entry(r, script, v[k].name, v[k].graph, plan));
         }
     }
-    bool ok = measure_entries(r, &all, err);
+    bool ok = r->o.compile ? compile_peers(r, &all) : measure_entries(r, &all, err);
     entries_free(&all);
     return ok;
 }
@@ -928,6 +977,8 @@ static void note_case(fb_recorder *r, const char *script, const fb_graph *g)
     if (!r->cases_of || strcmp(r->cases_of, script) != 0) {
         fb_free(r->cases_of);
         json_decref(r->cases);
+    json_decref(r->sent[0]);
+    json_decref(r->sent[1]);
         r->cases_of = fb_strdup(script);
         r->cases = json_object();
     }
@@ -1167,6 +1218,11 @@ static bool open_unmeasured(fb_recorder *r, fb_error *err)
     if (!there) r->file = fb_recording_new(r->o.machine);
     bool host = fb_recording_machine(r->file)->kind == FB_DEVICE_HOST;
     r->dialect = host ? &fb_dialect_c : &fb_dialect_cuda;
+    fb_str missing = {0};
+    for (int i = 0; r->o.compile && i < r->o.n_workers; i++)
+        if (!take_worker(r, i, &missing, err)) return false;
+    fb_str_free(&missing);
+    if (r->peer.worker) return true;
     r->peer.device = fb_strdup("torch");
     r->peer.plans = json_array();
     r->peer.without = json_object();

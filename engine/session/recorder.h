@@ -35,9 +35,12 @@ typedef struct {
     /* Instead of measuring: counts what is there and what is to be done. The file must be there, or `machine`. */
     bool list;
     /* Instead of measuring: hands over each program that would be measured, in CUDA for `machine`, and writes no file.
-     * So the kernels are in the cache before a GPU is there. NULL: measure. */
+     * So the kernels are in the cache before a GPU is there. A framework of a given worker compiles too. NULL: measure.
+     */
     bool (*compile)(void *ctx, const fb_program *p, fb_error *err);
     const fb_machine *machine; /* of what `out` names instead, where that is there */
+    /* The values that a script loaded; NULL: there are none. */
+    const double *(*file)(void *ctx, const char *key, int64_t *n);
     void (*say)(void *ctx, const char *line); /* what is being done; failures are whole sentences */
     void *ctx;
 } fb_recorder_options;

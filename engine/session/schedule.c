@@ -239,6 +239,11 @@ bool fb_schedule_send_files(fb_session *s, int worker, const fb_graph *g, fb_err
     return true;
 }
 
+const double *fb_session_file(const fb_session *s, const char *key, int64_t *n)
+{
+    return s->script ? fb_script_file(s->script, key, n) : NULL;
+}
+
 static void forget_files(fb_worker_record *w)
 {
     while (w->files.n) fb_free(w->files.at[--w->files.n]);

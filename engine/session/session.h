@@ -77,6 +77,9 @@ int fb_session_script_error_line(const fb_session *s);
 const json_t *fb_session_param(const fb_session *s, const char *name);
 bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, fb_error *err);
 
+/* The values of an input of distribution FB_DIST_FILE, which the script loaded; NULL: there are none. */
+const double *fb_session_file(const fb_session *s, const char *key, int64_t *n);
+
 /* Lines for the log pane: what the script printed, what was dropped, why a worker ended. */
 int fb_session_log_lines(const fb_session *s);
 const char *fb_session_log_line(const fb_session *s, int i);

@@ -389,6 +389,7 @@ static int64_t prepare(fb_worker *w, const fb_graph *g, json_t *plan, json_t *so
     json_t *message =
         json_pack("{s:s, s:I, s:s, s:o, s:s, s:o, s:b}", "type", "prepare", "id", (json_int_t)id, "graph",
                   fb_hash_hex(g->hash, hex), "plan", plan, "device", device, "seeds", seeds, "counters", o->counters);
+    if (o->ahead) json_object_set_new(message, "ahead", json_true());
     if (o->limit_s > 0) json_object_set_new(message, "limit_s", json_real(o->limit_s));
     if (sources) json_object_set_new(message, "sources", sources);
     ask(w, id, message);

@@ -7,6 +7,7 @@
  *   {"type":"graph","hash":H} followed by the lines of graph_json.h      once per graph; kept by hash (least recently
  * used go)
  *   {"type":"prepare","id":N,"graph":H,"plan":{…},"device":"host","seeds":[…],"counters":false}
+ *       … "ahead":true: of a framework, compiled into its own cache and no more
  *       … "sources":{PATH:TEXT}: what the files hold that the plan names for kernels
  *   {"type":"sample","id":N,"n":20,"cache":"hot","brief":false}           brief: kernels need not name their nodes
  *   {"type":"check","id":N,"graph":H,"device":"host","seeds":[…]}          of what was prepared from that graph; before

@@ -657,7 +657,7 @@ class Case:
     """One graph under one plan, prepared. Inputs of several seeds take turns, each checked when it comes."""
 
     PLANS = ("eager", "eager+graph", "compile", "compile+graph", "max-autotune")
-    TURN_CALLS, ROUNDS = 4, 15
+    TURN_CALLS, ROUNDS, KEPT = 4, 15, 128
 
     def __init__(self, graph, plan, seeds, files):
         if plan not in self.PLANS:
@@ -666,6 +666,7 @@ class Case:
             raise Refused("unavailable", f"PyTorch finds no GPU here, and {plan} replays a CUDA graph")
         self.graph, self.plan, self.seeds, self.files = graph, plan, seeds, files
         self.hot, self.cold, self.busy, self.calls, self.waited_us = [], [], [], 0, 0.0
+        self.rounds = []  # (when it began, its median), the latest
         self.images, self.verified, self.seed = {}, set(), None
         self.error = {"max_abs": 0.0, "max_rel": 0.0, "bound": 0.0, "ok": True}
         self.kernels, self.launches, self.peak, self.compile_ms = [], None, None, None
@@ -680,7 +681,8 @@ class Case:
         torch.backends.cuda.matmul.allow_tf32 = self.tf32
         torch.backends.cudnn.allow_tf32 = self.tf32
 
-    def prepare(self):
+    def build(self):
+        """Builds it, and runs it once."""
         self.settings()
         model, self.inputs = function(self.graph, scopes=True)
         self.model = model
@@ -701,6 +703,10 @@ class Case:
             wait()
             if not self.plan.startswith("eager"):
                 self.compile_ms = (time.perf_counter() - start) * 1e3
+
+    def prepare(self):
+        self.build()
+        with torch.no_grad():
             if self.plan.endswith("+graph"):
                 self.run = graphed(self.run)
             self.check()
@@ -849,6 +855,7 @@ class Case:
                 raise Refused("input", f"the result is wrong, so no time is taken: {self.error['worst']}")
             if not cold:
                 self.run()
+            began, before = time.perf_counter(), len(self.hot)
             for _ in range(n):
                 if cold:
                     FLUSH.add_(1)
@@ -857,6 +864,8 @@ class Case:
                 self.run()
                 wait()
                 (self.cold if cold else self.hot).append((time.perf_counter() - start) * 1e6)
+            if not cold:
+                self.rounds = [*self.rounds[1 - self.KEPT:], (began * 1e6, stat(self.hot[before:])["median"])]
 
     def report(self):
         r = {"device": "torch", "plan": self.plan, "nodes": len(self.graph["nodes"]), "source": "measured",
@@ -868,6 +877,9 @@ class Case:
         for key, samples in (("wall_us", self.hot), ("cold_us", self.cold), ("device_us", self.busy)):
             if samples:
                 r[key] = stat(samples)
+        if self.rounds:  # what a comparison with another column pairs
+            r["rounds"] = {"at_us": [round(at) for at, _ in self.rounds], "wall_us": [us for _, us in self.rounds],
+                           "device_us": [None for _ in self.rounds]}
         if self.hot and self.busy and r["wall_us"]["median"] >= r["device_us"]["median"]:
             copies = stat(self.copy_us)["median"] if self.copy_us else 0
             r["gap_us"] = max(0, r["wall_us"]["median"] - r["device_us"]["median"] - copies)
@@ -1017,6 +1029,8 @@ class Worker:
         if not isinstance(plan, str):
             raise Refused("input", f"PyTorch plans for itself: a plan is one of {', '.join(Case.PLANS)}")
         case = Case(self.graphs[message["graph"]], plan, message.get("seeds") or [0], self.files)
+        if message.get("ahead"):
+            return self.compile_ahead(number, case)
         self.take_device(number)
         what = "running" if plan.startswith("eager") else "compiling"
         self.front.say({"type": "progress", "id": number, "what": f"PyTorch: {what} {plan}", "fraction": 0})
@@ -1025,6 +1039,13 @@ class Worker:
         case.prepare()
         self.cases[number] = case
         return {"type": "prepared", "id": number, "report": case.report()}
+
+    def compile_ahead(self, number, case):
+        """Into PyTorch's own cache, for a worker that will measure it: nothing is timed, so the device is not asked for."""
+        if not case.plan.startswith("eager"):
+            self.load_compiler()
+            case.build()
+        return {"type": "prepared", "id": number, "report": {"device": "torch", "plan": case.plan, "error": case.error}}
 
     def sample(self, message):
         number = message["id"]
@@ -1088,6 +1109,8 @@ def main():
 
 
 MISSING, CUDA = None, False
+for cache in ("TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE"):
+    os.environ.setdefault(cache, "1")  # what another worker has compiled ahead is not compiled again
 try:
     import torch
 except ImportError as e:
