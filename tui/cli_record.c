@@ -373,7 +373,8 @@ static int record_main(const fb_command *me, int argc, char **argv)
         {"list", KEY_LIST, NULL, 0, "Measure nothing: what is in --out, and what is to be done", 0},
         {"compile", KEY_COMPILE, "ARCH", 0,
          "Measure nothing: compile what would be measured, such as for sm_90, into the cache; needs no GPU. What a "
-         "--worker for PyTorch would compile it compiles too, where it runs", 0},
+         "--worker for PyTorch would compile it compiles too, where it runs",
+         0},
         {"jobs", KEY_JOBS, "N", 0, "With --compile: so many scripts at once", 0},
         {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
         {"max-autotune", KEY_MAX_AUTOTUNE, NULL, 0,

@@ -878,7 +878,8 @@ static json_t *scaled_timeline(const json_t *t, bool in)
         if (i < SPANS_KEPT) json_array_append_new(spans, scaled_span(one, in));
     }
     json_object_set_new(out, "spans", spans);
-    if (json_is_array(json_object_get(metrics, "names"))) json_object_set_new(out, "metrics", scaled_metrics(metrics, in));
+    if (json_is_array(json_object_get(metrics, "names")))
+        json_object_set_new(out, "metrics", scaled_metrics(metrics, in));
     return out;
 }
 

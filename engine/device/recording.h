@@ -45,7 +45,8 @@ typedef struct fb_recording fb_recording;
 
 /* Of the graph, the group's nodes and stored nodes, family and knobs. */
 const char *fb_group_signature(const fb_plan *plan, int group, char to[FB_SIGNATURE]);
-/* Of all groups, and of the loops that are one kernel; whether it is launched as a stream or a graph is no part of it. */
+/* Of all groups, and of the loops that are one kernel; whether it is launched as a stream or a graph is no part of it.
+ */
 const char *fb_plan_signature(const fb_plan *plan, char to[FB_SIGNATURE]);
 const char *fb_graph_signature(const fb_graph *g, char to[FB_SIGNATURE]);
 const char *fb_code_name(const fb_program *p, const fb_launch *l, char to[FB_SIGNATURE]);
@@ -93,7 +94,7 @@ void fb_recording_set_group(fb_recording *r, const char *signature, int n, const
 void fb_recording_prune(fb_recording *r);
 
 typedef struct {
-    char code[FB_SIGNATURE]; /* of its program */
+    char code[FB_SIGNATURE];  /* of its program */
     char graph[FB_SIGNATURE]; /* "": not known */
     fb_stat wall_us[3];       /* by launch mode; a plan that is one kernel has a signature of its own */
     fb_rounds rounds[3];      /* likewise */

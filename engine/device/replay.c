@@ -385,7 +385,7 @@ static json_t *replay_timeline(fb_device *d, const char *recorded, fb_error *err
 
 #define REPLAY_OPS                                                                                                     \
     .kind = "replay", .list = replay_list, .available = replay_available, .open = replay_open, .close = replay_close,  \
-    .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall,  \
+    .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall,                                 \
     .recall_timeline = replay_timeline
 
 const fb_device_ops fb_device_replay = {REPLAY_OPS, .dialect = &fb_dialect_cuda};

@@ -238,17 +238,15 @@ static void forget_files(fb_recorder *r, const column_run *e)
 
 static bool prepare_with(fb_recorder *r, column_run *e, bool counters, fb_error *err)
 {
-    const fb_measure_options o = {.seeds = {0},
-                                  .n_seeds = 1,
-                                  .counters = counters,
-                                  .ahead = r->o.compile != NULL,
-                                  .limit_s = silence_s};
+    const fb_measure_options o = {
+        .seeds = {0}, .n_seeds = 1, .counters = counters, .ahead = r->o.compile != NULL, .limit_s = silence_s};
     send_files(r, e);
     fb_report_free(e->report);
     e->report = NULL;
     e->id = e->plan ? fb_worker_prepare(*e->worker, e->graph, e->plan, r->device, &o)
                     : fb_worker_prepare_named(*e->worker, e->graph, e->peer_plan, r->peer.device, &o);
-    return take_report(r, e->worker, e->id, &e->report, err) && check(r, e->worker, e->id, e->graph, &o, &e->report, err);
+    return take_report(r, e->worker, e->id, &e->report, err) &&
+           check(r, e->worker, e->id, e->graph, &o, &e->report, err);
 }
 
 static void release_entry(fb_recorder *r, column_run *e)
@@ -699,9 +697,9 @@ static bool measure_toggled(fb_recorder *r, const fb_plan *plan, fb_error *err)
         return ok;
     }
     column_run e = {.worker = &r->worker,
-               .graph = fb_planner_graph(fb_plan_planner(plan)),
-               .plan = (fb_plan *)(uintptr_t)plan,
-               .counters = true};
+                    .graph = fb_planner_graph(fb_plan_planner(plan)),
+                    .plan = (fb_plan *)(uintptr_t)plan,
+                    .counters = true};
     bool ok = prepare_entry(r, &e, err) && sample_in_turns(r, &e, 1, FB_CACHE_HOT, err) &&
               sample_in_turns(r, &e, 1, FB_CACHE_COLD, err);
     release_entry(r, &e);
@@ -827,13 +825,14 @@ static bool peer_known(const fb_recorder *r, const fb_graph *g, const char *plan
 {
     char graph[FB_SIGNATURE];
     fb_peer_plan *have = fb_calloc(1, sizeof *have);
-    bool known = fb_recording_peer_plan(r->file, fb_graph_signature(g, graph), r->peer.device, plan, have) &&
-                 have->rounds.n;
+    bool known =
+        fb_recording_peer_plan(r->file, fb_graph_signature(g, graph), r->peer.device, plan, have) && have->rounds.n;
     fb_free(have);
     return known;
 }
 
-static column_run peer_entry(fb_recorder *r, const char *script, const char *variant, const fb_graph *g, const char *plan)
+static column_run peer_entry(fb_recorder *r, const char *script, const char *variant, const fb_graph *g,
+                             const char *plan)
 {
     column_run e = {.worker = &r->peer.worker, .graph = g, .peer_plan = plan};
     snprintf(e.what, sizeof e.what, "%.60s %.60s%s%.40s@%.40s", script, variant, variant[0] ? ":" : "", plan,
@@ -977,8 +976,8 @@ static void note_case(fb_recorder *r, const char *script, const fb_graph *g)
     if (!r->cases_of || strcmp(r->cases_of, script) != 0) {
         fb_free(r->cases_of);
         json_decref(r->cases);
-    json_decref(r->sent[0]);
-    json_decref(r->sent[1]);
+        json_decref(r->sent[0]);
+        json_decref(r->sent[1]);
         r->cases_of = fb_strdup(script);
         r->cases = json_object();
     }

@@ -60,7 +60,8 @@ const char *fb_recorder_path(const fb_recorder *r);
 const fb_machine *fb_recorder_machine(const fb_recorder *r);
 /* Which of the given workers serves a peer, so that nobody else need start it; -1: none. */
 int fb_recorder_peer(const fb_recorder *r);
-bool fb_recorder_over(const fb_recorder *r); /* its seconds have passed: what is asked for now is left for the next run */
+bool fb_recorder_over(
+    const fb_recorder *r); /* its seconds have passed: what is asked for now is left for the next run */
 
 /* A variant's graph (canonical), and plans beside the presets, of any planner of the same graph. */
 typedef struct {
@@ -75,7 +76,8 @@ bool fb_recorder_plans(fb_recorder *r, const char *script, int n, const fb_recor
 bool fb_recorder_toggles(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err);
 bool fb_recorder_peers(fb_recorder *r, const char *script, int n, const fb_recorder_variant *v, fb_error *err);
 
-/* One case of the script's experiment: its report in JSON, a new reference. `plan` NULL: a peer's, called `plan_name`. */
+/* One case of the script's experiment: its report in JSON, a new reference. `plan` NULL: a peer's, called `plan_name`.
+ */
 json_t *fb_recorder_case(fb_recorder *r, const char *script, const fb_graph *g, const fb_plan *plan,
                          const char *plan_name, const char *device);
 /* … which has come to its end: graphs that it had earlier and no longer has are forgotten. */

@@ -4,9 +4,11 @@
 #include "scratch.h"
 
 #include "base/embedded.h"
+#include "base/gzip.h"
 #include "base/json.h"
 #include "codegen/lower.h"
 #include "device/recording.h"
+#include "measure/compare.h"
 #include "measure/measure.h"
 
 #include <math.h>
@@ -330,6 +332,112 @@ static void codes_are_of_what_runs(void **state)
     assert_string_not_equal(code[0], code[2]);
 }
 
+/* ---- samples ---- */
+
+static void record_rounds(fixture *f, const fb_plan *plan, double turn_us, double after_us, double us)
+{
+    char signature[FB_SIGNATURE];
+    fb_recorded_plan *whole = fb_calloc(1, sizeof *whole);
+    assert_true(fb_recording_plan(f->r, fb_plan_signature(plan, signature), whole));
+    for (int i = 0; i < 20; i++)
+        whole->rounds[FB_LAUNCH_STREAM].at[i] =
+            (fb_round){turn_us + 1000 * i + after_us, us * (1 + 0.001 * (i % 3)), i ? us / 2 : NAN};
+    whole->rounds[FB_LAUNCH_STREAM].n = 20;
+    fb_recording_set_plan(f->r, signature, whole);
+    fb_free(whole);
+}
+
+/* 2 % apart, which a summary of 30 does not tell. */
+static void rounds_of_one_turn_are_paired(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        fixture f = fixture_new(FB_DEVICE_CUDA, false);
+        record_kernels(&f, f.none, 10);
+        record_kernels(&f, f.ab, 10);
+        record_whole(&f, f.none, 51);
+        record_whole(&f, f.ab, 50);
+        record_rounds(&f, f.none, 1.8e15, 0, 51);
+        record_rounds(&f, f.ab, apart ? 1.8e15 + 5e6 : 1.8e15, 500, 50);
+        assert_true(fb_recording_write(f.r, in_scratch("gpu.json.gz"), NULL));
+        fb_report *a = ask(f.none, "replay:gpu"), *b = ask(f.ab, "replay:gpu");
+        a->device = b->device = "replay:gpu"; /* a session says so */
+        assert_int_equal(a->n_rounds, 20);
+        close_to(b->rounds[1].wall_us, 50.05);
+        assert_true(isnan(a->rounds[0].device_us) && a->rounds[1].device_us > 25);
+        fb_comparison c = fb_compare_reports(a, b, FB_TIME_WALL);
+        assert_int_equal(c.pairs, apart ? 0 : 20);
+        if (!apart) assert_int_equal(c.what, FB_FASTER);
+        fb_report_free(a);
+        fb_report_free(b);
+        unlink(in_scratch("gpu.json.gz"));
+        fixture_free(&f);
+    }
+}
+
+/* Of one name the compressed file is taken. Plans of graphs that no script has any more go. */
+static void compressed_files_are_the_same_every_time(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    fb_error err = {0};
+    size_t n[2], used;
+    char *bytes[2], signature[FB_SIGNATURE];
+    record_kernels(&f, f.none, 10);
+    record_whole(&f, f.none, 50);
+    json_t *timeline = json_pack("{s:[s], s:[[i, f, f, n, n, i]]}", "names", "a", "spans", 0, 1.25, 3.5, 0);
+    fb_recording_set_timeline(f.r, fb_plan_signature(f.none, signature), timeline);
+    for (int i = 0; i < 2; i++) {
+        assert_true(fb_recording_write(f.r, in_scratch("same.json.gz"), &err));
+        bytes[i] = fb_read_file(in_scratch("same.json.gz"), FB_RECORDING_MAX, &n[i], &err);
+        fb_recording_free(f.r);
+        assert_non_null(f.r = fb_recording_read(bytes[i], n[i], &err));
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(bytes[0], bytes[1], n[0]);
+    json_t *back = fb_recording_timeline(f.r, signature, &err);
+    assert_true(json_equal(back, timeline));
+    char *text = fb_gunzip(bytes[0], n[0], 1000, &used, &used, &err);
+    assert_null(text);
+    assert_non_null(strstr(err.text, "more than"));
+    json_decref(back);
+    json_decref(timeline);
+    fb_free(bytes[0]);
+    fb_free(bytes[1]);
+    unlink(in_scratch("same.json.gz"));
+    fixture_free(&f);
+}
+
+static void plans_of_forgotten_graphs_go(void **state)
+{
+    (void)state;
+    fixture f = fixture_new(FB_DEVICE_CUDA, false);
+    char signature[FB_SIGNATURE];
+    fb_recorded_plan *have = fb_calloc(1, sizeof *have);
+    record_kernels(&f, f.none, 10);
+    record_whole(&f, f.none, 50);
+    assert_true(fb_recording_plan(f.r, fb_plan_signature(f.none, signature), have));
+    fb_graph_signature(f.g, have->graph);
+    fb_recording_set_plan(f.r, signature, have);
+    fb_recording_add_script(f.r, "chain", "", f.g->hash);
+    fb_recording_prune(f.r);
+    assert_true(fb_recording_plan(f.r, signature, have));
+    fixture other = fixture_new(FB_DEVICE_CUDA, true);
+    fb_recording_add_script(f.r, "chain", "", other.g->hash);
+    json_t *graphs = json_pack("{s:b}", have->graph, 1);
+    fb_recording_set_experiment(f.r, "chain", graphs);
+    fb_recording_prune(f.r);
+    assert_true(fb_recording_plan(f.r, signature, have)); /* an experiment has it */
+    json_object_clear(graphs);
+    fb_recording_set_experiment(f.r, "chain", graphs);
+    fb_recording_prune(f.r);
+    assert_false(fb_recording_plan(f.r, signature, have));
+    json_decref(graphs);
+    fb_free(have);
+    fixture_free(&other);
+    fixture_free(&f);
+}
+
 /* ---- files ---- */
 
 static void pruning_keeps_what_is_launched(void **state)
@@ -524,6 +632,9 @@ int main(void)
         cmocka_unit_test(source_that_changed_is_stale),
         cmocka_unit_test(a_processor_is_replayed_in_its_own_dialect),
         cmocka_unit_test(codes_are_of_what_runs),
+        cmocka_unit_test(rounds_of_one_turn_are_paired),
+        cmocka_unit_test(compressed_files_are_the_same_every_time),
+        cmocka_unit_test(plans_of_forgotten_graphs_go),
         cmocka_unit_test(pruning_keeps_what_is_launched),
         cmocka_unit_test(recordings_are_listed),
         cmocka_unit_test(a_peer_is_served_by_name),

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""A worker that stands in for a framework: its plans take what the clock says, and its answers are always right.
+
+Writes what it is asked to prepare to standin.log. A plan "broken" ends the process; "away" cannot be had here."""
+import json
+import os
+import sys
+import time
+
+LOG = os.environ.get("STANDIN_LOG", "standin.log")
+DEVICE = {"device": "torch", "kind": "torch", "name": "Stand-in 1.0 on nothing", "plans": ["eager", "compile", "away"]}
+cases = {}
+
+
+def say(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def stat(values):
+    s = sorted(values)
+    return {"median": s[len(s) // 2], "p10": s[0], "p90": s[-1], "n": len(s)}
+
+
+def report(case):
+    r = {"device": "torch", "plan": case["plan"], "nodes": 4, "source": "measured", "launch_mode": "stream", "launches": 3,
+         "error": {"max_abs": 0.0, "max_rel": 0.0, "bound": 0.1, "ok": True}, "kernels": []}
+    if case["wall"]:
+        r["wall_us"] = stat(case["wall"])
+        r["rounds"] = {"at_us": case["at"], "wall_us": case["wall"], "device_us": [None] * len(case["at"])}
+    return r
+
+
+for line in sys.stdin:
+    m = json.loads(line)
+    kind, number = m["type"], m.get("id", 0)
+    if kind == "graph":
+        head = json.loads(sys.stdin.readline())
+        for _ in range(head["n_scopes"] + head["n_regions"] + head["n_nodes"] + 1):
+            sys.stdin.readline()
+    elif kind == "hello":
+        say({"type": "hello", "fusebox": 1, "version": m.get("version", ""), "host": "nowhere", "devices": [DEVICE],
+             "libraries": []})
+    elif kind == "devices":
+        say({"type": "devices", "id": number, "devices": [DEVICE], "libraries": []})
+    elif kind == "prepare":
+        with open(LOG, "a") as log:
+            log.write(f"{m['plan']}{' ahead' if m.get('ahead') else ''}\n")
+        if m["plan"] == "away":
+            say({"type": "error", "id": number, "kind": "unavailable", "text": "there is no away here"})
+            continue
+        cases[number] = {"plan": m["plan"], "at": [], "wall": []}
+        say({"type": "prepared", "id": number, "report": report(cases[number])})
+    elif kind == "sample":
+        case = cases[number]
+        if m.get("cache") != "cold":
+            case["at"].append(round(time.perf_counter() * 1e6))
+            case["wall"].append(200.0 if case["plan"] == "eager" else 100.0)
+        say({"type": "sampled", "id": number, "waited_us": 0, "report": report(case)})
+    elif kind == "release":
+        cases.pop(number, None)
+        say({"type": "released", "id": number})
+    elif kind == "quit":
+        break
+    else:
+        say({"type": "error", "id": number, "kind": "input", "text": f"no {kind} here"})
