@@ -50,7 +50,7 @@ if wanted copy; then
     )
 fi
 if wanted cost; then
-    for recording in "$FB_SRCDIR"/scripts/recordings/*.json; do
+    for recording in "$FB_SRCDIR"/scripts/recordings/*.json.gz; do
         "$BENCH_DIR/bench_cost" "$recording" "$FB_SRCDIR"/scripts/puzzlers/*.lua "$FB_SRCDIR"/scripts/models/*.lua
     done
 fi

@@ -1,7 +1,7 @@
 /* How far the cost model is off: predicted against recorded times of every kernel of a recording that the bundled
  * scripts' presets, the single edits of these, and their loops as one kernel launch. No device is needed.
  *
- *     bench_cost [--presets] [--least PERCENT] [--least-long PERCENT] [--least-tuned PERCENT] RECORDING.json
+ *     bench_cost [--presets] [--least PERCENT] [--least-long PERCENT] [--least-tuned PERCENT] RECORDING.json.gz
  * SCRIPT.lua…
  *
  * A kernel counts once. A prediction is within a share when it is off by no more than that, or by 1.5 µs where the

@@ -568,7 +568,7 @@ static void carried_recordings_are_whole(void **state)
     for (const fb_embedded_file *file = fb_embedded_files; file->path; file++) {
         if (strncmp(file->path, under, sizeof under - 1) != 0) continue;
         fb_error err = {0};
-        fb_recording *r = fb_recording_read(file->text, strlen(file->text), &err);
+        fb_recording *r = fb_recording_read(file->text, file->size, &err);
         if (!r) fail_msg("%s: %s", file->path, err.text);
         assert_non_null(fb_recording_text(r, "date"));
         assert_true(json_object_size(fb_recording_scripts(r)) > 0);
