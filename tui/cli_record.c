@@ -247,8 +247,8 @@ static void list_script(record *r, const char *path, fb_recorder_counts before)
     fb_table_cellf(r->listed, "%d", left);
 }
 
-/* False when there is no use in going on with other scripts. */
-static bool record_script(record *r, const char *path, int *status)
+/* False when there is no use in going on with other scripts; *gone when there is none in going on with this one. */
+static bool record_script(record *r, const char *path, bool *gone, int *status)
 {
     fb_error err = {0};
     int own = FB_EXIT_FINE;
@@ -266,6 +266,7 @@ static bool record_script(record *r, const char *path, int *status)
     }
     if (err.kind) own = fb_cli_fail(&err);
     if (own) *status = own;
+    *gone = !s;
     fb_session_free(s);
     r->session = NULL;
     return ok;
@@ -277,12 +278,13 @@ static void record_all(record *r, int *status)
     fb_arena *arena = fb_arena_new();
     const fb_bundled *bundled;
     int n_bundled = fb_bundled_list(arena, &bundled), n = r->cli.n_args ? r->cli.n_args : n_bundled;
-    bool ok = true;
+    bool ok = true, *gone = fb_calloc((size_t)n + 1, sizeof *gone);
     for (r->now = 0; ok && r->now < STAGES; r->now++) {
         if (r->some && !r->only[r->now]) continue;
         for (int i = 0; ok && i < n && !(r->recorder && fb_recorder_over(r->recorder)); i++)
-            ok = record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, status);
+            if (!gone[i]) ok = record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, &gone[i], status);
     }
+    fb_free(gone);
     fb_arena_free(arena);
 }
 
