@@ -140,14 +140,21 @@ double fb_memory_among_us(const fb_machine *m, double bytes, double all)
     return fmax(us, fb_time_us(bytes, fb_rate_at(&m->copy_hot, all)));
 }
 
+/* An engine takes as long to copy one number as the least that was measured; a processor just copies it. */
+static double across_us(const fb_machine *m, const fb_rate_curve *c, double bytes)
+{
+    double least = m->kind != FB_DEVICE_HOST && c->n && bytes > 0 ? c->size[0] : 0;
+    return fb_time_us(fmax(bytes, least), fb_rate_at(c, bytes));
+}
+
 double fb_copy_in_us(const fb_machine *m, double bytes)
 {
-    return fb_time_us(bytes, fb_rate_at(&m->copy_in, bytes));
+    return across_us(m, &m->copy_in, bytes);
 }
 
 double fb_copy_out_us(const fb_machine *m, double bytes)
 {
-    return fb_time_us(bytes, fb_rate_at(&m->copy_out, bytes));
+    return across_us(m, &m->copy_out, bytes);
 }
 
 double fb_memory_filled_us(const fb_machine *m, double bytes)
