@@ -32,6 +32,7 @@ reduced() {
     over_fusion) echo "--set n=1003 --set taps=5 --set rows=3 --set width=6" ;;
     launch_order) echo "--set blocks=3 --set size=1003" ;;
     overlap) echo "--set rows=37 --set width=19 --set depth=2" ;;
+    transposed_output) echo "--set rows=37 --set columns=53" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
