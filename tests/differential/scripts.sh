@@ -34,6 +34,7 @@ reduced() {
     overlap) echo "--set rows=37 --set width=19 --set depth=2" ;;
     transposed_output) echo "--set rows=37 --set columns=53" ;;
     horizontal) echo "--set features=3 --set rows=13 --set columns=29" ;;
+    operator_order) echo "--set rows=37 --set columns=53" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
