@@ -35,6 +35,7 @@ reduced() {
     transposed_output) echo "--set rows=37 --set columns=53" ;;
     horizontal) echo "--set features=3 --set rows=13 --set columns=29" ;;
     operator_order) echo "--set rows=37 --set columns=53" ;;
+    launch_bound) echo "--set tensors=5 --set size=103" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
