@@ -36,6 +36,7 @@ reduced() {
     horizontal) echo "--set features=3 --set rows=13 --set columns=29" ;;
     operator_order) echo "--set rows=37 --set columns=53" ;;
     launch_bound) echo "--set tensors=5 --set size=103" ;;
+    optimiser) echo "--set batch=3 --set inputs=37 --set outputs=29" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
