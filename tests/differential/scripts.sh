@@ -37,6 +37,7 @@ reduced() {
     operator_order) echo "--set rows=37 --set columns=53" ;;
     launch_bound) echo "--set tensors=5 --set size=103" ;;
     optimiser) echo "--set batch=3 --set inputs=37 --set outputs=29" ;;
+    registers) echo "--set n=1003 --set places=4099 --set hops=3 --set depth=20" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
