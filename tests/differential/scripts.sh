@@ -38,6 +38,7 @@ reduced() {
     launch_bound) echo "--set tensors=5 --set size=103" ;;
     optimiser) echo "--set batch=3 --set inputs=37 --set outputs=29" ;;
     registers) echo "--set n=1003 --set places=4099 --set hops=3 --set depth=20" ;;
+    stored_scores) echo "--set heads=2 --set seq=37 --set head_dim=12" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
     esac
 }
@@ -46,6 +47,7 @@ reduced() {
 narrow() {
     case ${FB_FULL:+full}$1 in
     lstm | basecaller | transformer | lora_network | flops | recompute | split_stack_compiled) echo f16 ;;
+    stored_scores) echo f32 f16 ;;
     gru | dlrm | over_fusion) echo bf16 ;;
     launch_order | fulllaunch_order) echo bf16 ;; # its sums are too large for f16
     *) echo bf16 f16 ;;
