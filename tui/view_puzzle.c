@@ -91,6 +91,22 @@ static const fb_column *absent(const fb_app *app)
     return NULL;
 }
 
+/* What is compared: what the script says, or what stands in where that cannot be had here. */
+typedef enum { AS_ASKED, OUR_OWN, RECORDED } stand_in;
+
+/* A recording of another machine, by its device's name; NULL: there is none. */
+static const char *recording(const fb_app *app)
+{
+    const json_t *device;
+    size_t i;
+    json_array_foreach(fb_session_devices(app->session), i, device)
+    {
+        const char *name = json_string_value(json_object_get(device, "device"));
+        if (name && !strncmp(name, "replay:", 7)) return name;
+    }
+    return NULL;
+}
+
 /* The same variant with a plan of our own, on the device that is there. */
 static char *ours(const char *text)
 {
@@ -103,12 +119,21 @@ static char *ours(const char *text)
     return fb_str_take(&out);
 }
 
-static void set_specs(fb_app *app, bool our_own)
+static char *spec_of(const fb_app *app, const char *asked, stand_in how)
+{
+    fb_str out = {0};
+    if (how == OUR_OWN) return ours(asked);
+    fb_str_add(&out, asked);
+    if (how == RECORDED) fb_str_addf(&out, "@%s", recording(app));
+    return fb_str_take(&out);
+}
+
+static void set_specs(fb_app *app, stand_in how)
 {
     const fb_puzzle *p = puzzle_of(app);
     for (int i = 0; i < 2; i++) {
         fb_free(app->puzzle.spec[i]);
-        app->puzzle.spec[i] = p ? (our_own ? ours(p->compare[i]) : fb_strdup(p->compare[i])) : NULL;
+        app->puzzle.spec[i] = p ? spec_of(app, p->compare[i], how) : NULL;
     }
     fb_puzzle_code_read(&app->puzzle.code, app->session, app->puzzle.spec);
 }
@@ -117,6 +142,17 @@ static bool names_a_device(const fb_app *app)
 {
     return (app->puzzle.spec[0] && strchr(app->puzzle.spec[0], '@')) ||
            (app->puzzle.spec[1] && strchr(app->puzzle.spec[1], '@'));
+}
+
+/* What can be compared where the two that were asked for cannot: the same in plans of our own, where they are another
+ * device's; what was recorded, where this machine cannot launch them. AS_ASKED: nothing. */
+static stand_in offered(const fb_app *app)
+{
+    const fb_puzzle *p = puzzle_of(app);
+    bool foreign = strchr(p->compare[0], '@') || strchr(p->compare[1], '@');
+    if (!absent(app) && (app->puzzle.stage != FB_PUZZLE_STUCK || !foreign)) return AS_ASKED;
+    if (foreign) return names_a_device(app) ? OUR_OWN : AS_ASKED;
+    return !names_a_device(app) && recording(app) ? RECORDED : AS_ASKED;
 }
 
 /* ---- its course ---------------------------------------------------------------------------------------------------
@@ -184,7 +220,7 @@ void fb_puzzle_reloaded(fb_app *app)
         z->stage = FB_PUZZLE_PREDICT;
     }
     if (!p) return;
-    if (z->stage == FB_PUZZLE_PREDICT) set_specs(app, false);
+    if (z->stage == FB_PUZZLE_PREDICT) set_specs(app, AS_ASKED);
     z->asks = asks(p);
     z->asked = false;
     app->dirty = true;
@@ -216,7 +252,7 @@ void fb_puzzle_begin(fb_app *app)
         app->puzzle.stage = FB_PUZZLE_PREDICT;
         app->puzzle.secret = state == FB_PUZZLE_NEW || state == FB_PUZZLE_SKIPPED;
         app->puzzle.asks = asks(puzzle_of(app));
-        set_specs(app, false);
+        set_specs(app, AS_ASKED);
         bool shows = wanted || state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
         if (shows && fb_app_view(app) != FB_VIEW_LIST) {
             fb_app_show(app, FB_VIEW_PUZZLE);
@@ -672,7 +708,14 @@ static void add_task(fb_app *app, page *p)
     add_stand_in(app, p);
 }
 
-static const char ours_text[] = "Compare the same with our own eager plans";
+static void add_stand_in_button(fb_app *app, page *p)
+{
+    stand_in how = offered(app);
+    if (how == OUR_OWN) button(app, p, ROW_OURS, "Compare the same with our own eager plans");
+    if (how == RECORDED)
+        button(app, p, ROW_OURS,
+               fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "Compare what was recorded as %s", recording(app)));
+}
 
 static const char *next_title(fb_app *app)
 {
@@ -700,15 +743,14 @@ static void add_next(fb_app *app, page *p, bool skipping)
 static void make_prediction(fb_app *app, page *p)
 {
     const fb_puzzle *z = puzzle_of(app);
-    bool gone = absent(app) && names_a_device(app);
     add_task(app, p);
     add_choices(app, p);
     add_guess(app, p);
     add_hints(app, p);
-    if (gone) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
+    if (offered(app) != AS_ASKED) add(app, p, 2, FB_ROLE_WARN, FB_NONE, "", absent(app)->error.text);
     button(app, p, ROW_RUN, "Run and see");
     if (z->n_hints) add_hint_button(app, p);
-    if (gone) button(app, p, ROW_OURS, ours_text);
+    add_stand_in_button(app, p);
     add_next(app, p, true);
 }
 
@@ -732,7 +774,7 @@ static void make(fb_app *app, int width)
     case FB_PUZZLE_TURNED: button(app, p, ROW_SEE, "See"); break;
     case FB_PUZZLE_STUCK:
         add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
-        if (names_a_device(app)) button(app, p, ROW_OURS, ours_text);
+        add_stand_in_button(app, p);
         button(app, p, ROW_AGAIN, "Predict again");
         button(app, p, ROW_WORKBENCH, "To the workbench");
         add_next(app, p, false);
@@ -875,7 +917,7 @@ static void explain(fb_app *app, fb_hint *hint)
         [ROW_RUN] = "Enter: measure both, and see what was right",
         [ROW_SEE] = "Enter: what the waterfall says",
         [ROW_HINT] = "Enter shows a hint; hints are counted",
-        [ROW_OURS] = "Enter: eager plans of our own on the device that is there",
+        [ROW_OURS] = "Enter: what can be had here instead",
         [ROW_WHY] = "Enter: each part of the difference with a sentence, and the kernels behind it",
         [ROW_AGAIN] = "Enter: answer anew",
         [ROW_WORKBENCH] = "Enter: graph, columns and kernels; t comes back here",
@@ -1025,7 +1067,7 @@ static bool enter(fb_app *app)
         if (app->puzzle.hints < puzzle_of(app)->n_hints) app->puzzle.hints++;
         break;
     case ROW_OURS:
-        set_specs(app, true);
+        set_specs(app, offered(app));
         fb_session_drop_absent(app->session);
         if (app->puzzle.stage == FB_PUZZLE_STUCK) start(app);
         break;
