@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "session/results.h"
+#include "session/gather.h"
 #include "tui/cli_html.h"
 #include "tui/cli_output.h"
 #include "tui/cli_run.h"
@@ -27,10 +27,6 @@ typedef struct {
     fb_results *results; /* NULL without --out */
     fb_output output;
     char said[sizeof((fb_error *)0)->text]; /* the last failure on stderr */
-    struct {
-        int n, away, failed; /* cases of an experiment; those without a device; those that failed otherwise */
-        fb_error first;      /* of the last */
-    } cases;
     int status;
 } run;
 
@@ -274,85 +270,40 @@ static void run_columns(run *r)
 
 /* ---- the experiment ---- */
 
-static json_t *experiment_known(void *ctx, const fb_column *c)
-{
-    return json_incref((json_t *)known_row(ctx, c));
-}
-
-static bool experiment_measured(void *ctx, const fb_report *report, fb_error *err)
-{
-    run *r = ctx;
-    json_t *row = fb_report_to_json(report);
-    fb_output_device(&r->output, r->session, report->device);
-    bool fine = write_row(r, row, err);
-    json_decref(row);
-    return fine;
-}
-
-static void experiment_answered(void *ctx, const json_t *report)
-{
-    run *r = ctx;
-    const char *why = fb_json_string_or(report, "failed", NULL);
-    fb_error_kind kind = fb_error_kind_parse(fb_json_string_or(report, "failed_kind", ""));
-    r->cases.n++;
-    if (!why) return;
-    if (kind == FB_ERR_UNAVAILABLE)
-        r->cases.away++;
-    else if (!r->cases.failed++)
-        fb_fail(&r->cases.first, kind, "%s", why);
-}
-
 /* What is not there is left out, as long as something is: a script cannot know what machine it will run on. */
-static void judge_cases(run *r)
+static void judge_cases(run *r, const fb_gather *g)
 {
-    int n = r->cases.n, failed = r->cases.failed;
-    if (failed) {
-        fb_cli_say("%d of %d cases failed; the first: %s", failed, n, r->cases.first.text);
+    if (g->failed) {
+        fb_cli_say("%d of %d cases failed; the first: %s", g->failed, g->n, g->first.text);
         r->status = FB_EXIT_WRONG;
-    } else if (n && r->cases.away == n && !r->status) {
-        fb_cli_say("none of %d cases could be measured here", n);
+    } else if (g->n && g->away == g->n && !r->status) {
+        fb_cli_say("none of %d cases could be measured here", g->n);
         r->status = FB_EXIT_NO_DEVICE;
     }
 }
 
-static bool experiment_row(void *ctx, const json_t *which, const json_t *row, fb_figure_source kind, fb_error *err)
-{
-    run *r = ctx;
-    const json_t *held = r->results ? fb_results_find_case(r->results, which) : NULL;
-    json_t *whole = json_pack("{s:O, s:O, s:s}", "case", which, "row", row, "source", fb_figure_source_name(kind));
-    bool same = held && json_equal((json_t *)held, whole), fine = same || write_row(r, whole, err);
-    json_array_append_new(r->output.cases, whole);
-    return fine;
-}
-
-static bool experiment_plot(void *ctx, const json_t *plot, fb_error *err)
-{
-    (void)err;
-    run *r = ctx;
-    json_t *copy = json_deep_copy(plot);
-    json_object_del(copy, "type");
-    json_object_del(copy, "id");
-    json_array_append_new(r->output.plots, copy);
-    return true;
-}
-
 static void run_experiment(run *r)
 {
-    const fb_experiment_hooks hooks = {.ctx = r,
-                                       .known = experiment_known,
-                                       .measured = experiment_measured,
-                                       .answered = experiment_answered,
-                                       .row = experiment_row,
-                                       .plot = experiment_plot};
+    fb_gather g = {.session = r->session,
+                   .results = r->results,
+                   .retry = r->retry,
+                   .cases = r->output.cases,
+                   .plots = r->output.plots,
+                   .devices = json_object()};
     fb_error err = {0};
-    if (!fb_cli_case(&r->cli, r->session, 0, &err) || !fb_session_experiment(r->session, &hooks, &err)) {
+    const char *device;
+    json_t *unused;
+    if (!fb_cli_case(&r->cli, r->session, 0, &err) || !fb_gather_start(&g, &err)) {
+        json_decref(g.devices);
         r->status = fb_cli_fail(&err);
         return;
     }
     fb_cli_wait(r->session);
+    json_object_foreach(g.devices, device, unused) fb_output_device(&r->output, r->session, device);
+    json_decref(g.devices);
     const fb_error *why = fb_session_experiment_error(r->session);
     if (why->kind) r->status = fb_cli_fail_in(why, fb_session_path(r->session));
-    judge_cases(r);
+    judge_cases(r, &g);
     const fb_script_info *info = fb_session_script(r->session);
     if (r->html) {
         fb_html_print_cases(&r->output, info, stdout);

@@ -608,13 +608,25 @@ int64_t fb_script_answer(fb_script *s, const json_t *why)
     return ask(s, json_pack("{s:s, s:o}", "type", "answer", "why", why ? json_deep_copy(why) : json_object()));
 }
 
+/* What the waiting experiment goes on with; steals `m`. */
+static void go_on(fb_script *s, json_t *m)
+{
+    s->experiment = EXPERIMENT_RUNS;
+    fb_channel_send(s->child.channel, m);
+    begin_turn(s);
+    send_now(s);
+}
+
 void fb_script_measured(fb_script *s, const json_t *report)
 {
     if (s->gone || s->experiment != EXPERIMENT_WAITS) return;
-    s->experiment = EXPERIMENT_RUNS;
-    fb_channel_send(s->child.channel, json_pack("{s:s, s:o}", "type", "measured", "report", json_deep_copy(report)));
-    begin_turn(s);
-    send_now(s);
+    go_on(s, json_pack("{s:s, s:o}", "type", "measured", "report", json_deep_copy(report)));
+}
+
+void fb_script_stop(fb_script *s)
+{
+    if (s->gone || s->experiment != EXPERIMENT_WAITS) return;
+    go_on(s, json_pack("{s:s, s:b}", "type", "measured", "stop", true));
 }
 
 /* ---- start and end ---- */

@@ -311,6 +311,7 @@ static int measure(lua_State *L)
     fb_process *p = fb_process_of(L);
     experiment *e = check_experiment(L);
     if (p->graph) return fb_lua_raise(L, "measure: not while a graph is being built");
+    if (p->stopped) return fb_lua_raise(L, "measure: the experiment was stopped"); /* by a script that caught it, too */
     json_t *which = case_message(L, "measure", e->id);
     count_measure(L, which);
     fb_process_send(p, json_incref(which));
@@ -318,6 +319,8 @@ static int measure(lua_State *L)
     p->L = L;
     const json_t *m = fb_process_await_measured(p);
     p->L = before;
+    p->stopped = fb_json_bool_or(m, "stop", false);
+    if (p->stopped) return fb_lua_raise(L, "measure: the experiment was stopped");
     fb_lua_push_json(L, json_object_get(m, "report"));
     return 1;
 }

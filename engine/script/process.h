@@ -52,6 +52,7 @@ typedef struct fb_process {
     int blame;                      /* the line that an error after the script's end is about, 0 none */
     int64_t turn_ns, turn_cpu_ns;   /* when the turn began, and what the process had computed by then */
     int prints, rows, measures, repeats;
+    bool stopped; /* the experiment: whatever it measures from now on raises an error */
     size_t row_bytes;
     fb_hash last_case; /* that was measured */
 

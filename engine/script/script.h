@@ -146,6 +146,8 @@ int64_t fb_script_plan(fb_script *s, const fb_graph *g, const char *name, const 
 int64_t fb_script_experiment(fb_script *s, const json_t *params);
 int64_t fb_script_answer(fb_script *s, const json_t *why);
 void fb_script_measured(fb_script *s, const json_t *report);
+/* In place of a report: the experiment ends there, with an ERROR event of its request. */
+void fb_script_stop(fb_script *s);
 
 int fb_script_poll(const fb_script *s, struct pollfd out[2], int *timeout_ms);
 void fb_script_pump(fb_script *s);

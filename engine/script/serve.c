@@ -279,6 +279,7 @@ static bool serve_experiment(fb_process *p, const json_t *m, int64_t id, fb_erro
 {
     fb_run_request r = {.id = id, .params = json_object_get(m, "params")};
     p->rows = p->measures = p->repeats = 0;
+    p->stopped = false;
     p->row_bytes = 0;
     if (!fb_lua_call(p, fb_experiment_run, &r, err, line)) return false;
     fb_process_send(p, json_pack("{s:s, s:I}", "type", "done", "id", (json_int_t)id));

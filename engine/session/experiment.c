@@ -18,6 +18,7 @@ typedef struct fb_experiment_state {
     fb_figure_source kind; /* the least certain one measured since the last row, */
     json_t *kinds;         /* and of each case, by its line */
     char *line;            /* of the case being measured */
+    bool stopping;         /* the script is told so as soon as it measures again */
     bool ended;
 } fb_experiment_state;
 
@@ -26,6 +27,7 @@ bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_e
     if (!s->info || !s->info->experiment || !s->script)
         return fb_fail(err, FB_ERR_INPUT, "the script has no experiment");
     if (s->experiment) return fb_fail(err, FB_ERR_INPUT, "the experiment is running already");
+    s->experiment_error = (fb_error){0};
     s->experiment = fb_calloc(1, sizeof *s->experiment);
     s->experiment->hooks = *hooks;
     if (!fb_script_ready(s, err)) {
@@ -34,8 +36,18 @@ bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_e
     }
     s->experiment->process = s->process;
     s->experiment->request = fb_script_experiment(s->script, s->params);
-    s->experiment_error = (fb_error){0};
+    fb_session_changed(s);
     return true;
+}
+
+bool fb_session_experiment_runs(const fb_session *s)
+{
+    return s->experiment != NULL;
+}
+
+const fb_column *fb_session_experiment_column(const fb_session *s)
+{
+    return s->experiment && s->experiment->measuring ? &s->experiment->measuring->shown : NULL;
 }
 
 const fb_error *fb_session_experiment_error(const fb_session *s)
@@ -62,8 +74,38 @@ static void state_free(fb_experiment_state *x)
 
 static void end(fb_session *s, const fb_error *why)
 {
-    if (why) s->experiment_error = *why;
+    if (s->experiment->stopping)
+        fb_fail(&s->experiment_error, FB_ERR_CANCELLED, "the experiment was stopped");
+    else if (why)
+        s->experiment_error = *why;
     s->experiment->ended = true;
+}
+
+/* The script itself ends it: it stands in the middle of its function, and is to be asked for graphs again. */
+void fb_experiment_stop(fb_session *s)
+{
+    fb_experiment_state *x = s->experiment;
+    if (!x || x->ended) return;
+    x->stopping = true;
+    if (!x->measuring) return;
+    drop_column(s);
+    fb_script_stop(s->script);
+    fb_session_changed(s);
+}
+
+/* The script's process gives way to another one. */
+void fb_experiment_lost(fb_session *s)
+{
+    fb_experiment_state *x = s->experiment;
+    if (!x || x->ended) return;
+    drop_column(s);
+    x->ended = true;
+    fb_fail(&s->experiment_error, FB_ERR_CANCELLED, "the script was loaded again");
+}
+
+bool fb_experiment_asked(const fb_session *s, int64_t id)
+{
+    return s->experiment && id > 0 && id == s->experiment->request;
 }
 
 /* ---- kinds: a row is as certain as what was measured for it ---- */
@@ -204,7 +246,12 @@ void fb_experiment_event(fb_session *s, fb_script_event *e)
     fb_error why = {0};
     bool fine = true;
     switch (e->kind) {
-    case FB_SCRIPT_MEASURE: measure(s, e->message); break;
+    case FB_SCRIPT_MEASURE:
+        if (x->stopping)
+            fb_script_stop(s->script);
+        else
+            measure(s, e->message);
+        break;
     case FB_SCRIPT_ROW:
         fine = !h->row || h->row(h->ctx, json_object_get(e->message, "case"), json_object_get(e->message, "row"),
                                  kind_of(x, json_object_get(e->message, "case")), &why);

@@ -353,6 +353,7 @@ static bool load(fb_session *s, const char *typed, bool fresh, fb_error *err)
         script = fb_script_start(path, NULL, err);
     }
     if (g || script) {
+        fb_experiment_lost(s);
         if (s->path && (fresh || strcmp(s->path, path) != 0)) forget(s);
         fb_free(s->path);
         s->path = fb_strdup(path);
@@ -458,7 +459,7 @@ static void script_failed(fb_session *s, const fb_script_event *e)
         c->plan_request = 0;
         fb_column_fail(c, &e->error);
     }
-    if (!c) {
+    if (!c && !fb_experiment_asked(s, e->id)) { /* what goes wrong in an experiment is told of that */
         s->script_error = e->error;
         s->script_line = e->line;
     }

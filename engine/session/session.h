@@ -264,7 +264,10 @@ typedef struct {
 /* Runs the script's experiment from its start; fb_session_busy until it has ended. False when there is none or one
  * runs. */
 bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_error *err);
-/* How the last one ended: kind FB_OK when it did well. */
+bool fb_session_experiment_runs(const fb_session *s);
+/* What it measures just now, for showing how far that is; NULL: nothing. fb_session_cancel stops it. */
+const fb_column *fb_session_experiment_column(const fb_session *s);
+/* How the last one ended: kind FB_OK when it did well, FB_ERR_CANCELLED when it was stopped. */
 const fb_error *fb_session_experiment_error(const fb_session *s);
 
 #endif

@@ -8,9 +8,9 @@
 #include "measure/compare.h"
 #include "own_cache.h"
 #include "scratch.h"
+#include "session/gather.h"
 #include "session/library.h"
 #include "session/names.h"
-#include "session/results.h"
 #include "worker/protocol.h"
 
 #include <math.h>
@@ -616,6 +616,53 @@ static void test_experiment(void **state)
     fb_session_free(s);
 }
 
+/* Stopped after its first row: the script ends there, is asked for graphs again, and goes on where it stopped. */
+static void test_experiment_stops(void **state)
+{
+    (void)state;
+    fb_session *s = opened(script);
+    settle(s);
+    fb_error err = {0};
+    fb_results *file = fb_results_open(in_scratch("stopped.jsonl"), &err);
+    fb_gather g = {.session = s, .results = file, .cases = json_array(), .plots = json_array()};
+    assert_false(fb_session_experiment_runs(s));
+    assert_true(fb_gather_start(&g, &err));
+    while (!json_array_size(g.cases)) fb_session_wait(s, -1);
+    while (!fb_session_experiment_column(s)) fb_session_wait(s, -1); /* the second one */
+    assert_true(fb_session_experiment_runs(s));
+    fb_session_cancel(s);
+    settle(s);
+    assert_false(fb_session_experiment_runs(s));
+    assert_int_equal(fb_session_experiment_error(s)->kind, FB_ERR_CANCELLED);
+    assert_int_equal(fb_session_script_error(s)->kind, FB_OK);
+    assert_int_equal(json_array_size(g.cases), 1);
+    int c = added(s, "one:max@host");
+    settle(s);
+    assert_non_null(column(s, c)->graph);
+    fb_session_drop(s, c);
+    json_array_clear(g.cases);
+    assert_true(fb_gather_start(&g, &err));
+    settle(s);
+    assert_int_equal(fb_session_experiment_error(s)->kind, FB_OK);
+    assert_int_equal(json_array_size(g.cases), 4);
+    assert_int_equal(g.n, 4);
+    assert_int_equal(g.known, 1);
+    const json_t *params = json_object_get(json_array_get(g.cases, 0), "params");
+    assert_int_equal(json_object_size(params), fb_session_script(s)->n_params); /* what is not swept, too */
+    /* Another script comes while it runs. */
+    g.results = NULL;
+    assert_true(fb_gather_start(&g, &err));
+    while (!fb_session_experiment_column(s)) fb_session_wait(s, -1);
+    assert_true(fb_session_load(s, fb_session_path(s), &err));
+    settle(s);
+    assert_false(fb_session_experiment_runs(s));
+    assert_int_equal(fb_session_experiment_error(s)->kind, FB_ERR_CANCELLED);
+    fb_results_close(file);
+    json_decref(g.cases);
+    json_decref(g.plots);
+    fb_session_free(s);
+}
+
 /* ---- kernels in files ---- */
 
 /* What a file holds runs when somebody agreed to it, whatever it holds when it is our own; a save is another plan. */
@@ -876,6 +923,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_worker_dies),
         cmocka_unit_test(test_compared_until_settled),
         cmocka_unit_test(test_experiment),
+        cmocka_unit_test(test_experiment_stops),
         cmocka_unit_test(test_kernels_are_trusted),
         cmocka_unit_test(test_calibrations_in_doubt),
     };
