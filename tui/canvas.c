@@ -8,6 +8,7 @@ fb_canvas *fb_canvas_new(fb_arena *arena, int w, int h)
     c->w = w > 0 ? w : 0;
     c->h = h > 0 ? h : 0;
     c->dots = FB_NEW_ARRAY(arena, unsigned char, c->w * c->h + 1);
+    c->ink_of = FB_NEW_ARRAY(arena, short, c->w * c->h + 1);
     c->mark = FB_NEW_ARRAY(arena, char, c->w * c->h + 1);
     c->role = FB_NEW_ARRAY(arena, short, c->w * c->h + 1);
     return c;
@@ -19,6 +20,7 @@ static void set(fb_canvas *c, int px, int py)
     static const unsigned char bits[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
     if (px < 0 || py < 0 || px >= 2 * c->w || py >= 4 * c->h) return;
     c->dots[py / 4 * c->w + px / 2] |= bits[px % 2][py % 4];
+    c->ink_of[py / 4 * c->w + px / 2] = c->ink;
 }
 
 static int column(const fb_canvas *c, double x)

@@ -10,8 +10,10 @@
 typedef struct {
     int w, h; /* cells */
     unsigned char *dots;
-    char *mark;  /* 0: none */
-    short *role; /* of a mark, whatever the caller means by it */
+    short *ink_of; /* of a cell's dots, the last one's; whatever the caller means by it */
+    short ink;     /* of dots set from now on */
+    char *mark;    /* 0: none */
+    short *role;   /* of a mark, whatever the caller means by it */
 } fb_canvas;
 
 fb_canvas *fb_canvas_new(fb_arena *arena, int w, int h);

@@ -10,12 +10,7 @@
 #include "tui/cli_table.h"
 #include "tui/figure.h"
 #include "tui/picture.h"
-
-/* A row's case, parameters and figures side by side: a new reference. */
-json_t *fb_plot_flat(const json_t *row);
-
-/* "cat:max@host  N=64 dtype=f16": all that tells one case of a sweep from another. Yours to free. */
-char *fb_plot_case_name(const json_t *row);
+#include "tui/points.h"
 
 /* `rows`: {"case", "row"} each. The rankings among `plots`; lines are for pictures. */
 void fb_plots_print(const json_t *plots, const json_t *rows, FILE *out);
