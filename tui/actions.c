@@ -1,5 +1,6 @@
 /* What commands do, where it is not one view's business: one function a command, in a table. */
 #include "base/json.h"
+#include "tui/editor.h"
 #include "tui/terminal.h"
 #include "tui/ui.h"
 
@@ -632,6 +633,17 @@ static void filter_rows(fb_app *app, const char *arg)
     fb_app_say(app, FB_ROLE_WARN, "filter works on results: H shows them");
 }
 
+/* Shows it; what was never begun begins, as does one that is to go to another file. */
+static void experiment(fb_app *app, const char *arg)
+{
+    if (!fb_session_script(app->session)->experiment) {
+        fb_app_say(app, FB_ROLE_WARN, "the script has no experiment: experiment = function(e) … end would be one");
+        return;
+    }
+    fb_app_show(app, FB_VIEW_EXPERIMENT);
+    if (*arg || !app->sweep.begun) fb_sweep_start(app, arg);
+}
+
 static void show_log(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -684,6 +696,7 @@ static void prompt(fb_app *app, const char *arg)
 
 static bool measuring(const fb_app *app)
 {
+    if (fb_session_experiment_runs(app->session)) return true;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
         fb_column_state s = fb_session_column(app->session, i)->state;
         if (s == FB_COLUMN_QUEUED || s == FB_COLUMN_MEASURING || fb_session_column(app->session, i)->searching)
@@ -787,9 +800,11 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_SORT] = sort_columns,
     [FB_CMD_FILTER] = filter_rows,
     [FB_CMD_PLOT] = show_plot,
+    [FB_CMD_EXPERIMENT] = experiment,
     [FB_CMD_LOG] = show_log,
     [FB_CMD_LIST] = show_list,
     [FB_CMD_OPEN] = open_script,
+    [FB_CMD_EDIT] = fb_edit_script,
     [FB_CMD_RELOAD] = reload,
     [FB_CMD_HELP] = show_help,
     [FB_CMD_PROMPT] = prompt,

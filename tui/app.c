@@ -22,6 +22,7 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_PARAMS] = &fb_view_params,   [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
     [FB_VIEW_WHY] = &fb_view_why,         [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
     [FB_VIEW_RESULTS] = &fb_view_results, [FB_VIEW_PLOT] = &fb_view_plot,       [FB_VIEW_TIMELINE] = &fb_view_timeline,
+    [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -102,6 +103,7 @@ bool fb_app_open(fb_app *app, const char *path)
     }
     fb_free(app->path);
     fb_keep_free(app);
+    fb_sweep_forget(app);
     app->path = copy;
     app->leaving = false;
     app->columns_made = app->first_measured = false;
@@ -302,6 +304,7 @@ static void follow_session(fb_app *app)
     fb_kernels_watch(app);
     fb_trust_follow(app);
     fb_puzzle_follow(app);
+    fb_sweep_follow(app);
     fb_tried_follow(app->tried, app->session);
     focus_editable(app);
     fb_model_update(app);
@@ -613,6 +616,7 @@ static void free_app(fb_app *app)
     fb_puzzle_free(app);
     fb_puzzle_forget(app);
     fb_keep_free(app);
+    fb_sweep_forget(app);
     fb_verdicts_free(app->verdicts);
     fb_steps_free(app->steps);
     fb_tried_free(app->tried);

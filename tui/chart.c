@@ -3,20 +3,22 @@
 #include <math.h>
 #include <string.h>
 
+enum { SIGN = 1 }; /* cells left of the first point, for its "~" */
+
 char fb_chart_letter(int group)
 {
     return (char)('a' + group % 26);
 }
 
-/* Half a cell is left free on every side, so that what stands at an end of the axis is seen whole. */
-static double inside(double at, int cells)
+/* Marks stand in the middle of their cells, from the first one to the last. */
+static double inside(double at, int first, int cells)
 {
-    return cells > 1 ? (0.5 + at * (cells - 1)) / cells : 0.5;
+    return cells > first + 1 ? (first + 0.5 + at * (cells - 1 - first)) / cells : 0.5;
 }
 
-static int cell_of(double at, int cells)
+static int cell_of(double at, int first, int cells)
 {
-    int cell = (int)(inside(at, cells) * cells);
+    int cell = (int)(inside(at, first, cells) * cells);
     return cell < 0 ? 0 : cell >= cells ? cells - 1 : cell;
 }
 
@@ -25,7 +27,7 @@ static void add_ticks(fb_chart *c, const fb_scale *s, bool vertical, int cells)
     double at[FB_MOST_TICKS];
     int n = fb_scale_ticks(s, at);
     for (int i = 0; i < n; i++) {
-        int cell = cell_of(fb_scale_at(s, at[i]), cells);
+        int cell = cell_of(fb_scale_at(s, at[i]), vertical ? 0 : SIGN, cells);
         if (vertical) {
             c->y[i].at = cells - 1 - cell;
             fb_points_text(c->y[i].text, at[i]);
@@ -46,8 +48,8 @@ void fb_chart_make(fb_chart *c, fb_arena *arena, const fb_points *points, const 
     int *group = FB_NEW_ARRAY(arena, int, points->n);
     for (int i = 0; i < points->n; i++) {
         bool same = i && strcmp(points->at[i].name, points->at[i - 1].name) == 0;
-        px[i] = inside(fb_scale_at(&x, points->at[i].x), w);
-        py[i] = inside(fb_scale_at(&y, points->at[i].y), h);
+        px[i] = inside(fb_scale_at(&x, points->at[i].x), SIGN, w);
+        py[i] = inside(fb_scale_at(&y, points->at[i].y), 0, h);
         group[i] = i ? group[i - 1] + !same : 0;
         c->canvas->ink = (short)group[i];
         if (same) fb_canvas_line(c->canvas, px[i - 1], py[i - 1], px[i], py[i], false);

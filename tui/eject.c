@@ -1,16 +1,9 @@
-/* Kernels that the user improves by hand: taking one over, the editor, what a save does, and what may run. */
-#include "tui/terminal.h"
+/* Kernels that the user improves by hand: taking one over, what a save does, and what may run. */
+#include "tui/editor.h"
 #include "tui/ui.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { EDITOR_POLL_MS = 50 };
 
 /* ---- saves ---- */
 
@@ -31,63 +24,22 @@ void fb_kernels_saved(fb_app *app)
                fb_session_auto(app->session) ? "measured again" : "to be measured: m");
 }
 
-/* ---- the editor ---- */
-
-static const char *editor(void)
-{
-    const char *visual = getenv("VISUAL"), *usual = getenv("EDITOR");
-    return visual && *visual ? visual : usual && *usual ? usual : NULL;
-}
-
-static _Noreturn void be_editor(const char *command, const char *path)
-{
-    fb_str line = {0};
-    fb_str_addf(&line, "%s \"$1\"", command);
-    for (int n = 1; n < 32; n++) signal(n, SIG_DFL);
-    execl("/bin/sh", "sh", "-c", fb_str_get(&line), "sh", path, (char *)NULL);
-    _exit(127);
-}
-
-/* While somebody edits, what is saved is measured already; the screen is theirs. */
-static int wait_for_editor(fb_app *app, pid_t pid)
-{
-    for (;;) {
-        struct pollfd fds[FB_SESSION_FDS + 1];
-        int timeout = -1, status = 0, n = fb_session_poll(app->session, fds, &timeout);
-        fds[n] = (struct pollfd){.fd = fb_watch_fd(app->watch), .events = POLLIN};
-        if (timeout < 0 || timeout > EDITOR_POLL_MS) timeout = EDITOR_POLL_MS;
-        poll(fds, (nfds_t)n + 1, timeout);
-        if (fds[n].revents && fb_watch_saved(app->watch).other) fb_kernels_saved(app);
-        fb_session_pump(app->session);
-        pid_t got = waitpid(pid, &status, WNOHANG | WUNTRACED);
-        if (got < 0 && errno != EINTR) return 0;
-        if (got != pid) continue;
-        if (!WIFSTOPPED(status)) return status;
-        raise(SIGSTOP); /* C-z there: the shell's turn, and then the editor's again */
-        kill(pid, SIGCONT);
-    }
-}
-
 static void edit(fb_app *app, const char *path)
 {
-    const char *command = editor();
     fb_session_own_kernel(app->session, path);
-    if (!command) {
+    switch (fb_editor_run(app, path)) {
+    case FB_EDITOR_NONE:
         fb_app_say(app, FB_ROLE_GOOD, "edit %s: every save is compiled, checked and timed (EDITOR names no editor)",
                    path);
         return;
-    }
-    fb_terminal_lend();
-    pid_t pid = fork();
-    if (pid == 0) be_editor(command, path);
-    int status = pid > 0 ? wait_for_editor(app, pid) : 0;
-    fb_terminal_take_back();
-    app->dirty = true;
-    if (pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) >= 126))
-        fb_app_say(app, FB_ROLE_BAD, "%s cannot be run; every save of %s is compiled, checked and timed", command,
-                   path);
-    else
+    case FB_EDITOR_FAILED:
+        fb_app_say(app, FB_ROLE_BAD, "%s cannot be run; every save of %s is compiled, checked and timed",
+                   fb_editor_command(), path);
+        break;
+    case FB_EDITOR_DONE:
         fb_app_say(app, FB_ROLE_GOOD, "every save of %s is compiled, checked and timed", path);
+        break;
+    }
     fb_kernels_saved(app);
 }
 

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "tui/cli_html.h"
+#include "tui/plots.h"
 #include "tui/ui.h"
 
 #include <errno.h>
@@ -20,6 +21,7 @@ static const struct {
     {".jsonl", AS_ROWS, FB_FORMAT_JSON},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
+#define WHICH "%s: the ending says how: .json .csv .md .txt .html .svg .jsonl"
 
 static int way_of(const char *path)
 {
@@ -78,11 +80,55 @@ static int collect(fb_app *app, fb_output *o, json_t *kept, bool pictures)
     return n;
 }
 
+/* ---- of an experiment ---- */
+
+static bool write_cases(fb_app *app, const fb_output *o, int how, FILE *out)
+{
+    fb_str text = {0};
+    switch (ways[how].way) {
+    case AS_HTML: fb_html_print_cases(o, fb_session_script(app->session), out); break;
+    case AS_SVG:
+        fb_plots_svg(o->plots, o->cases, &text);
+        fputs(fb_str_get(&text), out);
+        break;
+    case AS_ROWS: write_rows(o->cases, out); break;
+    case AS_TABLE: fb_output_print(o, ways[how].format, out); break;
+    }
+    fb_str_free(&text);
+    bool good = !ferror(out);
+    return fclose(out) == 0 && good;
+}
+
+void fb_sweep_export(fb_app *app, const char *path)
+{
+    int how = way_of(path);
+    size_t n = json_array_size(app->sweep.of.cases);
+    fb_error why = {0};
+    if (how == FB_NONE || !n) {
+        fb_app_say(app, FB_ROLE_BAD, n ? WHICH : "%s: there are no rows yet", path);
+        return;
+    }
+    fb_output o;
+    fb_output_init(&o, fb_session_path(app->session));
+    json_array_extend(o.cases, app->sweep.of.cases);
+    json_array_extend(o.plots, app->sweep.of.plots);
+    FILE *out = fb_file_stream(path, FB_FILE_WRITE, &why);
+    if (!out)
+        fb_app_say(app, FB_ROLE_BAD, "%s", why.text);
+    else if (!write_cases(app, &o, how, out))
+        fb_app_say(app, FB_ROLE_BAD, "%s: %s", path, strerror(errno));
+    else
+        fb_app_say(app, FB_ROLE_GOOD, "%zu row%s written to %s", n, n == 1 ? "" : "s", path);
+    fb_output_free(&o);
+}
+
+/* ---- of the columns ---- */
+
 void fb_export(fb_app *app, const char *path)
 {
     int how = way_of(path);
     if (how == FB_NONE) {
-        fb_app_say(app, FB_ROLE_BAD, "%s: the ending says how: .json .csv .md .txt .html .svg .jsonl", path);
+        fb_app_say(app, FB_ROLE_BAD, WHICH, path);
         return;
     }
     fb_output o;

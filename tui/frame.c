@@ -100,7 +100,10 @@ static bool progress(const fb_app *app, fb_str *text, double *fraction)
         if (running && isfinite(c->fraction)) done += c->fraction;
         if (running && (!now || !*now->progress)) now = c;
     }
-    if (!busy) return false;
+    if (!busy) {
+        *fraction = fb_session_experiment_column(app->session) ? fb_session_experiment_column(app->session)->fraction : 0;
+        return fb_sweep_progress(app, text);
+    }
     *fraction = done / n;
     if (now && *now->progress)
         fb_str_add(text, now->progress);
@@ -115,7 +118,7 @@ static int draw_progress(const fb_app *app, const fb_rect *r, int right)
     fb_str text = {0};
     double fraction = 0;
     if (progress(app, &text, &fraction)) {
-        int full = (int)(fraction * CELLS + 0.5), x = right - CELLS;
+        int full = isfinite(fraction) ? (int)(fraction * CELLS + 0.5) : 0, x = right - CELLS;
         fb_draw_run(r, 0, x, full, FB_ROLE_FOCUS, "▰");
         fb_draw_run(r, 0, x + full, CELLS - full, FB_ROLE_DIM, "▱");
         right = fb_draw_right(r, 0, x - 1, FB_ROLE_TEXT, fb_str_get(&text)) - 2;

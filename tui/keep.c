@@ -60,7 +60,7 @@ void fb_keep_free(fb_app *app)
 /* ---- across runs ----------------------------------------------------------------------------------------------------
  */
 
-static bool path_of(const fb_app *app, char *to, size_t room)
+bool fb_keep_path(const fb_app *app, const char *what, const char *ending, char *to, size_t room)
 {
     const char *script = fb_session_path(app->session);
     char whole[PATH_MAX], name[64], hex[33];
@@ -68,8 +68,13 @@ static bool path_of(const fb_app *app, char *to, size_t room)
     if (!realpath(script, whole)) snprintf(whole, sizeof whole, "%s", script); /* a bundled one */
     fb_hasher *h = fb_hasher_new();
     fb_hasher_add_text(h, whole);
-    snprintf(name, sizeof name, "columns-%.16s.json", fb_hash_hex(fb_hasher_end(h), hex));
+    snprintf(name, sizeof name, "%s-%.16s.%s", what, fb_hash_hex(fb_hasher_end(h), hex), ending);
     return fb_state_path(name, to, room);
+}
+
+static bool path_of(const fb_app *app, char *to, size_t room)
+{
+    return fb_keep_path(app, "columns", "json", to, room);
 }
 
 bool fb_keep_save(fb_app *app, fb_error *err)

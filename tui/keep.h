@@ -8,8 +8,12 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct fb_app fb_app;
+
+/* The file "WHAT-….ENDING" that is the open script's own; false: there is no script, or no place for it. */
+bool fb_keep_path(const fb_app *app, const char *what, const char *ending, char *to, size_t room);
 
 /* Drops the column and keeps it; and the last one dropped again: false where there is none. */
 void fb_keep_drop(fb_app *app, int column);

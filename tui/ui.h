@@ -14,6 +14,7 @@
 #include "tui/puzzle_code.h"
 #include "tui/rows.h"
 #include "tui/settings.h"
+#include "tui/sweep.h"
 #include "tui/tried.h"
 #include "tui/verdicts.h"
 #include "tui/watch.h"
@@ -37,6 +38,7 @@ typedef enum {
     FB_VIEW_RESULTS,
     FB_VIEW_PLOT,
     FB_VIEW_TIMELINE,
+    FB_VIEW_EXPERIMENT,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -71,7 +73,7 @@ typedef struct {
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
     fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle, fb_view_results,
-    fb_view_plot, fb_view_timeline;
+    fb_view_plot, fb_view_timeline, fb_view_experiment;
 const fb_view *fb_view_at(fb_view_id id);
 
 /* One line of the kernel list: all kernels of one letter. */
@@ -219,6 +221,7 @@ struct fb_app {
         char *spec;
         json_t *params;
     } reopen;
+    fb_sweep sweep; /* the script's experiment */
     int plot_mode;
     int timeline_zoom;
     fb_source_kind source_kind; /* what the view SOURCE is to show */

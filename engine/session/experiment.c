@@ -82,7 +82,7 @@ static void end(fb_session *s, const fb_error *why)
 }
 
 /* The script itself ends it: it stands in the middle of its function, and is to be asked for graphs again. */
-void fb_experiment_stop(fb_session *s)
+void fb_session_stop_experiment(fb_session *s)
 {
     fb_experiment_state *x = s->experiment;
     if (!x || x->ended) return;

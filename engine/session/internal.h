@@ -288,7 +288,6 @@ void fb_puzzle_lost(fb_session *s);                            /* the script's p
 /* experiment.c */
 void fb_experiment_event(fb_session *s, fb_script_event *e);
 void fb_experiment_pump(fb_session *s);
-void fb_experiment_stop(fb_session *s);
 void fb_experiment_lost(fb_session *s);
 bool fb_experiment_asked(const fb_session *s, int64_t id); /* it is the running experiment's request */
 void fb_experiment_free(fb_session *s);

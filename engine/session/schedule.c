@@ -744,7 +744,7 @@ void fb_session_check(fb_session *s, const int *columns, int n)
 
 void fb_session_cancel(fb_session *s)
 {
-    fb_experiment_stop(s);
+    fb_session_stop_experiment(s);
     for (int i = s->jobs.n; i-- > 0;) {
         fb_job *j = s->jobs.at[i];
         fb_column_record *c = j->column;

@@ -265,8 +265,9 @@ typedef struct {
  * runs. */
 bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_error *err);
 bool fb_session_experiment_runs(const fb_session *s);
-/* What it measures just now, for showing how far that is; NULL: nothing. fb_session_cancel stops it. */
+/* What it measures just now, for showing how far that is; NULL: nothing. */
 const fb_column *fb_session_experiment_column(const fb_session *s);
+void fb_session_stop_experiment(fb_session *s); /* fb_session_cancel does so, too */
 /* How the last one ended: kind FB_OK when it did well, FB_ERR_CANCELLED when it was stopped. */
 const fb_error *fb_session_experiment_error(const fb_session *s);
 

@@ -24,10 +24,10 @@ return fb.script {
   columns = { "eager", "max" },
 
   experiment = function(e)
+    e:plot { x = "rows", y = "us", by = "plan", log = "xy" }
     for c in e:sweep { plan = { "eager", "max" }, rows = "*" } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
     end
-    e:plot { x = "rows", y = "us", by = "plan", log = "xy" }
   end,
 }

@@ -144,6 +144,8 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { y = "samples_per_s", low = "slow", high = "fast" }
+    e:plot { x = "N", y = "samples_per_s", by = { "variant", "plan" }, log = "xy" }
     for c in e:sweep { variant = "*", plan = { "eager", "max" }, N = { 4, 16, 64 } } do
       local r = e:measure(c)
       local function rate(us) return us and c.N * c.T * c.stride / us * 1e6 end
@@ -151,7 +153,5 @@ return fb.script {
       e:row(c, { samples_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10),
                  launches = r.launches, failed = r.failed })
     end
-    e:plot { y = "samples_per_s", low = "slow", high = "fast" }
-    e:plot { x = "N", y = "samples_per_s", by = { "variant", "plan" }, log = "xy" }
   end,
 }

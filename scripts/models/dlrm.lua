@@ -176,10 +176,10 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { x = "batch", y = "us", by = { "hash", "plan" }, log = "xy" }
     for c in e:sweep { variant = "pairwise", plan = { "eager", "max" }, hash = "*", batch = { 128, 512, 2048 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "batch", y = "us", by = { "hash", "plan" }, log = "xy" }
   end,
 }

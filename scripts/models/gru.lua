@@ -145,6 +145,8 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
+    e:plot { x = "T", y = "vectors_per_s", by = "variant", log = "xy" }
     for c in e:sweep { variant = "*", plan = "max", T = { 4, 16, 64 } } do
       local r = e:measure(c)
       local function rate(us) return us and c.N * c.T / us * 1e6 end
@@ -152,7 +154,5 @@ return fb.script {
       e:row(c, { vectors_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10),
                  launches = r.launches, failed = r.failed })
     end
-    e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
-    e:plot { x = "T", y = "vectors_per_s", by = "variant", log = "xy" }
   end,
 }

@@ -24,10 +24,10 @@ return fb.script {
 
   -- How the time of a byte depends on the length of a row.
   experiment = function(e)
+    e:plot { x = "columns", y = "us", by = "plan", log = "xy" }
     for c in e:sweep { plan = { "eager", "max" }, columns = { 1024, 2048, 4096, 8192, 16384 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "columns", y = "us", by = "plan", log = "xy" }
   end,
 }

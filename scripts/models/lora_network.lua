@@ -82,10 +82,10 @@ return fb.script {
 
   -- From which batch on does merging, which costs a pass over W, pay?
   experiment = function(e)
+    e:plot { x = "batch", y = "us", by = "variant", log = "xy" }
     for c in e:sweep { variant = { "lora", "joined", "merged" }, plan = "max", batch = { 1, 8, 64, 512, 4096 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "batch", y = "us", by = "variant", log = "xy" }
   end,
 }

@@ -171,6 +171,7 @@ return fb.script {
   -- Too many things to test: way of writing × preset × launch mode × batch × precision, as vectors (steps of sequences) a
   -- second, the fastest first, with their spread. More detail with less noise.
   experiment = function(e)
+    e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
     local plans = { "eager", "inductor", "max", "eager_graph", "inductor_graph", "max_graph", "max_mega" }
     for c in e:sweep { variant = "*", plan = plans, N = { 64, 512 }, dtype = "*" } do
       local r = e:measure(c)
@@ -179,6 +180,5 @@ return fb.script {
       e:row(c, { vectors_per_s = rate(wall.median), slow = rate(wall.p90), fast = rate(wall.p10),
                  launches = r.launches, failed = r.failed })
     end
-    e:plot { y = "vectors_per_s", low = "slow", high = "fast" }
   end,
 }

@@ -49,10 +49,10 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { x = "tokens", y = "us", by = { "variant", "plan" }, log = "xy" }
     for c in e:sweep { variant = "*", plan = { "eager", "max" }, tokens = { 16, 64, 256 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "tokens", y = "us", by = { "variant", "plan" }, log = "xy" }
   end,
 }

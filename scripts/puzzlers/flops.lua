@@ -47,11 +47,11 @@ return fb.script {
   -- Time against arithmetic: op by op it grows with depth, in one kernel it does not until the arithmetic takes longer
   -- than the bytes.
   experiment = function(e)
+    e:plot { x = "depth", y = "us", by = "plan", log = "xy" }
     for c in e:sweep { variant = "chain", plan = { "eager", "max" }, depth = "*" } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, flops = r.flops, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "depth", y = "us", by = "plan", log = "xy" }
   end,
 
   puzzle = {

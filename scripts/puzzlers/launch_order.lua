@@ -48,11 +48,11 @@ return fb.script {
   columns = { "depth:none", "breadth:none", "depth:max", "breadth:max" },
 
   experiment = function(e)
+    e:plot { x = "size", y = "us", by = "variant", log = "xy" }
     for c in e:sweep { variant = "*", plan = "none", size = { 4096, 16384, 65536, 262144, 1048576, 4194304 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "size", y = "us", by = "variant", log = "xy" }
   end,
 
   puzzle = {

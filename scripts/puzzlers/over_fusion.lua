@@ -68,11 +68,11 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { x = "taps", y = "us", by = "plan", log = "xy" }
     for c in e:sweep { variant = "again", plan = { "stored", "max" }, taps = "*" } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
     end
-    e:plot { x = "taps", y = "us", by = "plan", log = "xy" }
   end,
 
   puzzle = {

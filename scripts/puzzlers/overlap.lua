@@ -63,12 +63,12 @@ return fb.script {
 
   -- From where on are the copies hidden?
   experiment = function(e)
+    e:plot { x = "depth", y = "us", by = "plan" }
     for c in e:sweep { variant = "heavy", plan = { "in_order", "overlapped" }, depth = { 1, 2, 4, 8, 16 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, copies_us = r.copy_us and r.copy_us.median,
                  hidden_us = r.copy_hidden_us, failed = r.failed })
     end
-    e:plot { x = "depth", y = "us", by = "plan" }
   end,
 
   puzzle = {

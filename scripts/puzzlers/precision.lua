@@ -61,13 +61,13 @@ return fb.script {
 
   -- The turning point, as time against batch.
   experiment = function(e)
+    e:plot { x = "batch", y = "us", by = { "variant", "plan" }, log = "xy" }
     for c in e:sweep { variant = "*", plan = { "max", "prologue" }, batch = "*" } do
       if c.plan == "max" or c.variant == "int8" then
         local r = e:measure(c)
         e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
       end
     end
-    e:plot { x = "batch", y = "us", by = { "variant", "plan" }, log = "xy" }
   end,
 
   puzzle = {

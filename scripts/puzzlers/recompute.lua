@@ -55,11 +55,11 @@ return fb.script {
   },
 
   experiment = function(e)
+    e:plot { x = "rows", y = "us", by = { "plan", "act" }, log = "xy" }
     for c in e:sweep { plan = { "store", "again" }, act = "*", rows = { 64, 256, 1024, 4096 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "rows", y = "us", by = { "plan", "act" }, log = "xy" }
   end,
 
   puzzle = {

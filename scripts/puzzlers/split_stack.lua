@@ -63,11 +63,11 @@ return fb.script {
 
   -- How the answer depends on the size of the batch.
   experiment = function(e)
+    e:plot { x = "batch_size", y = "us", by = { "variant", "plan" }, log = "xy" }
     for c in e:sweep { plan = { "eager", "max" }, batch_size = "*" } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, launches = r.launches, failed = r.failed })
     end
-    e:plot { x = "batch_size", y = "us", by = { "variant", "plan" }, log = "xy" }
   end,
 
   puzzle = {

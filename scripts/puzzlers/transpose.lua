@@ -46,11 +46,11 @@ return fb.script {
   columns = { "straight:max", "crossed:max", "copied:eager", "by_row:max", "by_column:max" },
 
   experiment = function(e)
+    e:plot { x = "elements", y = "us", by = "variant", log = "xy" }
     for c in e:sweep { variant = "*", plan = "max", rows = { 256, 1024, 4096 }, columns = { 256, 1024, 4096 } } do
       local r = e:measure(c)
       e:row(c, { elements = c.rows * c.columns, us = r.wall_us and r.wall_us.median, failed = r.failed })
     end
-    e:plot { x = "elements", y = "us", by = "variant", log = "xy" }
   end,
 
   puzzle = {

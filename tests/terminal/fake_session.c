@@ -1,8 +1,8 @@
 /* A session without processes, for the terminal tests: a small graph of its own, real plans and verdicts, and made-up
  * measurements that take a known time and give known figures. Opens these paths: "demo" (two variants, as the puzzler
  * split_stack at a small size), "puzzle" (the same with a puzzle), "recorded" (the same beside a framework that plans
- * for itself, recorded elsewhere, and with a calibration in doubt), "big" (20,000 nodes) and "broken" (a script with an
- * error in line 3). */
+ * for itself, recorded elsewhere, and with a calibration in doubt), "sweep" (the demo with an experiment), "endless"
+ * (with one whose third case never ends), "big" (20,000 nodes) and "broken" (a script with an error in line 3). */
 #include "session/session.h"
 
 #include "base/clock.h"
@@ -40,6 +40,14 @@ struct fb_session {
     FB_VEC(char *) log;
     fb_answer answer;
     bool traced;
+    struct {
+        fb_experiment_hooks hooks;
+        bool runs, stops;
+        int given;     /* rows */
+        int64_t until; /* ms; the next one comes */
+        fb_column measured;
+        fb_error error;
+    } experiment;
 };
 
 static const char *const variant_names[] = {"split", "combined"};
@@ -250,6 +258,7 @@ static void fill_info(fb_session *s)
                                .columns = is_big        ? big_columns
                                           : is_recorded ? recorded
                                                         : columns,
+                               .experiment = !strcmp(s->path, "sweep") || !strcmp(s->path, "endless"),
                                .puzzle = !strcmp(s->path, "puzzle")      ? &puzzle
                                          : !strcmp(s->path, "elsewhere") ? &elsewhere
                                                                          : NULL};
@@ -259,7 +268,8 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
 {
     bool broken = !strcmp(path, "broken");
     if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0 && strcmp(path, "puzzle") != 0 &&
-        strcmp(path, "elsewhere") != 0 && strcmp(path, "recorded") != 0)
+        strcmp(path, "elsewhere") != 0 && strcmp(path, "recorded") != 0 && strcmp(path, "sweep") != 0 &&
+        strcmp(path, "endless") != 0)
         return fb_fail(err, FB_ERR_INPUT, "%s: no such script", path);
     drop_all(s);
     char *copy = fb_strdup(path);
@@ -643,6 +653,7 @@ void fb_session_compare(fb_session *s, int a, int b)
 
 void fb_session_cancel(fb_session *s)
 {
+    fb_session_stop_experiment(s);
     for (int i = 0; i < s->columns.n; i++) {
         fb_column *c = &s->columns.at[i]->shown;
         if (c->state == FB_COLUMN_MEASURING || c->searching) c->state = FB_COLUMN_READY;
@@ -758,8 +769,96 @@ fb_report *fb_session_report(const fb_session *s, int i)
     return r;
 }
 
+/* ---- the experiment: eager is measured, max predicted, and its last case fails --------------------------------------
+ */
+
+enum { CASES = 6, CASE_MS = 20, HANGS_AT = 2 };
+
+bool fb_session_experiment(fb_session *s, const fb_experiment_hooks *hooks, fb_error *err)
+{
+    if (s->experiment.runs) return fb_fail(err, FB_ERR_INPUT, "the experiment is running already");
+    json_t *lines = json_pack("{s:s, s:s, s:s, s:s}", "x", "batch_size", "y", "us", "by", "plan", "log", "xy"),
+           *ranking = json_pack("{s:s, s:s}", "y", "rows_per_s", "high", "fast");
+    s->experiment.hooks = *hooks;
+    s->experiment.runs = true;
+    s->experiment.stops = false;
+    s->experiment.given = 0;
+    s->experiment.error = (fb_error){0};
+    s->experiment.until = now_ms() + CASE_MS;
+    hooks->plot(hooks->ctx, lines, NULL);
+    hooks->plot(hooks->ctx, ranking, NULL);
+    json_decref(lines);
+    json_decref(ranking);
+    s->serial++;
+    return true;
+}
+
+bool fb_session_experiment_runs(const fb_session *s)
+{
+    return s->experiment.runs;
+}
+
+const fb_error *fb_session_experiment_error(const fb_session *s)
+{
+    return &s->experiment.error;
+}
+
+const fb_column *fb_session_experiment_column(const fb_session *s)
+{
+    fb_column *c = (fb_column *)&s->experiment.measured;
+    *c = (fb_column){.variant = "split",
+                     .plan_name = s->experiment.given < CASES / 2 ? "eager" : "max",
+                     .device = "host",
+                     .progress = "sampling",
+                     .fraction = 0.5};
+    return s->experiment.runs ? c : NULL;
+}
+
+void fb_session_stop_experiment(fb_session *s)
+{
+    if (!s->experiment.runs) return;
+    s->experiment.runs = false;
+    fb_fail(&s->experiment.error, FB_ERR_CANCELLED, "the experiment was stopped");
+    s->serial++;
+}
+
+static void give_row(fb_session *s)
+{
+    const fb_experiment_hooks *h = &s->experiment.hooks;
+    int i = s->experiment.given++, batch = 8 << i % 3;
+    bool max = i >= CASES / 2, fails = i == CASES - 1;
+    double us = (max ? 10.0 : 25.0) * batch;
+    json_t *which = json_pack("{s:s, s:s, s:{s:i}}", "variant", "split", "plan", max ? "max" : "eager", "params",
+                              "batch_size", batch),
+           *row = fails ? json_pack("{s:s}", "failed", "no room for it")
+                        : json_pack("{s:f, s:i, s:f, s:f}", "us", us, "launches", max ? 2 : 9, "rows_per_s",
+                                    batch / us * 1e6 + i, "fast", batch / us * 1.1e6),
+           *report =
+               fails ? json_pack("{s:s, s:s}", "failed", "no room for it", "failed_kind", "limit") : json_object();
+    h->answered(h->ctx, report);
+    h->row(h->ctx, which, row, max ? FB_SOURCE_PREDICTED : FB_SOURCE_MEASURED, NULL);
+    json_decref(which);
+    json_decref(row);
+    json_decref(report);
+    s->serial++;
+}
+
+static void pump_experiment(fb_session *s)
+{
+    bool hangs = !strcmp(s->path ? s->path : "", "endless") && s->experiment.given == HANGS_AT;
+    if (!s->experiment.runs || hangs || now_ms() < s->experiment.until) return;
+    s->experiment.until = now_ms() + CASE_MS;
+    if (s->experiment.given < CASES) {
+        give_row(s);
+        return;
+    }
+    s->experiment.runs = false;
+    s->serial++;
+}
+
 void fb_session_pump(fb_session *s)
 {
+    pump_experiment(s);
     for (int i = 0; i < s->columns.n; i++) {
         record *c = s->columns.at[i];
         if (c->shown.searching && now_ms() >= c->until) {
@@ -780,6 +879,7 @@ void fb_session_pump(fb_session *s)
 
 bool fb_session_busy(const fb_session *s)
 {
+    if (s->experiment.runs) return true;
     for (int i = 0; i < s->columns.n; i++)
         if (s->columns.at[i]->shown.state == FB_COLUMN_MEASURING || s->columns.at[i]->shown.searching) return true;
     return false;

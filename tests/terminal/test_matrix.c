@@ -124,7 +124,7 @@ static const script scripts[] = {
     {"P", "batch_size", ""},
     {"P l", "32", "h"},
     {"P h h h h h h h", "batch_size", ": \"set batch_size=16\" Enter"},
-    {"E", ":set", "Esc"},
+    {";", ":set", "Esc"},
     {": \"set x=1\" Enter", "no parameter", ""},
     {": \"set nonsense\" Enter", "set takes name=value", ""},
     {"C-e", ":export", "Esc"},

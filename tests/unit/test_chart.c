@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { W = 31, H = 9 };
+enum { W = 32, H = 9 };
 
 static json_t *parsed(const char *text)
 {
@@ -67,28 +67,28 @@ static void points_become_cells(void **unused)
     fb_points p = fb_points_of(plot, rows);
     fb_chart c;
     fb_chart_make(&c, arena, &p, plot, W, H, 1);
-    assert_int_equal(cell(c.canvas, 0, H - 1), 'b');  /* 10, 1 µs */
-    assert_int_equal(cell(c.canvas, 15, H - 1), 'b'); /* 100, 1 µs */
-    assert_int_equal(cell(c.canvas, 8, H - 1), '.');  /* between them */
-    assert_int_equal(cell(c.canvas, 20, H - 1), ' '); /* the third failed */
+    assert_int_equal(cell(c.canvas, 1, H - 1), 'b');  /* 10, 1 µs */
+    assert_int_equal(cell(c.canvas, 16, H - 1), 'b'); /* 100, 1 µs */
+    assert_int_equal(cell(c.canvas, 9, H - 1), '.');  /* between them */
+    assert_int_equal(cell(c.canvas, 21, H - 1), ' '); /* the third failed */
     assert_int_equal(cell(c.canvas, W - 1, 0), 'a');  /* 1000, 1000 µs */
     assert_int_equal(cell(c.canvas, W - 2, 0), '~');  /* … predicted */
-    assert_int_equal(cell(c.canvas, 15, 3), 'a');     /* 100, 100 µs: two of three decades up */
-    assert_int_equal(cell(c.canvas, 14, 3), '.');     /* measured */
-    assert_int_equal(c.canvas->role[3 * W + 15], FB_CHART_CURSOR);
+    assert_int_equal(cell(c.canvas, 16, 3), 'a');     /* 100, 100 µs: two of three decades up */
+    assert_int_equal(cell(c.canvas, 15, 3), '.');     /* measured */
+    assert_int_equal(c.canvas->role[3 * W + 16], FB_CHART_CURSOR);
     assert_int_equal(c.canvas->role[W - 1], 0);
-    assert_int_equal(c.canvas->ink_of[(H - 1) * W + 8], 1);
+    assert_int_equal(c.canvas->ink_of[(H - 1) * W + 9], 1);
     assert_int_equal(c.canvas->ink_of[W - 3] ? 1 : 0, 0);
     assert_true(c.n_x >= 3 && c.n_y >= 4);
     assert_string_equal(c.x[0].text, "10");
-    assert_int_equal(c.x[0].at, 0);
+    assert_int_equal(c.x[0].at, 1); /* a cell is left for the sign of a first point that is predicted */
     assert_string_equal(c.x[c.n_x - 1].text, "1 k");
     assert_int_equal(c.x[c.n_x - 1].at, W - 1);
     assert_string_equal(c.y[c.n_y - 1].text, "1 k");
     assert_int_equal(c.y[c.n_y - 1].at, 0);
     json_object_del(plot, "log"); /* from zero on, and 100 is near the foot */
     fb_chart_make(&c, arena, &p, plot, W, H, -1);
-    assert_int_equal(cell(c.canvas, 3, 7), 'a');
+    assert_int_equal(cell(c.canvas, 4, 7), 'a');
     assert_int_equal(cell(c.canvas, W - 1, 0), 'a');
     assert_string_equal(c.y[0].text, "0");
     fb_points_free(&p);
