@@ -476,6 +476,7 @@ static void find(fb_app *app, const char *arg)
 {
     if (!*arg) {
         fb_prompt_open(&app->prompt, '/', "");
+        fb_filter_begin(app);
         return;
     }
     snprintf(app->find, sizeof app->find, "%s", arg);
@@ -587,6 +588,26 @@ static void show_timeline(fb_app *app, const char *arg)
 {
     (void)arg;
     fb_app_show(app, FB_VIEW_TIMELINE);
+}
+
+static void show_about(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_ABOUT);
+}
+
+/* The next of them, or the one that is named. */
+static void theme(fb_app *app, const char *arg)
+{
+    int to = *arg ? 0 : ((int)fb_theme_now() + 1) % FB_THEMES;
+    while (*arg && to < FB_THEMES && strcmp(arg, fb_theme_name((fb_theme)to)) != 0) to++;
+    if (to == FB_THEMES)
+        fb_app_say(app, FB_ROLE_BAD, "no theme \"%s\": dark, light, mono or contrast", arg);
+    else if (!fb_theme_change((fb_theme)to))
+        fb_app_say(app, FB_ROLE_WARN, "theme: this terminal has no colours, or NO_COLOR is set");
+    else
+        fb_app_say(app, FB_ROLE_DIM, "theme %s; \"theme %s\" in the settings keeps it", fb_theme_name((fb_theme)to),
+                   fb_theme_name((fb_theme)to));
 }
 
 static void lua(fb_app *app, const char *arg)
@@ -801,6 +822,10 @@ static action *const actions[FB_COMMANDS] = {
     [FB_CMD_FILTER] = filter_rows,
     [FB_CMD_PLOT] = show_plot,
     [FB_CMD_EXPERIMENT] = experiment,
+    [FB_CMD_VALUES] = fb_values_show,
+    [FB_CMD_YANK] = fb_yank,
+    [FB_CMD_THEME] = theme,
+    [FB_CMD_ABOUT] = show_about,
     [FB_CMD_LOG] = show_log,
     [FB_CMD_LIST] = show_list,
     [FB_CMD_OPEN] = open_script,

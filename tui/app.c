@@ -23,11 +23,20 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_WHY] = &fb_view_why,         [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
     [FB_VIEW_RESULTS] = &fb_view_results, [FB_VIEW_PLOT] = &fb_view_plot,       [FB_VIEW_TIMELINE] = &fb_view_timeline,
     [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
+    [FB_VIEW_VALUES] = &fb_view_values,   [FB_VIEW_ABOUT] = &fb_view_about,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
 {
     return views[id];
+}
+
+const fb_view_key *fb_view_key_of(fb_view_id id, fb_cmd c)
+{
+    const fb_view_key *k = views[id]->keys;
+    if ((int)id < FB_PANES) return NULL;
+    while (k && k->command != FB_CMD_NONE && k->command != c) k++;
+    return k && k->command == c ? k : NULL;
 }
 
 /* ---- what is shown ------------------------------------------------------------------------------------------------
@@ -332,9 +341,7 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
                : app->model.column->state == FB_COLUMN_FAILED ? "the column failed, and has no plan"
                                                               : "the plan is not made yet";
     if (need == NEED_PLAN) return NULL;
-    if (fb_app_view(app) == FB_VIEW_STEPS && need == NEED_EDGE) return NULL; /* there it says no to a decision */
-    if (fb_app_view(app) == FB_VIEW_SOURCE && (c == FB_CMD_EDGE_BACK || c == FB_CMD_EDGE_NEXT))
-        return NULL; /* kernels */
+    if (fb_view_key_of(fb_app_view(app), c)) return NULL; /* there it does something of the view's own */
     if (fb_app_view(app) != FB_VIEW_GRAPH) return "works in the graph: Tab goes there";
     if (c == FB_CMD_TOGGLE && app->marks.entries.n) return NULL; /* it speaks of them, wherever the cursor is */
     if (need == NEED_SCOPE) {
@@ -478,6 +485,7 @@ static void draw_view(fb_app *app, fb_view_id id, const fb_rect *r, bool focused
 {
     if (r->h < 1 || r->w < 1) return;
     fb_scroll_fit(&app->scroll[id], views[id]->count(app), r->h);
+    fb_filter_fit(app, id, r->h - views[id]->head);
     views[id]->draw(app, r, focused);
     fb_draw_ground(FB_GROUND_PLAIN);
 }
@@ -492,15 +500,16 @@ static void draw_too_small(int rows, int cols)
 
 static void draw(fb_app *app)
 {
+    fb_values_follow(app);
     fb_view_id top = fb_app_view(app);
     fb_layout_wish wish = {.rows = LINES,
                            .cols = COLS,
                            .zoomed = app->zoomed ? (int)app->focus : -1,
                            .whole = app->n_over > 0,
-                           .beside = top == FB_VIEW_SOURCE,
+                           .beside = views[top]->beside,
                            .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
                            .column_cells = fb_columns_wish(app, COLS),
-                           .hint_rows = COLS >= FB_MIN_COLS ? fb_hint_rows(app, COLS) : 0};
+                           .hint_rows = COLS >= FB_MIN_COLS ? fb_hint_make(app, COLS) : 0};
     erase();
     fb_draw_no_cursor();
     app->layout = fb_layout_make(&wish);
@@ -626,7 +635,10 @@ static void free_app(fb_app *app)
     json_decref(app->reopen.params);
     fb_marks_free(&app->marks);
     fb_prompt_free(&app->prompt);
+    FB_VEC_FREE(&app->filter.rows);
+    fb_rail_free(&app->rail);
     fb_keys_free(app->keys);
+    fb_hint_free(app);
     fb_str_free(&app->message);
     fb_str_free(&app->trust.question);
     for (int i = 0; i < FB_VIEWS; i++) fb_arena_free(app->arena[i]);
@@ -648,6 +660,7 @@ int fb_tui_main(const fb_tui_options *o)
                   .dirty = true,
                   .asked = o->columns,
                   .n_asked = o->n_columns,
+                  .filter = {.view = FB_VIEW_NONE},
                   .puzzle = {.choice = FB_NONE}};
     if (o->keys_file && !(app.keys = fb_keys_read(o->keys_file, &err))) return refuse(&err, 2);
     if (o->path && !fb_session_load(o->session, o->path, &err)) {
@@ -662,6 +675,7 @@ int fb_tui_main(const fb_tui_options *o)
     }
     app.verdicts = fb_verdicts_new();
     app.tried = fb_tried_new();
+    fb_past_read(&app.prompt);
     app.results.down = true;
     if (o->results) app.results.path = fb_strdup(o->results);
     if (o->path) app.path = fb_strdup(o->path);

@@ -1,12 +1,12 @@
 /* fusebox values: what a node of a column holds, to be looked at. */
 #include "tui/cli.h"
 #include "tui/cli_table.h"
+#include "tui/values_text.h"
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -34,50 +34,37 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 
 /* ---- printing ---- */
 
-/* Elements of i64 and bool as whole numbers. */
-static void add_value(fb_str *to, fb_dtype dtype, double x)
-{
-    if (isnan(x))
-        fb_str_add(to, "NaN");
-    else if (fb_dtype_is_float(dtype))
-        fb_str_addf(to, "%.5g", x);
-    else
-        fb_str_addf(to, "%.0f", x);
-}
-
 static void cell(fb_table *t, fb_dtype dtype, double x)
 {
     fb_str s = {0};
-    add_value(&s, dtype, x);
+    fb_value_write(dtype, x, &s);
     fb_table_cell(t, fb_str_get(&s));
     fb_str_free(&s);
 }
 
 static void print_head(const fb_values *v)
 {
-    char shape[192];
     fb_str s = {0};
-    fb_str_addf(&s, "%s  %s  %lld element%s, %s\n\n", v->node, fb_shape_format(&v->shape, v->dtype, shape),
-                (long long)v->elements, v->elements == 1 ? "" : "s", v->from);
+    fb_values_head(v, &s);
+    fb_str_add(&s, "\n\n");
     fb_put(stdout, fb_str_get(&s));
     fb_str_free(&s);
 }
 
 static void print_statistics(const fb_values *v)
 {
-    static const char *const titles[] = {"min", "max", "mean", "deviation", "zeros", "NaN", "inf"};
     fb_table *t = fb_table_new();
-    for (size_t i = 0; i < sizeof titles / sizeof *titles; i++) fb_table_column(t, titles[i], "", false);
+    fb_str figure = {0};
+    for (int i = 0; i < fb_values_statistics(); i++) fb_table_column(t, fb_values_statistic(v, i, &figure), "", false);
     fb_table_row(t);
-    cell(t, v->dtype, v->min);
-    cell(t, v->dtype, v->max);
-    cell(t, FB_F64, v->mean);
-    cell(t, FB_F64, v->deviation);
-    fb_table_cellf(t, "%lld", (long long)v->zeros);
-    fb_table_cellf(t, "%lld", (long long)v->nans);
-    fb_table_cellf(t, "%lld", (long long)v->infinities);
+    for (int i = 0; i < fb_values_statistics(); i++) {
+        fb_str_clear(&figure);
+        fb_values_statistic(v, i, &figure);
+        fb_table_cell(t, fb_str_get(&figure));
+    }
     fb_table_print(t, FB_FORMAT_TABLE, stdout);
     fb_table_free(t);
+    fb_str_free(&figure);
 }
 
 /* The beginning of the last two dims, at 0 of the others. */
@@ -107,22 +94,19 @@ static void print_corner(const fb_values *v)
 
 static void print_histogram(const fb_values *v)
 {
-    int64_t most = 0;
     const char *sign = fb_cli_utf8() ? "█" : "#";
-    double step = (v->max - v->min) / FB_VALUES_BINS;
-    if (!(step > 0)) return; /* all elements are alike, or none is finite */
-    for (int k = 0; k < FB_VALUES_BINS; k++)
-        if (v->bin[k] > most) most = v->bin[k];
+    double from, share;
+    if (!fb_values_bin(v, 0, &from, &share)) return;
     fb_table *t = fb_table_new();
     fb_table_column(t, "from", "", false);
     fb_table_column(t, "elements", "", false);
     fb_table_column(t, "", "", true);
     for (int k = 0; k < FB_VALUES_BINS; k++) {
         fb_str bar = {0};
-        int n = most ? (int)((double)v->bin[k] / (double)most * BAR + 0.5) : 0;
-        for (int i = 0; i < n; i++) fb_str_add(&bar, sign);
+        fb_values_bin(v, k, &from, &share);
+        for (int i = 0; i < (int)(share * BAR + 0.5); i++) fb_str_add(&bar, sign);
         fb_table_row(t);
-        cell(t, FB_F64, v->min + k * step);
+        cell(t, FB_F64, from);
         fb_table_cellf(t, "%lld", (long long)v->bin[k]);
         fb_table_cell(t, fb_str_get(&bar));
         fb_str_free(&bar);
@@ -135,27 +119,8 @@ static void print_histogram(const fb_values *v)
 static void print_error(const fb_values *v)
 {
     fb_str s = {0};
-    char at[128];
-    if (!v->compared) {
-        fb_put(stdout, "\nno error: it is what the graph is given\n");
-        return;
-    }
-    fb_str_addf(&s,
-                "\nerror against the reference: largest %.2g, %.2g of the largest value, %.2g of what is allowed %s\n",
-                v->max_abs, v->max_rel, v->bound, v->right ? "✓" : "✗");
-    if (v->undecided)
-        fb_str_addf(&s, "undecided: %lld elements, which roundings alone may change\n", (long long)v->undecided);
-    if (v->compared < v->elements)
-        fb_str_addf(&s, "compared: %lld of %lld elements\n", (long long)v->compared, (long long)v->elements);
-    for (int i = 0; i < v->n_worst; i++) {
-        const fb_value_error *w = &v->worst[i];
-        fb_str_addf(&s, "  %s ", fb_values_at(&v->shape, w->element, at));
-        fb_str_addf(&s,
-                    fb_dtype_is_float(v->dtype) ? "%.9g, expected %.9g, off by %.2g\n"
-                                                : "%.0f, expected %.0f, off by %.0f\n",
-                    w->got, w->expected, fabs(w->got - w->expected));
-    }
-    if (v->wrong) fb_str_addf(&s, "wrong: %s\n", v->wrong);
+    fb_str_add(&s, "\n");
+    fb_values_error(v, &s);
     fb_put(stdout, fb_str_get(&s));
     fb_str_free(&s);
 }

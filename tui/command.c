@@ -35,6 +35,7 @@ static const struct {
     {"Delete", FB_KEY_DELETE, KEY_DC},
     {"Backspace", FB_KEY_BACKSPACE, KEY_BACKSPACE},
     {"F1", FB_KEY_F1, KEY_F(1)},
+    {"F2", FB_KEY_F2, KEY_F(2)},
     {"Enter", FB_KEY_ENTER, KEY_ENTER},
     {"Esc", FB_KEY_ESC, 0},
     {"Tab", FB_KEY_TAB, 0},

@@ -53,6 +53,7 @@ enum {
     FB_KEY_DELETE,
     FB_KEY_BACKSPACE,
     FB_KEY_F1,
+    FB_KEY_F2,
     FB_KEY_MOUSE, /* what it did is asked of curses */
     FB_KEY_NONE = -1,
     FB_KEY_ESC = 27,

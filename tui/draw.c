@@ -1,7 +1,5 @@
 #include "tui/draw.h"
 
-#include "base/str.h"
-
 #include <ncurses.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +28,7 @@ static const struct {
     {L'²', "2"}, {L'█', "#"}, {L'▉', "#"},  {L'▊', "#"},  {L'▋', "#"},   {L'▌', "#"},  {L'▍', "#"},  {L'▎', "|"},
     {L'▏', "|"}, {L'▁', "_"}, {L'▂', "."},  {L'▃', "-"},  {L'▄', "="},   {L'▅', "+"},  {L'▆', "*"},  {L'▇', "#"},
     {L'↻', "@"}, {L'═', "="}, {L'║', "#"},  {L'╔', "#"},  {L'╗', "#"},   {L'╚', "#"},  {L'╝', "#"},  {L'◇', "*"},
-    {L'▪', "."}, {L'’', "'"}, {L'“', "\""}, {L'”', "\""}, {L'−', "-"},
+    {L'◆', "*"}, {L'▪', "."}, {L'’', "'"},  {L'“', "\""}, {L'”', "\""},  {L'−', "-"},
 };
 
 void fb_draw_start(bool utf8)
@@ -100,6 +98,23 @@ int fb_text_width(const char *text)
 {
     wchar_t wide[MAX_TEXT];
     return width_of(wide, spell(text, wide));
+}
+
+bool fb_text_words(const char **text, int width, fb_str *out)
+{
+    const char *w = *text + strspn(*text, " \n");
+    fb_str_clear(out);
+    while (*w) {
+        size_t n = strcspn(w, " \n"), before = out->n;
+        fb_str_addf(out, "%s%.*s", before ? " " : "", (int)n, w);
+        if (before && fb_text_width(fb_str_get(out)) > width) {
+            out->text[out->n = before] = '\0';
+            break;
+        }
+        w += n + strspn(w + n, " \n");
+    }
+    *text = w;
+    return out->n > 0;
 }
 
 static int put(const fb_rect *r, int y, int x, int limit, fb_role role, const wchar_t *text, int n)

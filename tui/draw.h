@@ -4,6 +4,7 @@
 #ifndef FB_TUI_DRAW_H
 #define FB_TUI_DRAW_H
 
+#include "base/str.h"
 #include "tui/layout.h"
 #include "tui/theme.h"
 
@@ -36,5 +37,9 @@ void fb_draw_no_cursor(void);
 void fb_draw_show(void); /* all that was drawn, on the screen */
 /* Words broken over lines, cut with "…" where they do not fit; returns the lines used, at most `max_rows`. */
 int fb_draw_wrapped(const fb_rect *r, int y, int x, int max_rows, fb_role role, const char *text);
+
+/* The words of *text that fit into a line of `width` columns, one at least, into `out`; *text goes on behind them.
+ * False: there are none left. Words are parted by blanks and newlines. */
+bool fb_text_words(const char **text, int width, fb_str *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The box under the panes, which speaks of the row under the cursor, and the bar of keys below it. */
+/* The box under the panes, which speaks of the row under the cursor. */
 #include "tui/figure.h"
 #include "tui/ui.h"
 
@@ -157,14 +157,15 @@ static fb_hint hint_of(fb_app *app)
     return hint;
 }
 
-static void free_hint(fb_hint *hint)
+void fb_hint_free(fb_app *app)
 {
-    fb_str_free(&hint->title);
-    fb_str_free(&hint->line[0]);
-    fb_str_free(&hint->line[1]);
+    fb_str_free(&app->hint.title);
+    fb_str_free(&app->hint.line[0]);
+    fb_str_free(&app->hint.line[1]);
+    app->hint = (fb_hint){.role = {FB_ROLE_TEXT}};
 }
 
-int fb_hint_rows(fb_app *app, int cols)
+int fb_hint_make(fb_app *app, int cols)
 {
     enum { FRAME = 4, MOST = 16 };
     fb_rect nowhere = {0, 0, 0, cols - FRAME};
@@ -172,78 +173,25 @@ int fb_hint_rows(fb_app *app, int cols)
     int n = fb_view_at(id)->count(app), *cursor = &app->scroll[id].cursor;
     if (*cursor >= n) *cursor = n - 1; /* before anything is drawn it may be beside its rows */
     if (*cursor < 0) *cursor = 0;
-    fb_hint hint = hint_of(app);
-    int rows = fb_draw_wrapped(&nowhere, 0, 0, MOST, FB_ROLE_TEXT, fb_str_get(&hint.line[0]));
-    free_hint(&hint);
-    return rows;
+    fb_hint_free(app);
+    app->hint = hint_of(app);
+    return fb_draw_wrapped(&nowhere, 0, 0, MOST, FB_ROLE_TEXT, fb_str_get(&app->hint.line[0]));
 }
 
 static void draw_box(fb_app *app)
 {
     const fb_rect *r = &app->layout.hint;
     fb_rect top = {r->y - 1, r->x - 1, 1, r->w + 2};
-    fb_hint hint = hint_of(app);
-    if (hint.title.n) {
+    const fb_hint *hint = &app->hint;
+    if (hint->title.n) {
         fb_str title = {0};
-        fb_str_addf(&title, " %s ", fb_str_get(&hint.title));
+        fb_str_addf(&title, " %s ", fb_str_get(&hint->title));
         fb_draw_cut(&top, 0, 0, top.w - 2, FB_ROLE_TITLE, fb_str_get(&title));
         fb_str_free(&title);
     }
-    const char *first = fb_str_get(&hint.line[0]), *second = fb_str_get(&hint.line[1]);
-    int used = fb_draw_wrapped(r, 0, 0, r->h, hint.role[0], first); /* a long sentence takes the second line's place */
-    if (used < r->h) fb_draw_wrapped(r, used ? used : 1, 0, r->h - (used ? used : 1), hint.role[1], second);
-    free_hint(&hint);
-}
-
-/* ---- the bar
- * ---------------------------------------------------------------------------------------------------------- */
-
-/* Those worth a place, in the order of the table, by what has the keys. */
-static bool belongs(const fb_app *app, fb_view_id id, fb_cmd c)
-{
-    bool nothing_below = id == FB_VIEW_LIST && !app->path; /* there q leaves, and there is nothing to go back to */
-    fb_section section = fb_cmd_get(c)->section;
-    bool always = c == FB_CMD_HELP || c == FB_CMD_FIND;
-    if (c == FB_CMD_BACK) return (int)id >= FB_PANES && !nothing_below;
-    if (c == FB_CMD_CLOSE) return (int)id < FB_PANES || nothing_below;
-    if (c == FB_CMD_ENTER)
-        return id == FB_VIEW_GRAPH || id == FB_VIEW_KERNELS || id == FB_VIEW_LIST || id == FB_VIEW_PARAMS ||
-               id == FB_VIEW_WHY || id == FB_VIEW_RESULTS;
-    if ((int)id >= FB_PANES) return always;
-    if (section == FB_SECTION_EDIT) return id == FB_VIEW_GRAPH;
-    return true;
-}
-
-/* A hint that names its key itself ("/ find") has it as its first word. */
-static void parts(const fb_cmd_info *info, char key[16], const char **what)
-{
-    size_t n = strcspn(info->keys, " ");
-    const char *blank = strrchr(info->hint, ' ');
-    snprintf(key, 16, "%.*s", (int)n, info->keys);
-    *what = info->hint;
-    if (!blank) return;
-    snprintf(key, 16, "%.*s", (int)(blank - info->hint), info->hint);
-    *what = blank + 1;
-}
-
-static void draw_bar(fb_app *app)
-{
-    const fb_rect *r = &app->layout.keys;
-    fb_view_id id = fb_app_view(app);
-    char key[16];
-    const char *what;
-    int x = 1, help = 9, quit = 9;
-    for (int c = 0; c < FB_COMMANDS; c++) {
-        const fb_cmd_info *info = fb_cmd_get((fb_cmd)c);
-        if (!*info->hint || !belongs(app, id, (fb_cmd)c)) continue;
-        bool last = c == FB_CMD_HELP || c == FB_CMD_CLOSE || c == FB_CMD_BACK,
-             off = fb_app_why_not(app, (fb_cmd)c) != NULL;
-        parts(info, key, &what);
-        int w = fb_text_width(key) + 1 + fb_text_width(what);
-        if (x + w > r->w - (last ? 0 : help + quit)) continue;
-        int at = fb_draw(r, 0, x, off ? FB_ROLE_OFF : FB_ROLE_KEY, key);
-        x = fb_draw(r, 0, at + 1, off ? FB_ROLE_OFF : FB_ROLE_DIM, what) + 2;
-    }
+    const char *first = fb_str_get(&hint->line[0]), *second = fb_str_get(&hint->line[1]);
+    int used = fb_draw_wrapped(r, 0, 0, r->h, hint->role[0], first); /* a long sentence takes the second line's place */
+    if (used < r->h) fb_draw_wrapped(r, used ? used : 1, 0, r->h - (used ? used : 1), hint->role[1], second);
 }
 
 void fb_hint_draw(fb_app *app)
@@ -252,5 +200,5 @@ void fb_hint_draw(fb_app *app)
     if (app->prompt.kind)
         fb_prompt_draw(&app->prompt, &app->layout.keys, fb_line_ghost(app));
     else
-        draw_bar(app);
+        fb_bar_draw(app);
 }

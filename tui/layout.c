@@ -1,6 +1,15 @@
 #include "tui/layout.h"
 
-enum { FRAMES = 4, HINT_ROWS = 2, TALL = 28, MIN_GRAPH = 26, MIN_TABLE = 32, MAX_GRAPH = 96, MIN_KERNELS = 3 };
+enum {
+    FRAMES = 4,
+    HINT_ROWS = 2,
+    TALL = 28,
+    MIN_GRAPH = 26,
+    MIN_TABLE = 32,
+    MAX_GRAPH = 96,
+    MIN_KERNELS = 3,
+    AROUND_BESIDE = 14
+};
 
 static int clamp(int v, int low, int high)
 {
@@ -35,9 +44,9 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
     fb_rect body = {top, 1, bottom - top, cols - 2};
     if (wish->whole || wish->zoomed >= 0) {
         l.whole = body;
-        l.beside = wish->whole && wish->beside && cols >= FB_BESIDE_COLS;
+        l.beside = wish->whole && wish->beside && cols >= wish->beside + MIN_GRAPH + AROUND_BESIDE;
         if (l.beside) {
-            int graph = clamp(cols * 2 / 5, MIN_GRAPH, cols - 110);
+            int graph = clamp(cols * 2 / 5, MIN_GRAPH, cols - wish->beside);
             l.pane[FB_PANE_GRAPH] = (fb_rect){top, 1, body.h, graph};
             l.whole = (fb_rect){top, graph + 3, body.h, cols - graph - 4};
         }

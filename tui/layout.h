@@ -22,13 +22,13 @@ typedef struct {
 
 typedef enum { FB_PANE_GRAPH, FB_PANE_COLUMNS, FB_PANE_KERNELS, FB_PANES } fb_pane;
 
-enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60, FB_BESIDE_COLS = 150 };
+enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60 };
 
 typedef struct {
     int rows, cols;   /* of the screen */
     int zoomed;       /* a pane, or -1 */
     bool whole;       /* one view over all panes: source, help, log … */
-    bool beside;      /* that view wants the graph beside it, where there is room */
+    int beside;       /* cells that view needs to have the graph beside it, where there is room; 0: it wants none */
     int table_rows;   /* lines that the columns pane would like */
     int column_cells; /* width that the columns pane would like */
     int hint_rows;    /* lines that the hint's first sentence takes */

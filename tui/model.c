@@ -211,6 +211,7 @@ void fb_model_refold(fb_app *app)
     const fb_plan *plan = m->column ? m->column->plan : NULL;
     if (!m->outline) return;
     fb_verdicts_clear(app->verdicts); /* it remembers rows */
+    fb_rail_forget(&app->rail);
     fb_rows_make(&m->rows, m->outline, plan, plan ? &m->letters : NULL);
     app->edge = 0;
     app->dirty = true;

@@ -25,6 +25,7 @@ static void click(fb_app *app, int y, int x)
 {
     const fb_rect *r;
     fb_view_id id = view_at(app, y, x, &r);
+    if (inside(&app->layout.keys, y, x)) fb_bar_click(app, x - app->layout.keys.x);
     if (id == FB_VIEW_NONE) return;
     fb_scroll *s = &app->scroll[id];
     const fb_view *view = fb_view_at(id);
@@ -34,6 +35,7 @@ static void click(fb_app *app, int y, int x)
     if (row < 0 || row >= view->count(app)) return;
     if (id == FB_VIEW_GRAPH && row != s->cursor) app->edge = 0;
     s->cursor = row;
+    if (!again && view->moved) view->moved(app);
     if (again) fb_app_run(app, FB_CMD_ENTER, "");
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <wchar.h>
 
-enum { MOST_TEXT = 1000, MOST_PAST = 100, CTRL_A = 1, CTRL_E = 5, CTRL_U = 21, CTRL_W = 23, CTRL_C = 3 };
+enum { MOST_TEXT = 1000, CTRL_A = 1, CTRL_E = 5, CTRL_U = 21, CTRL_W = 23, CTRL_C = 3 };
 
 void fb_prompt_open(fb_prompt *p, char kind, const char *text)
 {
@@ -15,15 +15,22 @@ void fb_prompt_open(fb_prompt *p, char kind, const char *text)
     fb_prompt_replace(p, text);
 }
 
+void fb_prompt_remember(fb_prompt *p, const char *command)
+{
+    if (p->past.n && !strcmp(p->past.at[p->past.n - 1], command)) return;
+    if (p->past.n == FB_PROMPT_PAST) {
+        fb_free(p->past.at[0]);
+        memmove(p->past.at, p->past.at + 1, sizeof *p->past.at * (size_t)--p->past.n);
+    }
+    FB_VEC_PUSH(&p->past, fb_strdup(command));
+}
+
 void fb_prompt_close(fb_prompt *p, bool keep)
 {
     const char *text = fb_str_get(&p->text);
     if (keep && p->kind == ':' && *text) {
-        if (p->past.n == MOST_PAST) {
-            fb_free(p->past.at[0]);
-            memmove(p->past.at, p->past.at + 1, sizeof *p->past.at * (size_t)--p->past.n);
-        }
-        FB_VEC_PUSH(&p->past, fb_strdup(text));
+        fb_prompt_remember(p, text);
+        fb_past_add(text);
     }
     p->kind = 0;
 }
@@ -32,6 +39,7 @@ void fb_prompt_free(fb_prompt *p)
 {
     for (int i = 0; i < p->past.n; i++) fb_free(p->past.at[i]);
     FB_VEC_FREE(&p->past);
+    fb_str_free(&p->stem);
     fb_str_free(&p->text);
 }
 
@@ -87,12 +95,21 @@ static void insert(fb_prompt *p, int key)
     fb_str_free(&tail);
 }
 
+/* The next command before or after that begins with what was typed first. */
 static void recall(fb_prompt *p, int step)
 {
     int back = p->back + step;
-    if (p->kind != ':' || back < 0 || back > p->past.n) return;
+    if (p->kind != ':') return;
+    if (!p->back) {
+        fb_str_clear(&p->stem);
+        fb_str_add(&p->stem, fb_str_get(&p->text));
+    }
+    const char *stem = fb_str_get(&p->stem);
+    while (back > 0 && back <= p->past.n && strncmp(p->past.at[p->past.n - back], stem, strlen(stem)) != 0)
+        back += step;
+    if (back < 0 || back > p->past.n) return;
     p->back = back;
-    fb_prompt_replace(p, back ? p->past.at[p->past.n - back] : "");
+    fb_prompt_replace(p, back ? p->past.at[p->past.n - back] : stem);
 }
 
 static size_t word_before(const fb_prompt *p)

@@ -84,11 +84,16 @@ static bool set_auto(fb_settings *c, char **rest, fb_error *err)
     return set_switch(&c->automatic, rest, err);
 }
 
+static bool set_clipboard(fb_settings *c, char **rest, fb_error *err)
+{
+    return set_switch(&c->clipboard, rest, err);
+}
+
 static const struct {
     const char *name;
     bool (*set)(fb_settings *c, char **rest, fb_error *err);
-} settings[] = {{"theme", set_theme}, {"color", set_colour},  {"key", set_keys},
-                {"mouse", set_mouse}, {"reload", set_reload}, {"auto", set_auto}};
+} settings[] = {{"theme", set_theme},   {"color", set_colour}, {"key", set_keys},           {"mouse", set_mouse},
+                {"reload", set_reload}, {"auto", set_auto},    {"clipboard", set_clipboard}};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 static bool take_line(fb_settings *c, char *line, fb_error *err)
@@ -98,13 +103,13 @@ static bool take_line(fb_settings *c, char *line, fb_error *err)
     if (!name || *name == '#') return true;
     for (int i = 0; i < SETTINGS; i++)
         if (!strcmp(settings[i].name, name)) return settings[i].set(c, &rest, err);
-    return fb_fail(err, FB_ERR_INPUT, "no setting \"%s\": theme, color, key, mouse, reload or auto", name);
+    return fb_fail(err, FB_ERR_INPUT, "no setting \"%s\": theme, color, key, mouse, reload, auto or clipboard", name);
 }
 
 bool fb_settings_read(fb_settings *c, fb_error *err)
 {
     char path[PATH_MAX];
-    *c = (fb_settings){.mouse = true, .reload = true, .automatic = true};
+    *c = (fb_settings){.mouse = true, .reload = true, .automatic = true, .clipboard = true};
     if (!config_path(path) || access(path, F_OK) != 0) return true;
     char *text = fb_read_file(path, CONFIG_MAX, NULL, err), *at = text;
     bool good = text != NULL;

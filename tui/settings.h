@@ -5,6 +5,7 @@
  *     key toggle Space f         all keys of a command, by its name at the : prompt; none takes them away
  *     mouse off                  on unless said
  *     reload off                 scripts are loaded again when they are saved, unless said
+ *     clipboard off              what is copied goes to a file alone, not to the terminal's clipboard
  *     auto off                   measuring after each edit by itself, on unless said
  */
 #ifndef FB_TUI_SETTINGS_H
@@ -13,7 +14,7 @@
 #include "base/error.h"
 
 typedef struct {
-    bool mouse, reload, automatic;
+    bool mouse, reload, automatic, clipboard;
 } fb_settings;
 
 /* Sets keys and theme for this process. False with the first line that makes no sense, named; the lines before it hold.

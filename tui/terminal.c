@@ -1,5 +1,7 @@
 #include "tui/terminal.h"
 
+#include "base/file.h"
+#include "base/str.h"
 #include "tui/draw.h"
 #include "tui/theme.h"
 
@@ -196,6 +198,35 @@ void fb_terminal_resize(void)
     struct winsize size;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_row || !size.ws_col) return;
     if (is_term_resized(size.ws_row, size.ws_col)) resizeterm(size.ws_row, size.ws_col);
+}
+
+/* The Linux console, serial terminals and GNU screen print what they do not know. */
+static bool takes_copies(void)
+{
+    static const char *const none[] = {"linux", "vt", "dumb", "ansi", "cons", "sun"};
+    const char *name = getenv("TERM"), *screen = getenv("STY");
+    for (size_t i = 0; name && i < sizeof none / sizeof *none; i++)
+        if (!strncmp(name, none[i], strlen(none[i]))) return false;
+    return name && !(screen && *screen);
+}
+
+bool fb_terminal_copy(const char *text, size_t n)
+{
+    enum { MOST = 48 << 10 }; /* more than 64 kB of base 64 many terminals drop */
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    fb_str out = {0};
+    if (n > MOST || !takes_copies()) return false;
+    fb_str_add(&out, "\x1b]52;c;");
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned bits = 0;
+        for (size_t k = 0; k < 3; k++) bits = bits << 8 | (i + k < n ? (unsigned char)text[i + k] : 0);
+        for (size_t k = 0; k < 4; k++) fb_str_add_n(&out, i + k <= n ? &digits[bits >> (18 - 6 * k) & 63] : "=", 1);
+    }
+    fb_str_add(&out, "\a");
+    fflush(stdout);
+    bool good = fb_write_all(STDOUT_FILENO, out.text, out.n);
+    fb_str_free(&out);
+    return good;
 }
 
 void fb_terminal_die(int number)

@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 
+#include <stddef.h>
+
 /* Refuses (FB_ERR_UNAVAILABLE) where stdin or stdout is no terminal, or the terminal cannot move its cursor. */
 bool fb_terminal_open(bool mouse, fb_error *err);
 void fb_terminal_close(void); /* fine when not open */
@@ -23,5 +25,9 @@ void fb_terminal_take_back(void);
 void fb_terminal_resize(void);
 /* Ends the process by signal `number`, after fb_terminal_close. */
 _Noreturn void fb_terminal_die(int number);
+
+/* Gives the text to the terminal's clipboard (OSC 52). False: it is too long, or the terminal is one that would show
+ * it. Whether it was taken no terminal says. */
+bool fb_terminal_copy(const char *text, size_t n);
 
 #endif

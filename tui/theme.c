@@ -55,6 +55,7 @@ static const char *const role_names[FB_ROLES] = {
 static struct {
     int asked; /* a theme and one more; 0: none */
     fb_theme theme;
+    int colours;
     bool grounds; /* the terminal has greys to put behind the cursor's row */
 } now = {.theme = FB_THEME_MONO};
 
@@ -65,10 +66,21 @@ static bool background_is_light(void)
     return last && (!strcmp(last + 1, "15") || !strcmp(last + 1, "7"));
 }
 
+static bool colourless(int colours)
+{
+    const char *no = getenv("NO_COLOR");
+    return (no && *no) || colours < 8;
+}
+
+const char *fb_theme_name(fb_theme theme)
+{
+    return theme_names[theme];
+}
+
 fb_theme fb_theme_choose(int colours)
 {
-    const char *no = getenv("NO_COLOR"), *asked = getenv("FUSEBOX_THEME");
-    if ((no && *no) || colours < 8) return FB_THEME_MONO;
+    const char *asked = getenv("FUSEBOX_THEME");
+    if (colourless(colours)) return FB_THEME_MONO;
     for (int t = 0; asked && t < FB_THEMES; t++)
         if (!strcmp(asked, theme_names[t])) return (fb_theme)t;
     if (now.asked) return (fb_theme)(now.asked - 1);
@@ -102,6 +114,7 @@ void fb_theme_start(fb_theme theme, int colours)
 {
     static const short dark[FB_GROUNDS] = {-1, 236, 58}, light[FB_GROUNDS] = {-1, 254, 229};
     now.theme = theme;
+    now.colours = colours;
     now.grounds =
         theme != FB_THEME_MONO && theme != FB_THEME_CONTRAST && colours >= 256 && COLOR_PAIRS > FB_ROLES * FB_GROUNDS;
     if (theme == FB_THEME_MONO) return;
@@ -113,6 +126,18 @@ void fb_theme_start(fb_theme theme, int colours)
             if (now.grounds || g == FB_GROUND_PLAIN) init_pair(pair_of((fb_role)r, (fb_ground)g), fore, back);
         }
     }
+}
+
+fb_theme fb_theme_now(void)
+{
+    return now.theme;
+}
+
+bool fb_theme_change(fb_theme theme)
+{
+    if (colourless(now.colours)) return false;
+    fb_theme_start(theme, now.colours);
+    return true;
 }
 
 unsigned fb_theme_attrs(fb_role role, fb_ground ground, short *pair)

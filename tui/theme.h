@@ -39,6 +39,10 @@ fb_theme fb_theme_choose(int colours);
  * there is none of that name. */
 bool fb_theme_ask(const char *name);
 bool fb_theme_colour(const char *role, short colour);
+const char *fb_theme_name(fb_theme theme);
+fb_theme fb_theme_now(void);
+/* From the next frame on. False: the terminal has no colours, or NO_COLOR is set. */
+bool fb_theme_change(fb_theme theme);
 /* After start_color; `colours` as the terminal has them. */
 void fb_theme_start(fb_theme theme, int colours);
 /* Attributes and colour pair for curses. */

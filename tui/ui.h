@@ -6,12 +6,14 @@
 #include "tui/app.h"
 #include "tui/command.h"
 #include "tui/draw.h"
+#include "tui/filter.h"
 #include "tui/keep.h"
 #include "tui/keys.h"
 #include "tui/layout.h"
 #include "tui/marks.h"
 #include "tui/prompt.h"
 #include "tui/puzzle_code.h"
+#include "tui/rail.h"
 #include "tui/rows.h"
 #include "tui/settings.h"
 #include "tui/sweep.h"
@@ -39,6 +41,8 @@ typedef enum {
     FB_VIEW_PLOT,
     FB_VIEW_TIMELINE,
     FB_VIEW_EXPERIMENT,
+    FB_VIEW_VALUES,
+    FB_VIEW_ABOUT,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -54,6 +58,13 @@ typedef struct {
     fb_role role[2];
 } fb_hint;
 
+/* What a key does in a view of its own, where it is not what the table says: in the help first, and with a word or two
+ * (`hint`, as in commands.def) in the bar. A list ends with FB_CMD_NONE. */
+typedef struct {
+    fb_cmd command;
+    const char *hint, *help;
+} fb_view_key;
+
 typedef struct {
     int head; /* lines above the first row */
     void (*title)(fb_app *app, fb_str *out);
@@ -66,15 +77,23 @@ typedef struct {
     /* A key before it is any command's, as digits that are typed into a row. False: it is none of the view's. */
     bool (*key)(fb_app *app, int key);
     bool (*find)(fb_app *app, const char *text, int step); /* NULL: the rows' texts are searched */
+    bool (*holds)(fb_app *app, int row, const char *text); /* NULL: the row's text decides */
     /* The row at that place of its rectangle, for views whose rows are not lines one below the other; -1: none. */
     int (*row_at)(fb_app *app, int y, int x);
-    void (*opened)(fb_app *app); /* shown from now on; may be NULL */
+    void (*yank)(fb_app *app, fb_str *out); /* what is copied; NULL: the row's text */
+    void (*moved)(fb_app *app);             /* the cursor was put on another row; may be NULL */
+    void (*opened)(fb_app *app);            /* shown from now on; may be NULL */
+    const fb_view_key *keys;                /* its own; NULL: none */
+    int beside;                             /* cells it needs to have the graph beside it; 0: it wants none */
+    const char *about;                      /* what one looks at, in plain words; a paragraph a line */
 } fb_view;
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
     fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle, fb_view_results,
-    fb_view_plot, fb_view_timeline, fb_view_experiment;
+    fb_view_plot, fb_view_timeline, fb_view_experiment, fb_view_values, fb_view_about;
 const fb_view *fb_view_at(fb_view_id id);
+/* What the command does in a view over the panes, where that is the view's own; else NULL. */
+const fb_view_key *fb_view_key_of(fb_view_id id, fb_cmd c);
 
 /* One line of the kernel list: all kernels of one letter. */
 typedef struct {
@@ -168,7 +187,13 @@ typedef struct {
     bool paged;    /* PgUp and PgDn move the page, until the cursor moves again */
 } fb_puzzle_run;
 
-enum { FB_MOST_ROWS = 40 };
+enum { FB_MOST_ROWS = 40, FB_BAR_KEYS = 32 };
+
+/* A key of the bar, and the cells where it stands. */
+typedef struct {
+    fb_cmd command;
+    int from, to;
+} fb_bar_key;
 
 struct fb_app {
     fb_session *session;
@@ -192,6 +217,7 @@ struct fb_app {
     fb_model model;
     fb_verdicts *verdicts;
     int edge; /* of the graph view's row */
+    fb_rail rail;
     fb_marks marks;
 
     fb_layout layout;
@@ -235,9 +261,15 @@ struct fb_app {
     } trust;
 
     fb_prompt prompt;
+    fb_hint hint; /* of the frame that is drawn */
+    struct {
+        int n;
+        fb_bar_key at[FB_BAR_KEYS];
+    } bar;
     fb_keys *keys; /* being played; NULL: none */
     char find[128];
-    fb_str message; /* on the hint's first line until the next key */
+    fb_filter filter; /* while a text to find is typed */
+    fb_str message;   /* on the hint's first line until the next key */
     fb_role message_role;
     fb_arena *arena[FB_VIEWS]; /* what views keep for themselves: fb_view_state */
     void *state[FB_VIEWS];
@@ -276,6 +308,32 @@ void fb_line_run(fb_app *app, const char *line);
 void fb_line_complete(fb_app *app);     /* as far as all words agree that fit; shows them when there are several */
 const char *fb_line_ghost(fb_app *app); /* what the typed command takes, for drawing behind it */
 void fb_find(fb_app *app, int step);    /* the next row that holds app->find, from the cursor; step 0 begins at it */
+
+/* ---- filter.c ---- */
+
+void fb_filter_begin(fb_app *app); /* a text to find will be typed in the view that has the keys */
+void fb_filter_type(fb_app *app, const char *text);
+bool fb_filter_move(fb_app *app, int key); /* whether the key chose another of the rows */
+/* Back to where the cursor was, unless a row was chosen and is kept; whether one was. */
+bool fb_filter_ended(fb_app *app, bool keep);
+void fb_filter_fit(fb_app *app, fb_view_id id, int h); /* before its rows are drawn in `h` lines */
+/* The row of the view's `n` that stands in line `y` of its list; FB_NONE: none does. */
+int fb_shown_row(const fb_app *app, fb_view_id id, int y, int n);
+const char *fb_filter_says(const fb_app *app, char to[64]); /* how many rows are left */
+
+/* ---- view_steps.c ---- */
+
+/* What the decision under the cursor is about, where decisions are shown; either may be FB_NONE. */
+bool fb_steps_nodes(fb_app *app, fb_id nodes[2]);
+
+/* ---- view_values.c ---- */
+
+void fb_values_show(fb_app *app, const char *node); /* "": of the row under the graph's cursor */
+void fb_values_follow(fb_app *app);                 /* before a frame: asks once the column is free, takes what came */
+
+/* ---- yank.c ---- */
+
+void fb_yank(fb_app *app, const char *path); /* what is under the cursor; path "": the clipboard and a file of ours */
 
 /* ---- export.c ---- */
 
@@ -331,11 +389,15 @@ bool fb_trust_key(fb_app *app, int key);     /* whether the key was the answer *
 void fb_results_reopened(fb_app *app);                               /* the script of a case has answered */
 int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out); /* those that pass the filter */
 
-/* ---- frame.c, hint.c ---- */
+/* ---- frame.c, hint.c, bar.c ---- */
 
-void fb_frame_draw(fb_app *app);         /* lines and titles, header */
-int fb_hint_rows(fb_app *app, int cols); /* lines that the box's first sentence takes on a screen that wide */
-void fb_hint_draw(fb_app *app);          /* hint box and hint bar */
+void fb_frame_draw(fb_app *app); /* lines and titles, header */
+/* Makes the frame's hint; the lines that its first sentence takes on a screen that wide. */
+int fb_hint_make(fb_app *app, int cols);
+void fb_hint_draw(fb_app *app); /* hint box, and bar or prompt */
+void fb_hint_free(fb_app *app);
+void fb_bar_draw(fb_app *app);
+bool fb_bar_click(fb_app *app, int x); /* false: no key stands there */
 /* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 

@@ -711,9 +711,10 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     if (at[shown - 1] < n - 1) fb_draw(r, 0, r->w - 1, FB_ROLE_KEY, "→");
     if (shown > 1 && at[1] > 1) fb_draw(r, 0, LABEL - 2, FB_ROLE_KEY, "←");
     fb_scroll_fit(s, count(app), r->h - head);
-    for (int y = 0; y < r->h - head && s->top + y < count(app); y++) {
-        int row = shown_row(app, s->top + y);
-        bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, s->top + y, focused);
+    for (int y = 0, at_row; y < r->h - head; y++) {
+        if ((at_row = fb_shown_row(app, FB_VIEW_COLUMNS, y, count(app))) == FB_NONE) break;
+        int row = shown_row(app, at_row);
+        bool here = fb_row_ground(app, FB_VIEW_COLUMNS, r, y + head, at_row, focused);
         fb_draw_cut(r, y + head, 1, LABEL, here ? FB_ROLE_TEXT : FB_ROLE_DIM, fb_figures[row].label);
         for (int k = 0; k < shown; k++) {
             fb_cell cell = {.role = FB_ROLE_TEXT};
@@ -791,6 +792,19 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[1], " · wrong: %s", c->report->error.worst);
 }
 
+/* "wall 110 µs, 1 eager on test machine" */
+static void yank(fb_app *app, fb_str *out)
+{
+    const fb_column *c = app->model.column;
+    int row = app->scroll[FB_VIEW_COLUMNS].cursor;
+    fb_cell cell = {.role = FB_ROLE_TEXT};
+    if (!c || row >= count(app)) return;
+    row = shown_row(app, row);
+    cells[row](fb_session_column(app->session, 0), c, &cell);
+    fb_str_addf(out, "%s %s, %d %s on %s", fb_figures[row].label, cell.text, app->column + 1, c->text,
+                c->machine && *c->machine->name ? c->machine->name : c->device);
+}
+
 static bool command(fb_app *app, fb_cmd c, const char *arg)
 {
     int n = fb_session_columns(app->session), to = app->column + (c == FB_CMD_RIGHT) - (c == FB_CMD_LEFT);
@@ -823,6 +837,17 @@ static int row_at(fb_app *app, int y, int x)
     return y < head ? -1 : app->scroll[FB_VIEW_COLUMNS].top + y - head;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_LEFT, "", "the column to the left"},
+    {FB_CMD_RIGHT, "", "the column to the right"},
+    {FB_CMD_SORT, "", "sort the columns by the row under the cursor"},
+    {FB_CMD_HIDE, "", "hide the row under the cursor"},
+    {FB_CMD_MORE, "", "more rows, or fewer"},
+    {FB_CMD_YANK, "", "copy the figure"},
+    {FB_CMD_WHY, "", "why this column is faster or slower than another"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_columns = {
     .row_at = row_at,
     .title = title,
@@ -831,4 +856,12 @@ const fb_view fb_view_columns = {
     .text = text,
     .explain = explain,
     .command = command,
+    .keys = keys,
+    .yank = yank,
+    .about = "One column is one plan for the same model: which operations share a kernel, and on which device "
+             "it runs. A row is a figure; figures of one row may be compared.\n"
+             "Look at three rows first. wall is how long one run takes. launches is how many kernels are "
+             "started for it. moved is how many bytes they read and write.\n"
+             "A figure with ~ is predicted, one with ≈ is put together from recordings, and one with no sign "
+             "was measured. The box below explains the row under the cursor.",
 };

@@ -72,4 +72,6 @@ const fb_view fb_view_error = {
     .count = count,
     .draw = draw,
     .opened = opened,
+    .about = "The script could not be loaded. The message names what is wrong, and the line is shown with what "
+             "stands around it. Save the script again, and it is loaded by itself.",
 };

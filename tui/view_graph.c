@@ -120,21 +120,27 @@ static int wanted(fb_app *app, int at)
            (marks > 0);
 }
 
+/* Cells of the rail: one where the pane is narrow. */
+static int rail_width(const fb_rect *r)
+{
+    enum { ROOM = 36 };
+    return r->w >= ROOM ? 2 : 1;
+}
+
 /* The shapes in sight are one column, as wide as its widest, but no wider than leaves names some room. */
 static int shape_column(fb_app *app, const fb_rect *r)
 {
-    const fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
     int widest = 0, left = 0;
-    for (int y = 0; y < r->h && s->top + y < app->model.rows.rows.n; y++) {
+    for (int y = 0, at; y < r->h && (at = fb_shown_row(app, FB_VIEW_GRAPH, y, count(app))) != FB_NONE; y++) {
         fb_str text = {0};
-        shape_text(app, s->top + y, &text);
-        int w = fb_text_width(fb_str_get(&text)), row = wanted(app, s->top + y);
+        shape_text(app, at, &text);
+        int w = fb_text_width(fb_str_get(&text)), row = wanted(app, at);
         if (w > widest) widest = w;
         if (row > left) left = row;
         fb_str_free(&text);
     }
     enum { NAME = 15, AROUND = 6, LEAST = 8 };
-    int most = r->w - letters_width(app) - AROUND - (left < NAME ? left : NAME);
+    int most = r->w - letters_width(app) - AROUND - rail_width(r) - (left < NAME ? left : NAME);
     if (most > r->w * 2 / 5) most = r->w * 2 / 5;
     if (most < LEAST) most = LEAST;
     return widest > most ? most : widest;
@@ -167,14 +173,30 @@ static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int
     return fb_draw(r, y, x, FB_ROLE_KEY, after[1]);
 }
 
+/* The row at the chosen edge's other end; FB_NONE. */
+static int other_end(fb_app *app)
+{
+    int n;
+    const fb_row_edge *e = fb_model_edge(app, &n);
+    return !e || e->inside ? FB_NONE : fb_rows_find(&app->model.rows, e->incoming ? e->a : e->b);
+}
+
+static void draw_rail(fb_app *app, const fb_rect *r, int y, int x, int at)
+{
+    fb_role role = fb_rail_at(&app->rail, at) == FB_RAIL_HERE || at == other_end(app) ? FB_ROLE_KEY : FB_ROLE_DIM;
+    fb_rect cells = {r->y, r->x + x, r->h, rail_width(r)};
+    fb_draw(&cells, y, 0, role, fb_rail_text(&app->rail, at));
+}
+
 static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
 {
     const fb_row *row = &app->model.rows.rows.at[at];
     const fb_entry *e = &app->model.outline->entries[row->entry];
-    int gutter = letters_width(app), x = gutter + 2, right = r->w - 1, marks = right - shapes - 1;
+    int gutter = letters_width(app), x = gutter + 2 + rail_width(r), right = r->w - 1, marks = right - shapes - 1;
     fb_str shape = {0};
     draw_gutter(row, r, y, gutter);
     if (fb_marks_has(&app->marks, row->entry)) fb_draw(r, y, gutter + 1, FB_ROLE_KEY, "*");
+    draw_rail(app, r, y, gutter + 2, at);
     for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");
     fb_draw(r, y, x, FB_ROLE_DIM, fold_sign(e));
     shape_text(app, at, &shape);
@@ -193,20 +215,32 @@ static int marked_letter(const fb_app *app)
     return there ? app->model.kernels.at[at].letter : FB_NONE;
 }
 
+/* The row that the view beside speaks of, and the other one of a decision. */
+static int row_beside(fb_app *app, int *other)
+{
+    fb_id nodes[2] = {FB_NONE, FB_NONE};
+    *other = FB_NONE;
+    if (!count(app) || !app->layout.beside) return FB_NONE;
+    if (!fb_steps_nodes(app, nodes)) nodes[0] = fb_source_node(app);
+    if (nodes[1] != FB_NONE) *other = fb_rows_find(&app->model.rows, nodes[1]);
+    return nodes[0] == FB_NONE ? FB_NONE : fb_rows_find(&app->model.rows, nodes[0]);
+}
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     fb_scroll *s = &app->scroll[FB_VIEW_GRAPH];
     int n = count(app), marked = marked_letter(app), shapes = n ? shape_column(app, r) : 0;
-    fb_id of_line = n && app->layout.beside ? fb_source_node(app) : FB_NONE;
-    int line_row = of_line == FB_NONE ? FB_NONE : fb_rows_find(&app->model.rows, of_line);
+    int other_row, line_row = row_beside(app, &other_row);
     if (line_row != FB_NONE && (line_row < s->top || line_row >= s->top + r->h)) s->top = line_row - r->h / 2;
     if (s->top < 0) s->top = 0;
-    for (int y = 0; y < r->h && s->top + y < n; y++) {
-        const fb_row *row = &app->model.rows.rows.at[s->top + y];
-        bool at = fb_row_ground(app, FB_VIEW_GRAPH, r, y, s->top + y, focused);
-        bool mark = (marked != FB_NONE && row->letter == marked) || (line_row != FB_NONE && line_row == s->top + y);
+    if (n) fb_rail_make(&app->rail, &app->model.rows, s->cursor);
+    for (int y = 0, here; y < r->h && (here = fb_shown_row(app, FB_VIEW_GRAPH, y, n)) != FB_NONE; y++) {
+        const fb_row *row = &app->model.rows.rows.at[here];
+        bool at = fb_row_ground(app, FB_VIEW_GRAPH, r, y, here, focused);
+        bool mark = (marked != FB_NONE && row->letter == marked) ||
+                    (line_row != FB_NONE && (here == line_row || here == other_row));
         if (!at && mark) fb_draw_ground(FB_GROUND_MARK);
-        draw_row(app, r, y, s->top + y, shapes);
+        draw_row(app, r, y, here, shapes);
         fb_draw_ground(FB_GROUND_PLAIN);
     }
     if (n) return;
@@ -300,7 +334,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 static bool is_in(const char *name, const char *text)
 {
     const char *dot = strchr(text, '.') || strchr(text, '[') ? NULL : strrchr(name, '.');
-    return strcasestr(dot ? dot + 1 : name, text) != NULL;
+    return fb_name_holds(dot ? dot + 1 : name, text);
 }
 
 /* The entry, or one of the nodes that it stands for. */
@@ -310,6 +344,20 @@ static bool holds(const fb_outline *o, int at, const char *text)
     if (e->kind != FB_ENTRY_NODE) return is_in(e->path, text);
     for (fb_id i = e->first; i <= e->last; i++)
         if (o->entry_of[i] == at && is_in(o->graph->nodes[i].name, text)) return true;
+    return false;
+}
+
+/* The row itself, or what is folded away in it. */
+static bool row_holds(fb_app *app, int row, const char *text)
+{
+    const fb_outline *o = app->model.outline;
+    int at = app->model.rows.rows.at[row].entry;
+    const fb_entry *e = &o->entries[at];
+    bool folded = e->kind != FB_ENTRY_NODE && e->fold == FB_FOLDED,
+         as_one = e->kind == FB_ENTRY_REPEAT && e->fold == FB_OPEN; /* its members have no lines of their own */
+    if (holds(o, at, text)) return true;
+    for (int i = at + 1; (folded || as_one) && i < e->end; i = folded ? i + 1 : o->entries[i].end)
+        if (holds(o, i, text)) return true;
     return false;
 }
 
@@ -388,6 +436,31 @@ static void explain(fb_app *app, fb_hint *hint)
         explain_scope(o, e, &hint->line[1]);
 }
 
+static void yank(fb_app *app, fb_str *out)
+{
+    const fb_row *row = fb_model_row(app);
+    if (!row) return;
+    const fb_entry *e = &app->model.outline->entries[row->entry];
+    if (e->kind == FB_ENTRY_NODE)
+        fb_node_text(app->model.outline->graph, e->id, out);
+    else
+        fb_str_add(out, app->model.outline->graph->scopes[e->id].path);
+}
+
+static const fb_view_key keys[] = {
+    {FB_CMD_TOGGLE, "", "fuse the row with its neighbour along the chosen edge, or cut them; a repetition as a whole"},
+    {FB_CMD_EDGE_NEXT, "", "choose another edge of the row: the line below speaks of it"},
+    {FB_CMD_LEFT, "", "fold the scope, or go to the one around"},
+    {FB_CMD_RIGHT, "", "unfold the scope"},
+    {FB_CMD_MEMBERS, "", "a repetition one by one, or as one line"},
+    {FB_CMD_ENTER, "", "the source of the row's kernel; a scope: fold or unfold"},
+    {FB_CMD_MARK, "", "mark the row: Space makes one kernel of all that are marked"},
+    {FB_CMD_JUMP, "", "to the other end of the chosen edge"},
+    {FB_CMD_ISOLATE, "", "give the row a kernel of its own"},
+    {FB_CMD_VALUES, "", "the numbers that the row holds"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_graph = {
     .title = title,
     .count = count,
@@ -395,4 +468,16 @@ const fb_view fb_view_graph = {
     .explain = explain,
     .command = command,
     .find = find,
+    .holds = row_holds,
+    .keys = keys,
+    .yank = yank,
+    .about = "The model as a list, read from top to bottom. A line is one operation, or a scope that holds "
+             "several (▸ folded, ▾ open); ×16 means that sixteen alike are shown as one.\n"
+             "The letters at the left are kernels: all rows with one letter run together in one kernel, and a "
+             "bracket ties neighbours. Beside them a rail shows, for the row under the cursor, what it reads "
+             "(from above) and who reads it (below).\n"
+             "At the right stand the shape of the result and one sign for each edge that comes from above: ● "
+             "fused, ○ cut, ✗ cannot be fused.\n"
+             "The box below says what Space would do to the chosen edge, and what that would save, before you "
+             "press it.",
 };

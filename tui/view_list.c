@@ -80,12 +80,13 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     enum { KIND = 2, SIGN = 12, NAME = 15, TITLE = 39 };
     static const char *const signs[] = {[FB_PUZZLE_TRIED] = "◐", [FB_PUZZLE_DONE] = "✓"};
     const list *l = state(app);
-    const fb_scroll *s = &app->scroll[FB_VIEW_LIST];
+    const char *kind = NULL; /* of the line above */
     if (!l->n) fb_draw(r, 1, 2, FB_ROLE_DIM, "nothing here yet: `fusebox new FILE` writes a script to start from");
-    for (int y = 0; y < r->h && s->top + y < l->n; y++) {
-        const item *it = &l->items[s->top + y];
-        fb_row_ground(app, FB_VIEW_LIST, r, y, s->top + y, focused);
-        if (it->first || !y) fb_draw_cut(r, y, KIND, SIGN - KIND - 1, FB_ROLE_FOCUS, it->kind);
+    for (int y = 0, row; y < r->h && (row = fb_shown_row(app, FB_VIEW_LIST, y, l->n)) != FB_NONE; y++) {
+        const item *it = &l->items[row];
+        fb_row_ground(app, FB_VIEW_LIST, r, y, row, focused);
+        if (it->first || !y || kind != it->kind) fb_draw_cut(r, y, KIND, SIGN - KIND - 1, FB_ROLE_FOCUS, it->kind);
+        kind = it->kind;
         if (it->state >= FB_PUZZLE_TRIED)
             fb_draw(r, y, SIGN, it->state == FB_PUZZLE_DONE ? FB_ROLE_GOOD : FB_ROLE_WARN, signs[it->state]);
         if (it->order) fb_drawf(r, y, NAME - 1, FB_ROLE_DIM, "%2d", it->order);
@@ -126,6 +127,11 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_ENTER, "open", "open the script"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_list = {
     .title = title,
     .count = count,
@@ -134,4 +140,8 @@ const fb_view fb_view_list = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "Scripts that come with fusebox, and those you opened lately. A puzzler asks a question about two "
+             "plans: you predict, then it is measured. A model shows a larger program. A lesson is a first "
+             "step.",
 };

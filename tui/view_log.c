@@ -21,9 +21,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     const fb_scroll *s = &app->scroll[FB_VIEW_LOG];
     if (!count(app)) fb_draw(r, 1, 2, FB_ROLE_DIM, "nothing was said so far");
-    for (int y = 0; y < r->h && s->top + y < count(app); y++) {
-        fb_row_ground(app, FB_VIEW_LOG, r, y, s->top + y, focused);
-        fb_draw(r, y, 1 - s->left, FB_ROLE_TEXT, fb_session_log_line(app->session, s->top + y));
+    for (int y = 0, row; y < r->h && (row = fb_shown_row(app, FB_VIEW_LOG, y, count(app))) != FB_NONE; y++) {
+        fb_row_ground(app, FB_VIEW_LOG, r, y, row, focused);
+        fb_draw(r, y, 1 - s->left, FB_ROLE_TEXT, fb_session_log_line(app->session, row));
     }
 }
 
@@ -52,6 +52,12 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_LEFT, "", "the beginning of long lines"},
+    {FB_CMD_RIGHT, "", "the end of long lines"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_log = {
     .title = title,
     .count = count,
@@ -60,4 +66,7 @@ const fb_view fb_view_log = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "What the script printed, and what happened in the background: what could not be kept after a "
+             "change, which worker ended, and why.",
 };

@@ -44,14 +44,13 @@ static void range_text(const fb_param *p, fb_str *out)
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     enum { NAME = 2, VALUE = 24, RANGE = 42 };
-    const fb_scroll *s = &app->scroll[FB_VIEW_PARAMS];
     if (!count(app)) fb_draw(r, 1, 2, FB_ROLE_DIM, "the script has no parameters");
-    for (int y = 0; y < r->h && s->top + y < count(app); y++) {
-        const fb_param *p = &info(app)->params[s->top + y];
+    for (int y = 0, row; y < r->h && (row = fb_shown_row(app, FB_VIEW_PARAMS, y, count(app))) != FB_NONE; y++) {
+        const fb_param *p = &info(app)->params[row];
         const json_t *now = fb_session_param(app->session, p->name);
         char value[64];
         fb_str range = {0};
-        fb_row_ground(app, FB_VIEW_PARAMS, r, y, s->top + y, focused);
+        fb_row_ground(app, FB_VIEW_PARAMS, r, y, row, focused);
         value_text(now, value);
         range_text(p, &range);
         fb_draw_cut(r, y, NAME, VALUE - NAME - 1, FB_ROLE_TEXT, p->name);
@@ -131,6 +130,13 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_LEFT, "h", "a smaller value, or the choice before"},
+    {FB_CMD_RIGHT, "l change", "a larger value, or the next choice"},
+    {FB_CMD_ENTER, "type", "type a value"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_params = {
     .title = title,
     .count = count,
@@ -138,4 +144,7 @@ const fb_view fb_view_params = {
     .text = text,
     .explain = explain,
     .command = command,
+    .keys = keys,
+    .about = "The script's parameters: sizes, data types and the like. h and l change the one under the "
+             "cursor; all columns are built and measured again, so that plans can be compared at another size.",
 };

@@ -333,6 +333,12 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_RIGHT, "l roofline", "time against bytes, or the roofline"},
+    {FB_CMD_LEFT, "", "the other plot"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_plot = {
     .title = title,
     .count = count,
@@ -341,4 +347,9 @@ const fb_view fb_view_plot = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "Each digit or dot is one plan. The lower it stands, the less time it takes; the further to the "
+             "left, the fewer bytes it moves.\n"
+             "The line is the floor: nothing that moves so many bytes can be faster on this device. The other "
+             "plot, the roofline, shows how many operations are done for each byte.",
 };

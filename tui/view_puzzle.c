@@ -426,29 +426,13 @@ static void add_line(fb_app *app, page *p, const char *text, size_t n, int inden
 /* Words broken over lines; what follows the first is indented as the text after its mark. */
 static void add(fb_app *app, page *p, int indent, fb_role role, int row, const char *mark, const char *text)
 {
-    fb_str now = {0};
+    fb_str part = {0};
     int hang = indent + fb_text_width(mark), first = p->lines.n;
-    for (const char *w = text; *w;) {
-        size_t n = strcspn(w, " \n");
-        fb_str next = {0};
-        fb_str_addf(&next, "%s%s%.*s", fb_str_get(&now), now.n ? " " : "", (int)n, w);
-        if (now.n && fb_text_width(fb_str_get(&next)) > p->width - hang) {
-            add_line(app, p, fb_str_get(&now), now.n, hang, role, row);
-            fb_str_clear(&now);
-            fb_str_add_n(&now, w, n);
-        } else {
-            fb_str_clear(&now);
-            fb_str_add(&now, fb_str_get(&next));
-        }
-        fb_str_free(&next);
-        w += n + strspn(w + n, " \n");
-    }
-    add_line(app, p, fb_str_get(&now), now.n, hang, role, row);
-    if (*mark && p->lines.n > first) {
-        line *l = &p->lines.at[first];
-        l->text = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%s%s", indent, "", mark, l->text + hang);
-    }
-    fb_str_free(&now);
+    while (fb_text_words(&text, p->width - hang, &part)) add_line(app, p, fb_str_get(&part), part.n, hang, role, row);
+    if (p->lines.n == first) add_line(app, p, "", 0, hang, role, row);
+    line *l = &p->lines.at[first];
+    if (*mark) l->text = fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "%*s%s%s", indent, "", mark, l->text + hang);
+    fb_str_free(&part);
 }
 
 static void gap(fb_app *app, page *p)
@@ -1131,6 +1115,15 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     }
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_ENTER, "choose", "what the row under the cursor says"},
+    {FB_CMD_COLUMN, "1-9 answer", "choose an answer by its number"},
+    {FB_CMD_LEFT, "", "a smaller guess, on the row of the guess"},
+    {FB_CMD_RIGHT, "", "a larger guess, on the row of the guess"},
+    {FB_CMD_WHY, "", "the waterfall of the two that are compared, once they are measured"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_puzzle = {
     .row_at = row_at,
     .title = title,
@@ -1140,4 +1133,8 @@ const fb_view fb_view_puzzle = {
     .command = command,
     .key = key,
     .opened = opened,
+    .keys = keys,
+    .about = "A question about two plans of the same computation. Read what is compared, choose an answer, "
+             "guess how many times as fast the second one is, then run both.\n"
+             "The answer is taken from what is measured here, so it may be another one on another device.",
 };

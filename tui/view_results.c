@@ -313,9 +313,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     const places p = place(l, r);
     draw_headings(app, r, &p);
     fb_scroll_fit(s, l->n, r->h - 1);
-    for (int y = 1; y < r->h && s->top + y - 1 < l->n; y++) {
-        fb_row_ground(app, FB_VIEW_RESULTS, r, y, s->top + y - 1, focused);
-        draw_item(r, y, &p, &l->items[s->top + y - 1], l->most);
+    for (int y = 1, row; y < r->h && (row = fb_shown_row(app, FB_VIEW_RESULTS, y - 1, l->n)) != FB_NONE; y++) {
+        fb_row_ground(app, FB_VIEW_RESULTS, r, y, row, focused);
+        draw_item(r, y, &p, &l->items[row], l->most);
     }
 }
 
@@ -470,6 +470,14 @@ int fb_results_points(fb_app *app, fb_arena *arena, fb_point **out)
     return n;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_ENTER, "open", "open the case again, with its parameters"},
+    {FB_CMD_SORT, "sort", "sort by the next field"},
+    {FB_CMD_FILTER, "filter", "show only rows that hold all these words"},
+    {FB_CMD_PLOT, "plot", "time against bytes of the rows that are shown"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_results = {
     .head = 1,
     .title = title,
@@ -479,4 +487,7 @@ const fb_view fb_view_results = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "Every plan that was measured, with its figures, or the rows of a results file. Enter opens such "
+             "a case again, with the parameters that it had.",
 };

@@ -369,10 +369,12 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     draw_kinds(app, r);
     const fb_scroll *scroll = &app->scroll[FB_VIEW_SOURCE];
     fb_rect code = {r->y, r->x + NUMBERS + 1, r->h, r->w - NUMBERS - 1};
-    bool comment = !s->signs && in_comment_before(s, scroll->top);
-    for (int y = 0; y < r->h && scroll->top + y < s->n; y++) {
-        char number[16], sign[2] = {s->signs ? s->signs[scroll->top + y] : ' ', '\0'};
-        int line = scroll->top + y;
+    bool comment = false;
+    int before = -2; /* the line drawn before */
+    for (int y = 0, line; y < r->h && (line = fb_shown_row(app, FB_VIEW_SOURCE, y, s->n)) != FB_NONE; y++) {
+        char number[16], sign[2] = {s->signs ? s->signs[line] : ' ', '\0'};
+        if (line != before + 1) comment = !s->signs && in_comment_before(s, line);
+        before = line;
         bool here = fb_row_ground(app, FB_VIEW_SOURCE, r, y, line, focused);
         if (!here && of_same_node(s, line, scroll->cursor)) {
             fb_draw_ground(FB_GROUND_MARK);
@@ -394,6 +396,13 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 static void text(fb_app *app, int row, fb_str *out)
 {
     fb_str_add(out, state(app)->lines[row]);
+}
+
+/* All lines; of a diff with their signs. */
+static void yank(fb_app *app, fb_str *out)
+{
+    const source *s = state(app);
+    for (int i = 0; s && i < s->n; i++) fb_str_addf(out, "%.1s%s\n", s->signs ? &s->signs[i] : "", s->lines[i]);
 }
 
 static void explain(fb_app *app, fb_hint *hint)
@@ -460,6 +469,18 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     }
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_NEXT_PANE, "PTX, SASS …",
+     "what the compiler makes of it, the difference to another column, the plan as Lua"},
+    {FB_CMD_EDGE_NEXT, "[ ] kernel", "the next kernel of the column"},
+    {FB_CMD_EDGE_BACK, "", "the kernel before"},
+    {FB_CMD_ENTER, "node", "to the node in the graph that the line computes"},
+    {FB_CMD_YANK, "copy", "copy the whole source"},
+    {FB_CMD_LEFT, "", "the beginning of long lines"},
+    {FB_CMD_RIGHT, "", "the end of long lines"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_source = {
     .title = title,
     .count = count,
@@ -468,4 +489,11 @@ const fb_view fb_view_source = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .yank = yank,
+    .beside = 110,
+    .about = "The source of one kernel, as the device's compiler gets it: generated from the graph for this "
+             "plan. Each statement computes one operation of the graph and has its name.\n"
+             "Tab goes on to what the compiler makes of it, to the difference between two columns' sources, "
+             "and to the plan as Lua.",
 };

@@ -1,5 +1,7 @@
-/* A preset's decisions, one at a time. The cursor is where the procedure stands: the column has the plan of the
- * decisions down to it, so that moving is replaying. Saying no at a decision lets the procedure go on without it. */
+/* A preset's decisions, one at a time, beside the graph. The cursor is where the procedure stands: the column has the
+ * plan of the decisions down to it, so that moving is replaying. Saying no at a decision lets the procedure go on
+ * without it. Esc leaves the column with all decisions, Enter with those down to the cursor. */
+#include "tui/step_roll.h"
 #include "tui/ui.h"
 
 #include <math.h>
@@ -10,15 +12,27 @@ typedef struct {
     int column;
     fb_hash graph;
     fb_preset_use use; /* with the refusals; its limit is the cursor */
+    int limit;         /* as the column had it */
+    fb_step_rows rows; /* below row 0, where nothing is decided */
+    bool one_by_one;   /* nothing is rolled */
     bool fine;
     fb_error err;
 } state;
 
-enum { DETAILS = 8, NUMBER = 5, OUTCOME = 7, WHAT = 17, SCORE = 12 };
+enum { DETAILS = 8, NUMBER = 5, OUTCOME = 7, WHAT = 17, ROOM_FOR_PATHS = 76 };
 
-static int steps_of(const fb_app *app)
+/* Decisions taken down to a row. */
+static int taken(const state *s, int row)
 {
-    return app->steps ? fb_steps_kept(app->steps) : 0;
+    return row > 0 && row <= s->rows.n ? s->rows.at[row - 1].first + s->rows.at[row - 1].n : 0;
+}
+
+/* The row in which so many are taken; -1: all of them. */
+static int row_of(const state *s, int limit)
+{
+    for (int row = 0; row < s->rows.n && limit >= 0; row++)
+        if (taken(s, row) >= limit) return row;
+    return s->rows.n;
 }
 
 static const fb_graph *graph_of(const fb_app *app)
@@ -38,20 +52,32 @@ static void record(fb_app *app, state *s)
     app->steps = fb_session_steps(app->session, s->column, &all, &s->err);
     s->fine = app->steps != NULL;
     if (c && c->graph) s->graph = c->graph->hash;
+    s->rows.n = 0;
+    bool roll = s->fine && !s->one_by_one && s->column == app->column && app->model.outline;
+    if (s->fine) fb_step_roll(app->steps, roll ? app->model.outline : NULL, &s->rows);
 }
 
-/* The column's preset as it is, the cursor at its last decision. */
+static void drop_rows(void *s)
+{
+    FB_VEC_FREE(&((state *)s)->rows);
+}
+
+static void replay(fb_app *app, state *s);
+
+/* At the first decision; where the column stopped at one, there. */
 static void opened(fb_app *app)
 {
     state *s = fb_view_state(app, FB_VIEW_STEPS, sizeof *s);
     *s = (state){.column = app->column};
+    fb_arena_defer(app->arena[FB_VIEW_STEPS], drop_rows, s);
     fb_steps_free(app->steps);
     app->steps = NULL;
     app->scroll[FB_VIEW_STEPS] = (fb_scroll){0};
     if (!fb_session_preset(app->session, s->column, &s->use, &s->err)) return;
+    s->limit = s->use.limit;
     record(app, s);
-    int n = steps_of(app), limit = s->use.limit;
-    app->scroll[FB_VIEW_STEPS].cursor = limit < 0 || limit > n ? n : limit;
+    app->scroll[FB_VIEW_STEPS].cursor = s->limit >= 0 ? row_of(s, s->limit) : 1;
+    if (s->fine && s->rows.n && s->limit < 0) replay(app, s);
 }
 
 /* The same decisions on what the column has become: other parameters make other graphs, and columns come and go. */
@@ -79,14 +105,14 @@ static void title(fb_app *app, fb_str *out)
     all.limit = -1;
     fb_str_addf(out, " of %d ", s->column + 1);
     fb_preset_write(&all, out);
-    fb_str_addf(out, " · %d of %d", app->scroll[FB_VIEW_STEPS].cursor, fb_steps_count(app->steps));
+    fb_str_addf(out, " · %d of %d", taken(s, app->scroll[FB_VIEW_STEPS].cursor), fb_steps_count(app->steps));
 }
 
 /* Row 0 is where nothing has been decided. */
 static int count(fb_app *app)
 {
     const state *s = now(app);
-    return s && s->fine ? steps_of(app) + 1 : 0;
+    return s && s->fine ? s->rows.n + 1 : 0;
 }
 
 /* ---- moving is replaying ---- */
@@ -95,8 +121,8 @@ static void replay(fb_app *app, state *s)
 {
     fb_str text = {0};
     fb_error err = {0};
-    int at = app->scroll[FB_VIEW_STEPS].cursor;
-    s->use.limit = at == steps_of(app) ? -1 : at;
+    int at = taken(s, app->scroll[FB_VIEW_STEPS].cursor);
+    s->use.limit = at == fb_steps_kept(app->steps) ? -1 : at;
     fb_preset_write(&s->use, &text);
     if (!fb_session_set_plan(app->session, s->column, fb_str_get(&text), &err))
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
@@ -106,10 +132,14 @@ static void replay(fb_app *app, state *s)
 /* Refuses decision k, from 1, or allows it again. Refusals after it belong to a run that is no more. */
 static void refuse(fb_app *app, state *s)
 {
-    int k = app->scroll[FB_VIEW_STEPS].cursor;
-    const fb_step *step = fb_steps_at(app->steps, k - 1);
+    int row = app->scroll[FB_VIEW_STEPS].cursor, k = taken(s, row);
+    const fb_step *step = row ? fb_steps_at(app->steps, k - 1) : NULL;
     if (!step) {
         fb_app_say(app, FB_ROLE_WARN, "nothing is decided yet: move to a decision");
+        return;
+    }
+    if (s->rows.at[row - 1].n > 1) {
+        fb_app_say(app, FB_ROLE_WARN, "these are %d decisions: x shows them one by one", s->rows.at[row - 1].n);
         return;
     }
     if (step->outcome == FB_STEP_REFUSED) {
@@ -125,6 +155,26 @@ static void refuse(fb_app *app, state *s)
     s->use.n_no = n;
     if (step->outcome != FB_STEP_DECLINED) s->use.no[s->use.n_no++] = k;
     record(app, s);
+    app->scroll[FB_VIEW_STEPS].cursor = row_of(s, k);
+    replay(app, s);
+}
+
+/* All decisions again, as far as the column had taken them when the view was opened. */
+static void leave(fb_app *app, state *s)
+{
+    if (s->use.limit != s->limit) {
+        app->scroll[FB_VIEW_STEPS].cursor = row_of(s, s->limit);
+        replay(app, s);
+    }
+    fb_app_hide(app);
+}
+
+static void unroll(fb_app *app, state *s)
+{
+    int k = taken(s, app->scroll[FB_VIEW_STEPS].cursor);
+    s->one_by_one = !s->one_by_one;
+    record(app, s);
+    app->scroll[FB_VIEW_STEPS].cursor = row_of(s, k);
     replay(app, s);
 }
 
@@ -137,6 +187,18 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     int before = at->cursor;
     if (c == FB_CMD_TOGGLE || c == FB_CMD_REFUSE) {
         refuse(app, s);
+        return true;
+    }
+    if (c == FB_CMD_BACK || c == FB_CMD_CLOSE) {
+        leave(app, s);
+        return true;
+    }
+    if (c == FB_CMD_ENTER) {
+        fb_app_hide(app);
+        return true;
+    }
+    if (c == FB_CMD_MEMBERS) {
+        unroll(app, s);
         return true;
     }
     if (c == FB_CMD_RIGHT) c = FB_CMD_DOWN;
@@ -158,12 +220,37 @@ static fb_role role_of(fb_step_outcome o)
     }
 }
 
-static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb_role role, const fb_candidate *c)
+/* "layer_norm.mean" of "feature[3].layer_norm.mean": where there is no room for whole paths. */
+static const char *brief(const char *path)
 {
-    fb_str what = {0}, score = {0};
-    fb_candidate_text(graph_of(app), c, &what);
+    const char *at = path;
+    for (const char *dot = strchr(path, ']'); dot && dot[1] == '.'; dot = strchr(at, ']')) at = dot + 2;
+    return at;
+}
+
+static void candidate_text(const fb_app *app, const fb_candidate *c, bool whole, fb_str *out)
+{
+    const fb_graph *g = graph_of(app);
+    if (whole) {
+        fb_candidate_text(g, c, out);
+        return;
+    }
+    fb_str_addf(out, "%s `%s`", fb_step_kind_name(c->kind), brief(g->nodes[c->a].name));
+    if (c->b != FB_NONE) fb_str_addf(out, " and `%s`", brief(g->nodes[c->b].name));
+}
+
+/* `times`: for so many members of a repetition. */
+static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb_role role, const fb_candidate *c,
+                           int times)
+{
+    fb_str what = {0}, score = {0}, many = {0};
+    candidate_text(app, c, r->w >= ROOM_FOR_PATHS, &what);
     fb_steps_score(app->steps, c->score, &score);
-    fb_draw_cut(r, y, x, r->w - x - SCORE - 1, role, fb_str_get(&what));
+    if (times > 1) fb_str_addf(&many, " ×%d", times);
+    int room = r->w - x - fb_text_width(fb_str_get(&score)) - 2 - fb_text_width(fb_str_get(&many));
+    int end = fb_draw_cut(r, y, x, room, role, fb_str_get(&what));
+    fb_draw(r, y, end, FB_ROLE_KEY, fb_str_get(&many));
+    fb_str_free(&many);
     fb_draw_right(r, y, r->w - 1, role, fb_str_get(&score));
     fb_str_free(&what);
     fb_str_free(&score);
@@ -178,18 +265,46 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
                                            : "the preset decides nothing edge by edge");
         return;
     }
-    const fb_step *s = fb_steps_at(app->steps, row - 1);
-    char number[16];
-    snprintf(number, sizeof number, "%d", row);
+    const fb_step_row *some = &((state *)app->state[FB_VIEW_STEPS])->rows.at[row - 1];
+    const fb_step *s = fb_steps_at(app->steps, some->first);
+    char number[32];
+    int last = some->first + some->n;
+    if (some->n > 1 && last < 100)
+        snprintf(number, sizeof number, "%d-%d", some->first + 1, last);
+    else
+        snprintf(number, sizeof number, "%s%d", some->n > 1 ? "…" : "", last);
     fb_draw_right(r, y, NUMBER, FB_ROLE_DIM, number);
+    fb_role role = ahead || s->outcome == FB_STEP_REFUSED ? FB_ROLE_DIM : FB_ROLE_TEXT;
+    if (some->period > 1) {
+        fb_drawf(r, y, OUTCOME, role, "the same for %d more, %d decisions", some->n / some->period, some->n);
+        return;
+    }
     fb_draw(r, y, OUTCOME, ahead ? FB_ROLE_DIM : role_of(s->outcome), fb_step_outcome_name(s->outcome));
-    draw_candidate(app, r, y, WHAT, ahead || s->outcome == FB_STEP_REFUSED ? FB_ROLE_DIM : FB_ROLE_TEXT, &s->what);
+    draw_candidate(app, r, y, WHAT, role, &s->what, some->n);
+}
+
+/* The decision of the cursor's row, the last of those that it stands for. */
+static const fb_step *step_here(const fb_app *app)
+{
+    const state *s = app->state[FB_VIEW_STEPS];
+    int k = s ? taken(s, app->scroll[FB_VIEW_STEPS].cursor) : 0;
+    return k ? fb_steps_at(app->steps, k - 1) : NULL;
+}
+
+bool fb_steps_nodes(fb_app *app, fb_id nodes[2])
+{
+    const state *s = app->state[FB_VIEW_STEPS];
+    if (fb_app_view(app) != FB_VIEW_STEPS || !s || !s->fine || s->column != app->column) return false;
+    const fb_step *step = step_here(app);
+    nodes[0] = step ? step->what.a : FB_NONE;
+    nodes[1] = step ? step->what.b : FB_NONE;
+    return step != NULL;
 }
 
 /* Under the list: why, and what stood beside it. */
 static void draw_details(const fb_app *app, const fb_rect *r, int y)
 {
-    const fb_step *s = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
+    const fb_step *s = step_here(app);
     if (!s) {
         fb_rect below = {r->y + y + 1, r->x + 2, r->h - y - 1, r->w - 4};
         fb_draw_wrapped(&below, 0, 0, below.h, FB_ROLE_DIM,
@@ -208,7 +323,7 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
         fb_str_free(&text);
     }
     if (s->n_others && y < r->h) fb_drawf(r, y++, 2, FB_ROLE_DIM, "beside it, %d open:", s->n_open);
-    for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, &s->others[i]);
+    for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, &s->others[i], 1);
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
@@ -223,9 +338,11 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     int rows = r->h > 2 * DETAILS ? r->h - DETAILS : (r->h + 1) / 2;
     at.top = at.cursor - rows / 2;
     fb_scroll_fit(&at, count(app), rows);
-    for (int y = 0; y < rows && at.top + y < count(app); y++) {
-        fb_row_ground(app, FB_VIEW_STEPS, r, y, at.top + y, focused);
-        draw_row(app, r, y, at.top + y);
+    app->scroll[FB_VIEW_STEPS].top = at.top;
+    fb_filter_fit(app, FB_VIEW_STEPS, rows);
+    for (int y = 0, row; y < rows && (row = fb_shown_row(app, FB_VIEW_STEPS, y, count(app))) != FB_NONE; y++) {
+        fb_row_ground(app, FB_VIEW_STEPS, r, y, row, focused);
+        draw_row(app, r, y, row);
         fb_draw_ground(FB_GROUND_PLAIN);
     }
     draw_details(app, r, rows);
@@ -234,7 +351,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 static void text(fb_app *app, int row, fb_str *out)
 {
     const state *st = now(app);
-    const fb_step *s = st && st->fine ? fb_steps_at(app->steps, row - 1) : NULL;
+    const fb_step *s = st && st->fine && row ? fb_steps_at(app->steps, st->rows.at[row - 1].first) : NULL;
     if (s && graph_of(app)) fb_candidate_text(graph_of(app), &s->what, out);
 }
 
@@ -242,7 +359,7 @@ static void explain(fb_app *app, fb_hint *hint)
 {
     const state *s = now(app);
     if (!s || !s->fine || !graph_of(app)) return;
-    const fb_step *step = fb_steps_at(app->steps, app->scroll[FB_VIEW_STEPS].cursor - 1);
+    const fb_step *step = step_here(app);
     fb_str_add(&hint->title, step ? fb_step_outcome_name(step->outcome) : "start");
     const char *score = fb_steps_score_name(app->steps);
     if (!fb_steps_count(app->steps)) return;
@@ -254,9 +371,27 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_add(&hint->line[0], "Space: allow it again");
     else
         fb_str_add(&hint->line[0], "Space: what if no here? The procedure goes on without it");
-    fb_str_add(&hint->line[1], "j the next decision, k back, G to the end; the column follows");
+    fb_str_add(&hint->line[1],
+               "j the next decision, k back, G all · Enter keeps the plan as it is here, Esc all of it");
     if (score[0]) fb_str_addf(&hint->line[1], " · right: %s", score);
 }
+
+static void moved(fb_app *app)
+{
+    state *s = now(app);
+    if (s && s->fine && graph_of(app)) replay(app, s);
+}
+
+static const fb_view_key keys[] = {
+    {FB_CMD_DOWN, "j next", "take the next decision; the column follows"},
+    {FB_CMD_UP, "k back", "take the last decision back"},
+    {FB_CMD_BOTTOM, "G all", "take all decisions"},
+    {FB_CMD_MEMBERS, "x one by one", "decisions of repetitions one by one, or rolled"},
+    {FB_CMD_ENTER, "keep", "back to the workbench, with the plan as it is at this decision"},
+    {FB_CMD_BACK, "", "back, with all decisions taken"},
+    {FB_CMD_TOGGLE, "no here", "what if no here? The procedure goes on without it; once more: it is allowed again"},
+    {FB_CMD_NONE, NULL, NULL},
+};
 
 const fb_view fb_view_steps = {
     .title = title,
@@ -266,4 +401,11 @@ const fb_view fb_view_steps = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .moved = moved,
+    .beside = 56,
+    .about = "A compiler decides one pair of operations after the other. This is the record of such decisions, "
+             "in order: what was considered, what was decided (taken, refused, unable), and why.\n"
+             "The column holds the plan as it is after the decision under the cursor. Go on with j, and see "
+             "how kernels grow together in the graph.",
 };

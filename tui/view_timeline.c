@@ -422,6 +422,15 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     }
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_RIGHT, "l next", "the next launch"},
+    {FB_CMD_LEFT, "", "the launch before"},
+    {FB_CMD_MORE, "+ zoom", "closer, around the launch under the cursor"},
+    {FB_CMD_FOLD_ALL, "- out", "further away"},
+    {FB_CMD_ENTER, "source", "the source of the launch's kernel"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_timeline = {
     .title = title,
     .count = count,
@@ -430,4 +439,9 @@ const fb_view fb_view_timeline = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "One run from left to right. The upper lane shows when the program asked for each kernel, the "
+             "lane below when the kernel ran. White space between kernels is time in which the device waits.\n"
+             "The list below names the launches; where there is room the source of the one under the cursor "
+             "stands beside it.",
 };

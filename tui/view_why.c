@@ -193,6 +193,12 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
     return true;
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_ENTER, "kernel", "to the kernel behind the part under the cursor"},
+    {FB_CMD_NEXT_PANE, "wall/device", "explain the kernels' time alone, or the whole run's"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_why = {
     .title = title,
     .count = count,
@@ -201,4 +207,10 @@ const fb_view fb_view_why = {
     .explain = explain,
     .command = command,
     .opened = opened,
+    .keys = keys,
+    .about = "Why one column is faster or slower than another. The first bar is the first column's time, the "
+             "last bar is the other's. Each bar between is one cause, and begins where the bar before ended: "
+             "green takes time away, red adds some.\n"
+             "The sentence below says which cause is the largest. Each part has a sentence of its own, with "
+             "the figures that it was made from.",
 };

@@ -161,6 +161,7 @@ static void take_report(fb_job *j, fb_worker_event *e)
 {
     fb_column_record *c = j->column;
     if (!c || !e->report) return;
+    if (j->look && c->report && !c->report->failed) return; /* it is looked at, not timed: its figures stay */
     if (c->report && fb_json_bool_or(e->message, "brief", false) && fb_report_refresh(c->report, e->report)) {
         fb_session_changed(c->session);
         return;

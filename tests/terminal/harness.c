@@ -25,7 +25,8 @@ struct term {
     VTerm *vt;
     VTermScreen *screen;
     bool alternate, cursor, above_ascii;
-    bool console; /* of Linux: some keys differ */
+    bool console;  /* of Linux: some keys differ */
+    char osc[256]; /* the last escape of that kind */
     char text[SCREEN_BYTES];
 };
 
@@ -94,6 +95,17 @@ void term_free(term *t)
 /* ---- reading --------------------------------------------------------------------------------------------------------
  */
 
+/* The last that was sent from an OSC on, for term_sent. */
+static void keep_osc(term *t, const char *bytes, size_t n)
+{
+    const char *at = memmem(bytes, n, "\x1b]", 2);
+    size_t left = at ? n - (size_t)(at - bytes) : 0;
+    if (!left) return;
+    if (left >= sizeof t->osc) left = sizeof t->osc - 1;
+    memcpy(t->osc, at, left);
+    t->osc[left] = '\0';
+}
+
 /* What is there within `ms`; false when nothing came. */
 static bool read_some(term *t, int ms)
 {
@@ -105,6 +117,7 @@ static bool read_some(term *t, int ms)
     }
     ssize_t n = read(t->fd, bytes, sizeof bytes);
     if (n <= 0) return false;
+    keep_osc(t, bytes, (size_t)n);
     for (ssize_t i = 0; i < n; i++) t->above_ascii |= (unsigned char)bytes[i] > 0x7f;
     vterm_input_write(t->vt, bytes, (size_t)n);
     vterm_screen_flush_damage(t->screen);
@@ -235,6 +248,11 @@ bool term_row_stands_out(term *t, int row)
     return false;
 }
 
+bool term_sent(const term *t, const char *bytes)
+{
+    return strstr(t->osc, bytes) != NULL;
+}
+
 bool term_has_bytes_above_ascii(const term *t)
 {
     return t->above_ascii;
@@ -251,7 +269,7 @@ static const struct {
     {"Right", "\x1bOC", "\x1b[C"}, {"Left", "\x1bOD", "\x1b[D"},  {"PgUp", "\x1b[5~", NULL},
     {"PgDn", "\x1b[6~", NULL},     {"Home", "\x1bOH", "\x1b[1~"}, {"End", "\x1bOF", "\x1b[4~"},
     {"S-Tab", "\x1b[Z", "\x1b\t"}, {"F1", "\x1bOP", "\x1b[[A"},   {"Backspace", "\x7f", NULL},
-    {"Delete", "\x1b[3~", NULL},
+    {"Delete", "\x1b[3~", NULL},   {"F2", "\x1bOQ", "\x1b[[B"},
 };
 
 static void send_bytes(term *t, const char *bytes, size_t n)
@@ -301,6 +319,20 @@ void term_keys(term *t, const char *p)
         else
             send_key(t, p, n);
         p += n;
+    }
+}
+
+void term_click(term *t, const char *text)
+{
+    for (int row = 0; row < t->rows; row++) {
+        const char *line = term_row(t, row), *at = strstr(line, text);
+        char press[64];
+        int col = 1;
+        if (!at) continue;
+        for (const char *p = line; p < at; p++) col += (*p & 0xc0) != 0x80;
+        int n = snprintf(press, sizeof press, "\x1b[<0;%d;%dM\x1b[<0;%d;%dm", col, row + 1, col, row + 1);
+        send_bytes(t, press, (size_t)n);
+        return;
     }
 }
 

@@ -15,6 +15,7 @@ void term_free(term *t); /* kills what still runs */
 /* Keys by name, blank-separated: "j", "Space", "C-r", "PgDn", "text in quotes"; @wait lets the screen come to rest,
  * @80x24 resizes. */
 void term_keys(term *t, const char *keys);
+void term_click(term *t, const char *text); /* on its first sign, where it stands on the screen */
 void term_resize(term *t, int rows, int cols);
 void term_signal(term *t, int number);
 void term_hang_up(term *t); /* closes our side of the line */
@@ -37,6 +38,7 @@ bool term_canonical(const term *t); /* the line is as a shell wants it: lines an
 bool term_has_colour(term *t);      /* any cell with a colour that is not the default */
 /* Some cell of the row has a ground or is reversed, which others of the screen are not. */
 bool term_row_stands_out(term *t, int row);
-bool term_has_bytes_above_ascii(const term *t); /* in anything the program ever sent */
+bool term_sent(const term *t, const char *bytes); /* the program has sent them at any time, if in one go */
+bool term_has_bytes_above_ascii(const term *t);   /* in anything the program ever sent */
 
 #endif

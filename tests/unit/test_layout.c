@@ -45,7 +45,7 @@ static void check(const fb_layout_wish *w)
     for (int p = 0; p < FB_PANES; p++)
         assert_int_equal(empty(&l.pane[p]), (w->whole && !(l.beside && p == FB_PANE_GRAPH)) ||
                                                 (!w->whole && w->zoomed >= 0 && w->zoomed != p));
-    assert_int_equal(l.beside, w->whole && w->beside && w->cols >= FB_BESIDE_COLS);
+    assert_int_equal(l.beside, w->whole && w->beside && w->cols >= w->beside + 40);
     assert_int_equal(empty(&l.whole), panes);
     if (!panes) return;
     assert_true(l.pane[FB_PANE_GRAPH].w >= 24 && l.pane[FB_PANE_COLUMNS].w >= 28);
@@ -60,7 +60,7 @@ static void long_sentences_make_room(void **state)
 {
     (void)state;
     for (int rows = 0; rows < 12; rows++) {
-        fb_layout_wish w = {24, 80, -1, false, false, 10, 60, rows};
+        fb_layout_wish w = {24, 80, -1, false, 0, 10, 60, rows};
         check(&w);
         assert_int_equal(fb_layout_make(&w).hint.h, rows < 2 ? 2 : rows > 8 ? 8 : rows);
     }
@@ -72,8 +72,12 @@ static void all_sizes(void **state)
     for (int rows = 1; rows <= 100; rows++)
         for (int cols = 1; cols <= 300; cols++)
             for (int zoomed = -1; zoomed < FB_PANES; zoomed++)
-                for (int over = 0; over < 3; over++)
-                    check(&(fb_layout_wish){rows, cols, zoomed, over > 0, over > 1, 10, 43, 0});
+                for (int over = 0; over < 4; over++)
+                    check(&(fb_layout_wish){rows, cols, zoomed, over > 0,
+                                            over > 2   ? 110
+                                            : over > 1 ? 56
+                                                       : 0,
+                                            10, 43, 0});
 }
 
 static void all_wishes(void **state)
@@ -81,9 +85,9 @@ static void all_wishes(void **state)
     (void)state;
     for (int table = 0; table < 60; table++)
         for (int cells = 0; cells < 400; cells += 7) {
-            check(&(fb_layout_wish){24, 80, -1, false, false, table, cells, 0});
-            check(&(fb_layout_wish){30, 100, -1, false, false, table, cells, 0});
-            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, false, table, cells, 0});
+            check(&(fb_layout_wish){24, 80, -1, false, 0, table, cells, 0});
+            check(&(fb_layout_wish){30, 100, -1, false, 0, table, cells, 0});
+            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, 0, table, cells, 0});
         }
 }
 
@@ -91,7 +95,7 @@ static void all_wishes(void **state)
 static void room_is_given(void **state)
 {
     (void)state;
-    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, false, 10, 60, 0});
+    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 0, 10, 60, 0});
     assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
     assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
 }
