@@ -350,7 +350,7 @@ const fb_row_edge *fb_model_edge(fb_app *app, int *n);
 void fb_model_go(fb_app *app, fb_id node); /* the graph view's cursor to where the node is to be seen */
 fb_id fb_model_node(fb_app *app);          /* the node under the cursor, FB_NONE on a scope */
 
-/* ---- view_puzzle.c ---- */
+/* ---- puzzle.c ---- */
 
 void fb_puzzle_columns(fb_app *app);  /* the two that it compares are there, where it is shown */
 void fb_puzzle_begin(fb_app *app);    /* the script has answered for the first time */

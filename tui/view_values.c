@@ -26,7 +26,7 @@ typedef struct {
     line lines[96], bins[FB_VALUES_BINS];
 } state;
 
-enum { CORNER_LABEL = 9, CORNER_CELL = 10, BESIDE = CORNER_LABEL + FB_VALUES_CORNER * CORNER_CELL + 2, BIN = 11 };
+enum { CORNER_LABEL = 8, CORNER_CELL = 11, CORNER = 5, BESIDE = CORNER_LABEL + CORNER * CORNER_CELL + 2, BIN = 11 };
 enum { ROOM_BESIDE = BESIDE + BIN + 14 };
 
 static state *now(fb_app *app)
@@ -66,8 +66,9 @@ static void add_statistics(fb_app *app, state *s, const fb_values *v)
     fb_str names = {0}, figures = {0};
     for (int i = 0; i < fb_values_statistics(); i++) {
         fb_str one = {0};
-        fb_str_addf(&names, "%10s", fb_values_statistic(v, i, &one));
-        fb_str_addf(&figures, "%10s", fb_str_get(&one));
+        int w = i < 4 ? CORNER_CELL : 6; /* figures, then counts */
+        fb_str_addf(&names, "%*s", w, fb_values_statistic(v, i, &one));
+        fb_str_addf(&figures, "%*s", w, fb_str_get(&one));
         fb_str_free(&one);
     }
     add(app, s, FB_ROLE_TEXT, "");
@@ -84,14 +85,14 @@ static void add_corner(fb_app *app, state *s, const fb_values *v)
     if (!v->rows) return;
     fb_str text = {0};
     fb_str_addf(&text, "%*s", -CORNER_LABEL, "corner");
-    for (int c = 0; c < v->columns; c++) fb_str_addf(&text, "%*d", CORNER_CELL, c);
+    for (int c = 0; c < v->columns && c < CORNER; c++) fb_str_addf(&text, "%*d", CORNER_CELL, c);
     add(app, s, FB_ROLE_TEXT, "");
     add(app, s, FB_ROLE_DIM, fb_str_get(&text));
     for (int r = 0; r < v->rows; r++) {
         char at[128];
         fb_str_clear(&text);
         fb_str_addf(&text, "%*s", -CORNER_LABEL, fb_values_at(&v->shape, r * wide, at));
-        for (int c = 0; c < v->columns; c++) {
+        for (int c = 0; c < v->columns && c < CORNER; c++) {
             fb_str one = {0};
             fb_value_write(v->dtype, v->corner[r * v->columns + c], &one);
             fb_str_addf(&text, "%*s", CORNER_CELL, fb_str_get(&one));

@@ -13,9 +13,17 @@ typedef struct {
     fb_time of;
     fb_why why;
     fb_error err;
-    int n;
-    fb_why_id shown[FB_WHY_PARTS];
+    int n, n_alike;
+    fb_why_id shown[FB_WHY_PARTS], alike[FB_WHY_PARTS]; /* alike: of these there is no difference to speak of */
+    int line[FB_WHY_PARTS];                             /* in which each shown one was drawn */
 } state;
+
+/* Less than half a percent of what there is to explain. */
+static bool is_alike(const fb_why *why, fb_why_id id)
+{
+    double whole = why->tie ? fmax(why->a_us, why->b_us) : fabs(why->us);
+    return why->part[id].known && fabs(why->part[id].us) < whole / 200;
+}
 
 /* The column with the lower number stands first, so that the bars fall from it to the other; a puzzle says itself which
  * stands first. */
@@ -36,7 +44,12 @@ static state *now(fb_app *app)
                       : fb_session_why(app->session, a, b, &s->why, &s->err);
     if (s->fine) s->of = s->why.of;
     for (int id = 0; s->fine && id < FB_WHY_PARTS; id++)
-        if (fb_why_matters(&s->why, (fb_why_id)id)) s->shown[s->n++] = (fb_why_id)id;
+        if (!fb_why_matters(&s->why, (fb_why_id)id))
+            continue;
+        else if (is_alike(&s->why, (fb_why_id)id))
+            s->alike[s->n_alike++] = (fb_why_id)id;
+        else
+            s->shown[s->n++] = (fb_why_id)id;
     return s;
 }
 
@@ -100,31 +113,87 @@ static void draw_part(const fb_rect *r, int y, int width, const fb_why *why, fb_
     fb_draw_right(r, y, BAR + width + FIGURES - 2, FB_ROLE_DIM, text);
 }
 
+enum { SENTENCE = 4 };
+
+/* Lines of a text in so many columns. */
+static int lines_of(const char *text, int width)
+{
+    fb_str part = {0};
+    int n = 0;
+    while (fb_text_words(&text, width, &part)) n++;
+    fb_str_free(&part);
+    return n;
+}
+
+static void conclude(const state *s, fb_str *out)
+{
+    char conclusion[240], sources[32], verdicts[160];
+    fb_why_conclusion(&s->why, conclusion);
+    fb_str_addf(out, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
+    if (*fb_why_sources(&s->why, sources)) fb_str_addf(out, " (times: %s)", sources);
+}
+
+/* "alike in both: launches, spills" */
+static void alike(const state *s, fb_str *out)
+{
+    for (int i = 0; i < s->n_alike; i++)
+        fb_str_addf(out, "%s%s", i ? ", " : "alike in both: ", fb_why_name(s->alike[i]));
+}
+
+/* Lines that all of it takes with every part's sentence below it. */
+static int whole_height(const state *s, const fb_rect *r, const char *conclusion)
+{
+    int n = 2 + (s->n_alike > 0) + 1 + lines_of(conclusion, r->w - 4);
+    for (int i = 0; i < s->n; i++) n += 1 + lines_of(s->why.part[s->shown[i]].text, r->w - 2 * SENTENCE);
+    return n;
+}
+
+/* The part's bar, and its sentence where there is room for all sentences; the lines taken. */
+static int draw_shown(fb_app *app, const fb_rect *r, int y, int width, state *s, int i, bool told, bool focused)
+{
+    fb_rect inner = {r->y, r->x + SENTENCE, r->h, r->w - 2 * SENTENCE};
+    fb_row_ground(app, FB_VIEW_WHY, r, y, i, focused);
+    draw_part(r, y, width, &s->why, s->shown[i]);
+    fb_draw_ground(FB_GROUND_PLAIN);
+    s->line[i] = y;
+    return told ? 1 + fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_DIM, s->why.part[s->shown[i]].text) : 1;
+}
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
-    const state *s = now(app);
+    state *s = now(app);
     const fb_scroll *at = &app->scroll[FB_VIEW_WHY];
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
-    char conclusion[240], sources[32], verdicts[160];
+    fb_str said = {0}, same = {0};
     int width = r->w - BAR - FIGURES;
     if (!s->fine) {
         fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
         return;
     }
+    conclude(s, &said);
+    alike(s, &same);
+    int whole = whole_height(s, r, fb_str_get(&said));
+    bool told = whole <= r->h, apart = told && whole + s->n + 1 <= r->h; /* with a line between where there is room */
     draw_wall(r, 0, width, s, app, 0);
-    int y = 1;
-    for (int i = at->top; i < s->n && y < r->h - 3; i++, y++) {
-        fb_row_ground(app, FB_VIEW_WHY, r, y, i, focused);
-        draw_part(r, y, width, &s->why, s->shown[i]);
-        fb_draw_ground(FB_GROUND_PLAIN);
-    }
+    int y = 1 + apart;
+    for (int i = told ? 0 : at->top; i < s->n && (told || y < r->h - 3); i++)
+        y += draw_shown(app, r, y, width, s, i, told, focused) + apart;
+    if (same.n) fb_draw_cut(r, y++, NAME, r->w - NAME, FB_ROLE_DIM, fb_str_get(&same));
     draw_wall(r, y++, width, s, app, 1);
-    fb_why_conclusion(&s->why, conclusion);
-    fb_str text = {0};
-    fb_str_addf(&text, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
-    if (*fb_why_sources(&s->why, sources)) fb_str_addf(&text, " (times: %s)", sources);
-    fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&text));
-    fb_str_free(&text);
+    fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&said));
+    fb_str_free(&said);
+    fb_str_free(&same);
+}
+
+/* Of a sentence its part's. */
+static int row_at(fb_app *app, int y, int x)
+{
+    const state *s = now(app);
+    int row = -1;
+    (void)x;
+    for (int i = 0; i < s->n; i++)
+        if (s->line[i] > 0 && s->line[i] <= y) row = i;
+    return row;
 }
 
 static void text(fb_app *app, int row, fb_str *out)
@@ -200,6 +269,7 @@ static const fb_view_key keys[] = {
 };
 
 const fb_view fb_view_why = {
+    .row_at = row_at,
     .title = title,
     .count = count,
     .draw = draw,

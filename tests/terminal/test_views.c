@@ -152,7 +152,7 @@ static const view_case cases[] = {
      "demo",
      "j j j j d",
      {"values · feature[0].tanh · 1 eager", "error against the reference: largest 0.5", "[15,63] 1023, expected 1022.5",
-      "min       max      mean", "corner", "[5,0]           320       321", "1024 elements, stored by kernel"},
+      "min        max       mean", "corner", "[5,0]           320        321", "1024 elements, stored by kernel"},
      {"kernels of"}},
     {"its histogram beside", 100, 30, NULL, "demo", "j j j j d", {"from   elements", "█ 64"}, {NULL}},
     {"and below where there is no room beside", 80, 24, NULL, "demo", "j j j j d @wait G", {"959 ███", "█ 64"}, {NULL}},
@@ -189,6 +189,14 @@ static const view_case cases[] = {
      ": \"values feature[2].ta\" Tab",
      {":values feature[2].tanh"},
      {NULL}},
+
+    /* ---- the waterfall ---- */
+    {"all sentences at once where they fit", 100, 30, NULL, "demo", "w",
+     {"-20.0 µs     20 %", "11 → 1 launches: 22.0", "8.0 µs → 0.7 µs because", "not explained; most of it in"}, {NULL}},
+    {"the part's own alone where they do not", 60, 16, NULL, "demo", "w k", {"11 → 1 launches: 22.0", "rest"},
+     {"8.0 µs → 0.7 µs because"}},
+    {"parts without a difference are one line", 100, 30, NULL, "demo", "2 : \"plan eager\" Enter @wait w",
+     {"alike in both: launches, bytes, occupancy, rest"}, {"│ launches"}},
 
     /* ---- help, and what one looks at ---- */
     {"the view's own keys come first in the help",

@@ -131,6 +131,25 @@ static void keys_work_while_measuring(void **unused)
     quit(t);
 }
 
+/* The numbers of a node, after the column was measured; its figures stay. */
+static void values_are_shown(void **unused)
+{
+    (void)unused;
+    term *t = start("split_stack", "batch_size=64");
+    must_show(t, "✓", PATIENCE_MS);
+    must_show(t, "1e-", PATIENCE_MS);
+    term_keys(t, "a / \"tanh\" Enter d");
+    must_show(t, "values · feature[1].tanh · 1 eager", SOON_MS);
+    must_show(t, "error against the reference: largest", PATIENCE_MS);
+    must_show(t, "of what is allowed ✓", SOON_MS);
+    must_show(t, "16384 elements, stored by", SOON_MS);
+    term_keys(t, "Esc");
+    must_show(t, "kernels of 1", SOON_MS);
+    must_show(t, "feature ×16", SOON_MS);
+    assert_false(term_shows(t, "wall                   -"));
+    quit(t);
+}
+
 static void parameters_rebuild_the_graph(void **unused)
 {
     (void)unused;
@@ -494,6 +513,7 @@ int main(void)
         cmocka_unit_test(puzzler_is_measured),
         cmocka_unit_test(decisions_are_replayed),
         cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(values_are_shown),
         cmocka_unit_test(parameters_rebuild_the_graph),
         cmocka_unit_test(views_in_rounds_fold),
         cmocka_unit_test(generated_source_is_shown),
