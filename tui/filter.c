@@ -161,7 +161,7 @@ const char *fb_filter_says(const fb_app *app, char to[64])
     const fb_filter *f = &app->filter;
     *to = '\0';
     if (f->view == FB_VIEW_NONE)
-        snprintf(to, 64, "  there is no list here");
+        snprintf(to, 64, "  Enter finds it");
     else if (!f->typed)
         snprintf(to, 64, "  only rows that hold the text are shown");
     else

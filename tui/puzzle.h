@@ -8,8 +8,8 @@
 /* ---- puzzle.c ---- */
 
 const fb_puzzle *fb_puzzle_of(const fb_app *app); /* NULL: the script asks none */
-int fb_puzzle_column(const fb_app *app,
-                     const char *text);               /* the column that is meant by [VARIANT:]PLAN[@DEVICE]; FB_NONE */
+/* The column that is meant by [VARIANT:]PLAN[@DEVICE]; FB_NONE. */
+int fb_puzzle_column(const fb_app *app, const char *text);
 const fb_column *fb_puzzle_absent(const fb_app *app); /* one of the two that cannot be had here; NULL */
 /* What is compared: what the script says, or what stands in where that cannot be had here. */
 typedef enum { FB_PUZZLE_AS_ASKED, FB_PUZZLE_OUR_OWN, FB_PUZZLE_RECORDED } fb_puzzle_stand_in;

@@ -291,10 +291,16 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool fb_app_open(fb_app *app, const char *path); /* false: it said why not, and what was open stays */
 void fb_app_key(fb_app *app, int key);
-void fb_app_fresh_columns(fb_app *app); /* those that the script gives, and nothing kept */
 
 /* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */
 void *fb_view_state(fb_app *app, fb_view_id id, size_t bytes);
+
+/* ---- first.c ---- */
+
+void fb_first_columns(fb_app *app, const fb_script_info *info); /* the script has answered for the first time */
+void fb_first_measure(fb_app *app);                             /* once all are built */
+void fb_first_settle(fb_app *app);                              /* what a recording turns out not to hold is left out */
+void fb_app_fresh_columns(fb_app *app);                         /* those that the script gives, and nothing kept */
 
 /* ---- mouse.c ---- */
 

@@ -335,8 +335,24 @@ static const fb_view_key keys[] = {
     {FB_CMD_NONE, NULL, NULL},
 };
 
+/* The page is turned to the next line that holds the text. */
+static bool find(fb_app *app, const char *text, int step)
+{
+    const fb_puzzle_page *p = fb_puzzle_page_now(app, 0);
+    int n = p->lines.n, from = first_line(app, p, app->layout.whole.h);
+    for (int k = 1; k <= n; k++) {
+        int i = ((from + step * k) % n + n) % n;
+        if (!fb_name_holds(p->lines.at[i].text, text)) continue;
+        app->puzzle.top = i;
+        app->puzzle.paged = true;
+        return true;
+    }
+    return false;
+}
+
 const fb_view fb_view_puzzle = {
     .row_at = row_at,
+    .find = find,
     .title = title,
     .count = count,
     .draw = draw,
