@@ -27,11 +27,12 @@ typedef struct {
     int a_lanes, b_lanes;
     const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
     fb_cells *held[2];
-    bool tf32, cuts;              /* operands rounded to tf32; accumulators may cut off */
-    double *a_norm;     /* of rows, a batch matrix after the other */
-    float *a_repeats;   /* the same: Σm² of values that occur m times */
+    bool tf32, cuts;     /* operands rounded to tf32; accumulators may cut off */
+    double *a_norm;      /* of rows, a batch matrix after the other */
+    float *a_repeats;    /* the same: Σm² of values that occur m times */
+    double *a_parts;     /* … and sums of FB_SUM_PARTS parts of each */
     fb_columns *b, *own; /* of the right operand; own: not kept with its cells */
-    int lowest;                   /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
+    int lowest;          /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
     atomic_bool spreads;
 } product;
 
@@ -165,6 +166,22 @@ static float repeats_of(const double *x, int64_t k, int64_t step)
     return (float)((double)k + (double)k * (double)k * equal / PAIRS);
 }
 
+static int64_t part_begin(int64_t k, int part)
+{
+    return k * part / FB_SUM_PARTS;
+}
+
+/* What of a norm is the means of the parts: 1 where all values are equal; sums of k like it grow by k and not by √k. */
+static double alike(const double *parts, int64_t step, int64_t k, double norm)
+{
+    double squares = 0;
+    for (int i = 0; i < FB_SUM_PARTS; i++) {
+        double sum = parts[i * step], n = (double)(part_begin(k, i + 1) - part_begin(k, i));
+        if (n > 0) squares += sum * sum / n;
+    }
+    return norm > 0 ? sqrt(squares) / norm : 0;
+}
+
 FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
@@ -178,6 +195,8 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
         for (; k < p->k; k++) part[0] += row[k] * row[k];
         p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
         p->a_repeats[r] = repeats_of(row, p->k, 1);
+        for (int i = 0; i < FB_SUM_PARTS; i++)
+            for (k = part_begin(p->k, i); k < part_begin(p->k, i + 1); k++) p->a_parts[r * FB_SUM_PARTS + i] += row[k];
     }
 }
 
@@ -185,15 +204,19 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
 {
     const product *p = ctx;
     for (int64_t matrix = first; matrix < last; matrix++) {
-        double *norms = p->b->norm + matrix * p->n;
+        double *norms = p->b->norm + matrix * p->n, *parts = p->b->parts + matrix * p->n * FB_SUM_PARTS;
+        int part = 0;
         for (int64_t k = 0; k < p->k; k++) {
             const double *row = p->right[0] + (matrix * p->k + k) * p->n;
-            for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j];
+            while (k >= part_begin(p->k, part + 1)) part++;
+            double *sums = parts + part * p->n;
+            for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j], sums[j] += row[j];
         }
         for (int64_t j = 0; j < p->n; j++) {
             norms[j] = sqrt(norms[j]);
             p->b->repeats[matrix * p->n + j] =
                 p->k ? repeats_of(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
+            p->b->alike[matrix] = fmax(p->b->alike[matrix], alike(parts + j, p->n, p->k, norms[j]));
         }
     }
 }
@@ -203,6 +226,8 @@ void fb_columns_free(fb_columns *c)
     if (!c) return;
     fb_free(c->norm);
     fb_free(c->repeats);
+    fb_free(c->parts);
+    fb_free(c->alike);
     fb_free(c);
 }
 
@@ -222,6 +247,8 @@ static void measure_columns(product *p)
                          .n = p->n,
                          .norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->norm),
                          .repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->repeats),
+                         .parts = fb_calloc((size_t)(matrices * p->n) * FB_SUM_PARTS + 1, sizeof *p->b->parts),
+                         .alike = fb_calloc((size_t)matrices + 1, sizeof *p->b->alike),
                          .lowest = INT_MIN};
     fb_trial_for(p->e, matrices, 1, column_norms, p);
     if (p->b_lanes == 1) p->b->lowest = lowest_of(p->right[0], p->b_n);
@@ -238,6 +265,7 @@ static void measure_operands(product *p)
     int64_t rows = p->k ? p->a_n / p->k : 0;
     p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
     p->a_repeats = fb_calloc((size_t)rows + 1, sizeof *p->a_repeats);
+    p->a_parts = fb_calloc((size_t)rows * FB_SUM_PARTS + 1, sizeof *p->a_parts);
     if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
     measure_columns(p);
     /* Rounded operands are not what they were. */
@@ -254,7 +282,7 @@ typedef struct {
     const double *c; /* exact sums of the lane's operands */
     double a_norm;
     float a_repeats;
-    const double *norm;
+    const double *norm, *peak; /* peak: sums on the way are about so large */
     const float *repeats;
     double k, unit, single; /* single: of the one term, where there is no more */
     double exact;           /* up to so large norms no order rounds */
@@ -263,6 +291,25 @@ typedef struct {
     bool always;            /* cuts off what is exact as well */
     uint64_t sum_key, operand_key;
 } row_lane;
+
+/* Sums at the ends of parts, as far as the parts' means make them; false: they are no larger than what terms of either
+ * sign add up to. [x, h] by one weight may go up with x and come down again with h: the sum does not tell. */
+static bool find_peaks(const product *p, int64_t a_row, int64_t matrix, int64_t at, int n, double *restrict peak)
+{
+    const double *own = p->a_parts + a_row * FB_SUM_PARTS;
+    double sum[FB_TRIAL_CHUNK] = {0};
+    if (alike(own, 1, p->k, p->a_norm[a_row]) * p->b->alike[matrix] * sqrt((double)p->k) <= 1) return false;
+    memset(peak, 0, (size_t)n * sizeof *peak);
+    for (int i = 0; i < FB_SUM_PARTS; i++) {
+        const double *other = p->b->parts + (matrix * FB_SUM_PARTS + i) * p->n + at;
+        double each = (double)(part_begin(p->k, i + 1) - part_begin(p->k, i)), of = each > 0 ? own[i] / each : 0;
+        for (int k = 0; k < n; k++) {
+            sum[k] += of * other[k];
+            peak[k] = fmax(peak[k], fabs(sum[k]));
+        }
+    }
+    return true;
+}
 
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
  * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
@@ -278,7 +325,9 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
         double sum = j->c[i], size = fabs(sum), norms = a_norm * j->norm[i], repeats = j->repeats[i];
         repeats = repeats < of_rows ? repeats : of_rows;
         repeats = size > 0.99 * norms ? all : repeats;
-        double root = sqrt(repeats), terms = norms / k * root, most = root < k ? root : k;
+        double root = sqrt(repeats), terms = norms / k * root, most = root < k ? root : k,
+               peak = j->peak ? j->peak[i] : 0;
+        terms = peak > terms && peak <= norms ? peak : terms;
         double error = most * unit * (size > terms ? size : terms);
         error = k < 2 ? single * size : error;
         error = norms <= exact || !(size <= DBL_MAX) ? 0 : error;
@@ -313,7 +362,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     const lane_job *j = ctx;
     product *p = j->p;
     bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
-    double room[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
+    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
     if (p->k < 2) one.exact = -1;
@@ -332,6 +381,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
             one.c = j->c + r * p->n + at;
             one.norm = p->b->norm + columns + at;
             one.repeats = p->b->repeats + columns + at;
+            one.peak = find_peaks(p, a_row, columns / (p->n ? p->n : 1), at, n, peak) ? peak : NULL;
             spreads |= put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
@@ -381,7 +431,8 @@ static bool tf32_lanes(product *p, bool cut, fb_cells *c)
 /* All lanes at once where only the left operand's differ and one matrix is on the right. */
 static bool tall_product(const product *p)
 {
-    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 && p->left[1] == p->left[0] + p->a_n;
+    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 &&
+           p->left[1] == p->left[0] + p->a_n;
 }
 
 static bool run_lanes(product *p)
@@ -430,6 +481,7 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
     for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
     fb_free(p.a_norm);
     fb_free(p.a_repeats);
+    fb_free(p.a_parts);
     fb_columns_free(p.own);
     return ok;
 }

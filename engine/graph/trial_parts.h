@@ -39,7 +39,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { FB_LANES = 1 + FB_TRIALS, FB_TRIAL_CHUNK = 256 };
+enum { FB_LANES = 1 + FB_TRIALS, FB_TRIAL_CHUNK = 256, FB_SUM_PARTS = 8 };
 
 /* lo … hi - 1 in each dimension of the node's shape. */
 typedef struct {
@@ -51,6 +51,8 @@ typedef struct {
     int64_t matrices, k, n;
     double *norm;   /* of columns, a matrix after the other */
     float *repeats; /* the same: Σm² of values that occur m times */
+    double *parts;  /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
+    double *alike;  /* of each matrix: the largest share of a column's norm that its parts' means make up */
     int lowest;     /* no element has a bit below 2^lowest; -64 or less: not looked for */
 } fb_columns;
 void fb_columns_free(fb_columns *c);

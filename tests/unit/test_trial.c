@@ -759,6 +759,34 @@ static void test_limits_and_cancelling(void **state)
 
 /* ---- contractions ---- */
 
+/* Terms that go up and come down again: one after the other they are rounded where the sum is large, and it is not. */
+static void test_sums_that_rise_and_fall(void **state)
+{
+    (void)state;
+    enum { M = 6, N = 40, K = 1536 };
+    rig r = rig_new();
+    fb_attrs high = {.dtype = FB_F32, .shape = SHAPE(M, K / 2), .dist = FB_DIST_UNIFORM, .value = 99.1, .high = 101.7},
+             low = {.dtype = FB_F32, .shape = SHAPE(M, K / 2), .dist = FB_DIST_UNIFORM, .value = -101.3, .high = -98.9},
+             weight = {.dtype = FB_F32, .shape = SHAPE(K, N), .dist = FB_DIST_UNIFORM, .value = 0.91, .high = 1.13};
+    fb_id x = add(&r, FB_OP_INPUT, &high, 0, NULL), h = add(&r, FB_OP_INPUT, &low, 0, NULL);
+    fb_id a = add(&r, FB_OP_CAT, &(fb_attrs){.dim = 1}, 2, (fb_id[]){x, h}), b = add(&r, FB_OP_PARAM, &weight, 0, NULL);
+    fb_id want[] = {a, b, add2(&r, FB_OP_MATMUL, a, b)};
+    trials *t = try_all(&r, want, 3);
+    double off = 0, most = 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float sum = 0;
+            for (int k = 0; k < K; k++)
+                sum = fmaf((float)t->at[0].v[0][i * K + k], (float)t->at[1].v[0][k * N + j], sum);
+            double exact = t->at[2].v[0][i * N + j];
+            off = fmax(off, fabs((double)sum - exact));
+            for (int l = 1; l <= FB_TRIALS; l++) most = fmax(most, fabs(t->at[2].v[l][i * N + j] - exact));
+        }
+    if (!(off < 4 * most && most < 40 * off)) fail_msg("one after the other %g, lanes %g", off, most);
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_products_of_a_product(void **state)
 {
     (void)state;
@@ -810,6 +838,7 @@ int main(void)
         cmocka_unit_test(test_long_rows_come_in_slabs),
         cmocka_unit_test(test_blocks_are_as_small_as_memory),
         cmocka_unit_test(test_limits_and_cancelling),
+        cmocka_unit_test(test_sums_that_rise_and_fall),
         cmocka_unit_test(test_products_of_a_product),
         cmocka_unit_test(test_casts_that_do_not_fit_are_open),
         cmocka_unit_test(test_choices_are_rounded),
