@@ -91,12 +91,17 @@ static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
     }
 }
 
-/* Edits of plans are judged in plan/; products in tiles, and what a GPU's library takes, on GPUs alone. */
+/* Edits of plans are judged in plan/; products in tiles, and what a GPU's library takes, on GPUs alone. No calibration
+ * is doubted here. */
 static bool is_reachable(const fb_verdict_place *p, bool gpu)
 {
     static const char *const of_gpus[] = {"plan/gemm.c", "plan/nest_tiled.c", "plan/library.c", "plan/chain.c"};
-    bool ours = strstr(p->file, "plan/") != NULL;
+    static const char *const says[] = {
+        "a GPU",          "compute capability", "multiplied in tiles", "a tile of %s",     "which a tile on",
+        "a thread moves", "calls no library",   "has no source",       "is a multiple of", "one library call"};
+    bool ours = strstr(p->file, "plan/") && !strstr(p->said, "that is doubted");
     for (size_t i = 0; i < sizeof of_gpus / sizeof *of_gpus; i++) ours &= gpu || !strstr(p->file, of_gpus[i]);
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) ours &= gpu || !strstr(p->said, says[i]);
     return ours;
 }
 

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ELEMENTS = 6000, MOST_LARGE = 150000, MOST_NODES = 400 };
+enum { MOST_ELEMENTS = 6000, MOST_LARGE = 150000, MOST_NODES = 400, VAST = 200 };
 
 typedef struct {
     fb_random r;
@@ -20,6 +20,7 @@ typedef struct {
     FB_VEC(double) size;  /* of each node: about the largest magnitude */
     int from;             /* of values: what is before is out of sight */
     int64_t most;         /* elements of a value */
+    int most_nodes;
     bool large;
     bool paired; /* of this seed there is a twin: what hangs on numbers of nodes is left out */
     bool twin;   /* written in another way: choices of this kind come from `other`, all others are the same */
@@ -115,7 +116,7 @@ static fb_id add(maker *m, fb_op op, const fb_attrs *attrs, int n, const fb_id *
     fb_error err;
     for (int i = 0; i < n; i++)
         if (args[i] == FB_NONE) return FB_NONE;
-    if (m->g->n_nodes - m->extra >= MOST_NODES) return FB_NONE;
+    if (m->g->n_nodes - m->extra >= m->most_nodes) return FB_NONE;
     fb_id id = fb_graph_add(m->g, op, args, n, attrs, NULL, 0, &err);
     if (id == FB_NONE) return FB_NONE;
     know(m);
@@ -209,16 +210,23 @@ static bool takes(fb_op_accepts what, fb_dtype d)
     }
 }
 
+/* x as the op takes it, as a rule. */
+static fb_id made_for(maker *m, fb_op op, fb_id x)
+{
+    fb_op_accepts what = fb_op_get(op)->accepts;
+    if (takes(what, at(m, x)->dtype) || one_in(m, 3)) return x;
+    fb_dtype to = what == FB_ACCEPTS_FLOAT ? FB_F32 : what == FB_ACCEPTS_LOGIC ? FB_BOOL : FB_I32;
+    fb_id y = add(m, FB_OP_CAST, &(fb_attrs){.dtype = to}, 1, &x);
+    return y == FB_NONE ? x : y;
+}
+
 /* One that the op takes; made to be, where there is none. */
 static fb_id any_for(maker *m, fb_op op)
 {
     fb_op_accepts what = fb_op_get(op)->accepts;
     fb_id x = any(m);
     for (int i = 0; i < 12 && !takes(what, at(m, x)->dtype); i++) x = any(m);
-    if (takes(what, at(m, x)->dtype) || one_in(m, 3)) return x;
-    fb_dtype to = what == FB_ACCEPTS_FLOAT ? FB_F32 : what == FB_ACCEPTS_LOGIC ? FB_BOOL : FB_I32;
-    fb_id y = add(m, FB_OP_CAST, &(fb_attrs){.dtype = to}, 1, &x);
-    return y == FB_NONE ? x : y;
+    return made_for(m, op, x);
 }
 
 static int64_t any_dim(maker *m)
@@ -294,14 +302,14 @@ static fb_id row(maker *m, int64_t n, fb_dtype dtype)
 
 static void add_choice(maker *m);
 
-static void add_pointwise(maker *m)
+static fb_op any_pointwise(maker *m)
 {
-    if (one_in(m, 20)) {
-        add_choice(m);
-        return;
-    }
-    fb_op op = (fb_op)(FB_OP_NEG + below(m, FB_OP_WHERE - FB_OP_NEG + 1));
-    fb_id x = any_for(m, op), args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
+    return (fb_op)(FB_OP_NEG + below(m, FB_OP_WHERE - FB_OP_NEG + 1));
+}
+
+static void add_pointwise_of(maker *m, fb_op op, fb_id x)
+{
+    fb_id args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
     fb_attrs a = {.dtype = any_dtype(m), .value = -0.5, .high = 1.5};
     bool f = fb_dtype_is_float(at(m, x)->dtype);
     switch (op) {
@@ -339,6 +347,16 @@ static void add_pointwise(maker *m)
     default: args[0] = tamed(m, x, 30 * ceiling(m, x));
     }
     add(m, op, &a, fb_op_get(op)->min_args, args);
+}
+
+static void add_pointwise(maker *m)
+{
+    if (one_in(m, 20)) {
+        add_choice(m);
+        return;
+    }
+    fb_op op = any_pointwise(m);
+    add_pointwise_of(m, op, any_for(m, op));
 }
 
 /* Between two values by a third one's size. */
@@ -571,6 +589,25 @@ static void add_contraction(maker *m)
     }
     fb_attrs a = {.precision = n.dtype == FB_F32 && one_in(m, 8) ? FB_PRECISION_TF32 : FB_PRECISION_IEEE};
     add(m, FB_OP_MATMUL, &a, 2, (fb_id[]){x, w});
+}
+
+/* What may be done to a product while it is at hand: any few ops, and perhaps the next product. */
+static void add_dressed(maker *m)
+{
+    int before = m->values.n;
+    add_contraction(m);
+    if (m->values.n == before) return;
+    for (int64_t i = 1 + below(m, 4); i > 0; i--) {
+        fb_id y = m->values.at[m->values.n - 1];
+        fb_op op = any_pointwise(m);
+        for (int k = 0; k < 12 && !takes(fb_op_get(op)->accepts, at(m, y)->dtype); k++) op = any_pointwise(m);
+        add_pointwise_of(m, op, made_for(m, op, y));
+    }
+    fb_id y = m->values.at[m->values.n - 1];
+    if (one_in(m, 3) || !fb_dtype_is_float(at(m, y)->dtype) || at(m, y)->shape.rank < 2) return;
+    y = tamed(m, y, 10);
+    if (y == FB_NONE) return;
+    add2(m, FB_OP_MATMUL, y, weight(m, at(m, y)->shape.dim[at(m, y)->shape.rank - 1], any_dim(m), at(m, y)->dtype));
 }
 
 /* Rows that are there, some beside them, and some so far away that whoever reads them is stopped. */
@@ -1073,11 +1110,32 @@ static void add_single(maker *m)
         add_other(m);
 }
 
+/* More than a kernel may hold: tensors that it reads, parts that it joins, ops one upon the other, nodes. */
+static void add_vast(maker *m)
+{
+    enum { TENSORS = 402, PARTS = 257, DEEP = 1002, NODES = 4097 };
+    static const fb_op ops[] = {FB_OP_SIN, FB_OP_NEG, FB_OP_ABS};
+    const fb_shape small = {.rank = 1, .dim = {2}};
+    fb_id parts[PARTS + 8], x = source(m, small, FB_F32);
+    int64_t how = below(m, 16), extra = below(m, 8);
+    m->most_nodes += NODES + 8;
+    if (how < 6) {
+        for (int64_t i = 0; i < TENSORS + extra; i++) x = add2(m, FB_OP_ADD, x, source(m, small, FB_F32));
+    } else if (how < 11) {
+        for (int64_t i = 0; i < PARTS + extra; i++) parts[i] = add1(m, ops[below(m, 3)], source(m, small, FB_F32));
+        add(m, FB_OP_CAT, NULL, PARTS + (int)extra, parts);
+    } else {
+        for (int64_t i = 0; i < (how < 15 ? DEEP : NODES) + extra; i++) x = add1(m, ops[i % 3], x);
+    }
+}
+
 static void add_some(maker *m)
 {
-    int64_t what = below(m, 40);
+    int64_t what = below(m, 44);
     if (what < 2)
         add_repeated(m);
+    else if (what >= 40)
+        add_dressed(m);
     else if (what < 5)
         add_layer(m);
     else if (what < 6)
@@ -1147,6 +1205,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     maker m = {.r = {fb_splitmix64(seed)},
                .g = fb_graph_new("fuzz"),
                .most = MOST_ELEMENTS,
+               .most_nodes = MOST_NODES,
                .paired = fb_fuzz_is_paired(seed),
                .twin = twin,
                .other = {fb_splitmix64(~seed)}};
@@ -1155,7 +1214,9 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     for (int i = 0; i < 3; i++) source(&m, any_shape(&m), i ? any_dtype(&m) : FB_F32);
     if (!m.values.n) source(&m, (fb_shape){.rank = 1, .dim = {4}}, FB_F32);
     if (m.large && below(&m, 4)) add_long(&m);
-    for (int64_t i = m.large ? 8 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
+    bool vast = !m.large && one_in(&m, VAST);
+    for (int64_t i = m.large ? 8 : vast ? 3 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
+    if (vast) add_vast(&m);
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

@@ -118,6 +118,32 @@ static fb_edit odd_edit(chooser *c, fb_id *nodes)
     }
 }
 
+/* What no plan may be, and what no machine does: asked for, and never taken. */
+static void ask_nonsense(chooser *c, const fb_plan *plan)
+{
+    fb_id beyond = c->g->n_nodes + (fb_id)below(c, 3), any = (fb_id)below(c, c->g->n_nodes);
+    const fb_edit asked[] = {
+        {.kind = FB_EDIT_ISOLATE, .a = beyond, .b = FB_NONE},
+        {.kind = FB_EDIT_FUSE, .a = any, .b = beyond},
+        {.kind = FB_EDIT_KNOB, .a = any_computed(c), .b = FB_NONE, .knob = FB_KNOBS, .value = 1},
+        {.kind = FB_EDIT_LAUNCH, .launch = (fb_launch_mode)(FB_LAUNCH_MEGA + 1)},
+        {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH},
+        {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA},
+        {.kind = FB_EDIT_SOURCE, .a = any, .b = FB_NONE, .source = "own.c"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) fb_plan_try(plan, &asked[i], NULL);
+    /* a kernel of somebody's own, in what would be one kernel */
+    fb_plan *own = NULL;
+    const fb_edit source = {.kind = FB_EDIT_SOURCE, .a = any_computed(c), .b = FB_NONE, .source = "own.c"};
+    fb_plan_try(plan, &source, &own);
+    if (!own) return;
+    fb_plan_try(own, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, NULL);
+    for (fb_id i = 0; i < c->g->n_nodes; i++)
+        if (c->g->nodes[i].op == FB_OP_LOOP)
+            fb_plan_try(own, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE}, NULL);
+    fb_plan_free(own);
+}
+
 static fb_plan *start(fb_planner *p, int which)
 {
     fb_error err;
@@ -138,6 +164,26 @@ static fb_plan *edited(fb_plan *plan, const fb_edit *e, bool repeated)
     if (!next) return plan;
     fb_plan_free(plan);
     return next;
+}
+
+/* A product as a library call or generated, and what follows it in the same kernel, one after the other. */
+static fb_plan *dressed(chooser *c, fb_plan *plan)
+{
+    fb_id at = any_computed(c);
+    for (int i = 0; i < 40 && c->g->nodes[at].op != FB_OP_MATMUL; i++) at = any_computed(c);
+    if (c->g->nodes[at].op != FB_OP_MATMUL) return plan;
+    fb_edit_kind how = below(c, 2) ? FB_EDIT_LIBRARY : FB_EDIT_GENERATE;
+    plan = edited(plan, &(fb_edit){.kind = how, .a = at, .b = FB_NONE}, false);
+    for (int64_t i = 1 + below(c, 5); i > 0; i--) {
+        int n = 0;
+        fb_id next = at;
+        for (int k = 0; k < c->deps->n_edges; k++)
+            if (c->deps->edges[k].producer == at && below(c, ++n) == 0) next = c->deps->edges[k].consumer;
+        if (next == at) break;
+        plan = edited(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = at, .b = next}, false);
+        at = next;
+    }
+    return plan;
 }
 
 /* Some loops, or all of the plan, as one kernel, where they can be. */
@@ -163,6 +209,8 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
         fb_edit e = below(&c, ODD) ? choose_edit(&c, nodes) : odd_edit(&c, nodes);
         plan = edited(plan, &e, below(&c, 4) == 0);
     }
+    if (number > 1 && c.n_computed && below(&c, 3) == 0) plan = dressed(&c, plan);
+    if (c.n_computed && below(&c, 12) == 0) ask_nonsense(&c, plan);
     if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, false);
     plan = merged(&c, plan);

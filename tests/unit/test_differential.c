@@ -5,6 +5,7 @@
 #include "graph/canon.h"
 #include "measure/fuzz.h"
 #include "own_cache.h"
+#include "plan/legality.h"
 #include "plan/preset.h"
 #include "scratch.h"
 
@@ -388,6 +389,36 @@ static void a_twin_is_another_graph(void **state)
     assert_true(larger > 60);
 }
 
+/* Graphs with more than a kernel may hold, and what no plan may be: a verdict of each rule comes of a few hundred
+ * plans. */
+static void every_rule_is_met(void **state)
+{
+    (void)state;
+    fb_error err;
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_HOST);
+    int vast = 0, plans = 0;
+    int64_t odd = fb_verdicts_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    for (uint64_t seed = 1; seed < 3000 && vast < 3; seed++) {
+        fb_graph *g = fb_fuzz_graph(seed, &err);
+        bool large = g->n_nodes > 600;
+        if (large || plans < 120) {
+            fb_planner *p = fb_planner_new(g, &m);
+            for (int k = 0; k < (large ? 2 : 4); k++, plans++) fb_plan_free(fb_fuzz_plan(p, seed, k));
+            fb_planner_free(p);
+        }
+        vast += large;
+        fb_graph_free(g);
+    }
+    assert_int_equal(vast, 3);
+    assert_true(fb_verdicts_made(FB_VERDICT_ILLEGAL, FB_RULE_KNOB) > odd);
+    for (int r = FB_RULE_NONE + 1; r < FB_RULES; r++) {
+        int64_t made = 0;
+        for (int k = 0; k <= FB_VERDICT_ILLEGAL; k++) made += fb_verdicts_made((fb_verdict_kind)k, (fb_rule)r);
+        if (!made) fail_msg("no plan of %d met the rule \"%s\"", plans, fb_rule_get((fb_rule)r)->name);
+    }
+}
+
 static void a_seed_is_a_graph_and_a_plan(void **state)
 {
     (void)state;
@@ -446,6 +477,7 @@ int main(void)
         cmocka_unit_test(sums_are_read_under_tests_of_another_loop),
         cmocka_unit_test(failures_become_small),
         cmocka_unit_test(a_seed_is_a_graph_and_a_plan),
+        cmocka_unit_test(every_rule_is_met),
         cmocka_unit_test(a_twin_is_another_graph),
     };
     return cmocka_run_group_tests_name("differential", tests, set_up, remove_scratch);
