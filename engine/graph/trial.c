@@ -628,6 +628,118 @@ static void open_groups(run *r)
     fb_free(taken);
 }
 
+static void close_groups(run *r)
+{
+    for (int k = 0; k < r->n_groups; k++) {
+        fb_free(r->groups[k].members);
+        fb_free(r->groups[k].shift);
+    }
+    fb_free(r->groups);
+    r->groups = NULL;
+    r->n_groups = 0;
+}
+
+/* ---- what many blocks would compute again ---- */
+
+/* How often blocks ask for a slot, and whether all of it. */
+typedef struct {
+    double *times; /* a slot each */
+    bool *whole;   /* a slot each: wherever it is asked for */
+    bool *first;   /* a slot each: some node that is not whole reads it, or it is wanted itself */
+    double all, again;
+} sharing;
+
+/* A block stands for its group. */
+static void look_at_group(const run *r, const group *gr, sharing *of)
+{
+    const fb_trial_shared *s = r->s;
+    double blocks = (double)blocks_of(r, gr);
+    for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
+    int end = demand_block(r, gr, gr->n_blocks / 2, r->trial);
+    for (int k = 0; k < end; k++) {
+        const fb_shape *shape = &s->g->nodes[s->order[k]].shape;
+        if (!r->trial[k].wanted) continue;
+        of->times[k] += blocks;
+        of->whole[k] = of->whole[k] && fb_box_cells(&r->trial[k].box, shape->rank) == fb_shape_elements(shape);
+        of->all += blocks * s->cost[k] * (double)fb_box_cells(&r->trial[k].box, shape->rank);
+    }
+}
+
+/* Slots that are asked for again and again as a whole, and of these the ones to keep. */
+static void look_at_slots(const run *r, sharing *of)
+{
+    const fb_trial_shared *s = r->s;
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        of->whole[k] = of->whole[k] && of->times[k] > 1 && !s->leaf[k];
+        if (of->whole[k]) of->again += (of->times[k] - 1) * s->cost[k] * (double)fb_shape_elements(&node->shape);
+    }
+    for (int k = 0; k < s->n_slots; k++) {
+        const fb_node *node = &s->g->nodes[s->order[k]];
+        if (of->times[k] == 0 || s->leaf[k] || s->in_body[k]) continue;
+        for (int a = 0; a < node->n_args && !of->whole[k]; a++)
+            if (s->slot[node->args[a]] >= 0) of->first[s->slot[node->args[a]]] = true;
+        of->first[k] = of->first[k] || s->kept[k];
+    }
+    for (int k = 0; k < s->n_slots; k++) {
+        fb_op op = s->g->nodes[s->order[k]].op;
+        of->first[k] = of->first[k] && of->whole[k] && !s->in_body[k] && op != FB_OP_LOOP && op != FB_OP_ASSIGN;
+    }
+}
+
+static bool keep_firsts(const run *r, fb_trial_eval *e, const sharing *of)
+{
+    fb_trial_shared *s = r->s;
+    int end = 0;
+    bool *kept = fb_alloc((size_t)s->n_slots * sizeof *kept + 1);
+    memcpy(kept, s->kept, (size_t)s->n_slots * sizeof *kept);
+    for (int k = 0; k < s->n_slots; k++) {
+        if (!of->first[k]) continue;
+        e->values[k].box = fb_box_whole(&s->g->nodes[s->order[k]].shape);
+        e->values[k].wanted = s->kept[k] = true;
+        end = k + 1;
+    }
+    fb_trial_demand(s, e->values, end);
+    bool ok = fb_trial_evaluate(e, 0, end, 0);
+    for (int k = 0; k < end && ok; k++) {
+        if (!of->first[k] || !e->values[k].lanes) continue;
+        s->done[k] = e->values[k];
+        e->values[k] = (fb_trial_value){0};
+        s->leaf[k] = true;
+    }
+    fb_trial_clear(e);
+    memcpy(s->kept, kept, (size_t)s->n_slots * sizeof *kept);
+    fb_free(kept);
+    for (int k = 0; k < s->n_slots; k++) s->cost[k] = cost_of(s, k);
+    return ok;
+}
+
+/* What all need, the gradients behind those of all weights say, is computed once and kept, where that saves much and
+ * takes little memory. Blocks are cut anew then. */
+static bool compute_shared(run *r, fb_trial_eval *e)
+{
+    const fb_trial_shared *s = r->s;
+    size_t n = (size_t)s->n_slots + 1;
+    bool ok = true;
+    if ((double)r->n_groups * s->n_slots > GROUPING_MOST) return true;
+    sharing of = {.times = fb_calloc(n, sizeof *of.times), .whole = fb_alloc(n), .first = fb_calloc(n, 1)};
+    memset(of.whole, true, n);
+    for (int k = 0; k < r->n_groups; k++) look_at_group(r, &r->groups[k], &of);
+    look_at_slots(r, &of);
+    double bytes = 0;
+    for (int k = 0; k < s->n_slots; k++)
+        if (of.first[k]) bytes += 8.0 * s->lanes * (double)fb_shape_elements(&s->g->nodes[s->order[k]].shape);
+    if (bytes > 0 && of.again > 0.2 * of.all && bytes < (double)s->bytes_max / 2) {
+        ok = keep_firsts(r, e, &of);
+        close_groups(r);
+        if (ok) open_groups(r);
+    }
+    fb_free(of.times);
+    fb_free(of.whole);
+    fb_free(of.first);
+    return ok;
+}
+
 static void open_tasks(run *r)
 {
     int threads = fb_trial_threads(r->s->o);
@@ -893,6 +1005,9 @@ static void run_all(run *r)
     bool ok = reduce_long_rows(r, &workers[0].e);
     if (ok) {
         open_groups(r);
+        ok = compute_shared(r, &workers[0].e);
+    }
+    if (ok) {
         open_tasks(r);
         atomic_store(&r->s->cost_done, 0);
     }
@@ -939,11 +1054,7 @@ bool fb_trial_run(const fb_graph *g, const fb_trial_options *o, const fb_id *wan
         r.trial = fb_calloc((size_t)s.n_slots + 1, sizeof *r.trial);
         r.freed = fb_calloc((size_t)s.n_slots + 1, sizeof *r.freed);
         run_all(&r);
-        for (int k = 0; k < r.n_groups; k++) {
-            fb_free(r.groups[k].members);
-            fb_free(r.groups[k].shift);
-        }
-        fb_free(r.groups);
+        close_groups(&r);
         fb_free(r.tasks);
         fb_free(r.trial);
         fb_free(r.freed);

@@ -81,7 +81,12 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
     if (!c || --c->refs) return;
     fb_columns_free(c->columns);
     c->columns = NULL;
-    if (e->pool_bytes + c->room * 8 > POOL_MOST) {
+    if (c->borrowed) {
+        fb_free(c);
+        return;
+    }
+    int64_t most = e->workers > 1 && e->s->bytes_max / 4 > POOL_MOST ? e->s->bytes_max / 4 : POOL_MOST;
+    if (e->pool_bytes + c->room * 8 > most) {
         free_cells(e, c);
         return;
     }
@@ -191,8 +196,15 @@ static bool pass_on(fb_trial_eval *e, fb_id id)
 /* The part that the block needs of a value that was there before all blocks, and belongs to all threads. */
 static bool copy_done(fb_trial_eval *e, fb_id id, const fb_trial_value *from)
 {
-    if (!fb_trial_open(e, id, from->lanes)) return false;
     fb_trial_value *v = fb_trial_at(e, id);
+    if (fb_box_cells(&v->box, fb_trial_node(e, id)->shape.rank) == from->n) {
+        v->cells = fb_alloc(sizeof *v->cells);
+        *v->cells = (fb_cells){.refs = 1, .borrowed = true, .at.raw = from->cells->at.raw};
+        v->n = from->n;
+        v->lanes = from->lanes;
+        return true;
+    }
+    if (!fb_trial_open(e, id, from->lanes)) return false;
     for (int l = 0; l < v->lanes; l++)
         fb_trial_take(v->cells->at.raw + l * v->n, fb_trial_raw(from, l), &from->box, &v->box,
                       fb_trial_node(e, id)->shape.rank);

@@ -59,6 +59,7 @@ void fb_columns_free(fb_columns *c);
 
 typedef struct fb_cells {
     int refs;
+    bool borrowed;       /* of a value that all threads share */
     int64_t room;        /* in cells */
     fb_columns *columns; /* may be NULL */
     struct fb_cells *next;

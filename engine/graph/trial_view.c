@@ -51,6 +51,34 @@ void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const 
     fb_copy_strided(to, plane, &shape, steps);
 }
 
+/* Lanes of a large value are moved beside each other. */
+static void each_lane(const fb_trial_eval *e, const fb_trial_value *v,
+                      void (*fn)(void *ctx, int64_t first, int64_t last), void *ctx)
+{
+    enum { LARGE = 1 << 14 };
+    fb_trial_for(e, v->lanes, v->n > LARGE ? 1 : v->lanes, fn, ctx);
+}
+
+typedef struct {
+    const fb_trial_value *v, *x;
+    int64_t to_at, from_at;
+    const fb_shape *shape;
+    const int64_t *to_steps, *from_steps; /* to_steps NULL: in order */
+} mover;
+
+static void move_lanes(void *ctx, int64_t first, int64_t last)
+{
+    const mover *m = ctx;
+    for (int64_t l = first; l < last; l++) {
+        uint64_t *to = m->v->cells->at.raw + l * m->v->n + m->to_at;
+        const uint64_t *from = fb_trial_raw(m->x, (int)l) + m->from_at;
+        if (m->to_steps)
+            fb_trial_copy(to, from, m->shape, m->to_steps, m->from_steps);
+        else
+            fb_copy_strided(to, from, m->shape, m->from_steps);
+    }
+}
+
 /* ---- leaves ---- */
 
 /* Elements from … from + n - 1 of a leaf, as cells. */
@@ -195,6 +223,33 @@ static bool same_cells(fb_trial_eval *e, fb_id id, const fb_trial_value *x, cons
     return true;
 }
 
+typedef struct {
+    const fb_trial_value *v, *x;
+    const flat_reader *own, *from;
+    const fb_shape *shape;
+} reshaper;
+
+static void reshape_lanes(void *ctx, int64_t first, int64_t last)
+{
+    const reshaper *o = ctx;
+    const fb_trial_value *v = o->v;
+    const flat_reader *own = o->own;
+    /* Runs of the result: along dimension own->d and what is after it. */
+    int64_t run = o->shape->rank ? (v->box.hi[own->d] - v->box.lo[own->d]) * own->unit : 1;
+    for (int64_t l = first; l < last; l++) {
+        uint64_t *to = v->cells->at.raw + l * v->n;
+        for (int64_t at = 0; at < v->n; at += run) {
+            int64_t element = 0, rest = at;
+            for (int d = o->shape->rank - 1; d >= 0; d--) {
+                int64_t extent = v->box.hi[d] - v->box.lo[d];
+                element += (v->box.lo[d] + rest % extent) * own->steps[d];
+                rest /= extent;
+            }
+            flat_take(o->from, fb_trial_raw(o->x, (int)l), element, run, to + at);
+        }
+    }
+}
+
 static bool reshape(fb_trial_eval *e, fb_id id)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -204,20 +259,8 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     if (!fb_trial_open(e, id, x->lanes)) return false;
     fb_trial_value *v = fb_trial_at(e, id);
     flat_reader r = flat_open(x, from), own = flat_open(v, shape);
-    /* Runs of the result: along dimension own.d and what is after it. */
-    int64_t run = shape->rank ? (v->box.hi[own.d] - v->box.lo[own.d]) * own.unit : 1;
-    for (int l = 0; l < v->lanes; l++) {
-        uint64_t *to = v->cells->at.raw + l * v->n;
-        for (int64_t at = 0; at < v->n; at += run) {
-            int64_t element = 0, rest = at;
-            for (int d = shape->rank - 1; d >= 0; d--) {
-                int64_t extent = v->box.hi[d] - v->box.lo[d];
-                element += (v->box.lo[d] + rest % extent) * own.steps[d];
-                rest /= extent;
-            }
-            flat_take(&r, fb_trial_raw(x, l), element, run, to + at);
-        }
-    }
+    reshaper o = {v, x, &own, &r, shape};
+    each_lane(e, v, reshape_lanes, &o);
     return true;
 }
 
@@ -247,6 +290,17 @@ static int64_t map_view(const fb_node *node, const fb_shape *from, const fb_box 
     return offset;
 }
 
+typedef struct {
+    const fb_trial_value *v;
+    uint64_t fill;
+} pad_fill;
+
+static void fill_lanes(void *ctx, int64_t first, int64_t last)
+{
+    const pad_fill *f = ctx;
+    for (int64_t k = first * f->v->n; k < last * f->v->n; k++) f->v->cells->at.raw[k] = f->fill;
+}
+
 static bool pad(fb_trial_eval *e, fb_id id)
 {
     const fb_node *node = fb_trial_node(e, id);
@@ -256,7 +310,8 @@ static bool pad(fb_trial_eval *e, fb_id id)
     fb_box inner;
     bool any = fb_trial_needs(e->s->g, node, 0, &v->box, &inner);
     if (!fb_trial_open(e, id, any ? x->lanes : 1)) return false;
-    for (int64_t k = 0; k < v->n * v->lanes; k++) v->cells->at.raw[k] = fill;
+    pad_fill f = {v, fill};
+    each_lane(e, v, fill_lanes, &f);
     if (!any) return true;
     int rank = node->shape.rank;
     int64_t to_steps[FB_MAX_RANK], from_steps[FB_MAX_RANK], to_at = 0, from_at = 0;
@@ -267,8 +322,8 @@ static bool pad(fb_trial_eval *e, fb_id id)
         to_at += (inner.lo[d] + node->attrs->before[d] - v->box.lo[d]) * to_steps[d];
         from_at += (inner.lo[d] - x->box.lo[d]) * from_steps[d];
     }
-    for (int l = 0; l < v->lanes; l++)
-        fb_trial_copy(v->cells->at.raw + l * v->n + to_at, fb_trial_raw(x, l) + from_at, &shape, to_steps, from_steps);
+    mover m = {v, x, to_at, from_at, &shape, to_steps, from_steps};
+    each_lane(e, v, move_lanes, &m);
     return true;
 }
 
@@ -283,8 +338,8 @@ bool fb_trial_view(fb_trial_eval *e, fb_id id)
     int64_t steps[FB_MAX_RANK];
     int64_t offset = map_view(node, &fb_trial_node(e, node->args[0])->shape, &v->box, &x->box, steps);
     fb_shape shape = shape_of_box(&v->box, node->shape.rank);
-    for (int l = 0; l < v->lanes; l++)
-        fb_copy_strided(v->cells->at.raw + l * v->n, fb_trial_raw(x, l) + offset, &shape, steps);
+    mover m = {.v = v, .x = x, .from_at = offset, .shape = &shape, .from_steps = steps};
+    each_lane(e, v, move_lanes, &m);
     return true;
 }
 
@@ -319,9 +374,8 @@ bool fb_trial_join(fb_trial_eval *e, fb_id id)
             from_at += (box.lo[d] - x->box.lo[d]) * from_steps[d];
             d++;
         }
-        for (int l = 0; l < v->lanes; l++)
-            fb_trial_copy(v->cells->at.raw + l * v->n + to_at, fb_trial_raw(x, l) + from_at, &shape, own_steps,
-                          from_steps);
+        mover m = {v, x, to_at, from_at, &shape, own_steps, from_steps};
+        each_lane(e, v, move_lanes, &m);
     }
     return true;
 }
