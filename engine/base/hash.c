@@ -1,6 +1,7 @@
 #include "base/hash.h"
 
 #include "base/mem.h"
+#include "base/parallel.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,9 +29,29 @@ fb_hash fb_hash_text(const char *text)
     return fb_hash_bytes(text, strlen(text));
 }
 
+/* What is large is digested in pieces, side by side, and then their digests. */
+enum { PIECE = 4 << 20 };
+
+typedef struct {
+    const char *from;
+    uint64_t *to;
+} pieces;
+
+static void digest_piece(void *ctx, int64_t first, int64_t last)
+{
+    const pieces *p = ctx;
+    p->to[first / PIECE] = XXH3_64bits(p->from + first, (size_t)(last - first));
+}
+
 uint64_t fb_digest(const void *bytes, size_t n)
 {
-    return XXH3_64bits(bytes, n);
+    if (n <= PIECE) return XXH3_64bits(bytes, n);
+    size_t count = (n - 1) / PIECE + 1;
+    pieces p = {bytes, fb_alloc(count * sizeof *p.to)};
+    fb_parallel_for((int64_t)n, PIECE, digest_piece, &p);
+    uint64_t all = XXH3_64bits(p.to, count * sizeof *p.to);
+    fb_free(p.to);
+    return all;
 }
 
 fb_hasher *fb_hasher_new(void)

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/mutate.h"
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "device/host_parts.h"
@@ -422,8 +423,8 @@ static bool host_write(fb_loaded *l, int buffer, const void *bytes, fb_error *er
     const fb_buffer *b = &l->program->buffers[buffer];
     const fb_host_copy *copy = fb_host_copy_of(l->copies, buffer);
     for (int k = 0; copy && k < 2; k++) memcpy(copy->outside[k], bytes, (size_t)b->bytes);
-    if (!copy) memcpy(l->initial[buffer], bytes, (size_t)b->bytes);
-    if (b->assigned) memcpy(l->saved[buffer], bytes, (size_t)b->bytes);
+    if (!copy) fb_parallel_copy(l->initial[buffer], bytes, (size_t)b->bytes);
+    if (b->assigned) fb_parallel_copy(l->saved[buffer], bytes, (size_t)b->bytes);
     l->host->last = NULL;
     return true;
 }
@@ -450,10 +451,10 @@ static bool host_poison(fb_loaded *l, fb_error *err)
 {
     (void)err;
     const fb_program *p = l->program;
-    memset(l->region + GUARD + VECTOR, 0xff, (size_t)p->pool_bytes);
+    fb_parallel_set(l->region + GUARD + VECTOR, 0xff, (size_t)p->pool_bytes);
     for (int i = 0; i < l->n_gaps; i++) memset(l->gaps[i].at, 0xff, l->gaps[i].bytes);
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].kind == FB_BUFFER_OUTPUT) memset(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
+        if (p->buffers[b].kind == FB_BUFFER_OUTPUT) fb_parallel_set(l->initial[b], 0xff, (size_t)p->buffers[b].bytes);
     }
     for (int i = 0; l->copies && i < l->copies->n; i++) {
         const fb_host_copy *c = &l->copies->copy[i];
@@ -716,14 +717,14 @@ static bool step_launch_steps(fb_loaded *l, int i, const int64_t *step, int64_t 
 static bool step_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
 {
     (void)err;
-    memcpy(to, l->now[buffer] + offset, (size_t)bytes);
+    fb_parallel_copy(to, l->now[buffer] + offset, (size_t)bytes);
     return true;
 }
 
 static bool step_poke(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, const void *from, fb_error *err)
 {
     (void)err;
-    memcpy(l->now[buffer] + offset, from, (size_t)bytes);
+    fb_parallel_copy(l->now[buffer] + offset, from, (size_t)bytes);
     return true;
 }
 

@@ -25,8 +25,8 @@ enum {
     GROUPING_MOST = 1 << 22,
     LOOKS_MOST = 1 << 20, /* slots looked at for cuts that leave dimensions whole */
     RUN_LEAST = 512,      /* elements of such a block that lie together */
-    LONG_MOST = 1 << 22, /* elements of an operand that may be held as a whole */
-    LONG_ROW = 1 << 18,  /* terms of a result from which on slabs are thought of */
+    LONG_MOST = 1 << 22,  /* elements of an operand that may be held as a whole */
+    LONG_ROW = 1 << 18,   /* terms of a result from which on slabs are thought of */
     LONG_RESULTS = 1 << 14,
     SLAB = 1 << 19,
 };

@@ -382,13 +382,13 @@ static bool slice_of(loop_run *l, fb_id item, fb_id from, int64_t step)
     fb_box box = box_of_steps(&v->box, step, step + 1);
     bool streams = l->by_rows && e->s->streams[slot];
     fb_trial_drop(e, v);
-    if (streams && e->s->leaf[slot])
-        return fb_trial_open(e, item, 1) && fb_trial_leaf(e, from, &box, v->cells->at.raw);
+    if (streams && e->s->leaf[slot]) return fb_trial_open(e, item, 1) && fb_trial_leaf(e, from, &box, v->cells->at.raw);
     if (streams && (!l->ahead || step >= l->ahead_to) && !look_ahead(l, step)) return false;
     if (streams) x = fb_trial_at(l->ahead, from);
     if (!fb_trial_open(e, item, x->lanes)) return false;
     for (int k = 0; k < v->lanes; k++)
-        fb_trial_take(v->cells->at.raw + k * v->n, fb_trial_raw(x, k), &x->box, &box, fb_trial_node(e, from)->shape.rank);
+        fb_trial_take(v->cells->at.raw + k * v->n, fb_trial_raw(x, k), &x->box, &box,
+                      fb_trial_node(e, from)->shape.rank);
     return true;
 }
 

@@ -32,7 +32,15 @@ FB_TRIAL_WIDE static double add_part(const double *x, int n, double *squares)
     return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-/* `counts`: how often terms repeat; they do so in all lanes as in the exact one. */
+/* Without lanes nobody asks for errors: `plain` leaves out all but the sum. `counts`: how often terms repeat; they do
+ * so in all lanes as in the exact one. */
+static void sum_plain(sum_state *s, const double *x, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += SUM_PART)
+        s->sum += add_part(x + at, n - at < SUM_PART ? (int)(n - at) : SUM_PART, &s->squares);
+    s->n += n;
+}
+
 static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
 {
     bool wide = dtype == FB_F64;
@@ -219,8 +227,15 @@ static void finish_row(const job *j, int lane, const sum_state *s, results *r, i
 
 static void reduce_floats(const job *j, int lane, const double *x, int64_t count, results *r, int64_t at)
 {
+    bool sums = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
     for (int64_t k = 0; k < count; k++, x += j->n) {
         sum_state s = {0};
+        if (sums && j->e->s->lanes == 1) {
+            sum_plain(&s, x, j->n);
+            r->y[lane][at + k] = s.sum;
+            r->error[lane][at + k] = 0;
+            continue;
+        }
         state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
         finish_row(j, lane, &s, r, at + k);
     }

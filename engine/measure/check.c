@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -229,7 +230,7 @@ static bool is_custody_kept(walk *w, const fb_launch *l, const fb_one_launch *on
         fb_id node = l->reads[k].node;
         const fb_node *n = &graph_of(w)->nodes[node];
         known was = known_of(w, node);
-        uint64_t now = fb_digest(one->bytes[k], (size_t)fb_node_bytes(graph_of(w), node));
+        uint64_t now = one->digest[k];
         if (n->op == FB_OP_STEP) {
             int64_t at;
             memcpy(&at, one->bytes[k], sizeof at);
@@ -253,7 +254,7 @@ static bool check_sources(walk *w)
         void *now = fb_try_alloc((size_t)buffer->bytes + 1);
         if (!now) return fb_fail(w->err, FB_ERR_LIMIT, "%s: no memory to check it in", buffer->name);
         bool ok = w->stepping->peek(w->job->loaded, b, 0, buffer->bytes, now, w->err);
-        if (ok && memcmp(now, w->job->images[b], (size_t)buffer->bytes) != 0)
+        if (ok && !fb_parallel_equal(now, w->job->images[b], (size_t)buffer->bytes))
             found(w, NULL, "%.48s does not hold what was written to it", buffer->name);
         w->of[buffer->node] = (known){true, fb_digest(w->job->images[b], (size_t)buffer->bytes)};
         fb_free(now);

@@ -35,7 +35,9 @@ void fb_one_free(fb_one_launch *one)
 {
     for (int k = 0; one->bytes && k < launch_of(one)->n_reads; k++) fb_free(one->bytes[k]);
     fb_free(one->bytes);
+    fb_free(one->digest);
     one->bytes = NULL;
+    one->digest = NULL;
 }
 
 static void *room_for(const fb_graph *g, fb_id node, fb_error *err)
@@ -59,9 +61,11 @@ bool fb_one_take(fb_one_launch *one, fb_error *err)
 {
     const fb_launch *l = launch_of(one);
     if (!one->bytes) one->bytes = fb_calloc((size_t)l->n_reads + 1, sizeof *one->bytes);
+    if (!one->digest) one->digest = fb_calloc((size_t)l->n_reads + 1, sizeof *one->digest);
     for (int k = 0; k < l->n_reads; k++) {
         if (!one->bytes[k] && !(one->bytes[k] = room_for(one->job->g, l->reads[k].node, err))) return false;
         if (!take(one, &l->reads[k], one->bytes[k], err)) return false;
+        one->digest[k] = fb_digest(one->bytes[k], (size_t)fb_node_bytes(one->job->g, l->reads[k].node));
     }
     return true;
 }
@@ -126,7 +130,7 @@ static fb_hash memo_key(const fb_one_launch *one, const uint64_t *stored)
     fb_hasher_add_i64(h, one->sampled);
     for (int k = 0; k < l->n_reads; k++) {
         fb_hasher_add_i64(h, l->reads[k].node);
-        fb_hasher_add_i64(h, (int64_t)fb_digest(one->bytes[k], (size_t)fb_node_bytes(g, l->reads[k].node)));
+        fb_hasher_add_i64(h, (int64_t)one->digest[k]);
     }
     for (int k = 0; k < l->n_stores; k++) {
         fb_hasher_add_i64(h, -1 - l->stores[k].node);

@@ -23,6 +23,7 @@ typedef struct {
     int launch;
     const int64_t *step;
     void **bytes;
+    uint64_t *digest; /* of these */
     bool sampled; /* a second set: of a large value, samples are enough */
 } fb_one_launch;
 

@@ -6,35 +6,55 @@
 #include "measure/check_parts.h"
 
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "graph/element.h"
 
 #include <math.h>
+#include <pthread.h>
 
-enum { CHUNK = 1024, KINDS = 8, FAR = 64 };
+enum { CHUNK = 1024, PART = 1 << 18, KINDS = 8, FAR = 64 };
+
+typedef struct {
+    fb_dtype dtype;
+    const char *bytes;
+    pthread_mutex_t lock; /* of what follows */
+    double low, high;
+} looking;
+
+static void look_part(void *ctx, int64_t first, int64_t last)
+{
+    looking *l = ctx;
+    double low = INFINITY, high = -INFINITY, x[CHUNK];
+    int64_t whole[CHUNK];
+    bool floats = fb_dtype_is_float(l->dtype);
+    for (int64_t at = first, m; at < last; at += m) {
+        m = last - at < CHUNK ? last - at : CHUNK;
+        const char *from = l->bytes + at * fb_dtype_size(l->dtype);
+        if (floats)
+            fb_elements_load(l->dtype, m, from, x);
+        else
+            fb_elements_load_int(l->dtype, m, from, whole);
+        for (int64_t k = 0; k < m; k++) {
+            double v = floats ? x[k] : (double)whole[k];
+            if (!isfinite(v)) continue;
+            low = v < low ? v : low;
+            high = v > high ? v : high;
+        }
+    }
+    pthread_mutex_lock(&l->lock);
+    l->low = fmin(l->low, low);
+    l->high = fmax(l->high, high);
+    pthread_mutex_unlock(&l->lock);
+}
 
 fb_support fb_support_of(fb_dtype dtype, int64_t n, const void *bytes)
 {
-    fb_support s = {INFINITY, -INFINITY, true};
-    double x[CHUNK];
-    int64_t whole[CHUNK];
-    int size = fb_dtype_size(dtype);
-    for (int64_t at = 0, m; at < n; at += m) {
-        m = n - at < CHUNK ? n - at : CHUNK;
-        const char *from = (const char *)bytes + at * size;
-        if (fb_dtype_is_float(dtype))
-            fb_elements_load(dtype, m, from, x);
-        else
-            fb_elements_load_int(dtype, m, from, whole);
-        for (int64_t k = 0; k < m; k++) {
-            double v = fb_dtype_is_float(dtype) ? x[k] : (double)whole[k];
-            if (!isfinite(v)) continue;
-            s.low = fmin(s.low, v);
-            s.high = fmax(s.high, v);
-        }
-    }
-    s.constant = !(s.low < s.high);
-    return s;
+    looking l = {.dtype = dtype, .bytes = bytes, .low = INFINITY, .high = -INFINITY};
+    pthread_mutex_init(&l.lock, NULL);
+    fb_parallel_for(n, PART, look_part, &l);
+    pthread_mutex_destroy(&l.lock);
+    return (fb_support){l.low, l.high, !(l.low < l.high)};
 }
 
 /* Row `row` of noise x (mean 0, deviation 1): of one of eight kinds. */
@@ -58,40 +78,56 @@ static double within(const fb_support *s, double x)
     return known && s->low >= 0 ? fabs(x) : x;
 }
 
-static void tell_floats(const fb_node *n, const fb_support *s, uint64_t key, int64_t rows, int64_t columns, char *to)
+/* A value that is made part by part. */
+typedef struct {
+    const fb_node *n;
+    const fb_support *support;
+    uint64_t key;
+    int64_t rows, columns;
+    char *to;
+} telling;
+
+static void tell_floats(void *ctx, int64_t first, int64_t last)
 {
+    const telling *t = ctx;
     double x[CHUNK];
-    int size = fb_dtype_size(n->dtype);
-    int64_t all = rows * columns;
-    for (int64_t at = 0, m; at < all; at += m) {
-        m = all - at < CHUNK ? all - at : CHUNK;
+    int size = fb_dtype_size(t->n->dtype);
+    for (int64_t at = first, m; at < last; at += m) {
+        m = last - at < CHUNK ? last - at : CHUNK;
+        int64_t row = -1;
+        double of_row = 0;
         for (int64_t k = 0; k < m; k++) {
-            int64_t row = (at + k) / columns;
-            double noise = fb_rng_normal(fb_rng_bits(key, (uint64_t)(at + k)), 0, 1);
-            double of_row = fb_rng_normal(fb_rng_bits(~key, (uint64_t)row), 0, 1);
-            x[k] = within(s, rows < KINDS ? noise : kind_of(row, noise, of_row));
+            double noise = fb_rng_normal(fb_rng_bits(t->key, (uint64_t)(at + k)), 0, 1);
+            if ((at + k) / t->columns != row) {
+                row = (at + k) / t->columns;
+                of_row = fb_rng_normal(fb_rng_bits(~t->key, (uint64_t)row), 0, 1);
+            }
+            x[k] = within(t->support, t->rows < KINDS ? noise : kind_of(row, noise, of_row));
         }
-        fb_elements_store(n->dtype, m, x, to + at * size);
+        fb_elements_store(t->n->dtype, m, x, t->to + at * size);
     }
 }
 
 /* Ids at the edges, the same again and again, and any. */
-static void tell_ints(const fb_node *n, const fb_support *s, uint64_t key, int64_t all, char *to)
+static void tell_ints(void *ctx, int64_t first, int64_t last)
 {
+    const telling *t = ctx;
+    const fb_support *s = t->support;
+    fb_dtype dtype = t->n->dtype;
     int64_t x[CHUNK], low = s->low <= s->high ? (int64_t)s->low : 0, high = s->low <= s->high ? (int64_t)s->high : 0;
-    int size = fb_dtype_size(n->dtype);
-    for (int64_t at = 0, m; at < all; at += m) {
-        m = all - at < CHUNK ? all - at : CHUNK;
+    int size = fb_dtype_size(dtype);
+    for (int64_t at = first, m; at < last; at += m) {
+        m = last - at < CHUNK ? last - at : CHUNK;
         for (int64_t k = 0; k < m; k++) {
-            uint64_t bits = fb_rng_bits(key, (uint64_t)(at + k));
-            int64_t any = n->dtype == FB_BOOL ? (int64_t)(bits >> 40 & 1) : fb_rng_integer(bits, low, high + 1);
-            x[k] = n->dtype == FB_BOOL ? any
+            uint64_t bits = fb_rng_bits(t->key, (uint64_t)(at + k));
+            int64_t any = dtype == FB_BOOL ? (int64_t)(bits >> 40 & 1) : fb_rng_integer(bits, low, high + 1);
+            x[k] = dtype == FB_BOOL    ? any
                    : (at + k) % 8 == 0 ? low
                    : (at + k) % 8 == 1 ? high
                    : (at + k) % 8 < 4  ? (low + high) / 2
                                        : any;
         }
-        fb_elements_store_int(n->dtype, m, x, to + at * size);
+        fb_elements_store_int(dtype, m, x, t->to + at * size);
     }
 }
 
@@ -99,8 +135,6 @@ void fb_tell(const fb_node *n, const fb_support *support, uint64_t key, void *to
 {
     int64_t all = fb_shape_elements(&n->shape), columns = n->shape.rank ? n->shape.dim[n->shape.rank - 1] : 1;
     if (!all) return;
-    if (fb_dtype_is_float(n->dtype))
-        tell_floats(n, support, key, all / columns, columns, to);
-    else
-        tell_ints(n, support, key, all, to);
+    telling t = {n, support, key, all / columns, columns, to};
+    fb_parallel_for(all, PART, fb_dtype_is_float(n->dtype) ? tell_floats : tell_ints, &t);
 }

@@ -475,6 +475,37 @@ void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t firs
         judge_ints(j, shape, first, n, i, spread, got);
 }
 
+/* The bins of a chunk, and what its elements cannot exceed: error over what is allowed at least. False where some value
+ * is special, and nothing is to be used. */
+typedef struct {
+    double most, largest, ratio;
+    int32_t bin[CHUNK];
+} quick;
+
+FB_JUDGE_FAST static bool judge_quickly(const fb_usual_spread *usual_spread, double unit, int n,
+                                        const double *restrict v, const double *restrict got, quick *restrict q)
+{
+    const double absolute = 2 * usual_spread->absolute, relative = 2 * usual_spread->relative;
+    double most = 0, largest = 0, ratio = 0;
+    int64_t odd = 0;
+    for (int k = 0; k < n; k++) {
+        double r = fabs(v[k]), off = fabs(got[k] - v[k]), spread = absolute + relative * r;
+        double least = FB_JUDGE_ELEMENT * spread, of_unit = unit * r;
+        least = least > of_unit ? least : of_unit;
+        double part = off / (least > 0 ? least : 1), over = off / (spread > 0 ? spread : 1);
+        odd |= !(off <= DBL_MAX) | !(r <= DBL_MAX) | !(spread > 0);
+        most = off > most ? off : most;
+        largest = r > largest ? r : largest;
+        ratio = part > ratio ? part : ratio;
+        uint64_t bits;
+        memcpy(&bits, &over, sizeof bits);
+        int bin = 2 * ((int)(bits >> 52) - 1023) + ((bits & 0xfffffffffffff) > 0x6a09e667f3bcd) + 1 + BIN_OF_ONE;
+        q->bin[k] = bin < 0 ? 0 : bin >= FB_JUDGE_BINS ? FB_JUDGE_BINS - 1 : bin;
+    }
+    q->most = most, q->largest = largest, q->ratio = ratio;
+    return !odd;
+}
+
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                             const fb_usual_spread *usual_spread, const void *bytes)
 {
@@ -482,10 +513,18 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
     int size = fb_dtype_size(shape->dtype);
     double absolute = usual_spread->absolute, relative = usual_spread->relative;
     const usual u = {0, 0, absolute + relative > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
+    quick q;
     j->compared += n;
     for (int64_t done = 0, m; done < n; done += m) {
         m = n - done < CHUNK ? n - done : CHUNK;
         fb_elements_load(shape->dtype, m, (const char *)bytes + done * size, got);
+        /* Where no element can be worse than the worst so far, only sums are kept. */
+        if (judge_quickly(usual_spread, u.unit, (int)m, v + done, got, &q) && q.ratio <= j->ratio && q.ratio <= 1) {
+            for (int64_t k = 0; k < m; k++) j->bin[q.bin[k]]++;
+            j->max_abs = fmax(j->max_abs, q.most);
+            j->largest = fmax(j->largest, q.largest);
+            continue;
+        }
         for (int64_t k = 0; k < m; k++) {
             double r = v[done + k], spread = isfinite(r) ? 2 * (absolute + relative * fabs(r)) : 0;
             judge_element(j, &u, shape->dtype, first + done + k, r, spread, got[k]);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/parallel.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "codegen/lower.h"
@@ -14,6 +15,7 @@
 #include "measure/rows.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,6 +49,7 @@ struct fb_measurement {
     bool verified[FB_SEEDS];
     void **images[FB_SEEDS];  /* of each seed and buffer: what is written; kept where seeds rotate */
     uint64_t *left[FB_SEEDS]; /* digests of what a run leaves in each of `checked` */
+    bool is_checked;          /* its kernels, on the inputs of the first seed */
     bool order_varies; /* what is left differs in its last bits from run to run, or from its kernels' one by one */
     fb_error_report error, whole;
     samples hot, cold, busy, copied, hidden; /* µs */
@@ -70,16 +73,47 @@ static bool is_filled(const fb_buffer *b)
     return b->kind == FB_BUFFER_INPUT || b->kind == FB_BUFFER_PARAM;
 }
 
+/* Elements of a buffer that are filled side by side. */
+typedef struct {
+    const fb_measurement *m;
+    const fb_buffer *b;
+    uint64_t seed;
+    char *to;
+    int64_t from;
+    pthread_mutex_t lock; /* of what follows */
+    fb_error err;
+} filling;
+
+static void fill_part(void *ctx, int64_t first, int64_t last)
+{
+    filling *f = ctx;
+    fb_error err = {0};
+    int64_t at = f->from + first;
+    if (fb_source_fill(f->m->g, f->b->node, f->seed, f->m->o.files, f->m->o.files_ctx, at, last - first,
+                       f->to + at * fb_dtype_size(f->b->dtype), &err))
+        return;
+    pthread_mutex_lock(&f->lock);
+    f->err = err;
+    pthread_mutex_unlock(&f->lock);
+}
+
 static bool fill_buffer(fb_measurement *m, const fb_buffer *b, uint64_t seed, char *to, const fb_progress *progress,
                         fb_error *err)
 {
-    int size = fb_dtype_size(b->dtype);
-    for (int64_t at = 0; at < b->elements; at += FILL_ELEMENTS) {
-        int64_t n = b->elements - at < FILL_ELEMENTS ? b->elements - at : FILL_ELEMENTS;
-        if (!fb_source_fill(m->g, b->node, seed, m->o.files, m->o.files_ctx, at, n, to + at * size, err)) return false;
-        if (!step(progress, "filling the inputs", (double)(at + n) / (double)b->elements, err)) return false;
+    filling f = {.m = m, .b = b, .seed = seed, .to = to};
+    /* a file is read whole, and by one thread */
+    bool whole = m->g->nodes[b->node].attrs->dist == FB_DIST_FILE;
+    int64_t part = whole ? b->elements : FILL_ELEMENTS, turn = part * fb_parallel_threads() * 4;
+    pthread_mutex_init(&f.lock, NULL);
+    bool ok = true;
+    for (int64_t n; ok && f.from < b->elements; f.from += n) {
+        n = b->elements - f.from < turn ? b->elements - f.from : turn;
+        fb_parallel_for(n, part, fill_part, &f);
+        ok = f.err.kind == FB_OK ? step(progress, "filling the inputs", (double)(f.from + n) / (double)b->elements, err)
+                                 : fb_fail(err, f.err.kind, "%s", f.err.text);
     }
-    return true;
+    pthread_mutex_destroy(&f.lock);
+    return ok;
 }
 
 static void free_images(const fb_program *p, void **images)
@@ -127,7 +161,8 @@ static bool write_inputs(fb_measurement *m, int seed, const fb_progress *progres
 {
     bool ok = make_images(m, seed, progress, err) && write_images(m, m->loaded, m->program, m->images[seed], err);
     m->seed = ok ? seed : -1;
-    if (m->o.n_seeds < 2) drop_images(m, seed);
+    /* a check looks at them again, and drops them */
+    if (m->o.n_seeds < 2 && m->is_checked) drop_images(m, seed);
     return ok;
 }
 
@@ -433,6 +468,7 @@ bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *
         return false;
     }
     conclude(m);
+    m->is_checked = true;
     if (m->o.n_seeds < 2) drop_images(m, 0);
     return true;
 }

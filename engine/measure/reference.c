@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 /* Raise the number when the format of files changes. What the interpreter's sources say is in FB_SOURCE_HASH. */
-static const char magic[8] = "fbref06";
+static const char magic[8] = "fbref07";
 static const int64_t keep_bytes[FB_REFERENCE_PLACES] = {(int64_t)4 << 30, (int64_t)1 << 30}, most_elements = 200000000;
 enum { SAMPLE = 1 << 17 };
 
