@@ -2,6 +2,8 @@
 #ifndef FB_BASE_FIGURE_H
 #define FB_BASE_FIGURE_H
 
+#include <stdbool.h>
+
 /* µs */
 typedef struct {
     double median, p10, p90;
@@ -21,6 +23,15 @@ typedef struct {
     int n;
     fb_round at[FB_ROUNDS];
 } fb_rounds;
+
+/* What a machine was like when a sample was taken; NAN where it does not tell. */
+typedef struct {
+    double sm_mhz, most_sm_mhz, memory_mhz, watts, celsius; /* of a GPU; most: as fast as it can clock */
+    double steal, load; /* of a host: the share of its processors' time that others took since it was asked before; how
+                           many processes want to run */
+    bool slowed;        /* by heat or by its hardware: its times are no figures of the kernels' */
+    bool capped;        /* at its limit of power, which is what this load has always */
+} fb_machine_state;
 
 typedef enum {
     FB_SOURCE_MEASURED,  /* here and now */

@@ -96,6 +96,7 @@ static void list_driver(const fb_cuda_functions *f, CUdevice device, json_t *ent
 static void cuda_list(json_t *devices, json_t *libraries)
 {
     fb_cuda_list_libraries(libraries);
+    fb_nvml_list(libraries);
     fb_error why;
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, &why);
     int n = f ? device_count(f, &why) : 0;
@@ -121,6 +122,7 @@ static void cuda_close(fb_device *base)
 {
     fb_cuda_device *d = (fb_cuda_device *)base;
     FB_VEC_FREE(&d->choices);
+    fb_nvml_close(d->nvml);
     if (d->flush) d->f->cuMemFree(d->flush);
     if (d->digest_sum) d->f->cuMemFree(d->digest_sum);
     if (d->digest_module) d->f->cuModuleUnload(d->digest_module);
@@ -143,6 +145,14 @@ static bool open_blas(fb_cuda_device *d, fb_error *err)
     return true;
 }
 
+/* Another program may have set lines of the L2 aside; those that lie there go, and none are kept for us. A GPU that has
+ * no such thing says so. */
+static void free_cache(fb_cuda_device *d)
+{
+    d->f->cuCtxResetPersistingL2Cache();
+    d->f->cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 0);
+}
+
 static bool open_context(fb_cuda_device *d, int index, fb_error *err)
 {
     FB_CUDA(d, cuDeviceGet(&d->device, index), "opening the GPU");
@@ -153,7 +163,15 @@ static bool open_context(fb_cuda_device *d, int index, fb_error *err)
     describe(d->f, d->device, &d->machine);
     snprintf(d->arch, sizeof d->arch, "sm_%d%d", d->machine.compute_major, d->machine.compute_minor);
     fb_cuda_calibration_load(d);
+    free_cache(d);
+    char bus[32] = "";
+    if (d->f->cuDeviceGetPCIBusId(bus, sizeof bus, d->device) == CUDA_SUCCESS) d->nvml = fb_nvml_open(NULL, bus, NULL);
     return open_blas(d, err);
+}
+
+static void cuda_state(fb_device *base, fb_machine_state *out)
+{
+    fb_nvml_state(((fb_cuda_device *)base)->nvml, out);
 }
 
 static fb_device *cuda_open(const char *name, fb_error *err)
@@ -701,6 +719,7 @@ const fb_device_ops fb_device_cuda = {
     .write_second = cuda_write_second,
     .run = cuda_run,
     .poison = cuda_poison,
+    .state = cuda_state,
     .trace = cuda_trace,
     .stepping = &fb_cuda_stepping,
     .count = fb_cupti_count,

@@ -8,6 +8,7 @@
 #include "device/cuda_compile.h"
 #include "device/cuda_libs.h"
 #include "device/device.h"
+#include "device/nvml.h"
 
 enum { FB_CUDA_ALIGN = 256, FB_CUDA_WORKSPACE = 32 << 20 };
 
@@ -48,6 +49,7 @@ typedef struct fb_cuda_device {
     fb_machine machine;
     char arch[16]; /* "sm_90" */
     int driver_version;
+    fb_nvml *nvml;             /* NULL: clocks are not known */
     const fb_loaded *last_run; /* whose data the cache holds; NULL: none's */
 } fb_cuda_device;
 

@@ -191,6 +191,8 @@ typedef struct {
     /* Hot runs, one behind the other for at least `us`, with the device's metrics sampled; NULL or FB_ERR_UNAVAILABLE
      * where there are none. The caller clears *out, also after a failure. */
     bool (*sample_metrics)(fb_loaded *l, double us, fb_metric_log *out, fb_error *err);
+    /* What the machine is like now; NULL: it is not known. */
+    void (*state)(fb_device *d, fb_machine_state *out);
     /* For devices that run nothing: what is known of a plan and its program (lowered in the device's dialect). Where it
      * is there, the functions from load to count are not. Memory in `arena`. */
     bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,

@@ -773,6 +773,35 @@ static const fb_stepping stepping = {.rewind = step_rewind,
                                      .digest_gaps = step_digest_gaps,
                                      .finish = step_finish};
 
+/* Ticks of all processors: those that others had, and all. */
+static bool stolen_ticks(double to[2])
+{
+    char line[256] = "";
+    double t[8];
+    FILE *f = fb_file_stream("/proc/stat", FB_FILE_READ, NULL);
+    bool read = f && fgets(line, sizeof line, f);
+    if (f) fclose(f);
+    if (!read || sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6,
+                        t + 7) != 8)
+        return false;
+    to[0] = t[7];
+    to[1] = 0;
+    for (int i = 0; i < 8; i++) to[1] += t[i];
+    return true;
+}
+
+/* What others took of the processors since it was asked before, by all processes of this one together. */
+static void host_state(fb_device *d, fb_machine_state *out)
+{
+    static double before[2];
+    double now[2], load;
+    (void)d;
+    if (getloadavg(&load, 1) == 1) out->load = load;
+    if (!stolen_ticks(now)) return;
+    if (now[1] > before[1] && before[1] > 0) out->steal = (now[0] - before[0]) / (now[1] - before[1]);
+    if (now[1] > before[1]) memcpy(before, now, sizeof before);
+}
+
 const fb_device_ops fb_device_host = {
     .kind = "host",
     .dialect = &fb_dialect_c,
@@ -790,6 +819,7 @@ const fb_device_ops fb_device_host = {
     .read = host_read,
     .write_second = host_write_second,
     .poison = host_poison,
+    .state = host_state,
     .run = host_run,
     .trace = host_trace,
     .stepping = &stepping,

@@ -55,6 +55,9 @@ struct fb_measurement {
     samples hot, cold, busy, copied, hidden; /* µs */
     int n_rounds;
     fb_round rounds[FB_ROUNDS]; /* of hot samples, the latest */
+    samples sm_mhz, memory_mhz, watts, celsius, steal, load; /* beside each round */
+    int64_t capped, dropped;                                 /* rounds; -1: the device does not tell */
+    bool warm;
     fb_span *spans;
     int calls;
     double compile_ms;
@@ -490,6 +493,8 @@ void fb_measure_free(fb_measurement *m)
     FB_VEC_FREE(&m->busy);
     FB_VEC_FREE(&m->copied);
     FB_VEC_FREE(&m->hidden);
+    samples *states[] = {&m->sm_mhz, &m->memory_mhz, &m->watts, &m->celsius, &m->steal, &m->load};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) FB_VEC_FREE(states[i]);
     fb_free(m->spans);
     fb_arena_free(m->arena);
     fb_free(m);
@@ -528,6 +533,7 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->g = fb_planner_graph(fb_plan_planner(plan));
     m->o = *o;
     m->seed = -1;
+    m->capped = m->dropped = -1;
     m->arena = fb_arena_new();
     m->error = (fb_error_report){.ok = true};
     m->n_checked = fb_reference_nodes(m->g, m->arena, &m->checked);
@@ -669,15 +675,70 @@ static void refuse_too_short(fb_measurement *m, const samples *taken, int from)
         found_wrong(m, "%.159s", why);
 }
 
+/* ---- the machine beside the samples ---- */
+
+static fb_machine_state state_of(fb_measurement *m)
+{
+    fb_machine_state s = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, false, false};
+    if (m->device->ops->state) m->device->ops->state(m->device, &s);
+    return s;
+}
+
+static void note_state(fb_measurement *m, const fb_machine_state *s)
+{
+    FB_VEC_PUSH(&m->sm_mhz, s->sm_mhz);
+    FB_VEC_PUSH(&m->memory_mhz, s->memory_mhz);
+    FB_VEC_PUSH(&m->watts, s->watts);
+    FB_VEC_PUSH(&m->celsius, s->celsius);
+    FB_VEC_PUSH(&m->steal, s->steal);
+    FB_VEC_PUSH(&m->load, s->load);
+    if (isnan(s->sm_mhz)) return;
+    if (m->capped < 0) m->capped = m->dropped = 0;
+    m->capped += s->capped;
+}
+
+/* A GPU that has rested clocks low, and takes a while until it does no more. */
+static bool warm_up(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    static const double near_most = 0.95, steady = 0.01, apart_us = 2e4, patience = 3e5;
+    double start = fb_now_us();
+    fb_machine_state s = state_of(m);
+    m->warm = true;
+    while (s.sm_mhz < near_most * s.most_sm_mhz && fb_now_us() - start < patience) {
+        double before = s.sm_mhz, since = fb_now_us();
+        fb_run_time time;
+        while (fb_now_us() - since < apart_us)
+            if (!step(progress, "warming up", 0, err) ||
+                !m->device->ops->run(m->loaded, &(fb_run_how){.cache = FB_CACHE_HOT, .samples = 1}, &time, err))
+                return false;
+        s = state_of(m);
+        if (fabs(s.sm_mhz - before) <= steady * before) break;
+    }
+    return true;
+}
+
+static double middle(const samples *s)
+{
+    return s->n ? fb_stat_of(s->at, s->n).median : NAN;
+}
+
 bool fb_measure_sample(fb_measurement *m, fb_cache_state cache, int n, const fb_progress *progress, fb_error *err)
 {
     if (m->device->ops->recall) return true; /* there is nothing to add */
     if (!refuse_wrong(m, err) || !rotate(m, cache, progress, err) || !refuse_wrong(m, err)) return false;
-    const samples *to = cache == FB_CACHE_COLD ? &m->cold : &m->hot;
+    samples *to = cache == FB_CACHE_COLD ? &m->cold : &m->hot;
     int before = m->hot.n, traced = m->busy.n, first = to->n;
+    if (!m->warm && !warm_up(m, progress, err)) return false;
     double at_us = fb_now_us();
     if (!sample_and_look(m, cache, n, progress, err)) return false;
     if (m->error.ok) refuse_too_short(m, to, first);
+    fb_machine_state state = state_of(m);
+    if (cache == FB_CACHE_HOT) note_state(m, &state);
+    if (state.slowed) {
+        to->n = first;
+        m->dropped++;
+        return true;
+    }
     bool ok = (cache == FB_CACHE_HOT && m->busy.n >= TRACES) || trace(m, cache, err);
     if (ok && cache == FB_CACHE_HOT) add_round(m, at_us, before, traced);
     return ok;
@@ -987,6 +1048,14 @@ static void report_measured(const fb_measurement *m, fb_report *r)
     r->device_us = fb_stat_of(m->busy.at, m->busy.n);
     r->n_rounds = m->n_rounds;
     memcpy(r->rounds, m->rounds, sizeof r->rounds);
+    r->state.sm_mhz = middle(&m->sm_mhz);
+    r->state.memory_mhz = middle(&m->memory_mhz);
+    r->state.watts = middle(&m->watts);
+    r->state.celsius = middle(&m->celsius);
+    r->state.steal = middle(&m->steal);
+    r->state.load = middle(&m->load);
+    r->state.capped = m->capped;
+    r->state.dropped = m->dropped;
     if (!r->copies || !m->copied.n) return;
     r->copy_us = fb_stat_of(m->copied.at, m->copied.n);
     r->copy_hidden_us = fb_stat_of(m->hidden.at, m->hidden.n).median;

@@ -109,6 +109,11 @@ typedef struct {
         .inside = "bytes", .within = HOW, .key = KEY, .kind = FIELD_WHOLE, .offset = offsetof(fb_report, MEMBER)       \
     }
 
+#define REPORT_STATE(OF, KEY, KIND, MEMBER)                                                                            \
+    {                                                                                                                  \
+        .inside = "state", .within = OF, .key = KEY, .kind = FIELD_##KIND, .offset = offsetof(fb_report, state.MEMBER) \
+    }
+
 static const field report_fields[] = {
     REPORT("script", TEXT, script),
     REPORT("variant", TEXT, variant),
@@ -130,6 +135,14 @@ static const field report_fields[] = {
     REPORT("flops", WHOLE, flops),
     REPORT("peak_bytes", WHOLE, peak_bytes),
     REPORT("compile_ms", NUMBER, compile_ms),
+    REPORT_STATE("gpu", "sm_mhz", NUMBER, sm_mhz),
+    REPORT_STATE("gpu", "memory_mhz", NUMBER, memory_mhz),
+    REPORT_STATE("gpu", "watts", NUMBER, watts),
+    REPORT_STATE("gpu", "celsius", NUMBER, celsius),
+    REPORT_STATE("gpu", "capped", INT64, capped),
+    REPORT_STATE("gpu", "dropped", INT64, dropped),
+    REPORT_STATE("host", "steal", NUMBER, steal),
+    REPORT_STATE("host", "load", NUMBER, load),
     REPORT("copies", TEXT, copies),
     REPORT("copy_us", STAT, copy_us),
     REPORT("copy_hidden_us", NUMBER, copy_hidden_us),
@@ -244,6 +257,19 @@ void fb_report_withdraw(fb_report *r)
     for (int i = 0; i < r->n_kernels; i++) r->kernels[i].predicted_us = r->kernels[i].apart_us = NAN;
 }
 
+bool fb_report_state_say(const fb_report *r, char to[200])
+{
+    char clock[40] = "";
+    if (isfinite(r->state.sm_mhz)) snprintf(clock, sizeof clock, ", at %.0f MHz", r->state.sm_mhz);
+    if (r->state.dropped > 0)
+        snprintf(to, 200, "%lld rounds of samples are left out: the GPU was slowed down by heat or by its hardware",
+                 (long long)r->state.dropped);
+    else if (r->state.capped > 0)
+        snprintf(to, 200, "the GPU was at its limit of power in %lld of %d rounds%s", (long long)r->state.capped,
+                 r->n_rounds, clock);
+    return r->state.dropped > 0 || r->state.capped > 0;
+}
+
 bool fb_error_says_nothing(const fb_error_report *e)
 {
     return e->undecided > 0 && e->undecided == e->compared;
@@ -261,6 +287,7 @@ bool fb_report_refresh(fb_report *r, const fb_report *later)
     r->cold_us = later->cold_us;
     r->n_rounds = later->n_rounds;
     memcpy(r->rounds, later->rounds, sizeof r->rounds);
+    r->state = later->state;
     r->gap_us = later->gap_us;
     r->copy_us = later->copy_us;
     r->copy_hidden_us = later->copy_hidden_us;
@@ -311,7 +338,8 @@ static void set_field(json_t *object, const field *f, const void *at)
 
 static bool known(const field *f, const void *at)
 {
-    return f->kind != FIELD_WHOLE || isfinite(*(const double *)at);
+    if (f->kind == FIELD_INT64) return *(const int64_t *)at >= 0;
+    return (f->kind != FIELD_WHOLE && f->kind != FIELD_NUMBER) || isfinite(*(const double *)at);
 }
 
 static json_t *child_object(json_t *object, const char *key)

@@ -84,6 +84,11 @@ typedef struct fb_report {
     fb_stat wall_us, device_us, cold_us;
     int n_rounds; /* the latest ones, in order of time */
     fb_round rounds[FB_ROUNDS];
+    struct { /* of the machine while hot samples were taken: medians; NAN and -1: not known */
+        double sm_mhz, memory_mhz, watts, celsius, steal, load;
+        int64_t capped;  /* rounds at its limit of power */
+        int64_t dropped; /* rounds that were left out, for it was slowed down by heat or by its hardware */
+    } state;
     double predicted_us, gap_us, floor_us;
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
@@ -111,6 +116,8 @@ void fb_report_withdraw(fb_report *r);
 /* False, or the kernel moved more than 1.2 times what is modelled, by the counters: a sentence with the likely cause.
  * Without counters, its local memory says so where that is as much. */
 bool fb_kernel_moved_more(const fb_kernel_report *k, char to[200]);
+/* False, or what to know of the machine's state beside the column's times: a sentence. */
+bool fb_report_state_say(const fb_report *r, char to[200]);
 json_t *fb_report_to_json(const fb_report *r); /* one element of "columns" */
 fb_report *fb_report_from_json(const json_t *value, fb_error *err);
 /* Takes over what further samples change: times and errors; names and nodes stay. False when the kernels of `later`, a

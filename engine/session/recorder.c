@@ -366,7 +366,7 @@ static bool measure_together(fb_recorder *r, column_run *e, int n, fb_error *err
 static bool is_disturbed(const fb_recorder *r, const column_run *e)
 {
     const fb_stat *wall = &e->report->wall_us;
-    return wall->n && wall->p90 > (r->o.spread > 0 ? r->o.spread : usual_spread) * wall->p10;
+    return !wall->n || wall->p90 > (r->o.spread > 0 ? r->o.spread : usual_spread) * wall->p10;
 }
 
 static void record_entry(fb_recorder *r, column_run *e);
