@@ -502,12 +502,28 @@ static void moved_lines(const json_t *rows, fb_str *out)
     if (said > MOST) fb_str_addf(out, "! and %d more kernels\n", said - MOST);
 }
 
+/* What slowed a machine down while a column was sampled. */
+static void state_lines(const json_t *rows, fb_str *out)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach((json_t *)rows, i, row)
+    {
+        const char *note = fb_json_string_or(row, "state_note", NULL);
+        if (!note) continue;
+        fb_str_add(out, "! ");
+        add_short_name(out, row);
+        fb_str_addf(out, ": %s\n", note);
+    }
+}
+
 /* What the table leaves to be said, a sentence a line: what cannot be told apart or compared, and what was measured. */
 static void notes(const fb_output *r, fb_str *out)
 {
     same_lines(r->rows, out);
     reason_lines(r->rows, out);
     moved_lines(r->rows, out);
+    state_lines(r->rows, out);
 }
 
 static void samples_line(const fb_output *r, fb_str *out)

@@ -433,6 +433,8 @@ json_t *fb_report_to_json(const fb_report *r)
         json_object_set_new(object, "failed_kind", json_string(fb_error_kind_name(r->failed_kind)));
         return object;
     }
+    char state[200];
+    if (fb_report_state_say(r, state)) json_object_set_new(object, "state_note", json_string(state));
     source_to_json(object, r->source, r->stale);
     set_kind(object, "wall_us", &r->wall_us, r->source);
     set_kind(object, "device_us", &r->device_us, r->source);
