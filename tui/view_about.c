@@ -142,7 +142,9 @@ static void begin(fb_app *app, fb_view_id of, int width)
 
 static void opened(fb_app *app)
 {
-    fb_view_id of = app->n_over > 1 ? app->over[app->n_over - 2] : app->focus;
+    int below = app->n_over - 2;
+    while (below >= 0 && app->over[below] == FB_VIEW_HELP) below--; /* asked there, it is about what lies below */
+    fb_view_id of = below >= 0 ? app->over[below] : app->focus;
     app->scroll[FB_VIEW_ABOUT] = (fb_scroll){0};
     begin(app, of, app->layout.header.w > 8 ? app->layout.header.w - 4 : 76);
 }

@@ -16,6 +16,7 @@ static const struct {
 } signs[] = {
     {"a b c", "kernels: rows with one letter share one; a+ holds several"},
     {"● ○ ✗ ◐", "a row's edges from above: fused, cut, cannot be fused, some of each"},
+    {"◆ ╭─ ╰▸", "the rail: the row under the cursor, what it reads, who reads it"},
     {"*", "a marked row: Space makes one kernel of them"},
     {"×16", "repetitions shown as one line; what is done there is done to all"},
     {"~", "predicted by the cost model, not measured"},
@@ -151,6 +152,11 @@ static void explain(fb_app *app, fb_hint *hint)
     if (why) fb_str_addf(&hint->line[1], "off now: %s", why);
 }
 
+static const fb_view_key keys[] = {
+    {FB_CMD_ABOUT, "in words", "the view in plain words, and a glossary"},
+    {FB_CMD_NONE, NULL, NULL},
+};
+
 const fb_view fb_view_help = {
     .title = title,
     .count = count,
@@ -158,6 +164,7 @@ const fb_view fb_view_help = {
     .text = text,
     .explain = explain,
     .opened = opened,
+    .keys = keys,
     .about = "Every key, and what it does. First those that do something of their own in the view you came "
              "from. Commands in grey do not work just now; the box below says why.",
 };

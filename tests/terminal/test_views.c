@@ -218,6 +218,7 @@ static const view_case cases[] = {
      "I",
      {"The workbench", "Left: the graph", "Upper right: the columns"},
      {"kernels of 1"}},
+    {"asked from the help too", 100, 30, NULL, "demo", "P ? I", {"The script's parameters: sizes"}, {NULL}},
     {"by a function key too", 100, 30, NULL, "demo", "F2", {"what am I looking at?"}, {NULL}},
     {"with what is so just now",
      100,
