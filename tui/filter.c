@@ -156,6 +156,14 @@ int fb_shown_row(const fb_app *app, fb_view_id id, int y, int n)
     return row < n ? row : FB_NONE;
 }
 
+bool fb_filter_shows(const fb_app *app, fb_view_id id, int row)
+{
+    const fb_filter *f = &app->filter;
+    bool shown = !works(app, id);
+    for (int i = 0; i < f->rows.n && !shown; i++) shown = f->rows.at[i] == row;
+    return shown;
+}
+
 const char *fb_filter_says(const fb_app *app, char to[64])
 {
     const fb_filter *f = &app->filter;

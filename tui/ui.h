@@ -325,7 +325,8 @@ bool fb_filter_ended(fb_app *app, bool keep);
 void fb_filter_fit(fb_app *app, fb_view_id id, int h); /* before its rows are drawn in `h` lines */
 /* The row of the view's `n` that stands in line `y` of its list; FB_NONE: none does. */
 int fb_shown_row(const fb_app *app, fb_view_id id, int y, int n);
-const char *fb_filter_says(const fb_app *app, char to[64]); /* how many rows are left */
+bool fb_filter_shows(const fb_app *app, fb_view_id id, int row); /* for views whose rows are no list of lines */
+const char *fb_filter_says(const fb_app *app, char to[64]);      /* how many rows are left */
 
 /* ---- view_steps.c ---- */
 

@@ -278,6 +278,7 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     for (int i = 0; i < p->n; i++) {
         const fb_point *q = &p->points[i];
         bool here = i == cursor;
+        if (!fb_filter_shows(app, FB_VIEW_PLOT, i)) continue;
         place(q, m, &x, &y);
         char mark = q->column >= 0 && q->column < 9 ? (char)('1' + q->column) : here ? '*' : 'o';
         fb_canvas_mark(c, at(x, g.x0, g.x1), at(y, g.y0, g.y1), mark,

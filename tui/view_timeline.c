@@ -245,12 +245,14 @@ static void draw_list(fb_app *app, const fb_rect *r, int y, const fb_timeline *t
     fb_scroll *s = &app->scroll[FB_VIEW_TIMELINE];
     fb_rect list = {r->y + y, r->x, r->h - y, r->w};
     fb_scroll_fit(s, (int)t->n_spans, list.h);
-    for (int i = 0; i < list.h && s->top + i < t->n_spans; i++) {
-        const fb_span *span = &t->spans[s->top + i];
+    fb_filter_fit(app, FB_VIEW_TIMELINE, list.h);
+    for (int i = 0, row; i < list.h && (row = fb_shown_row(app, FB_VIEW_TIMELINE, i, (int)t->n_spans)) != FB_NONE;
+         i++) {
+        const fb_span *span = &t->spans[row];
         char text[32], letter[8] = "", name[96];
         int l = letter_of(app, t, span), w = r->w;
-        double gap = s->top + i ? span->start_us - t->spans[s->top + i - 1].end_us : NAN;
-        fb_row_ground(app, FB_VIEW_TIMELINE, &list, i, s->top + i, focused);
+        double gap = row ? span->start_us - t->spans[row - 1].end_us : NAN;
+        fb_row_ground(app, FB_VIEW_TIMELINE, &list, i, row, focused);
         if (l != FB_NONE) fb_letter_name(l, letter);
         fb_draw(&list, i, 1, l == FB_NONE ? FB_ROLE_DIM : (fb_role)(FB_ROLE_GROUP + l % FB_GROUP_COLOURS), letter);
         fb_draw_cut(&list, i, 4, w - 40, FB_ROLE_TEXT, fb_kernel_short_name(name, sizeof name, name_of(t, span)));

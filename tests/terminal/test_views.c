@@ -90,6 +90,8 @@ static const view_case cases[] = {
      {"fuse/cut", "edge-back"}},
     {"in the start list", 100, 30, NULL, NULL, "/ \"transpose\"", {"transpose", "puzzlers"}, {"over_fusion"}},
     {"in the history", 100, 30, NULL, "demo", "H / \"max\"", {"1 of 2 rows", "split:max@host"}, {"split:eager@host"}},
+    {"in the timeline", 100, 30, NULL, "demo", "T @wait @wait / \"nowhere\"", {"0 of 11 rows"}, {"12.0 µs"}},
+    {"in a plot", 100, 30, NULL, "demo", "O / \"max\"", {"1 of 2 rows"}, {NULL}},
     {"in a source", 100, 30, NULL, "demo", "j j j Enter @wait / \"sqrt\"", {"sqrt"}, {"/* layer_norm"}},
     {"in the decisions",
      100,
