@@ -157,7 +157,7 @@ static const script scripts[] = {
     {"j j j j d @wait", "corner", ""},
     {"I", "The workbench", ""},
     {"Tab Y", "copied", ""},
-    {": \"theme light\" Enter", "theme", ": \"theme dark\" Enter"},
+    {"Z", "theme", ": \"theme dark\" Enter"},
     {"j j j Enter", "source · a layer_norm", ""},
     {"j j j s", "source · a layer_norm", ""},
     {"j j j s ]", "source · b tanh", ""},
