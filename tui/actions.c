@@ -18,7 +18,9 @@
 static void report_verdict(fb_app *app, const char *done, const fb_verdict *v, bool changed)
 {
     static const fb_role roles[] = {[FB_VERDICT_FINE] = FB_ROLE_GOOD, [FB_VERDICT_SLOWER] = FB_ROLE_WARN};
-    if (v->kind <= FB_VERDICT_SLOWER)
+    if (v->kind <= FB_VERDICT_SLOWER && changed)
+        fb_tale_tell(app, roles[v->kind], done, v);
+    else if (v->kind <= FB_VERDICT_SLOWER)
         fb_app_say(app, roles[v->kind], "%s", done);
     else
         fb_app_say(app, FB_ROLE_BAD, "%s%s: %s", changed ? "done in part; " : "", fb_verdict_kind_name(v->kind),
@@ -29,6 +31,7 @@ static void report_verdict(fb_app *app, const char *done, const fb_verdict *v, b
 static fb_verdict do_edit(fb_app *app, const fb_edit *edit, bool repeated, bool *changed)
 {
     fb_hash before = app->model.plan_hash;
+    fb_tale_begin(app);
     fb_verdict v = fb_session_edit(app->session, app->column, edit, repeated);
     fb_model_update(app);
     *changed = !fb_hash_equal(before, app->model.plan_hash);
@@ -114,7 +117,7 @@ static void toggle(fb_app *app, const char *arg)
     fb_str text = {0};
     bool changed;
     fb_verdict v = do_edit(app, &edit, edge.repeated, &changed);
-    fb_toggle_text(app, &edge, true, &v, &text);
+    fb_toggle_text(app, &edge, true, NULL, &text);
     report_verdict(app, fb_str_get(&text), &v, changed);
     fb_str_free(&text);
     fb_free(nodes);
@@ -207,6 +210,15 @@ static void overlap(fb_app *app, const char *arg)
     report_verdict(app, on ? "overlapped" : "in order", &v, changed);
 }
 
+/* A step through the column's edits has a tale as an edit has. */
+static void tell_step(fb_app *app, const char *step, const char *what)
+{
+    fb_str text = {0};
+    fb_str_addf(&text, "%s: %s", step, what);
+    fb_tale_tell(app, FB_ROLE_DIM, fb_str_get(&text), NULL);
+    fb_str_free(&text);
+}
+
 static void undo(fb_app *app, const char *arg)
 {
     (void)arg;
@@ -214,25 +226,27 @@ static void undo(fb_app *app, const char *arg)
         fb_model_update(app);
         return;
     }
+    fb_tale_begin(app);
     const char *what = fb_session_undo(app->session, app->column);
     app->touched |= what != NULL;
+    fb_model_update(app);
     if (what)
-        fb_app_say(app, FB_ROLE_DIM, "undone: %s", what);
+        tell_step(app, "undone", what);
     else
         fb_app_say(app, FB_ROLE_WARN, "nothing to undo in this column");
-    fb_model_update(app);
 }
 
 static void redo(fb_app *app, const char *arg)
 {
     (void)arg;
+    fb_tale_begin(app);
     const char *what = fb_session_redo(app->session, app->column);
     app->touched |= what != NULL;
+    fb_model_update(app);
     if (what)
-        fb_app_say(app, FB_ROLE_DIM, "done again: %s", what);
+        tell_step(app, "done again", what);
     else
         fb_app_say(app, FB_ROLE_WARN, "nothing to do again in this column");
-    fb_model_update(app);
 }
 
 /* ---- moving about ---- */

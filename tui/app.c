@@ -17,13 +17,15 @@
 enum { FRAME_NS = 16000000, ANSWER_NS = 3000000, WORK_NS = 8000000 };
 
 static const fb_view *const views[FB_VIEWS] = {
-    [FB_VIEW_GRAPH] = &fb_view_graph,     [FB_VIEW_COLUMNS] = &fb_view_columns, [FB_VIEW_KERNELS] = &fb_view_kernels,
-    [FB_VIEW_SOURCE] = &fb_view_source,   [FB_VIEW_HELP] = &fb_view_help,       [FB_VIEW_LOG] = &fb_view_log,
-    [FB_VIEW_PARAMS] = &fb_view_params,   [FB_VIEW_LIST] = &fb_view_list,       [FB_VIEW_ERROR] = &fb_view_error,
-    [FB_VIEW_WHY] = &fb_view_why,         [FB_VIEW_STEPS] = &fb_view_steps,     [FB_VIEW_PUZZLE] = &fb_view_puzzle,
-    [FB_VIEW_RESULTS] = &fb_view_results, [FB_VIEW_PLOT] = &fb_view_plot,       [FB_VIEW_TIMELINE] = &fb_view_timeline,
-    [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
-    [FB_VIEW_VALUES] = &fb_view_values,   [FB_VIEW_ABOUT] = &fb_view_about,
+    [FB_VIEW_GRAPH] = &fb_view_graph,       [FB_VIEW_COLUMNS] = &fb_view_columns,
+    [FB_VIEW_KERNELS] = &fb_view_kernels,   [FB_VIEW_SOURCE] = &fb_view_source,
+    [FB_VIEW_HELP] = &fb_view_help,         [FB_VIEW_LOG] = &fb_view_log,
+    [FB_VIEW_PARAMS] = &fb_view_params,     [FB_VIEW_LIST] = &fb_view_list,
+    [FB_VIEW_ERROR] = &fb_view_error,       [FB_VIEW_WHY] = &fb_view_why,
+    [FB_VIEW_STEPS] = &fb_view_steps,       [FB_VIEW_PUZZLE] = &fb_view_puzzle,
+    [FB_VIEW_RESULTS] = &fb_view_results,   [FB_VIEW_PLOT] = &fb_view_plot,
+    [FB_VIEW_TIMELINE] = &fb_view_timeline, [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
+    [FB_VIEW_VALUES] = &fb_view_values,     [FB_VIEW_ABOUT] = &fb_view_about,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -113,6 +115,7 @@ bool fb_app_open(fb_app *app, const char *path)
     fb_free(app->path);
     fb_keep_free(app);
     fb_sweep_forget(app);
+    fb_tale_free(&app->tale);
     app->path = copy;
     app->leaving = false;
     app->columns_made = app->first_measured = false;
@@ -320,6 +323,7 @@ void fb_app_key(fb_app *app, int key)
     }
     if (fb_trust_key(app, key)) return;
     fb_str_clear(&app->message);
+    fb_tale_key(app);
     const fb_view *view = views[fb_app_view(app)];
     if (view->key && view->key(app, key)) return;
     fb_cmd c = fb_cmd_of_key(key);
@@ -464,6 +468,8 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
         if (left < 0) left = 0;
         if (timeout < 0 || left < timeout) timeout = (int)left;
     }
+    int turns = fb_tale_wait(app);
+    if (turns >= 0 && (timeout < 0 || turns < timeout)) timeout = turns;
     if (fb_verdicts_waiting(app->verdicts)) timeout = 0;
     if (poll(fds, (nfds_t)n + 4, timeout) < 0 && errno != EINTR) app->quit = true;
     if (fds[n + 1].revents) take_signals(app);
@@ -498,6 +504,7 @@ static void loop(fb_app *app)
         fb_session_pump(app->session);
         if (fb_session_serial(app->session) != app->serial) follow_session(app);
         find_verdicts(app);
+        fb_tale_turn(app);
         if (app->dirty && fb_now_ns() - last_frame >= frame_ns(app)) {
             draw(app);
             app->answers = false;
@@ -513,6 +520,7 @@ static void free_app(fb_app *app)
     fb_puzzle_forget(app);
     fb_keep_free(app);
     fb_sweep_forget(app);
+    fb_tale_free(&app->tale);
     fb_verdicts_free(app->verdicts);
     fb_steps_free(app->steps);
     fb_tried_free(app->tried);

@@ -37,10 +37,9 @@ static const char *plural(int n)
     return n == 1 || n == -1 ? "" : "es";
 }
 
-/* What was done already is not set against the time of the plan that it gave. */
-static void savings(const fb_column *c, const fb_verdict *v, bool done, fb_str *out)
+void fb_savings_text(const fb_verdict *v, fb_str *out)
 {
-    char size[32], before[48], after[48];
+    char size[32];
     int more = v->launches_saved < 0 ? -v->launches_saved : v->launches_saved;
     if (more) fb_str_addf(out, " · %s %d launch%s", v->launches_saved > 0 ? "saves" : "adds", more, plural(more));
     if (v->bytes_saved) {
@@ -51,8 +50,14 @@ static void savings(const fb_column *c, const fb_verdict *v, bool done, fb_str *
                                          : " · adds ",
                     fb_format_bytes(size, fabs((double)v->bytes_saved)));
     }
+}
+
+static void savings(const fb_column *c, const fb_verdict *v, fb_str *out)
+{
+    char before[48], after[48];
     fb_figure_source kind;
-    double wall = c && !done ? fb_column_wall(c, &kind) : NAN;
+    fb_savings_text(v, out);
+    double wall = c ? fb_column_wall(c, &kind) : NAN;
     if (!isfinite(v->before_us) || !isfinite(v->after_us) || (c && !fb_column_has_model(c))) return;
     if (isfinite(wall))
         fb_str_addf(out, " · wall %s → %s", fb_figure_write(before, wall, FB_UNIT_US, kind),
@@ -79,7 +84,7 @@ void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdi
         short_name(app, cut ? e->a : e->b, true, out);
     }
     if (e->count > 1) fb_str_addf(out, " (×%d)", e->count);
-    if (v) savings(app->model.column, v, done, out);
+    if (v) savings(app->model.column, v, out);
 }
 
 static void marks_text(const fb_app *app, fb_str *out)
@@ -92,7 +97,7 @@ static void marks_text(const fb_app *app, fb_str *out)
         fb_str_addf(out, "cannot fuse the %d marked rows · %s: %s", n, fb_verdict_kind_name(v->kind), v->text);
     else {
         fb_str_addf(out, "Space: fuse the %d marked rows", n);
-        savings(app->model.column, v, false, out);
+        savings(app->model.column, v, out);
         if (v->kind == FB_VERDICT_SLOWER) fb_str_add(out, " · predicted slower");
     }
 }
@@ -154,6 +159,7 @@ static fb_hint hint_of(fb_app *app)
         fb_str_add(&hint.line[0], fb_str_get(news));
         hint.role[0] = app->trust.asked ? FB_ROLE_WARN : app->message_role;
     }
+    if ((int)id < FB_PANES && (!news->n || app->tale.passed_by)) fb_tale_hint(app, &hint);
     return hint;
 }
 

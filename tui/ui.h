@@ -17,6 +17,7 @@
 #include "tui/rows.h"
 #include "tui/settings.h"
 #include "tui/sweep.h"
+#include "tui/tale.h"
 #include "tui/tried.h"
 #include "tui/verdicts.h"
 #include "tui/watch.h"
@@ -53,7 +54,7 @@ typedef struct {
 } fb_scroll;
 
 /* What the box under the panes says of the cursor. */
-typedef struct {
+typedef struct fb_hint {
     fb_str title, line[2];
     fb_role role[2];
 } fb_hint;
@@ -247,6 +248,7 @@ struct fb_app {
         char *spec;
         json_t *params;
     } reopen;
+    fb_tale tale;   /* of the last edit */
     fb_sweep sweep; /* the script's experiment */
     int plot_mode;
     int timeline_zoom;
@@ -406,6 +408,7 @@ void fb_hint_free(fb_app *app);
 void fb_bar_draw(fb_app *app);
 bool fb_bar_click(fb_app *app, int x); /* false: no key stands there */
 /* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
+void fb_savings_text(const fb_verdict *v, fb_str *out); /* " · saves 1 launch, 33.6 MB" */
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 
 /* The figure of a column in the row under the columns pane's cursor; NAN: none. */

@@ -22,11 +22,15 @@ static void title(fb_app *app, fb_str *out)
 /* ---- drawing --------------------------------------------------------------------------------------------------------
  */
 
-/* The letter and how the row hangs together with its neighbours: "b╭", "b│", "b╰". */
-static void draw_gutter(const fb_row *row, const fb_rect *r, int y, int w)
+/* The letter and how the row hangs together with its neighbours: "b╭", "b│", "b╰". Of what was just edited the line is
+ * heavy. */
+static void draw_gutter(const fb_row *row, bool heavy, const fb_rect *r, int y, int w)
 {
-    static const char *const ties[] = {[FB_TIE_NONE] = " ",   [FB_TIE_ALONE] = "╶", [FB_TIE_FIRST] = "╭",
-                                       [FB_TIE_MIDDLE] = "│", [FB_TIE_LAST] = "╰",  [FB_TIE_THROUGH] = "│"};
+    static const char *const usual[] = {[FB_TIE_NONE] = " ",   [FB_TIE_ALONE] = "╶", [FB_TIE_FIRST] = "╭",
+                                        [FB_TIE_MIDDLE] = "│", [FB_TIE_LAST] = "╰",  [FB_TIE_THROUGH] = "│"};
+    static const char *const edited[] = {[FB_TIE_NONE] = " ",   [FB_TIE_ALONE] = "╺", [FB_TIE_FIRST] = "┏",
+                                         [FB_TIE_MIDDLE] = "┃", [FB_TIE_LAST] = "┗",  [FB_TIE_THROUGH] = "┃"};
+    const char *const *ties = heavy ? edited : usual;
     char name[8];
     if (row->tie == FB_TIE_THROUGH) {
         fb_draw(r, y, w, FB_ROLE_DIM, ties[row->tie]);
@@ -194,7 +198,9 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int at, int shapes)
     const fb_entry *e = &app->model.outline->entries[row->entry];
     int gutter = letters_width(app), x = gutter + 2 + rail_width(r), right = r->w - 1, marks = right - shapes - 1;
     fb_str shape = {0};
-    draw_gutter(row, r, y, gutter);
+    bool edited;
+    const fb_row shown = fb_merge_row(fb_tale_merge(app), &app->model.rows, at, r->h, &edited);
+    draw_gutter(&shown, edited, r, y, gutter);
     if (fb_marks_has(&app->marks, row->entry)) fb_draw(r, y, gutter + 1, FB_ROLE_KEY, "*");
     draw_rail(app, r, y, gutter + 2, at);
     for (int d = 0; d < row->depth; d++, x += 2) fb_draw(r, y, x, FB_ROLE_FRAME, "┊");

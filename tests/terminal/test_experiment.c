@@ -66,6 +66,13 @@ static void must_not_show(term *t, const char *text)
     fail_msg("\"%s\"", text);
 }
 
+/* What a key took away: of a frame the upper lines may be there before the lower ones. */
+static void must_vanish(term *t, const char *text)
+{
+    for (int waited = 0; term_shows(t, text) && waited < PATIENCE_MS; waited += 50) term_rest(t, 50, 50);
+    must_not_show(t, text);
+}
+
 static void quit(term *t)
 {
     term_keys(t, "C-c");
@@ -196,7 +203,7 @@ static void stops_and_goes_on(void **unused)
     must_show(t, "was stopped after 2 rows");
     term_keys(t, ".");
     must_show(t, "2 rows");
-    must_not_show(t, "so far"); /* what was stopped stays so until it is asked for */
+    must_vanish(t, "so far"); /* what was stopped stays so until it is asked for */
     term_keys(t, "m");
     must_show(t, "so far");
     term_keys(t, "Esc C-g");
@@ -365,7 +372,7 @@ static void the_script_is_edited(void **unused)
     must_show(t, "tanh");
     term_keys(t, "E");
     must_show(t, "sigmoid");
-    must_not_show(t, "tanh");
+    must_vanish(t, "tanh");
     assert_true(term_on_alternate(t));
     assert_non_null(strstr(text_of(in_folder("stty")), " icanon"));
     assert_non_null(strstr(text_of(in_folder("stty")), " echo "));
@@ -387,6 +394,71 @@ static void a_bundled_script_is_copied(void **unused)
     must_show(t, "data/fusebox/softmax.lua");
     quit(t);
     assert_non_null(strstr(text_of(in_folder("data/fusebox/softmax.lua")), "tanh"));
+}
+
+/* ---- the tale of an edit --------------------------------------------------------------------------------------------
+ */
+
+/* What was done stands with the prediction, then with the measurement and where the difference lies; its kernel is
+ * drawn with a heavy line until the next key, after which all is as usual. */
+static void an_edit_has_a_tale(void **unused)
+{
+    (void)unused;
+    term *t = fake("demo", 24, 80, NULL);
+    must_show(t, "110 µs");
+    term_keys(t, "j j j j Space");
+    must_show(t, "fused layer_norm into tanh (×4) · wall 110 → ~");
+    must_show(t, "→ 70.0 µs");
+    must_show(t, "launches -8.0 µs ███");
+    must_show(t, "a┏");
+    must_show(t, "a┗");
+    term_keys(t, "k");
+    must_show(t, "a╭");
+    must_vanish(t, "┏");
+    must_vanish(t, "→ 70.0 µs");
+    term_keys(t, "u");
+    must_show(t, "undone: an edit · wall 70.0 → ~");
+    must_show(t, "→ 110 µs");
+    must_show(t, "+8.0 µs"); /* what it cost */
+    must_show(t, "b╺");
+    quit(t);
+}
+
+/* Without measuring by itself it waits, also for one who goes on; and it is of its column alone. */
+static void a_tale_waits(void **unused)
+{
+    (void)unused;
+    term *t = fake("demo", 30, 100, NULL);
+    must_show(t, "110 µs");
+    term_keys(t, "a j j j j Space");
+    must_show(t, "(×4) · saves 4 launches");
+    must_show(t, "µs · m measures");
+    term_keys(t, "j"); /* the first line is the cursor's again */
+    must_show(t, "Space: fuse tanh into stack");
+    must_show(t, "µs · m measures");
+    term_keys(t, "2 @wait");
+    must_vanish(t, "µs · m measures");
+    must_vanish(t, "┏");
+    term_keys(t, "1");
+    must_show(t, "µs · m measures");
+    term_keys(t, "m");
+    must_show(t, "→ 70.0 µs");
+    must_show(t, "launches -8.0"); /* the line may break after it */
+    term_keys(t, "k j");
+    must_vanish(t, "→ 70.0 µs");
+    quit(t);
+}
+
+/* What is refused has none. */
+static void a_refusal_has_no_tale(void **unused)
+{
+    (void)unused;
+    term *t = fake("demo", 24, 80, NULL);
+    must_show(t, "110 µs");
+    term_keys(t, "u");
+    must_show(t, "nothing to undo in this column");
+    must_vanish(t, "wall 110");
+    quit(t);
 }
 
 /* ---- */
@@ -432,6 +504,9 @@ int main(void)
         cmocka_unit_test(another_script_has_its_own),
         cmocka_unit_test(the_script_is_edited),
         cmocka_unit_test(a_bundled_script_is_copied),
+        cmocka_unit_test(an_edit_has_a_tale),
+        cmocka_unit_test(a_tale_waits),
+        cmocka_unit_test(a_refusal_has_no_tale),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -472,7 +472,7 @@ static const screen_case cases[] = {
      {NULL},
      "demo",
      "x j j j j j Space",
-     {"fused layer_norm into tanh · saves 1 launch,", "100 µs"},
+     {"fused layer_norm into tanh · wall 110 → ~", "100 µs", "┗", "b╶", "c╶"},
      {"(×4)"}},
     {"find", 100, 30, {NULL}, "demo", "/ \"stack\" Enter", {"tanh → stack", "stack = stack(tanh"}, {NULL}},
     {"find opens what is folded",
