@@ -826,7 +826,9 @@ function Experiment:measure(case) end
 function Experiment:row(case, values) end
 
 ---A plot of the rows, by the names of their figures: lines over `x`, one for each value of `by`; or, without `x`, a
----ranking, the largest `y` first, with the spread from `low` to `high`. Rankings are printed, `--format svg` draws both.
+---ranking, the largest `y` first and the largest of each model (of `by`, else the variants, else the plans), with the
+---spread from `low` to `high`. Rankings are printed, `--format svg` draws both; declared before the sweep, the workbench
+---draws it as rows come.
 ---@param options { x: string?, y: string, by: (string|string[])?, log: string?, low: string?, high: string? }
 function Experiment:plot(options) end
 

@@ -21,41 +21,61 @@ static void add_bar(fb_str *out, const fb_point_of *p, double most)
     for (int i = 0; i < all; i++) fb_str_add(out, utf8 ? i < solid ? "█" : "░" : i < solid ? "#" : "-");
 }
 
-static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
+/* `rows`: each of the points is the largest of several, and which that is stands behind its bar; NULL: they are all
+ * there are. */
+static void print_bars(const fb_points *p, const json_t *plot, const char *heading, const json_t *rows, FILE *out)
 {
-    fb_points p = fb_points_of(plot, rows);
-    double most = fb_points_most(&p);
+    double most = fb_points_most(p);
     bool spread = fb_json_string_or(plot, "low", NULL) || fb_json_string_or(plot, "high", NULL);
     fb_table *t = fb_table_new();
-    fb_table_column(t, "largest first", "", true);
+    fb_table_column(t, heading, "", true);
     fb_table_column(t, fb_json_string_or(plot, "y", ""), "", false);
     if (spread) fb_table_column(t, "spread", "", false);
     fb_table_column(t, "", "", true);
-    for (int i = 0; i < p.n && i < MOST_TEXT; i++) {
+    if (rows) fb_table_column(t, "reached with", "", true);
+    for (int i = 0; i < p->n && i < MOST_TEXT; i++) {
+        const fb_point_of *at = &p->at[i];
         char text[32], low[32], high[32];
         fb_str bar = {0};
         fb_table_row(t);
-        fb_table_cell(t, p.at[i].name);
-        fb_table_cellf(t, "%s%s", fb_figure_sign(p.at[i].kind), fb_points_text(text, p.at[i].y));
-        if (spread && isfinite(p.at[i].low) && isfinite(p.at[i].high))
-            fb_table_cellf(t, "%s–%s", fb_points_text(low, p.at[i].low), fb_points_text(high, p.at[i].high));
+        fb_table_cell(t, at->name);
+        fb_table_cellf(t, "%s%s", fb_figure_sign(at->kind), fb_points_text(text, at->y));
+        if (spread && isfinite(at->low) && isfinite(at->high))
+            fb_table_cellf(t, "%s–%s", fb_points_text(low, at->low), fb_points_text(high, at->high));
         else if (spread)
             fb_table_cell(t, NULL);
-        if (most > 0) add_bar(&bar, &p.at[i], most);
+        if (most > 0) add_bar(&bar, at, most);
         fb_table_cell(t, fb_str_get(&bar));
+        char *name = rows ? fb_plot_case_name(json_array_get(rows, (size_t)at->row)) : NULL;
+        if (rows) fb_table_cell(t, name);
+        fb_free(name);
         fb_str_free(&bar);
     }
-    if (p.n) {
+    if (p->n) {
         fputc('\n', out);
         fb_table_print(t, FB_FORMAT_TABLE, out);
     }
-    if (p.n && fb_points_guessed(&p)) {
+    if (p->n > MOST_TEXT) fprintf(out, "and %d more\n", p->n - MOST_TEXT);
+    fb_table_free(t);
+}
+
+/* A model of its own in each row, or one in all, is no choice. */
+static bool worth_telling(const fb_points *largest, const fb_points *all)
+{
+    return largest->n > 1 && largest->n < all->n;
+}
+
+static void print_ranking(const json_t *plot, const json_t *rows, FILE *out)
+{
+    fb_points all = fb_points_of(plot, rows), largest = fb_points_largest(plot, rows);
+    if (worth_telling(&largest, &all)) print_bars(&largest, plot, "model", rows, out);
+    print_bars(&all, plot, "largest first", NULL, out);
+    if (all.n && fb_points_guessed(&all)) {
         fb_put(out, fb_figure_legend);
         fputc('\n', out);
     }
-    if (p.n > MOST_TEXT) fprintf(out, "and %d more\n", p.n - MOST_TEXT);
-    fb_table_free(t);
-    fb_points_free(&p);
+    fb_points_free(&all);
+    fb_points_free(&largest);
 }
 
 void fb_plots_print(const json_t *plots, const json_t *rows, FILE *out)
@@ -149,23 +169,47 @@ static void draw_lines(fb_picture *p, const json_t *plot, fb_points *all)
     }
 }
 
+static void draw_plot(fb_picture *p, const json_t *plot, fb_points *points)
+{
+    if (!points->n) return;
+    if (fb_plot_is_ranking(plot))
+        draw_ranking(p, points);
+    else
+        draw_lines(p, plot, points);
+    if (fb_points_guessed(points)) fb_picture_legend(p);
+}
+
+static char *title_of(const char *before, const json_t *plot, const char *by)
+{
+    fb_str title = {0};
+    fb_str_addf(&title, "%s%s%s", before, fb_json_string_or(plot, "y", ""), by);
+    char *text = fb_strdup(fb_str_get(&title));
+    fb_str_free(&title);
+    return text;
+}
+
 int fb_plots_draw(const json_t *plots, const json_t *rows, fb_picture **to, char ***named)
 {
-    int n = (int)json_array_size(plots);
-    fb_picture *pictures = *to = fb_calloc((size_t)n + 1, sizeof *pictures);
-    char **titles = *named = fb_calloc((size_t)n + 1, sizeof *titles);
-    for (int i = 0; i < n; i++) {
-        const json_t *plot = json_array_get(plots, (size_t)i);
-        fb_points all = fb_points_of(plot, rows);
-        fb_str title = {0};
-        fb_str_addf(&title, "%s by %s", fb_json_string_or(plot, "y", ""),
-                    fb_json_string_or(plot, "x", "model and setting"));
-        titles[i] = fb_strdup(fb_str_get(&title));
-        if (all.n && fb_plot_is_ranking(plot)) draw_ranking(&pictures[i], &all);
-        if (all.n && !fb_plot_is_ranking(plot)) draw_lines(&pictures[i], plot, &all);
-        if (all.n && fb_points_guessed(&all)) fb_picture_legend(&pictures[i]);
-        fb_str_free(&title);
+    size_t most = 2 * json_array_size(plots) + 1, i;
+    fb_picture *pictures = *to = fb_calloc(most, sizeof *pictures);
+    char **titles = *named = fb_calloc(most, sizeof *titles);
+    json_t *plot;
+    int n = 0;
+    json_array_foreach((json_t *)plots, i, plot)
+    {
+        bool ranking = fb_plot_is_ranking(plot);
+        fb_points all = fb_points_of(plot, rows), largest = ranking ? fb_points_largest(plot, rows) : (fb_points){0};
+        if (worth_telling(&largest, &all)) {
+            draw_plot(&pictures[n], plot, &largest);
+            titles[n++] = title_of("The largest ", plot, " of each model");
+        }
+        fb_str by = {0};
+        fb_str_addf(&by, " by %s", fb_json_string_or(plot, "x", "model and setting"));
+        draw_plot(&pictures[n], plot, &all);
+        titles[n++] = title_of("", plot, fb_str_get(&by));
+        fb_str_free(&by);
         fb_points_free(&all);
+        fb_points_free(&largest);
     }
     return n;
 }

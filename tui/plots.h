@@ -1,8 +1,9 @@
 /* What an experiment plots (e:plot) of its rows, as text and as pictures.
  *
  * { y = "vectors_per_s", low = …, high = … } is a ranking: a bar a row, the largest first, with the spread from `low`
- * to `high` where rows hold those. { x = "N", y = "us", by = "plan", log = "xy" } is a line through the rows of each
- * value of `by`; `by` may be several keys. Keys are those of rows, cases and parameters; rows without y are left out.
+ * to `high` where rows hold those; before it, where there is a choice, stands the largest of each model. { x = "N", y =
+ * "us", by = "plan", log = "xy" } is a line through the rows of each value of `by`; `by` may be several keys. Keys are
+ * those of rows, cases and parameters; rows without y are left out.
  */
 #ifndef FB_TUI_PLOTS_H
 #define FB_TUI_PLOTS_H

@@ -161,7 +161,8 @@ static bool is_due(const fb_app *app, const state *s, picture wanted)
     return n != s->seen && (!app->sweep.runs || n - s->seen > s->seen / 64);
 }
 
-/* The cursor stays on its row, wherever that stands now; at the end of all rows it goes on with them. */
+/* The cursor stays on its row, wherever that stands now, but at the top it stays there; at the end of all rows it goes
+ * on with them. */
 static void make_points(fb_app *app, state *s, picture wanted)
 {
     fb_scroll *at = &app->scroll[FB_VIEW_EXPERIMENT];
@@ -176,7 +177,7 @@ static void make_points(fb_app *app, state *s, picture wanted)
                                          : fb_points_of(plot_of(app, s), cases);
     if (wanted.kind == ALL && row != FB_NONE) at->cursor = row;
     for (int i = 0; i < s->points.n; i++)
-        if (s->points.at[i].row == row) at->cursor = i;
+        if (s->points.at[i].row == row && at->cursor > 0) at->cursor = i;
 }
 
 static state *now(fb_app *app)
@@ -390,7 +391,7 @@ static void setting_text(const fb_app *app, const state *s, const fb_point_of *p
                     json_is_string(f->first) ? text : f->name);
         if (!json_is_string(f->first)) fb_str_add(out, text);
     }
-    if (p->of > 1) fb_str_addf(out, "%sof %d", out->n ? " · " : "", p->of);
+    if (p->of > 1) fb_str_addf(out, "%sbest of %d", out->n ? " · " : "", p->of);
     json_decref(flat);
 }
 

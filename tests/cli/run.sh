@@ -117,6 +117,8 @@ LUA
 fb run ranked.lua --experiment --set m=1000 --device host
 is "an experiment's ranking" 0 out '^largest first  *rate  *spread' out '^max  n=16  *16 k  *8 k–32 k  █+░+$' \
     out '✗ .*graph.*\(2 cases, from graph  n=8 to graph  n=16\)'
+holds "before it the largest of each, and what it was reached with" \
+    grep -qE '^max  *16 k  *8 k–32 k  █+░+  max  n=16$' out
 sed -n '/^largest/,$p' out | grep -o 'n=[0-9]*  *[0-9.]* k\{0,1\}' | tr -s ' ' | tr '\n' ';' >order
 holds "largest first" grep -q '^n=16 16 k;n=8 8 k;n=16 16 *;n=8 8 *;$' order
 fb run ranked.lua --experiment --device host --out ranked.jsonl
@@ -124,7 +126,7 @@ cp ranked.jsonl before
 fb run ranked.lua --experiment --device host --out ranked.jsonl
 holds "a failure that is known is not written again" cmp ranked.jsonl before
 fb run ranked.lua --experiment --device host --format svg
-is "its plots as a picture" 0 out '^<svg' out '>rate by model and setting<' out '>rate by n<' out '>max  n=16<' out '</svg>$'
+is "its plots as a picture" 0 out '^<svg' out '>rate by model and setting<' out '>rate by n<' out '>The largest rate of each model<' out '>max  n=16<' out '</svg>$'
 
 # A case that fails is a row, and the end of the run says so; one whose device is not there is left out.
 cat >failing.lua <<'LUA'

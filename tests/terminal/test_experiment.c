@@ -125,7 +125,7 @@ static void rows_come_with_their_kinds(void **unused)
     must_not_show(t, "✗"); /* it has no point */
     term_keys(t, "Tab");
     must_show(t, "the largest rows_per_s of each model · 2 of 4");
-    must_show(t, "batch_size=16 · of 2");
+    must_show(t, "batch_size=16 · best of 2");
     must_show(t, "~100 k ███");
     term_keys(t, "Tab");
     must_show(t, "rows_per_s, the largest first · 3 of 4");

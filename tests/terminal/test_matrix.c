@@ -128,6 +128,7 @@ static const script scripts[] = {
     {": \"set x=1\" Enter", "no parameter", ""},
     {": \"set nonsense\" Enter", "set takes name=value", ""},
     {"C-e", ":export", "Esc"},
+    {".", "the script has no experiment", ""},
     {": \"export nowhere\" Enter", "the ending says how", ""},
     {": \"export /nowhere/x.csv\" Enter", "No such file", ""},
     {"W", ":save", "Esc"},
