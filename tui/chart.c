@@ -46,10 +46,13 @@ void fb_chart_make(fb_chart *c, fb_arena *arena, const fb_points *points, const 
     if (!points->n || w < 1 || h < 1) return;
     double *px = FB_NEW_ARRAY(arena, double, points->n), *py = FB_NEW_ARRAY(arena, double, points->n);
     int *group = FB_NEW_ARRAY(arena, int, points->n);
+    c->cell = fb_arena_array(arena, (size_t)points->n, sizeof *c->cell);
     for (int i = 0; i < points->n; i++) {
         bool same = i && strcmp(points->at[i].name, points->at[i - 1].name) == 0;
         px[i] = inside(fb_scale_at(&x, points->at[i].x), SIGN, w);
         py[i] = inside(fb_scale_at(&y, points->at[i].y), 0, h);
+        c->cell[i].x = cell_of(fb_scale_at(&x, points->at[i].x), SIGN, w);
+        c->cell[i].y = h - 1 - cell_of(fb_scale_at(&y, points->at[i].y), 0, h);
         group[i] = i ? group[i - 1] + !same : 0;
         c->canvas->ink = (short)group[i];
         if (same) fb_canvas_line(c->canvas, px[i - 1], py[i - 1], px[i], py[i], false);

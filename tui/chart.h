@@ -8,7 +8,10 @@
 
 typedef struct {
     fb_canvas *canvas; /* inks and roles are the groups' numbers from 0 on, FB_CHART_CURSOR that of the chosen point */
-    int n_x, n_y;      /* marks of the axes: the cell they belong to, and what stands there */
+    struct {
+        int x, y;
+    } * cell;     /* of each point */
+    int n_x, n_y; /* marks of the axes: the cell they belong to, and what stands there */
     struct {
         int at;
         char text[32];

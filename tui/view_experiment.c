@@ -7,6 +7,7 @@
 #include "tui/ui.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { LINES, RANKING, LARGEST, ALL } shape;
@@ -35,6 +36,9 @@ typedef struct {
     fb_points points; /* of it; ALL: none */
     int seen;         /* rows that they were made of */
     size_t plots;
+    int top;               /* the first row shown: a chart above leaves less room than the view has */
+    int first_line, lines; /* of the view, where rows are drawn */
+    int chart;             /* lines above that; 0: there is none */
 } state;
 
 static void free_state(void *p)
@@ -289,17 +293,38 @@ static void draw_legend(const fb_rect *r, int x, const fb_points *p)
     }
 }
 
+/* The chart's cells within the lines that it has; the arena's. */
+static fb_rect make_chart(fb_app *app, const state *s, const fb_rect *r, fb_chart *c, fb_arena *arena)
+{
+    fb_rect body = {r->y + 1, r->x + AXIS, r->h - AROUND, r->w - AXIS - 2};
+    fb_chart_make(c, arena, &s->points, plot_of(app, s), body.w, body.h, app->scroll[FB_VIEW_EXPERIMENT].cursor);
+    return body;
+}
+
 static void draw_chart(fb_app *app, const state *s, const fb_rect *r)
 {
     const json_t *plot = plot_of(app, s);
-    fb_rect body = {r->y + 1, r->x + AXIS, r->h - AROUND, r->w - AXIS - 2};
     fb_arena *arena = fb_arena_new();
     fb_chart c;
-    fb_chart_make(&c, arena, &s->points, plot, body.w, body.h, app->scroll[FB_VIEW_EXPERIMENT].cursor);
+    fb_rect body = make_chart(app, s, r, &c, arena);
     draw_legend(r, fb_draw(r, 0, 1, FB_ROLE_TITLE, fb_json_string_or(plot, "y", "")) + 3, &s->points);
     draw_axes(r, &body, &c, fb_json_string_or(plot, "x", ""));
     draw_cells(&body, &c);
     fb_arena_free(arena);
+}
+
+/* The point at that place of the view, or beside it; -1: none. */
+static int point_under(fb_app *app, const state *s, int y, int x)
+{
+    fb_rect top = {0, 0, s->chart, app->layout.whole.w};
+    fb_arena *arena = fb_arena_new();
+    fb_chart c;
+    fb_rect body = make_chart(app, s, &top, &c, arena);
+    int found = -1;
+    for (int i = 0; i < s->points.n; i++)
+        if (c.cell[i].y == y - body.y && abs(c.cell[i].x - (x - body.x)) <= 1) found = i;
+    fb_arena_free(arena);
+    return found;
 }
 
 /* Which line the row's point lies on; FB_NONE: on none. */
@@ -352,11 +377,9 @@ static void draw_cells_of_row(const state *s, const fb_rect *r, int y, const jso
 
 static void draw_rows(fb_app *app, const state *s, const fb_rect *r, bool focused)
 {
-    fb_scroll *at = &app->scroll[FB_VIEW_EXPERIMENT];
     draw_headings(s, r);
-    fb_scroll_fit(at, count_of(s), r->h - 1);
-    for (int y = 1; y < r->h && at->top + y - 1 < count_of(s); y++) {
-        int i = at->top + y - 1, group = group_of(s, i);
+    for (int y = 1; y < r->h && s->top + y - 1 < count_of(s); y++) {
+        int i = s->top + y - 1, group = group_of(s, i);
         json_t *flat = fb_plot_flat(json_array_get(app->sweep.of.cases, (size_t)row_at(s, i)));
         char letter[2] = {group == FB_NONE ? ' ' : fb_chart_letter(group), '\0'};
         fb_row_ground(app, FB_VIEW_EXPERIMENT, r, y, i, focused);
@@ -397,7 +420,6 @@ static void setting_text(const fb_app *app, const state *s, const fb_point_of *p
 
 static void draw_ranking(fb_app *app, const state *s, const fb_rect *r, bool focused)
 {
-    fb_scroll *at = &app->scroll[FB_VIEW_EXPERIMENT];
     double most = fb_points_most(&s->points);
     int name = 8, most_name = r->w * (s->now.kind == LARGEST ? 3 : 5) / 10, bar = r->w / 4;
     for (int i = 0; i < s->points.n; i++) {
@@ -408,12 +430,11 @@ static void draw_ranking(fb_app *app, const state *s, const fb_rect *r, bool foc
     if (s->now.kind == RANKING) bar = r->w - bars - 1;
     fb_draw_right(r, 0, figure, FB_ROLE_DIM, fb_json_string_or(plot_of(app, s), "y", ""));
     if (s->now.kind == LARGEST) fb_draw(r, 0, bars + bar + 2, FB_ROLE_DIM, "reached with");
-    fb_scroll_fit(at, s->points.n, r->h - 1);
-    for (int y = 1; y < r->h && at->top + y - 1 < s->points.n; y++) {
-        const fb_point_of *p = &s->points.at[at->top + y - 1];
+    for (int y = 1; y < r->h && s->top + y - 1 < s->points.n; y++) {
+        const fb_point_of *p = &s->points.at[s->top + y - 1];
         char text[32], figure_text[48];
         fb_str setting = {0};
-        fb_row_ground(app, FB_VIEW_EXPERIMENT, r, y, at->top + y - 1, focused);
+        fb_row_ground(app, FB_VIEW_EXPERIMENT, r, y, s->top + y - 1, focused);
         fb_draw_cut(r, y, 1, name, FB_ROLE_STRONG, p->name);
         snprintf(figure_text, sizeof figure_text, "%s%s", fb_figure_sign(p->kind), fb_points_text(text, p->y));
         fb_draw_right(r, y, figure, kind_role(p->kind, FB_ROLE_TEXT), figure_text);
@@ -452,19 +473,41 @@ static void draw_next(fb_app *app, const state *s, const fb_rect *r, int y)
     json_decref(which);
 }
 
+/* Below their headings. */
+static void fit_rows(fb_app *app, state *s, const fb_rect *view, const fb_rect *rows)
+{
+    fb_scroll at = {.cursor = app->scroll[FB_VIEW_EXPERIMENT].cursor, .top = s->top};
+    s->first_line = rows->y - view->y + 1;
+    s->lines = rows->h - 1;
+    fb_scroll_fit(&at, count_of(s), s->lines);
+    s->top = at.top;
+    app->scroll[FB_VIEW_EXPERIMENT] = at;
+}
+
+static int row_under(fb_app *app, int y, int x)
+{
+    const state *s = now(app);
+    int line = y - s->first_line;
+    if (y < s->chart) return s->points.n ? point_under(app, s, y, x) : -1;
+    return line >= 0 && line < s->lines && s->top + line < count_of(s) ? s->top + line : -1;
+}
+
 static void draw(fb_app *app, const fb_rect *r, bool focused)
 {
     enum { LEAST_CHART = 4, LEAST_ROWS = 4 };
-    const state *s = now(app);
+    state *s = now(app);
     fb_rect rows = *r;
     if (app->sweep.runs && rows.h > 1) draw_next(app, s, r, --rows.h);
     int chart = rows.h * 3 / 5;
+    s->chart = 0;
     if (s->now.kind == LINES && chart >= LEAST_CHART + AROUND && rows.h - chart >= LEAST_ROWS) {
         fb_rect top = {r->y, r->x, chart, r->w};
+        s->chart = chart;
         if (s->points.n) draw_chart(app, s, &top);
         rows.y += chart;
         rows.h -= chart;
     }
+    fit_rows(app, s, r, &rows);
     if (!count_of(s))
         fb_draw_wrapped(&rows, 0, 2, rows.h, FB_ROLE_DIM,
                         app->sweep.runs ? "no rows yet"
@@ -586,5 +629,6 @@ const fb_view fb_view_experiment = {
     .explain = explain,
     .command = command,
     .key = key,
+    .row_at = row_under,
     .opened = opened,
 };

@@ -177,6 +177,30 @@ static void enter_opens_the_case(void **unused)
     quit(t);
 }
 
+/* A click on a point is one on its row, a second one opens it. */
+static void points_are_clicked(void **unused)
+{
+    (void)unused;
+    char keys[96];
+    int row = 0;
+    term *t = fake("sweep", 30, 100, NULL);
+    must_show(t, "110 µs");
+    term_keys(t, ".");
+    must_show(t, "has ended");
+    while (row < 30 && !strstr(term_row(t, row), "│~b")) row++; /* max, 8: at the left end */
+    assert_true(row < 30);
+    snprintf(keys, sizeof keys, "\"\x1b[<0;12;%dM\x1b[<0;12;%dm\"", row + 1, row + 1);
+    term_keys(t, keys);
+    must_show(t, "split:max  batch_size=8");
+    term_keys(t, "\"\x1b[<0;20;17M\x1b[<0;20;17m\""); /* the first row below the chart */
+    must_show(t, "split:eager  batch_size=8");
+    term_keys(t, keys);
+    must_show(t, "split:max  batch_size=8");
+    term_keys(t, keys);
+    must_show(t, "graph · split · 2 max");
+    quit(t);
+}
+
 static void stops_and_goes_on(void **unused)
 {
     (void)unused;
@@ -496,6 +520,7 @@ int main(void)
         cmocka_unit_test(the_cursor_is_a_point),
         cmocka_unit_test(enter_opens_the_case),
         cmocka_unit_test(stops_and_goes_on),
+        cmocka_unit_test(points_are_clicked),
         cmocka_unit_test(without_colours),
         cmocka_unit_test(is_written_to_files),
         cmocka_unit_test(says_where_there_is_none),

@@ -75,6 +75,8 @@ static void points_become_cells(void **unused)
     assert_int_equal(cell(c.canvas, W - 2, 0), '~');  /* … predicted */
     assert_int_equal(cell(c.canvas, 16, 3), 'a');     /* 100, 100 µs: two of three decades up */
     assert_int_equal(cell(c.canvas, 15, 3), '.');     /* measured */
+    for (int i = 0; i < p.n; i++)                     /* where each point says it is */
+        assert_int_equal(cell(c.canvas, c.cell[i].x, c.cell[i].y), i < 3 ? 'a' : 'b');
     assert_int_equal(c.canvas->role[3 * W + 16], FB_CHART_CURSOR);
     assert_int_equal(c.canvas->role[W - 1], 0);
     assert_int_equal(c.canvas->ink_of[(H - 1) * W + 9], 1);
