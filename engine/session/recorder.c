@@ -763,8 +763,23 @@ static json_t **wanted_by_edge(fb_recorder *r, const fb_plan *plan)
     return wanted;
 }
 
+/* Each of its edges would be another kernel that is as large, compiled for a second and measured by itself. */
+static bool is_too_large(const fb_plan *plan)
+{
+    enum { MOST = 256 }; /* nodes of a kernel */
+    int n_nodes = fb_planner_graph(fb_plan_planner(plan))->n_nodes, most = 0;
+    int *members = fb_calloc((size_t)n_nodes + 1, sizeof *members); /* there is a group for some node each */
+    for (int i = 0; i < n_nodes; i++) {
+        int group = fb_plan_group_of(plan, i);
+        if (group != FB_NONE && group < n_nodes && ++members[group] > most) most = members[group];
+    }
+    fb_free(members);
+    return most > MOST;
+}
+
 static bool toggles_of(fb_recorder *r, const char *what, const fb_plan *plan, fb_error *err)
 {
+    if (is_too_large(plan)) return true;
     const fb_deps *d = fb_planner_deps(fb_plan_planner(plan));
     json_t **wanted = wanted_by_edge(r, plan);
     bool ok = true;

@@ -27,7 +27,7 @@ return fb.script {
     n = fb.int { 262144, min = 1, max = 16777216, step = "x2", help = "elements" },
     places = fb.int { 16777216, min = 1, max = 268435456, step = "x4", help = "of the table, 4 bytes each" },
     hops = fb.int { 8, min = 0, max = 64, help = "reads, one after the other" },
-    depth = fb.int { 200, min = 2, max = 400, step = 50, help = "values that are live at once" },
+    depth = fb.int { 150, min = 2, max = 400, step = 25, help = "values that are live at once" },
   },
 
   model = function(g, p)
@@ -43,7 +43,7 @@ return fb.script {
     end
     local y = there[p.depth + 1]
     for i = p.depth, 1, -1 do
-      g:scope("back", p.depth + 1 - i, function() y = y * 0.5 + there[i] end)
+      g:scope("back", i, function() y = there[i] - y end)
     end
     return y
   end,
@@ -67,7 +67,7 @@ return fb.script {
 
   -- Up to which number of live values does the fusion pay?
   experiment = function(e)
-    for c in e:sweep { plan = { "fused", "cut" }, depth = { 25, 50, 100, 150, 200 } } do
+    for c in e:sweep { plan = { "fused", "cut" }, depth = { 25, 50, 75, 100, 125, 150 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
     end
@@ -77,13 +77,13 @@ return fb.script {
   puzzle = {
     order = 15,
     about = "Each element follows eight links through a table, a random place of memory after the other. Then it "
-      .. "goes through 200 small steps and back, which keeps 200 values in registers. fused does both in one "
+      .. "goes through 150 small steps and back, which keeps 150 values in registers. fused does both in one "
       .. "kernel; cut stores what the walk found and lets a second kernel go on.",
     compare = { "fused", "cut" },
     ask = "cut launches twice, and writes and reads a tensor more. Why is it faster?",
     choices = {
       { "occupancy", "Occupancy: the walk waits for memory, and fused has too few threads to wait with.",
-        tell = "The 200 values take registers from the first instruction on. An eighth of the threads fits, so an "
+        tell = "The 150 values take registers from the first instruction on. An eighth of the threads fits, so an "
           .. "eighth of the reads is on its way at any time." },
       { "spills", "Spills: fused has more live values than registers, and puts some of them into memory." },
       { "bytes", "Bytes: the second kernel reads what it needs in order, the walk does not." },
@@ -91,7 +91,7 @@ return fb.script {
     },
     hints = {
       "Press + for more rows: compare `registers` and `occupancy` of the kernels.",
-      "A multiprocessor has 65,536 registers. How many threads of 205 each fit, and how many could there be?",
+      "A multiprocessor has 65,536 registers. How many threads of 147 each fit, and how many could there be?",
       "Set `depth` to 25 and ask again.",
     },
     tell = "A kernel takes its registers for all of its life, as many as its worst moment needs. A phase that "
