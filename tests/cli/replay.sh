@@ -30,6 +30,16 @@ cp "$recording" before
 fb record chain.lua --device host --out "$recording"
 is "a second run finds everything there" 0 out ': 0 plans and 0 toggles measured' out ' 0 new kernels, 0 failed'
 
+cat >large.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 64 })
+  for _ = 1, 257 do x = x:cos() end
+  return x
+end
+LUA
+fb record large.lua --device host --out large.json
+is "of a kernel of hundreds of nodes no edge is toggled" 0 out ' [0-9] new kernels, 0 failed'
+
 printf '#!/bin/sh\ncase "$*" in *--version*) exec cc "$@" ;; esac\nexit 1\n' >badcc
 chmod +x badcc
 CC=$work/badcc fb record chain.lua --device host --set n=96 --out bad.json
