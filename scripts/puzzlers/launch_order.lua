@@ -62,13 +62,13 @@ return fb.script {
       .. "registers.",
     compare = { "depth:none", "depth:max" },
     ask = "Depth first, what one kernel wrote is in the cache when the next one reads it. One kernel keeps it in "
-      .. "registers. What does that save on top?",
+      .. "registers. What does that still save?",
     choices = {
-      { "bytes", "What moves between the kernels, cache or not." },
-      { "launches", "Launching, and waiting for it.",
+      { "bytes", "Bytes: what moves from kernel to kernel, through the cache or not." },
+      { "launches", "Launches: all but one, and the waiting for them.",
         tell = "The traffic stays on chip in either plan, and only the launches remain." },
-      { "compute", "Arithmetic." },
-      { "occupancy", "Kernels that are too small to fill the device." },
+      { "compute", "Arithmetic: fused, it takes fewer instructions." },
+      { "occupancy", "Size: kernels that are too small to fill the device." },
     },
     hints = {
       "Put breadth:none beside: does the order change anything at this size?",

@@ -1,6 +1,6 @@
 -- Over-fusion: three ways in which one kernel is slower than two.
 --
--- again   sums `taps` neighbours of a dear function. One kernel evaluates the function for every neighbour, `taps` times
+-- again   sums `taps` neighbours of an expensive function. One kernel evaluates the function for every neighbour, `taps` times
 --         as often as two kernels, which store it once.
 -- starved takes the softmax of a few very long rows. Each kernel that keeps a row to itself occupies as many processors
 --         as there are rows. Fused, everything runs that narrow; cut, the pointwise parts use the whole device.
@@ -56,7 +56,7 @@ return fb.script {
   columns = { "again:stored", "again:max", "starved:none", "starved:max", "crowded:max" },
 
   plans = {
-    -- Only what is dear, in a kernel of its own; the rest as in `max`.
+    -- Only what is expensive, in a kernel of its own; the rest as in `max`.
     stored = function(pl)
       pl:preset("max")
       for e, from, to in pl:edges() do
@@ -77,7 +77,7 @@ return fb.script {
 
   puzzle = {
     order = 5,
-    about = "A sum over neighbours of a function that takes long: sin, exp, tanh. In one kernel the function is "
+    about = "A sum over neighbours of an expensive function: sin, exp, tanh. In one kernel the function is "
       .. "evaluated for every neighbour anew; in two it is evaluated once, stored, and read again.",
     compare = { "again:max", "again:stored" },
     ask = "Two kernels instead of one, and more bytes. Why is that faster?",

@@ -77,12 +77,12 @@ return fb.script {
       .. "order, one follows the other; overlapped, the next batch comes in and the last results leave while "
       .. "the kernel runs.",
     compare = { "both_ways:in_order", "both_ways:overlapped" },
-    ask = "The same kernels, the same bytes in and out. What does feeding the next batch beside the compute take away?",
+    ask = "The same kernels, the same bytes in and out. What does a run wait less for when the next batch comes in meanwhile?",
     choices = {
-      { "copies", "The wait for copies that nothing ran beside." },
-      { "bytes", "Bytes that the kernels move." },
-      { "launches", "Launches, and waiting for them." },
-      { "compute", "Arithmetic." },
+      { "copies", "Copies: they go on while kernels run, or while another copy goes the other way." },
+      { "bytes", "Bytes: the kernels read and write less." },
+      { "launches", "Launches: there are fewer of them." },
+      { "compute", "Arithmetic: it is done while the copies go on, and costs less." },
     },
     hints = {
       "Press T: where are the copies, before the kernels or beside them?",

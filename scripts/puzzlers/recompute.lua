@@ -2,7 +2,7 @@
 --
 -- Both sums need s = act(x). Stored, s is written once and read twice. Recomputed, x is read twice and act is evaluated
 -- twice, but s never exists. Two passes instead of three, against twice the arithmetic: whether that is a bargain depends
--- on how dear act is and on what the device has to spare.
+-- on how expensive act is and on what the device has to spare.
 --
 -- The plan `store` keeps s, `again` computes it inside each sum. Go through `act` with both. A memory of the past that is
 -- cheap to make again need not be kept: checkpointing in training is this same trade.

@@ -76,9 +76,10 @@ return fb.script {
       { "occupancy", "One kernel of 16 features fills the device; a kernel of one feature does not." },
     },
     hints = {
-      "Count the launches: 18 against 3. Which ones are the 16?",
-      "The stack costs no bytes any more: each feature's kernel writes where stack wants it.",
-      "Put compile+graph@torch beside both. Launching is free now; are they equal?",
+      "Count the launches of both. Which 16 does split_stack have more?",
+      "stack is a copy of its own here. How much of the difference is its bytes, and how much the 16 launches?",
+      "Where PyTorch was recorded, put compile+graph@torch of both beside: launching costs next to nothing there. Are "
+        .. "they equal?",
     },
     tell = "Vertical fusion, along an edge, is what the compiler did: layer_norm with tanh. What split_stack needs is "
       .. "horizontal fusion: the same code over 16 features, in one launch that is large enough to fill the device. In "

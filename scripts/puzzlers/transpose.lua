@@ -60,8 +60,8 @@ return fb.script {
     compare = { "crossed:max", "straight:max" },
     ask = "One kernel each, the same bytes, the same additions. Why is crossed slower?",
     choices = {
-      { "bytes", "It reads more bytes than the modelled distinct ones: a line of memory for every element.",
-        tell = "The lines are fetched again, or for less than all that they hold." },
+      { "bytes", "Bytes: a whole line of memory is fetched for a few numbers of it.",
+        tell = "The rest of a line is fetched in vain, or thrown out before its turn comes and fetched again." },
       { "occupancy", "Its kernel cannot fill the device." },
       { "compute", "Its index arithmetic takes longer." },
       { "launches", "It launches a transposing copy." },
