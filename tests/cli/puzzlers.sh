@@ -90,6 +90,18 @@ is "the device's time alone" 0 out '^first +█+ +8\.5 µs' out '^device: the la
 fb diff transpose crossed:max@replay:h200 straight:max@replay:h200 --of kernels
 is "another time" 2 err1 'there are: wall, device'
 
+# Between host and GPU a number by itself takes as long as four thousand bytes.
+cat >copies.lua <<'LUA'
+return require("fusebox").script {
+  params = { n = require("fusebox").int { 3 } },
+  model = function(g, p)
+    for i = 1, p.n do g:receive(g:input("x" .. i, { 37 }):sum(), "y" .. i) end
+  end,
+}
+LUA
+fb run copies.lua none --device replay:h200
+is "a copy of four bytes takes its time" 0 out '12 B +~[1-9][0-9.]* µs'
+
 # What kind of figure it is, in every format.
 cat >kinds.lua <<'LUA'
 return require("fusebox").script {
