@@ -61,6 +61,15 @@ static touch touch_of(const fb_nest *nest, const fb_space *rows, const fb_space 
     return t;
 }
 
+/* Rows to which nothing is added are written too: with zeros. */
+static touch whole_of(const fb_nest *nest, touch t)
+{
+    t.elements = fb_shape_elements(&nest->graph->nodes[t.base].shape);
+    t.low = 0;
+    t.high = t.elements - 1;
+    return t;
+}
+
 static void note(touches *all, touch t)
 {
     if (t.elements == 0) return;
@@ -199,8 +208,10 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         if (r->storage == FB_ON_CHIP) continue;
-        note(writes, touch_of(nest, &s->rows, r->space == FB_NONE ? NULL : &s->spaces[r->space],
-                              r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage, r->at, FB_NONE));
+        fb_id base = r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage;
+        const fb_space *space = r->space == FB_NONE ? NULL : &s->spaces[r->space];
+        touch t = touch_of(nest, &s->rows, space, base, r->at, FB_NONE);
+        note(writes, s->scatter ? whole_of(nest, t) : t);
     }
     if (rows * inner > f->rows * f->inner) {
         f->rows = rows;

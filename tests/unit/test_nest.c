@@ -97,6 +97,17 @@ static void test_views_cost_what_they_touch(void **state)
     drop(&t);
 }
 
+/* Index, rows, and the whole result: rows to which nothing is added are zeros that somebody writes. */
+static void test_added_rows_are_all_written(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("added");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 8), FB_F32), at = source(g, FB_OP_INPUT, "at", SHAPE(32), FB_I64);
+    trial t = build(with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 1000}), x, at)), false);
+    expect(&t, 32 * 8 * 4 + 32 * 8, 1000 * 8 * 4, 1);
+    drop(&t);
+}
+
 static void test_unlike_reductions_of_one_input_share_a_pass(void **state)
 {
     (void)state;
@@ -220,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_puzzle),
         cmocka_unit_test(test_members_without_a_join),
         cmocka_unit_test(test_views_cost_what_they_touch),
+        cmocka_unit_test(test_added_rows_are_all_written),
         cmocka_unit_test(test_unlike_reductions_of_one_input_share_a_pass),
         cmocka_unit_test(test_softmax_keeps_its_exponentials),
         cmocka_unit_test(test_loops_that_are_no_vectors),
