@@ -30,7 +30,7 @@ typedef struct {
     fb_cli cli;
     const char *out, *arch; /* arch: compile for it alone */
     fb_machine machine;     /* then: what plans are made for */
-    bool no_counters, max_autotune, list;
+    bool no_counters, no_metrics, max_autotune, list;
     bool only[STAGES], some; /* some: those alone */
     double spread, seconds;
     int jobs; /* processes that compile */
@@ -40,7 +40,17 @@ typedef struct {
     fb_table *listed;
 } record;
 
-enum { KEY_NO_COUNTERS = 256, KEY_COMPILE, KEY_MAX_AUTOTUNE, KEY_LIST, KEY_FOR, KEY_ONLY, KEY_SPREAD, KEY_JOBS };
+enum {
+    KEY_NO_COUNTERS = 256,
+    KEY_COMPILE,
+    KEY_MAX_AUTOTUNE,
+    KEY_LIST,
+    KEY_FOR,
+    KEY_ONLY,
+    KEY_SPREAD,
+    KEY_JOBS,
+    KEY_NO_METRICS
+};
 
 static double positive(const struct argp_state *state, const char *option, const char *text)
 {
@@ -72,6 +82,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
         r->cli.plan_as = &r->machine;
         return 0;
     case KEY_NO_COUNTERS: r->no_counters = true; return 0;
+    case KEY_NO_METRICS: r->no_metrics = true; return 0;
     case KEY_MAX_AUTOTUNE: r->max_autotune = true; return 0;
     case KEY_LIST: r->list = true; return 0;
     case KEY_FOR: r->seconds = positive(state, "for", arg); return 0;
@@ -124,6 +135,7 @@ static bool open_recorder(record *r, const char *device, fb_error *err)
                                    .max_autotune = r->max_autotune,
                                    .device = device,
                                    .out = r->out,
+                                   .no_metrics = r->no_metrics,
                                    .counters = !r->no_counters,
                                    .spread = r->spread,
                                    .seconds = r->seconds,
@@ -379,6 +391,7 @@ static int record_main(const fb_command *me, int argc, char **argv)
          0},
         {"jobs", KEY_JOBS, "N", 0, "With --compile: so many scripts at once", 0},
         {"no-counters", KEY_NO_COUNTERS, NULL, 0, "Times only, no measured traffic", 0},
+        {"no-metrics", KEY_NO_METRICS, NULL, 0, "Timelines without the device's metrics over time", 0},
         {"max-autotune", KEY_MAX_AUTOTUNE, NULL, 0,
          "With a --worker for PyTorch, whose plans are recorded too: also this one, half a minute a graph", 0},
         {0},

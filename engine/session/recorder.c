@@ -343,8 +343,12 @@ static void trace_entry(fb_recorder *r, column_run *e)
 {
     fb_worker_event event;
     if (!e->plan || fb_plan_launch_mode(e->plan) == FB_LAUNCH_GRAPH || e->report->launches > MOST_TRACED) return;
-    fb_worker_trace(*e->worker, e->id, true);
-    if (!answer(r, e->worker, e->id, &event, NULL)) return;
+    fb_error why = {0};
+    fb_worker_trace(*e->worker, e->id, !r->o.no_metrics);
+    if (!answer(r, e->worker, e->id, &event, &why)) {
+        if (why.kind == FB_ERR_CRASH) forget_files(r, e);
+        return;
+    }
     json_decref(e->timeline);
     e->timeline = json_incref(json_object_get(event.message, "timeline"));
     fb_worker_event_clear(&event);
@@ -397,6 +401,7 @@ static void measure_alone(fb_recorder *r, column_run *e)
         stand_together(r, e, 1);
         bool ok = !e->failed && measure_together(r, e, 1, &why);
         if (!e->failed && !ok) entry_failed(r, e, &why);
+        if (!ok) forget_files(r, e);
         release_entry(r, e);
         take_measured(r, e, 1);
     }
@@ -412,6 +417,7 @@ static bool measure_entries(fb_recorder *r, entries *all, fb_error *err)
         n = stand_together(r, e, all->n - from);
         bool ok = measure_together(r, e, n, &why);
         release_all(r, e, n);
+        if (!ok) forget_files(r, e);
         if (ok) take_measured(r, e, n);
         for (int i = 0; i < n; i++) measure_alone(r, &e[i]);
         if (!save(r, false, err)) return false;
@@ -1250,8 +1256,11 @@ fb_recorder *fb_recorder_new(const fb_recorder_options *o, fb_error *err)
     fb_recorder *r = fb_calloc(1, sizeof *r);
     r->o = *o;
     r->device = fb_strdup(o->device);
-    if (o->seconds > 0) r->until_ns = fb_now_ns() + (int64_t)(o->seconds * 1e9);
-    if (o->compile || o->list ? open_unmeasured(r, err) : open_all(r, err)) return r;
+    int64_t since = fb_now_ns();
+    if (o->compile || o->list ? open_unmeasured(r, err) : open_all(r, err)) {
+        if (o->seconds > 0) r->until_ns = since + (int64_t)(o->seconds * 1e9); /* calibrating is seen to its end */
+        return r;
+    }
     fb_recorder_free(r);
     return NULL;
 }

@@ -29,6 +29,7 @@ typedef struct {
     bool max_autotune;  /* record a peer's plan of that name too: it takes half a minute a graph */
     const char *device; /* "cuda:0" */
     const char *out;    /* the file; NULL: the device's name, such as h200.json.gz */
+    bool no_metrics;    /* timelines without the device's metrics over time */
     bool counters;      /* measured traffic too, where the device has counters */
     double spread;      /* p90 over p10 of a column that was disturbed; 0: 2 */
     double seconds;     /* after these nothing more is begun, and what takes longer is given up; 0: no limit */
