@@ -95,6 +95,24 @@ static inline fb_bf16 fb_to_bf16(float x)
     return (fb_bf16){(uint16_t)(x != x ? (u >> 16 | 0x40) : rounded)};
 }
 
+/* ---- integers of floats as floats again ---- */
+
+/* Never -0. A compiler that makes one truncation of both conversions (gcc 12) leaves the sign of what came to nothing. */
+static inline float fb_wholef(float x)
+{
+    uint32_t u = fb_bits(x);
+    return fb_float(u == 0x80000000u ? 0 : u);
+}
+
+static inline double fb_whole(double x)
+{
+    uint64_t u;
+    __builtin_memcpy(&u, &x, sizeof u);
+    u = u == 0x8000000000000000u ? 0 : u;
+    __builtin_memcpy(&x, &u, sizeof x);
+    return x;
+}
+
 /* ---- minimum and maximum: NaN wins, as in PyTorch ---- */
 
 static inline float fb_minf(float a, float b)

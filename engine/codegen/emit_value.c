@@ -173,6 +173,16 @@ static const char *bare(fb_emitter *e, const char *text)
     return fb_arena_printf(e->arena, "%.*s", (int)(n - 2), text + 1);
 }
 
+/* A float of an integer that was made of a float just before (prelude.h). */
+static bool is_whole(const fb_emitter *e, const fb_value *v)
+{
+    const fb_value *x = &e->section->values[v->args[0]];
+    if (e->dialect != &fb_dialect_c || !is_float(e->nest->graph->nodes[v->node].dtype) || is_float(x->dtype))
+        return false;
+    return x->n_args == 1 && e->nest->graph->nodes[x->node].op == FB_OP_CAST &&
+           is_float(e->section->values[x->args[0]].dtype);
+}
+
 static const char *operation(fb_emitter *e, const fb_value *v)
 {
     const fb_node *n = &e->nest->graph->nodes[v->node];
@@ -180,6 +190,9 @@ static const char *operation(fb_emitter *e, const fb_value *v)
     const char *operands[3];
     for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
     fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
+    if (n->op == FB_OP_CAST && is_whole(e, v))
+        return fb_arena_printf(e->arena, "fb_whole%s(%s)", n->dtype == FB_F64 ? "" : "f",
+                               convert(e, operands[0], of, n->dtype));
     if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
     const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
     spelling = resolve_spelling(e, spelling, n, of);

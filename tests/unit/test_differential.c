@@ -262,6 +262,23 @@ static void rows_without_columns_have_an_epilogue(void **state)
     }
 }
 
+/* -0.3 as an integer is 0, and that as a float is 0, not -0: one over it is above all numbers. */
+static void small_negative_numbers_become_whole(void **state)
+{
+    (void)state;
+    static const fb_dtype wholes[] = {FB_I32, FB_I64}, floats[] = {FB_F32, FB_F64};
+    for (int i = 0; i < 4; i++) {
+        fb_error err;
+        fb_graph *g = fb_graph_new("whole");
+        fb_attrs at = {.shape = {.rank = 1, .dim = {40}}, .dtype = floats[i / 2], .dist = FB_DIST_UNIFORM, .value = -1};
+        fb_id x = add(g, FB_OP_INPUT, 0, NULL, &at, "x");
+        fb_id whole = add(g, FB_OP_CAST, 1, &x, &(fb_attrs){.dtype = wholes[i % 2]}, NULL);
+        fb_id back = add(g, FB_OP_CAST, 1, &whole, &(fb_attrs){.dtype = floats[i / 2]}, NULL);
+        fb_graph_output(g, add(g, FB_OP_RECIP, 1, &back, NULL, NULL), NULL, &err);
+        check_presets(g);
+    }
+}
+
 /* Parts of a join are written in place, unless it is what a loop starts from; a sum over rows starts one as it is, and
  * not made again. */
 static void loops_start_from_memory(void **state)
@@ -475,6 +492,7 @@ int main(void)
         cmocka_unit_test(rows_without_columns_have_an_epilogue),
         cmocka_unit_test(loops_start_from_memory),
         cmocka_unit_test(sums_are_read_under_tests_of_another_loop),
+        cmocka_unit_test(small_negative_numbers_become_whole),
         cmocka_unit_test(failures_become_small),
         cmocka_unit_test(a_seed_is_a_graph_and_a_plan),
         cmocka_unit_test(every_rule_is_met),
