@@ -15,6 +15,7 @@ static const struct {
     const char *sign, *meaning;
 } signs[] = {
     {"a b c", "kernels: rows with one letter share one; a+ holds several"},
+    {"┏ ┃ ┗", "the kernels that the last edit made, until the next key"},
     {"● ○ ✗ ◐", "a row's edges from above: fused, cut, cannot be fused, some of each"},
     {"◆ ╭─ ╰▸", "the rail: the row under the cursor, what it reads, who reads it"},
     {"*", "a marked row: Space makes one kernel of them"},

@@ -374,7 +374,8 @@ static void reopen(fb_app *app, const item *it)
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
     else {
         const json_t *which = json_object_get(it->row, "case");
-        json_t *params = json_deep_copy(json_object_get(which ? which : it->row, "params"));
+        const json_t *all = json_object_get(it->row, "params"); /* of an experiment's row, too; older ones have none */
+        json_t *params = json_deep_copy(all ? all : json_object_get(which, "params"));
         char *copy = fb_strdup(path);
         bool opened = fb_app_open(app, copy);
         fb_free(copy);
