@@ -189,7 +189,7 @@ static state *now(fb_app *app)
     state *s = app->state[FB_VIEW_EXPERIMENT];
     picture all[MOST_PICTURES];
     int n = pictures_of(app, all), rows = (int)json_array_size(app->sweep.of.cases);
-    if (!s || s->run != app->sweep.run) s = fresh(app, s ? s->wished : -1);
+    if (!s || s->run != app->sweep.run) s = fresh(app, s && app->sweep.begun ? s->wished : -1);
     fb_scroll *at = &app->scroll[FB_VIEW_EXPERIMENT];
     bool last = s->now.kind == ALL && at->cursor >= s->taken - 1;
     while (s->taken < rows) take_row(s, json_array_get(app->sweep.of.cases, (size_t)s->taken++));
