@@ -1,5 +1,6 @@
 /* The rail beside the graph's rows: what the row under the cursor reads, and who reads it. Reads are the graph's own,
- * through views and sources too; scopes read and are read as the rows that they show. Pure; O(nodes) a row. */
+ * through views and sources too; scopes read and are read as the rows that they show. Pure; one look at each read a
+ * row. */
 #ifndef FB_TUI_RAIL_H
 #define FB_TUI_RAIL_H
 
@@ -18,6 +19,7 @@ typedef enum {
 typedef struct {
     const fb_outline *outline; /* of the rows it was made from; NULL: none */
     int row;
+    int *row_of;                /* of each node of the graph */
     FB_VEC(unsigned char) sign; /* of each row */
     int first, last;            /* rows between which the line goes */
     int reads, readers;
