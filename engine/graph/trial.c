@@ -352,6 +352,13 @@ static const fb_shape *shape_of(const run *r, int want)
     return &r->s->g->nodes[r->want[want]].shape;
 }
 
+/* What blocks may hold together: beside what is kept, and a part for what was not foreseen. */
+static double room_of(const run *r)
+{
+    double most = (double)r->s->bytes_max;
+    return fmax(0.8 * (most - (double)atomic_load(&r->s->bytes)), most / 8);
+}
+
 static bool is_whole(const group *gr, int d)
 {
     return gr->whole >> d & 1;
@@ -540,7 +547,7 @@ static bool looks_beside(const run *r, const group *gr, const choice *c)
 /* As small as the cache likes; larger where blocks share too much, but no larger than memory. */
 static void choose_cut(const run *r, group *gr, int64_t target)
 {
-    choice c = {.n = fb_shape_elements(shape_of(r, gr->members[0])), .target = target, .most = (double)r->s->bytes_max};
+    choice c = {.n = fb_shape_elements(shape_of(r, gr->members[0])), .target = target, .most = room_of(r)};
     cut(r, gr, 0, c.n);
     gr->cost = c.whole = c.least = block_cost(r, gr, 0);
     bool fits = gr->bytes <= c.most;
@@ -571,15 +578,17 @@ static bool joins(const run *r, group *gr, int want, int shift)
     alone.n = 1;
     alone.members = &want;
     alone.shift = &shift;
-    double own = block_cost(r, &alone, gr->n_blocks / 2);
+    double own = block_cost(r, &alone, gr->n_blocks / 2), bytes = gr->bytes;
     gr->members[gr->n] = want;
     gr->shift[gr->n++] = shift;
     double both = block_cost(r, gr, gr->n_blocks / 2);
-    if (both < 0.9 * (own + gr->cost) + 1) {
+    double most = room_of(r) / fb_trial_threads(r->s->o);
+    if (both < 0.9 * (own + gr->cost) + 1 && gr->bytes <= fmax(most, 1.05 * bytes)) {
         gr->cost = both;
         return true;
     }
     gr->n--;
+    gr->bytes = bytes;
     return false;
 }
 
@@ -641,27 +650,32 @@ static void close_groups(run *r)
 
 /* ---- what many blocks would compute again ---- */
 
-/* How often blocks ask for a slot, and whether all of it. */
+/* How often blocks ask for all of a slot, and what it costs them, parts as well. */
 typedef struct {
-    double *times; /* a slot each */
-    bool *whole;   /* a slot each: wherever it is asked for */
-    bool *first;   /* a slot each: some node that is not whole reads it, or it is wanted itself */
+    double *times, *cost; /* a slot each */
+    bool *whole;          /* a slot each: several ask for all of it */
+    bool *first;          /* a slot each: some node that is not whole reads it, or it is wanted itself */
     double all, again;
 } sharing;
 
-/* A block stands for its group. */
-static void look_at_group(const run *r, const group *gr, sharing *of)
+/* What small blocks of a wanted node alone would ask for; one of them stands for all. */
+static void look_at_want(const run *r, int want, sharing *of)
 {
     const fb_trial_shared *s = r->s;
+    int shift = 0;
+    group alone = {.n = 1, .members = &want, .shift = &shift}, *gr = &alone;
+    if (fb_shape_elements(shape_of(r, want)) == 0) return;
+    cut(r, gr, 0, s->o->sample ? SAMPLE_BLOCK : BLOCK);
     double blocks = (double)blocks_of(r, gr);
     for (int k = 0; k < s->n_slots; k++) r->trial[k].wanted = false;
     int end = demand_block(r, gr, gr->n_blocks / 2, r->trial);
     for (int k = 0; k < end; k++) {
         const fb_shape *shape = &s->g->nodes[s->order[k]].shape;
         if (!r->trial[k].wanted) continue;
-        of->times[k] += blocks;
-        of->whole[k] = of->whole[k] && fb_box_cells(&r->trial[k].box, shape->rank) == fb_shape_elements(shape);
-        of->all += blocks * s->cost[k] * (double)fb_box_cells(&r->trial[k].box, shape->rank);
+        int64_t cells = fb_box_cells(&r->trial[k].box, shape->rank);
+        if (cells == fb_shape_elements(shape)) of->times[k] += blocks;
+        of->cost[k] += blocks * s->cost[k] * (double)cells;
+        of->all += blocks * s->cost[k] * (double)cells;
     }
 }
 
@@ -671,12 +685,12 @@ static void look_at_slots(const run *r, sharing *of)
     const fb_trial_shared *s = r->s;
     for (int k = 0; k < s->n_slots; k++) {
         const fb_node *node = &s->g->nodes[s->order[k]];
-        of->whole[k] = of->whole[k] && of->times[k] > 1 && !s->leaf[k];
-        if (of->whole[k]) of->again += (of->times[k] - 1) * s->cost[k] * (double)fb_shape_elements(&node->shape);
+        of->whole[k] = of->times[k] > 1 && !s->leaf[k];
+        if (of->whole[k]) of->again += of->cost[k] - s->cost[k] * (double)fb_shape_elements(&node->shape);
     }
     for (int k = 0; k < s->n_slots; k++) {
         const fb_node *node = &s->g->nodes[s->order[k]];
-        if (of->times[k] == 0 || s->leaf[k] || s->in_body[k]) continue;
+        if (of->cost[k] == 0 || s->leaf[k] || s->in_body[k]) continue;
         for (int a = 0; a < node->n_args && !of->whole[k]; a++)
             if (s->slot[node->args[a]] >= 0) of->first[s->slot[node->args[a]]] = true;
         of->first[k] = of->first[k] || s->kept[k];
@@ -721,20 +735,29 @@ static bool compute_shared(run *r, fb_trial_eval *e)
     const fb_trial_shared *s = r->s;
     size_t n = (size_t)s->n_slots + 1;
     bool ok = true;
-    if ((double)r->n_groups * s->n_slots > GROUPING_MOST) return true;
-    sharing of = {.times = fb_calloc(n, sizeof *of.times), .whole = fb_alloc(n), .first = fb_calloc(n, 1)};
-    memset(of.whole, true, n);
-    for (int k = 0; k < r->n_groups; k++) look_at_group(r, &r->groups[k], &of);
+    if ((double)r->n_want * s->n_slots > GROUPING_MOST) return true;
+    sharing of = {.times = fb_calloc(n, sizeof *of.times),
+                  .cost = fb_calloc(n, sizeof *of.cost),
+                  .whole = fb_calloc(n, 1),
+                  .first = fb_calloc(n, 1)};
+    for (int w = 0; w < r->n_want; w++) look_at_want(r, w, &of);
     look_at_slots(r, &of);
-    double bytes = 0;
+    double bytes = 0, now = 0, most = 0;
+    for (int k = 0; k < r->n_groups; k++) {
+        now += r->groups[k].cost * (double)blocks_of(r, &r->groups[k]);
+        most = fmax(most, r->groups[k].bytes);
+    }
+    bool pays = most > room_of(r) || of.all - of.again < 0.8 * now;
     for (int k = 0; k < s->n_slots; k++)
         if (of.first[k]) bytes += 8.0 * s->lanes * (double)fb_shape_elements(&s->g->nodes[s->order[k]].shape);
-    if (bytes > 0 && of.again > 0.2 * of.all && bytes < (double)s->bytes_max / 2) {
+    if (bytes > 0 && pays && bytes < (double)s->bytes_max / 2) {
         ok = keep_firsts(r, e, &of);
         close_groups(r);
+        fb_trial_empty_pool(e);
         if (ok) open_groups(r);
     }
     fb_free(of.times);
+    fb_free(of.cost);
     fb_free(of.whole);
     fb_free(of.first);
     return ok;
@@ -750,7 +773,7 @@ static void open_tasks(run *r)
         for (int k = 0; k < r->n_groups; k++) {
             const group *gr = &r->groups[k];
             int64_t blocks = blocks_of(r, gr);
-            bool parallel = blocks >= 2 * threads && gr->bytes * threads <= (double)r->s->bytes_max;
+            bool parallel = blocks >= 2 * threads && gr->bytes * threads <= room_of(r);
             if (parallel != (pass == 1)) continue;
             for (int64_t b = 0; b < blocks; b++) {
                 int64_t block = blocks < gr->n_blocks ? b * (gr->n_blocks - 1) / (blocks - 1) : b;
@@ -1003,6 +1026,7 @@ static void run_all(run *r)
     if (before) blas->set_num_threads(threads);
     workers[0].e.workers = threads;
     bool ok = reduce_long_rows(r, &workers[0].e);
+    fb_trial_empty_pool(&workers[0].e);
     if (ok) {
         open_groups(r);
         ok = compute_shared(r, &workers[0].e);
@@ -1013,6 +1037,7 @@ static void run_all(run *r)
     }
     for (int k = 0; ok && k < r->n_serial; k++) ok = run_task(r, &workers[0].e, r->tasks[k]);
     workers[0].e.workers = 1;
+    fb_trial_empty_pool(&workers[0].e);
     atomic_store(&r->next, r->n_serial);
     if (ok && r->n_tasks > r->n_serial) {
         if (before) blas->set_num_threads(1);

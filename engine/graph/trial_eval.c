@@ -27,7 +27,7 @@ static void free_cells(fb_trial_eval *e, fb_cells *c)
     fb_free(c);
 }
 
-static void empty_pool(fb_trial_eval *e)
+void fb_trial_empty_pool(fb_trial_eval *e)
 {
     while (e->pool) {
         fb_cells *c = e->pool;
@@ -58,7 +58,7 @@ fb_cells *fb_trial_cells(fb_trial_eval *e, fb_id node, int64_t cells)
     fb_cells *c = cells < INT64_MAX / 64 ? take_from_pool(e, cells) : NULL;
     if (!c) {
         int64_t bytes = cells < INT64_MAX / 64 ? cells * 8 : INT64_MAX / 2;
-        if (atomic_fetch_add(&e->s->bytes, bytes) + bytes > e->s->bytes_max) empty_pool(e);
+        if (atomic_fetch_add(&e->s->bytes, bytes) + bytes > e->s->bytes_max) fb_trial_empty_pool(e);
         int64_t over = atomic_load(&e->s->bytes) - e->s->bytes_max;
         void *at = over > 0 ? NULL : fb_try_alloc((size_t)bytes);
         if (!at) {
@@ -85,7 +85,8 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
         fb_free(c);
         return;
     }
-    int64_t most = e->workers > 1 && e->s->bytes_max / 4 > POOL_MOST ? e->s->bytes_max / 4 : POOL_MOST;
+    int64_t share = e->s->bytes_max / 4 / (e->workers > 1 ? 1 : fb_trial_threads(e->s->o));
+    int64_t most = e->workers > 1 || share < POOL_MOST ? share : POOL_MOST;
     if (e->pool_bytes + c->room * 8 > most) {
         free_cells(e, c);
         return;
@@ -310,7 +311,7 @@ void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread)
 
 void fb_trial_eval_close(fb_trial_eval *e)
 {
-    empty_pool(e);
+    fb_trial_empty_pool(e);
     fb_free(e->values);
     fb_free(e->results);
 }

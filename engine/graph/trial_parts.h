@@ -180,6 +180,7 @@ double fb_trial_cost(const fb_trial_shared *s, const fb_trial_value *values, int
 
 void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread);
 void fb_trial_eval_close(fb_trial_eval *e);
+void fb_trial_empty_pool(fb_trial_eval *e);
 /* Slots first … end - 1 that are wanted: those in no body that runs (region 0), or those of one. */
 bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region);
 void fb_trial_clear(fb_trial_eval *e); /* all values, for the next block */
