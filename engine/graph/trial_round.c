@@ -66,9 +66,13 @@ static bool is_half(fb_dtype dtype)
     return dtype == FB_F16 || dtype == FB_BF16;
 }
 
-/* The lane that rounds as devices do: one operation on values that are there leaves them no choice. Products of values
- * just above or below a power of two all lie on the same side of their neighbours, which no draw would guess. */
-enum { NEAREST = 3 };
+/* Lanes that round as devices do: one op on values that are there leaves them no choice. Products of values next to a
+ * power of two all lie on the same side of their neighbours, and steps that come to a fixed point are rounded alike
+ * again and again, which no draw would guess. Lane 1 is a kernel an op, lane 3 the usual fused kernel. */
+static bool is_nearest(int lane)
+{
+    return lane == 1 || lane == 3;
+}
 
 /* Does the lane round values of the node that a kernel need not store? */
 static bool rounds(int lane, fb_id node)
@@ -81,14 +85,15 @@ fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored)
     fb_rounding r = {.to = dtype, .key = fb_trial_key(lane, node, FB_DRAW_ROUND)};
     bool flush = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_ROUND));
     /* 16-bit values stay in f32; a product of floats that goes into a fused multiply-add is not rounded at all, and in
-     * lane 2 never, so that one lane at least shows what that does. */
-    if (!stored && !rounds(lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && lane != 2 ? dtype : FB_F64;
+     * lanes 2 and 3 never, so that some at least show what that does. */
+    bool never = lane == 2 || lane == 3;
+    if (!stored && !rounds(lane, node)) r.to = is_half(dtype) ? FB_F32 : flush && !never ? dtype : FB_F64;
     r.flush = flush && r.to != FB_F16 && r.to != FB_F64;
     /* Devices round to the nearest, so that what is alike in its last bits is all rounded the same way: a column of
      * 16-bit values plus one bias is off by one thing on average. Half of the lanes know that; the others treat alike
      * what lies between the same neighbours, whatever noise is in its last bits. */
     r.by_rest = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, node, FB_DRAW_REST));
-    r.nearest = lane == NEAREST;
+    r.nearest = is_nearest(lane);
     return r;
 }
 
@@ -221,9 +226,10 @@ void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, co
     const fb_node *node = fb_trial_node(e, id);
     double *to = fb_trial_f(fb_trial_at(e, id), lane) + at;
     /* Lane 3 is the usual fused kernel: sums are stored, pointwise values are not. What is left of a value less its own
-     * mean is then a rounding. */
+     * mean is then a rounding. Registers hold an f32, but for a product that goes into a sum. */
+    bool pointwise = fb_op_get(node->op)->cls == FB_CLASS_POINTWISE;
     bool stored = (node->dtype == FB_F32 && fb_trial_chooses(node->op)) ||
-                  (lane == 3 && fb_op_get(node->op)->cls != FB_CLASS_POINTWISE);
+                  (lane == 3 && (!pointwise || (node->dtype == FB_F32 && node->op != FB_OP_MUL)));
     fb_rounding r = fb_rounding_of(lane, id, node->dtype, stored);
     int first = fb_round_lane(&r, n, from, to);
     if (first >= 0) fb_trial_overflowed(e, id, at + first, from[first]);
