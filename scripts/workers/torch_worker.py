@@ -20,6 +20,7 @@ everyone), the device's lock, the statistics, and everything under "the protocol
 """
 import collections
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -474,6 +475,9 @@ def checked(graph):
                                        and (n["id"] in outputs or n["op"] == "receive"))]
 
 
+NUMBERS = itertools.count(1)
+
+
 def function(graph, scopes, wide=False):
     """The function and the source nodes that it takes. `wide`: everything that is a float is a double."""
     out = Source(graph, scopes)
@@ -481,7 +485,8 @@ def function(graph, scopes, wide=False):
     names = {"torch": torch, "F": torch.nn.functional, "device": DEVICE}
     for name, dtype in DTYPES.items():
         names[f"dtype_{name}"] = torch.float64 if wide and dtype.is_floating_point else dtype
-    exec(compile(text, "<fusebox graph>", "exec"), names)
+    # A file's name of its own for each: what the compiler counts and keeps by place in a source is no other graph's.
+    exec(compile(text, f"<fusebox graph {next(NUMBERS)}>", "exec"), names)
     return names["model"], [graph["nodes"][i] for i in out.inputs]
 
 
@@ -650,6 +655,11 @@ def worst_of(node, got, want, at, shape):
     return f"{node['name'][:48]}{place}: {got.reshape(-1)[at].item():.9g}, expected {want.reshape(-1)[at].item():.9g}"
 
 
+def compiled_graphs():
+    """How many graphs the compiler was given so far in this process: where it gives up, it runs eagerly without a word."""
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
 ALLOWED = {"bf16": 3e-2, "f16": 5e-3, "f32": 2e-4, "f64": 1e-10}  # of the largest value of an output
 
 
@@ -698,11 +708,14 @@ class Case:
         self.load(self.seeds[0])
         start = time.perf_counter()
         self.run = self.whole_run
+        compiled = compiled_graphs()
         with torch.no_grad():
             self.run()
             wait()
             if not self.plan.startswith("eager"):
                 self.compile_ms = (time.perf_counter() - start) * 1e3
+                if compiled_graphs() == compiled:
+                    raise Refused("unavailable", f"PyTorch compiled nothing of it: {self.plan} would be eager under another name")
 
     def prepare(self):
         self.build()
@@ -1017,6 +1030,10 @@ class Worker:
             torch.compile(lambda x: torch.relu(x @ x + 1))(torch.ones(8, 8, device=DEVICE))
         finally:
             self.front.shielded = False
+        # One process compiles hundreds of graphs, each once: no sign that one of them is compiled again and again.
+        for limit in ("recompile_limit", "accumulated_recompile_limit", "cache_size_limit", "accumulated_cache_size_limit"):
+            if hasattr(torch._dynamo.config, limit):
+                setattr(torch._dynamo.config, limit, 1 << 20)
         self.can_compile = True
         self.front.interrupt()  # by what came meanwhile
 
