@@ -50,7 +50,7 @@ return fb.script {
 }
 END
 fb record --compile=sm_90 one.lua
-is "what would be recorded, a plan for a GPU too" 0 out '^sm_90: 7 plans .* 1 new kernels, 0 failed'
+is "what would be recorded, a plan for a GPU too" 0 out '^sm_90: [0-9]+ plans .* 1 new kernels, 0 failed'
 fb emit split_stack combined:max $small --target ptx --arch sm_80
 is "PTX of another architecture" 0 out '^\.target sm_80'
 fb emit split_stack combined:max $small --target ptx --arch volta

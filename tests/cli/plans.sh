@@ -42,7 +42,7 @@ fb check mlp_loop document:eager document:max --set steps=1000 --set inputs=15 -
 is "the autodiff document's loop of 1,000 steps" 0 out '^✓ document:eager: ' out '^✓ document:max: '
 fb explain puzzlers/split_stack combined:max --nest
 is "a plan as nests: loops, values with their spaces and depths, passes" 0 out '^kernel 1: reduce' out 'section 0: rows i < 16384' \
-    out 'mean over r < 256: %2' out 'store relu' out 'pass 2: over space 0 at depth 2'
+    out 'mean over r < 256: %[0-9]+  .layer_norm.mean_2' out 'store relu' out 'pass 2: over space 0 at depth 2'
 fb explain mlp_loop document:max --procedure --set steps=1000
 is "and as a procedure: fed, trained, received" 0 out '^feed feeder ' out '^for 1000 steps' \
     out '^  carried_4 = sgd.sub_4   for the next step$' out '^receive saving_params_4 = result.*copied out'

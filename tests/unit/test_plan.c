@@ -376,8 +376,9 @@ static void threads_wait_one_after_the_other(void **state)
     double once = gpu_us(rows_at(false)), twice = gpu_us(rows_at(true));
     assert_true(once > 0.6 && twice > once + 0.1); /* µs: for a row, for where it is before */
     double few = gpu_us(added_rows(128, 1)), many = gpu_us(added_rows(1024, 1));
-    assert_true(many > 5 * few && many < 9 * few);
-    assert_true(gpu_us(added_rows(1024, 2)) > 1.5 * many);
+    assert_true(many > 1.05 * few && many < 9 * few); /* the index is looked at in chunks, by a block together */
+    assert_true(gpu_us(added_rows(1024, 2)) > 1.05 * many);
+    assert_true(gpu_us(added_rows(16384, 1)) > 4 * many);
 }
 
 /* Rows of a product that a warp reduces one after the other: each exchange of lanes and each division counts. */
