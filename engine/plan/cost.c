@@ -57,12 +57,6 @@ static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
  * come from DRAM as inputs do, which change from run to run. */
 static const double reduce_wave_us = 1.6;
 
-/* Tables are written once a thread, to memory that the nearest caches hold. */
-static double table_us(const fb_machine *m, double bytes)
-{
-    return fb_time_us(bytes, 0.7 * fb_rate_peak(&m->copy_hot));
-}
-
 /* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
  * 64 bytes a cycle (Luo et al., see tile_cost.c); one block, which waits for a piece before it asks for the next, got
  * half of that (two rows of 131,072, recorded on an H200: script over_fusion). A row has a block, or several where it
@@ -128,7 +122,7 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
     }
     add_apart(m, a, out);
     out->us = fmax(out->us, together(out->memory_us, t.issued_us));
-    out->us = fmax(out->us, latency_us) + gpu_start_us + table_us(m, t.table_bytes) + out->apart_us;
+    out->us = fmax(out->us, latency_us) + gpu_start_us + out->apart_us;
 }
 
 double fb_graph_working_set(const fb_graph *g)

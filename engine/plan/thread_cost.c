@@ -211,9 +211,8 @@ static work work_of(const fb_nest *nest, const fb_section *s)
 
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
 {
-    enum { POINTER = 8 };
     double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
-    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0, blocks = 0, tables = 0;
+    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0;
     double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
     double fetched = sections * FETCHED;
     fb_thread_times out = {0};
@@ -232,12 +231,9 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
         busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
         issued += w->instructions * w->blocks / units * warps;
         spread += spread_of(nest, &nest->sections[i], w);
-        blocks += w->blocks;
         out.meets |= w->meets;
-        tables += (double)nest->sections[i].n_tables * nest->sections[i].members * POINTER;
     }
     fb_free(all);
-    out.table_bytes = blocks * threads * tables;
     out.wait_us = WAIT / clock;
     out.alone_us = alone / clock;
     out.turns_us = turns / clock;

@@ -15,7 +15,6 @@ typedef struct {
     double issued_us; /* all instructions of all threads, as fast as a multiprocessor that has its share issues them */
     bool meets;       /* threads of different warps exchange what they have */
     double waves;     /* times that the multiprocessors are filled */
-    double table_bytes; /* members of a repetition find their values in tables that every thread of the kernel writes */
 } fb_thread_times;
 
 /* 0 where the machine's clock is not known. */

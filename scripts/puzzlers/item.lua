@@ -54,7 +54,7 @@ return fb.script {
   end,
 
   puzzle = {
-    order = 19,
+    order = 18,
     about = "32 means are computed on the device by a small kernel each, and the host wants to know them. each "
       .. "copies every mean to the host by itself; once joins them in one more kernel and copies 128 bytes.",
     compare = { "each:none", "once:none" },

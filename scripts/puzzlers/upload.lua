@@ -57,7 +57,7 @@ return fb.script {
   end,
 
   puzzle = {
-    order = 18,
+    order = 17,
     about = "256 rows with 26 ids each: an id is looked up in its field's vocabulary, and the embeddings found are "
       .. "summed. uploaded is given the vocabularies anew with every batch, resident keeps them.",
     compare = { "uploaded:max", "resident:max" },

@@ -5,7 +5,7 @@
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 cost=${BENCH_COST:-$(dirname "$FUSEBOX")/tests/bench/bench_cost}
 for recording in "$FB_SRCDIR"/scripts/recordings/*.json.gz; do
-    "$cost" --presets --least 96 --least-long 83 --least-tuned 97 "$recording" "$FB_SRCDIR"/scripts/puzzlers/*.lua \
+    "$cost" --presets --least 95 --least-long 77 --least-tuned 98 "$recording" "$FB_SRCDIR"/scripts/puzzlers/*.lua \
         "$FB_SRCDIR"/scripts/models/*.lua >out 2>err </dev/null
     status=$?
     is "predictions agree with $(basename "$recording")" 0 out 'all +[1-9][0-9]+'
