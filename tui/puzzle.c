@@ -103,7 +103,7 @@ fb_puzzle_stand_in fb_puzzle_offered(const fb_app *app)
 {
     const fb_puzzle *p = fb_puzzle_of(app);
     bool foreign = strchr(p->compare[0], '@') || strchr(p->compare[1], '@'), named = fb_puzzle_names_device(app);
-    if (!fb_puzzle_absent(app) && (app->puzzle.stage != FB_PUZZLE_STUCK || !foreign)) return FB_PUZZLE_AS_ASKED;
+    if (!fb_puzzle_absent(app) && app->puzzle.stage != FB_PUZZLE_STUCK) return FB_PUZZLE_AS_ASKED;
     if (foreign) return named ? FB_PUZZLE_OUR_OWN : FB_PUZZLE_AS_ASKED;
     return !named && fb_puzzle_recording(app) ? FB_PUZZLE_RECORDED : FB_PUZZLE_AS_ASKED;
 }
