@@ -36,9 +36,7 @@ static void edit(fb_app *app, const char *path)
         fb_app_say(app, FB_ROLE_BAD, "%s cannot be run; every save of %s is compiled, checked and timed",
                    fb_editor_command(), path);
         break;
-    case FB_EDITOR_DONE:
-        fb_app_say(app, FB_ROLE_GOOD, "every save of %s is compiled, checked and timed", path);
-        break;
+    case FB_EDITOR_DONE: fb_app_say(app, FB_ROLE_GOOD, "every save of %s is compiled, checked and timed", path); break;
     }
     fb_kernels_saved(app);
 }

@@ -101,7 +101,8 @@ static bool progress(const fb_app *app, fb_str *text, double *fraction)
         if (running && (!now || !*now->progress)) now = c;
     }
     if (!busy) {
-        *fraction = fb_session_experiment_column(app->session) ? fb_session_experiment_column(app->session)->fraction : 0;
+        *fraction =
+            fb_session_experiment_column(app->session) ? fb_session_experiment_column(app->session)->fraction : 0;
         return fb_sweep_progress(app, text);
     }
     *fraction = done / n;

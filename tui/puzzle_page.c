@@ -292,9 +292,9 @@ static void add_stand_in_button(fb_app *app, fb_puzzle_page *p)
     fb_puzzle_stand_in how = fb_puzzle_offered(app);
     if (how == FB_PUZZLE_OUR_OWN) button(app, p, FB_PUZZLE_ROW_OURS, "Compare the same with our own eager plans");
     if (how == FB_PUZZLE_RECORDED)
-        button(app, p, FB_PUZZLE_ROW_OURS,
-               fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "Compare what was recorded as %s",
-                               fb_puzzle_recording(app)));
+        button(
+            app, p, FB_PUZZLE_ROW_OURS,
+            fb_arena_printf(app->arena[FB_VIEW_PUZZLE], "Compare what was recorded as %s", fb_puzzle_recording(app)));
 }
 
 static const char *next_title(fb_app *app)

@@ -781,8 +781,8 @@ static bool stolen_ticks(double to[2])
     FILE *f = fb_file_stream("/proc/stat", FB_FILE_READ, NULL);
     bool read = f && fgets(line, sizeof line, f);
     if (f) fclose(f);
-    if (!read || sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6,
-                        t + 7) != 8)
+    if (!read ||
+        sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6, t + 7) != 8)
         return false;
     to[0] = t[7];
     to[1] = 0;

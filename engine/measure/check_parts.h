@@ -24,7 +24,7 @@ typedef struct {
     const int64_t *step;
     void **bytes;
     uint64_t *digest; /* of these */
-    bool sampled; /* a second set: of a large value, samples are enough */
+    bool sampled;     /* a second set: of a large value, samples are enough */
 } fb_one_launch;
 
 /* Where a place begins at these steps, in bytes from its buffer's start. */

@@ -54,7 +54,7 @@ struct fb_measurement {
     fb_error_report error, whole;
     samples hot, cold, busy, copied, hidden; /* µs */
     int n_rounds;
-    fb_round rounds[FB_ROUNDS]; /* of hot samples, the latest */
+    fb_round rounds[FB_ROUNDS];                              /* of hot samples, the latest */
     samples sm_mhz, memory_mhz, watts, celsius, steal, load; /* beside each round */
     int64_t capped, dropped;                                 /* rounds; -1: the device does not tell */
     bool warm;
