@@ -97,7 +97,8 @@ static inline fb_bf16 fb_to_bf16(float x)
 
 /* ---- integers of floats as floats again ---- */
 
-/* Never -0. A compiler that makes one truncation of both conversions (gcc 12) leaves the sign of what came to nothing. */
+/* Never -0. A compiler that makes one truncation of both conversions (gcc 12) leaves the sign of what came to nothing.
+ */
 static inline float fb_wholef(float x)
 {
     uint32_t u = fb_bits(x);
