@@ -95,17 +95,25 @@ void fb_elements_store(fb_dtype dtype, int64_t n, const double *from, void *to)
     }
 }
 
+/* A window of memory may begin at any byte. */
+typedef struct __attribute__((packed)) {
+    float value;
+} any_f32;
+typedef struct __attribute__((packed)) {
+    uint16_t bits;
+} any_u16;
+
 void fb_elements_load(fb_dtype dtype, int64_t n, const void *from, double *to)
 {
     switch (dtype) {
     case FB_F32:
-        for (int64_t k = 0; k < n; k++) to[k] = ((const float *)from)[k];
+        for (int64_t k = 0; k < n; k++) to[k] = ((const any_f32 *)from)[k].value;
         break;
     case FB_F16:
-        for (int64_t k = 0; k < n; k++) to[k] = f16_value(((const uint16_t *)from)[k]);
+        for (int64_t k = 0; k < n; k++) to[k] = f16_value(((const any_u16 *)from)[k].bits);
         break;
     case FB_BF16:
-        for (int64_t k = 0; k < n; k++) to[k] = bf16_value(((const uint16_t *)from)[k]);
+        for (int64_t k = 0; k < n; k++) to[k] = bf16_value(((const any_u16 *)from)[k].bits);
         break;
     default: memcpy(to, from, (size_t)n * sizeof *to);
     }
