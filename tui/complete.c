@@ -188,7 +188,7 @@ void fb_line_complete(fb_app *app)
     } else {
         for (int c = 0; c < FB_COMMANDS; c++) offer(&w, fb_cmd_get((fb_cmd)c)->name);
     }
-    if (w.files) qsort(w.fit.at, (size_t)w.fit.n, sizeof *w.fit.at, in_order);
+    if (w.files && w.fit.n) qsort(w.fit.at, (size_t)w.fit.n, sizeof *w.fit.at, in_order);
     if (w.fit.n) complete(app, &w, line, !from);
     for (int i = 0; i < w.fit.n; i++) fb_free(w.fit.at[i]);
     FB_VEC_FREE(&w.fit);
