@@ -1003,8 +1003,6 @@ static void note_case(fb_recorder *r, const char *script, const fb_graph *g)
     if (!r->cases_of || strcmp(r->cases_of, script) != 0) {
         fb_free(r->cases_of);
         json_decref(r->cases);
-        json_decref(r->sent[0]);
-        json_decref(r->sent[1]);
         r->cases_of = fb_strdup(script);
         r->cases = json_object();
     }
@@ -1281,6 +1279,8 @@ void fb_recorder_free(fb_recorder *r)
     json_decref(r->peer.plans);
     json_decref(r->peer.without);
     fb_recording_free(r->file);
+    json_decref(r->sent[0]);
+    json_decref(r->sent[1]);
     json_decref(r->devices);
     json_decref(r->cases);
     fb_free(r->cases_of);

@@ -2,9 +2,6 @@
 # fusebox record over several short runs: compressed, in stages, what was disturbed, what is damaged, a framework's columns
 # and an experiment's. Recorded on the host here; on a GPU it is the same.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
-# What a command leaves at its end goes with its process; its memory while it runs is other tests' matter.
-ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-export ASAN_OPTIONS
 
 FUSEBOX_RECORDINGS=$work/recordings
 export FUSEBOX_RECORDINGS

@@ -1,9 +1,6 @@
 #!/bin/sh
 # fusebox record, and the device replay that serves what it wrote. Recorded on the host here; on a GPU it is the same.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
-# What a command leaves at its end goes with its process; its memory while it runs is other tests' matter.
-ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-export ASAN_OPTIONS
 
 FUSEBOX_RECORDINGS=$work/recordings
 export FUSEBOX_RECORDINGS
