@@ -47,8 +47,9 @@ static void text_of(const fb_column *c, const fb_steps *steps, fb_str *out)
 
 static json_t *candidate_json(const fb_graph *g, const fb_steps *steps, const fb_candidate *c)
 {
-    json_t *o = json_pack("{s:s, s:s}", "kind", fb_step_kind_name(c->kind), "a", g->nodes[c->a].name);
-    if (c->kind == FB_STEP_FUSE) json_object_set_new(o, "b", json_string(g->nodes[c->b].name));
+    json_t *o = json_pack("{s:s, s:s}", "kind", fb_step_kind_name(c->kind), "a", fb_candidate_name(g, c));
+    const char *other = fb_candidate_other(g, c);
+    if (other) json_object_set_new(o, "b", json_string(other));
     if (isfinite(c->score) && fb_steps_score_name(steps)[0]) json_object_set_new(o, "score", json_real(c->score));
     return o;
 }

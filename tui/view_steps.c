@@ -235,8 +235,9 @@ static void candidate_text(const fb_app *app, const fb_candidate *c, bool whole,
         fb_candidate_text(g, c, out);
         return;
     }
-    fb_str_addf(out, "%s `%s`", fb_step_kind_name(c->kind), brief(g->nodes[c->a].name));
-    if (c->b != FB_NONE) fb_str_addf(out, " and `%s`", brief(g->nodes[c->b].name));
+    fb_str_addf(out, "%s `%s`", fb_step_kind_name(c->kind), brief(fb_candidate_name(g, c)));
+    const char *other = fb_candidate_other(g, c);
+    if (other) fb_str_addf(out, " and `%s`", brief(other));
 }
 
 /* `times`: for so many members of a repetition. */
@@ -296,8 +297,9 @@ bool fb_steps_nodes(fb_app *app, fb_id nodes[2])
     const state *s = app->state[FB_VIEW_STEPS];
     if (fb_app_view(app) != FB_VIEW_STEPS || !s || !s->fine || s->column != app->column) return false;
     const fb_step *step = step_here(app);
-    nodes[0] = step ? step->what.a : FB_NONE;
-    nodes[1] = step ? step->what.b : FB_NONE;
+    bool of_nodes = step && step->what.kind != FB_STEP_BEGIN;
+    nodes[0] = of_nodes ? step->what.a : FB_NONE;
+    nodes[1] = of_nodes ? step->what.b : FB_NONE;
     return step != NULL;
 }
 

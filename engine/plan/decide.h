@@ -67,4 +67,7 @@ void fb_inductor_decide(fb_decider *d);
 void fb_xla_decide(fb_decider *d);
 void fb_tinygrad_decide(fb_decider *d);
 
+/* `auto` makes its plan as it decides. */
+fb_plan *fb_auto_plan(fb_decider *d);
+
 #endif

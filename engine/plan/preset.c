@@ -182,6 +182,13 @@ static fb_plan *run_tinygrad(fb_decider *d)
     return fb_decisions_apply(d, FB_LIBRARY_FREE);
 }
 
+/* ---- auto ---- */
+
+static fb_plan *run_auto(fb_decider *d)
+{
+    return fb_auto_plan(d);
+}
+
 /* ---- the table ---- */
 
 #define PRESETS(ROW)                                                                                                   \
@@ -194,7 +201,9 @@ static fb_plan *run_tinygrad(fb_decider *d)
     ROW(xla, "the kernels of XLA on a GPU: its published rules, held against what JAX 0.11.2 compiled for an H200",    \
         "predicted to save", score_us)                                                                                 \
     ROW(tinygrad, "the kernels of tinygrad: its rangeify rules, counts checked against the package",                   \
-        "buffers it is computed from", score_buffers)
+        "buffers it is computed from", score_buffers)                                                                  \
+    ROW(auto, "the one of these that is predicted to be the fastest, with every change that is predicted to pay",      \
+        "predicted to save", score_us)
 
 static fb_plan *decided(fb_plan *(*run)(fb_decider *d), fb_planner *p, const fb_preset_use *use, fb_steps *log)
 {

@@ -14,7 +14,7 @@
  */
 #include "plan/search.h"
 
-#include "graph/access.h"
+#include "plan/moves.h"
 #include "plan/plan_parts.h"
 #include "plan/preset.h"
 
@@ -22,37 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    BEAM = 6,
-    BEST = 8,
-    STALE_ROUNDS = 3,
-    MOVES_MOST = 1024,
-    STAR_MOST = 64,
-    POOL = 2 * FB_SEARCH_MOST,
-    MERGED = 4,
-    WAYS = 5
-};
+enum { BEAM = 6, BEST = 8, STALE_ROUNDS = 3, POOL = 2 * FB_SEARCH_MOST, MERGED = 4, WAYS = 5 };
 enum { LEAST_CONSIDERED = 400, MOST_CONSIDERED = 20000, NODES_CONSIDERED = 8000000 };
-
-typedef enum { MOVE_EDGE, MOVE_BESIDE, MOVE_STAR, MOVE_MEMBERS, MOVE_RECOMPUTE, MOVE_CHOICE } move_kind;
-
-typedef struct {
-    move_kind kind;
-    bool repeated;
-    fb_id a, b;
-    int n_nodes;
-    const fb_id *nodes;
-    double weight; /* bytes that it is about: where there are too many moves, the weightiest are tried */
-    int order;
-} move;
-
-/* Moves that differ in the indices of their scopes alone. */
-typedef struct {
-    char *key;
-    int move, count;
-    fb_ids nodes; /* members, MOVE_RECOMPUTE's alone: they are the pattern's nodes */
-    UT_hash_handle hh;
-} move_class;
 
 typedef struct {
     fb_hash key;
@@ -73,8 +44,8 @@ typedef struct {
     fb_planner *p;
     fb_arena *arena;
     fb_search_options o;
-    FB_VEC(move) moves;
-    move_class *classes;
+    int n_moves;
+    const fb_move *moves; /* the arena's */
     seen_plan *seen;
     state pool[POOL]; /* the best there were, in no order */
     int n_pool;
@@ -140,185 +111,6 @@ static bool is_new(search *s, const fb_plan *plan)
     known->key = key;
     HASH_ADD(hh, s->seen, key, sizeof known->key, known);
     return true;
-}
-
-/* ---- moves ---- */
-
-/* The pattern of each node and how their indices differ: what two alike moves share. */
-static char *key_text(search *s, move_kind kind, fb_id a, fb_id b)
-{
-    const fb_node *nodes = s->p->g->nodes;
-    int64_t at[FB_MAX_STARS] = {0}, bt[FB_MAX_STARS] = {0};
-    fb_str key = {0};
-    fb_str_addf(&key, "%d ", kind);
-    int n = fb_name_pattern(nodes[a].name, &key, at);
-    if (b != FB_NONE) {
-        fb_str_add(&key, " ");
-        int m = fb_name_pattern(nodes[b].name, &key, bt);
-        for (int i = 0; i < n && i < m; i++) fb_str_addf(&key, " %lld", (long long)(bt[i] - at[i]));
-    }
-    char *text = fb_arena_strdup(s->arena, fb_str_get(&key));
-    fb_str_free(&key);
-    return text;
-}
-
-/* False: one like it is there already, and now stands for its repetitions. */
-static move_class *add_move(search *s, const move *m)
-{
-    char *key = key_text(s, m->kind, m->a, m->b);
-    move_class *c;
-    HASH_FIND_STR(s->classes, key, c);
-    if (c) {
-        move *first = &s->moves.at[c->move];
-        first->repeated = true;
-        first->weight += m->weight;
-        c->count++;
-        return c;
-    }
-    c = FB_NEW(s->arena, move_class);
-    *c = (move_class){.key = key, .move = s->moves.n, .count = 1};
-    HASH_ADD_KEYPTR(hh, s->classes, key, strlen(key), c);
-    FB_VEC_PUSH(&s->moves, *m);
-    s->moves.at[c->move].order = c->move;
-    return c;
-}
-
-static double bytes_of(const search *s, fb_id node)
-{
-    return (double)fb_node_bytes(s->p->g, node) * fb_region_trips(s->p->g, s->p->g->nodes[node].region);
-}
-
-static bool is_fusible(const search *s, const fb_edge *e)
-{
-    const fb_graph *g = s->p->g;
-    return !e->order_only && fb_node_is_computed(g, e->producer) && fb_node_is_computed(g, e->consumer);
-}
-
-/* Edges, and a producer with all that read it. */
-static void add_edge_moves(search *s)
-{
-    const fb_deps *d = s->p->deps;
-    for (int i = 0; i < d->n_edges; i++) {
-        const fb_edge *e = &d->edges[i];
-        if (!is_fusible(s, e)) continue;
-        add_move(s, &(move){.kind = MOVE_EDGE, .a = e->producer, .b = e->consumer, .weight = bytes_of(s, e->producer)});
-    }
-    for (fb_id a = 0; a < s->p->g->n_nodes; a++) {
-        int n = d->out_start[a + 1] - d->out_start[a], kept = 1;
-        if (n < 2 || n > STAR_MOST || !fb_node_is_computed(s->p->g, a)) continue;
-        fb_id *nodes = FB_NEW_ARRAY(s->arena, fb_id, n + 1);
-        nodes[0] = a;
-        for (int k = 0; k < n; k++) {
-            const fb_edge *e = &d->edges[d->out[d->out_start[a] + k]];
-            if (is_fusible(s, e)) nodes[kept++] = e->consumer;
-        }
-        if (kept < 3) continue;
-        add_move(
-            s, &(move){
-                   .kind = MOVE_STAR, .a = a, .b = FB_NONE, .n_nodes = kept, .nodes = nodes, .weight = bytes_of(s, a)});
-    }
-}
-
-/* Readers of one value, two after the other: in one kernel it is read once. */
-static void add_beside_moves(search *s)
-{
-    const fb_graph *g = s->p->g;
-    fb_id *last = fb_alloc(((size_t)g->n_nodes + 1) * sizeof *last);
-    for (fb_id i = 0; i < g->n_nodes; i++) last[i] = FB_NONE;
-    for (fb_id i = 0; i < g->n_nodes; i++) {
-        if (!fb_node_is_computed(g, i)) continue;
-        for (int k = 0; k < g->nodes[i].n_args; k++) {
-            fb_id base = fb_access_base(g, g->nodes[i].args[k]), before = last[base];
-            last[base] = i;
-            if (before == FB_NONE || before == i || g->nodes[before].region != g->nodes[i].region) continue;
-            if (fb_deps_find(s->p->deps, before, i) != FB_NONE) continue;
-            add_move(s, &(move){.kind = MOVE_BESIDE, .a = before, .b = i, .weight = bytes_of(s, base)});
-        }
-    }
-    fb_free(last);
-}
-
-static void add_node_moves(search *s)
-{
-    const fb_graph *g = s->p->g;
-    for (fb_id i = 0; i < g->n_nodes; i++) {
-        if (!fb_node_is_computed(g, i)) continue;
-        fb_op_class cls = fb_node_class(g, i);
-        bool cheap = cls == FB_CLASS_POINTWISE || cls == FB_CLASS_JOIN || cls == FB_CLASS_GATHER;
-        move m = {.kind = MOVE_RECOMPUTE, .a = i, .b = FB_NONE, .weight = bytes_of(s, i)};
-        move_class *c = cheap && !s->p->keep[i] ? add_move(s, &m) : NULL;
-        if (c) FB_VEC_PUSH(&c->nodes, i);
-        m.kind = MOVE_CHOICE;
-        if (cls == FB_CLASS_CONTRACTION) add_move(s, &m);
-    }
-}
-
-/* All members of a repetition in one launch. */
-static void add_member_moves(search *s)
-{
-    for (move_class *c = s->classes; c; c = c->hh.next) {
-        move m = s->moves.at[c->move];
-        if (c->nodes.n < 2) continue;
-        m.kind = MOVE_MEMBERS;
-        m.repeated = false;
-        m.n_nodes = c->nodes.n;
-        m.nodes = fb_arena_copy(s->arena, c->nodes.at, (size_t)c->nodes.n * sizeof *c->nodes.at);
-        m.order = s->moves.n;
-        FB_VEC_PUSH(&s->moves, m);
-    }
-}
-
-static int by_weight(const void *a, const void *b)
-{
-    const move *x = a, *y = b;
-    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : x->order - y->order;
-}
-
-static void list_moves(search *s)
-{
-    add_edge_moves(s);
-    add_beside_moves(s);
-    add_node_moves(s);
-    add_member_moves(s);
-    if (s->moves.n) qsort(s->moves.at, (size_t)s->moves.n, sizeof *s->moves.at, by_weight);
-    if (s->moves.n > MOVES_MOST) s->moves.n = MOVES_MOST;
-}
-
-/* What the move is on this plan; false where it is nothing. */
-static bool edit_of(const fb_plan *plan, const move *m, fb_edit *e)
-{
-    *e = (fb_edit){.a = m->a, .b = m->b, .n_nodes = m->n_nodes, .nodes = m->nodes};
-    fb_id slot = plan->owner[m->a];
-    switch (m->kind) {
-    case MOVE_EDGE:
-        if (slot == FB_NONE || plan->owner[m->b] == FB_NONE) return false;
-        e->kind = slot == plan->owner[m->b] ? FB_EDIT_CUT : FB_EDIT_FUSE;
-        return true;
-    case MOVE_BESIDE:
-        e->kind = FB_EDIT_FUSE;
-        return slot != FB_NONE && plan->owner[m->b] != FB_NONE && slot != plan->owner[m->b];
-    case MOVE_STAR:
-    case MOVE_MEMBERS: {
-        bool apart = false;
-        for (int i = 0; i < m->n_nodes; i++) {
-            if (plan->owner[m->nodes[i]] == FB_NONE) return false;
-            apart |= plan->owner[m->nodes[i]] != slot;
-        }
-        e->kind = FB_EDIT_FUSE_ALL;
-        return apart;
-    }
-    case MOVE_RECOMPUTE: e->kind = plan->recompute[m->a] ? FB_EDIT_STORE : FB_EDIT_RECOMPUTE; return true;
-    case MOVE_CHOICE:
-        if (slot == FB_NONE) return false;
-        e->kind = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
-        return true;
-    }
-    return false;
-}
-
-static fb_verdict try_move(const fb_plan *plan, const move *m, const fb_edit *e, fb_plan **result)
-{
-    return (m->repeated ? fb_plan_try_repeated : fb_plan_try)(plan, e, result);
 }
 
 /* ---- keeping the best ---- */
@@ -538,17 +330,15 @@ static bool go_on(search *s)
 static void judge_moves(search *s, int from)
 {
     const state *at = &s->beam.at[from];
-    for (int k = 0; k < s->moves.n && go_on(s); k++) {
-        const move *m = &s->moves.at[k];
+    for (int k = 0; k < s->n_moves && go_on(s); k++) {
+        const fb_move *m = &s->moves[k];
         fb_edit e;
-        if (!edit_of(at->plan, m, &e)) continue;
+        if (!fb_move_edit(at->plan, m, &e)) continue;
         s->considered++;
-        fb_verdict v = try_move(at->plan, m, &e, NULL);
-        if (v.rule == FB_RULE_SAME_GROUP || !isfinite(v.before_us) || !isfinite(v.after_us)) continue;
-        bool refused = v.kind >= FB_VERDICT_UNSUPPORTED;
-        if (refused && (!m->repeated || v.before_us == v.after_us)) continue;
-        double trips = fb_region_trips(s->p->g, s->p->g->nodes[m->a].region);
-        FB_VEC_PUSH(&s->candidates, (candidate){at->us + (v.after_us - v.before_us) * trips, from, k});
+        fb_verdict v = fb_move_try(at->plan, m, &e, NULL);
+        double gain = fb_move_gain(at->plan, m, &v);
+        if (isnan(gain)) continue;
+        FB_VEC_PUSH(&s->candidates, (candidate){at->us - gain, from, k});
     }
 }
 
@@ -571,11 +361,11 @@ static void advance(search *s)
     if (s->candidates.n) qsort(s->candidates.at, (size_t)s->candidates.n, sizeof *s->candidates.at, by_us);
     for (int i = 0; i < s->candidates.n && next.n < s->o.beam; i++) {
         const candidate *c = &s->candidates.at[i];
-        const move *m = &s->moves.at[c->move];
+        const fb_move *m = &s->moves[c->move];
         fb_plan *plan = NULL;
         fb_edit e;
-        edit_of(s->beam.at[c->from].plan, m, &e);
-        try_move(s->beam.at[c->from].plan, m, &e, &plan);
+        fb_move_edit(s->beam.at[c->from].plan, m, &e);
+        fb_move_try(s->beam.at[c->from].plan, m, &e, &plan);
         if (!plan) continue;
         if (!is_new(s, plan)) {
             fb_plan_free(plan);
@@ -634,13 +424,10 @@ static void take_best(search *s, fb_search_result *out)
 
 static void search_free(search *s)
 {
-    for (move_class *c = s->classes; c; c = c->hh.next) FB_VEC_FREE(&c->nodes);
-    HASH_CLEAR(hh, s->classes);
     HASH_CLEAR(hh, s->seen);
     for (int i = 0; i < s->n_pool; i++) fb_plan_free(s->pool[i].plan);
     free_beam(s);
     FB_VEC_FREE(&s->beam);
-    FB_VEC_FREE(&s->moves);
     FB_VEC_FREE(&s->candidates);
     fb_arena_free(s->arena);
 }
@@ -662,7 +449,7 @@ bool fb_search(fb_planner *p, const fb_search_options *o, fb_search_result *out,
         s.o.most / 4 < WAYS * MERGED ? s.o.most / 4 : WAYS * MERGED; /* the rest is for what is merged in the end */
     start_from_presets(&s);
     if (go_on(&s)) {
-        list_moves(&s);
+        s.n_moves = fb_moves_list(p, s.arena, &s.moves);
         run(&s);
     }
     if (!s.cancelled) merge_best(&s);

@@ -77,19 +77,42 @@ const char *fb_step_outcome_name(fb_step_outcome o)
     return name[o];
 }
 
+/* A word for a record; what stands before a's name, and after it. */
+static const struct {
+    const char *word, *before, *after;
+} kinds[] = {
+    [FB_STEP_FUSE] = {"fuse", "fuse", " and"},
+    [FB_STEP_INLINE] = {"inline", "inline", ""},
+    [FB_STEP_CALL] = {"call", "one kernel for the call of", ""},
+    [FB_STEP_CUT] = {"cut", "cut between", " and"},
+    [FB_STEP_FUSE_READERS] = {"readers", "fuse", " with all that reads it"},
+    [FB_STEP_FUSE_MEMBERS] = {"members", "one kernel for", " and all its repetitions"},
+    [FB_STEP_STORE] = {"store", "store", ""},
+    [FB_STEP_LIBRARY] = {"library", "a library call for", ""},
+    [FB_STEP_GENERATE] = {"generate", "a generated kernel for", ""},
+    [FB_STEP_BEGIN] = {"begin", "begin with the plan of", ""},
+};
+
 const char *fb_step_kind_name(fb_step_kind k)
 {
-    static const char *const name[] = {[FB_STEP_FUSE] = "fuse", [FB_STEP_INLINE] = "inline", [FB_STEP_CALL] = "call"};
-    return name[k];
+    return kinds[k].word;
+}
+
+const char *fb_candidate_name(const fb_graph *g, const fb_candidate *c)
+{
+    return c->kind == FB_STEP_BEGIN ? fb_preset_at(c->a)->name : g->nodes[c->a].name;
+}
+
+const char *fb_candidate_other(const fb_graph *g, const fb_candidate *c)
+{
+    return c->kind == FB_STEP_FUSE || c->kind == FB_STEP_CUT ? g->nodes[c->b].name : NULL;
 }
 
 void fb_candidate_text(const fb_graph *g, const fb_candidate *c, fb_str *out)
 {
-    const char *a = g->nodes[c->a].name;
-    if (c->kind == FB_STEP_FUSE)
-        fb_str_addf(out, "fuse `%s` and `%s`", a, g->nodes[c->b].name);
-    else
-        fb_str_addf(out, c->kind == FB_STEP_INLINE ? "inline `%s`" : "one kernel for the call of `%s`", a);
+    const char *b = fb_candidate_other(g, c);
+    fb_str_addf(out, "%s `%s`%s", kinds[c->kind].before, fb_candidate_name(g, c), kinds[c->kind].after);
+    if (b) fb_str_addf(out, " `%s`", b);
 }
 
 const char *fb_steps_score_name(const fb_steps *s)

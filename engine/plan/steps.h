@@ -11,9 +11,16 @@
 enum { FB_STEPS_KEPT = 1 << 15, FB_STEP_OTHERS = 4 };
 
 typedef enum {
-    FB_STEP_FUSE,   /* the kernels of a and b become one */
-    FB_STEP_INLINE, /* a is computed where it is read and has no kernel of its own */
-    FB_STEP_CALL,   /* the nodes of the framework's call that ends in a become one kernel */
+    FB_STEP_FUSE,         /* the kernels of a and b become one */
+    FB_STEP_INLINE,       /* a is computed where it is read and has no kernel of its own */
+    FB_STEP_CALL,         /* the nodes of the framework's call that ends in a become one kernel */
+    FB_STEP_CUT,          /* b, and what depends on it, leaves the kernel of a */
+    FB_STEP_FUSE_READERS, /* a and all that reads it become one kernel */
+    FB_STEP_FUSE_MEMBERS, /* all members of a's repetition become one kernel */
+    FB_STEP_STORE,        /* a, computed where it is read so far, gets a kernel of its own */
+    FB_STEP_LIBRARY,      /* the contraction a becomes a library call … */
+    FB_STEP_GENERATE,     /* … or a generated kernel */
+    FB_STEP_BEGIN,        /* the plan of another preset: a is its place in the table */
 } fb_step_kind;
 
 typedef enum {
@@ -25,7 +32,7 @@ typedef enum {
 
 typedef struct {
     fb_step_kind kind;
-    fb_id a, b;   /* b: FB_NONE unless FUSE */
+    fb_id a, b;   /* b: FB_NONE unless FUSE or CUT */
     double score; /* higher is taken first; in the unit of the preset (fb_steps_score); NAN: it has none */
 } fb_candidate;
 
@@ -49,7 +56,10 @@ int fb_steps_kept(const fb_steps *s);
 int fb_steps_kernels(const fb_steps *s);
 const fb_step *fb_steps_at(const fb_steps *s, int i); /* 0 … kept - 1; number i + 1; borrowed */
 const char *fb_step_outcome_name(fb_step_outcome o);  /* "taken" "refused" "unable" "declined" */
-const char *fb_step_kind_name(fb_step_kind k);        /* "fuse" "inline" "call" */
+const char *fb_step_kind_name(fb_step_kind k);        /* one word: "fuse", "inline", "call", … */
+/* What a, and b where it has one, are called: nodes, or a preset. */
+const char *fb_candidate_name(const fb_graph *g, const fb_candidate *c);
+const char *fb_candidate_other(const fb_graph *g, const fb_candidate *c); /* NULL */
 /* "fuse `a` and `b`", "inline `a`" */
 void fb_candidate_text(const fb_graph *g, const fb_candidate *c, fb_str *out);
 /* What a score is ("bytes shared"), and one written out ("33.6 MB"); "" when it has none. */

@@ -1,0 +1,113 @@
+/* `auto` is never predicted to be slower than another preset of the same graph: all bundled scripts on both kinds of
+ * device, at the reduced sizes of tests/differential/scripts.sh; with FB_FULL=1 also at their own sizes and at four
+ * times their first parameter. The limit of 5 % is what is promised; what is found is printed. */
+#include "unit/script_harness.h"
+#include "unit/scripts_help.h"
+
+#include "plan/preset.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIMIT_MS = 60000, LARGER = 4 };
+
+static int graphs, faster;
+
+static double predicted_us(fb_planner *p, const fb_preset *preset)
+{
+    fb_error err = {0};
+    fb_plan *plan = preset->make(p, &err);
+    fb_plan_cost c;
+    assert_non_null(plan);
+    fb_plan_cost_of(plan, &c);
+    for (int i = 0; i < fb_plan_groups(plan); i++)
+        if (fb_plan_group_refusal(plan, i)) c.us = INFINITY; /* such a plan cannot run */
+    fb_plan_free(plan);
+    return c.us;
+}
+
+static void compare(const char *what, const fb_graph *g, fb_device_kind kind)
+{
+    fb_machine m;
+    fb_machine_default(&m, kind);
+    fb_planner *p = fb_planner_new(g, &m);
+    double best = INFINITY, ours = predicted_us(p, fb_preset_find("auto"));
+    const char *whose = "";
+    for (int i = 0; i < fb_presets(); i++) {
+        if (fb_preset_at(i) == fb_preset_find("auto")) continue;
+        double us = predicted_us(p, fb_preset_at(i));
+        if (us < best) best = us, whose = fb_preset_at(i)->name;
+    }
+    fb_planner_free(p);
+    graphs++;
+    faster += ours < 0.99 * best;
+    if (isfinite(best) && !(ours <= 1.05 * best))
+        fail_msg("%s, device kind %d: auto %.3f µs, %s %.3f µs", what, kind, ours, whose, best);
+}
+
+/* Sizes that a script refuses are left out. */
+static void compare_variant(fb_script *s, const char *path, const char *variant, const json_t *set)
+{
+    char what[256];
+    fb_script_event e;
+    snprintf(what, sizeof what, "%s %s", path, variant);
+    fb_script_build(s, variant, set);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind == FB_SCRIPT_GRAPH) {
+        compare(what, e.graph, FB_DEVICE_HOST);
+        compare(what, e.graph, FB_DEVICE_CUDA);
+        fb_graph_free(e.graph);
+    }
+}
+
+/* {"batch":256}: the first whole-number parameter, larger. */
+static json_t *larger(const fb_script_info *info)
+{
+    json_t *set = json_object();
+    for (int i = 0; i < info->n_params && !json_object_size(set); i++) {
+        const fb_param *p = &info->params[i];
+        if (p->kind == FB_PARAM_INT)
+            json_object_set_new(set, p->name, json_integer(LARGER * json_integer_value(p->standard)));
+    }
+    return set;
+}
+
+static void compare_script(const char *path)
+{
+    char whole[4096], name[64];
+    fb_error err = {0};
+    snprintf(whole, sizeof whole, "%s/%s", source_dir(), path);
+    script_name(path, name);
+    fb_script *s = fb_script_start(whole, NULL, &err);
+    if (!s) fail_msg("%s", err.text);
+    fb_script_event e;
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_INFO) fail_msg("%s: %s", path, e.error.text);
+    fb_script_info *info = e.info;
+    json_t *sets[] = {reduced(name), json_object(), larger(info)};
+    for (int i = 0; i < (getenv("FB_FULL") ? 3 : 1); i++)
+        for (int v = 0; v < info->n_variants; v++) compare_variant(s, path, info->variants[v], sets[i]);
+    for (int i = 0; i < 3; i++) json_decref(sets[i]);
+    fb_script_info_free(info);
+    fb_script_free(s);
+}
+
+static void auto_is_never_behind(void **state)
+{
+    (void)state;
+    const char *only = getenv("FB_SCRIPT");
+    for (int i = 0; fb_embedded_files[i].path; i++)
+        if (is_bundled(fb_embedded_files[i].path) && (!only || strstr(fb_embedded_files[i].path, only)))
+            compare_script(fb_embedded_files[i].path);
+    print_message("# %d graphs and devices, auto ahead of all presets in %d\n", graphs, faster);
+    assert_true(graphs > 0);
+    if (!only) assert_true(faster > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(auto_is_never_behind)};
+    return cmocka_run_group_tests_name("auto", tests, NULL, NULL);
+}
