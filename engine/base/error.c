@@ -1,13 +1,19 @@
 #include "base/error.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void clean(char *text)
+/* An error may quote what came from outside, and goes to screens and logs. */
+static void clean(fb_error *err)
 {
-    for (char *p = text; *p; p++)
+    char raw[sizeof err->text];
+    for (char *p = err->text; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = ' ';
+    memcpy(raw, err->text, sizeof raw);
+    fb_text_clean(err->text, sizeof err->text, raw, strlen(raw));
 }
 
 /* Truncation may cut a UTF-8 sequence in two; drop the half that is left. */
@@ -27,8 +33,8 @@ bool fb_vfail(fb_error *err, fb_error_kind kind, const char *format, va_list ap)
     err->kind = kind;
     int n = vsnprintf(err->text, sizeof err->text, format, ap);
     if (n < 0) err->text[0] = '\0';
-    clean(err->text);
     if (n >= (int)sizeof err->text) trim_utf8(err->text);
+    clean(err);
     return false;
 }
 
