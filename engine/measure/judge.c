@@ -315,9 +315,44 @@ void fb_judgement_clear(fb_judgement *j)
     *j = (fb_judgement){.worst = -1};
 }
 
+/* The distance of neighbours in a dtype: at 1, and of the numbers that are not normal. */
+typedef struct {
+    double of_one, least;
+} steps;
+
+static steps steps_of(fb_dtype dtype)
+{
+    switch (dtype) {
+    case FB_F16: return (steps){0x1p-10, 0x1p-24};
+    case FB_BF16: return (steps){0x1p-7, 0x1p-133};
+    case FB_F32: return (steps){0x1p-23, 0x1p-149};
+    default: return (steps){0x1p-52, 0x1p-1022};
+    }
+}
+
+/* … and at r, which is finite. */
+static inline double step_at(const steps *s, double r)
+{
+    uint64_t bits;
+    double power;
+    memcpy(&bits, &r, sizeof bits);
+    bits &= 0x7ff0000000000000u;
+    memcpy(&power, &bits, sizeof power);
+    return power * s->of_one > s->least ? power * s->of_one : s->least;
+}
+
+/* An element's spread, half a step at least: what lies next to a number that its dtype holds comes out as that in each
+ * lane, and as the next one where roundings on the way lead there. */
+static inline double own_spread(const steps *s, double r, double spread)
+{
+    double half = step_at(s, r) / 2;
+    return spread > half ? spread : half;
+}
+
 /* What is usual in a chunk: of spreads, and of spreads relative to the values. */
 typedef struct {
     double absolute, relative, unit;
+    steps steps;
 } usual;
 
 static usual usual_of(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread)
@@ -331,7 +366,7 @@ static usual usual_of(const fb_judge_shape *shape, int64_t n, const double *v, c
     double at = size_at(absolute, 0.9), of = size_at(relative, 0.9);
     /* Where spreads are more alike as they are than over the values, as those of sums, values say nothing of them. */
     if (at * size_at(relative, 0.5) < of * size_at(absolute, 0.5)) of = INFINITY;
-    return (usual){at, of, at > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
+    return (usual){at, of, at > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0, steps_of(shape->dtype)};
 }
 
 /* Of what is nearer to 0 than roundings usually lead, no relative spread says anything. */
@@ -341,22 +376,15 @@ static double around(const usual *u, double r)
     return fmin(u->absolute, u->relative * fabs(r));
 }
 
-/* The distance of neighbours in a dtype at r. */
-static double step_at(fb_dtype dtype, double r)
-{
-    int e, digits = dtype == FB_F16 ? 11 : dtype == FB_BF16 ? 8 : 24;
-    if (r == 0 || !isfinite(r) || dtype == FB_F64) return 0;
-    frexp(r, &e);
-    return fmax(ldexp(1, e - digits), dtype == FB_F16 ? 0x1p-24 : 0);
-}
-
 /* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out. One that is
- * rounded at all, and lies next to one that its dtype holds, may come out as that in every lane: roundings on the way
- * lead to the next one as well. Where there is little around it, its dtype's own step says what is usual. */
-static double allowed(const usual *u, fb_dtype dtype, double r, double spread)
+ * rounded at all may be a step off (own_spread). What is usual around an element says something of it where its own
+ * spread may be small by chance, which is never by much: in a tensor of very unlike rows it is another row's. */
+static double allowed(const usual *u, double r, double spread)
 {
     if (r == 0 && spread == 0) return 0;
-    double near = spread > 0 ? fmax(around(u, r), step_at(dtype, r)) : around(u, r);
+    double most = FB_JUDGE_OWN_MOST / FB_JUDGE_USUAL * own_spread(&u->steps, r, spread), near = around(u, r);
+    near = near < most ? near : most;
+    if (spread > 0) near = fmax(near, step_at(&u->steps, r));
     return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
 }
 
@@ -377,8 +405,7 @@ static void is_worst(fb_judgement *j, int64_t at, double got, double expected, d
     j->most = most;
 }
 
-static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64_t at, double r, double spread,
-                          double got)
+static void judge_element(fb_judgement *j, const usual *u, int64_t at, double r, double spread, double got)
 {
     if (isfinite(r) && fabs(r) > j->largest) j->largest = fabs(r);
     if (isinf(spread)) {
@@ -387,10 +414,17 @@ static void judge_element(fb_judgement *j, const usual *u, fb_dtype dtype, int64
     }
     if (spread > 0 && isfinite(got)) count_ratio(j, fabs(got - r), fmax(spread, around(u, r) / 2));
     if (same_special(got, r)) return;
-    double distance = fabs(got - r), most = allowed(u, dtype, r, spread);
+    double distance = fabs(got - r), most = allowed(u, r, spread);
     if (!isfinite(distance)) distance = INFINITY;
     if (distance > j->max_abs) j->max_abs = distance;
     is_worst(j, at, got, r, most, distance < INFINITY && most > 0 ? distance / most : INFINITY);
+}
+
+/* Of an element that lanes move: its error over its own spread. */
+static inline double own_ratio(const steps *s, double r, double spread, double off)
+{
+    double ratio = fabs(off) / own_spread(s, r, spread);
+    return ratio < FB_JUDGE_ELEMENT ? ratio : FB_JUDGE_ELEMENT;
 }
 
 static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
@@ -398,17 +432,23 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
 {
 #define OFF(K)    (got[K] - v[K])
 #define COUNTS(K) (is_judged(v[K], spread[K]) && isfinite(got[K]))
+    const steps s = steps_of(shape->dtype);
     int64_t end = first + n;
     for (int64_t i = first, stop; i < end; i = stop) {
         int to[4], m;
-        double along = 0, offset = 0;
+        int64_t rounded = 0;
+        double along = 0, offset = 0, own = 0;
         stop = run_of(shape, i, end, to, &m);
         for (int64_t k = i - first; k < stop - first; k++) {
             if (!COUNTS(k)) continue;
             along += OFF(k) * v[k];
             offset += OFF(k);
+            own += spread[k] > 0 ? own_ratio(&s, v[k], spread[k], OFF(k)) : 0;
+            rounded += spread[k] > 0;
         }
         for (int t = 0; t < m; t++) {
+            j->region[to[t]].own += own;
+            j->region[to[t]].rounded += rounded;
             j->region[to[t]].along += along;
             j->region[to[t]].offset += offset;
         }
@@ -418,6 +458,8 @@ static void judge_regions(fb_judgement *j, const fb_judge_shape *shape, int64_t 
         if (COUNTS(k)) {
             j->region[region].along += OFF(k) * v[k];
             j->region[region].offset += OFF(k);
+            j->region[region].own += spread[k] > 0 ? own_ratio(&s, v[k], spread[k], OFF(k)) : 0;
+            j->region[region].rounded += spread[k] > 0;
         }
     });
 #undef OFF
@@ -435,7 +477,7 @@ static void judge_floats(fb_judgement *j, const fb_judge_shape *shape, int64_t f
         fb_elements_load(shape->dtype, m, bytes + done * size, got);
         usual u = usual_of(shape, m, v + done, s);
         for (int64_t k = 0; k < m; k++)
-            judge_element(j, &u, shape->dtype, first + done + k, v[done + k], s ? (double)s[k] : 0, got[k]);
+            judge_element(j, &u, first + done + k, v[done + k], s ? (double)s[k] : 0, got[k]);
         if (s) judge_regions(j, shape, first + done, m, v + done, s, got);
     }
 }
@@ -512,7 +554,8 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
     double got[CHUNK];
     int size = fb_dtype_size(shape->dtype);
     double absolute = usual_spread->absolute, relative = usual_spread->relative;
-    const usual u = {0, 0, absolute + relative > 0 ? (shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22) : 0};
+    const double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22;
+    const usual u = {0, 0, absolute + relative > 0 ? unit : 0, steps_of(shape->dtype)};
     quick q;
     j->compared += n;
     for (int64_t done = 0, m; done < n; done += m) {
@@ -527,7 +570,7 @@ void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_
         }
         for (int64_t k = 0; k < m; k++) {
             double r = v[done + k], spread = isfinite(r) ? 2 * (absolute + relative * fabs(r)) : 0;
-            judge_element(j, &u, shape->dtype, first + done + k, r, spread, got[k]);
+            judge_element(j, &u, first + done + k, r, spread, got[k]);
         }
     }
 }
@@ -537,6 +580,8 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
         to->region[r].along += part->region[r].along;
         to->region[r].offset += part->region[r].offset;
+        to->region[r].own += part->region[r].own;
+        to->region[r].rounded += part->region[r].rounded;
     }
     for (int b = 0; b < FB_JUDGE_BINS; b++) to->bin[b] += part->bin[b];
     to->compared += part->compared;
@@ -590,6 +635,24 @@ static double largest_lane(const double lanes[FB_TRIALS])
     return most;
 }
 
+/* One region's figures over what is allowed: its error along the values, plain, and element by element. */
+typedef struct {
+    double along, offset, own;
+} region_figures;
+
+static region_figures judge_region(const fb_judgement *j, const fb_region_spread *l, int r, double unit)
+{
+    region_figures f = {0};
+    if (l->n >= REGION_LEAST && l->squares > 0 && isfinite(l->squares)) {
+        double along = fmax(largest_lane(l->along), sqrt(l->along_squares) / 4);
+        double offset = fmax(largest_lane(l->offset), sqrt(l->offset_squares) / 4);
+        f.along = fabs(j->region[r].along) / (FB_JUDGE_REGION * along + unit * l->squares);
+        f.offset = fabs(j->region[r].offset) / (FB_JUDGE_REGION * offset + unit * l->sizes);
+    }
+    if (j->region[r].rounded >= REGION_LEAST) f.own = j->region[r].own / (FB_JUDGE_OWN * (double)j->region[r].rounded);
+    return f;
+}
+
 /* The worst region's error over what is allowed, and its words. */
 static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape,
                                 const fb_node *n, fb_str *words)
@@ -597,23 +660,23 @@ static double judge_all_regions(const fb_judgement *j, const fb_spread *s, const
     double unit = shape->dtype == FB_F64 ? 0x1p-51 : 0x1p-22, worst = 0;
     for (int r = 0; r < FB_JUDGE_REGIONS; r++) {
         const fb_region_spread *l = &s->region[r];
-        double along = fmax(largest_lane(l->along), sqrt(l->along_squares) / 4);
-        double offset = fmax(largest_lane(l->offset), sqrt(l->offset_squares) / 4);
-        if (l->n < REGION_LEAST || !(l->squares > 0) || !isfinite(l->squares)) continue;
-        double a = fabs(j->region[r].along) / (FB_JUDGE_REGION * along + unit * l->squares);
-        double b = fabs(j->region[r].offset) / (FB_JUDGE_REGION * offset + unit * l->sizes);
-        if (!(fmax(a, b) > worst)) continue;
-        worst = fmax(a, b);
+        region_figures f = judge_region(j, l, r, unit);
+        double most = fmax(fmax(f.along, f.offset), f.own);
+        if (!(most > worst)) continue;
+        worst = most;
         words->n = 0;
         if (worst <= 1) continue;
         char part[32] = "";
+        const char *where = r < PARTS ? region_names[r] : part;
         if (r >= PARTS) snprintf(part, sizeof part, " of its part %d of %d", r - PARTS + 1, N_PARTS);
-        if (a >= b)
-            fb_str_addf(words, "%.48s: all%s times %.6g", n->name, r < PARTS ? region_names[r] : part,
-                        1 + j->region[r].along / l->squares);
-        else
-            fb_str_addf(words, "%.48s: all%s off by %.3g on average", n->name, r < PARTS ? region_names[r] : part,
+        if (f.along == most)
+            fb_str_addf(words, "%.48s: all%s times %.6g", n->name, where, 1 + j->region[r].along / l->squares);
+        else if (f.offset == most)
+            fb_str_addf(words, "%.48s: all%s off by %.3g on average", n->name, where,
                         j->region[r].offset / (double)l->n);
+        else
+            fb_str_addf(words, "%.48s: all%s off by %.2g times what roundings do, on average", n->name, where,
+                        j->region[r].own / (double)j->region[r].rounded);
     }
     return worst;
 }

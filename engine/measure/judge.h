@@ -5,13 +5,17 @@
  * lane from the exact value. A tensor is right when
  *   - each element lies within FB_JUDGE_ELEMENT spreads of the exact value, where an element whose own spread is small
  * by chance is given what is usual around it (the ninth decile of its block's spreads, or of its spreads relative to
- * its values, whichever is less; but a step of its dtype at least);
+ * its values, whichever is less; but a step of its dtype at least, and FB_JUDGE_OWN_MOST of its own spreads at most:
+ * chance makes a spread small, and not a hundredth, and rows may be most unlike);
  *   - half of the elements lie within FB_JUDGE_MEDIAN spreads, and all but FB_JUDGE_TAIL of them within
  *     FB_JUDGE_TAIL_AT;
  *   - in each region (all, first and last row and column, last tile, sixteen parts) the error has no component along
  *     the values, <e,r>/<r,r>, and no mean, beyond FB_JUDGE_REGION times the largest of any lane. A factor that is lost
  * in the rounding of each element is not lost in this. Where few elements of a region are rounded, ties above all, the
  *     errors of all lanes may cancel by chance: their spreads added as independent ones count too, by a quarter.
+ *   - in each region the errors over the elements' own spreads (half a step of their dtype at least, and
+ *     FB_JUDGE_ELEMENT of them at most) are FB_JUDGE_OWN or less on average. That is what finds a small tensor wrong of
+ * which each element may be so: a right kernel's average is about 0.4, and was nowhere found above 1.
  * Of a value whose spread is 0 everywhere each bit must be right. Elements that honest roundings make NaN, infinite or
  * another integer are undecided: counted, and not judged.
  *
@@ -28,12 +32,14 @@
 #include "graph/trial.h"
 #include "measure/report.h"
 
-#define FB_JUDGE_ELEMENT 8.0
-#define FB_JUDGE_USUAL   3.0
-#define FB_JUDGE_MEDIAN  2.0
-#define FB_JUDGE_TAIL    0.01
-#define FB_JUDGE_TAIL_AT 4.0
-#define FB_JUDGE_REGION  10.0
+#define FB_JUDGE_ELEMENT  8.0
+#define FB_JUDGE_USUAL    3.0
+#define FB_JUDGE_MEDIAN   2.0
+#define FB_JUDGE_TAIL     0.01
+#define FB_JUDGE_TAIL_AT  4.0
+#define FB_JUDGE_REGION   10.0
+#define FB_JUDGE_OWN      2.0
+#define FB_JUDGE_OWN_MOST 24.0
 
 enum { FB_JUDGE_REGIONS = 22, FB_JUDGE_BINS = 24, FB_JUDGE_SIZES = 256 };
 
@@ -72,6 +78,8 @@ fb_usual_spread fb_spread_usual(const fb_spread *s);
 typedef struct {
     struct {
         double along, offset;
+        double own;      /* Σ of errors over own spreads … */
+        int64_t rounded; /* … of so many elements, which lanes move */
     } region[FB_JUDGE_REGIONS];
     int64_t bin[FB_JUDGE_BINS]; /* elements by error over spread; bin k: up to 2^((k - 15) / 2) */
     int64_t compared, undecided;
