@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <ucontext.h>
 #include <utility>
@@ -124,10 +125,17 @@ namespace shim {
 
 enum { MAX_THREADS = 2048 };
 
-struct fiber {
+// A place to go on from. A context keeps the signals' mask too, at two system calls a change: where the compiler jumps by
+// itself a thread goes that way, but for its first step.
+struct place {
     ucontext_t context;
-    std::vector<char> stack;
-    bool done;
+    void *jump[5];
+};
+
+struct fiber {
+    place at;
+    std::unique_ptr<char[]> stack; // not cleared: of most, little is ever touched
+    bool begun, done;
 };
 
 struct warp {
@@ -153,7 +161,7 @@ SHIM_STATE std::vector<fiber> fibers;
 SHIM_STATE std::vector<warp> warps;
 SHIM_STATE std::vector<block> blocks;
 SHIM_STATE meeting grid_meeting;
-SHIM_STATE ucontext_t scheduler;
+SHIM_STATE place scheduler;
 SHIM_STATE unsigned current;   // of all fibers: those of one block behind those of another
 SHIM_STATE unsigned long moves; // arrivals at barriers and ends of threads: while nothing moves, nothing ever will
 SHIM_STATE void (*body)(void *);
@@ -173,16 +181,31 @@ struct beyond {
     ~beyond() { is_beyond[current] = false; }
 };
 
-static void yield()
+#if defined __x86_64__ && !defined SHIM_RACES
+__attribute__((noinline)) static void jump_to(place &to) { __builtin_longjmp(to.jump, 1); }
+
+__attribute__((noinline)) static void change(place &from, place &to)
 {
-    const unsigned me = current;
-    swapcontext(&fibers[me].context, &scheduler);
+    if (!__builtin_setjmp(from.jump)) jump_to(to);
 }
+
+__attribute__((noinline)) static void begin(place &from, place &to)
+{
+    if (!__builtin_setjmp(from.jump)) setcontext(&to.context);
+}
+#else
+static void jump_to(place &to) { setcontext(&to.context); }
+static void change(place &from, place &to) { swapcontext(&from.context, &to.context); }
+static void begin(place &from, place &to) { change(from, to); }
+#endif
+
+static void yield() { change(fibers[current].at, scheduler); }
 
 static void fiber_main()
 {
     body(body_ctx);
     fibers[current].done = true;
+    jump_to(scheduler);
 }
 
 static void die(const char *what)
@@ -261,7 +284,12 @@ static void run_threads(unsigned b)
 #ifdef SHIM_RACES
         shim_is_beyond = &is_beyond[current];
 #endif
-        swapcontext(&scheduler, &f.context);
+        if (f.begun) {
+            change(scheduler, f.at);
+        } else {
+            f.begun = true;
+            begin(scheduler, f.at);
+        }
         SHIM_SAY(thread(~0u));
         moves += f.done;
     }
@@ -287,13 +315,13 @@ static void run_blocks(unsigned n)
     SHIM_SAY(begin());
     for (unsigned i = 0; i < n * threads; i++) {
         fiber &f = fibers[i];
-        f.stack.resize(STACK);
-        f.done = false;
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.data();
-        f.context.uc_stack.ss_size = STACK;
-        f.context.uc_link = &scheduler;
-        makecontext(&f.context, fiber_main, 0);
+        if (!f.stack) f.stack.reset(new char[STACK]);
+        f.begun = f.done = false;
+        getcontext(&f.at.context);
+        f.at.context.uc_stack.ss_sp = f.stack.get();
+        f.at.context.uc_stack.ss_size = STACK;
+        f.at.context.uc_link = nullptr; // fiber_main does not return
+        makecontext(&f.at.context, fiber_main, 0);
     }
     unsigned char *const statics = (unsigned char *)shim_statics();
     for (unsigned b = 0; b < n && n > 1; b++) {

@@ -104,9 +104,10 @@ static inline void moved_more(moved *m, double difference, double spread, double
 static inline double either_neighbour(fb_dtype dtype, double exact, double stored, double spread)
 {
     int e, digits = dtype == FB_F16 ? 11 : 8;
-    if ((dtype != FB_F16 && dtype != FB_BF16) || !(spread > 0) || !isfinite(stored) || stored == 0) return spread;
+    if ((dtype != FB_F16 && dtype != FB_BF16) || !(spread > 0) || !isfinite(stored)) return spread;
     frexp(stored, &e);
-    return fmax(spread, ldexp(1, e - digits) - fabs(exact - stored));
+    double step = fmax(stored == 0 ? 0 : ldexp(1, e - digits), dtype == FB_F16 ? 0x1p-24 : 0x1p-133);
+    return fmax(spread, step - fabs(exact - stored));
 }
 
 static inline void add_moved(moved *m, const kept_value *v, const char *bytes)
