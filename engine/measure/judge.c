@@ -396,6 +396,7 @@ static void count_ratio(fb_judgement *j, double distance, double spread)
 
 static void is_worst(fb_judgement *j, int64_t at, double got, double expected, double most, double ratio)
 {
+    j->beyond += ratio > 1 && ratio <= FB_JUDGE_BEYOND_AT;
     if (!(ratio > j->ratio)) return;
     j->ratio = ratio;
     if (ratio <= 1) return;
@@ -586,6 +587,7 @@ void fb_judgement_join(fb_judgement *to, const fb_judgement *part)
     for (int b = 0; b < FB_JUDGE_BINS; b++) to->bin[b] += part->bin[b];
     to->compared += part->compared;
     to->undecided += part->undecided;
+    to->beyond += part->beyond;
     to->max_abs = fmax(to->max_abs, part->max_abs);
     to->largest = fmax(to->largest, part->largest);
     if (!(part->ratio > to->ratio) && !(part->ratio == to->ratio && part->worst >= 0 && part->worst < to->worst))
@@ -714,12 +716,15 @@ void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     /* Where roundings are most of it, that nothing was found wrong says nothing. */
     const fb_region_spread *all = &s->region[ALL];
     double most = FB_JUDGE_ELEMENT * FB_JUDGE_ELEMENT * all->offset_squares;
-    if (whole && all->squares > 0 && 4 * most > all->squares && j->ratio <= 1) out->undecided = out->compared;
+    bool few = whole && j->ratio <= FB_JUDGE_BEYOND_AT && (double)j->beyond <= FB_JUDGE_BEYOND * (double)j->compared;
+    double of_element = few ? fmin(j->ratio, 1) : j->ratio;
+    if (few) out->undecided += j->beyond;
+    if (whole && all->squares > 0 && 4 * most > all->squares && of_element <= 1) out->undecided = out->compared;
     double of_region = whole ? judge_all_regions(j, s, shape, n, &region) : 0;
     double of_distribution = whole ? judge_distribution(j, n, &distribution) : 0;
-    out->bound = fmax(j->ratio, fmax(of_region, of_distribution));
+    out->bound = fmax(of_element, fmax(of_region, of_distribution));
     out->ok = out->bound <= 1;
-    const fb_str *say = j->ratio > 1 ? &element : of_region > 1 ? &region : &distribution;
+    const fb_str *say = of_element > 1 ? &element : of_region > 1 ? &region : &distribution;
     if (!out->ok) fb_text_clean(out->worst, sizeof out->worst, say->text ? say->text : "", say->n);
     fb_str_free(&element);
     fb_str_free(&region);

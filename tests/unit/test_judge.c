@@ -1,10 +1,12 @@
 /* The judge: what honest roundings give is right at every size and dtype, and small systematic errors are not. Trials
  * are made here by hand: a value and its two neighbours. */
-#include "graph_help.h"
+#include "unit/chain_cases.h"
+#include "unit/score_kept.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "graph/element.h"
+#include "measure/check_parts.h"
 #include "measure/judge.h"
 
 #include <float.h>
@@ -191,6 +193,132 @@ static void one_element_is_found(void **state)
     });
 }
 
+/* Rows most unlike: what is usual in one says nothing of another, where a value has lost a third. */
+static void a_small_row_is_found(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 8 };
+    tensor t = tensor_new(FB_BF16, 64, COLUMNS, 0);
+    for (int64_t k = 0; k < t.n; k++) {
+        double scale = k / COLUMNS % 2 ? 0x1p12 : 1;
+        t.exact[k] *= scale;
+        for (int l = 0; l < FB_TRIALS; l++) t.lane[l][k] *= scale;
+        store(&t, k, t.exact[k]);
+    }
+    assert_true(judged(&t).ok);
+    store(&t, 4 * COLUMNS + 3, t.exact[4 * COLUMNS + 3] * 0.67);
+    assert_false(judged(&t).ok);
+    tensor_free(&t);
+}
+
+/* Few elements are off by three times as much as roundings are, this way and that: none is too far off, no mean is, and
+ * a median of so few says nothing. */
+static void a_small_tensor_is_found(void **state)
+{
+    (void)state;
+    tensor t = tensor_new(FB_BF16, 3, 8, 0);
+    for (int64_t k = 0; k < t.n; k++) store(&t, k, t.exact[k] * (k % 2 ? 0.983 : 1.017));
+    fb_error_report e = judged(&t);
+    assert_false(e.ok);
+    assert_non_null(strstr(e.worst, "times what roundings do, on average"));
+    tensor_free(&t);
+}
+
+/* Of very many elements a few may be a little further off than lanes say; not far, and of few elements none. */
+static void of_very_many_a_few_are_undecided(void **state)
+{
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        tensor t = tensor_new(FB_BF16, large ? 400 : 40, 300, 4);
+        double first = 0, last = 0;
+        for (double off = 0.001; !last; off *= 1.1) {
+            store(&t, 77, t.exact[77] * (1 + off));
+            fb_error_report e = judged(&t);
+            assert_true(!e.ok || e.undecided <= 1);
+            if (!first && (!e.ok || e.undecided)) first = off;
+            if (!e.ok) last = off;
+        }
+        double times = last / first;
+        assert_true(large ? times > FB_JUDGE_BEYOND_AT / 1.2 && times < FB_JUDGE_BEYOND_AT * 1.2 : times == 1);
+        store(&t, 77, t.exact[77] * (1 + 2 * first));
+        store(&t, 7777, t.exact[7777] * (1 + 2 * first));
+        assert_false(judged(&t).ok);
+        tensor_free(&t);
+    }
+}
+
+/* ---- a chain's rounding between its products ---- */
+
+typedef struct {
+    int64_t n;
+    void *bytes;
+    float *x;
+} operand;
+
+/* Inputs that tell, as a check gives them. */
+static operand operand_new(const fb_graph *g, const char *name, int number, fb_given *given)
+{
+    fb_error err;
+    fb_id id = fb_graph_find(g, name);
+    operand o = {.n = fb_shape_elements(&g->nodes[id].shape)};
+    o.bytes = fb_calloc((size_t)o.n, 2);
+    o.x = fb_calloc((size_t)o.n, sizeof *o.x);
+    double *x = fb_calloc((size_t)o.n, sizeof *x);
+    if (!fb_source_fill(g, id, DATA_SEED, NULL, NULL, 0, o.n, o.bytes, &err)) fail_msg("%s", err.text);
+    fb_support support = fb_support_of(FB_BF16, o.n, o.bytes);
+    fb_tell(&g->nodes[id], &support, fb_splitmix64(fb_splitmix64(0x7e11) + (uint64_t)number), o.bytes);
+    fb_elements_load(FB_BF16, o.n, o.bytes, x);
+    for (int64_t k = 0; k < o.n; k++) o.x[k] = (float)x[k];
+    fb_free(x);
+    given[number] = (fb_given){id, o.bytes};
+    return o;
+}
+
+/* One row of x w + b, added up in floats. */
+static void product_row(const float *x, const operand *w, const operand *b, float *sum)
+{
+    int64_t k = w->n / b->n;
+    memset(sum, 0, (size_t)b->n * sizeof *sum);
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < b->n; j++) sum[j] += x[i] * w->x[i * b->n + j];
+    for (int64_t j = 0; j < b->n; j++) sum[j] += b->x[j];
+}
+
+/* What a kernel on an H200 stored, bit by bit: floats throughout, and bf16 between the products. With sums of 10^5 that
+ * cancel, ahead of a sigmoid, one result in some 10^5 is off by more than lanes say. */
+static void a_chain_is_right(void **state)
+{
+    (void)state;
+    enum { ROWS = 8000, IN = 67, HIDDEN = 129, OUT = 65 };
+    static const char *const names[] = {"x", "w1", "b1", "w2", "b2"};
+    fb_graph *g = mlp(0, ROWS, IN, HIDDEN, OUT, FB_BF16);
+    fb_error err = {0};
+    fb_error_report e;
+    fb_given given[5];
+    operand o[5];
+    for (int k = 0; k < 5; k++) o[k] = operand_new(g, names[k], k, given);
+    fb_id want = fb_graph_find(g, "y");
+    kept k = kept_new(g, &want, 1);
+    fb_trial_options options = {.n_given = 5, .given = given, .seed = DATA_SEED, .trials = FB_TRIALS};
+    if (!fb_trial_run(g, &options, &want, 1, keep_block, &k, NULL, &err)) fail_msg("%s", err.text);
+    for (int64_t r = 0; r < ROWS; r++) {
+        float h[HIDDEN], y[OUT];
+        double wide[HIDDEN];
+        product_row(o[0].x + r * IN, &o[1], &o[2], h);
+        for (int64_t j = 0; j < HIDDEN; j++) wide[j] = h[j] > 0 ? (double)h[j] : 0;
+        fb_elements_round(FB_BF16, HIDDEN, wide, wide);
+        for (int64_t j = 0; j < HIDDEN; j++) h[j] = (float)wide[j];
+        product_row(h, &o[3], &o[4], y);
+        for (int64_t j = 0; j < OUT; j++) wide[j] = (double)(1 / (1 + expf(-y[j])));
+        fb_elements_store(FB_BF16, OUT, wide, (char *)k.value[0].right + r * OUT * 2);
+    }
+    if (!is_accepted(&k.value[0], g, k.value[0].right, &e)) fail_msg("%s", e.worst);
+    assert_int_equal(e.undecided, 1);
+    for (int i = 0; i < 5; i++) fb_free(o[i].bytes), fb_free(o[i].x);
+    kept_free(&k);
+    fb_graph_free(g);
+}
+
 static void what_is_not_a_number_is_wrong_where_one_is_expected(void **state)
 {
     (void)state;
@@ -296,6 +424,10 @@ int main(void)
         cmocka_unit_test(an_offset_is_found),
         cmocka_unit_test(a_region_is_found),
         cmocka_unit_test(one_element_is_found),
+        cmocka_unit_test(a_small_row_is_found),
+        cmocka_unit_test(a_small_tensor_is_found),
+        cmocka_unit_test(of_very_many_a_few_are_undecided),
+        cmocka_unit_test(a_chain_is_right),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),
         cmocka_unit_test(exact_values_must_be_exact),
