@@ -321,6 +321,18 @@ static int64_t reduce_row_of_integers(fb_op op, const int64_t *x, int64_t n)
 
 /* ---- one node ---- */
 
+/* A mean is what its sum comes to over n, or the sum of parts: where the accumulator does not hold the sum, half of the
+ * lanes hold nothing more of it. */
+static double sum_held(job *j, int lane, int64_t at, double sum)
+{
+    double most = j->of == FB_F64 ? DBL_MAX : FLT_MAX;
+    if (!lane || !isfinite(sum) || fabs(sum) <= most) return sum;
+    atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
+    if (!fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_MEAN))) return sum;
+    fb_trial_overflowed(j->e, j->id, at, sum);
+    return copysign(INFINITY, sum);
+}
+
 /* The last steps of a sum's lane: its error, and mean's division. */
 static void finish_floats(job *j, results *r, int64_t at, int count)
 {
@@ -333,7 +345,7 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
             if (l && isfinite(y)) y += fb_trial_sum_error(l, j->id, y, r->error[own][k]);
-            if (means) y /= (double)j->n;
+            if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
             if (l && isfinite(y)) y += division * y;
             if (l == 0 && r->error[0][k] != 0) atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
             room[k] = y;

@@ -137,6 +137,22 @@ static void test_products_that_overflow_on_the_way_are_open(void **state)
     rig_free(&r);
 }
 
+/* The sum of four is beyond f32, their mean is not: whether it is there is up to when a device divides. */
+static void test_means_whose_sums_overflow_are_open(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    double large[8] = {0x1p126, 0x1p126, 0x1p126, 0x1p126, -3e38, -1e38, 0, -0.5};
+    fb_id y = add_at(&r, FB_OP_MEAN, data(&r, FB_F32, SHAPE(2, 4), large), last_axis);
+    trials *t = try_all(&r, &y, 1);
+    for (int64_t k = 0; k < 2; k++) {
+        assert_true(isfinite(t->at[0].v[0][k]));
+        assert_int_equal(lanes_with(t, 0, k, k ? -INFINITY : INFINITY), FB_TRIALS / 2);
+    }
+    trials_free(t);
+    rig_free(&r);
+}
+
 /* Nothing but roundings is left of x·y - y·x: who divides by it may divide by 0. */
 static void test_poles_in_reach_are_open(void **state)
 {
@@ -845,6 +861,7 @@ int main(void)
         cmocka_unit_test(test_a_maximum_may_equal_none),
         cmocka_unit_test(test_a_value_and_its_stored_mean),
         cmocka_unit_test(test_products_that_overflow_on_the_way_are_open),
+        cmocka_unit_test(test_means_whose_sums_overflow_are_open),
         cmocka_unit_test(test_poles_in_reach_are_open),
         cmocka_unit_test(test_prefix_sums_are_off_together),
     };
