@@ -1092,32 +1092,6 @@ static bool is_new(batch *b, score_case *c)
     return any;
 }
 
-/* The plan; the same one when the edit is refused. */
-static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
-{
-    fb_plan *next = NULL;
-    fb_plan_try(plan, edit, &next);
-    if (!next) return plan;
-    fb_plan_free(plan);
-    return next;
-}
-
-/* The first loop as one kernel: of several, stages may have the same name. Its products are generated for that. */
-static fb_plan *one_kernel(fb_planner *planner)
-{
-    const fb_graph *g = fb_planner_graph(planner);
-    fb_error err = {0};
-    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-    for (fb_id i = 0; plan && i < g->n_nodes; i++)
-        if (g->nodes[i].op == FB_OP_MATMUL && g->nodes[i].region)
-            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
-    for (fb_id i = 0; plan && i < g->n_nodes; i++) {
-        if (g->nodes[i].op != FB_OP_LOOP) continue;
-        return edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
-    }
-    return plan;
-}
-
 static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, int target, int number)
 {
     fb_error err = {0};
@@ -1194,14 +1168,6 @@ static void score_variant(batch *b, fb_script *s, const char *script, const char
         }
     for (int t = 0; t < TARGETS; t++)
         if (b->text[t] > BATCH_TEXT || b->cases[t].n > BATCH_ITEMS) flush(b);
-}
-
-static bool has_choice(const fb_script_info *info, const char *param, const char *choice)
-{
-    for (int i = 0; i < info->n_params; i++)
-        for (int c = 0; strcmp(info->params[i].name, param) == 0 && c < info->params[i].n_choices; c++)
-            if (strcmp(info->params[i].choices[c], choice) == 0) return true;
-    return false;
 }
 
 /* Library calls are plain loops here: of scripts that scripts.sh leaves at their own sizes, these are too large for
