@@ -46,7 +46,7 @@ static void calibrate(fb_session *s, const char *device, bool again)
 {
     const fb_machine *m = fb_session_machine(s, device);
     bool recorded = strncmp(device, "replay:", 7) == 0;
-    if (!m || recorded || m->kind == FB_DEVICE_FOREIGN || (m->calibrated && !m->doubted && !again)) return;
+    if (!m || recorded || !m->target->generates || (m->calibrated && !m->doubted && !again)) return;
     fb_error err = {0};
     if (isatty(STDERR_FILENO)) {
         fputs("calibrating ", stderr);
@@ -93,7 +93,7 @@ static void machine_lines(fb_str *out, const char *device, const fb_machine *m)
 {
     char memory[32], cache[32], us[32];
     fb_str_addf(out, "%s: %s\n", device, m->name);
-    if (m->units) fb_str_addf(out, "  %d %s", m->units, m->kind == FB_DEVICE_CUDA ? "multiprocessors" : "cores");
+    if (m->units) fb_str_addf(out, "  %d %s", m->units, m->target->units);
     if (m->memory_bytes) fb_str_addf(out, ", %s of memory", size_text((double)m->memory_bytes, memory));
     if (m->cache_bytes) fb_str_addf(out, ", %s of last-level cache", size_text((double)m->cache_bytes, cache));
     fb_str_addf(out, "%s%s%s%s\n", m->units || m->memory_bytes ? "; " : "  ",
@@ -184,12 +184,12 @@ static void print_text(fb_session *s)
     {
         const char *name = fb_json_string_or(entry, "device", "");
         const fb_machine *m = fb_session_machine(s, name);
-        if (m && m->kind != FB_DEVICE_FOREIGN) machine_lines(&out, name, m);
+        if (m && m->target->generates) machine_lines(&out, name, m);
         if (m && strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0)
             recording_line(&out, entry);
         else if (json_object_get(entry, "recorded"))
             recorded_peer_line(&out, entry);
-        else if (!m || m->kind == FB_DEVICE_FOREIGN)
+        else if (!m || !m->target->generates)
             entry_line(&out, entry);
         else
             driver_line(&out, entry);
@@ -215,7 +215,7 @@ static void print_json(fb_session *s)
     {
         const char *name = fb_json_string_or(entry, "device", "");
         const fb_machine *m = fb_session_machine(s, name);
-        bool known = m && m->kind != FB_DEVICE_FOREIGN;
+        bool known = m && m->target->generates;
         json_object_set_new(devices, name, known ? fb_machine_to_json(m) : json_deep_copy(entry));
     }
     json_object_set_new(whole, "fusebox", json_integer(1));

@@ -29,6 +29,12 @@ bool fb_cli_emit_target_parse(const char *name, fb_cli_emit_target *out)
     return false;
 }
 
+/* What kernels are written in: all but C is made of CUDA. */
+static const fb_target *target_of(fb_cli_emit_target target)
+{
+    return fb_target_find(target_name[target == FB_EMIT_C ? FB_EMIT_C : FB_EMIT_CUDA]);
+}
+
 /* ---- which kernels ---- */
 
 /* What runs a group; FB_NONE: a call of the library without anything of ours. */
@@ -91,10 +97,10 @@ static bool wanted(const fb_program *p, int k, const selection *s)
 
 /* ---- source ---- */
 
-static void print_source(const fb_program *p, const fb_dialect *dialect, const selection *s, FILE *out)
+static void print_source(const fb_program *p, const fb_target *target, const selection *s, FILE *out)
 {
     fb_str text = {0};
-    if (s->all) fb_program_print(p, dialect, &text);
+    if (s->all) fb_program_print(p, target, &text);
     for (int k = 0, n = 0; k < p->n_kernels && !s->all; k++)
         if (wanted(p, k, s)) fb_str_addf(&text, "%s%s", n++ ? "\n" : "", p->kernels[k].source);
     fb_put_source(out, fb_str_get(&text));
@@ -105,14 +111,14 @@ static void print_source(const fb_program *p, const fb_dialect *dialect, const s
 
 bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 {
-    fb_machine_default(m, FB_DEVICE_CUDA);
+    fb_machine_default(m, target_of(FB_EMIT_CUDA)->kind);
     return fb_cuda_arch_limits(arch ? arch : "sm_90", m, err);
 }
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
 {
     fb_str text = {0};
-    fb_kernel_unit(&fb_dialect_cuda, k, &text);
+    fb_kernel_unit(target_of(FB_EMIT_CUDA), k, &text);
     bool good = fb_cuda_compile(fb_str_get(&text), k->file ? k->file : k->name, arch, kind, code, err);
     fb_str_free(&text);
     return good;
@@ -285,7 +291,7 @@ static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const sele
         for (int k = 0; k < p->n_kernels; k++)
             if (wanted(p, k, s) && !print_ptx(&p->kernels[k], arch, out, err)) return false;
         return true;
-    default: print_source(p, &fb_dialect_cuda, s, out); return true;
+    default: print_source(p, target_of(target), s, out); return true;
     }
 }
 
@@ -294,7 +300,7 @@ static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const sele
 bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 {
     (void)arch, (void)err;
-    fb_machine_default(m, FB_DEVICE_CUDA);
+    fb_machine_default(m, target_of(FB_EMIT_CUDA)->kind);
     return true;
 }
 
@@ -305,7 +311,7 @@ static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const sele
     if (target != FB_EMIT_CUDA)
         return fb_fail(err, FB_ERR_UNAVAILABLE,
                        "this fusebox was built without CUDA's headers and cannot call NVRTC; --target cuda needs none");
-    print_source(p, &fb_dialect_cuda, s, out);
+    print_source(p, target_of(target), s, out);
     return true;
 }
 
@@ -314,15 +320,15 @@ static bool emit_cuda(const fb_program *p, fb_cli_emit_target target, const sele
 bool fb_cli_emit(const fb_plan *plan, fb_cli_emit_target target, const char *arch, const fb_cli_emit_choice *which,
                  const fb_machine *m, FILE *out, bool *nothing, fb_error *err)
 {
-    if (target == FB_EMIT_OF_DEVICE) target = m->kind == FB_DEVICE_HOST ? FB_EMIT_C : FB_EMIT_CUDA;
-    const fb_dialect *dialect = target == FB_EMIT_C ? &fb_dialect_c : &fb_dialect_cuda;
-    fb_program *p = fb_lower(plan, dialect, err);
+    const fb_target *written = target == FB_EMIT_OF_DEVICE ? m->target : target_of(target);
+    if (target == FB_EMIT_OF_DEVICE) fb_cli_emit_target_parse(written->name, &target);
+    fb_program *p = fb_lower(plan, written, err);
     if (!p) return false;
     selection s = {.all = !which->name, .chosen = fb_calloc((size_t)p->n_kernels + 1, sizeof(bool))};
     bool good = choose(p, which, s.chosen, err);
     *nothing = !has_source(p);
     if (good && target == FB_EMIT_C)
-        print_source(p, dialect, &s, out);
+        print_source(p, written, &s, out);
     else if (good)
         good = emit_cuda(p, target, &s, arch, m, out, err);
     fb_free(s.chosen);

@@ -39,7 +39,7 @@ void fb_output_device(fb_output *r, const fb_session *s, const char *device)
         if (m && m->doubted) json_object_set_new(already, "doubted", json_true());
         return;
     }
-    bool known = m && m->kind != FB_DEVICE_FOREIGN;
+    bool known = m && m->target->generates;
     json_t *told = known ? fb_machine_to_json(m) : foreign_device(s, device);
     if (strncmp(device, "replay:", 7) == 0) { /* the machine is the recorded one, and so is the date */
         json_t *entry = foreign_device(s, device);

@@ -246,7 +246,7 @@ static int emit_key(void *ctx, int key, char *arg, struct argp_state *state)
 static void emit_show(look *l)
 {
     const fb_column *c = fb_session_column(l->session, 0);
-    bool stands_in = l->cli.plan_as && c->machine->kind == FB_DEVICE_HOST, nothing = false;
+    bool stands_in = l->cli.plan_as && c->machine->target->stands_in, nothing = false;
     const fb_machine *m = stands_in || l->arch ? &l->machine : c->machine;
     fb_cli_emit_choice which = {.name = l->kernel};
     fb_arena *arena = fb_arena_new();

@@ -9,23 +9,23 @@ enum { TAB = 4 };
 
 const char *fb_code_language(const fb_column *c)
 {
-    return c->machine && c->machine->kind == FB_DEVICE_CUDA ? "cuda" : "c";
+    return c->machine && c->machine->target->generates ? c->machine->target->name : "c";
 }
 
 const char *fb_code_of(const fb_column *c, int group, fb_arena *arena)
 {
-    const fb_dialect *dialect = fb_dialect_find(fb_code_language(c));
-    const char *text = dialect ? fb_lower_group_source(c->plan, group, dialect, arena) : NULL;
+    const fb_target *target = fb_target_find(fb_code_language(c));
+    const char *text = target ? fb_lower_group_source(c->plan, group, target, arena) : NULL;
     return text ? text : "/* a library call: there is no source */\n";
 }
 
 void fb_code_of_plan(const fb_column *c, fb_str *out)
 {
     fb_arena *arena = fb_arena_new();
-    const fb_dialect *dialect = fb_dialect_find(fb_code_language(c));
+    const fb_target *target = fb_target_find(fb_code_language(c));
     FB_VEC(const char *) seen = {0};
-    for (int g = 0; dialect && g < fb_plan_groups(c->plan); g++) {
-        const char *text = fb_lower_group_source(c->plan, g, dialect, arena);
+    for (int g = 0; target && g < fb_plan_groups(c->plan); g++) {
+        const char *text = fb_lower_group_source(c->plan, g, target, arena);
         bool known = !text;
         for (int i = 0; i < seen.n && !known; i++) known = !strcmp(seen.at[i], text);
         if (known) continue;

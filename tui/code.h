@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "session/session.h"
 
-/* "c", "cuda": the language of the column's device. */
+/* "c", "cuda": the language of the column's kernels. */
 const char *fb_code_language(const fb_column *c);
 /* The source of a group for the column's device; arena-owned, or a sentence that there is none. */
 const char *fb_code_of(const fb_column *c, int group, fb_arena *arena);

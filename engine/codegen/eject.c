@@ -102,7 +102,7 @@ static void add_operand(const fb_eject_kernel *k, fb_id node, fb_str *out)
 fb_hash fb_eject_interface(const fb_eject_kernel *k)
 {
     fb_str all = {0};
-    fb_str_addf(&all, "%s\n", fb_dialect_name(k->dialect));
+    fb_str_addf(&all, "%s\n", k->target->name);
     for (int i = 0; i < k->text->n_args; i++) {
         const fb_kernel_arg *a = &k->text->args[i];
         if (a->storage >= 0) add_type(k->graph, a->storage, &all);
@@ -176,11 +176,6 @@ static void add_argument(const fb_eject_kernel *k, int i, fb_str *out)
     if (a->storage >= 0 && !a->written) add_accesses(k, i, out);
 }
 
-static bool on_gpu(const fb_eject_kernel *k)
-{
-    return k->dialect == &fb_dialect_cuda;
-}
-
 /* In a comment, which a path must not end. */
 static void add_origin(const char *key, const char *text, fb_str *out)
 {
@@ -197,8 +192,8 @@ void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_st
     fb_str_add(out, "/* A generated kernel, taken over to be improved by hand.\n *\n");
     add_origin("script", from->script, out);
     add_origin("column", from->column, out);
-    fb_str_addf(out, " * @language  %s\n * @entry     %s\n", fb_dialect_name(k->dialect), t->entry);
-    if (on_gpu(k)) {
+    fb_str_addf(out, " * @language  %s\n * @entry     %s\n", k->target->name, t->entry);
+    if (k->target->grid) {
         fb_str_addf(out, " * @grid      %d %d %d\n", t->grid[0], t->grid[1], t->grid[2]);
         fb_str_addf(out, " * @block     %d %d %d\n", t->block[0], t->block[1], t->block[2]);
         fb_str_addf(out, " * @shared    %d\n", t->dynamic_shared);
@@ -212,7 +207,7 @@ void fb_eject_write(const fb_eject_kernel *k, const fb_eject_origin *from, fb_st
         fb_str_free(&line);
     }
     fb_str_addf(out, "\n * @interface %s\n *\n", fb_hash_hex(fb_eject_interface(k), hex));
-    if (on_gpu(k))
+    if (k->target->grid)
         fb_str_addf(out,
                     " * %s takes the arguments as pointers, in this order. It is launched as @grid (blocks), @block "
                     "(threads)\n * and @shared (bytes of dynamic shared memory) say, which may be changed with "
@@ -350,7 +345,7 @@ bool fb_eject_read(const fb_eject_kernel *k, const fb_kernel_source *file, fb_ar
     if (!file->text) return fb_fail(err, FB_ERR_INPUT, "%s: the kernel's file has not been read", r.name);
     if (!needed(&r, "language", &language) || !needed(&r, "entry", &entry) || !needed(&r, "interface", &hash))
         return false;
-    const char *speaks = fb_dialect_name(k->dialect);
+    const char *speaks = k->target->name;
     if (strcmp(language.text, speaks) != 0)
         return fb_fail(err, FB_ERR_INPUT, "%s:%d: the kernel is written in %.20s, and this device takes %s", r.name,
                        language.line, language.text, speaks);
@@ -358,12 +353,13 @@ bool fb_eject_read(const fb_eject_kernel *k, const fb_kernel_source *file, fb_ar
         return fb_fail(err, FB_ERR_INPUT, "%s:%d: @entry is the name of a function", r.name, entry.line);
     if (strcmp(hash.text, fb_hash_hex(fb_eject_interface(k), hex)) != 0) return stale(&r, k);
     fb_kernel_text own = *text;
-    if (on_gpu(k)) {
-        if (!numbers(&r, "grid", 0, 1 << 30, 3, own.grid) || !numbers(&r, "block", 1, 1024, 3, own.block) ||
+    if (k->target->grid) {
+        if (!numbers(&r, "grid", 0, 1 << 30, 3, own.grid) ||
+            !numbers(&r, "block", 1, k->target->most_threads, 3, own.block) ||
             !numbers(&r, "shared", 0, 1 << 20, 1, &own.dynamic_shared))
             return false;
-        if ((int64_t)own.block[0] * own.block[1] * own.block[2] > 1024)
-            return fb_fail(err, FB_ERR_INPUT, "%s: @block is of more than 1024 threads", r.name);
+        if ((int64_t)own.block[0] * own.block[1] * own.block[2] > k->target->most_threads)
+            return fb_fail(err, FB_ERR_INPUT, "%s: @block is of more than %d threads", r.name, k->target->most_threads);
     }
     own.entry = fb_arena_strdup(arena, entry.text);
     own.text = unit_of(&r, arena);

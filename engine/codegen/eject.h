@@ -17,7 +17,7 @@
 typedef struct {
     const fb_graph *graph;
     const fb_group *group;
-    const fb_dialect *dialect;
+    const fb_target *target;
     const fb_kernel_text *text;
 } fb_eject_kernel;
 

@@ -73,12 +73,12 @@ static bool is_word(const char *name, const char *word)
     return strncmp(name, word, n) == 0 && (!name[n] || (name[n] == 'f' && !name[n + 1]));
 }
 
-/* A local variable may hide a function of libm where the dialect's spellings call none by that name. */
+/* A local variable may hide a function of libm where the target's spellings call none by that name. */
 static bool hides_only_libm(const fb_emitter *e, const char *name)
 {
     static const char *const harmless[] = {"exp", "exp2", "log", "log2", "tanh", "erf",
                                            "pow", "gelu", "max", "min",  "fmod"};
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless && e->dialect->own_math; i++)
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless && e->spell->own_math; i++)
         if (strcmp(name, harmless[i]) == 0) return true;
     return false;
 }
@@ -310,7 +310,7 @@ static void write_choice(fb_emitter *e, const fb_table *table, const char *type,
 {
     fb_str choice = {0};
     add_choice(e, table, 0, e->section->members, &choice);
-    fb_emit(e, "const auto %s = [=](%s member) -> %s%s * {\n        return %s;\n    };", name, e->dialect->index_type,
+    fb_emit(e, "const auto %s = [=](%s member) -> %s%s * {\n        return %s;\n    };", name, e->spell->index_type,
             table->store ? "" : "const ", type, fb_str_get(&choice));
     fb_str_free(&choice);
 }
@@ -321,10 +321,10 @@ static void write_tables(fb_emitter *e)
     const fb_section *s = e->section;
     for (int t = 0; t < s->n_tables; t++) {
         const fb_table *table = &s->tables[t];
-        const char *type = e->dialect->type[e->nest->graph->nodes[table->base[0]].dtype].memory;
+        const char *type = e->spell->type[e->nest->graph->nodes[table->base[0]].dtype].memory;
         const char *name = fb_emit_name(e, fb_arena_printf(e->arena, "%s_of", fb_emit_plain(e, table->base[0])));
         e->tables[t] = name;
-        if (e->dialect->picks)
+        if (e->spell->picks)
             write_choice(e, table, type, name);
         else
             write_array(e, table, type, name);
@@ -344,9 +344,9 @@ void fb_emit_section(fb_emitter *e, int number)
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
-        const char *type = e->dialect->type[v->dtype].value;
+        const char *type = e->spell->type[v->dtype].value;
         if (fb_value_is_leaf(v) && !data_name(e, i)) continue;
-        if (data_name(e, i) && strcmp(type, e->dialect->index_type) == 0)
+        if (data_name(e, i) && strcmp(type, e->spell->index_type) == 0)
             e->names[i] = data_name(e, i);
         else
             e->names[i] = fb_emit_name(e, fb_emit_plain(e, v->node));
@@ -425,16 +425,18 @@ static void write_header(fb_emitter *e)
     fb_emit_raw(e, " * %s: %s */", fb_family_name(e->family), why_family(e->family));
 }
 
-fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_dialect *dialect,
+fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_target *target,
                               const char *name, fb_arena *arena)
 {
     static const fb_knobs automatic;
     /* a kernel called tanh must not be the library's tanh */
     const char *entry = fb_arena_printf(arena, "%s_kernel", name);
     fb_kernel_text result = {.entry = entry};
-    if (!nest->n_sections || (!dialect->section[family] && !dialect->whole[family])) return result;
+    const fb_printer *printer = fb_printer_of(target);
+    if (!nest->n_sections || (!printer->section[family] && !printer->whole[family])) return result;
     fb_str out = {0};
-    fb_emitter e = {.dialect = dialect,
+    fb_emitter e = {.target = target,
+                    .spell = &target->spelling,
                     .nest = nest,
                     .family = family,
                     .knobs = knobs ? knobs : &automatic,
@@ -444,18 +446,18 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
                     .used = fb_names_new()};
     find_args(&e);
     write_header(&e);
-    dialect->open(&e);
-    if (dialect->whole[family]) dialect->whole[family](&e);
-    for (int i = 0; i < nest->n_sections && !dialect->whole[family]; i++) {
+    printer->open(&e);
+    if (printer->whole[family]) printer->whole[family](&e);
+    for (int i = 0; i < nest->n_sections && !printer->whole[family]; i++) {
         if (i) fb_str_add(&out, "\n");
         int kept = fb_names_count(e.used); /* names of the last section are free again */
         if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");
         if (!nest->tiled) fb_emit_section(&e, i); /* else with its operands, one after the other */
-        dialect->section[family](&e);
+        printer->section[family](&e);
         if (nest->n_sections > 1) fb_emit_close(&e);
         fb_names_forget(e.used, kept);
     }
-    dialect->close(&e);
+    printer->close(&e);
     result.text = fb_arena_strdup(arena, fb_str_get(&out));
     memcpy(result.grid, e.grid, sizeof result.grid);
     memcpy(result.block, e.block, sizeof result.block);

@@ -2,7 +2,7 @@
 #ifndef FB_CODEGEN_EMIT_H
 #define FB_CODEGEN_EMIT_H
 
-#include "codegen/dialect.h"
+#include "codegen/printer.h"
 #include "plan/plan.h"
 
 typedef struct {
@@ -27,7 +27,7 @@ const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, f
 
 /* Writes the kernel of a nest; its entry is NAME_kernel. All is in `arena`. text NULL: there is nothing to do (a
  * library call without an epilogue, only empty tensors). */
-fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_dialect *dialect,
+fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_target *target,
                               const char *name, fb_arena *arena);
 
 #endif

@@ -1,4 +1,4 @@
-/* The C dialect: OpenMP over rows, SIMD inside.
+/* The printer of C: OpenMP over rows, SIMD inside.
  *
  * Four shapes of a section, chosen by extents and strides, which are all known:
  *   elements  no reduction: outer loops in parallel, the last one vectorised
@@ -47,7 +47,7 @@ static void open_kernel(fb_emitter *e)
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
         fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
-                e->dialect->type[a->dtype].memory, a->name, i);
+                e->spell->type[a->dtype].memory, a->name, i);
     }
     fb_str_add(e->out, "\n");
 }
@@ -643,7 +643,7 @@ static void emit_scatter(loops *l)
     if (half) {
         const char *sum = "sums[at]";
         fb_emit(e, "for (int64_t at = 0; at < %" PRId64 "; at++) %s[owner * %" PRId64 " + at] = %s;", size, out, size,
-                fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1));
+                fb_emit_spell(e, e->spell->type[n->dtype].to, &sum, 1));
     }
     fb_emit_close(e);
 }
@@ -678,21 +678,8 @@ static void emit_section_c(fb_emitter *e)
     }
 }
 
-static const char *spelling_c(const fb_op_info *op)
-{
-    return op->c;
-}
-
-const fb_dialect fb_dialect_c = {
-    .name = "c",
+const fb_printer fb_printer_c = {
     .prelude = "kernels/prelude.h",
-    .type = fb_c_types,
-    .index_type = "int64_t",
-    .restrict_word = "restrict",
-    .infinity = "INFINITY",
-    .nan = "NAN",
-    .own_math = true,
-    .spelling = spelling_c,
     .open = open_kernel,
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_c,

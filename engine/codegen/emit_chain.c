@@ -36,7 +36,7 @@ static const char *on_chip(fb_emitter *e, fb_id node, fb_ix at)
 
 static const char *chip_type(const fb_emitter *e, int product)
 {
-    return e->dialect->type[e->nest->graph->nodes[e->nest->chain->link[product].node].dtype].value;
+    return e->spell->type[e->nest->graph->nodes[e->nest->chain->link[product].node].dtype].value;
 }
 
 static void declare(fb_emitter *e, int which, fb_id node, const char *type, int64_t columns)
@@ -87,7 +87,7 @@ static void section(fb_emitter *e, int i)
     bool several = e->nest->n_sections > 1;
     if (several) fb_emit_open(e, "%s", "");
     fb_emit_section(e, i);
-    e->dialect->section[e->family](e);
+    fb_printer_of(e->target)->section[e->family](e);
     if (several) fb_emit_close(e);
     fb_names_forget(e->used, kept);
 }

@@ -180,7 +180,7 @@ static void declare_near(writer *w)
         int64_t bytes = fb_node_bytes(e->nest->graph, a->storage);
         if (bytes > MOST || bytes % PIECE || end + bytes > w->tile.shared_bytes + FB_CHAIN_NEAR) continue;
         if (!fb_cuda_steps_fit(e, a->storage, PIECE / fb_dtype_size(a->dtype))) continue;
-        const char *type = e->dialect->type[a->dtype].memory;
+        const char *type = e->spell->type[a->dtype].memory;
         fb_emit(e, "%s *const fb_near_%s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, a->name, type, end);
         w->near[i] = true;
         end += bytes;
@@ -206,7 +206,7 @@ static void write_near(const writer *w)
 /* kernels/wgmma.cuh has some functions of its own: between its products arithmetic is what takes the time. */
 static const char *wide_spelling(const fb_op_info *op)
 {
-    return strcmp(op->name, "relu") == 0 ? "fb_relu_wide($0)" : fb_dialect_cuda.spelling(op);
+    return strcmp(op->name, "relu") == 0 ? "fb_relu_wide($0)" : op->cuda;
 }
 
 /* ---- the middle ---- */
@@ -275,17 +275,17 @@ static void write_run(const writer *w)
         write_nothing(w);
     }
     write_right(w, last, w->tile.tile, w->tile.columns);
-    const fb_dialect *dialect = e->dialect;
+    const fb_spelling *spell = e->spell;
     if (w->tile.wide) {
         write_near(w);
-        fb_dialect *own = FB_NEW(e->arena, fb_dialect);
-        *own = *dialect;
-        own->spelling = wide_spelling;
-        e->dialect = own;
+        fb_spelling *own = FB_NEW(e->arena, fb_spelling);
+        *own = *spell;
+        own->op = wide_spelling;
+        e->spell = own;
     }
     write_middle(w);
     if (w->tile.wide) write_results(w);
-    e->dialect = dialect;
+    e->spell = spell;
     e->indent--;
 }
 
@@ -342,8 +342,8 @@ void fb_emit_chain_cuda(fb_emitter *e)
     const fb_chain *c = e->nest->chain;
     writer w = {.e = e, .c = c, .tile = tile_of(e)};
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
-    w.element = e->dialect->type[dtype].memory;
-    w.sum = e->dialect->type[dtype].value;
+    w.element = e->spell->type[dtype].memory;
+    w.sum = e->spell->type[dtype].value;
     const char *tensor = w.tile.tensor ? "true" : "false";
     if (w.tile.wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
     if (w.tile.wide)

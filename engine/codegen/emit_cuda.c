@@ -1,4 +1,4 @@
-/* The CUDA dialect: which threads work on what.
+/* The printer of CUDA: which threads work on what.
  *
  * A section is dealt out in one of four shapes, chosen by extents and strides, which are all known:
  *   elements  no reduction: a thread a few neighbouring elements
@@ -198,7 +198,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
-        e->whole[i] = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     }
 }
 
@@ -229,7 +229,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
-            fb_emit(e, "fb_pack<%s, %d> %s;", e->dialect->type[dtype_of_storage(e, r->storage)].memory, w->vector,
+            fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory, w->vector,
                     pack_name(f, i));
     }
     fb_emit_raw(e, "#pragma unroll");
@@ -262,7 +262,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         bool packed = w->space->n && is_packed_root(e, f->s, r, w->space->var[w->space->n - 1], w->vector);
         if (packed) {
             const char *value = fb_emit_ref(e, r->value);
-            value = fb_emit_spell(e, e->dialect->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+            value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
             fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
             continue;
         }
@@ -736,7 +736,7 @@ static void emit_scatter(frame *f)
             f->block, f->threads, size, f->block, f->threads, f->threads - 1, size);
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
-    fb_emit(e, "%s fb_sum = 0;", e->dialect->type[n->dtype].value);
+    fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
     fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->threads);
     fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->threads);
     note_chunk(f, index, each, points);
@@ -744,7 +744,7 @@ static void emit_scatter(frame *f)
     add_chunk(f, index, each);
     fb_emit_close(e);
     const char *sum = "fb_sum";
-    const char *store = fb_emit_spell(e, e->dialect->type[n->dtype].to, &sum, 1);
+    const char *store = fb_emit_spell(e, e->spell->type[n->dtype].to, &sum, 1);
     const char *guard = fb_arena_printf(e->arena, "if (fb_owned < %" PRId64 ") ", elements);
     fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->threads ? guard : "", out, store);
 }
@@ -1033,7 +1033,7 @@ static void open_kernel(fb_emitter *e)
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];
         fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
-                    e->dialect->type[a->dtype].memory, a->name);
+                    e->spell->type[a->dtype].memory, a->name);
     }
     fb_emit_raw(e, "extern \"C\" __global__ void __launch_bounds__(%d)", e->block[0]);
     fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
@@ -1046,25 +1046,12 @@ static void close_kernel(fb_emitter *e)
     fb_emit_close(e);
 }
 
-static const char *spelling_cuda(const fb_op_info *op)
-{
-    return op->cuda;
-}
-
-const fb_dialect fb_dialect_cuda = {
-    .name = "cuda",
+const fb_printer fb_printer_cuda = {
     .prelude = "kernels/prelude.cuh",
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .extra = {"fb_chain_wide", "kernels/wgmma.cuh"},
-    .type = fb_c_types,
-    .index_type = "fb_at",
-    .restrict_word = "__restrict__",
-    .infinity = "INFINITY",
-    .nan = "NAN",
-    .picks = true,
-    .spelling = spelling_cuda,
     .open = open_kernel,
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,

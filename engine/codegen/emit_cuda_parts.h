@@ -1,4 +1,4 @@
-/* Inside codegen/: how the CUDA dialect walks a section (emit_cuda.c), for files that write kernels of other shapes
+/* Inside codegen/: how the printer of CUDA walks a section (emit_cuda.c), for files that write kernels of other shapes
  * around the same walks. */
 #ifndef FB_CODEGEN_EMIT_CUDA_PARTS_H
 #define FB_CODEGEN_EMIT_CUDA_PARTS_H

@@ -101,7 +101,7 @@ static void return_element(const writer *w, int part, const fb_operand *o, bool 
         fb_val v = o->section.roots[0].value;
         fb_emit_needed(e, v, 0);
         value = fb_emit_ref(e, v);
-        value = fb_emit_spell(e, e->dialect->type[w->t->dtype].to, &value, 1);
+        value = fb_emit_spell(e, e->spell->type[w->t->dtype].to, &value, 1);
     }
     fb_cuda_return(e, value, piece, inside);
     fb_names_forget(e->used, used);
@@ -441,8 +441,8 @@ void fb_cuda_gemm(fb_emitter *e)
 {
     const fb_tiled *t = e->nest->tiled;
     writer w = {.e = e, .t = t, .tile = tile_of(e), .s = &e->nest->sections[0], .vector = 1, .columns = 1};
-    w.element = e->dialect->type[t->dtype].memory;
-    w.sum = e->dialect->type[t->dtype].value;
+    w.element = e->spell->type[t->dtype].memory;
+    w.sum = e->spell->type[t->dtype].value;
     for (int d = w.s->blocked; d < w.s->rows.n; d++) w.columns *= w.s->rows.extent[d];
     fb_emit(e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d>;", w.element, w.tile.tensor ? "true" : "false",
             w.tile.m, w.tile.n, w.tile.k, w.tile.warp_m, w.tile.warp_n, w.tile.stages);

@@ -1,19 +1,19 @@
 /* Inside codegen/: writing one kernel.
  *
  *     emit.c        a group's text: header comment, names, buffers; the family table
- *     emit_value.c  the walker's output as statements: a value's expression, in the dialect's spelling
- *     emit_section.c  facts of a section that every dialect's loops ask for
- *     emit_c.c      the C dialect's loops
- *     emit_cuda.c   the CUDA dialect's threads
+ *     emit_value.c  the walker's output as statements: a value's expression, in the target's spelling
+ *     emit_section.c  facts of a section that every printer's loops ask for
+ *     emit_c.c      the printer of C: loops
+ *     emit_cuda.c   the printer of CUDA: threads
  *
- * A dialect brings spellings and the loops around the statements; the statements are the same everywhere. A skeleton
- * sets up loops for a section and calls fb_emit_needed for what is to be computed at a place.
+ * A target brings spellings, a printer the loops around the statements; the statements are the same everywhere. A
+ * printer sets up loops for a section and calls fb_emit_needed for what is to be computed at a place.
  */
 #ifndef FB_CODEGEN_EMIT_PARTS_H
 #define FB_CODEGEN_EMIT_PARTS_H
 
 #include "base/str.h"
-#include "codegen/dialect.h"
+#include "codegen/printer.h"
 #include "plan/family.h"
 #include "plan/nest_parts.h"
 
@@ -21,40 +21,26 @@ typedef struct fb_emitter fb_emitter;
 
 enum { FB_MAX_PIECES = 3 };
 
-/* How elements of a type are spelt. 16-bit floats are computed in float. */
+/* How kernels of a language are laid out around their statements (codegen/printer.c has the table). */
 typedef struct {
-    const char *value;  /* type of a variable */
-    const char *memory; /* type of an element of a buffer */
-    const char *from;   /* "$0": the element as a value */
-    const char *to;     /* "$0": the value as an element */
-} fb_type_spelling;
-
-/* Of each dtype, in dialects that have C's types and the prelude's fb_f16 and fb_bf16. */
-extern const fb_type_spelling fb_c_types[FB_DTYPES];
-
-struct fb_dialect {
-    const char *name;
     const char *prelude;                            /* key of the embedded text */
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
     struct {
         const char *word, *text;
-    } extra;                      /* key of what those stand on, too, in whose source the word is */
-    const fb_type_spelling *type; /* of each dtype */
-    const char *index_type;
-    const char *restrict_word;
-    const char *infinity, *nan; /* a float's */
-    bool picks;    /* pointers by member are chosen by a function: an array that is indexed would lie in each thread's
-                      memory */
-    bool own_math; /* spellings call slow functions by names with a prefix, so that variables may be called exp */
-    const char *(*spelling)(const fb_op_info *op); /* the column of ops.def with the float forms */
+    } extra; /* key of what those stand on, too, in whose source the word is */
     /* Function head and buffer declarations up to the first section, and the end. */
     void (*open)(fb_emitter *e);
     void (*close)(fb_emitter *e);
-    /* One section's loops, a row a family; NULL where the dialect generates no such kernel. */
+    /* One section's loops, a row a family; NULL where no such kernel is generated. */
     void (*section[FB_FAMILIES])(fb_emitter *e);
     /* … or a whole kernel's, for families whose sections belong together. */
     void (*whole[FB_FAMILIES])(fb_emitter *e);
-};
+} fb_printer;
+
+extern const fb_printer fb_printer_c, fb_printer_cuda;
+
+/* Of a target that generates kernels. */
+const fb_printer *fb_printer_of(const fb_target *t);
 
 /* A buffer as the kernel sees it. */
 typedef struct {
@@ -66,7 +52,8 @@ typedef struct {
 } fb_emit_arg;
 
 struct fb_emitter {
-    const fb_dialect *dialect;
+    const fb_target *target;
+    const fb_spelling *spell; /* the target's, or what stands in for it in a part of the kernel */
     const fb_nest *nest;
     fb_family family;
     const fb_knobs *knobs;
@@ -75,7 +62,7 @@ struct fb_emitter {
     int indent;
     const char *entry;
     int n_args;
-    int grid[3], block[3]; /* CUDA geometry, set by the dialect; 0 on the host */
+    int grid[3], block[3]; /* of a grid, set by the printer; 0 where there is none */
     int dynamic_shared;    /* bytes */
     int kept_shared;       /* see fb_kernel_text */
     fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
@@ -112,7 +99,7 @@ const char *fb_emit_plain(fb_emitter *e, fb_id node);
 /* Names, uses and tables of section `number` of the nest, or of an operand (fb_nest_part); writes the tables. */
 void fb_emit_section(fb_emitter *e, int number);
 
-/* The spelling of a dialect's chains (emit_chain.c). */
+/* Chains, a printer's each (emit_chain.c). */
 void fb_emit_chain_c(fb_emitter *e);
 void fb_emit_chain_cuda(fb_emitter *e);
 
@@ -153,7 +140,7 @@ typedef struct {
 } fb_reduction;
 fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v);
 
-/* ---- facts of a section that every dialect's loops ask for (emit_section.c) ---- */
+/* ---- facts of a section that every printer's loops ask for (emit_section.c) ---- */
 
 /* Is v reduced in pass p? */
 bool fb_section_reduces(const fb_value *v, fb_pass p);

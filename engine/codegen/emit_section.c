@@ -26,7 +26,7 @@ const fb_data_var *fb_section_added_row(fb_index_pool *pool, const fb_section *s
 
 const char *fb_emit_type(const fb_emitter *e, fb_val v)
 {
-    return e->dialect->type[e->section->values[v].dtype].value;
+    return e->spell->type[e->section->values[v].dtype].value;
 }
 
 const char *fb_emit_operand_type(const fb_emitter *e, fb_val v)

@@ -1,4 +1,4 @@
-/* Statements: one value, one line, in the dialect's spelling. */
+/* Statements: one value, one line, in the target's spelling. */
 #include "codegen/emit_parts.h"
 
 #include "base/mutate.h"
@@ -50,8 +50,8 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
 {
     if (!fb_dtype_is_float(dtype)) return integer_literal(e, dtype, value);
     bool wide = dtype == FB_F64;
-    if (isnan(value)) return e->dialect->nan;
-    if (isinf(value)) return value > 0 ? e->dialect->infinity : fb_arena_printf(e->arena, "-%s", e->dialect->infinity);
+    if (isnan(value)) return e->spell->nan;
+    if (isinf(value)) return value > 0 ? e->spell->infinity : fb_arena_printf(e->arena, "-%s", e->spell->infinity);
     char text[64];
     for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
         snprintf(text, sizeof text, "%.*g", digits, wide ? value : (double)(float)value);
@@ -83,7 +83,7 @@ const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
 {
     if (table != FB_NONE) {
         const char *member = fb_emit_index(e, e->section->member, false);
-        const char *form = e->dialect->picks ? "%s(%s)[%s]" : "%s[%s][%s]";
+        const char *form = e->spell->picks ? "%s(%s)[%s]" : "%s[%s][%s]";
         return fb_arena_printf(e->arena, form, e->tables[table], member, fb_emit_index(e, at, false));
     }
     const fb_emit_arg *arg = find_arg(e, storage);
@@ -133,8 +133,8 @@ static bool is_float(fb_dtype d)
 
 static const char *convert(fb_emitter *e, const char *x, fb_dtype from, fb_dtype to)
 {
-    const char *type = e->dialect->type[to].value;
-    if (strcmp(e->dialect->type[from].value, type) == 0) return x;
+    const char *type = e->spell->type[to].value;
+    if (strcmp(e->spell->type[from].value, type) == 0) return x;
     if (to == FB_BOOL) return fb_arena_printf(e->arena, "%s != 0", x);
     return fb_arena_printf(e->arena, "(%s)%s", type, x);
 }
@@ -177,8 +177,7 @@ static const char *bare(fb_emitter *e, const char *text)
 static bool is_whole(const fb_emitter *e, const fb_value *v)
 {
     const fb_value *x = &e->section->values[v->args[0]];
-    if (e->dialect != &fb_dialect_c || !is_float(e->nest->graph->nodes[v->node].dtype) || is_float(x->dtype))
-        return false;
+    if (!e->spell->whole || !is_float(e->nest->graph->nodes[v->node].dtype) || is_float(x->dtype)) return false;
     return x->n_args == 1 && e->nest->graph->nodes[x->node].op == FB_OP_CAST &&
            is_float(e->section->values[x->args[0]].dtype);
 }
@@ -191,10 +190,10 @@ static const char *operation(fb_emitter *e, const fb_value *v)
     for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
     fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
     if (n->op == FB_OP_CAST && is_whole(e, v))
-        return fb_arena_printf(e->arena, "fb_whole%s(%s)", n->dtype == FB_F64 ? "" : "f",
+        return fb_arena_printf(e->arena, "%s%s(%s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
                                convert(e, operands[0], of, n->dtype));
     if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
-    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
     spelling = resolve_spelling(e, spelling, n, of);
     return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
 }
@@ -212,15 +211,15 @@ static const char *random_element(fb_emitter *e, const fb_value *v)
     const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
                                           at->seed, fb_emit_index(e, v->at, false), low, high);
     /* a source is rounded to its dtype, as one in memory would be */
-    element = fb_emit_spell(e, e->dialect->type[v->dtype].to, &element, 1);
-    element = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
-    return fb_arena_printf(e->arena, "(%s)%s", e->dialect->type[v->dtype].value, element);
+    element = fb_emit_spell(e, e->spell->type[v->dtype].to, &element, 1);
+    element = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+    return fb_arena_printf(e->arena, "(%s)%s", e->spell->type[v->dtype].value, element);
 }
 
 static const char *loaded(fb_emitter *e, const fb_value *v)
 {
     const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = all_tests(e, v->when);
-    const char *value = fb_emit_spell(e, e->dialect->type[v->dtype].from, &element, 1);
+    const char *value = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
 }
 
@@ -247,7 +246,7 @@ static int mentions(const fb_emitter *e, const fb_value *user, int arg)
     if (user->kind != FB_VALUE_OP) return 1;
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
     fb_dtype of = e->section->values[user->args[op->max_args == 3]].dtype;
-    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->dialect->spelling(op) : op->integer;
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
     int n = 0;
     for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + arg;
     return n;
@@ -310,7 +309,7 @@ void fb_emit_as_index(fb_emitter *e, fb_val v)
 {
     for (int i = 0; i < e->section->n_data; i++)
         if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
-            fb_emit(e, "const %s %s = %s;", e->dialect->index_type, e->section->data[i].name, e->names[v]);
+            fb_emit(e, "const %s %s = %s;", e->spell->index_type, e->section->data[i].name, e->names[v]);
 }
 
 static void statement(fb_emitter *e, fb_val v)
@@ -321,7 +320,7 @@ static void statement(fb_emitter *e, fb_val v)
         return;
     }
     const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
-    fb_emit(e, "const %s %s = %s;", e->dialect->type[x->dtype].value, e->names[v], value);
+    fb_emit(e, "const %s %s = %s;", e->spell->type[x->dtype].value, e->names[v], value);
     fb_emit_as_index(e, v);
 }
 
@@ -381,7 +380,7 @@ void fb_emit_store(fb_emitter *e, const fb_root *r)
 {
     read_before(e, r);
     fb_dtype to = e->nest->graph->nodes[r->node].dtype;
-    const char *wrap = e->dialect->type[to].to;
+    const char *wrap = e->spell->type[to].to;
     if (r->storage == FB_ON_CHIP) wrap = "$0";
     const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
     value = fb_emit_spell(e, wrap, &value, 1);

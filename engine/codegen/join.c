@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "codegen/dialect.h"
+#include "codegen/printer.h"
 
 #include <string.h>
 
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     fb_program *p;
     known_kernel *known;
-    const fb_dialect *dialect;
+    const fb_target *target;
     unit open[FB_FAMILIES]; /* at the first family that stands on the same text */
     int most;               /* kernels of a unit */
 } joining;
@@ -50,10 +50,10 @@ static void close_unit(joining *j, unit *u)
     fb_str_clear(&u->text);
 }
 
-static bool same_pieces(const fb_dialect *d, fb_family a, fb_family b)
+static bool same_pieces(const fb_target *t, fb_family a, fb_family b)
 {
     for (int i = 0;; i++) {
-        const char *x = fb_dialect_piece(d, a, i), *y = fb_dialect_piece(d, b, i);
+        const char *x = fb_printer_piece(t, a, i), *y = fb_printer_piece(t, b, i);
         if (x != y) return false;
         if (!x) return true;
     }
@@ -67,7 +67,7 @@ static void add_to_unit(joining *j, int number, const fb_kernel *from)
         return;
     }
     fb_family first = FB_FAMILY_POINTWISE;
-    while (!same_pieces(j->dialect, first, from->family)) first++;
+    while (!same_pieces(j->target, first, from->family)) first++;
     unit *u = &j->open[first];
     fb_str_addf(&u->text, "\n#define %s %s\n%s#undef %s\n", from->entry, j->p->kernels[number].entry, from->source,
                 from->entry);
@@ -163,12 +163,12 @@ static void join_part(joining *j, const fb_program *part)
     }
 }
 
-fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts, int n, int most, int *first_buffer)
+fb_program *fb_program_join(const fb_target *t, const fb_program *const *parts, int n, int most, int *first_buffer)
 {
     fb_arena *arena = fb_arena_new();
     fb_program *p = FB_NEW(arena, fb_program);
     *p = (fb_program){
-        .arena = arena, .dialect = parts[0]->dialect, .mode = parts[0]->mode, .overlap = parts[0]->overlap};
+        .arena = arena, .language = parts[0]->language, .mode = parts[0]->mode, .overlap = parts[0]->overlap};
     int buffers = 0, kernels = 0, gemms = 0, launches = 0;
     for (int i = 0; i < n; i++) {
         buffers += parts[i]->n_buffers, kernels += parts[i]->n_kernels;
@@ -178,7 +178,7 @@ fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts,
     p->kernels = FB_NEW_ARRAY(arena, fb_kernel, kernels + 1);
     p->gemms = FB_NEW_ARRAY(arena, fb_gemm_call, gemms + 1);
     p->launches = FB_NEW_ARRAY(arena, fb_launch, launches + 1);
-    joining j = {.p = p, .dialect = d, .most = most};
+    joining j = {.p = p, .target = t, .most = most};
     fb_hasher *h = fb_hasher_new();
     for (int i = 0; i < n; i++) {
         first_buffer[i] = p->n_buffers;

@@ -144,7 +144,7 @@ static const fb_kernel_source *own_source(const fb_lowering *l, const fb_group *
  * where that was asked for. */
 static bool take_over(fb_lowering *l, const fb_group *group, int number, fb_kernel_text *text)
 {
-    fb_eject_kernel k = {.graph = l->g, .group = group, .dialect = l->dialect, .text = text};
+    fb_eject_kernel k = {.graph = l->g, .group = group, .target = l->target, .text = text};
     const fb_kernel_source *own = own_source(l, group, number);
     if (l->eject.out) l->eject.interface[number] = fb_eject_interface(&k);
     if (l->eject.out && l->eject.group == number) fb_eject_write(&k, l->eject.from, l->eject.out);
@@ -166,7 +166,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
 {
     fb_arena *arena = l->p->arena;
     const char *wish = fb_kernel_name(l->g, group->n_nodes, group->nodes, arena);
-    *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, wish, arena);
+    *text = fb_emit_kernel(nest, group->family, &group->knobs, l->target, wish, arena);
     if (!text->text) return FB_NONE;
     const fb_kernel_source *own = own_source(l, group, number);
     if (!take_over(l, group, number, text)) return FB_NONE;
@@ -183,7 +183,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     if (own)
         rename_entry(l, text, name);
     else if (name != wish)
-        *text = fb_emit_kernel(nest, group->family, &group->knobs, l->dialect, name, arena);
+        *text = fb_emit_kernel(nest, group->family, &group->knobs, l->target, name, arena);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
                    .source = text->text,
@@ -421,7 +421,7 @@ static void place_call(fb_lowering *l, fb_gemm_call *call, const fb_id *operands
     call->c_advance = l->window[result].advance;
 }
 
-/* On a GPU the library does all of it: bias and relu are its own, and it stores the last value. */
+/* The library does all of it: bias and relu are its own, and it stores the last value. */
 static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call *call, const fb_id *operands)
 {
     fb_kernel_nodes k = {.graph = l->g,
@@ -480,7 +480,7 @@ static void lower_library(fb_lowering *l, const fb_group *group, int number)
     call.c_batch = call.m * call.n;
     call.epilogue = call.bias = call.addend = FB_NONE;
     call.scale = 1;
-    if (l->dialect == &fb_dialect_cuda) {
+    if (l->target->library_epilogues) {
         lower_whole_call(l, group, &call, bases);
         return;
     }
@@ -588,7 +588,7 @@ static void lower_group(fb_lowering *l, int number)
                                  : FB_NONE;
         if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary, NULL);
         if (kernel != FB_NONE) set_group_places(l, &l->launches.at[l->launches.n - 1], group, temporary);
-        if (kernel != FB_NONE && group->nest->chain && l->dialect == &fb_dialect_c)
+        if (kernel != FB_NONE && group->nest->chain && l->target->calls_library)
             add_products(l, group->nest, &l->launches.at[l->launches.n - 1]);
         if (late)
             FB_VEC_PUSH(&l->late, (fb_late_assign){group->stored[0], temporary, number});
@@ -634,7 +634,7 @@ static void hash_advance(fb_hasher *h, fb_advance a)
 static fb_hash hash_of(const fb_program *p)
 {
     fb_hasher *h = fb_hasher_new();
-    fb_hasher_add_text(h, p->dialect);
+    fb_hasher_add_text(h, p->language);
     fb_hasher_add_i64(h, p->mode);
     fb_hasher_add_i64(h, p->overlap);
     fb_hasher_add_i64(h, p->pool_bytes);
@@ -742,7 +742,7 @@ static bool merge(fb_lowering *l, fb_error *err)
     fb_program *p = l->p;
     if (p->mode == FB_LAUNCH_MEGA && !p->n_launches) return true;
     if (p->mode == FB_LAUNCH_MEGA) {
-        if (!fb_program_merge(p, l->dialect, 0, p->n_launches, "the plan", "mega", err)) return false;
+        if (!fb_program_merge(p, l->target, 0, p->n_launches, "the plan", "mega", err)) return false;
         p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, 0);
         return true;
     }
@@ -755,7 +755,7 @@ static bool merge(fb_lowering *l, fb_error *err)
         if (!last) return true;
         before = l->range[last].first;
         const char *what = fb_arena_printf(p->arena, "the loop %.64s", l->g->nodes[l->loops[last].node].name);
-        if (!fb_program_merge(p, l->dialect, before, l->range[last].last, what, "scan", err)) return false;
+        if (!fb_program_merge(p, l->target, before, l->range[last].last, what, "scan", err)) return false;
         p->kernels[p->n_kernels - 1].cost.us = fb_plan_one_kernel_us(l->plan, last);
     }
 }
@@ -795,7 +795,7 @@ static bool fits_mode(const fb_program *p, fb_error *err)
 }
 
 /* What is taken over goes to `eject`'s fields; NULL: nothing. apart: each kernel is launched by itself. */
-static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const fb_ejection *eject, bool apart,
+static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_ejection *eject, bool apart,
                          fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
@@ -815,14 +815,14 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
     }
     fb_lowering l = {.plan = plan,
                      .g = g,
-                     .dialect = dialect,
+                     .target = target,
                      .apart = apart,
                      .names = fb_names_new(),
                      .eject = eject ? *eject : (fb_ejection){.group = FB_NONE}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
     l.p = FB_NEW(arena, fb_program);
     *l.p = (fb_program){.arena = arena,
-                        .dialect = fb_dialect_name(dialect),
+                        .language = target->name,
                         .mode = apart ? FB_LAUNCH_STREAM : fb_plan_launch_mode(plan),
                         .overlap = fb_plan_overlap(plan)};
     l.buffer_of = FB_NEW_ARRAY(scratch, int, g->n_nodes);
@@ -860,14 +860,14 @@ static fb_program *lower(const fb_plan *plan, const fb_dialect *dialect, const f
     return NULL;
 }
 
-fb_program *fb_lower(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+fb_program *fb_lower(const fb_plan *plan, const fb_target *target, fb_error *err)
 {
-    return lower(plan, dialect, NULL, false, err);
+    return lower(plan, target, NULL, false, err);
 }
 
-fb_program *fb_lower_apart(const fb_plan *plan, const fb_dialect *dialect, fb_error *err)
+fb_program *fb_lower_apart(const fb_plan *plan, const fb_target *target, fb_error *err)
 {
-    return lower(plan, dialect, NULL, true, err);
+    return lower(plan, target, NULL, true, err);
 }
 
 /* The kernel that a launch runs, or that follows its library call. */
@@ -877,13 +877,13 @@ static int kernel_of(const fb_program *p, const fb_launch *l)
     return l->kind == FB_LAUNCH_GEMM ? p->gemms[l->gemm].epilogue : FB_NONE;
 }
 
-bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, const fb_eject_origin *from, fb_str *out,
+bool fb_lower_eject(const fb_plan *plan, int group, const fb_target *target, const fb_eject_origin *from, fb_str *out,
                     bool *shares, fb_error *err)
 {
     const fb_graph *g = fb_planner_graph(fb_plan_planner(plan));
     fb_arena *arena = fb_arena_new();
     fb_hash *interface = FB_NEW_ARRAY(arena, fb_hash, fb_plan_groups(plan));
-    fb_program *p = lower(plan, dialect,
+    fb_program *p = lower(plan, target,
                           &(fb_ejection){.group = group, .from = from, .out = out, .interface = interface}, false, err);
     if (!p) {
         fb_arena_free(arena);
@@ -905,11 +905,11 @@ bool fb_lower_eject(const fb_plan *plan, int group, const fb_dialect *dialect, c
     return fine;
 }
 
-const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_dialect *dialect, fb_arena *arena)
+const char *fb_lower_group_source(const fb_plan *plan, int group, const fb_target *target, fb_arena *arena)
 {
     const fb_group *g = fb_plan_group(plan, group);
     if (!g->nest) return NULL;
     if (g->source && g->source->text) return fb_arena_strdup(arena, g->source->text);
     const char *name = fb_kernel_name(fb_planner_graph(fb_plan_planner(plan)), g->n_nodes, g->nodes, arena);
-    return fb_emit_kernel(g->nest, g->family, &g->knobs, dialect, name, arena).text;
+    return fb_emit_kernel(g->nest, g->family, &g->knobs, target, name, arena).text;
 }

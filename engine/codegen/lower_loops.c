@@ -26,7 +26,7 @@ static int level_of(const fb_graph *g, fb_id region)
 
 static const char *counter_source(const fb_lowering *l, int64_t n)
 {
-    if (l->dialect == &fb_dialect_cuda)
+    if (l->target->grid)
         return fb_arena_printf(l->p->arena,
                                "/* steps\n * what the counters of loops read */\n"
                                "extern \"C\" __global__ void __launch_bounds__(256)\n"
@@ -68,7 +68,7 @@ static void add_counters(fb_lowering *l)
                    .family = FB_FAMILY_COPY,
                    .group = FB_NONE,
                    .n_args = 1};
-    if (l->dialect == &fb_dialect_cuda) {
+    if (l->target->grid) {
         k.grid[0] = (int)((most + 255) / 256);
         k.block[0] = 256;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
@@ -94,7 +94,7 @@ void fb_lower_loops(fb_lowering *l)
     int groups = fb_plan_groups(l->plan);
     bool *kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
     l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
-    for (fb_id r = 1; r < l->g->n_regions && l->dialect == &fb_dialect_cuda && !l->apart; r++) {
+    for (fb_id r = 1; r < l->g->n_regions && l->target->keeps && !l->apart; r++) {
         if (fb_plan_whole_loop(l->plan, r) != r) continue;
         fb_plan_kept(l->plan, r, kept, NULL);
         for (int i = 0; i < groups; i++) l->kept[i] |= kept[i];

@@ -49,7 +49,7 @@ typedef struct {
 typedef struct {
     const fb_plan *plan;
     const fb_graph *g;
-    const fb_dialect *dialect;
+    const fb_target *target;
     fb_program *p;
     int *buffer_of;    /* a node: the buffer that holds its value, FB_NONE */
     fb_window *window; /* a node */

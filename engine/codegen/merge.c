@@ -31,8 +31,7 @@ typedef struct {
 
 typedef struct {
     fb_program *p;
-    const fb_dialect *d;
-    bool cuda;
+    const fb_target *target;
     int first, last;
     int level; /* loops around the first launch */
     fb_str out;
@@ -307,7 +306,7 @@ static int argument_of(merging *m, int buffer, fb_advance advance, bool written)
 static const char *pointer(merging *m, int buffer, int64_t offset, fb_advance advance)
 {
     const argument *a = &m->args.at[argument_of(m, buffer, advance, false)];
-    int64_t size = m->cuda ? fb_dtype_size(m->p->buffers[buffer].dtype) : 1;
+    int64_t size = m->target->grid ? fb_dtype_size(m->p->buffers[buffer].dtype) : 1;
     bool moves = advance.bytes && advance.level >= m->level;
     const char *text = a->name;
     if (offset) text = fb_arena_printf(m->p->arena, "%s + %" PRId64, text, offset / size);
@@ -368,7 +367,7 @@ static void add_replaced(fb_str *out, const char *text, size_t n, const char *wo
 
 /* A kernel of its own as a function over one block. What it read through const __restrict__ may be written by another
  * stage of the same launch. */
-static void add_stage_cuda(merging *m, const fb_kernel *k)
+static void add_block_stage(merging *m, const fb_kernel *k)
 {
     static const char head[] = "extern \"C\" __global__ void";
     const char *start = strstr(k->source, head), *entry = strstr(start, k->entry);
@@ -385,7 +384,7 @@ static void add_stage_cuda(merging *m, const fb_kernel *k)
     fb_str_free(&rest);
 }
 
-static void add_stage_c(merging *m, const fb_kernel *k)
+static void add_plain_stage(merging *m, const fb_kernel *k)
 {
     const char *start = strstr(k->source, "void ");
     fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
@@ -396,10 +395,10 @@ static void add_stages(merging *m)
 {
     for (int k = 0; k < m->p->n_kernels; k++) {
         if (!m->uses[k]) continue;
-        if (m->cuda)
-            add_stage_cuda(m, &m->p->kernels[k]);
+        if (m->target->grid)
+            add_block_stage(m, &m->p->kernels[k]);
         else
-            add_stage_c(m, &m->p->kernels[k]);
+            add_plain_stage(m, &m->p->kernels[k]);
     }
 }
 
@@ -435,7 +434,7 @@ static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k)
 
 /* Stages that do not meet are at work side by side: every second one is dealt from the last block down, so that a small
  * one falls to blocks that the other leaves idle. */
-static void add_call_cuda(merging *m, const fb_launch *l, int depth)
+static void add_block_call(merging *m, const fb_launch *l, int depth)
 {
     const fb_kernel *k = &m->p->kernels[l->kernel];
     int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
@@ -452,7 +451,7 @@ static void add_call_cuda(merging *m, const fb_launch *l, int depth)
     line(m, depth, "}");
 }
 
-static void add_call_c(merging *m, const fb_launch *l, int depth)
+static void add_plain_call(merging *m, const fb_launch *l, int depth)
 {
     fb_str_addf(&m->out, "%*s", INDENT * depth, "");
     if (l->kind == FB_LAUNCH_GEMM) {
@@ -473,7 +472,7 @@ static void add_call_c(merging *m, const fb_launch *l, int depth)
 static void add_swap(merging *m, const fb_launch *l, int depth)
 {
     const char *a = pointer(m, l->swap_a, 0, (fb_advance){0}), *b = pointer(m, l->swap_b, 0, (fb_advance){0});
-    if (m->cuda)
+    if (m->target->grid)
         line(m, depth, "fb_exchange(%s, %s);", a, b);
     else
         line(m, depth, "{ char *held = %s; %s = %s; %s = held; }", a, a, b, b);
@@ -556,17 +555,17 @@ static void add_body(merging *m)
             outer++;
             break;
         case FB_LAUNCH_SWAP: add_swap(m, l, depth); break;
-        case FB_LAUNCH_GEMM: add_call_c(m, l, depth); break;
+        case FB_LAUNCH_GEMM: add_plain_call(m, l, depth); break;
         case FB_LAUNCH_KERNEL:
-            if (!m->cuda) {
-                add_call_c(m, l, depth);
+            if (!m->target->grid) {
+                add_plain_call(m, l, depth);
                 break;
             }
             if (m->meet[i]) line(m, depth, "fb_meet_all();");
             if (!m->meet[i] && after) line(m, depth, "__syncthreads();");
             after = true;
             if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1, depth);
-            add_call_cuda(m, l, depth);
+            add_block_call(m, l, depth);
             break;
         }
     }
@@ -585,7 +584,7 @@ static void declare_kept(merging *m)
 
 static void add_kernel(merging *m, const char *entry)
 {
-    if (!m->cuda) {
+    if (!m->target->grid) {
         fb_str_addf(&m->out, "void %s(const fb_kernel_args *args)\n{\n", entry);
         for (int i = 0; i < m->args.n; i++) line(m, 1, "char *%s = args->buffers[%d];", m->args.at[i].name, i);
         if (m->loops.n) line(m, 1, "const int64_t steps = args->steps;");
@@ -594,7 +593,7 @@ static void add_kernel(merging *m, const char *entry)
         fb_str_addf(&m->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(", m->threads, entry);
         for (int i = 0; i < m->args.n; i++)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
-                        m->d->type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
+                        m->target->spelling.type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
         if (m->loops.n) fb_str_addf(&m->out, "%sconst int64_t steps", m->args.n ? ", " : "");
         fb_str_add(&m->out, ")\n{\n");
         declare_kept(m);
@@ -776,7 +775,7 @@ static void replace(merging *m, const fb_kernel *kernel)
 
 static bool can_merge(merging *m, const char *what, fb_error *err)
 {
-    for (int i = m->first; i < m->last && m->cuda; i++)
+    for (int i = m->first; i < m->last && !m->target->calls_library; i++)
         if (at(m, i)->kind == FB_LAUNCH_GEMM)
             return fb_fail(err, FB_ERR_LIMIT,
                            "%s is one kernel, and %s is a library call: a contraction inside must be generated", what,
@@ -807,10 +806,10 @@ static bool name_taken(const fb_program *p, const char *name)
     return false;
 }
 
-bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, const char *what, const char *wish,
+bool fb_program_merge(fb_program *p, const fb_target *target, int first, int last, const char *what, const char *wish,
                       fb_error *err)
 {
-    merging m = {.p = p, .d = d, .cuda = d == &fb_dialect_cuda, .first = first, .last = last, .threads = 32};
+    merging m = {.p = p, .target = target, .first = first, .last = last, .threads = target->warp};
     for (int i = 0; i < first; i++)
         m.level += (p->launches[i].kind == FB_LAUNCH_REPEAT) - (p->launches[i].kind == FB_LAUNCH_END);
     m.meet = fb_calloc((size_t)p->n_launches + 1, sizeof *m.meet);
@@ -825,7 +824,7 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
     find_partners(&m);
     find_loops(&m);
     touched t = touched_new(&m);
-    if (m.cuda) {
+    if (target->grid) {
         place_range(&m, first, last, &t);
         make_room(&m);
     }
@@ -835,7 +834,7 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
     const char *entry = fb_arena_printf(p->arena, "%s_kernel", name);
     add_stages(&m);
     fb_str_addf(&m.out, "/* %s\n * %s, one kernel behind the other%s */\n", name, what,
-                m.cuda ? ": blocks are dealt out, and the grid meets where data flows" : "");
+                target->grid ? ": blocks are dealt out, and the grid meets where data flows" : "");
     add_kernel(&m, entry);
     fb_kernel k = {.name = name,
                    .entry = entry,
@@ -844,7 +843,7 @@ bool fb_program_merge(fb_program *p, const fb_dialect *d, int first, int last, c
                    .group = FB_NONE,
                    .n_args = m.args.n,
                    .merged = true};
-    if (m.cuda) {
+    if (target->grid) {
         k.grid[0] = (int)(m.blocks < 1 ? 1 : m.blocks > 65535 ? 65535 : m.blocks);
         k.block[0] = m.threads;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;

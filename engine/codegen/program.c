@@ -30,12 +30,12 @@ fb_gemm_call fb_gemm_call_plain(fb_dtype dtype, int64_t m, int64_t n, int64_t k)
                           .addend = FB_NONE};
 }
 
-void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out)
+void fb_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out)
 {
     if (k->merged) fb_str_add(out, "#define FB_STAGES 1\n");
-    fb_str_add(out, fb_dialect_prelude(d));
+    fb_str_add(out, fb_printer_prelude(t));
     const char *piece;
-    for (int i = 0; (piece = fb_kernel_piece(d, k, i)); i++) fb_str_add(out, piece);
+    for (int i = 0; (piece = fb_kernel_piece(t, k, i)); i++) fb_str_add(out, piece);
     fb_str_add(out, k->source);
 }
 
@@ -169,7 +169,7 @@ static void add_gemm(fb_hasher *h, const fb_gemm_call *c)
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l)
 {
     fb_hasher *h = fb_hasher_new();
-    fb_hasher_add_text(h, p->dialect);
+    fb_hasher_add_text(h, p->language);
     fb_hasher_add_i64(h, l->kind);
     if (l->kind == FB_LAUNCH_KERNEL) {
         add_kernel(h, &p->kernels[l->kernel]);
@@ -250,12 +250,12 @@ static void print_launch(const fb_program *p, const fb_launch *l, int depth, fb_
 }
 
 /* What the program's kernels stand on, each text once. */
-static void print_pieces(const fb_program *p, const fb_dialect *dialect, fb_str *out)
+static void print_pieces(const fb_program *p, const fb_target *target, fb_str *out)
 {
     const char *printed[FB_FAMILIES * FB_FAMILIES], *piece;
     int n = 0;
     for (int k = 0; k < p->n_kernels; k++) {
-        for (int i = 0; p->kernels[k].source && (piece = fb_kernel_piece(dialect, &p->kernels[k], i)); i++) {
+        for (int i = 0; p->kernels[k].source && (piece = fb_kernel_piece(target, &p->kernels[k], i)); i++) {
             bool seen = n == sizeof printed / sizeof *printed;
             for (int j = 0; j < n; j++) seen |= printed[j] == piece;
             if (seen) continue;
@@ -279,7 +279,7 @@ static void print_copies(const fb_program *p, fb_str *out)
     fb_free(buffers);
 }
 
-void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *out)
+void fb_program_print(const fb_program *p, const fb_target *target, fb_str *out)
 {
     bool stages = false, source = false;
     for (int k = 0; k < p->n_kernels; k++) {
@@ -288,8 +288,8 @@ void fb_program_print(const fb_program *p, const fb_dialect *dialect, fb_str *ou
     }
     if (stages) fb_str_add(out, "#define FB_STAGES 1\n");
     if (source) { /* library calls need none of it */
-        fb_str_add(out, fb_dialect_prelude(dialect));
-        print_pieces(p, dialect, out);
+        fb_str_add(out, fb_printer_prelude(target));
+        print_pieces(p, target, out);
         fb_str_add(out, "\n");
     }
     fb_str_add(out, "/* buffers\n");

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/str.h"
-#include "codegen/dialect.h"
+#include "codegen/printer.h"
 #include "plan/plan.h"
 
 typedef enum {
@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     const char *name; /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
     const char *entry;
-    const char *source; /* complete translation unit but for the dialect's prelude; NULL for pure library calls */
+    const char *source; /* complete translation unit but for the target's prelude; NULL for pure library calls */
     const char *file;   /* the name of the user's file that it is; NULL: generated */
     fb_family family;
     int group; /* of the plan */
@@ -140,7 +140,7 @@ typedef struct {
 
 typedef struct fb_program {
     fb_arena *arena;
-    const char *dialect; /* "c", "cuda" */
+    const char *language; /* the target's name: "c", "cuda" */
     int n_buffers, n_kernels, n_gemms, n_launches;
     fb_buffer *buffers;
     fb_kernel *kernels;
@@ -163,9 +163,9 @@ int fb_program_left(const fb_program *p, const fb_graph *g, fb_id node);
 void fb_program_free(fb_program *p);
 /* The i-th text that it stands on, after the prelude: those of its family, and one that only some need; NULL: no more.
  */
-const char *fb_kernel_piece(const fb_dialect *d, const fb_kernel *k, int i);
+const char *fb_kernel_piece(const fb_target *t, const fb_kernel *k, int i);
 /* The whole translation unit of a kernel that has a source: prelude, what it stands on, and the kernel. */
-void fb_kernel_unit(const fb_dialect *d, const fb_kernel *k, fb_str *out);
+void fb_kernel_unit(const fb_target *t, const fb_kernel *k, fb_str *out);
 /* Names what a launch runs, whatever buffers it runs on and whatever it is called: the kernel's text without comments
  * and its geometry, or the library's call with its epilogue. Equal codes take equal times. */
 fb_hash fb_launch_code(const fb_program *p, const fb_launch *l);
@@ -174,10 +174,10 @@ fb_hash fb_kernel_code(const fb_kernel *k); /* the same of one kernel */
 fb_hash fb_gemm_code(const fb_gemm_call *c);
 /* The first kernel of kernel k's translation unit: k itself as a rule. */
 int fb_kernel_first(const fb_program *p, int k);
-/* Several programs of one dialect, launch mode and way of copying as one, run one behind the other: kernels that do the
+/* Several programs for one target, launch mode and way of copying as one, run one behind the other: kernels that do the
  * same become one, and up to `most` kernels share a translation unit, so that a compiler starts once for many. Part i's
  * buffer b becomes buffer first_buffer[i] + b. Borrows names from the parts, which must live as long. */
-fb_program *fb_program_join(const fb_dialect *d, const fb_program *const *parts, int n, int most, int *first_buffer);
+fb_program *fb_program_join(const fb_target *t, const fb_program *const *parts, int n, int most, int *first_buffer);
 /* Buffers that each run copies, in their order: *out is the index of the first that leaves. Caller's array, n_buffers
  * long; returns how many. */
 int fb_program_copies(const fb_program *p, int *buffers, int *out);

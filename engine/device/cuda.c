@@ -703,7 +703,7 @@ static bool cuda_trace(fb_loaded *l, fb_cache_state cache, fb_span *spans, int64
 
 const fb_device_ops fb_device_cuda = {
     .kind = "cuda",
-    .dialect = &fb_dialect_cuda,
+    .target = &fb_target_cuda,
     .list = cuda_list,
     .available = cuda_available,
     .open = cuda_open,

@@ -212,7 +212,7 @@ static void *pool_main(void *ctx)
         pthread_mutex_unlock(&p->lock);
         const fb_kernel *kernel = &p->program->kernels[k];
         fb_str text = {0};
-        fb_kernel_unit(&fb_dialect_cuda, kernel, &text);
+        fb_kernel_unit(&fb_target_cuda, kernel, &text);
         fb_error error;
         bool good = (!kernel->file || fb_consent_source(kernel->file, kernel->source, &error)) &&
                     fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN,

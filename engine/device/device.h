@@ -147,8 +147,8 @@ typedef struct {
 } fb_stepping;
 
 typedef struct {
-    const char *kind; /* "host", "cuda", "replay", "torch": the part of the name before ':' */
-    const fb_dialect *dialect;
+    const char *kind;        /* "host", "cuda", "replay", "torch": the part of the name before ':' */
+    const fb_target *target; /* what programs are lowered for */
     /* Adds one line a device or library: found where, which version, or what is missing and what that costs the user.
      * Works without opening anything; cheap. */
     void (*list)(json_t *devices, json_t *libraries);
@@ -193,7 +193,7 @@ typedef struct {
     bool (*sample_metrics)(fb_loaded *l, double us, fb_metric_log *out, fb_error *err);
     /* What the machine is like now; NULL: it is not known. */
     void (*state)(fb_device *d, fb_machine_state *out);
-    /* For devices that run nothing: what is known of a plan and its program (lowered in the device's dialect). Where it
+    /* For devices that run nothing: what is known of a plan and its program (lowered for the device's target). Where it
      * is there, the functions from load to count are not. Memory in `arena`. */
     bool (*recall)(fb_device *d, const fb_plan *plan, const fb_program *p, fb_arena *arena, fb_recall *out,
                    fb_error *err);

@@ -122,7 +122,7 @@ bool fb_host_ready(fb_host *h, const fb_progress *progress, fb_error *err)
 {
     if (h->rt.threads) return true;
     if (!h->cc && !(h->cc = fb_cc_find(err))) return false;
-    const char *prelude = fb_dialect_prelude(&fb_dialect_c);
+    const char *prelude = fb_printer_prelude(&fb_target_c);
     fb_cc_unit unit = {.name = "host_runtime", .source = fb_embedded("kernels/host_runtime.c")};
     fb_error why = {0};
     void *handle;
@@ -283,7 +283,7 @@ static bool load_kernels(fb_loaded *l, const fb_progress *progress, fb_error *er
         units[n++] =
             (fb_cc_unit){.name = p->kernels[k].name, .source = p->kernels[k].source, .file = p->kernels[k].file};
     }
-    const char *prelude = fb_dialect_prelude(&fb_dialect_c);
+    const char *prelude = fb_printer_prelude(&fb_target_c);
     bool ok = fb_cc_load(l->host->cc, prelude, units, n, progress, handles, &l->compile_ms, err);
     for (int k = 0, i = 0; ok && k < p->n_kernels; k++) {
         if (p->kernels[k].source && fb_kernel_first(p, k) == k) l->handles[k] = handles[i++];
@@ -804,7 +804,7 @@ static void host_state(fb_device *d, fb_machine_state *out)
 
 const fb_device_ops fb_device_host = {
     .kind = "host",
-    .dialect = &fb_dialect_c,
+    .target = &fb_target_c,
     .list = fb_host_list,
     .available = host_available,
     .open = host_open,

@@ -328,7 +328,7 @@ static bool check_head(fb_recording *r, fb_error *err)
     if (clock && !(json_number_value(clock) > 0)) return wrong(err, "recording", "clock_mhz", "a number");
     if (!fb_machine_from_json(&r->machine, json_object_get(r->root, "machine"), err))
         return fb_fail_prefix(err, "a recording");
-    if (r->machine.kind == FB_DEVICE_HOST || r->machine.kind == FB_DEVICE_CUDA) return true;
+    if (r->machine.target->generates) return true;
     return wrong(err, "machine", "kind", "host or cuda");
 }
 

@@ -103,8 +103,8 @@ static fb_device *replay_open(const char *name, fb_error *err)
         fb_fail(err, FB_ERR_UNAVAILABLE, "there is no recording; \"fusebox record\" makes one on a machine with a GPU");
     replay *d = r ? fb_calloc(1, sizeof *d) : NULL;
     if (d) {
-        bool host = fb_recording_machine(r)->kind == FB_DEVICE_HOST;
-        *d = (replay){.device.ops = host ? &replay_host : &fb_device_replay, .recording = r};
+        bool grid = fb_recording_machine(r)->target->grid;
+        *d = (replay){.device.ops = grid ? &fb_device_replay : &replay_host, .recording = r};
         snprintf(d->device.name, sizeof d->device.name, "replay:%.50s", asked);
     }
     fb_arena_free(arena);
@@ -388,9 +388,9 @@ static json_t *replay_timeline(fb_device *d, const char *recorded, fb_error *err
     .machine = replay_machine, .calibrate = replay_calibrate, .recall = replay_recall,                                 \
     .recall_timeline = replay_timeline
 
-const fb_device_ops fb_device_replay = {REPLAY_OPS, .dialect = &fb_dialect_cuda};
+const fb_device_ops fb_device_replay = {REPLAY_OPS, .target = &fb_target_cuda};
 /* Recordings of a processor differ in what their kernels were written in. */
-static const fb_device_ops replay_host = {REPLAY_OPS, .dialect = &fb_dialect_c};
+static const fb_device_ops replay_host = {REPLAY_OPS, .target = &fb_target_c};
 
 /* ---- peers ---- */
 

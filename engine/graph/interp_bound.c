@@ -270,7 +270,7 @@ static inline bool hit_exactly(fb_dtype dtype, double spread, double v)
 /* ---- the rules ----
  * RULE(op, units, magnitude, spread): bound = spread + units · u · magnitude (u one rounding into the dtype). `units`
  * is the accuracy allowed to the devices: 1 for what IEEE 754 rounds correctly (half an ulp), 4 for 2 ulps (division by
- * a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. The C dialect's and CUDA's functions must be better than
+ * a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. C's and CUDA's functions must be better than
  * this. 0: exact. */
 enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, POWER = 32 };
 

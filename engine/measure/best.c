@@ -331,9 +331,9 @@ typedef struct {
     int64_t value;
 } setting;
 
-static const setting cuda_settings[] = {{FB_KNOB_THREADS, 128}, {FB_KNOB_THREADS, 512}, {FB_KNOB_ROWS, 1},
+static const setting grid_settings[] = {{FB_KNOB_THREADS, 128}, {FB_KNOB_THREADS, 512}, {FB_KNOB_ROWS, 1},
                                         {FB_KNOB_ROWS, 4},      {FB_KNOB_VECTOR, 2},    {FB_KNOB_GRID, 1056}};
-static const setting host_settings[] = {
+static const setting team_settings[] = {
     {FB_KNOB_VECTOR, 8}, {FB_KNOB_VECTOR, 16}, {FB_KNOB_ROWS, 16}, {FB_KNOB_THREADS, 1}};
 
 /* The groups whose kernels take the most time, at most `room`, longest first. */
@@ -399,9 +399,9 @@ static bool tune(best *b)
     if (!fastest_right(b, &now)) return false;
     int group[TUNED] = {0}, n = now ? longest_groups(now, group, TUNED) : 0;
     fb_id node[TUNED];
-    bool cuda = fb_planner_machine(b->p)->kind == FB_DEVICE_CUDA;
-    const setting *set = cuda ? cuda_settings : host_settings;
-    int n_set = (int)(cuda ? sizeof cuda_settings / sizeof *set : sizeof host_settings / sizeof *set);
+    bool grid = fb_planner_machine(b->p)->target->grid;
+    const setting *set = grid ? grid_settings : team_settings;
+    int n_set = (int)(grid ? sizeof grid_settings / sizeof *set : sizeof team_settings / sizeof *set);
     double end = fb_now_us() + tuning_us;
     for (int i = 0; i < b->trials.n && n; i++) {
         if (&b->trials.at[i] == now) continue;
@@ -468,7 +468,7 @@ static bool code_of(const best *b, const fb_plan *plan, char to[FB_SIGNATURE])
 {
     to[0] = '\0';
     if (!b->d) return true;
-    fb_program *p = fb_lower(plan, b->d->ops->dialect, NULL);
+    fb_program *p = fb_lower(plan, b->d->ops->target, NULL);
     if (p) fb_program_code(p, to);
     fb_program_free(p);
     return p != NULL;

@@ -211,7 +211,7 @@ fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
     }
     if (number > 1 && c.n_computed && below(&c, 3) == 0) plan = dressed(&c, plan);
     if (c.n_computed && below(&c, 12) == 0) ask_nonsense(&c, plan);
-    if (fb_planner_machine(p)->kind == FB_DEVICE_CUDA && below(&c, 2))
+    if (fb_planner_machine(p)->target->graphs && below(&c, 2))
         plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, false);
     plan = merged(&c, plan);
     return below(&c, 2) ? edited(plan, &(fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, false) : plan;

@@ -270,7 +270,7 @@ static void run_joined(fb_device *d, fb_fuzz_case **cases, fb_program **programs
     joined j = {.d = d, .cases = cases, .parts = programs, .n = n, .first = fb_calloc((size_t)n + 1, sizeof *j.first)};
     /* alone, a program is as it is, with the device's own units */
     j.all = n == 1 ? programs[0]
-                   : fb_program_join(d->ops->dialect, (const fb_program *const *)programs, n, KERNELS_A_UNIT, j.first);
+                   : fb_program_join(d->ops->target, (const fb_program *const *)programs, n, KERNELS_A_UNIT, j.first);
     j.images = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.images);
     j.guarded = fb_calloc((size_t)j.all->n_buffers + 1, sizeof *j.guarded);
     guard(&j);
@@ -300,7 +300,7 @@ static void lower(fb_device *d, fb_fuzz_case *c)
         if (v) found(&c->result, FB_FUZZ_REFUSED, v->text);
         if (v) return;
     }
-    if (!c->program && !(c->program = fb_lower(c->plan, d->ops->dialect, &err)))
+    if (!c->program && !(c->program = fb_lower(c->plan, d->ops->target, &err)))
         found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
 }
 
@@ -309,7 +309,7 @@ static void lower_apart(fb_device *d, fb_fuzz_case *c)
 {
     fb_error err;
     if (!c->program || c->apart || !d->ops->stepping || !is_merged(c->program)) return;
-    if (!(c->apart = fb_lower_apart(c->plan, d->ops->dialect, &err)))
+    if (!(c->apart = fb_lower_apart(c->plan, d->ops->target, &err)))
         found(&c->result, err.kind == FB_ERR_LIMIT ? FB_FUZZ_REFUSED : FB_FUZZ_FAILED, err.text);
 }
 

@@ -538,9 +538,9 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->error = (fb_error_report){.ok = true};
     m->n_checked = fb_reference_nodes(m->g, m->arena, &m->checked);
     FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
-    bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->dialect, err)) != NULL;
+    bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->target, err)) != NULL;
     if (ok && !d->ops->recall && is_merged(m->program))
-        ok = (m->apart = fb_lower_apart(plan, d->ops->dialect, err)) != NULL;
+        ok = (m->apart = fb_lower_apart(plan, d->ops->target, err)) != NULL;
     if (ok) {
         m->rows = fb_kernel_rows_new(plan, m->program);
         ok = d->ops->recall ? prepare_recall(m, plan, err) : prepare_run(m, progress, err);

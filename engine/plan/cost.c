@@ -161,7 +161,7 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
-    if (m->kind == FB_DEVICE_CUDA && a->nest) add_gpu_terms(m, a, out);
+    if (m->target->grid && a->nest) add_gpu_terms(m, a, out);
 }
 
 double fb_region_trips(const fb_graph *g, fb_id r)
@@ -195,7 +195,7 @@ double fb_kernel_us(const fb_plan *plan, fb_id region, const fb_analysis *a, con
 {
     const fb_machine *m = &plan->planner->machine;
     if (!is_merged(plan, region)) return c->us + c->launches * fb_launch_us(m, plan->launch);
-    if (m->kind != FB_DEVICE_CUDA) return c->us;
+    if (!m->target->grid_barrier) return c->us;
     /* a stage of a larger kernel: it waits for the others at most once, and begins and ends no kernel */
     return fmax(c->us - (a->nest ? gpu_start_us : 0), 0) + known(m->barrier_us);
 }
@@ -265,7 +265,7 @@ static void add_copies(const fb_plan *plan, fb_plan_cost *c)
     if (!plan->overlap)
         c->us += both;
     else
-        c->us = fmax(c->us, m->kind == FB_DEVICE_HOST ? both : fmax(c->copy_in_us, c->copy_out_us));
+        c->us = fmax(c->us, m->target->copy_engines ? fmax(c->copy_in_us, c->copy_out_us) : both);
 }
 
 void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out)

@@ -21,9 +21,9 @@ typedef struct {
 typedef struct {
     fb_family family;
     bool library; /* the nest is an epilogue around a library call */
-    bool tiled;   /* contractions stay on chip; CUDA only */
+    bool tiled;   /* contractions stay on chip, where the target has tiles */
     bool chain;   /* … and rows between them too */
-    bool gpu;     /* this row is for GPUs alone */
+    bool before;  /* it goes before tiles, where there are any */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
@@ -58,7 +58,7 @@ static fb_dtype widest(const fb_graph *g, const fb_analysis *a)
 static double loops_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a, double flops)
 {
     fb_dtype dtype = widest(g, a);
-    if (m->kind == FB_DEVICE_HOST) return fb_host_loops_us(m, a->nest, &a->facts, flops, dtype);
+    if (!m->target->grid) return fb_host_loops_us(m, a->nest, &a->facts, flops, dtype);
     return fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)a->facts.specials, m->gspecial);
 }
 
@@ -73,7 +73,7 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
 {
     enum { NEAR_CACHE = 8 };
     double bytes = 0;
-    if (m->kind == FB_DEVICE_HOST) return scalar_us(g, m, a);
+    if (!m->target->grid) return scalar_us(g, m, a);
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) == FB_CLASS_CONTRACTION)
@@ -88,7 +88,7 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
 static double product_us(const fb_machine *m, const fb_rate_curve *c, double flops)
 {
     const double least_us = 1.7;
-    if (m->kind != FB_DEVICE_CUDA || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
+    if (!m->target->grid || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
     double first_us = fb_time_us(c->size[0], c->rate[0]);
     return least_us + fmax(first_us - least_us, 0) * cbrt(flops / c->size[0]);
 }
@@ -120,17 +120,16 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     double flops = (double)fb_node_flops(g, c.contraction), rest = (double)a->facts.flops - flops;
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
-    if (m->kind == FB_DEVICE_HOST) return fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
-    double us = product_us(m, rates, flops), depth = depth_of(g, n);
-    if (m->kind == FB_DEVICE_CUDA) us += more_bytes_us(g, m, n, flops);
-    if (m->kind == FB_DEVICE_CUDA && depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
+    if (!m->target->grid) return fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
+    double us = product_us(m, rates, flops) + more_bytes_us(g, m, n, flops), depth = depth_of(g, n);
+    if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + loops_us(g, m, a, fmax(rest, 0));
 }
 
 /* On the host the library makes the products of blocks. */
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    bool generated = m->kind == FB_DEVICE_CUDA && a->nest;
+    bool generated = !m->target->calls_library && a->nest;
     double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, m) : 0;
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
@@ -227,9 +226,8 @@ static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const
     }
     if (!library_operand(k, c->contraction, n->args[0], why) || !library_operand(k, c->contraction, n->args[1], why))
         return false;
-    /* On the host the epilogue is a kernel of ours between two blocks of the product; a GPU's library has its own. */
     fb_library_epilogue epilogue;
-    return m->kind != FB_DEVICE_CUDA || fb_library_epilogue_of(k, &epilogue, why);
+    return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);
 }
 
 /* A tile of few rows, columns or steps is mostly empty, and a small product has few tiles: then loops with a team of
@@ -249,7 +247,7 @@ static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k, con
 {
     const fb_node *n = &k->graph->nodes[c->contraction];
     const fb_shape *a = &k->graph->nodes[n->args[0]].shape;
-    if (m->kind == FB_DEVICE_CUDA && !fills_tiles(k->graph, c->contraction)) return false;
+    if (m->target->tiles && !fills_tiles(k->graph, c->contraction)) return false;
     return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
 }
 
@@ -338,7 +336,7 @@ static const family_row table[] = {
      .compute_us = library_us},
     {.family = FB_FAMILY_CHAIN,
      .chain = true,
-     .gpu = true,
+     .before = true,
      .its_kind = pair_kind,
      .fits = chain_fits,
      .compute_us = chain_us},
@@ -354,7 +352,7 @@ enum { ROWS = sizeof table / sizeof *table };
 static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_nodes *k, const census *c,
                    fb_choice choice)
 {
-    if ((row->tiled || row->gpu) && m->kind != FB_DEVICE_CUDA) return false;
+    if ((row->tiled || row->before) && !m->target->tiles) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
     if (!row->library) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k, c)));

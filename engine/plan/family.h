@@ -1,5 +1,5 @@
 /* Families: what one kernel may hold. One row each in plan/family.c (name, accepts → verdict, cost), and one row each
- * in codegen/emit.c (emit, per dialect). Accepting is building the nest: what a family accepts, code generation can
+ * in codegen/emit.c (emit, a printer each). Accepting is building the nest: what a family accepts, code generation can
  * write. */
 #ifndef FB_PLAN_FAMILY_H
 #define FB_PLAN_FAMILY_H

@@ -160,7 +160,7 @@ void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says)
     const fb_machine *m = &plan->planner->machine;
     int n = fb_plan_groups(plan);
     memset(kept, 0, (size_t)n * sizeof *kept);
-    if (m->kind != FB_DEVICE_CUDA || plan->launch == FB_LAUNCH_MEGA) return;
+    if (!m->target->keeps || plan->launch == FB_LAUNCH_MEGA) return;
     fb_arena *arena = fb_arena_new();
     keeper k = {.plan = plan, .g = plan->planner->g, .region = region, .n = n, .kept = kept, .arena = arena};
     k.tile = FB_NEW_ARRAY(arena, fb_gemm_tile, n + 1);

@@ -219,7 +219,7 @@ typedef struct {
     bool power_of_two;
 } knob_row;
 
-static const knob_row cuda_knobs[FB_KNOBS] = {
+static const knob_row grid_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), 32, 1024, 32, false},
@@ -231,7 +231,7 @@ static const knob_row cuda_knobs[FB_KNOBS] = {
     [FB_KNOB_GRID] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 1 << 20, 1, false},
 };
 
-static const knob_row host_knobs[FB_KNOBS] = {
+static const knob_row team_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1 << 20, 1, false},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 64, 1, true},
     [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(LIBRARY) | IN(COPY), 1, 1024, 1, false},
@@ -240,11 +240,11 @@ static const knob_row host_knobs[FB_KNOBS] = {
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
 };
 
-/* A GPU moves 16 bytes at once at most: of the smallest elements there are, so many. */
-static bool vector_fits(const fb_analysis *a, int64_t value, fb_verdict *why)
+/* A thread moves so many bytes at once at most: of the smallest elements there are, so many. */
+static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdict *why)
 {
     const fb_graph *g = a->kernel.graph;
-    int smallest = 16;
+    int smallest = most;
     fb_dtype dtype = FB_F32;
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         const fb_node *n = &g->nodes[a->kernel.nodes[i]];
@@ -253,9 +253,9 @@ static bool vector_fits(const fb_analysis *a, int64_t value, fb_verdict *why)
             if (fb_dtype_size(d) < smallest) smallest = fb_dtype_size(d), dtype = d;
         }
     }
-    if (value * smallest <= 16) return true;
-    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "a thread moves 16 bytes at once at most: %d elements of %s, not %lld",
-                  16 / smallest, fb_dtype_name(dtype), (long long)value);
+    if (value * smallest <= most) return true;
+    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "a thread moves %d bytes at once at most: %d elements of %s, not %lld",
+                  most, most / smallest, fb_dtype_name(dtype), (long long)value);
 }
 
 bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
@@ -263,11 +263,10 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
 {
     if ((int)knob < 0 || knob >= FB_KNOBS) return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
     const char *name = fb_knob_name(knob);
-    bool host = m->kind == FB_DEVICE_HOST;
-    const knob_row *row = host ? &host_knobs[knob] : &cuda_knobs[knob];
+    const knob_row *row = m->target->grid ? &grid_knobs[knob] : &team_knobs[knob];
     if (!a->accepted || !(row->families & 1u << a->family))
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s` on %s",
-                      fb_family_name(a->family), name, host ? "the host" : "a GPU");
+                      fb_family_name(a->family), name, m->target->called);
     if (value != 0 && (value < row->low || value > row->high))
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is from %lld to %lld, or 0 for automatic, not %lld", name,
                       (long long)row->low, (long long)row->high, (long long)value);
@@ -276,7 +275,7 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
     if (value % row->step)
         return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a multiple of %lld, not %lld", name,
                       (long long)row->step, (long long)value);
-    if (knob == FB_KNOB_VECTOR && !host && !vector_fits(a, value, why)) return false;
+    if (knob == FB_KNOB_VECTOR && !vector_fits(a, m->target->vector_bytes, value, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     fb_gemm_tile tile;
     knobs.value[knob] = value;
@@ -288,7 +287,7 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
 
 bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why)
 {
-    if (!path || (a->accepted && (m->kind == FB_DEVICE_HOST || a->family != FB_FAMILY_LIBRARY))) return true;
+    if (!path || (a->accepted && (!m->target->library_epilogues || a->family != FB_FAMILY_LIBRARY))) return true;
     const char *node = a->kernel.graph->nodes[a->kernel.nodes[0]].name;
     if (!a->accepted)
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "`%s` alone is no kernel that a file could hold", node);
@@ -305,7 +304,7 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "%s launches no graphs: launch mode `graph` is for CUDA devices",
                       m->name);
     case FB_LAUNCH_MEGA:
-        if (m->kind == FB_DEVICE_CUDA) return true;
+        if (m->target->grid_barrier) return true;
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
                       "%s has no grid to meet: launch mode `mega`, one cooperative kernel, is for CUDA devices",
                       m->name);
@@ -324,7 +323,7 @@ bool fb_may_overlap(const fb_planner *p, fb_verdict *why)
 static bool is_stage(const fb_planner *p, const fb_analysis *a, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = p->g;
-    bool library = p->machine.kind == FB_DEVICE_CUDA && a->family == FB_FAMILY_LIBRARY;
+    bool library = !p->machine.target->calls_library && a->family == FB_FAMILY_LIBRARY;
     if (!library && a->family != FB_FAMILY_CHAIN) return true;
     fb_id product = a->kernel.nodes[0];
     for (int k = 0; k < a->kernel.n_nodes; k++)

@@ -101,7 +101,7 @@ double fb_loops_save_us(const fb_plan *plan)
 {
     const fb_graph *g = plan->planner->g;
     double us = 0;
-    if (plan->launch == FB_LAUNCH_MEGA || plan->planner->machine.kind != FB_DEVICE_CUDA) return 0;
+    if (plan->launch == FB_LAUNCH_MEGA || !plan->planner->machine.target->keeps) return 0;
     for (fb_id r = 1; r < g->n_regions; r++)
         if (fb_plan_whole_loop(plan, r) == r) us += loop_saves_us(plan, r);
     return us;
@@ -118,6 +118,6 @@ double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
         if (!fb_region_within(g, region, whole)) continue;
         us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(g, region);
     }
-    if (whole && plan->planner->machine.kind == FB_DEVICE_CUDA) us -= loop_saves_us(plan, whole);
+    if (whole && plan->planner->machine.target->keeps) us -= loop_saves_us(plan, whole);
     return outer > 0 ? us / outer : 0;
 }

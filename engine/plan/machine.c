@@ -15,9 +15,8 @@ typedef struct {
 } guess;
 
 /* A small server of a few cores: what a calibration commonly finds, rounded. */
-static const guess host_guess = {
-    .plain = {.kind = FB_DEVICE_HOST,
-              .name = "host",
+static const guess team_guess = {
+    .plain = {.name = "host",
               .units = 4,
               .memory_bytes = (int64_t)8 << 30,
               .cache_bytes = (int64_t)32 << 20,
@@ -43,9 +42,8 @@ static const guess host_guess = {
 };
 
 /* One NVIDIA H200: copies, launches, barriers and GEMM rates as measured on one, the rest from its data sheet. */
-static const guess cuda_guess = {
-    .plain = {.kind = FB_DEVICE_CUDA,
-              .name = "CUDA device",
+static const guess grid_guess = {
+    .plain = {.name = "CUDA device",
               .units = 132,
               .compute_major = 9,
               .memory_bytes = (int64_t)141 << 30,
@@ -83,9 +81,10 @@ static fb_rate_curve curve_of(const guess_curve *g)
 
 void fb_machine_default(fb_machine *m, fb_device_kind kind)
 {
-    const guess *g = kind == FB_DEVICE_HOST ? &host_guess : &cuda_guess;
+    const fb_target *target = fb_target_of(kind);
+    const guess *g = target->grid ? &grid_guess : &team_guess;
     *m = g->plain;
-    m->kind = kind;
+    m->target = target;
     m->copy_hot = curve_of(&g->copy_hot);
     m->copy_cold = curve_of(&g->copy_cold);
     m->copy_in = curve_of(&g->copy_in);
@@ -94,7 +93,7 @@ void fb_machine_default(fb_machine *m, fb_device_kind kind)
     m->gemm[FB_F64] = curve_of(&g->gemm_f64);
     m->gemm[FB_F16] = m->gemm[FB_BF16] = curve_of(&g->gemm_half);
     m->gemm_tf32 = curve_of(&g->gemm_tf32);
-    double peak = kind == FB_DEVICE_HOST ? 60 : 60000;
+    double peak = target->grid ? 60000 : 60;
     for (int d = 0; d < FB_DTYPES; d++) m->gflops[d] = fb_dtype_size((fb_dtype)d) == 8 ? peak / 2 : peak;
 }
 
@@ -136,14 +135,14 @@ double fb_memory_us(const fb_machine *m, double bytes)
 double fb_memory_among_us(const fb_machine *m, double bytes, double all)
 {
     double us = fb_memory_us(m, bytes);
-    if (m->kind != FB_DEVICE_HOST || !(all > bytes)) return us;
+    if (m->target->grid || !(all > bytes)) return us;
     return fmax(us, fb_time_us(bytes, fb_rate_at(&m->copy_hot, all)));
 }
 
 /* An engine takes as long to copy one number as the least that was measured; a processor just copies it. */
 static double across_us(const fb_machine *m, const fb_rate_curve *c, double bytes)
 {
-    double least = m->kind != FB_DEVICE_HOST && c->n && bytes > 0 ? c->size[0] : 0;
+    double least = m->target->copy_engines && c->n && bytes > 0 ? c->size[0] : 0;
     return fb_time_us(fmax(bytes, least), fb_rate_at(c, bytes));
 }
 
@@ -175,12 +174,6 @@ double fb_cycles_a_us(const fb_machine *m)
 }
 
 /* ---- JSON ---- */
-
-static const char *const kind_name[] = {[FB_DEVICE_HOST] = "host",
-                                        [FB_DEVICE_CUDA] = "cuda",
-                                        [FB_DEVICE_REPLAY] = "replay",
-                                        [FB_DEVICE_FOREIGN] = "foreign"};
-enum { KINDS = sizeof kind_name / sizeof *kind_name };
 
 /* The plain fields, by name; 0 or absent: not known. */
 static const struct {
@@ -239,7 +232,7 @@ static bool curve_from_json(fb_rate_curve *c, const json_t *list, const char *ke
 
 json_t *fb_machine_to_json(const fb_machine *m)
 {
-    json_t *o = json_pack("{s:s, s:s, s:b}", "kind", kind_name[m->kind], "name", m->name, "calibrated", m->calibrated);
+    json_t *o = json_pack("{s:s, s:s, s:b}", "kind", m->target->device, "name", m->name, "calibrated", m->calibrated);
     if (m->doubted) json_object_set_new(o, "doubted", json_true());
     if (m->date[0]) json_object_set_new(o, "date", json_string(m->date));
     for (int i = 0; i < FIELDS; i++) {
@@ -298,7 +291,7 @@ static bool fields_from_json(fb_machine *m, const json_t *value, fb_error *err)
 static bool link_from_json(fb_machine *m, const json_t *value, fb_error *err)
 {
     fb_machine guessed;
-    fb_machine_default(&guessed, m->kind == FB_DEVICE_HOST ? FB_DEVICE_HOST : FB_DEVICE_CUDA);
+    fb_machine_default(&guessed, m->target->kind);
     const json_t *in = json_object_get(value, "copy_in"), *out = json_object_get(value, "copy_out");
     m->copy_in = guessed.copy_in;
     m->copy_out = guessed.copy_out;
@@ -312,10 +305,9 @@ bool fb_machine_from_json(fb_machine *m, const json_t *value, fb_error *err)
     if (!json_is_object(value)) return fb_fail(err, FB_ERR_INPUT, "a machine is a JSON object");
     if (!fb_json_get_string(value, "kind", &kind, err)) return false;
     fb_machine out = {0};
-    int k = 0;
-    while (k < KINDS && strcmp(kind, kind_name[k]) != 0) k++;
-    if (k == KINDS) return fb_fail(err, FB_ERR_INPUT, "field \"kind\" names no kind of device");
-    out.kind = (fb_device_kind)k;
+    out.target = fb_target_of_device(kind);
+    if (strcmp(kind, out.target->device) != 0)
+        return fb_fail(err, FB_ERR_INPUT, "field \"kind\" names no kind of device");
     out.calibrated = fb_json_bool_or(value, "calibrated", false);
     out.doubted = fb_json_bool_or(value, "doubted", false);
     if (!copy_text(out.name, sizeof out.name, value, "name", err)) return false;

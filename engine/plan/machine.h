@@ -5,12 +5,11 @@
 
 #include "base/error.h"
 #include "graph/op.h"
+#include "target/target.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum { FB_DEVICE_HOST, FB_DEVICE_CUDA, FB_DEVICE_REPLAY, FB_DEVICE_FOREIGN } fb_device_kind;
 
 enum { FB_RATE_POINTS = 16 };
 
@@ -21,12 +20,12 @@ typedef struct {
 } fb_rate_curve;
 
 typedef struct {
-    fb_device_kind kind;
-    char name[96];   /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
-    bool calibrated; /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
-    bool doubted;    /* calibrated while the machine was busy, or something ran faster since than that allows */
-    char date[32];   /* of calibration, ISO 8601; "" unknown */
-    int units;       /* cores or multiprocessors */
+    const fb_target *target; /* what kernels for it are written in, and what it can do */
+    char name[96];           /* "AMD EPYC 9B45 (2 cores)", "NVIDIA H200" */
+    bool calibrated;         /* false: the numbers are the built-in guesses and the screen says "uncalibrated" */
+    bool doubted;            /* calibrated while the machine was busy, or something ran faster since than that allows */
+    char date[32];           /* of calibration, ISO 8601; "" unknown */
+    int units;               /* cores or multiprocessors */
     int compute_major, compute_minor;  /* CUDA */
     int64_t memory_bytes, cache_bytes; /* device memory; last-level cache (L2 on a GPU) */
     int64_t shared_bytes;              /* largest shared memory of one block; on the host the L2 of one core */

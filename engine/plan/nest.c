@@ -918,7 +918,7 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     fb_nest *nest = FB_NEW(arena, fb_nest);
     *nest = (fb_nest){.arena = arena,
                       .graph = k->graph,
-                      .kind = m->kind,
+                      .target = m->target,
                       .pool = fb_index_pool_new(),
                       .kernel = *k,
                       .accumulator = FB_NONE};

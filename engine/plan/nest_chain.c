@@ -342,7 +342,7 @@ static bool check_matrix(fb_builder *b, const fb_chain_link *p, fb_ix at, fb_id 
                              name_of(b, p->node), name_of(b, in));
 }
 
-static bool fits_host(fb_builder *b, fb_chain *c)
+static bool fits_calls(fb_builder *b, fb_chain *c)
 {
     for (int i = 0; i < c->n_links; i++) {
         const fb_chain_link *p = &c->link[i];
@@ -412,7 +412,7 @@ static bool fits_middle(fb_builder *b, fb_chain *c)
     return true;
 }
 
-static bool fits_cuda(fb_builder *b, fb_chain *c)
+static bool fits_generated(fb_builder *b, fb_chain *c)
 {
     const fb_graph *g = b->nest->graph;
     const fb_chain_link *last = &c->link[c->n_links - 1];
@@ -455,5 +455,5 @@ bool fb_chain_end(fb_builder *b)
                                  name_of(b, c->link[c->n_links - 1].node));
     c->in_place = find_in_place(b, c, c->n_middle);
     if (!check_rows(b, c)) return false;
-    return b->machine->kind == FB_DEVICE_CUDA ? fits_cuda(b, c) : fits_host(b, c);
+    return b->machine->target->calls_library ? fits_calls(b, c) : fits_generated(b, c);
 }

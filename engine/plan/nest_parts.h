@@ -181,7 +181,7 @@ typedef struct {
 struct fb_nest {
     fb_arena *arena;
     const fb_graph *graph;
-    fb_device_kind kind; /* what it is for */
+    const fb_target *target; /* what it is for */
     fb_index_pool *pool;
     fb_kernel_nodes kernel;
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */

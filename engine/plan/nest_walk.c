@@ -395,9 +395,9 @@ static int space_for(walk *w, int n, const int64_t *extents, fb_ix *coords)
 static const char *room_of(const walk *w, char to[64])
 {
     char bytes[32];
-    bool gpu = w->b->machine->kind == FB_DEVICE_CUDA;
+    const char *const *near = w->b->machine->target->near;
     fb_format_bytes(bytes, (double)w->b->machine->shared_bytes);
-    snprintf(to, 64, gpu ? "a block has %s there" : "a core keeps %s at hand", bytes);
+    snprintf(to, 64, "%s %s %s", near[0], bytes, near[1]);
     return to;
 }
 

@@ -28,10 +28,10 @@ static const struct {
     [FB_OP_REMAINDER] = {5, 20, 40, true},
 };
 
-double fb_special_cost(fb_op op, fb_dtype dtype, fb_device_kind kind)
+double fb_special_cost(fb_op op, fb_dtype dtype, const fb_target *target)
 {
     if (!fb_op_get(op)->special) return 0;
-    if (kind == FB_DEVICE_HOST) return dtype == FB_F64 ? cost[op].host_f64 : cost[op].host;
+    if (!target->grid) return dtype == FB_F64 ? cost[op].host_f64 : cost[op].host;
     /* rounded to 16 bits they are approximations, of half as many instructions */
     bool rough = (op == FB_OP_EXP || op == FB_OP_SIGMOID) && fb_dtype_size(dtype) == 2;
     return rough ? cost[op].gpu / 2 : cost[op].gpu;

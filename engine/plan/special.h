@@ -6,7 +6,7 @@
 #include "plan/machine.h"
 
 /* 0 for an op that is arithmetic like any other. */
-double fb_special_cost(fb_op op, fb_dtype dtype, fb_device_kind kind);
+double fb_special_cost(fb_op op, fb_dtype dtype, const fb_target *target);
 /* On a GPU: are some arguments treated apart, so that neighbouring elements are computed one after the other? */
 bool fb_special_branches(fb_op op);
 

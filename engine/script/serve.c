@@ -264,7 +264,7 @@ static bool serve_plan(fb_process *p, const json_t *m, int64_t id, fb_error *err
     fb_built *b = fb_hash_parse(hex, &hash) ? find_built(p, hash) : NULL;
     if (!b) return fb_fail(err, FB_ERR_INPUT, "plan %s: the script has built no graph %.40s", r.name, hex);
     const json_t *machine = json_object_get(m, "machine");
-    fb_machine_default(&r.machine, FB_DEVICE_HOST);
+    fb_machine_default(&r.machine, fb_target_everywhere()->kind);
     if (machine && !fb_machine_from_json(&r.machine, machine, err)) return false;
     fb_graph *again = NULL;
     if (!b->graph && !build(p, b->variant, b->params, &again, err, line)) return false;

@@ -64,7 +64,7 @@ void fb_column_fail(fb_column_record *c, const fb_error *why)
 
 bool fb_column_foreign(const fb_column_record *c)
 {
-    return c->shown.machine && c->shown.machine->kind == FB_DEVICE_FOREIGN;
+    return c->shown.machine && !c->shown.machine->target->generates;
 }
 
 /* ---- what a column may be of ---- */
@@ -128,7 +128,7 @@ static bool plan_fits(fb_session *s, const char *plan, const char *device, fb_er
         if (err) *err = why;
         return false;
     }
-    return (d && d->kind == FB_DEVICE_FOREIGN) || known_plan(s->info, plan, err);
+    return (d && !d->target->generates) || known_plan(s->info, plan, err);
 }
 
 /* ---- making and freeing ---- */
@@ -321,7 +321,7 @@ static bool take_plan(fb_column_record *c)
     }
     c->shown.device = d->name;
     c->shown.machine = &d->machine;
-    if (d->kind == FB_DEVICE_FOREIGN) {
+    if (!d->target->generates) {
         fb_column_take_plan(c, NULL, c->base);
         return true;
     }

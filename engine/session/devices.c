@@ -58,15 +58,9 @@ bool fb_session_devices_known(const fb_session *s)
 
 /* ---- devices ---- */
 
-static fb_device_kind kind_of(const char *name)
+static bool recalls(const json_t *entry)
 {
-    static const struct {
-        const char *name;
-        fb_device_kind kind;
-    } kinds[] = {{"host", FB_DEVICE_HOST}, {"cuda", FB_DEVICE_CUDA}, {"replay", FB_DEVICE_REPLAY}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(name, kinds[i].name) == 0) return kinds[i].kind;
-    return FB_DEVICE_FOREIGN;
+    return strcmp(fb_json_string_or(entry, "kind", ""), "replay") == 0;
 }
 
 /* The recording holds the script that is loaded, which is called by the name of its file. */
@@ -81,7 +75,7 @@ static bool has_recorded(const fb_session *s, const fb_device_record *d)
 
 static bool is_recording(const json_t *entry)
 {
-    return kind_of(fb_json_string_or(entry, "kind", "")) == FB_DEVICE_REPLAY || json_object_get(entry, "recorded");
+    return recalls(entry) || json_object_get(entry, "recorded");
 }
 
 /* "replay" or "torch" alone, for "replay:h200" or "torch:h200": the first recording with the script, else the first
@@ -201,9 +195,10 @@ static void list_device(fb_session *s, int worker, const char *name, json_t *ent
     d->name = fb_strdup(name);
     d->called = json_string_value(json_object_get(entry, "device"));
     d->worker = worker;
-    d->kind = kind_of(fb_json_string_or(entry, "kind", ""));
+    d->target = fb_target_of_device(fb_json_string_or(entry, "kind", ""));
+    d->recalls = recalls(entry);
     d->entry = json_incref(entry);
-    fb_machine_default(&d->machine, d->kind);
+    fb_machine_default(&d->machine, d->target->kind);
     snprintf(d->machine.name, sizeof d->machine.name, "%s", fb_json_string_or(entry, "name", name));
     const json_t *machine = json_object_get(entry, "machine");
     d->known = machine && fb_machine_from_json(&d->machine, machine, NULL);
@@ -289,8 +284,10 @@ const char *fb_session_default_device(const fb_session *s)
 {
     if (s->device) return s->device;
     if (!fb_session_devices_known(s)) return NULL;
-    for (int i = 0; i < s->devices.n; i++)
-        if (s->devices.at[i]->kind == FB_DEVICE_CUDA) return s->devices.at[i]->name;
+    for (int i = 0; i < s->devices.n; i++) {
+        const fb_device_record *d = s->devices.at[i];
+        if (d->target->accelerates && !d->recalls) return d->name;
+    }
     fb_device_record *replay = asks_for_replay(s) ? any_recorded(s, "replay") : NULL;
     return replay && has_recorded(s, replay) ? replay->name : "host";
 }
@@ -325,7 +322,7 @@ static void predict_again(fb_session *s, const fb_device_record *d)
         fb_slot *slot = s->slots.at[i];
         for (int k = 0; k < slot->planners.n; k++)
             if (strcmp(slot->planners.at[k].device, d->name) == 0 &&
-                (!s->options.plan_as || (d->kind != FB_DEVICE_HOST && !s->options.plan_as_gpus)))
+                (!s->options.plan_as || (!d->target->stands_in && !s->options.plan_as_gpus)))
                 fb_planner_set_machine(slot->planners.at[k].planner, &d->machine);
     }
     for (int i = 0; i < s->columns.n; i++) {
@@ -421,7 +418,7 @@ bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
 /* A recording was calibrated where it was made, and a framework calibrates nothing. */
 static bool calibrates(const fb_device_record *d)
 {
-    return d->kind == FB_DEVICE_HOST || d->kind == FB_DEVICE_CUDA;
+    return d->target->generates && !d->recalls;
 }
 
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
@@ -434,8 +431,8 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
     }
     if (!calibrates(d)) {
         fb_fail(err, FB_ERR_UNAVAILABLE,
-                d->kind == FB_DEVICE_REPLAY ? "%s is a recording: it was calibrated where it was made"
-                                            : "%s calibrates nothing: it plans for itself",
+                d->recalls ? "%s is a recording: it was calibrated where it was made"
+                           : "%s calibrates nothing: it plans for itself",
                 d->name);
         return 0;
     }

@@ -112,8 +112,9 @@ typedef struct {
     char *name;         /* in this session: "cuda:0", or "gpubox:cuda:0" where another machine's is called that */
     const char *called; /* what its worker calls it; in `entry` */
     int worker;
-    fb_device_kind kind;
-    json_t *entry; /* of the worker's list */
+    const fb_target *target; /* that its list says it is of */
+    bool recalls;            /* a recording: it runs nothing */
+    json_t *entry;           /* of the worker's list */
     fb_machine machine;
     bool known;          /* the worker has told the machine */
     int64_t calibration; /* request under way */

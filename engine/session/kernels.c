@@ -346,10 +346,9 @@ void fb_kernels_free(fb_session *s)
 
 /* ---- taking a kernel over ---- */
 
-static const fb_dialect *dialect_of(const fb_plan *plan)
+static const fb_target *target_of(const fb_plan *plan)
 {
-    bool cuda = fb_planner_machine(fb_plan_planner(plan))->kind == FB_DEVICE_CUDA;
-    return cuda ? &fb_dialect_cuda : &fb_dialect_c;
+    return fb_planner_machine(fb_plan_planner(plan))->target;
 }
 
 static const fb_column_record *with_plan(const fb_session *s, int column, int group, fb_error *err)
@@ -379,7 +378,7 @@ static const char *kernel_name(const fb_plan *plan, int group, fb_arena *arena)
 /* By the names that reports and `emit` give kernels; FB_NONE. */
 static int group_of_kernel(const fb_plan *plan, const char *name)
 {
-    fb_program *p = fb_lower(plan, dialect_of(plan), NULL);
+    fb_program *p = fb_lower(plan, target_of(plan), NULL);
     int found = FB_NONE;
     for (int k = 0; p && k < p->n_kernels && found == FB_NONE; k++)
         if (strcmp(p->kernels[k].name, name) == 0) found = p->kernels[k].group;
@@ -432,7 +431,7 @@ static bool share_kernel(const fb_plan *plan, const int *group, int n, fb_error 
     const fb_eject_origin from = {.script = "", .column = ""};
     fb_str text = {0};
     fb_error why = {0};
-    if (n > 1 && !fb_lower_eject(plan, group[0], dialect_of(plan), &from, &text, shares, &why)) all = false;
+    if (n > 1 && !fb_lower_eject(plan, group[0], target_of(plan), &from, &text, shares, &why)) all = false;
     for (int i = 1; i < n && all; i++) all = shares[group[i]];
     if (!all && why.kind)
         *err = why;
@@ -460,7 +459,7 @@ bool fb_session_eject_path(const fb_session *s, int column, int group, const cha
     if (!c) return false;
     fb_arena *arena = fb_arena_new();
     const char *name = kernel_name(c->shown.plan, group, arena);
-    const char *ending = dialect_of(c->shown.plan) == &fb_dialect_cuda ? "cu" : "c";
+    const char *ending = target_of(c->shown.plan)->ending;
     int n = snprintf(to, PATH_MAX, "%s%s%s.%s", folder, folder[0] ? "/" : "", name, ending);
     for (int i = 2; folder[0] && n < PATH_MAX && access(to, F_OK) == 0; i++)
         n = snprintf(to, PATH_MAX, "%s/%s_%d.%s", folder, name, i, ending);
@@ -492,10 +491,11 @@ int fb_session_eject(fb_session *s, int column, int group, const char *path, boo
     char whole[PATH_MAX];
     const fb_column_record *c = with_plan(s, column, group, err);
     if (!c) return -1;
-    const char *ending = dialect_of(c->shown.plan) == &fb_dialect_cuda ? ".cu" : ".c", *dot = strrchr(path, '.');
-    if (!dot || strcmp(dot, ending) != 0)
-        return fb_fail(err, FB_ERR_USAGE, "%s: the column's kernels are %s: end it in %s", path,
-                       ending[2] ? "CUDA" : "C", ending),
+    const fb_target *target = target_of(c->shown.plan);
+    const char *dot = strrchr(path, '.');
+    if (!dot || strcmp(dot + 1, target->ending) != 0)
+        return fb_fail(err, FB_ERR_USAGE, "%s: the column's kernels are %s: end it in .%s", path, target->title,
+                       target->ending),
                -1;
     if (!replace && access(path, F_OK) == 0) return fb_fail(err, FB_ERR_USAGE, "%s is there already", path), -1;
     if (!absolute(path, whole)) return fb_fail(err, FB_ERR_SYSTEM, "%s: there is no such folder", path), -1;
@@ -503,7 +503,7 @@ int fb_session_eject(fb_session *s, int column, int group, const char *path, boo
     bool *shares = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *shares);
     const fb_eject_origin from = {.script = s->path ? s->path : "a graph", .column = c->text};
     fb_str text = {0};
-    bool fine = fb_lower_eject(plan, group, dialect_of(plan), &from, &text, shares, err);
+    bool fine = fb_lower_eject(plan, group, target_of(plan), &from, &text, shares, err);
     fb_plan *own = fine ? with_source(plan, shares, whole, err) : NULL;
     int at = -1;
     if (own && fb_write_file(whole, fb_str_get(&text), text.n, err)) {

@@ -266,7 +266,8 @@ fb_planner *fb_slot_planner_for(fb_session *s, fb_slot *slot, const fb_device_re
 {
     for (int i = 0; i < slot->planners.n; i++)
         if (strcmp(slot->planners.at[i].device, d->name) == 0) return slot->planners.at[i].planner;
-    bool stands_in = d->kind == FB_DEVICE_HOST || (d->kind == FB_DEVICE_CUDA && s->options.plan_as_gpus);
+    bool ours = d->target->generates && !d->recalls;
+    bool stands_in = d->target->stands_in || (ours && s->options.plan_as_gpus);
     const fb_machine *as = stands_in ? s->options.plan_as : NULL;
     fb_slot_planner p = {.device = fb_strdup(d->name), .planner = fb_planner_new(slot->graph, as ? as : &d->machine)};
     FB_VEC_PUSH(&slot->planners, p);

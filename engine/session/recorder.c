@@ -49,7 +49,7 @@ struct fb_recorder {
         json_t *without;   /* plans that it cannot have here → true */
     } peer;
     char *device, *path;
-    const fb_dialect *dialect;
+    const fb_target *target;
     fb_recording *file;
     json_t *devices; /* what the worker listed */
     int count_failures, counted;
@@ -600,7 +600,7 @@ static void add_plan(fb_recorder *r, entries *all, const char *what, const fb_gr
     fb_error why = {0};
     column_run e = {.worker = &r->worker, .graph = g, .plan = plan};
     fb_launch_mode mode = fb_plan_launch_mode(plan);
-    e.program = fb_lower(plan, r->dialect, &why);
+    e.program = fb_lower(plan, r->target, &why);
     snprintf(e.what, sizeof e.what, "%s%s", what, mode == FB_LAUNCH_GRAPH ? " as a graph" : "");
     fb_plan_signature(plan, e.signature);
     bool twice = is_among(all, e.signature, plan), known = e.program && plan_known(r, e.signature, e.program, mode);
@@ -630,8 +630,7 @@ static void add_both(fb_recorder *r, entries *all, const char *what, const fb_gr
 {
     fb_plan *as_graph = NULL;
     const fb_edit edit = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH};
-    if (fb_plan_launch_mode(plan) == FB_LAUNCH_STREAM && fb_recording_machine(r->file)->kind == FB_DEVICE_CUDA &&
-        !r->o.compile)
+    if (fb_plan_launch_mode(plan) == FB_LAUNCH_STREAM && fb_recording_machine(r->file)->target->graphs && !r->o.compile)
         fb_plan_try(plan, &edit, &as_graph);
     add_plan(r, all, what, g, plan);
     if (as_graph) add_plan(r, all, what, g, as_graph);
@@ -660,7 +659,7 @@ static fb_plan *toggled(const fb_plan *plan, const fb_edge *e)
 static json_t *missing_codes(fb_recorder *r, const fb_plan *plan)
 {
     char code[FB_SIGNATURE];
-    fb_program *p = fb_lower(plan, r->dialect, NULL);
+    fb_program *p = fb_lower(plan, r->target, NULL);
     json_t *missing = p ? json_object() : NULL;
     for (int i = 0; p && i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
@@ -702,7 +701,7 @@ static bool pack_add(fb_recorder *r, pack *k, const fb_deps *d, int edge, const 
 
 static bool measure_toggled(fb_recorder *r, const fb_plan *plan, fb_error *err)
 {
-    fb_program *p = r->o.compile ? fb_lower(plan, r->dialect, err) : NULL;
+    fb_program *p = r->o.compile ? fb_lower(plan, r->target, err) : NULL;
     if (r->o.compile) {
         bool ok = p && compile(r, p, err);
         fb_program_free(p);
@@ -1214,7 +1213,7 @@ static bool open_all(fb_recorder *r, fb_error *err)
         return fb_fail(err, FB_ERR_USAGE, "%s plans for itself: it is recorded beside a device of ours", r->device);
     fb_str missing = {0};
     bool ok = true;
-    r->dialect = ops->dialect;
+    r->target = ops->target;
     for (int i = 0; ok && i < r->o.n_workers; i++) ok = take_worker(r, i, &missing, err);
     if (ok && !r->worker) ok = take_worker(r, -1, &missing, err);
     if (ok && !r->worker)
@@ -1240,8 +1239,7 @@ static bool open_unmeasured(fb_recorder *r, fb_error *err)
                        r->o.out ? r->o.out : "--out");
     if (there && !reopen(r, NULL, err)) return false;
     if (!there) r->file = fb_recording_new(r->o.machine);
-    bool host = fb_recording_machine(r->file)->kind == FB_DEVICE_HOST;
-    r->dialect = host ? &fb_dialect_c : &fb_dialect_cuda;
+    r->target = fb_recording_machine(r->file)->target;
     fb_str missing = {0};
     for (int i = 0; r->o.compile && i < r->o.n_workers; i++)
         if (!take_worker(r, i, &missing, err)) return false;
@@ -1251,7 +1249,7 @@ static bool open_unmeasured(fb_recorder *r, fb_error *err)
     r->peer.plans = json_array();
     r->peer.without = json_object();
     for (size_t i = 0; r->o.list && i < sizeof usual / sizeof *usual; i++)
-        if (!host || !strchr(usual[i], '+')) json_array_append_new(r->peer.plans, json_string(usual[i]));
+        if (r->target->graphs || !strchr(usual[i], '+')) json_array_append_new(r->peer.plans, json_string(usual[i]));
     return true;
 }
 

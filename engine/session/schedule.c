@@ -261,8 +261,8 @@ static void prepare(fb_session *s, fb_job *j)
     fb_column_record *c = j->column;
     fb_worker *w = worker_of(s, j);
     fb_measure_options o = seeds_of(s, j);
-    bool gpu = c->shown.machine && c->shown.machine->kind == FB_DEVICE_CUDA;
-    o.counters = j->counting = s->options.counters && gpu && !j->verify_only && !j->uncounted.kind;
+    bool counters = c->shown.machine && c->shown.machine->target->counters;
+    o.counters = j->counting = s->options.counters && counters && !j->verify_only && !j->uncounted.kind;
     fb_error why = {0};
     if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) {
         job_failed(s, j, &why);

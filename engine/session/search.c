@@ -29,7 +29,7 @@ void fb_search_send(fb_session *s, fb_job *j)
     fb_column_record *c = j->column;
     /* one seed: what is found is verified with more when it is measured */
     fb_measure_options o = {.seeds = {s->options.seed}, .n_seeds = 1};
-    const fb_machine *as = c->shown.machine->kind == FB_DEVICE_HOST ? s->options.plan_as : NULL;
+    const fb_machine *as = c->shown.machine->target->stands_in ? s->options.plan_as : NULL;
     fb_error why = {0};
     if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) fb_session_say(s, "%s", why.text);
     j->outstanding = true;

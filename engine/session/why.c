@@ -7,7 +7,7 @@
  * and one that is here runs on the default device's, which is the first GPU where there is one. */
 static const fb_machine *machine_of(const fb_session *s, const fb_column *c)
 {
-    bool foreign = c->machine->kind == FB_DEVICE_FOREIGN;
+    bool foreign = !c->machine->target->generates;
     const char *colon = foreign ? strchr(c->device, ':') : NULL;
     char replay[128];
     snprintf(replay, sizeof replay, "replay%s", colon ? colon : "");
@@ -15,7 +15,7 @@ static const fb_machine *machine_of(const fb_session *s, const fb_column *c)
     if (recorded) return recorded;
     const char *device = foreign ? fb_session_default_device(s) : NULL;
     const fb_machine *m = device ? fb_session_machine(s, device) : NULL;
-    return m && m->kind != FB_DEVICE_FOREIGN ? m : c->machine;
+    return m && m->target->generates ? m : c->machine;
 }
 
 static bool both(const fb_session *s, int a, int b, const fb_column *c[2], fb_error *err)

@@ -548,7 +548,7 @@ bool fb_fuzz(const fb_fuzz_options *o, fb_fuzz_totals *totals, fb_error *err)
         if (!start_job(&st, j)) ok = fb_fail(err, FB_ERR_SYSTEM, "no process can be started: %s", strerror(errno));
     if (ok) watch(&st);
     add_up(&st);
-    if (ok && o->coverage) fb_fuzz_coverage_print(&st.s->coverage, st.machine.kind == FB_DEVICE_CUDA, o->coverage);
+    if (ok && o->coverage) fb_fuzz_coverage_print(&st.s->coverage, st.machine.target->grid, o->coverage);
     if (ok && st.s->failed) {
         ok = false;
         if (err) *err = st.s->error;

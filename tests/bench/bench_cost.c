@@ -126,7 +126,7 @@ static bool has_whole_loop(const fb_plan *plan)
 static void look_at_merged(check *c, const fb_plan *plan)
 {
     fb_error err = {0};
-    fb_program *p = has_whole_loop(plan) ? fb_lower(plan, &fb_dialect_cuda, &err) : NULL;
+    fb_program *p = has_whole_loop(plan) ? fb_lower(plan, &fb_target_cuda, &err) : NULL;
     for (int i = 0; p && i < p->n_launches; i++) {
         const fb_launch *l = &p->launches[i];
         if (l->kind != FB_LAUNCH_KERNEL || !p->kernels[l->kernel].merged) continue;

@@ -125,7 +125,7 @@ static void compile_row(const bench_shape *shape, int n)
     fb_plan *plan = make(p, "max");
     int groups = fb_plan_groups(plan);
     at[LOWER] = fb_now_us();
-    fb_program *program = fb_lower(plan, &fb_dialect_c, &err);
+    fb_program *program = fb_lower(plan, &fb_target_c, &err);
     at[STEPS] = fb_now_us();
     for (int i = 0; i < STEPS; i++) node[i] = (at[i + 1] - at[i]) / g->n_nodes;
     snprintf(what, sizeof what, "%s, %d nodes, %d groups", shape->name, g->n_nodes, groups);

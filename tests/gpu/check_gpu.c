@@ -135,7 +135,7 @@ static void describe(const fb_report *r, char *to, size_t room)
 static void compile_plan(const char *what, const fb_plan *plan)
 {
     fb_error err = {0};
-    fb_program *p = fb_lower(plan, run.device->ops->dialect, &err);
+    fb_program *p = fb_lower(plan, run.device->ops->target, &err);
     bool ok = p && fb_cuda_compile_ahead(p, run.arch, &err);
     result(ok, what, ok ? "" : err.text);
     fb_program_free(p);
@@ -199,7 +199,7 @@ static void check_own_kernel(const char *what, const char *name, const fb_plan *
     fb_error err = {0};
     for (int i = 0; i < n && !found; i++) {
         fb_str_clear(&text);
-        found = fb_lower_eject(plan, i, run.device->ops->dialect, &from, &text, shares, &err);
+        found = fb_lower_eject(plan, i, run.device->ops->target, &from, &text, shares, &err);
     }
     fb_plan *own = found ? fb_plan_copy(plan) : NULL;
     for (int i = 0; i < n && own; i++) {

@@ -76,15 +76,14 @@ static inline void add_beginning(fb_str *out)
 {
     const char *dir = getenv("FB_SRCDIR");
     fb_str_addf(out, "#include \"%s/tests/unit/cuda_shim.hpp\"\n", dir ? dir : ".");
-    add_without(out, fb_dialect_prelude(&fb_dialect_cuda), "typedef signed char int8_t;",
-                "// ---- minimum and maximum");
+    add_without(out, fb_printer_prelude(&fb_target_cuda), "typedef signed char int8_t;", "// ---- minimum and maximum");
 }
 
 /* The texts that a kernel stands on; each has a guard. */
 static inline void add_pieces(fb_str *out, const fb_kernel *k)
 {
     const char *piece;
-    for (int i = 0; (piece = fb_kernel_piece(&fb_dialect_cuda, k, i)); i++) {
+    for (int i = 0; (piece = fb_kernel_piece(&fb_target_cuda, k, i)); i++) {
         if (strstr(piece, "// ---- PTX ----"))
             add_without(out, piece, "// ---- PTX ----", "// ---- end of PTX ----");
         else

@@ -332,7 +332,7 @@ static const fb_stepping emulated_stepping = {.rewind = emulated_rewind,
 
 static const fb_device_ops emulated_operations = {
     .kind = "emulated",
-    .dialect = &fb_dialect_cuda,
+    .target = &fb_target_cuda,
     .machine = emulated_machine,
     .load = emulated_load,
     .unload = emulated_free,

@@ -57,7 +57,7 @@ typedef struct {
 
 static inline int unit_add(unit *u, const fb_program *p)
 {
-    if (!u->text.n) fb_str_add(&u->text, fb_dialect_prelude(&fb_dialect_c));
+    if (!u->text.n) fb_str_add(&u->text, fb_printer_prelude(&fb_target_c));
     for (int k = 0; k < p->n_kernels; k++) {
         fb_str_addf(&u->text, "\n#define %s p%d_k%d\n%s#undef %s\n", p->kernels[k].entry, u->n_programs, k,
                     p->kernels[k].source, p->kernels[k].entry);

@@ -20,7 +20,7 @@ typedef struct {
 static void make(rig *r, int times)
 {
     memset(r, 0, sizeof *r);
-    r->machine = (fb_machine){.kind = FB_DEVICE_HOST, .calibrated = true, .cache_bytes = 1 << 25};
+    r->machine = (fb_machine){.target = &fb_target_c, .calibrated = true, .cache_bytes = 1 << 25};
     r->machine.copy_hot = r->machine.copy_cold = (fb_rate_curve){2, {1e3, 1e10}, {100, 100}};
     r->kernels[0] =
         (fb_kernel){.name = "own", .file = "own.c", .cost = {.bytes_read = 600000, .bytes_written = 400000}};

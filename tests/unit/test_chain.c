@@ -44,7 +44,7 @@ static void run_all(fb_graph **graphs, int n)
         fb_error err = {0};
         plans[i] = plan_of(graphs[i], FB_DEVICE_HOST, "max");
         expect_one_chain(&plans[i]);
-        programs[i] = fb_lower(plans[i].plan, &fb_dialect_c, &err);
+        programs[i] = fb_lower(plans[i].plan, &fb_target_c, &err);
         if (!programs[i]) fail_msg("%s", err.text);
         assert_int_equal(unit_add(&u, programs[i]), i);
     }

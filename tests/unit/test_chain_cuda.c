@@ -67,7 +67,7 @@ static void test_emulated(void **state)
         fb_plan *plan = plan_of(graphs[i], &planner, "max");
         assert_int_equal(fb_plan_groups(plan), 1);
         assert_int_equal(fb_plan_group(plan, 0)->family, FB_FAMILY_CHAIN);
-        programs[i] = fb_lower(plan, &fb_dialect_cuda, &err);
+        programs[i] = fb_lower(plan, &fb_target_cuda, &err);
         if (!programs[i]) fail_msg("%s", err.text);
         number[i] = unit_add_cuda(&u, programs[i]);
         fb_plan_free(plan);
@@ -110,7 +110,7 @@ static void test_wide(void **state)
         for (int capability = 8; capability <= 9; capability++) {
             fb_planner *planner;
             fb_plan *plan = plan_for(cases[i].g, &planner, "max", cases[i].units, capability);
-            programs[i] = fb_lower(plan, &fb_dialect_cuda, &err);
+            programs[i] = fb_lower(plan, &fb_target_cuda, &err);
             if (!programs[i]) fail_msg("%s", err.text);
             assert_int_equal(programs[i]->n_kernels, 1);
             bool wide = strstr(programs[i]->kernels[0].source, "fb_chain_wide");
@@ -147,7 +147,7 @@ static void a_knob_chooses(void **state)
             .kind = FB_EDIT_KNOB, .a = fb_graph_find(g, "h"), .knob = FB_KNOB_TILE_K, .value = cases[i].tile_k};
         fb_verdict v = fb_plan_try(plan, &e, &to);
         if (!to) fail_msg("%s", v.text);
-        fb_program *p = fb_lower(to, &fb_dialect_cuda, &err);
+        fb_program *p = fb_lower(to, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(strstr(p->kernels[0].source, "fb_chain_wide") != NULL, cases[i].wide);
         fb_program_free(p);

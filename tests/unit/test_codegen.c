@@ -22,7 +22,7 @@ static lowered lower_for(fb_device_kind kind, fb_graph *g, const char *preset)
     fb_machine_default(&m, kind);
     lowered l = {.g = g, .planner = fb_planner_new(g, &m)};
     l.plan = fb_preset_find(preset)->make(l.planner, &err);
-    l.p = fb_lower(l.plan, kind == FB_DEVICE_HOST ? &fb_dialect_c : &fb_dialect_cuda, &err);
+    l.p = fb_lower(l.plan, kind == FB_DEVICE_HOST ? &fb_target_c : &fb_target_cuda, &err);
     if (!l.p) fail_msg("%s", err.text);
     return l;
 }
@@ -237,7 +237,7 @@ static void test_program_prints(void **state)
     (void)state;
     lowered l = lower(linear_softmax(), "none");
     fb_str s = {0};
-    fb_program_print(l.p, &fb_dialect_c, &s);
+    fb_program_print(l.p, &fb_target_c, &s);
     assert_non_null(strstr(fb_str_get(&s), "fb_kernel_args"));
     assert_non_null(strstr(fb_str_get(&s), "gemm(x, w)  4096 × 512 × 512"));
     lowered again = lower(linear_softmax(), "none");
@@ -252,7 +252,7 @@ static void test_group_source(void **state)
     (void)state;
     lowered l = lower(finished(puzzle(true, 2, 8, 16)), "max");
     fb_arena *arena = fb_arena_new();
-    const char *text = fb_lower_group_source(l.plan, 0, &fb_dialect_c, arena);
+    const char *text = fb_lower_group_source(l.plan, 0, &fb_target_c, arena);
     assert_non_null(text);
     assert_string_equal(text, l.p->kernels[0].source);
     fb_arena_free(arena);

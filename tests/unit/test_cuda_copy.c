@@ -288,7 +288,7 @@ static void make_sheet(sheet *s, bool overlap, bool swap, fb_launch_mode mode)
     s->kernel = (fb_kernel){.name = "twice", .grid = {1, 1, 1}, .block = {1, 1, 1}};
     s->launches[0] = (fb_launch){.kind = FB_LAUNCH_KERNEL, .n_args = 2, .args = s->args};
     s->launches[1] = (fb_launch){.kind = FB_LAUNCH_SWAP, .swap_a = Y, .swap_b = BESIDE};
-    s->p = (fb_program){.dialect = "cuda",
+    s->p = (fb_program){.language = "cuda",
                         .mode = mode,
                         .overlap = overlap,
                         .n_buffers = 3,

@@ -14,7 +14,7 @@ typedef struct {
     fb_graph *g;
     fb_planner *planner;
     fb_plan *plan;
-    const fb_dialect *dialect;
+    const fb_target *target;
 } taken;
 
 static taken planned(fb_graph *g, fb_device_kind kind, const char *preset)
@@ -23,7 +23,7 @@ static taken planned(fb_graph *g, fb_device_kind kind, const char *preset)
     fb_error err = {0};
     fb_machine_default(&m, kind);
     taken t = {.g = g, .planner = fb_planner_new(g, &m)};
-    t.dialect = kind == FB_DEVICE_HOST ? &fb_dialect_c : &fb_dialect_cuda;
+    t.target = kind == FB_DEVICE_HOST ? &fb_target_c : &fb_target_cuda;
     t.plan = fb_preset_find(preset)->make(t.planner, &err);
     if (!t.plan) fail_msg("%s", err.text);
     return t;
@@ -48,7 +48,7 @@ static char *ejected(const taken *t, int *n_shares)
     fb_error err = {0};
     const fb_eject_origin from = {.script = "of/*/puzzle.lua", .column = "split:eager"};
     bool *shares = fb_calloc((size_t)fb_plan_groups(t->plan), sizeof *shares);
-    if (!fb_lower_eject(t->plan, 0, t->dialect, &from, &out, shares, &err)) fail_msg("%s", err.text);
+    if (!fb_lower_eject(t->plan, 0, t->target, &from, &out, shares, &err)) fail_msg("%s", err.text);
     *n_shares = 0;
     for (int i = 0; i < fb_plan_groups(t->plan); i++) *n_shares += shares[i];
     fb_free(shares);
@@ -80,7 +80,7 @@ static void use(taken *t, const char *path, const char *text)
 static void refused(const taken *t, const char *part)
 {
     fb_error err = {0};
-    fb_program *p = fb_lower(t->plan, t->dialect, &err);
+    fb_program *p = fb_lower(t->plan, t->target, &err);
     if (p || !strstr(err.text, part)) fail_msg("%s: no \"%s\"", p ? "lowered" : err.text, part);
     assert_int_equal(err.kind, FB_ERR_INPUT);
 }
@@ -95,7 +95,7 @@ static void a_file_is_the_kernel_of_all_members(void **state)
         int n;
         fb_error err = {0};
         taken t = planned(stacked(16), cuda ? FB_DEVICE_CUDA : FB_DEVICE_HOST, "eager");
-        fb_program *before = fb_lower(t.plan, t.dialect, &err);
+        fb_program *before = fb_lower(t.plan, t.target, &err);
         fb_hash was = fb_plan_hash(t.plan);
         char *text = ejected(&t, &n);
         assert_int_equal(n, MEMBERS);
@@ -106,7 +106,7 @@ static void a_file_is_the_kernel_of_all_members(void **state)
         if (cuda) replace(&text, "@block     ", "@block     96 1 1 instead of ");
         replace(&text, "@entry     layer_norm_kernel", "@entry     mine");
         use(&t, "/far/away/own.c", text);
-        fb_program *p = fb_lower(t.plan, t.dialect, &err);
+        fb_program *p = fb_lower(t.plan, t.target, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, before->n_kernels);
         assert_int_equal(p->n_launches, before->n_launches);
@@ -157,7 +157,7 @@ static void epilogues_share_a_file(void **state)
         fb_plan_free(t.plan);
         t.plan = to;
     }
-    fb_program *p = fb_lower(t.plan, t.dialect, &err);
+    fb_program *p = fb_lower(t.plan, t.target, &err);
     if (!p) fail_msg("%s", err.text);
     assert_int_equal(p->n_kernels, 1);
     assert_string_equal(p->kernels[0].file, "own.c");
@@ -259,7 +259,7 @@ static void its_text_is_what_runs(void **state)
     for (int i = 0; i < 2; i++) {
         if (i) replace(&text, "mean /= 32.0f", "mean /= 31.0f");
         use(&t, "own.cu", text);
-        p[i] = fb_lower(t.plan, t.dialect, &err);
+        p[i] = fb_lower(t.plan, t.target, &err);
         if (!p[i]) fail_msg("%s", err.text);
         number[i] = unit_add_cuda(&u, p[i]);
     }

@@ -1,4 +1,4 @@
-/* The fuzzer's graphs and plans in the CUDA dialect, on a device that emulates a GPU (emulate_cuda.h): where its
+/* The fuzzer's graphs and plans in CUDA, on a device that emulates a GPU (emulate_cuda.h): where its
  * blocks, warps, barriers and vectors are wrong, no GPU is needed to see it. FB_SEED, FB_COUNT and FB_PLANS give other
  * cases than those of every day; with FB_SEED alone, what it finds is printed one a line, as the fuzzer does. */
 #include "base/embedded.h"

@@ -13,7 +13,7 @@ static fb_planner *planner_of(const fb_graph *g)
 static fb_program *lowered(const char *name, const fb_plan *plan)
 {
     fb_error err;
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", name, err.text);
     return p;
 }

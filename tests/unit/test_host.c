@@ -47,7 +47,7 @@ typedef struct {
 static void sheet_start(sheet *s)
 {
     memset(s, 0, sizeof *s);
-    s->p.dialect = "c";
+    s->p.language = "c";
     s->p.buffers = s->buffers;
     s->p.kernels = s->kernels;
     s->p.gemms = s->gemms;

@@ -1,4 +1,4 @@
-/* Knobs: what they do to the text on both dialects, what is refused with which sentence, and that the host's kernels
+/* Knobs: what they do to the text for both targets, what is refused with which sentence, and that the host's kernels
  * stay right whatever they are set to. */
 #include "plan_help.h"
 
@@ -138,7 +138,7 @@ static void a_kernel_that_stores_many_values_is_one_section(void **state)
 
 /* ---- the text ---- */
 
-/* The kernel of `graph` under one knob, in the dialect of `kind`; the launch's geometry of CUDA. */
+/* The kernel of `graph` under one knob, in the language of `kind`; the launch's geometry of CUDA. */
 static char *text_of(fb_graph *(*make)(void), fb_device_kind kind, fb_knob knob, int64_t value, int *grid, int *block)
 {
     fb_error err = {0};
@@ -147,7 +147,7 @@ static char *text_of(fb_graph *(*make)(void), fb_device_kind kind, fb_knob knob,
     fb_plan *plan = preset(p, "max");
     fb_verdict v = set_knob(&plan, fb_plan_group(plan, 0)->stored[0], knob, value);
     if (v.kind >= FB_VERDICT_UNSUPPORTED) fail_msg("%s", v.text);
-    fb_program *program = fb_lower(plan, kind == FB_DEVICE_CUDA ? &fb_dialect_cuda : &fb_dialect_c, &err);
+    fb_program *program = fb_lower(plan, kind == FB_DEVICE_CUDA ? &fb_target_cuda : &fb_target_c, &err);
     if (!program) fail_msg("%s", err.text);
     char *text = fb_strdup(program->kernels[0].source);
     if (grid) *grid = program->kernels[0].grid[0];

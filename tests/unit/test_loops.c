@@ -190,8 +190,8 @@ static void print_program(const fb_plan *plan)
 {
     fb_error err;
     fb_str all = {0};
-    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
-    if (p) fb_program_print(p, &fb_dialect_c, &all);
+    fb_program *p = fb_lower(plan, &fb_target_c, &err);
+    if (p) fb_program_print(p, &fb_target_c, &all);
     const char *from = strstr(fb_str_get(&all), "\n/* buffers\n *     ");
     fprintf(stderr, "%s\n", from ? from : "");
     fb_str_free(&all);
@@ -295,7 +295,7 @@ static fb_program *lowered(const bench *b, const char *preset)
 {
     fb_error err;
     fb_plan *plan = fb_preset_find(preset)->make(b->planner, &err);
-    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
+    fb_program *p = fb_lower(plan, &fb_target_c, &err);
     if (!p) fail_msg("%s", err.text);
     fb_plan_free(plan);
     return p;
@@ -405,7 +405,7 @@ static void an_operand_of_tiles_is_not_overwritten(void **state)
     fb_plan_try(tiled, &(fb_edit){.kind = FB_EDIT_FUSE, .a = product, .b = tanh}, &plan);
     assert_non_null(plan);
     assert_int_equal(fb_plan_group(plan, fb_plan_group_of(plan, tanh))->family, FB_FAMILY_GEMM);
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     assert_non_null(p);
     assert_int_equal(count(p, FB_LAUNCH_SWAP), 1);
     fb_program_free(p);
@@ -421,7 +421,7 @@ static void a_loop_is_one_kernel_when_asked_for(void **state)
     bench b = bench_new(6, "recurrent");
     fb_error err;
     fb_plan *plan = with_whole_loops(fb_plan_new(b.planner));
-    fb_program *p = fb_lower(plan, &fb_dialect_c, &err);
+    fb_program *p = fb_lower(plan, &fb_target_c, &err);
     if (!p) fail_msg("%s", err.text);
     assert_int_equal(count(p, FB_LAUNCH_REPEAT), 0);
     assert_int_equal(count(p, FB_LAUNCH_KERNEL), 2); /* the initial state, and the loop */
@@ -493,7 +493,7 @@ static void one_cooperative_kernel(void **state)
         } else {
             fb_error err = {0};
             assert_non_null(mega);
-            fb_program *p = fb_lower(mega, &fb_dialect_cuda, &err);
+            fb_program *p = fb_lower(mega, &fb_target_cuda, &err);
             if (!p) fail_msg("%s", err.text);
             assert_int_equal(fb_program_launches(p), 1);
             int meets = 0;
@@ -591,7 +591,7 @@ static void late_readers_are_refused(void **state)
     fb_planner *planner = fb_planner_new(g, &machine);
     fb_plan *plan = fb_plan_new(planner);
     fb_error err = {0};
-    assert_null(fb_lower(plan, &fb_dialect_c, &err));
+    assert_null(fb_lower(plan, &fb_target_c, &err));
     assert_non_null(strstr(err.text, "reads the old value of w and needs the loop that assigns it"));
     fb_plan_free(plan);
     fb_planner_free(planner);
@@ -612,7 +612,7 @@ static void graphs_are_not_endless(void **state)
     fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, &graph);
     assert_non_null(graph);
     fb_error err = {0};
-    assert_null(fb_lower(graph, &fb_dialect_cuda, &err));
+    assert_null(fb_lower(graph, &fb_target_cuda, &err));
     assert_non_null(strstr(err.text, "65536 is the most"));
     fb_plan_free(graph);
     fb_plan_free(plan);

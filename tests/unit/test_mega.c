@@ -126,7 +126,7 @@ static fb_program *lowered(fb_planner *planner, const char *preset)
             plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
     plan = edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA});
     assert_int_equal(fb_plan_launch_mode(plan), FB_LAUNCH_MEGA);
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
     assert_int_equal(fb_program_launches(p), 1);
     fb_plan_free(plan);
@@ -210,7 +210,7 @@ static void loops_keep_what_stands_still(void **state)
         fb_error err;
         subject a = subject_of(build(s, BODIES + i), &m);
         fb_plan *plan = whole_loops(a.planner);
-        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         fb_plan_free(plan);
         snprintf(what, sizeof what, "loop %d", i);
@@ -237,7 +237,7 @@ static void meetings_that_are_missing_are_found(void **state)
     fb_graph *g = build(s, BODIES + 1);
     fb_planner *planner = fb_planner_new(g, &m);
     fb_plan *plan = whole_loops(planner);
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         char *found = races_without(p, g, "for (int64_t step0", cuts[i]);
@@ -260,7 +260,7 @@ static double step_us(const fb_graph *g, double barrier_us, int *meetings)
     m.barrier_us = barrier_us;
     fb_planner *planner = fb_planner_new(g, &m);
     fb_plan *plan = whole_loops(planner);
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
     double us = fb_plan_one_kernel_us(plan, 1) / (double)g->regions[1].trips;
     const fb_kernel *k = p->kernels;

@@ -64,7 +64,7 @@ static void compile_kernel(const char *what, const fb_kernel *k)
     static int turn;
     int skipped = turn++ % 2 ? 0 : 2;
     fb_str text = {0};
-    fb_kernel_unit(&fb_dialect_cuda, k, &text);
+    fb_kernel_unit(&fb_target_cuda, k, &text);
     for (int a = 0; a < n_archs; a++) {
         if (a == skipped) continue;
         fb_cuda_code code;
@@ -89,7 +89,7 @@ static void compile_plan(const char *what, const fb_plan *plan)
 {
     int new_kernels = 0;
     fb_error err = {0};
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", what, err.text);
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *kernel = &p->kernels[k];
@@ -227,11 +227,11 @@ static void test_picked_pointers(void **state)
         if (!canonical) fail_msg("%s", err.text);
         fb_planner *planner = fb_planner_new(canonical, &m);
         fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, 1);
         fb_str text = {0};
-        fb_kernel_unit(&fb_dialect_cuda, &p->kernels[0], &text);
+        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
         for (int a = 0; a < n_archs; a++) {
             fb_cuda_code code;
             if (!fb_cuda_compile(fb_str_get(&text), "stack", archs[a], FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
@@ -264,12 +264,12 @@ static void test_wide(void **state)
         fb_error err = {0};
         fb_planner *planner = fb_planner_new(graphs[i], &m);
         fb_plan *plan = fb_preset_find("max")->make(planner, &err);
-        fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, 1);
         assert_non_null(strstr(p->kernels[0].source, "fb_chain_wide"));
         fb_str text = {0};
-        fb_kernel_unit(&fb_dialect_cuda, &p->kernels[0], &text);
+        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
         fb_cuda_code code;
         if (!fb_cuda_compile(fb_str_get(&text), "wide", "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
         if (code.spill_bytes || strstr(code.log, "C7510")) fail_msg("case %d: %s", (int)i, code.log);
@@ -324,7 +324,7 @@ static void test_fuzzed(void **state)
         fb_planner *planner = fb_planner_new(g, &m);
         for (int k = 1; k <= PLANS; k++) {
             fb_plan *plan = fb_fuzz_plan(planner, first, k);
-            fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+            fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
             if (!p && err.kind != FB_ERR_LIMIT) fail_msg("seed %llu: %s", (unsigned long long)first, err.text);
             if (p) p->mode = FB_LAUNCH_STREAM, parts[n++] = p;
             fb_plan_free(plan);
@@ -332,7 +332,7 @@ static void test_fuzzed(void **state)
         fb_planner_free(planner);
         fb_graph_free(g);
     }
-    fb_program *all = fb_program_join(&fb_dialect_cuda, (const fb_program *const *)parts, n, A_UNIT, first_buffer);
+    fb_program *all = fb_program_join(&fb_target_cuda, (const fb_program *const *)parts, n, A_UNIT, first_buffer);
     fb_cuda_code *codes = fb_calloc((size_t)all->n_kernels + 1, sizeof *codes);
     if (!fb_cuda_compile_program(all, archs[1], NULL, codes, &err)) fail_msg("%s", err.text);
     double ms = 0;

@@ -18,7 +18,7 @@
 enum { TARGETS = 2, LIMIT_MS = 60000, FILE_LIMIT = 1 << 22 };
 
 static const fb_device_kind kinds[TARGETS] = {FB_DEVICE_HOST, FB_DEVICE_CUDA};
-static const fb_dialect *const dialects[TARGETS] = {&fb_dialect_c, &fb_dialect_cuda};
+static const fb_target *const targets[TARGETS] = {&fb_target_c, &fb_target_cuda};
 static const char *const dtypes[] = {"f32", "bf16", "f16"};
 
 /* Beside the presets: `max` as one kernel, and with its first loop as one. */
@@ -42,7 +42,7 @@ static fb_hash digest_of(const fb_program *p)
     return fb_hasher_end(h);
 }
 
-static void write_text(const net *n, const char *line, const fb_dialect *d, const fb_program *p)
+static void write_text(const net *n, const char *line, const fb_target *t, const fb_program *p)
 {
     char path[4096];
     fb_str text = {0};
@@ -51,7 +51,7 @@ static void write_text(const net *n, const char *line, const fb_dialect *d, cons
     snprintf(path + at, sizeof path - (size_t)at, "%s", line);
     for (char *c = path + at; *c; c++)
         if (*c == ' ') *c = '.';
-    fb_program_print(p, d, &text);
+    fb_program_print(p, t, &text);
     if (!fb_write_file(path, text.text, text.n, &err)) fail_msg("%s", err.text);
     fb_str_free(&text);
 }
@@ -60,14 +60,14 @@ static void write_text(const net *n, const char *line, const fb_dialect *d, cons
 static void add_line(net *n, const char *what, const char *plan_name, int target, const fb_plan *plan)
 {
     fb_error err = {0};
-    fb_program *p = fb_lower(plan, dialects[target], &err);
+    fb_program *p = fb_lower(plan, targets[target], &err);
     char line[256], hex[33];
-    snprintf(line, sizeof line, "%.150s %s %s", what, plan_name, fb_dialect_name(dialects[target]));
+    snprintf(line, sizeof line, "%.150s %s %s", what, plan_name, targets[target]->name);
     if (p)
         fb_str_addf(&n->lines, "%s %.16s %d\n", line, fb_hash_hex(digest_of(p), hex), p->n_kernels);
     else
         fb_str_addf(&n->lines, "%s - %s\n", line, err.text);
-    if (p && n->folder) write_text(n, line, dialects[target], p);
+    if (p && n->folder) write_text(n, line, targets[target], p);
     fb_program_free(p);
 }
 

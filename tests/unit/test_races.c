@@ -255,7 +255,7 @@ static fb_program *lowered(int c, fb_graph *g)
         fb_plan_free(plan);
         plan = next;
     }
-    fb_program *p = fb_lower(plan, &fb_dialect_cuda, &err);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
     for (int k = 0; k < p->n_kernels; k++) has |= strstr(p->kernels[k].source, cases[c].has) != NULL;

@@ -30,7 +30,7 @@ typedef struct {
     fb_planner *planner;
     fb_plan *none, *ab; /* ab: a and b fused */
     fb_recording *r;
-    const fb_dialect *dialect;
+    const fb_target *target;
 } fixture;
 
 static fb_plan *fused(const fb_plan *plan, const char *a, const char *b)
@@ -45,7 +45,7 @@ static fb_plan *fused(const fb_plan *plan, const char *a, const char *b)
 
 static fixture fixture_new(fb_device_kind kind, bool more)
 {
-    fixture f = {.g = chain(more), .dialect = kind == FB_DEVICE_HOST ? &fb_dialect_c : &fb_dialect_cuda};
+    fixture f = {.g = chain(more), .target = kind == FB_DEVICE_HOST ? &fb_target_c : &fb_target_cuda};
     fb_machine_default(&f.m, kind);
     f.planner = fb_planner_new(f.g, &f.m);
     f.none = fb_plan_new(f.planner);
@@ -66,7 +66,7 @@ static void fixture_free(fixture *f)
 /* The kernels of a plan take `us`, `us` + 1, … */
 static void record_kernels(fixture *f, const fb_plan *plan, double us)
 {
-    fb_program *p = fb_lower(plan, f->dialect, NULL);
+    fb_program *p = fb_lower(plan, f->target, NULL);
     for (int i = 0; i < p->n_launches; i++, us++) {
         char code[FB_SIGNATURE], signature[FB_SIGNATURE];
         const char *codes[] = {fb_code_name(p, &p->launches[i], code)};
@@ -84,7 +84,7 @@ static void record_kernels(fixture *f, const fb_plan *plan, double us)
 
 static void record_whole(fixture *f, const fb_plan *plan, double us)
 {
-    fb_program *p = fb_lower(plan, f->dialect, NULL);
+    fb_program *p = fb_lower(plan, f->target, NULL);
     char signature[FB_SIGNATURE];
     fb_recorded_plan whole = {.wall_us = {{us, us, us, 30}},
                               .device_us = {us / 2, us / 2, us / 2, 15},
@@ -138,7 +138,7 @@ static void a_kernel_of_ones_own_has_no_record(void **state)
     bool *shares = fb_calloc((size_t)fb_plan_groups(f.none), sizeof *shares);
     fb_str text = {0};
     const fb_eject_origin from = {"a test", "none"};
-    assert_true(fb_lower_eject(f.none, 0, f.dialect, &from, &text, shares, &err));
+    assert_true(fb_lower_eject(f.none, 0, f.target, &from, &text, shares, &err));
     fb_plan *own = NULL;
     fb_edit e = {.kind = FB_EDIT_SOURCE, .a = fb_plan_group(f.none, 0)->nodes[0], .b = FB_NONE, .source = "own.cu"};
     fb_plan_try(f.none, &e, &own);
@@ -302,7 +302,7 @@ static void source_that_changed_is_stale(void **state)
     fixture_free(&f);
 }
 
-static void a_processor_is_replayed_in_its_own_dialect(void **state)
+static void a_processor_is_replayed_in_its_own_language(void **state)
 {
     (void)state;
     fixture f = fixture_new(FB_DEVICE_HOST, false);
@@ -325,7 +325,7 @@ static void codes_are_of_what_runs(void **state)
     char code[3][FB_SIGNATURE];
     for (int i = 0; i < 3; i++) {
         fb_kernel kernel = {.source = sources[i], .entry = entries[i]};
-        const fb_program p = {.dialect = "cuda", .n_kernels = 1, .kernels = &kernel};
+        const fb_program p = {.language = "cuda", .n_kernels = 1, .kernels = &kernel};
         fb_code_name(&p, &(fb_launch){.kind = FB_LAUNCH_KERNEL}, code[i]);
     }
     assert_string_equal(code[0], code[1]);
@@ -450,7 +450,7 @@ static void pruning_keeps_what_is_launched(void **state)
     fb_recording_set_kernel(f.r, "00000000deadbeef", &k);
     fb_recording_prune(f.r);
     assert_false(fb_recording_kernel(f.r, "00000000deadbeef", &k));
-    fb_program *p = fb_lower(f.none, f.dialect, NULL);
+    fb_program *p = fb_lower(f.none, f.target, NULL);
     assert_true(fb_recording_kernel(f.r, fb_code_name(p, &p->launches[0], code), &k));
     fb_program_free(p);
     /* what is written is what is read */
@@ -630,7 +630,7 @@ int main(void)
         cmocka_unit_test(what_was_not_recorded_is_predicted),
         cmocka_unit_test(equal_code_in_another_graph_is_recorded),
         cmocka_unit_test(source_that_changed_is_stale),
-        cmocka_unit_test(a_processor_is_replayed_in_its_own_dialect),
+        cmocka_unit_test(a_processor_is_replayed_in_its_own_language),
         cmocka_unit_test(codes_are_of_what_runs),
         cmocka_unit_test(rounds_of_one_turn_are_paired),
         cmocka_unit_test(compressed_files_are_the_same_every_time),

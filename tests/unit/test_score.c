@@ -1039,7 +1039,7 @@ static void add_to_unit(unit *u, score_case *c)
         if (c->target)
             add_beginning(&u->text);
         else
-            fb_str_add(&u->text, fb_dialect_prelude(&fb_dialect_c));
+            fb_str_add(&u->text, fb_printer_prelude(&fb_target_c));
         fb_str_add(&u->text, c->target ? "\nextern \"C\" { int fb_mutant; }\n" : "\nint fb_mutant;\n");
         fb_str_add(&u->text, "#define FB_IS(K) (fb_mutant == (K))\n");
     }
@@ -1096,12 +1096,12 @@ static void add_plan(batch *b, const fb_graph *g, const char *what, int dtype, i
 {
     fb_error err = {0};
     const char *preset = presets[number];
-    const fb_dialect *dialect = target ? &fb_dialect_cuda : &fb_dialect_c;
+    const fb_target *written = target ? &fb_target_cuda : &fb_target_c;
     fb_planner *planner = fb_planner_new(g, &b->machine[target]);
     fb_plan *plan = number == ONE_KERNEL ? one_kernel(planner) : fb_preset_find(preset)->make(planner, &err);
     fb_program *p = !plan                  ? NULL
-                    : number == ONE_KERNEL ? fb_lower(plan, dialect, &err)
-                                           : fb_lower_apart(plan, dialect, &err);
+                    : number == ONE_KERNEL ? fb_lower(plan, written, &err)
+                                           : fb_lower_apart(plan, written, &err);
     if (p && number == ONE_KERNEL && merged_kernels(p) != 1) {
         fb_program_free(p);
     } else if (p) {

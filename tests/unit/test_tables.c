@@ -73,7 +73,7 @@ static void with_every_preset(fb_graph *g, use fill)
         fb_error err = {0};
         fb_run_time t;
         fb_plan *plan = fb_preset_at(i)->make(planner, &err);
-        fb_program *p = plan ? fb_lower(plan, &fb_dialect_c, &err) : NULL;
+        fb_program *p = plan ? fb_lower(plan, &fb_target_c, &err) : NULL;
         fb_loaded *l = p ? host->ops->load(host, p, NULL, &err) : NULL;
         if (!l) fail_msg("%s: %s", fb_preset_at(i)->name, err.text);
         fill(l, p, fb_preset_at(i)->name, false);

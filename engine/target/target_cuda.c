@@ -1,0 +1,38 @@
+/* CUDA C for NVIDIA's GPUs. */
+#include "target/target.h"
+
+static const char *spelling_of(const fb_op_info *op)
+{
+    return op->cuda;
+}
+
+const fb_target fb_target_cuda = {
+    .kind = FB_DEVICE_CUDA,
+    .language = FB_LANGUAGE_CUDA,
+    .device = "cuda",
+    .name = "cuda",
+    .title = "CUDA",
+    .ending = "cu",
+    .called = "a GPU",
+    .units = "multiprocessors",
+    .near = {"a block has", "there"},
+    .grid = true,
+    .warp = 32,
+    .most_threads = 1024,
+    .vector_bytes = 16,
+    .tiles = true,
+    .keeps = true,
+    .library_epilogues = true,
+    .grid_barrier = true,
+    .graphs = true,
+    .copy_engines = true,
+    .counters = true,
+    .generates = true,
+    .accelerates = true,
+    .spelling = {.type = fb_c_types,
+                 .index_type = "fb_at",
+                 .infinity = "INFINITY",
+                 .nan = "NAN",
+                 .picks = true,
+                 .op = spelling_of},
+};

@@ -1,0 +1,33 @@
+#!/bin/sh
+# What the sources promise of themselves: arrows between folders point down, and devices are asked what they can do,
+# never who they are.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+srcdir=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)
+cd "$srcdir" || exit 1
+
+# Folders from the ground up; a file includes what stands below it or beside it in its own folder.
+house="base graph target plan codegen device measure worker script session tui"
+below=" config.h "
+for folder in $house; do
+    below="$below$folder "
+    where=engine/$folder
+    [ "$folder" = tui ] && where=tui
+    up=$(grep -noE '^ *#include "[a-z_]+/' "$where"/*.[ch] | sed 's/ *#include "//; s/\/$//' |
+        while IFS=: read -r file line to; do
+            case "$below" in *" $to "*) ;; *) echo "$file:$line: $to" ;; esac
+        done)
+    if [ -z "$up" ]; then report ok "$folder includes nothing above it"; else report not-ok "$folder includes: $up"; fi
+done
+
+# Which files outside of device/ and target/ name a device's kind, a target's row or a language.
+identity='FB_DEVICE_[A-Z]+|FB_LANGUAGE_[A-Z]+|fb_target_(c|cuda|foreign)\b'
+named=$(grep -lE "$identity" engine/*/*.[ch] tui/*.[ch] | grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
+# printer.c is the list of printers, one a language.
+wanted="engine/codegen/printer.c "
+if [ "$named" = "$wanted" ]; then
+    report ok "nobody asks who a device is"
+else
+    report not-ok "files that name a device or target: $named; expected: $wanted"
+fi
+done_testing
