@@ -1,15 +1,14 @@
-/* The printer of C: OpenMP over rows, SIMD inside.
+/* The printer of C: OpenMP over rows, SIMD inside, in the shapes of plan/schedule.h.
  *
- * Four shapes of a section, chosen by extents and strides, which are all known:
- *   elements  no reduction: outer loops in parallel, the last one vectorised
- *   rows      a row at a time, its passes one after the other, vectorised along the row
- *   lanes     neighbouring rows lie side by side in memory (a column reduction): a chunk of them is worked on together,
- * vectorised across rows, every row value an array with an entry a lane long      few rows with very long passes: rows
- * in turn, each pass in parallel Kernels too small for threads to pay have no pragma for them.
- */
+ * requires  a section, and its shape
+ * provides  loops around the emitter's statements
+ *
+ * In lanes a chunk of rows is worked on together, vectorised across rows, and every row value is an array with an entry
+ * a lane. Kernels too small for threads to pay have no pragma for them. */
 #include "codegen/emit_parts.h"
 
 #include "base/mutate.h"
+#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,21 +16,16 @@
 enum {
     PARALLEL_ROWS = 64, /* so many iterations keep any team even */
     CHUNK = 4096,       /* elements of a long vector loop that is cut for threads */
-    LONG_PASS = 1 << 15,
-    FEW_ROWS = 16,
-    MOST_LANES = 512,
 };
 /* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array.
  */
 
-typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_LANES, SHAPE_LONG } shape;
-
 typedef struct {
     fb_emitter *e;
     const fb_section *s;
-    shape shape;
+    fb_loops_shape shape;
     int64_t work;     /* operations, about */
-    int64_t lanes;    /* SHAPE_LANES */
+    int64_t lanes;    /* FB_LOOPS_LANES */
     bool few_chunks;  /* … too few for threads to share them */
     const char *lane; /* … how a lane's entry is indexed: "j - j0" */
     int opened;
@@ -391,7 +385,7 @@ static void emit_pass(loops *l, int number)
     declare_kept(l, p, needed);
     declare_accumulators(l, p);
     declare_scans(l, p, needed, "", "0");
-    bool ordered = in_order(l, p, needed), threads = l->shape == SHAPE_LONG && !ordered;
+    bool ordered = in_order(l, p, needed), threads = l->shape == FB_LOOPS_LONG && !ordered;
     const char *reductions = ordered ? "" : clauses(l, p, "");
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) {
@@ -434,7 +428,7 @@ static void emit_rows(loops *l)
     int64_t iterations;
     int together = collapse_of(l, rows->n, &iterations);
     hoist(l, 0);
-    if (l->shape == SHAPE_ROWS && rows->n) pragma_parallel(l, collapse_words(l, together));
+    if (l->shape == FB_LOOPS_ROWS && rows->n) pragma_parallel(l, collapse_words(l, together));
     for (int d = 0; d < rows->n; d++) open_for(l, rows->var[d], rows->extent[d]);
     row_body(l);
     close_to(l, 0);
@@ -543,7 +537,7 @@ static void emit_lanes(loops *l)
     l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
     int together = collapse_of(l, n - 1, &iterations);
     bool cut = l->lanes < last;
-    l->few_chunks = fb_space_points(rows) / last * ((last + l->lanes - 1) / l->lanes) < FEW_ROWS;
+    l->few_chunks = fb_space_points(rows) / last * ((last + l->lanes - 1) / l->lanes) < FB_LOOPS_FEW;
     if (!l->few_chunks)
         pragma_parallel(l, collapse_words(l, together == n - 1 && iterations < PARALLEL_ROWS ? n
                                              : together                                      ? together
@@ -563,14 +557,6 @@ static void emit_lanes(loops *l)
             if (l->s->passes[p].depth == depth) lane_pass(l, p);
     }
     close_to(l, 0);
-}
-
-static int64_t lanes_of(const fb_section *s)
-{
-    int64_t last = s->rows.extent[s->rows.n - 1], lanes = last >= 16 * MOST_LANES ? MOST_LANES
-                                                          : last >= 1024          ? 128
-                                                                                  : 64;
-    return lanes < last ? lanes : last;
 }
 
 /* Values that rows would keep in a row buffer are computed again in each pass across lanes. */
@@ -648,11 +634,12 @@ static void emit_scatter(loops *l)
     fb_emit_close(e);
 }
 
-/* ---- choosing ---- */
+/* ---- the section ---- */
 
 static void emit_section_c(fb_emitter *e)
 {
-    loops l = {.e = e, .s = e->section, .work = fb_section_operations(e->section)};
+    fb_loops_schedule x = fb_schedule_loops(e->nest, e->section, e->serial);
+    loops l = {.e = e, .s = e->section, .shape = x.shape, .work = x.work, .lanes = x.lanes};
     l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
     const fb_section *s = e->section;
     fb_section plain;
@@ -660,17 +647,11 @@ static void emit_section_c(fb_emitter *e)
         emit_scatter(&l);
         return;
     }
-    bool few = fb_space_points(&s->rows) < FEW_ROWS && fb_section_longest(s) >= LONG_PASS && !s->blocked && !e->serial;
-    l.shape = !s->n_passes                               ? SHAPE_ELEMENTS
-              : fb_section_lies_across(e->nest->pool, s) ? SHAPE_LANES
-              : few                                      ? SHAPE_LONG
-                                                         : SHAPE_ROWS;
     switch (l.shape) {
-    case SHAPE_ELEMENTS: emit_elements(&l); break;
-    case SHAPE_LANES:
+    case FB_LOOPS_ELEMENTS: emit_elements(&l); break;
+    case FB_LOOPS_LANES:
         plain = without_kept(&l);
         l.s = e->section = &plain;
-        l.lanes = lanes_of(s);
         emit_lanes(&l);
         e->section = s;
         break;

@@ -6,6 +6,7 @@
 #include "codegen/emit_cuda_parts.h"
 #include "codegen/names.h"
 #include "plan/chain.h"
+#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static bool comes_in_pieces(const writer *w, const operand *o)
     int piece = 16 / fb_dtype_size(w->e->nest->graph->nodes[o->base].dtype);
     fb_ix last = along_k ? o->k : o->outer;
     if (!is_variable(w, last) || (along_k ? o->n_k : o->n_outer) % piece) return false;
-    return fb_cuda_packs(w->e, o->base, o->at, last, piece);
+    return fb_packs(w->e->nest, o->base, o->at, last, piece);
 }
 
 static void write_operand(const writer *w, const operand *o, bool piece, const char *inside)
@@ -179,7 +180,7 @@ static void declare_near(writer *w)
         if (a->written || a->storage < 0 || a->shift || !is_loaded(e->nest, a->storage)) continue;
         int64_t bytes = fb_node_bytes(e->nest->graph, a->storage);
         if (bytes > MOST || bytes % PIECE || end + bytes > w->tile.shared_bytes + FB_CHAIN_NEAR) continue;
-        if (!fb_cuda_steps_fit(e, a->storage, PIECE / fb_dtype_size(a->dtype))) continue;
+        if (!fb_packs_in_steps(e->nest, a->storage, PIECE / fb_dtype_size(a->dtype))) continue;
         const char *type = e->spell->type[a->dtype].memory;
         fb_emit(e, "%s *const fb_near_%s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, a->name, type, end);
         w->near[i] = true;

@@ -1,42 +1,27 @@
-/* The printer of CUDA: which threads work on what.
+/* The printer of CUDA: writes out how sections are dealt to threads (plan/schedule.h).
  *
- * A section is dealt out in one of four shapes, chosen by extents and strides, which are all known:
- *   elements  no reduction: a thread a few neighbouring elements
- *   rows      a team of threads a row: lanes of a warp, or a block, by the row's length; what several passes read stays
- * in registers where the row is short enough columns   neighbouring rows lie side by side in memory (a column
- * reduction): neighbouring threads take neighbouring rows, and the warps of a block share the long way split     few
- * very long rows with nothing but reductions: many blocks a row, the last one to finish adds up Neighbouring elements
- * move 16 bytes at a time where they are aligned. Several sections share one launch by block range. Threads past the
- * last row work on it again and store nothing, so that all of a block meets at every barrier.
- */
+ * requires  a nest, and its schedule, asked for section by section
+ * provides  statements between the emitter's, and the launch's geometry
+ *
+ * Neighbouring elements move as vectors where they are aligned. Several sections share one launch by block range.
+ * Threads past the last row work on it again and store nothing, so that all of a block meets at every barrier. */
 #include "codegen/emit_cuda_parts.h"
 
 #include "base/integer.h"
 #include "base/mutate.h"
+#include "plan/schedule.h"
 #include "plan/team.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum {
-    HELD = 64, /* elements a thread may keep in registers */
-    MOST_VECTOR = 8,
-};
-
-typedef enum { SHAPE_ELEMENTS, SHAPE_ROWS, SHAPE_COLUMNS, SHAPE_SPLIT } shape;
-
-/* How the threads of a block are dealt to rows and along them. */
+/* A section while it is written. */
 typedef struct {
     fb_emitter *e;
-    const fb_section *s; /* with `kept` as the registers allow */
-    shape shape;
-    int threads; /* a block */
-    int team;    /* threads a row */
-    int64_t rows, rows_a_block, blocks;
-    int parts;         /* SHAPE_SPLIT: blocks a row */
-    bool held;         /* passes are unrolled and keep what is read again */
-    int unrolled;      /* steps of a pass that is not held; 0: as the compiler likes */
-    const char *block; /* the block's number within the section */
+    fb_section_schedule x;
+    const fb_section *s; /* the schedule's */
+    int unrolled;        /* steps of a pass that is not held; 0: as the compiler likes */
+    const char *block;   /* the block's number within the section */
     const char *lane, *inside;
     bool *declared;
 } frame;
@@ -55,63 +40,6 @@ static const char *var_name(const fb_emitter *e, fb_ix v)
     return fb_ix_var_name(e->nest->pool, v);
 }
 
-/* ---- accesses that run along a variable ---- */
-
-static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
-{
-    int64_t rest = 0;
-    return FB_MUTATE(53, fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0, true);
-}
-
-/* Does `at` step by one along `last`, from places that are multiples of `vector`? */
-static bool runs_along(const fb_emitter *e, fb_ix at, fb_ix last, int vector)
-{
-    int64_t stride;
-    fb_ix rest;
-    return fb_ix_stride(e->nest->pool, at, last, &stride, &rest) && stride == 1 &&
-           is_multiple(e->nest->pool, rest, vector);
-}
-
-static int64_t shift_of(const fb_emitter *e, fb_id storage)
-{
-    if (storage == e->nest->accumulator) storage = e->nest->product;
-    for (int i = 0; i < e->n_args; i++)
-        if (e->args[i].storage == storage) return e->args[i].shift;
-    return 0;
-}
-
-static bool table_fits(const fb_section *s, int table, int vector)
-{
-    for (int m = 0; m < s->members; m++)
-        if (s->tables[table].shift[m] % vector) return false;
-    return true;
-}
-
-/* A loop's step may move any pointer of its body by what is stored there: only whole vectors keep it aligned. */
-bool fb_cuda_steps_fit(const fb_emitter *e, fb_id storage, int vector)
-{
-    fb_id node = storage >= 0 ? storage : e->nest->kernel.stored[0];
-    const fb_node *n = &e->nest->graph->nodes[node];
-    return n->region == 0 || fb_node_bytes(e->nest->graph, node) % (vector * fb_dtype_size(n->dtype)) == 0;
-}
-
-static bool is_packed_load(const fb_emitter *e, const fb_section *s, const fb_value *v, fb_ix last, int vector)
-{
-    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
-    if (!fb_cuda_steps_fit(e, v->node, vector)) return false;
-    if (v->table != FB_NONE ? !table_fits(s, v->table, vector) : shift_of(e, v->node) % vector != 0) return false;
-    return runs_along(e, v->at, last, vector);
-}
-
-static bool is_packed_root(const fb_emitter *e, const fb_section *s, const fb_root *r, fb_ix last, int vector)
-{
-    if (vector == 1 || !fb_cuda_steps_fit(e, r->storage, vector)) return false;
-    bool stacked = r->storage >= 0 && e->nest->graph->nodes[r->storage].op == FB_OP_RESULT;
-    if (stacked && !fb_cuda_steps_fit(e, r->node, vector)) return false;
-    if (r->table != FB_NONE ? !table_fits(s, r->table, vector) : shift_of(e, r->storage) % vector != 0) return false;
-    return runs_along(e, r->at, last, vector);
-}
-
 /* A storage need not be a node: a copy of a source has one of its own. */
 static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
 {
@@ -120,38 +48,12 @@ static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
     return e->nest->graph->nodes[storage].dtype;
 }
 
-/* The widest vector for a space (FB_NONE: the rows): 16 bytes of the largest element that runs along its last variable.
- */
-static int vector_of(const fb_emitter *e, const fb_section *s, int space)
-{
-    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
-    if (!x->n) return 1;
-    fb_ix last = x->var[x->n - 1];
-    int largest = 0;
-    for (int i = 0; i < s->n_values; i++)
-        if (is_packed_load(e, s, &s->values[i], last, 2) && s->values[i].space == space) {
-            int size = fb_dtype_size(dtype_of_storage(e, s->values[i].node));
-            if (size > largest) largest = size;
-        }
-    for (int i = 0; i < s->n_roots; i++)
-        if (s->roots[i].space == space && is_packed_root(e, s, &s->roots[i], last, 2)) {
-            int size = fb_dtype_size(dtype_of_storage(e, s->roots[i].storage));
-            if (size > largest) largest = size;
-        }
-    if (!largest) return 1;
-    int vector = 16 / largest < MOST_VECTOR ? 16 / largest : MOST_VECTOR;
-    int64_t asked = e->knobs->value[FB_KNOB_VECTOR];
-    while (asked > 0 && vector > asked) vector /= 2;
-    while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
-    return vector;
-}
-
 /* ---- walking a space ---- */
 
 static walk walk_of(frame *f, int space)
 {
     walk w = {.space = space == FB_NONE ? &f->s->rows : &f->s->spaces[space]};
-    w.vector = vector_of(f->e, f->s, space);
+    w.vector = fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
     w.points = fb_space_points(w.space) / w.vector;
     int n = w.space->n;
     if (!n) return w;
@@ -194,7 +96,7 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
-        if (!is_packed_load(e, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
+        if (!fb_packs_load(e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
@@ -228,7 +130,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
+        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
             fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory, w->vector,
                     pack_name(f, i));
     }
@@ -245,7 +147,7 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && is_packed_root(e, f->s, r, last, w->vector))
+        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
             fb_emit(e, "%sfb_store(&%s, %s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
                     at_first(f, w, r->storage, r->table, r->at), pack_name(f, i));
     }
@@ -259,7 +161,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         const fb_root *r = &f->s->roots[i];
         if (!root_is_here(r, space, depth)) continue;
         fb_emit_needed(e, r->value, space);
-        bool packed = w->space->n && is_packed_root(e, f->s, r, w->space->var[w->space->n - 1], w->vector);
+        bool packed = w->space->n && fb_packs_root(e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
         if (packed) {
             const char *value = fb_emit_ref(e, r->value);
             value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
@@ -299,8 +201,8 @@ static void emit_elements(frame *f)
     fb_emitter *e = f->e;
     walk w = walk_of(f, FB_NONE);
     const char *point = fb_emit_name(e, "point");
-    bool ragged = w.points % f->threads != 0;
-    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->threads);
+    bool ragged = w.points % f->x.threads != 0;
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->x.threads);
     if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
     load_group(f, &w, point);
     store_group(f, &w, NULL, NULL);
@@ -364,15 +266,16 @@ static void step(frame *f, fb_val v)
 /* "fb_team<fb_plus, 32>" and the like for the frame's kind of team. */
 static const char *across(frame *f, const char *suffix, const char *what)
 {
-    if (f->shape == SHAPE_COLUMNS) return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->team);
-    if (f->team > FB_WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->threads);
-    return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->team);
+    if (f->x.deal == FB_DEAL_COLUMNS)
+        return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->x.team);
+    if (f->x.team > FB_WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->x.threads);
+    return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->x.team);
 }
 
 static void combine(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
-    for (int i = 0; f->team > 1 && i < f->s->n_values; i++) {
+    for (int i = 0; f->x.team > 1 && i < f->s->n_values; i++) {
         if (!fb_section_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
         if (r.arg)
@@ -414,12 +317,12 @@ static const char *held_name(frame *f, fb_val v)
 
 static int64_t steps_of(const frame *f, const walk *w)
 {
-    return fb_ceil_div(w->points, f->team);
+    return fb_schedule_steps(&f->x, w->space, w->vector);
 }
 
 static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
-    for (int i = 0; f->held && i < f->s->n_values; i++) {
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (v->kept && needed[i] && v->space == p.space && !f->e->whole[i])
             fb_emit(f->e, "%s %s[%" PRId64 "];", fb_emit_type(f->e, i), held_name(f, i), steps_of(f, w) * w->vector);
@@ -441,7 +344,7 @@ static bool is_held(const frame *f, fb_val v)
 static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
-    for (int i = 0; f->held && i < f->s->n_values; i++) {
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (!v->kept || !needed[i] || v->space != p.space || is_held(f, i)) continue;
         fb_emit_needed(e, i, p.space);
@@ -451,7 +354,7 @@ static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
-    for (int i = 0; f->held && i < f->s->n_values; i++) {
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (v->kept && needed[i] && v->space == p.space && !is_held(f, i)) f->e->whole[i] = held_element(f, w, i);
     }
@@ -463,14 +366,14 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 static int open_pass(frame *f, const walk *w)
 {
     fb_emitter *e = f->e;
-    int64_t stride = f->shape == SHAPE_SPLIT ? (int64_t)f->parts * f->threads : f->team;
+    int64_t stride = f->x.deal == FB_DEAL_SPLIT ? (int64_t)f->x.parts * f->x.threads : f->x.team;
     const char *start =
-        f->shape == SHAPE_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->threads) : f->lane;
+        f->x.deal == FB_DEAL_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->x.threads) : f->lane;
     if (!w->space->n) { /* a row of one element */
         fb_emit_open(e, "if (%s == 0)", start);
         return 1;
     }
-    if (f->held) {
+    if (f->x.held) {
         int64_t steps = steps_of(f, w);
         bool ragged = w->points % stride != 0;
         fb_emit_raw(e, "#pragma unroll");
@@ -528,7 +431,7 @@ static void store_row_values(frame *f, int depth)
         any = true;
     }
     if (!any) return;
-    const char *one = f->team > 1 ? fb_arena_printf(e->arena, "%s == 0", f->lane) : NULL;
+    const char *one = f->x.team > 1 ? fb_arena_printf(e->arena, "%s == 0", f->lane) : NULL;
     const char *condition = one && f->inside ? fb_arena_printf(e->arena, "%s && %s", one, f->inside)
                             : one            ? one
                                              : f->inside;
@@ -543,30 +446,30 @@ static void declare_rows(frame *f)
 {
     fb_emitter *e = f->e;
     const char *row = fb_emit_name(e, "row");
-    bool columns = f->shape == SHAPE_COLUMNS && f->team > 1;
-    if (f->team == 1)
+    bool columns = f->x.deal == FB_DEAL_COLUMNS && f->x.team > 1;
+    if (f->x.team == 1)
         f->lane = "0";
     else if (columns)
         f->lane = "threadIdx.x / 32";
-    else if (f->team == f->threads)
+    else if (f->x.team == f->x.threads)
         f->lane = "threadIdx.x";
     else {
         f->lane = fb_emit_name(e, "place");
-        fb_emit(e, "const int %s = threadIdx.x %% %d;", f->lane, f->team);
+        fb_emit(e, "const int %s = threadIdx.x %% %d;", f->lane, f->x.team);
     }
-    const char *at = f->rows_a_block == 1 ? f->block : NULL;
+    const char *at = f->x.rows_a_block == 1 ? f->block : NULL;
     if (!at) {
-        const char *within = columns        ? "threadIdx.x % 32"
-                             : f->team == 1 ? "threadIdx.x"
-                                            : fb_arena_printf(e->arena, "threadIdx.x / %d", f->team);
-        at = fb_arena_printf(e->arena, "(fb_at)%s * %" PRId64 " + %s", f->block, f->rows_a_block, within);
+        const char *within = columns          ? "threadIdx.x % 32"
+                             : f->x.team == 1 ? "threadIdx.x"
+                                              : fb_arena_printf(e->arena, "threadIdx.x / %d", f->x.team);
+        at = fb_arena_printf(e->arena, "(fb_at)%s * %" PRId64 " + %s", f->block, f->x.rows_a_block, within);
     }
-    if (f->rows % f->rows_a_block) {
+    if (f->x.rows % f->x.rows_a_block) {
         const char *any = fb_emit_name(e, "any_row");
         f->inside = fb_emit_name(e, "inside");
         fb_emit(e, "const fb_at %s = %s;", any, at);
-        fb_emit(e, "const bool %s = %s < %" PRId64 ";", f->inside, any, f->rows);
-        fb_emit(e, "const fb_at %s = %s ? %s : %" PRId64 ";", row, f->inside, any, f->rows - 1);
+        fb_emit(e, "const bool %s = %s < %" PRId64 ";", f->inside, any, f->x.rows);
+        fb_emit(e, "const fb_at %s = %s ? %s : %" PRId64 ";", row, f->inside, any, f->x.rows - 1);
     } else if (f->s->rows.n) {
         fb_emit(e, "const fb_at %s = %s;", row, at);
     }
@@ -601,17 +504,17 @@ static void combine_parts(frame *f, fb_pass p)
     for (int i = 0; i < f->s->n_values; i++)
         if (fb_section_reduces(&f->s->values[i], p))
             fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
-                    f->rows * f->parts);
-    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->rows);
+                    f->x.rows * f->x.parts);
+    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
     fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
     fb_emit_open(e, "if (threadIdx.x == 0)");
     for (int i = 0; i < f->s->n_values; i++)
         if (fb_section_reduces(&f->s->values[i], p))
             fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
     fb_emit(e, "__threadfence();");
-    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->parts - 1);
+    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->x.parts - 1);
     fb_emit_close(e);
-    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->threads);
+    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->x.threads);
     fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
     fb_emit(e, "__threadfence();");
     for (int i = 0; i < f->s->n_values; i++) {
@@ -621,8 +524,8 @@ static void combine_parts(frame *f, fb_pass p)
         fb_emit(e,
                 "for (int part = threadIdx.x; part < %d; part += %d) %s = %s::of(%s, *(volatile %s "
                 "*)&fb_parts_%s[fb_row * %d + part]);",
-                f->parts, f->threads, e->names[i], operation_of(&r), e->names[i], fb_emit_type(f->e, i), e->names[i],
-                f->parts);
+                f->x.parts, f->x.threads, e->names[i], operation_of(&r), e->names[i], fb_emit_type(f->e, i),
+                e->names[i], f->x.parts);
     }
     combine(f, p);
     fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[fb_row] = 0;", e->number);
@@ -631,7 +534,7 @@ static void combine_parts(frame *f, fb_pass p)
 static void emit_split(frame *f)
 {
     fb_emitter *e = f->e;
-    fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->parts, f->block, f->parts);
+    fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
     f->lane = "threadIdx.x";
     walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
     if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
@@ -681,17 +584,17 @@ static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t poi
     fb_emit(e, "bool fb_here[%d];", each);
     fb_emit_raw(e, "#pragma unroll");
     fb_emit_open(e, "for (int fb_i = 0; fb_i < %d; fb_i++)", each);
-    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->threads);
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->x.threads);
     fb_emit(e, "fb_here[fb_i] = false;");
-    if (points % ((int64_t)each * f->threads)) fb_emit_open(e, "if (fb_point < %" PRId64 ")", points);
+    if (points % ((int64_t)each * f->x.threads)) fb_emit_open(e, "if (fb_point < %" PRId64 ")", points);
     declare_added(f, index, "fb_point");
     fb_emit(e,
             FB_MUTATE(57, "fb_here[fb_i] = %s >= fb_first && %s <= fb_last;",
                       "fb_here[fb_i] = %s > fb_first && %s <= fb_last;"),
             index->name, index->name);
-    if (points % ((int64_t)each * f->threads)) fb_emit_close(e);
+    if (points % ((int64_t)each * f->x.threads)) fb_emit_close(e);
     fb_emit_close(e);
-    fb_emit(e, "fb_vote<%d, %d>(fb_words, fb_here);", each, f->threads);
+    fb_emit(e, "fb_vote<%d, %d>(fb_words, fb_here);", each, f->x.threads);
     fb_emit_forget(e, mark);
 }
 
@@ -701,7 +604,7 @@ static void add_chunk(frame *f, const fb_data_var *index, int each)
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[0];
     bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
-    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->threads / FB_WARP);
+    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->x.threads / FB_WARP);
     fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", FB_WARP);
     declare_added(f, index, "fb_point");
@@ -723,207 +626,68 @@ static void emit_scatter(frame *f)
     const fb_node *n = &e->nest->graph->nodes[r->node];
     int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
     int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
-    int each = (int)(points < (int64_t)FB_ADDED_EACH * f->threads ? fb_ceil_div(points, f->threads) : FB_ADDED_EACH);
+    int each =
+        (int)(points < (int64_t)FB_ADDED_EACH * f->x.threads ? fb_ceil_div(points, f->x.threads) : FB_ADDED_EACH);
     const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
     const char *out = NULL;
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
     if (!each) each = 1; /* of an empty index */
-    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->threads / FB_WARP);
-    fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->threads);
+    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->x.threads / FB_WARP);
+    fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->x.threads);
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
     fb_emit(e, "const fb_at fb_first = (fb_at)%s * %d / %" PRId64 ", fb_last = ((fb_at)%s * %d + %d) / %" PRId64 ";",
-            f->block, f->threads, size, f->block, f->threads, f->threads - 1, size);
+            f->block, f->x.threads, size, f->block, f->x.threads, f->x.threads - 1, size);
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
-    fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->threads);
-    fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->threads);
+    fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->x.threads);
+    fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->x.threads);
     note_chunk(f, index, each, points);
-    fb_emit(e, "fb_meet<%d>();", f->threads);
+    fb_emit(e, "fb_meet<%d>();", f->x.threads);
     add_chunk(f, index, each);
     fb_emit_close(e);
     const char *sum = "fb_sum";
     const char *store = fb_emit_spell(e, e->spell->type[n->dtype].to, &sum, 1);
     const char *guard = fb_arena_printf(e->arena, "if (fb_owned < %" PRId64 ") ", elements);
-    fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->threads ? guard : "", out, store);
+    fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->x.threads ? guard : "", out, store);
 }
 
-/* ---- choosing ---- */
-
-static bool is_sequential(const fb_section *s)
-{
-    for (int i = 0; i < s->n_values; i++)
-        if (s->values[i].kind == FB_VALUE_SCAN) return true;
-    return false;
-}
-
-/* The longest pass, in groups of elements that move together. */
-static int64_t longest_pass(const fb_emitter *e, const fb_section *s)
-{
-    int64_t longest = 1;
-    for (int p = 0; p < s->n_passes; p++) {
-        int space = s->passes[p].space;
-        int64_t points = fb_space_points(&s->spaces[space]) / vector_of(e, s, space);
-        if (points > longest) longest = points;
-    }
-    return longest;
-}
-
-static void choose_team(frame *f, int64_t longest)
-{
-    fb_team t = fb_team_of(f->shape == SHAPE_COLUMNS, f->rows, longest);
-    f->team = t.team;
-    f->threads = t.threads;
-    f->rows_a_block = t.rows_a_block;
-}
-
-/* What the knobs ask for, as far as the hardware has it: threads are whole warps, several rows of a block share warps
- * evenly, and a row of its own has the block. */
-static void apply_knobs(frame *f)
-{
-    int64_t rows = f->e->knobs->value[FB_KNOB_ROWS], threads = f->e->knobs->value[FB_KNOB_THREADS];
-    if (threads > 0) threads = threads < FB_WARP ? FB_WARP : threads > 1024 ? 1024 : threads / FB_WARP * FB_WARP;
-    if (f->shape == SHAPE_COLUMNS) {
-        if (threads > 0 && f->team == 1)
-            f->threads = (int)threads, f->rows_a_block = threads;
-        else if (threads > 0)
-            f->threads = (int)threads, f->team = f->threads / FB_WARP;
-        return;
-    }
-    bool whole_block = rows == 1 || (!rows && f->rows_a_block == 1);
-    if (threads > 0) f->threads = (int)threads;
-    if (!rows && !threads) return;
-    if (whole_block) {
-        f->team = f->threads;
-        f->rows_a_block = 1;
-        return;
-    }
-    if (!rows) {
-        f->rows_a_block = f->threads / f->team;
-        return;
-    }
-    f->rows_a_block = fb_power_of_two(rows, 1024);
-    f->team = threads > 0         ? fb_power_of_two(fb_ceil_div(f->threads, f->rows_a_block), FB_WARP)
-              : f->team < FB_WARP ? f->team
-                                  : FB_WARP;
-    while (f->team * f->rows_a_block > 1024) f->team /= 2;
-    while (f->team * f->rows_a_block < FB_WARP) f->team *= 2;
-    f->threads = f->team * (int)f->rows_a_block;
-}
-
-/* Marks what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. */
-static void choose_held(frame *f)
-{
-    fb_section *s = fb_arena_copy(f->e->arena, f->s, sizeof *f->s);
-    s->values = fb_arena_copy(f->e->arena, s->values, (size_t)s->n_values * sizeof *s->values);
-    bool *needed = FB_NEW_ARRAY(f->e->arena, bool, s->n_values);
-    int *times = FB_NEW_ARRAY(f->e->arena, int, s->n_values);
-    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
-    for (int p = 0; p < s->n_passes; p++) {
-        fb_section_needed(s, p, needed);
-        for (int i = 0; i < s->n_values; i++) times[i] += needed[i];
-    }
-    int64_t registers = 0;
-    bool steps_fit = f->shape == SHAPE_ROWS;
-    for (int i = 0; i < s->n_values; i++) {
-        fb_value *v = &s->values[i];
-        bool on_chip = f->e->nest->tiled && v->kind == FB_VALUE_LOAD && fb_nest_is_product(f->e->nest, v->node);
-        v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && (v->kind == FB_VALUE_LOAD || f->s->values[i].kept);
-        if (!v->kept) continue;
-        walk w = walk_of(f, v->space);
-        registers += steps_of(f, &w) * w.vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
-    }
-    f->held = steps_fit && registers > 0 && registers <= HELD;
-    for (int i = 0; !f->held && i < s->n_values; i++) s->values[i].kept = false;
-    f->s = s;
-}
-
-static frame frame_of(fb_emitter *e, const fb_section *s)
-{
-    frame f = {.e = e,
-               .s = s,
-               .rows = fb_space_points(&s->rows),
-               .block = "blockIdx.x",
-               .threads = 256,
-               .team = 1,
-               .rows_a_block = 1};
-    f.declared = FB_NEW_ARRAY(e->arena, bool, s->n_values);
-    int64_t threads = e->knobs->value[FB_KNOB_THREADS];
-    if (threads >= FB_WARP) f.threads = (int)(threads > 1024 ? 1024 : threads / FB_WARP * FB_WARP);
-    if (s->scatter) {
-        const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
-        f.blocks = fb_ceil_div(n->shape.dim[0] * f.rows, f.threads);
-        return f;
-    }
-    if (!s->n_passes) {
-        f.blocks = fb_ceil_div(f.rows / vector_of(e, s, FB_NONE), f.threads);
-        return f;
-    }
-    int64_t longest = longest_pass(e, s);
-    if (is_sequential(s)) {
-        f.shape = SHAPE_COLUMNS;
-        f.threads = 64;
-        f.rows_a_block = 64;
-        apply_knobs(&f);
-    } else if (fb_section_may_split(e->nest->graph, s, longest * 4)) {
-        f.shape = SHAPE_SPLIT;
-        f.threads = f.team = threads >= FB_WARP ? f.threads : FB_TEAM_SPLIT;
-        f.parts = fb_team_parts(f.rows, longest);
-        f.blocks = f.rows * f.parts;
-        return f;
-    } else {
-        f.shape = fb_section_lies_across(e->nest->pool, s) ? SHAPE_COLUMNS : SHAPE_ROWS;
-        choose_team(&f, longest);
-        apply_knobs(&f);
-    }
-    f.blocks = fb_ceil_div(f.rows, f.rows_a_block);
-    choose_held(&f);
-    return f;
-}
-
-/* The knob `grid`: no more blocks than that, each of which goes through several blocks' work. Not where blocks wait for
- * each other or return early. */
-static int64_t blocks_launched(const fb_emitter *e, const frame *f)
-{
-    int64_t most = e->knobs->value[FB_KNOB_GRID];
-    bool may = most > 0 && !f->s->scatter && f->shape != SHAPE_SPLIT;
-    return may && most < f->blocks ? most : f->blocks;
-}
+/* ---- the section ---- */
 
 static void emit_section_cuda(fb_emitter *e)
 {
-    frame f = frame_of(e, e->section);
-    int64_t launched = blocks_launched(e, &f);
+    frame f = {.e = e,
+               .x = fb_schedule_section(e->nest, e->knobs, e->section, e->arena),
+               .block = "blockIdx.x",
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+    int64_t launched = f.x.launched;
+    f.s = f.x.section;
     bool shared = e->nest->n_sections > 1;
     if (shared) { /* by block range */
         const char *condition = fb_arena_printf(e->arena, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
         if (e->grid[0])
             condition = fb_arena_printf(e->arena, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
-        fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.threads);
+        fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.x.threads);
     }
-    if (shared || launched < f.blocks) f.block = fb_emit_name(e, "block");
+    if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
     const char *first =
         e->grid[0] ? fb_arena_printf(e->arena, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
-    if (launched < f.blocks)
-        fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.blocks,
+    if (launched < f.x.blocks)
+        fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.x.blocks,
                      f.block, launched);
     else if (shared)
         fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;
     e->section = f.s;
-    switch (f.shape) {
-    case SHAPE_ELEMENTS:
-        if (f.s->scatter)
-            emit_scatter(&f);
-        else
-            emit_elements(&f);
-        break;
-    case SHAPE_SPLIT: emit_split(&f); break;
+    switch (f.x.deal) {
+    case FB_DEAL_ELEMENTS: emit_elements(&f); break;
+    case FB_DEAL_OWNERS: emit_scatter(&f); break;
+    case FB_DEAL_SPLIT: emit_split(&f); break;
     default: emit_rows(&f);
     }
     e->section = kept;
-    if (launched < f.blocks) fb_emit_close(e);
+    if (launched < f.x.blocks) fb_emit_close(e);
     if (shared) fb_emit_close(e);
     e->grid[0] += launched;
 }
@@ -932,7 +696,7 @@ static void emit_section_cuda(fb_emitter *e)
 
 int fb_cuda_vector(const fb_emitter *e, const fb_section *s)
 {
-    return vector_of(e, s, FB_NONE);
+    return fb_schedule_vector(e->nest, e->knobs, s, FB_NONE);
 }
 
 static walk group_walk(frame *f, int vector)
@@ -960,7 +724,7 @@ void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), v
 
 int fb_cuda_row_team(const fb_emitter *e)
 {
-    return is_sequential(e->section) ? 1 : FB_WARP;
+    return fb_section_is_sequential(e->section) ? 1 : FB_WARP;
 }
 
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
@@ -968,14 +732,15 @@ void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
     enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */
     int team = fb_cuda_row_team(e);
     frame f = {.e = e,
-               .s = e->section,
-               .shape = team == 1 ? SHAPE_COLUMNS : SHAPE_ROWS,
-               .threads = threads,
-               .team = team,
+               .x = {.deal = team == 1 ? FB_DEAL_COLUMNS : FB_DEAL_ROWS,
+                     .section = e->section,
+                     .threads = threads,
+                     .team = team},
                .unrolled = team == 1 ? FEW_STEPS : 0,
-               .lane = team == 1 ? "0" : lane};
-    f.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
-    choose_held(&f);
+               .lane = team == 1 ? "0" : lane,
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+    fb_schedule_held(e->nest, e->knobs, &f.x, e->arena);
+    f.s = f.x.section;
     const fb_section *kept = e->section;
     e->section = f.s;
     passes_of_row(&f);
@@ -989,24 +754,7 @@ void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
     declare_variables(&f, &w, point);
 }
 
-bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector)
-{
-    return fb_cuda_steps_fit(e, storage, vector) && shift_of(e, storage) % vector == 0 &&
-           runs_along(e, at, last, vector);
-}
-
-/* ---- the frame ---- */
-
-/* Sections of one launch have one block size: the largest that any wants. */
-static int threads_of(fb_emitter *e)
-{
-    int threads = FB_WARP;
-    for (int i = 0; i < e->nest->n_sections; i++) {
-        frame f = frame_of(e, &e->nest->sections[i]);
-        if (f.threads > threads) threads = f.threads;
-    }
-    return threads;
-}
+/* ---- the kernel ---- */
 
 /* Do all offsets and thread numbers fit 32 bits? */
 static bool is_small(const fb_emitter *e)
@@ -1028,7 +776,9 @@ static bool is_small(const fb_emitter *e)
 static void open_kernel(fb_emitter *e)
 {
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
-    e->block[0] = e->nest->tiled ? fb_cuda_gemm_threads(e) : e->nest->chain ? fb_cuda_chain_threads(e) : threads_of(e);
+    e->block[0] = e->nest->tiled   ? fb_cuda_gemm_threads(e)
+                  : e->nest->chain ? fb_cuda_chain_threads(e)
+                                   : fb_schedule_threads(e->nest, e->knobs);
     fb_str list = {0};
     for (int i = 0; i < e->n_args; i++) {
         const fb_emit_arg *a = &e->args[i];

@@ -18,12 +18,6 @@ int fb_cuda_row_team(const fb_emitter *e);
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane);
 /* Declares the variables of a space from the number of a point. */
 void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point);
-/* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
- * Also when a loop's step moves the pointer. */
-bool fb_cuda_packs(const fb_emitter *e, fb_id storage, fb_ix at, fb_ix last, int vector);
-
-/* Does a loop that the kernel is in move the storage's pointer by whole vectors, if at all? */
-bool fb_cuda_steps_fit(const fb_emitter *e, fb_id storage, int vector);
 
 /* emit_gemm.c */
 void fb_cuda_gemm(fb_emitter *e);

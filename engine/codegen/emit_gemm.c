@@ -6,6 +6,7 @@
 #include "codegen/emit_cuda_parts.h"
 #include "codegen/names.h"
 #include "plan/gemm.h"
+#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -79,7 +80,7 @@ static bool comes_in_pieces(const writer *w, const fb_operand *o, bool along_k, 
     int piece = 16 / fb_dtype_size(w->t->dtype);
     fb_ix last = along_k ? o->k : o->outer;
     if (!v || !is_variable(w, last) || (along_k ? k : outer) % piece) return false;
-    return fb_cuda_packs(w->e, v->node, v->at, last, piece);
+    return fb_packs(w->e->nest, v->node, v->at, last, piece);
 }
 
 static void declare(const writer *w, fb_ix var, const char *value)
