@@ -8,6 +8,7 @@
 #include "graph/print.h"
 #include "plan/nest_print.h"
 #include "plan/procedure.h"
+#include "plan/schedule_print.h"
 #include "session/names.h"
 #include "tui/cli_emit.h"
 #include "tui/cli_steps.h"
@@ -24,13 +25,15 @@ typedef struct {
     fb_cli cli;
     const char *edge_from, *edge_to; /* explain */
     const char *format;              /* graph, explain --steps */
-    bool steps, procedure, nest;     /* explain */
-    fb_cli_emit_target target;       /* emit */
-    const char *arch;                /* emit, eject; NULL: the device's */
-    const char *kernel;              /* emit: NULL all of them; eject */
-    fb_machine machine;              /* emit, eject: of that architecture */
-    bool force;                      /* eject */
-    bool single;                     /* one column only */
+    bool steps;                      /* explain … */
+    int prints;                      /* … how many of these are asked for */
+    void (*print)(const fb_plan *plan, fb_str *out);
+    fb_cli_emit_target target; /* emit */
+    const char *arch;          /* emit, eject; NULL: the device's */
+    const char *kernel;        /* emit: NULL all of them; eject */
+    fb_machine machine;        /* emit, eject: of that architecture */
+    bool force;                /* eject */
+    bool single;               /* one column only */
     fb_session *session;
     int status;
 } look;
@@ -71,21 +74,57 @@ static const char *name_of(const fb_graph *g, fb_id node)
 
 /* ---- explain ---- */
 
+/* Each kernel as the loops that code generation is given. */
+static void print_nests(const fb_plan *plan, fb_str *out)
+{
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        const fb_group *group = fb_plan_group(plan, i);
+        fb_str_addf(out, "kernel %d: %s\n", i + 1, fb_family_name(group->family));
+        if (group->nest) fb_nest_print(group->nest, out);
+    }
+}
+
+/* … and how these are dealt to threads. */
+static void print_schedules(const fb_plan *plan, fb_str *out)
+{
+    for (int i = 0; i < fb_plan_groups(plan); i++) {
+        const fb_group *group = fb_plan_group(plan, i);
+        fb_str_addf(out, "kernel %d: %s\n", i + 1, fb_family_name(group->family));
+        if (group->nest) fb_schedule_print(group->nest, group->family, &group->knobs, out);
+    }
+}
+
+/* What shows a column's whole plan. */
+static const struct {
+    int key;
+    void (*print)(const fb_plan *plan, fb_str *out);
+} prints[] = {{'p', fb_plan_print_procedure}, {'n', print_nests}, {'S', print_schedules}};
+
+static bool is_print(look *l, int key)
+{
+    for (size_t i = 0; i < sizeof prints / sizeof *prints; i++) {
+        if (prints[i].key != key) continue;
+        l->print = prints[i].print;
+        l->prints++;
+        return true;
+    }
+    return false;
+}
+
 static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
     look *l = ctx;
+    if (is_print(l, key)) return 0;
     if (key == 's') l->steps = true;
-    if (key == 'p') l->procedure = true;
-    if (key == 'n') l->nest = true;
     if (key == 'f') {
         if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
             fb_cli_usage("%s: no format \"%s\"; there are: text, json", state->name, arg);
         l->format = arg;
     }
     if (key == ARGP_KEY_SUCCESS && l->format && !l->steps) fb_cli_usage("%s: --format goes with --steps", state->name);
-    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->procedure + l->nest > 1)
-        fb_cli_usage("%s: --edge, --steps, --procedure and --nest ask for different things", state->name);
-    if (key == 's' || key == 'p' || key == 'n' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
+    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->prints > 1)
+        fb_cli_usage("%s: --edge, --steps, --procedure, --nest and --schedule ask for different things", state->name);
+    if (key == 's' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
     if (key != 'e') return ARGP_ERR_UNKNOWN;
     if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
     l->edge_from = arg;
@@ -153,16 +192,6 @@ static void explain_some(look *l)
     l->status = FB_EXIT_USAGE;
 }
 
-/* Each kernel as the loops that code generation is given. */
-static void print_nests(const fb_plan *plan, fb_str *out)
-{
-    for (int i = 0; i < fb_plan_groups(plan); i++) {
-        const fb_group *group = fb_plan_group(plan, i);
-        fb_str_addf(out, "kernel %d: %s\n", i + 1, fb_family_name(group->family));
-        fb_nest_print(group->nest, out);
-    }
-}
-
 static void explain_plans(const look *l, void (*print)(const fb_plan *plan, fb_str *out))
 {
     for (int i = 0; i < fb_session_columns(l->session); i++) {
@@ -181,8 +210,8 @@ static void explain_show(look *l)
         explain_some(l);
         return;
     }
-    if (l->procedure || l->nest) {
-        explain_plans(l, l->nest ? print_nests : fb_plan_print_procedure);
+    if (l->print) {
+        explain_plans(l, l->print);
         return;
     }
     if (l->steps) {
@@ -204,6 +233,7 @@ static int explain_main(const fb_command *me, int argc, char **argv)
         {"steps", 's', NULL, 0, "The decisions of the column's preset, one by one, with candidates and scores", 0},
         {"procedure", 'p', NULL, 0, "The column's kernels in order, a statement a node, with what it reads where", 0},
         {"nest", 'n', NULL, 0, "The column's kernels as loops: values, passes, what is stored where", 0},
+        {"schedule", 'S', NULL, 0, "How these are dealt to threads: shape, threads, rows a block, vectors, tiles", 0},
         {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
         {0},
     };

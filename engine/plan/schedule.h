@@ -8,7 +8,6 @@
 #ifndef FB_PLAN_SCHEDULE_H
 #define FB_PLAN_SCHEDULE_H
 
-#include "base/str.h"
 #include "plan/family.h"
 #include "plan/nest_parts.h"
 
@@ -76,8 +75,5 @@ typedef struct {
 
 /* `inside`: the section stands inside a loop that threads share already. */
 fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bool inside);
-
-/* As text, a line a section: what `explain --schedule` shows. */
-void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* A schedule as text: what was decided for each section, tile or chain of a kernel. Needs a nest that its family has
  * accepted; leaves lines for people. */
-#include "base/mem.h"
+#include "plan/schedule_print.h"
+
 #include "plan/chain.h"
 #include "plan/gemm.h"
 #include "plan/schedule.h"
@@ -98,7 +99,7 @@ static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
 void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out)
 {
     bool grid = nest->target->grid;
-    if (family == FB_FAMILY_LIBRARY && nest->target->library_epilogues) {
+    if (family == FB_FAMILY_LIBRARY && (nest->target->library_epilogues || !nest->n_sections)) {
         fb_str_add(out, "  a library call\n");
         return;
     }

@@ -55,6 +55,15 @@ fb check dlrm lecture:max --set data=csv --device host
 is "the lecture's rows of Criteo, their ids looked up" 0 out '^✓ lecture:max: '
 fb explain models/mlp_train grad:max --procedure
 is "and what is assigned" 0 out ' fc1_weight\[i, j\] = sgd.sub\[i, j\]   in place$'
+fb explain puzzlers/split_stack combined:max --schedule
+is "and how they are dealt to threads: to a team of cores" 0 out '^kernel 1: reduce' out 'section 0: rows: about [0-9]+ operations'
+fb explain puzzlers/split_stack combined:max@replay:h200 --schedule
+is "to a grid: blocks, rows, vectors, what is held" 0 out 'section 0: rows: 2048 blocks of 256 threads; 16384 rows, 8 a block' \
+    out 'vector: rows 4, space 0 4' out 'held in registers: input_data'
+fb explain models/attention max@replay:h200 --schedule
+is "tiles and chains too" 0 out 'chain: 16 rows by 64 columns on chip'
+fb explain split_stack combined:max --schedule --nest
+is "not both at once" 2 err1 'ask for different things'
 fb explain split_stack combined:max --procedure --steps
 is "one question at a time" 2 err1 'different things'
 fb graph split_stack $small

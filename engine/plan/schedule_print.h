@@ -1,0 +1,11 @@
+/* A schedule as text, for people: fusebox explain --schedule. */
+#ifndef FB_PLAN_SCHEDULE_PRINT_H
+#define FB_PLAN_SCHEDULE_PRINT_H
+
+#include "base/str.h"
+#include "plan/family.h"
+
+/* How the kernel of a nest is dealt to threads: a section, tile or chain a line or two. `knobs` NULL: automatic. */
+void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out);
+
+#endif
