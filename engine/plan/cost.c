@@ -7,6 +7,8 @@
 #include "plan/loops.h"
 #include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
+#include "plan/schedule.h"
+#include "plan/team.h"
 #include "plan/thread_cost.h"
 
 #include <math.h>
@@ -63,13 +65,16 @@ static const double reduce_wave_us = 1.6;
  * is only reduced; what a thread cannot hold in registers is read again in each pass. */
 static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb_section *s)
 {
-    enum { PATH_BYTES = 64, PIECE = 4, WARP = 32, THREADS = 512, HELD = 64, BLOCKS = 512 };
-    double inner = fmax(1, (double)fb_section_longest(s)), rows = (double)fb_space_points(&s->rows), bytes = 0;
+    enum { PATH_BYTES = 64, PIECE = 4 };
+    fb_arena *arena = fb_arena_new();
+    fb_section_schedule x = fb_schedule_section(a->nest, NULL, s, arena);
+    fb_arena_free(arena);
+    bool split = x.deal == FB_DEAL_SPLIT;
+    double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0, path = split ? PATH_BYTES : PATH_BYTES / 2.0;
     for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
-    bool split = fb_section_may_split(a->nest->graph, s, (int64_t)inner);
-    double blocks = rows * fmin(inner / PIECE / WARP, 1), path = split ? PATH_BYTES : PATH_BYTES / 2.0;
-    if (split) blocks = rows * fmax(fmin(inner / PIECE / THREADS / 8, BLOCKS / rows), 1);
-    double passes = inner / THREADS > HELD ? s->n_passes : 1;
+    /* a row that has not even a warp's pieces leaves its share of a path to others */
+    double blocks = split ? (double)x.blocks : (double)x.rows * fmin(inner / PIECE / FB_WARP, 1);
+    double passes = x.held ? 1 : s->n_passes;
     double parts = split ? FB_ROUND_CYCLES : 0; /* which are added up when all have come */
     return parts + (blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0);
 }

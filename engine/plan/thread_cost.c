@@ -9,7 +9,7 @@
 #include "plan/thread_cost.h"
 
 #include "base/mem.h"
-#include "plan/nest_parts.h"
+#include "plan/schedule.h"
 #include "plan/special.h"
 #include "plan/team.h"
 
@@ -81,28 +81,12 @@ static void add_value(const fb_nest *nest, const fb_value *v, double times, int 
     }
 }
 
-/* Does this load move whole vectors along the space? */
-static bool runs_along(const fb_nest *nest, const fb_space *x, const fb_value *v)
+/* Is a load made once for a group of elements: as a vector, or because it is the same for all of them? */
+static bool is_once(const fb_nest *nest, const fb_section *s, const fb_space *x, const fb_value *v, int vector)
 {
-    int64_t stride;
-    fb_ix rest;
-    return v->kind == FB_VALUE_LOAD && v->when == FB_NONE && x->n &&
-           fb_ix_stride(nest->pool, v->at, x->var[x->n - 1], &stride, &rest) && stride == 1;
-}
-
-static int vector_of(const fb_nest *nest, const fb_section *s, int space)
-{
-    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
-    int size = 0;
-    for (int i = 0; i < s->n_values; i++) {
-        const fb_value *v = &s->values[i];
-        if (v->space != space || !runs_along(nest, x, v)) continue;
-        int bytes = fb_dtype_size(nest->graph->nodes[v->node].dtype);
-        if (bytes > size) size = bytes;
-    }
-    int vector = size ? 16 / size : 1;
-    while (vector > 1 && x->extent[x->n - 1] % vector) vector /= 2;
-    return vector;
+    if (v->kind != FB_VALUE_LOAD || !x->n) return false;
+    fb_ix last = x->var[x->n - 1];
+    return fb_packs_load(nest, s, v, last, vector) || !fb_ix_uses(nest->pool, v->at, last);
 }
 
 /* So many steps along a row, of a group of elements each. */
@@ -116,8 +100,7 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, int v
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (!needed[i] || v->space != space) continue;
-        bool once = v->kind == FB_VALUE_LOAD &&
-                    (runs_along(nest, x, v) || (x->n && !fb_ix_uses(nest->pool, v->at, x->var[x->n - 1])));
+        bool once = is_once(nest, s, x, v, vector);
         add_value(nest, v, steps, once ? 1 : vector, divides, w);
         groups |= once;
         singles |= v->kind == FB_VALUE_LOAD && !once;
@@ -125,40 +108,20 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, int v
     if (divides) w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
 }
 
-/* The longest pass, in groups of elements. */
-static int64_t longest_of(const fb_nest *nest, const fb_section *s)
+static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
 {
-    int64_t longest = 1;
-    for (int p = 0; p < s->n_passes; p++) {
-        int space = s->passes[p].space;
-        int64_t points = fb_space_points(&s->spaces[space]) / vector_of(nest, s, space);
-        if (points > longest) longest = points;
-    }
-    return longest;
-}
-
-static work of_rows(const fb_nest *nest, const fb_section *s)
-{
-    bool across = fb_section_lies_across(nest->pool, s);
-    int64_t rows = fb_space_points(&s->rows), longest = longest_of(nest, s);
-    fb_team t = fb_team_of(across, rows, longest);
-    work w = {.threads = t.threads, .blocks = ceil((double)rows / (double)t.rows_a_block)};
-    double parts = 1;
-    if (fb_section_may_split(nest->graph, s, fb_section_longest(s))) {
-        parts = fb_team_parts(rows, longest);
-        w = (work){
-            .threads = FB_TEAM_SPLIT, .blocks = parts * (double)rows, .chain = FB_ROUND_CYCLES}; /* adding up parts */
-        t.team = FB_TEAM_SPLIT;
-    }
-    w.meets = t.team > FB_WARP || (across && t.team > 1);
+    double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    if (x->deal == FB_DEAL_SPLIT) w.chain = FB_ROUND_CYCLES; /* adding up parts */
+    w.meets = x->team > FB_WARP || (x->deal == FB_DEAL_COLUMNS && x->team > 1);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
     for (int p = 0; p < s->n_passes; p++) {
-        int space = s->passes[p].space, vector = vector_of(nest, s, space);
+        int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
         fb_section_needed(s, p, needed);
         double points = (double)fb_space_points(&s->spaces[space]) / vector;
-        add_steps(nest, s, space, vector, needed, ceil(points / t.team / parts), &w);
+        add_steps(nest, s, space, vector, needed, ceil(points / x->team / parts), &w);
     }
     fb_free(needed);
     return w;
@@ -166,13 +129,16 @@ static work of_rows(const fb_nest *nest, const fb_section *s)
 
 /* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
  * was read from memory come after it. */
-static work of_elements(const fb_nest *nest, const fb_section *s)
+static work of_elements(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
 {
-    enum { THREADS = 256 };
-    int vector = vector_of(nest, s, FB_NONE);
-    work w = {.threads = THREADS, .blocks = ceil((double)fb_space_points(&s->rows) / vector / THREADS)};
-    for (int i = 0; i < s->n_values; i++)
-        add_value(nest, &s->values[i], 1, runs_along(nest, &s->rows, &s->values[i]) ? 1 : vector, true, &w);
+    int vector = fb_schedule_vector(nest, NULL, s, FB_NONE);
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        int each = is_once(nest, s, &s->rows, v, vector) ? 1 : vector;
+        add_value(nest, v, 1, each, true, &w);
+        if (v->kind == FB_VALUE_LOAD) w.chain += (each - 1) * LOAD; /* what is no vector is sent for one by one */
+    }
     if (s->n_data) w.chain += WAIT;
     return w;
 }
@@ -206,7 +172,11 @@ static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
 
 static work work_of(const fb_nest *nest, const fb_section *s)
 {
-    return s->scatter ? of_scatter(nest, s) : s->n_passes ? of_rows(nest, s) : of_elements(nest, s);
+    fb_arena *arena = fb_arena_new();
+    fb_section_schedule x = fb_schedule_section(nest, NULL, s, arena);
+    work w = s->scatter ? of_scatter(nest, s) : s->n_passes ? of_rows(nest, s, &x) : of_elements(nest, s, &x);
+    fb_arena_free(arena);
+    return w;
 }
 
 fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
@@ -280,7 +250,7 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, true, &w);
     for (int p = 0; p < s->n_passes; p++) {
-        int space = s->passes[p].space, vector = vector_of(nest, s, space);
+        int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
         double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / FB_WARP);
         fb_section_needed(s, p, needed);
         add_wait(loads + loads_among(nest, s, space, needed, seen), steps, &w);

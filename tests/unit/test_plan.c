@@ -284,6 +284,26 @@ static double us_of(fb_graph *g, fb_planner *p, fb_plan *plan, int group)
     return c.us;
 }
 
+/* Columns from `from` on: whole vectors where these start at a multiple of their size. */
+static double sliced_us(int64_t from)
+{
+    fb_graph *g = fb_graph_new("sliced");
+    fb_id x = input(g, "x", DIMS(4096, 2048));
+    fb_attrs part = {.dim = 1, .start = from, .stop = from + 1024, .step = 1};
+    output(g, node1(g, FB_OP_TANH, "tanh", add_node(g, FB_OP_SLICE, "part", &part, 1, &x)));
+    g = finish(g);
+    fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+    return us_of(g, p, fb_plan_new(p), 0);
+}
+
+/* One load of four neighbours, or four loads: the model counts what the printer writes. */
+static void vectors_are_predicted(void **state)
+{
+    (void)state;
+    assert_true(sliced_us(1) > sliced_us(0));
+    assert_true(sliced_us(4) == sliced_us(0));
+}
+
 /* … on the host of the kernel that `node` alone is. */
 static double host_us(fb_graph *g, const char *node)
 {
@@ -403,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(latency_counts_on_a_gpu),
+        cmocka_unit_test(vectors_are_predicted),
         cmocka_unit_test(threads_wait_one_after_the_other),
         cmocka_unit_test(rows_on_chip_take_time),
         cmocka_unit_test(a_host_is_slow_where_vectors_end),
