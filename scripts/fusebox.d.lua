@@ -112,6 +112,7 @@ function fusebox.bool(options) end
 ---@operator unm: Tensor
 local Tensor = {}
 
+-- made from engine/graph/ops.def by `make ops`: change that
 ---Minus x.
 ---@return Tensor
 function Tensor:neg() end
@@ -191,6 +192,12 @@ function Tensor:ceil() end
 ---To the nearest whole number, ties to even.
 ---@return Tensor
 function Tensor:round() end
+
+---x kept between low and high.
+---@param low? number
+---@param high? number
+---@return Tensor
+function Tensor:clamp(low, high) end
 
 ---Not, of bool.
 ---@return Tensor
@@ -316,11 +323,7 @@ function Tensor:bitwise_right_shift(other) end
 ---@return Tensor
 function Tensor:where(a, b) end
 
----x kept between low and high.
----@param low? number
----@param high? number
----@return Tensor
-function Tensor:clamp(low, high) end
+-- end of what is made from ops.def
 
 ---The same values in another dtype.
 ---@param dtype Dtype

@@ -7,7 +7,6 @@ const fb_attrs fb_attrs_none;
 enum { DATA = FB_AT_SHAPE | FB_AT_DTYPE | FB_AT_DIST | FB_AT_VALUE | FB_AT_HIGH };
 
 static const unsigned by_op[FB_OPS] = {
-    [FB_OP_CLAMP] = FB_AT_VALUE | FB_AT_HIGH,
     [FB_OP_CAST] = FB_AT_DTYPE,
     [FB_OP_INPUT] = DATA | FB_AT_FILE,
     [FB_OP_PARAM] = DATA | FB_AT_FILE,
@@ -34,7 +33,9 @@ static const unsigned by_op[FB_OPS] = {
 
 unsigned fb_op_attrs(fb_op op)
 {
-    return fb_op_get(op)->cls == FB_CLASS_REDUCTION ? FB_AT_AXES | FB_AT_KEEPDIM : by_op[op];
+    const fb_op_info *info = fb_op_get(op);
+    if (info->cls == FB_CLASS_REDUCTION) return FB_AT_AXES | FB_AT_KEEPDIM;
+    return by_op[op] | (info->params[0].name ? FB_AT_VALUE : 0) | (info->params[1].name ? FB_AT_HIGH : 0);
 }
 
 static bool same_bits(double a, double b)

@@ -1,6 +1,6 @@
 /* Backwards through the nodes in order of their ids, users before operands: by the time a node is reached, all that
  * reads it has added its share to the node's gradient. One rule an op, in a table; a rule adds to the gradients of its
- * operands. */
+ * operands. ops.def names the rule of each op: a row without one does not compile. */
 #include "graph/autodiff.h"
 
 #include "base/mem.h"
@@ -167,7 +167,7 @@ typedef struct {
 
 typedef void (*rule)(tape *t, const step *s);
 
-static void no_gradient(tape *t, const step *s)
+static void d_zero(tape *t, const step *s)
 {
     (void)t, (void)s;
 }
@@ -492,55 +492,17 @@ static void d_index_add(tape *t, const step *s)
     give(t, s->a, two(t, FB_OP_EMBEDDING, s->dy, s->b));
 }
 
+#define d_none                NULL /* never a float, or never asked: sources, effects, loops */
+#define FB_RULE_DERIVES(RULE) d_##RULE
 static const rule rules[FB_OPS] = {
-    [FB_OP_NEG] = d_neg,
-    [FB_OP_ABS] = d_abs,
-    [FB_OP_SIGN] = no_gradient,
-    [FB_OP_EXP] = d_exp,
-    [FB_OP_EXP2] = d_exp2,
-    [FB_OP_LOG] = d_log,
-    [FB_OP_LOG2] = d_log2,
-    [FB_OP_SQRT] = d_sqrt,
-    [FB_OP_RSQRT] = d_rsqrt,
-    [FB_OP_RECIP] = d_reciprocal,
-    [FB_OP_SIN] = d_sin,
-    [FB_OP_COS] = d_cos,
-    [FB_OP_TANH] = d_tanh,
-    [FB_OP_SIGMOID] = d_sigmoid,
-    [FB_OP_ERF] = d_erf,
-    [FB_OP_GELU] = d_gelu,
-    [FB_OP_RELU] = d_relu,
-    [FB_OP_FLOOR] = no_gradient,
-    [FB_OP_CEIL] = no_gradient,
-    [FB_OP_ROUND] = no_gradient,
-    [FB_OP_CLAMP] = d_clamp,
-    [FB_OP_CAST] = d_cast,
-    [FB_OP_ADD] = d_add,
-    [FB_OP_SUB] = d_sub,
-    [FB_OP_MUL] = d_mul,
-    [FB_OP_DIV] = d_div,
-    [FB_OP_POW] = d_pow,
-    [FB_OP_MINIMUM] = d_choice,
-    [FB_OP_MAXIMUM] = d_choice,
-    [FB_OP_REMAINDER] = d_remainder,
-    [FB_OP_WHERE] = d_where,
-    [FB_OP_SUM] = d_sum,
-    [FB_OP_MEAN] = d_mean,
-    [FB_OP_AMAX] = d_extremum,
-    [FB_OP_AMIN] = d_extremum,
-    [FB_OP_PROD] = d_prod,
-    [FB_OP_CUMSUM] = d_cumsum,
-    [FB_OP_VIEW] = d_view,
-    [FB_OP_PERMUTE] = d_permute,
-    [FB_OP_SLICE] = d_slice,
-    [FB_OP_EXPAND] = d_add, /* giving back sums over what was expanded */
-    [FB_OP_PAD] = d_pad,
-    [FB_OP_FLIP] = d_flip,
-    [FB_OP_CAT] = d_cat,
-    [FB_OP_STACK] = d_stack,
-    [FB_OP_MATMUL] = d_matmul,
-    [FB_OP_EMBEDDING] = d_embedding,
-    [FB_OP_SCATTER_ADD] = d_index_add,
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, ...)    \
+    [FB_OP_##ID] = FB_RULE_##DERIVES,
+#define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, INIT, STEP, FINISH, DERIVES) [FB_OP_##ID] = FB_RULE_##DERIVES,
+#define OTHER(ID, NAME, CLASS, MIN, MAX, DERIVES)                                [FB_OP_##ID] = FB_RULE_##DERIVES,
+#include "graph/ops.def"
+#undef POINTWISE
+#undef REDUCTION
+#undef OTHER
 };
 
 /* ---- the walk ---- */

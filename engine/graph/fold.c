@@ -11,9 +11,10 @@ static double fold_float(const fb_node *n, double a, double b, double c)
     const fb_attrs *at = n->attrs;
     (void)at;
     switch (n->op) {
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, FLOPS, SPECIAL, F64, I64, ...)                                     \
+#define FB_F64_VALUE(F64, I64) F64
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
     case FB_OP_##ID:                                                                                                   \
-        return F64;
+        return FB_F64_##VALUE;
 #include "graph/ops.def"
 #undef POINTWISE
     default: return 0;
@@ -25,9 +26,10 @@ static int64_t fold_integer(const fb_node *n, int64_t a, int64_t b, int64_t c)
     const fb_attrs *at = n->attrs;
     (void)at;
     switch (n->op) {
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, FLOPS, SPECIAL, F64, I64, ...)                                     \
+#define FB_I64_VALUE(F64, I64) I64
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
     case FB_OP_##ID:                                                                                                   \
-        return I64;
+        return FB_I64_##VALUE;
 #include "graph/ops.def"
 #undef POINTWISE
     default: return 0;

@@ -268,77 +268,74 @@ static inline bool hit_exactly(fb_dtype dtype, double spread, double v)
 }
 
 /* ---- the rules ----
- * RULE(op, units, magnitude, spread): bound = spread + units · u · magnitude (u one rounding into the dtype). `units`
- * is the accuracy allowed to the devices: 1 for what IEEE 754 rounds correctly (half an ulp), 4 for 2 ulps (division by
- * a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. C's and CUDA's functions must be better than
- * this. 0: exact. */
+ * ROUNDS(units, beside, spread) of ops.def: bound = spread + units · u · (|v| + beside), u one rounding into the dtype.
+ * `units` is the accuracy allowed to the devices: 1 for what IEEE 754 rounds correctly (half an ulp), 4 for 2 ulps
+ * (division by a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. C's and CUDA's functions must be
+ * better than this. 0: exact. `beside` is what else is rounded on the way, where the result may be smaller than that.
+ */
 enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, POWER = 32 };
 
-#define RULES(RULE)                                                                                                    \
-    RULE(NEG, EXACT, v, ea)                                                                                            \
-    RULE(ABS, EXACT, v, ea)                                                                                            \
-    RULE(SIGN, EXACT, v, decided(ea == 0 || fabs(a) > ea))                                                             \
-    RULE(EXP, FUNCTION, v, exp_spread(a, ea, v))                                                                       \
-    RULE(EXP2, FUNCTION, v, exp_spread(M_LN2 *a, M_LN2 *ea, v))                                                        \
-    RULE(LOG, FUNCTION, v, log_spread(a, ea))                                                                          \
-    RULE(LOG2, FUNCTION, v, M_LOG2E *log_spread(a, ea))                                                                \
-    RULE(SQRT, DIVISION, v, sqrt_spread(a, ea, v))                                                                     \
-    RULE(RSQRT, FUNCTION, v, rsqrt_spread(a, ea, v))                                                                   \
-    RULE(RECIP, DIVISION, v, div_spread(0, a, ea, v))                                                                  \
-    RULE(SIN, FUNCTION, v, within(2, ea))                                                                              \
-    RULE(COS, FUNCTION, v, within(2, ea))                                                                              \
-    RULE(TANH, FUNCTION, v, within(2, smooth_spread(ea, 1 - v * v, 1, 0.77)))                                          \
-    RULE(SIGMOID, FUNCTION, v, within(1, smooth_spread(ea, v *(1 - v), 0.25, 0.0963)))                                 \
-    RULE(ERF, FUNCTION, v, erf_spread(a, ea))                                                                          \
-    RULE(GELU, FUNCTION, fabs(v) + fabs(a), gelu_spread(a, ea)) /* 1 + erf cancels left of zero */                     \
-    RULE(RELU, EXACT, v, ea)                                                                                           \
-    RULE(FLOOR, EXACT, v, decided(ea == 0 || floor(a - ea) == floor(a + ea)))                                          \
-    RULE(CEIL, EXACT, v, decided(ea == 0 || ceil(a - ea) == ceil(a + ea)))                                             \
-    RULE(ROUND, EXACT, v, decided(ea == 0 || nearbyint(a - ea) == nearbyint(a + ea)))                                  \
-    RULE(CLAMP, EXACT, v, clamp_spread(in->at, in->dtype, u, ea))                                                      \
-    RULE(CAST, EXACT, v, cast_spread(a, ea, u, in->dtype))                                                             \
-    RULE(ADD, ROUNDED, v, ea + eb)                                                                                     \
-    RULE(SUB, ROUNDED, v, ea + eb)                                                                                     \
-    RULE(MUL, ROUNDED, v, fabs(a) * eb + fabs(b) * ea + ea * eb)                                                       \
-    RULE(DIV, DIVISION, v, div_spread(ea, b, eb, v))                                                                   \
-    RULE(POW, POWER, v, pow_spread(a, ea, b, eb, v))                                                                   \
-    RULE(MINIMUM, EXACT, v, fmax(ea, eb))                                                                              \
-    RULE(MAXIMUM, EXACT, v, fmax(ea, eb))                                                                              \
-    RULE(REMAINDER, ROUNDED, v, remainder_spread(a, ea, b, eb))                                                        \
-    RULE(EQ, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(NE, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(LT, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(LE, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(GT, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(GE, EXACT, v, compare(a, ea, b, eb))                                                                          \
-    RULE(WHERE, EXACT, v, where_spread(a, ea, b, eb, c, ec))
+/* The names that a rule is written with: v the result, a b c the operands and ea eb ec their bounds, of element k. */
+#define NAMES                                                                                                          \
+    const fb_attrs *at = in->at;                                                                                       \
+    const fb_dtype dtype = in->dtype;                                                                                  \
+    const double v = in->v[k], a = in->x[0][k], ea = in->e[0][k], b = in->x[1][k], eb = in->e[1][k], c = in->x[2][k],  \
+                 ec = in->e[2][k];                                                                                     \
+    (void)at, (void)dtype, (void)v, (void)a, (void)ea, (void)b, (void)eb, (void)c, (void)ec
 
 typedef void bound_rule(const fb_bound_block *in, double u, double *e);
 
 /* One loop an op, with the rule inlined. The computed value, not the exact one, is what gets rounded: |v| + spread. */
-#define DEFINE(ID, UNITS, MAGNITUDE, SPREAD)                                                                           \
+#define RULE(ID, UNITS, BESIDE, SPREAD)                                                                                \
     static void rule_##ID(const fb_bound_block *in, double u, double *e)                                               \
     {                                                                                                                  \
         for (int k = 0; k < in->n; k++) {                                                                              \
-            const double v = in->v[k], a = in->x[0][k], ea = in->e[0][k], b = in->x[1][k], eb = in->e[1][k],           \
-                         c = in->x[2][k], ec = in->e[2][k];                                                            \
-            (void)v, (void)a, (void)ea, (void)b, (void)eb, (void)c, (void)ec;                                          \
+            NAMES;                                                                                                     \
             double spread = SPREAD;                                                                                    \
             if ((UNITS) && !((UNITS) == ROUNDED && hit_exactly(in->dtype, spread, v)))                                 \
-                spread += (UNITS)*u * (fabs(MAGNITUDE) + spread);                                                      \
+                spread += (UNITS)*u * (fabs(v) + (BESIDE) + spread);                                                   \
             e[k] = spread;                                                                                             \
         }                                                                                                              \
+    }                                                                                                                  \
+    static void beside_##ID(const fb_bound_block *in, double *to)                                                      \
+    {                                                                                                                  \
+        for (int k = 0; k < in->n; k++) {                                                                              \
+            NAMES;                                                                                                     \
+            to[k] = BESIDE;                                                                                            \
+        }                                                                                                              \
     }
-RULES(DEFINE)
+#define RULE_OF(...)                          RULE(__VA_ARGS__)
+#define FB_RULE_ROUNDS(UNITS, BESIDE, SPREAD) UNITS, BESIDE, SPREAD
+#define FB_RULE_WHOLE                         EXACT, 0, decided(ea == 0 && eb == 0)
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                    \
+    RULE_OF(ID, FB_RULE_##ROUNDS)
+#include "graph/ops.def"
+#undef POINTWISE
 
 static const struct {
     bound_rule *rule;
+    void (*beside)(const fb_bound_block *in, double *to); /* NULL: nothing */
     int units;
 } rules[FB_OPS] = {
-#define ROW(ID, UNITS, MAGNITUDE, SPREAD) [FB_OP_##ID] = {rule_##ID, UNITS},
-    RULES(ROW)
-#undef ROW
+#define ROW(ID, UNITS, BESIDE, SPREAD)                                                                                 \
+    [FB_OP_##ID] = {rule_##ID, sizeof #BESIDE > sizeof "0" ? beside_##ID : NULL, UNITS},
+#define ROW_OF(...) ROW(__VA_ARGS__)
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, ...)                    \
+    ROW_OF(ID, FB_RULE_##ROUNDS)
+#include "graph/ops.def"
+#undef POINTWISE
 };
+
+bool fb_bound_has_beside(fb_op op)
+{
+    return rules[op].beside;
+}
+
+bool fb_bound_beside(fb_op op, const fb_bound_block *b, double *to)
+{
+    if (rules[op].beside) rules[op].beside(b, to);
+    return rules[op].beside;
+}
 
 int fb_bound_units(fb_op op)
 {

@@ -162,6 +162,10 @@ typedef struct {
 void fb_bound_pointwise(fb_op op, const fb_bound_block *b, double *e);
 /* The accuracy allowed to devices for a pointwise op, in u of the result: 0 exact, 1 correctly rounded. */
 int fb_bound_units(fb_op op);
+/* What is rounded to the op's units beside its result, where the result may be smaller. False, and nothing is written:
+ * there is no such thing. The bounds of the block do not matter. */
+bool fb_bound_has_beside(fb_op op);
+bool fb_bound_beside(fb_op op, const fb_bound_block *b, double *to);
 /* Does the op give exact results for exact operands? */
 bool fb_bound_is_exact(fb_op op);
 

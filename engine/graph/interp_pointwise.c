@@ -14,14 +14,16 @@ typedef void i64_kernel(const fb_attrs *at, int n, const int64_t *xa, const int6
 /* Inference never lets an op meet a dtype that it has no form for. */
 #define FB_NO (fb_bug(__FILE__, __LINE__, "op has no form for this dtype"), 0)
 
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, FLOPS, SPECIAL, F64, I64, C, CUDA, INTEGER)                        \
+#define FB_F64_VALUE(F64, I64) F64
+#define FB_I64_VALUE(F64, I64) I64
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, ...)                                                \
     static void f64_##ID(const fb_attrs *at, int n, const double *xa, const double *xb, const double *xc, double *to)  \
     {                                                                                                                  \
         (void)at;                                                                                                      \
         for (int k = 0; k < n; k++) {                                                                                  \
             const double a = xa[k], b = xb[k], c = xc[k];                                                              \
             (void)a, (void)b, (void)c;                                                                                 \
-            to[k] = F64;                                                                                               \
+            to[k] = FB_F64_##VALUE;                                                                                    \
         }                                                                                                              \
     }                                                                                                                  \
     static void i64_##ID(const fb_attrs *at, int n, const int64_t *xa, const int64_t *xb, const int64_t *xc,           \
@@ -31,7 +33,7 @@ typedef void i64_kernel(const fb_attrs *at, int n, const int64_t *xa, const int6
         for (int k = 0; k < n; k++) {                                                                                  \
             const int64_t a = xa[k], b = xb[k], c = xc[k];                                                             \
             (void)a, (void)b, (void)c;                                                                                 \
-            to[k] = I64;                                                                                               \
+            to[k] = FB_I64_##VALUE;                                                                                    \
         }                                                                                                              \
     }
 #include "graph/ops.def"

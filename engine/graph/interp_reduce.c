@@ -10,7 +10,7 @@ enum { DIVISION_UNITS = 4 }; /* of mean's last step, as for div */
 
 /* ---- one row of doubles: ops.def's init, step and finish ---- */
 
-#define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, INIT, STEP, FINISH)                                                \
+#define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, INIT, STEP, FINISH, ...)                                           \
     static double row_##ID(const double *row, int64_t n)                                                               \
     {                                                                                                                  \
         (void)n;                                                                                                       \

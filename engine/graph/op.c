@@ -84,19 +84,39 @@ double fb_dtype_round(fb_dtype dtype, double value)
 }
 
 static const fb_op_info ops[FB_OPS] = {
-#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, FLOPS, SPECIAL, F64, I64, C, CUDA, INTEGER)                        \
+#define FB_SPELLINGS_SPELLED(C, CUDA, INTEGER) .c = C, .cuda = CUDA, .integer = INTEGER
+#define FB_PARAMS_NONE
+#define FB_PARAMS_PARAM(NAME, VALUE)                                                                                   \
+    {                                                                                                                  \
+#NAME, VALUE                                                                                                   \
+    }
+#define FB_PARAMS_PARAMS(NAME, VALUE, N, V)                                                                            \
+    {#NAME, VALUE},                                                                                                    \
+    {                                                                                                                  \
+#N, V                                                                                                          \
+    }
+#define FB_SPECIAL_PLAIN                  false
+#define FB_SPECIAL_SLOW(...)              true
+#define FB_COSTS_COST(FLOPS, SPEED)       .flops = FLOPS, .special = FB_SPECIAL_##SPEED
+#define FB_DOMAIN_OF_FUZZED(DOMAIN, SIZE) FB_DOMAIN_##DOMAIN
+#define FB_NAMES_TORCH(SCHEMA, CALL)      .schema = SCHEMA, .torch = CALL
+#define FB_NAMES_ONNX(NAME)               .onnx = NAME
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, FUZZED, \
+                  TORCH, ONNX, DOC)                                                                                    \
     [FB_OP_##ID] = {.name = #NAME,                                                                                     \
                     .cls = FB_CLASS_POINTWISE,                                                                         \
                     .accepts = FB_ACCEPTS_##ACCEPTS,                                                                   \
                     .result = FB_RESULT_##RESULT,                                                                      \
                     .min_args = ARITY,                                                                                 \
                     .max_args = ARITY,                                                                                 \
-                    .flops = FLOPS,                                                                                    \
-                    .special = SPECIAL,                                                                                \
-                    .c = C,                                                                                            \
-                    .cuda = CUDA,                                                                                      \
-                    .integer = INTEGER},
-#define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, INIT, STEP, FINISH)                                                \
+                    FB_COSTS_##COST,                                                                                   \
+                    FB_SPELLINGS_##SPELLED,                                                                            \
+                    .params = {FB_PARAMS_##PARAMS},                                                                    \
+                    .domain = FB_DOMAIN_OF_##FUZZED,                                                                   \
+                    FB_NAMES_##TORCH,                                                                                  \
+                    FB_NAMES_##ONNX,                                                                                   \
+                    .doc = DOC},
+#define REDUCTION(ID, NAME, ACCEPTS, RESULT, FLOPS, ...)                                                               \
     [FB_OP_##ID] = {.name = #NAME,                                                                                     \
                     .cls = FB_CLASS_REDUCTION,                                                                         \
                     .accepts = FB_ACCEPTS_##ACCEPTS,                                                                   \
@@ -104,7 +124,7 @@ static const fb_op_info ops[FB_OPS] = {
                     .min_args = 1,                                                                                     \
                     .max_args = 1,                                                                                     \
                     .flops = FLOPS},
-#define OTHER(ID, NAME, CLASS, MIN, MAX)                                                                               \
+#define OTHER(ID, NAME, CLASS, MIN, MAX, ...)                                                                          \
     [FB_OP_##ID] = {.name = #NAME, .cls = FB_CLASS_##CLASS, .min_args = MIN, .max_args = MAX},
 #include "graph/ops.def"
 #undef POINTWISE

@@ -49,6 +49,24 @@ typedef enum {
     FB_ACCEPTS_LOGIC,
     FB_ACCEPTS_BITS,
 } fb_op_accepts;
+/* What operands a pointwise op is fond of: those that a random graph, or a test of its gradient, gives it. */
+typedef enum {
+    FB_DOMAIN_ANY,
+    FB_DOMAIN_EXPONENT, /* small */
+    FB_DOMAIN_POSITIVE,
+    FB_DOMAIN_DIVISOR,   /* the second, away from zero */
+    FB_DOMAIN_POWER,     /* a positive base, a small exponent */
+    FB_DOMAIN_FACTORS,   /* whose product is not out of hand */
+    FB_DOMAIN_CHOICE,    /* a bool, then two of one dtype */
+    FB_DOMAIN_CONVERTED, /* what another dtype may hold */
+} fb_op_domain;
+
+/* A number beside the operands, and its value where it is not given. */
+typedef struct {
+    const char *name; /* NULL: none */
+    double otherwise;
+} fb_op_param;
+
 typedef enum { FB_RESULT_SAME, FB_RESULT_BOOL, FB_RESULT_CAST, FB_RESULT_I64 } fb_op_result;
 
 typedef struct {
@@ -61,6 +79,11 @@ typedef struct {
     bool special;           /* slow function: recomputing it costs */
     /* spellings, NULL or "" where there is none; see ops.def */
     const char *c, *cuda, *integer;
+    /* pointwise ops only */
+    fb_op_param params[2]; /* the attributes value and high */
+    fb_op_domain domain;
+    const char *schema, *torch, *onnx; /* PyTorch's and ONNX's names, "" where there is none; see ops.def */
+    const char *doc;                   /* a line for people: x (and y) are the operands */
 } fb_op_info;
 
 const fb_op_info *fb_op_get(fb_op op);

@@ -121,16 +121,59 @@ static void compute(const job *j, const chunk *c, int lane, int n, double *y)
 
 /* ---- decisions ---- */
 
-static bool compares(fb_op op)
+/* TURNS of ops.def: where a result hangs on a decision that roundings may turn. */
+typedef enum {
+    FB_TURN_SMOOTH,
+    FB_TURN_KINK,
+    FB_TURN_STEP,
+    FB_TURN_COMPARISON,
+    FB_TURN_CHOICE,
+    FB_TURN_WRAP,
+    FB_TURN_CAST,
+    FB_TURN_AT_POLE,
+} turning;
+
+static const struct {
+    turning how;
+    int operand; /* of a pole */
+} turns[FB_OPS] = {
+#define FB_TURN_POLE(OPERAND, PLACE) FB_TURN_AT_POLE, OPERAND
+#define FB_TURN_OF_TURNS(HOW)        FB_TURN_##HOW
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+    [FB_OP_##ID] = {FB_TURN_OF_##TURNS},
+#include "graph/ops.def"
+#undef POINTWISE
+};
+
+/* Where the operand with the pole has it. */
+static double place_of_pole(fb_op op, const fb_attrs *at)
 {
-    return op == FB_OP_EQ || op == FB_OP_NE || op == FB_OP_LT || op == FB_OP_LE || op == FB_OP_GT || op == FB_OP_GE;
+    (void)at;
+    switch (op) {
+#define FB_PLACE_SMOOTH               0
+#define FB_PLACE_KINK                 0
+#define FB_PLACE_STEP                 0
+#define FB_PLACE_COMPARISON           0
+#define FB_PLACE_CHOICE               0
+#define FB_PLACE_WRAP                 0
+#define FB_PLACE_CAST                 0
+#define FB_PLACE_POLE(OPERAND, PLACE) PLACE
+#define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+    case FB_OP_##ID:                                                                                                   \
+        return FB_PLACE_OF_##TURNS;
+#include "graph/ops.def"
+#undef POINTWISE
+    default: return 0;
+    }
 }
 
-static bool steps_over(const job *j)
+/* No fused multiply-add reaches through a choice: what comes out has been rounded, and where the product itself goes on
+ * wide, the two differ. */
+bool fb_trial_chooses(fb_op op)
 {
-    fb_op op = j->node->op;
-    return op == FB_OP_FLOOR || op == FB_OP_CEIL || op == FB_OP_ROUND || op == FB_OP_SIGN ||
-           (op == FB_OP_CAST && !j->result_float && j->args[0].is_float);
+    bool extremum = op == FB_OP_AMAX || op == FB_OP_AMIN;
+    return extremum || turns[op].how == FB_TURN_KINK || turns[op].how == FB_TURN_CHOICE;
 }
 
 /* Largest |x_l − x_0| of a quantity that every lane has. */
@@ -235,36 +278,24 @@ static void decide_remainders(const job *j, chunk *c, int n)
 }
 
 /* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. */
-static int operand_with_pole(fb_op op)
-{
-    if (op == FB_OP_DIV) return 1;
-    return op == FB_OP_LOG || op == FB_OP_LOG2 || op == FB_OP_RECIP || op == FB_OP_RSQRT ? 0 : FB_NONE;
-}
-
 static void decide_poles(const job *j, chunk *c, int n)
 {
-    int lanes = j->e->s->lanes, of = operand_with_pole(j->node->op);
-    const double none = 0;
-    if (of < 0) return;
+    int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
+    const double place = place_of_pole(j->node->op, j->node->attrs);
     spread_of(lanes, n, c->x[of], c->spread);
     for (int k = 0; k < n; k++) {
-        double x = c->x[of][0][k];
+        double x = c->x[of][0][k] - place;
         if (!is_open(fabs(x), c->spread[k])) continue;
         uint32_t draw = decision_draw(j, x);
         for (int l = 1; l < lanes; l++) {
-            const double *first = of ? &c->x[0][l][k] : &none;
+            const double *first = of ? &c->x[0][l][k] : &place;
             if (fb_trial_takes(l, draw))
-                fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &none, &none, &c->y[l][k]);
+                fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
         }
     }
 }
 
 /* Where max(0, x) and its like give a bound in all lanes, an operand next to it may lead beyond in a kernel. */
-static bool has_kink(fb_op op)
-{
-    return op == FB_OP_RELU || op == FB_OP_CLAMP || op == FB_OP_MAXIMUM || op == FB_OP_MINIMUM;
-}
-
 static void decide_kinks(const job *j, chunk *c, int n)
 {
     int lanes = j->e->s->lanes;
@@ -301,6 +332,22 @@ static void decide_overflows(const job *j, chunk *c, int lanes, int n)
         atomic_store_explicit(j->lost, true, memory_order_relaxed);
         uint32_t draw = decision_draw(j, c->x[0][0][k]);
         for (int l = 1; l < lanes; l++) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+    }
+}
+
+static void decide(const job *j, chunk *c, int n)
+{
+    switch (turns[j->node->op].how) {
+    case FB_TURN_SMOOTH:
+    case FB_TURN_CHOICE: break;
+    case FB_TURN_KINK: decide_kinks(j, c, n); break;
+    case FB_TURN_STEP: decide_steps(j, c, n); break;
+    case FB_TURN_COMPARISON: decide_comparisons(j, c, n); break;
+    case FB_TURN_WRAP: decide_remainders(j, c, n); break;
+    case FB_TURN_CAST:
+        if (!j->result_float && j->args[0].is_float) decide_steps(j, c, n);
+        break;
+    case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
     }
 }
 
@@ -346,9 +393,16 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
             y[k] += isinf(y[k]) ? 0 : own * y[k];
         }
     }
-    if (j->node->op == FB_OP_GELU) { /* 1 + erf cancels left of zero */
-        const double *a = c->x[0][lane];
-        for (int k = 0; k < n; k++) y[k] += isinf(a[k]) ? 0 : share * fabs(a[k]);
+    double beside[FB_TRIAL_CHUNK];
+    if (fb_bound_beside(j->node->op,
+                        &(fb_bound_block){.at = j->node->attrs,
+                                          .dtype = j->node->dtype,
+                                          .n = n,
+                                          .x = {c->x[0][lane], c->x[1][lane], c->x[2][lane]},
+                                          .e = {y, y, y},
+                                          .v = y},
+                        beside)) {
+        for (int k = 0; k < n; k++) y[k] += isfinite(beside[k]) ? share * beside[k] : 0;
     }
     if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
 }
@@ -382,18 +436,7 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
             memcpy(c->y[l], c->y[0], (size_t)n * sizeof(double));
         add_share(j, c, l, n, c->y[l]);
     }
-    if (differ && lanes > 1) {
-        if (compares(j->node->op))
-            decide_comparisons(j, c, n);
-        else if (steps_over(j))
-            decide_steps(j, c, n);
-        else if (j->node->op == FB_OP_REMAINDER)
-            decide_remainders(j, c, n);
-        else if (has_kink(j->node->op))
-            decide_kinks(j, c, n);
-        else
-            decide_poles(j, c, n);
-    }
+    if (differ && lanes > 1) decide(j, c, n);
     if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);
     for (int l = 0; l < lanes; l++) store_lane(j, l, at, n, c->y[l]);
 }
@@ -448,7 +491,7 @@ static void spread_part(void *ctx, int64_t first, int64_t last)
     fb_trial_value *v = fb_trial_at(j->e, j->id);
     for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
         int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
-        if (j->node->op == FB_OP_GELU || j->node->dtype == FB_F64) take_chunk(j, c, 1, at, n);
+        if (fb_bound_has_beside(j->node->op) || j->node->dtype == FB_F64) take_chunk(j, c, 1, at, n);
         for (int a = 0; a < 3; a++) {
             for (int l = 0; l < lanes; l++) c->x[a][l] = c->x[a][0] ? c->x[a][0] : c->y[0];
         }

@@ -204,14 +204,6 @@ void fb_trial_overflowed(fb_trial_eval *e, fb_id id, int64_t at, double value)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* No fused multiply-add reaches through a choice: what comes out has been rounded, and where the product itself goes on
- * wide, the two differ. */
-bool fb_trial_chooses(fb_op op)
-{
-    return op == FB_OP_AMAX || op == FB_OP_AMIN || op == FB_OP_MAXIMUM || op == FB_OP_MINIMUM || op == FB_OP_RELU ||
-           op == FB_OP_CLAMP || op == FB_OP_WHERE;
-}
-
 /* Of f64 that is the rest of a product, which no double shows: what is chosen goes to a neighbour. */
 static void put_off_chosen(fb_id id, int lane, int n, double *to)
 {

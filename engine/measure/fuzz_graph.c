@@ -59,41 +59,37 @@ static double source_size(const fb_node *n)
     return fmax(fabs(a->value), fabs(a->high));
 }
 
+/* Of a product: how many terms a sum has. */
+static double inner_extent(const maker *m, const fb_node *n)
+{
+    const fb_shape *a = &at(m, n->args[0])->shape;
+    return (double)a->dim[a->rank - 1];
+}
+
 static double estimate(const maker *m, fb_id id)
 {
-    const fb_node *n = at(m, id);
-    double a = arg_size(m, n, 0), b = arg_size(m, n, 1), most = 0;
+    const fb_node *n = &m->g->nodes[id];
+    double a = arg_size(m, n, 0), b = arg_size(m, n, 1), c = arg_size(m, n, 2), most = 0;
+    const fb_attrs *at = n->attrs;
     double fewer = (double)fb_shape_elements(&n->shape);
-    double in = n->n_args ? (double)fb_shape_elements(&at(m, n->args[0])->shape) : 1;
+    double in = n->n_args ? (double)fb_shape_elements(&m->g->nodes[n->args[0]].shape) : 1;
     for (int i = 0; i < n->n_args; i++) most = fmax(most, arg_size(m, n, i));
     switch (n->op) {
-    case FB_OP_EXP: return exp(fmin(a, 700));
-    case FB_OP_EXP2: return exp2(fmin(a, 1000));
-    case FB_OP_LOG:
-    case FB_OP_LOG2: return 40;
-    case FB_OP_RECIP:
-    case FB_OP_RSQRT: return 100;
-    case FB_OP_DIV: return 100 * a;
-    case FB_OP_POW: return pow(fmax(a, 2), fmin(b, 50));
-    case FB_OP_MUL: return a * b;
-    case FB_OP_ADD:
-    case FB_OP_SUB: return a + b;
+#define FB_SIZE_FUZZED(DOMAIN, SIZE) SIZE
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, FUZZED, \
+                  ...)                                                                                                 \
+    case FB_OP_##ID:                                                                                                   \
+        return FB_SIZE_##FUZZED;
+#include "graph/ops.def"
+#undef POINTWISE
     case FB_OP_SUM: return fewer > 0 ? a * fmax(1, in / fewer) : 0;
     case FB_OP_PROD: return fewer > 0 ? pow(fmax(a, 1), fmin(in / fewer, 300)) : 1;
     case FB_OP_CUMSUM: return a * (n->shape.rank ? (double)n->shape.dim[n->attrs->dim] : 1);
     case FB_OP_SCATTER_ADD: return a * fmax(1, in);
-    case FB_OP_MATMUL: return a * b * (double)at(m, n->args[0])->shape.dim[at(m, n->args[0])->shape.rank - 1];
-    case FB_OP_TANH:
-    case FB_OP_SIGMOID:
-    case FB_OP_ERF:
-    case FB_OP_SIN:
-    case FB_OP_COS:
-    case FB_OP_SIGN: return 1;
-    case FB_OP_CLAMP: return fmin(a, fmax(fabs(n->attrs->value), fabs(n->attrs->high)));
+    case FB_OP_MATMUL: return a * b * inner_extent(m, n);
     case FB_OP_PAD: return fmax(a, fabs(n->attrs->value));
     case FB_OP_ARGMAX:
     case FB_OP_ARGMIN: return in;
-    case FB_OP_WHERE: return fmax(b, arg_size(m, n, 2));
     default: return fb_op_get(n->op)->cls == FB_CLASS_SOURCE ? source_size(n) : most;
     }
 }
@@ -312,39 +308,33 @@ static void add_pointwise_of(maker *m, fb_op op, fb_id x)
     fb_id args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
     fb_attrs a = {.dtype = any_dtype(m), .value = -0.5, .high = 1.5};
     bool f = fb_dtype_is_float(at(m, x)->dtype);
-    switch (op) {
-    case FB_OP_EXP:
-    case FB_OP_EXP2: args[0] = tamed(m, x, 5); break;
-    case FB_OP_LOG:
-    case FB_OP_LOG2:
-    case FB_OP_SQRT:
-    case FB_OP_RSQRT:
-    case FB_OP_RECIP:
+    switch (fb_op_get(op)->domain) {
+    case FB_DOMAIN_EXPONENT: args[0] = tamed(m, x, 5); break;
+    case FB_DOMAIN_POSITIVE:
         if (f && below(m, 4)) args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, x), constant(m, at(m, x)->dtype, 0.5));
         break;
-    case FB_OP_DIV:
-    case FB_OP_REMAINDER:
+    case FB_DOMAIN_DIVISOR:
         if (f && below(m, 4))
             args[1] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, args[1]), constant(m, at(m, x)->dtype, 0.5));
         break;
-    case FB_OP_POW:
+    case FB_DOMAIN_POWER:
         if (f && below(m, 4)) {
             args[0] = add2(m, FB_OP_ADD, add1(m, FB_OP_ABS, tamed(m, x, 4)), constant(m, at(m, x)->dtype, 0.1));
             args[1] = tamed(m, args[1], 3);
         }
         break;
-    case FB_OP_WHERE:
+    case FB_DOMAIN_CHOICE:
         args[2] = any_like(m, args[1], false);
         for (int i = 0; i < 8 && at(m, args[0])->dtype != FB_BOOL; i++) args[0] = any(m);
         break;
-    case FB_OP_MUL:
+    case FB_DOMAIN_FACTORS:
         for (int i = 0; i < 2; i++) args[i] = tamed(m, args[i], ceiling(m, x));
         break;
-    case FB_OP_CAST:
+    case FB_DOMAIN_CONVERTED:
         if (one_in(m, 2)) break;
         args[0] = tamed(m, x, 100);
         break;
-    default: args[0] = tamed(m, x, 30 * ceiling(m, x));
+    case FB_DOMAIN_ANY: args[0] = tamed(m, x, 30 * ceiling(m, x));
     }
     add(m, op, &a, fb_op_get(op)->min_args, args);
 }

@@ -175,12 +175,13 @@ static bool reduces_rows(const xla *w, fb_id n)
 static double flops_of(const xla *w, fb_id n)
 {
     static const fb_constant cost[FB_OPS] = {
-        [FB_OP_ADD] = FB_XLA_ADD,   [FB_OP_SUB] = FB_XLA_ADD,         [FB_OP_SUM] = FB_XLA_ADD,
-        [FB_OP_MEAN] = FB_XLA_ADD,  [FB_OP_DIV] = FB_XLA_DIVIDE,      [FB_OP_RECIP] = FB_XLA_DIVIDE,
-        [FB_OP_SQRT] = FB_XLA_SQRT, [FB_OP_RSQRT] = FB_XLA_SQRT,      [FB_OP_EXP] = FB_XLA_EXP,
-        [FB_OP_EXP2] = FB_XLA_EXP,  [FB_OP_SIGMOID] = FB_XLA_SIGMOID, [FB_OP_LOG] = FB_XLA_LOG,
-        [FB_OP_LOG2] = FB_XLA_LOG,  [FB_OP_GELU] = FB_XLA_GELU,       [FB_OP_TANH] = FB_XLA_TANH,
-        [FB_OP_POW] = FB_XLA_POWER, [FB_OP_SIN] = FB_XLA_SINE,        [FB_OP_COS] = FB_XLA_SINE,
+#define FB_XLA_OF_XLA(CONSTANT) FB_XLA_##CONSTANT
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ...)                            \
+    [FB_OP_##ID] = FB_XLA_OF_##XLA,
+#include "graph/ops.def"
+#undef POINTWISE
+        [FB_OP_SUM] = FB_XLA_ADD,
+        [FB_OP_MEAN] = FB_XLA_ADD,
     };
     const fb_node *node = &w->g->nodes[n];
     fb_op_class class = fb_node_class(w->g, n);

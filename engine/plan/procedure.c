@@ -92,7 +92,9 @@ static void add_pointwise(writer *w, fb_id id)
         if (i) fb_str_add(w->out, sign ? sign : ", ");
         add_operand(w, n, id, i);
     }
-    if (n->op == FB_OP_CLAMP) fb_str_addf(w->out, ", %.9g, %.9g", n->attrs->value, n->attrs->high);
+    const fb_op_param *params = fb_op_get(n->op)->params;
+    if (params[0].name) fb_str_addf(w->out, ", %.9g", n->attrs->value);
+    if (params[1].name) fb_str_addf(w->out, ", %.9g", n->attrs->high);
     if (!sign) fb_str_add(w->out, ")");
 }
 

@@ -2,30 +2,27 @@
  * for arguments that are rare, and each of the special function unit as four others (it takes an eighth of them and
  * works beside them), over those of expf. On the host: times of loops over a vector of 2048, compiled as kernels are,
  * over that of fb_expf (AVX-512, gcc 12); sin, cos, pow, remainder and all of f64 are calls of libm, an element each.
- */
+ * The figures are in ops.def. */
 #include "plan/special.h"
 
 static const struct {
     float gpu, host, host_f64;
     bool branches; /* on a GPU */
 } cost[FB_OPS] = {
-    [FB_OP_EXP] = {1, 1, 20},
-    [FB_OP_EXP2] = {0.5f, 1, 20},
-    [FB_OP_LOG] = {2.3f, 2, 20},
-    [FB_OP_LOG2] = {2.4f, 2, 20},
-    [FB_OP_SQRT] = {1, 0.5f, 2, true},
-    [FB_OP_RSQRT] = {0.5f, 0.8f, 3},
-    [FB_OP_RECIP] = {0.7f, 0.3f, 1, true},
-    [FB_OP_SIN] = {2.5f, 16, 40, true},
-    [FB_OP_COS] = {2.5f, 16, 40, true},
-    [FB_OP_TANH] = {2, 1.2f, 55, true},
-    [FB_OP_SIGMOID] = {2.3f, 1.4f, 22, true},
-    [FB_OP_ERF] = {2.3f, 3, 40},
-    [FB_OP_GELU] = {2.7f, 3.3f, 40},
-    [FB_OP_DIV] = {1.1f, 0.3f, 1, true},
-    [FB_OP_FLOOR_DIV] = {3, 10, 10, true},
-    [FB_OP_POW] = {8, 23, 60, true},
-    [FB_OP_REMAINDER] = {5, 20, 40, true},
+#define STRAIGHT false
+#define BRANCHES true
+#define FB_SPEED_PLAIN                                                                                                 \
+    {                                                                                                                  \
+        0                                                                                                              \
+    }
+#define FB_SPEED_SLOW(GPU, HOST, HOST_F64, TURNS)                                                                      \
+    {                                                                                                                  \
+        GPU, HOST, HOST_F64, TURNS                                                                                     \
+    }
+#define FB_SPEED_COST(FLOPS, SPEED)                                                    FB_SPEED_##SPEED
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, ...) [FB_OP_##ID] = FB_SPEED_##COST,
+#include "graph/ops.def"
+#undef POINTWISE
 };
 
 double fb_special_cost(fb_op op, fb_dtype dtype, const fb_target *target)

@@ -170,7 +170,12 @@ int fb_tensor_op(lua_State *L)
     fb_op op = (fb_op)lua_tointeger(L, lua_upvalueindex(1));
     const fb_op_info *info = fb_op_get(op);
     int n = info->min_args, first = op == FB_OP_WHERE, given = lua_gettop(L);
-    if (given != n) return fb_lua_raise(L, "%s takes %d value%s, not %d", info->name, n, n == 1 ? "" : "s", given);
+    fb_attrs at = {.value = info->params[0].otherwise, .high = info->params[1].otherwise};
+    int most = n + !!info->params[0].name + !!info->params[1].name;
+    if (most > n) at.value = luaL_optnumber(L, n + 1, at.value);
+    if (most > n + 1) at.high = luaL_optnumber(L, n + 2, at.high);
+    if (given < n || given > most)
+        return fb_lua_raise(L, "%s takes %d value%s, not %d", info->name, most, most == 1 ? "" : "s", given);
     fb_dtype dtype = FB_F32;
     for (int i = first; i < n; i++)
         if (fb_tensor_is(L, i + 1)) {
@@ -179,7 +184,7 @@ int fb_tensor_op(lua_State *L)
         }
     fb_id args[3];
     for (int i = 0; i < n; i++) args[i] = fb_tensor_operand(L, i + 1, i < first ? FB_BOOL : dtype, info->name);
-    return fb_tensor_add(L, op, args, n, NULL, NULL);
+    return fb_tensor_add(L, op, args, n, &at, NULL);
 }
 
 /* Lua hands unary operators their operand twice. */
@@ -284,13 +289,6 @@ static int cumsum(lua_State *L)
     fb_id x = fb_tensor_at(L, 1);
     fb_attrs at = {.dim = whole(L, 2, "cumsum")};
     return fb_tensor_add(L, FB_OP_CUMSUM, &x, 1, &at, NULL);
-}
-
-static int clamp(lua_State *L)
-{
-    fb_id x = fb_tensor_at(L, 1);
-    fb_attrs at = {.value = luaL_optnumber(L, 2, -INFINITY), .high = luaL_optnumber(L, 3, INFINITY)};
-    return fb_tensor_add(L, FB_OP_CLAMP, &x, 1, &at, NULL);
 }
 
 static int to(lua_State *L)
@@ -687,7 +685,6 @@ static int index_tensor(lua_State *L)
 }
 
 static const luaL_Reg methods[] = {
-    {"clamp", clamp},
     {"to", to},
     {"cumsum", cumsum},
     {"view", view},
@@ -741,8 +738,7 @@ void fb_tensor_open(lua_State *L)
     luaL_newlib(L, methods);
     for (fb_op op = 0; op < FB_OPS; op++) {
         const fb_op_info *info = fb_op_get(op);
-        bool special = op == FB_OP_CLAMP || op == FB_OP_CAST;
-        if (special || (info->cls != FB_CLASS_POINTWISE && info->cls != FB_CLASS_REDUCTION)) continue;
+        if (op == FB_OP_CAST || (info->cls != FB_CLASS_POINTWISE && info->cls != FB_CLASS_REDUCTION)) continue;
         push_with_op(L, info->cls == FB_CLASS_POINTWISE ? fb_tensor_op : reduce, op);
         lua_setfield(L, -2, info->name);
     }

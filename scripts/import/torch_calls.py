@@ -6,7 +6,7 @@ or the call is refused. What a call gives is compared with PyTorch's shape and d
 """
 import math
 
-from torch_graph import FLOATS, Unsupported, Value, dtype_of, floating, number, promoted, refuse
+from torch_graph import FLOATS, OPS, Unsupported, Value, dtype_of, floating, number, promoted, refuse
 
 CALLS = {}
 
@@ -26,8 +26,19 @@ def in_floats(g, x):
     return g.cast(x, floating(x.dtype))
 
 
-for _name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf"):
-    CALLS[_name] = lambda g, x, _op=_name: g.unary(_op, in_floats(g, x))
+def of_floats(op, params):
+    """An op of floats that is a call of PyTorch's by itself: its parameters follow the operand, in the schema's order."""
+    if not params:
+        return lambda g, x: g.unary(op, in_floats(g, x))
+    if len(params) == 1:
+        return lambda g, x, value=[*params.values()][0]: g.unary(op, in_floats(g, x), value=number(value))
+    first, second = params.values()
+    return lambda g, x, value=first, high=second: g.unary(op, in_floats(g, x), value=number(value), high=number(high))
+
+
+for _name, (_kind, _schema, _, _params) in OPS.items():
+    if _schema:
+        CALLS[_schema] = of_floats(_name, _params)
 for _name in ("neg", "abs", "sign", "relu"):
     CALLS[_name] = lambda g, x, _op=_name: x if x.dtype == "bool" and _op in ("sign", "abs") else g.unary(_op, x)
 for _name in ("floor", "ceil", "round"):

@@ -17,14 +17,69 @@ FLOATS, INTEGERS = ("f16", "bf16", "f32", "f64"), ("i32", "i64")
 MOST_DIMENSIONS, MOST_NODES = 8, 1 << 20
 RESERVED = re.compile(r"[^A-Za-z0-9_]")
 
-# Operand dtypes, as engine/graph/ops.def has them; an op that is not here takes all.
-TAKES = dict.fromkeys(("exp exp2 log log2 sqrt rsqrt reciprocal sin cos tanh sigmoid erf gelu floor ceil round div pow mean "
-                       "matmul").split(), FLOATS)
-TAKES.update(dict.fromkeys(("neg abs sign relu clamp add sub mul minimum maximum remainder sum amax amin prod argmax argmin cumsum "
-                            "index_add").split(), FLOATS + INTEGERS))
-TAKES.update(dict.fromkeys(("logical_not", "logical_and", "logical_or"), ("bool",)))
-TAKES.update(dict.fromkeys(("bitwise_not", "floor_divide", "bitwise_left_shift", "bitwise_right_shift"), INTEGERS))
-TAKES.update(dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), INTEGERS + ("bool",)))
+# made from engine/graph/ops.def by `make ops`: change that
+OPS = {  # name: operands, PyTorch's call of the same arguments, how it is written, parameters
+    "neg": ("number", "", "-{0}", {}),
+    "abs": ("number", "", "torch.abs({0})", {}),
+    "sign": ("number", "", "torch.sign({0})", {}),
+    "exp": ("float", "exp", "torch.exp({0})", {}),
+    "exp2": ("float", "exp2", "torch.exp2({0})", {}),
+    "log": ("float", "log", "torch.log({0})", {}),
+    "log2": ("float", "log2", "torch.log2({0})", {}),
+    "sqrt": ("float", "sqrt", "torch.sqrt({0})", {}),
+    "rsqrt": ("float", "rsqrt", "torch.rsqrt({0})", {}),
+    "reciprocal": ("float", "reciprocal", "torch.reciprocal({0})", {}),
+    "sin": ("float", "sin", "torch.sin({0})", {}),
+    "cos": ("float", "cos", "torch.cos({0})", {}),
+    "tanh": ("float", "tanh", "torch.tanh({0})", {}),
+    "sigmoid": ("float", "sigmoid", "torch.sigmoid({0})", {}),
+    "erf": ("float", "erf", "torch.erf({0})", {}),
+    "gelu": ("float", "", "F.gelu({0})", {}),
+    "relu": ("number", "", "F.relu({0})", {}),
+    "floor": ("float", "", "torch.floor({0})", {}),
+    "ceil": ("float", "", "torch.ceil({0})", {}),
+    "round": ("float", "", "torch.round({0})", {}),
+    "clamp": ("number", "", "torch.clamp({0}, {value}, {high})", {"low": -math.inf, "high": math.inf}),
+    "cast": ("any", "", "", {}),
+    "logical_not": ("bool", "", "~{0}", {}),
+    "bitwise_not": ("integer", "", "~{0}", {}),
+    "add": ("number", "", "{0} + {1}", {}),
+    "sub": ("number", "", "{0} - {1}", {}),
+    "mul": ("number", "", "{0} * {1}", {}),
+    "div": ("float", "", "{0} / {1}", {}),
+    "floor_divide": ("integer", "", "{0} // {1}", {}),
+    "pow": ("float", "", "torch.pow({0}, {1})", {}),
+    "minimum": ("number", "", "torch.minimum({0}, {1})", {}),
+    "maximum": ("number", "", "torch.maximum({0}, {1})", {}),
+    "remainder": ("number", "", "torch.remainder({0}, {1})", {}),
+    "eq": ("any", "", "{0} == {1}", {}),
+    "ne": ("any", "", "{0} != {1}", {}),
+    "lt": ("any", "", "{0} < {1}", {}),
+    "le": ("any", "", "{0} <= {1}", {}),
+    "gt": ("any", "", "{0} > {1}", {}),
+    "ge": ("any", "", "{0} >= {1}", {}),
+    "logical_and": ("bool", "", "{0} & {1}", {}),
+    "logical_or": ("bool", "", "{0} | {1}", {}),
+    "bitwise_and": ("integer or bool", "", "{0} & {1}", {}),
+    "bitwise_or": ("integer or bool", "", "{0} | {1}", {}),
+    "bitwise_xor": ("integer or bool", "", "{0} ^ {1}", {}),
+    "bitwise_left_shift": ("integer", "", "{0} << {1}", {}),
+    "bitwise_right_shift": ("integer", "", "{0} >> {1}", {}),
+    "where": ("any", "", "torch.where({0}, {1}, {2})", {}),
+    "sum": ("number", "", "", {}),
+    "mean": ("float", "", "", {}),
+    "amax": ("number", "", "", {}),
+    "amin": ("number", "", "", {}),
+    "prod": ("number", "", "", {}),
+    "argmax": ("number", "", "", {}),
+    "argmin": ("number", "", "", {}),
+}
+# end of what is made from ops.def
+
+# Operand dtypes; an op that is not here takes all.
+KINDS = {"float": FLOATS, "integer": INTEGERS, "number": FLOATS + INTEGERS, "bool": ("bool",), "integer or bool": INTEGERS + ("bool",)}
+TAKES = {name: KINDS[kind] for name, (kind, *_) in OPS.items() if kind in KINDS}
+TAKES.update(matmul=FLOATS, cumsum=KINDS["number"], index_add=KINDS["number"])
 
 
 class Unsupported(Exception):

@@ -141,16 +141,66 @@ def source(node, seed, files):
 # ---- one node in PyTorch ----------------------------------------------------------------------------------------------
 
 SOURCES = {"input", "param", "feed", "const", "iota", "random"}
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floor_divide": "//", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
-         "gt": ">", "ge": ">=", "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-         "bitwise_left_shift": "<<", "bitwise_right_shift": ">>"}
-CALL = {"gelu": "F.gelu({0})", "relu": "F.relu({0})", "neg": "-{0}", "logical_not": "~{0}", "bitwise_not": "~{0}",
-        "receive": "{0}", "matmul": "torch.matmul({0}, {1})"}
-CALL.update({name: f"torch.{name}({{0}})" for name in (
-    "abs", "sign", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid", "erf", "floor",
-    "ceil", "round")})
-CALL.update({name: f"torch.{name}({{0}}, {{1}})" for name in ("pow", "minimum", "maximum", "remainder")})
-CALL["where"] = "torch.where({0}, {1}, {2})"
+# made from engine/graph/ops.def by `make ops`: change that
+OPS = {  # name: operands, PyTorch's call of the same arguments, how it is written, parameters
+    "neg": ("number", "", "-{0}", {}),
+    "abs": ("number", "", "torch.abs({0})", {}),
+    "sign": ("number", "", "torch.sign({0})", {}),
+    "exp": ("float", "exp", "torch.exp({0})", {}),
+    "exp2": ("float", "exp2", "torch.exp2({0})", {}),
+    "log": ("float", "log", "torch.log({0})", {}),
+    "log2": ("float", "log2", "torch.log2({0})", {}),
+    "sqrt": ("float", "sqrt", "torch.sqrt({0})", {}),
+    "rsqrt": ("float", "rsqrt", "torch.rsqrt({0})", {}),
+    "reciprocal": ("float", "reciprocal", "torch.reciprocal({0})", {}),
+    "sin": ("float", "sin", "torch.sin({0})", {}),
+    "cos": ("float", "cos", "torch.cos({0})", {}),
+    "tanh": ("float", "tanh", "torch.tanh({0})", {}),
+    "sigmoid": ("float", "sigmoid", "torch.sigmoid({0})", {}),
+    "erf": ("float", "erf", "torch.erf({0})", {}),
+    "gelu": ("float", "", "F.gelu({0})", {}),
+    "relu": ("number", "", "F.relu({0})", {}),
+    "floor": ("float", "", "torch.floor({0})", {}),
+    "ceil": ("float", "", "torch.ceil({0})", {}),
+    "round": ("float", "", "torch.round({0})", {}),
+    "clamp": ("number", "", "torch.clamp({0}, {value}, {high})", {"low": -math.inf, "high": math.inf}),
+    "cast": ("any", "", "", {}),
+    "logical_not": ("bool", "", "~{0}", {}),
+    "bitwise_not": ("integer", "", "~{0}", {}),
+    "add": ("number", "", "{0} + {1}", {}),
+    "sub": ("number", "", "{0} - {1}", {}),
+    "mul": ("number", "", "{0} * {1}", {}),
+    "div": ("float", "", "{0} / {1}", {}),
+    "floor_divide": ("integer", "", "{0} // {1}", {}),
+    "pow": ("float", "", "torch.pow({0}, {1})", {}),
+    "minimum": ("number", "", "torch.minimum({0}, {1})", {}),
+    "maximum": ("number", "", "torch.maximum({0}, {1})", {}),
+    "remainder": ("number", "", "torch.remainder({0}, {1})", {}),
+    "eq": ("any", "", "{0} == {1}", {}),
+    "ne": ("any", "", "{0} != {1}", {}),
+    "lt": ("any", "", "{0} < {1}", {}),
+    "le": ("any", "", "{0} <= {1}", {}),
+    "gt": ("any", "", "{0} > {1}", {}),
+    "ge": ("any", "", "{0} >= {1}", {}),
+    "logical_and": ("bool", "", "{0} & {1}", {}),
+    "logical_or": ("bool", "", "{0} | {1}", {}),
+    "bitwise_and": ("integer or bool", "", "{0} & {1}", {}),
+    "bitwise_or": ("integer or bool", "", "{0} | {1}", {}),
+    "bitwise_xor": ("integer or bool", "", "{0} ^ {1}", {}),
+    "bitwise_left_shift": ("integer", "", "{0} << {1}", {}),
+    "bitwise_right_shift": ("integer", "", "{0} >> {1}", {}),
+    "where": ("any", "", "torch.where({0}, {1}, {2})", {}),
+    "sum": ("number", "", "", {}),
+    "mean": ("float", "", "", {}),
+    "amax": ("number", "", "", {}),
+    "amin": ("number", "", "", {}),
+    "prod": ("number", "", "", {}),
+    "argmax": ("number", "", "", {}),
+    "argmin": ("number", "", "", {}),
+}
+# end of what is made from ops.def
+CALL = {name: call for name, (_, _, call, _) in OPS.items() if call}
+CALL.update(receive="{0}", matmul="torch.matmul({0}, {1})")
 
 
 def number(node, key):
@@ -214,14 +264,11 @@ def rearrangement(node, x, shapes):
 def expression(node, args, shapes):
     """One node in PyTorch, operands already written; `shapes` are the operands' shapes."""
     op, x = node["op"], args[0]
-    if op in INFIX:
-        return f"{args[0]} {INFIX[op]} {args[1]}"
     if op in CALL:
-        return CALL[op].format(*args)
+        params = {key: written(node, key) for key in ("value", "high") if "{" + key + "}" in CALL[op]}
+        return CALL[op].format(*args, **params)
     if op == "cast":
         return f"{x}.to(dtype_{node['dtype']})"
-    if op == "clamp":
-        return f"torch.clamp({x}, {written(node, 'value')}, {written(node, 'high')})"
     if op in ("sum", "mean", "amax", "amin", "prod", "argmax", "argmin"):
         return reduction(node, x)
     if op == "cumsum":

@@ -1,0 +1,39 @@
+#!/bin/sh
+# fusebox ops, and what is made from the same table: types for editors, the importer's and the PyTorch worker's dictionaries.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+fb ops
+is "the ops as a table" 0 out '^tanh\(x\) +float +Tanh +Hyperbolic tangent' out '^clamp\(x, low=-inf, high=inf\) +number'
+fb ops --format json
+is "as JSON" 0 out '"name": "add"' out '"torch": "\{0\} \+ \{1\}"'
+json "which is JSON" out fusebox ops
+fb ops --format xml
+is "no other format" 2 err1 'no format "xml"; there are: table, json, lua, python'
+sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" "$FB_SRCDIR" --check >out 2>err
+status=$?
+is "files in other languages are what the table says" 0
+mkdir -p copy/scripts/import copy/scripts/workers
+for f in fusebox.d.lua import/torch_graph.py workers/torch_worker.py; do cp "$FB_SRCDIR/scripts/$f" "copy/scripts/$f"; done
+chmod -R u+w copy
+sed -i 's/Hyperbolic tangent/Tangent/' copy/scripts/fusebox.d.lua
+sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" copy --check >out 2>err
+status=$?
+is "one that is not is told" 1 err1 '^scripts/fusebox.d.lua: not what engine/graph/ops.def says; run "make ops"$'
+sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" copy >out 2>err
+status=$?
+is "and written anew" 0 out '^scripts/fusebox.d.lua$'
+holds "as it was" cmp -s copy/scripts/fusebox.d.lua "$FB_SRCDIR/scripts/fusebox.d.lua"
+
+# What a script may do with an op's parameters.
+cat >params.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 8 })
+  return x:clamp(), x:clamp(-1), x:clamp(nil, 0.5)
+end
+LUA
+fb graph params.lua --device host
+is "parameters may be left out" 0 out 'clamp.*-inf, inf' out 'clamp.*-1, inf' out 'clamp.*-inf, 0.5'
+echo 'return function(g) return g:input("x", { 8 }):clamp(1, 2, 3) end' >many.lua
+fb graph many.lua --device host
+is "and are not more than there are" 1 err 'clamp takes 3 values, not 4'
+done_testing
