@@ -99,6 +99,9 @@ FB_DEVICE double fb_exp(double x) { return exp(x); }
 FB_DEVICE float fb_geluf(float x) { return 0.5f * x * (1.0f + erff(x * 0.707106781186547524f)); }
 FB_DEVICE double fb_gelu(double x) { return 0.5 * x * erfc(x * -0.70710678118654752440); }
 
+FB_DEVICE float fb_log1pf(float x) { return log1pf(x); }
+FB_DEVICE double fb_log1p(double x) { return log1p(x); }
+
 // Remainders take the divisor's sign.
 FB_DEVICE float fb_fmod_floorf(float a, float b)
 {

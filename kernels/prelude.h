@@ -1,7 +1,7 @@
 /* What stands before every generated C kernel.
  *
  * Accuracy of the float functions, against the correctly rounded value and over all finite arguments (checked by
- * tests/unit/test_prelude.c): exp, exp2, log, log2, rsqrt, sigmoid, tanh, erf at most 3 ulp, gelu at most 4 ulp,
+ * tests/unit/test_prelude.c): exp, exp2, log, log2, log1p, rsqrt, sigmoid, tanh, erf at most 3 ulp, gelu at most 4 ulp,
  * results below the normal range to within the smallest normal. pow, sin, cos and everything in double come from libm.
  * NaN and infinities behave as in libm. All of them are straight-line code, so that a loop marked `omp simd` stays a
  * vector loop.
@@ -266,6 +266,13 @@ static inline float fb_log2f(float x)
     return fb_log_edges(x, e + (f + (y + (f * 0.442695040888963407f + y * 0.442695040888963407f))));
 }
 
+/* ln(1 + x): of 1 + x as it is rounded, and what the rounding lost. */
+static inline float fb_log1pf(float x)
+{
+    float u = 1.0f + x, lost = x - (u - 1.0f), e, f, y = fb_log_core(u, &e, &f);
+    return fb_log_edges(u, e * 0.693359375f + (f + (y + (e * -2.12194440e-4f + lost / u))));
+}
+
 /* ---- the rest of the slow functions ---- */
 
 static inline float fb_rsqrtf(float x)
@@ -324,6 +331,11 @@ static inline double fb_log(double x)
 static inline double fb_log2(double x)
 {
     return log2(x);
+}
+
+static inline double fb_log1p(double x)
+{
+    return log1p(x);
 }
 
 static inline double fb_rsqrt(double x)

@@ -141,6 +141,10 @@ function Tensor:log() end
 ---@return Tensor
 function Tensor:log2() end
 
+---ln(1 + x), exact where x is small.
+---@return Tensor
+function Tensor:log1p() end
+
 ---Square root.
 ---@return Tensor
 function Tensor:sqrt() end

@@ -196,6 +196,10 @@ static void d_log2(tape *t, const step *s)
 {
     give(t, s->a, scaled(t, two(t, FB_OP_DIV, s->dy, s->a), 1 / M_LN2));
 }
+static void d_log1p(tape *t, const step *s)
+{
+    give(t, s->a, two(t, FB_OP_DIV, s->dy, two(t, FB_OP_ADD, s->a, number(t, s->a, 1))));
+}
 static void d_sqrt(tape *t, const step *s)
 {
     give(t, s->a, scaled(t, two(t, FB_OP_DIV, s->dy, s->y), 0.5));

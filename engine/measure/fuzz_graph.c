@@ -308,6 +308,9 @@ static void add_pointwise_of(maker *m, fb_op op, fb_id x)
     fb_id args[3] = {x, any_like(m, x, false), any_like(m, x, false)};
     fb_attrs a = {.dtype = any_dtype(m), .value = -0.5, .high = 1.5};
     bool f = fb_dtype_is_float(at(m, x)->dtype);
+    const fb_op_param *params = fb_op_get(op)->params;
+    if (params[0].name && isfinite(params[0].otherwise) && one_in(m, 2))
+        a.value = params[0].otherwise, a.high = params[1].otherwise;
     switch (fb_op_get(op)->domain) {
     case FB_DOMAIN_EXPONENT: args[0] = tamed(m, x, 5); break;
     case FB_DOMAIN_POSITIVE:

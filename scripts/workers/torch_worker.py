@@ -150,6 +150,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
     "exp2": ("float", "exp2", "torch.exp2({0})", {}),
     "log": ("float", "log", "torch.log({0})", {}),
     "log2": ("float", "log2", "torch.log2({0})", {}),
+    "log1p": ("float", "log1p", "torch.log1p({0})", {}),
     "sqrt": ("float", "sqrt", "torch.sqrt({0})", {}),
     "rsqrt": ("float", "rsqrt", "torch.rsqrt({0})", {}),
     "reciprocal": ("float", "reciprocal", "torch.reciprocal({0})", {}),

@@ -121,9 +121,11 @@ static void check(model m, fb_op op, const char *what, int n, const fb_shape *sh
 
 /* ---- pointwise ---- */
 
+static fb_attrs params;
+
 static fb_id unary(rig *r, const fb_id *x, fb_op op)
 {
-    return add_at(r, op, x[0], (fb_attrs){.value = -0.5, .high = 0.75, .dtype = FB_F32});
+    return add_at(r, op, x[0], params);
 }
 
 static fb_id binary(rig *r, const fb_id *x, fb_op op)
@@ -140,18 +142,17 @@ static bool takes_floats(const fb_op_info *info)
 static void pointwise_ops_of_one_operand(void **state)
 {
     (void)state;
-    static const struct {
-        double low, high;
-    } domain[FB_OPS] = {[FB_OP_LOG] = {0.2, 3},   [FB_OP_LOG2] = {0.2, 3},  [FB_OP_SQRT] = {0.2, 3},
-                        [FB_OP_RSQRT] = {0.2, 3}, [FB_OP_RECIP] = {0.2, 3}, [FB_OP_CLAMP] = {-1.3, 1.3}};
     int n = 0;
     for (int op = 0; op < FB_OPS; op++) {
         const fb_op_info *info = fb_op_get((fb_op)op);
         if (!takes_floats(info) || info->max_args != 1) continue;
-        bool whole = domain[op].high == 0;
-        check(unary, (fb_op)op, info->name, SHAPES(SHAPE(3, 5)), whole ? -2 : domain[op].low,
-              whole ? 2 : domain[op].high);
         n++;
+        double low = info->domain == FB_DOMAIN_POSITIVE ? 0.2 : -2, high = info->domain == FB_DOMAIN_POSITIVE ? 3 : 2;
+        params = (fb_attrs){.value = -0.5, .high = 0.75, .dtype = FB_F32};
+        check(unary, (fb_op)op, info->name, SHAPES(SHAPE(3, 5)), low, high);
+        if (!info->params[0].name || !isfinite(info->params[0].otherwise)) continue;
+        params = (fb_attrs){.value = info->params[0].otherwise, .high = info->params[1].otherwise};
+        check(unary, (fb_op)op, info->name, SHAPES(SHAPE(3, 5)), low, high);
     }
     assert_true(n > 20);
 }

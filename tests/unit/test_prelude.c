@@ -75,6 +75,7 @@ FUNCTION(exp, fb_expf, exp, 3)
 FUNCTION(exp2, fb_exp2f, exp2, 3)
 FUNCTION(log, fb_logf, log, 3)
 FUNCTION(log2, fb_log2f, log2, 3)
+FUNCTION(log1p, fb_log1pf, log1p, 3)
 FUNCTION(rsqrt, fb_rsqrtf, rsqrt_reference, 3)
 FUNCTION(tanh, fb_tanhf, tanh, 3)
 FUNCTION(sigmoid, fb_sigmoidf, sigmoid_reference, 3)
@@ -129,17 +130,10 @@ static void test_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_exp2),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_log2),
-        cmocka_unit_test(test_rsqrt),
-        cmocka_unit_test(test_tanh),
-        cmocka_unit_test(test_sigmoid),
-        cmocka_unit_test(test_erf),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_half_floats),
-        cmocka_unit_test(test_minimum_and_maximum),
+        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp2),        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log2),     cmocka_unit_test(test_log1p),       cmocka_unit_test(test_rsqrt),
+        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sigmoid),     cmocka_unit_test(test_erf),
+        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
         cmocka_unit_test(test_integers),
     };
     return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
