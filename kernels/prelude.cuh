@@ -102,6 +102,18 @@ FB_DEVICE double fb_gelu(double x) { return 0.5 * x * erfc(x * -0.70710678118654
 FB_DEVICE float fb_log1pf(float x) { return log1pf(x); }
 FB_DEVICE double fb_log1p(double x) { return log1p(x); }
 
+FB_DEVICE float fb_softplusf(float x, float beta, float threshold)
+{
+    float z = x * beta; // never overflows
+    return z > threshold ? x : ((z > 0 ? z : 0.0f) + log1pf(expf(-fabsf(z)))) / beta;
+}
+
+FB_DEVICE double fb_softplus(double x, double beta, double threshold)
+{
+    double z = x * beta;
+    return z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-fabs(z)))) / beta;
+}
+
 // Remainders take the divisor's sign.
 FB_DEVICE float fb_fmod_floorf(float a, float b)
 {

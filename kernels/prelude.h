@@ -308,6 +308,13 @@ static inline float fb_geluf(float x)
     return 0.5f * x * (1.0f + fb_erff(x * 0.707106781186547524f));
 }
 
+/* ln(1 + e^z) / beta in a form that never overflows. */
+static inline float fb_softplusf(float x, float beta, float threshold)
+{
+    float z = x * beta, y = (z > 0 ? z : 0.0f) + fb_log1pf(fb_expf(-fabsf(z)));
+    return z > threshold ? x : y / beta;
+}
+
 static inline float fb_powf(float x, float y)
 {
     return powf(x, y);
@@ -362,6 +369,12 @@ static inline double fb_erf(double x)
 static inline double fb_gelu(double x)
 {
     return 0.5 * x * erfc(x * -0.70710678118654752440);
+}
+
+static inline double fb_softplus(double x, double beta, double threshold)
+{
+    double z = x * beta;
+    return z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-fabs(z)))) / beta;
 }
 
 static inline double fb_pow(double x, double y)

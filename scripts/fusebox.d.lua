@@ -185,6 +185,12 @@ function Tensor:gelu() end
 ---@return Tensor
 function Tensor:relu() end
 
+---ln(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold.
+---@param beta? number
+---@param threshold? number
+---@return Tensor
+function Tensor:softplus(beta, threshold) end
+
 ---The largest whole number that is not above x.
 ---@return Tensor
 function Tensor:floor() end

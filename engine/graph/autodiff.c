@@ -258,6 +258,14 @@ static void d_relu(tape *t, const step *s)
     give(t, s->a, where(t, two(t, FB_OP_GT, s->a, number(t, s->a, 0)), s->dy));
 }
 
+/* sigmoid(beta a), and 1 above the threshold */
+static void d_softplus(tape *t, const step *s)
+{
+    fb_id z = s->at->value == 1 ? s->a : scaled(t, s->a, s->at->value);
+    fb_id linear = two(t, FB_OP_GT, z, number(t, z, s->at->high));
+    give(t, s->a, three(t, FB_OP_WHERE, linear, s->dy, mul(t, s->dy, one(t, FB_OP_SIGMOID, z))));
+}
+
 static void d_clamp(tape *t, const step *s)
 {
     fb_id above = two(t, FB_OP_GE, s->a, number(t, s->a, s->at->value));

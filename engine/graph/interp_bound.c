@@ -205,6 +205,22 @@ static inline double gelu_spread(double a, double e)
     return smooth_spread(e, fabs(0.5 * (1 + erf(a * M_SQRT1_2)) + a * density), 1.13, 0.8);
 }
 
+/* softplus: beta·a is rounded first, which exp makes of a relative error of |beta·a|. */
+static inline double softplus_beside(const fb_attrs *at, double a, double v)
+{
+    return at->value == 1 ? 0 : fabs(v) * fmin(fabs(at->value * a), 800);
+}
+
+/* The slope is sigmoid(beta·a), at most 1. At the threshold it jumps onto the line; exp may be flushed to zero. */
+static inline double softplus_spread(const fb_attrs *at, fb_dtype dtype, double u, double a, double e)
+{
+    double beta = at->value, z = beta * a;
+    double reach = fabs(beta) * e + (beta == 1 ? 0 : 2 * u * fabs(z));
+    if (fabs(z - at->high) < reach) return e + (log1p(exp(-at->high)) + fb_bound_tiny(dtype)) / fabs(beta);
+    if (z > at->high) return e;
+    return smooth_spread(e, 1 / (1 + exp(-z)), 1, 0.25 * fabs(beta)) + fb_bound_tiny(dtype) / fabs(beta);
+}
+
 /* a^b = exp(b·log a). A base that may be zero or negative keeps a bound where the exponent is certain and whole. */
 static double pow_spread(double a, double ea, double b, double eb, double v)
 {

@@ -123,23 +123,13 @@ CALLS["relu6"] = lambda g, x: _clamp(g, x, 0, 6)
 CALLS["hardtanh"] = lambda g, x, low=-1, high=1: _clamp(g, x, low, high)
 CALLS["hardsigmoid"] = lambda g, x: g.binary("mul", _clamp(g, g.binary("add", x, 3), 0, 6), 1 / 6)
 CALLS["hardswish"] = lambda g, x: g.binary("mul", x, CALLS["hardsigmoid"](g, x))
-CALLS["log_sigmoid"] = lambda g, x: g.unary("neg", _softplus(g, g.unary("neg", x)))
-CALLS["mish"] = lambda g, x: g.binary("mul", x, g.unary("tanh", _softplus(g, x)))
+CALLS["log_sigmoid"] = lambda g, x: g.unary("neg", CALLS["softplus"](g, g.unary("neg", x)))
+CALLS["mish"] = lambda g, x: g.binary("mul", x, g.unary("tanh", CALLS["softplus"](g, x)))
 CALLS["softsign"] = lambda g, x: g.binary("div", x, g.binary("add", g.unary("abs", x), 1))
 CALLS["tanhshrink"] = lambda g, x: g.binary("sub", x, g.unary("tanh", x))
 CALLS["softshrink"] = lambda g, x, by=0.5: g.binary("sub", x, _clamp(g, x, -by, by))
 CALLS["hardshrink"] = lambda g, x, by=0.5: chosen(g, g.unary("abs", x), x, by, 0)
 CALLS["glu"] = lambda g, x, dim=-1: (lambda a, b: g.binary("mul", a, g.unary("sigmoid", b)))(*_chunk(g, x, 2, dim))
-
-
-@call("softplus")
-def _softplus(g, x, beta=1, threshold=20):
-    """max(x, 0) + log(1 + exp(-|x|)), which does not overflow; x itself above the threshold."""
-    z = g.binary("mul", x, beta) if beta != 1 else x
-    small = g.unary("log", g.binary("add", g.unary("exp", g.unary("neg", g.unary("abs", z))), 1))
-    y = g.binary("add", g.unary("relu", z), small)
-    y = g.binary("mul", y, 1 / beta) if beta != 1 else y
-    return y if threshold >= 20 else chosen(g, z, x, threshold, y)
 
 
 @call("elu")

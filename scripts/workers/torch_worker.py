@@ -161,6 +161,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
     "erf": ("float", "erf", "torch.erf({0})", {}),
     "gelu": ("float", "", "F.gelu({0})", {}),
     "relu": ("number", "", "F.relu({0})", {}),
+    "softplus": ("float", "softplus", "F.softplus({0}, {value}, {high})", {"beta": 1, "threshold": 20}),
     "floor": ("float", "", "torch.floor({0})", {}),
     "ceil": ("float", "", "torch.ceil({0})", {}),
     "round": ("float", "", "torch.round({0})", {}),

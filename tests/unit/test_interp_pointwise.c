@@ -44,6 +44,13 @@ static const point float_points[] = {
     {FB_OP_RELU, -2, 0, 0, 0},
     {FB_OP_RELU, 2, 0, 0, 2},
     {FB_OP_RELU, NAN, 0, 0, NAN},
+    {FB_OP_SOFTPLUS, 0.5, 1, 20, 0.9740769841801067},
+    {FB_OP_SOFTPLUS, -40, 1, 20, 4.2483542552915889e-18},
+    {FB_OP_SOFTPLUS, 0.5, 2, 20, 0.6566308437591114},
+    {FB_OP_SOFTPLUS, 3, 2, 5, 3}, /* above the threshold */
+    {FB_OP_SOFTPLUS, 800, 1, INF, 800},
+    {FB_OP_SOFTPLUS, -INF, 1, 20, 0},
+    {FB_OP_SOFTPLUS, NAN, 1, 20, NAN},
     {FB_OP_FLOOR, -1.5, 0, 0, -2},
     {FB_OP_CEIL, -1.5, 0, 0, -1},
     {FB_OP_ROUND, 2.5, 0, 0, 2},

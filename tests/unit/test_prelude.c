@@ -90,6 +90,17 @@ static void test_gelu(void **state)
             fail_msg("gelu(%a) is %a", (double)x, (double)fb_geluf(x));
 }
 
+static float softplus_by_default(float x)
+{
+    return fb_softplusf(x, 1, 20);
+}
+
+static double softplus_reference(double x)
+{
+    return x > 20 ? x : log1p(exp(x));
+}
+FUNCTION(softplus, softplus_by_default, softplus_reference, 4)
+
 static void test_half_floats(void **state)
 {
     (void)state;
@@ -130,10 +141,19 @@ static void test_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp2),        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_log2),     cmocka_unit_test(test_log1p),       cmocka_unit_test(test_rsqrt),
-        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sigmoid),     cmocka_unit_test(test_erf),
-        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_exp2),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log2),
+        cmocka_unit_test(test_log1p),
+        cmocka_unit_test(test_rsqrt),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_sigmoid),
+        cmocka_unit_test(test_erf),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_softplus),
+        cmocka_unit_test(test_half_floats),
+        cmocka_unit_test(test_minimum_and_maximum),
         cmocka_unit_test(test_integers),
     };
     return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
