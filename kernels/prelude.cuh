@@ -114,6 +114,9 @@ FB_DEVICE double fb_softplus(double x, double beta, double threshold)
     return z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-fabs(z)))) / beta;
 }
 
+FB_DEVICE float fb_eluf(float x, float alpha) { return x > 0 ? x : alpha * expm1f(x); }
+FB_DEVICE double fb_elu(double x, double alpha) { return x > 0 ? x : alpha * expm1(x); }
+
 // Remainders take the divisor's sign.
 FB_DEVICE float fb_fmod_floorf(float a, float b)
 {

@@ -315,6 +315,14 @@ static inline float fb_softplusf(float x, float beta, float threshold)
     return z > threshold ? x : y / beta;
 }
 
+/* Below -20 it is -alpha. */
+static inline float fb_eluf(float x, float alpha)
+{
+    float a = x > 0 ? 0.0f : x < -20.0f ? -20.0f : x;
+    float shifted, p = fb_expm1_core(fb_exp_reduce(a, &shifted)), s = fb_scale(1.0f, shifted);
+    return x > 0 ? x : alpha * (p * s + (s - 1.0f));
+}
+
 static inline float fb_powf(float x, float y)
 {
     return powf(x, y);
@@ -375,6 +383,11 @@ static inline double fb_softplus(double x, double beta, double threshold)
 {
     double z = x * beta;
     return z > threshold ? x : ((z > 0 ? z : 0) + log1p(exp(-fabs(z)))) / beta;
+}
+
+static inline double fb_elu(double x, double alpha)
+{
+    return x > 0 ? x : alpha * expm1(x);
 }
 
 static inline double fb_pow(double x, double y)

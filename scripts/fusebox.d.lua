@@ -191,6 +191,11 @@ function Tensor:relu() end
 ---@return Tensor
 function Tensor:softplus(beta, threshold) end
 
+---x where it is positive, else alpha (exp(x) - 1).
+---@param alpha? number
+---@return Tensor
+function Tensor:elu(alpha) end
+
 ---The largest whole number that is not above x.
 ---@return Tensor
 function Tensor:floor() end

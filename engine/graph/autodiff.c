@@ -266,6 +266,14 @@ static void d_softplus(tape *t, const step *s)
     give(t, s->a, three(t, FB_OP_WHERE, linear, s->dy, mul(t, s->dy, one(t, FB_OP_SIGMOID, z))));
 }
 
+/* 1, and alpha e^a below zero; e^a is not asked for where it may overflow. */
+static void d_elu(tape *t, const step *s)
+{
+    fb_id zero = number(t, s->a, 0), below = one(t, FB_OP_EXP, two(t, FB_OP_MINIMUM, s->a, zero));
+    if (s->at->value != 1) below = scaled(t, below, s->at->value);
+    give(t, s->a, three(t, FB_OP_WHERE, two(t, FB_OP_GT, s->a, zero), s->dy, mul(t, s->dy, below)));
+}
+
 static void d_clamp(tape *t, const step *s)
 {
     fb_id above = two(t, FB_OP_GE, s->a, number(t, s->a, s->at->value));

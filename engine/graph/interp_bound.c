@@ -221,6 +221,13 @@ static inline double softplus_spread(const fb_attrs *at, fb_dtype dtype, double 
     return smooth_spread(e, 1 / (1 + exp(-z)), 1, 0.25 * fabs(beta)) + fb_bound_tiny(dtype) / fabs(beta);
 }
 
+/* elu' is 1 above zero and alpha·e^a below: largest at the interval's upper end. */
+static inline double elu_spread(double alpha, double a, double e)
+{
+    if (e == 0 || a - e > 0) return e;
+    return fmax(a + e > 0, fabs(alpha) * exp(fmin(a + e, 0))) * e;
+}
+
 /* a^b = exp(b·log a). A base that may be zero or negative keeps a bound where the exponent is certain and whole. */
 static double pow_spread(double a, double ea, double b, double eb, double v)
 {

@@ -134,6 +134,9 @@ CALLS["glu"] = lambda g, x, dim=-1: (lambda a, b: g.binary("mul", a, g.unary("si
 
 @call("elu")
 def _elu(g, x, alpha=1, scale=1, input_scale=1):
+    if input_scale == 1:
+        y = g.unary("elu", x, value=number(alpha))
+        return g.binary("mul", y, scale) if scale != 1 else y
     below = g.binary("sub", g.unary("exp", g.binary("mul", x, input_scale) if input_scale != 1 else x), 1)
     y = chosen(g, x, x, 0, g.binary("mul", below, alpha) if alpha != 1 else below)
     return g.binary("mul", y, scale) if scale != 1 else y
