@@ -117,6 +117,16 @@ FB_DEVICE double fb_softplus(double x, double beta, double threshold)
 FB_DEVICE float fb_eluf(float x, float alpha) { return x > 0 ? x : alpha * expm1f(x); }
 FB_DEVICE double fb_elu(double x, double alpha) { return x > 0 ? x : alpha * expm1(x); }
 
+// As in prelude.h.
+FB_DEVICE float fb_mishf(float x)
+{
+    float h = expf(0.5f * (x < 20.0f ? x : 20.0f)), e = h * h;
+    float y = x * h * h * ((e + 2.0f) / (e * (e + 2.0f) + 2.0f));
+    return x > 20.0f ? x : y;
+}
+
+FB_DEVICE double fb_mish(double x) { return x * tanh(log1p(exp(x))); }
+
 // Remainders take the divisor's sign.
 FB_DEVICE float fb_fmod_floorf(float a, float b)
 {

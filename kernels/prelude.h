@@ -1,7 +1,7 @@
 /* What stands before every generated C kernel.
  *
  * Accuracy of the float functions, against the correctly rounded value and over all finite arguments (checked by
- * tests/unit/test_prelude.c): exp, exp2, log, log2, log1p, rsqrt, sigmoid, tanh, erf at most 3 ulp, gelu at most 4 ulp,
+ * tests/unit/test_prelude.c): exp, exp2, log, log2, log1p, rsqrt, sigmoid, tanh, erf at most 3 ulp, gelu and softplus at most 4 ulp, mish 6,
  * results below the normal range to within the smallest normal. pow, sin, cos and everything in double come from libm.
  * NaN and infinities behave as in libm. All of them are straight-line code, so that a loop marked `omp simd` stays a
  * vector loop.
@@ -323,6 +323,15 @@ static inline float fb_eluf(float x, float alpha)
     return x > 0 ? x : alpha * (p * s + (s - 1.0f));
 }
 
+/* With e = e^x, tanh(ln(1 + e)) = e(e + 2) / (e(e + 2) + 2). Half of the exponent at a time: e^x is flushed to zero
+ * where x·e^x is not. From 20 on it is x. */
+static inline float fb_mishf(float x)
+{
+    float a = x < 20.0f ? x : 20.0f, h = fb_expf(0.5f * a), e = h * h;
+    float y = x * h * h * ((e + 2.0f) / (e * (e + 2.0f) + 2.0f));
+    return x > 20.0f ? x : y;
+}
+
 static inline float fb_powf(float x, float y)
 {
     return powf(x, y);
@@ -388,6 +397,11 @@ static inline double fb_softplus(double x, double beta, double threshold)
 static inline double fb_elu(double x, double alpha)
 {
     return x > 0 ? x : alpha * expm1(x);
+}
+
+static inline double fb_mish(double x)
+{
+    return x * tanh(log1p(exp(x)));
 }
 
 static inline double fb_pow(double x, double y)

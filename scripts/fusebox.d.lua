@@ -196,6 +196,10 @@ function Tensor:softplus(beta, threshold) end
 ---@return Tensor
 function Tensor:elu(alpha) end
 
+---x tanh(ln(1 + exp(x))).
+---@return Tensor
+function Tensor:mish() end
+
 ---The largest whole number that is not above x.
 ---@return Tensor
 function Tensor:floor() end

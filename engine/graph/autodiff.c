@@ -274,6 +274,15 @@ static void d_elu(tape *t, const step *s)
     give(t, s->a, three(t, FB_OP_WHERE, two(t, FB_OP_GT, s->a, zero), s->dy, mul(t, s->dy, below)));
 }
 
+/* t + a sigmoid(a) (1 - t^2), where t is the hyperbolic tangent of softplus */
+static void d_mish(tape *t, const step *s)
+{
+    fb_id plus = put(t, FB_OP_SOFTPLUS, (fb_id[]){s->a}, 1, &(fb_attrs){.value = 1, .high = 20});
+    fb_id tanh = one(t, FB_OP_TANH, plus), rest = two(t, FB_OP_SUB, number(t, s->a, 1), mul(t, tanh, tanh));
+    fb_id bend = mul(t, mul(t, s->a, one(t, FB_OP_SIGMOID, s->a)), rest);
+    give(t, s->a, mul(t, s->dy, two(t, FB_OP_ADD, tanh, bend)));
+}
+
 static void d_clamp(tape *t, const step *s)
 {
     fb_id above = two(t, FB_OP_GE, s->a, number(t, s->a, s->at->value));

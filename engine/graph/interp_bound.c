@@ -228,6 +228,14 @@ static inline double elu_spread(double alpha, double a, double e)
     return fmax(a + e > 0, fabs(alpha) * exp(fmin(a + e, 0))) * e;
 }
 
+/* mish' = t + a·sigmoid(a)·(1 − t²) with t = v/a, at most 1.0885 in magnitude; |mish''| < 0.6443. */
+static inline double mish_spread(double a, double e, double v)
+{
+    if (e == 0) return 0;
+    double t = a == 0 ? 0.6 : v / a;
+    return smooth_spread(e, fabs(t + a / (1 + exp(-a)) * (1 - t * t)), 1.0886, 0.6443);
+}
+
 /* a^b = exp(b·log a). A base that may be zero or negative keeps a bound where the exponent is certain and whole. */
 static double pow_spread(double a, double ea, double b, double eb, double v)
 {
@@ -293,10 +301,11 @@ static inline bool hit_exactly(fb_dtype dtype, double spread, double v)
 /* ---- the rules ----
  * ROUNDS(units, beside, spread) of ops.def: bound = spread + units · u · (|v| + beside), u one rounding into the dtype.
  * `units` is the accuracy allowed to the devices: 1 for what IEEE 754 rounds correctly (half an ulp), 4 for 2 ulps
- * (division by a reciprocal and a Newton step), 8 for 4 ulps, 32 for 16. C's and CUDA's functions must be
- * better than this. 0: exact. `beside` is what else is rounded on the way, where the result may be smaller than that.
+ * (division by a reciprocal and a Newton step), 8 for 4 ulps, 16 for 8, 32 for 16. C's and CUDA's functions
+ * must be better than this. 0: exact. `beside` is what else is rounded on the way, where the result may be smaller than
+ * that.
  */
-enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, POWER = 32 };
+enum { EXACT = 0, ROUNDED = 1, DIVISION = 4, FUNCTION = 8, COMPOSED = 16, POWER = 32 };
 
 /* The names that a rule is written with: v the result, a b c the operands and ea eb ec their bounds, of element k. */
 #define NAMES                                                                                                          \

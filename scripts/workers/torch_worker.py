@@ -163,6 +163,7 @@ OPS = {  # name: operands, PyTorch's call of the same arguments, how it is writt
     "relu": ("number", "", "F.relu({0})", {}),
     "softplus": ("float", "softplus", "F.softplus({0}, {value}, {high})", {"beta": 1, "threshold": 20}),
     "elu": ("float", "", "F.elu({0}, {value})", {"alpha": 1}),
+    "mish": ("float", "mish", "F.mish({0})", {}),
     "floor": ("float", "", "torch.floor({0})", {}),
     "ceil": ("float", "", "torch.ceil({0})", {}),
     "round": ("float", "", "torch.round({0})", {}),

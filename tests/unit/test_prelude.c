@@ -112,6 +112,12 @@ static double elu_reference(double x)
 }
 FUNCTION(elu, elu_by_default, elu_reference, 3)
 
+static double mish_reference(double x)
+{
+    return x * tanh(log1p(exp(x)));
+}
+FUNCTION(mish, fb_mishf, mish_reference, 6)
+
 static void test_half_floats(void **state)
 {
     (void)state;
@@ -152,13 +158,11 @@ static void test_integers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),         cmocka_unit_test(test_exp2),
-        cmocka_unit_test(test_log),         cmocka_unit_test(test_log2),
-        cmocka_unit_test(test_log1p),       cmocka_unit_test(test_rsqrt),
-        cmocka_unit_test(test_tanh),        cmocka_unit_test(test_sigmoid),
-        cmocka_unit_test(test_erf),         cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_elu),         cmocka_unit_test(test_softplus),
-        cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
+        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp2),        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log2),     cmocka_unit_test(test_log1p),       cmocka_unit_test(test_rsqrt),
+        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sigmoid),     cmocka_unit_test(test_erf),
+        cmocka_unit_test(test_gelu),     cmocka_unit_test(test_mish),        cmocka_unit_test(test_elu),
+        cmocka_unit_test(test_softplus), cmocka_unit_test(test_half_floats), cmocka_unit_test(test_minimum_and_maximum),
         cmocka_unit_test(test_integers),
     };
     return cmocka_run_group_tests_name("prelude", tests, NULL, NULL);
