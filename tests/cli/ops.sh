@@ -36,4 +36,22 @@ is "parameters may be left out" 0 out 'clamp.*-inf, inf' out 'clamp.*-1, inf' ou
 echo 'return function(g) return g:input("x", { 8 }):clamp(1, 2, 3) end' >many.lua
 fb graph many.lua --device host
 is "and are not more than there are" 1 err 'clamp takes 3 values, not 4'
+
+# Ops with a function and parameters of their own, and their gradients, in the kernels of two plans.
+cat >activations.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  params = { dtype = fb.choice { "f32", "f64", "bf16", "f16" } },
+  model = function(g, p)
+    local x, w = g:input("x", { 33, 257 }, p.dtype) * 8, g:param("w", { 257 }, p.dtype)
+    local y = x + w
+    local loss = (y:softplus(2) + y:elu() + y:mish() + (y * y):log1p()):mean()
+    return x:softplus() + x:softplus(0.5, 1) + x:elu(0.7) + x:mish() + x:abs():log1p(), loss, g:grad(loss, { w })[1]
+  end,
+}
+LUA
+for dtype in f32 bf16; do
+    fb check activations.lua none max --set dtype=$dtype --device host
+    is "softplus, elu, mish and log1p in $dtype" 0 out '✓ none' out '✓ max'
+done
 done_testing

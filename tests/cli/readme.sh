@@ -1,5 +1,6 @@
 #!/bin/sh
-# README.md quotes no figure by hand: what it says is what the shipped recordings say. `make readme-figures` writes them.
+# README.md and docs/MANUAL.md quote no figure by hand: what they say is what the shipped recordings say. `make
+# readme-figures` writes them.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 python=${PYTHON:-python3}
@@ -10,15 +11,21 @@ figures() {
     status=$?
 }
 
-figures "$srcdir/README.md" --check
-is "README says what is recorded" 0 no 'it says'
-sed 's/-->GPU [0-9.]* /-->GPU 1.23 /; s/│ wall  *[0-9]*/│ wall                 111/' "$srcdir/README.md" >other.md
+cat "$srcdir/README.md" "$srcdir/docs/MANUAL.md" >both.md
+figures both.md --check
+is "README and manual say what is recorded" 0 no 'it says'
+sed 's/-->GPU [0-9.]* /-->GPU 1.23 /; s/│ wall  *[0-9]*/│ wall                 111/' both.md >other.md
 figures other.md --check
 is "a figure that is another is found, in a table and in a screen" 1 out 'it says: .*-->GPU 1.23 ' \
     out 'it says: .*│ wall +111 µs'
 figures other.md
 is "and written anew" 0
-holds "as it was" cmp other.md "$srcdir/README.md"
-holds "the document's table has no figure of its own" sh -c \
-    "! grep -E '^\\|.*\`(models|puzzlers)/' '$srcdir/README.md' | sed 's/<!--figures.*<!--end-->//' | grep -E '[0-9] (µs|ms)'"
+holds "as it was" cmp other.md both.md
+holds "the manual's table has no figure of its own" sh -c \
+    "! grep -E '^\\|.*\`(models|puzzlers)/' '$srcdir/docs/MANUAL.md' | sed 's/<!--figures.*<!--end-->//' | grep -E '[0-9] (µs|ms)'"
+holds "the manual's table is there" grep -q '^| .*puzzlers/split_stack.*<!--figures' "$srcdir/docs/MANUAL.md"
+holds "README is short" test "$(wc -l <"$srcdir/README.md")" -le 150
+for name in $(grep -oE '\]\(docs/[A-Za-z_]+\.md\)' "$srcdir/README.md" | tr -d '()]'); do
+    holds "README leads to $name" test -f "$srcdir/$name"
+done
 done_testing

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of README.md, written from the shipped recordings.
+"""Figures of README.md and docs/MANUAL.md, written from the shipped recordings.
 
     readme_figures.py FUSEBOX README.md            writes them
     readme_figures.py FUSEBOX README.md --check    says which are others; exit status 1 when any is
