@@ -220,7 +220,8 @@ static fb_role role_of(fb_step_outcome o)
     }
 }
 
-/* "layer_norm.mean" of "feature[3].layer_norm.mean": where there is no room for whole paths. */
+/* "layer_norm.mean" of "feature[3].layer_norm.mean": where there is no room for whole paths. The decision is written
+ * out below the list then. */
 static const char *brief(const char *path)
 {
     const char *at = path;
@@ -235,9 +236,11 @@ static void candidate_text(const fb_app *app, const fb_candidate *c, bool whole,
         fb_candidate_text(g, c, out);
         return;
     }
-    fb_str_addf(out, "%s `%s`", fb_step_kind_name(c->kind), brief(fb_candidate_name(g, c)));
-    const char *other = fb_candidate_other(g, c);
-    if (other) fb_str_addf(out, " and `%s`", brief(other));
+    const char *a = brief(fb_candidate_name(g, c)), *b = fb_candidate_other(g, c);
+    if (c->kind == FB_STEP_FUSE)
+        fb_str_addf(out, "`%s` + `%s`", a, brief(b));
+    else
+        fb_str_addf(out, "%s `%s`%s%s%s", fb_step_kind_name(c->kind), a, b ? " `" : "", b ? brief(b) : "", b ? "`" : "");
 }
 
 /* `times`: for so many members of a repetition. */
@@ -261,7 +264,7 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
 {
     bool ahead = row > app->scroll[FB_VIEW_STEPS].cursor;
     if (row == 0) {
-        fb_draw(r, y, WHAT, FB_ROLE_DIM,
+        fb_draw(r, y, r->w >= ROOM_FOR_PATHS ? WHAT : OUTCOME, FB_ROLE_DIM,
                 fb_steps_count(app->steps) ? "every operation its own kernel"
                                            : "the preset decides nothing edge by edge");
         return;
@@ -317,13 +320,19 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
         return;
     }
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 3};
-    y += 1 + fb_draw_wrapped(&inner, y + 1, 0, 2, FB_ROLE_STRONG, s->why);
-    if (s->verdict) {
-        fb_str text = {0};
-        fb_str_addf(&text, "not here: %s", s->verdict);
-        y += fb_draw_wrapped(&inner, y, 0, 2, FB_ROLE_WARN, fb_str_get(&text));
-        fb_str_free(&text);
+    fb_str text = {0};
+    if (r->w < ROOM_FOR_PATHS) {
+        fb_candidate_text(graph_of(app), &s->what, &text);
+        y += fb_draw_wrapped(&inner, y + 1, 0, 2, FB_ROLE_TEXT, fb_str_get(&text));
+        fb_str_clear(&text);
     }
+    y++;
+    y += fb_draw_wrapped(&inner, y, 0, r->h - y, FB_ROLE_STRONG, s->why);
+    if (s->verdict) {
+        fb_str_addf(&text, "not here: %s", s->verdict);
+        y += fb_draw_wrapped(&inner, y, 0, r->h - y, FB_ROLE_WARN, fb_str_get(&text));
+    }
+    fb_str_free(&text);
     if (s->n_others && y < r->h) fb_drawf(r, y++, 2, FB_ROLE_DIM, "beside it, %d open:", s->n_open);
     for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, &s->others[i], 1);
 }
@@ -373,9 +382,8 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_add(&hint->line[0], "Space: allow it again");
     else
         fb_str_add(&hint->line[0], "Space: what if no here? The procedure goes on without it");
-    fb_str_add(&hint->line[1],
-               "j the next decision, k back, G all · Enter keeps the plan as it is here, Esc all of it");
-    if (score[0]) fb_str_addf(&hint->line[1], " · right: %s", score);
+    fb_str_add(&hint->line[1], "j the next decision, k back, G all · Enter keeps this plan, Esc all");
+    if (step && score[0]) fb_str_addf(&hint->line[0], " · right: %s", score);
 }
 
 static void moved(fb_app *app)
@@ -405,7 +413,7 @@ const fb_view fb_view_steps = {
     .opened = opened,
     .keys = keys,
     .moved = moved,
-    .beside = 56,
+    .beside = 40,
     .about = "A compiler decides one pair of operations after the other. This is the record of such decisions, "
              "in order: what was considered, what was decided (taken, refused, unable), and why.\n"
              "The column holds the plan as it is after the decision under the cursor. Go on with j, and see "

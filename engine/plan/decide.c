@@ -180,14 +180,15 @@ static void try_recompute(applier *w, fb_id u)
     for (int i = 0; i < r.slots.n && call == FB_NONE; i++)
         if (keeps_library(w, r.slots.at[i])) call = r.slots.at[i];
     if (call != FB_NONE) {
-        fb_step_unable(w->d, w->step_of[u], "`%s` is a library call, which takes stored operands alone: `%s` is stored",
-                       name_of(w, call), name_of(w, u));
+        fb_step_unable(w->d, w->step_of[u],
+                       "`%s` is a library call, which reads its operands from memory: `%s` is stored", name_of(w, call),
+                       name_of(w, u));
         FB_VEC_FREE(&r.slots);
         return;
     }
     if (!fb_plan_try_recomputed(w->plan, u)) {
         fb_step_unable(w->d, w->step_of[u],
-                       "`%s` reads a parameter that would be overwritten before each of its readers ran",
+                       "`%s` reads a parameter that would be overwritten before all of its readers have run",
                        name_of(w, u));
         FB_VEC_FREE(&r.slots);
         return;

@@ -146,7 +146,7 @@ static bool has_group(const fb_plan *plan, fb_id node, fb_verdict *why)
     if (!fb_may_own(plan->planner, node, why)) return false;
     if (!plan->recompute[node]) return true;
     return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
-                  "`%s` is recomputed by each reader and has no kernel of its own: store it first",
+                  "`%s` is computed again in each reader and has no kernel of its own: store it first",
                   name_of(plan, node));
 }
 
@@ -417,7 +417,8 @@ static bool change_recompute(fb_plan *plan, const fb_edit *e, fb_ids *touched, f
 {
     if (!fb_may_own(plan->planner, e->a, why)) return false;
     if (plan->recompute[e->a])
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is recomputed already", name_of(plan, e->a));
+        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is computed again in each reader already",
+                      name_of(plan, e->a));
     if (!fb_may_recompute(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     fb_ids owned = {0};
@@ -461,7 +462,7 @@ static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
         contraction |= fb_node_class(plan->planner->g, i) == FB_CLASS_CONTRACTION;
     if (!contraction)
         return REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
-                      "the kernel of `%s` holds no contraction: there is nothing that %s", name_of(plan, e->a),
+                      "the kernel of `%s` holds no product: there is nothing that %s", name_of(plan, e->a),
                       library ? "a library could do" : "could be generated instead of a library call");
     bool is_library = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY;
     plan->slot[slot].choice = library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;

@@ -182,10 +182,9 @@ static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, fb_id a
     fb_id base;
     int64_t offset, strides[FB_MAX_RANK];
     if (inside(k, fb_access_base(g, arg))) {
-        *why = fb_verdict_make(
-            FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-            "`%s` is a library call, and the library computes nothing on the way in: `%s` must be stored first", matmul,
-            g->nodes[fb_access_base(g, arg)].name);
+        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                               "library call `%s` reads its operands from memory: `%s` must be stored first", matmul,
+                               g->nodes[fb_access_base(g, arg)].name);
         return false;
     }
     const fb_shape *s = &g->nodes[arg].shape;
@@ -212,16 +211,17 @@ static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const
     const fb_node *n = &g->nodes[c->contraction];
     if (c->n[FB_CLASS_CONTRACTION] > 1) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                               "one library call is one contraction, and here are %d, `%s` among them",
+                               "one library call makes one product, and here are %d, `%s` among them",
                                c->n[FB_CLASS_CONTRACTION], n->name);
         return false;
     }
     for (int i = 0; i < k->n_nodes; i++) {
         fb_op_class cls = fb_node_class(g, k->nodes[i]);
         if (cls == FB_CLASS_POINTWISE || cls == FB_CLASS_CONTRACTION || cls == FB_CLASS_EFFECT) continue;
-        *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                               "the epilogue of library call `%s` is pointwise, which `%s` is not", n->name,
-                               g->nodes[k->nodes[i]].name);
+        *why = fb_verdict_make(
+            FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+            "after its product, library call `%s` does element-wise work only, and `%s` is something else", n->name,
+            g->nodes[k->nodes[i]].name);
         return false;
     }
     if (!library_operand(k, c->contraction, n->args[0], why) || !library_operand(k, c->contraction, n->args[1], why))

@@ -111,7 +111,7 @@ static bool choose_whole(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     int64_t unit = t->columns * t->n_strips > 256 ? 64 : LEAST, strip = fb_ceil_div(t->columns, unit) * unit;
     if (strip * t->n_strips > MOST_ROW)
         return REFUSE(why, FB_RULE_REDUCED_FIRST,
-                      "`%s` needs whole rows of `%s`: %s%lld columns, where a block's tile holds %d at most",
+                      "`%s` needs whole rows of `%s`: %s%lld columns, and a tile holds at most %d",
                       nest->graph->nodes[nest->sections[0].roots[0].node].name, name_of(nest),
                       t->n_strips > 1 ? "several times " : "", (long long)t->columns, MOST_ROW);
     x->strip = (int)strip;
@@ -167,7 +167,7 @@ static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *
         if (t->whole) return refuse_knob(why, "tile_n", "is what whole rows need, which this kernel keeps on chip");
         x->strip = (int)value[FB_KNOB_TILE_N] / t->n_strips;
         if (x->strip % LEAST || x->strip < LEAST)
-            return REFUSE(why, FB_RULE_KNOB, "knob `tile_n` is shared by %d products side by side, %d columns at least",
+            return REFUSE(why, FB_RULE_KNOB, "knob `tile_n` is shared by %d products side by side: it is %d at least",
                           t->n_strips, LEAST * t->n_strips);
         x->n = x->strip * t->n_strips;
     }
@@ -187,10 +187,10 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
     if (!choose_warps(x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
-        return REFUSE(why, FB_RULE_SIZE,
-                      "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums and "
-                      "some for each thread, of %d",
-                      x->m, x->n, name_of(nest), (long long)sums, REGISTERS);
+        return REFUSE(
+            why, FB_RULE_SIZE,
+            "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums alone, of %d",
+            x->m, x->n, name_of(nest), (long long)sums, REGISTERS);
     x->shared_bytes = shared_of(t, x);
     if (x->shared_bytes > t->shared_bytes)
         return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
@@ -199,7 +199,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     int64_t rows = fb_ceil_div(t->rows, x->m), batch = t->batch * x->split;
     if (rows > MOST_GRID || batch > MOST_GRID)
         return REFUSE(why, FB_RULE_SIZE,
-                      "`%s` has more rows or batches than a grid: %lld tiles of rows, %lld of batches", name_of(nest),
+                      "`%s` needs more blocks than a grid may have: %lld tiles of rows, %lld of batches", name_of(nest),
                       (long long)rows, (long long)batch);
     if (x->split > 1 && x->blocks * x->split * sums * sum_bytes(t) > MOST_PARTS)
         return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most",
@@ -218,7 +218,8 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     fb_gemm_tile x = {.tensor = halves || tf32, .stages = 3, .split = 1};
     x.k = halves ? 32 : t->dtype == FB_F64 ? 8 : 16;
     if (t->capability < 8)
-        return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` are copied in the background, from compute capability 8.0 on",
+        return REFUSE(why, FB_RULE_SIZE,
+                      "tiles of `%s` would be copied in the background, which needs compute capability 8.0",
                       name_of(nest));
     if (!t->whole)
         choose_extents(t, &x);

@@ -188,15 +188,13 @@ static bool may_turn(const grower *w, const fb_ids *slots, fb_analysis *to, fb_i
     double before = us_apart(w->plan, slots), after = us_of(w->plan, to);
     if (after < before) return true;
     if (w->plan->planner->machine.doubted) {
-        *why =
-            fb_verdict_make(FB_VERDICT_SLOWER, FB_RULE_LIBRARY,
-                            "`%s` stays a library call, by a calibration that is doubted: no time is predicted", name);
+        *why = fb_verdict_make(FB_VERDICT_SLOWER, FB_RULE_LIBRARY,
+                               "`%s` stays a library call: the calibration is doubted, so no time is predicted", name);
         return false;
     }
-    *why =
-        fb_verdict_make(FB_VERDICT_SLOWER, FB_RULE_LIBRARY,
-                        "`%s` stays a library call: with it %s are predicted, as a generated kernel with all this %s",
-                        name, fb_format_us(apart, before), fb_format_us(together, after));
+    *why = fb_verdict_make(FB_VERDICT_SLOWER, FB_RULE_LIBRARY,
+                           "`%s` stays a library call: %s are predicted with it, and %s as one generated kernel", name,
+                           fb_format_us(apart, before), fb_format_us(together, after));
     return false;
 }
 

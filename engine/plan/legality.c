@@ -84,9 +84,10 @@ static bool blocked(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *
     fb_id through = fb_order_blocked(plan, slots, n, false);
     if (through == FB_NONE) return false;
     if (fb_order_blocked(plan, slots, n, true) == FB_NONE)
-        *why = fb_verdict_make(FB_VERDICT_ILLEGAL, FB_RULE_WRITE_AFTER_READ,
-                               "`%s` reads a parameter that `%s` and `%s` together would have overwritten before",
-                               slot_name(plan, through), slot_name(plan, slots[0]), slot_name(plan, slots[1]));
+        *why = fb_verdict_make(
+            FB_VERDICT_ILLEGAL, FB_RULE_WRITE_AFTER_READ,
+            "`%s` still reads a parameter that `%s` and `%s`, in one kernel, would already have overwritten",
+            slot_name(plan, through), slot_name(plan, slots[0]), slot_name(plan, slots[1]));
     else
         *why = fb_verdict_make(
             FB_VERDICT_ILLEGAL, FB_RULE_CYCLE,
@@ -111,7 +112,7 @@ bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why
         total += plan->slot[slots[i]].n;
     }
     if (total > FB_KERNEL_NODES)
-        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", total,
+        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "one kernel would hold %d nodes; %d is the most", total,
                       FB_KERNEL_NODES);
     return !FB_MUTATE(23, blocked(plan, slots, n, why), false);
 }
@@ -141,7 +142,7 @@ static int buffers_of(const fb_planner *p, const fb_kernel_nodes *k)
 bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why)
 {
     if (k->n_nodes > FB_KERNEL_NODES)
-        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "%d nodes in one kernel: it holds %d at most", k->n_nodes,
+        return REFUSE(why, UNSUPPORTED, FB_RULE_SIZE, "one kernel would hold %d nodes; %d is the most", k->n_nodes,
                       FB_KERNEL_NODES);
     int buffers = k->n_nodes > 1 ? buffers_of(p, k) : 0;
     if (buffers > FB_MAX_KERNEL_BUFFERS)
@@ -191,7 +192,7 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
         snprintf(pass, sizeof pass, "costs a whole pass over the %s of its operands",
                  fb_format_bytes(bytes, (double)read));
         return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
-                      "`%s` is no pointwise value, join or gather: computing it again in each reader %s", n->name,
+                      "`%s` is not computed element by element: computing it again in each reader %s", n->name,
                       cls == FB_CLASS_EFFECT ? "would repeat its effect" : pass);
     }
     if (FB_MUTATE(24, p->keep[node], false))
@@ -203,7 +204,8 @@ bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why)
     fb_mark_begin(plan->planner, FB_MARK_SET);
     if (recomputed_with(plan, node, 0) > RECOMPUTED_TOGETHER)
         return REFUSE(why, UNSUPPORTED, FB_RULE_RECOMPUTE,
-                      "with `%s`, more than %d recomputed nodes would hang together", n->name, RECOMPUTED_TOGETHER);
+                      "with `%s`, more than %d nodes that are computed again would feed each other", n->name,
+                      RECOMPUTED_TOGETHER);
     return true;
 }
 
@@ -254,7 +256,7 @@ static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdic
         }
     }
     if (value * smallest <= most) return true;
-    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "a thread moves %d bytes at once at most: %d elements of %s, not %lld",
+    return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "a thread moves at most %d bytes at once: %d elements of %s, not %lld",
                   most, most / smallest, fb_dtype_name(dtype), (long long)value);
 }
 
@@ -290,9 +292,9 @@ bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *pa
     if (!path || (a->accepted && (!m->target->library_epilogues || a->family != FB_FAMILY_LIBRARY))) return true;
     const char *node = a->kernel.graph->nodes[a->kernel.nodes[0]].name;
     if (!a->accepted)
-        return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "`%s` alone is no kernel that a file could hold", node);
+        return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "`%s` alone is no kernel, and a file holds a kernel", node);
     return REFUSE(why, UNSUPPORTED, FB_RULE_LIBRARY,
-                  "`%s` is in a library call, which has no source: generate the contraction first", node);
+                  "`%s` is in a library call, which has no source: generate the product first", node);
 }
 
 bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
@@ -306,8 +308,7 @@ bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why)
     case FB_LAUNCH_MEGA:
         if (m->target->grid_barrier) return true;
         return REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
-                      "%s has no grid to meet: launch mode `mega`, one cooperative kernel, is for CUDA devices",
-                      m->name);
+                      "%s cannot make one kernel of a whole plan: launch mode `mega` is for CUDA devices", m->name);
     }
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such launch mode");
 }
@@ -316,7 +317,7 @@ bool fb_may_overlap(const fb_planner *p, fb_verdict *why)
 {
     if (fb_graph_copies(p->g)) return true;
     return REFUSE(why, ILLEGAL, FB_RULE_KNOB,
-                  "nothing is copied that kernels could overlap: the graph feeds nothing and receives nothing");
+                  "there are no copies to overlap: the graph feeds nothing and receives nothing");
 }
 
 /* Can a kernel be a stage of what region `region` (0: the plan) is as one kernel? */

@@ -309,7 +309,7 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);
         if (FB_MUTATE(26, !fine || low < 0 || high >= cols, false))
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
-                                     "%s reads other rows of %s than its own: %s is worked on row by row",
+                                     "`%s` reads other rows of `%s` than its own, and %s goes row by row",
                                      nest->graph->nodes[s->roots[0].node].name, c->name,
                                      nest->tiled ? "a tile of products" : "the library's result");
     }
@@ -357,7 +357,7 @@ bool fb_builder_walk(fb_builder *b, fb_draft *draft, fb_section *section)
     if (r.end == FB_WALK_DONE) return true;
     if (r.end == FB_WALK_REFUSED) return false;
     return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                             "%s is read in pieces that no one loop over it can follow: it has to be stored",
+                             "`%s` is read in pieces that no single loop can follow: it has to be stored",
                              b->nest->graph->nodes[draft->roots[0].node].name);
 }
 
@@ -537,7 +537,7 @@ static bool blocked_rows(fb_builder *b, fb_draft *d, const fb_node *n)
     while (split < n->shape.rank && product < rows) product *= n->shape.dim[split++];
     if (product != rows)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
-                                 "%s does not keep the %lld rows of %s: %s is worked on row by row", n->name,
+                                 "`%s` does not keep the %lld rows of `%s`, and %s goes row by row", n->name,
                                  (long long)rows, c->name, nest->tiled ? "a tile of products" : "the library's result");
     d->blocked = rows > 1;
     fb_ix row = fb_space_add(b, &d->rows, 'r', rows);
@@ -577,18 +577,18 @@ static bool take_library(fb_builder *b)
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
         if (nest->accumulator != FB_NONE)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                                     "%s and %s are two contractions: one library call makes one",
+                                     "`%s` and `%s` are two products: one library call makes one",
                                      g->nodes[nest->accumulator].name, g->nodes[id].name);
         nest->accumulator = id;
     }
     if (nest->accumulator == FB_NONE)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                                 "there is no contraction to call a library for");
+                                 "there is no product to call a library for");
     const fb_node *c = &g->nodes[nest->accumulator];
     for (int i = 0; i < 2; i++)
         if (reaches_inside(b, c->args[i]))
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                                     "%s is an operand of %s: a library call takes its operands from memory",
+                                     "`%s` is an operand of `%s`: a library call takes its operands from memory",
                                      g->nodes[fb_access_base(g, c->args[i])].name, c->name);
     return true;
 }
@@ -742,9 +742,10 @@ static bool check_assigns(fb_builder *b)
             const fb_root *root = &b->sections.at[s].roots[r];
             if (root->storage == root->node || root->storage == FB_COPY_OF_SOURCE) continue;
             if (is_operand(b->nest, root->storage))
-                return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
-                                         "%s overwrites %s, an operand of a product that the same kernel still reads",
-                                         g->nodes[root->node].name, g->nodes[root->storage].name);
+                return fb_builder_refuse(
+                    b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
+                    "`%s` overwrites `%s`, an operand of a product that the same kernel still reads",
+                    g->nodes[root->node].name, g->nodes[root->storage].name);
             for (int t = 0; t < b->sections.n; t++) {
                 const fb_section *u = &b->sections.at[t];
                 for (int i = 0; i < u->n_values; i++) {
@@ -757,7 +758,7 @@ static bool check_assigns(fb_builder *b)
                         continue;
                     }
                     return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
-                                             "%s overwrites elements of %s that the same kernel still reads",
+                                             "`%s` overwrites elements of `%s` that the same kernel still reads",
                                              g->nodes[root->node].name, g->nodes[root->storage].name);
                 }
             }
@@ -775,8 +776,8 @@ static bool check_late(fb_builder *b)
         if (g->nodes[node].op != FB_OP_ASSIGN || !fb_assign_is_late(g, node)) continue;
         if (b->nest->kernel.n_nodes > 1)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_WRITE_AFTER_READ,
-                                     "%s is one of several parameters that are handed round: its value waits in a "
-                                     "temporary until all are read",
+                                     "`%s` is one of several parameters that exchange values: its new one waits in "
+                                     "memory until all are read",
                                      g->nodes[g->nodes[node].args[0]].name);
         b->nest->staged = true;
     }

@@ -123,16 +123,16 @@ static bool contractions_of(fb_builder *b, fb_chain *c)
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
         if (c->n_links == 2)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "a chain is two contractions, and with `%s` there are more than `%s` and `%s`",
-                                     n->name, name_of(b, c->link[0].node), name_of(b, c->link[1].node));
+                                     "a chain is two products: `%s` would be one more beside `%s` and `%s`", n->name,
+                                     name_of(b, c->link[0].node), name_of(b, c->link[1].node));
         if (n->region != 0)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "`%s` is computed at each step of a loop: no chain is generated there", n->name);
+                                     "`%s` is computed at each step of a loop, where no chain is generated", n->name);
         if (!fb_dtype_is_float(n->dtype) || fb_shape_elements(&n->shape) == 0 ||
             fb_shape_elements(&g->nodes[n->args[0]].shape) == 0)
-            return fb_builder_refuse(
-                b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                "`%s` is no contraction of floats with elements in it, which is what a chain takes", n->name);
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                     "`%s` is no product of floats with elements to compute, as a chain needs",
+                                     n->name);
         fb_chain_link *p = &c->link[c->n_links++];
         *p = (fb_chain_link){.node = id, .a = FB_NONE, .b = FB_NONE, .columns = n->shape.dim[n->shape.rank - 1]};
         const fb_shape *s = &g->nodes[n->args[0]].shape;
@@ -150,13 +150,14 @@ static bool same_rows(fb_builder *b, const fb_chain *c)
     const fb_chain_link *last = &c->link[c->n_links - 1];
     fb_id left = g->nodes[last->node].args[0];
     if (c->n_links == 2 && last->a != FB_NONE)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` and `%s` are two contractions of which none is the left operand of the other",
-                                 name_of(b, c->link[0].node), name_of(b, last->node));
+        return fb_builder_refuse(
+            b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+            "neither of the products `%s` and `%s` is the left operand of the other, as a chain needs",
+            name_of(b, c->link[0].node), name_of(b, last->node));
     if (c->n_links == 2 && c->link[0].a == FB_NONE)
         return fb_builder_refuse(
             b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-            "`%s` and `%s` are a chain whose first product reads memory: `%s` has to be stored before it",
+            "in the chain of `%s` and `%s` the first product reads memory: `%s` has to be stored before it",
             name_of(b, c->link[0].node), name_of(b, last->node),
             name_of(b, fb_access_base(g, g->nodes[c->link[0].node].args[0])));
     if (last->a == FB_NONE && fb_shape_elements(&g->nodes[left].shape) != c->batch * c->rows * last->depth)
@@ -166,7 +167,7 @@ static bool same_rows(fb_builder *b, const fb_chain *c)
     const fb_shape *first = &g->nodes[c->link[0].node].shape;
     if (members_of(first) * rows_of(first) != c->batch * c->rows)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` has %lld rows and `%s` has %lld: a chain works on both row by row",
+                                 "`%s` has %lld rows and `%s` has %lld, and a chain goes row by row through both",
                                  name_of(b, c->link[0].node), (long long)members_of(first) * rows_of(first),
                                  name_of(b, last->node), (long long)c->batch * c->rows);
     return true;
@@ -178,7 +179,7 @@ bool fb_chain_begin(fb_builder *b)
     *c = (fb_chain){0};
     if (!contractions_of(b, c)) return false;
     if (!c->n_links)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "a chain without a contraction");
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "a chain needs two products");
     const fb_shape *s = &b->nest->graph->nodes[c->link[c->n_links - 1].node].shape;
     c->batch = members_of(s);
     c->rows = rows_of(s);
@@ -187,7 +188,7 @@ bool fb_chain_begin(fb_builder *b)
         if (members_of(t) != c->batch || rows_of(t) != c->rows)
             return fb_builder_refuse(
                 b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                "`%s` makes %lld × %lld rows and `%s` %lld × %lld: a chain works on both row by row",
+                "`%s` makes %lld × %lld rows and `%s` %lld × %lld, and a chain goes row by row through both",
                 name_of(b, c->link[i].node), (long long)members_of(t), (long long)rows_of(t),
                 name_of(b, c->link[c->n_links - 1].node), (long long)c->batch, (long long)c->rows);
     }
@@ -239,7 +240,7 @@ bool fb_chain_draft(fb_builder *b, fb_id node, fb_draft *d)
     d->roots[0].node = node;
     if (product != rows || n->op == FB_OP_SCATTER_ADD)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` does not keep the %lld rows of `%s`: a chain is worked on row by row", n->name,
+                                 "`%s` does not keep the %lld rows of `%s`, and a chain goes row by row", n->name,
                                  (long long)rows, name_of(b, c->link[c->n_links - 1].node));
     block_rows(b, d);
     fb_ix_unravel(b->nest->pool, lead_of(b, c), split, n->shape.dim, d->roots[0].coords);
@@ -271,7 +272,7 @@ static bool check_rows(fb_builder *b, const fb_chain *c)
             if (low >= 0 && high < columns && !fb_ix_uses(pool, rest, c->row) && !fb_ix_uses(pool, rest, c->member))
                 continue;
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "`%s` reads other rows of `%s` than its own: a chain is worked on row by row",
+                                     "`%s` reads other rows of `%s` than its own, and a chain goes row by row",
                                      name_of(b, sec->roots[0].node), name_of(b, v->node));
         }
     }
@@ -312,11 +313,10 @@ static bool choose_block(fb_builder *b, fb_chain *c)
         fb_format_bytes(row, (double)(hidden * size));
         fb_format_bytes(all, (double)(LEAST_BLOCK * width * size));
         fb_format_bytes(cache, (double)b->machine->shared_bytes);
-        return fb_builder_refuse(
-            b, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
-            "the %lld-wide row of `%s` takes %s: a block of %d rows with what is made of it is %s, "
-            "and a core keeps %s at hand",
-            (long long)hidden, name_of(b, what), row, LEAST_BLOCK, all, cache);
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
+                                 "the %lld-wide row of `%s` takes %s: a block of %d rows and what is made of it would "
+                                 "take %s, and a core's cache keeps %s",
+                                 (long long)hidden, name_of(b, what), row, LEAST_BLOCK, all, cache);
     }
     int64_t share = c->batch * c->rows / (b->machine->units > 0 ? b->machine->units : 1), most = MOST_BLOCK;
     if (share < most) most = share > WORTH_A_CALL ? share : WORTH_A_CALL; /* work for all cores */
@@ -421,19 +421,18 @@ static bool fits_generated(fb_builder *b, fb_chain *c)
     c->shared_bytes = b->machine->shared_bytes;
     c->wide = b->machine->compute_major == 9 && b->machine->compute_minor == 0;
     if (c->n_middle != 1 || b->sections.n != 2)
-        return fb_builder_refuse(
-            b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-            "a chain on a GPU is one thing between two contractions and one after them, and `%s` is "
-            "not between two, or several are stored",
-            name_of(b, c->link[0].node));
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+                                 "a chain on a GPU is one value between two products and one result after them; `%s` "
+                                 "is not between two, or several are stored",
+                                 name_of(b, c->link[0].node));
     if (g->nodes[c->link[0].node].dtype != dtype)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` is %s and `%s` %s: a GPU's chain keeps both in one type",
+                                 "`%s` is %s and `%s` %s, and a GPU's chain needs one type for both",
                                  name_of(b, c->link[0].node), fb_dtype_name(g->nodes[c->link[0].node].dtype),
                                  name_of(b, last->node), fb_dtype_name(dtype));
     if ((dtype == FB_F16 || dtype == FB_BF16) && b->machine->compute_major && b->machine->compute_major < 8)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "`%s` is a chain of 16-bit operands, which asks for compute capability 8.0 or more",
+                                 "`%s` is a chain of 16-bit operands, which needs compute capability 8.0",
                                  name_of(b, last->node));
     if (!fits_middle(b, c)) return false;
     const fb_section *s = &b->sections.at[1];
@@ -451,7 +450,7 @@ bool fb_chain_end(fb_builder *b)
     fb_chain *c = b->nest->chain;
     if (b->sections.n == c->n_middle)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "all that is made of `%s` and would be stored has no elements: there is no row of it",
+                                 "nothing that is made of `%s` has elements: there is no row to compute",
                                  name_of(b, c->link[c->n_links - 1].node));
     c->in_place = find_in_place(b, c, c->n_middle);
     if (!check_rows(b, c)) return false;

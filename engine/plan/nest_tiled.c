@@ -46,7 +46,7 @@ static const fb_node *node_of(const fb_builder *b, fb_id id)
 
 static bool refuse_pair(fb_builder *b, fb_id one, fb_id other, const char *what)
 {
-    return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "%s and %s %s", node_of(b, one)->name,
+    return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "`%s` and `%s` %s", node_of(b, one)->name,
                              node_of(b, other)->name, what);
 }
 
@@ -94,13 +94,13 @@ bool fb_tiled_begin(fb_builder *b)
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION || of_product[id]) continue;
         if (t->n_products == MAX_PRODUCTS)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "%s is one contraction more than the %d that one kernel accumulates", n->name,
+                                     "`%s` would be one product more than the %d that one kernel can add up", n->name,
                                      MAX_PRODUCTS);
         const fb_node *x = &g->nodes[n->args[0]], *first = t->n_products ? node_of(b, t->products[0].node) : n;
         if (!same_rows(&n->shape, &first->shape))
             return fb_builder_refuse(
                 b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                "%s has %lld rows and %s has %lld, or in other batches: no tile holds parts of both",
+                "`%s` has %lld rows and `%s` has %lld, or other batches: one tile cannot hold parts of both",
                 node_of(b, t->products[0].node)->name, (long long)rows_of(&first->shape), n->name,
                 (long long)rows_of(&n->shape));
         if (n->dtype != first->dtype || n->attrs->precision != first->attrs->precision)
@@ -109,10 +109,11 @@ bool fb_tiled_begin(fb_builder *b)
         t->products[t->n_products++] =
             (fb_product){.node = id, .k = x->shape.dim[x->shape.rank - 1], .columns = n->shape.dim[rank - 1]};
         if (!fb_shape_elements(&n->shape) || !x->shape.dim[x->shape.rank - 1])
-            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "%s multiplies nothing", n->name);
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "`%s` multiplies nothing",
+                                     n->name);
     }
     if (!t->n_products)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "there is no contraction to tile");
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "there is no product to tile");
     const fb_node *first = node_of(b, t->products[0].node);
     t->dtype = first->dtype;
     t->precision = first->attrs->precision;
@@ -352,9 +353,10 @@ static bool make_strips(fb_builder *b, const summing *w)
         t->strip_of[v] = FB_NONE;
         if (product == FB_NONE) continue;
         if (w->s->values[v].when != FB_NONE)
-            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                                     "%s is read through padding or a join: what is outside of it is no sum",
-                                     node_of(b, t->products[product].node)->name);
+            return fb_builder_refuse(
+                b, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
+                "`%s` is read through padding or a join, which no tile can follow: it has to be stored",
+                node_of(b, t->products[product].node)->name);
         if (t->whole && of_product[product] != FB_NONE) {
             t->strip_of[v] = of_product[product];
             continue;
@@ -362,18 +364,18 @@ static bool make_strips(fb_builder *b, const summing *w)
         t->strip_of[v] = of_product[product] = t->n_strips++;
         if (t->n_strips > MAX_STRIPS)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "%s would be part of more than %d products side by side in one tile",
+                                     "with `%s`, more than %d products would stand side by side in one tile",
                                      node_of(b, t->products[product].node)->name, MAX_STRIPS);
         if (t->whole && t->products[product].columns != t->products[0].columns)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                     "%s has %lld columns and %s has %lld, and whole rows of both are needed",
+                                     "whole rows are needed of both, and `%s` has %lld columns where `%s` has %lld",
                                      node_of(b, t->products[0].node)->name, (long long)t->products[0].columns,
                                      node_of(b, t->products[product].node)->name,
                                      (long long)t->products[product].columns);
     }
     if (!t->n_strips)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "no element of %s is needed for what is stored: there is no tile of it",
+                                 "nothing that is stored needs an element of `%s`: there is no tile of it",
                                  node_of(b, t->products[0].node)->name);
     order_strips(b, w);
     return true;
@@ -504,7 +506,7 @@ bool fb_tiled_end(fb_builder *b)
     fb_tiled *t = b->nest->tiled;
     if (b->sections.n == 0)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                                 "all that is made of %s and would be stored has no elements: there is no tile of it",
+                                 "nothing that is made of `%s` has elements: there is no tile to compute",
                                  node_of(b, t->products[0].node)->name);
     if (b->sections.n > 1) {
         const fb_id one = b->sections.at[0].roots[0].node, other = b->sections.at[1].roots[0].node;

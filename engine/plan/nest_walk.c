@@ -360,8 +360,7 @@ static fb_val walk_join(walk *w, fb_id node, const fb_ix *coords, int when)
     }
     if (n_parts > MAX_SELECTS)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                      "%s is read across %d of its parts inside one loop: it has to be stored", name_of(w, node),
-                      n_parts);
+                      "one loop would read `%s` in %d of its parts: it has to be stored", name_of(w, node), n_parts);
     fb_val result = FB_NONE;
     for (int p = n_parts - 1; p >= 0 && !stopped(w); p--) {
         int inside = when_add(w, when, e, parts[p].low, parts[p].high);
@@ -407,7 +406,7 @@ static void refuse_inner(walk *w, fb_id node)
     fb_id consumer = w->reduction != FB_NONE ? w->reduction : w->draft->roots[0].node;
     fb_format_bytes(bytes, (double)fb_node_bytes(w->g, w->g->nodes[node].args[0]));
     refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-           "%s needs all %lld elements of %s before its first: the %s that %s reads would have to stay on chip, "
+           "before its first element, `%s` needs all %lld of `%s`: the %s that `%s` reads would have to stay on chip, "
            "and %s",
            name_of(w, consumer), (long long)fb_shape_elements(&w->g->nodes[node].shape), name_of(w, node), bytes,
            name_of(w, node), room_of(w, room));
@@ -455,7 +454,7 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
         char bytes[32];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s adds rows in the order of an index, and needs all %s of %s before the first",
+               "`%s` adds rows in the order of an index: it needs all %s of `%s` before the first",
                name_of(w, w->draft->roots[0].node), bytes, name_of(w, node));
         return false;
     }
@@ -508,11 +507,10 @@ static fb_val walk_reduction(walk *w, fb_id node, const fb_ix *coords, int when)
     if (points == 1 && arg) return constant(w, node, n->dtype, 0);
     if (points > 1 && !row_level(w, node, coords, &when)) return FB_NONE;
     if (points > 1 && w->b->operand)
-        return refuse(
-            w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-            "%s is made of %s, which needs %lld elements before its first: what a product reads tile by tile has "
-            "to be stored then",
-            name_of(w, w->draft->roots[0].node), name_of(w, node), (long long)points);
+        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+                      "a product reads `%s` tile by tile, and `%s` in it needs %lld elements before its first: it has "
+                      "to be stored",
+                      name_of(w, w->draft->roots[0].node), name_of(w, node), (long long)points);
     /* rows numbered together with what is reduced (a reshape in between) are taken apart */
     int n_candidates = suffix_products(&x->shape, candidates);
     candidates[n_candidates++] = points;
@@ -540,19 +538,17 @@ static bool contraction_allowed(walk *w, fb_id node)
     int64_t rows = n->shape.dim[n->shape.rank - 2], cols = n->shape.dim[n->shape.rank - 1];
     if (b->nest->tiled && cols > 1) {
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-               "%s multiplies what a tile of %s holds by a matrix: a contraction of a contraction is a chain",
+               "`%s` multiplies `%s` by a matrix, and a tile holds only a part of that: only a chain does two products",
                name_of(w, node), name_of(w, b->nest->tiled->products[0].node));
         return false;
     }
     if (rows == 1 || cols == 1 || b->nest->kernel.n_nodes == 1 || fb_node_flops(w->g, node) <= MAX_GENERATED_FLOPS)
         return true;
     char shape[192];
-    refuse(
-        w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-        "%s makes %s, no dot with a vector, in %lld operations: kernels of the reduce family hold contractions of %lld "
-        "at most",
-        name_of(w, node), fb_shape_format(&n->shape, n->dtype, shape), (long long)fb_node_flops(w->g, node),
-        (long long)MAX_GENERATED_FLOPS);
+    refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
+           "`%s` makes %s in %lld operations: too much for a kernel without tiles, which does %lld at most",
+           name_of(w, node), fb_shape_format(&n->shape, n->dtype, shape), (long long)fb_node_flops(w->g, node),
+           (long long)MAX_GENERATED_FLOPS);
     return false;
 }
 
@@ -599,13 +595,13 @@ static fb_val walk_scan(walk *w, fb_id node, const fb_ix *coords, int when)
         if (w->draft->rows.var[d] != along) continue;
         if (d < w->draft->blocked)
             return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                          "%s runs along the rows that the kernel takes in blocks: it has to be stored",
+                          "`%s` adds up along rows that the kernel cuts into blocks: it has to be stored",
                           name_of(w, node));
         w->demote |= 1u << d;
     }
     if (space == FB_NONE && !w->demote)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_ACCESS,
-                      "%s is a running sum that is not read element by element in its own order: it has to be stored",
+                      "`%s` is a running sum that is read in another order than its own: it has to be stored",
                       name_of(w, node));
     fb_val x = walk_node(w, n->args[0], coords, when);
     if (stopped(w) || space == FB_NONE) return x; /* walked again with that row variable inner */
@@ -648,7 +644,7 @@ static fb_val refuse_scattered(walk *w, fb_id node)
     char bytes[32];
     fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
     return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
-                  "%s adds rows in the order of an index: all %s of it must be there before it is read",
+                  "`%s` adds rows in the order of an index: all %s of it must be there before it is read",
                   name_of(w, node), bytes);
 }
 
@@ -761,7 +757,7 @@ static fb_val walk_base(walk *w, const memo *at)
     fb_val value;
     if (product && w->b->operand)
         return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
-                      "%s is made of %s, of which a tile on chip holds a part: it has to be stored, or be a chain",
+                      "`%s` is made of `%s`, of which a tile holds only a part: it has to be stored, or be a chain",
                       name_of(w, w->draft->roots[0].node), name_of(w, node));
     if (chain && fb_chain_product(chain, node) != FB_NONE) {
         value = on_chip(w, node, coords);
@@ -784,8 +780,8 @@ static fb_val walk_node(walk *w, fb_id node, const fb_ix *coords, int when)
 {
     if (stopped(w)) return FB_NONE;
     if (w->level >= MAX_LEVEL)
-        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE, "%s lies more than %d operations deep in one kernel",
-                      name_of(w, node), MAX_LEVEL);
+        return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE,
+                      "with `%s`, one kernel would be more than %d operations deep", name_of(w, node), MAX_LEVEL);
     memo at;
     fb_guard guards[FB_MAX_GUARDS];
     int n_guards;
@@ -818,7 +814,7 @@ static bool repeats_allowed(walk *w)
         char bytes[32], room[64];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, v->node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-               "%s would be computed %lld times over for %s: its %s would have to stay on chip, and %s",
+               "`%s` would be computed %lld times over for `%s`, unless its %s stayed on chip, and %s",
                name_of(w, v->node), (long long)repeats, name_of(w, w->draft->roots[0].node), bytes, room_of(w, room));
         return false;
     }

@@ -67,7 +67,7 @@ static void decide_edges(fb_decider *d, const fb_pairs *edges)
     }
     for (int i = 0; i < all.n && !fb_decider_done(d); i++) {
         fb_beside beside = {all.at + i + 1, all.n - i - 1};
-        fb_decide(d, all.at[i], beside, "the next edge in topological order: `%s` is not stored for `%s`",
+        fb_decide(d, all.at[i], beside, "the next edge from the inputs on: fused, `%s` is not stored for `%s`",
                   g->nodes[all.at[i].a].name, g->nodes[all.at[i].b].name);
     }
     FB_VEC_FREE(&all);
@@ -192,7 +192,7 @@ static fb_plan *run_auto(fb_decider *d)
 /* ---- the table ---- */
 
 #define PRESETS(ROW)                                                                                                   \
-    ROW(none, "every primitive its own kernel", "", NULL)                                                              \
+    ROW(none, "every operation its own kernel", "", NULL)                                                              \
     ROW(eager, "one kernel for each call of the framework: what PyTorch launches without a compiler", "", NULL)        \
     ROW(max, "every fusion that is legal and generated; around contractions, that which is predicted to be faster",    \
         "bytes not stored", score_bytes)                                                                               \

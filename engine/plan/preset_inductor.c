@@ -308,13 +308,14 @@ static void record_buffer(inductor *w, fb_id i)
         return; /* an output: there is nothing to decide */
     if (reader != FB_NONE)
         fb_decline_by_rule(w->d, c, (fb_beside){0}, "`%s` reads it and is %s: `%s` is stored", name_of(w, reader),
-                           fb_node_is_computed(w->g, reader) ? "an external kernel" : "a loop", name);
+                           fb_node_is_computed(w->g, reader) ? "a library call" : "a loop", name);
     else if (dear(w, i))
         fb_decline_by_rule(w->d, c, (fb_beside){0},
                            "%d readers would each repeat %d reads and %d operations: `%s` is stored", n_readers(w, i),
                            v->reads.n, v->ops, name);
     else
-        fb_decline_by_rule(w->d, c, (fb_beside){0}, "`%s` is written straight into its part of a join", name);
+        fb_decline_by_rule(w->d, c, (fb_beside){0}, "`%s` is written straight to its place in what it is joined to",
+                           name);
 }
 
 /* Then for the record, with the reads as they are in the end. */
@@ -328,14 +329,15 @@ static void lower_on_record(inductor *w)
         fb_candidate c = {FB_STEP_INLINE, i, FB_NONE, NAN};
         if (v->kind == IN_PLACE) {
             fb_decide(w->d, c, (fb_beside){0},
-                      "its %d parts are written in place, so that `%s` costs no kernel; here those who read it pick "
-                      "the part",
+                      "each of its %d parts is written straight to its place: `%s` needs no kernel; here its readers "
+                      "read the parts",
                       g->nodes[i].n_args, name_of(w, i));
         } else if (v->kind == POINTWISE && !v->buffer) {
             int n = n_readers(w, i);
-            v->buffer =
-                !fb_decide(w->d, c, (fb_beside){0}, "%d reader%s, %d read%s and %d operation%s: cheap to repeat", n,
-                           n == 1 ? "" : "s", v->reads.n, v->reads.n == 1 ? "" : "s", v->ops, v->ops == 1 ? "" : "s");
+            char who[64] = "its reader computes it";
+            if (n > 1) snprintf(who, sizeof who, "each of its %d readers computes it again", n);
+            v->buffer = !fb_decide(w->d, c, (fb_beside){0}, "%s, with %d read%s and %d operation%s: cheap", who,
+                                   v->reads.n, v->reads.n == 1 ? "" : "s", v->ops, v->ops == 1 ? "" : "s");
         } else if (v->kind == POINTWISE) {
             record_buffer(w, i);
         }
@@ -452,39 +454,40 @@ static const char *apart(const inductor *w, fb_id sa, fb_id sb, char text[256])
     const char *na = name_of(w, a->writes.at[0].buffer), *nb = name_of(w, b->writes.at[0].buffer);
     char la[64], lb[64];
     if (va->kind == EXTERNAL || vb->kind == EXTERNAL) {
-        snprintf(text, 256, "`%s` is an external kernel: a call of cuBLAS or the like, which takes no one in",
+        snprintf(text, 256, "`%s` is a library call (cuBLAS or the like): nothing is fused into it",
                  va->kind == EXTERNAL ? na : nb);
         return text;
     }
     if (va->kind == IN_PLACE || vb->kind == IN_PLACE) {
-        snprintf(text, 256, "`%s` is no kernel: its parts are written in place", va->kind == IN_PLACE ? na : nb);
+        snprintf(text, 256, "`%s` has no kernel: its parts are written straight to their places",
+                 va->kind == IN_PLACE ? na : nb);
         return text;
     }
     if (a->n + b->n > limit_of(FB_INDUCTOR_FUSION_SIZE)) {
-        snprintf(text, 256, "%d buffers in one kernel: %.0f are the most", a->n + b->n,
+        snprintf(text, 256, "one kernel would hold %d buffers; %.0f is the most", a->n + b->n,
                  limit_of(FB_INDUCTOR_FUSION_SIZE));
         return text;
     }
     bool matches, vertical = reads_of(w, a, b, &matches);
     if (!vertical) vertical = reads_of(w, b, a, &matches);
     int64_t bytes = shared_bytes(a, b);
-    if (vertical && !matches) return "it is not read with the index it is written with: memory deps did not match";
-    if (bytes == 0) return "no shared data";
+    if (vertical && !matches) return "one writes the elements in another order than the other reads them";
+    if (bytes == 0) return "they share no data";
     if (!vertical && (double)bytes < limit_of(FB_INDUCTOR_SHARED_BYTES)) {
-        snprintf(text, 256, "%lld shared bytes are not worth a horizontal fusion (%.0f are)", (long long)bytes,
-                 limit_of(FB_INDUCTOR_SHARED_BYTES));
+        snprintf(text, 256, "neither reads the other, and they share %lld bytes only; %.0f is the least",
+                 (long long)bytes, limit_of(FB_INDUCTOR_SHARED_BYTES));
         return text;
     }
     if (!vertical && distance(a, b) > limit_of(FB_INDUCTOR_DISTANCE)) {
-        snprintf(text, 256, "they are %d nodes apart (%.0f are the most)", distance(a, b),
+        snprintf(text, 256, "they are %d nodes apart; %.0f is the most", distance(a, b),
                  limit_of(FB_INDUCTOR_DISTANCE));
         return text;
     }
     if (!loops_fit(a, b)) {
-        snprintf(text, 256, "their loops do not fit: %s and %s", loops(a, la), loops(b, lb));
+        snprintf(text, 256, "their loops differ: %s and %s", loops(a, la), loops(b, lb));
         return text;
     }
-    if (grows_peak(w, a, b, bytes)) return "fusing them would raise peak memory by more than 32 times what is saved";
+    if (grows_peak(w, a, b, bytes)) return "fused, they would need more memory at once, by over 32 times what is saved";
     return NULL;
 }
 
@@ -606,8 +609,9 @@ static bool fuse_round(inductor *w)
         int64_t bytes = shared_bytes(&w->cluster[sa], &w->cluster[sb]);
         char shared[32], at[64];
         if (!fb_decide(w->d, show.at[i], (fb_beside){show.at + i + 1, open.n - i - 1},
-                       "best score: they share %s in %s, loops of %s", fb_format_bytes(shared, (double)bytes),
-                       vertical ? "what one writes and the other reads" : "what both read",
+                       "most bytes shared: %s %s, in loops of %s",
+                       vertical ? "one writes and the other reads" : "both read",
+                       fb_format_bytes(shared, (double)bytes),
                        loops(w->cluster[sa].rnumel > 1 ? &w->cluster[sa] : &w->cluster[sb], at)))
             continue;
         merge(w, sa, sb);
@@ -637,7 +641,9 @@ static void record_apart(inductor *w)
         if ((i && by_pair(&left.at[i - 1], &left.at[i]) == 0) || user_declined(w, sa, sb)) continue;
         if (w->g->nodes[sa].region != w->g->nodes[sb].region) continue;
         const char *why = apart(w, sa, sb, text);
-        if (!why) why = blocked(w, sa, sb) ? "another kernel lies between" : "no round was left";
+        if (!why)
+            why = blocked(w, sa, sb) ? "a kernel between them needs one and feeds the other"
+                                     : "the rounds of fusing were over";
         fb_decline_by_rule(w->d, candidate(&left.at[i]), (fb_beside){0}, "%s", why);
     }
     FB_VEC_FREE(&left);

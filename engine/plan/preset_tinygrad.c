@@ -281,26 +281,27 @@ static void decide_value(tinygrad *w, fb_id x)
     const char *name = name_of(w, x);
     static const char *const ends[] = {[INLINE] = "",
                                        [OUTPUT] = "",
-                                       [DIFFERENT_RANGES] = "its readers want it at different indices",
-                                       [RANGE_ENDS] = "a reader broadcasts it or what is made of it",
-                                       [HIDDEN_ACCESS] = "where it is read is data"};
+                                       [DIFFERENT_RANGES] = "its readers read different elements at a time",
+                                       [RANGE_ENDS] = "a reader uses each element many times",
+                                       [HIDDEN_ACCESS] = "which elements are read depends on data"};
     v->kept = true;
     if (v->why == OUTPUT) return;
     if (v->why == HIDDEN_ACCESS)
-        fb_decline_by_rule(w->d, c, none, "%s: `%s` is a buffer", ends[v->why], name);
+        fb_decline_by_rule(w->d, c, none, "%s: `%s` is stored", ends[v->why], name);
     else if (v->why == INLINE)
         v->kept = !fb_decide(
             w->d, c, none,
-            r == 1 ? "its reader wants it at the index it runs over" : "its %d readers want it at the same index", r);
+            r == 1 ? "its reader reads it element by element" : "its %d readers read the same element at a time", r);
     else if (v->reduces)
-        fb_decline_by_rule(w->d, c, none, "%s, and a reduction inside reads a buffer: `%s` is a buffer", ends[v->why],
-                           name);
+        fb_decline_by_rule(w->d, c, none, "%s, and computing it again would repeat a reduction: `%s` is stored",
+                           ends[v->why], name);
     else if (n > most)
-        fb_decline_by_rule(w->d, c, none, "%s, and it is computed from %d buffers (%d are the most): `%s` is a buffer",
+        fb_decline_by_rule(w->d, c, none, "%s, and it is computed from %d buffers (%d is the most): `%s` is stored",
                            ends[v->why], n, most, name);
     else
-        v->kept = !fb_decide(w->d, c, none, "%s, but computing it again reads %d buffer%s (%d are the most)",
-                             ends[v->why], n, n == 1 ? "" : "s", most);
+        v->kept =
+            !fb_decide(w->d, c, none, "%s, but computing it again reads no more than %d buffer%s (%d is the most)",
+                       ends[v->why], n, n == 1 ? "" : "s", most);
 }
 
 void fb_tinygrad_decide(fb_decider *d)

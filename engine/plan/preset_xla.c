@@ -245,19 +245,19 @@ static const char *not_tiled(const xla *w, fb_id p, fb_id c)
 {
     const kernel *kp = &w->kernel[p], *kc = &w->kernel[c];
     const fb_shape *from = &w->g->nodes[p].shape, *to = &w->g->nodes[c].shape;
-    if (kp->joins || kc->joins) return "no tile holds a cat, a gather or a scan";
-    if (kp->row && kc->row && kp->row != kc->row) return "the rows of its tiles have another length";
-    if (!kp->row) return kp->reductions ? "it reduces outside of the tiles" : NULL;
+    if (kp->joins || kc->joins) return "a tile holds no cat, gather or running sum";
+    if (kp->row && kc->row && kp->row != kc->row) return "its rows are not as long as its reader's";
+    if (!kp->row) return kp->reductions ? "it holds a reduction, and its reader's tiles hold whole rows" : NULL;
     if (is_reduction(w, c) && kc->reductions == 1) {
         const fb_shape *over = &w->g->nodes[w->g->nodes[c].args[0]].shape;
         bool rows = reduces_rows(w, c) && last_dim(over) == last_dim(from);
-        return rows ? NULL : "its tiles hold whole rows, and what is summed there runs across them";
+        return rows ? NULL : "its tiles hold whole rows, and its reader sums across rows";
     }
-    if (kc->reductions && !kc->row) return "a reduction inside its reader is not over its rows";
+    if (kc->reductions && !kc->row) return "its reader reduces, but not along rows";
     bool same = fb_shape_elements(from) == fb_shape_elements(to) && last_dim(from) == last_dim(to);
     bool spread = last_dim(from) == 1 && fb_shape_elements(from) * last_dim(to) == fb_shape_elements(to);
     bool summed = kc->row == last_dim(from) && fb_shape_elements(from) == fb_shape_elements(to) * kc->row;
-    return same || spread || summed ? NULL : "its tiles are not those of its reader";
+    return same || spread || summed ? NULL : "its reader's tiles are other ones";
 }
 
 /* What is computed from a reduction alone, element by element, still ends the kernel of a reduction; with another
@@ -280,15 +280,14 @@ static const char *kept_apart(const xla *w, fb_id p, fb_id c, char text[256])
     }
     int operands = kp->reads.n + kc->reads.n;
     if (operands > fb_constant_value(FB_XLA_OPERANDS)) {
-        snprintf(text, 256, "with `%s` it would read %d tensors, of which with outputs %.0f are the most",
-                 name_of(w, c), operands, fb_constant_value(FB_XLA_OPERANDS));
+        snprintf(text, 256, "with `%s` it would read %d tensors; %.0f is the most, outputs counted", name_of(w, c),
+                 operands, fb_constant_value(FB_XLA_OPERANDS));
         return text;
     }
     if (kp->row || kc->row) return not_tiled(w, p, c);
-    if (kp->joins && kp->reductions) return "a scan is the root of its kernel and no part of another";
+    if (kp->joins && kp->reductions) return "a running sum ends its kernel and joins no other";
     if (kp->reductions && !is_epilogue(w, p, c)) {
-        snprintf(text, 256, "it ends in a reduction, and `%s` does more than to go on from its result alone",
-                 name_of(w, c));
+        snprintf(text, 256, "it ends in a reduction, and `%s` needs more than its result", name_of(w, c));
         return text;
     }
     return NULL;
@@ -428,7 +427,7 @@ static void decide_top(xla *w)
     } else if (us >= 0) {
         fb_candidate others[FB_STEP_OTHERS], c = {FB_STEP_INLINE, top.node, FB_NONE, us};
         fb_beside beside = {others, queue_shown(w, top.node, others)};
-        if (fb_decide(w->d, c, beside, "highest priority: it saves %.2f µs, computed in %d kernel%s", us, readers.n,
+        if (fb_decide(w->d, c, beside, "it saves most: %.2f µs, computed in %d kernel%s", us, readers.n,
                       readers.n == 1 ? "" : "s"))
             fuse(w, top.node, &readers);
         else
@@ -684,7 +683,7 @@ static void fuse_outputs(xla *w)
             fb_id a = w->kernel[c].reads.at[k].buffer;
             if (!fb_node_is_computed(w->g, a) || !reads_in_step(w, a, c) || !may_merge(w, a, c, IN_STEP)) continue;
             tell(w, a, c, memory_us((double)fb_node_bytes(w->g, a)),
-                 "equal loops: one kernel stores what the other goes on with");
+                 "the same loops: one kernel can store the first and go on to the second");
         }
     }
 }
@@ -714,7 +713,7 @@ static void fuse_siblings(xla *w)
         for (int k = i + 1; k < uses.n && k <= i + WINDOW && uses.at[k].buffer == uses.at[i].buffer; k++)
             if (!fb_decider_done(w->d) && may_merge(w, uses.at[i].user, uses.at[k].user, APART))
                 tell(w, uses.at[i].user, uses.at[k].user, memory_us((double)fb_node_bytes(w->g, uses.at[i].buffer)),
-                     "siblings with equal loops that read the same operand");
+                     "the same loops, and both read the same operand");
     FB_VEC_FREE(&uses);
 }
 
@@ -734,7 +733,8 @@ static void fuse_horizontally(xla *w)
             fb_id a = w->kernel[c].reads.at[k].buffer;
             if (!small(w, a)) continue;
             if (last != FB_NONE && w->g->nodes[a].dtype == w->g->nodes[last].dtype && may_merge(w, last, a, APART))
-                tell(w, last, a, fb_constant_value(FB_XLA_LAUNCH_US), "small kernels with equal loops and one reader");
+                tell(w, last, a, fb_constant_value(FB_XLA_LAUNCH_US),
+                     "small kernels with the same loops and the same reader");
             last = a;
         }
     }

@@ -29,4 +29,16 @@ complete_words "$FUSEBOX" run --for
 is "and an option's" 0 out '^--format$'
 complete_words "$FUSEBOX" emit lstm_step x --target pt
 is "and a target's" 0 out '^ptx$'
+# Reasons of decisions: each row of docs/messages.md as a regular expression, and what scripts give is held against them.
+sed -n '/^## Decisions/,$s/^| \(.*\) | .* |$/\1/p' "$FB_SRCDIR/docs/messages.md" |
+    sed -e 's/[][().*+?{}|^$\\]/\\&/g' -e 's/…/.*/g' -e 's/^/^/; s/$/$/' >reasons
+for script in split_stack attention mlp_train; do
+    for plan in max eager inductor xla tinygrad; do
+        fb explain "$script" "$plan" --steps --device replay:h200
+        sed -nE 's/^ +[0-9]+  (taken|refused|unable) +[^:]*: //p' out | tr -d '`' >>given
+    done
+done
+grep -vEf reasons given | sort -u >err
+holds "decisions have reasons" test "$(sort -u given | wc -l)" -gt 50
+holds "and docs/messages.md explains them" test ! -s err
 done_testing

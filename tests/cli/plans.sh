@@ -21,7 +21,7 @@ fb explain split_stack --edge 'feature[*].tnah' relu $small
 is "nodes that there are not" 2 err1 'no node "feature\[\*\].tnah"'
 fb explain split_stack split_stack:inductor --steps
 is "a preset's decisions, with candidates and scores" 0 out '^split_stack:inductor: [0-9]+ decisions' \
-    out '^ +[0-9]+  taken +fuse .*\([0-9.]+ MB\): ' out '^ +beside: fuse ' out 'refused .*external kernel' out '^ +18 kernels$'
+    out '^ +[0-9]+  taken +fuse .*\([0-9.]+ MB\): ' out '^ +beside: fuse ' out 'refused .*is a library call' out '^ +18 kernels$'
 fb explain split_stack combined:inductor --steps
 is "inductor: three kernels for combined" 0 out '^ +3 kernels$'
 fb explain split_stack 'combined:inductor[:7]' $small --steps --format json

@@ -406,7 +406,7 @@ static void refusals_are_read_to_their_end(void **unused)
     must_show(t, "85.3 µs");
     term_keys(t, "= / \"out_proj\" Enter j j");
     must_show(t, "cannot fuse · unsupported: ");
-    must_show(t, "products is worked on row by row");
+    must_show(t, "tile of products goes row by row");
     term_keys(t, "g");
     must_show(t, "x = input()");
     must_not_show(t, "row by row");

@@ -181,10 +181,10 @@ static void what_does_not_fit_is_said_in_numbers(void **state)
 {
     (void)state;
     says(fuse(mlp(0, 1024, 8192, 48, 256, FB_BF16), "h", "second"),
-         "the 8192-wide rows that `first` is made of take 16.4 kB each: 32 of them with a tile of both right operands "
-         "are");
+         "the 8192-wide rows that `first` is made of take 16.4 kB each: a block would keep 32 of them and "
+         "a tile of both right operands, ");
     says(fuse(mlp(0, 1024, 256, 256, 2048, FB_BF16), "h", "second"),
-         "a row of `second` is 2048 wide: its sums stay in registers, 1032 of a thread's 255");
+         "a row of `second` is 2048 wide: its sums would take 1032 of a thread's 255 registers");
 }
 
 int main(void)

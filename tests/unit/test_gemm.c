@@ -160,14 +160,15 @@ static void test_refusals(void **state)
     fb_graph *g = fb_graph_new("long rows");
     fb_id x = in(g, "x", FB_F32, SHAPE(64, 32));
     refused(with_output(g, softmax(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(32, 4096))))), FB_RULE_REDUCED_FIRST,
-            "4096 columns, where a block's tile holds 1024 at most");
+            "4096 columns, and a tile holds at most 1024");
     g = fb_graph_new("strangers");
     fb_id y = MATMUL(in(g, "x", FB_F32, SHAPE(640, 320)), in(g, "w", FB_F32, SHAPE(320, 480)));
     x = MATMUL(in(g, "u", FB_F32, SHAPE(640, 320)), in(g, "v", FB_F32, SHAPE(320, 480)));
     refused(with_output(g, OP2(MUL, x, y)), FB_RULE_CONTRACTION, "half of a tile would be empty");
     g = fb_graph_new("rows of another");
     x = MATMUL(in(g, "x", FB_F32, SHAPE(640, 320)), in(g, "w", FB_F32, SHAPE(320, 640)));
-    refused(with_output(g, OP2(ADD, x, OP1(RELU, turned(g, x)))), FB_RULE_CONTRACTION, "worked on row by row");
+    refused(with_output(g, OP2(ADD, x, OP1(RELU, turned(g, x)))), FB_RULE_CONTRACTION,
+            "a tile of products goes row by row");
     g = fb_graph_new("norm before");
     x = layer_norm(g, in(g, "x", FB_F32, SHAPE(64, 512)));
     refused(with_output(g, MATMUL(x, in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
@@ -176,7 +177,7 @@ static void test_refusals(void **state)
     x = in(g, "x", FB_F32, SHAPE(64, 512));
     fb_id largest = NODE(g, FB_OP_AMAX, NULL, (&(fb_attrs){.n_axes = 2, .axes = {0, 1}}), x);
     refused(with_output(g, MATMUL(OP2(SUB, x, largest), in(g, "w", FB_F32, SHAPE(512, 64)))), FB_RULE_REDUCED_FIRST,
-            "needs 32768 elements before its first: what a product reads tile by tile has to be stored then");
+            "needs 32768 elements before its first: it has to be stored");
 }
 
 static void knob_refused(const planned *p, fb_id a, fb_knob knob, int64_t value, const char *words)

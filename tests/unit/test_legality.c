@@ -190,7 +190,7 @@ static void reduced_first(void **state)
     bench b = bench_of(finish(g));
     apply(&b, edit_of(&b, FB_EDIT_FUSE, "below", "total"));
     refused_saying(&b, edit_of(&b, FB_EDIT_FUSE, "most", "below"), FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
-                   "total needs all 4096 elements of most before its first: the 67.1 MB that most reads");
+                   "before its first element, `total` needs all 4096 of `most`: the 67.1 MB that `most` reads");
     bench_free(&b);
 }
 
