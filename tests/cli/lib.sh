@@ -84,6 +84,25 @@ edit_checked() {
     "$CHECKED" -r "$edited" >edit_checked.text && sed "$@" edit_checked.text | "$CHECKED" -w "$edited"
 }
 
+# make_chain [FIELDS]   recordings of this test alone, of the script chain.lua in the working directory; FIELDS: more of the script
+make_chain() {
+    FUSEBOX_RECORDINGS=$work/recordings
+    export FUSEBOX_RECORDINGS
+    mkdir "$FUSEBOX_RECORDINGS"
+    cat >chain.lua <<LUA
+local fb = require "fusebox"
+return fb.script {
+  params = { n = fb.int { 64 } },
+  variants = {
+    short = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu() end,
+    long = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu():sqrt():neg() end,
+  },
+  plans = { pair = function(pl) pl:fuse("tanh", "exp") end },${1:+
+$1}
+}
+LUA
+}
+
 # true NAME COMMAND…
 holds() {
     name=$1

@@ -3,29 +3,14 @@
 # and an experiment's. Recorded on the host here; on a GPU it is the same.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
-FUSEBOX_RECORDINGS=$work/recordings
-export FUSEBOX_RECORDINGS
-mkdir "$FUSEBOX_RECORDINGS"
-recording=$FUSEBOX_RECORDINGS/here.json.gz
-
-cat >chain.lua <<'LUA'
-local fb = require "fusebox"
-return fb.script {
-  params = { n = fb.int { 64 } },
-  variants = {
-    short = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu() end,
-    long = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu():sqrt():neg() end,
-  },
-  plans = { pair = function(pl) pl:fuse("tanh", "exp") end },
-  experiment = function(e)
+make_chain '  experiment = function(e)
     for c in e:sweep { plan = { "none", "pair" }, n = { 32, 64 } } do
       local r = e:measure(c)
       e:row(c, { us = r.wall_us and r.wall_us.median, failed = r.failed })
     end
     e:plot { y = "us" }
-  end,
-}
-LUA
+  end,'
+recording=$FUSEBOX_RECORDINGS/here.json.gz
 rec="record chain.lua --device host --out $recording --spread 1000"
 
 # ---- refused at once

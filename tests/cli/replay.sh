@@ -2,22 +2,8 @@
 # fusebox record, and the device replay that serves what it wrote. Recorded on the host here; on a GPU it is the same.
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
-FUSEBOX_RECORDINGS=$work/recordings
-export FUSEBOX_RECORDINGS
-mkdir "$FUSEBOX_RECORDINGS"
+make_chain
 recording=$FUSEBOX_RECORDINGS/here.json
-
-cat >chain.lua <<'LUA'
-local fb = require "fusebox"
-return fb.script {
-  params = { n = fb.int { 64 } },
-  variants = {
-    short = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu() end,
-    long = function(g, p) return g:input("x", { p.n, 8 }):tanh():exp():relu():sqrt():neg() end,
-  },
-  plans = { pair = function(pl) pl:fuse("tanh", "exp") end },
-}
-LUA
 sed 's/  params/  columns = { "short:max@replay" },\n  params/' chain.lua >asks.lua
 
 fb record chain.lua --device cuda:99

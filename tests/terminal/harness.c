@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -355,4 +356,17 @@ void term_hang_up(term *t)
 {
     close(t->fd);
     t->fd = -1;
+}
+
+static int drop_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+void drop_tree(const char *folder)
+{
+    nftw(folder, drop_one, 16, FTW_DEPTH | FTW_PHYS);
 }

@@ -41,4 +41,7 @@ bool term_row_stands_out(term *t, int row);
 bool term_sent(const term *t, const char *bytes); /* the program has sent them at any time, if in one go */
 bool term_has_bytes_above_ascii(const term *t);   /* in anything the program ever sent */
 
+/* Removes a folder with all that is in it; links are not followed. */
+void drop_tree(const char *folder);
+
 #endif

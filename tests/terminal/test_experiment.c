@@ -3,7 +3,6 @@
 #include "../unit/own_cache.h"
 #include "harness.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -487,14 +486,6 @@ static void a_refusal_has_no_tale(void **unused)
 
 /* ---- */
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *where)
-{
-    (void)st;
-    (void)flag;
-    (void)where;
-    return remove(path);
-}
-
 static int set_up(void **unused)
 {
     (void)unused;
@@ -510,7 +501,8 @@ static int set_up(void **unused)
 static int tear_down(void **unused)
 {
     (void)unused;
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
+    return 0;
 }
 
 int main(void)

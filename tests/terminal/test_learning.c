@@ -3,7 +3,6 @@
 #include "../unit/own_cache.h"
 #include "harness.h"
 
-#include <ftw.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -594,18 +593,10 @@ static void nothing_is_lost_without_a_word(void **unused)
 /* ---- the folder -----------------------------------------------------------------------------------------------------
  */
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static int drop_folder(void **unused)
 {
     (void)unused;
-    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
     return 0;
 }
 

@@ -3,7 +3,6 @@
  * monkey of 10,000 keys loose. Over the session of fake_session.c. */
 #include "harness.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -433,18 +432,10 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static int drop_folder(void **state)
 {
     (void)state;
-    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
     return 0;
 }
 

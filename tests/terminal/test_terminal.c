@@ -1,7 +1,6 @@
 /* The workbench from outside: keys in, screen out. Over the session of fake_session.c, whose figures are known. */
 #include "harness.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -972,14 +971,6 @@ static bool term_gone(term *t, const char *text, int limit_ms)
     return !term_shows(t, text);
 }
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static void run_case(void **state)
 {
     const screen_case *c = *state;
@@ -1010,7 +1001,7 @@ static void run_case(void **state)
     term_signal(t, SIGTERM);
     assert_true(term_end(t, PATIENCE_MS) != -1);
     term_free(t);
-    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
 }
 
 /* ---- cases of their own ---------------------------------------------------------------------------------------------
@@ -1029,7 +1020,7 @@ static int make_folder(void **state)
 static int drop_folder(void **state)
 {
     (void)state;
-    nftw(own_folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(own_folder);
     return 0;
 }
 

@@ -2,7 +2,6 @@
  * "what am I looking at", copying, completing. Over the session of fake_session.c. */
 #include "harness.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -299,14 +298,6 @@ static const view_case cases[] = {
         fail_msg(__VA_ARGS__);                                                                                         \
     } while (0)
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static int make_folder(void **state)
 {
     (void)state;
@@ -320,7 +311,8 @@ static int make_folder(void **state)
 static int drop_folder(void **state)
 {
     (void)state;
-    return nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
+    return 0;
 }
 
 static term *start(int rows, int cols, const char *env, const char *path)

@@ -2,7 +2,6 @@
 #include "../unit/own_cache.h"
 #include "harness.h"
 
-#include <ftw.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -494,18 +493,10 @@ static int make_folder(void **unused)
     return fclose(f);
 }
 
-static int drop(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static int drop_folder(void **unused)
 {
     (void)unused;
-    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
     return 0;
 }
 
