@@ -1,7 +1,9 @@
 /* The command line at the bottom: running what was typed, finding rows. Completing is complete.c's. */
+#include "base/near.h"
 #include "tui/ui.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- finding ---- */
@@ -66,6 +68,19 @@ static fb_cmd only_one(const char *name, size_t n)
     return found;
 }
 
+static void say_unknown(fb_app *app, const char *line, size_t n)
+{
+    const char *names[FB_COMMANDS], *near;
+    char name[64];
+    for (int c = 0; c < FB_COMMANDS; c++) names[c] = fb_cmd_get((fb_cmd)c)->name;
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), line);
+    near = fb_nearest(name, names, FB_COMMANDS);
+    if (near)
+        fb_app_say(app, FB_ROLE_BAD, "no command \"%s\"; did you mean \"%s\"?", name, near);
+    else
+        fb_app_say(app, FB_ROLE_BAD, "no command \"%s\"; ? lists them", name);
+}
+
 void fb_line_run(fb_app *app, const char *line)
 {
     line += strspn(line, " ");
@@ -82,7 +97,7 @@ void fb_line_run(fb_app *app, const char *line)
     fb_cmd c = fb_cmd_find(line, n);
     if (c == FB_CMD_NONE) c = only_one(line, n);
     if (c == FB_CMD_NONE) {
-        fb_app_say(app, FB_ROLE_BAD, "no command \"%.*s\"; ? lists them", (int)n, line);
+        say_unknown(app, line, n);
         return;
     }
     const fb_cmd_info *info = fb_cmd_get(c);

@@ -160,11 +160,18 @@ static void add_closing(fb_app *app, fb_puzzle_page *p)
 static void add_waterfall(fb_app *app, fb_puzzle_page *p)
 {
     const fb_why *why = &app->puzzle.why;
+    fb_str alike = {0};
     for (int id = 0; id < FB_WHY_PARTS; id++) {
         if (!fb_why_matters(why, (fb_why_id)id) || !why->part[id].known) continue;
+        if (fb_why_alike(why, (fb_why_id)id)) {
+            fb_str_addf(&alike, "%s %s", alike.n ? "," : "alike in both:", fb_why_name((fb_why_id)id));
+            continue;
+        }
         add(app, p, 4, FB_ROLE_TEXT, FB_NONE, "", fb_why_name((fb_why_id)id));
         p->lines.at[p->lines.n - 1].part = (fb_why_id)id;
     }
+    if (alike.n) add(app, p, 4, FB_ROLE_DIM, FB_NONE, "", fb_str_get(&alike));
+    fb_str_free(&alike);
 }
 
 /* "11.00 times as fast", "1.25× slower" */

@@ -63,8 +63,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         p += n + (p[n] == '\n');
     }
     if (y + 1 < inner.h)
-        fb_draw(&inner, y + 1, 0, FB_ROLE_DIM,
-                "r loads it again · ! what the script printed · o other scripts · Esc the workbench");
+        fb_draw_wrapped(&inner, y + 1, 0, inner.h - y - 1, FB_ROLE_DIM,
+                        "r loads it again · E opens it in your editor · ! what the script printed · o other scripts · "
+                        "Esc the workbench");
 }
 
 const fb_view fb_view_error = {

@@ -19,7 +19,11 @@ typedef struct {
     fb_error err;
 } state;
 
-enum { DETAILS = 8, NUMBER = 5, OUTCOME = 7, WHAT = 17, ROOM_FOR_PATHS = 76 };
+enum { DETAILS = 8, NUMBER = 5, OUTCOME = 7, WHAT = 17, ROOM_FOR_PATHS = 76, ROOM_FOR_WORDS = 52 };
+
+/* How a decision is written in the list: with whole paths, with the last part of them, or without words too. Then it is
+ * written out below the list. */
+typedef enum { FORM_WHOLE, FORM_BRIEF, FORM_SHORT } row_form;
 
 /* Decisions taken down to a row. */
 static int taken(const state *s, int row)
@@ -220,8 +224,12 @@ static fb_role role_of(fb_step_outcome o)
     }
 }
 
-/* "layer_norm.mean" of "feature[3].layer_norm.mean": where there is no room for whole paths. The decision is written
- * out below the list then. */
+static row_form form_of(const fb_rect *r)
+{
+    return r->w >= ROOM_FOR_PATHS ? FORM_WHOLE : r->w >= ROOM_FOR_WORDS ? FORM_BRIEF : FORM_SHORT;
+}
+
+/* "layer_norm.mean" of "feature[3].layer_norm.mean": where there is no room for whole paths. */
 static const char *brief(const char *path)
 {
     const char *at = path;
@@ -229,18 +237,18 @@ static const char *brief(const char *path)
     return at;
 }
 
-static void candidate_text(const fb_app *app, const fb_candidate *c, bool whole, fb_str *out)
+static void candidate_text(const fb_app *app, const fb_candidate *c, row_form form, fb_str *out)
 {
     const fb_graph *g = graph_of(app);
-    if (whole) {
+    if (form == FORM_WHOLE) {
         fb_candidate_text(g, c, out);
         return;
     }
-    const char *a = brief(fb_candidate_name(g, c)), *b = fb_candidate_other(g, c);
-    if (c->kind == FB_STEP_FUSE)
-        fb_str_addf(out, "`%s` + `%s`", a, brief(b));
-    else
-        fb_str_addf(out, "%s `%s`%s%s%s", fb_step_kind_name(c->kind), a, b ? " `" : "", b ? brief(b) : "", b ? "`" : "");
+    const char *other = fb_candidate_other(g, c);
+    bool words = form != FORM_SHORT || c->kind != FB_STEP_FUSE;
+    if (words) fb_str_addf(out, "%s ", fb_step_kind_name(c->kind));
+    fb_str_addf(out, "`%s`", brief(fb_candidate_name(g, c)));
+    if (other) fb_str_addf(out, "%s `%s`", words ? " and" : " +", brief(other));
 }
 
 /* `times`: for so many members of a repetition. */
@@ -248,7 +256,7 @@ static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb
                            int times)
 {
     fb_str what = {0}, score = {0}, many = {0};
-    candidate_text(app, c, r->w >= ROOM_FOR_PATHS, &what);
+    candidate_text(app, c, form_of(r), &what);
     fb_steps_score(app->steps, c->score, &score);
     if (times > 1) fb_str_addf(&many, " ×%d", times);
     int room = r->w - x - fb_text_width(fb_str_get(&score)) - 2 - fb_text_width(fb_str_get(&many));
@@ -264,9 +272,8 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
 {
     bool ahead = row > app->scroll[FB_VIEW_STEPS].cursor;
     if (row == 0) {
-        fb_draw(r, y, r->w >= ROOM_FOR_PATHS ? WHAT : OUTCOME, FB_ROLE_DIM,
-                fb_steps_count(app->steps) ? "every operation its own kernel"
-                                           : "the preset decides nothing edge by edge");
+        fb_draw(r, y, form_of(r) == FORM_SHORT ? OUTCOME : WHAT, FB_ROLE_DIM,
+                fb_steps_count(app->steps) ? "every operation its own kernel" : "nothing is decided edge by edge");
         return;
     }
     const fb_step_row *some = &((state *)app->state[FB_VIEW_STEPS])->rows.at[row - 1];
@@ -321,7 +328,7 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
     }
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 3};
     fb_str text = {0};
-    if (r->w < ROOM_FOR_PATHS) {
+    if (form_of(r) == FORM_SHORT) {
         fb_candidate_text(graph_of(app), &s->what, &text);
         y += fb_draw_wrapped(&inner, y + 1, 0, 2, FB_ROLE_TEXT, fb_str_get(&text));
         fb_str_clear(&text);

@@ -18,13 +18,6 @@ typedef struct {
     int line[FB_WHY_PARTS];                             /* in which each shown one was drawn */
 } state;
 
-/* Less than half a percent of what there is to explain. */
-static bool is_alike(const fb_why *why, fb_why_id id)
-{
-    double whole = why->tie ? fmax(why->a_us, why->b_us) : fabs(why->us);
-    return why->part[id].known && fabs(why->part[id].us) < whole / 200;
-}
-
 /* The column with the lower number stands first, so that the bars fall from it to the other; a puzzle says itself which
  * stands first. */
 static state *now(fb_app *app)
@@ -46,7 +39,7 @@ static state *now(fb_app *app)
     for (int id = 0; s->fine && id < FB_WHY_PARTS; id++)
         if (!fb_why_matters(&s->why, (fb_why_id)id))
             continue;
-        else if (is_alike(&s->why, (fb_why_id)id))
+        else if (fb_why_alike(&s->why, (fb_why_id)id))
             s->alike[s->n_alike++] = (fb_why_id)id;
         else
             s->shown[s->n++] = (fb_why_id)id;

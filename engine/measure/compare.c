@@ -304,7 +304,8 @@ const char *fb_comparison_say(const fb_comparison *c, char to[64])
     else if (c->what == FB_SAME)
         snprintf(to, 64, "the same within %.1f %%", beyond);
     else if (resolves < 1000)
-        snprintf(to, 64, "cannot tell: %sresolves %.*f %%", c->pairs ? "this machine " : "", resolves < 10, resolves);
+        snprintf(to, 64, "cannot tell: less than %.*f %% is not seen%s", resolves < 10, resolves,
+                 c->pairs ? " on this machine" : "");
     else
         snprintf(to, 64, "cannot tell: too few samples");
     return to;

@@ -63,8 +63,8 @@ const char *fb_time_name(fb_time of);               /* "wall", "device" */
 const char *fb_ratio_say(double times, char to[32]);
 /* Where there is little room: "3.90 ×", "1/1.25 ×". */
 const char *fb_ratio_brief(double times, char to[32]);
-/* "faster: 3.90 ×", "1.25× slower", "the same within 1.2 %", "cannot tell: this machine resolves 14 %" (by summaries:
- * "cannot tell: resolves 14 %"). Into `to`, returned. */
+/* "faster: 3.90 ×", "1.25× slower", "the same within 1.2 %", "cannot tell: less than 14 % is not seen on this
+ * machine" (by summaries without the machine). Into `to`, returned. */
 const char *fb_comparison_say(const fb_comparison *c, char to[64]);
 double fb_comparison_resolves(const fb_comparison *c); /* the smallest relative difference that would be seen */
 

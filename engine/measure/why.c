@@ -440,6 +440,12 @@ fb_why_id fb_why_largest(const fb_why *why)
     return best;
 }
 
+bool fb_why_alike(const fb_why *why, fb_why_id id)
+{
+    double whole = why->tie ? fmax(why->a_us, why->b_us) : fabs(why->us);
+    return why->part[id].known && fabs(why->part[id].us) < whole / 200;
+}
+
 double fb_why_percent(const fb_why *why, fb_why_id id)
 {
     return why->us == 0 ? 0 : round(100 * why->part[id].us / why->us) + 0.0;
@@ -454,7 +460,7 @@ void fb_why_conclusion(const fb_why *why, char to[240])
     if (why->tie && why->verdict[why->of].what == FB_SAME)
         snprintf(to, 240, "the same: the parts make up for each other");
     else if (why->tie)
-        snprintf(to, 240, "cannot tell which is faster: the parts are differences of medians");
+        snprintf(to, 240, "too close to tell which is faster: the parts may be chance");
     else if (id == FB_WHY_NONE)
         snprintf(to, 240, "nothing that is known explains the difference");
     else if (rest && why->rest_in_kernels)
@@ -469,11 +475,12 @@ void fb_why_conclusion(const fb_why *why, char to[240])
 const char *fb_why_verdicts(const fb_why *why, char to[160])
 {
     char wall[64], device[64];
+    const char *how = why->verdict[FB_TIME_WALL].pairs ? " (run against run)" : "";
     if (!isnan(why->verdict[FB_TIME_DEVICE].times))
-        snprintf(to, 160, "wall: %s; device: %s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall),
-                 fb_comparison_say(&why->verdict[FB_TIME_DEVICE], device));
+        snprintf(to, 160, "wall: %s; device: %s%s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall),
+                 fb_comparison_say(&why->verdict[FB_TIME_DEVICE], device), how);
     else
-        snprintf(to, 160, "wall: %s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall));
+        snprintf(to, 160, "wall: %s%s", fb_comparison_say(&why->verdict[FB_TIME_WALL], wall), how);
     return to;
 }
 

@@ -22,6 +22,8 @@ enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 static char folder[] = "/tmp/fb-learning-XXXXXX";
 static char cache[64], state[96];
 
+static int fresh(void **unused);
+
 static const char *program(void)
 {
     const char *path = getenv("FUSEBOX");
@@ -83,6 +85,9 @@ static void why_is_of_the_pair(void **unused)
     must_show(t, "have not been measured yet");
     term_keys(t, "1 l j Enter");
     must_show(t, "you guessed");
+    term_keys(t, "PgDn");
+    must_show(t, "alike in both: "); /* parts with no difference to speak of have no rows */
+    must_not_show(t, "+0.0 µs");
     term_keys(t, "w");
     must_show(t, "why · 2 again:max");
     must_show(t, "→ 1 again:stored");
@@ -273,6 +278,105 @@ static void puzzlers_are_graded(void **unused)
         must_not_show(t, text); /* all of its choices were tried */
         quit(t);
     }
+}
+
+/* ---- on a host no answer is known beforehand, but grading follows the waterfall on the page
+ * ---------------
+ */
+
+/* A figure as "-4.4 µs" in µs, where the row of the part ends with one. */
+static double figure_of(const char *row, const char *name)
+{
+    static const struct {
+        const char *unit;
+        double us;
+    } units[] = {{" ns", 1e-3}, {" µs", 1}, {" ms", 1e3}, {" s", 1e6}};
+    const char *at = strstr(row, name), *sign = NULL;
+    for (const char *p = at; p && *p; p++)
+        if ((*p == '+' || *p == '-') && p[1] >= '0' && p[1] <= '9') sign = p;
+    if (!sign) return 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        const char *unit = sign + strcspn(sign, " ");
+        if (!strncmp(unit, units[i].unit, strlen(units[i].unit))) return atof(sign) * units[i].us;
+    }
+    return 0;
+}
+
+/* A part's figure on the page; 0 where it has no row. */
+static double part_on_page(term *t, int rows, const char *name)
+{
+    char indented[32];
+    snprintf(indented, sizeof indented, "║    %s ", name);
+    for (int row = 0; row < rows; row++)
+        if (strstr(term_row(t, row), indented)) return figure_of(term_row(t, row), indented);
+    return 0;
+}
+
+/* The part that goes furthest in the direction of the difference; NULL where the rest outweighs it. */
+static const char *winner_on_page(term *t, int rows, bool slower)
+{
+    static const char *const parts[] = {"dispatch", "launches", "copies", "bytes", "compute", "occupancy", "spills"};
+    const char *best = NULL;
+    double most = 0, sign = slower ? 1 : -1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        double us = part_on_page(t, rows, parts[i]) * sign;
+        if (us > most) most = us, best = parts[i];
+    }
+    double rest = part_on_page(t, rows, "rest");
+    return (rest < 0 ? -rest : rest) > most ? NULL : best;
+}
+
+/* The answer `choice`, and what the page says of it: right where the choice is the part that explains most, not graded
+ * where nothing does. */
+static void answer_and_check(term *t, int rows, int choice, int choices, const char *const *keys)
+{
+    char text[32];
+    must_show(t, "predict first");
+    snprintf(text, sizeof text, "%d l j Enter", choice);
+    term_keys(t, text);
+    must_show(t, "you guessed");
+    if (!term_wait(t, "answered", PATIENCE_MS / 60)) { /* turned: the other question */
+        must_show(t, "Here it is the other way round");
+        return;
+    }
+    bool graded = !term_shows(t, "Nothing is graded"), slower = term_shows(t, "× slower; you guessed");
+    const char *winner = winner_on_page(t, rows, slower);
+    for (int c = 1; c <= choices; c++) {
+        snprintf(text, sizeof text, "%d ✓", c);
+        bool right = graded && winner && !strcmp(keys[c - 1], winner);
+        if (term_shows(t, text) == right) continue;
+        fprintf(stderr, "%s", term_screen(t));
+        fail_msg("choice %d: %s, and most is explained by %s", c, right ? "not right" : "right",
+                 winner ? winner : "the rest");
+    }
+    if (graded) must_show(t, winner && !strcmp(keys[choice - 1], winner) ? "Right." : "Not here.");
+    term_keys(t, "G k Enter");
+}
+
+static void grading_follows_the_waterfall(void **unused)
+{
+    static const char *const keys[] = {"bytes", "occupancy", "compute", "launches"}; /* of the puzzler's choices */
+    enum { ROWS = 60 };
+    char command[640], recordings[128];
+    (void)unused;
+    snprintf(recordings, sizeof recordings, "FUSEBOX_RECORDINGS=%s/recordings", folder);
+    assert_int_equal(mkdir(strchr(recordings, '=') + 1, 0700), 0);
+    snprintf(command, sizeof command,
+             "env %s %s '%s' record transpose --device host --only plans --spread 1000 --out %s/here.json.gz "
+             ">/dev/null 2>&1 </dev/null",
+             cache, state, program(), strchr(recordings, '=') + 1);
+    assert_int_equal(system(command), 0);
+    const char *const devices[] = {"replay:h200",
+                                   "replay:here"}; /* the first is decided, and shows that this test can tell */
+    for (size_t d = 0; d < 2; d++) {
+        term *t = start_as("transpose", devices[d], ROWS, 100, d ? recordings : NULL);
+        for (int c = 1; c <= 4; c++) answer_and_check(t, ROWS, c, 4, keys);
+        quit(t);
+        fresh(NULL);
+    }
+    term *t = start_as("transpose", "host", ROWS, 100, NULL); /* live */
+    answer_and_check(t, ROWS, 1, 4, keys);
+    quit(t);
 }
 
 /* Where this machine cannot launch what is compared, what was recorded stands in. */
@@ -630,6 +734,7 @@ int main(void)
         cmocka_unit_test_setup(leaving_is_no_skipping, fresh),
         cmocka_unit_test_setup(one_puzzle_after_the_other, fresh),
         cmocka_unit_test_setup(puzzlers_are_graded, fresh),
+        cmocka_unit_test_setup(grading_follows_the_waterfall, fresh),
         cmocka_unit_test_setup(recording_stands_in, fresh),
         cmocka_unit_test_setup(question_is_turned, fresh),
         cmocka_unit_test_setup(nothing_is_graded_in_a_tie, fresh),

@@ -222,6 +222,8 @@ static void errors_show_their_line(void **unused)
     must_show(t, "the script has an error", SOON_MS);
     must_show(t, "wrong.lua:4: matmul", SOON_MS);
     must_show(t, "^~~~", SOON_MS);
+    term_resize(t, 24, 80);
+    must_show(t, "Esc the workbench", SOON_MS); /* the last of what can be done, which is cut off nowhere */
     write_script("wrong.lua", "return function(g)\n  return g:input(\"x\", { 3, 4 }):tanh()\nend\n");
     term_keys(t, "r");
     must_show(t, "tanh out", SOON_MS);
