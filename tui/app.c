@@ -350,11 +350,17 @@ static void read_keys(fb_app *app)
     }
 }
 
+/* Before the script's columns are there, keys would meet an empty workbench. */
+static bool is_loaded(const fb_app *app)
+{
+    return !app->path || app->columns_made || fb_session_script_error(app->session)->kind != FB_OK;
+}
+
 static int play_keys(fb_app *app, int timeout)
 {
     bool ended = false;
     int wait = 0;
-    while (app->keys && !app->quit) {
+    while (app->keys && !app->quit && is_loaded(app)) {
         bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path || fb_puzzle_waits(app));
         int key = fb_keys_next(app->keys, idle, &wait, &ended);
         if (ended) {

@@ -71,7 +71,8 @@ static void add_facts(fb_app *app, page *p)
     fb_str_addf(&text, "There %s %d column%s. The cursor is on column %d: plan %s", n == 1 ? "is" : "are", n,
                 n == 1 ? "" : "s", app->column + 1, c->plan_name);
     if (*c->variant) fb_str_addf(&text, " of the variant %s", c->variant);
-    fb_str_addf(&text, ", on %s.", c->machine && *c->machine->name ? c->machine->name : c->device);
+    const char *on = c->machine && *c->machine->name ? c->machine->name : c->device;
+    fb_str_addf(&text, *on ? ", on %s." : ".", on); /* nobody has said yet on which */
     if (c->graph && c->plan) {
         int computed = 0, groups = fb_plan_groups(c->plan);
         for (int i = 0; i < c->graph->n_nodes; i++) computed += fb_node_is_computed(c->graph, i);

@@ -307,6 +307,6 @@ const char *fb_comparison_say(const fb_comparison *c, char to[64])
         snprintf(to, 64, "cannot tell: less than %.*f %% is not seen%s", resolves < 10, resolves,
                  c->pairs ? " on this machine" : "");
     else
-        snprintf(to, 64, "cannot tell: too few samples");
+        snprintf(to, 64, "cannot tell: the spread is not known");
     return to;
 }

@@ -265,12 +265,12 @@ bool term_has_bytes_above_ascii(const term *t)
 static const struct {
     const char *name, *bytes, *console; /* console: what the Linux console sends, where that is something else */
 } keys[] = {
-    {"Space", " ", NULL},          {"Enter", "\r", NULL},         {"Tab", "\t", NULL},
-    {"Esc", "\x1b", NULL},         {"Up", "\x1bOA", "\x1b[A"},    {"Down", "\x1bOB", "\x1b[B"},
-    {"Right", "\x1bOC", "\x1b[C"}, {"Left", "\x1bOD", "\x1b[D"},  {"PgUp", "\x1b[5~", NULL},
-    {"PgDn", "\x1b[6~", NULL},     {"Home", "\x1bOH", "\x1b[1~"}, {"End", "\x1bOF", "\x1b[4~"},
-    {"S-Tab", "\x1b[Z", "\x1b\t"}, {"F1", "\x1bOP", "\x1b[[A"},   {"Backspace", "\x7f", NULL},
-    {"Delete", "\x1b[3~", NULL},   {"F2", "\x1bOQ", "\x1b[[B"},
+    {"Space", " ", NULL},         {"Enter", "\r", NULL},         {"Tab", "\t", NULL},
+    {"Esc", "\x1b", NULL},        {"Escape", "\x1b", NULL},      {"Up", "\x1bOA", "\x1b[A"},
+    {"Down", "\x1bOB", "\x1b[B"}, {"Right", "\x1bOC", "\x1b[C"}, {"Left", "\x1bOD", "\x1b[D"},
+    {"PgUp", "\x1b[5~", NULL},    {"PgDn", "\x1b[6~", NULL},     {"Home", "\x1bOH", "\x1b[1~"},
+    {"End", "\x1bOF", "\x1b[4~"}, {"S-Tab", "\x1b[Z", "\x1b\t"}, {"F1", "\x1bOP", "\x1b[[A"},
+    {"Backspace", "\x7f", NULL},  {"Delete", "\x1b[3~", NULL},   {"F2", "\x1bOQ", "\x1b[[B"},
 };
 
 static void send_bytes(term *t, const char *bytes, size_t n)

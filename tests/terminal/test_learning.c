@@ -135,6 +135,25 @@ static void hints_do_not_run(void **unused)
     quit(t);
 }
 
+/* Keys from a file, with no word of waiting in it, come when the script is there. */
+static void keys_wait_for_the_load(void **unused)
+{
+    char path[96];
+    (void)unused;
+    snprintf(path, sizeof path, "%s/keys", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("S G : \"open flops\" Enter I", f);
+    fclose(f);
+    const char *env[] = {cache, state, NULL};
+    const char *argv[] = {program(), "--keys", path, "--device", "replay:h200", "lora_mlp", "inductor", NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "puzzle 3 of 18"); /* of the second script, which is opened by keys and waited for too */
+    must_show(t, "A question about two plans");
+    must_not_show(t, ", on .");
+    quit(t);
+}
+
 /* ---- what a puzzle shows, and their order
  * ----------------------------------------------------------------------------
  */
@@ -730,6 +749,7 @@ int main(void)
         cmocka_unit_test_setup(why_is_of_the_pair, fresh),
         cmocka_unit_test_setup(digits_are_the_guess, fresh),
         cmocka_unit_test_setup(hints_do_not_run, fresh),
+        cmocka_unit_test_setup(keys_wait_for_the_load, fresh),
         cmocka_unit_test_setup(task_and_programs_are_shown, fresh),
         cmocka_unit_test_setup(leaving_is_no_skipping, fresh),
         cmocka_unit_test_setup(one_puzzle_after_the_other, fresh),

@@ -128,7 +128,7 @@ static void the_same_is_said_when_it_is_known(void **state)
     c = fb_compare_pairs(a, b, FB_PAIRS_LEAST - 1);
     assert_int_equal(c.what, FB_CANNOT_TELL);
     assert_true(isnan(c.times));
-    assert_string_equal(fb_comparison_say(&c, text), "cannot tell: too few samples");
+    assert_string_equal(fb_comparison_say(&c, text), "cannot tell: the spread is not known");
     for (int i = 0; i < 100; i++) a[i] = 50;
     c = fb_compare_pairs(a, b, 100);
     assert_int_equal(c.what, FB_SLOWER);
