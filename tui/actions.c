@@ -351,6 +351,45 @@ static void show_puzzle(fb_app *app, const char *arg)
     fb_app_show(app, FB_VIEW_PUZZLE);
 }
 
+static void show_lesson(fb_app *app, const char *arg)
+{
+    int page = atoi(arg);
+    if (!*arg)
+        fb_lesson_show(app);
+    else if (page < 1 || page > fb_lesson_of(app)->n_pages)
+        fb_app_say(app, FB_ROLE_WARN, "lesson: there are pages 1 to %d", fb_lesson_of(app)->n_pages);
+    else
+        fb_lesson_go(app, page - 1);
+}
+
+static void show_contents(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_app_show(app, FB_VIEW_CONTENTS);
+}
+
+static void play(fb_app *app, const char *arg)
+{
+    (void)arg;
+    fb_lesson_play(app);
+}
+
+static void answers(fb_app *app, const char *arg)
+{
+    bool show = !strcmp(arg, "show"), hide = !strcmp(arg, "hide");
+    if (*arg && !show && !hide)
+        fb_app_say(app, FB_ROLE_WARN, "answers: show or hide");
+    else
+        fb_lesson_answers(app, *arg ? show : !app->lesson.answers);
+}
+
+static void notes(fb_app *app, const char *arg)
+{
+    (void)arg;
+    app->lesson.notes = !app->lesson.notes;
+    fb_lesson_show(app);
+}
+
 static void show_steps(fb_app *app, const char *arg)
 {
     fb_preset_use use;
@@ -630,6 +669,11 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_RELOAD] = reload,
     [FB_CMD_HELP] = show_help,
     [FB_CMD_PROMPT] = prompt,
+    [FB_CMD_LESSON] = show_lesson,
+    [FB_CMD_CONTENTS] = show_contents,
+    [FB_CMD_PLAY] = play,
+    [FB_CMD_ANSWERS] = answers,
+    [FB_CMD_NOTES] = notes,
     [FB_CMD_BACK] = back,
     [FB_CMD_CLOSE] = close_view,
     [FB_CMD_QUIT] = quit,

@@ -26,6 +26,7 @@ static const fb_view *const views[FB_VIEWS] = {
     [FB_VIEW_RESULTS] = &fb_view_results,   [FB_VIEW_PLOT] = &fb_view_plot,
     [FB_VIEW_TIMELINE] = &fb_view_timeline, [FB_VIEW_EXPERIMENT] = &fb_view_experiment,
     [FB_VIEW_VALUES] = &fb_view_values,     [FB_VIEW_ABOUT] = &fb_view_about,
+    [FB_VIEW_LESSON] = &fb_view_lesson,     [FB_VIEW_CONTENTS] = &fb_view_contents,
 };
 
 const fb_view *fb_view_at(fb_view_id id)
@@ -96,6 +97,48 @@ static void watch(fb_app *app)
 {
     fb_watch_free(app->watch);
     app->watch = fb_watch_new(app->settings.reload ? fb_session_path(app->session) : NULL);
+    if (app->settings.reload) fb_lesson_watch(app);
+}
+
+/* Of what was open nothing stays. `path` is the app's from now on. */
+static void begin_anew(fb_app *app, char *path)
+{
+    fb_free(app->path);
+    fb_keep_free(app);
+    fb_sweep_forget(app);
+    fb_tale_free(&app->tale);
+    app->path = path;
+    app->leaving = false;
+    app->columns_made = app->first_measured = false;
+    app->n_asked = 0;
+    app->error_shown = false;
+    app->column = app->edge = 0;
+    app->chosen = app->placed = false;
+    app->focus = FB_VIEW_GRAPH;
+    app->zoomed = false;
+    fb_puzzle_free(app);
+    memset(app->scroll, 0, sizeof app->scroll);
+    app->n_over = 0;
+    watch(app);
+    fb_model_update(app);
+}
+
+bool fb_app_open_page(fb_app *app, const char *path, const json_t *params, fb_error *err)
+{
+    char *copy = fb_strdup(path);
+    if (!fb_session_open(app->session, copy, err)) {
+        fb_free(copy);
+        return false;
+    }
+    if (params) fb_session_give(app->session, params);
+    begin_anew(app, copy);
+    return true;
+}
+
+void fb_app_close(fb_app *app)
+{
+    fb_session_close(app->session);
+    begin_anew(app, NULL);
 }
 
 bool fb_app_open(fb_app *app, const char *path)
@@ -112,24 +155,8 @@ bool fb_app_open(fb_app *app, const char *path)
         fb_free(copy);
         return false;
     }
-    fb_free(app->path);
-    fb_keep_free(app);
-    fb_sweep_forget(app);
-    fb_tale_free(&app->tale);
-    app->path = copy;
-    app->leaving = false;
-    app->columns_made = app->first_measured = false;
-    app->n_asked = 0;
-    app->error_shown = false;
-    app->column = app->edge = 0;
-    app->chosen = app->placed = false;
-    app->focus = FB_VIEW_GRAPH;
-    app->zoomed = false;
-    fb_puzzle_free(app);
-    memset(app->scroll, 0, sizeof app->scroll);
-    app->n_over = 0;
-    watch(app);
-    fb_model_update(app);
+    fb_lesson_leave(app);
+    begin_anew(app, copy);
     return true;
 }
 
@@ -187,6 +214,8 @@ static void tell_failures(fb_app *app)
 
 static void follow_session(fb_app *app)
 {
+    fb_lesson_follow(app);
+    if (fb_session_script(app->session) && fb_session_script(app->session)->lesson) fb_lesson_loaded(app);
     const fb_script_info *info = fb_session_script(app->session);
     bool wrong = fb_session_script_error(app->session)->kind != FB_OK;
     app->serial = fb_session_serial(app->session);
@@ -217,6 +246,8 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     fb_need need = fb_cmd_get(c)->needs;
     int n;
     if (need == NEED_NOTHING) return NULL;
+    if (need == NEED_LESSON) return app->lesson.info ? NULL : "no lesson is open: o lists what there is";
+    if (fb_app_view(app) == FB_VIEW_LESSON && !app->by_prompt && fb_view_key_of(FB_VIEW_LESSON, c)) return NULL;
     if (c == FB_CMD_UNDO && app->dropped_last) return NULL; /* the column that comes back needs no other */
     if (need == NEED_BUSY) return fb_session_busy(app->session) ? NULL : "nothing is being measured";
     if (!app->path) return "no script is open: o lists what there is";
@@ -301,7 +332,7 @@ static void run(fb_app *app, fb_cmd c, const char *arg)
 
 void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
 {
-    const char *why = fb_app_why_not(app, c);
+    const char *may_not = fb_lesson_may_not(app, c, arg), *why = may_not ? may_not : fb_app_why_not(app, c);
     const int column = app->column;
     app->dirty = true;
     if (why)
@@ -343,7 +374,9 @@ static void read_keys(fb_app *app)
         if (kind == KEY_CODE_YES && value == KEY_RESIZE) continue; /* SIGWINCH told us */
         int key = fb_key_of_curses(kind == KEY_CODE_YES, value);
         app->answers = true;
-        if (key == FB_KEY_MOUSE)
+        if (app->lesson.play && key != FB_KEY_NONE)
+            fb_lesson_stop(app, "stopped");
+        else if (key == FB_KEY_MOUSE)
             fb_mouse(app);
         else if (key != FB_KEY_NONE)
             fb_app_key(app, key);
@@ -356,21 +389,32 @@ static bool is_loaded(const fb_app *app)
     return !app->path || app->columns_made || fb_session_script_error(app->session)->kind != FB_OK;
 }
 
+/* The next of a lesson's keys, or of those in a file: how long it has to wait (-1: until something happens), 0 when it
+ * was pressed. */
+static int play_one(fb_app *app, bool lesson)
+{
+    bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path || fb_puzzle_waits(app));
+    bool ended = false;
+    int wait = 0, key = fb_keys_next(lesson ? app->lesson.play : app->keys, idle, &wait, &ended);
+    if (ended && lesson) {
+        fb_lesson_stop(app, "played");
+    } else if (ended) {
+        fb_keys_free(app->keys);
+        app->keys = NULL;
+    } else if (key != FB_KEY_NONE && lesson) {
+        fb_lesson_press(app, key);
+    } else if (key != FB_KEY_NONE) {
+        fb_app_key(app, key);
+    }
+    return wait;
+}
+
 static int play_keys(fb_app *app, int timeout)
 {
-    bool ended = false;
-    int wait = 0;
-    while (app->keys && !app->quit && is_loaded(app)) {
-        bool idle = !fb_session_busy(app->session) && (app->first_measured || !app->path || fb_puzzle_waits(app));
-        int key = fb_keys_next(app->keys, idle, &wait, &ended);
-        if (ended) {
-            fb_keys_free(app->keys);
-            app->keys = NULL;
-        } else if (key != FB_KEY_NONE) {
-            fb_app_key(app, key);
-        } else if (wait) {
-            return wait > 0 && (timeout < 0 || wait < timeout) ? wait : timeout;
-        }
+    while ((app->keys || app->lesson.play) && !app->quit && is_loaded(app)) {
+        int wait = app->lesson.play ? fb_lesson_wait(app) : 0;
+        if (!wait) wait = play_one(app, app->lesson.play != NULL);
+        if (wait) return wait > 0 && (timeout < 0 || wait < timeout) ? wait : timeout;
     }
     return timeout;
 }
@@ -399,10 +443,12 @@ static void draw(fb_app *app)
 {
     fb_values_follow(app);
     fb_view_id top = fb_app_view(app);
+    bool left = top == FB_VIEW_LESSON && fb_lesson_beside(app) && COLS >= FB_LESSON_COLS;
     fb_layout_wish wish = {.rows = LINES,
                            .cols = COLS,
                            .zoomed = app->zoomed ? (int)app->focus : -1,
-                           .whole = app->n_over > 0,
+                           .whole = app->n_over > 0 && !left,
+                           .left = left,
                            .beside = views[top]->beside,
                            .table_rows = fb_view_columns.count(app) + fb_columns_head(app),
                            .column_cells = fb_columns_wish(app, COLS),
@@ -415,11 +461,10 @@ static void draw(fb_app *app)
     } else {
         fb_frame_draw(app);
         if (app->layout.beside) draw_view(app, FB_VIEW_GRAPH, &app->layout.pane[FB_PANE_GRAPH], false);
-        if (app->n_over)
-            draw_view(app, top, &app->layout.whole, true);
-        else
+        if (app->n_over) draw_view(app, top, &app->layout.whole, true);
+        if (!app->n_over || app->layout.left)
             for (int p = 0; p < FB_PANES; p++)
-                draw_view(app, (fb_view_id)p, &app->layout.pane[p], p == (int)app->focus);
+                draw_view(app, (fb_view_id)p, &app->layout.pane[p], !app->n_over && p == (int)app->focus);
         fb_hint_draw(app);
     }
     fb_draw_show();
@@ -483,6 +528,7 @@ static void wait_for_news(fb_app *app, int64_t last_frame, int limit)
     fb_saved saved = fds[n + 3].revents ? fb_watch_saved(app->watch) : (fb_saved){0};
     if (saved.script) fb_action(app, FB_CMD_RELOAD, "");
     if (saved.other) fb_kernels_saved(app);
+    if (saved.script || saved.other) fb_lesson_saved(app);
     if (fds[n].revents & POLLIN)
         read_keys(app);
     else if (fds[n].revents & (POLLHUP | POLLERR | POLLNVAL)) { /* nobody is there any more */
@@ -523,6 +569,7 @@ static void free_app(fb_app *app)
 {
     fb_model_free(&app->model);
     fb_puzzle_free(app);
+    fb_lesson_free(app);
     fb_puzzle_forget(app);
     fb_keep_free(app);
     fb_sweep_forget(app);

@@ -284,6 +284,12 @@ static bool record_script(record *r, const char *path, bool *gone, int *status)
     return ok;
 }
 
+/* Lessons show scripts that are recorded as themselves. */
+static bool is_lesson(const fb_bundled *b)
+{
+    return !strcmp(b->kind, "lessons");
+}
+
 /* Of the bundled ones puzzlers come first. */
 static void record_all(record *r, int *status)
 {
@@ -294,7 +300,8 @@ static void record_all(record *r, int *status)
     for (r->now = 0; ok && r->now < STAGES; r->now++) {
         if (r->some && !r->only[r->now]) continue;
         for (int i = 0; ok && i < n && !(r->recorder && fb_recorder_over(r->recorder)); i++)
-            if (!gone[i]) ok = record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, &gone[i], status);
+            if (!gone[i] && (r->cli.n_args || !is_lesson(&bundled[i])))
+                ok = record_script(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path, &gone[i], status);
     }
     fb_free(gone);
     fb_arena_free(arena);
@@ -350,6 +357,7 @@ static int compile_all(const record *r)
     int n_bundled = fb_bundled_list(arena, &bundled), n = r->cli.n_args ? r->cli.n_args : n_bundled;
     int status = FB_EXIT_FINE, running = 0;
     for (int i = 0; i < n; i++) {
+        if (!r->cli.n_args && is_lesson(&bundled[i])) continue;
         if (running == r->jobs) running -= reap(&status);
         if (compile_apart(r, r->cli.n_args ? r->cli.args[i] : bundled[i].path) > 0)
             running++;

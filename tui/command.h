@@ -20,6 +20,7 @@ typedef enum {
     NEED_NOTHING,
     NEED_SCRIPT_PATH, /* a script was asked for, loaded or not */
     NEED_SCRIPT,
+    NEED_LESSON,
     NEED_PUZZLE, /* the script asks one */
     NEED_COLUMN,
     NEED_PLAN, /* the column's plan is ours to edit */
@@ -54,6 +55,11 @@ enum {
     FB_KEY_BACKSPACE,
     FB_KEY_F1,
     FB_KEY_F2,
+    FB_KEY_F3,
+    FB_KEY_F4,
+    FB_KEY_F5,
+    FB_KEY_F6,
+    FB_KEY_F7,
     FB_KEY_MOUSE, /* what it did is asked of curses */
     FB_KEY_NONE = -1,
     FB_KEY_ESC = 27,

@@ -122,6 +122,10 @@ static void words_after(fb_app *app, fb_cmd c, words *w)
     case FB_CMD_THEME:
         for (int t = 0; t < FB_THEMES; t++) offer(w, fb_theme_name((fb_theme)t));
         break;
+    case FB_CMD_ANSWERS:
+        offer(w, "show");
+        offer(w, "hide");
+        break;
     case FB_CMD_VALUES: nodes(app, w); break;
     case FB_CMD_OPEN:
         bundled(w);

@@ -21,11 +21,29 @@ static void add_own_columns(fb_app *app, const fb_script_info *info)
     add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
 }
 
+/* Those of a lesson's page; of a puzzle the two that it compares. */
+static void add_page_columns(fb_app *app, const fb_script_info *info, const fb_lesson_page *page)
+{
+    app->own_columns = true;
+    if (page->n_columns)
+        add_columns(app, page->columns, page->n_columns);
+    else if (page->puzzle && info->puzzle)
+        add_columns(app, (const char *const *)app->puzzle.spec, 2);
+    else
+        add_own_columns(app, info);
+    if (page->puzzle && !info->puzzle)
+        fb_fail(&app->lesson.trouble, FB_ERR_INPUT, "%s:%d: %s asks no puzzle", fb_file_name(app->lesson.path),
+                page->line, page->script);
+}
+
 /* Those that were asked for, else those of the last time, else the script's own. */
 void fb_first_columns(fb_app *app, const fb_script_info *info)
 {
+    const fb_lesson_page *page = fb_lesson_now(app);
     fb_puzzle_begin(app);
-    if (app->n_asked)
+    if (page)
+        add_page_columns(app, info, page);
+    else if (app->n_asked)
         add_columns(app, app->asked, app->n_asked);
     else if (!fb_keep_restore(app))
         add_own_columns(app, info);

@@ -195,7 +195,7 @@ static void hint_frame(const fb_app *app)
 void fb_frame_draw(fb_app *app)
 {
     const fb_layout *l = &app->layout;
-    bool one = l->whole.h > 0;
+    bool one = l->whole.h > 0 && !l->left;
     draw_header(app);
     hint_frame(app);
     if (l->beside) {
@@ -211,12 +211,13 @@ void fb_frame_draw(fb_app *app)
         title(app, fb_app_view(app), &l->whole);
         return;
     }
-    const fb_rect *graph = &l->pane[FB_PANE_GRAPH], *table = &l->pane[FB_PANE_COLUMNS];
+    const fb_rect *graph = l->left ? &l->whole : &l->pane[FB_PANE_GRAPH], *table = &l->pane[FB_PANE_COLUMNS];
     three_sides(graph, "╭", "╮");
     three_sides(table, "╭", "╮");
     three_sides(&l->pane[FB_PANE_KERNELS], "├", "┤");
     put(l->hint.y - 1, graph->x + graph->w, FB_ROLE_FRAME, "┴");
     put(l->hint.y - 1, table->x - 1, FB_ROLE_FRAME, "┴");
-    focused_sides(&l->pane[fb_app_view(app)]);
-    for (int p = 0; p < FB_PANES; p++) title(app, (fb_view_id)p, &l->pane[p]);
+    focused_sides(l->left ? graph : &l->pane[fb_app_view(app)]);
+    title(app, l->left ? fb_app_view(app) : FB_VIEW_GRAPH, graph);
+    for (int p = FB_PANE_GRAPH + 1; p < FB_PANES; p++) title(app, (fb_view_id)p, &l->pane[p]);
 }

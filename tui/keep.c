@@ -80,7 +80,7 @@ static bool path_of(const fb_app *app, char *to, size_t room)
 bool fb_keep_save(fb_app *app, fb_error *err)
 {
     char path[PATH_MAX];
-    if (!app->touched || !app->columns_made) return true;
+    if (!app->touched || !app->columns_made || app->lesson.info) return true; /* a page is always as it is written */
     if (!path_of(app, path, sizeof path)) return fb_state_usable(err) && fb_fail(err, FB_ERR_SYSTEM, "no place for it");
     json_t *columns = json_array();
     for (int i = 0; i < fb_session_columns(app->session); i++) {
@@ -156,6 +156,6 @@ bool fb_keep_restore(fb_app *app)
 void fb_keep_forget(fb_app *app)
 {
     char path[PATH_MAX];
-    if (path_of(app, path, sizeof path)) unlink(path);
+    if (!app->lesson.info && path_of(app, path, sizeof path)) unlink(path);
     app->touched = false;
 }

@@ -45,11 +45,8 @@ static bool read_word(fb_keys *k, const char *word, size_t n)
     return true;
 }
 
-fb_keys *fb_keys_read(const char *path, fb_error *err)
+fb_keys *fb_keys_parse(const char *text, const char *path, fb_error *err)
 {
-    size_t size;
-    char *text = fb_read_file(path, MOST_BYTES, &size, err);
-    if (!text) return NULL;
     fb_keys *k = fb_calloc(1, sizeof *k);
     int line = 1;
     bool good = true;
@@ -68,10 +65,18 @@ fb_keys *fb_keys_read(const char *path, fb_error *err)
             p += n;
         }
     }
-    fb_free(text);
     if (good) return k;
     fb_keys_free(k);
     return NULL;
+}
+
+fb_keys *fb_keys_read(const char *path, fb_error *err)
+{
+    size_t size;
+    char *text = fb_read_file(path, MOST_BYTES, &size, err);
+    fb_keys *k = text ? fb_keys_parse(text, path, err) : NULL;
+    fb_free(text);
+    return k;
 }
 
 void fb_keys_free(fb_keys *k)

@@ -9,6 +9,8 @@
 typedef struct fb_keys fb_keys;
 
 fb_keys *fb_keys_read(const char *path, fb_error *err); /* the error names file and line */
+/* The same of a text; errors begin with "WHAT:line". */
+fb_keys *fb_keys_parse(const char *text, const char *what, fb_error *err);
 void fb_keys_free(fb_keys *k);
 /* The next key, or FB_KEY_NONE when it has to wait: *wait_ms is how long, -1 until the session is idle. After the last
  * key *ended is set. */

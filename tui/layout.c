@@ -7,6 +7,8 @@ enum {
     MIN_GRAPH = 26,
     MIN_TABLE = 32,
     MAX_GRAPH = 96,
+    MIN_TEXT = 46,
+    MAX_TEXT = 86,
     MIN_KERNELS = 3,
     AROUND_BESIDE = 14
 };
@@ -31,6 +33,13 @@ static int graph_width(const fb_layout_wish *wish)
     return clamp(graph, MIN_GRAPH, free - MIN_TABLE);
 }
 
+/* Text is read in lines of some length: it has the room before the table. */
+static int text_width(const fb_layout_wish *wish)
+{
+    int free = wish->cols - FRAMES;
+    return clamp(free - clamp(wish->column_cells, MIN_TABLE, free), MIN_TEXT, MAX_TEXT);
+}
+
 fb_layout fb_layout_make(const fb_layout_wish *wish)
 {
     fb_layout l = {.too_small = wish->rows < FB_MIN_ROWS || wish->cols < FB_MIN_COLS};
@@ -42,7 +51,7 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
     l.hint = (fb_rect){wish->rows - 2 - hint, 2, hint, cols - 4};
     int top = 2, bottom = l.hint.y - 1; /* rows of the panes: [top, bottom) */
     fb_rect body = {top, 1, bottom - top, cols - 2};
-    if (wish->whole || wish->zoomed >= 0) {
+    if (wish->whole || (wish->zoomed >= 0 && !wish->left)) {
         l.whole = body;
         l.beside = wish->whole && wish->beside && cols >= wish->beside + MIN_GRAPH + AROUND_BESIDE;
         if (l.beside) {
@@ -53,10 +62,15 @@ fb_layout fb_layout_make(const fb_layout_wish *wish)
         if (!wish->whole) l.pane[wish->zoomed] = body;
         return l;
     }
-    int graph = graph_width(wish), table_x = graph + 3, table = cols - graph - 4;
+    int graph = wish->left ? text_width(wish) : graph_width(wish), table_x = graph + 3, table = cols - graph - 4;
     int table_h = clamp(wish->table_rows, 3, body.h - 1 - MIN_KERNELS);
     l.pane[FB_PANE_GRAPH] = (fb_rect){top, 1, body.h, graph};
     l.pane[FB_PANE_COLUMNS] = (fb_rect){top, table_x, table_h, table};
     l.pane[FB_PANE_KERNELS] = (fb_rect){top + table_h + 1, table_x, body.h - table_h - 1, table};
+    l.left = wish->left;
+    if (l.left) {
+        l.whole = l.pane[FB_PANE_GRAPH];
+        l.pane[FB_PANE_GRAPH] = (fb_rect){0, 0, 0, 0};
+    }
     return l;
 }

@@ -22,12 +22,13 @@ typedef struct {
 
 typedef enum { FB_PANE_GRAPH, FB_PANE_COLUMNS, FB_PANE_KERNELS, FB_PANES } fb_pane;
 
-enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60 };
+enum { FB_MIN_ROWS = 16, FB_MIN_COLS = 60, FB_LESSON_COLS = 100 };
 
 typedef struct {
     int rows, cols;   /* of the screen */
     int zoomed;       /* a pane, or -1 */
     bool whole;       /* one view over all panes: source, help, log … */
+    bool left;        /* a view in the graph's place, the other panes beside it */
     int beside;       /* cells that view needs to have the graph beside it, where there is room; 0: it wants none */
     int table_rows;   /* lines that the columns pane would like */
     int column_cells; /* width that the columns pane would like */
@@ -36,6 +37,7 @@ typedef struct {
 
 typedef struct {
     bool too_small;
+    bool left;                  /* `whole` stands in the graph's place, the other panes beside it */
     bool beside;                /* the graph pane stands to the left of `whole` */
     fb_rect header, keys, hint; /* one line, one line, two or three or as the sentence takes; hint without its frame */
     fb_rect pane[FB_PANES];     /* inner; h or w 0 when not shown */

@@ -122,7 +122,8 @@ void fb_puzzle_hold(fb_app *app, bool on)
 
 bool fb_puzzle_waits(const fb_app *app)
 {
-    return app->puzzle.stage == FB_PUZZLE_PREDICT && fb_app_view(app) == FB_VIEW_PUZZLE;
+    bool page = fb_app_view(app) == FB_VIEW_LESSON && fb_lesson_asks(app);
+    return app->puzzle.stage == FB_PUZZLE_PREDICT && (page || fb_app_view(app) == FB_VIEW_PUZZLE);
 }
 
 bool fb_puzzle_hides(const fb_app *app, const char *spec)
@@ -197,8 +198,8 @@ void fb_puzzle_begin(fb_app *app)
     fb_puzzle_free(app);
     app->puzzle_wanted = false;
     if (fb_puzzle_of(app)) {
-        const char *next;
-        app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
+        const char *next = NULL; /* in a lesson its next page, which is the lesson's to say */
+        if (!app->lesson.info) app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
         app->puzzle.next = next ? fb_strdup(next) : NULL;
         fb_puzzles_read(arena, &progress);
         fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));
@@ -207,7 +208,9 @@ void fb_puzzle_begin(fb_app *app)
         app->puzzle.asks = asks(fb_puzzle_of(app));
         fb_puzzle_set_columns(app, FB_PUZZLE_AS_ASKED);
         bool shows = wanted || state == FB_PUZZLE_NEW || (state == FB_PUZZLE_SKIPPED && app->from_list);
-        if (shows && fb_app_view(app) != FB_VIEW_LIST) {
+        if (app->lesson.info) {
+            if (fb_lesson_asks(app) && fb_app_view(app) == FB_VIEW_LESSON) fb_puzzle_hold(app, true);
+        } else if (shows && fb_app_view(app) != FB_VIEW_LIST) {
             fb_app_show(app, FB_VIEW_PUZZLE);
             fb_puzzle_hold(app, true);
         }

@@ -7,7 +7,6 @@
 
 /* ---- puzzle.c ---- */
 
-const fb_puzzle *fb_puzzle_of(const fb_app *app); /* NULL: the script asks none */
 /* The column that is meant by [VARIANT:]PLAN[@DEVICE]; FB_NONE. */
 int fb_puzzle_column(const fb_app *app, const char *text);
 const fb_column *fb_puzzle_absent(const fb_app *app); /* one of the two that cannot be had here; NULL */
@@ -18,7 +17,6 @@ void fb_puzzle_set_columns(fb_app *app, fb_puzzle_stand_in how);
 fb_puzzle_stand_in fb_puzzle_offered(const fb_app *app);
 const char *fb_puzzle_recording(const fb_app *app); /* of another machine, by its device's name; NULL: there is none */
 bool fb_puzzle_names_device(const fb_app *app);
-void fb_puzzle_hold(fb_app *app, bool on); /* nothing is measured by itself before there is a prediction */
 void fb_puzzle_start(fb_app *app);         /* measures both */
 bool fb_puzzle_makes_right(const fb_app *app, int choice);
 bool fb_puzzle_is_right(const fb_app *app);

@@ -318,6 +318,7 @@ static const char *next_title(fb_app *app)
 static void add_next(fb_app *app, fb_puzzle_page *p, bool skipping)
 {
     char text[300];
+    if (app->lesson.info) return;
     if (app->puzzle.next) {
         snprintf(text, sizeof text, "%s puzzle, %d of %d: %s", skipping ? "Skip to the next" : "The next",
                  app->puzzle.place + 1, app->puzzle.of, next_title(app));
@@ -325,6 +326,11 @@ static void add_next(fb_app *app, fb_puzzle_page *p, bool skipping)
     } else if (skipping) {
         button(app, p, FB_PUZZLE_ROW_SKIP, "Skip this puzzle");
     }
+}
+
+static void add_back(fb_app *app, fb_puzzle_page *p)
+{
+    button(app, p, FB_PUZZLE_ROW_WORKBENCH, app->lesson.info ? "Back to the lesson" : "To the workbench");
 }
 
 static void make_prediction(fb_app *app, fb_puzzle_page *p)
@@ -364,7 +370,7 @@ static void make(fb_app *app, int width)
         add(app, p, 2, FB_ROLE_BAD, FB_NONE, "", app->puzzle.error.text);
         add_stand_in_button(app, p);
         button(app, p, FB_PUZZLE_ROW_AGAIN, "Predict again");
-        button(app, p, FB_PUZZLE_ROW_WORKBENCH, "To the workbench");
+        add_back(app, p);
         add_next(app, p, false);
         break;
     case FB_PUZZLE_ANSWERED:
@@ -376,9 +382,9 @@ static void make(fb_app *app, int width)
         gap(app, p);
         button(app, p, FB_PUZZLE_ROW_WHY, "The waterfall, part by part");
         add_next(app, p, false);
-        button(app, p, FB_PUZZLE_ROW_WORKBENCH, "To the workbench");
+        add_back(app, p);
         button(app, p, FB_PUZZLE_ROW_AGAIN, "Predict again");
-        button(app, p, FB_PUZZLE_ROW_LIST, "The other puzzles");
+        if (!app->lesson.info) button(app, p, FB_PUZZLE_ROW_LIST, "The other puzzles");
         break;
     default: break;
     }

@@ -10,6 +10,7 @@
 #include "tui/keep.h"
 #include "tui/keys.h"
 #include "tui/layout.h"
+#include "tui/lesson.h"
 #include "tui/marks.h"
 #include "tui/prompt.h"
 #include "tui/puzzle_code.h"
@@ -44,6 +45,8 @@ typedef enum {
     FB_VIEW_EXPERIMENT,
     FB_VIEW_VALUES,
     FB_VIEW_ABOUT,
+    FB_VIEW_LESSON,
+    FB_VIEW_CONTENTS,
     FB_VIEWS,
     FB_VIEW_NONE = -1,
 } fb_view_id;
@@ -91,7 +94,7 @@ typedef struct {
 
 extern const fb_view fb_view_graph, fb_view_columns, fb_view_kernels, fb_view_source, fb_view_help, fb_view_log,
     fb_view_params, fb_view_list, fb_view_error, fb_view_why, fb_view_steps, fb_view_puzzle, fb_view_results,
-    fb_view_plot, fb_view_timeline, fb_view_experiment, fb_view_values, fb_view_about;
+    fb_view_plot, fb_view_timeline, fb_view_experiment, fb_view_values, fb_view_about, fb_view_lesson, fb_view_contents;
 const fb_view *fb_view_at(fb_view_id id);
 /* What the command does in a view over the panes, where that is the view's own; else NULL. */
 const fb_view_key *fb_view_key_of(fb_view_id id, fb_cmd c);
@@ -235,6 +238,7 @@ struct fb_app {
     bool from_list;                /* the script was chosen from the list */
     bool puzzle_wanted;            /* the script that is being opened is to begin with its puzzle */
     fb_puzzle_run puzzle;
+    fb_lesson_run lesson;
 
     fb_steps *steps; /* the record that the view STEPS shows; NULL: none */
     fb_tried *tried;
@@ -292,6 +296,9 @@ void fb_app_run(fb_app *app, fb_cmd c, const char *arg);
 const char *fb_app_why_not(fb_app *app, fb_cmd c);
 void fb_app_say(fb_app *app, fb_role role, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool fb_app_open(fb_app *app, const char *path); /* false: it said why not, and what was open stays */
+/* A lesson's page: its script with these parameters; false with the reason. And none. */
+bool fb_app_open_page(fb_app *app, const char *path, const json_t *params, fb_error *err);
+void fb_app_close(fb_app *app);
 void fb_app_key(fb_app *app, int key);
 
 /* New, zeroed state for a view, in app->state and an arena of its own, app->arena; what was there before is freed. */
@@ -367,6 +374,8 @@ void fb_puzzle_reloaded(fb_app *app); /* the same script has answered again */
 void fb_puzzle_follow(fb_app *app);   /* the session changed */
 void fb_puzzle_free(fb_app *app);
 void fb_puzzle_forget(fb_app *app);                        /* what is drawn */
+const fb_puzzle *fb_puzzle_of(const fb_app *app);          /* NULL: the script asks none */
+void fb_puzzle_hold(fb_app *app, bool on);                 /* nothing is measured by itself before there is a prediction */
 bool fb_puzzle_waits(const fb_app *app);                   /* for a prediction: nothing is measured before */
 bool fb_puzzle_hides(const fb_app *app, const char *spec); /* a column that would tell too much */
 

@@ -177,7 +177,9 @@ fb_script_info *fb_script_info_read(const json_t *m, const char *path, fb_error 
         read_puzzle(info, json_object_get(m, "puzzle"), err);
     info->variant_lines = read_lines(info, json_object_get(m, "variant_lines"), info->n_variants);
     info->plan_lines = read_lines(info, json_object_get(m, "plan_lines"), info->n_plans);
-    if (ok && !info->n_variants) ok = fb_fail(err, FB_ERR_INPUT, "there is no variant");
+    const json_t *lesson = json_object_get(info->json, "lesson");
+    if (ok && lesson) ok = (info->lesson = fb_lesson_read(lesson, info->arena, err)) != NULL;
+    if (ok && !lesson && !info->n_variants) ok = fb_fail(err, FB_ERR_INPUT, "there is no variant");
     if (ok) return info;
     fb_script_info_free(info);
     return NULL;

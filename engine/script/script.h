@@ -14,6 +14,7 @@
  *   {"type":"measured","report":{…}}                                      replies to measure
  * script → front
  *   {"type":"script","title":…,"params":[…],"variants":[…],"plans":[…],"columns":[…],"experiment":bool,"puzzle":{…}}
+ *     or of a lesson {"type":"script","title":…,"lesson":{"pages":[…]}}
  *   {"type":"log","text":…}
  *   {"type":"graph","id":N,"hash":H} followed by the lines of graph_json.h (canonical)
  *   {"type":"plan","id":N,"plan":{…}}
@@ -87,6 +88,33 @@ typedef struct {
     int first, last;
 } fb_script_lines;
 
+enum {
+    FB_LESSON_PAGES = 200,
+    FB_LESSON_COLUMNS = 16,          /* a page */
+    FB_LESSON_TEXT_MAX = 32 << 10,   /* bytes of a page's text, and of each of its other texts */
+};
+
+/* A page of a lesson; texts as written, in tui/markup.h's few signs, NULL where there is none. */
+typedef struct {
+    int line; /* of the lesson's file */
+    const char *title, *text;
+    const char *answer; /* shown when it is asked for */
+    const char *notes;  /* the presenter's */
+    const char *script; /* as the lesson names it */
+    bool puzzle;        /* the script's puzzle is asked */
+    int n_columns;
+    const char **columns;
+    json_t *params;   /* {"rows": 64}; borrowed from the info, NULL: none */
+    const char *keys; /* to be played */
+    double minutes;   /* NAN: it is not said */
+} fb_lesson_page;
+
+typedef struct {
+    const char *about; /* NULL */
+    int n_pages;
+    const fb_lesson_page *pages;
+} fb_lesson;
+
 typedef struct {
     fb_arena *arena;
     json_t *json; /* keeps what `standard` points at */
@@ -99,6 +127,7 @@ typedef struct {
     const char **columns;                              /* what the script says should be shown; may be none */
     bool experiment;
     const fb_puzzle *puzzle; /* NULL when it is none */
+    const fb_lesson *lesson; /* NULL: it is a script; else it is a lesson alone, without variants */
 } fb_script_info;
 
 typedef struct fb_script fb_script;

@@ -15,4 +15,9 @@ fb_script *fb_script_start_as(int (*process)(void *ctx, int in, int out), const 
 /* The "script" message, checked. The caller frees; it keeps a reference to `message`. */
 fb_script_info *fb_script_info_read(const json_t *message, const char *path, fb_error *err);
 
+/* ---- info_lesson.c ---- */
+
+/* The field "lesson" of a "script" message; arena-owned, but for params, which are the message's. NULL with the reason. */
+const fb_lesson *fb_lesson_read(const json_t *json, fb_arena *arena, fb_error *err);
+
 #endif

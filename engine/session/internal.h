@@ -181,6 +181,12 @@ struct fb_session {
     FB_VEC(char *) trusted;     /* lines as in the file of that name: agreed to in this session */
     FB_VEC(char *) own_kernels; /* files written or edited here: each text of them is agreed to */
 
+    struct { /* what another script says of itself, asked for beside this one (lesson.c) */
+        fb_script *script;
+        fb_script_info *info;
+        fb_error error;
+    } peek;
+
     FB_VEC(fb_log_line) log;
     int64_t log_dropped;
 };
@@ -199,6 +205,11 @@ void fb_session_log(fb_session *s, const char *text, bool printed);
 /* load.c */
 void fb_load_pump(fb_session *s);
 void fb_load_free(fb_session *s);
+
+/* ---- lesson.c ---- */
+
+void fb_peek_pump(fb_session *s);
+void fb_peek_free(fb_session *s);
 /* The slot of a variant, asked for if it is new; not counted. */
 fb_slot *fb_slot_get(fb_session *s, const char *variant, const json_t *params);
 /* The plan a script wrote for the slot's graph: the request's id, 0 with an error. */

@@ -17,7 +17,7 @@
 
 enum { RECENT = 20, TEXT_MAX = 1 << 20 };
 
-static const char *const kinds[] = {"puzzlers", "models"};
+static const char *const kinds[] = {"puzzlers", "models", "lessons"};
 
 /* ---- bundled scripts ---- */
 
@@ -99,12 +99,8 @@ static bool is_called(const fb_bundled *b, const char *typed)
     return strcmp(typed, b->name) == 0 || strcmp(typed, with_kind) == 0 || strcmp(typed, b->path) == 0;
 }
 
-const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err)
+static const char *find_bundled(const char *typed, int why, fb_arena *arena, fb_error *err)
 {
-    struct stat st;
-    bool exists = stat(typed, &st) == 0;
-    if (exists && S_ISREG(st.st_mode)) return fb_arena_strdup(arena, typed);
-    int why = exists ? (S_ISDIR(st.st_mode) ? EISDIR : 0) : errno;
     const fb_bundled *list;
     int n = fb_bundled_list(arena, &list);
     const char **names = FB_NEW_ARRAY(arena, const char *, n);
@@ -116,6 +112,19 @@ const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err)
     fb_fail(err, FB_ERR_INPUT, "%s: %s%s%s%s", typed, why ? strerror(why) : "not a regular file",
             near ? "; did you mean the bundled script \"" : "", near ? near : "", near ? "\"?" : "");
     return NULL;
+}
+
+const char *fb_find_bundled(const char *typed, fb_arena *arena, fb_error *err)
+{
+    return find_bundled(typed, ENOENT, arena, err);
+}
+
+const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err)
+{
+    struct stat st;
+    bool exists = stat(typed, &st) == 0;
+    if (exists && S_ISREG(st.st_mode)) return fb_arena_strdup(arena, typed);
+    return find_bundled(typed, exists ? (S_ISDIR(st.st_mode) ? EISDIR : 0) : errno, arena, err);
 }
 
 char *fb_script_text(const char *path)

@@ -11,7 +11,7 @@
 typedef struct {
     const char *path;  /* "scripts/puzzlers/split_stack.lua" */
     const char *name;  /* "split_stack" */
-    const char *kind;  /* "puzzlers", "models" */
+    const char *kind;  /* "puzzlers", "models", "lessons" */
     const char *title; /* what it says of itself, else its name */
     const char *text;
     int order; /* of its puzzle; 0: none */
@@ -27,6 +27,11 @@ int fb_puzzle_place(const char *script_path, int *of, const char **next, fb_aren
 /* The file to open for what a user typed: an existing file is itself; "split_stack", "puzzlers/split_stack" and
  * "scripts/puzzlers/split_stack.lua" find the bundled one. NULL with the nearest name in the error. Arena-owned. */
 const char *fb_find_script(const char *typed, fb_arena *arena, fb_error *err);
+
+const char *fb_find_bundled(const char *typed, fb_arena *arena, fb_error *err); /* of those alone */
+
+/* What a lesson's page means by a script's name: a file in the lesson's folder, else a bundled script. */
+const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err);
 
 /* The text of a script as opened by its path: of the file, else of the bundled one. NULL when there is neither; the
  * caller frees with fb_free. */

@@ -342,6 +342,28 @@ static void forget(fb_session *s)
     json_object_clear(s->set);
 }
 
+void fb_session_close(fb_session *s)
+{
+    fb_experiment_lost(s);
+    forget(s);
+    fb_script_free(s->script);
+    s->script = NULL;
+    fb_free(s->path);
+    s->path = NULL;
+    s->generation++;
+    s->process++;
+    s->script_loading = s->replaced = false;
+    s->script_error = (fb_error){0};
+    s->answer = (fb_answer){0};
+    s->answer_request = 0;
+    fb_session_changed(s);
+}
+
+void fb_session_give(fb_session *s, const json_t *params)
+{
+    json_object_update(s->set, (json_t *)params);
+}
+
 static bool load(fb_session *s, const char *typed, bool fresh, fb_error *err)
 {
     fb_arena *arena = fb_arena_new();

@@ -51,6 +51,7 @@ void fb_session_free(fb_session *s)
     FB_VEC_FREE(&s->hidden);
     fb_schedule_free(s);
     fb_load_free(s);
+    fb_peek_free(s);
     fb_kernels_free(s);
     fb_devices_free(s);
     for (int i = 0; i < s->log.n; i++) fb_free(s->log.at[i].text);
@@ -142,6 +143,11 @@ int fb_session_poll(const fb_session *s, struct pollfd out[FB_SESSION_FDS], int 
         n += fb_script_poll(s->script, out, &ms);
         sooner(timeout_ms, ms);
     }
+    if (s->peek.script) {
+        int ms = -1;
+        n += fb_script_poll(s->peek.script, out + n, &ms);
+        sooner(timeout_ms, ms);
+    }
     for (int i = 0; i < s->n_workers; i++) {
         n += fb_worker_poll(s->workers[i].worker, out + n);
         int64_t deadline = fb_worker_deadline(s->workers[i].worker);
@@ -197,6 +203,7 @@ static bool advance_all(fb_session *s)
 void fb_session_pump(fb_session *s)
 {
     fb_load_pump(s);
+    fb_peek_pump(s);
     for (int i = 0; i < s->n_workers; i++) {
         fb_worker_event e;
         fb_worker_pump(s->workers[i].worker);
@@ -221,7 +228,7 @@ static bool column_busy(const fb_column_record *c)
 
 bool fb_session_busy(const fb_session *s)
 {
-    if (s->script_loading || s->jobs.n || s->experiment) return true;
+    if (s->script_loading || s->peek.script || s->jobs.n || s->experiment) return true;
     for (int i = 0; i < s->columns.n; i++)
         if (column_busy(s->columns.at[i])) return true;
     for (int i = 0; i < s->n_workers; i++)

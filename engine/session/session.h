@@ -73,6 +73,20 @@ const char *fb_session_path(const fb_session *s);             /* of the script a
 const fb_script_info *fb_session_script(const fb_session *s); /* NULL until it has answered */
 const fb_error *fb_session_script_error(const fb_session *s); /* kind FB_OK when all is well */
 int fb_session_script_error_line(const fb_session *s);
+/* Nothing is open from now on: neither script nor columns. */
+void fb_session_close(fb_session *s);
+/* Values for the parameters of the script that was just opened and has not answered yet, as if they stood on the
+ * command line. */
+void fb_session_give(fb_session *s, const json_t *params);
+/* The script that is open is a lesson: it is the caller's from now on, and nothing is open any more. NULL: it is none.
+ */
+fb_script_info *fb_session_take_lesson(fb_session *s);
+/* Asks what a script says of itself, beside the one that is open; fb_session_busy until it has answered. What was asked
+ * before is given up. */
+void fb_session_peek(fb_session *s, const char *path);
+/* Whether there is an answer, which is given once: what it says, the caller's, or NULL with the error. */
+bool fb_session_peeked(fb_session *s, fb_script_info **info, fb_error *err);
+
 /* The value a parameter has now (borrowed). Setting rebuilds all graphs; plans are carried over by node names. */
 const json_t *fb_session_param(const fb_session *s, const char *name);
 bool fb_session_set_param(fb_session *s, const char *name, const json_t *value, fb_error *err);

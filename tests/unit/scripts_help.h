@@ -60,7 +60,8 @@ static inline json_t *reduced(const char *name)
 
 static inline bool is_bundled(const char *path)
 {
-    return strncmp(path, "scripts/", 8) == 0 && strncmp(path, "scripts/lib/", 12) != 0 && strlen(path) > 4 &&
+    return strncmp(path, "scripts/", 8) == 0 && strncmp(path, "scripts/lib/", 12) != 0 &&
+           strncmp(path, "scripts/lessons/", 16) != 0 && strlen(path) > 4 &&
            strcmp(path + strlen(path) - 4, ".lua") == 0 && !strstr(path, ".d.lua");
 }
 
