@@ -247,7 +247,8 @@ const char *fb_app_why_not(fb_app *app, fb_cmd c)
     int n;
     if (need == NEED_NOTHING) return NULL;
     if (need == NEED_LESSON) return app->lesson.info ? NULL : "no lesson is open: o lists what there is";
-    if (fb_app_view(app) == FB_VIEW_LESSON && !app->by_prompt && fb_view_key_of(FB_VIEW_LESSON, c)) return NULL;
+    if (fb_app_view(app) == FB_VIEW_LESSON && !app->by_prompt && fb_view_key_of(FB_VIEW_LESSON, c))
+        return fb_lesson_why_not(app, c);
     if (c == FB_CMD_UNDO && app->dropped_last) return NULL; /* the column that comes back needs no other */
     if (need == NEED_BUSY) return fb_session_busy(app->session) ? NULL : "nothing is being measured";
     if (!app->path) return "no script is open: o lists what there is";
@@ -334,9 +335,10 @@ void fb_app_run(fb_app *app, fb_cmd c, const char *arg)
 {
     const char *may_not = fb_lesson_may_not(app, c, arg), *why = may_not ? may_not : fb_app_why_not(app, c);
     const int column = app->column;
+    const bool own = fb_app_view(app) == FB_VIEW_LESSON && !app->by_prompt; /* there the key is not that command */
     app->dirty = true;
     if (why)
-        fb_app_say(app, FB_ROLE_WARN, "%s: %s", fb_cmd_get(c)->name, why);
+        fb_app_say(app, FB_ROLE_WARN, "%s%s%s", own ? "" : fb_cmd_get(c)->name, own ? "" : ": ", why);
     else
         run(app, c, arg);
     app->chosen |= app->column != column || c == FB_CMD_COLUMN;

@@ -274,11 +274,19 @@ static void wait_for_devices(fb_session *s)
     }
 }
 
-static bool all_answer(fb_session *s, bool script, int *status)
+/* `lesson`: of those, the other kind is refused. */
+static bool all_answer(fb_session *s, bool script, bool lesson, int *status)
 {
     while (script && !fb_session_script(s) && !fb_session_script_error(s)->kind) fb_session_wait(s, -1);
     wait_for_devices(s);
     const fb_error *why = fb_session_script_error(s);
+    const fb_script_info *info = fb_session_script(s);
+    if (script && !why->kind && (info->lesson != NULL) != lesson) {
+        fb_cli_say(lesson ? "%s is a script, not a lesson" : "%s is a lesson: \"fusebox lesson\" or the workbench shows it",
+                   fb_session_path(s));
+        *status = FB_EXIT_USAGE;
+        return false;
+    }
     for (int i = 0; i < fb_session_log_lines(s); i++) /* a worker that did not come up */
         if (!fb_session_log_printed(s, i) && strcmp(fb_session_log_line(s, i), why->text) != 0)
             fb_cli_say("%s", fb_session_log_line(s, i));
@@ -307,7 +315,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
     logged = 0;
     if (!s || (path && !fb_session_load(s, path, &err)))
         *status = fb_cli_fail(&err);
-    else if (all_answer(s, path != NULL, status)) {
+    else if (all_answer(s, path != NULL, cli->lesson, status)) {
         if (!o.device || fb_session_machine(s, o.device)) return s;
         fb_session_calibrate(s, o.device, &err); /* no such device: it says which there are */
         *status = fb_cli_fail(&err);

@@ -212,9 +212,9 @@ static void put_answer(fb_html *h, const fb_output *o, const json_t *kept, const
 }
 
 /* As it would be handed out: the question, boxes to tick, and folded what gives it away. */
-static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle)
+void fb_page_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const fb_puzzle *puzzle, bool answers)
 {
-    fb_html_open(h, "section", "id", "puzzle", "class", "puzzle", NULL);
+    fb_html_open(h, "section", "class", "puzzle", NULL);
     fb_html_leaf(h, "h2", NULL, "Puzzle");
     fb_html_open(h, "p", "class", "dim", NULL);
     fb_html_textf(h, "%s → %s", puzzle->compare[0], puzzle->compare[1]);
@@ -232,7 +232,7 @@ static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const
     fb_html_text(h, "How many times as fast? ");
     fb_html_leaf(h, "span", "blank", "");
     fb_html_close(h, "p");
-    for (int i = 0; i < puzzle->n_hints; i++) {
+    for (int i = 0; i < puzzle->n_hints && answers; i++) {
         fb_html_open(h, "details", NULL);
         fb_html_open(h, "summary", NULL);
         fb_html_textf(h, "hint %d", i + 1);
@@ -240,10 +240,12 @@ static void put_puzzle(fb_html *h, const fb_output *o, const json_t *kept, const
         paragraph(h, NULL, puzzle->hints[i]);
         fb_html_close(h, "details");
     }
-    fb_html_open(h, "details", NULL);
-    fb_html_leaf(h, "summary", NULL, "answer");
-    put_answer(h, o, kept, puzzle);
-    fb_html_close(h, "details");
+    if (answers) {
+        fb_html_open(h, "details", NULL);
+        fb_html_leaf(h, "summary", NULL, "answer");
+        put_answer(h, o, kept, puzzle);
+        fb_html_close(h, "details");
+    }
     fb_html_close(h, "section");
 }
 
@@ -509,7 +511,7 @@ void fb_html_print(const fb_output *o, const json_t *kept, const fb_script_info 
     const char *title = info && info->title && *info->title ? info->title : o->script;
     fb_page_open(&h, title);
     fb_page_header(&h, o, info, title);
-    if (info && info->puzzle) put_puzzle(&h, o, kept, info->puzzle);
+    if (info && info->puzzle) fb_page_puzzle(&h, o, kept, info->puzzle, true);
     put_columns(&h, o);
     put_whys(&h, o, kept);
     put_kernels(&h, o);

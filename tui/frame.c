@@ -164,9 +164,9 @@ static void draw_header(fb_app *app)
         right = *state ? fb_draw_right(r, 0, right, FB_ROLE_WARN, state) - 2 : right;
     }
     int x = fb_draw(r, 0, 1, FB_ROLE_FOCUS, "fusebox");
-    if (app->path) {
+    if (app->path || app->lesson.path) {
         int room = right - x - 3;
-        const char *path = app->path;
+        const char *path = app->path ? app->path : app->lesson.path;
         for (const char *slash; fb_text_width(path) > room && (slash = strchr(path, '/'));) path = slash + 1;
         x = fb_draw_cut(r, 0, x + 2, room > 0 ? room : 0, FB_ROLE_TITLE, path);
     }

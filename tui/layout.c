@@ -37,7 +37,8 @@ static int graph_width(const fb_layout_wish *wish)
 static int text_width(const fb_layout_wish *wish)
 {
     int free = wish->cols - FRAMES;
-    return clamp(free - clamp(wish->column_cells, MIN_TABLE, free), MIN_TEXT, MAX_TEXT);
+    int least = clamp(wish->cols * 9 / 20, MIN_TEXT, MAX_TEXT);
+    return clamp(free - clamp(wish->column_cells, MIN_TABLE, free), least, MAX_TEXT);
 }
 
 fb_layout fb_layout_make(const fb_layout_wish *wish)

@@ -189,10 +189,25 @@ void fb_lesson_answers(fb_app *app, bool show)
     const fb_lesson_page *page = fb_lesson_now(app);
     app->lesson.answers = show;
     app->dirty = true;
-    if (!page->puzzle && !page->answer) fb_app_say(app, FB_ROLE_DIM, "this page has no answer");
     if (!page->puzzle) return;
     fb_puzzle_hold(app, fb_lesson_asks(app));
     if (show && app->columns_made) fb_first_measure(app);
+}
+
+const char *fb_lesson_why_not(const fb_app *app, fb_cmd c)
+{
+    const fb_lesson *l = fb_lesson_of(app);
+    const fb_lesson_page *page = fb_lesson_now(app);
+    switch (c) {
+    case FB_CMD_RIGHT: return app->lesson.page + 1 < l->n_pages ? NULL : "this is the last page";
+    case FB_CMD_LEFT: return app->lesson.page ? NULL : "this is the first page";
+    case FB_CMD_PLAN: return page->keys ? NULL : "this page has no keys to play";
+    case FB_CMD_FIND_BACK: return page->notes ? NULL : "this page has no notes";
+    case FB_CMD_AUTO:
+    case FB_CMD_ADD: return page->answer || page->puzzle ? NULL : "this page has no answer";
+    case FB_CMD_NEXT_PANE: return page->script ? NULL : "this page has no script: l goes on";
+    default: return NULL;
+    }
 }
 
 /* ---- playing ---- */

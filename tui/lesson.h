@@ -43,6 +43,8 @@ bool fb_lesson_asks(const fb_app *app);   /* the page's puzzle is not answered y
 bool fb_lesson_beside(const fb_app *app); /* there are columns to be shown beside the text */
 void fb_lesson_answers(fb_app *app, bool show);
 
+const char *fb_lesson_why_not(const fb_app *app, fb_cmd c); /* a key of the page has nothing to do; NULL: it has */
+
 void fb_lesson_play(fb_app *app);
 void fb_lesson_stop(fb_app *app, const char *why); /* says why; nothing where nothing is played */
 int fb_lesson_wait(const fb_app *app);             /* milliseconds until the next key may come */

@@ -3,8 +3,8 @@
 
 #include "base/str.h"
 #include "tui/draw.h"
-#include "tui/markup.h"
 #include "tui/filter.h"
+#include "tui/markup.h"
 
 #include <stdio.h>
 #include <string.h>

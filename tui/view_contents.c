@@ -57,7 +57,10 @@ static void explain(fb_app *app, fb_hint *hint)
     if (at >= count(app)) return;
     const fb_lesson_page *p = &fb_lesson_of(app)->pages[at];
     fb_str_addf(&hint->title, "page %d", at + 1);
-    fb_str_addf(&hint->line[0], "Enter goes there%s%s", p->puzzle ? ": a puzzle, " : p->script ? ": with " : "",
+    fb_str_addf(&hint->line[0], "Enter goes there%s%s",
+                p->puzzle   ? ": a puzzle, "
+                : p->script ? ": with "
+                            : "",
                 p->script ? p->script : "");
 }
 
@@ -75,7 +78,7 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 static const fb_view_key keys[] = {
-    {FB_CMD_ENTER, "go there", "go to the page"},
+    {FB_CMD_ENTER, "open", "go to the page"},
     {FB_CMD_NONE, NULL, NULL},
 };
 
@@ -88,5 +91,6 @@ const fb_view fb_view_contents = {
     .command = command,
     .opened = opened,
     .keys = keys,
-    .about = "The pages of the lesson, with the script that each of them opens and the minutes that it is meant to take.",
+    .about =
+        "The pages of the lesson, with the script that each of them opens and the minutes that it is meant to take.",
 };

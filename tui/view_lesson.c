@@ -150,11 +150,11 @@ static void turn(fb_app *app, int step)
 
 static void other_page(fb_app *app, int step)
 {
-    int n = fb_lesson_of(app)->n_pages, to = app->lesson.page + step;
-    if (to >= 0 && to < n)
-        fb_lesson_go(app, to);
+    const char *why = fb_lesson_why_not(app, step > 0 ? FB_CMD_RIGHT : FB_CMD_LEFT);
+    if (why)
+        fb_app_say(app, FB_ROLE_DIM, "%s", why);
     else
-        fb_app_say(app, FB_ROLE_DIM, to < 0 ? "this is the first page" : "this is the last page");
+        fb_lesson_go(app, app->lesson.page + step);
 }
 
 static void to_workbench(fb_app *app)
@@ -262,8 +262,9 @@ const fb_view fb_view_lesson = {
     .command = command,
     .find = find,
     .keys = keys,
-    .about = "A page of a lesson. It opens a script of its own, afresh, whose columns stand beside the text where the "
-             "screen is wide enough, and one key away where it is not.\n"
-             "Answers are hidden until you ask for them, and so are a puzzle's columns. What you try in the workbench is "
-             "yours to try: the page is as it was when you come to it again.",
+    .about =
+        "A page of a lesson. It opens a script of its own, afresh, whose columns stand beside the text where the "
+        "screen is wide enough, and one key away where it is not.\n"
+        "Answers are hidden until you ask for them, and so are a puzzle's columns. What you try in the workbench is "
+        "yours to try: the page is as it was when you come to it again.",
 };

@@ -126,7 +126,8 @@ static void explain(fb_app *app, fb_hint *hint)
                              : app->puzzle.stage == FB_PUZZLE_ANSWERED ? "answered"
                                                                        : "puzzle");
     if (at < p->rows.n) fb_str_add(&hint->line[0], text[p->rows.at[at].kind]);
-    fb_str_add(&hint->line[1], "Esc goes to the workbench, t comes back");
+    fb_str_add(&hint->line[1], app->lesson.info ? "Esc goes back to the lesson, t comes back here"
+                                                : "Esc goes to the workbench, t comes back");
 }
 
 static void choose(fb_app *app, int choice)

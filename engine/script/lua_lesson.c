@@ -37,7 +37,8 @@ static void check_field(lua_State *L, const char *key)
     while (i < PAGE_FIELDS && strcmp(page_fields[i].name, key) != 0) i++;
     if (i == PAGE_FIELDS) unknown_field(L, key);
     if (lua_type(L, -1) != page_fields[i].type)
-        fb_lua_raise(L, "fb.page: %s is a %s, not a %s", key, luaL_typename(L, -1), lua_typename(L, page_fields[i].type));
+        fb_lua_raise(L, "fb.page: %s is a %s, not a %s", key, luaL_typename(L, -1),
+                     lua_typename(L, page_fields[i].type));
     if (lua_type(L, -1) == LUA_TSTRING && lua_rawlen(L, -1) > FB_LESSON_TEXT_MAX)
         fb_lua_raise(L, "fb.page: %s has %d bytes; %d is the most", key, (int)lua_rawlen(L, -1), FB_LESSON_TEXT_MAX);
 }

@@ -82,8 +82,8 @@ const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *are
     const char *slash = strrchr(lesson, '/');
     struct stat st;
     if (!is_plain(name)) {
-        fb_fail(err, FB_ERR_INPUT, "script \"%.100s\": scripts are named relative to the lesson's folder, without \"..\"",
-                name);
+        fb_fail(err, FB_ERR_INPUT,
+                "script \"%.100s\": scripts are named relative to the lesson's folder, without \"..\"", name);
         return NULL;
     }
     for (size_t i = 0; i < sizeof endings / sizeof *endings && stat(lesson, &st) == 0; i++) {

@@ -43,7 +43,7 @@ return fb.lesson {
         Both run in PyTorch, one call after the other.
       ]],
       answer = [[
-        Thirty-six launches against five, and before each launch a call of the framework. The kernels themselves account for
+        Each feature is launched by itself, and before each launch stands a call of the framework. The kernels account for
         the smaller part of the difference: a feature by itself is small, and `stack` copies everything once more.
       ]],
       notes = [[

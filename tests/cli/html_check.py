@@ -43,7 +43,8 @@ class Page(HTMLParser):
         if tag in FORBIDDEN:
             self.say("<%s> does not belong here" % tag)
         for name, value in attrs:
-            if name in LOADS or name.startswith("on"):
+            within = tag == "a" and name == "href" and value.startswith("#")
+            if (name in LOADS and not within) or name.startswith("on"):
                 self.say("<%s %s> loads or runs something" % (tag, name))
             if name == "style" and ("url" in value or "@" in value):
                 self.say("<%s style> loads something" % tag)
