@@ -282,7 +282,8 @@ static bool all_answer(fb_session *s, bool script, bool lesson, int *status)
     const fb_error *why = fb_session_script_error(s);
     const fb_script_info *info = fb_session_script(s);
     if (script && !why->kind && (info->lesson != NULL) != lesson) {
-        fb_cli_say(lesson ? "%s is a script, not a lesson" : "%s is a lesson: \"fusebox lesson\" or the workbench shows it",
+        fb_cli_say(lesson ? "%s is a script, not a lesson"
+                          : "%s is a lesson: \"fusebox lesson\" or the workbench shows it",
                    fb_session_path(s));
         *status = FB_EXIT_USAGE;
         return false;

@@ -199,7 +199,8 @@ void fb_puzzle_begin(fb_app *app)
     app->puzzle_wanted = false;
     if (fb_puzzle_of(app)) {
         const char *next = NULL; /* in a lesson its next page, which is the lesson's to say */
-        if (!app->lesson.info) app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
+        if (!app->lesson.info)
+            app->puzzle.place = fb_puzzle_place(fb_session_path(app->session), &app->puzzle.of, &next, arena);
         app->puzzle.next = next ? fb_strdup(next) : NULL;
         fb_puzzles_read(arena, &progress);
         fb_puzzle_state state = fb_puzzles_of(&progress, fb_session_path(app->session));

@@ -17,7 +17,7 @@ void fb_puzzle_set_columns(fb_app *app, fb_puzzle_stand_in how);
 fb_puzzle_stand_in fb_puzzle_offered(const fb_app *app);
 const char *fb_puzzle_recording(const fb_app *app); /* of another machine, by its device's name; NULL: there is none */
 bool fb_puzzle_names_device(const fb_app *app);
-void fb_puzzle_start(fb_app *app);         /* measures both */
+void fb_puzzle_start(fb_app *app); /* measures both */
 bool fb_puzzle_makes_right(const fb_app *app, int choice);
 bool fb_puzzle_is_right(const fb_app *app);
 int fb_puzzle_choices(const fb_app *app, int shown[64]);

@@ -373,10 +373,10 @@ void fb_puzzle_begin(fb_app *app);    /* the script has answered for the first t
 void fb_puzzle_reloaded(fb_app *app); /* the same script has answered again */
 void fb_puzzle_follow(fb_app *app);   /* the session changed */
 void fb_puzzle_free(fb_app *app);
-void fb_puzzle_forget(fb_app *app);                        /* what is drawn */
-const fb_puzzle *fb_puzzle_of(const fb_app *app);          /* NULL: the script asks none */
-void fb_puzzle_hold(fb_app *app, bool on);                 /* nothing is measured by itself before there is a prediction */
-bool fb_puzzle_waits(const fb_app *app);                   /* for a prediction: nothing is measured before */
+void fb_puzzle_forget(fb_app *app);               /* what is drawn */
+const fb_puzzle *fb_puzzle_of(const fb_app *app); /* NULL: the script asks none */
+void fb_puzzle_hold(fb_app *app, bool on);        /* nothing is measured by itself before there is a prediction */
+bool fb_puzzle_waits(const fb_app *app);          /* for a prediction: nothing is measured before */
 bool fb_puzzle_hides(const fb_app *app, const char *spec); /* a column that would tell too much */
 
 /* ---- view_graph.c ---- */

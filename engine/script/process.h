@@ -138,9 +138,9 @@ bool fb_param_accepts(const json_t *param, const json_t *value, fb_error *err);
 
 /* ---- lua_lesson.c ---- */
 
-void fb_lesson_open(lua_State *L);          /* the module's functions, into the table on top */
-bool fb_lesson_is(lua_State *L, int i);     /* what fb.lesson gave */
-json_t *fb_lesson_message(lua_State *L);    /* of the lesson on top, owned by p->held; may raise */
+void fb_lesson_open(lua_State *L);       /* the module's functions, into the table on top */
+bool fb_lesson_is(lua_State *L, int i);  /* what fb.lesson gave */
+json_t *fb_lesson_message(lua_State *L); /* of the lesson on top, owned by p->held; may raise */
 
 /* ---- lua_graph.c and lua_tensor.c ---- */
 

@@ -90,8 +90,8 @@ typedef struct {
 
 enum {
     FB_LESSON_PAGES = 200,
-    FB_LESSON_COLUMNS = 16,          /* a page */
-    FB_LESSON_TEXT_MAX = 32 << 10,   /* bytes of a page's text, and of each of its other texts */
+    FB_LESSON_COLUMNS = 16,        /* a page */
+    FB_LESSON_TEXT_MAX = 32 << 10, /* bytes of a page's text, and of each of its other texts */
 };
 
 /* A page of a lesson; texts as written, in tui/markup.h's few signs, NULL where there is none. */

@@ -462,8 +462,8 @@ static bool is_bundled(const char *path)
 {
     size_t n = strlen(path);
     return strncmp(path, "scripts/", 8) == 0 && strncmp(path, "scripts/lib/", 12) != 0 &&
-           strncmp(path, "scripts/lessons/", 16) != 0 && n > 6 &&
-           strcmp(path + n - 4, ".lua") == 0 && strcmp(path + n - 6, ".d.lua") != 0;
+           strncmp(path, "scripts/lessons/", 16) != 0 && n > 6 && strcmp(path + n - 4, ".lua") == 0 &&
+           strcmp(path + n - 6, ".d.lua") != 0;
 }
 
 static bool is_wanted(const char *part)
