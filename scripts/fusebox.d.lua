@@ -73,6 +73,33 @@ local fusebox = {}
 ---@return Script
 function fusebox.script(script) end
 
+---A page of a lesson. Texts: "# " a heading, "- " an item, *important*, `code`, four more blanks: code as it stands.
+---@class Page
+---@field title string
+---@field minutes? number how long it is meant to take
+---@field text? string
+---@field script? string a script beside the lesson, or a bundled one; opened afresh for the page
+---@field puzzle? string in its place: a script that asks a puzzle, which the page asks
+---@field columns? string[] "variant:plan@device"; without them the script's own, or the two of the puzzle
+---@field params? table<string, number|string|boolean> of the script
+---@field answer? string hidden until it is asked for
+---@field notes? string the presenter's
+---@field keys? string to be played, as in a file for --keys: "Tab Space @idle w"
+
+---@param page Page
+---@return Page
+function fusebox.page(page) end
+
+---@class Lesson
+---@field title string
+---@field about? string
+---@field pages Page[] each made by fb.page
+
+---What the file of a lesson returns, in place of a script.
+---@param lesson Lesson
+---@return Lesson
+function fusebox.lesson(lesson) end
+
 ---A whole number: fb.int { 1024, min = 64, max = 16384, step = "x2", help = "rows" }.
 ---@param options ParamOptions|integer
 ---@return Param

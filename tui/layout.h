@@ -28,11 +28,11 @@ typedef struct {
     int rows, cols;   /* of the screen */
     int zoomed;       /* a pane, or -1 */
     bool whole;       /* one view over all panes: source, help, log … */
-    bool left;        /* a view in the graph's place, the other panes beside it */
     int beside;       /* cells that view needs to have the graph beside it, where there is room; 0: it wants none */
     int table_rows;   /* lines that the columns pane would like */
     int column_cells; /* width that the columns pane would like */
     int hint_rows;    /* lines that the hint's first sentence takes */
+    bool left;        /* a view in the graph's place, the other panes beside it */
 } fb_layout_wish;
 
 typedef struct {

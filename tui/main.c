@@ -248,7 +248,7 @@ static int without_command(const workbench *w, int argc, char **argv)
 /* ---- main ---- */
 
 static const struct argp_option options[] = {
-    {"list", KEY_LIST, NULL, 0, "Begin with the list of puzzlers, models and recent files", 0},
+    {"list", KEY_LIST, NULL, 0, "Begin with the list of puzzlers, models, lessons and recent files", 0},
     {"keys", KEY_KEYS, "FILE", 0, "Play the keys in a file, then go on from the keyboard", 0},
     {0},
 };

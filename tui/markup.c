@@ -102,7 +102,8 @@ int fb_markup_blocks(fb_arena *arena, const char *text, const fb_block **out)
 static size_t marked(const char *p, char before)
 {
     const char *end = strchr(p + 1, *p);
-    if (!end || end == p + 1 || isspace((unsigned char)p[1]) || isalnum((unsigned char)before)) return 0;
+    if (!end || end == p + 1 || isspace((unsigned char)p[1]) || isalnum((unsigned char)before) || before == *p)
+        return 0;
     if (isspace((unsigned char)end[-1]) || isalnum((unsigned char)end[1])) return 0;
     return (size_t)(end - p - 1);
 }

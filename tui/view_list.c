@@ -1,4 +1,4 @@
-/* The start list: puzzlers, models and recent files. */
+/* The start list: puzzlers, models, lessons and recent files. */
 #include "session/library.h"
 #include "session/progress.h"
 #include "tui/ui.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct {
-    const char *kind; /* "puzzlers", "models", "recent" */
+    const char *kind; /* "puzzlers", "models", "lessons", "recent" */
     const char *path, *name, *title;
     bool first; /* of its kind */
     int order;  /* of its puzzle; 0: none */
@@ -54,7 +54,7 @@ static void opened(fb_app *app)
 static void title(fb_app *app, fb_str *out)
 {
     const list *l = state(app);
-    fb_str_add(out, "puzzlers, models, recent files");
+    fb_str_add(out, "puzzlers, models, lessons, recent files");
     if (l && l->done) fb_str_addf(out, " · %d of %d puzzles solved", l->done, l->puzzlers);
 }
 
@@ -142,6 +142,6 @@ const fb_view fb_view_list = {
     .opened = opened,
     .keys = keys,
     .about = "Scripts that come with fusebox, and those you opened lately. A puzzler asks a question about two "
-             "plans: you predict, then it is measured. A model shows a larger program. A lesson is a first "
-             "step.",
+             "plans: you predict, then it is measured. A model shows a larger program. A lesson is "
+             "pages of text, each with a script that it works with.",
 };

@@ -309,7 +309,7 @@ static void reloading_keeps_the_page(void **unused)
     must_show(t, "page 1 of 1");
     must_show(t, "at last");
     must_show(t, "1 max");
-    must_not_show(t, "what was saved before");
+    must_lose(t, "what was saved before");
     quit(t);
 }
 

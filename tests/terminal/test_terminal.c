@@ -670,7 +670,7 @@ static const screen_case cases[] = {
      ": \"open nowhere\" Enter",
      {"nowhere: no such script", FIRST_SHOWN, "fusebox  demo"},
      {"puzzlers, models"}},
-    {"start list", 100, 30, {NULL}, NULL, "", {"puzzlers, models, recent files", "split_stack", "Enter opens"}, {NULL}},
+    {"start list", 100, 30, {NULL}, NULL, "", {"puzzlers, models, lessons, recent files", "split_stack", "Enter opens"}, {NULL}},
     {"a puzzle asks for a prediction first",
      100,
      30,

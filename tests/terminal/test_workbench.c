@@ -248,7 +248,7 @@ static void start_list_opens(void **unused)
     (void)unused;
     const char *env[] = {cache, state, NULL}, *argv[] = {program(), "--device", "host", NULL};
     term *t = term_start(30, 100, env, argv);
-    must_show(t, "puzzlers, models, recent files", SOON_MS);
+    must_show(t, "puzzlers, models, lessons, recent files", SOON_MS);
     must_show(t, "split_stack", SOON_MS);
     term_keys(t, "/ \"lora_mlp\" Enter Enter");
     must_show(t, "matmul", SOON_MS);
@@ -466,7 +466,7 @@ static void puzzle_is_answered(void **unused)
     term_keys(t, "G"); /* how long the answer is depends on this machine */
     must_show(t, "To the workbench", SOON_MS);
     term_keys(t, "Enter");
-    must_show(t, "puzzlers, models, recent files", SOON_MS);
+    must_show(t, "puzzlers, models, lessons, recent files", SOON_MS);
     if (!none) must_show(t, key, SOON_MS);
     quit(t);
 }

@@ -60,7 +60,7 @@ static void long_sentences_make_room(void **state)
 {
     (void)state;
     for (int rows = 0; rows < 12; rows++) {
-        fb_layout_wish w = {24, 80, -1, false, 0, 10, 60, rows};
+        fb_layout_wish w = {24, 80, -1, false, 0, 10, 60, rows, false};
         check(&w);
         assert_int_equal(fb_layout_make(&w).hint.h, rows < 2 ? 2 : rows > 8 ? 8 : rows);
     }
@@ -77,7 +77,7 @@ static void all_sizes(void **state)
                                             over > 2   ? 110
                                             : over > 1 ? 56
                                                        : 0,
-                                            10, 43, 0});
+                                            10, 43, 0, false});
 }
 
 static void all_wishes(void **state)
@@ -85,17 +85,38 @@ static void all_wishes(void **state)
     (void)state;
     for (int table = 0; table < 60; table++)
         for (int cells = 0; cells < 400; cells += 7) {
-            check(&(fb_layout_wish){24, 80, -1, false, 0, table, cells, 0});
-            check(&(fb_layout_wish){30, 100, -1, false, 0, table, cells, 0});
-            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, 0, table, cells, 0});
+            check(&(fb_layout_wish){24, 80, -1, false, 0, table, cells, 0, false});
+            check(&(fb_layout_wish){30, 100, -1, false, 0, table, cells, 0, false});
+            check(&(fb_layout_wish){FB_MIN_ROWS, FB_MIN_COLS, -1, false, 0, table, cells, 0, false});
         }
 }
 
 /* What is wished for is given where there is room. */
+/* A lesson's text in the graph's place: wide enough to be read, with the other panes beside it, and nothing else there.
+ */
+static void text_and_columns(void **state)
+{
+    (void)state;
+    for (int cols = FB_LESSON_COLS; cols <= 240; cols++)
+        for (int wishes = 10; wishes <= 300; wishes += 29) {
+            const fb_layout_wish w = {
+                .rows = 30, .cols = cols, .zoomed = -1, .left = true, .table_rows = 12, .column_cells = wishes};
+            fb_layout l = fb_layout_make(&w);
+            const fb_rect *all[] = {&l.whole, &l.pane[FB_PANE_COLUMNS], &l.pane[FB_PANE_KERNELS], &l.hint, &l.keys};
+            assert_true(l.left && empty(&l.pane[FB_PANE_GRAPH]));
+            for (int i = 0; i < 5; i++) {
+                assert_true(inside(all[i], &w, i < 3));
+                for (int k = 0; k < i; k++) assert_false(overlap(all[i], all[k]));
+            }
+            assert_true(l.whole.w >= 45 && l.pane[FB_PANE_COLUMNS].w >= 32);
+            assert_int_equal(l.whole.h, l.pane[FB_PANE_COLUMNS].h + 1 + l.pane[FB_PANE_KERNELS].h);
+        }
+}
+
 static void room_is_given(void **state)
 {
     (void)state;
-    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 0, 10, 60, 0});
+    fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 0, 10, 60, 0, false});
     assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
     assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
     l = fb_layout_make(&(fb_layout_wish){24, 80, -1, true, 40, 10, 60, 0}); /* decisions on a small screen */
@@ -107,10 +128,8 @@ static void room_is_given(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_sizes),
-        cmocka_unit_test(long_sentences_make_room),
-        cmocka_unit_test(all_wishes),
-        cmocka_unit_test(room_is_given),
+        cmocka_unit_test(all_sizes),     cmocka_unit_test(long_sentences_make_room), cmocka_unit_test(all_wishes),
+        cmocka_unit_test(room_is_given), cmocka_unit_test(text_and_columns),
     };
     return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
 }
