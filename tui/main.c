@@ -31,6 +31,7 @@ const fb_command *const fb_commands[] = {
     &fb_command_graph,
     &fb_command_check,
     &fb_command_gate,
+    &fb_command_export,
     &fb_command_new,
     &fb_command_devices,
     &fb_command_record,

@@ -63,6 +63,15 @@ bool fb_buffer_is_double(const fb_program *p, int buffer)
     return p->overlap && (b->fed || b->received);
 }
 
+void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth), void *ctx)
+{
+    for (int i = 0, depth = 0; i < p->n_launches; i++) {
+        depth -= p->launches[i].kind == FB_LAUNCH_END;
+        at(ctx, i, depth);
+        depth += p->launches[i].kind == FB_LAUNCH_REPEAT;
+    }
+}
+
 int64_t fb_program_launches(const fb_program *p)
 {
     enum { MAX_DEPTH = FB_MAX_REPEATS + 1 };
@@ -213,8 +222,16 @@ static void print_args(const fb_program *p, const fb_launch *l, fb_str *out)
     }
 }
 
-static void print_launch(const fb_program *p, const fb_launch *l, int depth, fb_str *out)
+typedef struct {
+    const fb_program *program;
+    fb_str *out;
+} printing;
+
+static void print_launch(void *ctx, int i, int depth)
 {
+    const fb_program *p = ((printing *)ctx)->program;
+    fb_str *out = ((printing *)ctx)->out;
+    const fb_launch *l = &p->launches[i];
     fb_str_addf(out, " * %*s", 4 * depth + 4, "");
     const fb_gemm_call *g = l->kind == FB_LAUNCH_GEMM ? &p->gemms[l->gemm] : NULL;
     switch (l->kind) {
@@ -300,11 +317,7 @@ void fb_program_print(const fb_program *p, const fb_target *target, fb_str *out)
     }
     print_copies(p, out);
     fb_str_add(out, " * launches\n");
-    for (int i = 0, depth = 0; i < p->n_launches; i++) {
-        if (p->launches[i].kind == FB_LAUNCH_END) depth--;
-        print_launch(p, &p->launches[i], depth, out);
-        if (p->launches[i].kind == FB_LAUNCH_REPEAT) depth++;
-    }
+    fb_program_each(p, print_launch, &(printing){p, out});
     fb_str_add(out, " */\n");
     for (int i = 0; i < p->n_kernels; i++) {
         if (p->kernels[i].source) fb_str_addf(out, "\n%s", p->kernels[i].source);

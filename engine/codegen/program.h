@@ -184,6 +184,8 @@ int fb_program_copies(const fb_program *p, int *buffers, int *out);
 bool fb_program_is_fed(const fb_program *p);
 /* Are there two of this buffer? */
 bool fb_buffer_is_double(const fb_program *p, int buffer);
+/* Goes through the launch list as it is written; depth: of the loops around launch i. END has its REPEAT's. */
+void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth), void *ctx);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
 

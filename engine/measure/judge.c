@@ -388,6 +388,13 @@ static double allowed(const usual *u, double r, double spread)
     return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
 }
 
+void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to)
+{
+    usual u = v ? usual_of(shape, n, v, spread) : (usual){0};
+    for (int64_t k = 0; k < n; k++)
+        to[k] = isinf(spread[k]) ? INFINITY : v ? rounded_up(allowed(&u, shape->dtype, v[k], spread[k])) : 0;
+}
+
 static void count_ratio(fb_judgement *j, double distance, double spread)
 {
     int bin = distance > 0 ? size_bin(distance / spread) + 1 - 2 * -SMALLEST + BIN_OF_ONE : 0;

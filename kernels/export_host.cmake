@@ -1,0 +1,43 @@
+# add_subdirectory(this folder) and link to @NAME@::@NAME@, or install it and find_package(@NAME@).
+cmake_minimum_required(VERSION 3.13)
+project(@NAME@ VERSION 1.0 LANGUAGES C)
+
+option(@NAME@_NATIVE "for this very processor" ON)
+find_package(OpenMP COMPONENTS C)
+
+add_library(@NAME@ STATIC)
+add_library(@NAME@::@NAME@ ALIAS @NAME@)
+set(@NAME@_sources @SOURCES@)
+separate_arguments(@NAME@_sources)
+target_sources(@NAME@ PRIVATE ${@NAME@_sources})
+target_include_directories(@NAME@ PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
+set_target_properties(@NAME@ PROPERTIES C_STANDARD 17 POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+target_compile_options(@NAME@ PRIVATE -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(@NAME@ PRIVATE -fno-thread-jumps)
+endif()
+if(@NAME@_NATIVE)
+  target_compile_options(@NAME@ PRIVATE -march=native)
+endif()
+if(OpenMP_C_FOUND)
+  target_link_libraries(@NAME@ PUBLIC OpenMP::OpenMP_C)
+else()
+  target_compile_options(@NAME@ PRIVATE -fopenmp-simd)
+endif()
+target_link_libraries(@NAME@ PUBLIC m ${CMAKE_DL_LIBS})
+
+if(CMAKE_PROJECT_NAME STREQUAL PROJECT_NAME AND @TEST@)
+  enable_testing()
+  add_executable(@NAME@_test test/main.c)
+  target_link_libraries(@NAME@_test PRIVATE @NAME@)
+  add_test(NAME @NAME@ COMMAND @NAME@_test ${CMAKE_CURRENT_SOURCE_DIR}/test/data.bin)
+endif()
+
+include(GNUInstallDirs)
+install(TARGETS @NAME@ EXPORT @NAME@-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES @NAME@.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT @NAME@-targets NAMESPACE @NAME@:: FILE @NAME@-targets.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/@NAME@)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/@NAME@-config.cmake
+  "include(CMakeFindDependencyMacro)\nif(${OpenMP_C_FOUND})\n  find_dependency(OpenMP COMPONENTS C)\nendif()\ninclude(\${CMAKE_CURRENT_LIST_DIR}/@NAME@-targets.cmake)\n")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/@NAME@-config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/@NAME@)
