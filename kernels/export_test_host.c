@@ -38,7 +38,7 @@ static void refusals(handle *h, const NAME(tensors) * all)
             need(NAME(run)(h, &other) == CODE(MISALIGNED), "a misaligned tensor is refused");
         }
         for (int k = 0; k < TENSORS && tensors[i].written; k++) {
-            if (k == i || !tensors[k].bytes || tensors[i].alignment < tensors[k].alignment) continue;
+            if (k == i || !tensors[k].bytes || tensors[k].alignment < tensors[i].alignment) continue;
             memcpy((char *)&other + tensors[i].at, &tensors[k].now, sizeof(void *));
             need(NAME(run)(h, &other) == CODE(OVERLAP), "what is written over another tensor is refused");
         }
@@ -78,9 +78,9 @@ int main(int argc, char **argv)
             checked += t->checked;
         }
     }
-    NAME(destroy)(h);
     if (fine)
         printf("ok: %d tensors, the largest error %.2g of what is allowed%s%s\n", checked / 2, worst,
-               *NAME(library)(NULL) ? ", " : "", NAME(library)(NULL));
+               *NAME(library)(h) ? ", products by " : "", NAME(library)(h));
+    NAME(destroy)(h);
     return !fine;
 }

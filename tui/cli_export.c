@@ -14,6 +14,7 @@
 #include "tui/cli_table.h"
 #include "tui/figure.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -68,10 +69,11 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 
 #ifdef FB_HAVE_CUDA
 
-/* An architecture with a letter behind it has no code that another one takes. */
-static bool is_portable(const char *arch)
+/* What uses an architecture's own instructions (".target sm_90a") is taken by no other one, newer or not. */
+static bool is_portable(const char *ptx)
 {
-    return strspn(arch, "sm_0123456789") == strlen(arch);
+    const char *target = strstr(ptx, ".target sm_");
+    return target && !isalpha((unsigned char)target[strcspn(target, ",\n\r") - 1]);
 }
 
 static bool compile(export_command *e, fb_error *err)
@@ -85,13 +87,13 @@ static bool compile(export_command *e, fb_error *err)
         if (!kernel->source) continue;
         fb_kernel_unit(&fb_dialect_cuda, kernel, &unit);
         const char *name = kernel->file ? kernel->file : kernel->name;
-        bool fine =
-            fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_CUBIN, &cubin, err) &&
-            (!is_portable(e->job.arch) || fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_PTX, &ptx, err));
+        bool fine = fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_CUBIN, &cubin, err) &&
+                    fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_PTX, &ptx, err);
         if (fine) {
             char *bytes = FB_NEW_ARRAY(e->arena, char, cubin.n + 1);
             memcpy(bytes, cubin.bytes, cubin.n);
-            codes[k] = (fb_export_code){bytes, cubin.n, ptx.bytes ? fb_arena_strdup(e->arena, ptx.bytes) : NULL};
+            codes[k] =
+                (fb_export_code){bytes, cubin.n, is_portable(ptx.bytes) ? fb_arena_strdup(e->arena, ptx.bytes) : NULL};
         }
         fb_cuda_code_clear(&cubin);
         fb_cuda_code_clear(&ptx);
