@@ -99,9 +99,8 @@ static bool choose(handle *h, const product *p, call *d)
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &to[0], sizeof *to);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &to[2], sizeof *to);
     cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &to[2], sizeof *to);
-    cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(h->blas, d->desc, d->left, d->right,
-                                                      p->has_addend ? d->addend : d->result, d->result, wish, 1, &found,
-                                                      &n);
+    cublasStatus_t s = cublasLtMatmulAlgoGetHeuristic(
+        h->blas, d->desc, d->left, d->right, p->has_addend ? d->addend : d->result, d->result, wish, 1, &found, &n);
     cublasLtMatmulPreferenceDestroy(wish);
     if (s == CUBLAS_STATUS_SUCCESS && n) d->algo = found.algo;
     return s == CUBLAS_STATUS_SUCCESS && n;

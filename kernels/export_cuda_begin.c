@@ -34,4 +34,3 @@ typedef struct {
 } product;
 enum { LIBRARY_BYTES = 32 << 20 };
 #endif
-

@@ -11,11 +11,11 @@ struct THE_HANDLE {
     atomic_flag busy;
     CUmodule modules[KERNELS + 1];
     CUfunction functions[KERNELS + 1];
-    int blocks[KERNELS + 1];  /* of a kernel whose blocks are there at once */
-    CUdeviceptr workspace;    /* one allocation: the rest lies in it */
+    int blocks[KERNELS + 1]; /* of a kernel whose blocks are there at once */
+    CUdeviceptr workspace;   /* one allocation: the rest lies in it */
     CUdeviceptr pool, aside, library;
     CUdeviceptr b[BUFFERS + 1]; /* where each buffer is; swaps exchange two */
-    CUresult result;          /* the first call of the driver that failed */
+    CUresult result;            /* the first call of the driver that failed */
 #if HAS_PRODUCTS
     cublasLtHandle_t blas;
     call calls[PRODUCTS];
@@ -76,12 +76,10 @@ static inline void multiply(handle *h, int g, CUstream stream, CUdeviceptr a, CU
         if (stopped(h)) return;
     }
     const void *added = (const void *)(p->has_addend ? addend + (CUdeviceptr)p->addend.offset : c);
-    h->refused = cublasLtMatmul(h->blas, d->desc, wide ? (const void *)&alpha : &alpha32,
-                                (const void *)(b + (CUdeviceptr)p->b.offset), d->left,
-                                (const void *)(a + (CUdeviceptr)p->a.offset), d->right,
-                                wide ? (const void *)&beta : &beta32, added, p->has_addend ? d->addend : d->result,
-                                (void *)c, d->result, &d->algo, (void *)h->library, LIBRARY_BYTES,
-                                (cudaStream_t)stream);
+    h->refused = cublasLtMatmul(
+        h->blas, d->desc, wide ? (const void *)&alpha : &alpha32, (const void *)(b + (CUdeviceptr)p->b.offset), d->left,
+        (const void *)(a + (CUdeviceptr)p->a.offset), d->right, wide ? (const void *)&beta : &beta32, added,
+        p->has_addend ? d->addend : d->result, (void *)c, d->result, &d->algo, (void *)h->library, LIBRARY_BYTES,
+        (cudaStream_t)stream);
 }
 #endif
-

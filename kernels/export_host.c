@@ -24,8 +24,7 @@ static int64_t lay_out(handle *h)
         c->product = &products[i];
         fbx_wide(c->product, c->extent, c->before);
         bool half = c->product->type == FBX_F16 || c->product->type == FBX_BF16;
-        for (int k = 0; k < 3; k++)
-            c->wide[k] = half ? (float *)(void *)take(h, &used, (c->extent[k] + 1) * 4) : NULL;
+        for (int k = 0; k < 3; k++) c->wide[k] = half ? (float *)(void *)take(h, &used, (c->extent[k] + 1) * 4) : NULL;
     }
 #endif
 #if HAS_CHAINS
@@ -88,8 +87,7 @@ static NAME(status) look(handle *h, const NAME(tensors) * t, char **home)
         char *at;
         memcpy(&at, (const char *)t + tensors[i].at, sizeof at);
         if (!at && tensors[i].bytes) return refuse(h, CODE(NULL), tensors[i].name, "");
-        if ((uintptr_t)at % (uintptr_t)tensors[i].alignment)
-            return refuse(h, CODE(MISALIGNED), tensors[i].name, "");
+        if ((uintptr_t)at % (uintptr_t)tensors[i].alignment) return refuse(h, CODE(MISALIGNED), tensors[i].name, "");
         home[tensors[i].buffer] = at;
     }
     for (int i = 0; i < TENSORS; i++)

@@ -273,8 +273,7 @@ static inline void fbx_chain_begin(fbx_chain *c, char *const *buffers)
         for (int k = 0; k < 2; k++) {
             int buffer = c->link[i].buffer[k];
             c->now[i][k] = buffer < 0 ? NULL : buffers[buffer];
-            if (c->wide[i][k])
-                fbx_widen(c->link[i].product.type, c->wide[i][k], c->now[i][k], c->link[i].elements[k]);
+            if (c->wide[i][k]) fbx_widen(c->link[i].product.type, c->wide[i][k], c->now[i][k], c->link[i].elements[k]);
         }
 }
 
