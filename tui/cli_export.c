@@ -85,7 +85,7 @@ static bool compile(export_command *e, fb_error *err)
         fb_cuda_code cubin = {0}, ptx = {0};
         fb_str unit = {0};
         if (!kernel->source) continue;
-        fb_kernel_unit(&fb_dialect_cuda, kernel, &unit);
+        fb_kernel_unit(e->job.target, kernel, &unit);
         const char *name = kernel->file ? kernel->file : kernel->name;
         bool fine = fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_CUBIN, &cubin, err) &&
                     fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_PTX, &ptx, err);
@@ -225,16 +225,15 @@ static bool export_column(export_command *e, fb_error *err)
     if (lstat(folder, &there) == 0)
         return fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", folder);
     if (!c->plan) return fb_fail(err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
-    bool gpu = e->arch || c->machine->kind != FB_DEVICE_HOST;
     const fb_machine *m = e->arch ? &e->machine : c->machine;
-    const fb_dialect *dialect = gpu ? &fb_dialect_cuda : &fb_dialect_c;
-    fb_program *p = fb_lower(c->plan, dialect, err);
+    bool gpu = m->target->grid;
+    fb_program *p = fb_lower(c->plan, m->target, err);
     if (!p) return false;
     fb_export_file *files;
     fb_str data = {0};
     e->job = (fb_export_job){.program = p,
                              .graph = c->graph,
-                             .dialect = dialect,
+                             .target = m->target,
                              .name = fb_export_name(e->name ? e->name : last_part(folder, e->arena), e->arena),
                              .origin = origin(e, c),
                              .version = PACKAGE_VERSION};

@@ -1,5 +1,5 @@
 /* fusebox ops: what engine/graph/ops.def says, as a table to read, as JSON, and as the parts of files in other
- * languages that are made from it (build-aux/write_ops.sh). Needs the table alone. */
+ * languages that are made from it (tests/cli/write_ops.sh). Needs the table alone. */
 #include "tui/cli.h"
 #include "tui/cli_table.h"
 

@@ -112,7 +112,7 @@ static const char dtype_letter[FB_DTYPES] = {
 
 static bool on_gpu(const fb_exporting *x)
 {
-    return x->job->dialect == &fb_dialect_cuda;
+    return x->job->target->grid;
 }
 
 static int alignment(const fb_exporting *x, fb_dtype dtype)

@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     const fb_program *program;
     const fb_graph *graph;
-    const fb_dialect *dialect;
+    const fb_target *target;
     const char *name;   /* fb_export_name's */
     const char *origin; /* "split_stack.lua, column combined:max@host, batch_size=64" */
     const char *version;

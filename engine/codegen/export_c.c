@@ -1,6 +1,7 @@
 /* Export for a host: kernels in C, each a file of its own, and one that calls them. */
 #include "base/embedded.h"
 #include "codegen/export_parts.h"
+#include "codegen/printer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -60,7 +61,7 @@ static void add_kernel(fb_exporting *x, int k)
     if (in_chain(p, k))
         fb_str_add(&out, "#include \"library.h\"\n#define fb_block_new(bytes) fbx_block_new(args, bytes)\n"
                          "#define fb_block_free(block) fbx_block_free(args, block)\n");
-    for (int i = 0; (piece = fb_kernel_piece(x->job->dialect, kernel, i)); i++) fb_str_add(&out, piece);
+    for (int i = 0; (piece = fb_kernel_piece(x->job->target, kernel, i)); i++) fb_str_add(&out, piece);
     fb_str_addf(&out, "\n#define %s %s\nvoid %s(const fb_kernel_args *args);\n\n", kernel->entry, entry_of(x, k),
                 entry_of(x, k));
     fb_str_add(&out, kernel->source);
@@ -267,7 +268,7 @@ bool fb_export_program_c(fb_exporting *x)
 {
     const fb_program *p = x->job->program;
     fb_str out = {0}, prelude = {0}, library = {0};
-    fb_str_add(&prelude, fb_dialect_prelude(x->job->dialect));
+    fb_str_add(&prelude, fb_printer_prelude(x->job->target));
     fb_str guarded = {0};
     fb_str_addf(&guarded, "#ifndef FBX_PRELUDE_H\n#define FBX_PRELUDE_H\n%s\n#endif\n", fb_str_get(&prelude));
     fb_str_free(&prelude);

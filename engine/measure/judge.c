@@ -392,7 +392,7 @@ void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, c
 {
     usual u = v ? usual_of(shape, n, v, spread) : (usual){0};
     for (int64_t k = 0; k < n; k++)
-        to[k] = isinf(spread[k]) ? INFINITY : v ? rounded_up(allowed(&u, shape->dtype, v[k], spread[k])) : 0;
+        to[k] = isinf(spread[k]) ? INFINITY : v ? rounded_up(allowed(&u, v[k], spread[k])) : 0;
 }
 
 static void count_ratio(fb_judgement *j, double distance, double spread)

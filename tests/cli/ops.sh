@@ -9,17 +9,17 @@ is "as JSON" 0 out '"name": "add"' out '"torch": "\{0\} \+ \{1\}"'
 json "which is JSON" out fusebox ops
 fb ops --format xml
 is "no other format" 2 err1 'no format "xml"; there are: table, json, lua, python'
-sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" "$FB_SRCDIR" --check >out 2>err
+sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" "$FB_SRCDIR" --check >out 2>err
 status=$?
 is "files in other languages are what the table says" 0
 mkdir -p copy/scripts/import copy/scripts/workers
 for f in fusebox.d.lua import/torch_graph.py workers/torch_worker.py; do cp "$FB_SRCDIR/scripts/$f" "copy/scripts/$f"; done
 chmod -R u+w copy
 sed -i 's/Hyperbolic tangent/Tangent/' copy/scripts/fusebox.d.lua
-sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" copy --check >out 2>err
+sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" copy --check >out 2>err
 status=$?
 is "one that is not is told" 1 err1 '^scripts/fusebox.d.lua: not what engine/graph/ops.def says; run "make ops"$'
-sh "$FB_SRCDIR/build-aux/write_ops.sh" "$FUSEBOX" copy >out 2>err
+sh "$FB_SRCDIR/tests/cli/write_ops.sh" "$FUSEBOX" copy >out 2>err
 status=$?
 is "and written anew" 0 out '^scripts/fusebox.d.lua$'
 holds "as it was" cmp -s copy/scripts/fusebox.d.lua "$FB_SRCDIR/scripts/fusebox.d.lua"
