@@ -41,4 +41,26 @@ done
 grep -vEf reasons given | sort -u >err
 holds "decisions have reasons" test "$(sort -u given | wc -l)" -gt 50
 holds "and docs/messages.md explains them" test ! -s err
+
+# docs/ARCHITECTURE.md follows one kernel: its blocks are what the commands print.
+guide=$FB_SRCDIR/docs/ARCHITECTURE.md
+block() { # LANGUAGE or COMMAND: the first block of code in that language, or the one below that command
+    awk -v want="$1" '/^```/ { if (on) exit; on = $0 == "```" want || below; next } on { print } !on { below = below || $0 == "    $ " want }' "$guide"
+}
+block lua >rms.lua
+block "fusebox graph rms.lua" >said
+fb graph rms.lua
+holds "the graph" cmp said out
+block c >said
+fb emit rms.lua max --target c
+holds "and the kernel in C" sh -c 'test -s said && ! grep -vxFf out said'
+block cuda >said
+fb emit rms.lua max --target cuda
+holds "and in CUDA" sh -c 'test -s said && ! grep -vxFf out said'
+for f in $(grep -ohE '`(engine|tui|kernels|scripts|tests|build-aux)/[A-Za-z0-9_./-]*\.[a-z]+`' "$FB_SRCDIR"/docs/ARCHITECTURE.md "$FB_SRCDIR"/docs/ADDING.md |
+    tr -d '\`' | grep -v NAME | sort -u); do
+    test -f "$FB_SRCDIR/$f" || echo "$f"
+done >missing
+mv missing out
+holds "both pages name files that are there" test ! -s out
 done_testing
