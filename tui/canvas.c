@@ -1,3 +1,4 @@
+/* Dots into braille cells, lines between points. Pure: leaves text. */
 #include "tui/canvas.h"
 
 #include <math.h>

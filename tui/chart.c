@@ -1,3 +1,4 @@
+/* Draws points of an experiment into a canvas, with axes and letters. Pure: leaves cells. */
 #include "tui/chart.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* What all commands share: options, opening a session, waiting for it, and saying what went wrong. */
 #include "tui/cli.h"
 
 #include "base/clock.h"

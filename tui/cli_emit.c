@@ -1,3 +1,4 @@
+/* Prints source, PTX, machine code or resources of a plan's kernels. Needs a plan and a machine, no device. */
 #include "tui/cli_emit.h"
 
 #include "base/mem.h"

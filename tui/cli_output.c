@@ -1,3 +1,4 @@
+/* Rows as table, CSV, Markdown, JSON, HTML or SVG. Needs rows as results files have them; streams JSON as rows come. */
 #include "tui/cli_output.h"
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* Prints a preset's decisions with what stood beside them. Needs the record of one run of the preset. */
 #include "tui/cli_steps.h"
 
 #include "base/json.h"

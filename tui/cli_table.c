@@ -1,3 +1,4 @@
+/* Tables of text: measured in cells, aligned, and spelled in ASCII where the locale has no other signs. */
 #include "tui/cli_table.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The generated text of a column's kernels, and its split into lines with the node of each. Needs a plan. */
 #include "tui/code.h"
 
 #include "base/vec.h"

@@ -1,3 +1,4 @@
+/* commands.def as a table, names of keys, and the user's own keys over it. */
 #include "tui/command.h"
 
 #include <ncurses.h>

@@ -1,3 +1,4 @@
+/* The only way onto the screen: clips, cleans and spells text, then hands it to curses. */
 #include "tui/draw.h"
 
 #include <ncurses.h>

@@ -1,3 +1,4 @@
+/* Gives the terminal to an editor and takes it back, while the session is pumped and saves are noticed. */
 #include "tui/editor.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* Starts a program with a pipe behind it and gathers what it prints, until it ends or is ended. */
 #include "tui/helper.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* Writes down the columns of a script and brings them back: at once by u, or at the next start from a file. */
 #include "tui/keep.h"
 
 #include "base/json.h"

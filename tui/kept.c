@@ -1,3 +1,4 @@
+/* Gathers as JSON what a page needs of columns besides their rows. */
 #include "tui/kept.h"
 
 #include "base/json.h"

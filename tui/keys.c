@@ -1,3 +1,4 @@
+/* Reads a file of keys and plays it when it is time: after a pause, or when nothing is being measured. */
 #include "tui/keys.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* From a size to rectangles. Pure. */
 #include "tui/layout.h"
 
 enum {

@@ -1,3 +1,4 @@
+/* Gives groups their letters in launch order, equal groups of a repetition the same. Pure. */
 #include "tui/letters.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The set of marked nodes of a column, and the edits that make one kernel of them. */
 #include "tui/marks.h"
 
 #include "base/mem.h"

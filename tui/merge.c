@@ -1,3 +1,5 @@
+/* How far an edit's change of colour has come, a row at a time from where it was made. Pure: the caller counts the
+ * steps. */
 #include "tui/merge.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* Builds the tree of scopes and nodes, finds repetitions, and remembers what is folded. Pure. */
 #include "tui/outline.h"
 
 #include "base/hash.h"

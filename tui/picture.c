@@ -1,3 +1,4 @@
+/* SVG of rows and figures. Needs rows of a results file; leaves text that stands by itself. */
 #include "tui/picture.h"
 
 #include "measure/compare.h"

@@ -1,3 +1,4 @@
+/* An experiment's plots as tables and as SVG, from the points of points.c. */
 #include "tui/plots.h"
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* Picks the points that a plot shows from its rows, groups them, and scales them to an axis. Pure. */
 #include "tui/points.h"
 
 #include "base/json.h"

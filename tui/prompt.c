@@ -1,3 +1,4 @@
+/* The line for typing: editing, history of earlier lines, drawing. What was typed is the caller's to run. */
 #include "tui/prompt.h"
 
 #include "tui/command.h"

@@ -1,3 +1,4 @@
+/* Finds what differs between two variants or plans, and lays it out as two columns of text. */
 #include "tui/puzzle_code.h"
 
 #include "base/mem.h"

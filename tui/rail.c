@@ -1,3 +1,4 @@
+/* Marks the rows that the row under the cursor reads, and those that read it. Pure. */
 #include "tui/rail.h"
 
 static void meet(fb_rail *rail, int row, fb_rail_sign sign)

@@ -1,3 +1,4 @@
+/* Makes the rows of the graph view and their edges. Pure; edges are found when they are asked for. */
 #include "tui/rows.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Reads the settings file into themes, keys and switches, and says which line is wrong. */
 #include "tui/settings.h"
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* Rolls decisions that repeat into one row. Pure. */
 #include "tui/step_roll.h"
 
 /* As many decisions a member are looked for. */

@@ -1,3 +1,4 @@
+/* Runs an experiment beside the panes: starts and stops it, and keeps its rows in a file of its own. */
 #include "tui/sweep.h"
 
 #include "base/json.h"

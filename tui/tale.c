@@ -1,3 +1,4 @@
+/* Tells an edit as it goes: done, predicted, measured. Needs the column before and after. */
 #include "tui/tale.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Takes the terminal over and gives it back on every way out. Signal handlers do only what is allowed in one. */
 #include "tui/terminal.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* The longest common subsequence of two texts' lines. Pure. */
 #include "tui/textdiff.h"
 
 #include "base/mem.h"

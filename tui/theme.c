@@ -1,3 +1,4 @@
+/* Roles to colours and attributes, by theme, terminal and the user's settings. */
 #include "tui/theme.h"
 
 #include <ncurses.h>

@@ -1,3 +1,4 @@
+/* Appends what was tried to the history file and reads it back, also while other workbenches write to it. */
 #include "tui/tried.h"
 
 #include "base/hash.h"

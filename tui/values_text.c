@@ -1,3 +1,4 @@
+/* Words and figures of a tensor, for command and view alike. */
 #include "tui/values_text.h"
 
 #include <math.h>

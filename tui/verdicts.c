@@ -1,3 +1,4 @@
+/* Asks for one verdict at a time while nothing else waits, and keeps the answers until the plan changes. */
 #include "tui/verdicts.h"
 
 #include <uthash.h>

@@ -1,3 +1,4 @@
+/* Watches folders for saves, since editors replace files rather than write them. */
 #include "tui/watch.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* Memory by the chunk: an allocation moves a pointer, freeing gives all chunks back at once. What was deferred is
+ * dropped with the arena. Needs base/mem.h alone. */
 #include "base/arena.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* Finds the CBLAS among the libraries that may be there and takes its functions by name, once a process. Leaves a
+ * table of functions, or nothing where there is no library. */
 #include "base/blas.h"
 
 #include "base/str.h"

@@ -1,3 +1,4 @@
+/* Looks a path up in the generated table (engine/base/embedded_files.c, made by kernels/embed.sh). */
 #include "base/embedded.h"
 
 #include <stddef.h>

@@ -1,3 +1,5 @@
+/* Writes the one sentence of an error: cleaned of what is not fit for a screen, cut to its room between characters.
+ * Allocates nothing, so that it works when memory is what is missing. */
 #include "base/error.h"
 
 #include "base/str.h"

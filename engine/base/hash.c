@@ -1,3 +1,5 @@
+/* XXH3 of bytes, texts and numbers in order, in memory as they lie. Large data is digested in pieces, on several
+ * threads. */
 #include "base/hash.h"
 
 #include "base/mem.h"

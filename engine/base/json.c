@@ -1,3 +1,5 @@
+/* Strict reading and clean writing over jansson. Needs fb_json_init before anything is allocated by it. What is read
+ * stays the caller's; texts that are returned are freed with fb_free. */
 #include "base/json.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The rounds of FIPS 180-4, a block at a time. Needs nothing; leaves 64 hex digits. */
 #include "base/sha256.h"
 
 #include <stdint.h>

@@ -1,3 +1,5 @@
+/* Strings that grow, and the cleaning of texts from outside: control and bidi characters are replaced, bytes that
+ * are no UTF-8 are not passed on. */
 #include "base/str.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* One translation unit through NVRTC, with its cache of machine code and logs. Needs the library alone, no GPU.
+ * Leaves code, registers and spills, or the compiler's first complaint as an error. */
 #include "device/cuda_compile.h"
 
 #include "base/checked.h"

@@ -1,3 +1,4 @@
+/* The table of devices: finds one by its name and opens it. A device is a file beside this one and a row here. */
 #include "device/device.h"
 
 #include "base/mem.h"

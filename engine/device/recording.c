@@ -1,3 +1,5 @@
+/* Reads, looks up and writes recordings. Needs the whole file in memory. Numbers are kept short; a figure is found
+ * by what its launches run, so that it serves every plan with the same kernel. */
 #include "device/recording.h"
 
 #include "base/embedded.h"

@@ -1,3 +1,5 @@
+/* Follows views from a node to its base and rewrites the index on the way, one function a view; and once more with
+ * numbers alone, where a strided answer is wanted. Needs a finished graph; leaves it as it is. */
 #include "graph/access.h"
 
 #include "base/mutate.h"

@@ -1,3 +1,5 @@
+/* Which attributes each op reads, and when two sets of them are equal. Building, hashing, reading and writing ask
+ * here, so that they agree. Parameters of pointwise ops come from ops.def. */
 #include "graph/build.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* How a node enters a graph: checked, named, its attributes shared. The canonicalising pass and the JSON reader come
+ * in below the naming. Leaves the graph as it was when it refuses. */
 #include "graph/build.h"
 
 #include "base/json.h"

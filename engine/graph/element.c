@@ -1,3 +1,4 @@
+/* Between the bytes of a buffer and doubles, a dtype at a time. 16-bit floats are rounded to nearest, ties to even. */
 #include "graph/element.h"
 
 #include "graph/intmath.h"

@@ -1,3 +1,5 @@
+/* One pointwise op on constants, by the same expressions of ops.def that the interpreter runs. Leaves the value
+ * rounded to the node's dtype. */
 #include "graph/fold.h"
 
 #include "graph/intmath.h"

@@ -1,3 +1,5 @@
+/* Finishing a graph (outputs, hash), and what can be asked of a finished one: class, bytes and FLOPs of a node. A
+ * name is part of the hash, a line of the script is not. */
 #include "graph/build.h"
 
 #include "base/mem.h"

@@ -1,3 +1,5 @@
+/* Writes graphs and reads them back. Reading trusts nothing: every field is checked where it arrives, and what comes
+ * out went through the same building as a script's graph. */
 #include "graph/graph_json.h"
 
 #include "base/json.h"

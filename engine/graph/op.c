@@ -1,3 +1,4 @@
+/* ops.def as a table of facts, and the dtypes: names, sizes, rounding to nearest-even in plain doubles. */
 #include "graph/op.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* A graph as text, a node a line, and for Graphviz. Needs a graph in any state; prints into a string. */
 #include "graph/print.h"
 
 #include "base/json.h"

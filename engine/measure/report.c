@@ -1,3 +1,4 @@
+/* Reports to JSON and back. A field that is not known is left out on the way out, and NAN or -1 on the way in. */
 #include "measure/report.h"
 
 #include "base/json.h"

@@ -1,3 +1,5 @@
+/* Makes the rows of a report: equal launches of a program become one row with a count. Needs the plan and its
+ * program; adds times and counters as traces bring them. */
 #include "measure/rows.h"
 
 #include "base/mem.h"

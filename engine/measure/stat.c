@@ -1,3 +1,4 @@
+/* Median and deciles of samples. Sorts a copy; quantiles lie between samples. */
 #include "base/mem.h"
 #include "measure/report.h"
 

@@ -1,3 +1,4 @@
+/* A run's spans and metrics as JSON, and as a trace for Perfetto. Needs times in µs from one beginning. */
 #include "measure/timeline.h"
 
 #include "base/json.h"

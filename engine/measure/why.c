@@ -1,3 +1,5 @@
+/* Splits the difference of two reports into parts by the rule in why.h. Pure: needs the two columns with their plans
+ * and machines, and asks no device. */
 #include "measure/why.h"
 
 #include "base/json.h"

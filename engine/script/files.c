@@ -1,3 +1,5 @@
+/* Reads .npy and .csv into rows of doubles. The header says the shape before any data is taken; whatever does not
+ * fit is an error with its place in the file. */
 #include "script/files.h"
 
 #include "base/file.h"

@@ -1,3 +1,5 @@
+/* What a script says of itself (parameters, plans, puzzle), taken from its process's message. Trusts nothing: every
+ * field is checked and cleaned. Leaves one arena that owns all of it. */
 #include "script/start.h"
 
 #include "base/json.h"

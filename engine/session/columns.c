@@ -1,3 +1,5 @@
+/* Columns: from what was typed to variant, plan and device, and on to a prediction. A column that fails keeps its
+ * reason. Needs the slot with its graph; leaves plans to edits.c and figures to the worker's reports. */
 #include "session/internal.h"
 
 #include "base/clock.h"

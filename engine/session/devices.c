@@ -1,3 +1,5 @@
+/* Workers and the devices they offer: starting them, listing, names across machines, calibrations and doubts about
+ * them. Leaves the device by default. */
 #include "session/internal.h"
 
 #include "base/clock.h"

@@ -1,3 +1,5 @@
+/* An edit of a column: asked of legality first, then pushed onto the column's history, repeated members with it.
+ * Undo, redo, plan files. Leaves the column to be predicted and measured again. */
 #include "session/internal.h"
 
 #include "base/json.h"

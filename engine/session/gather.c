@@ -1,3 +1,5 @@
+/* Rows of an experiment on their way into a results file and onto the screen. Needs the script's process; a case
+ * whose row the file holds is answered from there. */
 #include "session/gather.h"
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* Grades a puzzle's choices by a waterfall, as grade.h says. Pure. */
 #include "session/grade.h"
 
 #include <math.h>

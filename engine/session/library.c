@@ -1,3 +1,4 @@
+/* The lists of `fusebox` alone: bundled scripts from the binary, what was opened lately from a file of the user's. */
 #include "session/library.h"
 
 #include "base/embedded.h"

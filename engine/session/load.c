@@ -1,3 +1,5 @@
+/* Loading a script: its process, its parameters, and a slot for each variant with graph and planner. Slots are
+ * shared by columns and dropped when the last one goes. */
 #include "session/internal.h"
 
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* Takes [VARIANT:]PLAN[@DEVICE] apart. Needs no session: what the parts mean is asked later. */
 #include "session/names.h"
 
 #include "base/mem.h"

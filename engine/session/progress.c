@@ -1,3 +1,4 @@
+/* Reads the lines of answered puzzles and appends one an answer. A line that cannot be read is passed over. */
 #include "session/progress.h"
 
 #include "base/json.h"

@@ -1,3 +1,5 @@
+/* The recorder: what is to be measured, in which order, by which worker, and when it is enough. Asks workers as any
+ * front does. Leaves a recording that is whole whenever it is saved. */
 #include "session/recorder.h"
 
 #include "config.h"

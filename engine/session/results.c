@@ -1,3 +1,5 @@
+/* Appends rows to a results file and reads them back; says which cases it holds. A last line that was cut off is no
+ * row. */
 #include "session/results.h"
 
 #include "base/json.h"

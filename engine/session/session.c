@@ -1,3 +1,5 @@
+/* The façade: its life, its log and its pump, which gives every part what has arrived. The parts are the files
+ * beside it (internal.h). */
 #include "session/internal.h"
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* Picks the reports, plans and machines that measure/why.h compares, and says what is missing for it. */
 #include "session/session.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* JSON lines and raw bytes over a pair of descriptors, without blocking: what cannot be written waits, what arrived
+ * is given out line by line. A line that is too long ends the channel with an error. */
 #include "worker/protocol.h"
 
 #include "base/clock.h"

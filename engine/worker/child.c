@@ -1,3 +1,5 @@
+/* Starts a process of a worker with its descriptors where it expects them, ends it with all that it started, and
+ * says in words how it ended. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "worker/protocol.h"

@@ -1,3 +1,5 @@
+/* Runs fuzzing in processes and watches them: limits, findings, their confirmation and shrinking. Needs
+ * measure/fuzz.h for what one round does. */
 #include "worker/fuzz.h"
 
 #include "base/clock.h"

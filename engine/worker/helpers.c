@@ -1,3 +1,5 @@
+/* What the processes of a worker share, and its two small ones: the reference process, which loads no generated
+ * code, and the one that lists devices. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* The graphs of the benchmarks, grown from a few patterns until they have enough nodes. */
 #include "bench/bench_graphs.h"
 
 #include "base/mem.h"

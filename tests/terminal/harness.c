@@ -1,3 +1,4 @@
+/* The pseudo-terminal, libvterm behind it, and waiting until a screen shows what is expected. */
 #include "harness.h"
 
 #include <errno.h>

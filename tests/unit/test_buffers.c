@@ -1,3 +1,4 @@
+/* Buffers of a plan: what is alive at the same time never shares memory, and no value is without a place. */
 #include "plan_help.h"
 
 /* Random fusions of a random plan, so that groups store many kinds of values. */

@@ -1,3 +1,4 @@
+/* Presets: counts of kernels on the bundled graphs, decisions that are taken, refused and limited. */
 #include "plan_help.h"
 
 #include "plan/rules.h"
