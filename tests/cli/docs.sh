@@ -33,7 +33,7 @@ is "and a target's" 0 out '^ptx$'
 sed -n '/^## Decisions/,$s/^| \(.*\) | .* |$/\1/p' "$FB_SRCDIR/docs/messages.md" |
     sed -e 's/[][().*+?{}|^$\\]/\\&/g' -e 's/…/.*/g' -e 's/^/^/; s/$/$/' >reasons
 for script in split_stack attention mlp_train; do
-    for plan in max eager inductor xla tinygrad; do
+    for plan in auto max eager inductor xla tinygrad; do
         fb explain "$script" "$plan" --steps --device replay:h200
         sed -nE 's/^ +[0-9]+  (taken|refused|unable) +[^:]*: //p' out | tr -d '`' >>given
     done
