@@ -230,9 +230,11 @@ static double nearest_jump(const job *j, double x)
     return j->node->op == FB_OP_CAST && whole == 0 ? copysign(1, x) : whole;
 }
 
-/* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. */
+/* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
+ * sign has a third value, that of 0: where roundings lead so near, they may lead there. */
 static void decide_steps(const job *j, chunk *c, int n)
 {
+    enum { NOTHING = 5 };
     int lanes = j->e->s->lanes;
     bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL;
     spread_of(lanes, n, c->x[0], c->spread);
@@ -246,6 +248,8 @@ static void decide_steps(const job *j, chunk *c, int n)
                               : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
             if (truth)
                 c->y[l][k] = above;
+            else if (j->node->op == FB_OP_SIGN && l == NOTHING)
+                c->y[l][k] = 0;
             else
                 fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to, &to, &to, &c->y[l][k]);
         }

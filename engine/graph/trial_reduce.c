@@ -114,20 +114,23 @@ static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dty
         extreme_add(s, x, n, op == FB_OP_AMAX ? 1 : -1);
 }
 
-/* Could an order of multiplying overflow, or lose all, on its way to a number that the dtype holds? */
-static bool product_is_lost(const sum_state *s, fb_dtype dtype)
+/* Could an order of multiplying overflow, or lose all, on its way to a number that the dtype holds? Infinite; where one
+ * could do both, infinity times nothing is no number. */
+static double product_lost(const sum_state *s, fb_dtype dtype)
 {
     bool wide = dtype == FB_F64;
     double most = wide ? DBL_MAX : FLT_MAX, least = wide ? DBL_MIN : FLT_MIN;
-    return s->large > most || (s->small < least && fabs(s->sum) >= least);
+    if (s->large > most && s->small < least) return NAN;
+    return s->large > most || (s->small < least && fabs(s->sum) >= least) ? INFINITY : 0;
 }
 
-/* The size of the result's error; infinite: it may be anything. */
+/* The size of the result's error; infinite: it may be anything, and NaN: no number either. */
 static double state_error(fb_op op, const sum_state *s, fb_dtype dtype)
 {
     if (op == FB_OP_SUM || op == FB_OP_MEAN) return sum_error(s, dtype);
     if (op != FB_OP_PROD || !s->exact.over || s->n < 2) return 0;
-    if (product_is_lost(s, dtype)) return INFINITY;
+    double lost = product_lost(s, dtype);
+    if (lost != 0) return lost;
     return sqrt((double)s->n) * fb_trial_unit(dtype) * fabs(s->sum);
 }
 
@@ -333,6 +336,12 @@ static double sum_held(job *j, int lane, int64_t at, double sum)
     return copysign(INFINITY, sum);
 }
 
+/* An infinite product that might as well be no number is that in half of the lanes. */
+static bool is_open(const job *j, int lane, double y, double error)
+{
+    return isinf(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_SUM));
+}
+
 /* The last steps of a sum's lane: its error, and mean's division. */
 static void finish_floats(job *j, results *r, int64_t at, int count)
 {
@@ -344,7 +353,8 @@ static void finish_floats(job *j, results *r, int64_t at, int count)
         double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(l, j->id, FB_DRAW_MEAN) : 0;
         for (int k = 0; k < count; k++) {
             double y = r->y[own][k];
-            if (l && isfinite(y)) y += fb_trial_sum_error(l, j->id, y, r->error[own][k]);
+            if (l && (isfinite(y) || is_open(j, l, y, r->error[own][k])))
+                y += fb_trial_sum_error(l, j->id, y, r->error[own][k]);
             if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
             if (l && isfinite(y)) y += division * y;
             if (l == 0 && r->error[0][k] != 0) atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
