@@ -110,18 +110,28 @@ static void shape_text(const fb_app *app, int at, fb_str *out)
         shape_of(o->graph, e->last, out);
 }
 
-/* What a row wants between its fold sign and its shape: indentation, name, count and marks. */
+/* What stands after a row's name: how many it is or that it is in a loop, and whether it is a result. */
+static void after_name(const fb_outline *o, const fb_entry *e, char many[24], char out[24])
+{
+    bool node = e->kind == FB_ENTRY_NODE;
+    *many = *out = '\0';
+    if (e->members > 1) snprintf(many, 24, " ×%d", e->members);
+    if (node && o->graph->nodes[e->id].region > 0) snprintf(many, 24, " ↻");
+    if (node && fb_node_is_output(o->graph, e->id)) snprintf(out, 24, " out");
+}
+
+/* What a row wants between its fold sign and its shape: indentation, name, what stands after it, and marks. */
 static int wanted(fb_app *app, int at)
 {
     const fb_row row = app->model.rows.rows.at[at];
     const fb_entry *e = &app->model.outline->entries[row.entry];
-    char count[24] = "";
+    char many[24], out[24];
     int n, marks = 0;
-    if (e->members > 1) snprintf(count, sizeof count, " ×%d", e->members);
+    after_name(app->model.outline, e, many, out);
     const fb_row_edge *edges = fb_rows_edges(&app->model.rows, at, &n);
     for (int i = 0; i < n && marks < MARKS; i++) marks += edges[i].incoming;
-    return 2 * row.depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(count) + marks +
-           (marks > 0);
+    return 2 * row.depth + fb_text_width(fb_row_name(&app->model.rows, at)) + fb_text_width(many) + fb_text_width(out) +
+           marks + (marks > 0);
 }
 
 /* Cells of the rail: one where the pane is narrow. */
@@ -166,11 +176,8 @@ static int draw_name(fb_app *app, const fb_rect *r, int y, int x, int right, int
 {
     const fb_outline *o = app->model.outline;
     const fb_entry *e = &o->entries[app->model.rows.rows.at[at].entry];
-    bool node = e->kind == FB_ENTRY_NODE;
-    char after[2][24] = {"", ""};
-    if (e->members > 1) snprintf(after[0], sizeof after[0], " ×%d", e->members);
-    if (node && o->graph->nodes[e->id].region > 0) snprintf(after[0], sizeof after[0], " ↻");
-    if (node && fb_node_is_output(o->graph, e->id)) snprintf(after[1], sizeof after[1], " out");
+    char after[2][24];
+    after_name(o, e, after[0], after[1]);
     int room = right - x - fb_text_width(after[0]) - fb_text_width(after[1]);
     x = fb_draw_cut(r, y, x, room, name_role(o->graph, e), fb_row_name(&app->model.rows, at));
     x = fb_draw(r, y, x, e->members > 1 ? FB_ROLE_KEY : FB_ROLE_DIM, after[0]);

@@ -131,8 +131,8 @@ static bool command(fb_app *app, fb_cmd c, const char *arg)
 }
 
 static const fb_view_key keys[] = {
-    {FB_CMD_LEFT, "h", "a smaller value, or the choice before"},
-    {FB_CMD_RIGHT, "l change", "a larger value, or the next choice"},
+    {FB_CMD_LEFT, "h less", "a smaller value, or the choice before"},
+    {FB_CMD_RIGHT, "l more", "a larger value, or the next choice"},
     {FB_CMD_ENTER, "type", "type a value"},
     {FB_CMD_NONE, NULL, NULL},
 };

@@ -1,5 +1,5 @@
 /* The walks of docs/ still play: the keys of docs/NAME.walk bring the screens of docs/walk_NAME.md. Where the screens
- * have changed, docs/walk.sh writes them anew. */
+ * have changed, `make walks` writes them anew. */
 #include "../unit/own_cache.h"
 #include "harness.h"
 
@@ -50,7 +50,7 @@ static void must_become(term *t, const char *screen, const char *walk, int numbe
         term_rest(t, LOOK_MS, LOOK_MS);
     }
     fprintf(stderr, "%s\ninstead of\n%s", term_screen(t), screen);
-    fail_msg("%s: screen %d is another one now; docs/walk.sh writes the walk anew", walk, number);
+    fail_msg("%s: screen %d is another one now; `make walks` writes it anew", walk, number);
 }
 
 static term *open_script(const char *script, int rows, int cols)
