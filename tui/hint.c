@@ -197,7 +197,9 @@ static void draw_box(fb_app *app)
     }
     const char *first = fb_str_get(&hint->line[0]), *second = fb_str_get(&hint->line[1]);
     int used = fb_draw_wrapped(r, 0, 0, r->h, hint->role[0], first); /* a long sentence takes the second line's place */
-    if (used < r->h) fb_draw_wrapped(r, used ? used : 1, 0, r->h - (used ? used : 1), hint->role[1], second);
+    fb_rect nowhere = {0, 0, 0, r->w};
+    if (!used && fb_draw_wrapped(&nowhere, 0, 0, r->h, hint->role[1], second) < r->h) used = 1; /* in its usual place */
+    if (used < r->h) fb_draw_wrapped(r, used, 0, r->h - used, hint->role[1], second);
 }
 
 void fb_hint_draw(fb_app *app)

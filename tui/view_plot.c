@@ -313,8 +313,7 @@ static void explain(fb_app *app, fb_hint *hint)
     int i = app->scroll[FB_VIEW_PLOT].cursor;
     char us[32], bytes[32];
     fb_str_add(&hint->title, "plot");
-    fb_str_add(&hint->line[1],
-               "digits: columns · letters: kernels · o: tried earlier · line: the device's best · h l: another plot");
+    fb_str_add(&hint->line[1], "digits: columns, letters: kernels, o: earlier ones, line: the limit");
     if (!p || i >= p->n) return;
     const fb_point *q = &p->points[i];
     fb_str_addf(&hint->line[0], "%s: %s, %s, %.3g FLOPs a byte", q->name, fb_format_us(us, q->us),

@@ -522,6 +522,7 @@ static const screen_case cases[] = {
      ": \"frobnicate\" Enter",
      {"no command \"frobnicate\"; ? lists them"},
      {NULL}},
+    {"a second line of the box that is long has both", 80, 24, {NULL}, "demo", "d", {"copies · Esc back"}, {NULL}},
     {"the command that was meant",
      100,
      30,
