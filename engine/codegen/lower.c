@@ -11,6 +11,7 @@
 #include "base/mutate.h"
 #include "codegen/lower_parts.h"
 #include "codegen/merge.h"
+#include "codegen/show.h"
 #include "graph/access.h"
 #include "plan/library.h"
 #include "plan/nest_parts.h"
@@ -184,6 +185,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
         rename_entry(l, text, name);
     else if (name != wish)
         *text = fb_emit_kernel(nest, group->family, &group->knobs, l->target, name, arena);
+    fb_show_kernel(name, nest, group->family, &group->knobs, text);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
                    .source = text->text,
@@ -846,6 +848,7 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
     bool fine = !l.failed.kind && (apart || merge(&l, err));
     if (l.failed.kind && err) *err = l.failed;
     l.p->hash = hash_of(l.p);
+    if (fine) fb_show_program(l.p);
     HASH_CLEAR(hh, l.known);
     fb_names_free(l.names);
     FB_VEC_FREE(&l.buffers);

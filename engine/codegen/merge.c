@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "codegen/emit_parts.h"
+#include "codegen/show.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -849,6 +850,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
         k.dynamic_shared = shared_of(&m);
     }
+    fb_show_merged(&k);
     sum_up(&m, &k);
     replace(&m, &k);
     free_all(&m);

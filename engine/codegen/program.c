@@ -296,6 +296,20 @@ static void print_copies(const fb_program *p, fb_str *out)
     fb_free(buffers);
 }
 
+void fb_program_print_tables(const fb_program *p, fb_str *out)
+{
+    fb_str_add(out, "/* buffers\n");
+    for (int i = 0; i < p->n_buffers; i++) {
+        const fb_buffer *b = &p->buffers[i];
+        fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),
+                    b->elements);
+    }
+    print_copies(p, out);
+    fb_str_add(out, " * launches\n");
+    fb_program_each(p, print_launch, &(printing){p, out});
+    fb_str_add(out, " */\n");
+}
+
 void fb_program_print(const fb_program *p, const fb_target *target, fb_str *out)
 {
     bool stages = false, source = false;
@@ -309,16 +323,7 @@ void fb_program_print(const fb_program *p, const fb_target *target, fb_str *out)
         print_pieces(p, target, out);
         fb_str_add(out, "\n");
     }
-    fb_str_add(out, "/* buffers\n");
-    for (int i = 0; i < p->n_buffers; i++) {
-        const fb_buffer *b = &p->buffers[i];
-        fb_str_addf(out, " *     %-7s %-32s %s × %" PRId64 "\n", kinds[b->kind], b->name, fb_dtype_name(b->dtype),
-                    b->elements);
-    }
-    print_copies(p, out);
-    fb_str_add(out, " * launches\n");
-    fb_program_each(p, print_launch, &(printing){p, out});
-    fb_str_add(out, " */\n");
+    fb_program_print_tables(p, out);
     for (int i = 0; i < p->n_kernels; i++) {
         if (p->kernels[i].source) fb_str_addf(out, "\n%s", p->kernels[i].source);
     }

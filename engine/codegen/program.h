@@ -186,6 +186,8 @@ bool fb_program_is_fed(const fb_program *p);
 bool fb_buffer_is_double(const fb_program *p, int buffer);
 /* Goes through the launch list as it is written; depth: of the loops around launch i. END has its REPEAT's. */
 void fb_program_each(const fb_program *p, void (*at)(void *ctx, int i, int depth), void *ctx);
+/* Its buffers, what is copied, and its launches, as a comment of C. */
+void fb_program_print_tables(const fb_program *p, fb_str *out);
 /* Number of launches a run makes, repeats counted out. */
 int64_t fb_program_launches(const fb_program *p);
 

@@ -5,6 +5,7 @@
  */
 #include "plan/nest_build.h"
 
+#include "base/debug.h"
 #include "base/mutate.h"
 #include "plan/deps.h"
 #include "plan/nest_verify.h"
@@ -902,16 +903,18 @@ static void drop_pool(void *pool)
     fb_index_pool_free(pool);
 }
 
-/* In the build that CI tests with the sanitizers: a nest that does not hold what its header promises ends here. */
+/* A nest that does not hold what its header promises ends here: in the build that CI tests with the sanitizers, and in
+ * any where FB_DEBUG has a v. */
 static void verify(const fb_nest *nest)
 {
 #ifdef FB_ASAN
-    fb_str why = {0};
-    if (nest && !fb_nest_verify(nest, &why)) fb_bug(__FILE__, __LINE__, why.text);
-    fb_str_free(&why);
+    const bool always = true;
 #else
-    (void)nest;
+    const bool always = false;
 #endif
+    fb_str why = {0};
+    if (nest && (always || fb_debug('v')) && !fb_nest_verify(nest, &why)) fb_bug(__FILE__, __LINE__, why.text);
+    fb_str_free(&why);
 }
 
 fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why)

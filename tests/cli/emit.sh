@@ -4,6 +4,11 @@
 
 fb emit split_stack combined:max $small --target c
 is "C" 0 out 'void .*_kernel' no '__global__'
+FB_DEBUG=nskbv fb emit split_stack combined:max $small --target c
+is "what each pass leaves, by its letter" 0 err '^> nest of layer_norm' err '^> schedule of layer_norm' err '^> kernel layer_norm' \
+    err '^> program for c' err 'pool: [0-9]+ bytes'
+FB_DEBUG=s fb emit split_stack combined:max $small --target cuda
+holds "and of no other" sh -c '! grep -q "^> [^s]" err && grep -q "blocks of [0-9]* threads" err'
 fb emit split_stack combined:max $small --target cuda
 is "CUDA, which needs nothing of CUDA" 0 out '__global__' out 'tanhf'
 fb emit split_stack combined:none $small --target cuda
