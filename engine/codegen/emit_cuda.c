@@ -268,7 +268,8 @@ static const char *across(frame *f, const char *suffix, const char *what)
 {
     if (f->x.deal == FB_DEAL_COLUMNS)
         return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->x.team);
-    if (f->x.team > FB_WARP) return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->x.threads);
+    if (f->x.team > f->e->target->warp)
+        return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->x.threads);
     return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->x.team);
 }
 
@@ -450,7 +451,7 @@ static void declare_rows(frame *f)
     if (f->x.team == 1)
         f->lane = "0";
     else if (columns)
-        f->lane = "threadIdx.x / 32";
+        f->lane = fb_arena_printf(e->arena, "threadIdx.x / %d", e->target->warp);
     else if (f->x.team == f->x.threads)
         f->lane = "threadIdx.x";
     else {
@@ -459,9 +460,9 @@ static void declare_rows(frame *f)
     }
     const char *at = f->x.rows_a_block == 1 ? f->block : NULL;
     if (!at) {
-        const char *within = columns          ? "threadIdx.x % 32"
-                             : f->x.team == 1 ? "threadIdx.x"
-                                              : fb_arena_printf(e->arena, "threadIdx.x / %d", f->x.team);
+        const char *within = "threadIdx.x";
+        if (columns) within = fb_arena_printf(e->arena, "threadIdx.x %% %d", e->target->warp);
+        if (!columns && f->x.team > 1) within = fb_arena_printf(e->arena, "threadIdx.x / %d", f->x.team);
         at = fb_arena_printf(e->arena, "(fb_at)%s * %" PRId64 " + %s", f->block, f->x.rows_a_block, within);
     }
     if (f->x.rows % f->x.rows_a_block) {
@@ -604,9 +605,9 @@ static void add_chunk(frame *f, const fb_data_var *index, int each)
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[0];
     bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
-    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->x.threads / FB_WARP);
+    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->x.threads / e->target->warp);
     fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
-    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", FB_WARP);
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", e->target->warp);
     declare_added(f, index, "fb_point");
     fb_emit_open(e, "if (%s == fb_owner)", index->name);
     fb_emit_needed(e, r->value, f->s->values[r->value].space);
@@ -633,7 +634,7 @@ static void emit_scatter(frame *f)
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == r->storage) out = e->args[i].name;
     if (!each) each = 1; /* of an empty index */
-    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->x.threads / FB_WARP);
+    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->x.threads / e->target->warp);
     fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->x.threads);
     fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
     fb_emit(e, "const fb_at fb_first = (fb_at)%s * %d / %" PRId64 ", fb_last = ((fb_at)%s * %d + %d) / %" PRId64 ";",
@@ -724,7 +725,7 @@ void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), v
 
 int fb_cuda_row_team(const fb_emitter *e)
 {
-    return fb_section_is_sequential(e->section) ? 1 : FB_WARP;
+    return fb_section_is_sequential(e->section) ? 1 : e->target->warp;
 }
 
 void fb_cuda_row(fb_emitter *e, int threads, const char *lane)

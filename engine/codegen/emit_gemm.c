@@ -406,9 +406,10 @@ static void write_rows(writer *w)
     for (int v = 0; v < w->s->n_values; v++)
         if (is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
     bool shared = fb_cuda_row_team(e) > 1;
-    if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% 32;");
-    fb_emit_open(e, "for (int fb_r = threadIdx.x%s; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS%s)",
-                 shared ? " / 32" : "", w->tile.m * a_row, shared ? " / 32" : "");
+    const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
+    if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
+    fb_emit_open(e, "for (int fb_r = threadIdx.x%s; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS%s)", by,
+                 w->tile.m * a_row, by);
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
     if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));

@@ -12,7 +12,7 @@ enum {
     LEAST_TILE = 16,
     SUMS = 160, /* registers of a thread that sums may take, of 255 */
     /* where the first product's rows are kept whole */
-    WHOLE_THREADS = 32 * FB_CHAIN_WARPS_M * FB_CHAIN_WARPS_N,
+    WHOLE_WARPS = FB_CHAIN_WARPS_M * FB_CHAIN_WARPS_N,
     WHOLE_SUMS = 128,
     WHOLE_STEP = 32,
     WHOLE_STAGES = 3,
@@ -124,16 +124,16 @@ static bool choose_whole(const fb_nest *nest, fb_chain_tile *out, int size, cons
     t.whole = true;
     t.tile = round_up(width, each);
     t.columns = round_up(columns, each);
-    t.threads = WHOLE_THREADS;
+    t.threads = nest->target->warp * WHOLE_WARPS;
     t.warp_rows = t.rows / FB_CHAIN_WARPS_M;
     t.step = knob[FB_KNOB_TILE_K] ? (int)knob[FB_KNOB_TILE_K] : WHOLE_STEP;
     t.depth = round_up(c->link[0].depth, t.step);
     if (knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) return false;
-    if (t.rows * larger(t.tile, t.columns) / WHOLE_THREADS > WHOLE_SUMS || t.warp_rows % 16 || t.step % 16 ||
+    if (t.rows * larger(t.tile, t.columns) / t.threads > WHOLE_SUMS || t.warp_rows % 16 || t.step % 16 ||
         t.tile % t.step)
         return false;
     int64_t middle = (int64_t)t.rows * (t.tile + 8) * size,
-            sums = (int64_t)WHOLE_THREADS / 32 * 16 * (t.columns / FB_CHAIN_WARPS_N + 8) * 4;
+            sums = (int64_t)WHOLE_WARPS * 16 * (t.columns / FB_CHAIN_WARPS_N + 8) * 4;
     int64_t tiles = larger(operand_bytes(t.rows, t.step, size) + operand_bytes(t.tile, t.step, size),
                            operand_bytes(t.columns, t.step, size));
     for (t.stages = WHOLE_STAGES; t.stages > 1; t.stages--) {
@@ -216,7 +216,7 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     if (has_first(c)) t->depth = round_up(c->link[0].depth, is_half(dtype) ? 16 : 8);
     int most = t->tensor ? MOST_ROWS : MOST_ROWS / 2, least = t->tensor ? LEAST_ROWS : LEAST_ROWS / 2;
     for (t->rows = most; t->rows >= least; t->rows /= 2) {
-        t->threads = t->rows / t->warp_rows * 32;
+        t->threads = t->rows / t->warp_rows * nest->target->warp;
         t->blocks = c->batch * fb_ceil_div(c->rows, t->rows);
         /* all multiprocessors busy, if there are rows for that */
         bool few = t->rows > least && (t->blocks * 4 < (int64_t)c->units * 3 || t->rows / 2 >= c->rows);

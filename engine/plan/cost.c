@@ -8,7 +8,6 @@
 #include "plan/nest_parts.h"
 #include "plan/plan_parts.h"
 #include "plan/schedule.h"
-#include "plan/team.h"
 #include "plan/thread_cost.h"
 
 #include <math.h>
@@ -73,7 +72,7 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
     double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0, path = split ? PATH_BYTES : PATH_BYTES / 2.0;
     for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
     /* a row that has not even a warp's pieces leaves its share of a path to others */
-    double blocks = split ? (double)x.blocks : (double)x.rows * fmin(inner / PIECE / FB_WARP, 1);
+    double blocks = split ? (double)x.blocks : (double)x.rows * fmin(inner / PIECE / a->nest->target->warp, 1);
     double passes = x.held ? 1 : s->n_passes;
     double parts = split ? FB_ROUND_CYCLES : 0; /* which are added up when all have come */
     return parts + (blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0);

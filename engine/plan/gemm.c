@@ -63,18 +63,18 @@ static int64_t shared_of(const fb_tiled *t, const fb_gemm_tile *x)
 }
 
 /* As few warps as keep at most 64 sums a thread, in even shapes; but four where the tile has room for them. */
-static bool choose_warps(fb_gemm_tile *x)
+static bool choose_warps(int warp, fb_gemm_tile *x)
 {
     enum { SUMS = 64, FEW_WARPS = 4, MOST_WARPS = 32 };
     int best = 0;
     x->warp_m = x->m >= 128 ? 64 : x->m >= 64 ? 32 : 16;
     for (int n = LEAST; n <= 64; n += LEAST) {
         int warps = x->m / x->warp_m * (x->n / n);
-        if (x->n % n || x->warp_m * n / 32 > SUMS || warps > MOST_WARPS) continue;
+        if (x->n % n || x->warp_m * n / warp > SUMS || warps > MOST_WARPS) continue;
         if (!best || warps >= FEW_WARPS || (!x->tensor && n <= 32)) best = n;
     }
     x->warp_n = best;
-    x->threads = best ? 32 * (x->m / x->warp_m) * (x->n / best) : 0;
+    x->threads = best ? warp * (x->m / x->warp_m) * (x->n / best) : 0;
     return best != 0;
 }
 
@@ -186,7 +186,7 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
 {
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
-    if (!choose_warps(x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
+    if (!choose_warps(nest->target->warp, x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
         return REFUSE(
             why, FB_RULE_SIZE,
             "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums alone, of %d",
@@ -361,7 +361,7 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
     }
     w.bytes = w.product[0].k * (x.m + (t->kept ? 0 : x.n)) * fb_dtype_size(t->dtype);
     for (int i = 0; i < nest->n_sections && t->whole; i++)
-        w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / 32.0));
+        w.after += fb_warp_row_cycles(nest, &nest->sections[i]) * ceil(x.m / (x.threads / (double)nest->target->warp));
     for (int i = 0; i < nest->n_sections && !t->whole; i++)
         w.waits += divides(nest, &nest->sections[i]) ? (double)x.m * x.n / x.threads
                                                      : epilogue_waits(nest, &nest->sections[i], &x);

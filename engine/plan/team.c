@@ -2,30 +2,31 @@
 
 #include "base/integer.h"
 
-static fb_team team_across(int64_t rows, int64_t longest)
+static fb_team team_across(int warp, int64_t rows, int64_t longest)
 {
     enum { ALONE = 128, SHORT = 16 };
-    int64_t each = rows < FB_WARP * 8 * FB_TEAM_UNITS ? 8 : 64;
+    int64_t each = rows < warp * 8 * FB_TEAM_UNITS ? 8 : 64;
     if (longest < SHORT) return (fb_team){.team = 1, .threads = ALONE, .rows_a_block = ALONE};
-    int team = fb_power_of_two(fb_ceil_div(longest, each), FB_WARP);
+    int team = fb_power_of_two(fb_ceil_div(longest, each), warp);
     return (fb_team){
-        .team = team, .threads = team == 1 ? ALONE : FB_WARP * team, .rows_a_block = team == 1 ? ALONE : FB_WARP};
+        .team = team, .threads = team == 1 ? ALONE : warp * team, .rows_a_block = team == 1 ? ALONE : warp};
 }
 
-fb_team fb_team_of(bool across, int64_t rows, int64_t longest)
+fb_team fb_team_of(const fb_target *target, bool across, int64_t rows, int64_t longest)
 {
     bool few = rows < 8 * FB_TEAM_UNITS;
+    int warp = target->warp;
     fb_team t = {.threads = 256};
-    if (across) return team_across(rows, longest);
-    if (longest > 8 * FB_WARP || (few && longest > 2 * FB_WARP)) {
+    if (across) return team_across(warp, rows, longest);
+    if (longest > 8 * warp || (few && longest > 2 * warp)) {
         t.threads = fb_power_of_two(fb_ceil_div(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);
-        if (t.threads < 2 * FB_WARP) t.threads = 2 * FB_WARP;
+        if (t.threads < 2 * warp) t.threads = 2 * warp;
         t.team = t.threads;
         t.rows_a_block = 1;
         return t;
     }
-    t.team = fb_power_of_two(longest, FB_WARP);
-    while (t.threads > FB_WARP && fb_ceil_div(rows, t.threads / t.team) < 2 * FB_TEAM_UNITS) t.threads /= 2;
+    t.team = fb_power_of_two(longest, warp);
+    while (t.threads > warp && fb_ceil_div(rows, t.threads / t.team) < 2 * FB_TEAM_UNITS) t.threads /= 2;
     t.rows_a_block = t.threads / t.team;
     return t;
 }

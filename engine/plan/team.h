@@ -1,13 +1,12 @@
-/* How a GPU's threads are dealt to rows that are reduced: written out by codegen/emit_cuda.c, and what
- * plan/thread_cost.c counts with. */
+/* How a GPU's threads are dealt to rows that are reduced: part of the schedule (plan/schedule.h). */
 #ifndef FB_PLAN_TEAM_H
 #define FB_PLAN_TEAM_H
 
-#include <stdbool.h>
+#include "target/target.h"
+
 #include <stdint.h>
 
 enum {
-    FB_WARP = 32,
     FB_TEAM_UNITS = 128,    /* multiprocessors, about: what a large GPU has; only sets how finely work is cut */
     FB_TEAM_SPLIT = 512,    /* threads of a block that has a part of a row */
     FB_ADDED_THREADS = 256, /* of a block that owns rows of an index_add, each of which … */
@@ -22,7 +21,7 @@ typedef struct {
 
 /* `across`: neighbouring rows lie side by side in memory, and threads take neighbouring rows. `longest`: points of the
  * longest pass, in groups of elements that move together. */
-fb_team fb_team_of(bool across, int64_t rows, int64_t longest);
+fb_team fb_team_of(const fb_target *target, bool across, int64_t rows, int64_t longest);
 
 /* Few long rows, each of which several blocks reduce: into so many parts a row is cut. */
 int fb_team_parts(int64_t rows, int64_t longest);

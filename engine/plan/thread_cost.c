@@ -22,8 +22,9 @@ enum {
     RESULT = 4,    /* … of arithmetic: until the next instruction can use it */
     DIVISION = 60, /* a reciprocal, five steps that wait for each other, and two branches */
     EXCHANGE = 29, /* a shuffle, and a sum */
-    WORD = 36, /* 32 points of an index_add's index of which none is the block's: read from shared memory, and tested */
-    WAIT = 375, /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
+    WORD = 36,     /* a warp's points of an index_add's index of which none is the block's: read from shared memory, and
+                      tested */
+    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
     /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
      * an H200: basecaller, conv3.stack of 15 sections) */
     SECTION = 40,
@@ -33,7 +34,7 @@ enum {
     SELECT = 2,
     EXP = 12,
     NOTED = 12,            /* a point of an index_add's index: two comparisons, a vote and its word */
-    WORD_INSTRUCTIONS = 4, /* … of which 32 are passed over */
+    WORD_INSTRUCTIONS = 4, /* … of which a warp's are passed over */
     /* counts */
     BARRIERS = 6,     /* that a warp waits for loads on */
     SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
@@ -113,7 +114,7 @@ static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_s
     double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
     if (x->deal == FB_DEAL_SPLIT) w.chain = FB_ROUND_CYCLES; /* adding up parts */
-    w.meets = x->team > FB_WARP || (x->deal == FB_DEAL_COLUMNS && x->team > 1);
+    w.meets = x->team > nest->target->warp || (x->deal == FB_DEAL_COLUMNS && x->team > 1);
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
@@ -152,7 +153,7 @@ static work of_scatter(const fb_nest *nest, const fb_section *s)
     double rows = (double)nest->graph->nodes[s->roots[0].node].shape.dim[0];
     double each = fmin(ceil(points / FB_ADDED_THREADS), FB_ADDED_EACH),
            chunks = ceil(points / (FB_ADDED_THREADS * each));
-    double words = points / FB_WARP, own = fmin(1, (FB_ADDED_THREADS / size + 1) / fmax(rows, 1)) * points;
+    double words = points / nest->target->warp, own = fmin(1, (FB_ADDED_THREADS / size + 1) / fmax(rows, 1)) * points;
     work w = {.threads = FB_ADDED_THREADS, .blocks = ceil(rows * size / FB_ADDED_THREADS), .meets = true};
     w.chain = chunks * (WAIT + 2 * FB_ROUND_CYCLES) + words * WORD + own * fb_section_loads(s) * WAIT;
     w.instructions =
@@ -167,7 +168,8 @@ static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
     enum { EACH = 4, EACH_OF_LONG = 8 };
     double inner = (double)fb_section_longest(s);
     if (!s->n_passes || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
-    return fmax(fmin(fmax(inner / EACH, 1), FB_WARP), inner / EACH_OF_LONG) * (double)fb_space_points(&s->rows);
+    return fmax(fmin(fmax(inner / EACH, 1), nest->target->warp), inner / EACH_OF_LONG) *
+           (double)fb_space_points(&s->rows);
 }
 
 static work work_of(const fb_nest *nest, const fb_section *s)
@@ -183,6 +185,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
 {
     double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
     double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0;
+    const int warp = nest->target->warp;
     double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
     double fetched = sections * FETCHED;
     fb_thread_times out = {0};
@@ -194,10 +197,10 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     }
     for (int i = 0; i < nest->n_sections; i++) {
         const work *w = &all[i];
-        double warps = w->threads / FB_WARP / SCHEDULERS; /* of a block, for each scheduler */
+        double warps = w->threads / warp / SCHEDULERS; /* of a block, for each scheduler */
         alone = fmax(alone, fetched + found + w->chain);
         /* blocks are as large as the largest of any section */
-        turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / FB_WARP / room;
+        turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / warp / room;
         busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
         issued += w->instructions * w->blocks / units * warps;
         spread += spread_of(nest, &nest->sections[i], w);
@@ -208,7 +211,7 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     out.alone_us = alone / clock;
     out.turns_us = turns / clock;
     out.issued_us = fmax(busiest, issued) / clock;
-    out.waves = spread / (room * FB_WARP);
+    out.waves = spread / (room * warp);
     return out;
 }
 
@@ -251,7 +254,7 @@ double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, true, &w);
     for (int p = 0; p < s->n_passes; p++) {
         int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
-        double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / FB_WARP);
+        double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / nest->target->warp);
         fb_section_needed(s, p, needed);
         add_wait(loads + loads_among(nest, s, space, needed, seen), steps, &w);
         loads = 0;

@@ -32,11 +32,11 @@ typedef struct {
     double alone, busy, k;
 } step;
 
-static step step_of(const fb_tile_work *w, const fb_tile_product *p)
+static step step_of(int warp, const fb_tile_work *w, const fb_tile_product *p)
 {
     const double fma = 1.5, fma_busy = 1.9, fetch_busy = SCHEDULERS, mma = 8, mma_busy = 14;
     if (!w->tensor) {
-        double sums = p->warp_m * p->warp_n / 32.0 * (w->dtype == FB_F64 ? 2 : 1);
+        double sums = p->warp_m * p->warp_n / (double)warp * (w->dtype == FB_F64 ? 2 : 1);
         double fetches = (p->warp_m / 4.0 + p->warp_n / 8.0) * (w->dtype == FB_F64 ? 2 : 1);
         return (step){FETCH + fma * sums, fmax(fma_busy * sums, fetch_busy * fetches), 1};
     }
@@ -50,7 +50,8 @@ static double resident(const fb_machine *m, const fb_tile_work *w)
 {
     double sums = 0;
     for (int i = 0; i < w->n_products; i++)
-        sums = fmax(sums, w->product[i].warp_m * w->product[i].warp_n / 32.0 * (w->dtype == FB_F64 ? 2 : 1));
+        sums = fmax(sums, w->product[i].warp_m * w->product[i].warp_n / (double)m->target->warp *
+                              (w->dtype == FB_F64 ? 2 : 1));
     double by_shared = floor((double)m->shared_bytes / (double)(w->shared_bytes + BLOCK_RESERVE));
     double by_registers = floor(REGISTERS / (w->threads * fmin(sums + OTHER, 255)));
     return fmax(1, fmin(fmin(by_shared, by_registers), floor((double)MOST_THREADS / w->threads)));
@@ -80,10 +81,11 @@ double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
     double cycles_a_us = fb_cycles_a_us(m);
     if (cycles_a_us <= 0 || w->threads <= 0) return 0;
     double together = fmin(resident(m, w), ceil((double)w->blocks / units));
-    double warps = ceil(together * w->threads / 32 / SCHEDULERS), waves = ceil((double)w->blocks / (units * together));
+    double warps = ceil(together * w->threads / m->target->warp / SCHEDULERS),
+           waves = ceil((double)w->blocks / (units * together));
     double cycles = TILE * w->tiles + WAIT * w->waits + w->after + warps * w->made;
     for (int i = 0; i < w->n_products; i++) {
-        step s = step_of(w, &w->product[i]);
+        step s = step_of(m->target->warp, w, &w->product[i]);
         cycles += w->product[i].k / s.k * fmax(s.alone, warps * s.busy);
     }
     double copies = together * w->bytes / L2_BYTES;

@@ -30,4 +30,8 @@ if [ "$named" = "$wanted" ]; then
 else
     report not-ok "files that name a device or target: $named; expected: $wanted"
 fi
+
+# A warp's threads are the target's to tell.
+warps=$(grep -nE 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine/*/*.[ch])
+if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
 done_testing
