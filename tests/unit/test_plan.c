@@ -244,6 +244,25 @@ static void machines_survive_json(void **state)
     assert_true(isnan(fb_rate_at(&c, 5)));
 }
 
+/* By the language's name, by the kind that a list of devices has, and complete. */
+static void targets_are_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"c", "cuda"}, *const devices[] = {"host", "cuda"};
+    for (int i = 0; i < 2; i++) {
+        const fb_target *t = fb_target_find(names[i]);
+        assert_ptr_equal(t, fb_target_of_device(devices[i]));
+        assert_ptr_equal(t, fb_target_of(t->kind));
+        assert_true(t->generates && t->title[0] && t->called[0] && t->units[0] && t->near[0] && t->near[1]);
+        assert_true(t->warp >= 1 && (!t->grid || (t->most_threads && t->vector_bytes)));
+        for (int d = 0; d < FB_DTYPES; d++) assert_non_null(t->spelling.type[d].value);
+    }
+    assert_null(fb_target_find("ptx"));
+    assert_false(fb_target_of_device("torch")->generates);
+    assert_true(fb_target_of_device("replay")->grid);
+    assert_true(fb_target_everywhere()->stands_in);
+}
+
 /* On a GPU small kernels and rows wait for latency, large ones for bytes alone. */
 static void latency_counts_on_a_gpu(void **state)
 {
@@ -422,6 +441,7 @@ static void rows_on_chip_take_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(targets_are_found),
         cmocka_unit_test(latency_counts_on_a_gpu),
         cmocka_unit_test(vectors_are_predicted),
         cmocka_unit_test(threads_wait_one_after_the_other),
