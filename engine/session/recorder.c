@@ -1072,12 +1072,12 @@ static bool find_machine(fb_recorder *r, const json_t *entry, fb_machine *m, fb_
     return ok;
 }
 
-/* "h200.json.gz" for "NVIDIA H200 141GB": the first word with a digit, else the device's kind. */
-static char *short_path(const char *machine, const char *device)
+/* "h200.json.gz" for "NVIDIA H200 141GB", whose machine is its accelerator: the first word with a digit; else the
+ * device's kind. */
+static char *short_path(const fb_target *target, const char *machine, const char *device)
 {
     char name[41] = "";
-    bool gpu = strncmp(device, "cuda", 4) == 0;
-    for (const char *at = machine; gpu && *at && !name[0];) {
+    for (const char *at = machine; target->accelerates && *at && !name[0];) {
         size_t n = strcspn(at, " "), k = 0;
         bool fits = strcspn(at, "0123456789") < n && n < sizeof name;
         for (size_t i = 0; fits && i < n; i++)
@@ -1118,7 +1118,7 @@ static bool open_file(fb_recorder *r, const json_t *entry, fb_error *err)
 {
     fb_machine m;
     const char *machine = fb_json_string_or(entry, "name", "");
-    r->path = r->o.out ? fb_strdup(r->o.out) : short_path(machine, r->device);
+    r->path = r->o.out ? fb_strdup(r->o.out) : short_path(r->target, machine, r->device);
     if (!can_be_written(r->path, err)) return false;
     if (access(r->path, F_OK) == 0) return reopen(r, machine, err);
     if (!find_machine(r, entry, &m, err)) return false;

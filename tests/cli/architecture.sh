@@ -31,6 +31,16 @@ else
     report not-ok "files that name a device or target: $named; expected: $wanted"
 fi
 
+# Nor by a device's name. compare.c reads names in reports, which have no target.
+compared=$(grep -lE 'str(n?cmp|str)\([^;]*"(cuda|host)"' engine/*/*.[ch] tui/*.[ch] |
+    grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
+wanted="engine/measure/compare.c "
+if [ "$compared" = "$wanted" ]; then
+    report ok "nor by its name"
+else
+    report not-ok "files that compare a device's name: $compared; expected: $wanted"
+fi
+
 # A warp's threads are the target's to tell.
 warps=$(grep -nE 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine/*/*.[ch])
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
