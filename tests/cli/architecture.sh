@@ -4,7 +4,10 @@
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 srcdir=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)
-cd "$srcdir" || exit 1
+: >out
+: >err
+# A search of the sources, by their paths from the top.
+sources() { (cd "$srcdir" && grep "$@"); }
 
 # Folders from the ground up; a file includes what stands below it or beside it in its own folder.
 house="base graph target plan codegen device measure worker script session tui"
@@ -13,7 +16,7 @@ for folder in $house; do
     below="$below$folder "
     where=engine/$folder
     [ "$folder" = tui ] && where=tui
-    up=$(grep -noE '^ *#include "[a-z_]+/' "$where"/*.[ch] | sed 's/ *#include "//; s/\/$//' |
+    up=$(sources -rnoE --include='*.[ch]' '^ *#include "[a-z_]+/' "$where" | sed 's/ *#include "//; s/\/$//' |
         while IFS=: read -r file line to; do
             case "$below" in *" $to "*) ;; *) echo "$file:$line: $to" ;; esac
         done)
@@ -22,7 +25,7 @@ done
 
 # Which files outside of device/ and target/ name a device's kind, a target's row or a language.
 identity='FB_DEVICE_[A-Z]+|FB_LANGUAGE_[A-Z]+|fb_target_(c|cuda|foreign)\b'
-named=$(grep -lE "$identity" engine/*/*.[ch] tui/*.[ch] | grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
+named=$(sources -rlE --include='*.[ch]' "$identity" engine tui | grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
 # printer.c is the list of printers, one a language.
 wanted="engine/codegen/printer.c "
 if [ "$named" = "$wanted" ]; then
@@ -32,7 +35,7 @@ else
 fi
 
 # Nor by a device's name. compare.c reads names in reports, which have no target.
-compared=$(grep -lE 'str(n?cmp|str)\([^;]*"(cuda|host)"' engine/*/*.[ch] tui/*.[ch] |
+compared=$(sources -rlE --include='*.[ch]' 'str(n?cmp|str)\([^;]*"(cuda|host)"' engine tui |
     grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
 wanted="engine/measure/compare.c "
 if [ "$compared" = "$wanted" ]; then
@@ -42,6 +45,6 @@ else
 fi
 
 # A warp's threads are the target's to tell.
-warps=$(grep -nE 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine/*/*.[ch])
+warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
 done_testing

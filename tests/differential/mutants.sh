@@ -4,7 +4,7 @@
 #
 #     FUSEBOX=…/fusebox mutants.sh [NUMBER…]     FUSEBOX: a build with CPPFLAGS=-DFB_MUTANTS
 #
-# FB_DEVICE  host (default); cuda:0: the mutants of the CUDA dialect, for a machine with a GPU; emulated: the same
+# FB_DEVICE  host (default); cuda:0: the mutants of CUDA, for a machine with a GPU; emulated: the same
 #            without one, where FUSEBOX is tests' test_emulated of such a build
 # FB_COUNT   graphs a mutant, 600 by default, 80 emulated; FB_PLANS plans of each, 4; FB_SEED the first graph, 1
 # FB_JOBS    mutants side by side (default: one a core)
