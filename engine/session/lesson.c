@@ -2,12 +2,7 @@
  * opened one after the other in its place. The lesson's own file is read again beside them. */
 #include "session/internal.h"
 
-#include "session/library.h"
-
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 fb_script_info *fb_session_take_lesson(fb_session *s)
 {
@@ -64,32 +59,4 @@ void fb_peek_free(fb_session *s)
     fb_script_free(s->peek.script);
     fb_script_info_free(s->peek.info);
     memset(&s->peek, 0, sizeof s->peek);
-}
-
-/* ---- the scripts of pages ---- */
-
-static bool is_plain(const char *name)
-{
-    if (!*name || *name == '/' || strlen(name) > 200 || strstr(name, "..")) return false;
-    for (const char *c = name; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./", *c)) return false;
-    return true;
-}
-
-const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err)
-{
-    static const char *const endings[] = {"", ".lua"};
-    const char *slash = strrchr(lesson, '/');
-    struct stat st;
-    if (!is_plain(name)) {
-        fb_fail(err, FB_ERR_INPUT,
-                "script \"%.100s\": scripts are named relative to the lesson's folder, without \"..\"", name);
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && stat(lesson, &st) == 0; i++) {
-        const char *path =
-            fb_arena_printf(arena, "%.*s%s%s", (int)(slash ? slash - lesson + 1 : 0), lesson, name, endings[i]);
-        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) return path;
-    }
-    return fb_find_bundled(name, arena, err);
 }

@@ -136,6 +136,34 @@ char *fb_script_text(const char *path)
     return embedded ? fb_strdup(embedded) : NULL;
 }
 
+/* ---- the scripts of a lesson's pages ---- */
+
+static bool is_plain(const char *name)
+{
+    if (!*name || *name == '/' || strlen(name) > 200 || strstr(name, "..")) return false;
+    for (const char *c = name; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./", *c)) return false;
+    return true;
+}
+
+const char *fb_lesson_script(const char *lesson, const char *name, fb_arena *arena, fb_error *err)
+{
+    static const char *const endings[] = {"", ".lua"};
+    const char *slash = strrchr(lesson, '/');
+    struct stat st;
+    if (!is_plain(name)) {
+        fb_fail(err, FB_ERR_INPUT,
+                "script \"%.100s\": scripts are named relative to the lesson's folder, without \"..\"", name);
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && stat(lesson, &st) == 0; i++) {
+        const char *path =
+            fb_arena_printf(arena, "%.*s%s%s", (int)(slash ? slash - lesson + 1 : 0), lesson, name, endings[i]);
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode)) return path;
+    }
+    return fb_find_bundled(name, arena, err);
+}
+
 /* ---- the user's state ---- */
 
 /* NAME in fusebox's own folder below the one that `variable` names, or `usual` below the user's. */

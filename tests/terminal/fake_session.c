@@ -1088,3 +1088,8 @@ bool fb_session_peeked(fb_session *s, fb_script_info **info, fb_error *err)
     (void)err;
     return false;
 }
+
+void fb_script_info_free(fb_script_info *info)
+{
+    (void)info;
+}
