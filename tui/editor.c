@@ -37,6 +37,7 @@ static void take_saves(fb_app *app)
     fb_saved saved = fb_watch_saved(app->watch);
     if (saved.other) fb_kernels_saved(app);
     if (saved.script) fb_action(app, FB_CMD_RELOAD, "");
+    if (saved.script || saved.other) fb_lesson_saved(app);
 }
 
 /* While somebody edits, what is saved is loaded and measured already; the screen is theirs. */
@@ -88,14 +89,32 @@ static bool copy_bundled(const char *script, char path[PATH_MAX], fb_error *err)
     return fine;
 }
 
-/* What is edited is what is open: of a bundled script that is a copy from here on. */
+/* "lessons/lecture" of "scripts/lessons/lecture.lua" */
+static const char *short_name(const char *path, char to[PATH_MAX])
+{
+    static const char folder[] = "scripts/";
+    bool inside = !strncmp(path, folder, strlen(folder));
+    snprintf(to, PATH_MAX, "%s", inside ? path + strlen(folder) : path);
+    size_t n = strlen(to);
+    if (n > 4 && !strcmp(to + n - 4, ".lua")) to[n - 4] = '\0';
+    return to;
+}
+
+/* What is edited is what is open: of a bundled script that is a copy from here on. On the page of a lesson it is the
+ * lesson, whose pages go on with the scripts that they name. */
 static bool own_script(fb_app *app, char path[PATH_MAX])
 {
-    const char *script = fb_session_path(app->session);
+    bool lesson = fb_app_view(app) == FB_VIEW_LESSON;
+    const char *script = lesson ? app->lesson.path : fb_session_path(app->session);
     fb_error err = {0};
     if (access(script, F_OK) == 0) {
         snprintf(path, PATH_MAX, "%s", script);
         return true;
+    }
+    if (app->lesson.info) {
+        fb_app_say(app, FB_ROLE_WARN, "%s is bundled: \"fusebox new FILE --from %s\" makes one of your own", script,
+                   short_name(script, path));
+        return false;
     }
     if (copy_bundled(script, path, &err)) return fb_app_open(app, path);
     fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
@@ -108,7 +127,7 @@ void fb_edit_script(fb_app *app, const char *arg)
     (void)arg;
     if (!fb_editor_command())
         fb_app_say(app, FB_ROLE_WARN, "neither VISUAL nor EDITOR names an editor; a save of %s is loaded all the same",
-                   fb_session_path(app->session));
+                   fb_app_view(app) == FB_VIEW_LESSON ? app->lesson.path : fb_session_path(app->session));
     else if (!own_script(app, path))
         return;
     else if (fb_editor_run(app, path) == FB_EDITOR_FAILED)

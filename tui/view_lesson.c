@@ -248,6 +248,7 @@ static const fb_view_key keys[] = {
     {FB_CMD_FIND_BACK, "", "the presenter's notes, or none"},
     {FB_CMD_ENTER, "", "the page's puzzle; without one the next page"},
     {FB_CMD_TOGGLE, "", "go on: the rest of the page, then the next one"},
+    {FB_CMD_EDIT, "", "the lesson's file in $VISUAL or $EDITOR"},
     {FB_CMD_RELOAD, "", "read the lesson's file again"},
     {FB_CMD_CLOSE, "", "to the workbench; from a page without a script leave fusebox"},
     {FB_CMD_BACK, "", "to the workbench"},

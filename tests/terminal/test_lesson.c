@@ -27,10 +27,10 @@ static const char *program(void)
     return path ? path : "./fusebox";
 }
 
-static term *start(const char *lesson, int rows, int cols, const char *keys)
+static term *start(const char *lesson, int rows, int cols, const char *more)
 {
-    const char *env[] = {cache, state, NULL};
-    const char *argv[] = {program(), lesson, "--device", "replay:h200", keys ? "--keys" : NULL, keys, NULL};
+    const char *env[] = {cache, state, more, NULL};
+    const char *argv[] = {program(), lesson, "--device", "replay:h200", NULL};
     return term_start(rows, cols, env, argv);
 }
 
@@ -313,6 +313,25 @@ static void reloading_keeps_the_page(void **unused)
     quit(t);
 }
 
+/* On a page the editor has the lesson; what is bundled is nobody's to edit. */
+static void editing(void **unused)
+{
+    (void)unused;
+    const char *path =
+        write_file("edited.lua", "local fb = require \"fusebox\"\nreturn fb.lesson { title = \"x\", pages = {\n"
+                                 "fb.page { title = \"One\", text = \"before\" },\n} }\n");
+    term *t = start(path, 30, 100, "VISUAL=sed -i s/before/after/");
+    must_show(t, "before");
+    term_keys(t, "E");
+    must_show(t, "after");
+    quit(t);
+    t = start("lessons/puzzles", 30, 100, "VISUAL=true");
+    must_show(t, "page 1 of 10");
+    term_keys(t, "E");
+    must_show(t, "--from lessons/puzzles");
+    quit(t);
+}
+
 /* Trouble of a page is told on the page. */
 static void trouble_is_told(void **unused)
 {
@@ -373,7 +392,7 @@ int main(void)
         cmocka_unit_test(pages_begin_afresh), cmocka_unit_test(answers_are_hidden),
         cmocka_unit_test(contents_and_notes), cmocka_unit_test(small_screens),
         cmocka_unit_test(keys_write_nothing), cmocka_unit_test(reloading_keeps_the_page),
-        cmocka_unit_test(trouble_is_told),
+        cmocka_unit_test(trouble_is_told),    cmocka_unit_test(editing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
