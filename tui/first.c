@@ -58,7 +58,10 @@ void fb_app_fresh_columns(fb_app *app)
     fb_keep_forget(app);
     app->column = 0;
     app->chosen = app->placed = app->first_measured = false;
-    add_own_columns(app, fb_session_script(app->session));
+    if (fb_lesson_now(app))
+        add_page_columns(app, fb_session_script(app->session), fb_lesson_now(app));
+    else
+        add_own_columns(app, fb_session_script(app->session));
     fb_puzzle_columns(app);
 }
 

@@ -221,6 +221,11 @@ void fb_lesson_play(fb_app *app)
         fb_app_say(app, FB_ROLE_WARN, "this page has no keys to play");
         return;
     }
+    if (app->touched) { /* keys are of the page as it is written */
+        const bool answers = run->answers;
+        fb_lesson_go(app, run->page);
+        run->answers = answers;
+    }
     fb_str text = {0};
     fb_str_addf(&text, "@idle %s", page->keys);
     fb_keys_free(run->play);
