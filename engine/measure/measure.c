@@ -234,25 +234,34 @@ static bool judge_whole(fb_measurement *m, const fb_reference *reference, fb_err
     return true;
 }
 
-/* Opens what is new since it was tried: one that is damaged is being made again. */
-static bool open_new(const fb_measurement *m, int seed, int place, struct stat *tried, fb_reference *out)
+/* Opens what is new since it was tried: one that is damaged is being made again. One that could not be read is as it
+ * was, and *why says so. */
+static bool open_new(const fb_measurement *m, int seed, int place, struct stat *tried, fb_reference *out, fb_error *why)
 {
     char path[2200];
     struct stat now;
     if (!fb_reference_path(m->g, m->o.seeds[seed], place, path, sizeof path, NULL) || stat(path, &now) != 0)
         return false;
     if (now.st_ino == tried->st_ino && now.st_mtime == tried->st_mtime) return false;
-    *tried = now;
-    return fb_reference_open(out, path, m->g, NULL);
+    fb_error err = {0};
+    if (fb_reference_open(out, path, m->g, &err)) return true;
+    if (err.kind == FB_ERR_SYSTEM)
+        *tried = now;
+    else
+        *why = err;
+    return false;
 }
 
 /* Waits until a whole file is there, in whichever place. */
 static bool wait_for(fb_measurement *m, int seed, fb_reference *out, const fb_progress *progress, fb_error *err)
 {
+    enum { TRIES = 200 }; /* of one that is there and cannot be read: descriptors or memory may be short for a moment */
     struct stat tried[FB_REFERENCE_PLACES] = {0};
-    for (;;) {
+    for (int failed = 0;;) {
+        fb_error why = {0};
         for (int place = 0; place < FB_REFERENCE_PLACES; place++)
-            if (open_new(m, seed, place, &tried[place], out)) return true;
+            if (open_new(m, seed, place, &tried[place], out, &why)) return true;
+        if (why.kind && ++failed == TRIES) return fb_fail(err, FB_ERR_SYSTEM, "%s", why.text);
         if (!step(progress, "waiting for the reference", 0, err)) return false;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }

@@ -336,12 +336,16 @@ bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_
     *r = (fb_reference){0};
     int fd = fb_file_open(path, FB_FILE_READ | FB_FILE_PRIVATE, err);
     if (fd < 0) return false;
-    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+    bool read = fstat(fd, &st) == 0;
+    if (read && st.st_size > 0) {
         r->bytes = (size_t)st.st_size;
         r->map = mmap(NULL, r->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
         if (r->map == MAP_FAILED) r->map = NULL;
+        read = r->map != NULL;
     }
+    if (!read) fb_fail(err, FB_ERR_INPUT, "the reference %s cannot be read: %s", path, strerror(errno));
     close(fd);
+    if (!read) return false;
     if (r->map && whole(r, g)) return true;
     fb_reference_close(r);
     return fb_fail(err, FB_ERR_SYSTEM, "the reference %s is damaged, or of another graph", path);

@@ -15,8 +15,8 @@ typedef struct {
     size_t bytes;
 } fb_reference;
 
-/* Opens a file and reads all of it once: false when it is not there, not ours, of another graph or version, or
- * damaged. */
+/* Opens a file and reads all of it once: false when it is not there or cannot be read now (FB_ERR_INPUT), or is of
+ * another graph or version, or damaged (FB_ERR_SYSTEM). */
 bool fb_reference_open(fb_reference *r, const char *path, const fb_graph *g, fb_error *err);
 /* The same in whichever place it lies: FB_ERR_SYSTEM when it is in none. */
 bool fb_reference_find(fb_reference *r, const fb_graph *g, uint64_t seed, fb_error *err);
