@@ -114,7 +114,8 @@ static bool wants_input(const fb_channel *c)
 int fb_channel_poll(const fb_channel *c, struct pollfd out[2])
 {
     int n = 0;
-    bool reads = wants_input(c), writes = c->out.tail > c->out.head && !c->out_broken;
+    /* one that broke while it was flushed wakes whoever waits: the next pump says so, and no answer will come */
+    bool reads = wants_input(c), writes = c->out.tail > c->out.head || c->out_broken;
     if (reads) out[n++] = (struct pollfd){.fd = c->in_fd, .events = POLLIN};
     if (writes && reads && c->in_fd == c->out_fd)
         out[0].events |= POLLOUT;

@@ -98,6 +98,24 @@ static void what_was_said_before_the_end_is_still_read(void **state)
     wire_free(&w);
 }
 
+/* The other end still talks, and takes nothing: no answer to what was lost will come. */
+static void a_write_that_broke_wakes_whoever_waits(void **state)
+{
+    (void)state;
+    struct pollfd fds[2];
+    fb_error err = {0};
+    wire w = wire_new();
+    signal(SIGPIPE, SIG_IGN);
+    close(w.from);
+    w.from = -1;
+    fb_channel_send(w.near, json_pack("{s:i}", "a", 1));
+    assert_false(fb_channel_flush(w.near, 0, NULL));
+    assert_true(poll(fds, (nfds_t)fb_channel_poll(w.near, fds), 5000) > 0);
+    assert_false(fb_channel_pump(w.near, &err));
+    assert_int_equal(err.kind, FB_ERR_CRASH);
+    wire_free(&w);
+}
+
 static void waiting_has_an_end(void **state)
 {
     (void)state;
@@ -261,6 +279,7 @@ int main(void)
         cmocka_unit_test(half_lines_wait_for_their_end),
         cmocka_unit_test(raw_bytes_follow_a_line),
         cmocka_unit_test(what_was_said_before_the_end_is_still_read),
+        cmocka_unit_test(a_write_that_broke_wakes_whoever_waits),
         cmocka_unit_test(waiting_has_an_end),
         cmocka_unit_test(a_large_message_goes_both_ways),
         cmocka_unit_test(an_endless_line_is_an_error),
