@@ -395,7 +395,7 @@ bool fb_session_calibrating(const fb_session *s, const char *device)
 bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
 {
     fb_worker_record *w = &s->workers[worker];
-    bool own = false;
+    bool own = !e->id && !w->answered && e->error.kind == FB_ERR_CRASH; /* why its list will be empty */
     if (e->id && e->id == w->listing) {
         w->listing = 0;
         w->answered = true; /* its devices are not there, and whoever asks for one hears so */
