@@ -5,7 +5,7 @@ Those that fusebox knows as one op (linear, addmm, layer_norm, softmax, silu, at
 import math
 
 from torch_calls import CALLS, _arange, _chunk, _clamp, call, stuffed
-from torch_graph import FLOATS, Unsupported, dtype_of, refuse
+from torch_graph import FLOATS, Unsupported, dtype_of, number, refuse
 
 
 @call("linear")

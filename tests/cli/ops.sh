@@ -37,6 +37,33 @@ echo 'return function(g) return g:input("x", { 8 }):clamp(1, 2, 3) end' >many.lu
 fb graph many.lua --device host
 is "and are not more than there are" 1 err 'clamp takes 3 values, not 4'
 
+# The importer and the worker write ops with parameters as the table says; PyTorch itself is not asked.
+if command -v python3 >/dev/null 2>&1; then
+    cat >calls.py <<'PY'
+import sys
+import types
+sys.dont_write_bytecode = True
+sys.modules["torch"] = None
+sys.path[:0] = [sys.argv[1] + "/scripts/import", sys.argv[1] + "/scripts/workers"]
+import torch_worker
+sys.modules["torch"] = types.ModuleType("torch")
+import torch_layers
+from torch_calls import CALLS
+from torch_graph import Graph
+g = Graph("calls", None)
+x = g.add("input", [], [3, 5], "f32")
+for name, args in (("softplus", (2, 5)), ("elu", (0.5,)), ("log_sigmoid", ()), ("mish", ()), ("log1p", ())):
+    CALLS[name](g, x, *args)
+for node in g.nodes[1:]:
+    if node["op"] != "const":
+        print(torch_worker.expression(node, [f"v{a}" for a in node["args"]], []))
+PY
+    python3 calls.py "$FB_SRCDIR" >out 2>err
+    status=$?
+    is "calls of PyTorch become ops, and ops calls" 0 out '^F.softplus\(v0, 2.0, 5.0\)$' out '^F.elu\(v0, 0.5\)$' \
+        out '^F.mish\(v0\)$' out '^torch.log1p\(v0\)$'
+fi
+
 # Ops with a function and parameters of their own, and their gradients, in the kernels of two plans.
 cat >activations.lua <<'LUA'
 local fb = require "fusebox"
