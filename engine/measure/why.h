@@ -82,13 +82,14 @@ bool fb_why_of_time(const fb_report *a, const fb_report *b, const fb_machine *ma
 fb_why_id fb_why_largest(const fb_why *why);
 
 bool fb_why_matters(const fb_why *why,
-                    fb_why_id id);     /* false: nothing, or not known in both columns and nothing to tell */
+                    fb_why_id id); /* false: nothing, or not known in both columns and nothing to tell */
 /* Known, and less than half a percent of what there is to explain. */
 bool fb_why_alike(const fb_why *why, fb_why_id id);
-const char *fb_why_name(fb_why_id id); /* "bytes": the key that scripts see */
+const char *fb_why_name(fb_why_id id);                   /* "bytes": the key that scripts see */
 void fb_why_conclusion(const fb_why *why, char to[240]); /* what it comes to, in one sentence */
-/* Both verdicts: "wall: cannot tell: less than 14 % is not seen; device: faster: 3.9 ×"; " (run against run)" where each run
- * of one was held against one of the other, so that the ratio is not that of the medians. Into `to`, returned. */
+/* Both verdicts: "wall: cannot tell: less than 14 % is not seen; device: faster: 3.9 ×"; " (run against run)" where
+ * each run of one was held against one of the other, so that the ratio is not that of the medians. Into `to`, returned.
+ */
 const char *fb_why_verdicts(const fb_why *why, char to[160]);
 /* Where the wall times come from: "" when both were measured, else "recorded", or "recorded → measured". */
 const char *fb_why_sources(const fb_why *why, char to[32]);

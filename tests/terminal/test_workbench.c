@@ -97,13 +97,13 @@ static void decisions_are_replayed(void **unused)
     must_show(t, "1 inductor", PATIENCE_MS);
     term_keys(t, "S");
     must_show(t, "decisions of 1 inductor · 1 of 6", SOON_MS);
-    must_show(t, ": cheap", SOON_MS);
+    must_show(t, "its reader computes it", SOON_MS);
     term_keys(t, "G");
     must_show(t, "decisions of 1 inductor · 6 of 6", SOON_MS);
     must_show(t, "`matmul_3` is a library call", SOON_MS);
     term_keys(t, "g j");
     must_show(t, "decisions of 1 inductor · 1 of 6", SOON_MS);
-    must_show(t, ": cheap", SOON_MS);
+    must_show(t, "its reader computes it", SOON_MS);
     term_keys(t, "Space");
     must_show(t, "decisions of 1 inductor[no1] · 1 of", SOON_MS);
     must_show(t, "declined  inline", SOON_MS);
