@@ -119,9 +119,9 @@ static void room_is_given(void **state)
     fb_layout l = fb_layout_make(&(fb_layout_wish){40, 160, -1, false, 0, 10, 60, 0, false});
     assert_int_equal(l.pane[FB_PANE_COLUMNS].h, 10);
     assert_true(l.pane[FB_PANE_COLUMNS].w >= 60);
-    l = fb_layout_make(&(fb_layout_wish){24, 80, -1, true, 40, 10, 60, 0}); /* decisions on a small screen */
+    l = fb_layout_make(&(fb_layout_wish){24, 80, -1, true, 40, 10, 60, 0, false}); /* decisions on a small screen */
     assert_true(l.beside && l.whole.w >= 40 && l.pane[FB_PANE_GRAPH].w >= 26);
-    l = fb_layout_make(&(fb_layout_wish){24, 70, -1, true, 40, 10, 60, 0});
+    l = fb_layout_make(&(fb_layout_wish){24, 70, -1, true, 40, 10, 60, 0, false});
     assert_true(!l.beside && l.whole.w == 68);
 }
 
