@@ -26,6 +26,7 @@ enum { TEST_BYTES = 64 << 20 }; /* more is no test that anybody keeps */
 typedef struct {
     fb_cli cli;
     const char *as, *name, *arch;
+    bool no_test;
     fb_machine machine; /* of --arch */
     fb_session *session;
     fb_arena *arena;
@@ -35,12 +36,13 @@ typedef struct {
 
 /* ---- options ---- */
 
-enum { KEY_AS = 256, KEY_NAME, KEY_ARCH };
+enum { KEY_AS = 256, KEY_NAME, KEY_ARCH, KEY_NO_TEST };
 
 static const struct argp_option options[] = {
     {"as", KEY_AS, "FORM", 0, "What is written: c (kernels, what launches them, build files and a test)", 0},
     {"name", KEY_NAME, "NAME", 0, "What functions and files begin with (default: the folder's name)", 0},
     {"arch", KEY_ARCH, "ARCH", 0, "For a GPU of this architecture, such as sm_90, also where none is", 0},
+    {"no-test", KEY_NO_TEST, NULL, 0, "Without a test: its expected values take a while where a graph is large", 0},
     {0},
 };
 
@@ -55,6 +57,7 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_NAME: e->name = arg; return 0;
     case KEY_ARCH: e->arch = arg; return 0;
+    case KEY_NO_TEST: e->no_test = true; return 0;
     case ARGP_KEY_SUCCESS:
         if (!e->as) fb_cli_usage("%s: --as is missing: --as c", state->name);
         if (!e->arch) return 0;
@@ -138,7 +141,7 @@ static bool make_example(export_command *e, fb_str *out, fb_error *err)
         const fb_buffer *b = &p->buffers[t[i].buffer];
         example[i] = (fb_example_tensor){b->node, t[i].given, b->elements, t[i].checked};
     }
-    e->job.test = fb_example_bytes(e->job.graph, example, n) <= TEST_BYTES;
+    e->job.test = !e->no_test && fb_example_bytes(e->job.graph, example, n) <= TEST_BYTES;
     if (!e->job.test) return true;
     return fb_example_write(e->job.graph, example, n, 1, file_values, e->session, out, err);
 }
@@ -241,7 +244,7 @@ static bool export_column(export_command *e, fb_error *err)
     bool fine = (!gpu || compile(e, err)) && make_example(e, &data, err);
     int n = fine ? fb_export_files(&e->job, e->arena, &files, err) : 0;
     fine = n && write_folder(folder, files, n, &data, err);
-    if (fine && !e->job.test)
+    if (fine && !e->job.test && !e->no_test)
         fb_cli_say("%s has no test: its inputs and results are more than %d MB", folder, TEST_BYTES >> 20);
     fb_str_free(&data);
     fb_program_free(p);

@@ -65,7 +65,7 @@ if command -v pkg-config >/dev/null; then
     printf '#include <lstm.h>\n#include <stdio.h>\nint main(void) { lstm *h; return lstm_create(&h) != LSTM_OK || lstm_run(h, NULL) != LSTM_NULL || puts(lstm_error(h)) < 0; }\n' >use.c
     PKG_CONFIG_PATH=$work/own/lib/pkgconfig
     export PKG_CONFIG_PATH
-    # shellcheck disable=SC2046
+    # shellcheck disable=SC2016
     holds "and is found by pkg-config" sh -c 'cc use.c -o use $(pkg-config --static --cflags --libs lstm) && LD_LIBRARY_PATH=own/lib ./use | grep -q "tensors: is missing"'
 else
     report ok "and is found by pkg-config # SKIP there is none"
@@ -119,6 +119,10 @@ is "of one column" 2 err1 'name one, such as'
 fb export lstm_step gates:max out2 --as c --device host --set N=1,2
 is "at one size" 2 err1 'one value'
 holds "nothing is left of those" test ! -e out2
+fb export lstm_step gates:max out2 --as c --device host --no-test --set N=3 --set H=5
+is "without a test" 0 out '^make -C out2$'
+holds "there is none" test ! -e out2/test
+holds "and make says so" sh -c 'make -s -C out2 test OPTIMISE=-O0 | grep -q "no test was exported"'
 
 # For a GPU: compiled and linked here; it runs where one is.
 fb emit loop.lua none --target ptx

@@ -1,8 +1,8 @@
 /* Preloaded into every process of a command: lets the nth call of one kind fail, once (tests/cli/faults.sh).
  *
  *     FAULT=KIND      read, write, sync, rename, map, open, alloc, fork, pipe
- *     FAULT_FILE=F    8 bytes that all processes of the command share: calls of that kind that are left before the one
- *                     that fails; below 0: it has failed. What is left at the end says whether it came to that
+ *     FAULT_AT=N      so many calls go well before
+ *     FAULT_FILE=F    8 bytes that all processes of the command share, 0 at first: the calls of that kind so far
  *     FAULT_TRACE=F   where it was, to be looked at with addr2line
  *
  * Calls are counted in fusebox's own processes alone, not in compilers and shells, and from where main begins. */
@@ -26,14 +26,15 @@ enum kind { READ, WRITE, SYNC, RENAME, MAP, OPEN, ALLOC, FORK, PIPE, KINDS };
 static const char *const names[KINDS] = {"read", "write", "sync", "rename", "map", "open", "alloc", "fork", "pipe"};
 
 static enum kind kind = KINDS;
-static _Atomic int64_t *left; /* NULL: nothing is counted */
+static int64_t at;
+static _Atomic int64_t *calls; /* NULL: nothing is counted */
 
 static int trace = -1;
 
 static int fails(enum kind k)
 {
     void *frames[24];
-    if (!left || k != kind || atomic_fetch_sub(left, 1) != 0) return 0;
+    if (!calls || k != kind || atomic_fetch_add(calls, 1) != at) return 0;
     if (trace >= 0) backtrace_symbols_fd(frames, backtrace(frames, 24), trace);
     return 1;
 }
@@ -114,11 +115,11 @@ int rename(const char *from, const char *to)
     return real(from, to);
 }
 
-void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t from)
+void *mmap(void *where, size_t n, int protection, int flags, int fd, off_t from)
 {
     REAL(void *, mmap, void *, size_t, int, int, int, off_t)
     FAIL(MAP, ENOMEM, MAP_FAILED)
-    return real(at, n, protection, flags, fd, from);
+    return real(where, n, protection, flags, fd, from);
 }
 
 #define OPEN_MODE                                                                                                      \
@@ -209,8 +210,9 @@ static int is_fusebox(void)
 
 __attribute__((constructor)) static void start(void)
 {
-    const char *which = getenv("FAULT"), *file = getenv("FAULT_FILE");
-    if (!which || !file || !is_fusebox()) return;
+    const char *which = getenv("FAULT"), *file = getenv("FAULT_FILE"), *number = getenv("FAULT_AT");
+    if (!which || !file || !number || !is_fusebox()) return;
+    at = strtoll(number, NULL, 10);
     int fd = open(file, O_RDWR | O_CLOEXEC);
     void *map = fd < 0 ? MAP_FAILED : mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
@@ -218,5 +220,5 @@ __attribute__((constructor)) static void start(void)
     if (map == MAP_FAILED) return;
     for (int k = 0; k < KINDS; k++)
         if (strcmp(names[k], which) == 0) kind = (enum kind)k;
-    left = map;
+    calls = map;
 }

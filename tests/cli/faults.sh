@@ -26,21 +26,15 @@ is "without a fault" 0
 fb eject f.lua none own.c --kernel tanh --device host
 cp -r "$XDG_CACHE_HOME" warm
 
-counter() { # N: so many calls go well before one fails
-    perl -e 'print pack("q", $ARGV[0])' "$1" >left
-}
-left() {
-    od -An -td8 left | tr -d ' \n'
-}
-
-# faulty KIND N COMMAND…: with the nth call of that kind failing; *met: it came to that
+# faulty KIND N COMMAND…: with a call of that kind failing after N that go well; calls: how many there were, met: it came to it
 faulty() {
-    kind=$1
-    counter "$2"
+    kind=$1 after=$2
     shift 2
-    FAULT=$kind FAULT_FILE=$work/left LD_PRELOAD=$work/fault.so timeout 60 "$FUSEBOX" "$@" >out 2>err </dev/null
+    head -c 8 /dev/zero >calls
+    FAULT=$kind FAULT_AT=$after FAULT_FILE=$work/calls LD_PRELOAD=$work/fault.so timeout 60 "$FUSEBOX" "$@" >out 2>err </dev/null
     status=$?
-    [ "$(left)" -lt 0 ] && met=1 || met=0
+    calls=$(od -An -td8 calls | tr -d ' \n')
+    [ "$calls" -gt "$after" ] && met=1 || met=0
 }
 
 # What is wrong with how it ended; nothing: it is well.
@@ -75,7 +69,7 @@ one() {
     cp -r warm "$XDG_CACHE_HOME"
     rm -rf "$XDG_CACHE_HOME/fusebox/reference"
     faulty "$@"
-    [ $met = 1 ] || return 1
+    [ "$met" = 1 ] || return 1
     shift 2
     why=$(complaint)
     cp err first
@@ -88,20 +82,18 @@ one() {
 all() {
     kind=$1 samples=$2
     shift 2
-    counter 1000000000
-    FAULT=$kind FAULT_FILE=$work/left LD_PRELOAD=$work/fault.so timeout 60 "$FUSEBOX" "$@" >/dev/null 2>&1 </dev/null
-    calls=$((1000000000 - $(left)))
-    n=0
+    faulty "$kind" 1000000000 "$@"
+    all_calls=$calls n=0
     if [ -n "${FB_FULL:-}" ]; then
         while [ $n -lt 5000 ] && one "$kind" $n "$@"; do n=$((n + 1)); done
         samples=40
     fi
     # the others, or the sample: spread evenly, begun at a place of this commit
     i=0
-    while [ $i -lt "$samples" ] && [ $calls -gt $n ]; do
-        step=$(((calls - n + samples - 1) / samples))
+    while [ $i -lt "$samples" ] && [ "$all_calls" -gt $n ]; do
+        step=$(((all_calls - n + samples - 1) / samples))
         at=$((n + i * step + seed % step))
-        [ $at -ge $calls ] || one "$kind" $at "$@" || true
+        [ $at -ge "$all_calls" ] || one "$kind" $at "$@" || true
         i=$((i + 1))
     done
 }
@@ -116,6 +108,7 @@ survives() {
     cp -r warm "$XDG_CACHE_HOME"
     timeout 60 "$FUSEBOX" "$@" >good 2>/dev/null </dev/null
     for one_kind in $kinds; do all "$one_kind" "$samples" "$@"; done
+    [ $done_n -gt 0 ] || echo "no fault was met" >>bad
     if [ -f bad ]; then cp bad err; else : >err; fi
     : >out
     if [ -f bad ]; then report not-ok "$name"; else report ok "$name ($done_n faults)"; fi
