@@ -130,6 +130,6 @@ if [ -n "${FB_FULL:-}" ]; then
     survives "the list" "$files $more" 2 0
     survives "devices" "$files $more" 2 0 devices --list
     survives "a recording" "$files $more" 2 0 graph split_stack combined:max --device replay:h200
-    survives "record's list" "$files $more" 2 0 record --list --out rec.json.gz --device host f.lua
+    survives "record's list" "$files $more" 2 2 record --list --out rec.json.gz --device host f.lua
 fi
 done_testing
