@@ -99,12 +99,12 @@ void fb_judgement_clear(fb_judgement *j);
  * judged in the node's dtype. */
 void fb_judgement_add(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                       const int64_t *i, const float *spread, const void *got);
-/* How far off each element may be; INFINITY: it is undecided. What is judged beside that (the median, the tail,
- * regions) is not told. Integers may be off by nothing. */
-void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 /* The same of elements that had no trials. They count in no region. */
 void fb_judgement_add_usual(fb_judgement *j, const fb_judge_shape *shape, int64_t first, int64_t n, const double *v,
                             const fb_usual_spread *usual, const void *got);
+/* How far off each element may be; INFINITY: it is undecided. What is judged beside that (the median, the tail,
+ * regions) is not told. Integers may be off by nothing. */
+void fb_judge_allowed(const fb_judge_shape *shape, int64_t n, const double *v, const float *spread, float *to);
 void fb_judgement_join(fb_judgement *to, const fb_judgement *part);
 /* The end: fills max_abs, max_rel, bound, undecided, compared, ok, worst of `out`. */
 void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_shape *shape, const fb_node *n,
