@@ -1,3 +1,7 @@
+/* Writes a kernel as a file and reads it back. The interface that a file was made for is written out as text, nodes by
+ * shape and op and not by name, and hashed; what no longer hashes to the same is refused with the first line that
+ * differs. Needs a lowered program; leaves it as it was.
+ */
 #include "codegen/eject.h"
 
 #include "base/hash.h"

@@ -1,3 +1,6 @@
+/* Questions about a section of a nest that both languages ask while they print it: its types, the values of its rows,
+ * how deep its loops go. Needs the nest alone.
+ */
 #include "codegen/emit_parts.h"
 
 bool fb_section_reduces(const fb_value *v, fb_pass p)

@@ -1,3 +1,6 @@
+/* What the folders of both languages share: names, tensors, the header, the launch list as statements, the build files.
+ * What differs is in export_c.c and export_cuda.c. Needs a program and its graph; leaves texts in an arena.
+ */
 #include "base/embedded.h"
 #include "base/mem.h"
 #include "codegen/export_parts.h"

@@ -1,3 +1,6 @@
+/* Programs as one: the kernels of several, each text once, so that one compilation serves what is measured together.
+ * Needs lowered programs; what they share is found by the kernels' code.
+ */
 #include "codegen/program.h"
 
 #include "base/mem.h"

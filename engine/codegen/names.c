@@ -1,3 +1,4 @@
+/* A hash table of names and a stack in the order in which they came, from whose top they may be forgotten. */
 #include "codegen/names.h"
 
 #include "base/mem.h"

@@ -1,3 +1,7 @@
+/* What can be asked of a program, and its text. The code of a kernel is its words without comments, layout and its own
+ * name, so that equal kernels are one in caches and recordings. The launch list is walked in one place
+ * (fb_program_each). Leaves the program as it was.
+ */
 #include "codegen/program.h"
 
 #include "base/mem.h"

@@ -1,3 +1,6 @@
+/* Values of sources as a run would be given them, results with the judge's allowance, as one stream of bytes for the
+ * test of an exported folder. Needs the interpreter's trials, which take their time for a large graph.
+ */
 #include "measure/example.h"
 
 #include "base/mem.h"

@@ -1,3 +1,6 @@
+/* A chain's tile: the widest whose sums fit the registers and whose operands fit the shared memory; as whole rows in
+ * warpgroups where the machine and the types allow it. And what the chain is predicted to take. Needs a nest.
+ */
 #include "plan/chain.h"
 
 #include "base/integer.h"

@@ -1,3 +1,7 @@
+/* A contraction's tile: begun large, halved until it fits and fills the machine, then as many stages as there is room
+ * for; knobs go before all of it. And its cost: copies, instructions and waits of a step, whichever is longest. Needs a
+ * nest; says why where nothing fits.
+ */
 #include "plan/gemm.h"
 
 #include "base/integer.h"

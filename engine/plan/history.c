@@ -1,3 +1,4 @@
+/* Undo: plans in the order in which they were made, and a cursor. A push forgets what was undone. */
 #include "plan/plan_parts.h"
 
 typedef struct {

@@ -1,3 +1,6 @@
+/* What may be decided without a nest: cycles, sizes, order of assignments, launch modes, knobs. A plan is asked, never
+ * changed; each refusal is one of the rules (fb_rule_get) and names the nodes.
+ */
 #include "plan/legality.h"
 
 #include "base/mutate.h"

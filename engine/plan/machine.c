@@ -1,3 +1,6 @@
+/* The guesses for machines that were never measured, curves over sizes, and a machine as JSON. Rates are interpolated
+ * between the points of a calibration and never go beyond its ends.
+ */
 #include "plan/machine.h"
 
 #include "base/json.h"

@@ -1,3 +1,6 @@
+/* The table of presets, those that need no file of their own (none, max, eager), and what is written behind a name in
+ * brackets. A preset decides on a decider, which keeps the record and knows what the user refused.
+ */
 #include "plan/preset.h"
 
 #include "plan/decide.h"

@@ -1,3 +1,6 @@
+/* Writes statements by walking accesses instead of views; loops around launches are indented. Needs a plan that is
+ * numbered; leaves it as it was.
+ */
 #include "plan/procedure.h"
 
 #include "base/mem.h"

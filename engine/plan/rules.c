@@ -1,3 +1,4 @@
+/* The table itself: name, value, and the file and release it was read from. */
 #include "plan/rules.h"
 
 static const struct {

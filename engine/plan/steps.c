@@ -1,3 +1,6 @@
+/* The record of decisions, its sentences, and the decider that presets ask before each of them (plan/decide.h). Texts
+ * lie in the record's arena.
+ */
 #include "plan/steps.h"
 
 #include "base/arena.h"

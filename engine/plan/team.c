@@ -1,3 +1,4 @@
+/* As many threads a row as its length keeps busy, as many rows a block as then fit. */
 #include "plan/team.h"
 
 #include "base/integer.h"

@@ -1,3 +1,4 @@
+/* Makes verdicts. Each place that makes one is counted, so that fuzz --coverage can say which were never reached. */
 #include "plan/verdict.h"
 
 #include "base/str.h"
