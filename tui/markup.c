@@ -1,5 +1,5 @@
-/* Reads a lesson's text line by line into blocks, and a block's words into runs of one look. What is no sign stays as it
- * was written. Needs nothing of the screen; leaves blocks in an arena.
+/* Reads a lesson's text line by line into blocks, and a block's words into runs of one look. What is no sign stays as
+ * it was written. Needs nothing of the screen; leaves blocks in an arena.
  */
 #include "tui/markup.h"
 

@@ -1,5 +1,5 @@
-/* Finds the edges of the whole graph in one pass, each pair once, and the order edges that assignments ask for. Views are
- * looked through; what a loop's body needs from outside becomes the loop's.
+/* Finds the edges of the whole graph in one pass, each pair once, and the order edges that assignments ask for. Views
+ * are looked through; what a loop's body needs from outside becomes the loop's.
  */
 #include "plan/deps.h"
 

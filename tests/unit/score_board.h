@@ -85,9 +85,9 @@ static inline double chance_of(const cell *c)
 }
 
 /* Is it shown that less than 98 % of a cell's mutants are caught? Of all there are, the share itself says so. Of a
- * sample it is shown where so many misses are unlikely even at 98 %: one of 20 is no more than chance, though 95 %; 7 of
- * 66 are not. With some 200 cells at 98 %, each no better, one seed in six would fail for nothing; at the 99.9 % that
- * they have none does. */
+ * sample it is shown where so many misses are unlikely even at 98 %: one of 20 is no more than chance, though 95 %; 7
+ * of 66 are not. With some 200 cells at 98 %, each no better, one seed in six would fail for nothing; at the 99.9 %
+ * that they have none does. */
 static inline bool is_too_low(const cell *c, bool full)
 {
     enum { LEAST = 50 };
