@@ -388,7 +388,7 @@ return fb.lesson {
         - A trick for a framework may be none for a compiler. Write what changes dependencies, let the rest be fused.
         - Some fusions are not allowed, some only lose. Both have a reason that can be said in a sentence.
 
-        Go on with `o`: eighteen puzzles, and the models of this hour at every size.
+        Go on with `o`: nineteen puzzles, and the models of this hour at every size.
       ]],
     },
   },

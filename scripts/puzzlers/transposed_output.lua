@@ -9,7 +9,7 @@
 -- of its three tensors is read or written along its rows, and which are crossed? Would another order of the loops
 -- help?
 --
---     fusebox diff transposed_output across:max along:max
+--     fusebox diff transposed_output across:apart along:max
 --     fusebox diff transposed_output across:apart across:max
 local fb = require "fusebox"
 
@@ -63,24 +63,23 @@ return fb.script {
   puzzle = {
     order = 10,
     about = "A matrix is scaled, rounded and clamped; the result is wanted twice. along writes both copies as they "
-      .. "lie in memory, across writes the second one transposed. Either is one kernel that reads one matrix and "
-      .. "writes two.",
-    compare = { "across:max", "along:max" },
-    ask = "One kernel each, the same number of elements read and written. Why is along faster?",
+      .. "lie in memory, across writes the second one transposed. As one kernel across is the slowest (`across:max`); "
+      .. "compared here is the best plan there is for it: a kernel for each copy, with its own order of loops.",
+    compare = { "across:apart", "along:max" },
+    ask = "The same numbers are computed, and one kernel more does not take 100 µs to launch. Why is along faster?",
     choices = {
-      { "bytes", "Bytes: across fetches or writes whole lines of memory for a few bytes of each.",
-        tell = "Whichever way the loops of across go, one side of the transpose is crossed: its lines are touched "
-          .. "for one element at a time." },
+      { "bytes", "Bytes: whole lines of memory are fetched or written for a few bytes of each, and the result once more.",
+        tell = "Whichever way the loops of the transposing kernel go, one of its sides is crossed: its lines are "
+          .. "touched for one element at a time." },
       { "compute", "Arithmetic: the index of a transposed element takes longer to compute." },
-      { "occupancy", "The kernel of across keeps less of the device busy." },
-      { "launches", "across needs one more launch, for the transpose." },
+      { "occupancy", "Occupancy: the kernels of across keep less of the device busy." },
+      { "launches", "Launches: across needs one more, and the second waits for the first." },
     },
     hints = {
-      "Count the launches: who makes the transpose?",
-      "Enter on the kernel of across: by how much does an address move from one element to its neighbour, in x, "
-        .. "clamp and add?",
-      "Put across:apart beside. Two kernels may each have their own order of loops; does that help, and what does "
-        .. "it cost?",
+      "Compare `moved`, modelled, of both columns. What does the waterfall say is fetched and asked for by nobody?",
+      "Enter on the second kernel of across: by how much does an address move from one element to its neighbour, in "
+        .. "what it reads and in what it writes?",
+      "Put across:max beside: one kernel, one order of loops. What do two results in different orders make of it?",
     },
     tell = "Fusion joins loops, and a loop has one order. Two results in different orders cannot both suit it. A "
       .. "tile in fast memory can: it is filled along the rows of one and emptied along the rows of the other.",

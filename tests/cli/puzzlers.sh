@@ -6,6 +6,7 @@
 # What makes a puzzler's columns small; nothing: as it is.
 reduced() {
     case $1 in
+    barrier) echo "--set N=3 --set T=3 --set H=20" ;;
     flops) echo "--set n=1001 --set depth=3" ;;
     horizontal) echo "--set features=3 --set rows=13 --set columns=29" ;;
     item) echo "--set tasks=3 --set samples=103" ;;

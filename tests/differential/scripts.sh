@@ -39,7 +39,7 @@ reduced() {
     optimiser) echo "--set batch=3 --set inputs=37 --set outputs=29" ;;
     registers) echo "--set n=1003 --set places=4099 --set hops=3 --set depth=20" ;;
     stored_scores) echo "--set heads=2 --set seq=37 --set head_dim=12" ;;
-    barrier) echo "--set steps=3 --set size=37" ;;
+    barrier) echo "--set N=3 --set T=3 --set H=20" ;;
     upload) echo "--set batch=5 --set fields=3 --set words=17 --set rows=19 --set size=4" ;;
     item) echo "--set tasks=3 --set samples=103" ;;
     lora_mlp) echo "--set batch=9 --set inputs=40 --set outputs=24 --set rank=3" ;;
