@@ -30,14 +30,25 @@ static const char *program(void)
     return path ? path : "./fusebox";
 }
 
-static term *start_as(const char *script, const char *device, int rows, int cols, const char *more)
+/* `sets`: parameters as "rows=37 columns=53", or NULL. */
+static term *start_set(const char *script, const char *sets, const char *device, int rows, int cols, const char *more)
 {
+    enum { MOST = 24 };
     const char *env[] = {cache, state, more, NULL};
-    const char *argv[5] = {program()};
+    const char *argv[MOST] = {program()};
+    char words[256];
     int n = 1;
     if (script) argv[n++] = script;
+    snprintf(words, sizeof words, "%s", sets ? sets : "");
+    for (char *word = strtok(words, " "); word && n + 4 < MOST; word = strtok(NULL, " "))
+        argv[n++] = "--set", argv[n++] = word;
     if (device) argv[n++] = "--device", argv[n++] = device;
     return term_start(rows, cols, env, argv);
+}
+
+static term *start_as(const char *script, const char *device, int rows, int cols, const char *more)
+{
+    return start_set(script, NULL, device, rows, cols, more);
 }
 
 static term *start(const char *script)
@@ -343,57 +354,135 @@ static const char *winner_on_page(term *t, int rows, bool slower)
     return (rest < 0 ? -rest : rest) > most ? NULL : best;
 }
 
+/* What a choice says, as its script writes it: this part of the waterfall, saved by the second column or paid by it. */
+typedef struct {
+    char part[24];
+    bool costs;
+} said;
+
+enum { MOST_CHOICES = 8, SCRIPT_MOST = 1 << 15 };
+
+/* The word after `name = "` between `from` and `to`; false: there is none. */
+static bool word_after(const char *from, const char *to, const char *name, char word[24])
+{
+    const char *at = strstr(from, name);
+    if (!at || at >= to) return false;
+    at += strlen(name);
+    snprintf(word, 24, "%.*s", (int)strcspn(at, "\""), at);
+    return true;
+}
+
+/* A puzzler's choices, read from its script. */
+static int choices_of(const char *name, said out[MOST_CHOICES])
+{
+    static char text[SCRIPT_MOST];
+    char path[512];
+    const char *source = getenv("FB_SRCDIR");
+    snprintf(path, sizeof path, "%s/scripts/puzzlers/%s.lua", source ? source : ".", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    const char *at = strstr(text, "    choices = {\n"), *end = at ? strstr(at, "\n    },\n") : NULL;
+    assert_non_null(end);
+    int count = 0;
+    for (at = strstr(at, "\n      { \""); at && at < end && count < MOST_CHOICES; count++) {
+        const char *next = strstr(at + 1, "\n      { \""), *stop = next && next < end ? next : end;
+        said *c = &out[count];
+        c->costs = word_after(at, stop, "costs = \"", c->part);
+        if (!c->costs && !word_after(at, stop, "saves = \"", c->part)) word_after(at, stop, "{ \"", c->part);
+        at = next;
+    }
+    return count;
+}
+
+static int pages, graded_pages; /* seen by answer_and_check */
+
 /* The answer `choice`, and what the page says of it: right where the choice is the part that explains most, not graded
- * where nothing does. */
-static void answer_and_check(term *t, int rows, int choice, int choices, const char *const *keys)
+ * where nothing does. False: the question was turned, and no choice of the script's stands there. */
+static bool answer_and_check(term *t, int rows, int choice, int choices, const said *c)
 {
     char text[32];
     must_show(t, "predict first");
     snprintf(text, sizeof text, "%d l j Enter", choice);
     term_keys(t, text);
+    bool turned = false;
+    for (int ms = 0; ms < PATIENCE_MS && !turned && !term_wait(t, "answered", 50); ms += 50)
+        turned = term_shows(t, "Here it is the other way round");
+    if (turned) return false;
     must_show(t, "you guessed");
-    if (!term_wait(t, "answered", PATIENCE_MS / 60)) { /* turned: the other question */
-        must_show(t, "Here it is the other way round");
-        return;
-    }
-    bool graded = !term_shows(t, "Nothing is graded"), slower = term_shows(t, "× slower; you guessed");
+    bool graded = !term_shows(t, "Nothing is graded"), slower = term_shows(t, "slower; you guessed");
     const char *winner = winner_on_page(t, rows, slower);
-    for (int c = 1; c <= choices; c++) {
-        snprintf(text, sizeof text, "%d ✓", c);
-        bool right = graded && winner && !strcmp(keys[c - 1], winner);
+    pages++;
+    graded_pages += graded;
+    bool chosen = false;
+    for (int i = 0; i < choices; i++) {
+        snprintf(text, sizeof text, "%d ✓", i + 1);
+        bool right = graded && winner && !strcmp(c[i].part, winner) && c[i].costs == slower;
+        if (i == choice - 1) chosen = right;
         if (term_shows(t, text) == right) continue;
         fprintf(stderr, "%s", term_screen(t));
-        fail_msg("choice %d: %s, and most is explained by %s", c, right ? "not right" : "right",
+        fail_msg("choice %d: %s, and most is explained by %s", i + 1, right ? "not right" : "right",
                  winner ? winner : "the rest");
     }
-    if (graded) must_show(t, winner && !strcmp(keys[choice - 1], winner) ? "Right." : "Not here.");
+    if (chosen) must_show(t, "Right.");
+    if (chosen) must_not_show(t, "Not here.");
+    if (!chosen) must_not_show(t, "Right.");
     term_keys(t, "G k Enter");
+    return true;
 }
 
+/* What a host recorded is graded by its own waterfall, whatever that is: every puzzler that a host can run, at the
+ * sizes of tests/terminal/recordings/host.json.gz (two cores, `fusebox record NAME --set … --device host --only
+ * plans`). */
 static void grading_follows_the_waterfall(void **unused)
 {
-    static const char *const keys[] = {"bytes", "occupancy", "compute", "launches"}; /* of the puzzler's choices */
+    static const char *const puzzlers[][2] = {
+        {"flops", "rows=64 size=64 hidden=96 n=20011 depth=8"},
+        {"recompute", "rows=256 columns=512"},
+        {"over_fusion", "n=20011 taps=9 rows=8 width=48"},
+        {"transpose", "rows=512 columns=512"},
+        {"launch_order", "blocks=4 size=20011"},
+        {"precision", "batch=16 inputs=256 outputs=256"},
+        {"overlap", "rows=256 width=64 depth=3"},
+        {"transposed_output", "rows=512 columns=512"},
+        {"horizontal", "features=8 rows=64 columns=128"},
+        {"operator_order", "rows=256 columns=256"},
+        {"optimiser", "batch=8 inputs=256 outputs=256"},
+        {"registers", "n=20011 places=4099 hops=3 depth=20"},
+        {"stored_scores", "heads=2 seq=128 head_dim=32"},
+        {"upload", "batch=64 fields=3 words=64 rows=64 size=16"},
+        {"item", "tasks=8 samples=4099"},
+        {"barrier", "N=8 T=3 H=64"},
+    };
     enum { ROWS = 60 };
-    char command[640], recordings[128];
+    char recordings[512];
+    const char *source = getenv("FB_SRCDIR");
+    said c[MOST_CHOICES];
     (void)unused;
-    snprintf(recordings, sizeof recordings, "FUSEBOX_RECORDINGS=%s/recordings", folder);
-    assert_int_equal(mkdir(strchr(recordings, '=') + 1, 0700), 0);
-    snprintf(command, sizeof command,
-             "env %s %s '%s' record transpose --device host --only plans --spread 1000 --out %s/here.json.gz "
-             ">/dev/null 2>&1 </dev/null",
-             cache, state, program(), strchr(recordings, '=') + 1);
-    assert_int_equal(system(command), 0);
-    const char *const devices[] = {"replay:h200",
-                                   "replay:here"}; /* the first is decided, and shows that this test can tell */
-    for (size_t d = 0; d < 2; d++) {
-        term *t = start_as("transpose", devices[d], ROWS, 100, d ? recordings : NULL);
-        for (int c = 1; c <= 4; c++) answer_and_check(t, ROWS, c, 4, keys);
+    snprintf(recordings, sizeof recordings, "FUSEBOX_RECORDINGS=%s/tests/terminal/recordings", source ? source : ".");
+    for (size_t i = 0; i < sizeof puzzlers / sizeof *puzzlers; i++) {
+        int n = choices_of(puzzlers[i][0], c);
+        assert_true(n >= 3);
+        term *t = start_set(puzzlers[i][0], puzzlers[i][1], "replay:host", ROWS, 100, recordings);
+        for (int k = 1; k <= n && answer_and_check(t, ROWS, k, n, c); k++)
+            ;
         quit(t);
         fresh(NULL);
     }
-    term *t = start_as("transpose", "host", ROWS, 100, NULL); /* live */
-    answer_and_check(t, ROWS, 1, 4, keys);
-    quit(t);
+    print_message("# on a host %d pages were not turned, %d of them graded\n", pages, graded_pages);
+    assert_true(graded_pages > 0);
+    /* a recording that decides it shows that this test can tell, and live it is the same */
+    const char *const devices[] = {"replay:h200", "host"};
+    int n = choices_of("transpose", c);
+    for (int d = 0; d < 2; d++) {
+        term *t = start_as("transpose", devices[d], ROWS, 100, NULL);
+        for (int k = 1; k <= (d ? 1 : n); k++)
+            if (!answer_and_check(t, ROWS, k, n, c)) break;
+        quit(t);
+        fresh(NULL);
+    }
 }
 
 /* Where this machine cannot launch what is compared, what was recorded stands in. */
