@@ -144,6 +144,7 @@ static void toggles(void)
     doing = "toggles";
     term *t = start();
     double predicted[TOGGLES], measured[TOGGLES];
+    if (term_wait(t, "predict first", 3000)) term_keys(t, "Esc"); /* a puzzle's page */
     need(wait_quiet(t), t, "the columns were not measured");
     for (int i = 0; i < 8 && term_shows(t, "torch:"); i++) { /* what is recorded of a framework cannot be toggled */
         term_keys(t, "1 X");
