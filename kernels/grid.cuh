@@ -1,4 +1,4 @@
-// What kernels of many stages stand on (codegen/merge.c): the stages' blocks are dealt to the blocks of one cooperative
+// What kernels of many stages stand on (code/merge.c): the stages' blocks are dealt to the blocks of one cooperative
 // launch, and the whole grid meets where a stage needs what another one wrote.
 
 #ifndef FB_GRID

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/figure.h"
-#include "codegen/lower.h"
-#include "codegen/program.h"
-#include "plan/machine.h"
+#include "code/lower.h"
+#include "code/program.h"
+#include "target/machine.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -8,8 +8,8 @@
 #ifndef FB_MEASURE_AUDIT_H
 #define FB_MEASURE_AUDIT_H
 
-#include "codegen/program.h"
-#include "plan/machine.h"
+#include "code/program.h"
+#include "target/machine.h"
 
 /* Is some kernel a file's? */
 bool fb_program_has_files(const fb_program *p);

@@ -17,10 +17,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "device/recording.h"
+#include "decide/preset.h"
+#include "decide/search.h"
+#include "device/replay/recording.h"
 #include "measure/compare.h"
-#include "plan/preset.h"
-#include "plan/search.h"
 
 #include <inttypes.h>
 #include <math.h>

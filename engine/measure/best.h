@@ -1,5 +1,5 @@
-/* The plan `best`: a search with the cost model (plan/search.h), then the most promising plans measured in turns on the
- * device, and the fastest of those that are right. A device that runs nothing tells what it recorded, composes or
+/* The plan `best`: a search with the cost model (decide/search.h), then the most promising plans measured in turns on
+ * the device, and the fastest of those that are right. A device that runs nothing tells what it recorded, composes or
  * predicts instead. Runs in the worker's child, for seconds; the answer is kept in the disk cache. */
 #ifndef FB_MEASURE_BEST_H
 #define FB_MEASURE_BEST_H

@@ -1,6 +1,6 @@
 /* The walk: a program run launch by launch, and who vouches for each byte that is read.
  *
- * requires  a loaded program with places (codegen/program.h), its sources written
+ * requires  a loaded program with places (code/program.h), its sources written
  * provides  the first kernel that is wrong, or that there is none
  *
  * Custody: `known` holds, of each node, the digest of what was stored for it when it was stored and judged. A launch

@@ -15,7 +15,7 @@
 #define FB_MEASURE_CHECK_H
 
 #include "device/device.h"
-#include "graph/trial.h"
+#include "interp/trial.h"
 #include "measure/report.h"
 
 /* What was found right, so that the same values from the same values are not judged again: most plans of a graph share

@@ -1,6 +1,6 @@
 /* Single steps of loops that are one kernel.
  *
- * requires  a loaded program with merged kernels that take their trip count as an argument (codegen/merge.h), and leave
+ * requires  a loaded program with merged kernels that take their trip count as an argument (code/merge.h), and leave
  *           the same whenever they are run
  * provides  the first step that is wrong, or that there is none
  *

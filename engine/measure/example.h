@@ -4,7 +4,7 @@
 #define FB_MEASURE_EXAMPLE_H
 
 #include "base/str.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 
 typedef struct {
     fb_id node;

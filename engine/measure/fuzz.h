@@ -3,7 +3,7 @@
  * plain interpreter has confirmed.
  *
  * A case is a seed and a plan's number, and nothing else decides what it is: the graph is a function of the seed, the
- * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (codegen/program.h),
+ * plan one of the seed, the number and the kind of machine. Many cases are joined into one program (code/program.h),
  * so that a compiler starts once for all of them. Generated code may crash or hang whoever runs it: the callers of
  * fb_fuzz_round are processes of their own (worker/fuzz.h).
  */

@@ -95,7 +95,7 @@ static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
  * is doubted here. */
 static bool is_reachable(const fb_verdict_place *p, bool gpu)
 {
-    static const char *const of_gpus[] = {"plan/gemm.c", "plan/nest_tiled.c", "plan/library.c", "plan/chain.c"};
+    static const char *const of_gpus[] = {"schedule/gemm.c", "nest/tiled.c", "plan/library.c", "schedule/chain.c"};
     static const char *const says[] = {
         "a GPU",          "compute capability", "multiplied in tiles", "a tile of %s",     "which a tile on",
         "a thread moves", "calls no library",   "has no source",       "is a multiple of", "one library call"};

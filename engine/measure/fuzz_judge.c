@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "graph/element.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 #include "measure/judge.h"
 #include "measure/measure.h"
 

@@ -3,7 +3,7 @@
 #define FB_MEASURE_FUZZ_PARTS_H
 
 #include "base/rng.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 #include "measure/fuzz.h"
 #include "measure/report.h"
 

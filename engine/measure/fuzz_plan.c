@@ -2,7 +2,7 @@
 #include "measure/fuzz_parts.h"
 
 #include "base/vec.h"
-#include "plan/preset.h"
+#include "decide/preset.h"
 
 #include <string.h>
 

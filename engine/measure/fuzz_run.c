@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "measure/check.h"
 #include "measure/measure.h"
 

@@ -1,7 +1,7 @@
 /* The judge: is a value what honest arithmetic may give? One judge for both scopes: the values that one kernel stored,
  * against trials from what that kernel was given, and the outputs of a whole graph against trials from its inputs.
  *
- * Trials (graph/trial.h) say for each element how far honest roundings went: its *spread*, the largest deviation of a
+ * Trials (interp/trial.h) say for each element how far honest roundings went: its *spread*, the largest deviation of a
  * lane from the exact value. A tensor is right when
  *   - each element lies within FB_JUDGE_ELEMENT spreads of the exact value, where an element whose own spread is small
  * by chance is given what is usual around it (the ninth decile of its block's spreads, or of its spreads relative to
@@ -32,7 +32,7 @@
 #ifndef FB_MEASURE_JUDGE_H
 #define FB_MEASURE_JUDGE_H
 
-#include "graph/trial.h"
+#include "interp/trial.h"
 #include "measure/report.h"
 
 #define FB_JUDGE_ELEMENT   8.0

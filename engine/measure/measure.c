@@ -7,7 +7,7 @@
 #include "base/parallel.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "graph/access.h"
 #include "measure/audit.h"
 #include "measure/check.h"

@@ -7,7 +7,7 @@
 #define FB_MEASURE_MEASURE_H
 
 #include "device/device.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 #include "measure/report.h"
 #include "measure/timeline.h"
 #include "measure/values.h"

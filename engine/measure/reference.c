@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "graph/source_hash.h"
+#include "interp/source_hash.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/vec.h"
-#include "codegen/emit.h"
+#include "code/emit.h"
 
 #include <math.h>
 #include <string.h>

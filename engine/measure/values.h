@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "measure/report.h"
 
-#include "graph/trial.h"
+#include "interp/trial.h"
 
 enum { FB_VALUES_CORNER = 6, FB_VALUES_BINS = 16, FB_VALUES_WORST = 5 };
 
@@ -40,7 +40,7 @@ typedef struct {
 
 /* Looks at all elements of a node, given in its dtype; `from` is copied. */
 fb_values *fb_values_of(const fb_graph *g, fb_id node, const char *from, const void *bytes);
-/* Sets them against trials of the graph from its sources (graph/trial.h); of very large tensors, samples. */
+/* Sets them against trials of the graph from its sources (interp/trial.h); of very large tensors, samples. */
 bool fb_values_judge(fb_values *v, const fb_graph *g, fb_id node, const void *bytes, const fb_trial_options *sources,
                      fb_error *err);
 void fb_values_free(fb_values *v);

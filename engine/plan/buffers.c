@@ -11,7 +11,7 @@
 #include "graph/access.h"
 
 #include "base/mutate.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <stdlib.h>
 

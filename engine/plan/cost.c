@@ -4,11 +4,11 @@
  * kernels, their launches, and one wait; with what is copied in and out before and after it, or, where copies and
  * kernels overlap, whatever takes longest of the three. */
 #include "graph/access.h"
+#include "nest/parts.h"
 #include "plan/loops.h"
-#include "plan/nest_parts.h"
-#include "plan/plan_parts.h"
-#include "plan/schedule.h"
-#include "plan/thread_cost.h"
+#include "plan/parts.h"
+#include "schedule/schedule.h"
+#include "schedule/thread_cost.h"
 
 #include <math.h>
 #include <stdlib.h>

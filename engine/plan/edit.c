@@ -2,7 +2,7 @@
  * on a copy, which is then checked. Either way the verdict compares the cost of the groups concerned before and after.
  */
 #include "plan/loops.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* The family table. A row says which sets of nodes are of its kind, what it asks of them beyond a nest, and how long
  * its arithmetic takes. Rows stand in the order in which they are tried. */
-#include "plan/family.h"
+#include "schedule/family.h"
 
 #include "graph/access.h"
-#include "plan/chain.h"
-#include "plan/gemm.h"
-#include "plan/host_cost.h"
 #include "plan/library.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
+#include "schedule/chain.h"
+#include "schedule/gemm.h"
+#include "schedule/host_cost.h"
 
 #include <math.h>
 #include <string.h>
@@ -421,51 +421,4 @@ double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_ana
     for (int i = 0; i < ROWS; i++)
         if (table[i].family == a->family) return table[i].compute_us(g, m, a);
     return 0;
-}
-
-/* ---- names ---- */
-
-static const char *const family_name[FB_FAMILIES] = {
-    [FB_FAMILY_POINTWISE] = "pointwise", [FB_FAMILY_REDUCE] = "reduce", [FB_FAMILY_GEMM] = "gemm",
-    [FB_FAMILY_CHAIN] = "chain",         [FB_FAMILY_SCAN] = "scan",     [FB_FAMILY_LIBRARY] = "library",
-    [FB_FAMILY_COPY] = "copy",
-};
-
-static const char *const knob_name[FB_KNOBS] = {
-    [FB_KNOB_ROWS] = "rows",     [FB_KNOB_VECTOR] = "vector",   [FB_KNOB_THREADS] = "threads",
-    [FB_KNOB_TILE_M] = "tile_m", [FB_KNOB_TILE_N] = "tile_n",   [FB_KNOB_TILE_K] = "tile_k",
-    [FB_KNOB_STAGES] = "stages", [FB_KNOB_SPLIT_K] = "split_k", [FB_KNOB_GRID] = "grid",
-};
-
-static bool parse(const char *const *names, int n, const char *name, int *out)
-{
-    for (*out = 0; *out < n; ++*out)
-        if (strcmp(names[*out], name) == 0) return true;
-    return false;
-}
-
-const char *fb_family_name(fb_family f)
-{
-    return f < FB_FAMILIES ? family_name[f] : "none";
-}
-
-bool fb_family_parse(const char *name, fb_family *out)
-{
-    int i;
-    bool found = parse(family_name, FB_FAMILIES, name, &i);
-    if (found) *out = (fb_family)i;
-    return found;
-}
-
-const char *fb_knob_name(fb_knob k)
-{
-    return knob_name[k];
-}
-
-bool fb_knob_parse(const char *name, fb_knob *out)
-{
-    int i;
-    bool found = parse(knob_name, FB_KNOBS, name, &i);
-    if (found) *out = (fb_knob)i;
-    return found;
 }

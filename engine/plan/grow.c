@@ -2,7 +2,7 @@
  * fusions judged one after the other would cost n²/2 nodes. Here edges are joined optimistically: those of one
  * resulting group are judged as one, and only where that is refused are they halved and the halves tried in order. A
  * run of good edges costs one analysis, a bad edge among n costs log n. */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Undo: plans in the order in which they were made, and a cursor. A push forgets what was undone. */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 typedef struct {
     fb_plan *plan;

@@ -4,10 +4,10 @@
  * All stages of the loop share what a block has: the operands that stay, each in a place of its own, and the largest of
  * what a stage needs while it is at work. When that is too much, the largest goes. */
 #include "base/str.h"
-#include "plan/gemm.h"
+#include "nest/parts.h"
 #include "plan/loops.h"
-#include "plan/nest_parts.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
+#include "schedule/gemm.h"
 
 enum { RESERVE = 8 << 10 }; /* bytes a block: for what stages declare themselves */
 

@@ -5,10 +5,10 @@
 
 #include "base/mutate.h"
 #include "graph/access.h"
-#include "plan/chain.h"
-#include "plan/gemm.h"
-#include "plan/nest_parts.h"
-#include "plan/plan_parts.h"
+#include "nest/parts.h"
+#include "plan/parts.h"
+#include "schedule/chain.h"
+#include "schedule/gemm.h"
 
 #include <math.h>
 

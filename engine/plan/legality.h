@@ -1,9 +1,9 @@
 /* The rules that an edit may break, as a table: what each forbids and which test shows it. The rules that look at
- * iteration spaces and access maps are enforced where the nest is built (plan/nest.c), the rest in plan/legality.c. */
+ * iteration spaces and access maps are enforced where the nest is built (nest/nest.c), the rest in plan/legality.c. */
 #ifndef FB_PLAN_LEGALITY_H
 #define FB_PLAN_LEGALITY_H
 
-#include "plan/verdict.h"
+#include "nest/verdict.h"
 
 typedef struct {
     fb_rule rule;

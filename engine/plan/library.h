@@ -3,7 +3,7 @@
 #ifndef FB_PLAN_LIBRARY_H
 #define FB_PLAN_LIBRARY_H
 
-#include "plan/nest.h"
+#include "nest/nest.h"
 
 typedef struct {
     fb_id product; /* the contraction */

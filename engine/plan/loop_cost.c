@@ -1,11 +1,11 @@
 /* What loops that are one kernel save of what their kernels would take one by one, each with a meeting of the grid.
  *
  * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
- * (codegen/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
+ * (code/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
  * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
  * other in each block. Products whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them
  * nor for each other's warps at each tile. */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <math.h>
 

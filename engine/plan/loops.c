@@ -2,7 +2,7 @@
 #include "plan/loops.h"
 
 #include "graph/access.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <limits.h>
 

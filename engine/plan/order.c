@@ -1,5 +1,5 @@
 /* The plan as a graph of slots: who must run after whom, whether a merge makes a cycle, and the launch order. */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <stdlib.h>
 

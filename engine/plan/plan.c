@@ -1,7 +1,7 @@
 /* Planners and plans as values: made, copied, compared, joined and taken apart. Groups are rings of nodes; numbering
  * and records are made when somebody asks, and dropped by the next edit (fb_plan_touch). Nothing is judged here.
  */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

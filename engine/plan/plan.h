@@ -10,10 +10,13 @@
 #ifndef FB_PLAN_PLAN_H
 #define FB_PLAN_PLAN_H
 
-#include "plan/deps.h"
-#include "plan/family.h"
-#include "plan/machine.h"
-#include "plan/verdict.h"
+#include "base/str.h"
+#include "graph/deps.h"
+#include "nest/nest.h"
+#include "nest/verdict.h"
+#include "schedule/family.h"
+#include "schedule/knobs.h"
+#include "target/machine.h"
 
 #include <jansson.h>
 

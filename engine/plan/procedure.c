@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "graph/access.h"
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <inttypes.h>
 #include <string.h>

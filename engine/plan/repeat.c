@@ -1,6 +1,6 @@
 /* Repetitions: "feature[3].tanh" and all that stands where it stands, "feature[*].tanh". Names carry the indices of
  * their scopes, so that two nodes correspond when their names differ in indices alone. */
-#include "plan/plan_parts.h"
+#include "plan/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,9 +6,9 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "decide/preset.h"
+#include "decide/search.h"
 #include "measure/why.h"
-#include "plan/preset.h"
-#include "plan/search.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #include "script/process.h"
 
 #include "base/arena.h"
+#include "decide/preset.h"
+#include "decide/search.h"
 #include "plan/plan.h"
-#include "plan/preset.h"
-#include "plan/search.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "graph/graph.h"
-#include "plan/machine.h"
 #include "script/script.h"
+#include "target/machine.h"
 
 #include <jansson.h>
 #include <lauxlib.h>

@@ -31,7 +31,7 @@
 #define FB_SCRIPT_SCRIPT_H
 
 #include "graph/graph.h"
-#include "plan/machine.h"
+#include "target/machine.h"
 #include "worker/protocol.h"
 
 enum {
@@ -94,7 +94,7 @@ enum {
     FB_LESSON_TEXT_MAX = 32 << 10, /* bytes of a page's text, and of each of its other texts */
 };
 
-/* A page of a lesson; texts as written, in tui/markup.h's few signs, NULL where there is none. */
+/* A page of a lesson; texts as written, in tui/show/markup.h's few signs, NULL where there is none. */
 typedef struct {
     int line; /* of the lesson's file */
     const char *title, *text;

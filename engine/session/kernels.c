@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
-#include "codegen/consent.h"
-#include "codegen/lower.h"
+#include "code/consent.h"
+#include "code/lower.h"
 #include "session/library.h"
 #include "session/names.h"
 

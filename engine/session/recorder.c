@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "device/recording.h"
-#include "plan/preset.h"
+#include "decide/preset.h"
+#include "device/replay/recording.h"
 #include "worker/worker.h"
 
 #include <ctype.h>

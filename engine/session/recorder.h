@@ -16,7 +16,7 @@
 #ifndef FB_SESSION_RECORDER_H
 #define FB_SESSION_RECORDER_H
 
-#include "codegen/program.h"
+#include "code/program.h"
 
 #include <jansson.h>
 

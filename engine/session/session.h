@@ -13,12 +13,12 @@
 #ifndef FB_SESSION_SESSION_H
 #define FB_SESSION_SESSION_H
 
+#include "decide/preset.h"
+#include "decide/search.h"
 #include "measure/best.h"
 #include "measure/report.h"
 #include "measure/why.h"
 #include "plan/plan.h"
-#include "plan/preset.h"
-#include "plan/search.h"
 #include "script/script.h"
 #include "session/grade.h"
 #include "worker/worker.h"

@@ -13,9 +13,12 @@
 #include <stdbool.h>
 
 /* What a machine is made for: the key under which rows are found. Named in device/ and here alone. */
+/* Multiprocessors that a large GPU has, about: only sets how finely work is cut. */
+enum { FB_UNITS_ABOUT = 128 };
+
 typedef enum { FB_DEVICE_HOST, FB_DEVICE_CUDA, FB_DEVICE_FOREIGN } fb_device_kind;
 
-/* Which printer writes it (codegen/printer.c). */
+/* Which printer writes it (code/printer.c). */
 typedef enum { FB_LANGUAGE_NONE, FB_LANGUAGE_C, FB_LANGUAGE_CUDA, FB_LANGUAGES } fb_language;
 
 /* How elements of a type are spelt. 16-bit floats are computed in float. */

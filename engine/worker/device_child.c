@@ -3,10 +3,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "decide/preset.h"
 #include "graph/graph_json.h"
 #include "measure/best.h"
 #include "measure/check.h"
-#include "plan/preset.h"
 #include "worker/worker.h"
 #include "worker/worker_parts.h"
 

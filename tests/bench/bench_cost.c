@@ -14,10 +14,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "codegen/lower.h"
-#include "device/recording.h"
+#include "code/lower.h"
+#include "decide/preset.h"
+#include "device/replay/recording.h"
 #include "plan/loops.h"
-#include "plan/preset.h"
 #include "script/script.h"
 
 #include <string.h>

@@ -6,9 +6,9 @@
 #include "bench/bench_graphs.h"
 
 #include "base/rng.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
+#include "decide/preset.h"
 #include "plan/plan.h"
-#include "plan/preset.h"
 
 #include <string.h>
 

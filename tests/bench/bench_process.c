@@ -3,7 +3,7 @@
 #include "bench/bench.h"
 
 #include "base/json.h"
-#include "plan/preset.h"
+#include "decide/preset.h"
 #include "script/script.h"
 #include "worker/worker.h"
 

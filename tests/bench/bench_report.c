@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "measure/compare.h"
-#include "plan/machine.h"
+#include "target/machine.h"
 
 #include <string.h>
 

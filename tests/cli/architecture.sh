@@ -10,7 +10,7 @@ srcdir=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)
 sources() { (cd "$srcdir" && grep "$@"); }
 
 # Folders from the ground up; a file includes what stands below it or beside it in its own folder.
-house="base graph target plan codegen device measure worker script session tui"
+house="base graph interp target nest schedule plan decide code device measure worker script session tui"
 below=" config.h "
 for folder in $house; do
     below="$below$folder "
@@ -27,7 +27,7 @@ done
 identity='FB_DEVICE_[A-Z]+|FB_LANGUAGE_[A-Z]+|fb_target_(c|cuda|foreign)\b'
 named=$(sources -rlE --include='*.[ch]' "$identity" engine tui | grep -vE '^engine/(device|target)/' | LC_ALL=C sort | tr '\n' ' ')
 # printer.c is the list of printers, one a language.
-wanted="engine/codegen/printer.c "
+wanted="engine/code/printer.c "
 if [ "$named" = "$wanted" ]; then
     report ok "nobody asks who a device is"
 else

@@ -5,14 +5,14 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "device/recording.h"
+#include "decide/preset.h"
+#include "device/replay/recording.h"
 #include "graph/graph_json.h"
 #include "plan/plan.h"
-#include "plan/preset.h"
 #include "script/files.h"
 #include "session/results.h"
-#include "tui/command.h"
-#include "tui/keys.h"
+#include "tui/view/command.h"
+#include "tui/view/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

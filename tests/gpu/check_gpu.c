@@ -26,11 +26,11 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "codegen/lower.h"
-#include "device/cuda_compile.h"
+#include "code/lower.h"
+#include "decide/preset.h"
+#include "device/cuda/compile.h"
 #include "measure/check.h"
 #include "measure/measure.h"
-#include "plan/preset.h"
 
 #include <math.h>
 #include <stdio.h>

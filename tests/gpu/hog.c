@@ -1,5 +1,5 @@
 /* Takes all of a GPU's memory but so many MiB, says "ready", and keeps it until its input ends. */
-#include "device/cuda_libs.h"
+#include "device/cuda/libs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

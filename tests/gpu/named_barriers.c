@@ -6,8 +6,8 @@
  *
  * With "cut" the second meeting is left out, and values must be wrong: the proof that they can be. Exit status 0 when
  * no value was wrong, 1 otherwise, 2 when the kernel could not run, 77 without a GPU. */
-#include "device/cuda_compile.h"
-#include "device/cuda_libs.h"
+#include "device/cuda/compile.h"
+#include "device/cuda/libs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "device/cuda_compile.h"
+#include "device/cuda/compile.h"
 
 #include <glob.h>
 #include <stdio.h>

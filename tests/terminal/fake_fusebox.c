@@ -1,6 +1,6 @@
 /* The workbench over the session of fake_session.c: what the terminal tests run. [--keys FILE] [PATH] */
 #include "fake_session.h"
-#include "tui/app.h"
+#include "tui/view/app.h"
 
 #include <string.h>
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "tui/command.h"
+#include "tui/view/command.h"
 
 enum { PATIENCE_MS = 20000 };
 

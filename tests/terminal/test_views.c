@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "tui/command.h"
+#include "tui/view/command.h"
 
 enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 

@@ -3,7 +3,7 @@
 #define TESTS_UNIT_INTERP_HELP_H
 
 #include "base/mem.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 
 #include <math.h>
 #include <setjmp.h>

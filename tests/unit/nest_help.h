@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_NEST_HELP_H
 #define TESTS_UNIT_NEST_HELP_H
 
+#include "decide/preset.h"
 #include "graph/canon.h"
-#include "plan/preset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,9 +15,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "decide/preset.h"
 #include "graph/canon.h"
 #include "plan/plan.h"
-#include "plan/preset.h"
 
 static inline fb_id add_node(fb_graph *g, fb_op op, const char *name, const fb_attrs *at, int n, const fb_id *args)
 {

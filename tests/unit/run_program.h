@@ -9,9 +9,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "graph/element.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 
 #include <dlfcn.h>
 #include <math.h>

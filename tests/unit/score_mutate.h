@@ -4,14 +4,14 @@
  *
  *     for (int64_t r = 0; r < 12; r++)      for (int64_t r = 0; r < 12 - FB_IS(3); r++)
  *
- * It goes line by line, by how engine/codegen writes lines, and understands no more of the language than that. */
+ * It goes line by line, by how engine/code writes lines, and understands no more of the language than that. */
 #ifndef TESTS_UNIT_SCORE_MUTATE_H
 #define TESTS_UNIT_SCORE_MUTATE_H
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "codegen/program.h"
+#include "code/program.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define TESTS_UNIT_SCRIPTS_HELP_H
 
 #include "base/embedded.h"
-#include "plan/preset.h"
+#include "decide/preset.h"
 #include "script/script.h"
 
 #include <jansson.h>

@@ -4,7 +4,7 @@
 #include "unit/script_harness.h"
 #include "unit/scripts_help.h"
 
-#include "plan/preset.h"
+#include "decide/preset.h"
 
 #include <math.h>
 #include <stdio.h>

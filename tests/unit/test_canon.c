@@ -3,7 +3,7 @@
 #include "graph_help.h"
 
 #include "graph/canon.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 
 #include <time.h>
 

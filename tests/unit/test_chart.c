@@ -1,5 +1,5 @@
 /* An experiment's points, and the cells that they become: order, groups, the largest of each model, axes, signs. */
-#include "tui/chart.h"
+#include "tui/view/chart.h"
 
 #include "base/json.h"
 

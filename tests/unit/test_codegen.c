@@ -2,7 +2,7 @@
  * makes of plans. That the text computes the right thing is test_differential's matter. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "unit/nest_help.h"
 
 #include <stdlib.h>

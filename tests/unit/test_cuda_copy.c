@@ -2,7 +2,7 @@
  * somebody waits for it, and then the streams go on in the worst order that events allow. A copy that no event holds
  * back comes too early or too late then, and a run has another run's data. */
 #include "base/mem.h"
-#include "device/cuda_parts.h"
+#include "device/cuda/parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * library proposes it. */
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/cuda_parts.h"
+#include "device/cuda/parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

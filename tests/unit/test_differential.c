@@ -2,11 +2,11 @@
  * fuzz`, whose generator this is, with seeds that are the same every day. Then what it found once, and how it makes
  * failures small. FB_SEED and FB_COUNT give other graphs. */
 #include "base/mem.h"
+#include "decide/preset.h"
 #include "graph/canon.h"
 #include "measure/fuzz.h"
 #include "own_cache.h"
 #include "plan/legality.h"
-#include "plan/preset.h"
 #include "scratch.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * text in it is what runs; on an emulated GPU. */
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "unit/emulate_cuda.h"
 #include "unit/nest_help.h"
 

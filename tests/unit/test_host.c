@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "device/host_parts.h"
+#include "device/host/parts.h"
 #include "graph/element.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
  * assigns, and what it refuses. */
 #include "base/blas.h"
 #include "graph/element.h"
-#include "graph/interp_parts.h"
+#include "interp/parts.h"
 #include "tests/data/lecture_tables.h"
 #include "tests/unit/interp_help.h"
 

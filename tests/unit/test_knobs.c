@@ -5,7 +5,7 @@
 #include "own_cache.h"
 #include "scratch.h"
 
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "measure/measure.h"
 
 #include <unistd.h>

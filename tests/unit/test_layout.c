@@ -1,5 +1,5 @@
 /* The layout over all sizes of the screen: everything inside, nothing on top of anything else. */
-#include "tui/layout.h"
+#include "tui/term/layout.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

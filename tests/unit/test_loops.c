@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "codegen/lower.h"
-#include "device/recording.h"
+#include "code/lower.h"
+#include "decide/preset.h"
+#include "device/replay/recording.h"
 #include "measure/fuzz.h"
-#include "plan/preset.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The text of lessons: what becomes of it, as one line of signs. */
-#include "tui/markup.h"
+#include "tui/show/markup.h"
 
 #include "base/str.h"
-#include "tui/lesson_page.h"
+#include "tui/view/lesson_page.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
 #include "unit/script_harness.h"
 
 #include "base/json.h"
+#include "decide/preset.h"
 #include "plan/loops.h"
-#include "plan/preset.h"
 
 enum { LIMIT_MS = 60000 };
 

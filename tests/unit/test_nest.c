@@ -1,5 +1,5 @@
 /* Nests: what one kernel can hold, what it touches, and what it says when it cannot. */
-#include "plan/nest_parts.h"
+#include "nest/parts.h"
 #include "unit/nest_help.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* What a nest must hold: nests of every family hold it, and each way to make one wrong is noticed in a sentence. */
-#include "plan/nest_parts.h"
-#include "plan/nest_print.h"
-#include "plan/nest_verify.h"
+#include "nest/parts.h"
+#include "nest/print.h"
+#include "nest/verify.h"
 #include "unit/nest_help.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "plan_help.h"
 #include "scratch.h"
 
-#include "device/nvml.h"
+#include "device/cuda/nvml.h"
 #include "measure/measure.h"
 #include "measure/reference.h"
 

@@ -7,11 +7,11 @@
 
 #include "base/embedded.h"
 #include "base/mem.h"
-#include "codegen/lower.h"
-#include "device/cuda_compile.h"
-#include "device/cuda_libs.h"
+#include "code/lower.h"
+#include "decide/preset.h"
+#include "device/cuda/compile.h"
+#include "device/cuda/libs.h"
 #include "measure/fuzz.h"
-#include "plan/preset.h"
 
 #include <glob.h>
 #include <stdio.h>

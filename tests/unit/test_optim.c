@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 
 #include <math.h>
 #include <stdio.h>

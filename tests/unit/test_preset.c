@@ -1,7 +1,7 @@
 /* Presets: counts of kernels on the bundled graphs, decisions that are taken, refused and limited. */
 #include "plan_help.h"
 
-#include "plan/rules.h"
+#include "decide/rules.h"
 
 static int launches(const fb_plan *plan)
 {

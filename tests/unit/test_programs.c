@@ -10,8 +10,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "codegen/lower.h"
-#include "plan/preset.h"
+#include "code/lower.h"
+#include "decide/preset.h"
 
 #include <inttypes.h>
 

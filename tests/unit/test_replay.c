@@ -6,8 +6,8 @@
 #include "base/embedded.h"
 #include "base/gzip.h"
 #include "base/json.h"
-#include "codegen/lower.h"
-#include "device/recording.h"
+#include "code/lower.h"
+#include "device/replay/recording.h"
 #include "measure/compare.h"
 #include "measure/measure.h"
 

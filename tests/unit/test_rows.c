@@ -1,9 +1,9 @@
 /* The graph view's model: outline, letters, rows and their edges, over a graph of four equal branches that are stacked.
  */
-#include "tui/rows.h"
+#include "tui/view/rows.h"
 
+#include "decide/preset.h"
 #include "graph/canon.h"
-#include "plan/preset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

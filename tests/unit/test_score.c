@@ -28,10 +28,10 @@
 #include "unit/scripts_help.h"
 
 #include "base/rng.h"
+#include "decide/preset.h"
 #include "measure/check_parts.h"
 #include "measure/judge.h"
 #include "measure/measure.h"
-#include "plan/preset.h"
 
 #include <math.h>
 #include <signal.h>

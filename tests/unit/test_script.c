@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
-#include "graph/interp.h"
+#include "interp/interp.h"
 #include "plan/plan.h"
 #include "script/files.h"
 #include "script/process.h"

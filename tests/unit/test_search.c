@@ -2,7 +2,7 @@
  */
 #include "plan_help.h"
 
-#include "plan/search.h"
+#include "decide/search.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* The documents' own numbers, on the host device and by every preset: what a student reads there is what comes out
  * here. (test_interp holds the interpreter to the same tables.) */
-#include "codegen/lower.h"
+#include "code/lower.h"
 #include "device/device.h"
 #include "tests/data/lecture_tables.h"
 #include "tests/unit/own_cache.h"

@@ -1,5 +1,5 @@
 /* What is told of an edit: the walls in order, the small waterfall, and the rows that turn. */
-#include "tui/tale.h"
+#include "tui/view/tale.h"
 
 #include "base/mem.h"
 

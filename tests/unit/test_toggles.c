@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/vec.h"
+#include "decide/preset.h"
 #include "measure/fuzz.h"
-#include "plan/preset.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Trials of random graphs: the exact lane is the interpreter's, whatever the threads and the lanes. */
 #include "trial_help.h"
 
-#include "graph/interp.h"
+#include "interp/interp.h"
 #include "measure/fuzz.h"
 
 enum { GRAPHS = 300 };

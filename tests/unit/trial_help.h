@@ -3,7 +3,7 @@
 #define TESTS_UNIT_TRIAL_HELP_H
 
 #include "base/mem.h"
-#include "graph/trial.h"
+#include "interp/trial.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,0 +1,672 @@
+/* The printer of C: OpenMP over rows, SIMD inside, in the shapes of schedule/schedule.h.
+ *
+ * requires  a section, and its shape
+ * provides  loops around the emitter's statements
+ *
+ * In lanes a chunk of rows is worked on together, vectorised across rows, and every row value is an array with an entry
+ * a lane. Kernels too small for threads to pay have no pragma for them. */
+#include "code/emit_parts.h"
+
+#include "base/mutate.h"
+#include "schedule/schedule.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    PARALLEL_ROWS = 64, /* so many iterations keep any team even */
+    CHUNK = 4096,       /* elements of a long vector loop that is cut for threads */
+};
+/* Arrays are aligned for vectors by word: left to itself, gcc 12 has been seen to store vectors to a misaligned array.
+ */
+
+typedef struct {
+    fb_emitter *e;
+    const fb_section *s;
+    fb_loops_shape shape;
+    int64_t work;     /* operations, about */
+    int64_t lanes;    /* FB_LOOPS_LANES */
+    bool few_chunks;  /* … too few for threads to share them */
+    const char *lane; /* … how a lane's entry is indexed: "j - j0" */
+    int opened;
+    bool *declared; /* a value: its accumulator is */
+} loops;
+
+/* ---- the frame ---- */
+
+static void open_kernel(fb_emitter *e)
+{
+    fb_emit(e, "void %s(const fb_kernel_args *args)", e->entry);
+    fb_emit_open(e, "%s", "");
+    for (int i = 0; i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
+                e->spell->type[a->dtype].memory, a->name, i);
+    }
+    fb_str_add(e->out, "\n");
+}
+
+static void close_kernel(fb_emitter *e)
+{
+    fb_emit_close(e);
+}
+
+static const char *var(const loops *l, fb_ix v)
+{
+    return fb_ix_var_name(l->e->nest->pool, v);
+}
+
+static void open_for(loops *l, fb_ix v, int64_t extent)
+{
+    const char *name = var(l, v);
+    const fb_chain *chain = l->e->nest->chain;
+    bool blocked = l->s->blocked && v == l->s->rows.var[l->s->blocked - 1];
+    if (chain && v == chain->member) return; /* the block's */
+    if (chain && v == chain->row)
+        fb_emit_open(l->e, "for (int64_t %s = first; %s < last; %s++)", name, name, name);
+    else if (blocked)
+        fb_emit_open(l->e, "for (int64_t %s = args->first; %s < args->last; %s++)", name, name, name);
+    else
+        fb_emit_open(l->e, "for (int64_t %s = 0; %s < %" PRId64 "; %s++)", name, name, extent, name);
+    l->opened++;
+}
+
+static void close_to(loops *l, int opened)
+{
+    for (; l->opened > opened; l->opened--) fb_emit_close(l->e);
+}
+
+/* " num_threads(4)", " simdlen(8)": what the knobs ask for, "" where they leave it open. */
+static const char *knob_words(const loops *l, fb_knob knob, const char *clause)
+{
+    int64_t value = l->e->knobs->value[knob];
+    return value > 0 ? fb_arena_printf(l->e->arena, " %s(%" PRId64 ")", clause, value) : "";
+}
+
+/* "schedule(static)", or in chunks of so many rows as the knob says; then how many threads. */
+static const char *schedule_words(const loops *l)
+{
+    int64_t rows = l->e->knobs->value[FB_KNOB_ROWS];
+    const char *chunk = rows > 0 ? fb_arena_printf(l->e->arena, ", %" PRId64, rows) : "";
+    return fb_arena_printf(l->e->arena, "schedule(static%s)%s", chunk, knob_words(l, FB_KNOB_THREADS, "num_threads"));
+}
+
+static void pragma_simd(loops *l, const char *words)
+{
+    fb_emit_raw(l->e, "#pragma omp simd%s%s", words, knob_words(l, FB_KNOB_VECTOR, "simdlen"));
+}
+
+/* "#pragma omp parallel for …", unless the section is too small, or the knob says which is to be. */
+static bool pragma_parallel(loops *l, const char *words)
+{
+    int64_t threads = l->e->knobs->value[FB_KNOB_THREADS];
+    if (l->e->serial || threads == 1 || (threads == 0 && l->work < FB_WORK_FOR_THREADS)) return false;
+    char condition[96] = "";
+    if (l->s->blocked && !threads) {
+        int64_t rows = l->s->rows.extent[0], each = l->work / (rows ? rows : 1) + 1;
+        snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")",
+                 FB_WORK_FOR_THREADS / each);
+    }
+    fb_emit_raw(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
+    return true;
+}
+
+/* How many of the outer loops to run as one, so that there are enough iterations for any team. */
+static int collapse_of(const loops *l, int n, int64_t *iterations)
+{
+    const fb_space *rows = &l->s->rows;
+    int c = 0;
+    *iterations = 1;
+    while (c < n && *iterations < PARALLEL_ROWS) *iterations *= rows->extent[c++];
+    return c;
+}
+
+static const char *collapse_words(const loops *l, int n)
+{
+    return n > 1 ? fb_arena_printf(l->e->arena, " collapse(%d)", n) : "";
+}
+
+/* ---- roots ---- */
+
+static void store_roots(loops *l, int space, int depth)
+{
+    const fb_section *s = l->s;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].space == space && s->roots[i].depth == depth) fb_emit_store(l->e, &s->roots[i]);
+}
+
+/* ---- elements ---- */
+
+/* Statements that only need the first `level` row variables, before the next loop opens. */
+static void hoist(loops *l, int level)
+{
+    uint32_t inside = ~((1u << level) - 1);
+    for (int i = 0; i < l->s->n_values; i++)
+        if (!(l->s->values[i].rows & inside) && l->s->values[i].depth == 0) fb_emit_needed(l->e, i, FB_NONE);
+}
+
+/* A chain's member is the block's, and no loop. */
+static void pragma_simd_over(loops *l, fb_ix v)
+{
+    const fb_chain *chain = l->e->nest->chain;
+    if (!chain || v != chain->member) pragma_simd(l, "");
+}
+
+static void emit_elements(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int n = rows->n;
+    if (n == 0) {
+        store_roots(l, FB_NONE, 0);
+        return;
+    }
+    int64_t iterations, last = rows->extent[n - 1];
+    bool cut = false;
+    if (n == 1) {
+        hoist(l, 0);
+        if (!pragma_parallel(l, fb_arena_printf(l->e->arena, " simd%s", knob_words(l, FB_KNOB_VECTOR, "simdlen"))))
+            pragma_simd_over(l, rows->var[0]);
+        open_for(l, rows->var[0], last);
+        store_roots(l, FB_NONE, 0);
+        close_to(l, 0);
+        return;
+    }
+    int together = collapse_of(l, n - 1, &iterations);
+    hoist(l, 0);
+    cut = iterations < PARALLEL_ROWS && last >= 2 * CHUNK && l->work >= FB_WORK_FOR_THREADS && !l->s->blocked;
+    pragma_parallel(l, collapse_words(l, together + cut));
+    for (int d = 0; d < n - 1; d++) {
+        open_for(l, rows->var[d], rows->extent[d]);
+        if (d + 1 >= together && !cut) hoist(l, d + 1);
+    }
+    const char *name = var(l, rows->var[n - 1]);
+    if (cut) {
+        fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %d)", name, name, last, name, CHUNK);
+        l->opened++;
+        hoist(l, n - 1);
+        fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
+                CHUNK, last);
+        pragma_simd(l, "");
+        fb_emit_open(l->e, "for (int64_t %s = %s0; %s < end; %s++)", name, name, name, name);
+        l->opened++;
+    } else {
+        pragma_simd_over(l, rows->var[n - 1]);
+        open_for(l, rows->var[n - 1], last);
+    }
+    store_roots(l, FB_NONE, 0);
+    close_to(l, 0);
+}
+
+/* ---- reductions ---- */
+
+static const char *best_name(const loops *l, fb_val v)
+{
+    return fb_arena_printf(l->e->arena, "best_%s", l->e->names[v]);
+}
+
+static bool is_float_value(const loops *l, fb_val v)
+{
+    return fb_dtype_is_float(l->s->values[v].dtype);
+}
+
+/* One step of reduction v, in terms of its accumulator's name (or array entry). */
+static void step(loops *l, fb_val v, const char *entry)
+{
+    fb_emitter *e = l->e;
+    const fb_value *x = &l->s->values[v];
+    fb_reduction r = fb_emit_reduction(e, v);
+    const char *acc = fb_arena_printf(e->arena, "%s%s", e->names[v], entry);
+    const char *a = fb_emit_ref(e, x->args[0]);
+    bool f = is_float_value(l, x->args[0]);
+    if (r.arg) {
+        const char *best = fb_arena_printf(e->arena, "%s%s", best_name(l, v), entry);
+        const char *at = fb_emit_index(e, l->s->spaces[x->over].n ? l->s->spaces[x->over].var[0] : FB_NONE, false);
+        const char *better = r.op == FB_OP_ARGMAX ? FB_MUTATE(41, ">", ">=") : "<";
+        if (f)
+            fb_emit_open(e, "if (%s %s %s || (%s != %s && %s == %s))", a, better, best, a, a, best, best);
+        else
+            fb_emit_open(e, "if (%s %s %s)", a, better, best);
+        fb_emit(e, "%s = %s;", best, a);
+        fb_emit(e, "%s = %s;", acc, at);
+        fb_emit_close(e);
+        return;
+    }
+    if (x->n_args == 2) {
+        const char *b = fb_emit_ref(e, x->args[1]);
+        if (f)
+            fb_emit(e, "%s += %s * %s;", acc, a, b);
+        else
+            fb_emit(e, "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, acc, a, b);
+        return;
+    }
+    switch (r.op) {
+    case FB_OP_AMAX:
+    case FB_OP_AMIN:
+        if (f)
+            fb_emit(e, "%s = %s(%s, %s);", acc, r.clause, acc, a);
+        else
+            fb_emit(e, "%s = %s %s %s ? %s : %s;", acc, a, r.op == FB_OP_AMAX ? ">" : "<", acc, a, acc);
+        break;
+    case FB_OP_PROD:
+        if (f)
+            fb_emit(e, "%s *= %s;", acc, a);
+        else
+            fb_emit(e, "%s = fb_wrap_mul(%s, %s);", acc, acc, a);
+        break;
+    default:
+        if (f)
+            fb_emit(e, "%s += %s;", acc, a);
+        else
+            fb_emit(e, "%s = fb_wrap_add(%s, %s);", acc, acc, a);
+    }
+}
+
+/* " reduction(+ : sum, mean) reduction(fb_maxf : amax)" for the pass. */
+static const char *clauses(loops *l, fb_pass p, const char *array)
+{
+    fb_emitter *e = l->e;
+    fb_str s = {0};
+    static const char *const ids[] = {"+", "*", "max", "min", "fb_max", "fb_min", "fb_maxf", "fb_minf"};
+    for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
+        bool first = true;
+        for (int i = 0; i < l->s->n_values; i++) {
+            if (!fb_section_reduces(&l->s->values[i], p)) continue;
+            fb_reduction r = fb_emit_reduction(e, i);
+            if (!r.clause || strcmp(r.clause, ids[k]) != 0) continue;
+            fb_str_addf(&s, "%s%s%s",
+                        first ? FB_MUTATE(42, fb_arena_printf(e->arena, " reduction(%s : ", ids[k]), " private(")
+                              : ", ",
+                        e->names[i], array);
+            first = false;
+        }
+        if (!first) fb_str_add(&s, ")");
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* Scans and arg-reductions go element by element, in order. */
+static bool in_order(const loops *l, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (needed[i] && v->kind == FB_VALUE_SCAN && FB_MUTATE(43, v->over == p.space, false)) return true;
+        if (fb_section_reduces(v, p) && fb_emit_reduction(l->e, i).arg) return true;
+    }
+    return false;
+}
+
+static void declare_scans(loops *l, fb_pass p, const bool *needed, const char *array, const char *start)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
+        fb_emit(l->e, "%s%s%s%s = %s;", l->declared[i] ? "" : fb_emit_type(l->e, i), l->declared[i] ? "" : " ",
+                l->e->names[i], array, start);
+        l->declared[i] = true;
+    }
+}
+
+/* ---- rows ---- */
+
+/* What the pass computes at one point. */
+static void pass_body(loops *l, fb_pass p, const char *entry)
+{
+    fb_emitter *e = l->e;
+    bool *mark = fb_emit_mark(e);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!fb_section_reduces(v, p)) continue;
+        for (int a = 0; a < v->n_args; a++) fb_emit_needed(e, v->args[a], p.space);
+        step(l, i, entry);
+    }
+    store_roots(l, p.space, p.depth);
+    fb_emit_forget(e, mark);
+}
+
+/* Slow values that later passes use again go to a row buffer, declared before and filled in this pass. */
+static fb_ix row_point(const loops *l, const fb_space *space)
+{
+    return fb_ix_ravel(l->e->nest->pool, space->n, space->extent, space->var);
+}
+
+static void declare_kept(loops *l, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
+        fb_emit(l->e, "_Alignas(64) %s %s_row[%" PRId64 "];", fb_emit_type(l->e, i), l->e->names[i],
+                fb_space_points(&l->s->spaces[p.space]));
+    }
+}
+
+static void fill_kept(loops *l, fb_pass p, const bool *needed)
+{
+    const char *at = fb_emit_index(l->e, row_point(l, &l->s->spaces[p.space]), false);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || l->e->whole[i]) continue;
+        fb_emit_needed(l->e, i, p.space);
+        fb_emit(l->e, "%s_row[%s] = %s;", l->e->names[i], at, l->e->names[i]);
+    }
+}
+
+static void refer_kept(loops *l, fb_pass p, const bool *needed)
+{
+    const char *at = fb_emit_index(l->e, row_point(l, &l->s->spaces[p.space]), false);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !l->e->whole[i])
+            l->e->whole[i] = fb_arena_printf(l->e->arena, "%s_row[%s]", l->e->names[i], at);
+    }
+}
+
+static void declare_accumulators(loops *l, fb_pass p)
+{
+    fb_emitter *e = l->e;
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(l->e, i), best_name(l, i), r.start);
+        fb_emit(e, "%s %s = %s;", fb_emit_type(l->e, i), e->names[i], r.arg ? "0" : r.start);
+    }
+}
+
+static void emit_pass(loops *l, int number)
+{
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
+    const fb_space *space = &l->s->spaces[p.space];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    fb_section_needed(l->s, number, needed);
+    fb_emit_count_uses(e, needed, p.space, p.depth);
+    fb_emit_row_values(l->e, needed);
+    declare_kept(l, p, needed);
+    declare_accumulators(l, p);
+    declare_scans(l, p, needed, "", "0");
+    bool ordered = in_order(l, p, needed), threads = l->shape == FB_LOOPS_LONG && !ordered;
+    const char *reductions = ordered ? "" : clauses(l, p, "");
+    int outside = l->opened;
+    for (int d = 0; d < space->n; d++) {
+        bool first = d == 0, last = d == space->n - 1;
+        if (threads && first)
+            fb_emit_raw(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
+                        knob_words(l, FB_KNOB_THREADS, "num_threads"));
+        else if (last && !ordered)
+            pragma_simd(l, reductions);
+        open_for(l, space->var[d], space->extent[d]);
+    }
+    bool *mark = fb_emit_mark(e);
+    fill_kept(l, p, needed);
+    pass_body(l, p, "");
+    fb_emit_forget(e, mark);
+    close_to(l, outside);
+    refer_kept(l, p, needed);
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(l->e, i);
+        if (FB_MUTATE(46, points, false)) fb_emit(e, "%s /= %s;", e->names[i], points);
+        e->known[i] = true;
+        fb_emit_as_index(e, i);
+    }
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
+}
+
+static void row_body(loops *l)
+{
+    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
+        store_roots(l, FB_NONE, depth);
+        for (int p = 0; p < l->s->n_passes; p++)
+            if (l->s->passes[p].depth == depth) emit_pass(l, p);
+    }
+}
+
+static void emit_rows(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int64_t iterations;
+    int together = collapse_of(l, rows->n, &iterations);
+    hoist(l, 0);
+    if (l->shape == FB_LOOPS_ROWS && rows->n) pragma_parallel(l, collapse_words(l, together));
+    for (int d = 0; d < rows->n; d++) open_for(l, rows->var[d], rows->extent[d]);
+    row_body(l);
+    close_to(l, 0);
+}
+
+/* ---- lanes ---- */
+
+static void open_lanes(loops *l)
+{
+    const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
+    pragma_simd(l, "");
+    fb_emit_open(l->e, "for (int64_t %s = %s0; %s < %s0 + lanes; %s++)", name, name, name, name, name);
+}
+
+static void lane_roots(loops *l, int depth)
+{
+    bool any = false;
+    for (int i = 0; i < l->s->n_roots; i++) any |= l->s->roots[i].space == FB_NONE && l->s->roots[i].depth == depth;
+    if (!any) return;
+    bool *mark = fb_emit_mark(l->e);
+    open_lanes(l);
+    store_roots(l, FB_NONE, depth);
+    fb_emit_close(l->e);
+    fb_emit_forget(l->e, mark);
+}
+
+static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = l->e;
+    bool any = false;
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
+        if (!scan && !fb_section_reduces(v, p)) continue;
+        any = true;
+        if (!scan && fb_emit_reduction(e, i).arg)
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_operand_type(l->e, i), best_name(l, i), l->lanes);
+        if (!l->declared[i])
+            fb_emit(e, "_Alignas(64) %s %s[%" PRId64 "];", fb_emit_type(l->e, i), e->names[i], l->lanes);
+        l->declared[i] = true;
+    }
+    if (!any) return;
+    fb_emit_open(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++)", l->lanes);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
+        if (!scan && !fb_section_reduces(v, p)) continue;
+        fb_reduction r = scan ? (fb_reduction){.start = "0"} : fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s[lane] = %s;", best_name(l, i), r.start);
+        fb_emit(e, "%s[lane] = %s;", e->names[i], r.arg ? "0" : r.start);
+    }
+    fb_emit_close(e);
+}
+
+static void lane_pass(loops *l, int number)
+{
+    fb_emitter *e = l->e;
+    fb_pass p = l->s->passes[number];
+    const fb_space *space = &l->s->spaces[p.space];
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, l->s->n_values);
+    fb_section_needed(l->s, number, needed);
+    fb_emit_count_uses(e, needed, p.space, p.depth);
+    lane_accumulators(l, p, needed);
+    const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
+    /* few chunks of long columns: threads share the passes, each with accumulators of its own */
+    bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
+                   l->work >= FB_WORK_FOR_THREADS && !e->serial;
+    if (threads)
+        fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)%s",
+                    clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
+                    knob_words(l, FB_KNOB_THREADS, "num_threads"));
+    int outside = l->opened;
+    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i])
+            e->names[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
+    }
+    bool *mark = fb_emit_mark(e);
+    open_lanes(l);
+    pass_body(l, p, entry);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    close_to(l, outside);
+    for (int i = 0; i < l->s->n_values; i++) {
+        const fb_value *v = &l->s->values[i];
+        if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i]) *strchr((char *)e->names[i], '[') = 0;
+    }
+    for (int i = 0; i < l->s->n_values; i++) {
+        if (!fb_section_reduces(&l->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(l->e, i);
+        if (points)
+            fb_emit(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++) %s[lane] /= %s;", l->lanes, e->names[i],
+                    points);
+        e->whole[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
+    }
+    fb_emit_count_uses(e, NULL, FB_NONE, 0);
+}
+
+static void emit_lanes(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    int n = rows->n;
+    int64_t last = rows->extent[n - 1], iterations;
+    const char *name = var(l, rows->var[n - 1]);
+    l->lane = fb_arena_printf(l->e->arena, "%s - %s0", name, name);
+    int together = collapse_of(l, n - 1, &iterations);
+    bool cut = l->lanes < last;
+    l->few_chunks = fb_space_points(rows) / last * ((last + l->lanes - 1) / l->lanes) < FB_LOOPS_FEW;
+    if (!l->few_chunks)
+        pragma_parallel(l, collapse_words(l, together == n - 1 && iterations < PARALLEL_ROWS ? n
+                                             : together                                      ? together
+                                                                                             : 1));
+    for (int d = 0; d < n - 1; d++) open_for(l, rows->var[d], rows->extent[d]);
+    fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %" PRId64 ")", name, name, last, name,
+                 l->lanes);
+    l->opened++;
+    if (cut && FB_MUTATE(44, last % l->lanes, false))
+        fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
+                name, l->lanes, last, name, l->lanes);
+    else
+        fb_emit(l->e, "const int64_t lanes = %" PRId64 ";", l->lanes);
+    for (int depth = 0; depth <= fb_section_deepest(l->s); depth++) {
+        lane_roots(l, depth);
+        for (int p = 0; p < l->s->n_passes; p++)
+            if (l->s->passes[p].depth == depth) lane_pass(l, p);
+    }
+    close_to(l, 0);
+}
+
+/* Values that rows would keep in a row buffer are computed again in each pass across lanes. */
+static fb_section without_kept(const loops *l)
+{
+    fb_section s = *l->s;
+    s.values = fb_arena_copy(l->e->arena, s.values, (size_t)s.n_values * sizeof *s.values);
+    for (int i = 0; i < s.n_values; i++) s.values[i].kept = false;
+    return s;
+}
+
+/* ---- index_add ---- */
+
+/* The row that is added to, as data: the root is stored at it. */
+static void add_row(loops *l, bool half)
+{
+    fb_emitter *e = l->e;
+    const fb_space *row = &l->s->rows;
+    const fb_root *r = &l->s->roots[0];
+    int outside = l->opened;
+    for (int d = 0; d < row->n; d++) {
+        if (d == row->n - 1) pragma_simd(l, "");
+        open_for(l, row->var[d], row->extent[d]);
+    }
+    fb_emit_needed(e, r->value, l->s->values[r->value].space);
+    const char *value = fb_emit_ref(e, r->value), *to = fb_emit_element(e, r->storage, FB_NONE, r->at);
+    if (half) {
+        fb_ix at = fb_ix_ravel(e->nest->pool, row->n, row->extent, row->var);
+        to = fb_arena_printf(e->arena, "sums[%s]", fb_emit_index(e, at, false));
+    }
+    if (fb_dtype_is_float(l->s->values[r->value].dtype))
+        fb_emit(e, "%s += %s;", to, value);
+    else
+        fb_emit(e, "%s = fb_wrap_add(%s, %s);", to, to, value);
+    close_to(l, outside);
+}
+
+/* Threads own ranges of the result's rows and each goes through the whole index, so that no two add to one row and the
+ * order of additions is the index's. Sixteen-bit sums need a wider accumulator: theirs go row by row. */
+static void emit_scatter(loops *l)
+{
+    enum { OWNERS = 16 };
+    fb_emitter *e = l->e;
+    const fb_section *s = l->s;
+    const fb_node *n = &e->nest->graph->nodes[s->roots[0].node];
+    const fb_data_var *row = fb_section_added_row(l->e->nest->pool, l->s);
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : &(fb_space){0};
+    int64_t rows = n->shape.dim[0], size = fb_space_points(&s->rows);
+    bool half = n->dtype == FB_F16 || n->dtype == FB_BF16;
+    int64_t owners = half || rows < OWNERS ? rows : OWNERS;
+    const char *out = fb_emit_storage(e, s->roots[0].storage);
+    l->work = rows * size + size * fb_space_points(space);
+    pragma_parallel(l, "");
+    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
+    fb_emit(e,
+            "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
+            rows, owners, rows, owners);
+    if (half)
+        fb_emit(e, "_Alignas(64) float sums[%" PRId64 "] = {0};", size);
+    else
+        fb_emit(e, "for (int64_t at = first * %" PRId64 "; at < last * %" PRId64 "; at++) %s[at] = 0;", size, size,
+                out);
+    for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
+    fb_emit_needed(e, row->value, s->values[row->value].space);
+    fb_emit_open(e, FB_MUTATE(45, "if (%s >= first && %s < last)", "if (%s >= first && %s <= last)"), row->name,
+                 row->name);
+    add_row(l, half);
+    fb_emit_close(e);
+    close_to(l, 0);
+    if (half) {
+        const char *sum = "sums[at]";
+        fb_emit(e, "for (int64_t at = 0; at < %" PRId64 "; at++) %s[owner * %" PRId64 " + at] = %s;", size, out, size,
+                fb_emit_spell(e, e->spell->type[n->dtype].to, &sum, 1));
+    }
+    fb_emit_close(e);
+}
+
+/* ---- the section ---- */
+
+static void emit_section_c(fb_emitter *e)
+{
+    fb_loops_schedule x = fb_schedule_loops(e->nest, e->section, e->serial);
+    loops l = {.e = e, .s = e->section, .shape = x.shape, .work = x.work, .lanes = x.lanes};
+    l.declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values);
+    const fb_section *s = e->section;
+    fb_section plain;
+    if (s->scatter) {
+        emit_scatter(&l);
+        return;
+    }
+    switch (l.shape) {
+    case FB_LOOPS_ELEMENTS: emit_elements(&l); break;
+    case FB_LOOPS_LANES:
+        plain = without_kept(&l);
+        l.s = e->section = &plain;
+        emit_lanes(&l);
+        e->section = s;
+        break;
+    default: emit_rows(&l);
+    }
+}
+
+const fb_printer fb_printer_c = {
+    .prelude = "kernels/prelude.h",
+    .open = open_kernel,
+    .close = close_kernel,
+    .section = {[FB_FAMILY_POINTWISE] = emit_section_c,
+                [FB_FAMILY_REDUCE] = emit_section_c,
+                [FB_FAMILY_LIBRARY] = emit_section_c,
+                [FB_FAMILY_CHAIN] = emit_section_c,
+                [FB_FAMILY_COPY] = emit_section_c},
+    .whole = {[FB_FAMILY_CHAIN] = fb_emit_chain_c},
+};

@@ -1,0 +1,372 @@
+/* Chains in CUDA: kernels/chain.cuh, or kernels/wgmma.cuh, with functions that say what an element of an operand is and
+ * what becomes of the first product's elements; then what is made of the last product, from its tile in shared memory.
+ *
+ * requires  a chain of two sections: the middle, which stays on chip, and what is stored
+ */
+#include "code/emit_cuda_parts.h"
+#include "code/names.h"
+#include "schedule/chain.h"
+#include "schedule/schedule.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct {
+    fb_emitter *e;
+    const fb_chain *c;
+    fb_chain_tile tile;
+    const char *element, *sum; /* types of an operand's elements and of sums */
+    bool *near;                /* of the emitter's args: it is brought to lie beside the tiles */
+} writer;
+
+/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
+static fb_chain_tile tile_of(const fb_emitter *e)
+{
+    fb_chain_tile tile;
+    fb_verdict why;
+    if (!fb_chain_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_chain_tile_of(e->nest, NULL, &tile, &why));
+    return tile;
+}
+
+int fb_cuda_chain_threads(const fb_emitter *e)
+{
+    return tile_of(e).threads;
+}
+
+static const fb_chain_link *last_of(const fb_chain *c)
+{
+    return &c->link[c->n_links - 1];
+}
+
+static bool is_variable(const writer *w, fb_ix at)
+{
+    return fb_ix_is_var(w->e->nest->pool, at);
+}
+
+static void declare(const writer *w, fb_ix var, const char *value)
+{
+    if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
+}
+
+/* ---- operands ---- */
+
+/* An operand's element in terms of the parameters of its function: `outer` (row or column) and k. */
+typedef struct {
+    fb_id base;
+    fb_ix at, outer, k;
+    int64_t n_outer, n_k;
+} operand;
+
+static fb_ix renamed(const writer *w, fb_ix *at, fb_ix var, const char *name, int64_t extent)
+{
+    if (!is_variable(w, var)) return var;
+    fb_ix to = fb_ix_var(w->e->nest->pool, name, extent);
+    *at = fb_ix_substitute(w->e->nest->pool, *at, var, to);
+    return to;
+}
+
+static operand left_of(const writer *w, const fb_chain_link *l)
+{
+    operand o = {.base = l->a, .at = l->a_at, .outer = w->c->row, .n_outer = w->c->rows, .n_k = l->depth};
+    o.k = renamed(w, &o.at, l->k, "fb_k", l->depth);
+    return o;
+}
+
+static operand right_of(const writer *w, const fb_chain_link *l)
+{
+    operand o = {.base = l->b, .at = l->b_at, .n_outer = l->columns, .n_k = l->depth};
+    o.k = renamed(w, &o.at, l->k, "fb_k", l->depth);
+    o.outer = renamed(w, &o.at, l->n, "fb_n", l->columns);
+    return o;
+}
+
+static bool steps_along(const writer *w, const operand *o, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    return is_variable(w, var) && fb_ix_stride(w->e->nest->pool, o->at, var, &stride, &rest) && stride == 1;
+}
+
+static bool lies_along_k(const writer *w, const operand *o)
+{
+    return steps_along(w, o, o->k) || !steps_along(w, o, o->outer);
+}
+
+/* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the
+ * operand? */
+static bool comes_in_pieces(const writer *w, const operand *o)
+{
+    bool along_k = lies_along_k(w, o);
+    int piece = 16 / fb_dtype_size(w->e->nest->graph->nodes[o->base].dtype);
+    fb_ix last = along_k ? o->k : o->outer;
+    if (!is_variable(w, last) || (along_k ? o->n_k : o->n_outer) % piece) return false;
+    return fb_packs(w->e->nest, o->base, o->at, last, piece);
+}
+
+static void write_operand(const writer *w, const operand *o, bool piece, const char *inside)
+{
+    fb_cuda_return(w->e, fb_emit_element(w->e, o->base, FB_NONE, o->at), piece, inside);
+    w->e->indent--;
+    fb_emit(w->e, "},");
+}
+
+/* The row, or the last one. */
+static const char *last_row(const writer *w)
+{
+    return fb_arena_printf(w->e->arena, "min(m0 + fb_m, (fb_at)%" PRId64 ")", w->c->rows - 1);
+}
+
+static void write_left(const writer *w, const fb_chain_link *l)
+{
+    operand o = left_of(w, l);
+    bool piece = comes_in_pieces(w, &o);
+    const char *inside = NULL;
+    /* rows beyond the last are not stored: where no condition costs least, they are the last once more */
+    bool again = w->tile.wide && lies_along_k(w, &o), ragged = fb_cuda_is_guarded(w->c->rows, w->tile.rows);
+    fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
+                 fb_cuda_operand_type(w->e, w->element, piece,
+                                      (ragged && !again) || fb_cuda_is_guarded(l->depth, w->tile.depth)));
+    if (!again) fb_cuda_guard(w->e, "m0 + fb_m", w->c->rows, w->tile.rows, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", l->depth, w->tile.depth, piece, &inside);
+    declare(w, w->c->row, again && ragged ? last_row(w) : "m0 + fb_m");
+    write_operand(w, &o, piece, inside);
+}
+
+/* k_by, n_by: what the extents are rounded up to. */
+static void write_right(const writer *w, const fb_chain_link *l, int k_by, int n_by)
+{
+    operand o = right_of(w, l);
+    bool piece = comes_in_pieces(w, &o);
+    const char *inside = NULL;
+    fb_emit_open(w->e, "[&](fb_at fb_k, fb_at fb_n) -> %s",
+                 fb_cuda_operand_type(w->e, w->element, piece,
+                                      fb_cuda_is_guarded(l->depth, k_by) || fb_cuda_is_guarded(l->columns, n_by)));
+    fb_cuda_guard(w->e, "fb_k", l->depth, k_by, piece, &inside);
+    fb_cuda_guard(w->e, "fb_n", l->columns, n_by, piece, &inside);
+    write_operand(w, &o, piece, inside);
+}
+
+static void write_nothing(const writer *w)
+{
+    fb_emit(w->e, "[&](fb_at, fb_at) -> %s { return {}; },", w->element);
+}
+
+/* ---- small operands beside the tiles ---- */
+
+static bool is_loaded(const fb_nest *nest, fb_id storage)
+{
+    bool is = false;
+    for (int i = 0; i < nest->n_sections; i++) {
+        const fb_section *s = &nest->sections[i];
+        for (int k = 0; k < s->n_values; k++) {
+            const fb_value *v = &s->values[k];
+            is |= v->kind == FB_VALUE_LOAD && v->table == FB_NONE && v->node == storage;
+        }
+        if (s->n_tables) return false;
+    }
+    return is;
+}
+
+/* Where whole warpgroups multiply, copies of tiles fill the way to memory: what is made of sums would wait behind them
+ * for a bias, so small operands come with the first tile. Declares them, from the tiles' end on. */
+static void declare_near(writer *w)
+{
+    enum { PIECE = 16, MOST = 4096 };
+    fb_emitter *e = w->e;
+    int64_t end = w->tile.shared_bytes;
+    w->near = FB_NEW_ARRAY(e->arena, bool, e->n_args + 1);
+    for (int i = 0; w->tile.wide && i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        if (a->written || a->storage < 0 || a->shift || !is_loaded(e->nest, a->storage)) continue;
+        int64_t bytes = fb_node_bytes(e->nest->graph, a->storage);
+        if (bytes > MOST || bytes % PIECE || end + bytes > w->tile.shared_bytes + FB_CHAIN_NEAR) continue;
+        if (!fb_packs_in_steps(e->nest, a->storage, PIECE / fb_dtype_size(a->dtype))) continue;
+        const char *type = e->spell->type[a->dtype].memory;
+        fb_emit(e, "%s *const fb_near_%s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, a->name, type, end);
+        w->near[i] = true;
+        end += bytes;
+    }
+    w->e->dynamic_shared = (int)end;
+}
+
+static void write_near(const writer *w)
+{
+    fb_emitter *e = w->e;
+    fb_emit_open(e, "[&]");
+    for (int i = 0; i < e->n_args; i++) {
+        fb_emit_arg *a = &e->args[i];
+        if (!w->near[i]) continue;
+        fb_emit(e, "fb_tile::bring(fb_near_%s, %s, %" PRId64 ");", a->name, a->name,
+                fb_node_bytes(e->nest->graph, a->storage));
+        a->name = fb_arena_printf(e->arena, "fb_near_%s", a->name); /* what the sections call it */
+    }
+    e->indent--;
+    fb_emit(e, "},");
+}
+
+/* kernels/wgmma.cuh has some functions of its own: between its products arithmetic is what takes the time. */
+static const char *wide_spelling(const fb_op_info *op)
+{
+    return strcmp(op->name, "relu") == 0 ? "fb_relu_wide($0)" : op->cuda;
+}
+
+/* ---- the middle ---- */
+
+static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
+{
+    (void)e, (void)node, (void)at; /* its own element: nest/chain.c has seen to it */
+    return "fb_sum";
+}
+
+static void write_middle(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_section *s = &e->nest->sections[0];
+    int used = fb_names_count(e->used);
+    e->on_chip = first_sum;
+    fb_emit_section(e, 0);
+    const fb_value *v = &s->values[w->c->made];
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_n, %s fb_sum) -> %s", w->sum, w->sum);
+    declare(w, w->c->row, w->c->rows % w->tile.rows ? last_row(w) : "m0 + fb_m");
+    if (v->space != FB_NONE && s->spaces[v->space].n)
+        declare(w, s->spaces[v->space].var[0], "fb_n");
+    else if (s->rows.n > s->blocked)
+        declare(w, s->rows.var[s->blocked], "fb_n");
+    fb_emit_needed(e, w->c->made, v->space);
+    fb_emit(e, "return %s;", fb_emit_ref(e, w->c->made));
+    e->indent--;
+    fb_emit(e, w->tile.wide ? "}," : "});");
+    fb_names_forget(e->used, used);
+}
+
+/* ---- the kernel ---- */
+
+static void write_results(const writer *w);
+
+/* Neighbours in a row that become results together. */
+static int vector_of(const writer *w)
+{
+    const fb_section *s = &w->e->nest->sections[1];
+    return s->rows.n > s->blocked ? fb_cuda_vector(w->e, s) : 1;
+}
+
+static void write_run(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_chain *c = w->c;
+    const fb_chain_link *first = &c->link[0], *last = last_of(c);
+    bool two = c->n_links == 2;
+    operand a = left_of(w, first), b0 = right_of(w, first), b1 = right_of(w, last);
+    bool along[] = {!two || lies_along_k(w, &a), !two || lies_along_k(w, &b0), lies_along_k(w, &b1)};
+    const char *first_of =
+        w->tile.wide ? fb_arena_printf(e->arena, "%d, %s, ", vector_of(w), w->c->rows % w->tile.rows ? "true" : "false")
+                     : "";
+    fb_emit(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
+            along[2] ? "true" : "false");
+    e->indent++;
+    if (w->tile.wide)
+        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
+    else
+        fb_emit(e, "fb_sums, fb_shared,");
+    if (two) {
+        write_left(w, first);
+        write_right(w, first, w->tile.depth, w->tile.tile);
+    } else {
+        write_nothing(w);
+        write_nothing(w);
+    }
+    write_right(w, last, w->tile.tile, w->tile.columns);
+    const fb_spelling *spell = e->spell;
+    if (w->tile.wide) {
+        write_near(w);
+        fb_spelling *own = FB_NEW(e->arena, fb_spelling);
+        *own = *spell;
+        own->op = wide_spelling;
+        e->spell = own;
+    }
+    write_middle(w);
+    if (w->tile.wide) write_results(w);
+    e->spell = spell;
+    e->indent--;
+}
+
+static const char *last_sum(fb_emitter *e, fb_id node, fb_ix at)
+{
+    (void)node, (void)at;
+    return e->chip[0];
+}
+
+static void write_results(const writer *w)
+{
+    fb_emitter *e = w->e;
+    int64_t columns = last_of(w->c)->columns;
+    bool each = w->tile.whole || w->tile.wide;
+    if (!each) fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
+    e->on_chip = last_sum;
+    fb_emit_section(e, 1);
+    int vector = vector_of(w);
+    int64_t across = columns / vector;
+    const char *own = vector > 1 ? "fb_n + v" : "fb_n";
+    e->chip[0] = each ? vector > 1 ? "fb_c[v]" : "*fb_c"
+                      : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", own);
+    if (each) {
+        const char *over =
+            w->tile.wide ? "" : fb_arena_printf(e->arena, "fb_tile::second::each<%d>(fb_sums, fb_shared, ", vector);
+        fb_emit_open(e, "%s[&](const %s *fb_c, const int fb_m, const int fb_n)", over, w->sum);
+        if (w->tile.columns > columns) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
+    } else {
+        fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)",
+                     w->tile.rows * across);
+        fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+                vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
+    }
+    if (w->c->rows % w->tile.rows && !w->tile.wide)
+        fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") %s;", w->c->rows, each ? "return" : "break");
+    const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
+    if (is_variable(w, w->c->member))
+        row = fb_arena_printf(e->arena, "(%s * %" PRId64 " + m0 + fb_m)", fb_ix_var_name(e->nest->pool, w->c->member),
+                              w->c->rows);
+    fb_emit(e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row, across,
+            vector > 1 ? fb_arena_printf(e->arena, "fb_n / %d", vector) : "fb_n");
+    fb_cuda_load_group(e, vector, point);
+    fb_cuda_store_group(e, vector, NULL, NULL);
+    if (each) {
+        e->indent--;
+        fb_emit(e, "});");
+    } else {
+        fb_emit_close(e);
+    }
+}
+
+void fb_emit_chain_cuda(fb_emitter *e)
+{
+    const fb_chain *c = e->nest->chain;
+    writer w = {.e = e, .c = c, .tile = tile_of(e)};
+    fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
+    w.element = e->spell->type[dtype].memory;
+    w.sum = e->spell->type[dtype].value;
+    const char *tensor = w.tile.tensor ? "true" : "false";
+    if (w.tile.wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
+    if (w.tile.wide)
+        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w.element, w.tile.rows,
+                w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.stages);
+    else if (w.tile.whole)
+        fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w.element,
+                tensor, w.tile.rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.step,
+                FB_CHAIN_WARPS_M, FB_CHAIN_WARPS_N, w.tile.stages);
+    else
+        fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w.element, tensor,
+                w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns,
+                w.tile.stages, c->online ? "true" : "false");
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
+    fb_emit(e, "extern __shared__ __align__(%d) unsigned char fb_shared[];", w.tile.wide ? 1024 : 16);
+    int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;
+    declare(&w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
+    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
+    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w.tile.rows));
+    declare_near(&w);
+    if (!w.tile.wide) fb_emit(e, "fb_tile::registers fb_sums = {};");
+    write_run(&w);
+    if (!w.tile.wide) write_results(&w);
+    e->grid[0] = (int)w.tile.blocks;
+}

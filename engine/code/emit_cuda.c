@@ -1,0 +1,814 @@
+/* The printer of CUDA: writes out how sections are dealt to threads (schedule/schedule.h).
+ *
+ * requires  a nest, and its schedule, asked for section by section
+ * provides  statements between the emitter's, and the launch's geometry
+ *
+ * Neighbouring elements move as vectors where they are aligned. Several sections share one launch by block range.
+ * Threads past the last row work on it again and store nothing, so that all of a block meets at every barrier. */
+#include "code/emit_cuda_parts.h"
+
+#include "base/integer.h"
+#include "base/mutate.h"
+#include "schedule/schedule.h"
+#include "schedule/team.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* A section while it is written. */
+typedef struct {
+    fb_emitter *e;
+    fb_section_schedule x;
+    const fb_section *s; /* the schedule's */
+    int unrolled;        /* steps of a pass that is not held; 0: as the compiler likes */
+    const char *block;   /* the block's number within the section */
+    const char *lane, *inside;
+    bool *declared;
+} frame;
+
+/* How one space (or the rows of an elementwise section) is walked. */
+typedef struct {
+    const fb_space *space;
+    int vector;     /* elements at once along the last variable */
+    int64_t points; /* groups of `vector` elements */
+    fb_ix first;   /* stands for the last variable at the group's first element; the variable itself when vector is 1 */
+    const char *v; /* counts within the group */
+} walk;
+
+static const char *var_name(const fb_emitter *e, fb_ix v)
+{
+    return fb_ix_var_name(e->nest->pool, v);
+}
+
+/* A storage need not be a node: a copy of a source has one of its own. */
+static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
+{
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == storage) return e->args[i].dtype;
+    return e->nest->graph->nodes[storage].dtype;
+}
+
+/* ---- walking a space ---- */
+
+static walk walk_of(frame *f, int space)
+{
+    walk w = {.space = space == FB_NONE ? &f->s->rows : &f->s->spaces[space]};
+    w.vector = fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
+    w.points = fb_space_points(w.space) / w.vector;
+    int n = w.space->n;
+    if (!n) return w;
+    w.first = w.space->var[n - 1];
+    if (w.vector > 1) {
+        const char *name = fb_arena_printf(f->e->arena, "%s0", var_name(f->e, w.first));
+        w.first = fb_ix_var(f->e->nest->pool, fb_arena_strdup(f->e->nest->arena, name), w.space->extent[n - 1]);
+        w.v = "v";
+    }
+    return w;
+}
+
+/* The variables of a space from the number of a group of elements: the last one (its first element) runs fastest. */
+static void declare_variables(frame *f, const walk *w, const char *point)
+{
+    fb_emitter *e = f->e;
+    int64_t below = 1;
+    for (int d = w->space->n - 1; d >= 0; d--) {
+        bool last = d == w->space->n - 1;
+        int64_t extent = last ? w->space->extent[d] / w->vector : w->space->extent[d];
+        const char *at = below == 1 ? point : fb_arena_printf(e->arena, "%s / %" PRId64, point, below);
+        if (d > 0) at = extent == 1 ? "0" : fb_arena_printf(e->arena, "%s %% %" PRId64, at, extent);
+        if (last && w->vector > 1)
+            at = fb_arena_printf(e->arena, "%s * %d", d > 0 ? fb_arena_printf(e->arena, "(%s)", at) : at, w->vector);
+        fb_emit(e, "const fb_at %s = %s;", var_name(e, last ? w->first : w->space->var[d]), at);
+        below *= extent;
+    }
+}
+
+static const char *at_first(frame *f, const walk *w, fb_id storage, int table, fb_ix at)
+{
+    fb_ix moved = fb_ix_substitute(f->e->nest->pool, at, w->space->var[w->space->n - 1], w->first);
+    return fb_emit_element(f->e, storage, table, moved);
+}
+
+/* Loads of this space that move whole vectors, before the loop over the group's elements. */
+static void load_packs(frame *f, const walk *w, int space, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
+        if (!fb_packs_load(e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
+        const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
+        fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
+        const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
+        e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+    }
+}
+
+static void forget_packs(frame *f, const walk *w, int space)
+{
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kind == FB_VALUE_LOAD && v->space == space && f->e->whole[i] && strstr(f->e->whole[i], ".at["))
+            f->e->whole[i] = NULL;
+    }
+}
+
+static const char *pack_name(frame *f, int root)
+{
+    return fb_arena_printf(f->e->arena, "fb_out%d", root);
+}
+
+static bool root_is_here(const fb_root *r, int space, int depth)
+{
+    return r->space == space && r->depth == depth;
+}
+
+static void open_vector(frame *f, const walk *w, int space, int depth)
+{
+    fb_emitter *e = f->e;
+    if (w->vector == 1) return;
+    fb_ix last = w->space->var[w->space->n - 1];
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
+            fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory, w->vector,
+                    pack_name(f, i));
+    }
+    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_open(e, "for (int %s = 0; %s < %d; %s++)", w->v, w->v, w->vector, w->v);
+    fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
+}
+
+static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
+{
+    fb_emitter *e = f->e;
+    if (w->vector == 1) return;
+    fb_emit_close(e);
+    fb_ix last = w->space->var[w->space->n - 1];
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
+            fb_emit(e, "%sfb_store(&%s, %s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
+                    at_first(f, w, r->storage, r->table, r->at), pack_name(f, i));
+    }
+}
+
+/* Stores of a space's roots at one element; into packs where whole vectors are stored. */
+static void store_elements(frame *f, const walk *w, int space, int depth, bool guarded)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        const fb_root *r = &f->s->roots[i];
+        if (!root_is_here(r, space, depth)) continue;
+        fb_emit_needed(e, r->value, space);
+        bool packed = w->space->n && fb_packs_root(e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
+        if (packed) {
+            const char *value = fb_emit_ref(e, r->value);
+            value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
+            fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
+            continue;
+        }
+        if (guarded) fb_emit_open(e, FB_MUTATE(55, "if (%s)", "if (%s || true)"), f->inside);
+        fb_emit_store(e, r);
+        if (guarded) fb_emit_close(e);
+    }
+}
+
+/* ---- elements ---- */
+
+/* Where one group of elements is, and what is loaded for all of it. */
+static void load_group(frame *f, const walk *w, const char *point)
+{
+    fb_emitter *e = f->e;
+    if (w->space->n) declare_variables(f, w, point);
+    uint32_t last = w->space->n ? 1u << (w->space->n - 1) : 0;
+    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++)
+        if (!(f->s->values[i].rows & last)) fb_emit_needed(e, i, FB_NONE);
+    load_packs(f, w, FB_NONE, NULL);
+}
+
+/* Its elements; `inside` (may be NULL) writes what comes first for each of them. */
+static void store_group(frame *f, const walk *w, void (*inside)(void *ctx), void *ctx)
+{
+    open_vector(f, w, FB_NONE, 0);
+    if (inside) inside(ctx);
+    store_elements(f, w, FB_NONE, 0, false);
+    close_vector(f, w, FB_NONE, 0, false);
+}
+
+static void emit_elements(frame *f)
+{
+    fb_emitter *e = f->e;
+    walk w = walk_of(f, FB_NONE);
+    const char *point = fb_emit_name(e, "point");
+    bool ragged = w.points % f->x.threads != 0;
+    fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->x.threads);
+    if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
+    load_group(f, &w, point);
+    store_group(f, &w, NULL, NULL);
+    if (ragged) fb_emit_close(e);
+}
+
+/* ---- reductions ---- */
+
+static const char *best_of(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_best_%s", f->e->names[v]);
+}
+
+static void declare_accumulators(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg) fb_emit(e, "%s %s = %s;", fb_emit_operand_type(f->e, i), best_of(f, i), r.start);
+        fb_emit(e, "%s %s = %s;", fb_emit_type(f->e, i), e->names[i], r.arg ? "0" : r.start);
+    }
+}
+
+static const char *operation_of(const fb_reduction *r)
+{
+    switch (r->op) {
+    case FB_OP_AMAX: return "fb_larger";
+    case FB_OP_AMIN: return "fb_smaller";
+    case FB_OP_PROD: return "fb_times";
+    default: return "fb_plus";
+    }
+}
+
+/* One element into the accumulator. */
+static void step(frame *f, fb_val v)
+{
+    fb_emitter *e = f->e;
+    const fb_value *x = &f->s->values[v];
+    fb_reduction r = fb_emit_reduction(e, v);
+    const char *acc = e->names[v], *a = fb_emit_ref(e, x->args[0]);
+    if (r.arg) {
+        fb_emit(e, "fb_better<%s>(%s, %s, %s, (int64_t)%s);", r.op == FB_OP_ARGMAX ? "true" : "false", best_of(f, v),
+                acc, a,
+                fb_emit_index(e, f->s->spaces[x->over].n ? f->s->spaces[x->over].var[0] : fb_ix_const(e->nest->pool, 0),
+                              true));
+        return;
+    }
+    bool real = fb_dtype_is_float(x->dtype);
+    if (x->n_args == 2) {
+        const char *b = fb_emit_ref(e, x->args[1]);
+        fb_emit(e, real ? "%s += %s * %s;" : "%s = fb_wrap_add(%s, fb_wrap_mul(%s, %s));", acc, real ? a : acc,
+                real ? b : a, b);
+    } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
+        fb_emit(e, "%s += %s;", acc, a);
+    } else {
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, operation_of(&r), acc, fb_emit_type(f->e, v), a);
+    }
+}
+
+/* "fb_team<fb_plus, 32>" and the like for the frame's kind of team. */
+static const char *across(frame *f, const char *suffix, const char *what)
+{
+    if (f->x.deal == FB_DEAL_COLUMNS)
+        return fb_arena_printf(f->e->arena, "fb_columns%s<%s, %d>", suffix, what, f->x.team);
+    if (f->x.team > f->e->target->warp)
+        return fb_arena_printf(f->e->arena, "fb_block%s<%s, %d>", suffix, what, f->x.threads);
+    return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->x.team);
+}
+
+static void combine(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; f->x.team > 1 && i < f->s->n_values; i++) {
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        if (r.arg)
+            fb_emit(e, "%s(%s, %s);", across(f, "_arg", r.op == FB_OP_ARGMAX ? "true" : "false"), best_of(f, i),
+                    e->names[i]);
+        else
+            fb_emit(e, "%s = %s(%s);", e->names[i], across(f, "", operation_of(&r)), e->names[i]);
+    }
+}
+
+static void finish_pass(frame *f, fb_pass p)
+{
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        const char *points = fb_emit_mean_points(f->e, i);
+        if (points) fb_emit(f->e, "%s /= %s;", f->e->names[i], points);
+        f->e->known[i] = true;
+        fb_emit_as_index(f->e, i);
+    }
+}
+
+static void declare_scans(frame *f, fb_pass p, const bool *needed)
+{
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_SCAN || v->over != p.space) continue;
+        fb_emit(f->e, "%s%s%s = 0;", f->declared[i] ? "" : fb_emit_type(f->e, i), f->declared[i] ? "" : " ",
+                f->e->names[i]);
+        f->declared[i] = true;
+    }
+}
+
+/* ---- what passes keep ---- */
+
+static const char *held_name(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_row_%s", f->e->names[v]);
+}
+
+static int64_t steps_of(const frame *f, const walk *w)
+{
+    return fb_schedule_steps(&f->x, w->space, w->vector);
+}
+
+static void declare_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !f->e->whole[i])
+            fb_emit(f->e, "%s %s[%" PRId64 "];", fb_emit_type(f->e, i), held_name(f, i), steps_of(f, w) * w->vector);
+    }
+}
+
+static const char *held_element(frame *f, const walk *w, fb_val v)
+{
+    return w->vector > 1 ? fb_arena_printf(f->e->arena, "%s[fb_s * %d + %s]", held_name(f, v), w->vector, w->v)
+                         : fb_arena_printf(f->e->arena, "%s[fb_s]", held_name(f, v));
+}
+
+static bool is_held(const frame *f, fb_val v)
+{
+    return f->e->whole[v] && strncmp(f->e->whole[v], "fb_row_", 7) == 0;
+}
+
+/* First pass over a kept value: compute it, and keep it. */
+static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!v->kept || !needed[i] || v->space != p.space || is_held(f, i)) continue;
+        fb_emit_needed(e, i, p.space);
+        fb_emit(e, "%s = %s;", held_element(f, w, i), fb_emit_ref(e, i));
+    }
+}
+
+static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
+{
+    for (int i = 0; f->x.held && i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (v->kept && needed[i] && v->space == p.space && !is_held(f, i)) f->e->whole[i] = held_element(f, w, i);
+    }
+}
+
+/* ---- passes ---- */
+
+/* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */
+static int open_pass(frame *f, const walk *w)
+{
+    fb_emitter *e = f->e;
+    int64_t stride = f->x.deal == FB_DEAL_SPLIT ? (int64_t)f->x.parts * f->x.threads : f->x.team;
+    const char *start =
+        f->x.deal == FB_DEAL_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->x.threads) : f->lane;
+    if (!w->space->n) { /* a row of one element */
+        fb_emit_open(e, "if (%s == 0)", start);
+        return 1;
+    }
+    if (f->x.held) {
+        int64_t steps = steps_of(f, w);
+        bool ragged = w->points % stride != 0;
+        fb_emit_raw(e, "#pragma unroll");
+        fb_emit_open(e, "for (int fb_s = 0; fb_s < %" PRId64 "; fb_s++)", steps);
+        fb_emit(e, "const fb_at fb_p = fb_s * %" PRId64 " + %s;", stride, start);
+        if (ragged) fb_emit_open(e, "if (fb_p < %" PRId64 ")", w->points);
+        declare_variables(f, w, "fb_p");
+        return 1 + ragged;
+    }
+    if (f->unrolled) fb_emit_raw(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
+    fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %" PRId64 "; fb_p += %" PRId64 ")", start, w->points, stride);
+    declare_variables(f, w, "fb_p");
+    return 1;
+}
+
+static void emit_pass(frame *f, int number)
+{
+    fb_emitter *e = f->e;
+    fb_pass p = f->s->passes[number];
+    walk w = walk_of(f, p.space);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    fb_section_needed(f->s, number, needed);
+    fb_emit_row_values(e, needed);
+    declare_held(f, &w, p, needed);
+    declare_accumulators(f, p);
+    declare_scans(f, p, needed);
+    bool *mark = fb_emit_mark(e);
+    int opened = open_pass(f, &w);
+    bool guarded = f->inside != NULL;
+    load_packs(f, &w, p.space, needed);
+    open_vector(f, &w, p.space, p.depth);
+    fill_held(f, &w, p, needed);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
+    store_elements(f, &w, p.space, p.depth, guarded);
+    close_vector(f, &w, p.space, p.depth, guarded);
+    while (opened--) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f, &w, p.space);
+    refer_held(f, &w, p, needed);
+    combine(f, p);
+    finish_pass(f, p);
+}
+
+/* Roots that have one element a row: one thread of the team stores. */
+static void store_row_values(frame *f, int depth)
+{
+    fb_emitter *e = f->e;
+    bool any = false;
+    for (int i = 0; i < f->s->n_roots; i++) {
+        if (!root_is_here(&f->s->roots[i], FB_NONE, depth)) continue;
+        fb_emit_needed(e, f->s->roots[i].value, FB_NONE);
+        any = true;
+    }
+    if (!any) return;
+    const char *one = f->x.team > 1 ? fb_arena_printf(e->arena, "%s == 0", f->lane) : NULL;
+    const char *condition = one && f->inside ? fb_arena_printf(e->arena, "%s && %s", one, f->inside)
+                            : one            ? one
+                                             : f->inside;
+    if (condition) fb_emit_open(e, "if (%s)", condition);
+    for (int i = 0; i < f->s->n_roots; i++)
+        if (root_is_here(&f->s->roots[i], FB_NONE, depth)) fb_emit_store(e, &f->s->roots[i]);
+    if (condition) fb_emit_close(e);
+}
+
+/* Which row this thread works on, and which place it has in the row's team. */
+static void declare_rows(frame *f)
+{
+    fb_emitter *e = f->e;
+    const char *row = fb_emit_name(e, "row");
+    bool columns = f->x.deal == FB_DEAL_COLUMNS && f->x.team > 1;
+    if (f->x.team == 1)
+        f->lane = "0";
+    else if (columns)
+        f->lane = fb_arena_printf(e->arena, "threadIdx.x / %d", e->target->warp);
+    else if (f->x.team == f->x.threads)
+        f->lane = "threadIdx.x";
+    else {
+        f->lane = fb_emit_name(e, "place");
+        fb_emit(e, "const int %s = threadIdx.x %% %d;", f->lane, f->x.team);
+    }
+    const char *at = f->x.rows_a_block == 1 ? f->block : NULL;
+    if (!at) {
+        const char *within = "threadIdx.x";
+        if (columns) within = fb_arena_printf(e->arena, "threadIdx.x %% %d", e->target->warp);
+        if (!columns && f->x.team > 1) within = fb_arena_printf(e->arena, "threadIdx.x / %d", f->x.team);
+        at = fb_arena_printf(e->arena, "(fb_at)%s * %" PRId64 " + %s", f->block, f->x.rows_a_block, within);
+    }
+    if (f->x.rows % f->x.rows_a_block) {
+        const char *any = fb_emit_name(e, "any_row");
+        f->inside = fb_emit_name(e, "inside");
+        fb_emit(e, "const fb_at %s = %s;", any, at);
+        fb_emit(e, "const bool %s = %s < %" PRId64 ";", f->inside, any, f->x.rows);
+        fb_emit(e, "const fb_at %s = %s ? %s : %" PRId64 ";", row, f->inside, any, f->x.rows - 1);
+    } else if (f->s->rows.n) {
+        fb_emit(e, "const fb_at %s = %s;", row, at);
+    }
+    if (!f->s->rows.n) return;
+    walk w = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.var[f->s->rows.n - 1]};
+    declare_variables(f, &w, row);
+}
+
+static void passes_of_row(frame *f)
+{
+    for (int depth = 0; depth <= fb_section_deepest(f->s); depth++) {
+        store_row_values(f, depth);
+        for (int p = 0; p < f->s->n_passes; p++)
+            if (f->s->passes[p].depth == depth) emit_pass(f, p);
+    }
+}
+
+static void emit_rows(frame *f)
+{
+    declare_rows(f);
+    passes_of_row(f);
+}
+
+/* ---- few long rows ---- */
+
+/* Every block adds up its part of a row and leaves it in memory; the block that comes last adds up the parts. The
+ * counter is left at zero for the next launch. */
+static void combine_parts(frame *f, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    combine(f, p);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_section_reduces(&f->s->values[i], p))
+            fb_emit(e, "static __device__ %s fb_parts_%s[%" PRId64 "];", fb_emit_type(f->e, i), e->names[i],
+                    f->x.rows * f->x.parts);
+    fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
+    fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
+    fb_emit_open(e, "if (threadIdx.x == 0)");
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_section_reduces(&f->s->values[i], p))
+            fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
+    fb_emit(e, "__threadfence();");
+    fb_emit(e, "fb_is_last_%d = atomicAdd(&fb_arrived_%d[fb_row], 1u) == %d;", e->number, e->number, f->x.parts - 1);
+    fb_emit_close(e);
+    fb_emit(e, FB_MUTATE(52, "fb_meet<%d>();", ";"), f->x.threads);
+    fb_emit(e, "if (!fb_is_last_%d) return;", e->number);
+    fb_emit(e, "__threadfence();");
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!fb_section_reduces(&f->s->values[i], p)) continue;
+        fb_reduction r = fb_emit_reduction(e, i);
+        fb_emit(e, "%s = %s;", e->names[i], r.start);
+        fb_emit(e,
+                "for (int part = threadIdx.x; part < %d; part += %d) %s = %s::of(%s, *(volatile %s "
+                "*)&fb_parts_%s[fb_row * %d + part]);",
+                f->x.parts, f->x.threads, e->names[i], operation_of(&r), e->names[i], fb_emit_type(f->e, i),
+                e->names[i], f->x.parts);
+    }
+    combine(f, p);
+    fb_emit(e, "if (threadIdx.x == 0) fb_arrived_%d[fb_row] = 0;", e->number);
+}
+
+static void emit_split(frame *f)
+{
+    fb_emitter *e = f->e;
+    fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
+    f->lane = "threadIdx.x";
+    walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
+    if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
+    fb_pass p = f->s->passes[0];
+    walk w = walk_of(f, p.space);
+    bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
+    fb_section_needed(f->s, 0, needed);
+    fb_emit_row_values(e, needed);
+    declare_accumulators(f, p);
+    bool *mark = fb_emit_mark(e);
+    int opened = open_pass(f, &w);
+    load_packs(f, &w, p.space, needed);
+    open_vector(f, &w, p.space, p.depth);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
+    close_vector(f, &w, p.space, p.depth, false);
+    while (opened--) fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    forget_packs(f, &w, p.space);
+    combine_parts(f, p);
+    finish_pass(f, p);
+    store_row_values(f, fb_section_deepest(f->s));
+}
+
+/* ---- index_add ---- */
+
+/* Where one of the index's points is, and the row of the result that it is added to. */
+static void declare_added(frame *f, const fb_data_var *index, const char *point)
+{
+    const fb_section *s = f->s;
+    const fb_space *space = s->n_spaces ? &s->spaces[0] : NULL;
+    if (space && space->n) {
+        walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
+        declare_variables(f, &w, point);
+    }
+    fb_emit_needed(f->e, index->value, s->values[index->value].space);
+}
+
+/* A block's threads look at a chunk of the index together, each at a few points of it, and note in a word of bits a
+ * warp which of them are rows of this block. */
+static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t points)
+{
+    fb_emitter *e = f->e;
+    bool *mark = fb_emit_mark(e);
+    fb_emit(e, "bool fb_here[%d];", each);
+    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_open(e, "for (int fb_i = 0; fb_i < %d; fb_i++)", each);
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->x.threads);
+    fb_emit(e, "fb_here[fb_i] = false;");
+    if (points % ((int64_t)each * f->x.threads)) fb_emit_open(e, "if (fb_point < %" PRId64 ")", points);
+    declare_added(f, index, "fb_point");
+    fb_emit(e,
+            FB_MUTATE(57, "fb_here[fb_i] = %s >= fb_first && %s <= fb_last;",
+                      "fb_here[fb_i] = %s > fb_first && %s <= fb_last;"),
+            index->name, index->name);
+    if (points % ((int64_t)each * f->x.threads)) fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit(e, "fb_vote<%d, %d>(fb_words, fb_here);", each, f->x.threads);
+    fb_emit_forget(e, mark);
+}
+
+/* Each thread adds what of the noted points is its own element's, in the order of the index. */
+static void add_chunk(frame *f, const fb_data_var *index, int each)
+{
+    fb_emitter *e = f->e;
+    const fb_root *r = &f->s->roots[0];
+    bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
+    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->x.threads / e->target->warp);
+    fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
+    fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", e->target->warp);
+    declare_added(f, index, "fb_point");
+    fb_emit_open(e, "if (%s == fb_owner)", index->name);
+    fb_emit_needed(e, r->value, f->s->values[r->value].space);
+    fb_emit(e, real ? "fb_sum += %s;" : "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
+    fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit_close(e);
+}
+
+/* A thread owns one element of the result, so that nothing is added twice at once and the order of additions is the
+ * index's. The index is read once a block and not once a thread: few of its points are rows of one block. */
+static void emit_scatter(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const fb_root *r = &s->roots[0];
+    const fb_node *n = &e->nest->graph->nodes[r->node];
+    int64_t size = fb_space_points(&s->rows), elements = n->shape.dim[0] * size;
+    int64_t points = s->n_spaces ? fb_space_points(&s->spaces[0]) : 1;
+    int each =
+        (int)(points < (int64_t)FB_ADDED_EACH * f->x.threads ? fb_ceil_div(points, f->x.threads) : FB_ADDED_EACH);
+    const fb_data_var *index = fb_section_added_row(e->nest->pool, s);
+    const char *out = NULL;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == r->storage) out = e->args[i].name;
+    if (!each) each = 1; /* of an empty index */
+    fb_emit(e, "__shared__ unsigned fb_words[%d];", each * f->x.threads / e->target->warp);
+    fb_emit(e, "const fb_at fb_owned = (fb_at)%s * %d + threadIdx.x;", f->block, f->x.threads);
+    fb_emit(e, "const fb_at fb_owner = fb_owned / %" PRId64 ", fb_within = fb_owned %% %" PRId64 ";", size, size);
+    fb_emit(e, "const fb_at fb_first = (fb_at)%s * %d / %" PRId64 ", fb_last = ((fb_at)%s * %d + %d) / %" PRId64 ";",
+            f->block, f->x.threads, size, f->block, f->x.threads, f->x.threads - 1, size);
+    walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
+    if (s->rows.n) declare_variables(f, &rows, "fb_within");
+    fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
+    fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->x.threads);
+    fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->x.threads);
+    note_chunk(f, index, each, points);
+    fb_emit(e, "fb_meet<%d>();", f->x.threads);
+    add_chunk(f, index, each);
+    fb_emit_close(e);
+    const char *sum = "fb_sum";
+    const char *store = fb_emit_spell(e, e->spell->type[n->dtype].to, &sum, 1);
+    const char *guard = fb_arena_printf(e->arena, "if (fb_owned < %" PRId64 ") ", elements);
+    fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->x.threads ? guard : "", out, store);
+}
+
+/* ---- the section ---- */
+
+static void emit_section_cuda(fb_emitter *e)
+{
+    frame f = {.e = e,
+               .x = fb_schedule_section(e->nest, e->knobs, e->section, e->arena),
+               .block = "blockIdx.x",
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+    int64_t launched = f.x.launched;
+    f.s = f.x.section;
+    bool shared = e->nest->n_sections > 1;
+    if (shared) { /* by block range */
+        const char *condition = fb_arena_printf(e->arena, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
+        if (e->grid[0])
+            condition = fb_arena_printf(e->arena, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
+        fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.x.threads);
+    }
+    if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
+    const char *first =
+        e->grid[0] ? fb_arena_printf(e->arena, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
+    if (launched < f.x.blocks)
+        fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.x.blocks,
+                     f.block, launched);
+    else if (shared)
+        fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
+    const fb_section *kept = e->section;
+    e->section = f.s;
+    switch (f.x.deal) {
+    case FB_DEAL_ELEMENTS: emit_elements(&f); break;
+    case FB_DEAL_OWNERS: emit_scatter(&f); break;
+    case FB_DEAL_SPLIT: emit_split(&f); break;
+    default: emit_rows(&f);
+    }
+    e->section = kept;
+    if (launched < f.x.blocks) fb_emit_close(e);
+    if (shared) fb_emit_close(e);
+    e->grid[0] += launched;
+}
+
+/* ---- for kernels of other shapes ---- */
+
+int fb_cuda_vector(const fb_emitter *e, const fb_section *s)
+{
+    return fb_schedule_vector(e->nest, e->knobs, s, FB_NONE);
+}
+
+static walk group_walk(frame *f, int vector)
+{
+    walk w = walk_of(f, FB_NONE);
+    w.points = fb_space_points(w.space) / vector;
+    if (vector == 1 && w.space->n) w.first = w.space->var[w.space->n - 1];
+    w.vector = vector;
+    return w;
+}
+
+void fb_cuda_load_group(fb_emitter *e, int vector, const char *point)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = group_walk(&f, vector);
+    load_group(&f, &w, point);
+}
+
+void fb_cuda_store_group(fb_emitter *e, int vector, void (*inside)(void *ctx), void *ctx)
+{
+    frame f = {.e = e, .s = e->section};
+    walk w = group_walk(&f, vector);
+    store_group(&f, &w, inside, ctx);
+}
+
+int fb_cuda_row_team(const fb_emitter *e)
+{
+    return fb_section_is_sequential(e->section) ? 1 : e->target->warp;
+}
+
+void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
+{
+    enum { FEW_STEPS = 4 }; /* the blocks of a tile leave few registers: a whole row's loads at once would crowd them */
+    int team = fb_cuda_row_team(e);
+    frame f = {.e = e,
+               .x = {.deal = team == 1 ? FB_DEAL_COLUMNS : FB_DEAL_ROWS,
+                     .section = e->section,
+                     .threads = threads,
+                     .team = team},
+               .unrolled = team == 1 ? FEW_STEPS : 0,
+               .lane = team == 1 ? "0" : lane,
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+    fb_schedule_held(e->nest, e->knobs, &f.x, e->arena);
+    f.s = f.x.section;
+    const fb_section *kept = e->section;
+    e->section = f.s;
+    passes_of_row(&f);
+    e->section = kept;
+}
+
+void fb_cuda_variables(fb_emitter *e, const fb_space *space, const char *point)
+{
+    frame f = {.e = e};
+    walk w = {.space = space, .vector = 1, .first = space->var[space->n - 1]};
+    declare_variables(&f, &w, point);
+}
+
+/* ---- the kernel ---- */
+
+/* Do all offsets and thread numbers fit 32 bits? */
+static bool is_small(const fb_emitter *e)
+{
+    const int64_t limit = INT32_MAX / 2;
+    for (int i = 0; i < e->n_args; i++) {
+        fb_id storage = e->args[i].storage; /* negative: a copy, which is as large as the rows below */
+        if (storage >= 0 && fb_shape_elements(&e->nest->graph->nodes[storage].shape) > limit) return false;
+    }
+    for (int i = 0; i < fb_nest_parts(e->nest); i++) {
+        const fb_section *s = fb_nest_part(e->nest, i);
+        if (fb_space_points(&s->rows) > limit) return false;
+        for (int k = 0; k < s->n_spaces; k++)
+            if (fb_space_points(&s->spaces[k]) > limit) return false;
+    }
+    return true;
+}
+
+static void open_kernel(fb_emitter *e)
+{
+    e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
+    e->block[0] = e->nest->tiled   ? fb_cuda_gemm_threads(e)
+                  : e->nest->chain ? fb_cuda_chain_threads(e)
+                                   : fb_schedule_threads(e->nest, e->knobs);
+    fb_str list = {0};
+    for (int i = 0; i < e->n_args; i++) {
+        const fb_emit_arg *a = &e->args[i];
+        fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
+                    e->spell->type[a->dtype].memory, a->name);
+    }
+    fb_emit_raw(e, "extern \"C\" __global__ void __launch_bounds__(%d)", e->block[0]);
+    fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
+    fb_str_free(&list);
+    fb_emit(e, "using fb_at = %s;", is_small(e) ? "int" : "int64_t");
+}
+
+static void close_kernel(fb_emitter *e)
+{
+    fb_emit_close(e);
+}
+
+const fb_printer fb_printer_cuda = {
+    .prelude = "kernels/prelude.cuh",
+    .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
+               [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
+               [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
+    .extra = {"fb_chain_wide", "kernels/wgmma.cuh"},
+    .open = open_kernel,
+    .close = close_kernel,
+    .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
+                [FB_FAMILY_REDUCE] = emit_section_cuda,
+                [FB_FAMILY_GEMM] = fb_cuda_gemm,
+                [FB_FAMILY_LIBRARY] = emit_section_cuda,
+                [FB_FAMILY_COPY] = emit_section_cuda},
+    .whole = {[FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
+};

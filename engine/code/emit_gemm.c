@@ -1,0 +1,473 @@
+/* The gemm family in CUDA: products accumulated by kernels/gemm.cuh, with functions that say what an element of an
+ * operand is, and the epilogue on the tile of sums in shared memory: element by element, or row by row, a warp a row.
+ *
+ * requires  a tiled nest: one section, and a section for each operand
+ */
+#include "code/emit_cuda_parts.h"
+#include "code/names.h"
+#include "schedule/gemm.h"
+#include "schedule/schedule.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { FEW = 4 }; /* elements */
+
+typedef struct {
+    fb_emitter *e;
+    const fb_tiled *t;
+    fb_gemm_tile tile;
+    const char *element; /* type of a tile's elements */
+    const char *sum;     /* of sums */
+    const fb_section *s; /* the epilogue */
+    int64_t columns;     /* of the epilogue */
+    int vector;          /* elements of it that a thread stores at once */
+    const char *own;     /* the condition for a thread to have elements; NULL: all have */
+} writer;
+
+/* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
+static fb_gemm_tile tile_of(const fb_emitter *e)
+{
+    fb_gemm_tile tile;
+    fb_verdict why;
+    if (!fb_gemm_tile_of(e->nest, e->knobs, &tile, &why)) FB_ASSERT(fb_gemm_tile_of(e->nest, NULL, &tile, &why));
+    return tile;
+}
+
+int fb_cuda_gemm_threads(const fb_emitter *e)
+{
+    return tile_of(e).threads;
+}
+
+/* ---- operands ---- */
+
+static bool is_variable(const writer *w, fb_ix at)
+{
+    return fb_ix_is_var(w->e->nest->pool, at);
+}
+
+static int64_t stride_along(const writer *w, const fb_operand *o, fb_ix var)
+{
+    int64_t stride = 0;
+    fb_ix rest;
+    for (int i = 0; i < o->section.n_values && stride != 1; i++) {
+        const fb_value *v = &o->section.values[i];
+        if (v->kind != FB_VALUE_LOAD || !is_variable(w, var)) continue;
+        if (!fb_ix_stride(w->e->nest->pool, v->at, var, &stride, &rest)) stride = 0;
+    }
+    return stride;
+}
+
+/* Neighbours in memory are neighbours in k, unless some are neighbours in rows (columns) and none in k. */
+static bool lies_along_k(const writer *w, const fb_operand *o)
+{
+    return stride_along(w, o, o->k) == 1 || stride_along(w, o, o->outer) != 1;
+}
+
+/* The load that an operand is, where nothing is done to it; else NULL. */
+static const fb_value *plain_load(const writer *w, const fb_operand *o)
+{
+    const fb_value *v = &o->section.values[o->section.roots[0].value];
+    bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE && v->dtype == w->t->dtype;
+    return plain && !o->section.n_data ? v : NULL;
+}
+
+/* Do pieces of 16 bytes along the contiguous dimension lie at multiples of 16 bytes, whole or not at all in the
+ * operand? */
+static bool comes_in_pieces(const writer *w, const fb_operand *o, bool along_k, int64_t k, int64_t outer)
+{
+    const fb_value *v = plain_load(w, o);
+    int piece = 16 / fb_dtype_size(w->t->dtype);
+    fb_ix last = along_k ? o->k : o->outer;
+    if (!v || !is_variable(w, last) || (along_k ? k : outer) % piece) return false;
+    return fb_packs(w->e->nest, v->node, v->at, last, piece);
+}
+
+static void declare(const writer *w, fb_ix var, const char *value)
+{
+    if (is_variable(w, var)) fb_emit(w->e, "const fb_at %s = %s;", fb_ix_var_name(w->e->nest->pool, var), value);
+}
+
+/* The statements of one operand's element, or of where a piece is and whether it is inside, its variables declared. */
+static void return_element(const writer *w, int part, const fb_operand *o, bool piece, const char *inside)
+{
+    fb_emitter *e = w->e;
+    int used = fb_names_count(e->used);
+    fb_emit_section(e, part);
+    const fb_value *plain = plain_load(w, o);
+    const char *value;
+    if (plain) {
+        value = fb_emit_element(e, plain->node, FB_NONE, plain->at);
+    } else {
+        fb_val v = o->section.roots[0].value;
+        fb_emit_needed(e, v, 0);
+        value = fb_emit_ref(e, v);
+        value = fb_emit_spell(e, e->spell->type[w->t->dtype].to, &value, 1);
+    }
+    fb_cuda_return(e, value, piece, inside);
+    fb_names_forget(e->used, used);
+}
+
+bool fb_cuda_is_guarded(int64_t extent, int64_t by)
+{
+    return extent % by != 0;
+}
+
+const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool piece, bool guarded)
+{
+    if (!piece) return element;
+    return fb_arena_printf(e->arena, guarded ? "fb_piece<%s>" : "fb_inside<%s>", element);
+}
+
+void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside)
+{
+    if (!fb_cuda_is_guarded(extent, by)) return;
+    if (!piece)
+        fb_emit(e, "if (%s >= %" PRId64 ") return {};", what, extent);
+    else
+        *inside =
+            fb_arena_printf(e->arena, "%s%s%s < %" PRId64, *inside ? *inside : "", *inside ? " && " : "", what, extent);
+}
+
+void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside)
+{
+    if (inside)
+        fb_emit(e, "return {&%s, %s};", value, inside);
+    else
+        fb_emit(e, "return %s%s;", piece ? "&" : "", value);
+}
+
+static void write_left(const writer *w, int phase, bool piece)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[phase];
+    bool guarded = fb_cuda_is_guarded(w->t->rows, w->tile.m) || fb_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
+    const char *inside = NULL;
+    fb_cuda_guard(w->e, "m0 + fb_m", w->t->rows, w->tile.m, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
+    declare(w, p->left.batch, "fb_batch");
+    declare(w, p->left.outer, "m0 + fb_m");
+    declare(w, p->left.k, "fb_k");
+    return_element(w, e->nest->n_sections + phase, &p->left, piece, inside);
+    e->indent--;
+    fb_emit(e, "},");
+}
+
+/* The columns of all strips as one expression, where they are steps along one product; NULL where they are not. */
+static const char *columns_of(const writer *w, const fb_phase *p, const char *own)
+{
+    int n = w->t->n_strips;
+    int64_t step = n > 1 ? p->column[1] - p->column[0] : 0;
+    for (int s = 0; s < n; s++)
+        if (p->product[s] != p->product[0] || p->product[0] == FB_NONE || p->column[s] != p->column[0] + s * step)
+            return NULL;
+    const char *text = own;
+    if (p->column[0]) text = fb_arena_printf(w->e->arena, "%s + %" PRId64, text, p->column[0]);
+    return step ? fb_arena_printf(w->e->arena, "%s + fb_strip * %" PRId64, text, step) : text;
+}
+
+static void write_columns(const writer *w, int product, const char *column, bool piece, const char *inside)
+{
+    const fb_product *x = &w->t->products[product];
+    declare(w, x->right.batch, "fb_batch");
+    declare(w, x->right.k, "fb_k");
+    declare(w, x->right.outer, column);
+    return_element(w, w->e->nest->n_sections + w->t->n_phases + product, &x->right, piece, inside);
+}
+
+static void write_right(const writer *w, const fb_phase *p, bool piece)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    const char *own = "n0 + fb_n", *all = columns_of(w, p, t->n_strips > 1 ? "fb_column" : own);
+    bool guarded = !all || fb_cuda_is_guarded(t->columns, w->tile.strip) || fb_cuda_is_guarded(p->k, w->tile.k);
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_n) -> %s", fb_cuda_operand_type(w->e, w->element, piece, guarded));
+    if (t->n_strips > 1) {
+        fb_emit(e, "const fb_at fb_strip = fb_n / %d, fb_column = n0 + fb_n %% %d;", w->tile.strip, w->tile.strip);
+        own = "fb_column";
+    }
+    const char *inside = NULL;
+    fb_cuda_guard(w->e, own, t->columns, w->tile.strip, piece, &inside);
+    fb_cuda_guard(w->e, "fb_k", p->k, w->tile.k, piece, &inside);
+    if (all) {
+        write_columns(w, p->product[0], all, piece, inside);
+    } else {
+        for (int s = 0; s < t->n_strips; s++) {
+            if (p->product[s] == FB_NONE) continue;
+            fb_emit_open(e, "if (fb_strip == %d)", s);
+            const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
+            write_columns(w, p->product[s], column, piece, inside);
+            fb_emit_close(e);
+        }
+        fb_emit(e, "return {};");
+    }
+    e->indent--;
+    fb_emit(e, "});");
+}
+
+/* Right operands of a phase are loaded by one function, which returns elements or pieces of all. */
+static bool right_lies_along_k(const writer *w, const fb_phase *p)
+{
+    int along = 0, across = 0;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        bool is = lies_along_k(w, &w->t->products[p->product[s]].right);
+        along += is;
+        across += !is;
+    }
+    return along >= across;
+}
+
+static bool right_comes_in_pieces(const writer *w, const fb_phase *p, bool along_k)
+{
+    int piece = 16 / fb_dtype_size(w->t->dtype);
+    bool pieces = true;
+    for (int s = 0; s < w->t->n_strips; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        pieces &= comes_in_pieces(w, &w->t->products[p->product[s]].right, along_k, p->k, w->t->columns) &&
+                  p->column[s] % piece == 0;
+    }
+    return pieces;
+}
+
+/* Where the right operands of a phase stay, behind those of the phases before. */
+static const char *kept_at(const writer *w, int phase)
+{
+    int64_t at = 0;
+    for (int p = 0; p < phase; p++) at += fb_gemm_kept_bytes(w->e->nest, &w->tile, p);
+    return at ? fb_arena_printf(w->e->arena, "fb_kept + %" PRId64, at) : "fb_kept";
+}
+
+static void write_phase(const writer *w, int phase)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[phase];
+    bool left_along = lies_along_k(w, &p->left), right_along = right_lies_along_k(w, p);
+    const char *first = "0", *last = fb_arena_printf(e->arena, "%" PRId64, p->k);
+    if (w->tile.split > 1) {
+        int64_t steps = (p->k + w->tile.k - 1) / w->tile.k,
+                part = (steps + w->tile.split - 1) / w->tile.split * w->tile.k;
+        first = fb_arena_printf(e->arena, "fb_part * %" PRId64, part);
+        last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
+    }
+    if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
+    fb_emit(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate", left_along ? "true" : "false",
+            right_along ? "true" : "false");
+    e->indent++;
+    if (w->t->kept)
+        fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
+    else
+        fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
+    write_left(w, phase, comes_in_pieces(w, &p->left, left_along, p->k, w->t->rows));
+    write_right(w, p, right_comes_in_pieces(w, p, right_along));
+    e->indent--;
+}
+
+/* ---- the epilogue ---- */
+
+/* Where in the tile of sums a product is read; `own`: the element's own column within its strip, where it is read
+ * there. */
+static const char *sum_at(const writer *w, fb_val v, const char *own)
+{
+    fb_emitter *e = w->e;
+    int64_t stride, offset = (int64_t)w->t->strip_of[v] * w->tile.strip;
+    fb_ix rest = w->s->values[v].at;
+    if (w->s->blocked) FB_ASSERT(fb_ix_stride(e->nest->pool, rest, w->s->rows.var[0], &stride, &rest));
+    const char *column = w->t->whole ? fb_emit_index(e, rest, false) : own;
+    return offset ? fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s + %" PRId64 "]", column, offset)
+                  : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::LINE + %s]", column);
+}
+
+static bool is_sum(const writer *w, fb_val v)
+{
+    return w->s->values[v].kind == FB_VALUE_LOAD && fb_nest_is_product(w->e->nest, w->s->values[v].node);
+}
+
+/* Sums at one element, by name. */
+static void name_sums(void *ctx)
+{
+    const writer *w = ctx;
+    const char *own = w->vector > 1 ? "fb_n + v" : "fb_n";
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) fb_emit(w->e, "const %s %s = %s;", w->sum, w->e->names[v], sum_at(w, v, own));
+}
+
+static const char *row_of(const writer *w)
+{
+    return w->t->batch > 1 ? fb_arena_printf(w->e->arena, "(fb_batch * %" PRId64 " + m0 + fb_m)", w->t->rows)
+                           : "(m0 + fb_m)";
+}
+
+/* Elements that a thread stores at once: few enough that all threads have some. */
+static void choose_vector(writer *w)
+{
+    int64_t elements = (int64_t)w->tile.m * (w->t->whole ? w->columns : w->tile.strip);
+    w->vector = w->s->rows.n > w->s->blocked ? fb_cuda_vector(w->e, w->s) : 1;
+    if (w->vector > FEW && w->t->n_strips > 1) w->vector = FEW; /* or all strips' operands would crowd the registers */
+    while (w->vector > 2 && elements / w->vector < w->tile.threads) w->vector /= 2;
+}
+
+static int64_t groups_of(const writer *w)
+{
+    return (w->t->whole ? w->columns : w->tile.strip) / w->vector;
+}
+
+/* May what the epilogue loads come while the product is at work? Where each thread has one group of elements at most,
+ * and registers for what belongs to it. */
+static bool loads_early(const writer *w)
+{
+    enum { MOST = 128 }; /* bytes a thread */
+    int64_t bytes = 0;
+    if (w->s->n_passes || w->tile.split > 1 || w->vector == 1 || w->tile.m * groups_of(w) > w->tile.threads)
+        return false;
+    for (int v = 0; v < w->s->n_values; v++)
+        if (w->s->values[v].kind == FB_VALUE_LOAD && !is_sum(w, v))
+            bytes += w->vector * fb_dtype_size(w->s->values[v].dtype);
+    return bytes > 0 && bytes <= MOST;
+}
+
+static void write_point(writer *w, const char *point)
+{
+    const char *column = w->vector > 1 ? fb_arena_printf(w->e->arena, "(n0 + fb_n) / %d", w->vector) : "n0 + fb_n";
+    fb_emit(w->e, "const fb_at %s = %s * %" PRId64 " + %s;", point, row_of(w), w->columns / w->vector, column);
+}
+
+static void find_sums(writer *w)
+{
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) w->e->whole[v] = w->e->names[v];
+}
+
+/* Threads that have no elements load those of others, and store nothing. */
+static void write_early(writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    int64_t across = groups_of(w), all = w->tile.m * across;
+    bool rows = t->rows % w->tile.m != 0, ragged = !t->whole && t->columns % w->tile.strip != 0;
+    const char *i = all < w->tile.threads ? fb_arena_printf(e->arena, "min((int)threadIdx.x, %" PRId64 ")", all - 1)
+                                          : "threadIdx.x";
+    fb_emit_section(e, 0);
+    find_sums(w);
+    fb_emit(e, "const int fb_i = %s;", i);
+    const char *m = fb_arena_printf(e->arena, "fb_i / %" PRId64, across);
+    const char *n = fb_arena_printf(e->arena, "fb_i %% %" PRId64 " * %d", across, w->vector);
+    fb_str own = {0};
+    if (all < w->tile.threads) fb_str_addf(&own, "threadIdx.x < %" PRId64, all);
+    if (rows) fb_str_addf(&own, "%sm0 + %s < %" PRId64, own.n ? " && " : "", m, t->rows);
+    if (ragged) fb_str_addf(&own, "%sn0 + %s < %" PRId64, own.n ? " && " : "", n, t->columns);
+    if (rows) m = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - m0))", m, t->rows - 1);
+    if (ragged) n = fb_arena_printf(e->arena, "min(%s, (int)(%" PRId64 " - n0))", n, t->columns - w->vector);
+    fb_emit(e, "const int fb_m = %s, fb_n = %s;", m, n);
+    w->own = own.n ? fb_arena_strdup(e->arena, fb_str_get(&own)) : NULL;
+    if (w->own) fb_emit(e, "const bool fb_own = %s;", w->own);
+    fb_str_free(&own);
+    const char *point = fb_emit_name(e, "point");
+    write_point(w, point);
+    fb_cuda_load_group(e, w->vector, point);
+}
+
+static void write_late(writer *w)
+{
+    if (w->own) fb_emit_open(w->e, "if (fb_own)");
+    fb_cuda_store_group(w->e, w->vector, name_sums, w);
+    if (w->own) fb_emit_close(w->e);
+}
+
+static void write_elements(writer *w)
+{
+    fb_emitter *e = w->e;
+    int64_t across = groups_of(w);
+    find_sums(w);
+    fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)", w->tile.m * across);
+    fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
+            w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
+    bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
+    if (rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (ragged) fb_emit(e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+    const char *point = fb_emit_name(e, "point");
+    write_point(w, point);
+    fb_cuda_load_group(e, w->vector, point);
+    fb_cuda_store_group(e, w->vector, name_sums, w);
+    fb_emit_close(e);
+}
+
+static void write_rows(writer *w)
+{
+    fb_emitter *e = w->e;
+    fb_space others = {0};
+    int64_t a_row = 1;
+    for (int d = w->s->blocked; d < w->s->rows.n; d++) {
+        others.var[others.n] = w->s->rows.var[d];
+        others.extent[others.n++] = w->s->rows.extent[d];
+        a_row *= w->s->rows.extent[d];
+    }
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) e->whole[v] = sum_at(w, v, "");
+    bool shared = fb_cuda_row_team(e) > 1;
+    const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
+    if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
+    fb_emit_open(e, "for (int fb_r = threadIdx.x%s; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS%s)", by,
+                 w->tile.m * a_row, by);
+    fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
+    if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
+    if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
+    if (others.n) fb_cuda_variables(e, &others, fb_arena_printf(e->arena, "(fb_r %% %" PRId64 ")", a_row));
+    fb_cuda_row(e, w->tile.threads, "fb_lane");
+    fb_emit_close(e);
+}
+
+/* ---- the kernel ---- */
+
+static void write_places(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_tiled *t = w->t;
+    fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = %s;", w->tile.m,
+            t->whole ? "0" : fb_arena_printf(e->arena, "blockIdx.x * %d", w->tile.strip));
+    if (w->tile.split > 1) {
+        fb_emit(e, "const int fb_part = blockIdx.z %% %d;", w->tile.split);
+        fb_emit(e, "const int fb_place = (blockIdx.z / %d * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;",
+                w->tile.split);
+        fb_emit(e, "static __device__ %s fb_parts[%" PRId64 "];", w->sum,
+                w->tile.blocks * w->tile.split * w->tile.m * w->tile.n);
+        fb_emit(e, "static __device__ unsigned fb_arrived[%" PRId64 "];", w->tile.blocks);
+    }
+    if (t->batch > 1)
+        fb_emit(e, "const fb_at fb_batch = %s;",
+                w->tile.split > 1 ? fb_arena_printf(e->arena, "blockIdx.z / %d", w->tile.split) : "blockIdx.z");
+}
+
+void fb_cuda_gemm(fb_emitter *e)
+{
+    const fb_tiled *t = e->nest->tiled;
+    writer w = {.e = e, .t = t, .tile = tile_of(e), .s = &e->nest->sections[0], .vector = 1, .columns = 1};
+    w.element = e->spell->type[t->dtype].memory;
+    w.sum = e->spell->type[t->dtype].value;
+    for (int d = w.s->blocked; d < w.s->rows.n; d++) w.columns *= w.s->rows.extent[d];
+    fb_emit(e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d>;", w.element, w.tile.tensor ? "true" : "false",
+            w.tile.m, w.tile.n, w.tile.k, w.tile.warp_m, w.tile.warp_n, w.tile.stages);
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    write_places(&w);
+    choose_vector(&w);
+    bool early = loads_early(&w);
+    if (early) write_early(&w);
+    fb_emitter kept = *e;
+    fb_emit(e, "fb_tile::registers fb_sums = {};");
+    for (int p = 0; p < t->n_phases; p++) write_phase(&w, p);
+    fb_emit(e, "%s *const fb_c = fb_tile::spread(fb_sums, fb_shared);", w.sum);
+    if (w.tile.split > 1)
+        fb_emit(e, "if (!fb_tile::combine<%d>(fb_c, fb_parts, fb_arrived, fb_place, fb_part)) return;", w.tile.split);
+    if (early) {
+        *e = kept; /* back to the epilogue's section, with what is known of it */
+        write_late(&w);
+    } else {
+        fb_emit_section(e, 0);
+        (w.s->n_passes ? write_rows : write_elements)(&w);
+    }
+    memcpy(e->grid, w.tile.grid, sizeof e->grid);
+    e->dynamic_shared = (int)w.tile.shared_bytes;
+    e->kept_shared = (int)w.tile.kept_bytes;
+}

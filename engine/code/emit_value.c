@@ -1,0 +1,415 @@
+/* Statements: one value, one line, in the target's spelling. */
+#include "code/emit_parts.h"
+
+#include "base/mutate.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *fb_emit_index(fb_emitter *e, fb_ix at, bool inner)
+{
+    fb_str s = {0};
+    fb_ix_print(e->nest->pool, at, inner, &s);
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+const char *fb_emit_spell(fb_emitter *e, const char *spelling, const char *const *operands, int n)
+{
+    fb_str s = {0};
+    for (const char *p = spelling; *p; p++) {
+        if (*p != '$' || p[1] < '0' || p[1] >= '0' + n) {
+            fb_str_add_n(&s, p, 1);
+            continue;
+        }
+        const char *operand = operands[*++p - '0'];
+        bool decrement = *operand == '-' && s.n && s.text[s.n - 1] == '-'; /* -(-1) */
+        fb_str_addf(&s, decrement ? "(%s)" : "%s", operand);
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* ---- literals ---- */
+
+static const char *integer_literal(fb_emitter *e, fb_dtype dtype, double value)
+{
+    if (dtype == FB_BOOL) return value != 0 ? "true" : "false";
+    double low = dtype == FB_I32 ? -0x1p31 : -0x1p63, high = dtype == FB_I32 ? 0x1p31 : 0x1p63;
+    if (value != value) return "0";
+    if (value <= low) return dtype == FB_I32 ? "INT32_MIN" : "INT64_MIN";
+    if (value >= high) return dtype == FB_I32 ? "INT32_MAX" : "INT64_MAX";
+    return fb_arena_printf(e->arena, "%" PRId64, (int64_t)value);
+}
+
+const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
+{
+    if (!fb_dtype_is_float(dtype)) return integer_literal(e, dtype, value);
+    bool wide = dtype == FB_F64;
+    if (isnan(value)) return e->spell->nan;
+    if (isinf(value)) return value > 0 ? e->spell->infinity : fb_arena_printf(e->arena, "-%s", e->spell->infinity);
+    char text[64];
+    for (int digits = 1; digits <= 17; digits++) { /* the shortest that reads back the same */
+        snprintf(text, sizeof text, "%.*g", digits, wide ? value : (double)(float)value);
+        double back;
+        sscanf(text, "%lf", &back);
+        if (wide ? back == value : (float)back == (float)value) break;
+    }
+    const char *point = strpbrk(text, ".e") ? "" : ".0", *suffix = wide ? "" : "f";
+    return fb_arena_printf(e->arena, "%s%s%s", text, point, suffix);
+}
+
+/* ---- memory ---- */
+
+static const fb_emit_arg *find_arg(const fb_emitter *e, fb_id storage)
+{
+    if (storage == e->nest->accumulator) storage = e->nest->product;
+    for (int i = 0; i < e->n_args; i++)
+        if (e->args[i].storage == storage) return &e->args[i];
+    FB_ASSERT(!"a storage that is no argument of its kernel");
+    return NULL;
+}
+
+const char *fb_emit_storage(fb_emitter *e, fb_id storage)
+{
+    return find_arg(e, storage)->name;
+}
+
+const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
+{
+    if (table != FB_NONE) {
+        const char *member = fb_emit_index(e, e->section->member, false);
+        const char *form = e->spell->picks ? "%s(%s)[%s]" : "%s[%s][%s]";
+        return fb_arena_printf(e->arena, form, e->tables[table], member, fb_emit_index(e, at, false));
+    }
+    const fb_emit_arg *arg = find_arg(e, storage);
+    fb_ix shifted = fb_ix_sub(e->nest->pool, at, fb_ix_const(e->nest->pool, arg->shift));
+    return fb_arena_printf(e->arena, "%s[%s]", arg->name, fb_emit_index(e, shifted, false));
+}
+
+/* ---- conditions ---- */
+
+/* One test; what the index's range already says is left out. NULL when nothing is left. A data variable's range is a
+ * promise that only the test keeps. */
+static const char *test(fb_emitter *e, const fb_when *w)
+{
+    fb_index_pool *pool = e->nest->pool;
+    int64_t low, high;
+    fb_ix_range(pool, w->at, &low, &high);
+    for (int i = 0; i < e->section->n_data; i++) {
+        if (!fb_ix_uses(pool, w->at, e->section->data[i].var)) continue;
+        low = INT64_MIN;
+        high = INT64_MAX;
+    }
+    const char *at = fb_emit_index(e, w->at, false);
+    bool below = w->low > low, above = w->high <= high;
+    if (FB_MUTATE(37, below && above, false))
+        return fb_arena_printf(e->arena, "%s >= %" PRId64 " && %s < %" PRId64, at, w->low, at, w->high);
+    if (below) return fb_arena_printf(e->arena, "%s >= %" PRId64, at, w->low);
+    if (above) return fb_arena_printf(e->arena, "%s < %" PRId64, at, w->high);
+    return NULL;
+}
+
+static const char *all_tests(fb_emitter *e, int when)
+{
+    const char *text = NULL;
+    for (int c = when; c != FB_NONE; c = e->nest->whens[c].outer) {
+        const char *t = test(e, &e->nest->whens[c]);
+        if (t) text = FB_MUTATE(36, text ? fb_arena_printf(e->arena, "%s && %s", t, text) : t, t);
+    }
+    return text;
+}
+
+/* ---- expressions ---- */
+
+static bool is_float(fb_dtype d)
+{
+    return fb_dtype_is_float(d);
+}
+
+static const char *convert(fb_emitter *e, const char *x, fb_dtype from, fb_dtype to)
+{
+    const char *type = e->spell->type[to].value;
+    if (strcmp(e->spell->type[from].value, type) == 0) return x;
+    if (to == FB_BOOL) return fb_arena_printf(e->arena, "%s != 0", x);
+    return fb_arena_printf(e->arena, "(%s)%s", type, x);
+}
+
+/* $f, $h and the attributes $v $w first, operands afterwards. */
+static const char *resolve_spelling(fb_emitter *e, const char *spelling, const fb_node *n, fb_dtype dtype)
+{
+    fb_str s = {0};
+    for (const char *p = spelling; *p; p++) {
+        if (*p == '$' && (p[1] == 'f' || p[1] == 'h')) {
+            bool half = dtype == FB_F16 || dtype == FB_BF16;
+            fb_str_add(&s, dtype == FB_F64 ? "" : half && p[1] == 'h' ? "h" : "f");
+            p++;
+        } else if (*p == '$' && (p[1] == 'v' || p[1] == 'w')) {
+            fb_str_add(&s, fb_emit_literal(e, dtype, p[1] == 'v' ? n->attrs->value : n->attrs->high));
+            p++;
+        } else {
+            fb_str_add_n(&s, p, 1);
+        }
+    }
+    const char *text = fb_arena_strdup(e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* "(a ? b : c)" → "a ? b : c", where one pair of parentheses holds all of it. */
+static const char *bare(fb_emitter *e, const char *text)
+{
+    size_t n = strlen(text);
+    if (n < 2 || text[0] != '(' || text[n - 1] != ')') return text;
+    int depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth == 0 && i < n - 1) return text;
+    }
+    return fb_arena_printf(e->arena, "%.*s", (int)(n - 2), text + 1);
+}
+
+/* A float of an integer that was made of a float just before (prelude.h). */
+static bool is_whole(const fb_emitter *e, const fb_value *v)
+{
+    const fb_value *x = &e->section->values[v->args[0]];
+    if (!e->spell->whole || !is_float(e->nest->graph->nodes[v->node].dtype) || is_float(x->dtype)) return false;
+    return x->n_args == 1 && e->nest->graph->nodes[x->node].op == FB_OP_CAST &&
+           is_float(e->section->values[x->args[0]].dtype);
+}
+
+static const char *operation(fb_emitter *e, const fb_value *v)
+{
+    const fb_node *n = &e->nest->graph->nodes[v->node];
+    const fb_op_info *op = fb_op_get(n->op);
+    const char *operands[3];
+    for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
+    fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
+    if (n->op == FB_OP_CAST && is_whole(e, v))
+        return fb_arena_printf(e->arena, "%s%s(%s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
+                               convert(e, operands[0], of, n->dtype));
+    if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
+    spelling = resolve_spelling(e, spelling, n, of);
+    return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
+}
+
+static const char *random_element(fb_emitter *e, const fb_value *v)
+{
+    const fb_attrs *at = e->nest->graph->nodes[v->node].attrs;
+    static const char *const functions[FB_DISTS] = {[FB_DIST_UNIFORM] = "fb_random_uniform",
+                                                    [FB_DIST_NORMAL] = "fb_random_normal",
+                                                    [FB_DIST_INTEGER] = "fb_random_integer"};
+    fb_dtype bounds = at->dist == FB_DIST_INTEGER ? FB_I64 : FB_F64;
+    const char *low = fb_emit_literal(e, bounds, at->value), *high = fb_emit_literal(e, bounds, at->high);
+    if (!functions[at->dist]) return fb_emit_literal(e, v->dtype, at->value);
+    /* the source's key, as base/rng.h derives it */
+    const char *element = fb_arena_printf(e->arena, "%s(fb_splitmix64(%" PRIu64 "u), %s, %s, %s)", functions[at->dist],
+                                          at->seed, fb_emit_index(e, v->at, false), low, high);
+    /* a source is rounded to its dtype, as one in memory would be */
+    element = fb_emit_spell(e, e->spell->type[v->dtype].to, &element, 1);
+    element = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+    return fb_arena_printf(e->arena, "(%s)%s", e->spell->type[v->dtype].value, element);
+}
+
+static const char *loaded(fb_emitter *e, const fb_value *v)
+{
+    const char *element = fb_emit_element(e, v->node, v->table, v->at), *tests = all_tests(e, v->when);
+    const char *value = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
+    return tests ? fb_arena_printf(e->arena, "%s ? %s : 0", tests, value) : value;
+}
+
+static const char *expression(fb_emitter *e, const fb_value *v)
+{
+    switch (v->kind) {
+    case FB_VALUE_CONST: return fb_emit_literal(e, v->dtype, v->number);
+    case FB_VALUE_INDEX: return convert(e, fb_emit_index(e, v->at, true), FB_I64, v->dtype);
+    case FB_VALUE_LOAD: return loaded(e, v);
+    case FB_VALUE_RANDOM: return random_element(e, v);
+    case FB_VALUE_CHIP: return e->on_chip(e, v->node, v->at);
+    case FB_VALUE_SELECT: {
+        const char *t = test(e, &e->nest->whens[v->when]);
+        const char *a = fb_emit_ref(e, v->args[0]), *b = fb_emit_ref(e, v->args[1]);
+        return t ? fb_arena_printf(e->arena, "%s ? %s : %s", t, a, b) : a;
+    }
+    default: return operation(e, v);
+    }
+}
+
+/* How often the spelling of its user writes operand `arg` down. */
+static int mentions(const fb_emitter *e, const fb_value *user, int arg)
+{
+    if (user->kind != FB_VALUE_OP) return 1;
+    const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
+    fb_dtype of = e->section->values[user->args[op->max_args == 3]].dtype;
+    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
+    int n = 0;
+    for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + arg;
+    return n;
+}
+
+static bool is_index(const fb_emitter *e, fb_val v)
+{
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v) return true;
+    return false;
+}
+
+/* Is this a load from what the section stores to? */
+static bool is_overwritten(const fb_emitter *e, const fb_value *load)
+{
+    fb_id storage = load->node == e->nest->accumulator ? e->nest->product : load->node;
+    for (int i = 0; i < e->section->n_roots && load->kind == FB_VALUE_LOAD; i++)
+        if (e->section->roots[i].storage == storage) return true;
+    return false;
+}
+
+/* Literals and indices always stand where they are used; so does a plain load that is written down once. */
+static bool is_inlined(const fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    if (is_index(e, v)) return false;
+    if (fb_value_is_leaf(x)) return true;
+    if (is_overwritten(e, x)) return false;
+    bool plain = x->kind == FB_VALUE_CHIP || (x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE);
+    return plain && e->uses[v] == 1 && !e->whole[v];
+}
+
+void fb_emit_count_uses(fb_emitter *e, const bool *among, int space, int depth)
+{
+    const fb_section *s = e->section;
+    memset(e->uses, 0, (size_t)s->n_values * sizeof *e->uses);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        bool steps = v->kind == FB_VALUE_REDUCE && v->over == space && v->depth - 1 == depth;
+        if (among && (!among[i] || v->kind == FB_VALUE_REDUCE) && !steps) continue;
+        fb_reduction r = v->kind == FB_VALUE_REDUCE ? fb_emit_reduction(e, i) : (fb_reduction){.arg = false};
+        bool compared = v->kind == FB_VALUE_REDUCE && (r.arg || !is_float(s->values[v->args[0]].dtype));
+        for (int a = 0; a < v->n_args; a++) e->uses[v->args[a]] += compared ? 2 : mentions(e, v, a);
+    }
+    for (int i = 0; i < s->n_roots; i++)
+        if (!among || (s->roots[i].space == space && s->roots[i].depth == depth)) e->uses[s->roots[i].value]++;
+}
+
+const char *fb_emit_ref(fb_emitter *e, fb_val v)
+{
+    if (e->whole[v] && !e->known[v]) return e->whole[v];
+    if (!is_inlined(e, v)) return e->names[v];
+    const fb_value *x = &e->section->values[v];
+    return x->kind == FB_VALUE_INDEX ? convert(e, fb_emit_index(e, x->at, true), FB_I64, x->dtype) : expression(e, x);
+}
+
+/* ---- statements ---- */
+
+void fb_emit_as_index(fb_emitter *e, fb_val v)
+{
+    for (int i = 0; i < e->section->n_data; i++)
+        if (e->section->data[i].value == v && e->names[v] != e->section->data[i].name)
+            fb_emit(e, "const %s %s = %s;", e->spell->index_type, e->section->data[i].name, e->names[v]);
+}
+
+static void statement(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    if (x->kind == FB_VALUE_SCAN) {
+        fb_emit(e, "%s += %s;", e->names[v], fb_emit_ref(e, x->args[0]));
+        return;
+    }
+    const char *value = e->whole[v] ? e->whole[v] : expression(e, x);
+    fb_emit(e, "const %s %s = %s;", e->spell->type[x->dtype].value, e->names[v], value);
+    fb_emit_as_index(e, v);
+}
+
+void fb_emit_needed(fb_emitter *e, fb_val v, int space)
+{
+    const fb_value *x = &e->section->values[v];
+    if (e->known[v] || x->kind == FB_VALUE_REDUCE) return;
+    if (e->whole[v]) { /* an index has a variable of its own, which others are written in */
+        bool declared = !is_index(e, v) || (x->space != FB_NONE && x->space != space);
+        if (!declared) statement(e, v);
+        e->known[v] = e->known[v] || !declared;
+        return;
+    }
+    for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], space);
+    if (x->space != FB_NONE && x->space != space) return;
+    if (is_inlined(e, v)) return;
+    e->known[v] = true;
+    statement(e, v);
+}
+
+bool *fb_emit_mark(fb_emitter *e)
+{
+    return fb_arena_copy(e->arena, e->known, (size_t)e->section->n_values * sizeof *e->known);
+}
+
+void fb_emit_forget(fb_emitter *e, const bool *mark)
+{
+    memcpy(e->known, mark, (size_t)e->section->n_values * sizeof *e->known);
+}
+
+/* A value that is only stored is written down in the store. */
+static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store)
+{
+    const fb_value *x = &e->section->values[r->value];
+    bool only = e->uses[r->value] == 1 && !e->known[r->value] && !e->whole[r->value] && !is_index(e, r->value);
+    if (!only || (x->kind != FB_VALUE_OP && x->kind != FB_VALUE_SELECT)) {
+        fb_emit_needed(e, r->value, r->space);
+        return fb_emit_ref(e, r->value);
+    }
+    for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], r->space);
+    const char *value = expression(e, x);
+    return bare_store ? value : fb_arena_printf(e->arena, "(%s)", value);
+}
+
+/* What is overwritten is read first: by all roots that are stored at this place. */
+static void read_before(fb_emitter *e, const fb_root *r)
+{
+    const fb_section *s = e->section;
+    bool overwrites = false;
+    for (int i = 0; i < s->n_values; i++) overwrites |= is_overwritten(e, &s->values[i]);
+    for (int i = 0; i < s->n_roots && FB_MUTATE(40, overwrites, false); i++)
+        if (s->roots[i].space == r->space && s->roots[i].depth == r->depth)
+            fb_emit_needed(e, s->roots[i].value, r->space);
+}
+
+void fb_emit_store(fb_emitter *e, const fb_root *r)
+{
+    read_before(e, r);
+    fb_dtype to = e->nest->graph->nodes[r->node].dtype;
+    const char *wrap = e->spell->type[to].to;
+    if (r->storage == FB_ON_CHIP) wrap = "$0";
+    const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
+    value = fb_emit_spell(e, wrap, &value, 1);
+    const char *place =
+        r->storage == FB_ON_CHIP ? e->on_chip(e, r->storage, r->at) : fb_emit_element(e, r->storage, r->table, r->at);
+    fb_emit(e, "%s = %s;", place, value);
+}
+
+/* ---- reductions ---- */
+
+fb_reduction fb_emit_reduction(fb_emitter *e, fb_val v)
+{
+    const fb_value *x = &e->section->values[v];
+    fb_op op = e->nest->graph->nodes[x->node].op;
+    fb_dtype of = e->section->values[x->args[0]].dtype;
+    bool f = is_float(of);
+    const char *low = fb_emit_literal(e, of, -INFINITY), *high = fb_emit_literal(e, of, INFINITY);
+    const char *max = of == FB_F64 ? "fb_max"
+                      : f          ? "fb_maxf"
+                                   : "max",
+               *min = of == FB_F64 ? "fb_min"
+                      : f          ? "fb_minf"
+                                   : "min";
+    switch (op) {
+    case FB_OP_AMAX: return (fb_reduction){op, false, FB_MUTATE(38, low, "0"), max};
+    case FB_OP_AMIN: return (fb_reduction){op, false, high, min};
+    case FB_OP_PROD: return (fb_reduction){op, false, f ? fb_emit_literal(e, of, 1) : "1", "*"};
+    case FB_OP_ARGMAX: return (fb_reduction){op, true, low, NULL};
+    case FB_OP_ARGMIN: return (fb_reduction){op, true, FB_MUTATE(39, high, "0"), NULL};
+    default: return (fb_reduction){op, false, "0", "+"};
+    }
+}

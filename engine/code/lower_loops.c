@@ -1,0 +1,243 @@
+/* What a loop adds to a program.
+ *
+ *     initial values → states, tensors that lie otherwise → items
+ *     repeat
+ *         the body's launches; items, counters and what is collected move on with the step
+ *         collected values and next states that no kernel stores where they belong, copied
+ *         swaps of states and next states
+ *     end
+ *
+ * A loop's counter is memory too: the items of 0, 1, 2 …, laid out once. So a kernel knows nothing of loops. */
+#include "code/lower_parts.h"
+
+#include "nest/nest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int level_of(const fb_graph *g, fb_id region)
+{
+    int level = 0;
+    for (fb_id r = g->regions[region].parent; r > 0; r = g->regions[r].parent) level++;
+    return level;
+}
+
+/* ---- counters ---- */
+
+static const char *counter_source(const fb_lowering *l, int64_t n)
+{
+    if (l->target->grid)
+        return fb_arena_printf(l->p->arena,
+                               "/* steps\n * what the counters of loops read */\n"
+                               "extern \"C\" __global__ void __launch_bounds__(256)\n"
+                               "steps_kernel(int64_t *__restrict__ steps)\n{\n"
+                               "    const int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;\n"
+                               "    if (at < %" PRId64 ") steps[at] = at;\n}\n",
+                               n);
+    return fb_arena_printf(l->p->arena,
+                           "/* steps\n * what the counters of loops read */\n"
+                           "void steps_kernel(const fb_kernel_args *args)\n{\n"
+                           "    int64_t *restrict steps = args->buffers[0];\n"
+                           "    for (int64_t at = 0; at < %" PRId64 "; at++) steps[at] = at;\n}\n",
+                           n);
+}
+
+static void add_counters(fb_lowering *l)
+{
+    fb_id counter = FB_NONE;
+    int64_t most = 0;
+    for (fb_id i = 0; i < l->g->n_nodes; i++) {
+        if (l->g->nodes[i].op != FB_OP_STEP) continue;
+        fb_id region = l->g->nodes[i].region;
+        int64_t trips = l->g->regions[region].trips;
+        l->window[i].advance = (fb_advance){sizeof(int64_t), level_of(l->g, region)};
+        if (trips > most) most = trips;
+        counter = i;
+    }
+    if (most == 0) return;
+    int buffer = fb_lower_temporary(l, counter);
+    fb_buffer *b = &l->buffers.at[buffer];
+    b->elements = most;
+    b->bytes = most * (int64_t)sizeof(int64_t);
+    l->p->pool_bytes = b->offset + b->bytes;
+    for (fb_id i = 0; i < l->g->n_nodes; i++)
+        if (l->g->nodes[i].op == FB_OP_STEP) l->buffer_of[i] = buffer;
+    fb_kernel k = {.name = "steps",
+                   .entry = "steps_kernel",
+                   .source = counter_source(l, most),
+                   .family = FB_FAMILY_COPY,
+                   .group = FB_NONE,
+                   .n_args = 1};
+    if (l->target->grid) {
+        k.grid[0] = (int)((most + 255) / 256);
+        k.block[0] = 256;
+        k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
+    }
+    FB_VEC_PUSH(&l->kernels, k);
+    int *args = FB_NEW(l->p->arena, int);
+    *args = buffer;
+    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_KERNEL,
+                                          .kernel = l->kernels.n - 1,
+                                          .gemm = FB_NONE,
+                                          .group = FB_NONE,
+                                          .n_args = 1,
+                                          .args = args});
+}
+
+/* ---- homes ---- */
+
+void fb_lower_loops(fb_lowering *l)
+{
+    l->range = fb_arena_alloc(l->p->arena, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
+    memset(l->range, 0, ((size_t)l->g->n_regions + 1) * sizeof *l->range);
+    l->loops = FB_NEW_ARRAY(l->p->arena, fb_loop, l->g->n_regions + 1);
+    int groups = fb_plan_groups(l->plan);
+    bool *kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
+    l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
+    for (fb_id r = 1; r < l->g->n_regions && l->target->keeps && !l->apart; r++) {
+        if (fb_plan_whole_loop(l->plan, r) != r) continue;
+        fb_plan_kept(l->plan, r, kept, NULL);
+        for (int i = 0; i < groups; i++) l->kept[i] |= kept[i];
+    }
+    for (fb_id r = 1; r < l->g->n_regions; r++) {
+        fb_loop *loop = &l->loops[r];
+        fb_plan_loop(l->plan, r, l->p->arena, loop);
+        for (int i = 0; i < loop->n_carried; i++)
+            if (loop->carried[i].kind == FB_CARRY_IN_PLACE)
+                l->stored_at[loop->carried[i].base] = loop->carried[i].state;
+    }
+}
+
+/* The buffer of `node`; where the plan has none, for the loop has no kernel, it is made. */
+static int home_of(fb_lowering *l, fb_id node, fb_id result)
+{
+    if (l->buffer_of[node] != FB_NONE) return l->buffer_of[node];
+    fb_id out = result == FB_NONE ? FB_NONE : fb_lower_stands_in(l, result);
+    l->buffer_of[node] = out == FB_NONE ? fb_lower_temporary(l, node) : fb_lower_buffer(l, FB_BUFFER_OUTPUT, out, 0);
+    if (out != FB_NONE) l->buffer_of[out] = l->buffer_of[node];
+    return l->buffer_of[node];
+}
+
+static void place_states(fb_lowering *l, const fb_loop *loop, int level)
+{
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->state == FB_NONE) continue;
+        int home = home_of(l, c->state, c->result);
+        if (c->carried != FB_NONE) l->buffer_of[c->carried] = home;
+        if (c->result != FB_NONE) l->buffer_of[c->result] = home;
+        if (c->kind == FB_CARRY_IN_PLACE) l->buffer_of[c->base] = home;
+    }
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        if (c->result == FB_NONE) continue;
+        int home = home_of(l, c->result, c->result);
+        if (c->also != FB_NONE) l->place[c->result].advance = (fb_advance){fb_node_bytes(l->g, c->also), level};
+        if (c->base == FB_NONE) continue;
+        l->buffer_of[c->base] = home;
+        l->window[c->base].advance = (fb_advance){fb_node_bytes(l->g, c->base), level};
+    }
+}
+
+static void place_items(fb_lowering *l, const fb_loop *loop, int level)
+{
+    for (int i = 0; i < loop->n_scanned; i++) {
+        const fb_scanned *s = &loop->scanned[i];
+        if (s->item == FB_NONE) continue;
+        int64_t size = fb_dtype_size(l->g->nodes[s->item].dtype);
+        bool there = s->base != FB_NONE;
+        l->buffer_of[s->item] = there ? fb_lower_buffer_for(l, s->base) : fb_lower_temporary(l, s->scanned);
+        l->window[s->item] =
+            (fb_window){s->offset * size, {there ? s->stride * size : fb_node_bytes(l->g, s->item), level}};
+    }
+}
+
+void fb_lower_states(fb_lowering *l)
+{
+    add_counters(l);
+    for (fb_id r = 1; r < l->g->n_regions; r++) {
+        place_states(l, &l->loops[r], level_of(l->g, r));
+        place_items(l, &l->loops[r], level_of(l->g, r));
+    }
+}
+
+const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
+{
+    const fb_nest *nest = group->nest;
+    const fb_loop *loop = &l->loops[l->g->nodes[group->nodes[0]].region];
+    for (int i = 0; loop->region && i < loop->n_collected; i++)
+        if (fb_group_stores(group, loop->collected[i].also))
+            nest = fb_nest_store_also(nest, loop->collected[i].also, loop->collected[i].result, l->p->arena);
+    for (int i = 0; i < group->n_stored; i++) {
+        fb_id stored = group->stored[i];
+        if (l->stored_at[stored] != FB_NONE && group->family != FB_FAMILY_LIBRARY)
+            nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
+    }
+    if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
+    return nest;
+}
+
+/* ---- before, between and after the steps ---- */
+
+void fb_lower_initial(fb_lowering *l, fb_id region)
+{
+    const fb_loop *loop = &l->loops[region];
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->state != FB_NONE) fb_lower_copy(l, c->init, l->buffer_of[c->state], (fb_window){0});
+    }
+}
+
+void fb_lower_open(fb_lowering *l, fb_id region)
+{
+    const fb_loop *loop = &l->loops[region];
+    fb_lower_initial(l, region);
+    for (int i = 0; i < loop->n_scanned; i++) {
+        const fb_scanned *s = &loop->scanned[i];
+        if (s->item != FB_NONE && s->base == FB_NONE)
+            fb_lower_copy(l, s->scanned, l->buffer_of[s->item], (fb_window){0});
+    }
+    l->range[region].first = l->launches.n;
+    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_REPEAT,
+                                          .kernel = FB_NONE,
+                                          .gemm = FB_NONE,
+                                          .group = FB_NONE,
+                                          .count = loop->trips,
+                                          .region = region});
+    l->level++;
+}
+
+static void swap(fb_lowering *l, int a, int b)
+{
+    FB_VEC_PUSH(
+        &l->launches,
+        (fb_launch){
+            .kind = FB_LAUNCH_SWAP, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE, .swap_a = a, .swap_b = b});
+}
+
+void fb_lower_close(fb_lowering *l, fb_id region)
+{
+    const fb_loop *loop = &l->loops[region];
+    for (int i = 0; i < loop->n_collected; i++) {
+        const fb_collected *c = &loop->collected[i];
+        if (c->result == FB_NONE || c->base != FB_NONE || c->also != FB_NONE) continue;
+        fb_window at = {.advance = {fb_node_bytes(l->g, c->value), l->level - 1}};
+        fb_lower_copy(l, c->value, l->buffer_of[c->result], at);
+    }
+    int *beside = FB_NEW_ARRAY(l->p->arena, int, loop->n_carried + 1);
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->kind == FB_CARRY_SWAP) beside[i] = l->buffer_of[c->base];
+        if (c->kind != FB_CARRY_COPY) continue;
+        beside[i] = fb_lower_temporary(l, c->state);
+        fb_lower_copy(l, c->yield, beside[i], (fb_window){0});
+    }
+    fb_lower_late(l, region);
+    for (int i = 0; i < loop->n_carried; i++) {
+        const fb_carry *c = &loop->carried[i];
+        if (c->kind == FB_CARRY_SWAP || c->kind == FB_CARRY_COPY) swap(l, l->buffer_of[c->state], beside[i]);
+    }
+    FB_VEC_PUSH(&l->launches, (fb_launch){.kind = FB_LAUNCH_END, .kernel = FB_NONE, .gemm = FB_NONE, .group = FB_NONE});
+    l->range[region].last = l->launches.n;
+    l->level--;
+}

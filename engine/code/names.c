@@ -1,0 +1,96 @@
+/* A hash table of names and a stack in the order in which they came, from whose top they may be forgotten. */
+#include "code/names.h"
+
+#include "base/mem.h"
+#include "base/vec.h"
+
+#include <string.h>
+
+#define uthash_malloc(size)      fb_alloc(size)
+#define uthash_free(block, size) fb_free(block)
+#include <uthash.h>
+
+typedef struct {
+    const char *text;
+    int place;  /* in `order`, where it counts as long as it stands there */
+    int number; /* the next to try, valid in `epoch` */
+    int epoch;
+    UT_hash_handle hh;
+} entry;
+
+struct fb_name_set {
+    entry *entries;
+    FB_VEC(const char *) order;
+    int epoch; /* raised when names are forgotten: their numbers are free again */
+};
+
+fb_name_set *fb_names_new(void)
+{
+    return fb_calloc(1, sizeof(fb_name_set));
+}
+
+void fb_names_free(fb_name_set *s)
+{
+    entry *e, *next;
+    HASH_ITER(hh, s->entries, e, next)
+    {
+        HASH_DEL(s->entries, e);
+        fb_free(e);
+    }
+    FB_VEC_FREE(&s->order);
+    fb_free(s);
+}
+
+static entry *find(const fb_name_set *s, const char *text)
+{
+    entry *e;
+    HASH_FIND_STR(s->entries, text, e);
+    return e;
+}
+
+static entry *find_or_make(fb_name_set *s, const char *text)
+{
+    entry *e = find(s, text);
+    if (e) return e;
+    e = fb_calloc(1, sizeof *e);
+    *e = (entry){.text = text, .place = -1, .epoch = -1};
+    HASH_ADD_KEYPTR(hh, s->entries, e->text, strlen(e->text), e);
+    return e;
+}
+
+bool fb_names_has(const fb_name_set *s, const char *name)
+{
+    const entry *e = find(s, name);
+    return e && e->place >= 0 && e->place < s->order.n && strcmp(s->order.at[e->place], name) == 0;
+}
+
+void fb_names_add(fb_name_set *s, const char *name)
+{
+    find_or_make(s, name)->place = s->order.n;
+    FB_VEC_PUSH(&s->order, name);
+}
+
+int fb_names_count(const fb_name_set *s)
+{
+    return s->order.n;
+}
+
+void fb_names_forget(fb_name_set *s, int count)
+{
+    if (count >= s->order.n) return;
+    s->order.n = count;
+    s->epoch++;
+}
+
+int fb_names_number(const fb_name_set *s, const char *wish)
+{
+    const entry *e = find(s, wish);
+    return e && e->epoch == s->epoch && e->number > 2 ? e->number : 2;
+}
+
+void fb_names_set_number(fb_name_set *s, const char *wish, int number)
+{
+    entry *e = find_or_make(s, wish);
+    e->number = number;
+    e->epoch = s->epoch;
+}

@@ -1,0 +1,41 @@
+/* Presets: decision procedures with a name that turn a graph into a plan. One row each in decide/preset.c. Every one
+ * keeps a record of its decisions when asked (decide/steps.h), can be stopped after the first N of them, and goes on
+ * after a decision that is refused it:
+ *     inductor            all of it
+ *     inductor[:12]       the first 12 decisions, then none
+ *     inductor[no5]       decision 5 refused; the procedure goes on from there
+ *     inductor[no5,no9:12]  the first 12 decisions of the run that refuses 5 and then 9
+ */
+#ifndef FB_DECIDE_PRESET_H
+#define FB_DECIDE_PRESET_H
+
+#include "decide/steps.h"
+#include "plan/plan.h"
+
+typedef struct {
+    const char *name;
+    const char *summary; /* one line for help and lists */
+    /* Makes the plan; NULL with an error only when cancelled. */
+    fb_plan *(*make)(fb_planner *p, fb_error *err);
+} fb_preset;
+
+int fb_presets(void);
+const fb_preset *fb_preset_at(int i);
+const fb_preset *fb_preset_find(const char *name); /* by name alone; NULL when there is none */
+
+enum { FB_PRESET_REFUSALS = 16 };
+
+typedef struct {
+    const fb_preset *preset;
+    int limit; /* decisions to take, then none; -1: all */
+    int n_no;
+    int no[FB_PRESET_REFUSALS]; /* numbers of decisions to refuse, ascending, from 1 */
+} fb_preset_use;
+
+/* False for what is no preset (err untouched, kind FB_OK) and for what is one badly written (err says how). */
+bool fb_preset_parse(const char *text, fb_preset_use *out, fb_error *err);
+void fb_preset_write(const fb_preset_use *use, fb_str *out); /* the text that parses to it */
+/* As `make`, for what was parsed; `steps` (may be NULL) receives the record, which the caller frees. */
+fb_plan *fb_preset_make(const fb_preset_use *use, fb_planner *p, fb_steps **steps, fb_error *err);
+
+#endif

@@ -1,0 +1,445 @@
+/* What the cost model wants to know of this processor, measured: about two seconds, kept in the cache by processor and
+ * core count. */
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/host/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum {
+    COPY_FIRST = 15, /* 2^15 … 2^28 bytes read and written */
+    COPY_LAST = 28,
+    L1_BYTES = 8 << 10, /* what arithmetic works on, a thread */
+    TILE_STRIDE = 64 << 10,
+};
+
+/* ---- where it is kept ---- */
+
+static bool calibration_path(const fb_machine *m, char *to, size_t room)
+{
+    char dir[2048], hex[33];
+    if (!fb_cache_dir("machines", dir, sizeof dir, NULL)) return false;
+    fb_hash_hex(fb_hash_text(m->name), hex);
+    return snprintf(to, room, "%s/host-%s.json", dir, hex) < (int)room;
+}
+
+static json_t *read_calibration(const fb_machine *m)
+{
+    char path[2200];
+    size_t n;
+    bool named = calibration_path(m, path, sizeof path);
+    char *text = named ? fb_checked_read(path, fb_file_name(path), 1 << 20, &n) : NULL;
+    json_t *value = text ? fb_json_parse(text, n, NULL) : NULL;
+    fb_free(text);
+    return value;
+}
+
+void fb_host_machine(fb_machine *m)
+{
+    fb_host_system(m);
+    json_t *kept = read_calibration(m);
+    fb_machine known;
+    if (kept && fb_machine_from_json(&known, json_object_get(kept, "machine"), NULL) &&
+        strcmp(known.name, m->name) == 0 && known.gsum > 0) /* else from before that was measured */
+        *m = known;
+    json_decref(kept);
+}
+
+void fb_host_one_core(fb_rate_curve *c)
+{
+    fb_machine m;
+    fb_host_system(&m);
+    json_t *kept = read_calibration(&m), *pair;
+    size_t i;
+    *c = (fb_rate_curve){0};
+    json_array_foreach(json_object_get(kept, "copy_one_core"), i, pair)
+    {
+        if (c->n == FB_RATE_POINTS) break;
+        c->size[c->n] = json_number_value(json_array_get(pair, 0));
+        c->rate[c->n++] = json_number_value(json_array_get(pair, 1));
+    }
+    json_decref(kept);
+}
+
+static void keep_calibration(const fb_machine *m, const fb_rate_curve *one_core)
+{
+    char path[2200];
+    if (!calibration_path(m, path, sizeof path)) return;
+    json_t *o = json_object(), *curve = json_array();
+    json_object_set_new(o, "machine", fb_machine_to_json(m));
+    for (int i = 0; i < one_core->n; i++)
+        json_array_append_new(curve, json_pack("[f,f]", one_core->size[i], one_core->rate[i]));
+    json_object_set_new(o, "copy_one_core", curve);
+    char *line = fb_json_line(o);
+    /* a cache that cannot be written to means calibrating again */
+    fb_checked_write(path, fb_file_name(path), line, strlen(line), NULL);
+    fb_free(line);
+    json_decref(o);
+}
+
+/* ---- timing ---- */
+
+typedef struct {
+    fb_host *h;
+    const fb_progress *progress;
+    char *memory; /* two halves to copy between; also the matrices */
+    int64_t bytes;
+} bench;
+
+typedef void (*action)(bench *b, void *ctx);
+
+/* µs of one call: the shortest of many short stretches of calls, so that interruptions do not count; of some even
+ * where the first was interrupted for longer than all of them may take: a thread that another process keeps waiting
+ * gets its turn after a few. */
+static double time_hot(bench *b, action act, void *ctx, double budget_us)
+{
+    enum { ROUNDS = 12, LEAST = 3, MORE = 3 };
+    act(b, ctx);
+    double begin = fb_now_us(), start = begin;
+    act(b, ctx);
+    double best = fb_now_us() - start;
+    for (int round = 0; round < ROUNDS; round++) {
+        double spent = fb_now_us() - begin, most = best > budget_us / ROUNDS ? MORE * budget_us : budget_us;
+        if (round >= LEAST && spent >= most) break;
+        int64_t calls = (int64_t)(budget_us / ROUNDS / (best + 0.05)) + 1;
+        start = fb_now_us();
+        for (int64_t i = 0; i < calls; i++) act(b, ctx);
+        double each = (fb_now_us() - start) / (double)calls;
+        if (each < best) best = each;
+    }
+    return best;
+}
+
+static double time_cold(bench *b, action act, void *ctx)
+{
+    double best = INFINITY;
+    for (int round = 0; round < 3; round++) {
+        fb_host_flush(b->h);
+        double start = fb_now_us();
+        act(b, ctx);
+        double us = fb_now_us() - start;
+        if (us < best) best = us;
+    }
+    return best;
+}
+
+static void add_point(fb_rate_curve *c, double size, double rate)
+{
+    c->size[c->n] = size;
+    c->rate[c->n++] = rate;
+}
+
+/* ---- what is timed ---- */
+
+typedef struct {
+    int64_t elements;
+    int all_cores;
+} copy;
+
+static void do_copy(bench *b, void *ctx)
+{
+    const copy *c = ctx;
+    b->h->rt.copy((float *)(void *)b->memory, (const float *)(const void *)(b->memory + b->bytes / 2), c->elements,
+                  c->all_cores);
+}
+
+/* GB/s are bytes read plus written a µs, divided by 1000. */
+static void measure_copies(bench *b, fb_machine *m, fb_rate_curve *one_core)
+{
+    m->copy_hot = m->copy_cold = m->copy_in = *one_core = (fb_rate_curve){0};
+    for (int e = COPY_FIRST; e <= COPY_LAST; e++) {
+        double bytes = ldexp(1, e);
+        copy all = {.elements = (int64_t)1 << (e - 3), .all_cores = 1},
+             one = {.elements = all.elements, .all_cores = 0};
+        double hot = time_hot(b, do_copy, &all, 10000);
+        double cold = bytes > 4 * (double)m->cache_bytes ? hot : time_cold(b, do_copy, &all);
+        add_point(&m->copy_hot, bytes, bytes / hot * 1e-3);
+        add_point(&m->copy_cold, bytes, bytes / cold * 1e-3);
+        add_point(one_core, bytes, bytes / time_hot(b, do_copy, &one, 5000) * 1e-3);
+        /* a feed is one core's copy: half of the bytes arrive */
+        add_point(&m->copy_in, bytes / 2, one_core->rate[one_core->n - 1] / 2);
+    }
+    m->copy_out = m->copy_in;
+}
+
+static void do_nothing(bench *b, void *ctx)
+{
+    b->h->rt.nothing((void *[]){b->memory}, *(int64_t *)ctx);
+}
+
+static void do_barriers(bench *b, void *ctx)
+{
+    b->h->rt.barriers(*(int64_t *)ctx);
+}
+
+static void measure_launches(bench *b, fb_machine *m)
+{
+    int64_t rows = b->h->rt.threads, few = 10, many = 110;
+    m->launch_us = time_hot(b, do_nothing, &rows, 10000);
+    m->sync_us = 0; /* a call has ended when it returns */
+    m->barrier_us = (time_hot(b, do_barriers, &many, 5000) - time_hot(b, do_barriers, &few, 5000)) / 100;
+    if (m->barrier_us < 0) m->barrier_us = 0;
+}
+
+typedef struct {
+    void (*run)(void *data, int64_t n, int64_t rounds, int64_t stride);
+    int64_t n, rounds;
+} arithmetic;
+
+static void do_arithmetic(bench *b, void *ctx)
+{
+    const arithmetic *a = ctx;
+    a->run(b->memory, a->n, a->rounds, TILE_STRIDE);
+}
+
+static void do_specials(bench *b, void *ctx)
+{
+    const arithmetic *a = ctx;
+    b->h->rt.specials((float *)(void *)b->memory, a->n, a->rounds, TILE_STRIDE);
+}
+
+typedef struct {
+    int64_t rows, n;
+} rows_of;
+
+static void do_sums(bench *b, void *ctx)
+{
+    const rows_of *r = ctx;
+    b->h->rt.sums((float *)(void *)b->memory, r->rows, r->n, TILE_STRIDE);
+}
+
+static void do_gather(bench *b, void *ctx)
+{
+    b->h->rt.gather((float *)(void *)b->memory, *(int64_t *)ctx, 7, TILE_STRIDE);
+}
+
+static void do_transpose(bench *b, void *ctx)
+{
+    b->h->rt.transpose((float *)(void *)b->memory, (const float *)(const void *)(b->memory + b->bytes / 2),
+                       *(int64_t *)ctx);
+}
+
+/* What loops do that is not arithmetic side by side: elements and rows of sums, from rows of two lengths with as many
+ * elements in all; elements apart. */
+static void measure_rows(bench *b, fb_machine *m)
+{
+    enum { ELEMENTS = 2048, SHORT = 32 };
+    double threads = b->h->rt.threads;
+    rows_of few = {.rows = ELEMENTS / 512, .n = 512}, many = {.rows = ELEMENTS / SHORT, .n = SHORT};
+    const double least_us = 0.02;
+    double nothing_us = m->launch_us < 100 ? m->launch_us : 0;
+    double few_us = fmax(time_hot(b, do_sums, &few, 5000) - nothing_us, least_us);
+    double many_us = fmax(time_hot(b, do_sums, &many, 5000) - nothing_us, least_us);
+    double row_us = fmax(many_us - few_us, 0.001) / (double)(many.rows - few.rows);
+    m->gsum_rows = threads / row_us * 1e-3;
+    m->gsum = threads * ELEMENTS / fmax(few_us - row_us * (double)few.rows, few_us / 4) * 1e-3;
+    int64_t apart = 1024, side = 1024;
+    m->ggather = threads * (double)apart / fmax(time_hot(b, do_gather, &apart, 5000) - nothing_us, least_us) * 1e-3;
+    m->gfar = (double)(side * side) / time_hot(b, do_transpose, &side, 10000) * 1e-3;
+}
+
+static void measure_arithmetic(bench *b, fb_machine *m)
+{
+    const fb_host_runtime *rt = &b->h->rt;
+    void (*const run[FB_DTYPES])(void *, int64_t, int64_t, int64_t) = {
+        [FB_F32] = rt->arithmetic_f32,  [FB_F16] = rt->arithmetic_f16, [FB_BF16] = rt->arithmetic_bf16,
+        [FB_F64] = rt->arithmetic_f64,  [FB_I32] = rt->arithmetic_i32, [FB_I64] = rt->arithmetic_i64,
+        [FB_BOOL] = rt->arithmetic_bool};
+    enum { FLOPS = 8 }; /* an element and round, see kernels/host_runtime.c */
+    memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    for (int d = 0; d < FB_DTYPES; d++) {
+        arithmetic a = {.run = run[d], .n = L1_BYTES / fb_dtype_size((fb_dtype)d), .rounds = 200};
+        double us = time_hot(b, do_arithmetic, &a, 8000);
+        m->gflops[d] = (double)(FLOPS * a.n * a.rounds * rt->threads) / us * 1e-3;
+        memset(b->memory, 0, (size_t)rt->threads * TILE_STRIDE);
+    }
+    arithmetic a = {.n = L1_BYTES / 4, .rounds = 50};
+    m->gspecial = (double)(a.n * a.rounds * rt->threads) / time_hot(b, do_specials, &a, 8000) * 1e-3;
+}
+
+static void do_gemm(bench *b, void *ctx)
+{
+    int64_t third = b->bytes / 3 / 64 * 64;
+    fb_host_gemm_run(ctx, b->memory, b->memory + third, b->memory + 2 * third, NULL);
+}
+
+static double product_us(bench *b, int64_t rows, int64_t columns, int64_t k, fb_dtype dtype, fb_error *err)
+{
+    fb_gemm_call call = fb_gemm_call_plain(dtype, rows, columns, k);
+    fb_host_gemm *g = fb_host_gemm_new(b->h, &call, NULL, err);
+    if (!g) return NAN;
+    double us = time_hot(b, do_gemm, g, 8000);
+    fb_host_gemm_free(g);
+    return us;
+}
+
+/* Products of few rows, and of few steps, against cubes of as much work: what they move beyond these is what they take
+ * longer. */
+static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
+{
+    enum { WIDE = 512, THIN = 4 };
+    double flops = 2.0 * WIDE * WIDE * THIN, side = cbrt(flops / 2),
+           cube_us = flops / fb_rate_at(&m->gemm[FB_F32], flops) * 1e-3;
+    double in_us = product_us(b, THIN, WIDE, WIDE, FB_F32, err), out_us = product_us(b, WIDE, WIDE, THIN, FB_F32, err);
+    if (isnan(in_us) || isnan(out_us)) return false;
+    double in = 4 * (WIDE * (WIDE + THIN) - 2 * side * side), out = 4 * (WIDE * WIDE - side * side);
+    m->gemm_in = in / fmax(in_us - cube_us, in_us / 10) * 1e-3;
+    m->gemm_out = out / fmax(out_us - cube_us, out_us / 10) * 1e-3;
+    return true;
+}
+
+static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_curve *curve, fb_error *err)
+{
+    *curve = (fb_rate_curve){0};
+    double us = 0;
+    for (int64_t n = 16; n <= 2048 && us * 10 < budget_us; n *= 2) {
+        us = product_us(b, n, n, n, dtype, err);
+        if (isnan(us)) return false;
+        double flops = 2 * (double)n * (double)n * (double)n;
+        add_point(curve, flops, flops / us * 1e-3);
+    }
+    return true;
+}
+
+static bool step(const bench *b, const char *what, double fraction, fb_error *err)
+{
+    if (!b->progress || !b->progress->step || b->progress->step(b->progress->ctx, what, fraction)) return true;
+    return fb_fail(err, FB_ERR_CANCELLED, "calibration was cancelled");
+}
+
+static bool measure_gemms(bench *b, fb_machine *m, fb_error *err)
+{
+    static const struct {
+        fb_dtype dtype;
+        double budget_us; /* of the largest product */
+    } rows[] = {{FB_F32, 100000}, {FB_F64, 100000}, {FB_F16, 20000}, {FB_BF16, 20000}};
+    memset(b->memory, 0, (size_t)b->bytes); /* denormals and NaNs would be timed otherwise */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!measure_gemm(b, rows[i].dtype, rows[i].budget_us, &m->gemm[rows[i].dtype], err)) return false;
+    }
+    m->gemm_tf32 = (fb_rate_curve){0};
+    return measure_thin(b, m, err);
+}
+
+static void date_now(char to[32])
+{
+    time_t now = time(NULL);
+    struct tm t;
+    strftime(to, 32, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
+}
+
+static bool measure_all(bench *b, fb_machine *m, fb_rate_curve *one_core, fb_error *err)
+{
+    if (!step(b, "calibrating: launches", 0, err)) return false;
+    measure_launches(b, m);
+    if (!step(b, "calibrating: arithmetic", 0.1, err)) return false;
+    measure_arithmetic(b, m);
+    measure_rows(b, m);
+    if (!step(b, "calibrating: copies", 0.2, err)) return false;
+    measure_copies(b, m, one_core);
+    return step(b, "calibrating: contractions", 0.6, err) && measure_gemms(b, m, err);
+}
+
+/* ---- a busy machine ----
+ *
+ * What runs on all cores waits for the slowest, so that another process on one of them costs a parallel region whole
+ * time slices: everything is too slow then, by a factor of two or of a hundred, and floors are too high. It shows where
+ * all cores copy less than one does. What another process takes is never gained, so the best of several passes, and of
+ * the calibration before, is the truth, or nearest to it. */
+
+/* A rate that both of its neighbours are several times better than. */
+static bool has_dent(const fb_rate_curve *c)
+{
+    enum { SEVERAL = 4 };
+    for (int i = 1; i + 1 < c->n; i++)
+        if (SEVERAL * c->rate[i] < c->rate[i - 1] && SEVERAL * c->rate[i] < c->rate[i + 1]) return true;
+    return false;
+}
+
+static bool seems_busy(const fb_machine *m, const fb_rate_curve *one_core)
+{
+    enum { LARGE = 8 << 20 }; /* bytes: starting a parallel region is next to nothing beside that */
+    enum { FEW = 20 };        /* times that arithmetic of one type may be slower than that of another */
+    enum { SLUMP = 4 };       /* times that a larger product may be slower than a smaller one */
+    const double slow_launch_us = 200;
+    static const fb_dtype plain[] = {FB_F64, FB_I32, FB_I64};
+    if (m->launch_us > slow_launch_us || has_dent(&m->copy_hot)) return true;
+    for (int i = 1; i < m->gemm[FB_F32].n; i++)
+        if (SLUMP * m->gemm[FB_F32].rate[i] < m->gemm[FB_F32].rate[i - 1]) return true;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (FEW * m->gflops[plain[i]] < m->gflops[FB_F32] || FEW * m->gflops[FB_F32] < m->gflops[plain[i]]) return true;
+    for (int i = 0; i < m->copy_hot.n && i < one_core->n; i++)
+        if (one_core->size[i] >= LARGE && m->copy_hot.rate[i] < 0.7 * one_core->rate[i]) return true;
+    return false;
+}
+
+static void keep_faster(fb_rate_curve *to, const fb_rate_curve *from)
+{
+    for (int i = 0; i < from->n; i++) {
+        if (i >= to->n) add_point(to, from->size[i], from->rate[i]);
+        to->rate[i] = fmax(to->rate[i], from->rate[i]);
+    }
+}
+
+static void keep_best(fb_machine *m, const fb_machine *again)
+{
+    m->launch_us = fmin(m->launch_us, again->launch_us);
+    m->barrier_us = fmin(m->barrier_us, again->barrier_us);
+    m->gspecial = fmax(m->gspecial, again->gspecial);
+    m->gsum = fmax(m->gsum, again->gsum);
+    m->gsum_rows = fmax(m->gsum_rows, again->gsum_rows);
+    m->ggather = fmax(m->ggather, again->ggather);
+    m->gfar = fmax(m->gfar, again->gfar);
+    m->gemm_in = fmax(m->gemm_in, again->gemm_in);
+    m->gemm_out = fmax(m->gemm_out, again->gemm_out);
+    keep_faster(&m->copy_hot, &again->copy_hot);
+    keep_faster(&m->copy_cold, &again->copy_cold);
+    keep_faster(&m->copy_in, &again->copy_in);
+    m->copy_out = m->copy_in;
+    for (int d = 0; d < FB_DTYPES; d++) {
+        m->gflops[d] = fmax(m->gflops[d], again->gflops[d]);
+        keep_faster(&m->gemm[d], &again->gemm[d]);
+    }
+}
+
+bool fb_host_calibrate(fb_host *h, const fb_progress *progress, fb_error *err)
+{
+    enum { PASSES = 3, ENOUGH_US = 4000000 };
+    double begin = fb_now_us();
+    bench b = {.h = h, .progress = progress, .bytes = (int64_t)1 << COPY_LAST};
+    fb_rate_curve one_core;
+    fb_machine m;
+    if (!fb_host_ready(h, progress, err)) return false;
+    b.memory = mmap(NULL, (size_t)b.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b.memory == MAP_FAILED) return fb_fail(err, FB_ERR_LIMIT, "there is no memory to calibrate in");
+    madvise(b.memory, (size_t)b.bytes, MADV_HUGEPAGE);
+    memset(b.memory, 0, (size_t)b.bytes);
+    fb_host_system(&m);
+    m.units = h->rt.threads;
+    bool ok = measure_all(&b, &m, &one_core, err);
+    for (int pass = 1; ok && pass < PASSES && fb_now_us() - begin < ENOUGH_US && seems_busy(&m, &one_core); pass++) {
+        fb_machine again = m;
+        fb_rate_curve alone;
+        ok = measure_all(&b, &again, &alone, err);
+        if (!ok) break;
+        keep_best(&m, &again);
+        keep_faster(&one_core, &alone);
+    }
+    munmap(b.memory, (size_t)b.bytes);
+    if (!ok) return false;
+    if (seems_busy(&m, &one_core) && h->machine.calibrated) keep_best(&m, &h->machine);
+    m.calibrated = true;
+    m.doubted = seems_busy(&m, &one_core);
+    date_now(m.date);
+    keep_calibration(&m, &one_core);
+    h->machine = m;
+    return true;
+}

@@ -1,0 +1,126 @@
+/* What is known of this processor without measuring: for the machine, and for `fusebox devices`. */
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "device/host/parts.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The value after "key\t: " of the first line of a /proc file that starts so. */
+static bool proc_value(const char *path, const char *key, char *to, size_t room)
+{
+    char line[512];
+    bool found = false;
+    FILE *f = fb_file_stream(path, FB_FILE_READ, NULL);
+    while (f && !found && fgets(line, sizeof line, f)) {
+        if (strncmp(line, key, strlen(key)) != 0) continue;
+        const char *value = strchr(line, ':');
+        if (!value) continue;
+        value += 1 + strspn(value + 1, " \t");
+        fb_text_clean(to, room, value, strcspn(value, "\n"));
+        found = true;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+/* Bytes of the cache of core 0 at `level`, data or unified; 0 when the system does not say. */
+static int64_t cache_bytes(int level)
+{
+    char path[96], text[64];
+    int64_t bytes = 0;
+    for (int i = 0; i < 8; i++) {
+        int its_level = 0;
+        long long kib = 0;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        FILE *f = fb_file_stream(path, FB_FILE_READ, NULL);
+        if (!f) break;
+        if (fgets(text, sizeof text, f)) sscanf(text, "%d", &its_level);
+        fclose(f);
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+        if (its_level != level || !(f = fb_file_stream(path, FB_FILE_READ, NULL))) continue;
+        if (fgets(text, sizeof text, f) && sscanf(text, "%lldK", &kib) == 1 && kib * 1024 > bytes) bytes = kib * 1024;
+        fclose(f);
+    }
+    return bytes;
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void fb_host_system(fb_machine *m)
+{
+    char model[72] = "processor", memory[64];
+    long long kib = 0;
+    if (!proc_value("/proc/cpuinfo", "model name", model, sizeof model))
+        proc_value("/proc/cpuinfo", "CPU part", model, sizeof model);
+    fb_machine_default(m, FB_DEVICE_HOST);
+    m->units = cores();
+    snprintf(m->name, sizeof m->name, "%s (%d core%s)", model, m->units, m->units == 1 ? "" : "s");
+    if (proc_value("/proc/meminfo", "MemTotal", memory, sizeof memory) && sscanf(memory, "%lld", &kib) == 1)
+        m->memory_bytes = kib * 1024;
+    int64_t second = cache_bytes(2), third = cache_bytes(3);
+    if (second) m->shared_bytes = second;
+    if (third || second) m->cache_bytes = third ? third : second;
+}
+
+/* ---- fusebox devices ---- */
+
+static void list_compiler(json_t *libraries)
+{
+    fb_error why = {0};
+    fb_cc *cc = fb_cc_find(&why);
+    json_t *o = json_pack("{s:s, s:b}", "name", "C compiler", "found", cc != NULL);
+    if (cc) {
+        json_object_set_new(o, "path", json_string(fb_cc_command(cc)));
+        json_object_set_new(o, "version", json_string(fb_cc_version(cc)));
+    } else {
+        json_object_set_new(o, "missing", json_sprintf("%s; without one the host runs no kernel", why.text));
+    }
+    json_array_append_new(libraries, o);
+    fb_cc_free(cc);
+}
+
+static void list_blas(json_t *libraries)
+{
+    fb_error why = {0};
+    const fb_blas *blas = fb_blas_get(&why);
+    json_t *o = json_pack("{s:s, s:b}", "name", "BLAS", "found", blas != NULL);
+    if (blas) {
+        json_object_set_new(o, "path", json_string(blas->library));
+        json_object_set_new(o, "version", json_string(blas->description));
+    } else {
+        json_object_set_new(o, "missing", json_sprintf("%s; contractions on the host will be slow", why.text));
+    }
+    json_array_append_new(libraries, o);
+}
+
+/* The best rate of a curve at the largest sizes. */
+static double last_rate(const fb_rate_curve *c)
+{
+    return c->n ? c->rate[c->n - 1] : 0;
+}
+
+void fb_host_list(json_t *devices, json_t *libraries)
+{
+    fb_machine m;
+    fb_rate_curve one;
+    fb_host_machine(&m);
+    fb_host_one_core(&one);
+    json_t *o = json_pack("{s:s, s:s, s:s}", "device", "host", "kind", "host", "name", m.name);
+    json_object_set_new(o, "calibrated", json_boolean(m.calibrated));
+    if (m.calibrated) {
+        json_object_set_new(o, "copy_gbs", json_real(last_rate(&m.copy_cold)));
+        json_object_set_new(o, "copy_one_core_gbs", json_real(last_rate(&one)));
+    }
+    json_object_set_new(o, "machine", fb_machine_to_json(&m));
+    json_array_append_new(devices, o);
+    list_compiler(libraries);
+    list_blas(libraries);
+}

@@ -1,0 +1,665 @@
+/* Matmul and gathers.
+ *
+ * A matmul of exact operands is one product: its lanes are that and what they draw for the additions. Where an
+ * operand's lanes differ, each lane is multiplied; those of the left operand are rows of one tall matrix if the right
+ * one has one plane. */
+#include "interp/trial_parts.h"
+
+#include "base/blas.h"
+#include "base/mem.h"
+#include "graph/intmath.h"
+#include "interp/parts.h"
+
+#include <float.h>
+#include <limits.h>
+
+/* ---- matmul ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    int64_t m, n, k, batch;
+    int rank;                                         /* of the batch */
+    int64_t dim[FB_MAX_RANK];                         /* its extents */
+    int64_t a_step[FB_MAX_RANK], b_step[FB_MAX_RANK]; /* in matrices */
+    int64_t a_n, b_n;                                 /* cells of the operands as they are taken */
+    int a_lanes, b_lanes;
+    const double *left[FB_LANES], *right[FB_LANES]; /* planes, as needed */
+    fb_cells *held[2];
+    bool tf32, cuts;     /* operands rounded to tf32; accumulators may cut off */
+    double *a_norm;      /* of rows, a batch matrix after the other */
+    float *a_repeats;    /* the same: Σm² of values that occur m times */
+    double *a_parts;     /* … and sums of FB_SUM_PARTS parts of each */
+    fb_columns *b, *own; /* of the right operand; own: not kept with its cells */
+    int lowest;          /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
+    atomic_bool spreads;
+} product;
+
+static void multiply(int64_t m, int64_t n, int64_t k, const double *a, const double *b, double *c)
+{
+    const fb_blas *blas = m <= INT_MAX && n <= INT_MAX && k <= INT_MAX ? fb_blas_get(NULL) : NULL;
+    if (m == 0 || n == 0) return;
+    if (!blas || k == 0)
+        fb_matmul_plain(m, n, k, a, b, c);
+    else
+        blas->dgemm(FB_BLAS_ROW_MAJOR, FB_BLAS_NO_TRANS, FB_BLAS_NO_TRANS, (int)m, (int)n, (int)k, 1, a, (int)k, b,
+                    (int)n, 0, c, (int)n);
+}
+
+static int64_t batch_at(const product *p, const int64_t *steps, int64_t at)
+{
+    int64_t which = 0;
+    for (int d = p->rank - 1; d >= 0; d--) {
+        which += at % p->dim[d] * steps[d];
+        at /= p->dim[d];
+    }
+    return which;
+}
+
+/* The planes of an operand, where they lie if its box is what is needed. */
+static bool take_operand(product *p, int which, const fb_box *box)
+{
+    const fb_trial_value *x = fb_trial_at(p->e, p->node->args[which]);
+    const fb_shape *shape = &fb_trial_node(p->e, p->node->args[which])->shape;
+    const double **planes = which ? p->right : p->left;
+    int64_t cells = fb_box_cells(box, shape->rank);
+    *(which ? &p->b_n : &p->a_n) = cells;
+    *(which ? &p->b_lanes : &p->a_lanes) = x->lanes > 1 ? x->lanes : 1;
+    if (!cells) return true;
+    bool same = cells == x->n;
+    if (!same && !(p->held[which] = fb_trial_cells(p->e, p->id, cells * x->lanes))) return false;
+    for (int l = 0; l < x->lanes; l++) {
+        planes[l] = fb_trial_f(x, l);
+        if (same) continue;
+        fb_trial_take(p->held[which]->at.raw + l * cells, fb_trial_raw(x, l), &x->box, box, shape->rank);
+        planes[l] = p->held[which]->at.f + l * cells;
+    }
+    return true;
+}
+
+static void open_steps(const product *p, const fb_box *box, int rank, int64_t *steps)
+{
+    int64_t step = 1;
+    for (int d = p->rank - 1, s = rank - 3; s >= 0; d--, s--) {
+        int64_t extent = box->hi[s] - box->lo[s];
+        steps[d] = extent == 1 ? 0 : step;
+        step *= extent;
+    }
+}
+
+static bool product_open(product *p)
+{
+    const fb_graph *g = p->e->s->g;
+    const fb_box *box = &fb_trial_at(p->e, p->id)->box;
+    fb_box a, b;
+    fb_trial_needs(g, p->node, 0, box, &a);
+    fb_trial_needs(g, p->node, 1, box, &b);
+    int rank = p->node->shape.rank, a_rank = g->nodes[p->node->args[0]].shape.rank,
+        b_rank = g->nodes[p->node->args[1]].shape.rank;
+    p->m = box->hi[rank - 2] - box->lo[rank - 2];
+    p->n = box->hi[rank - 1] - box->lo[rank - 1];
+    p->k = a.hi[a_rank - 1];
+    p->rank = rank - 2;
+    p->batch = 1;
+    for (int d = 0; d < p->rank; d++) p->batch *= p->dim[d] = box->hi[d] - box->lo[d];
+    open_steps(p, &a, a_rank, p->a_step);
+    open_steps(p, &b, b_rank, p->b_step);
+    if (!take_operand(p, 0, &a) || !take_operand(p, 1, &b)) return false;
+    /* One matrix on the right for all on the left: their rows are the rows of one tall matrix. */
+    bool shared = true;
+    for (int d = 0; d < p->rank; d++) shared &= p->b_step[d] == 0;
+    if (shared && p->a_n == p->batch * p->m * p->k) p->m *= p->batch, p->batch = 1, p->rank = 0;
+    p->tf32 = p->node->attrs->precision == FB_PRECISION_TF32 && p->node->dtype == FB_F32;
+    p->cuts = p->tf32 || p->node->dtype == FB_F16 || p->node->dtype == FB_BF16;
+    return true;
+}
+
+static void multiply_batch(const product *p, const double *a, const double *b, double *c)
+{
+    for (int64_t i = 0; i < p->batch; i++) {
+        multiply(p->m, p->n, p->k, a + batch_at(p, p->a_step, i) * p->m * p->k,
+                 b + batch_at(p, p->b_step, i) * p->k * p->n, c + i * p->m * p->n);
+    }
+}
+
+/* What of the operands is needed for the sizes of errors: norms, and how low their bits go. */
+FB_TRIAL_WIDE static int lowest_of_part(const double *x, int64_t n)
+{
+    const uint64_t one = (uint64_t)1 << 52;
+    int64_t lowest = INT_MAX;
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t bits, place;
+        memcpy(&bits, &x[k], sizeof bits);
+        int64_t exponent = (int64_t)(bits >> 52 & 0x7ff), whole = (int64_t)((bits & (one - 1)) | one);
+        double last = (double)(whole & -whole); /* its exponent is the place of the last bit */
+        memcpy(&place, &last, sizeof place);
+        int64_t bit = exponent - 1075 + (int64_t)(place >> 52) - 1023;
+        bit = (bits << 1) == 0 ? INT_MAX : bit;
+        lowest = bit < lowest ? bit : lowest;
+    }
+    return (int)lowest;
+}
+
+static int lowest_of(const double *x, int64_t n)
+{
+    enum { PART = 1024 };
+    int lowest = INT_MAX;
+    for (int64_t at = 0; at < n && lowest > -64; at += PART) {
+        int bit = lowest_of_part(x + at, n - at < PART ? n - at : PART);
+        if (bit < lowest) lowest = bit;
+    }
+    return lowest;
+}
+
+/* Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses
+ * when it is added depends on that term, so that equal ones lose the same again and again. */
+static float repeats_of(const double *x, int64_t k, int64_t step)
+{
+    enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2 };
+    double look[LOOKS];
+    int equal = 0;
+    if (k <= FB_BOUND_SURE) return (float)k;
+    for (int i = 0; i < LOOKS; i++) look[i] = x[(k - 1) * i / (LOOKS - 1) * step];
+    for (int i = 0; i < LOOKS; i++)
+        for (int j = 0; j < i; j++) equal += look[i] == look[j] && look[i] != 0;
+    return (float)((double)k + (double)k * (double)k * equal / PAIRS);
+}
+
+static int64_t part_begin(int64_t k, int part)
+{
+    return k * part / FB_SUM_PARTS;
+}
+
+/* What of a norm is the means of the parts: 1 where all values are equal; sums of k like it grow by k and not by √k. */
+static double alike(const double *parts, int64_t step, int64_t k, double norm)
+{
+    double squares = 0;
+    for (int i = 0; i < FB_SUM_PARTS; i++) {
+        double sum = parts[i * step], n = (double)(part_begin(k, i + 1) - part_begin(k, i));
+        if (n > 0) squares += sum * sum / n;
+    }
+    return norm > 0 ? sqrt(squares) / norm : 0;
+}
+
+FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
+{
+    const product *p = ctx;
+    for (int64_t r = first; r < last; r++) {
+        const double *row = p->left[0] + r * p->k;
+        double part[4] = {0};
+        int64_t k = 0;
+        for (; k + 4 <= p->k; k += 4) {
+            for (int i = 0; i < 4; i++) part[i] += row[k + i] * row[k + i];
+        }
+        for (; k < p->k; k++) part[0] += row[k] * row[k];
+        p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
+        p->a_repeats[r] = repeats_of(row, p->k, 1);
+        for (int i = 0; i < FB_SUM_PARTS; i++)
+            for (k = part_begin(p->k, i); k < part_begin(p->k, i + 1); k++) p->a_parts[r * FB_SUM_PARTS + i] += row[k];
+    }
+}
+
+FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
+{
+    const product *p = ctx;
+    for (int64_t matrix = first; matrix < last; matrix++) {
+        double *norms = p->b->norm + matrix * p->n, *parts = p->b->parts + matrix * p->n * FB_SUM_PARTS;
+        int part = 0;
+        for (int64_t k = 0; k < p->k; k++) {
+            const double *row = p->right[0] + (matrix * p->k + k) * p->n;
+            while (k >= part_begin(p->k, part + 1)) part++;
+            double *sums = parts + part * p->n;
+            for (int64_t j = 0; j < p->n; j++) norms[j] += row[j] * row[j], sums[j] += row[j];
+        }
+        for (int64_t j = 0; j < p->n; j++) {
+            norms[j] = sqrt(norms[j]);
+            p->b->repeats[matrix * p->n + j] =
+                p->k ? repeats_of(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
+            p->b->alike[matrix] = fmax(p->b->alike[matrix], alike(parts + j, p->n, p->k, norms[j]));
+        }
+    }
+}
+
+void fb_columns_free(fb_columns *c)
+{
+    if (!c) return;
+    fb_free(c->norm);
+    fb_free(c->repeats);
+    fb_free(c->parts);
+    fb_free(c->alike);
+    fb_free(c);
+}
+
+/* Those of the right operand, kept with its cells where they are what is multiplied. */
+static void measure_columns(product *p)
+{
+    int64_t matrices = p->k && p->n ? p->b_n / p->k / p->n : 0;
+    fb_cells *cells = p->held[1] ? NULL : fb_trial_at(p->e, p->node->args[1])->cells;
+    if (cells && cells->columns && cells->columns->matrices == matrices && cells->columns->k == p->k &&
+        cells->columns->n == p->n) {
+        p->b = cells->columns;
+        return;
+    }
+    p->b = fb_alloc(sizeof *p->b);
+    *p->b = (fb_columns){.matrices = matrices,
+                         .k = p->k,
+                         .n = p->n,
+                         .norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->norm),
+                         .repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->repeats),
+                         .parts = fb_calloc((size_t)(matrices * p->n) * FB_SUM_PARTS + 1, sizeof *p->b->parts),
+                         .alike = fb_calloc((size_t)matrices + 1, sizeof *p->b->alike),
+                         .lowest = INT_MIN};
+    fb_trial_for(p->e, matrices, 1, column_norms, p);
+    if (p->b_lanes == 1) p->b->lowest = lowest_of(p->right[0], p->b_n);
+    if (cells) {
+        fb_columns_free(cells->columns);
+        cells->columns = p->b;
+    } else {
+        p->own = p->b;
+    }
+}
+
+static void measure_operands(product *p)
+{
+    int64_t rows = p->k ? p->a_n / p->k : 0;
+    p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
+    p->a_repeats = fb_calloc((size_t)rows + 1, sizeof *p->a_repeats);
+    p->a_parts = fb_calloc((size_t)rows * FB_SUM_PARTS + 1, sizeof *p->a_parts);
+    if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
+    measure_columns(p);
+    /* Rounded operands are not what they were. */
+    p->lowest = INT_MIN;
+    if (p->a_lanes > 1 || p->b_lanes > 1 || p->b->lowest <= -64) return;
+    int a = lowest_of(p->left[0], p->a_n), b = p->b->lowest;
+    if (a > -64) p->lowest = a == INT_MAX || b == INT_MAX ? 0 : a + b;
+}
+
+/* ---- lanes of a product ---- */
+
+/* One lane of one row: what its sums are put off by. */
+typedef struct {
+    const double *c; /* exact sums of the lane's operands */
+    double a_norm;
+    float a_repeats;
+    const double *norm, *peak; /* peak: sums on the way are about so large */
+    const float *repeats;
+    double k, unit, single; /* single: of the one term, where there is no more */
+    double exact;           /* up to so large norms no order rounds */
+    double cut;             /* what cutting off loses, a share */
+    double operand;         /* tf32: a random rounding of the operands, a share; 0: none */
+    bool always;            /* cuts off what is exact as well */
+    uint64_t sum_key, operand_key;
+} row_lane;
+
+/* Sums at the ends of parts, as far as the parts' means make them; false: they are no larger than what terms of either
+ * sign add up to. [x, h] by one weight may go up with x and come down again with h: the sum does not tell. */
+static bool find_peaks(const product *p, int64_t a_row, int64_t matrix, int64_t at, int n, double *restrict peak)
+{
+    const double *own = p->a_parts + a_row * FB_SUM_PARTS;
+    double sum[FB_TRIAL_CHUNK] = {0};
+    if (alike(own, 1, p->k, p->a_norm[a_row]) * p->b->alike[matrix] * sqrt((double)p->k) <= 1) return false;
+    memset(peak, 0, (size_t)n * sizeof *peak);
+    for (int i = 0; i < FB_SUM_PARTS; i++) {
+        const double *other = p->b->parts + (matrix * FB_SUM_PARTS + i) * p->n + at;
+        double each = (double)(part_begin(p->k, i + 1) - part_begin(p->k, i)), of = each > 0 ? own[i] / each : 0;
+        for (int k = 0; k < n; k++) {
+            sum[k] += of * other[k];
+            peak[k] = fmax(peak[k], fabs(sum[k]));
+        }
+    }
+    return true;
+}
+
+/* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
+ * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
+ * up. False: no element is off. */
+FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restrict room)
+{
+    const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm, single = j->single;
+    const double all = k * k, of_rows = j->a_repeats;
+    const uint64_t key = j->sum_key;
+    const bool always = j->always;
+    int64_t off = 0;
+    for (int i = 0; i < n; i++) {
+        double sum = j->c[i], size = fabs(sum), norms = a_norm * j->norm[i], repeats = j->repeats[i];
+        repeats = repeats < of_rows ? repeats : of_rows;
+        repeats = size > 0.99 * norms ? all : repeats;
+        double root = sqrt(repeats), terms = norms / k * root, most = root < k ? root : k,
+               peak = j->peak ? j->peak[i] : 0;
+        terms = peak > terms && peak <= norms ? peak : terms;
+        double error = most * unit * (size > terms ? size : terms);
+        error = k < 2 ? single * size : error;
+        error = norms <= exact || !(size <= DBL_MAX) ? 0 : error;
+        double swing = fb_trial_swing(fb_trial_bits(sum), key);
+        double moved = sum + swing * error - cut * sum;
+        room[i] = error != 0 || (always && size <= DBL_MAX) ? moved : sum;
+        off |= error != 0;
+    }
+    return off;
+}
+
+/* A random rounding of the operands, beside the coherent one that the product has. */
+FB_TRIAL_WIDE static void put_off_operands(const row_lane *j, int n, double *restrict room)
+{
+    for (int i = 0; i < n; i++) {
+        double sum = j->c[i], norms = j->a_norm * j->norm[i];
+        double swing = fb_trial_swing(fb_trial_bits(sum), j->operand_key);
+        room[i] += fabs(sum) <= DBL_MAX ? swing * 0x1p-10 * norms / j->operand : 0;
+    }
+}
+
+typedef struct {
+    product *p;
+    int lane;
+    const double *c; /* exact sums of the lane's operands */
+    bool rounded;    /* by tf32 already */
+} lane_job;
+
+/* What cutting off loses is lost towards zero, at each of the accumulator's steps of (at least) 8 terms. */
+static void settle_rows(void *ctx, int64_t first, int64_t last)
+{
+    const lane_job *j = ctx;
+    product *p = j->p;
+    bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
+    double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
+    row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
+    if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
+    if (p->k < 2) one.exact = -1;
+    if (p->cuts) one.cut = (fb_trial_share(j->lane, p->id, FB_DRAW_CUT) + 1) / 2 * u * (double)((p->k + 7) / 8);
+    one.always = p->tf32;
+    one.operand = sqrt((double)p->k);
+    one.sum_key = fb_trial_key(j->lane, p->id, FB_DRAW_SUM);
+    one.operand_key = fb_trial_key(j->lane, p->id, FB_DRAW_OPERAND);
+    for (int64_t r = first; r < last; r++) {
+        int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m;
+        int64_t columns = batch_at(p, p->b_step, i) * p->n;
+        one.a_norm = p->a_norm[a_row];
+        one.a_repeats = p->a_repeats[a_row];
+        for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
+            int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
+            one.c = j->c + r * p->n + at;
+            one.norm = p->b->norm + columns + at;
+            one.repeats = p->b->repeats + columns + at;
+            one.peak = find_peaks(p, a_row, columns / (p->n ? p->n : 1), at, n, peak) ? peak : NULL;
+            spreads |= put_off_sums(&one, n, room);
+            if (random) put_off_operands(&one, n, room);
+            fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
+        }
+    }
+    if ((spreads && !j->rounded) || p->tf32) atomic_store_explicit(&p->spreads, true, memory_order_relaxed);
+}
+
+/* tf32 keeps 10 bits after the point. Odd lanes cut off the rest, even ones round to nearest. */
+FB_TRIAL_WIDE static void round_tf32(int64_t n, const double *from, bool cut, double *to)
+{
+    const uint64_t mask = (1ull << 42) - 1;
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t bits;
+        memcpy(&bits, &from[k], sizeof bits);
+        bool special = (bits >> 52 & 0x7ff) == 0x7ff;
+        if (!special) bits = (bits + (cut ? 0 : (mask >> 1) + (bits >> 42 & 1))) & ~mask;
+        memcpy(&to[k], &bits, sizeof bits);
+    }
+}
+
+static void settle_lane(product *p, int lane, const double *c)
+{
+    lane_job j = {.p = p, .lane = lane, .c = c, .rounded = p->a_lanes > 1 || p->b_lanes > 1};
+    fb_trial_for(p->e, p->batch * p->m, 1 + 16384 / (p->n + 1), settle_rows, &j);
+}
+
+/* Lanes first, first + step … of exact operands rounded to tf32 in one way. */
+static bool tf32_lanes(product *p, bool cut, fb_cells *c)
+{
+    fb_cells *room = fb_trial_cells(p->e, p->id, p->a_n + p->b_n);
+    if (!room) return false;
+    int lanes = p->e->s->lanes;
+    bool differ = p->a_lanes > 1 || p->b_lanes > 1;
+    for (int l = cut ? 1 : 2; l < lanes; l += 2) {
+        if (differ || l <= 2) {
+            round_tf32(p->a_n, p->left[p->a_lanes > 1 ? l : 0], cut, room->at.f);
+            round_tf32(p->b_n, p->right[p->b_lanes > 1 ? l : 0], cut, room->at.f + p->a_n);
+            multiply_batch(p, room->at.f, room->at.f + p->a_n, c->at.f);
+        }
+        settle_lane(p, l, c->at.f);
+    }
+    fb_trial_cells_drop(p->e, room);
+    return true;
+}
+
+/* All lanes at once where only the left operand's differ and one matrix is on the right. */
+static bool tall_product(const product *p)
+{
+    return p->a_lanes > 1 && p->b_lanes == 1 && p->batch == 1 && !p->tf32 && p->a_n > 0 &&
+           p->left[1] == p->left[0] + p->a_n;
+}
+
+static bool run_lanes(product *p)
+{
+    int lanes = p->e->s->lanes;
+    int64_t cells = p->batch * p->m * p->n;
+    fb_trial_value *v = fb_trial_at(p->e, p->id);
+    bool tall = tall_product(p), differ = p->a_lanes > 1 || p->b_lanes > 1;
+    if (!differ && !p->tf32) { /* lanes of the same sums */
+        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
+        for (int l = 1; l < v->lanes; l++) settle_lane(p, l, v->cells->at.f);
+        return true;
+    }
+    fb_cells *c = fb_trial_cells(p->e, p->id, tall ? cells * lanes : cells);
+    if (!c) return false;
+    bool ok = true;
+    if (tall) {
+        multiply(p->m * lanes, p->n, p->k, p->left[0], p->right[0], c->at.f);
+        memcpy(v->cells->at.f, c->at.f, (size_t)cells * sizeof(double));
+    } else {
+        multiply_batch(p, p->left[0], p->right[0], v->cells->at.f);
+    }
+    for (int l = 1; l < lanes && !p->tf32; l++) {
+        if (!tall) multiply_batch(p, p->left[p->a_lanes > 1 ? l : 0], p->right[p->b_lanes > 1 ? l : 0], c->at.f);
+        settle_lane(p, l, c->at.f + (tall ? l * cells : 0));
+    }
+    if (p->tf32) ok = tf32_lanes(p, true, c) && tf32_lanes(p, false, c);
+    fb_trial_cells_drop(p->e, c);
+    return ok;
+}
+
+bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
+{
+    product p = {.e = e, .id = id, .node = fb_trial_node(e, id)};
+    fb_trial_value *v = fb_trial_at(e, id);
+    bool ok = product_open(&p) && fb_trial_open(e, id, p.k ? e->s->lanes : 1);
+    if (ok && p.k == 0) {
+        memset(v->cells->at.f, 0, (size_t)v->n * sizeof(double));
+    } else if (ok) {
+        measure_operands(&p);
+        ok = run_lanes(&p);
+    }
+    if (ok && p.k && p.a_lanes == 1 && p.b_lanes == 1 && !atomic_load(&p.spreads) &&
+        fb_all_representable(p.node->dtype, v->n, v->cells->at.f))
+        v->lanes = 1;
+    for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
+    fb_free(p.a_norm);
+    fb_free(p.a_repeats);
+    fb_free(p.a_parts);
+    fb_columns_free(p.own);
+    return ok;
+}
+
+/* ---- embedding ---- */
+
+/* Rows of the table by index; out of range reads as 0. Rows of a leaf are read where they lie. */
+static bool embedding(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    const fb_shape *shape = &fb_trial_node(e, node->args[0])->shape;
+    const fb_trial_value *table = fb_trial_at(e, node->args[0]), *index = fb_trial_at(e, node->args[1]);
+    fb_trial_value *v = fb_trial_at(e, id);
+    fb_box index_box = {0}, row, rows;
+    fb_trial_needs(e->s->g, node, 0, &v->box, &row);
+    /* What others wanted of a leaf need not be what is read here. */
+    rows = table->box;
+    fb_box_join(&rows, &row, shape->rank);
+    bool leaf = !table->lanes || memcmp(&rows, &table->box, sizeof rows) != 0;
+    int table_lanes = leaf ? 1 : table->lanes, index_rank = fb_trial_node(e, node->args[1])->shape.rank;
+    if (!fb_trial_open(e, id, index->lanes > 1 || table_lanes > 1 ? e->s->lanes : 1)) return false;
+    for (int d = 0; d < index_rank; d++) index_box.lo[d] = v->box.lo[d], index_box.hi[d] = v->box.hi[d];
+    int64_t count = fb_box_cells(&index_box, index_rank), width = v->n / count;
+    fb_cells *ids = fb_trial_cells(e, id, count);
+    bool ok = ids != NULL;
+    for (int l = 0; ok && l < v->lanes; l++) {
+        fb_trial_take(ids->at.raw, fb_trial_raw(index, l), &index->box, &index_box, index_rank);
+        for (int64_t k = 0; ok && k < count; k++) {
+            uint64_t *to = v->cells->at.raw + l * v->n + k * width;
+            row.lo[0] = ids->at.i[k];
+            row.hi[0] = row.lo[0] + 1;
+            if (row.lo[0] < 0 || row.lo[0] >= shape->dim[0])
+                memset(to, 0, (size_t)width * sizeof *to);
+            else if (leaf)
+                ok = fb_trial_leaf(e, node->args[0], &row, to);
+            else
+                fb_trial_take(to, fb_trial_raw(table, l), &table->box, &row, shape->rank);
+        }
+    }
+    fb_trial_cells_drop(e, ids);
+    return ok;
+}
+
+/* ---- index_add ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    const fb_trial_value *src, *index;
+    int64_t rows, first, count, width;
+    fb_cells *room; /* the source's part, one lane */
+    fb_box box, index_box;
+    bool spreads;
+} scatter;
+
+static const uint64_t *scatter_source(const scatter *s, int lane)
+{
+    const fb_shape *shape = &fb_trial_node(s->e, s->node->args[0])->shape;
+    fb_trial_take(s->room->at.raw, fb_trial_raw(s->src, lane), &s->src->box, &s->box, shape->rank);
+    return s->room->at.raw;
+}
+
+/* Sums of one lane; squares, magnitudes and counts where they are wanted. */
+static void scatter_lane(const scatter *s, int lane, double *sum, double *squares, double *magnitude, double *terms)
+{
+    const double *x = (const double *)scatter_source(s, lane);
+    const int64_t *index = (const int64_t *)fb_trial_raw(s->index, lane);
+    size_t cells = (size_t)(s->rows * s->width);
+    memset(sum, 0, cells * sizeof *sum);
+    for (int64_t k = 0; k < s->count; k++) {
+        int64_t row = index[k] - s->first;
+        if (row < 0 || row >= s->rows) continue;
+        if (terms) terms[row]++;
+        for (int64_t d = 0; d < s->width; d++) {
+            double term = x[k * s->width + d];
+            sum[row * s->width + d] += term;
+            if (!squares) continue;
+            squares[row * s->width + d] += term * term;
+            magnitude[row * s->width + d] += fabs(term);
+        }
+    }
+}
+
+/* As for a product: all terms are nearly equal where the sum is as large as it can be. */
+static double scatter_error(const scatter *s, int lowest, double sum, double squares, double magnitude, double terms)
+{
+    fb_dtype dtype = s->node->dtype;
+    if (terms < 2 || magnitude == 0) return 0;
+    if (lowest > -1074 && magnitude <= ldexp(1, lowest + (dtype == FB_F64 ? 53 : 24))) return 0;
+    double norm = sqrt(squares);
+    bool equal = fabs(sum) > 0.99 * sqrt(terms) * norm;
+    return fb_trial_gamma(dtype, (int64_t)terms, equal ? terms * terms : terms) * fmax(fabs(sum), norm);
+}
+
+static bool scatter_floats(scatter *s)
+{
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    fb_cells *room = fb_trial_cells(s->e, s->id, 3 * v->n + s->rows);
+    if (!room) return false;
+    memset(room->at.f, 0, (size_t)(3 * v->n + s->rows) * sizeof(double));
+    double *sum = room->at.f, *squares = sum + v->n, *magnitude = squares + v->n, *terms = magnitude + v->n;
+    scatter_lane(s, 0, sum, squares, magnitude, terms);
+    memcpy(v->cells->at.f, sum, (size_t)v->n * sizeof *sum);
+    int lowest = INT_MAX;
+    for (int64_t k = 0; k < s->count * s->width; k++) {
+        if (s->room->at.f[k] == 0) continue;
+        int bit = fb_lowest_bit(s->room->at.f[k]);
+        if (bit < lowest) lowest = bit;
+    }
+    bool moves = s->src->lanes > 1 || s->index->lanes > 1;
+    for (int64_t k = 0; k < v->n; k++) {
+        squares[k] = scatter_error(s, lowest, sum[k], squares[k], magnitude[k], terms[k / s->width]);
+        s->spreads |= squares[k] != 0;
+    }
+    for (int l = 1; l < v->lanes; l++) {
+        if (moves) scatter_lane(s, l, sum, NULL, NULL, NULL);
+        double off[FB_TRIAL_CHUNK];
+        for (int64_t at = 0; at < v->n; at += FB_TRIAL_CHUNK) {
+            int n = v->n - at < FB_TRIAL_CHUNK ? (int)(v->n - at) : FB_TRIAL_CHUNK;
+            for (int k = 0; k < n; k++)
+                off[k] = sum[at + k] +
+                         (isfinite(sum[at + k]) ? fb_trial_sum_error(l, s->id, sum[at + k], squares[at + k]) : 0);
+            fb_trial_settle(s->e, s->id, l, at, n, off);
+        }
+    }
+    fb_trial_cells_drop(s->e, room);
+    if (!moves && !s->spreads && fb_all_representable(s->node->dtype, v->n, v->cells->at.f)) v->lanes = 1;
+    return true;
+}
+
+static void scatter_integers(const scatter *s)
+{
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    for (int l = 0; l < v->lanes; l++) {
+        const int64_t *x = (const int64_t *)scatter_source(s, l), *index = (const int64_t *)fb_trial_raw(s->index, l);
+        int64_t *to = fb_trial_i(v, l);
+        memset(to, 0, (size_t)v->n * sizeof *to);
+        for (int64_t k = 0; k < s->count; k++) {
+            int64_t row = index[k] - s->first;
+            for (int64_t d = 0; row >= 0 && row < s->rows && d < s->width; d++) {
+                int64_t *at = &to[row * s->width + d];
+                *at = fb_int_wrap(s->node->dtype, fb_wrap_add(*at, x[k * s->width + d]));
+            }
+        }
+    }
+}
+
+static bool index_add(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    fb_trial_value *v = fb_trial_at(e, id);
+    scatter s = {.e = e, .id = id, .node = node, .width = 1};
+    s.src = fb_trial_at(e, node->args[0]);
+    s.index = fb_trial_at(e, node->args[1]);
+    bool is_float = fb_dtype_is_float(node->dtype), exact = s.src->lanes <= 1 && s.index->lanes <= 1;
+    if (!fb_trial_open(e, id, exact && !is_float ? 1 : e->s->lanes)) return false;
+    s.first = v->box.lo[0];
+    s.rows = v->box.hi[0] - v->box.lo[0];
+    s.width = v->n / s.rows;
+    s.count = fb_shape_elements(&fb_trial_node(e, node->args[1])->shape);
+    fb_trial_needs(e->s->g, node, 0, &v->box, &s.box);
+    if (s.count == 0) {
+        memset(v->cells->at.raw, 0, (size_t)v->n * sizeof(uint64_t));
+        v->lanes = 1;
+        return true;
+    }
+    s.room = fb_trial_cells(e, id, s.count * s.width);
+    bool ok = s.room != NULL;
+    if (ok && is_float)
+        ok = scatter_floats(&s);
+    else if (ok)
+        scatter_integers(&s);
+    fb_trial_cells_drop(e, s.room);
+    return ok;
+}
+
+bool fb_trial_gather(fb_trial_eval *e, fb_id id)
+{
+    return fb_trial_node(e, id)->op == FB_OP_EMBEDDING ? embedding(e, id) : index_add(e, id);
+}

@@ -1,0 +1,319 @@
+/* What the files of the trials share; nothing outside trial*.c includes it.
+ *
+ *     trial.c            what is asked for, cut into blocks; threads; blocks handed over
+ *     trial_demand.c     which part of every node a block needs
+ *     trial_eval.c       one block: nodes in order, freed after their last use; loops and assigns
+ *     trial_round.c      how lanes round, and what they draw
+ *     trial_pointwise.c  pointwise ops and their decisions
+ *     trial_near.c       slow functions near the exact lane
+ *     trial_reduce.c     reductions and cumsum
+ *     trial_view.c       sources, views, joins
+ *     trial_contract.c   matmul, embedding, index_add
+ *
+ * A value is the part of a node inside a box, one plane of 8-byte cells a lane (doubles or int64_t), row-major within
+ * the box; a value in which all lanes agree has one plane. Cells are counted and immutable once an evaluator has
+ * returned.
+ */
+#ifndef FB_INTERP_TRIAL_PARTS_H
+#define FB_INTERP_TRIAL_PARTS_H
+
+/* Loops over planes are worth the vectoriser's trouble, whatever the build asks for. Before all else, so that inline
+ * functions of other headers may join them. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC optimize("O3", "no-trapping-math", "no-math-errno")
+#endif
+
+/* The loops in which the time goes, in the widest vectors that the machine has. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && defined(__x86_64__) &&                        \
+    defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FB_TRIAL_WIDE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FB_TRIAL_WIDE
+#endif
+
+#include "base/rng.h"
+#include "interp/trial.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { FB_LANES = 1 + FB_TRIALS, FB_TRIAL_CHUNK = 256, FB_SUM_PARTS = 8 };
+
+/* lo … hi - 1 in each dimension of the node's shape. */
+typedef struct {
+    int64_t lo[FB_MAX_RANK], hi[FB_MAX_RANK];
+} fb_box;
+
+/* What sizes of errors need of a product's right operand: found once while its cells live. */
+typedef struct {
+    int64_t matrices, k, n;
+    double *norm;   /* of columns, a matrix after the other */
+    float *repeats; /* the same: Σm² of values that occur m times */
+    double *parts;  /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
+    double *alike;  /* of each matrix: the largest share of a column's norm that its parts' means make up */
+    int lowest;     /* no element has a bit below 2^lowest; -64 or less: not looked for */
+} fb_columns;
+void fb_columns_free(fb_columns *c);
+
+typedef struct fb_cells {
+    int refs;
+    bool borrowed;       /* of a value that all threads share */
+    int64_t room;        /* in cells */
+    fb_columns *columns; /* may be NULL */
+    struct fb_cells *next;
+    union {
+        double *f;
+        int64_t *i;
+        uint64_t *raw;
+    } at;
+} fb_cells;
+
+typedef struct {
+    bool wanted; /* of this block; with `box` */
+    fb_box box;
+    int64_t n; /* cells of the box: a plane */
+    int lanes; /* 0: not there (yet); 1: all agree; else all */
+    fb_cells *cells;
+} fb_trial_value;
+
+/* What all threads share. Nodes that are needed have a slot; slots are in the order of ids. */
+typedef struct {
+    const fb_graph *g;
+    const fb_trial_options *o;
+    int lanes; /* 1 + trials */
+    int n_slots;
+    fb_id *order;         /* the node of a slot */
+    int *slot;            /* of a node; -1 */
+    const void **given;   /* a slot each; its bytes or NULL. Values of files are read once and are given too */
+    void **owned;         /* a slot each: of those, what is to be freed */
+    bool *leaf;           /* a slot each: given, a source, or done before all blocks */
+    fb_trial_value *done; /* a slot each: what is, whole; lanes 0: it is not */
+    bool *in_body;        /* a slot each: evaluated when its loop runs */
+    bool *runs;           /* a region each: its loop is run */
+    bool *by_rows;        /* a region each: its loop may be run for some of the rows of what it carries */
+    bool *streams;        /* a slot each: only loops read it, step by step: it is never there as a whole */
+    bool *fixed;          /* a slot each: in a body, and the same in all steps */
+    bool *kept;           /* a slot each: not to be dropped: asked for, or assigned in a body */
+    fb_id *last_use;      /* a slot each: the last node of its own region that needs it */
+    double *cost;         /* a slot each, of one element, about */
+    int64_t bytes_max;
+    atomic_llong bytes;
+    _Atomic double cost_done;
+    double cost_total;
+    int64_t elements_total;
+    atomic_bool stop;
+    pthread_mutex_t lock; /* of what follows */
+    fb_trial_overflow overflow;
+    fb_error err;
+} fb_trial_shared;
+
+/* One evaluation under way, of one thread. */
+typedef struct {
+    fb_trial_shared *s;
+    int thread;
+    int workers;              /* threads for the work inside one node; 1 where blocks run beside each other */
+    fb_trial_value *values;   /* a slot each */
+    fb_trial_value **results; /* a region each: of its loop; carried values, then stacked */
+    fb_cells *pool;
+    int64_t pool_bytes;
+} fb_trial_eval;
+
+/* ---- boxes ---- */
+
+fb_box fb_box_whole(const fb_shape *s);
+int64_t fb_box_cells(const fb_box *b, int rank);
+void fb_box_steps(const fb_box *b, int rank, int64_t *steps); /* row-major within the box */
+/* Grows `to` to hold b as well. */
+void fb_box_join(fb_box *to, const fb_box *b, int rank);
+/* The least box that holds elements first … last of a tensor. */
+fb_box fb_box_of_range(const fb_shape *s, int64_t first, int64_t last);
+
+/* ---- values ---- */
+
+static inline fb_trial_value *fb_trial_at(const fb_trial_eval *e, fb_id id)
+{
+    return &e->values[e->s->slot[id]];
+}
+static inline const fb_node *fb_trial_node(const fb_trial_eval *e, fb_id id)
+{
+    return &e->s->g->nodes[id];
+}
+static inline const uint64_t *fb_trial_raw(const fb_trial_value *v, int lane)
+{
+    return v->cells->at.raw + (lane < v->lanes ? lane * v->n : 0);
+}
+static inline double *fb_trial_f(const fb_trial_value *v, int lane)
+{
+    return v->cells->at.f + (lane < v->lanes ? lane * v->n : 0);
+}
+static inline int64_t *fb_trial_i(const fb_trial_value *v, int lane)
+{
+    return v->cells->at.i + (lane < v->lanes ? lane * v->n : 0);
+}
+
+/* Cells, not zeroed; NULL with an error that names the node. */
+fb_cells *fb_trial_cells(fb_trial_eval *e, fb_id node, int64_t cells);
+void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c);
+/* Cells for the value of `id`, whose box is set. */
+bool fb_trial_open(fb_trial_eval *e, fb_id id, int lanes);
+void fb_trial_drop(fb_trial_eval *e, fb_trial_value *v);
+bool fb_trial_fail(fb_trial_eval *e, fb_error_kind kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Calls fn for parts of 0 … n - 1, each at least `grain` long, on as many threads as the evaluation may use. */
+void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(void *ctx, int64_t first, int64_t last),
+                  void *ctx);
+
+/* The most lanes that operands of the node have. */
+int fb_trial_lanes_of(const fb_trial_eval *e, const fb_node *node);
+
+/* ---- demand ---- */
+
+/* From values[].wanted and box of what is asked for to those of all slots below `end`. */
+void fb_trial_demand(const fb_trial_shared *s, fb_trial_value *values, int end);
+/* Which part of operand `a` the box of the node needs; false: none. */
+bool fb_trial_needs(const fb_graph *g, const fb_node *node, int a, const fb_box *box, fb_box *of);
+double fb_trial_cost(const fb_trial_shared *s, const fb_trial_value *values, int end);
+
+/* ---- evaluators: fill the value of id, whose box is set, from those of its operands ---- */
+
+void fb_trial_eval_open(fb_trial_eval *e, fb_trial_shared *s, int thread);
+void fb_trial_eval_close(fb_trial_eval *e);
+void fb_trial_empty_pool(fb_trial_eval *e);
+/* Slots first … end - 1 that are wanted: those in no body that runs (region 0), or those of one. */
+bool fb_trial_evaluate(fb_trial_eval *e, int first, int end, fb_id region);
+void fb_trial_clear(fb_trial_eval *e); /* all values, for the next block */
+bool fb_trial_source(fb_trial_eval *e, fb_id id);
+bool fb_trial_pointwise(fb_trial_eval *e, fb_id id);
+bool fb_trial_view(fb_trial_eval *e, fb_id id);
+bool fb_trial_join(fb_trial_eval *e, fb_id id);
+bool fb_trial_reduction(fb_trial_eval *e, fb_id id);
+bool fb_trial_scan(fb_trial_eval *e, fb_id id);
+
+/* A reduction of floats (no argmax) whose operand comes slab by slab, in the order of its elements. */
+typedef struct fb_trial_fold fb_trial_fold;
+fb_trial_fold *fb_trial_fold_open(const fb_trial_eval *e, fb_id id);
+void fb_trial_fold_add(fb_trial_fold *f, fb_trial_eval *e, const fb_box *of); /* `of` the operand, which e holds */
+bool fb_trial_fold_close(fb_trial_fold *f, fb_trial_eval *e); /* fills the value of id, whose box is whole; frees f */
+
+bool fb_trial_matmul(fb_trial_eval *e, fb_id id);
+bool fb_trial_gather(fb_trial_eval *e, fb_id id);
+bool fb_trial_loop(fb_trial_eval *e, fb_id id);
+
+/* A slow function in lanes 1 … of a chunk, from its values v at x[0]; false: it has no expansion. */
+bool fb_trial_near(fb_op op, const fb_attrs *at, int n, int lanes, const double *const *x, const double *v,
+                   double (*y)[FB_TRIAL_CHUNK]);
+
+/* The elements of a leaf inside a box, as cells. */
+bool fb_trial_leaf(fb_trial_eval *e, fb_id id, const fb_box *box, uint64_t *to);
+/* Cells of `shape` in steps of their own on both sides. */
+void fb_trial_copy(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *to_steps,
+                   const int64_t *from_steps);
+/* The cells of `box` out of a plane that holds the box `of`. */
+void fb_trial_take(uint64_t *to, const uint64_t *plane, const fb_box *of, const fb_box *box, int rank);
+
+/* ---- rounding ---- */
+
+/* How a lane rounds the results of a node. */
+typedef struct {
+    fb_dtype to;
+    uint64_t key;
+    bool flush;   /* what is too small for a normal number is 0 */
+    bool by_rest; /* draws by what is cut off; else by what is left */
+    bool nearest; /* rounds to the nearest and draws nothing */
+} fb_rounding;
+
+/* As a value in a kernel; stored: as what a kernel stores. Lanes 1 … */
+fb_rounding fb_rounding_of(int lane, fb_id node, fb_dtype dtype, bool stored);
+/* Rounds; `to` is not `from`. Returns the first element that overflowed, -1: none. */
+int fb_round_lane(const fb_rounding *r, int n, const double *from, double *to);
+/* Does the dtype hold all of them, whatever the device? */
+bool fb_all_representable(fb_dtype dtype, int64_t n, const double *x);
+
+/* 32 random bits of a value's bits. Products of 32 bits alone, which vectors have. */
+static inline uint64_t fb_trial_draw_wide(uint64_t bits, uint64_t key)
+{
+    const uint64_t low = 0xffffffffu;
+    uint64_t m = (((bits >> 32) ^ key) & low) * 0x9e3779b1u;
+    m ^= bits & low;
+    m = ((m ^ m >> 32 ^ key >> 32) & low) * 0x85ebca6bu;
+    m = ((m ^ m >> 31) & low) * 0xc2b2ae35u;
+    return (m ^ m >> 32) & low;
+}
+static inline uint32_t fb_trial_draw(uint64_t bits, uint64_t key)
+{
+    return (uint32_t)fb_trial_draw_wide(bits, key);
+}
+/* The same in [-1, 1). */
+static inline double fb_trial_swing(uint64_t bits, uint64_t key)
+{
+    return (double)(int32_t)fb_trial_draw(bits, key) * 0x1p-31;
+}
+/* The bits of the f32 that a value falls into, so that what differs by the reference's own rounding alone draws alike.
+ */
+static inline uint64_t fb_trial_bits(double x)
+{
+    uint64_t bits;
+    double f = (double)(float)x;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* What a lane draws once for a node: a key, and a share in [-1, 1], spread evenly over the lanes. */
+typedef enum {
+    FB_DRAW_ROUND,
+    FB_DRAW_FUNCTION,
+    FB_DRAW_SUM,
+    FB_DRAW_CUT,
+    FB_DRAW_OPERAND,
+    FB_DRAW_MEAN,
+    FB_DRAW_REST
+} fb_draw;
+uint64_t fb_trial_key(int lane, fb_id node, fb_draw what);
+double fb_trial_share(int lane, fb_id node, fb_draw what);
+
+/* Which of two ways lane 1 … takes a decision that could go both: of each two lanes one. */
+static inline bool fb_trial_takes(int lane, uint32_t draw)
+{
+    return ((draw >> ((lane - 1) / 2 % 16)) & 1) != (uint32_t)((lane - 1) & 1);
+}
+
+/* u of what a dtype computes in: f32 at least. */
+static inline double fb_trial_unit(fb_dtype dtype)
+{
+    return dtype == FB_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+/* Notes that element `at` of the value of `id` overflowed. */
+void fb_trial_overflowed(fb_trial_eval *e, fb_id id, int64_t at, double value);
+
+/* Does the op hand on one of its operands' elements, by a comparison? */
+bool fb_trial_chooses(fb_op op);
+/* Rounds the results of one lane from `from` into cells at … at + n - 1 of the value of `id`; notes what overflows. */
+void fb_trial_settle(fb_trial_eval *e, fb_id id, int lane, int64_t at, int n, const double *from);
+
+/* ---- sums ---- */
+
+/* Exactness: every term is a multiple of 2^lowest and all of them together fit the accumulator. */
+typedef struct {
+    double magnitude;
+    int lowest;
+    bool over; /* not exact any more */
+} fb_exactness;
+void fb_exactness_add(fb_exactness *x, bool wide, double term);
+int fb_lowest_bit(double x);
+
+/* The γ of n terms of which `repeats` is Σm² (interp_parts.h), as it is likely to be and not as it is at most. */
+static inline double fb_trial_gamma(fb_dtype dtype, int64_t n, double repeats)
+{
+    return fmin((double)n, sqrt(fmax(repeats, (double)n))) * fb_trial_unit(dtype);
+}
+
+/* The error of a sum in a lane, whose size is γ·max(|partial sums|, ‖terms‖₂). */
+static inline double fb_trial_sum_error(int lane, fb_id node, double sum, double size)
+{
+    return size == 0 ? 0 : fb_trial_swing(fb_trial_bits(sum), fb_trial_key(lane, node, FB_DRAW_SUM)) * size;
+}
+
+#endif

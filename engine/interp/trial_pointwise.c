@@ -1,0 +1,570 @@
+/* Pointwise ops, chunk by chunk in all lanes: the function, its share of error, decisions, the rounding. */
+#include "interp/trial_parts.h"
+
+#include "base/mem.h"
+#include "graph/intmath.h"
+#include "interp/parts.h"
+
+#include <float.h>
+
+/* ---- operands ---- */
+
+/* Reads an operand in the order of the result's box. Dimensions innermost first, those merged that one step serves. */
+typedef struct {
+    const fb_trial_value *x;
+    bool is_float, whole;
+    int rank;
+    int64_t dim[FB_MAX_RANK], step[FB_MAX_RANK], offset;
+} reader;
+
+static reader reader_open(const fb_trial_value *x, const fb_node *from, const fb_box *box, int rank)
+{
+    reader r = {.x = x, .is_float = fb_dtype_is_float(from->dtype)};
+    int64_t inner[FB_MAX_RANK] = {0}, steps[FB_MAX_RANK] = {0};
+    fb_box_steps(&x->box, from->shape.rank, inner);
+    for (int d = rank - 1, s = from->shape.rank - 1; s >= 0; d--, s--) {
+        if (from->shape.dim[s] == 1) continue;
+        steps[d] = inner[s];
+        r.offset += (box->lo[d] - x->box.lo[s]) * inner[s];
+    }
+    for (int d = rank - 1; d >= 0; d--) {
+        int64_t extent = box->hi[d] - box->lo[d];
+        if (extent == 1) continue;
+        if (r.rank && steps[d] == r.step[r.rank - 1] * r.dim[r.rank - 1]) {
+            r.dim[r.rank - 1] *= extent;
+            continue;
+        }
+        r.dim[r.rank] = extent;
+        r.step[r.rank++] = steps[d];
+    }
+    r.whole = r.rank == 0 || (r.rank == 1 && r.step[0] == 1);
+    return r;
+}
+
+/* Cells at … at + n - 1 of the result's order, in `room` or where they lie. */
+static const uint64_t *reader_take(const reader *r, int lane, int64_t at, int n, uint64_t *room)
+{
+    const uint64_t *plane = fb_trial_raw(r->x, lane) + r->offset;
+    if (r->whole) return plane + at;
+    int64_t index[FB_MAX_RANK], from = 0;
+    for (int d = 0; d < r->rank; d++) {
+        index[d] = at % r->dim[d];
+        from += index[d] * r->step[d];
+        at /= r->dim[d];
+    }
+    int64_t step = r->step[0];
+    for (int done = 0; done < n;) {
+        int run = r->dim[0] - index[0] < n - done ? (int)(r->dim[0] - index[0]) : n - done;
+        if (step == 1)
+            memcpy(room + done, plane + from, (size_t)run * sizeof *room);
+        else
+            for (int k = 0; k < run; k++) room[done + k] = plane[from + k * step];
+        done += run;
+        index[0] += run;
+        from += run * step;
+        for (int d = 0; d + 1 < r->rank && index[d] == r->dim[d]; d++) {
+            index[d] = 0;
+            from += r->step[d + 1] - r->dim[d] * r->step[d];
+            index[d + 1]++;
+        }
+    }
+    return room;
+}
+
+/* ---- one node ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    reader args[3];
+    bool f64; /* evaluated in doubles; else in int64_t */
+    bool result_float;
+    int operand_lanes; /* 1: of exact operands */
+    bool settles;      /* lanes must be rounded */
+    atomic_bool *lost; /* some value does not fit into the integers that it is cast to */
+} job;
+
+/* One chunk in all lanes. */
+typedef struct {
+    uint64_t room[3][FB_LANES][FB_TRIAL_CHUNK];
+    double converted[3][FB_LANES][FB_TRIAL_CHUNK];
+    const uint64_t *raw[3][FB_LANES];
+    const double *x[3][FB_LANES]; /* as doubles; absent operands are zeros */
+    double y[FB_LANES][FB_TRIAL_CHUNK];
+    double spread[FB_TRIAL_CHUNK];
+} chunk;
+
+static void take_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
+{
+    for (int a = 0; a < j->node->n_args; a++) {
+        const reader *r = &j->args[a];
+        for (int l = 0; l < lanes; l++) {
+            if (l >= r->x->lanes) {
+                c->raw[a][l] = c->raw[a][0];
+                c->x[a][l] = c->x[a][0];
+                continue;
+            }
+            c->raw[a][l] = reader_take(r, l, at, n, c->room[a][l]);
+            c->x[a][l] = (const double *)c->raw[a][l];
+            if (r->is_float || !j->f64) continue;
+            for (int k = 0; k < n; k++) c->converted[a][l][k] = (double)((const int64_t *)c->raw[a][l])[k];
+            c->x[a][l] = c->converted[a][l];
+        }
+    }
+}
+
+static void compute(const job *j, const chunk *c, int lane, int n, double *y)
+{
+    fb_pointwise_f64(j->node->op, j->node->attrs, n, c->x[0][lane], c->x[1][lane], c->x[2][lane], y);
+}
+
+/* ---- decisions ---- */
+
+/* TURNS of ops.def: where a result hangs on a decision that roundings may turn. */
+typedef enum {
+    FB_TURN_SMOOTH,
+    FB_TURN_KINK,
+    FB_TURN_STEP,
+    FB_TURN_COMPARISON,
+    FB_TURN_CHOICE,
+    FB_TURN_WRAP,
+    FB_TURN_CAST,
+    FB_TURN_AT_POLE,
+} turning;
+
+static const struct {
+    turning how;
+    int operand; /* of a pole */
+} turns[FB_OPS] = {
+#define FB_TURN_POLE(OPERAND, PLACE) FB_TURN_AT_POLE, OPERAND
+#define FB_TURN_OF_TURNS(HOW)        FB_TURN_##HOW
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+    [FB_OP_##ID] = {FB_TURN_OF_##TURNS},
+#include "graph/ops.def"
+#undef POINTWISE
+};
+
+/* Where the operand with the pole has it. */
+static double place_of_pole(fb_op op, const fb_attrs *at)
+{
+    (void)at;
+    switch (op) {
+#define FB_PLACE_SMOOTH               0
+#define FB_PLACE_KINK                 0
+#define FB_PLACE_STEP                 0
+#define FB_PLACE_COMPARISON           0
+#define FB_PLACE_CHOICE               0
+#define FB_PLACE_WRAP                 0
+#define FB_PLACE_CAST                 0
+#define FB_PLACE_POLE(OPERAND, PLACE) PLACE
+#define FB_PLACE_OF_TURNS(HOW)        FB_PLACE_##HOW
+#define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, ...)             \
+    case FB_OP_##ID:                                                                                                   \
+        return FB_PLACE_OF_##TURNS;
+#include "graph/ops.def"
+#undef POINTWISE
+    default: return 0;
+    }
+}
+
+/* No fused multiply-add reaches through a choice: what comes out has been rounded, and where the product itself goes on
+ * wide, the two differ. */
+bool fb_trial_chooses(fb_op op)
+{
+    bool extremum = op == FB_OP_AMAX || op == FB_OP_AMIN;
+    return extremum || turns[op].how == FB_TURN_KINK || turns[op].how == FB_TURN_CHOICE;
+}
+
+/* Largest |x_l − x_0| of a quantity that every lane has. */
+FB_TRIAL_WIDE static void spread_of(int lanes, int n, const double *const *x, double *spread)
+{
+    memset(spread, 0, (size_t)n * sizeof *spread);
+    for (int l = 1; l < lanes; l++) {
+        const double *a = x[0], *b = x[l];
+        for (int k = 0; k < n; k++) {
+            double d = fabs(b[k] - a[k]);
+            spread[k] = d > spread[k] ? d : spread[k];
+        }
+    }
+}
+
+/* Is a decision open whose quantity lies `margin` from where it turns? */
+static bool is_open(double margin, double spread)
+{
+    return spread > 0 && margin <= FB_TRIAL_MARGIN * spread;
+}
+
+static uint32_t decision_draw(const job *j, double x)
+{
+    return fb_trial_draw(fb_trial_bits(x), fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+}
+
+/* In one lane nothing that is open holds, in one all does: a stored maximum of 16 bits may equal none of the values
+ * that it was made of, where these are computed anew and kept wide. */
+static void decide_comparisons(const job *j, chunk *c, int n)
+{
+    enum { NONE = 3, ALL = 4 };
+    int lanes = j->e->s->lanes;
+    const double *differences[FB_LANES];
+    for (int l = 0; l < lanes; l++) {
+        double *d = (double *)c->room[2][l]; /* a comparison has no third operand */
+        for (int k = 0; k < n; k++) d[k] = c->x[0][l][k] - c->x[1][l][k];
+        differences[l] = d;
+    }
+    spread_of(lanes, n, differences, c->spread);
+    for (int k = 0; k < n; k++) {
+        double d = differences[0][k];
+        if (!is_open(fabs(d), c->spread[k])) continue;
+        uint32_t draw = decision_draw(j, d);
+        for (int l = 1; l < lanes; l++) c->y[l][k] = l == NONE || l == ALL ? l == ALL : fb_trial_takes(l, draw);
+    }
+}
+
+/* The place nearest to x where the op jumps. */
+static double nearest_jump(const job *j, double x)
+{
+    if (j->node->op == FB_OP_SIGN || (j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL)) return 0;
+    if (j->node->op == FB_OP_ROUND) return floor(x) + 0.5;
+    double whole = nearbyint(x);
+    return j->node->op == FB_OP_CAST && whole == 0 ? copysign(1, x) : whole;
+}
+
+/* Lanes go to one side or the other of the jump, each to the nearest point there unless it is on that side already. A
+ * sign has a third value, that of 0: where roundings lead so near, they may lead there. */
+static void decide_steps(const job *j, chunk *c, int n)
+{
+    enum { NOTHING = 5 };
+    int lanes = j->e->s->lanes;
+    bool truth = j->node->op == FB_OP_CAST && j->node->dtype == FB_BOOL;
+    spread_of(lanes, n, c->x[0], c->spread);
+    for (int k = 0; k < n; k++) {
+        double x = c->x[0][0][k], jump = nearest_jump(j, x);
+        if (!is_open(fabs(x - jump), c->spread[k])) continue;
+        uint32_t draw = decision_draw(j, x);
+        for (int l = 1; l < lanes; l++) {
+            bool above = fb_trial_takes(l, draw);
+            double to = above ? fmax(c->x[0][l][k], nextafter(jump, INFINITY))
+                              : fmin(c->x[0][l][k], nextafter(jump, -INFINITY));
+            if (truth)
+                c->y[l][k] = above;
+            else if (j->node->op == FB_OP_SIGN && l == NOTHING)
+                c->y[l][k] = 0;
+            else
+                fb_pointwise_f64(j->node->op, j->node->attrs, 1, &to, &to, &to, &c->y[l][k]);
+        }
+    }
+}
+
+/* a mod b jumps where a / b is whole: from next to b down to nothing. */
+static void decide_remainders(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes;
+    const double *quotients[FB_LANES];
+    for (int l = 0; l < lanes; l++) {
+        double *q = (double *)c->room[2][l];
+        for (int k = 0; k < n; k++) q[k] = c->x[0][l][k] / c->x[1][l][k];
+        quotients[l] = q;
+    }
+    spread_of(lanes, n, quotients, c->spread);
+    for (int k = 0; k < n; k++) {
+        double q = quotients[0][k], whole = nearbyint(q);
+        if (!is_open(fabs(q - whole), c->spread[k])) continue;
+        uint32_t draw = decision_draw(j, q);
+        for (int l = 1; l < lanes; l++) {
+            double a = c->x[0][l][k], b = c->x[1][l][k], rest = fma(-whole, b, a);
+            bool above = fb_trial_takes(l, draw);
+            /* In units of b the rest is a little more than 0, or a little less than 1. */
+            double part = rest / b;
+            c->y[l][k] = above ? fmax(part, 0) * b : (1 + fmin(part, 0)) * b;
+        }
+    }
+}
+
+/* Where roundings may make a 0 of what is divided by, or taken the logarithm of, half of the lanes have it. */
+static void decide_poles(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes, of = turns[j->node->op].operand;
+    const double place = place_of_pole(j->node->op, j->node->attrs);
+    spread_of(lanes, n, c->x[of], c->spread);
+    for (int k = 0; k < n; k++) {
+        double x = c->x[of][0][k] - place;
+        if (!is_open(fabs(x), c->spread[k])) continue;
+        uint32_t draw = decision_draw(j, x);
+        for (int l = 1; l < lanes; l++) {
+            const double *first = of ? &c->x[0][l][k] : &place;
+            if (fb_trial_takes(l, draw))
+                fb_pointwise_f64(j->node->op, j->node->attrs, 1, first, &place, &place, &c->y[l][k]);
+        }
+    }
+}
+
+/* Where max(0, x) and its like give a bound in all lanes, an operand next to it may lead beyond in a kernel. */
+static void decide_kinks(const job *j, chunk *c, int n)
+{
+    int lanes = j->e->s->lanes;
+    const double *results[FB_LANES];
+    double moved[FB_TRIAL_CHUNK];
+    for (int l = 0; l < lanes; l++) results[l] = c->y[l];
+    spread_of(lanes, n, results, moved);
+    for (int a = 0; a < j->node->n_args; a++) {
+        spread_of(lanes, n, c->x[a], c->spread);
+        for (int k = 0; k < n; k++) {
+            double y = c->y[0][k], beyond = y - c->x[a][0][k];
+            if (moved[k] != 0 || beyond == 0 || !is_open(fabs(beyond), c->spread[k])) continue;
+            uint32_t draw = decision_draw(j, c->x[a][0][k]);
+            for (int l = 1; l < lanes; l++)
+                if (fb_trial_takes(l, draw)) c->y[l][k] = y + copysign(c->spread[k], beyond);
+        }
+    }
+}
+
+/* What an integer cannot hold becomes what the device makes of it: one thing in half of the lanes, another in the rest.
+ * Lanes of exact operands are those of lane 0. */
+static bool casts_to_whole(const job *j)
+{
+    return j->node->op == FB_OP_CAST && j->args[0].is_float && (j->node->dtype == FB_I32 || j->node->dtype == FB_I64);
+}
+
+static void decide_overflows(const job *j, chunk *c, int lanes, int n)
+{
+    double beyond = j->node->dtype == FB_I32 ? 0x1p31 : 0x1p63;
+    for (int k = 0; k < n; k++) {
+        bool fits = true;
+        for (int l = 0; l < (j->operand_lanes > 1 ? lanes : 1); l++) fits = fits && fabs(c->x[0][l][k]) < beyond;
+        if (fits) continue;
+        atomic_store_explicit(j->lost, true, memory_order_relaxed);
+        uint32_t draw = decision_draw(j, c->x[0][0][k]);
+        for (int l = 1; l < lanes; l++) c->y[l][k] = fb_trial_takes(l, draw) ? 0 : -beyond;
+    }
+}
+
+static void decide(const job *j, chunk *c, int n)
+{
+    switch (turns[j->node->op].how) {
+    case FB_TURN_SMOOTH:
+    case FB_TURN_CHOICE: break;
+    case FB_TURN_KINK: decide_kinks(j, c, n); break;
+    case FB_TURN_STEP: decide_steps(j, c, n); break;
+    case FB_TURN_COMPARISON: decide_comparisons(j, c, n); break;
+    case FB_TURN_WRAP: decide_remainders(j, c, n); break;
+    case FB_TURN_CAST:
+        if (!j->result_float && j->args[0].is_float) decide_steps(j, c, n);
+        break;
+    case FB_TURN_AT_POLE: decide_poles(j, c, n); break;
+    }
+}
+
+/* ---- what functions are off by ---- */
+
+/* Whether a double result of a correctly rounded op is what its operands give exactly. */
+static bool hit_exactly(fb_op op, double a, double b, double v)
+{
+    if (op == FB_OP_MUL) return fma(a, b, -v) == 0;
+    if (op != FB_OP_ADD && op != FB_OP_SUB) return false;
+    if (op == FB_OP_SUB) b = -b;
+    double back = v - a; /* the error of the sum (Knuth) */
+    return (a - (v - back)) + (b - back) == 0;
+}
+
+/* f64 has no rounding that doubles could show: its results are put off by a unit or two instead. */
+static void put_off_doubles(const job *j, const chunk *c, int lane, int n, double *y)
+{
+    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_ROUND);
+    for (int k = 0; k < n; k++) {
+        uint64_t bits;
+        if (hit_exactly(j->node->op, c->x[0][lane][k], c->x[1][lane][k], y[k])) continue;
+        memcpy(&bits, &y[k], sizeof bits);
+        double off = y[k] * (fb_trial_swing(bits, key) * 0x1p-52);
+        if (isfinite(off)) y[k] += off;
+    }
+}
+
+static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
+{
+    int units = fb_bound_units(j->node->op);
+    if (!units || !j->result_float) return;
+    double share =
+        units > 1 ? fb_trial_share(lane, j->id, FB_DRAW_FUNCTION) * units * fb_trial_unit(j->node->dtype) : 0;
+    /* In half of the lanes each value has a share of its own: the errors of two values do not cancel in their
+     * difference. */
+    bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+    double most = units * fb_trial_unit(j->node->dtype);
+    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_FUNCTION);
+    if (share != 0) {
+        for (int k = 0; k < n; k++) {
+            double own = alike ? share : most * fb_trial_swing(fb_trial_bits(y[k]), key);
+            y[k] += isinf(y[k]) ? 0 : own * y[k];
+        }
+    }
+    double beside[FB_TRIAL_CHUNK];
+    if (fb_bound_beside(j->node->op,
+                        &(fb_bound_block){.at = j->node->attrs,
+                                          .dtype = j->node->dtype,
+                                          .n = n,
+                                          .x = {c->x[0][lane], c->x[1][lane], c->x[2][lane]},
+                                          .e = {y, y, y},
+                                          .v = y},
+                        beside)) {
+        for (int k = 0; k < n; k++) y[k] += isfinite(beside[k]) ? share * beside[k] : 0;
+    }
+    if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
+}
+
+/* ---- chunks ---- */
+
+static void store_lane(const job *j, int lane, int64_t at, int n, const double *y)
+{
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    if (j->result_float) {
+        if (lane == 0 || !j->settles)
+            memcpy(fb_trial_f(v, lane) + at, y, (size_t)n * sizeof *y);
+        else
+            fb_trial_settle(j->e, j->id, lane, at, n, y);
+        return;
+    }
+    int64_t *to = fb_trial_i(v, lane) + at;
+    for (int k = 0; k < n; k++) to[k] = fb_int_of_double(j->node->dtype, y[k]);
+}
+
+static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
+{
+    bool differ = j->operand_lanes > 1;
+    compute(j, c, 0, n, c->y[0]);
+    bool near =
+        differ && j->result_float && fb_trial_near(j->node->op, j->node->attrs, n, lanes, c->x[0], c->y[0], c->y);
+    for (int l = 1; l < lanes; l++) {
+        if (differ && !near)
+            compute(j, c, l, n, c->y[l]);
+        else if (!differ)
+            memcpy(c->y[l], c->y[0], (size_t)n * sizeof(double));
+        add_share(j, c, l, n, c->y[l]);
+    }
+    if (differ && lanes > 1) decide(j, c, n);
+    if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);
+    for (int l = 0; l < lanes; l++) store_lane(j, l, at, n, c->y[l]);
+}
+
+static void i64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
+{
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    fb_dtype dtype = j->node->dtype;
+    for (int l = 0; l < lanes; l++) {
+        int64_t *to = fb_trial_i(v, l) + at;
+        const int64_t *x[3];
+        for (int a = 0; a < 3; a++) x[a] = (const int64_t *)c->raw[a][l];
+        fb_pointwise_i64(j->node->op, j->node->attrs, n, x[0], x[1], x[2], to);
+        for (int k = 0; k < n && dtype != FB_I64; k++) to[k] = fb_int_wrap(dtype, to[k]);
+    }
+}
+
+static void run_part(void *ctx, int64_t first, int64_t last)
+{
+    const job *j = ctx;
+    int lanes = fb_trial_at(j->e, j->id)->lanes;
+    chunk *c = fb_calloc(1, sizeof *c);
+    for (int a = 0; a < 3; a++) {
+        for (int l = 0; l < FB_LANES; l++) c->raw[a][l] = c->room[2][0], c->x[a][l] = (const double *)c->room[2][0];
+    }
+    for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
+        int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
+        take_chunk(j, c, lanes, at, n);
+        if (j->f64)
+            f64_chunk(j, c, lanes, at, n);
+        else
+            i64_chunk(j, c, lanes, at, n);
+    }
+    fb_free(c);
+}
+
+/* Results of exact operands that the dtype holds need no lanes: those of a correctly rounded op, and casts. Looks at
+ * the plane of lane 0. */
+static bool came_out_exactly(const job *j)
+{
+    const fb_trial_value *v = fb_trial_at(j->e, j->id);
+    if (fb_bound_units(j->node->op) > 1) return false;
+    return j->node->dtype != FB_F64 && fb_all_representable(j->node->dtype, v->n, v->cells->at.f);
+}
+
+/* The lanes of exact operands: the same result, each rounded in its own way. */
+static void spread_part(void *ctx, int64_t first, int64_t last)
+{
+    const job *j = ctx;
+    int lanes = j->e->s->lanes;
+    chunk *c = fb_calloc(1, sizeof *c);
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
+        int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
+        if (fb_bound_has_beside(j->node->op) || j->node->dtype == FB_F64) take_chunk(j, c, 1, at, n);
+        for (int a = 0; a < 3; a++) {
+            for (int l = 0; l < lanes; l++) c->x[a][l] = c->x[a][0] ? c->x[a][0] : c->y[0];
+        }
+        for (int l = 1; l < lanes; l++) {
+            memcpy(c->y[l], v->cells->at.f + at, (size_t)n * sizeof(double));
+            add_share(j, c, l, n, c->y[l]);
+            store_lane(j, l, at, n, c->y[l]);
+        }
+    }
+    fb_free(c);
+}
+
+/* The lanes of exact operands that do not all fit: the others are in lane 0's place. */
+static void lost_part(void *ctx, int64_t first, int64_t last)
+{
+    const job *j = ctx;
+    int lanes = j->e->s->lanes;
+    chunk *c = fb_calloc(1, sizeof *c);
+    for (int a = 1; a < 3; a++) c->x[a][0] = (const double *)c->room[2][0];
+    for (int64_t at = first; at < last; at += FB_TRIAL_CHUNK) {
+        int n = last - at < FB_TRIAL_CHUNK ? (int)(last - at) : FB_TRIAL_CHUNK;
+        take_chunk(j, c, 1, at, n);
+        compute(j, c, 0, n, c->y[0]);
+        for (int l = 1; l < lanes; l++) memcpy(c->y[l], c->y[0], (size_t)n * sizeof(double));
+        decide_overflows(j, c, lanes, n);
+        for (int l = 1; l < lanes; l++) store_lane(j, l, at, n, c->y[l]);
+    }
+    fb_free(c);
+}
+
+/* True where the lanes of exact operands cannot differ whatever the values. */
+static bool is_exact(const job *j)
+{
+    const fb_node *node = j->node;
+    if (!j->f64 || !j->result_float) return true;
+    if (node->op != FB_OP_CAST) return fb_bound_units(node->op) == 0;
+    return node->dtype == FB_F64;
+}
+
+bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    fb_trial_value *v = fb_trial_at(e, id);
+    job j = {.e = e, .id = id, .node = node, .result_float = fb_dtype_is_float(node->dtype)};
+    j.f64 = j.result_float;
+    j.operand_lanes = fb_trial_lanes_of(e, node);
+    for (int a = 0; a < node->n_args; a++) {
+        j.args[a] =
+            reader_open(fb_trial_at(e, node->args[a]), fb_trial_node(e, node->args[a]), &v->box, node->shape.rank);
+        j.f64 |= j.args[a].is_float;
+    }
+    atomic_bool lost = false;
+    j.lost = &lost;
+    bool exact = is_exact(&j) && !casts_to_whole(&j);
+    /* Exact ops hand on f32 as it is, unless they choose; 16-bit values that their operands kept in f32 may be rounded
+     * now. */
+    j.settles = !exact || node->dtype == FB_F16 || node->dtype == FB_BF16 || fb_trial_chooses(node->op);
+    int lanes = exact ? j.operand_lanes : e->s->lanes;
+    if (!fb_trial_open(e, id, lanes)) return false;
+    int64_t grain = 16 * FB_TRIAL_CHUNK;
+    if (j.operand_lanes > 1 || lanes == 1) {
+        fb_trial_for(e, v->n, grain, run_part, &j);
+        return true;
+    }
+    v->lanes = 1;
+    fb_trial_for(e, v->n, grain, run_part, &j);
+    bool whole = casts_to_whole(&j);
+    if (whole ? !lost : came_out_exactly(&j)) return true;
+    v->lanes = lanes;
+    fb_trial_for(e, v->n, grain, whole ? lost_part : spread_part, &j);
+    return true;
+}

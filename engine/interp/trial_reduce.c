@@ -1,0 +1,634 @@
+/* Reductions and cumsum. Rows are brought together where they do not lie so, a few at a time; every lane sums its own
+ * values in double and is put off by what adding them in the accumulator may cost. */
+#include "interp/trial_parts.h"
+
+#include "base/mem.h"
+
+#include "graph/intmath.h"
+#include "interp/parts.h"
+#include <float.h>
+
+enum { SUM_PART = 64, SUM_SURE = 16, ROWS = 256, TURNED = 16 };
+
+/* ---- one row of one lane, in parts that come one after the other ---- */
+
+typedef struct {
+    int64_t n;
+    double sum, partial, squares; /* partial: the largest sum on the way */
+    fb_exactness exact;
+    fb_bound_repeats repeats;
+    double large, small; /* of a product: of what is more than 1, and less, by magnitude */
+} sum_state;
+
+FB_TRIAL_WIDE static double add_part(const double *x, int n, double *squares)
+{
+    double sum[8] = {0}, square[8] = {0};
+    int k = 0;
+    for (; k + 8 <= n; k += 8) {
+        for (int i = 0; i < 8; i++) sum[i] += x[k + i], square[i] += x[k + i] * x[k + i];
+    }
+    for (int i = 0; k < n; k++, i++) sum[i] += x[k], square[i] += x[k] * x[k];
+    for (int i = 0; i < 8; i++) *squares += square[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* Without lanes nobody asks for errors: `plain` leaves out all but the sum. `counts`: how often terms repeat; they do
+ * so in all lanes as in the exact one. */
+static void sum_plain(sum_state *s, const double *x, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += SUM_PART)
+        s->sum += add_part(x + at, n - at < SUM_PART ? (int)(n - at) : SUM_PART, &s->squares);
+    s->n += n;
+}
+
+static void sum_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
+{
+    bool wide = dtype == FB_F64;
+    for (int64_t at = 0; at < n; at += SUM_PART) {
+        int count = n - at < SUM_PART ? (int)(n - at) : SUM_PART;
+        s->sum += add_part(x + at, count, &s->squares);
+        s->partial = fmax(s->partial, fabs(s->sum));
+        for (int k = 0; k < count && !s->exact.over; k++) fb_exactness_add(&s->exact, wide, x[at + k]);
+        for (int k = 0; k < count && counts && s->exact.over; k++) fb_bound_repeat(&s->repeats, dtype, x[at + k]);
+    }
+    s->n += n;
+}
+
+/* The size of the sum's error; 0: exact in any order. */
+static double sum_error(const sum_state *s, fb_dtype dtype)
+{
+    if (s->n < 2 || !s->exact.over) return 0;
+    double repeats = s->n <= SUM_SURE ? (double)(s->n * s->n) : (double)s->repeats.squares;
+    return fb_trial_gamma(dtype, s->n - 1, repeats) * fmax(s->partial, sqrt(s->squares));
+}
+
+FB_TRIAL_WIDE static double extreme_row(const double *x, int64_t n, double sign)
+{
+    double most[8], nan = 0;
+    int64_t k = 0;
+    for (int i = 0; i < 8; i++) most[i] = -INFINITY;
+    for (; k + 8 <= n; k += 8) {
+        for (int i = 0; i < 8; i++) {
+            double y = sign * x[k + i];
+            most[i] = y > most[i] ? y : most[i];
+            nan = y == y ? nan : y;
+        }
+    }
+    for (; k < n; k++) {
+        most[0] = sign * x[k] > most[0] ? sign * x[k] : most[0];
+        nan = x[k] == x[k] ? nan : x[k];
+    }
+    for (int i = 1; i < 8; i++) most[0] = most[i] > most[0] ? most[i] : most[0];
+    return isnan(nan) ? nan : sign * most[0];
+}
+
+/* A rounding a factor, unless all on the way are numbers of the accumulator. */
+static void product_add(sum_state *s, const double *x, int64_t n, fb_dtype dtype)
+{
+    if (s->n == 0) s->sum = s->large = s->small = 1;
+    for (int64_t k = 0; k < n; k++) {
+        double size = fabs(x[k]);
+        s->large *= fmax(size, 1);
+        s->small *= size > 0 ? fmin(size, 1) : 1;
+        double next = s->sum * x[k];
+        s->exact.over |= dtype == FB_F64 ? fma(s->sum, x[k], -next) != 0 : (double)(float)next != next;
+        s->sum = next;
+    }
+    s->n += n;
+}
+
+static void extreme_add(sum_state *s, const double *x, int64_t n, double sign)
+{
+    double part = extreme_row(x, n, sign);
+    if (s->n == 0 || isnan(part) || sign * part > sign * s->sum) s->sum = s->n && isnan(s->sum) ? s->sum : part;
+    s->n += n;
+}
+
+static void state_add(fb_op op, sum_state *s, const double *x, int64_t n, fb_dtype dtype, bool counts)
+{
+    if (op == FB_OP_SUM || op == FB_OP_MEAN)
+        sum_add(s, x, n, dtype, counts);
+    else if (op == FB_OP_PROD)
+        product_add(s, x, n, dtype);
+    else
+        extreme_add(s, x, n, op == FB_OP_AMAX ? 1 : -1);
+}
+
+/* Could an order of multiplying overflow, or lose all, on its way to a number that the dtype holds? Infinite; where one
+ * could do both, infinity times nothing is no number. */
+static double product_lost(const sum_state *s, fb_dtype dtype)
+{
+    bool wide = dtype == FB_F64;
+    double most = wide ? DBL_MAX : FLT_MAX, least = wide ? DBL_MIN : FLT_MIN;
+    if (s->large > most && s->small < least) return NAN;
+    return s->large > most || (s->small < least && fabs(s->sum) >= least) ? INFINITY : 0;
+}
+
+/* The size of the result's error; infinite: it may be anything, and NaN: no number either. */
+static double state_error(fb_op op, const sum_state *s, fb_dtype dtype)
+{
+    if (op == FB_OP_SUM || op == FB_OP_MEAN) return sum_error(s, dtype);
+    if (op != FB_OP_PROD || !s->exact.over || s->n < 2) return 0;
+    double lost = product_lost(s, dtype);
+    if (lost != 0) return lost;
+    return sqrt((double)s->n) * fb_trial_unit(dtype) * fabs(s->sum);
+}
+
+/* ---- rows ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    const fb_trial_value *x;
+    bool from_float, in_place;
+    fb_dtype of;
+    int64_t rows, n;
+    fb_shape kept, reduced; /* extents */
+    int64_t kept_steps[FB_MAX_RANK], reduced_steps[FB_MAX_RANK], offset;
+    atomic_bool spreads; /* some result is not exact */
+} job;
+
+/* Of the part `of` of the operand, which has all that is reduced at once. */
+static void job_open(job *j, const fb_box *of)
+{
+    const fb_shape *from = &fb_trial_node(j->e, j->node->args[0])->shape;
+    const fb_attrs *at = j->node->attrs;
+    int64_t inner[FB_MAX_RANK] = {0};
+    bool reduced[FB_MAX_RANK] = {0}, empty = j->x->lanes == 0;
+    fb_box_steps(&j->x->box, from->rank, inner);
+    for (int a = 0; a < at->n_axes; a++) reduced[at->axes[a]] = true;
+    for (int d = 0; d < from->rank; d++) {
+        fb_shape *s = reduced[d] ? &j->reduced : &j->kept;
+        (reduced[d] ? j->reduced_steps : j->kept_steps)[s->rank] = inner[d];
+        s->dim[s->rank++] = of->hi[d] - of->lo[d];
+        if (!empty) j->offset += (of->lo[d] - j->x->box.lo[d]) * inner[d];
+    }
+    j->rows = fb_shape_elements(&j->kept);
+    j->n = fb_shape_elements(&j->reduced);
+    /* Rows that follow each other are one matrix. */
+    int64_t step = 1;
+    j->in_place = true;
+    for (int d = j->reduced.rank - 1; d >= 0; d--) {
+        j->in_place &= j->reduced.dim[d] == 1 || j->reduced_steps[d] == step;
+        step *= j->reduced.dim[d];
+    }
+    for (int d = j->kept.rank - 1; d >= 0; d--) {
+        j->in_place &= j->kept.dim[d] == 1 || j->kept_steps[d] == step;
+        step *= j->kept.dim[d];
+    }
+}
+
+/* How many rows from `row` on are brought together at once: neighbours along the last kept dimension. */
+static int64_t rows_together(const job *j, int64_t row, int64_t most)
+{
+    if (j->in_place) return most;
+    int64_t last = j->kept.rank ? j->kept.dim[j->kept.rank - 1] : 1, left = last - row % last;
+    int64_t room = j->n < (1 << 16) / TURNED ? TURNED : 1;
+    if (left > room) left = room;
+    return left < most ? left : most;
+}
+
+static const uint64_t *take_rows(const job *j, int lane, int64_t row, int64_t count, uint64_t *room)
+{
+    if (j->n == 0) return room;
+    const uint64_t *plane = fb_trial_raw(j->x, lane) + j->offset;
+    if (j->in_place) return plane + row * j->n;
+    int64_t to_steps[FB_MAX_RANK + 1], from_steps[FB_MAX_RANK + 1], step = 1;
+    for (int d = j->kept.rank - 1; d >= 0; d--) {
+        plane += row % j->kept.dim[d] * j->kept_steps[d];
+        row /= j->kept.dim[d];
+    }
+    fb_shape shape = j->reduced;
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        to_steps[d] = step;
+        from_steps[d] = j->reduced_steps[d];
+        step *= shape.dim[d];
+    }
+    if (count > 1) { /* only then is there a kept dimension, and so room in the shape */
+        to_steps[shape.rank] = j->n;
+        from_steps[shape.rank] = j->kept_steps[j->kept.rank - 1];
+        shape.dim[shape.rank++] = count;
+    }
+    fb_trial_copy(room, plane, &shape, to_steps, from_steps);
+    return room;
+}
+
+/* Rows under way: results and sizes of errors of each lane. */
+typedef struct {
+    double y[FB_LANES][ROWS], error[FB_LANES][ROWS];
+    int64_t whole[FB_LANES][ROWS];
+} results;
+
+/* Terms repeat in a lane as they do in the exact one. */
+static void finish_row(const job *j, int lane, const sum_state *s, results *r, int64_t at)
+{
+    r->y[lane][at] = s->sum;
+    r->error[lane][at] = state_error(j->node->op, s, j->of);
+    if (lane && r->error[lane][at] != 0 && r->error[0][at] > r->error[lane][at]) r->error[lane][at] = r->error[0][at];
+}
+
+static void reduce_floats(const job *j, int lane, const double *x, int64_t count, results *r, int64_t at)
+{
+    bool sums = j->node->op == FB_OP_SUM || j->node->op == FB_OP_MEAN;
+    for (int64_t k = 0; k < count; k++, x += j->n) {
+        sum_state s = {0};
+        if (sums && j->e->s->lanes == 1) {
+            sum_plain(&s, x, j->n);
+            r->y[lane][at + k] = s.sum;
+            r->error[lane][at + k] = 0;
+            continue;
+        }
+        state_add(j->node->op, &s, x, j->n, j->of, lane == 0 && j->n > SUM_SURE);
+        finish_row(j, lane, &s, r, at + k);
+    }
+}
+
+/* ---- argmax and argmin ---- */
+
+/* The first of the extreme elements; a NaN is beyond everything. */
+static int64_t arg_row(const double *row, int64_t n, double sign)
+{
+    int64_t best = 0;
+    for (int64_t k = 1; k < n && !isnan(row[best]); k++) {
+        if (sign * row[k] > sign * row[best] || isnan(row[k])) best = k;
+    }
+    return best;
+}
+
+/* The elements that may be the extreme one, the best first, the next best second. */
+typedef struct {
+    int64_t at[FB_LANES];
+    int n;
+} candidates;
+
+static candidates find_candidates(const double *const *rows, int lanes, int64_t n, double sign, int64_t best)
+{
+    candidates c = {.at = {best}, .n = 1};
+    double gaps[FB_LANES] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        double gap = sign * (rows[0][best] - rows[0][k]), spread = 0;
+        if (k == best) continue;
+        for (int l = 1; l < lanes; l++) spread = fmax(spread, fabs(sign * (rows[l][best] - rows[l][k]) - gap));
+        if (!(spread > 0 && gap <= FB_TRIAL_MARGIN * spread)) continue;
+        int at = c.n < FB_LANES ? c.n++ : FB_LANES;
+        for (; at > 1 && gaps[at - 1] > gap; at--) {
+            if (at < FB_LANES) c.at[at] = c.at[at - 1], gaps[at] = gaps[at - 1];
+        }
+        if (at < FB_LANES) c.at[at] = k, gaps[at] = gap;
+    }
+    return c;
+}
+
+static void reduce_args(const job *j, const double *const *x, int64_t count, results *r, int64_t at)
+{
+    int lanes = j->x->lanes;
+    double sign = j->node->op == FB_OP_ARGMAX ? 1 : -1;
+    for (int64_t k = 0; k < count; k++) {
+        const double *rows[FB_LANES];
+        for (int l = 0; l < lanes; l++) {
+            rows[l] = x[l] + k * j->n;
+            r->whole[l][at + k] = arg_row(rows[l], j->n, sign);
+        }
+        int64_t best = r->whole[0][at + k];
+        if (lanes == 1 || isnan(rows[0][best])) continue;
+        candidates c = find_candidates(rows, lanes, j->n, sign, best);
+        uint64_t key = fb_trial_bits(rows[0][best]);
+        uint32_t draw = fb_trial_draw(key, fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
+        for (int l = 1; l < lanes && c.n > 1; l++) {
+            uint32_t own = fb_trial_draw(key, fb_trial_key(l, j->id, FB_DRAW_FUNCTION));
+            int which = l < 3 || c.n == 2 ? fb_trial_takes(l, draw) : (int)(own % (uint32_t)c.n);
+            r->whole[l][at + k] = c.at[which];
+        }
+    }
+}
+
+/* ---- integers ---- */
+
+static int64_t reduce_row_of_integers(fb_op op, const int64_t *x, int64_t n)
+{
+    int64_t acc = op == FB_OP_PROD ? 1 : 0, best = 0;
+    for (int64_t k = 0; k < n; k++) {
+        if (op == FB_OP_SUM)
+            acc = fb_wrap_add(acc, x[k]);
+        else if (op == FB_OP_PROD)
+            acc = fb_wrap_mul(acc, x[k]);
+        else if (op == FB_OP_AMAX || op == FB_OP_ARGMAX)
+            best = x[k] > x[best] ? k : best;
+        else
+            best = x[k] < x[best] ? k : best;
+    }
+    if (op == FB_OP_SUM || op == FB_OP_PROD) return acc;
+    return op == FB_OP_AMAX || op == FB_OP_AMIN ? x[best] : best;
+}
+
+/* ---- one node ---- */
+
+/* A mean is what its sum comes to over n, or the sum of parts: where the accumulator does not hold the sum, half of the
+ * lanes hold nothing more of it. */
+static double sum_held(job *j, int lane, int64_t at, double sum)
+{
+    double most = j->of == FB_F64 ? DBL_MAX : FLT_MAX;
+    if (!lane || !isfinite(sum) || fabs(sum) <= most) return sum;
+    atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
+    if (!fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_MEAN))) return sum;
+    fb_trial_overflowed(j->e, j->id, at, sum);
+    return copysign(INFINITY, sum);
+}
+
+/* An infinite product that might as well be no number is that in half of the lanes. */
+static bool is_open(const job *j, int lane, double y, double error)
+{
+    return isinf(y) && isnan(error) && fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_SUM));
+}
+
+/* The last steps of a sum's lane: its error, and mean's division. */
+static void finish_floats(job *j, results *r, int64_t at, int count)
+{
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    bool means = j->node->op == FB_OP_MEAN;
+    double room[ROWS];
+    for (int l = 0; l < v->lanes; l++) {
+        int own = l < j->x->lanes ? l : 0;
+        double division = means ? 4 * fb_trial_unit(j->of) * fb_trial_share(l, j->id, FB_DRAW_MEAN) : 0;
+        for (int k = 0; k < count; k++) {
+            double y = r->y[own][k];
+            if (l && (isfinite(y) || is_open(j, l, y, r->error[own][k])))
+                y += fb_trial_sum_error(l, j->id, y, r->error[own][k]);
+            if (means) y = sum_held(j, l, at + k, y) / (double)j->n;
+            if (l && isfinite(y)) y += division * y;
+            if (l == 0 && r->error[0][k] != 0) atomic_store_explicit(&j->spreads, true, memory_order_relaxed);
+            room[k] = y;
+        }
+        if (l)
+            fb_trial_settle(j->e, j->id, l, at, count, room);
+        else
+            memcpy(fb_trial_f(v, 0) + at, room, (size_t)count * sizeof *room);
+    }
+}
+
+static void finish_integers(const job *j, const results *r, int64_t at, int count)
+{
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    for (int l = 0; l < v->lanes; l++) {
+        for (int k = 0; k < count; k++) fb_trial_i(v, l)[at + k] = fb_int_wrap(j->node->dtype, r->whole[l][k]);
+    }
+}
+
+static void reduce_part(void *ctx, int64_t first, int64_t last)
+{
+    job *j = ctx;
+    int lanes = j->x->lanes ? j->x->lanes : 1;
+    bool args = j->node->op == FB_OP_ARGMAX || j->node->op == FB_OP_ARGMIN;
+    results *r = fb_alloc(sizeof *r);
+    int64_t room_cells = j->in_place ? 1 : (j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1;
+    uint64_t *room = fb_alloc((size_t)room_cells * (args ? FB_LANES : 1) * sizeof *room);
+    for (int64_t at = first; at < last;) {
+        int64_t count = last - at < ROWS ? last - at : ROWS;
+        for (int64_t row = 0; row < count;) {
+            int64_t together = rows_together(j, at + row, count - row);
+            const uint64_t *x[FB_LANES];
+            for (int l = 0; l < lanes; l++) {
+                x[l] = take_rows(j, l, at + row, together, room + (args ? l * room_cells : 0));
+                if (j->from_float && !args) reduce_floats(j, l, (const double *)x[l], together, r, row);
+                for (int64_t k = 0; k < together && !j->from_float; k++)
+                    r->whole[l][row + k] = reduce_row_of_integers(j->node->op, (const int64_t *)x[l] + k * j->n, j->n);
+            }
+            if (j->from_float && args) reduce_args(j, (const double *const *)x, together, r, row);
+            row += together;
+        }
+        if (j->from_float && !args)
+            finish_floats(j, r, at, (int)count);
+        else
+            finish_integers(j, r, at, (int)count);
+        at += count;
+    }
+    fb_free(room);
+    fb_free(r);
+}
+
+bool fb_trial_reduction(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    job j = {.e = e, .id = id, .node = node, .x = fb_trial_at(e, node->args[0])};
+    j.of = fb_trial_node(e, node->args[0])->dtype;
+    j.from_float = fb_dtype_is_float(j.of);
+    bool rounds = node->op == FB_OP_SUM || node->op == FB_OP_MEAN || node->op == FB_OP_PROD;
+    bool exact = j.x->lanes <= 1;
+    fb_trial_value *v = fb_trial_at(e, id);
+    if (!fb_trial_open(e, id, exact && !(j.from_float && rounds) ? 1 : e->s->lanes)) return false;
+    fb_box of;
+    fb_trial_needs(e->s->g, node, 0, &v->box, &of);
+    job_open(&j, &of);
+    fb_trial_for(e, j.rows, 1 + 16384 / (j.n + 1), reduce_part, &j);
+    /* A mean's division may be off, so only where the dtype holds all results are they sure to be exact. */
+    if (exact && v->lanes > 1 && !atomic_load(&j.spreads) && fb_all_representable(node->dtype, v->n, v->cells->at.f) &&
+        (node->dtype != FB_F64 || node->op == FB_OP_SUM))
+        v->lanes = 1;
+    return true;
+}
+
+/* ---- rows too long to be held, slab by slab ---- */
+
+struct fb_trial_fold {
+    fb_id id;
+    int lanes; /* of the operand so far */
+    int64_t rows;
+    sum_state *states; /* lane after lane, a row each */
+};
+
+fb_trial_fold *fb_trial_fold_open(const fb_trial_eval *e, fb_id id)
+{
+    fb_trial_fold *f = fb_calloc(1, sizeof *f);
+    *f = (fb_trial_fold){.id = id, .lanes = 1, .rows = fb_shape_elements(&fb_trial_node(e, id)->shape)};
+    f->states = fb_calloc((size_t)(f->rows * e->s->lanes), sizeof *f->states);
+    return f;
+}
+
+typedef struct {
+    job *j;
+    fb_trial_fold *f;
+} fold_job;
+
+static void fold_part(void *ctx, int64_t first, int64_t last)
+{
+    const fold_job *o = ctx;
+    const job *j = o->j;
+    uint64_t *room = fb_alloc((size_t)((j->n < (1 << 16) / TURNED ? TURNED : 1) * j->n + 1) * sizeof *room);
+    for (int l = 0; l < o->f->lanes; l++) {
+        for (int64_t row = first; row < last;) {
+            int64_t together = rows_together(j, row, last - row);
+            const double *x = (const double *)take_rows(j, l, row, together, room);
+            for (int64_t k = 0; k < together; k++)
+                state_add(j->node->op, &o->f->states[l * o->f->rows + row + k], x + k * j->n, j->n, j->of, l == 0);
+            row += together;
+        }
+    }
+    fb_free(room);
+}
+
+void fb_trial_fold_add(fb_trial_fold *f, fb_trial_eval *e, const fb_box *of)
+{
+    const fb_node *node = fb_trial_node(e, f->id);
+    job j = {.e = e, .id = f->id, .node = node, .x = fb_trial_at(e, node->args[0])};
+    j.of = fb_trial_node(e, node->args[0])->dtype;
+    job_open(&j, of);
+    if (j.x->lanes > f->lanes) { /* lanes agreed so far */
+        for (int l = 1; l < j.x->lanes; l++)
+            memcpy(f->states + l * f->rows, f->states, (size_t)f->rows * sizeof *f->states);
+        f->lanes = j.x->lanes;
+    }
+    fold_job o = {&j, f};
+    fb_trial_for(e, f->rows, 1 + 16384 / (j.n + 1), fold_part, &o);
+}
+
+bool fb_trial_fold_close(fb_trial_fold *f, fb_trial_eval *e)
+{
+    const fb_node *node = fb_trial_node(e, f->id);
+    fb_dtype of = fb_trial_node(e, node->args[0])->dtype;
+    fb_trial_value *v = fb_trial_at(e, f->id), x = {.lanes = f->lanes};
+    job j = {.e = e, .id = f->id, .node = node, .x = &x, .of = of};
+    bool rounds = node->op == FB_OP_SUM || node->op == FB_OP_MEAN || node->op == FB_OP_PROD;
+    bool ok = fb_trial_open(e, f->id, rounds ? e->s->lanes : f->lanes);
+    results *r = fb_alloc(sizeof *r);
+    j.n = f->states[0].n;
+    for (int64_t at = 0; ok && at < f->rows; at += ROWS) {
+        int count = f->rows - at < ROWS ? (int)(f->rows - at) : ROWS;
+        for (int l = 0; l < f->lanes; l++) {
+            for (int k = 0; k < count; k++) finish_row(&j, l, &f->states[l * f->rows + at + k], r, k);
+        }
+        finish_floats(&j, r, at, count);
+    }
+    if (ok && f->lanes == 1 && !atomic_load(&j.spreads) && fb_all_representable(node->dtype, v->n, v->cells->at.f) &&
+        node->dtype != FB_F64)
+        v->lanes = 1;
+    fb_free(r);
+    fb_free(f->states);
+    fb_free(f);
+    return ok;
+}
+
+/* ---- cumsum ---- */
+
+typedef struct {
+    fb_trial_eval *e;
+    fb_id id;
+    const fb_node *node;
+    const fb_trial_value *x;
+    int64_t n, inner, x_n, x_offset, x_steps[FB_MAX_RANK]; /* of the result's box; of the operand's */
+    fb_box box;
+    atomic_bool spreads;
+} scan;
+
+/* Where line number `line` of the result's box begins, in the result and in the operand. */
+static void line_at(const scan *s, int64_t line, int64_t *to, int64_t *from)
+{
+    *to = line / s->inner * s->n * s->inner + line % s->inner;
+    *from = s->x_offset;
+    for (int d = s->node->shape.rank - 1; d >= 0; d--) {
+        if (d == s->node->attrs->dim) continue;
+        int64_t extent = s->box.hi[d] - s->box.lo[d];
+        *from += line % extent * s->x_steps[d];
+        line /= extent;
+    }
+}
+
+/* The line in all lanes; the first elements may lie before the box. Lines are short enough to be held: 256 at a time
+ * are rounded together. */
+static void scan_floats(scan *s, int lane, int64_t to, int64_t from, int64_t skipped, double *sums, double *sizes)
+{
+    const double *x = (const double *)fb_trial_raw(s->x, lane) + from;
+    int64_t step = s->x_steps[s->node->attrs->dim];
+    fb_dtype dtype = s->node->dtype;
+    sum_state t = {0};
+    for (int64_t k = 0; k < skipped + s->n; k++) {
+        double term = x[k * step];
+        t.n++;
+        t.sum += term;
+        t.squares += term * term;
+        t.partial = fmax(t.partial, fabs(t.sum));
+        fb_exactness_add(&t.exact, dtype == FB_F64, term);
+        fb_bound_repeat(&t.repeats, dtype, term);
+        if (k < skipped) continue;
+        sums[k - skipped] = t.sum;
+        sizes[k - skipped] = sum_error(&t, dtype);
+    }
+    (void)to;
+}
+
+/* What is lost early in a line is missing from all that follows: neighbours are off together. In half of the lanes a
+ * line has one share for all its elements, by its first term; in the others each has its own, as where lines are cut
+ * up. */
+static double scan_error(const scan *s, int lane, double first, double sum, double size)
+{
+    bool together = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, s->id, FB_DRAW_SUM));
+    return fb_trial_sum_error(lane, s->id, together ? first : sum, size);
+}
+
+static void settle_line(scan *s, int lane, int64_t to, double first, const double *sums, const double *sizes)
+{
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    double room[FB_TRIAL_CHUNK], rounded[FB_TRIAL_CHUNK];
+    fb_rounding r = fb_rounding_of(lane, s->id, s->node->dtype, false);
+    for (int64_t at = 0; at < s->n; at += FB_TRIAL_CHUNK) {
+        int n = s->n - at < FB_TRIAL_CHUNK ? (int)(s->n - at) : FB_TRIAL_CHUNK;
+        for (int k = 0; k < n; k++) {
+            double y = sums[at + k];
+            if (lane && isfinite(y)) y += scan_error(s, lane, first, y, sizes[at + k]);
+            if (lane == 0 && sizes[at + k] != 0) atomic_store_explicit(&s->spreads, true, memory_order_relaxed);
+            room[k] = rounded[k] = y;
+        }
+        int lost = lane ? fb_round_lane(&r, n, room, rounded) : -1;
+        if (lost >= 0) fb_trial_overflowed(s->e, s->id, to + (at + lost) * s->inner, room[lost]);
+        for (int k = 0; k < n; k++) fb_trial_f(v, lane)[to + (at + k) * s->inner] = rounded[k];
+    }
+}
+
+static void scan_part(void *ctx, int64_t first, int64_t last)
+{
+    scan *s = ctx;
+    fb_trial_value *v = fb_trial_at(s->e, s->id);
+    bool is_float = fb_dtype_is_float(s->node->dtype);
+    int64_t skipped = s->box.lo[s->node->attrs->dim], step = s->x_steps[s->node->attrs->dim];
+    double *sums = fb_alloc((size_t)s->n * 2 * sizeof *sums), *sizes = sums + s->n;
+    for (int64_t line = first; line < last; line++) {
+        int64_t to, from;
+        line_at(s, line, &to, &from);
+        for (int l = 0; l < v->lanes; l++) {
+            if (is_float) {
+                if (l < s->x->lanes) scan_floats(s, l, to, from, skipped, sums, sizes);
+                settle_line(s, l, to, fb_trial_f(s->x, l < s->x->lanes ? l : 0)[from], sums, sizes);
+                continue;
+            }
+            const int64_t *x = (const int64_t *)fb_trial_raw(s->x, l) + from;
+            int64_t sum = 0;
+            for (int64_t k = 0; k < skipped + s->n; k++) {
+                sum = fb_int_wrap(s->node->dtype, fb_wrap_add(sum, x[k * step]));
+                if (k >= skipped) fb_trial_i(v, l)[to + (k - skipped) * s->inner] = sum;
+            }
+        }
+    }
+    fb_free(sums);
+}
+
+bool fb_trial_scan(fb_trial_eval *e, fb_id id)
+{
+    const fb_node *node = fb_trial_node(e, id);
+    fb_trial_value *v = fb_trial_at(e, id);
+    int rank = node->shape.rank, dim = node->attrs->dim;
+    scan s = {.e = e, .id = id, .node = node, .x = fb_trial_at(e, node->args[0]), .box = v->box, .inner = 1};
+    bool is_float = fb_dtype_is_float(node->dtype);
+    int lanes = s.x->lanes > 1 || is_float ? e->s->lanes : 1;
+    if (!fb_trial_open(e, id, lanes)) return false;
+    fb_box_steps(&s.x->box, rank, s.x_steps);
+    s.n = v->box.hi[dim] - v->box.lo[dim];
+    for (int d = dim + 1; d < rank; d++) s.inner *= v->box.hi[d] - v->box.lo[d];
+    for (int d = 0; d < rank; d++) {
+        if (d != dim) s.x_offset += (v->box.lo[d] - s.x->box.lo[d]) * s.x_steps[d];
+    }
+    fb_trial_for(e, v->n / s.n, 1 + 16384 / s.n, scan_part, &s);
+    if (s.x->lanes == 1 && is_float && !atomic_load(&s.spreads) &&
+        fb_all_representable(node->dtype, v->n, v->cells->at.f))
+        v->lanes = 1;
+    return true;
+}

@@ -1,0 +1,65 @@
+/* What the loops of one section are like: facts that code generation goes by, and the cost model with it. */
+#include "nest/parts.h"
+
+bool fb_section_lies_across(fb_index_pool *pool, const fb_section *s)
+{
+    int n = s->rows.n, across = 0, along = 0;
+    if (n == 0 || s->rows.extent[n - 1] < 8 || n <= s->blocked) return false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space == FB_NONE) continue;
+        const fb_space *space = &s->spaces[v->space];
+        int64_t row = 0, inner = 0;
+        fb_ix rest;
+        if (!space->n || !fb_ix_uses(pool, v->at, s->rows.var[n - 1])) continue;
+        fb_ix_stride(pool, v->at, s->rows.var[n - 1], &row, &rest);
+        fb_ix_stride(pool, v->at, space->var[space->n - 1], &inner, &rest);
+        across += row == 1 && inner != 1;
+        along += inner == 1;
+    }
+    return across > along;
+}
+
+bool fb_section_only_reduces(const fb_graph *g, const fb_section *s)
+{
+    if (s->n_passes != 1 || s->passes[0].depth != 0) return false;
+    for (int i = 0; i < s->n_roots; i++)
+        if (s->roots[i].space != FB_NONE || s->roots[i].depth != 1) return false;
+    for (int i = 0; i < s->n_values; i++) {
+        fb_op op = s->values[i].kind == FB_VALUE_REDUCE ? g->nodes[s->values[i].node].op : FB_OP_SUM;
+        if (s->values[i].kind == FB_VALUE_SCAN || op == FB_OP_ARGMAX || op == FB_OP_ARGMIN) return false;
+    }
+    return true;
+}
+
+int64_t fb_section_longest(const fb_section *s)
+{
+    int64_t longest = 0;
+    for (int p = 0; p < s->n_passes; p++) {
+        int64_t points = fb_space_points(&s->spaces[s->passes[p].space]);
+        if (points > longest) longest = points;
+    }
+    return longest;
+}
+
+int fb_section_loads(const fb_section *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_values; i++) n += s->values[i].kind == FB_VALUE_LOAD;
+    return n;
+}
+
+bool fb_section_may_split(const fb_graph *g, const fb_section *s, int64_t longest)
+{
+    enum { LONG_ROW = 1 << 15, FEW_ROWS = FB_UNITS_ABOUT };
+    return longest >= LONG_ROW && fb_space_points(&s->rows) < FEW_ROWS && fb_section_only_reduces(g, s);
+}
+
+int64_t fb_section_operations(const fb_section *s)
+{
+    int64_t points = 1;
+    for (int p = 0; p < s->n_passes; p++) points += fb_space_points(&s->spaces[s->passes[p].space]);
+    int64_t each = 1 + s->n_values / (1 + s->n_passes);
+    int64_t rows = fb_space_points(&s->rows);
+    return points > INT64_MAX / each / (rows ? rows : 1) ? INT64_MAX : rows * points * each;
+}

@@ -1,0 +1,249 @@
+/* Inside plan/: what a plan and a planner are made of, and the steps that the edits, presets and files share.
+ *
+ * A plan keeps its groups as *slots*. A slot is named by the node that heads its ring of owned nodes; a loop is a slot
+ * of its own, so that what depends on it is ordered, but no group. `pos` is a topological order of the slots (of one
+ * region: no edge leaves a region), kept up to date by merges, so that a search for a cycle need look only between the
+ * two.
+ */
+#ifndef FB_PLAN_PARTS_H
+#define FB_PLAN_PARTS_H
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "plan/loops.h"
+#include "plan/plan.h"
+
+#define uthash_malloc(bytes)      fb_alloc(bytes)
+#define uthash_free(block, bytes) fb_free(block)
+#include <uthash.h>
+
+/* Limit of one kernel: beyond it compilers take minutes. (The nest limits buffers: a GPU's parameter space is small.)
+ */
+enum { FB_KERNEL_NODES = 4096 };
+
+/* What the user asked for in contractions; the rest follows from the family table. */
+typedef enum { FB_CHOICE_AUTO, FB_CHOICE_LIBRARY, FB_CHOICE_GENERATE } fb_choice;
+
+typedef FB_VEC(fb_id) fb_ids;
+
+/* One set of nodes as one kernel: the nest with its facts, or the verdict that says why not. Kept by the planner. */
+typedef struct fb_analysis {
+    fb_hash key;
+    UT_hash_handle hh;
+    int refs; /* slots of plans that hold it */
+    fb_arena *arena;
+    bool accepted;
+    fb_verdict why; /* when not accepted */
+    fb_family family;
+    fb_choice choice;
+    fb_kernel_nodes kernel; /* its arrays in the arena */
+    const fb_nest *nest;
+    fb_nest_facts facts;
+    int epoch; /* of the planner's machine that `cost` is for; 0: none */
+    fb_group_cost cost;
+} fb_analysis;
+
+/* Scratch sets of nodes or slots: those of a merge, of the two searches, and of walks over recomputed nodes. */
+enum { FB_MARK_SET, FB_MARK_FORWARD, FB_MARK_BACKWARD, FB_MARK_UP, FB_MARK_DOWN, FB_MARKS };
+
+struct fb_planner {
+    const fb_graph *g;
+    fb_machine machine;
+    fb_deps *deps;
+    int epoch;
+    bool *keep;   /* a node: its value outlives the plan's kernels (output, effect, carried to the next step) */
+    bool *vertex; /* a node: computed, or a loop */
+    int n_computed;
+    double working_set; /* bytes, see fb_graph_working_set */
+    fb_arena *arena;    /* knob records */
+    FB_VEC(fb_kernel_source *) sources;
+    fb_analysis *cache;
+    int n_idle;        /* analyses that no plan holds … */
+    size_t idle_bytes; /* … and about what they occupy */
+    /* scratch, one entry a node; a mark counts when it equals its round */
+    int *mark[FB_MARKS], round[FB_MARKS];
+};
+
+typedef struct {
+    fb_id tail; /* of the ring */
+    int n;      /* nodes owned; 0: no slot of this name */
+    int pos;
+    fb_choice choice;
+    const fb_knobs *knobs;          /* NULL: all automatic */
+    const fb_kernel_source *source; /* the planner's; NULL: generated */
+    fb_analysis *analysis;          /* NULL: not asked yet */
+} fb_slot;
+
+/* Numbering and group records, made when asked for. */
+typedef struct {
+    bool numbered;
+    int n;
+    fb_id *slot_of; /* a group: its slot */
+    int *number;    /* a slot: its group */
+    fb_group *group;
+    int n_order;
+    fb_order_entry *order; /* groups with the loops around them */
+    int cost_epoch;        /* of the machine that `cost` is for; 0: none */
+    fb_plan_cost cost;
+} fb_view;
+
+struct fb_plan {
+    fb_planner *planner;
+    fb_id *owner; /* a node: its slot, FB_NONE for recomputed nodes, sources and views */
+    fb_id *next;  /* a node: the next its slot owns, FB_NONE at the end */
+    fb_slot *slot;
+    bool *recompute;
+    int n_recompute;
+    fb_launch_mode launch;
+    bool overlap; /* of copies and kernels */
+    fb_view *view;
+};
+
+/* ---- scratch sets ---- */
+static inline int fb_mark_begin(fb_planner *p, int which)
+{
+    return ++p->round[which];
+}
+static inline bool fb_marked(const fb_planner *p, int which, fb_id i)
+{
+    return p->mark[which][i] == p->round[which];
+}
+static inline void fb_mark(const fb_planner *p, int which, fb_id i)
+{
+    p->mark[which][i] = p->round[which];
+}
+
+/* Sources and loop values that lie in memory; the others are written into the code. */
+static inline bool fb_op_has_storage(fb_op op)
+{
+    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || op == FB_OP_CARRIED || op == FB_OP_ITEM ||
+           op == FB_OP_RESULT;
+}
+
+/* ---- order.c: the plan as a graph of slots ---- */
+
+/* Calls visit for each slot that must run after (before) what `node`, owned by a slot, computes; with repeats. */
+typedef void fb_visit_slot(void *ctx, fb_id slot);
+void fb_slots_after(const fb_plan *plan, fb_id node, bool values_only, fb_visit_slot *visit, void *ctx);
+void fb_slots_before(const fb_plan *plan, fb_id node, bool values_only, fb_visit_slot *visit, void *ctx);
+/* Slots that compute `node`: its owner, or all that recompute it; with repeats. */
+void fb_slots_computing(const fb_plan *plan, fb_id node, fb_visit_slot *visit, void *ctx);
+/* A slot that one slot made of these would have to run before and after; FB_NONE when there is none. */
+fb_id fb_order_blocked(const fb_plan *plan, const fb_id *slots, int n, bool values_only);
+/* Moves positions so that any of these (not blocked) may stand for all. */
+void fb_order_merge(fb_plan *plan, const fb_id *slots, int n);
+/* Numbers all positions anew; false when the slots cannot be ordered, with a slot on a cycle. */
+bool fb_order_all(fb_plan *plan, fb_id *on_cycle);
+/* Groups in launch order, canonical: topological, ties by first node, a loop's body in its place. */
+void fb_order_number(const fb_plan *plan, fb_view *view);
+
+/* ---- plan.c ---- */
+
+/* Joins slots into one and names it (the largest of them); positions are the caller's. */
+fb_id fb_plan_join(fb_plan *plan, const fb_id *slots, int n);
+/* Takes a slot apart: owned node k goes to part[k]; positions are the caller's. */
+void fb_plan_split(fb_plan *plan, fb_id slot, const fb_ids *owned, const int *part, int n_parts);
+void fb_plan_own_alone(fb_plan *plan, fb_id node);
+void fb_plan_touch(fb_plan *plan); /* drops numbering and what hangs on it */
+void fb_ids_sort(fb_ids *ids);
+void fb_slot_forget(fb_plan *plan, fb_id slot); /* drops its analysis */
+void fb_plan_set_knob(fb_plan *plan, fb_id slot, fb_knob knob, int64_t value);
+void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path); /* NULL: generated */
+/* All nodes owned by the slots plus what they recompute, ascending, and which are stored. */
+void fb_plan_gather(const fb_plan *plan, const fb_id *slots, int n, fb_ids *nodes, fb_ids *stored);
+void fb_plan_owned(const fb_plan *plan, fb_id slot, fb_ids *out); /* ascending, appended */
+fb_analysis *fb_slot_analysis(const fb_plan *plan, fb_id slot);
+fb_choice fb_choice_joined(const fb_plan *plan, const fb_id *slots, int n);
+
+/* ---- analysis.c ---- */
+/* The caller holds what it gets, and drops it. */
+fb_analysis *fb_analyse(fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_choice choice);
+void fb_analysis_hold(fb_planner *p, fb_analysis *a);
+void fb_analysis_drop(fb_planner *p, fb_analysis *a);
+const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
+
+/* ---- family.c ---- */
+/* Tries the families in the table's order under a choice; fills family, nest and facts, or `why`. */
+void fb_family_choose(const fb_planner *p, fb_analysis *a);
+/* Could the slots be one library call as far as can be told without a nest? One of them is one. */
+bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+/* Could they be a chain, by the number of their contractions? */
+bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
+/* Time of the arithmetic alone, by the family's own rate. */
+double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
+
+/* ---- cost.c ---- */
+void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out);
+/* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made
+ * on the way that is alive together. */
+double fb_graph_working_set(const fb_graph *g);
+/* Times that the loops around region `r` make it run. */
+double fb_region_trips(const fb_graph *g, fb_id r);
+/* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or
+ * the plan, is one kernel. */
+double fb_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb_group_cost *c);
+/* Launches of loops that are one kernel, or of a plan that is one; and what these take. */
+double fb_merged_launches(const fb_plan *plan);
+double fb_merged_us(const fb_plan *plan);
+
+/* ---- loop_cost.c ---- */
+/* What loops that are one kernel take less than the sum of fb_kernel_us of their stages. */
+double fb_loops_save_us(const fb_plan *plan);
+
+/* ---- legality.c: what needs no nest ---- */
+bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);
+bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why);
+bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
+/* `have`: the group's knobs now, NULL for all automatic. */
+bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
+                     fb_verdict *why);
+/* May a file of the user's be the group's kernel? */
+bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why);
+bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
+bool fb_may_overlap(const fb_planner *p, fb_verdict *why);
+/* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
+bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
+/* Can this kernel be in the plan, which may be one kernel, or have a loop around it that is? */
+bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why);
+
+/* ---- edit.c ---- */
+/* Judges joining slots without doing it; on success *to is what they would become, held. */
+bool fb_judge_join(const fb_plan *plan, const fb_id *slots, int n, fb_analysis **to, fb_verdict *why);
+void fb_commit_join(fb_plan *plan, const fb_id *slots, int n, fb_analysis *to); /* takes the hold */
+
+/* side[k] = 1 for those of a slot's owned nodes that depend on `from` inside it, itself included. The caller's. */
+int *fb_downstream(const fb_plan *plan, const fb_ids *owned, fb_id from);
+/* Splits a slot that no family takes any longer: into connected parts, and those that are refused too into nodes. */
+void fb_split_refused(fb_plan *plan, fb_id slot);
+
+/* ---- grow.c: many joins at once ---- */
+typedef struct {
+    fb_id a, b;
+} fb_pair;
+typedef struct {
+    bool keep_library; /* refuse what would turn a library call into a generated contraction … */
+    bool weigh;        /* … unless its tiles are predicted to be faster than the call and what follows it */
+    int refused;       /* pairs */
+    fb_verdict first;  /* the first refusal */
+    void (*refusal)(void *ctx, fb_pair pair, const fb_verdict *why); /* each of them; may be NULL */
+    void *ctx;
+} fb_growth;
+/* Joins the groups of each pair, in order, as far as that is legal and generated. Pairs are tried together and taken
+ * apart only when refused, so that a long run of fusions costs one analysis and not one each. */
+void fb_plan_grow(fb_plan *plan, const fb_pair *pairs, int n, fb_growth *growth);
+
+/* ---- repeat.c ---- */
+/* "feature[3].tanh" as "feature[*].tanh"; how many numbers were taken out, and which (at most FB_MAX_STARS). */
+enum { FB_MAX_STARS = 32 };
+int fb_name_pattern(const char *name, fb_str *pattern, int64_t star[FB_MAX_STARS]); /* pattern may be NULL */
+/* Does `name` fit `pattern`, where "[*]" takes any index? The indices taken go to `star` (may be NULL), *n_star of
+ * them. */
+bool fb_name_matches(const char *pattern, const char *name, int64_t star[FB_MAX_STARS], int *n_star);
+typedef FB_VEC(fb_pair) fb_pairs;
+/* (a, b) and the pairs that correspond to it; b FB_NONE: a's repetitions alone. */
+void fb_repeated_pairs(const fb_planner *p, fb_id a, fb_id b, fb_pairs *out);
+
+#endif

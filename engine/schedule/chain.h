@@ -1,0 +1,32 @@
+/* The tile of a generated chain: chosen by extents, machine and knobs, once for legality and code. */
+#ifndef FB_SCHEDULE_CHAIN_H
+#define FB_SCHEDULE_CHAIN_H
+
+#include "nest/nest.h"
+#include "schedule/knobs.h"
+
+/* Warps of a block where it keeps the first product's rows whole: along rows, along columns. */
+enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
+/* Where whole warpgroups multiply: k of a step, and bytes of small operands that may lie beside the tiles. */
+enum { FB_CHAIN_STRIP = 64, FB_CHAIN_NEAR = 8192 };
+
+typedef struct {
+    bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
+    bool whole;  /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
+    bool wide;   /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
+    int rows, warp_rows; /* of a block, of a warp */
+    int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
+    int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
+    int step;            /* if whole or wide: k of either product that is loaded at once */
+    int stages, threads;
+    int64_t shared_bytes, blocks;
+} fb_chain_tile;
+
+/* Is it a chain for a GPU? */
+bool fb_nest_chain_on_gpu(const fb_nest *nest);
+/* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
+bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
+/* Time of its products on a GPU. */
+double fb_chain_us(const fb_nest *nest, const fb_machine *m);
+
+#endif

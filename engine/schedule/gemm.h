@@ -1,0 +1,27 @@
+/* The tile of a generated contraction: chosen by extents, machine and knobs, once for legality, cost and code. */
+#ifndef FB_SCHEDULE_GEMM_H
+#define FB_SCHEDULE_GEMM_H
+
+#include "nest/nest.h"
+#include "schedule/knobs.h"
+
+typedef struct {
+    bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
+    int m, n, k; /* of a block; n: all strips */
+    int strip;   /* columns of one */
+    int warp_m, warp_n, threads, stages;
+    int split; /* blocks that share one tile's sums over k, parts of which the last one adds up */
+    int64_t shared_bytes;
+    int64_t kept_bytes; /* beside them, where right operands stay from one step of a loop to the next; else 0 */
+    int64_t blocks;
+    int grid[3]; /* columns, rows, batch × split */
+} fb_gemm_tile;
+
+/* Of a nest of family gemm. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
+bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why);
+/* Bytes of shared memory that the right operands of a phase take where they stay. */
+int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
+/* Time of its arithmetic. */
+double fb_gemm_us(const fb_nest *nest, const fb_machine *m);
+
+#endif

@@ -1,0 +1,71 @@
+/* A processor's loops.
+ *
+ * Arithmetic runs at the calibrated rate where the compiler makes vectors of it. What keeps it from that is counted
+ * apart, each at a rate that calibration measures (device/host/calibrate.c): slow functions; sums along a row, each of
+ * which waits for the one before, and the end of each row; elements that do not lie side by side along the innermost
+ * loop, one load each, and those that lie pages apart, which the caches do not keep until their line is read again;
+ * 16-bit elements, which are widened and narrowed. Kernels that are too small for the team run on one core. */
+#include "schedule/host_cost.h"
+
+#include "nest/parts.h"
+
+#include <math.h>
+
+/* What the calibrated arithmetic of 16 bits takes beyond that of f32 is a load and a store with their conversions, an
+ * element and round of so many FLOPs. */
+static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
+{
+    enum { FLOPS = 8 };
+    double us = 0;
+    for (int d = 0; d < FB_DTYPES; d++)
+        if (f->converted[d])
+            us += fmax(fb_time_us(FLOPS, m->gflops[d]) - fb_time_us(FLOPS, m->gflops[FB_F32]), 0) / 2 *
+                  (double)f->converted[d];
+    return us;
+}
+
+static bool is_serial(const fb_nest *nest)
+{
+    bool serial = true;
+    for (int i = 0; i < nest->n_sections; i++)
+        serial &= !nest->sections[i].scatter && fb_section_operations(&nest->sections[i]) < FB_WORK_FOR_THREADS;
+    return serial;
+}
+
+/* Each of the threads that share an index_add goes through all of the index. */
+static double scatter_us(const fb_machine *m, const fb_nest *nest)
+{
+    enum { OWNERS = 16 };
+    double points = 0;
+    for (int i = 0; i < nest->n_sections; i++)
+        if (nest->sections[i].scatter)
+            points += nest->sections[i].n_spaces ? (double)fb_space_points(&nest->sections[i].spaces[0]) : 1;
+    return fb_time_us(OWNERS * points, m->ggather);
+}
+
+double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype)
+{
+    double us = fb_time_us(flops, m->gflops[dtype]) + fb_time_us((double)f->specials, m->gspecial) +
+                fb_time_us((double)f->summed, m->gsum) + fb_time_us((double)f->sums, m->gsum_rows) +
+                fb_time_us((double)f->gathered, m->ggather) + fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
+    if (!nest) return us;
+    return (us + scatter_us(m, nest)) * (is_serial(nest) ? fmax(m->units, 1) : 1);
+}
+
+/* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of
+ * its size that calibration made so. What it takes and leaves beyond a cube of as much work is packed and stored at
+ * rates of their own. */
+double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
+{
+    const fb_node *n = &g->nodes[contraction];
+    const fb_shape *s = &n->shape, *a = &g->nodes[n->args[0]].shape;
+    double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
+    double rows = (double)s->dim[s->rank - 2], columns = (double)s->dim[s->rank - 1], k = (double)a->dim[a->rank - 1];
+    double each = 2 * rows * columns * k, batch = each > 0 ? flops / each : 1, units = fmax(m->units, 1);
+    bool alone = batch >= units || each < FB_SMALL_PRODUCT;
+    double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
+    if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);
+    if (rows == 1 || columns == 1) return us; /* a vector: nothing is packed */
+    double side = cbrt(each / 2), in = (rows + columns) * k - 2 * side * side, out = rows * columns - side * side;
+    return us + batch * size * (fb_time_us(fmax(in, 0), m->gemm_in) + fb_time_us(fmax(out, 0), m->gemm_out));
+}

@@ -1,0 +1,15 @@
+/* How long a processor's cores compute: loops that the compiler vectorises, and products of its library. */
+#ifndef FB_SCHEDULE_HOST_COST_H
+#define FB_SCHEDULE_HOST_COST_H
+
+#include "nest/nest.h"
+#include "target/machine.h"
+
+/* All loops of the nest, without the products that a library makes. `flops`: of these loops. */
+double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype);
+/* FLOPs of a product: fewer are left to one core, for waking the team costs more than it saves. */
+enum { FB_SMALL_PRODUCT = 50000 };
+/* One product, or one of each batch. */
+double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction);
+
+#endif

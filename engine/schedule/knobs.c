@@ -1,0 +1,25 @@
+/* The knobs' names, as plan files, commands and the screen write them. */
+#include "schedule/knobs.h"
+
+#include <string.h>
+
+static const char *const knob_name[FB_KNOBS] = {
+    [FB_KNOB_ROWS] = "rows",     [FB_KNOB_VECTOR] = "vector",   [FB_KNOB_THREADS] = "threads",
+    [FB_KNOB_TILE_M] = "tile_m", [FB_KNOB_TILE_N] = "tile_n",   [FB_KNOB_TILE_K] = "tile_k",
+    [FB_KNOB_STAGES] = "stages", [FB_KNOB_SPLIT_K] = "split_k", [FB_KNOB_GRID] = "grid",
+};
+
+const char *fb_knob_name(fb_knob k)
+{
+    return knob_name[k];
+}
+
+bool fb_knob_parse(const char *name, fb_knob *out)
+{
+    for (int i = 0; i < FB_KNOBS; ++i) {
+        if (strcmp(knob_name[i], name) != 0) continue;
+        *out = (fb_knob)i;
+        return true;
+    }
+    return false;
+}

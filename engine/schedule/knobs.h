@@ -1,0 +1,28 @@
+/* Knobs: what a user may set of a kernel's schedule. What is automatic follows from the nest and the machine. */
+#ifndef FB_SCHEDULE_KNOBS_H
+#define FB_SCHEDULE_KNOBS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    FB_KNOB_ROWS,    /* rows a block (host: rows a chunk of a thread's work) */
+    FB_KNOB_VECTOR,  /* elements a thread moves at once (host: lanes of a vector) */
+    FB_KNOB_THREADS, /* threads a block (host: of the team) */
+    FB_KNOB_TILE_M,
+    FB_KNOB_TILE_N,
+    FB_KNOB_TILE_K,
+    FB_KNOB_STAGES,
+    FB_KNOB_SPLIT_K,
+    FB_KNOB_GRID, /* blocks launched at most, each of which goes through several blocks' work */
+    FB_KNOBS
+} fb_knob;
+
+const char *fb_knob_name(fb_knob k);
+bool fb_knob_parse(const char *name, fb_knob *out);
+
+typedef struct {
+    int64_t value[FB_KNOBS]; /* 0: automatic */
+} fb_knobs;
+
+#endif

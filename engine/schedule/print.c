@@ -1,0 +1,114 @@
+/* A schedule as text: what was decided for each section, tile or chain of a kernel. Needs a nest that its family has
+ * accepted; leaves lines for people. */
+#include "schedule/print.h"
+
+#include "schedule/chain.h"
+#include "schedule/gemm.h"
+#include "schedule/schedule.h"
+
+#include <inttypes.h>
+
+static const char *const deals[] = {
+    [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_ROWS] = "rows",     [FB_DEAL_COLUMNS] = "columns",
+    [FB_DEAL_SPLIT] = "split rows",  [FB_DEAL_OWNERS] = "owners",
+};
+
+static const char *const loops[] = {
+    [FB_LOOPS_ELEMENTS] = "elements",
+    [FB_LOOPS_ROWS] = "rows",
+    [FB_LOOPS_LANES] = "lanes",
+    [FB_LOOPS_LONG] = "long rows",
+};
+
+static void add_vectors(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, fb_str *out)
+{
+    fb_str_add(out, "    vector:");
+    if (s->rows.n) fb_str_addf(out, " rows %d", fb_schedule_vector(nest, knobs, s, FB_NONE));
+    for (int i = 0; i < s->n_spaces; i++)
+        fb_str_addf(out, "%s space %d %d", i || s->rows.n ? "," : "", i, fb_schedule_vector(nest, knobs, s, i));
+    fb_str_add(out, "\n");
+}
+
+static void add_held(const fb_nest *nest, const fb_section_schedule *x, fb_str *out)
+{
+    if (!x->held) return;
+    fb_str_add(out, "    held in registers:");
+    for (int i = 0, n = 0; i < x->section->n_values; i++)
+        if (x->section->values[i].kept)
+            fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);
+    fb_str_add(out, "\n");
+}
+
+static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)
+{
+    fb_arena *arena = fb_arena_new();
+    const fb_section *s = &nest->sections[number];
+    fb_section_schedule x = fb_schedule_section(nest, knobs, s, arena);
+    fb_str_addf(out, "  section %d: %s: %" PRId64 " blocks of %d threads", number, deals[x.deal], x.blocks, x.threads);
+    if (x.launched < x.blocks) fb_str_addf(out, ", %" PRId64 " of them launched", x.launched);
+    if (x.deal == FB_DEAL_ROWS || x.deal == FB_DEAL_COLUMNS)
+        fb_str_addf(out, "; %" PRId64 " rows, %" PRId64 " a block, %d thread%s each", x.rows, x.rows_a_block, x.team,
+                    x.team == 1 ? "" : "s");
+    if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
+    fb_str_add(out, "\n");
+    add_vectors(nest, knobs, s, out);
+    add_held(nest, &x, out);
+    fb_arena_free(arena);
+}
+
+static void add_loops(const fb_nest *nest, int number, fb_str *out)
+{
+    fb_loops_schedule x = fb_schedule_loops(nest, &nest->sections[number], nest->chain != NULL);
+    fb_str_addf(out, "  section %d: %s: about %" PRId64 " operations", number, loops[x.shape], x.work);
+    if (x.shape == FB_LOOPS_LANES) fb_str_addf(out, ", %" PRId64 " rows at once", x.lanes);
+    fb_str_add(out, x.work < FB_WORK_FOR_THREADS ? ", for one thread\n" : ", shared by threads\n");
+}
+
+static void add_tile(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
+{
+    fb_gemm_tile t;
+    fb_verdict why;
+    if (!fb_gemm_tile_of(nest, knobs, &t, &why)) return;
+    fb_str_addf(out, "  tile %d × %d, steps of %d in %d stage%s: %" PRId64 " blocks of %d threads\n", t.m, t.n, t.k,
+                t.stages, t.stages == 1 ? "" : "s", t.blocks, t.threads);
+    fb_str_addf(out, "    a warp %d × %d on %s; %" PRId64 " bytes of shared memory", t.warp_m, t.warp_n,
+                t.tensor ? "tensor cores" : "scalar units", t.shared_bytes);
+    if (t.split > 1) fb_str_addf(out, "; sums in %d parts", t.split);
+    if (t.kept_bytes) fb_str_addf(out, "; %" PRId64 " more stay from step to step", t.kept_bytes);
+    fb_str_add(out, "\n");
+}
+
+static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
+{
+    fb_chain_tile t;
+    fb_verdict why;
+    if (!fb_nest_chain_on_gpu(nest)) {
+        fb_str_addf(out, "  chain: blocks of %" PRId64 " rows\n", nest->chain->block);
+        return;
+    }
+    if (!fb_chain_tile_of(nest, knobs, &t, &why)) return;
+    fb_str_addf(out, "  chain: %d rows by %d columns on chip, %s: %" PRId64 " blocks of %d threads\n", t.rows, t.tile,
+                t.wide    ? "by whole warpgroups"
+                : t.whole ? "whole rows"
+                          : "tile by tile",
+                t.blocks, t.threads);
+    fb_str_addf(out, "    a warp %d rows on %s; %d stage%s, %" PRId64 " bytes of shared memory\n", t.warp_rows,
+                t.tensor ? "tensor cores" : "scalar units", t.stages, t.stages == 1 ? "" : "s", t.shared_bytes);
+}
+
+void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out)
+{
+    bool grid = nest->target->grid;
+    if (family == FB_FAMILY_LIBRARY && (nest->target->library_epilogues || !nest->n_sections)) {
+        fb_str_add(out, "  a library call\n");
+        return;
+    }
+    if (nest->tiled) add_tile(nest, knobs, out);
+    if (nest->chain) add_chain(nest, knobs, out);
+    for (int i = 0; i < nest->n_sections; i++) {
+        if (!grid)
+            add_loops(nest, i, out);
+        else if (!nest->tiled && !nest->chain)
+            add_section(nest, knobs, i, out);
+    }
+}

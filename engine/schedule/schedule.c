@@ -1,0 +1,306 @@
+/* How sections are dealt to threads: shape, team, vectors, and what stays in registers.
+ *
+ * requires  a nest; knobs (NULL: automatic)
+ * provides  the same answer for the cost model and for the printer: nobody below decides again */
+#include "schedule/schedule.h"
+
+#include "base/integer.h"
+#include "base/mutate.h"
+#include "schedule/team.h"
+
+enum {
+    HELD = 64, /* elements a thread may keep in registers */
+    MOST_VECTOR = 8,
+    ELEMENT_THREADS = 256,   /* a block where nothing is reduced */
+    SEQUENTIAL_THREADS = 64, /* … where each row has one thread */
+};
+
+static int64_t knob_of(const fb_knobs *knobs, fb_knob k)
+{
+    return knobs ? knobs->value[k] : 0;
+}
+
+/* ---- accesses that run along a variable ---- */
+
+static bool is_multiple(fb_index_pool *pool, fb_ix at, int by)
+{
+    int64_t rest = 0;
+    return FB_MUTATE(53, fb_ix_is_const(pool, fb_ix_mod(pool, at, by), &rest) && rest == 0, true);
+}
+
+/* Does `at` step by one along `last`, from places that are multiples of `vector`? */
+static bool runs_along(const fb_nest *nest, fb_ix at, fb_ix last, int vector)
+{
+    int64_t stride;
+    fb_ix rest;
+    return fb_ix_stride(nest->pool, at, last, &stride, &rest) && stride == 1 && is_multiple(nest->pool, rest, vector);
+}
+
+static bool table_fits(const fb_section *s, int table, int vector)
+{
+    for (int m = 0; m < s->members; m++)
+        if (s->tables[table].shift[m] % vector) return false;
+    return true;
+}
+
+/* A loop's step may move any pointer of its body by what is stored there: only whole vectors keep it aligned. */
+bool fb_packs_in_steps(const fb_nest *nest, fb_id storage, int vector)
+{
+    fb_id node = storage >= 0 ? storage : nest->kernel.stored[0];
+    const fb_node *n = &nest->graph->nodes[node];
+    return n->region == 0 || fb_node_bytes(nest->graph, node) % (vector * fb_dtype_size(n->dtype)) == 0;
+}
+
+bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector)
+{
+    return fb_packs_in_steps(nest, storage, vector) && runs_along(nest, at, last, vector);
+}
+
+bool fb_packs_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector)
+{
+    if (v->kind != FB_VALUE_LOAD || v->when != FB_NONE || vector == 1) return false;
+    return (v->table == FB_NONE || table_fits(s, v->table, vector)) && fb_packs(nest, v->node, v->at, last, vector);
+}
+
+bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, fb_ix last, int vector)
+{
+    if (vector == 1) return false;
+    bool stacked = r->storage >= 0 && nest->graph->nodes[r->storage].op == FB_OP_RESULT;
+    if (stacked && !fb_packs_in_steps(nest, r->node, vector)) return false;
+    return (r->table == FB_NONE || table_fits(s, r->table, vector)) && fb_packs(nest, r->storage, r->at, last, vector);
+}
+
+/* Bytes of an element; what a copy is stored in is no node. */
+static int size_in(const fb_nest *nest, fb_id storage)
+{
+    return fb_dtype_size(nest->graph->nodes[storage >= 0 ? storage : nest->kernel.stored[0]].dtype);
+}
+
+/* The most that a thread moves at once, of the largest element that runs along the space's last variable. */
+int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space)
+{
+    const fb_space *x = space == FB_NONE ? &s->rows : &s->spaces[space];
+    if (!x->n) return 1;
+    fb_ix last = x->var[x->n - 1];
+    int largest = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        if (s->values[i].space != space || !fb_packs_load(nest, s, &s->values[i], last, 2)) continue;
+        int size = size_in(nest, s->values[i].node);
+        if (size > largest) largest = size;
+    }
+    for (int i = 0; i < s->n_roots; i++) {
+        if (s->roots[i].space != space || !fb_packs_root(nest, s, &s->roots[i], last, 2)) continue;
+        int size = size_in(nest, s->roots[i].storage);
+        if (size > largest) largest = size;
+    }
+    if (!largest) return 1;
+    int bytes = nest->target->vector_bytes, vector = bytes / largest < MOST_VECTOR ? bytes / largest : MOST_VECTOR;
+    int64_t asked = knob_of(knobs, FB_KNOB_VECTOR);
+    while (asked > 0 && vector > asked) vector /= 2;
+    while (vector > 1 && FB_MUTATE(54, x->extent[x->n - 1] % vector, false)) vector /= 2;
+    return vector;
+}
+
+/* ---- teams ---- */
+
+bool fb_section_is_sequential(const fb_section *s)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_SCAN) return true;
+    return false;
+}
+
+/* The longest pass, in groups of elements that move together. */
+static int64_t longest_pass(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
+{
+    int64_t longest = 1;
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space;
+        int64_t points = fb_space_points(&s->spaces[space]) / fb_schedule_vector(nest, knobs, s, space);
+        if (points > longest) longest = points;
+    }
+    return longest;
+}
+
+static void choose_team(const fb_target *target, fb_section_schedule *x, int64_t longest)
+{
+    fb_team t = fb_team_of(target, x->deal == FB_DEAL_COLUMNS, x->rows, longest);
+    x->team = t.team;
+    x->threads = t.threads;
+    x->rows_a_block = t.rows_a_block;
+}
+
+/* Threads that the knob asks for, in whole warps, as far as the hardware has them; 0: it asks for none. */
+static int threads_asked(const fb_target *t, const fb_knobs *knobs)
+{
+    int64_t threads = knob_of(knobs, FB_KNOB_THREADS);
+    if (threads <= 0) return 0;
+    return threads < t->warp ? t->warp : threads > t->most_threads ? t->most_threads : (int)threads / t->warp * t->warp;
+}
+
+/* Several rows of a block share warps evenly, and a row of its own has the block. */
+static void apply_knobs(const fb_target *t, const fb_knobs *knobs, fb_section_schedule *x)
+{
+    int64_t rows = knob_of(knobs, FB_KNOB_ROWS);
+    int threads = threads_asked(t, knobs);
+    if (x->deal == FB_DEAL_COLUMNS) {
+        if (threads) x->threads = threads;
+        if (threads && x->team == 1)
+            x->rows_a_block = threads;
+        else if (threads)
+            x->team = threads / t->warp;
+        return;
+    }
+    bool whole_block = rows == 1 || (!rows && x->rows_a_block == 1);
+    if (threads) x->threads = threads;
+    if (!rows && !threads) return;
+    if (whole_block) {
+        x->team = x->threads;
+        x->rows_a_block = 1;
+        return;
+    }
+    if (!rows) {
+        x->rows_a_block = x->threads / x->team;
+        return;
+    }
+    x->rows_a_block = fb_power_of_two(rows, t->most_threads);
+    x->team = threads             ? fb_power_of_two(fb_ceil_div(x->threads, x->rows_a_block), t->warp)
+              : x->team < t->warp ? x->team
+                                  : t->warp;
+    while (x->team * x->rows_a_block > t->most_threads) x->team /= 2;
+    while (x->team * x->rows_a_block < t->warp) x->team *= 2;
+    x->threads = x->team * (int)x->rows_a_block;
+}
+
+/* ---- what passes keep ---- */
+
+int64_t fb_schedule_steps(const fb_section_schedule *x, const fb_space *space, int vector)
+{
+    return fb_ceil_div(fb_space_points(space) / vector, x->team);
+}
+
+static int64_t registers_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x, const fb_value *v)
+{
+    const fb_section *s = x->section;
+    const fb_space *space = v->space == FB_NONE ? &s->rows : &s->spaces[v->space];
+    int vector = fb_schedule_vector(nest, knobs, s, v->space);
+    return fb_schedule_steps(x, space, vector) * vector * (v->dtype == FB_F64 || v->dtype == FB_I64 ? 2 : 1);
+}
+
+/* Marks what later passes read again, if all of it fits the registers; else nothing is kept and passes compute anew. */
+void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
+{
+    fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
+    s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
+    bool *needed = FB_NEW_ARRAY(arena, bool, s->n_values);
+    int *times = FB_NEW_ARRAY(arena, int, s->n_values);
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) times[i] += needed[i];
+    }
+    int64_t registers = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        fb_value *v = &s->values[i];
+        bool on_chip = nest->tiled && v->kind == FB_VALUE_LOAD && fb_nest_is_product(nest, v->node);
+        bool worth = v->kind == FB_VALUE_LOAD || x->section->values[i].kept;
+        v->kept = times[i] > 1 && v->space != FB_NONE && !on_chip && worth;
+        if (v->kept) registers += registers_of(nest, knobs, x, v);
+    }
+    x->held = x->deal == FB_DEAL_ROWS && registers > 0 && registers <= HELD;
+    for (int i = 0; !x->held && i < s->n_values; i++) s->values[i].kept = false;
+    x->section = s;
+}
+
+/* ---- sections ---- */
+
+/* Not where blocks wait for each other or return early. */
+static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
+{
+    int64_t most = knob_of(knobs, FB_KNOB_GRID);
+    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SPLIT;
+    return may && most < x->blocks ? most : x->blocks;
+}
+
+static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
+{
+    const fb_section *s = x->section;
+    int64_t longest = longest_pass(nest, knobs, s);
+    if (fb_section_is_sequential(s)) {
+        x->deal = FB_DEAL_COLUMNS;
+        x->threads = SEQUENTIAL_THREADS;
+        x->rows_a_block = SEQUENTIAL_THREADS;
+    } else if (fb_section_may_split(nest->graph, s, longest * 4)) {
+        x->deal = FB_DEAL_SPLIT;
+        x->threads = x->team = threads_asked(nest->target, knobs) ? x->threads : FB_TEAM_SPLIT;
+        x->parts = fb_team_parts(x->rows, longest);
+        x->blocks = x->rows * x->parts;
+        return;
+    } else {
+        x->deal = fb_section_lies_across(nest->pool, s) ? FB_DEAL_COLUMNS : FB_DEAL_ROWS;
+        choose_team(nest->target, x, longest);
+    }
+    apply_knobs(nest->target, knobs, x);
+    x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
+    fb_schedule_held(nest, knobs, x, arena);
+}
+
+fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
+                                        fb_arena *arena)
+{
+    int asked = threads_asked(nest->target, knobs);
+    fb_section_schedule x = {.section = s,
+                             .threads = asked ? asked : ELEMENT_THREADS,
+                             .team = 1,
+                             .rows = fb_space_points(&s->rows),
+                             .rows_a_block = 1};
+    if (s->scatter) {
+        x.deal = FB_DEAL_OWNERS;
+        x.blocks = fb_ceil_div(nest->graph->nodes[s->roots[0].node].shape.dim[0] * x.rows, x.threads);
+    } else if (!s->n_passes) {
+        x.blocks = fb_ceil_div(x.rows / fb_schedule_vector(nest, knobs, s, FB_NONE), x.threads);
+    } else {
+        deal_rows(nest, knobs, &x, arena);
+    }
+    x.launched = launched_of(knobs, &x);
+    return x;
+}
+
+int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs)
+{
+    int threads = nest->target->warp;
+    fb_arena *arena = fb_arena_new();
+    for (int i = 0; i < nest->n_sections; i++) {
+        fb_section_schedule x = fb_schedule_section(nest, knobs, &nest->sections[i], arena);
+        if (x.threads > threads) threads = x.threads;
+    }
+    fb_arena_free(arena);
+    return threads;
+}
+
+/* ---- loops ---- */
+
+/* Rows that are done at once where they lie side by side: what they sum up stays in the nearest cache. */
+static int64_t lanes_of(const fb_section *s)
+{
+    enum { MOST_LANES = 512 };
+    int64_t last = s->rows.extent[s->rows.n - 1], lanes = last >= 16 * MOST_LANES ? MOST_LANES
+                                                          : last >= 1024          ? 128
+                                                                                  : 64;
+    return lanes < last ? lanes : last;
+}
+
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bool inside)
+{
+    enum { LONG_PASS = 1 << 15 };
+    fb_loops_schedule x = {.shape = FB_LOOPS_ROWS, .work = fb_section_operations(s)};
+    bool few = fb_space_points(&s->rows) < FB_LOOPS_FEW && fb_section_longest(s) >= LONG_PASS && !s->blocked;
+    if (!s->n_passes)
+        x.shape = FB_LOOPS_ELEMENTS;
+    else if (fb_section_lies_across(nest->pool, s))
+        x.shape = FB_LOOPS_LANES;
+    else if (few && !inside)
+        x.shape = FB_LOOPS_LONG;
+    if (x.shape == FB_LOOPS_LANES) x.lanes = lanes_of(s);
+    return x;
+}

@@ -1,0 +1,80 @@
+/* The schedule: how a nest is dealt to threads. Decided once, from the nest, the target and the knobs; code generation
+ * writes it out, and the cost model counts with it.
+ *
+ * requires  a nest; sections for a target with a grid, loops for one without (target/target.h)
+ * provides  a section's shape, threads, teams, blocks, vectors, and what its passes keep in registers; for tiles and
+ *           chains see schedule/gemm.h and schedule/chain.h, which decide theirs the same way
+ */
+#ifndef FB_SCHEDULE_SCHEDULE_H
+#define FB_SCHEDULE_SCHEDULE_H
+
+#include "nest/nest.h"
+#include "nest/parts.h"
+#include "schedule/knobs.h"
+
+typedef enum {
+    FB_DEAL_ELEMENTS, /* no reduction: a thread a few neighbouring elements */
+    FB_DEAL_ROWS,     /* a team of threads a row: lanes of a warp, or a block, by the row's length */
+    FB_DEAL_COLUMNS,  /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
+                       * the warps of a block share the long way */
+    FB_DEAL_SPLIT,    /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
+    FB_DEAL_OWNERS,   /* an index_add: a thread owns an element of the result */
+} fb_deal;
+
+typedef struct {
+    fb_deal deal;
+    const fb_section *section; /* with `kept` as registers allow */
+    int threads;               /* a block */
+    int team;                  /* threads a row */
+    int64_t rows, rows_a_block;
+    int64_t blocks;   /* of work … */
+    int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
+    int parts;        /* FB_DEAL_SPLIT: blocks a row */
+    bool held;        /* passes are unrolled and keep in registers what is read again */
+} fb_section_schedule;
+
+/* Of a section of the nest; what it points to is in `arena`. */
+fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
+                                        fb_arena *arena);
+/* What passes of rows keep in registers, if all of it fits: sets `held` and `section`. */
+void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
+/* Threads of a block: of all sections the most, for they share a launch. */
+int fb_schedule_threads(const fb_nest *nest, const fb_knobs *knobs);
+
+/* Elements that a thread moves at once along the last variable of a space (FB_NONE: of the rows); 1: each by itself. */
+int fb_schedule_vector(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, int space);
+/* Steps of a team's thread along a space, of a group of elements each. */
+int64_t fb_schedule_steps(const fb_section_schedule *x, const fb_space *space, int vector);
+/* Must the elements of a row be computed one after the other? */
+bool fb_section_is_sequential(const fb_section *s);
+
+/* Is this load (of elements along `last`) made for whole vectors? Does this root store whole ones? */
+bool fb_packs_load(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix last, int vector);
+bool fb_packs_root(const fb_nest *nest, const fb_section *s, const fb_root *r, fb_ix last, int vector);
+/* Are `vector` elements of a storage that are neighbours along `last` neighbours in memory, at multiples of their size?
+ * Also when a loop's step moves the pointer. */
+bool fb_packs(const fb_nest *nest, fb_id storage, fb_ix at, fb_ix last, int vector);
+/* Does a loop that the kernel is in move the storage's pointer by whole vectors, if at all? */
+bool fb_packs_in_steps(const fb_nest *nest, fb_id storage, int vector);
+
+/* ---- without a grid: loops that a team of cores shares ---- */
+
+typedef enum {
+    FB_LOOPS_ELEMENTS, /* no reduction: the innermost loop is vectorised */
+    FB_LOOPS_ROWS,     /* a row after the other, vectorised along its passes */
+    FB_LOOPS_LANES,    /* neighbouring rows lie side by side in memory: so many of them at once */
+    FB_LOOPS_LONG,     /* few very long rows: threads share each pass */
+} fb_loops_shape;
+
+enum { FB_LOOPS_FEW = 16 }; /* rows, or chunks of them, that do not keep a team of cores busy */
+
+typedef struct {
+    fb_loops_shape shape;
+    int64_t work;  /* operations, about */
+    int64_t lanes; /* FB_LOOPS_LANES: rows at once */
+} fb_loops_schedule;
+
+/* `inside`: the section stands inside a loop that threads share already. */
+fb_loops_schedule fb_schedule_loops(const fb_nest *nest, const fb_section *s, bool inside);
+
+#endif

@@ -1,0 +1,40 @@
+/* As many threads a row as its length keeps busy, as many rows a block as then fit. */
+#include "schedule/team.h"
+
+#include "base/integer.h"
+
+static fb_team team_across(int warp, int64_t rows, int64_t longest)
+{
+    enum { ALONE = 128, SHORT = 16 };
+    int64_t each = rows < warp * 8 * FB_UNITS_ABOUT ? 8 : 64;
+    if (longest < SHORT) return (fb_team){.team = 1, .threads = ALONE, .rows_a_block = ALONE};
+    int team = fb_power_of_two(fb_ceil_div(longest, each), warp);
+    return (fb_team){
+        .team = team, .threads = team == 1 ? ALONE : warp * team, .rows_a_block = team == 1 ? ALONE : warp};
+}
+
+fb_team fb_team_of(const fb_target *target, bool across, int64_t rows, int64_t longest)
+{
+    bool few = rows < 8 * FB_UNITS_ABOUT;
+    int warp = target->warp;
+    fb_team t = {.threads = 256};
+    if (across) return team_across(warp, rows, longest);
+    if (longest > 8 * warp || (few && longest > 2 * warp)) {
+        t.threads = fb_power_of_two(fb_ceil_div(longest, few ? 1 : 4), longest > 16384 ? 1024 : 512);
+        if (t.threads < 2 * warp) t.threads = 2 * warp;
+        t.team = t.threads;
+        t.rows_a_block = 1;
+        return t;
+    }
+    t.team = fb_power_of_two(longest, warp);
+    while (t.threads > warp && fb_ceil_div(rows, t.threads / t.team) < 2 * FB_UNITS_ABOUT) t.threads /= 2;
+    t.rows_a_block = t.threads / t.team;
+    return t;
+}
+
+int fb_team_parts(int64_t rows, int64_t longest)
+{
+    int64_t parts = fb_ceil_div(longest, 8 * FB_TEAM_SPLIT),
+            most = fb_ceil_div(4 * FB_UNITS_ABOUT, rows > 0 ? rows : 1);
+    return (int)(parts < most ? parts : most);
+}

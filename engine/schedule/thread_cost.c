@@ -1,0 +1,272 @@
+/* A thread issues its instructions in order. It waits for its loads a few at a time: a warp has six barriers to wait on
+ * (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018), so that loads whose values
+ * are used one after the other cost a sixth of a wait each. What it computes waits for what it computed
+ * before. A division is a branch, before which its operands have come, and beyond which no load is sent for. Many warps
+ * hide all that behind each other until their scheduler is busy, which issues one instruction a cycle.
+ *
+ * All figures are cycles or instructions. Latencies are those of Luo et al. (see tile_cost.c); instructions are counted
+ * in what nvcc 13.0 makes for compute capability 9.0. */
+#include "schedule/thread_cost.h"
+
+#include "base/mem.h"
+#include "schedule/schedule.h"
+#include "schedule/team.h"
+#include "target/special.h"
+
+#include <math.h>
+
+enum {
+    /* cycles */
+    L2 = 273,      /* latency */
+    SHARED = 30,   /* … of shared memory */
+    RESULT = 4,    /* … of arithmetic: until the next instruction can use it */
+    DIVISION = 60, /* a reciprocal, five steps that wait for each other, and two branches */
+    EXCHANGE = 29, /* a shuffle, and a sum */
+    WORD = 36,     /* a warp's points of an index_add's index of which none is the block's: read from shared memory, and
+                      tested */
+    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile: as in tile_cost.c */
+    /* whether a block's work is in a section: a branch, to instructions that the first blocks wait for too (recorded on
+     * an H200: basecaller, conv3.stack of 15 sections) */
+    SECTION = 40,
+    FETCHED = 60,
+    /* instructions */
+    LOAD = 3,
+    SELECT = 2,
+    EXP = 12,
+    NOTED = 12,            /* a point of an index_add's index: two comparisons, a vote and its word */
+    WORD_INSTRUCTIONS = 4, /* … of which a warp's are passed over */
+    /* counts */
+    BARRIERS = 6,     /* that a warp waits for loads on */
+    SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
+    EXCHANGES = 5,    /* from lane to lane, until a warp has a row's sum */
+    SCHEDULERS = 4,   /* of a multiprocessor, … */
+    WARPS = 16,       /* … each with so many warps at once */
+};
+
+/* Of one thread, and of the blocks of its section. */
+typedef struct {
+    double chain; /* cycles that it takes alone */
+    double instructions;
+    double threads, blocks;
+    bool meets; /* warps of a block exchange what they have */
+} work;
+
+static bool is_division(const fb_nest *nest, const fb_value *v)
+{
+    return v->kind == FB_VALUE_OP && nest->graph->nodes[v->node].op == FB_OP_DIV && v->dtype == FB_F32;
+}
+
+/* What value v takes, computed `times` times for each of `vector` neighbours, which are computed step by step;
+ * `alone`: loads do not overlap, and are counted elsewhere. A load that is not made is not waited for. */
+static void add_value(const fb_nest *nest, const fb_value *v, double times, int vector, bool alone, work *w)
+{
+    double tests = 0, all = times * vector, steps = times * fmax(1, (double)vector / SIDE_BY_SIDE);
+    if (v->kind == FB_VALUE_LOAD) {
+        for (int c = v->when; c != FB_NONE; c = nest->whens[c].outer) tests++;
+        double wait = alone ? 0 : (double)WAIT / BARRIERS;
+        w->chain += all * (tests > 0 ? wait / 2 : wait) + steps * tests * RESULT;
+        w->instructions += all * (LOAD + tests);
+    } else if (v->kind == FB_VALUE_SELECT) {
+        w->chain += steps * RESULT;
+        w->instructions += all * SELECT;
+    } else if (is_division(nest, v)) {
+        w->chain += all * DIVISION;
+        w->instructions += all * EXP;
+    } else if (v->kind == FB_VALUE_OP) {
+        fb_op op = nest->graph->nodes[v->node].op;
+        double slow = EXP * fb_special_cost(op, v->dtype, nest->target);
+        w->chain += RESULT * (steps + (fb_special_branches(op) ? all * slow : all * slow / SIDE_BY_SIDE));
+        w->instructions += all * (1 + slow);
+    } else if (v->kind == FB_VALUE_REDUCE) {
+        w->instructions += all;
+    }
+}
+
+/* Is a load made once for a group of elements: as a vector, or because it is the same for all of them? */
+static bool is_once(const fb_nest *nest, const fb_section *s, const fb_space *x, const fb_value *v, int vector)
+{
+    if (v->kind != FB_VALUE_LOAD || !x->n) return false;
+    fb_ix last = x->var[x->n - 1];
+    return fb_packs_load(nest, s, v, last, vector) || !fb_ix_uses(nest->pool, v->at, last);
+}
+
+/* So many steps along a row, of a group of elements each. */
+static void add_steps(const fb_nest *nest, const fb_section *s, int space, int vector, const bool *needed, double steps,
+                      work *w)
+{
+    const fb_space *x = &s->spaces[space];
+    bool divides = false, groups = false, singles = false;
+    for (int i = 0; i < s->n_values; i++)
+        divides |= needed[i] && s->values[i].space == space && is_division(nest, &s->values[i]);
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (!needed[i] || v->space != space) continue;
+        bool once = is_once(nest, s, x, v, vector);
+        add_value(nest, v, steps, once ? 1 : vector, divides, w);
+        groups |= once;
+        singles |= v->kind == FB_VALUE_LOAD && !once;
+    }
+    if (divides) w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
+}
+
+static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
+{
+    double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    if (x->deal == FB_DEAL_SPLIT) w.chain = FB_ROUND_CYCLES; /* adding up parts */
+    w.meets = x->team > nest->target->warp || (x->deal == FB_DEAL_COLUMNS && x->team > 1);
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
+        fb_section_needed(s, p, needed);
+        double points = (double)fb_space_points(&s->spaces[space]) / vector;
+        add_steps(nest, s, space, vector, needed, ceil(points / x->team / parts), &w);
+    }
+    fb_free(needed);
+    return w;
+}
+
+/* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
+ * was read from memory come after it. */
+static work of_elements(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
+{
+    int vector = fb_schedule_vector(nest, NULL, s, FB_NONE);
+    work w = {.threads = x->threads, .blocks = (double)x->blocks};
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        int each = is_once(nest, s, &s->rows, v, vector) ? 1 : vector;
+        add_value(nest, v, 1, each, true, &w);
+        if (v->kind == FB_VALUE_LOAD) w.chain += (each - 1) * LOAD; /* what is no vector is sent for one by one */
+    }
+    if (s->n_data) w.chain += WAIT;
+    return w;
+}
+
+/* A block looks at the index in chunks, for which its threads wait and meet; then come the points whose row is one of
+ * its own, one after the other. Rows are taken to be as likely as each other. */
+static work of_scatter(const fb_nest *nest, const fb_section *s)
+{
+    double points = s->n_spaces ? (double)fb_space_points(&s->spaces[0]) : 1;
+    double size = (double)fb_space_points(&s->rows);
+    double rows = (double)nest->graph->nodes[s->roots[0].node].shape.dim[0];
+    double each = fmin(ceil(points / FB_ADDED_THREADS), FB_ADDED_EACH),
+           chunks = ceil(points / (FB_ADDED_THREADS * each));
+    double words = points / nest->target->warp, own = fmin(1, (FB_ADDED_THREADS / size + 1) / fmax(rows, 1)) * points;
+    work w = {.threads = FB_ADDED_THREADS, .blocks = ceil(rows * size / FB_ADDED_THREADS), .meets = true};
+    w.chain = chunks * (WAIT + 2 * FB_ROUND_CYCLES) + words * WORD + own * fb_section_loads(s) * WAIT;
+    w.instructions =
+        points / FB_ADDED_THREADS * (LOAD + NOTED) + words * WORD_INSTRUCTIONS + own * LOAD * fb_section_loads(s);
+    return w;
+}
+
+/* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a
+ * warp, for each 8 of longer ones. */
+static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
+{
+    enum { EACH = 4, EACH_OF_LONG = 8 };
+    double inner = (double)fb_section_longest(s);
+    if (!s->n_passes || fb_section_lies_across(nest->pool, s)) return w->blocks * w->threads;
+    return fmax(fmin(fmax(inner / EACH, 1), nest->target->warp), inner / EACH_OF_LONG) *
+           (double)fb_space_points(&s->rows);
+}
+
+static work work_of(const fb_nest *nest, const fb_section *s)
+{
+    fb_arena *arena = fb_arena_new();
+    fb_section_schedule x = fb_schedule_section(nest, NULL, s, arena);
+    work w = s->scatter ? of_scatter(nest, s) : s->n_passes ? of_rows(nest, s, &x) : of_elements(nest, s, &x);
+    fb_arena_free(arena);
+    return w;
+}
+
+fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
+{
+    double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
+    double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0;
+    const int warp = nest->target->warp;
+    double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
+    double fetched = sections * FETCHED;
+    fb_thread_times out = {0};
+    if (clock <= 0) return out;
+    work *all = fb_calloc((size_t)nest->n_sections + 1, sizeof *all);
+    for (int i = 0; i < nest->n_sections; i++) {
+        all[i] = work_of(nest, &nest->sections[i]);
+        threads = fmax(threads, all[i].threads);
+    }
+    for (int i = 0; i < nest->n_sections; i++) {
+        const work *w = &all[i];
+        double warps = w->threads / warp / SCHEDULERS; /* of a block, for each scheduler */
+        alone = fmax(alone, fetched + found + w->chain);
+        /* blocks are as large as the largest of any section */
+        turns += (FB_ROUND_CYCLES + found + w->chain) * w->blocks * threads / warp / room;
+        busiest = fmax(busiest, w->instructions * ceil(w->blocks / units) * warps);
+        issued += w->instructions * w->blocks / units * warps;
+        spread += spread_of(nest, &nest->sections[i], w);
+        out.meets |= w->meets;
+    }
+    fb_free(all);
+    out.wait_us = WAIT / clock;
+    out.alone_us = alone / clock;
+    out.turns_us = turns / clock;
+    out.issued_us = fmax(busiest, issued) / clock;
+    out.waves = spread / (room * warp);
+    return out;
+}
+
+/* ---- rows of a product ---- */
+
+/* A thread waits for memory once in each loop that uses anything loaded. */
+static void add_wait(double loads, double steps, work *w)
+{
+    if (loads > 0) w->chain += steps * fmax(loads / BARRIERS, 1) * L2;
+}
+
+static bool reduces(const fb_section *s, int pass)
+{
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].over == s->passes[pass].space &&
+            s->values[i].depth == s->passes[pass].depth + 1)
+            return true;
+    return false;
+}
+
+/* Loads from memory among these values; what is on chip, and what registers hold since an earlier pass, is none. */
+static double loads_among(const fb_nest *nest, const fb_section *s, int space, const bool *needed, bool *seen)
+{
+    double loads = 0;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_LOAD || v->space != space || (needed && !needed[i]) || seen[i]) continue;
+        loads += !fb_nest_is_product(nest, v->node);
+        seen[i] = true;
+    }
+    return loads;
+}
+
+double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s)
+{
+    work w = {0};
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1), *seen = fb_calloc((size_t)s->n_values + 1, 1);
+    double loads = loads_among(nest, s, FB_NONE, NULL, seen); /* waited for where they are used */
+    for (int i = 0; i < s->n_values; i++)
+        if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, true, &w);
+    for (int p = 0; p < s->n_passes; p++) {
+        int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
+        double steps = ceil((double)fb_space_points(&s->spaces[space]) / vector / nest->target->warp);
+        fb_section_needed(s, p, needed);
+        add_wait(loads + loads_among(nest, s, space, needed, seen), steps, &w);
+        loads = 0;
+        for (int i = 0; i < s->n_values; i++) {
+            const fb_value *v = &s->values[i];
+            if (!needed[i] || v->space != space || (v->kept && seen[i])) continue;
+            add_value(nest, v, steps, vector, true, &w);
+            seen[i] = true;
+        }
+        w.chain += steps * SHARED + (reduces(s, p) ? EXCHANGES * EXCHANGE : 0);
+    }
+    fb_free(needed);
+    fb_free(seen);
+    return w.chain;
+}

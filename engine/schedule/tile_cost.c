@@ -1,0 +1,95 @@
+/* Time of blocks that multiply tiles. A warp fetches operands from shared memory, then multiplies: alone it waits for
+ * the fetches, many hide them behind each other's arithmetic. So a small product takes as long as its depth makes one
+ * warp take, whatever the peak is, and a large one as long as its multiprocessor is busy; blocks come in waves, and a
+ * product with fewer blocks than multiprocessors leaves the rest idle.
+ *
+ * All figures are cycles. Latencies are those that Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+ * Architecture via Microbenchmarking" (2024), give for shared memory, L2 and mma.sync; what a step and a tile cost was
+ * taken from kernels of different depth recorded on an H200 (scripts attention, lora_mlp, lstm_step, mlp_two_layer),
+ * and the busy rates from large products measured there: f32 8192³ and bf16 4096³ in family gemm (33 and 231 TFLOP/s),
+ * and mlp_two_layer of 16,384 rows in bf16 (family chain, 227 TFLOP/s). */
+#include "schedule/tile_cost.h"
+
+#include <math.h>
+
+enum {
+    SCHEDULERS = 4,      /* of a multiprocessor: a warp belongs to one */
+    FETCH = 30,          /* shared memory's latency */
+    TENSOR_LATENCY = 66, /* the same, and that of one mma.sync, whose sums the next one adds to */
+    TILE = 300,          /* a tile begins: waiting for copies, two barriers, sending for the next one */
+    WAIT = 375,    /* a load from L2 and what is made of it, where nothing is done meanwhile; a long division too */
+    COPY = 700,    /* the same, of a whole tile that is copied: latency of DRAM and L2 */
+    L2_BYTES = 64, /* a cycle, to one multiprocessor */
+    REGISTERS = 65536,
+    OTHER = 40, /* registers of a thread beside its sums */
+    MOST_THREADS = 2048,
+    BLOCK_RESERVE = 1024, /* bytes of shared memory that each block takes beside its own */
+};
+static const double fill_us = 0.7; /* the first tiles come, the last sums go */
+
+/* One step of k of one warp: how long it takes alone, and how long it keeps its scheduler busy. */
+typedef struct {
+    double alone, busy, k;
+} step;
+
+static step step_of(int warp, const fb_tile_work *w, const fb_tile_product *p)
+{
+    const double fma = 1.5, fma_busy = 1.9, fetch_busy = SCHEDULERS, mma = 8, mma_busy = 14;
+    if (!w->tensor) {
+        double sums = p->warp_m * p->warp_n / (double)warp * (w->dtype == FB_F64 ? 2 : 1);
+        double fetches = (p->warp_m / 4.0 + p->warp_n / 8.0) * (w->dtype == FB_F64 ? 2 : 1);
+        return (step){FETCH + fma * sums, fmax(fma_busy * sums, fetch_busy * fetches), 1};
+    }
+    bool halves = fb_dtype_size(w->dtype) == 2;
+    double n = p->warp_m / 16.0 * (p->warp_n / 8.0);
+    return (step){TENSOR_LATENCY + mma * n, mma_busy * n, halves ? 16 : 8};
+}
+
+/* Blocks that a multiprocessor holds at once. */
+static double resident(const fb_machine *m, const fb_tile_work *w)
+{
+    double sums = 0;
+    for (int i = 0; i < w->n_products; i++)
+        sums = fmax(sums, w->product[i].warp_m * w->product[i].warp_n / (double)m->target->warp *
+                              (w->dtype == FB_F64 ? 2 : 1));
+    double by_shared = floor((double)m->shared_bytes / (double)(w->shared_bytes + BLOCK_RESERVE));
+    double by_registers = floor(REGISTERS / (w->threads * fmin(sums + OTHER, 255)));
+    return fmax(1, fmin(fmin(by_shared, by_registers), floor((double)MOST_THREADS / w->threads)));
+}
+
+/* Cycles as seen with the device's clock at the steps of mlp_two_layer (16,384 rows, bf16) on an H200: the first tile
+ * comes after 2,000, the others at what cp.async brings; both warpgroups' multiplications are at the tensor cores' peak
+ * (2,048 products a cycle); what is made of sums takes a warp 12 cycles a register between the products and 52 after
+ * them, while the other warpgroup multiplies, or 36 where there is none. */
+double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
+{
+    const double begins = 2000, brought = 40, products = 2048, between = 12, after = w->rows > 64 ? 52 : 36, size = 2,
+                 strip = 64, group = 64;
+    double cycles_a_us = fb_cycles_a_us(m), units = fmax(m->units, 1), cache = fb_rate_peak(&m->copy_hot);
+    if (cycles_a_us <= 0) return 0;
+    double first = fmax((w->rows + w->width) * strip * size / brought, w->rows * strip * w->width / products);
+    double chunk = fmax(w->width * strip * size / brought, group * strip * w->width / products + after * strip / 2);
+    double cycles = begins + w->depth / strip * first + between * w->width / 2 + w->columns / strip * chunk;
+    double bytes = ((double)w->depth * (w->rows + w->width) + (double)w->width * w->columns) * size;
+    double again_us = fb_time_us((double)w->blocks * bytes, cache);
+    return fmax(ceil((double)w->blocks / units) * cycles / cycles_a_us, again_us) + fill_us;
+}
+
+double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
+{
+    double units = fmax(m->units, 1), cache = fb_rate_peak(&m->copy_hot);
+    double cycles_a_us = fb_cycles_a_us(m);
+    if (cycles_a_us <= 0 || w->threads <= 0) return 0;
+    double together = fmin(resident(m, w), ceil((double)w->blocks / units));
+    double warps = ceil(together * w->threads / m->target->warp / SCHEDULERS),
+           waves = ceil((double)w->blocks / (units * together));
+    double cycles = TILE * w->tiles + WAIT * w->waits + w->after + warps * w->made;
+    for (int i = 0; i < w->n_products; i++) {
+        step s = step_of(m->target->warp, w, &w->product[i]);
+        cycles += w->product[i].k / s.k * fmax(s.alone, warps * s.busy);
+    }
+    double copies = together * w->bytes / L2_BYTES;
+    cycles = w->in_turn ? cycles + copies + COPY * w->tiles : fmax(cycles, copies);
+    double again_us = fb_time_us((double)w->blocks * w->bytes, cache);
+    return fmax(waves * cycles / cycles_a_us, again_us) + fill_us;
+}

@@ -1,0 +1,39 @@
+/* How long the blocks of a generated contraction take on a GPU: families gemm and chain. */
+#ifndef FB_SCHEDULE_TILE_COST_H
+#define FB_SCHEDULE_TILE_COST_H
+
+#include "target/machine.h"
+
+/* A product that a block works at: warps of so many rows and columns of sums, over k. */
+typedef struct {
+    int warp_m, warp_n;
+    double k;
+} fb_tile_product;
+
+typedef struct {
+    fb_dtype dtype;
+    bool tensor;
+    int64_t blocks, shared_bytes;
+    int threads;
+    int n_products;
+    fb_tile_product product[2];
+    double
+        tiles; /* that the products' k is cut into: at each a block waits for copies, and its threads for each other */
+    double waits; /* times that a thread stands still for memory or a long division, which nothing hides */
+    double made;  /* instructions of a thread that computes operands instead of copying them */
+    double after; /* cycles of a warp with rows of the sums */
+    double bytes; /* of operands that a block reads, from the cache */
+    bool in_turn; /* nothing is multiplied while a tile is copied */
+} fb_tile_work;
+
+/* From the first copy to the last sum. 0 where the machine's rates are not known. */
+double fb_tile_us(const fb_machine *m, const fb_tile_work *w);
+
+/* The same of blocks in which whole warpgroups multiply: rows × depth by depth × width, and that by width × columns. */
+typedef struct {
+    int64_t blocks;
+    int rows, depth, width, columns;
+} fb_wide_work;
+double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
+
+#endif

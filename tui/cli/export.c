@@ -1,0 +1,290 @@
+/* fusebox export: a column as a folder of C that builds by itself (engine/code/export.h; docs/EXPORT.md). */
+#include "tui/cli/cli.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "code/export.h"
+#include "code/lower.h"
+#include "config.h"
+#include "device/cuda/compile.h"
+#include "measure/example.h"
+#include "session/names.h"
+#include "tui/cli/emit.h"
+#include "tui/show/figure.h"
+#include "tui/show/table.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { TEST_BYTES = 64 << 20 }; /* more is no test that anybody keeps */
+
+typedef struct {
+    fb_cli cli;
+    const char *as, *name, *arch;
+    bool no_test;
+    fb_machine machine; /* of --arch */
+    fb_session *session;
+    fb_arena *arena;
+    fb_export_job job;
+    int status;
+} export_command;
+
+/* ---- options ---- */
+
+enum { KEY_AS = 256, KEY_NAME, KEY_ARCH, KEY_NO_TEST };
+
+static const struct argp_option options[] = {
+    {"as", KEY_AS, "FORM", 0, "What is written: c (kernels, what launches them, build files and a test)", 0},
+    {"name", KEY_NAME, "NAME", 0, "What functions and files begin with (default: the folder's name)", 0},
+    {"arch", KEY_ARCH, "ARCH", 0, "For a GPU of this architecture, such as sm_90, also where none is", 0},
+    {"no-test", KEY_NO_TEST, NULL, 0, "Without a test: its expected values take a while where a graph is large", 0},
+    {0},
+};
+
+static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
+{
+    export_command *e = ctx;
+    fb_error err = {0};
+    switch (key) {
+    case KEY_AS:
+        if (strcmp(arg, "c") != 0) fb_cli_usage("%s: no form \"%s\"; there is: c", state->name, arg);
+        e->as = arg;
+        return 0;
+    case KEY_NAME: e->name = arg; return 0;
+    case KEY_ARCH: e->arch = arg; return 0;
+    case KEY_NO_TEST: e->no_test = true; return 0;
+    case ARGP_KEY_SUCCESS:
+        if (!e->as) fb_cli_usage("%s: --as is missing: --as c", state->name);
+        if (!e->arch) return 0;
+        if (!fb_cli_emit_machine(e->arch, &e->machine, &err)) fb_cli_usage("%s: %s", state->name, err.text);
+        e->cli.plan_as = &e->machine;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- what a GPU runs ---- */
+
+#ifdef FB_HAVE_CUDA
+
+/* What uses an architecture's own instructions (".target sm_90a") is taken by no other one, newer or not. */
+static bool is_portable(const char *ptx)
+{
+    const char *target = strstr(ptx, ".target sm_");
+    return target && !isalpha((unsigned char)target[strcspn(target, ",\n\r") - 1]);
+}
+
+static bool compile(export_command *e, fb_error *err)
+{
+    const fb_program *p = e->job.program;
+    fb_export_code *codes = FB_NEW_ARRAY(e->arena, fb_export_code, p->n_kernels + 1);
+    for (int k = 0; k < p->n_kernels; k++) {
+        const fb_kernel *kernel = &p->kernels[k];
+        fb_cuda_code cubin = {0}, ptx = {0};
+        fb_str unit = {0};
+        if (!kernel->source) continue;
+        fb_kernel_unit(e->job.target, kernel, &unit);
+        const char *name = kernel->file ? kernel->file : kernel->name;
+        bool fine = fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_CUBIN, &cubin, err) &&
+                    fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_PTX, &ptx, err);
+        if (fine) {
+            char *bytes = FB_NEW_ARRAY(e->arena, char, cubin.n + 1);
+            memcpy(bytes, cubin.bytes, cubin.n);
+            codes[k] =
+                (fb_export_code){bytes, cubin.n, is_portable(ptx.bytes) ? fb_arena_strdup(e->arena, ptx.bytes) : NULL};
+        }
+        fb_cuda_code_clear(&cubin);
+        fb_cuda_code_clear(&ptx);
+        fb_str_free(&unit);
+        if (!fine) return false;
+    }
+    e->job.codes = codes;
+    return true;
+}
+
+#else
+
+static bool compile(export_command *e, fb_error *err)
+{
+    (void)e;
+    return fb_fail(err, FB_ERR_UNAVAILABLE,
+                   "this fusebox was built without CUDA's headers and cannot compile for a GPU; a column of the host "
+                   "needs none");
+}
+
+#endif
+
+/* ---- inputs and what should come of them ---- */
+
+static bool file_values(void *ctx, const char *key, int64_t n, double *out)
+{
+    int64_t there = 0;
+    const double *values = fb_session_file(ctx, key, &there);
+    if (!values || there < n) return false;
+    memcpy(out, values, (size_t)n * sizeof *out);
+    return true;
+}
+
+/* False with an error; without one and nothing in `out`, the test would be too large. */
+static bool make_example(export_command *e, fb_str *out, fb_error *err)
+{
+    const fb_program *p = e->job.program;
+    fb_export_tensor *t;
+    int n = fb_export_tensors(p, e->job.graph, e->arena, &t);
+    fb_example_tensor *example = FB_NEW_ARRAY(e->arena, fb_example_tensor, n + 1);
+    for (int i = 0; i < n; i++) {
+        const fb_buffer *b = &p->buffers[t[i].buffer];
+        example[i] = (fb_example_tensor){b->node, t[i].given, b->elements, t[i].checked};
+    }
+    e->job.test = !e->no_test && fb_example_bytes(e->job.graph, example, n) <= TEST_BYTES;
+    if (!e->job.test) return true;
+    return fb_example_write(e->job.graph, example, n, 1, file_values, e->session, out, err);
+}
+
+/* ---- the folder ---- */
+
+static bool make_below(const char *folder, const char *sub, fb_error *err)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s%s%s", folder, *sub ? "/" : "", sub);
+    if (mkdir(path, 0777) == 0) return true;
+    return fb_fail(err, errno == EEXIST ? FB_ERR_USAGE : FB_ERR_SYSTEM, "%s: %s", path,
+                   errno == EEXIST ? "it is there already, and nothing is written over" : strerror(errno));
+}
+
+static bool write_one(const char *folder, const char *path, const char *bytes, size_t n, fb_error *err)
+{
+    char whole[PATH_MAX];
+    if (snprintf(whole, sizeof whole, "%s/%s", folder, path) >= PATH_MAX)
+        return fb_fail(err, FB_ERR_USAGE, "%s: the path is too long", folder);
+    return fb_write_file(whole, bytes, n, err);
+}
+
+/* What was written goes again when not all could be. */
+static void remove_all(const char *folder, const fb_export_file *files, int n)
+{
+    char path[PATH_MAX];
+    static const char *const folders[] = {"src", "test", ""};
+    for (int i = 0; i <= n; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i < n ? files[i].path : "test/data.bin");
+        unlink(path);
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, folders[i]);
+        rmdir(path);
+    }
+}
+
+static bool write_folder(const char *folder, const fb_export_file *files, int n, const fb_str *data, fb_error *err)
+{
+    if (!make_below(folder, "", err)) return false;
+    bool fine = make_below(folder, "src", err) && (!data->n || make_below(folder, "test", err));
+    for (int i = 0; i < n && fine; i++) fine = write_one(folder, files[i].path, files[i].text, files[i].n, err);
+    if (fine && data->n) fine = write_one(folder, "test/data.bin", data->text, data->n, err);
+    if (!fine) remove_all(folder, files, n);
+    return fine;
+}
+
+/* ---- the command ---- */
+
+static const char *origin(const export_command *e, const fb_column *c)
+{
+    fb_str text = {0};
+    const char *name;
+    json_t *value;
+    fb_str_add_clean(&text, fb_file_name(fb_session_path(e->session)), "");
+    fb_str_addf(&text, ", column %s%s%s@%s", c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device);
+    json_object_foreach(c->params, name, value)
+    {
+        char *plain = fb_figure_plain(value);
+        fb_str_addf(&text, ", %s=", name);
+        fb_str_add_clean(&text, plain, "");
+        fb_free(plain);
+    }
+    const char *kept = fb_arena_strdup(e->arena, fb_str_get(&text));
+    fb_str_free(&text);
+    return kept;
+}
+
+/* "out/lstm/" → "lstm". */
+static const char *last_part(const char *folder, fb_arena *arena)
+{
+    char *copy = fb_arena_strdup(arena, folder);
+    size_t n = strlen(copy);
+    while (n > 1 && copy[n - 1] == '/') copy[--n] = '\0';
+    return fb_file_name(copy);
+}
+
+static bool export_column(export_command *e, fb_error *err)
+{
+    const fb_column *c = fb_session_column(e->session, 0);
+    const char *folder = e->cli.args[2];
+    struct stat there;
+    if (lstat(folder, &there) == 0)
+        return fb_fail(err, FB_ERR_USAGE, "%s: it is there already, and nothing is written over", folder);
+    if (!c->plan) return fb_fail(err, FB_ERR_USAGE, "%s: the device generates its own code", c->text);
+    const fb_machine *m = e->arch ? &e->machine : c->machine;
+    bool gpu = m->target->grid;
+    fb_program *p = fb_lower(c->plan, m->target, err);
+    if (!p) return false;
+    fb_export_file *files;
+    fb_str data = {0};
+    e->job = (fb_export_job){.program = p,
+                             .graph = c->graph,
+                             .target = m->target,
+                             .name = fb_export_name(e->name ? e->name : last_part(folder, e->arena), e->arena),
+                             .origin = origin(e, c),
+                             .version = PACKAGE_VERSION};
+    if (gpu) e->job.arch = e->arch ? e->arch : fb_arena_printf(e->arena, "sm_%d%d", m->compute_major, m->compute_minor);
+    bool fine = (!gpu || compile(e, err)) && make_example(e, &data, err);
+    int n = fine ? fb_export_files(&e->job, e->arena, &files, err) : 0;
+    fine = n && write_folder(folder, files, n, &data, err);
+    if (fine && !e->job.test && !e->no_test)
+        fb_cli_say("%s has no test: its inputs and results are more than %d MB", folder, TEST_BYTES >> 20);
+    fb_str_free(&data);
+    fb_program_free(p);
+    return fine;
+}
+
+static void say_done(const export_command *e)
+{
+    fb_str line = {0};
+    fb_str_add(&line, "make -C ");
+    fb_str_add_word(&line, e->cli.args[2]);
+    fb_str_addf(&line, "%s\n", e->job.test ? " test" : "");
+    fb_put(stdout, fb_str_get(&line));
+    fb_str_free(&line);
+}
+
+static int export_main(const fb_command *me, int argc, char **argv)
+{
+    export_command e = {.cli = {.least = 3, .most = 3, .own = own_key, .ctx = &e}};
+    fb_error err = {0};
+    fb_cli_parse(&e.cli, me, options, argc, argv);
+    if (fb_cli_cases(&e.cli) > 1) fb_cli_usage("%s: --set takes one value here", argv[0]);
+    e.arena = fb_arena_new();
+    e.session = fb_cli_open(&e.cli, e.cli.args[0], &e.status);
+    if (e.session && !fb_cli_case(&e.cli, e.session, 0, &err))
+        e.status = fb_cli_fail(&err);
+    else if (e.session && fb_cli_columns(e.session, e.cli.args[1], "max", true, &e.status) &&
+             fb_cli_plan(e.session, 0, &e.status)) {
+        if (export_column(&e, &err))
+            say_done(&e);
+        else
+            e.status = fb_cli_fail(&err);
+    }
+    fb_session_free(e.session);
+    fb_arena_free(e.arena);
+    fb_cli_free(&e.cli);
+    return e.status;
+}
+
+const fb_command fb_command_export = {.name = "export",
+                                      .args = "SCRIPT COLUMN DIR",
+                                      .summary = "A column's kernels as a folder of C for one's own program",
+                                      .run = export_main};
