@@ -13,8 +13,8 @@
 #include "code/merge.h"
 #include "code/show.h"
 #include "graph/access.h"
+#include "judge/library.h"
 #include "nest/parts.h"
-#include "plan/library.h"
 
 #include <string.h>
 
@@ -378,7 +378,7 @@ static void add_products(fb_lowering *l, const fb_nest *nest, fb_launch *launch)
 
 /* ---- library calls ---- */
 
-/* Batch dims of the result step evenly through an operand (plan/family.c sees to it): one stride serves them. */
+/* Batch dims of the result step evenly through an operand (judge/family.c sees to it): one stride serves them. */
 static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, const int64_t *strides)
 {
     for (int d = result->rank - 3; d >= 0; d--) {

@@ -5,7 +5,7 @@
 #include "measure/fuzz.h"
 
 #include "base/mem.h"
-#include "plan/legality.h"
+#include "judge/legality.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static int by_count(const void *a, const void *b)
     return what ? what : strcmp(x->name, y->name);
 }
 
-/* Which ops a family may hold at all (plan/family.c); a merged loop is made of kernels of other families. */
+/* Which ops a family may hold at all (judge/family.c); a merged loop is made of kernels of other families. */
 static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
 {
     fb_op_class c = op->cls;
@@ -95,7 +95,7 @@ static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
  * is doubted here. */
 static bool is_reachable(const fb_verdict_place *p, bool gpu)
 {
-    static const char *const of_gpus[] = {"schedule/gemm.c", "nest/tiled.c", "plan/library.c", "schedule/chain.c"};
+    static const char *const of_gpus[] = {"schedule/gemm.c", "nest/tiled.c", "judge/library.c", "schedule/chain.c"};
     static const char *const says[] = {
         "a GPU",          "compute capability", "multiplied in tiles", "a tile of %s",     "which a tile on",
         "a thread moves", "calls no library",   "has no source",       "is a multiple of", "one library call"};
@@ -105,7 +105,7 @@ static bool is_reachable(const fb_verdict_place *p, bool gpu)
     return ours;
 }
 
-/* "plan/legality.c:87 ILLEGAL WRITE_AFTER_READ \"`%s` reads …" */
+/* "judge/legality.c:87 ILLEGAL WRITE_AFTER_READ \"`%s` reads …" */
 static void name_place(const fb_verdict_place *p, fb_str *s)
 {
     const char *file = strstr(p->file, "plan/");

@@ -12,7 +12,7 @@ typedef enum {
     FB_VERDICT_ILLEGAL,     /* would compute something else, or cannot be ordered */
 } fb_verdict_kind;
 
-/* One row a rule; the table in plan/legality.c names the test of each. */
+/* One row a rule; the table in judge/legality.c names the test of each. */
 typedef enum {
     FB_RULE_NONE,
     FB_RULE_SAME_GROUP,       /* nothing to do: the two share a kernel already (or already do not) */
@@ -68,5 +68,8 @@ int64_t fb_verdicts_made(fb_verdict_kind kind, fb_rule rule);
 fb_verdict fb_verdict_make_unseen(fb_verdict_kind kind, fb_rule rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define fb_verdict_make(...) ((void)FB_VERDICT_PLACE(#__VA_ARGS__), fb_verdict_make_unseen(__VA_ARGS__))
+
+/* Sets *why and is false. `kind` as in FB_VERDICT_…: ILLEGAL, UNSUPPORTED. */
+#define FB_REFUSE(why, kind, ...) (*(why) = fb_verdict_make(FB_VERDICT_##kind, __VA_ARGS__), false)
 
 #endif

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFUSE(why, kind, ...) (*(why) = fb_verdict_make(FB_VERDICT_##kind, __VA_ARGS__), false)
-
 static const char *name_of(const fb_plan *plan, fb_id node)
 {
     return plan->planner->g->nodes[node].name;
@@ -145,9 +143,9 @@ static bool has_group(const fb_plan *plan, fb_id node, fb_verdict *why)
 {
     if (!fb_may_own(plan->planner, node, why)) return false;
     if (!plan->recompute[node]) return true;
-    return REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
-                  "`%s` is computed again in each reader and has no kernel of its own: store it first",
-                  name_of(plan, node));
+    return FB_REFUSE(why, ILLEGAL, FB_RULE_RECOMPUTE,
+                     "`%s` is computed again in each reader and has no kernel of its own: store it first",
+                     name_of(plan, node));
 }
 
 static bool reads(const fb_plan *plan, fb_id consumer, fb_id producer)
@@ -322,11 +320,11 @@ static bool change_cut(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_verd
     if (!fb_may_own(plan->planner, e->a, why) || !fb_may_own(plan->planner, e->b, why)) return false;
     const char *a = name_of(plan, e->a), *b = name_of(plan, e->b);
     if (fb_deps_find(plan->planner->deps, e->a, e->b) == FB_NONE)
-        return REFUSE(why, ILLEGAL, FB_RULE_NO_EDGE, "`%s` does not read `%s`: there is nothing to cut between them", b,
-                      a);
+        return FB_REFUSE(why, ILLEGAL, FB_RULE_NO_EDGE, "`%s` does not read `%s`: there is nothing to cut between them",
+                         b, a);
     if (plan->recompute[e->a]) return change_store(plan, e, touched, why);
     if (plan->owner[e->a] != plan->owner[e->b])
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` and `%s` are in different kernels already", a, b);
+        return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` and `%s` are in different kernels already", a, b);
     fb_ids owned = {0};
     fb_id slot = plan->owner[e->a];
     fb_plan_owned(plan, slot, &owned);
@@ -351,10 +349,10 @@ static bool change_loop(fb_plan *plan, fb_id loop, fb_choice choice, fb_ids *tou
     const fb_graph *g = plan->planner->g;
     fb_id region = g->nodes[loop].attrs->region;
     if (choice == FB_CHOICE_LIBRARY)
-        return REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "no library runs `%s`", name_of(plan, loop));
+        return FB_REFUSE(why, ILLEGAL, FB_RULE_NOT_COMPUTED, "no library runs `%s`", name_of(plan, loop));
     if (plan->slot[loop].choice == choice)
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is %s already", name_of(plan, loop),
-                      choice == FB_CHOICE_AUTO ? "kernels launched one by one" : "one kernel");
+        return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is %s already", name_of(plan, loop),
+                         choice == FB_CHOICE_AUTO ? "kernels launched one by one" : "one kernel");
     if (choice == FB_CHOICE_GENERATE && !fb_may_merge(plan, region, why)) return false;
     plan->slot[loop].choice = choice;
     fb_plan_touch(plan);
@@ -369,7 +367,7 @@ static bool change_isolate(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_
     if (!has_group(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     if (plan->slot[slot].n == 1)
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` has a kernel of its own already", name_of(plan, e->a));
+        return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` has a kernel of its own already", name_of(plan, e->a));
     fb_ids owned = {0};
     fb_plan_owned(plan, slot, &owned);
     int *side = fb_downstream(plan, &owned, e->a), *part = filled(owned.n, FB_NONE);
@@ -417,8 +415,8 @@ static bool change_recompute(fb_plan *plan, const fb_edit *e, fb_ids *touched, f
 {
     if (!fb_may_own(plan->planner, e->a, why)) return false;
     if (plan->recompute[e->a])
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is computed again in each reader already",
-                      name_of(plan, e->a));
+        return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is computed again in each reader already",
+                         name_of(plan, e->a));
     if (!fb_may_recompute(plan, e->a, why)) return false;
     fb_id slot = plan->owner[e->a];
     fb_ids owned = {0};
@@ -441,7 +439,7 @@ static bool change_store(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_ve
 {
     if (!fb_may_own(plan->planner, e->a, why)) return false;
     if (!plan->recompute[e->a])
-        return REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is stored already", name_of(plan, e->a));
+        return FB_REFUSE(why, FINE, FB_RULE_SAME_GROUP, "`%s` is stored already", name_of(plan, e->a));
     touch_readers(plan, e->a, touched);
     plan->recompute[e->a] = false;
     plan->n_recompute--;
@@ -461,9 +459,9 @@ static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
     for (fb_id i = slot; i != FB_NONE; i = plan->next[i])
         contraction |= fb_node_class(plan->planner->g, i) == FB_CLASS_CONTRACTION;
     if (!contraction)
-        return REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
-                      "the kernel of `%s` holds no product: there is nothing that %s", name_of(plan, e->a),
-                      library ? "a library could do" : "could be generated instead of a library call");
+        return FB_REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
+                         "the kernel of `%s` holds no product: there is nothing that %s", name_of(plan, e->a),
+                         library ? "a library could do" : "could be generated instead of a library call");
     bool is_library = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY;
     plan->slot[slot].choice = library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
     fb_slot_forget(plan, slot);
@@ -582,9 +580,9 @@ static bool holds(fb_plan *plan, const fb_ids *touched, fb_verdict *why)
 {
     fb_id on_cycle;
     if (!fb_order_all(plan, &on_cycle))
-        return REFUSE(why, ILLEGAL, FB_RULE_CYCLE,
-                      "the kernel of `%s` would have to run both before and after another one",
-                      name_of(plan, on_cycle));
+        return FB_REFUSE(why, ILLEGAL, FB_RULE_CYCLE,
+                         "the kernel of `%s` would have to run both before and after another one",
+                         name_of(plan, on_cycle));
     for (int i = 0; i < touched->n; i++) {
         fb_id slot = plan->owner[touched->at[i]];
         if (slot == FB_NONE || fb_slot_analysis(plan, slot)->accepted) continue;

@@ -213,7 +213,7 @@ static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
     bool library = w->growth->keep_library && has_contraction(w->plan, slots, FB_FAMILY_LIBRARY, &call);
     bool tiled = !library && has_contraction(w->plan, slots, FB_FAMILY_GEMM, &call);
     bool weigh = w->growth->weigh && nodes_of(w->plan, slots) <= MOST_TILED;
-    if (library && !weigh && !fb_library_takes(w->plan, slots->at, slots->n, why) &&
+    if (library && !weigh && !fb_library_takes_slots(w->plan, slots->at, slots->n, why) &&
         !fb_chain_takes(w->plan, slots->at, slots->n))
         return false;
     if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;

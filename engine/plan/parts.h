@@ -1,4 +1,4 @@
-/* Inside plan/: what a plan and a planner are made of, and the steps that the edits, presets and files share.
+/* Inside plan/: what a plan is made of, and the steps that the edits, presets and files share.
  *
  * A plan keeps its groups as *slots*. A slot is named by the node that heads its ring of owned nodes; a loop is a slot
  * of its own, so that what depends on it is ordered, but no group. `pos` is a topological order of the slots (of one
@@ -8,63 +8,10 @@
 #ifndef FB_PLAN_PARTS_H
 #define FB_PLAN_PARTS_H
 
-#include "base/arena.h"
-#include "base/hash.h"
 #include "base/str.h"
-#include "base/vec.h"
+#include "judge/parts.h"
 #include "plan/loops.h"
 #include "plan/plan.h"
-
-#define uthash_malloc(bytes)      fb_alloc(bytes)
-#define uthash_free(block, bytes) fb_free(block)
-#include <uthash.h>
-
-/* Limit of one kernel: beyond it compilers take minutes. (The nest limits buffers: a GPU's parameter space is small.)
- */
-enum { FB_KERNEL_NODES = 4096 };
-
-/* What the user asked for in contractions; the rest follows from the family table. */
-typedef enum { FB_CHOICE_AUTO, FB_CHOICE_LIBRARY, FB_CHOICE_GENERATE } fb_choice;
-
-typedef FB_VEC(fb_id) fb_ids;
-
-/* One set of nodes as one kernel: the nest with its facts, or the verdict that says why not. Kept by the planner. */
-typedef struct fb_analysis {
-    fb_hash key;
-    UT_hash_handle hh;
-    int refs; /* slots of plans that hold it */
-    fb_arena *arena;
-    bool accepted;
-    fb_verdict why; /* when not accepted */
-    fb_family family;
-    fb_choice choice;
-    fb_kernel_nodes kernel; /* its arrays in the arena */
-    const fb_nest *nest;
-    fb_nest_facts facts;
-    int epoch; /* of the planner's machine that `cost` is for; 0: none */
-    fb_group_cost cost;
-} fb_analysis;
-
-/* Scratch sets of nodes or slots: those of a merge, of the two searches, and of walks over recomputed nodes. */
-enum { FB_MARK_SET, FB_MARK_FORWARD, FB_MARK_BACKWARD, FB_MARK_UP, FB_MARK_DOWN, FB_MARKS };
-
-struct fb_planner {
-    const fb_graph *g;
-    fb_machine machine;
-    fb_deps *deps;
-    int epoch;
-    bool *keep;   /* a node: its value outlives the plan's kernels (output, effect, carried to the next step) */
-    bool *vertex; /* a node: computed, or a loop */
-    int n_computed;
-    double working_set; /* bytes, see fb_graph_working_set */
-    fb_arena *arena;    /* knob records */
-    FB_VEC(fb_kernel_source *) sources;
-    fb_analysis *cache;
-    int n_idle;        /* analyses that no plan holds … */
-    size_t idle_bytes; /* … and about what they occupy */
-    /* scratch, one entry a node; a mark counts when it equals its round */
-    int *mark[FB_MARKS], round[FB_MARKS];
-};
 
 typedef struct {
     fb_id tail; /* of the ring */
@@ -101,27 +48,6 @@ struct fb_plan {
     fb_view *view;
 };
 
-/* ---- scratch sets ---- */
-static inline int fb_mark_begin(fb_planner *p, int which)
-{
-    return ++p->round[which];
-}
-static inline bool fb_marked(const fb_planner *p, int which, fb_id i)
-{
-    return p->mark[which][i] == p->round[which];
-}
-static inline void fb_mark(const fb_planner *p, int which, fb_id i)
-{
-    p->mark[which][i] = p->round[which];
-}
-
-/* Sources and loop values that lie in memory; the others are written into the code. */
-static inline bool fb_op_has_storage(fb_op op)
-{
-    return op == FB_OP_INPUT || op == FB_OP_PARAM || op == FB_OP_FEED || op == FB_OP_CARRIED || op == FB_OP_ITEM ||
-           op == FB_OP_RESULT;
-}
-
 /* ---- order.c: the plan as a graph of slots ---- */
 
 /* Calls visit for each slot that must run after (before) what `node`, owned by a slot, computes; with repeats. */
@@ -157,30 +83,7 @@ void fb_plan_owned(const fb_plan *plan, fb_id slot, fb_ids *out); /* ascending, 
 fb_analysis *fb_slot_analysis(const fb_plan *plan, fb_id slot);
 fb_choice fb_choice_joined(const fb_plan *plan, const fb_id *slots, int n);
 
-/* ---- analysis.c ---- */
-/* The caller holds what it gets, and drops it. */
-fb_analysis *fb_analyse(fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_choice choice);
-void fb_analysis_hold(fb_planner *p, fb_analysis *a);
-void fb_analysis_drop(fb_planner *p, fb_analysis *a);
-const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
-
-/* ---- family.c ---- */
-/* Tries the families in the table's order under a choice; fills family, nest and facts, or `why`. */
-void fb_family_choose(const fb_planner *p, fb_analysis *a);
-/* Could the slots be one library call as far as can be told without a nest? One of them is one. */
-bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
-/* Could they be a chain, by the number of their contractions? */
-bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
-/* Time of the arithmetic alone, by the family's own rate. */
-double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
-
 /* ---- cost.c ---- */
-void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out);
-/* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made
- * on the way that is alive together. */
-double fb_graph_working_set(const fb_graph *g);
-/* Times that the loops around region `r` make it run. */
-double fb_region_trips(const fb_graph *g, fb_id r);
 /* One run of a kernel of cost `c` in region `r`, with what launching it takes; as a stage where the loop around it, or
  * the plan, is one kernel. */
 double fb_kernel_us(const fb_plan *plan, fb_id r, const fb_analysis *a, const fb_group_cost *c);
@@ -192,22 +95,17 @@ double fb_merged_us(const fb_plan *plan);
 /* What loops that are one kernel take less than the sum of fb_kernel_us of their stages. */
 double fb_loops_save_us(const fb_plan *plan);
 
-/* ---- legality.c: what needs no nest ---- */
-bool fb_may_own(const fb_planner *p, fb_id node, fb_verdict *why);
+/* ---- may.c: what may be decided without a nest ---- */
 bool fb_may_join(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
-bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict *why);
 bool fb_may_recompute(const fb_plan *plan, fb_id node, fb_verdict *why);
-/* `have`: the group's knobs now, NULL for all automatic. */
-bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *have, fb_knob knob, int64_t value,
-                     fb_verdict *why);
-/* May a file of the user's be the group's kernel? */
-bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why);
-bool fb_may_launch(const fb_machine *m, fb_launch_mode mode, fb_verdict *why);
-bool fb_may_overlap(const fb_planner *p, fb_verdict *why);
 /* Can all kernels of a region and of the loops in it be one (0: of the plan)? */
 bool fb_may_merge(const fb_plan *plan, fb_id region, fb_verdict *why);
 /* Can this kernel be in the plan, which may be one kernel, or have a loop around it that is? */
 bool fb_may_be_stage(const fb_plan *plan, const fb_analysis *a, fb_verdict *why);
+/* Could the slots be one library call as far as can be told without a nest? One of them is one. */
+bool fb_library_takes_slots(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why);
+/* Could they be a chain, by the number of their contractions? */
+bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n);
 
 /* ---- edit.c ---- */
 /* Judges joining slots without doing it; on success *to is what they would become, held. */

@@ -4,50 +4,17 @@
  * `recompute` has none: it is computed again inside every group that reads it. Views and sources belong to none. A
  * plan is complete when every computed node has a group or is recomputed; every plan made here is.
  *
- * A planner is the context that plans of one canonical graph on one machine share: dependences and a cache of analysed
- * groups. It is not thread-safe. Plans borrow their planner and must be freed before it.
+ * Plans borrow their planner (judge/judge.h) and must be freed before it.
  */
 #ifndef FB_PLAN_PLAN_H
 #define FB_PLAN_PLAN_H
 
 #include "base/str.h"
-#include "graph/deps.h"
-#include "nest/nest.h"
-#include "nest/verdict.h"
-#include "schedule/family.h"
-#include "schedule/knobs.h"
-#include "target/machine.h"
+#include "judge/judge.h"
 
 #include <jansson.h>
 
-typedef enum { FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA } fb_launch_mode;
-
-enum { FB_GRAPH_LAUNCHES = 1 << 16 }; /* that one CUDA graph may hold */
-
-const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
-double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
-
-typedef struct fb_planner fb_planner;
 typedef struct fb_plan fb_plan;
-
-/* `g` is borrowed and must be canonical; `m` is copied. */
-fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m);
-void fb_planner_free(fb_planner *p);
-const fb_graph *fb_planner_graph(const fb_planner *p);
-const fb_deps *fb_planner_deps(const fb_planner *p);
-const fb_machine *fb_planner_machine(const fb_planner *p);
-/* A new calibration: drops cached costs, keeps analyses. */
-void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
-
-/* A kernel that the user writes: a file whose text stands in for what would be generated. A plan names the file, and
- * its planner, which plans share, knows the text: it is told anew whenever the file was saved. */
-typedef struct {
-    const char *path; /* as the plan names it */
-    const char *text; /* NULL: nobody has told it */
-} fb_kernel_source;
-
-/* Copies both; `text` NULL forgets it. */
-void fb_planner_set_source(fb_planner *p, const char *path, const char *text);
 
 fb_plan *fb_plan_new(fb_planner *p); /* the preset `none`: every computed node its own group */
 fb_plan *fb_plan_copy(const fb_plan *plan);
@@ -132,15 +99,6 @@ int fb_match_nodes(const fb_graph *g, const char *pattern, fb_arena *arena, fb_i
 /* ---- figures, all modelled ---- */
 
 typedef struct {
-    double us;                         /* predicted time of the group's kernel, without launch cost */
-    double memory_us, compute_us;      /* the two terms of us = max(…) + overlap */
-    int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
-    double apart_bytes, apart_us;      /* GPUs: sectors of which one element is wanted, beyond that; in `us` */
-    int64_t flops, specials;
-    int launches; /* 1; 2 where a family needs two */
-} fb_group_cost;
-
-typedef struct {
     double us; /* all groups and launches */
     double launch_us;
     double copy_in_us, copy_out_us; /* feeds and receives of a run by themselves */
@@ -153,7 +111,6 @@ typedef struct {
 
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out);
 void fb_plan_cost_of(const fb_plan *plan, fb_plan_cost *out);
-double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
 
 /* ---- undo ---- */
 

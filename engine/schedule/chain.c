@@ -26,8 +26,6 @@ enum {
     MOST_BLOCKS = 1 << 30,
 };
 
-#define REFUSE(why, rule, ...) (*(why) = fb_verdict_make(FB_VERDICT_UNSUPPORTED, rule, __VA_ARGS__), false)
-
 static const fb_chain_link *last_of(const fb_chain *c)
 {
     return &c->link[c->n_links - 1];
@@ -187,18 +185,19 @@ static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verd
     t->tile = LEAST_TILE;
     t->stages = 1;
     if (registers_of(t, size) > SUMS)
-        return REFUSE(why, FB_RULE_SIZE,
-                      "a row of `%s` is %lld wide: its sums would take %lld of a thread's 255 registers, and %d are "
-                      "free for them",
-                      nest->graph->nodes[last_of(c)->node].name, (long long)last_of(c)->columns,
-                      (long long)registers_of(t, size), SUMS);
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
+                         "a row of `%s` is %lld wide: its sums would take %lld of a thread's 255 registers, and %d are "
+                         "free for them",
+                         nest->graph->nodes[last_of(c)->node].name, (long long)last_of(c)->columns,
+                         (long long)registers_of(t, size), SUMS);
     fb_format_bytes(row, (double)((int64_t)t->depth * size));
     fb_format_bytes(all, (double)shared_of(t, size));
     fb_format_bytes(chip, (double)c->shared_bytes);
-    return REFUSE(why, FB_RULE_SIZE,
-                  "the %lld-wide rows that `%s` is made of take %s each: a block would keep %d of them and a tile of "
-                  "both right operands, %s in all, and has %s on chip",
-                  (long long)c->link[0].depth, nest->graph->nodes[c->link[0].node].name, row, t->rows, all, chip);
+    return FB_REFUSE(
+        why, UNSUPPORTED, FB_RULE_SIZE,
+        "the %lld-wide rows that `%s` is made of take %s each: a block would keep %d of them and a tile of "
+        "both right operands, %s in all, and has %s on chip",
+        (long long)c->link[0].depth, nest->graph->nodes[c->link[0].node].name, row, t->rows, all, chip);
 }
 
 bool fb_nest_chain_on_gpu(const fb_nest *nest)
@@ -229,8 +228,8 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
             return true;
     }
     if (knob[FB_KNOB_TILE_M] || knob[FB_KNOB_TILE_N] || knob[FB_KNOB_TILE_K] || knob[FB_KNOB_STAGES])
-        return REFUSE(
-            why, FB_RULE_KNOB,
+        return FB_REFUSE(
+            why, UNSUPPORTED, FB_RULE_KNOB,
             "no tile of these knobs fits: tile_m is %d to %d; either tile_n is %d to %d and stages 1 or 2, or tile_n "
             "is all columns, tile_k 16, 32 or 64 and stages 2 to %d; and a block has %lld KiB on chip",
             least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes / 1024);

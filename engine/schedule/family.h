@@ -1,4 +1,4 @@
-/* Families: what kind of kernel a nest is written as. The table of what each accepts is plan/family.c; accepting is
+/* Families: what kind of kernel a nest is written as. The table of what each accepts is judge/family.c; accepting is
  * building the nest, and what a family accepts, code generation can write (a printer each, code/emit.c). */
 #ifndef FB_SCHEDULE_FAMILY_H
 #define FB_SCHEDULE_FAMILY_H

@@ -27,8 +27,6 @@ static int sum_bytes(const fb_tiled *t)
     return t->dtype == FB_F64 ? 8 : 4;
 }
 
-#define REFUSE(why, rule, ...) (*(why) = fb_verdict_make(FB_VERDICT_UNSUPPORTED, rule, __VA_ARGS__), false)
-
 static const char *name_of(const fb_nest *nest)
 {
     return nest->graph->nodes[nest->tiled->products[0].node].name;
@@ -114,10 +112,10 @@ static bool choose_whole(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t unit = t->columns * t->n_strips > 256 ? 64 : LEAST, strip = fb_ceil_div(t->columns, unit) * unit;
     if (strip * t->n_strips > MOST_ROW)
-        return REFUSE(why, FB_RULE_REDUCED_FIRST,
-                      "`%s` needs whole rows of `%s`: %s%lld columns, and a tile holds at most %d",
-                      nest->graph->nodes[nest->sections[0].roots[0].node].name, name_of(nest),
-                      t->n_strips > 1 ? "several times " : "", (long long)t->columns, MOST_ROW);
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_REDUCED_FIRST,
+                         "`%s` needs whole rows of `%s`: %s%lld columns, and a tile holds at most %d",
+                         nest->graph->nodes[nest->sections[0].roots[0].node].name, name_of(nest),
+                         t->n_strips > 1 ? "several times " : "", (long long)t->columns, MOST_ROW);
     x->strip = (int)strip;
     x->n = x->strip * t->n_strips;
     x->m = 128;
@@ -160,7 +158,7 @@ static void send_for_all(const fb_tiled *t, fb_gemm_tile *x)
 
 static bool refuse_knob(fb_verdict *why, const char *knob, const char *reason)
 {
-    return REFUSE(why, FB_RULE_KNOB, "knob `%s` %s", knob, reason);
+    return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `%s` %s", knob, reason);
 }
 
 static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *x, fb_verdict *why)
@@ -171,15 +169,16 @@ static bool take_knobs(const fb_nest *nest, const int64_t *value, fb_gemm_tile *
         if (t->whole) return refuse_knob(why, "tile_n", "is what whole rows need, which this kernel keeps on chip");
         x->strip = (int)value[FB_KNOB_TILE_N] / t->n_strips;
         if (x->strip % LEAST || x->strip < LEAST)
-            return REFUSE(why, FB_RULE_KNOB, "knob `tile_n` is shared by %d products side by side: it is %d at least",
-                          t->n_strips, LEAST * t->n_strips);
+            return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
+                             "knob `tile_n` is shared by %d products side by side: it is %d at least", t->n_strips,
+                             LEAST * t->n_strips);
         x->n = x->strip * t->n_strips;
     }
     if (value[FB_KNOB_TILE_K]) x->k = (int)value[FB_KNOB_TILE_K];
     if (value[FB_KNOB_STAGES]) x->stages = (int)value[FB_KNOB_STAGES];
     if (value[FB_KNOB_SPLIT_K]) x->split = (int)value[FB_KNOB_SPLIT_K];
     int step = !x->tensor ? 16 / fb_dtype_size(t->dtype) : fb_dtype_size(t->dtype) == 2 ? 16 : 8;
-    if (x->k % step) return REFUSE(why, FB_RULE_KNOB, "knob `tile_k` is a multiple of %d here", step);
+    if (x->k % step) return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `tile_k` is a multiple of %d here", step);
     if (x->stages < 2) return refuse_knob(why, "stages", "is 2 at least: one tile is loaded while another is used");
     return true;
 }
@@ -191,23 +190,25 @@ static bool fits(const fb_nest *nest, fb_gemm_tile *x, fb_verdict *why)
     const fb_tiled *t = nest->tiled;
     int64_t sums = (int64_t)x->m * x->n;
     if (!choose_warps(nest->target->warp, x) || sums + (int64_t)OTHER * x->threads > REGISTERS)
-        return REFUSE(
-            why, FB_RULE_SIZE,
+        return FB_REFUSE(
+            why, UNSUPPORTED, FB_RULE_SIZE,
             "a tile of %d × %d of `%s` needs more registers than a multiprocessor has: %lld for its sums alone, of %d",
             x->m, x->n, name_of(nest), (long long)sums, REGISTERS);
     x->shared_bytes = shared_of(t, x);
     if (x->shared_bytes > t->shared_bytes)
-        return REFUSE(why, FB_RULE_SIZE, "tiles of `%s` need %lld KiB of shared memory, and a block has %lld",
-                      name_of(nest), (long long)fb_ceil_div(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
+                         "tiles of `%s` need %lld KiB of shared memory, and a block has %lld", name_of(nest),
+                         (long long)fb_ceil_div(x->shared_bytes, 1024), (long long)t->shared_bytes / 1024);
     x->blocks = blocks_of(t, x);
     int64_t rows = fb_ceil_div(t->rows, x->m), batch = t->batch * x->split;
     if (rows > MOST_GRID || batch > MOST_GRID)
-        return REFUSE(why, FB_RULE_SIZE,
-                      "`%s` needs more blocks than a grid may have: %lld tiles of rows, %lld of batches", name_of(nest),
-                      (long long)rows, (long long)batch);
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
+                         "`%s` needs more blocks than a grid may have: %lld tiles of rows, %lld of batches",
+                         name_of(nest), (long long)rows, (long long)batch);
     if (x->split > 1 && x->blocks * x->split * sums * sum_bytes(t) > MOST_PARTS)
-        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most",
-                      x->split, name_of(nest), (long long)(x->blocks * x->split * sums * sum_bytes(t)) >> 20);
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB,
+                         "knob `split_k`: %d parts of `%s` would take %lld MiB, and 64 are the most", x->split,
+                         name_of(nest), (long long)(x->blocks * x->split * sums * sum_bytes(t)) >> 20);
     x->grid[0] = t->whole ? 1 : (int)fb_ceil_div(t->columns, x->strip);
     x->grid[1] = (int)rows;
     x->grid[2] = (int)batch;
@@ -222,9 +223,9 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     fb_gemm_tile x = {.tensor = halves || tf32, .stages = 3, .split = 1};
     x.k = halves ? 32 : t->dtype == FB_F64 ? 8 : 16;
     if (t->capability < 8)
-        return REFUSE(why, FB_RULE_SIZE,
-                      "tiles of `%s` would be copied in the background, which needs compute capability 8.0",
-                      name_of(nest));
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_SIZE,
+                         "tiles of `%s` would be copied in the background, which needs compute capability 8.0",
+                         name_of(nest));
     if (!t->whole)
         choose_extents(t, &x);
     else if (!choose_whole(nest, &x, why))
@@ -238,7 +239,8 @@ bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *o
     if (shared_of(t, &x) > t->shared_bytes && !set[FB_KNOB_TILE_K]) x.k /= 2;
     for (int p = 0; p < t->n_phases && t->kept; p++) x.kept_bytes += fb_gemm_kept_bytes(nest, &x, p);
     if (t->kept && x.split > 1)
-        return REFUSE(why, FB_RULE_KNOB, "knob `split_k`: `%s` cannot stay in shared memory in parts", name_of(nest));
+        return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "knob `split_k`: `%s` cannot stay in shared memory in parts",
+                         name_of(nest));
     if (!fits(nest, &x, why)) return false;
     *out = x;
     return true;

@@ -12,10 +12,10 @@
 
 #include <stdbool.h>
 
-/* What a machine is made for: the key under which rows are found. Named in device/ and here alone. */
 /* Multiprocessors that a large GPU has, about: only sets how finely work is cut. */
 enum { FB_UNITS_ABOUT = 128 };
 
+/* What a machine is made for: the key under which rows are found. Named in device/ and here alone. */
 typedef enum { FB_DEVICE_HOST, FB_DEVICE_CUDA, FB_DEVICE_FOREIGN } fb_device_kind;
 
 /* Which printer writes it (code/printer.c). */

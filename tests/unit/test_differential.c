@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "decide/preset.h"
 #include "graph/canon.h"
+#include "judge/legality.h"
 #include "measure/fuzz.h"
 #include "own_cache.h"
-#include "plan/legality.h"
 #include "scratch.h"
 
 #include <setjmp.h>

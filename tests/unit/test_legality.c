@@ -1,7 +1,7 @@
-/* One test for each rule that an edit may break; plan/legality.c names them. */
+/* One test for each rule that an edit may break; judge/legality.c names them. */
 #include "plan_help.h"
 
-#include "plan/legality.h"
+#include "judge/legality.h"
 
 typedef struct {
     fb_graph *g;

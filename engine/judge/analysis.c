@@ -1,7 +1,7 @@
 /* The planner: dependences, and a cache of analysed node sets by content, so that an edit analyses only what it
  * changes. */
 #include "graph/access.h"
-#include "plan/parts.h"
+#include "judge/parts.h"
 
 static void keep_base(fb_planner *p, fb_id node)
 {

@@ -1,7 +1,7 @@
 /* What cuBLASLt can do to a product on its way out: scale it, add a stored tensor of its shape, add a bias along the
  * columns, and relu. */
-#ifndef FB_PLAN_LIBRARY_H
-#define FB_PLAN_LIBRARY_H
+#ifndef FB_JUDGE_LIBRARY_H
+#define FB_JUDGE_LIBRARY_H
 
 #include "nest/nest.h"
 

@@ -3,8 +3,8 @@
 #include "schedule/family.h"
 
 #include "graph/access.h"
-#include "plan/library.h"
-#include "plan/parts.h"
+#include "judge/library.h"
+#include "judge/parts.h"
 #include "schedule/chain.h"
 #include "schedule/gemm.h"
 #include "schedule/host_cost.h"
@@ -389,31 +389,16 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
     }
 }
 
-bool fb_library_takes(const fb_plan *plan, const fb_id *slots, int n, fb_verdict *why)
+bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_verdict *why)
 {
-    fb_ids nodes = {0}, stored = {0};
-    fb_plan_gather(plan, slots, n, &nodes, &stored);
-    fb_kernel_nodes k = {.graph = plan->planner->g,
-                         .n_nodes = nodes.n,
-                         .nodes = nodes.at,
-                         .n_stored = stored.n,
-                         .stored = stored.at,
+    fb_kernel_nodes k = {.graph = p->g,
+                         .n_nodes = nodes->n,
+                         .nodes = nodes->at,
+                         .n_stored = stored->n,
+                         .stored = stored->at,
                          .library = true};
     census c = count(&k);
-    bool takes = library_accepts(&plan->planner->machine, &k, &c, why);
-    FB_VEC_FREE(&nodes);
-    FB_VEC_FREE(&stored);
-    return takes;
-}
-
-bool fb_chain_takes(const fb_plan *plan, const fb_id *slots, int n)
-{
-    enum { MOST = 2 };
-    int contractions = 0;
-    for (int i = 0; i < n && contractions <= MOST; i++)
-        for (fb_id node = slots[i]; node != FB_NONE; node = plan->next[node])
-            contractions += fb_node_class(plan->planner->g, node) == FB_CLASS_CONTRACTION;
-    return contractions <= MOST;
+    return library_accepts(&p->machine, &k, &c, why);
 }
 
 double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)

@@ -1,7 +1,7 @@
 /* The rules that an edit may break, as a table: what each forbids and which test shows it. The rules that look at
- * iteration spaces and access maps are enforced where the nest is built (nest/nest.c), the rest in plan/legality.c. */
-#ifndef FB_PLAN_LEGALITY_H
-#define FB_PLAN_LEGALITY_H
+ * iteration spaces and access maps are enforced where the nest is built (nest/nest.c), the rest in judge/legality.c. */
+#ifndef FB_JUDGE_LEGALITY_H
+#define FB_JUDGE_LEGALITY_H
 
 #include "nest/verdict.h"
 

@@ -1,7 +1,7 @@
 /* Looks for the parts of a library call's epilogue among what follows a product, from the product on; the first node
  * that is none ends it. Needs a graph and the group's nodes.
  */
-#include "plan/library.h"
+#include "judge/library.h"
 
 #include <math.h>
 

@@ -1,0 +1,232 @@
+/* The cost model. A kernel takes t = max(memory, compute) + 0.05 · min(memory, compute): the two overlap but not quite
+ * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
+ * hot one where they fit the last-level cache. On a GPU latency counts beside them. plan/cost.c adds kernels up. */
+#include "graph/access.h"
+#include "judge/parts.h"
+#include "nest/parts.h"
+#include "schedule/schedule.h"
+#include "schedule/thread_cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NO_OVERLAP 0.05
+
+static double known(double value)
+{
+    return isfinite(value) ? value : 0;
+}
+
+static double together(double memory_us, double compute_us)
+{
+    return fmax(memory_us, compute_us) + NO_OVERLAP * fmin(memory_us, compute_us);
+}
+
+double fb_launch_us(const fb_machine *m, fb_launch_mode mode)
+{
+    switch (mode) {
+    case FB_LAUNCH_GRAPH: return known(m->graph_launch_us);
+    case FB_LAUNCH_MEGA: return known(m->barrier_us);
+    default: return known(m->launch_us);
+    }
+}
+
+/* A node that no family takes has no nest: its own operands and result are what it would touch. */
+static void facts_of_nodes(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
+{
+    for (int i = 0; i < a->kernel.n_nodes; i++) {
+        const fb_node *n = &g->nodes[a->kernel.nodes[i]];
+        for (int k = 0; k < n->n_args; k++) out->bytes_read += fb_node_bytes(g, n->args[k]);
+        out->bytes_written += fb_node_bytes(g, a->kernel.nodes[i]);
+        out->flops += fb_node_flops(g, a->kernel.nodes[i]);
+    }
+}
+
+/* ---- what a GPU's kernel takes beside bytes and arithmetic ----
+ *
+ * Small kernels and row reductions wait for latency, not for bytes. Chosen with kernels recorded on an H200
+ * (tests/bench/bench_cost tells how well, and for which scripts that is no test). */
+
+/* Loads, exchange between threads, and the end of a row wait for each other, twice as a rule … */
+static const double reduce_once_us = 1.2;
+static const double round_us = 0.6; /* FB_ROUND_CYCLES on an H200 */
+/* … once more for each time that the multiprocessors are filled with rows: 1.2 µs where these are in L2, 2.4 where they
+ * come from DRAM as inputs do, which change from run to run. */
+static const double reduce_wave_us = 1.6;
+
+/* Rows that are too few for all multiprocessors come through the paths of those that have one. A multiprocessor takes
+ * 64 bytes a cycle (Luo et al., see tile_cost.c); one block, which waits for a piece before it asks for the next, got
+ * half of that (two rows of 131,072, recorded on an H200: script over_fusion). A row has a block, or several where it
+ * is only reduced; what a thread cannot hold in registers is read again in each pass. */
+static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb_section *s)
+{
+    enum { PATH_BYTES = 64, PIECE = 4 };
+    fb_arena *arena = fb_arena_new();
+    fb_section_schedule x = fb_schedule_section(a->nest, NULL, s, arena);
+    fb_arena_free(arena);
+    bool split = x.deal == FB_DEAL_SPLIT;
+    double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0, path = split ? PATH_BYTES : PATH_BYTES / 2.0;
+    for (int i = 0; i < a->facts.n_reads; i++) bytes += (double)a->facts.reads[i].bytes;
+    /* a row that has not even a warp's pieces leaves its share of a path to others */
+    double blocks = split ? (double)x.blocks : (double)x.rows * fmin(inner / PIECE / a->nest->target->warp, 1);
+    double passes = x.held ? 1 : s->n_passes;
+    double parts = split ? FB_ROUND_CYCLES : 0; /* which are added up when all have come */
+    return parts + (blocks < m->units ? bytes / a->nest->n_sections * passes / (fmax(ceil(blocks), 1) * path) : 0);
+}
+
+/* Bytes that come from L2 beside those that are asked for: neighbouring threads take neighbouring elements, and where
+ * what they read of another value lies apart, each gets 32 bytes, a sector, for its one element. */
+static double apart_bytes(const fb_analysis *a, const fb_section *s)
+{
+    enum { SECTOR = 32 };
+    double bytes = 0, points = (double)fb_space_points(&s->rows);
+    for (int i = 0; i < s->n_values && s->rows.n && !s->n_passes; i++) {
+        const fb_value *v = &s->values[i];
+        int64_t stride;
+        fb_ix rest;
+        int size = fb_dtype_size(v->dtype);
+        if (v->kind != FB_VALUE_LOAD || !fb_ix_stride(a->nest->pool, v->at, s->rows.var[s->rows.n - 1], &stride, &rest))
+            continue;
+        if (llabs(stride) * size >= SECTOR) bytes += points * (SECTOR - size);
+    }
+    return bytes;
+}
+
+static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    for (int i = 0; i < a->nest->n_sections; i++)
+        if (!a->nest->tiled && !a->nest->chain) out->apart_bytes += apart_bytes(a, &a->nest->sections[i]);
+    out->apart_us = fb_time_us(out->apart_bytes, fb_rate_peak(&m->copy_hot));
+}
+
+static double starved_us(const fb_machine *m, const fb_analysis *a)
+{
+    double cycles = 0, clock = fb_cycles_a_us(m);
+    for (int i = 0; i < a->nest->n_sections; i++) {
+        const fb_section *s = &a->nest->sections[i];
+        if (s->n_passes) cycles = fmax(cycles, starved_cycles(m, a, s));
+    }
+    return clock > 0 ? cycles / clock : 0;
+}
+
+static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    if (a->family == FB_FAMILY_LIBRARY) return;
+    bool tiled = a->nest->tiled || a->nest->chain;
+    fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, m);
+    double latency_us = fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us);
+    if (a->family == FB_FAMILY_REDUCE) {
+        double once_us = t.meets ? reduce_once_us : round_us;
+        latency_us =
+            fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us)) + reduce_wave_us * t.waves;
+    }
+    add_apart(m, a, out);
+    out->us = fmax(out->us, together(out->memory_us, t.issued_us));
+    out->us = fmax(out->us, latency_us) + FB_KERNEL_START_US + out->apart_us;
+}
+
+double fb_graph_working_set(const fb_graph *g)
+{
+    fb_id *last = fb_alloc(((size_t)g->n_nodes + 1) * sizeof *last);
+    double stays = 0, alive = 0, most = 0;
+    double *ends = fb_calloc((size_t)g->n_nodes + 1, sizeof *ends); /* bytes whose last reader a node is */
+    for (fb_id i = 0; i < g->n_nodes; i++) last[i] = FB_NONE;
+    for (fb_id i = 0; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_args; k++) last[fb_access_base(g, g->nodes[i].args[k])] = i;
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        double bytes = (double)fb_node_bytes(g, i);
+        bool stored = fb_op_has_storage(g->nodes[i].op) || fb_node_is_output(g, i);
+        if (stored) {
+            stays += last[i] != FB_NONE || fb_node_is_output(g, i) ? bytes : 0;
+        } else if (fb_node_is_computed(g, i) && last[i] != FB_NONE) {
+            alive += bytes;
+            ends[last[i]] += bytes;
+        }
+        most = fmax(most, alive);
+        alive -= ends[i];
+    }
+    fb_free(last);
+    fb_free(ends);
+    return stays + most;
+}
+
+void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out)
+{
+    const fb_graph *g = p->g;
+    const fb_machine *m = &p->machine;
+    *out = (fb_group_cost){.launches = 1, .flops = a->facts.flops, .specials = a->facts.specials};
+    for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
+    for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
+    if (!a->nest) facts_of_nodes(g, a, out);
+    out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
+    out->compute_us = fb_family_compute_us(g, m, a);
+    out->us = together(out->memory_us, out->compute_us);
+    if (m->target->grid && a->nest) add_gpu_terms(m, a, out);
+}
+
+double fb_region_trips(const fb_graph *g, fb_id r)
+{
+    double trips = 1;
+    for (; r > 0; r = g->regions[r].parent) trips *= (double)g->regions[r].trips;
+    return trips;
+}
+
+/* ---- the floor ---- */
+
+/* 1e9 FLOP/s that node `id` could at best reach. */
+static double best_rate(const fb_graph *g, const fb_machine *m, fb_id id)
+{
+    const fb_node *n = &g->nodes[id];
+    if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) return m->gflops[n->dtype];
+    bool tf32 = n->attrs->precision == FB_PRECISION_TF32;
+    return fmax(m->gflops[n->dtype], fb_rate_peak(tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype]));
+}
+
+/* A source that only gathers read is touched where they point, at most. */
+static int64_t source_bytes(const fb_graph *g, fb_id source, const int64_t *gathered)
+{
+    int64_t all = fb_node_bytes(g, source);
+    return gathered[source] >= 0 && gathered[source] < all ? gathered[source] : all;
+}
+
+/* For each base: bytes that gathers alone read of it, or -1 where anything else reads it. */
+static void gathered_bytes(const fb_graph *g, int64_t *gathered, bool *read)
+{
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (!fb_node_is_computed(g, i) && n->op != FB_OP_LOOP && !fb_node_is_output(g, i)) continue;
+        for (int k = n->op == FB_OP_ASSIGN; k < n->n_args; k++) {
+            fb_id base = fb_access_base(g, n->args[k]);
+            read[base] = true;
+            if (n->op == FB_OP_EMBEDDING && k == 0 && gathered[base] >= 0)
+                gathered[base] += fb_node_bytes(g, i);
+            else
+                gathered[base] = -1;
+        }
+        if (fb_node_is_output(g, i) && fb_access_base(g, i) != i) read[fb_access_base(g, i)] = true;
+    }
+}
+
+double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops)
+{
+    int64_t in = 0, out = 0;
+    double work = 0, compute_us = 0;
+    int64_t *gathered = fb_calloc((size_t)g->n_nodes + 1, sizeof *gathered);
+    bool *is_read = fb_calloc((size_t)g->n_nodes + 1, sizeof *is_read);
+    gathered_bytes(g, gathered, is_read);
+    for (fb_id i = 0; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (fb_op_has_storage(n->op) && n->region == 0 && is_read[i]) in += source_bytes(g, i, gathered);
+        if (fb_node_is_output(g, i) && n->op != FB_OP_FEED) out += fb_node_bytes(g, i);
+        if (!fb_node_is_computed(g, i)) continue;
+        double f = (double)fb_node_flops(g, i) * fb_region_trips(g, n->region), rate = best_rate(g, m, i);
+        work += f;
+        compute_us += fb_time_us(f, rate);
+    }
+    fb_free(gathered);
+    fb_free(is_read);
+    if (read) *read = in;
+    if (written) *written = out;
+    if (flops) *flops = (int64_t)fmin(work, 9e18);
+    return fmax(fb_memory_us(m, (double)(in + out)), compute_us);
+}

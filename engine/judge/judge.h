@@ -1,0 +1,60 @@
+/* What a set of nodes can be as one kernel, and how long that would take: families, the rules that need no plan, and
+ * the cost model.
+ *
+ * A planner is the context that plans of one canonical graph on one machine share: dependences and a cache of analysed
+ * groups. It is not thread-safe.
+ */
+#ifndef FB_JUDGE_JUDGE_H
+#define FB_JUDGE_JUDGE_H
+
+#include "graph/deps.h"
+#include "nest/nest.h"
+#include "nest/verdict.h"
+#include "schedule/family.h"
+#include "schedule/knobs.h"
+#include "target/machine.h"
+
+typedef enum { FB_LAUNCH_STREAM, FB_LAUNCH_GRAPH, FB_LAUNCH_MEGA } fb_launch_mode;
+
+enum { FB_GRAPH_LAUNCHES = 1 << 16 }; /* that one CUDA graph may hold */
+
+const char *fb_launch_mode_name(fb_launch_mode m);             /* "stream" "graph" "mega" */
+double fb_launch_us(const fb_machine *m, fb_launch_mode mode); /* of one more launch, as calibrated; 0 unknown */
+
+typedef struct fb_planner fb_planner;
+
+/* `g` is borrowed and must be canonical; `m` is copied. */
+fb_planner *fb_planner_new(const fb_graph *g, const fb_machine *m);
+void fb_planner_free(fb_planner *p);
+const fb_graph *fb_planner_graph(const fb_planner *p);
+const fb_deps *fb_planner_deps(const fb_planner *p);
+const fb_machine *fb_planner_machine(const fb_planner *p);
+/* A new calibration: drops cached costs, keeps analyses. */
+void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
+
+/* A kernel that the user writes: a file whose text stands in for what would be generated. A plan names the file, and
+ * its planner, which plans share, knows the text: it is told anew whenever the file was saved. */
+typedef struct {
+    const char *path; /* as the plan names it */
+    const char *text; /* NULL: nobody has told it */
+} fb_kernel_source;
+
+/* Copies both; `text` NULL forgets it. */
+void fb_planner_set_source(fb_planner *p, const char *path, const char *text);
+
+/* ---- figures, all modelled ---- */
+
+typedef struct {
+    double us;                         /* predicted time of the group's kernel, without launch cost */
+    double memory_us, compute_us;      /* the two terms of us = max(…) + overlap */
+    int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
+    double apart_bytes, apart_us;      /* GPUs: sectors of which one element is wanted, beyond that; in `us` */
+    int64_t flops, specials;
+    int launches; /* 1; 2 where a family needs two */
+} fb_group_cost;
+
+/* The least that a run of the graph can take: compulsory bytes at copy speed, or FLOPs at peak, whichever is longer.
+ * What was counted goes to `read`, `written`, `flops` (each may be NULL). */
+double fb_graph_floor_us(const fb_graph *g, const fb_machine *m, int64_t *read, int64_t *written, int64_t *flops);
+
+#endif
