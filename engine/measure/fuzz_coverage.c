@@ -91,8 +91,8 @@ static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
     }
 }
 
-/* Edits of plans are judged in plan/; products in tiles, and what a GPU's library takes, on GPUs alone. No calibration
- * is doubted here. */
+/* Edits of plans are judged in plan/ and judge/; products in tiles, and what a GPU's library takes, on GPUs alone. No
+ * calibration is doubted here. */
 static bool is_reachable(const fb_verdict_place *p, bool gpu)
 {
     static const char *const of_gpus[] = {"schedule/gemm.c", "nest/tiled.c", "judge/library.c", "schedule/chain.c"};

@@ -1,4 +1,4 @@
-/* Inside plan/nest*.c: a nest under construction.
+/* Inside nest/: a nest under construction.
  *
  * Each section starts as a *draft*: roots with coordinates over row variables. Walking a draft (nest_walk.c) turns it
  * into values; on the way it may find that the draft must change first: a row variable is to be split at the seams of a

@@ -1,4 +1,4 @@
-/* What plan/ knows about a device: plain values handed down from calibration. plan/ asks no device anything.
+/* What planning knows about a device: plain values handed down from calibration. No device is asked anything here.
  * Units: bytes, µs, GB/s (1e9 bytes a second), GFLOP/s. A value that is not known is NAN (or 0 for counts). */
 #ifndef FB_TARGET_MACHINE_H
 #define FB_TARGET_MACHINE_H
