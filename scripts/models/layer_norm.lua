@@ -10,7 +10,7 @@ return fb.script {
 
   params = {
     rows = fb.int { 16384, min = 1, max = 65536, step = "x2" },
-    columns = fb.int { 4096, min = 1, max = 65536, step = "x2", help = "what one mean is taken over" },
+    columns = fb.int { 4096, min = 1, max = 16777216, step = "x2", help = "what one mean is taken over" },
     dtype = fb.choice { "f32", "bf16", "f16" },
     affine = fb.bool { false, help = "with a weight and a bias per column" },
   },

@@ -6,7 +6,9 @@
 #   FB_BUILD   folder of prebuilt binaries: fusebox and, for the workbench's rows, bench_terminal (there or in tests/bench)
 #   FB_SRCDIR  the sources (default: this script's)          PYTHON    with PyTorch in it (default python3)
 #   DEVICE     default cuda:0                                OUT       a folder for everything measured, as JSON
-#   BENCH_ONLY   some of "puzzler copy start toggle families"; all but the last when empty
+#   BENCH_ONLY   some of "puzzler copy start toggle families sizes"; all but the last two when empty
+#   BENCH_SIZES  for "sizes": a file of rows (default: sizes.txt beside this script, which says how one is written)
+#   BENCH_CASES  … and names of those to measure; all when empty
 #   BENCH_ROWS, BENCH_COLUMNS, BENCH_PUZZLER, BENCH_SECONDS   sizes and patience, for a try on a small machine
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -151,6 +153,23 @@ if wanted families && [ -n "${BENCH_ONLY:-}" ]; then
         family mlp_loop mlp_loop carried:max carried:graph carried:one_kernel assigned:one_kernel --set steps=1000
         family lstm_scan lstm_scan inputs_first:graph inputs_first:one_kernel scan:one_kernel --set T=2000
     }
+fi
+
+# Rows at real sizes, from a file, so that any other can be tried.
+if wanted sizes && [ -n "${BENCH_ONLY:-}" ]; then
+    grep -v '^ *\(#\|$\)' "${BENCH_SIZES:-$here/sizes.txt}" | while read -r name script columns settings; do
+        case " ${BENCH_CASES:-$name} " in *" $name "*) ;; *) continue ;; esac
+        case $script in
+        /*) ;;
+        */*) script=$FB_SRCDIR/$script ;;
+        *) script=$models/$script.lua ;;
+        esac
+        set --
+        for s in $settings; do set -- "$@" --set "$s"; done
+        # shellcheck disable=SC2046
+        in_cache_of "$name" measure "family-$name" "$script" $(echo "$columns" | tr , ' ') "$@" </dev/null
+        rm -rf "$work/cache-$name"
+    done
 fi
 
 echo
