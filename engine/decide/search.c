@@ -67,7 +67,9 @@ static double cost_of(const fb_plan *plan)
         if (!plan->slot[s].n || !fb_node_is_computed(p->g, s)) continue;
         fb_id region = p->g->nodes[s].region;
         fb_analysis *a = fb_slot_analysis(plan, s);
-        us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(p->g, region);
+        fb_group_cost cost;
+        fb_slot_cost(plan, s, &cost);
+        us += fb_kernel_us(plan, region, a, &cost) * fb_region_trips(p->g, region);
     }
     return us - fb_loops_save_us(plan);
 }

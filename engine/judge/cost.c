@@ -62,7 +62,7 @@ static double starved_cycles(const fb_machine *m, const fb_analysis *a, const fb
 {
     enum { PATH_BYTES = 64, PIECE = 4 };
     fb_arena *arena = fb_arena_new();
-    fb_section_schedule x = fb_schedule_section(a->nest, NULL, s, arena);
+    fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, s, arena);
     fb_arena_free(arena);
     bool split = x.deal == FB_DEAL_SPLIT;
     double inner = fmax(1, (double)fb_section_longest(s)), bytes = 0, path = split ? PATH_BYTES : PATH_BYTES / 2.0;
@@ -113,7 +113,7 @@ static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_co
 {
     if (a->family == FB_FAMILY_LIBRARY) return;
     bool tiled = a->nest->tiled || a->nest->chain;
-    fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, m);
+    fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, a->knobs, m);
     double latency_us = fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us);
     if (a->family == FB_FAMILY_REDUCE) {
         double once_us = t.meets ? reduce_once_us : round_us;

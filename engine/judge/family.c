@@ -130,7 +130,7 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
     bool generated = !m->target->calls_library && a->nest;
-    double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, m) : 0;
+    double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, a->knobs, m) : 0;
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
@@ -284,7 +284,7 @@ static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis 
     for (int i = 0; i < a->kernel.n_nodes; i++)
         if (fb_node_class(g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION)
             rest -= (double)fb_node_flops(g, a->kernel.nodes[i]);
-    return fb_gemm_us(a->nest, m) + loops_us(g, m, a, fmax(rest, 0));
+    return fb_gemm_us(a->nest, a->knobs, m) + loops_us(g, m, a, fmax(rest, 0));
 }
 
 /* ---- the others ---- */

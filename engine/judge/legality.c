@@ -111,7 +111,8 @@ bool fb_may_be_kernel(const fb_planner *p, const fb_kernel_nodes *k, fb_verdict 
 #define IN(family) (1u << FB_FAMILY_##family)
 
 /* Which families have a knob on a kind of device, and its values: from `low` to `high`, multiples of `step`, powers of
- * two where the hardware splits evenly. */
+ * two where the hardware splits evenly. WARP and BLOCK are the target's. */
+enum { WARP = -1, BLOCK = -2 };
 typedef struct {
     unsigned families;
     int64_t low, high, step;
@@ -121,7 +122,7 @@ typedef struct {
 static const knob_row grid_knobs[FB_KNOBS] = {
     [FB_KNOB_ROWS] = {IN(REDUCE), 1, 32, 1, true},
     [FB_KNOB_VECTOR] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY), 1, 16, 1, true},
-    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), 32, 1024, 32, false},
+    [FB_KNOB_THREADS] = {IN(POINTWISE) | IN(REDUCE) | IN(COPY) | IN(SCAN), WARP, BLOCK, WARP, false},
     [FB_KNOB_TILE_M] = {IN(GEMM) | IN(CHAIN), 16, 256, 1, true},
     [FB_KNOB_TILE_N] = {IN(GEMM) | IN(CHAIN), 8, 256, 1, true},
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
@@ -138,6 +139,15 @@ static const knob_row team_knobs[FB_KNOBS] = {
     [FB_KNOB_TILE_N] = {IN(GEMM), 8, 256, 1, true},
     [FB_KNOB_TILE_K] = {IN(GEMM) | IN(CHAIN), 8, 128, 1, true},
 };
+
+static knob_row row_of(const fb_target *target, fb_knob knob)
+{
+    knob_row row = target->grid ? grid_knobs[knob] : team_knobs[knob];
+    int64_t *values[] = {&row.low, &row.high, &row.step};
+    for (int i = 0; i < 3; i++)
+        if (*values[i] < 0) *values[i] = *values[i] == WARP ? target->warp : target->most_threads;
+    return row;
+}
 
 /* A thread moves so many bytes at once at most: of the smallest elements there are, so many. */
 static bool vector_fits(const fb_analysis *a, int most, int64_t value, fb_verdict *why)
@@ -162,18 +172,18 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
 {
     if ((int)knob < 0 || knob >= FB_KNOBS) return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "there is no such knob");
     const char *name = fb_knob_name(knob);
-    const knob_row *row = m->target->grid ? &grid_knobs[knob] : &team_knobs[knob];
-    if (!a->accepted || !(row->families & 1u << a->family))
+    knob_row row = row_of(m->target, knob);
+    if (!a->accepted || !(row.families & 1u << a->family))
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "kernels of family %s have no knob `%s` on %s",
                          fb_family_name(a->family), name, m->target->called);
-    if (value != 0 && (value < row->low || value > row->high))
+    if (value != 0 && (value < row.low || value > row.high))
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is from %lld to %lld, or 0 for automatic, not %lld",
-                         name, (long long)row->low, (long long)row->high, (long long)value);
-    if (row->power_of_two && (value & (value - 1)))
+                         name, (long long)row.low, (long long)row.high, (long long)value);
+    if (row.power_of_two && (value & (value - 1)))
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a power of two, not %lld", name, (long long)value);
-    if (value % row->step)
+    if (value % row.step)
         return FB_REFUSE(why, ILLEGAL, FB_RULE_KNOB, "knob `%s` is a multiple of %lld, not %lld", name,
-                         (long long)row->step, (long long)value);
+                         (long long)row.step, (long long)value);
     if (knob == FB_KNOB_VECTOR && !vector_fits(a, m->target->vector_bytes, value, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
     fb_gemm_tile tile;

@@ -34,7 +34,8 @@ typedef struct fb_analysis {
     fb_kernel_nodes kernel; /* its arrays in the arena */
     const fb_nest *nest;
     fb_nest_facts facts;
-    int epoch; /* of the planner's machine that `cost` is for; 0: none */
+    const fb_knobs *knobs; /* NULL in the cache: all automatic. A copy of an analysis with knobs costs what they make */
+    int epoch;             /* of the planner's machine that `cost` is for; 0: none */
     fb_group_cost cost;
 } fb_analysis;
 

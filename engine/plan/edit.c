@@ -21,9 +21,8 @@ typedef struct {
     int launches;
 } toll;
 
-static void pay(toll *t, const fb_plan *plan, fb_analysis *a)
+static void pay(toll *t, const fb_plan *plan, const fb_analysis *a, const fb_group_cost *c)
 {
-    const fb_group_cost *c = fb_analysis_cost(plan->planner, a);
     t->us += fb_kernel_us(plan, plan->planner->g->nodes[a->kernel.nodes[0]].region, a, c);
     t->bytes += c->bytes_read + c->bytes_written;
     t->launches += c->launches;
@@ -38,7 +37,9 @@ static toll toll_of_nodes(const fb_plan *plan, const fb_ids *nodes)
         fb_id s = plan->owner[nodes->at[i]];
         if (s == FB_NONE || fb_marked(plan->planner, FB_MARK_BACKWARD, s)) continue;
         fb_mark(plan->planner, FB_MARK_BACKWARD, s);
-        pay(&t, plan, fb_slot_analysis(plan, s));
+        fb_group_cost c;
+        fb_slot_cost(plan, s, &c);
+        pay(&t, plan, fb_slot_analysis(plan, s), &c);
     }
     return t;
 }
@@ -128,7 +129,7 @@ static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slot
         return v;
     }
     toll after = {0};
-    pay(&after, plan, to);
+    pay(&after, plan, to, fb_analysis_cost(plan->planner, to));
     v = verdict_of(plan, what, toll_of_nodes(plan, slots), after);
     if (result) {
         *result = fb_plan_copy(plan);

@@ -116,7 +116,9 @@ double fb_plan_one_kernel_us(const fb_plan *plan, fb_id whole)
         fb_id region = g->nodes[plan->view->slot_of[i]].region;
         fb_analysis *a = analysis_of(plan, i);
         if (!fb_region_within(g, region, whole)) continue;
-        us += fb_kernel_us(plan, region, a, fb_analysis_cost(plan->planner, a)) * fb_region_trips(g, region);
+        fb_group_cost cost;
+        fb_slot_cost(plan, plan->view->slot_of[i], &cost);
+        us += fb_kernel_us(plan, region, a, &cost) * fb_region_trips(g, region);
     }
     if (whole && plan->planner->machine.target->keeps) us -= loop_saves_us(plan, whole);
     return outer > 0 ? us / outer : 0;

@@ -81,6 +81,7 @@ void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path); /* NULL: g
 void fb_plan_gather(const fb_plan *plan, const fb_id *slots, int n, fb_ids *nodes, fb_ids *stored);
 void fb_plan_owned(const fb_plan *plan, fb_id slot, fb_ids *out); /* ascending, appended */
 fb_analysis *fb_slot_analysis(const fb_plan *plan, fb_id slot);
+void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out); /* with the slot's knobs */
 fb_choice fb_choice_joined(const fb_plan *plan, const fb_id *slots, int n);
 
 /* ---- cost.c ---- */

@@ -368,7 +368,18 @@ const fb_verdict *fb_plan_group_refusal(const fb_plan *plan, int group)
 
 void fb_plan_group_cost(const fb_plan *plan, int group, fb_group_cost *out)
 {
-    *out = *fb_analysis_cost(plan->planner, group_analysis(plan, group));
+    fb_plan_groups(plan); /* numbers them */
+    fb_slot_cost(plan, plan->view->slot_of[group], out);
+}
+
+void fb_slot_cost(const fb_plan *plan, fb_id slot, fb_group_cost *out)
+{
+    fb_analysis *a = fb_slot_analysis(plan, slot);
+    *out = *fb_analysis_cost(plan->planner, a);
+    if (!plan->slot[slot].knobs || !a->accepted) return;
+    fb_analysis with = *a;
+    with.knobs = plan->slot[slot].knobs;
+    fb_cost_of_analysis(plan->planner, &with, out);
 }
 
 /* ---- identity ---- */

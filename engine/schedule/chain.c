@@ -237,12 +237,13 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     return refuse_size(nest, t, size, why);
 }
 
-double fb_chain_us(const fb_nest *nest, const fb_machine *m)
+double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_chain *c = nest->chain;
     fb_chain_tile x;
     fb_verdict ignored;
-    if (!fb_nest_chain_on_gpu(nest) || !fb_chain_tile_of(nest, NULL, &x, &ignored)) return 0;
+    if (!fb_nest_chain_on_gpu(nest)) return 0;
+    if (!fb_chain_tile_of(nest, knobs, &x, &ignored) && !fb_chain_tile_of(nest, NULL, &x, &ignored)) return 0;
     fb_dtype dtype = dtype_of(nest);
     fb_tile_work w = {.dtype = dtype,
                       .tensor = x.tensor,

@@ -26,7 +26,7 @@ typedef struct {
 bool fb_nest_chain_on_gpu(const fb_nest *nest);
 /* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
 bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
-/* Time of its products on a GPU. */
-double fb_chain_us(const fb_nest *nest, const fb_machine *m);
+/* Time of its products on a GPU, in the tile of these knobs (NULL: automatic). */
+double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
 #endif

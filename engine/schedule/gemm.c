@@ -342,21 +342,30 @@ static double epilogue_waits(const fb_nest *nest, const fb_section *s, const fb_
     return loads && groups > 1 ? groups * (guarded ? alone : among_others) : 0;
 }
 
-double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
+/* Parts of sums go through memory, most likely L2: each is stored once, and the last block of a tile to come adds up
+ * all. */
+static double split_us(const fb_tiled *t, const fb_gemm_tile *x, const fb_machine *m)
+{
+    double bytes = 2.0 * (double)x->blocks * x->split * x->m * x->n * sum_bytes(t), clock = fb_cycles_a_us(m);
+    if (x->split == 1 || clock <= 0) return 0;
+    return fb_time_us(bytes, fb_rate_peak(&m->copy_hot)) + FB_ROUND_CYCLES / clock;
+}
+
+double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_tiled *t = nest->tiled;
     fb_gemm_tile x;
     fb_verdict ignored;
-    if (!fb_gemm_tile_of(nest, NULL, &x, &ignored)) return 0;
+    if (!fb_gemm_tile_of(nest, knobs, &x, &ignored) && !fb_gemm_tile_of(nest, NULL, &x, &ignored)) return 0;
     fb_tile_work w = {.dtype = t->dtype,
                       .tensor = x.tensor,
-                      .blocks = x.blocks,
+                      .blocks = x.blocks * x.split,
                       .shared_bytes = x.shared_bytes + x.kept_bytes,
                       .threads = x.threads,
                       .n_products = 1,
                       .product = {{.warp_m = x.warp_m, .warp_n = x.warp_n}}};
     for (int p = 0; p < t->n_phases; p++) {
-        double tiles = (double)steps_of(t, &x, p);
+        double tiles = (double)fb_ceil_div(steps_of(t, &x, p), x.split);
         make_operand(nest, &t->phases[p].left, &x, t->phases[p].k, t->rows, x.m, tiles, &w);
         for (int s = 0; s < t->n_strips && !t->kept; s++)
             if (t->phases[p].product[s] != FB_NONE)
@@ -371,5 +380,5 @@ double fb_gemm_us(const fb_nest *nest, const fb_machine *m)
     for (int i = 0; i < nest->n_sections && !t->whole; i++)
         w.waits += divides(nest, &nest->sections[i]) ? (double)x.m * x.n / x.threads
                                                      : epilogue_waits(nest, &nest->sections[i], &x);
-    return fb_tile_us(m, &w);
+    return fb_tile_us(m, &w) + split_us(t, &x, m);
 }

@@ -21,7 +21,7 @@ typedef struct {
 bool fb_gemm_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_gemm_tile *out, fb_verdict *why);
 /* Bytes of shared memory that the right operands of a phase take where they stay. */
 int64_t fb_gemm_kept_bytes(const fb_nest *nest, const fb_gemm_tile *tile, int phase);
-/* Time of its arithmetic. */
-double fb_gemm_us(const fb_nest *nest, const fb_machine *m);
+/* Time of its arithmetic, in the tile of these knobs (NULL: automatic). */
+double fb_gemm_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
 #endif

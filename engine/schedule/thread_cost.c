@@ -40,7 +40,8 @@ enum {
     SIDE_BY_SIDE = 4, /* elements whose slow functions are computed step by step, where these are no branches */
     EXCHANGES = 5,    /* from lane to lane, until a warp has a row's sum */
     SCHEDULERS = 4,   /* of a multiprocessor, … */
-    WARPS = 16,       /* … each with so many warps at once */
+    WARPS = 16,       /* … each with so many warps at once, … */
+    BLOCKS = 32,      /* … of so many blocks at most */
 };
 
 /* Of one thread, and of the blocks of its section. */
@@ -109,7 +110,7 @@ static void add_steps(const fb_nest *nest, const fb_section *s, int space, int v
     if (divides) w->chain += steps * L2 * ((groups ? 1 : 0) + (singles ? vector : 0));
 }
 
-static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
+static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
 {
     double parts = x->deal == FB_DEAL_SPLIT ? x->parts : 1;
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
@@ -119,7 +120,7 @@ static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_s
     for (int i = 0; i < s->n_values; i++)
         if (s->values[i].space == FB_NONE) add_value(nest, &s->values[i], 1, 1, false, &w);
     for (int p = 0; p < s->n_passes; p++) {
-        int space = s->passes[p].space, vector = fb_schedule_vector(nest, NULL, s, space);
+        int space = s->passes[p].space, vector = fb_schedule_vector(nest, knobs, s, space);
         fb_section_needed(s, p, needed);
         double points = (double)fb_space_points(&s->spaces[space]) / vector;
         add_steps(nest, s, space, vector, needed, ceil(points / x->team / parts), &w);
@@ -130,9 +131,9 @@ static work of_rows(const fb_nest *nest, const fb_section *s, const fb_section_s
 
 /* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
  * was read from memory come after it. */
-static work of_elements(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x)
+static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
 {
-    int vector = fb_schedule_vector(nest, NULL, s, FB_NONE);
+    int vector = fb_schedule_vector(nest, knobs, s, FB_NONE);
     work w = {.threads = x->threads, .blocks = (double)x->blocks};
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
@@ -172,18 +173,31 @@ static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
            (double)fb_space_points(&s->rows);
 }
 
-static work work_of(const fb_nest *nest, const fb_section *s)
+/* Fewer blocks than there is work for do so many blocks' work each. */
+static void share_blocks(const fb_section_schedule *x, work *w)
+{
+    if (x->launched <= 0 || (double)x->launched >= w->blocks) return;
+    double each = ceil(w->blocks / (double)x->launched);
+    w->blocks = (double)x->launched;
+    w->chain *= each;
+    w->instructions *= each;
+}
+
+static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s)
 {
     fb_arena *arena = fb_arena_new();
-    fb_section_schedule x = fb_schedule_section(nest, NULL, s, arena);
-    work w = s->scatter ? of_scatter(nest, s) : s->n_passes ? of_rows(nest, s, &x) : of_elements(nest, s, &x);
+    fb_section_schedule x = fb_schedule_section(nest, knobs, s, arena);
+    work w = s->scatter    ? of_scatter(nest, s)
+             : s->n_passes ? of_rows(nest, knobs, s, &x)
+                           : of_elements(nest, knobs, s, &x);
+    if (!s->scatter) share_blocks(&x, &w);
     fb_arena_free(arena);
     return w;
 }
 
-fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
+fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
-    double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), room = units * SCHEDULERS * WARPS, threads = 0;
+    double clock = fb_cycles_a_us(m), units = fmax(m->units, 1), threads = 0;
     double alone = 0, turns = 0, busiest = 0, issued = 0, spread = 0;
     const int warp = nest->target->warp;
     double sections = nest->n_sections > 1 ? nest->n_sections : 0, found = sections * SECTION;
@@ -192,9 +206,10 @@ fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m)
     if (clock <= 0) return out;
     work *all = fb_calloc((size_t)nest->n_sections + 1, sizeof *all);
     for (int i = 0; i < nest->n_sections; i++) {
-        all[i] = work_of(nest, &nest->sections[i]);
+        all[i] = work_of(nest, knobs, &nest->sections[i]);
         threads = fmax(threads, all[i].threads);
     }
+    double room = units * fmin(SCHEDULERS * WARPS, BLOCKS * ceil(threads / warp));
     for (int i = 0; i < nest->n_sections; i++) {
         const work *w = &all[i];
         double warps = w->threads / warp / SCHEDULERS; /* of a block, for each scheduler */

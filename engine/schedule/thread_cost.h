@@ -4,6 +4,7 @@
 #define FB_SCHEDULE_THREAD_COST_H
 
 #include "nest/parts.h"
+#include "schedule/knobs.h"
 
 /* A block begins, loads, has its threads exchange what they have, and stores: 0.6 µs. */
 enum { FB_ROUND_CYCLES = 1100 };
@@ -17,8 +18,8 @@ typedef struct {
     double waves;     /* times that the multiprocessors are filled */
 } fb_thread_times;
 
-/* 0 where the machine's clock is not known. */
-fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_machine *m);
+/* As scheduled with these knobs (NULL: automatic). 0 where the machine's clock is not known. */
+fb_thread_times fb_thread_times_of(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
 /* Cycles of a warp for one row of a product that lies on chip (family gemm, which reduces whole rows there). */
 double fb_warp_row_cycles(const fb_nest *nest, const fb_section *s);

@@ -200,6 +200,86 @@ static void they_set_the_geometry(void **state)
     assert_int_equal(block, 64);
 }
 
+/* ---- the prediction ---- */
+
+static fb_graph *long_elements(void)
+{
+    fb_graph *g = fb_graph_new("long_elements");
+    output(g, node1(g, FB_OP_TANH, "t", input(g, "x", DIMS(4096, 1024))));
+    return finish(g);
+}
+
+static fb_graph *long_rows(void)
+{
+    fb_graph *g = fb_graph_new("long_rows");
+    output(g, node1(g, FB_OP_TANH, "t", layer_norm(g, input(g, "x", DIMS(4096, 256)))));
+    return finish(g);
+}
+
+static fb_graph *few_rows(void)
+{
+    fb_graph *g = fb_graph_new("few_rows");
+    output(g, node1(g, FB_OP_TANH, "t", layer_norm(g, input(g, "x", DIMS(16, 16384)))));
+    return finish(g);
+}
+
+static fb_graph *product(void)
+{
+    fb_graph *g = fb_graph_new("product");
+    output(g, node1(g, FB_OP_RELU, "relu", linear(g, input(g, "x", DIMS(512, 2048)), 256)));
+    return finish(g);
+}
+
+/* A GPU whose clock is known. */
+static fb_planner *planner_of_gpu(fb_graph *g)
+{
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.units = 132;
+    m.gflops[FB_F32] = 60000;
+    return fb_planner_new(g, &m);
+}
+
+/* The group's predicted time under a knob (0: automatic); generated. */
+static double us_of(fb_graph *(*make)(void), setting s)
+{
+    fb_graph *g = make();
+    fb_planner *p = planner_of_gpu(g);
+    fb_plan *plan = preset(p, "max"), *generated = NULL;
+    fb_group_cost c;
+    fb_id node = fb_plan_group(plan, 0)->stored[0];
+    fb_plan_try(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = node}, &generated);
+    if (generated) fb_plan_free(plan), plan = generated;
+    fb_verdict v = set_knob(&plan, node, s.knob, s.value);
+    if (v.kind >= FB_VERDICT_UNSUPPORTED) fail_msg("%s", v.text);
+    fb_plan_group_cost(plan, fb_plan_group_of(plan, node), &c);
+    fb_plan_free(plan);
+    fb_planner_free(p);
+    fb_graph_free(g);
+    return c.us;
+}
+
+static void each_moves_the_prediction(void **state)
+{
+    (void)state;
+    static const struct {
+        fb_graph *(*make)(void);
+        setting set;
+    } cases[] = {
+        {long_elements, {FB_KNOB_VECTOR, 1}}, {long_elements, {FB_KNOB_GRID, 4}}, {long_rows, {FB_KNOB_VECTOR, 1}},
+        {long_rows, {FB_KNOB_GRID, 4}},       {few_rows, {FB_KNOB_THREADS, 64}},  {product, {FB_KNOB_TILE_M, 128}},
+        {product, {FB_KNOB_TILE_N, 128}},     {product, {FB_KNOB_TILE_K, 8}},     {product, {FB_KNOB_SPLIT_K, 4}},
+        {product, {FB_KNOB_STAGES, 1}},       {long_rows, {FB_KNOB_ROWS, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double automatic = us_of(cases[i].make, (setting){cases[i].set.knob, 0}),
+               set = us_of(cases[i].make, cases[i].set);
+        if (automatic == set)
+            fail_msg("case %zu: %s = %lld: %g µs as before", i, fb_knob_name(cases[i].set.knob),
+                     (long long)cases[i].set.value, set);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void refused(fb_graph *(*make)(void), fb_device_kind kind, setting s, const char *says)
@@ -239,7 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_host_stays_right),      cmocka_unit_test(a_kernel_that_stores_many_values_is_one_section),
         cmocka_unit_test(they_are_seen_in_the_text), cmocka_unit_test(they_set_the_geometry),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(each_moves_the_prediction),
     };
     return cmocka_run_group_tests(tests, set_up, remove_scratch);
 }
