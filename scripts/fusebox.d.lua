@@ -933,6 +933,24 @@ function nn.gelu(x) end
 ---@return Tensor
 function nn.relu(x) end
 
+---ln(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold.
+---@param x Tensor
+---@param beta? number
+---@param threshold? number
+---@return Tensor
+function nn.softplus(x, beta, threshold) end
+
+---x where it is positive, else alpha (exp(x) - 1).
+---@param x Tensor
+---@param alpha? number
+---@return Tensor
+function nn.elu(x, alpha) end
+
+---x tanh(softplus(x)).
+---@param x Tensor
+---@return Tensor
+function nn.mish(x) end
+
 ---x sigmoid(x).
 ---@param x Tensor
 ---@return Tensor
@@ -1011,6 +1029,18 @@ function nn.Sigmoid() end
 
 ---@return Module
 function nn.Tanh() end
+
+---@return Module
+function nn.Mish() end
+
+---@param beta? number
+---@param threshold? number
+---@return Module
+function nn.Softplus(beta, threshold) end
+
+---@param alpha? number
+---@return Module
+function nn.ELU(alpha) end
 
 ---One module after the other.
 ---@param ... Module

@@ -81,6 +81,9 @@ end
 -- One primitive already; here so that all activations are found in one place.
 function nn.gelu(x) return x:gelu() end
 function nn.relu(x) return x:relu() end
+function nn.softplus(x, beta, threshold) return x:softplus(beta, threshold) end
+function nn.elu(x, alpha) return x:elu(alpha) end
+function nn.mish(x) return x:mish() end
 
 -- x sigmoid(x).
 function nn.silu(x)
@@ -238,6 +241,16 @@ function nn.GELU() return without_weights(nn.GELU, function(x) return x:gelu() e
 function nn.SiLU() return without_weights(nn.SiLU, function(x) return nn.silu(x) end) end
 function nn.Sigmoid() return without_weights(nn.Sigmoid, function(x) return x:sigmoid() end) end
 function nn.Tanh() return without_weights(nn.Tanh, function(x) return x:tanh() end) end
+function nn.Mish() return without_weights(nn.Mish, function(x) return x:mish() end) end
+
+function nn.Softplus(beta, threshold)
+  return without_weights(function() return nn.Softplus(beta, threshold) end,
+                         function(x) return x:softplus(beta, threshold) end)
+end
+
+function nn.ELU(alpha)
+  return without_weights(function() return nn.ELU(alpha) end, function(x) return x:elu(alpha) end)
+end
 
 -- One after the other: sequential[1], sequential[2] … in the graph, with weights sequential1_weight …
 local function chained(name, modules)

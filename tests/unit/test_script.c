@@ -764,6 +764,7 @@ static void test_modules(void **state)
         "return y, (nn.encoder_layer(z, { heads = 2, hidden = 5, weights = table.move(w, 13, 24, 1, {}) }))",
         "local function act(m, f) return m()(x) - f(x) end\n"
         "local off = act(nn.ReLU, x.relu) + act(nn.GELU, x.gelu) + act(nn.Tanh, x.tanh) + act(nn.SiLU, nn.silu)\n"
+        "off = off + act(nn.Mish, nn.mish) + nn.Softplus(2, 20)(x) - x:softplus(2, 20) + nn.ELU(0.5)(x) - x:elu(0.5)\n"
         "return off, x * 0",
     };
     for (size_t k = 0; k < sizeof bodies / sizeof *bodies; k++) {
