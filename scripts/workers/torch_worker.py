@@ -207,6 +207,11 @@ CALL = {name: call for name, (_, _, call, _) in OPS.items() if call}
 CALL.update(receive="{0}", matmul="torch.matmul({0}, {1})")
 
 
+def is_infix(op):
+    """Is it written between its operands, as people write a number there?"""
+    return CALL.get(op, "").startswith("{0} ")
+
+
 def number(node, key):
     """An attribute as a double; JSON has no infinities, so they come as words."""
     return float(node.get(key, 0))
@@ -412,7 +417,7 @@ class Source:
     def operands(self, node):
         args = node.get("args", [])
         texts = [f"v{a}" for a in args]
-        free = {"pow": (1,), "where": (1, 2)}.get(node["op"], (0, 1) if node["op"] in INFIX else ())
+        free = {"pow": (1,), "where": (1, 2)}.get(node["op"], (0, 1) if is_infix(node["op"]) else ())
         literals = {k: self.literal(args[k]) for k in free}
         if free and all(literals.values()) and len(free) == 2:
             del literals[0 if 0 in literals else 1]  # one of the two says what dtype the result has
