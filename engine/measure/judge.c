@@ -724,6 +724,7 @@ void fb_judgement_end(const fb_judgement *j, const fb_spread *s, const fb_judge_
     const fb_region_spread *all = &s->region[ALL];
     double most = FB_JUDGE_ELEMENT * FB_JUDGE_ELEMENT * all->offset_squares;
     bool few = whole && j->ratio <= FB_JUDGE_BEYOND_AT && (double)j->beyond <= FB_JUDGE_BEYOND * (double)j->compared;
+    few |= whole && j->beyond == 1 && j->ratio <= FB_JUDGE_ONE_AT && j->compared >= FB_JUDGE_ONE_LEAST;
     double of_element = few ? fmin(j->ratio, 1) : j->ratio;
     if (few) out->undecided += j->beyond;
     if (whole && all->squares > 0 && 4 * most > all->squares && of_element <= 1) out->undecided = out->compared;

@@ -9,7 +9,8 @@
  * chance makes a spread small, and not a hundredth, and rows may be most unlike);
  * Of very many elements some are further off: where a sum goes through 16-bit values, five lanes or so draw what a
  * device may do, and that all of them are small by chance becomes rarer only with a low power. So a share of
- * FB_JUDGE_BEYOND may lie beyond, by FB_JUDGE_BEYOND_AT times at most; they count as undecided;
+ * FB_JUDGE_BEYOND may lie beyond, by FB_JUDGE_BEYOND_AT times at most; and in each tensor of FB_JUDGE_ONE_LEAST or more
+ * one may, by FB_JUDGE_ONE_AT, for there are thousands of such tensors in a recording. They count as undecided;
  *   - half of the elements lie within FB_JUDGE_MEDIAN spreads, and all but FB_JUDGE_TAIL of them within
  *     FB_JUDGE_TAIL_AT;
  *   - in each region (all, first and last row and column, last tile, sixteen parts) the error has no component along
@@ -45,6 +46,8 @@
 #define FB_JUDGE_OWN_MOST  24.0
 #define FB_JUDGE_BEYOND    1e-5
 #define FB_JUDGE_BEYOND_AT 4.0
+#define FB_JUDGE_ONE_AT    1.5
+#define FB_JUDGE_ONE_LEAST 4096
 
 enum { FB_JUDGE_REGIONS = 22, FB_JUDGE_BINS = 24, FB_JUDGE_SIZES = 256 };
 
