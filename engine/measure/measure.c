@@ -516,7 +516,7 @@ static bool prepare_run(fb_measurement *m, const fb_progress *progress, fb_error
     if (!m->loaded) return false;
     m->compile_ms = m->device->ops->compile_ms(m->loaded);
     if (!write_inputs(m, 0, progress, err) || !note_left(m, 0, progress, err)) return false;
-    m->error = (fb_error_report){.ok = true, .state = FB_CHECK_CHECKING};
+    m->error = fb_error_checking;
     return !m->o.counters || fb_kernel_rows_count(m->rows, m->device, m->loaded, err);
 }
 

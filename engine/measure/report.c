@@ -247,6 +247,11 @@ const char *fb_check_scope_name(fb_check_scope s)
     return scope_names[s];
 }
 
+const char fb_floor_guessed[] = "guessed";
+
+const fb_error_report fb_error_checking = {
+    .max_abs = NAN, .max_rel = NAN, .bound = NAN, .ok = true, .state = FB_CHECK_CHECKING};
+
 bool fb_report_is_wrong(const fb_report *r)
 {
     return !r->error.ok && !isnan(r->error.bound);
@@ -372,7 +377,7 @@ static json_t *error_to_json(const fb_error_report *e)
     fb_json_set_number(object, "bound", e->bound);
     if (e->undecided) json_object_set_new(object, "undecided", json_integer(e->undecided));
     if (e->undecided && e->compared) json_object_set_new(object, "compared", json_integer(e->compared));
-    json_object_set_new(object, "ok", json_boolean(e->ok));
+    if (e->state != FB_CHECK_CHECKING) json_object_set_new(object, "ok", json_boolean(e->ok));
     if (e->worst[0]) json_object_set_new(object, "worst", json_string(e->worst));
     if (e->state) json_object_set_new(object, "state", json_string(fb_check_state_name(e->state)));
     if (e->scope) json_object_set_new(object, "scope", json_string(fb_check_scope_name(e->scope)));
@@ -437,6 +442,8 @@ json_t *fb_report_to_json(const fb_report *r)
     char state[200];
     if (fb_report_state_say(r, state)) json_object_set_new(object, "state_note", json_string(state));
     source_to_json(object, r->source, r->stale);
+    if (r->floor_guessed && isfinite(r->floor_us))
+        json_object_set_new(object, "floor_kind", json_string(fb_floor_guessed));
     set_kind(object, "wall_us", &r->wall_us, r->source);
     set_kind(object, "device_us", &r->device_us, r->source);
     set_kind(object, "cold_us", &r->cold_us, r->source);
@@ -563,6 +570,10 @@ static bool read_error(const json_t *value, fb_error_report *e, fb_error *err)
     const json_t *object = json_object_get(value, "error");
     if (!object) return true;
     if (!json_is_object(object)) return wrong_type("error", "an object", err);
+    if (strcmp(fb_json_string_or(object, "state", ""), fb_check_state_name(FB_CHECK_CHECKING)) == 0) {
+        *e = fb_error_checking; /* whatever figures an older make put beside it */
+        return true;
+    }
     e->max_abs = fb_json_number_or(object, "max_abs", INFINITY);
     e->max_rel = fb_json_number_or(object, "max_rel", INFINITY);
     e->bound = fb_json_number_or(object, "bound", INFINITY);
@@ -625,6 +636,7 @@ fb_report *fb_report_from_json(const json_t *value, fb_error *err)
         return NULL;
     }
     read_rounds(value, r);
+    r->floor_guessed = strcmp(fb_json_string_or(value, "floor_kind", ""), fb_floor_guessed) == 0;
     r->params = json_incref(params);
     r->search = json_incref(search);
     if (r->failed) r->failed_kind = fb_error_kind_parse(fb_json_string_or(value, "failed_kind", "system"));

@@ -61,7 +61,7 @@ typedef struct {
     double bound;            /* largest ratio error / allowed: right when <= 1 */
     int64_t undecided;       /* elements a comparison leaves open: counted, not judged */
     int64_t compared;        /* all elements, those among them; 0 unknown */
-    bool ok;                 /* and when `bound` is NAN: not verified */
+    bool ok;                 /* not found wrong; when `bound` is NAN: not verified (yet) */
     fb_check_state state;
     fb_check_scope scope;
     int64_t kernels; /* launches that were checked by themselves */
@@ -90,6 +90,7 @@ typedef struct fb_report {
         int64_t dropped; /* rounds that were left out, for it was slowed down by heat or by its hardware */
     } state;
     double predicted_us, gap_us, floor_us;
+    bool floor_guessed; /* the device is uncalibrated: no rate behind the floor was ever measured */
     double bytes_read, bytes_written, measured_read, measured_written;
     double flops, peak_bytes, compile_ms;
     const char *copies;           /* of feeds and receives: "in order", "overlapped"; NULL: nothing is copied */
@@ -127,5 +128,9 @@ bool fb_report_refresh(fb_report *r, const fb_report *later);
 bool fb_report_is_wrong(const fb_report *r);
 /* Every element is undecided: that nothing was found wrong says nothing. */
 bool fb_error_says_nothing(const fb_error_report *e);
+/* Until both scopes have passed: nothing is known, so no figure stands in it. */
+extern const fb_error_report fb_error_checking;
+/* "guessed": in JSON the "floor_kind" of a report with floor_guessed; others have none. */
+extern const char fb_floor_guessed[];
 
 #endif

@@ -155,6 +155,7 @@ static void complete(const fb_column_record *c, fb_report *r)
     const fb_plan_cost *p = &c->shown.predicted;
     if (!isfinite(r->predicted_us)) r->predicted_us = p->us;
     if (!isfinite(r->floor_us)) r->floor_us = p->floor_us;
+    r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
 }
 
 static void take_report(fb_job *j, fb_worker_event *e)

@@ -80,7 +80,9 @@ printf 'return function(g) return g:input("x", { 64 }):relu() end\n' >plain.lua
 rm "$kept"
 mkfifo "$kept"
 fb run plain.lua none
-is "a pipe in its place is none, and that is said" 0 out 'uncalibrated' out 'none@host.*✓'
+is "a pipe in its place is none, and that is said" 0 out 'uncalibrated' out 'none@host.* ~[0-9.]+ .*✓'
+fb run plain.lua none --format json
+json "the floor of a guess says so" out columns.0.floor_us columns.0.floor_kind=guessed
 rm -f "$kept"
 cp good "$kept"
 edit_checked "$kept" 's/"calibrated":true/"calibrated":true,"doubted":true/'

@@ -164,4 +164,13 @@ fb check vague.lua
 is "a result that nothing can be said of is not checked off" 0 out '^– max: not decided' no '✓'
 fb run vague.lua max@host
 is "nor is it in a table" 0 out '^max@host .* undecided ' no '✓'
+
+# Rows of a run whose check was not finished, over a floor that is a guess.
+cat >held.jsonl <<'ROWS'
+{"script":"a.lua","params":{},"plan":"held","device":"host","source":"measured","wall_us":{"median":12.5,"n":4},"floor_us":2.5,"floor_kind":"guessed","error":{"state":"checking"}}
+{"script":"a.lua","params":{},"plan":"right","device":"host","source":"measured","wall_us":{"median":12.5,"n":4},"floor_us":2.5,"error":{"max_rel":1e-7,"ok":true,"state":"right"}}
+ROWS
+fb held.jsonl
+is "no answer before its check has ended, and a guess says so" 0 out '^held@host .* ~5.0 +checking' out '^right@host .* 5.0 +1e-07 ✓' \
+    no '^held.*✓'
 done_testing

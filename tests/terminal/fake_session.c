@@ -1,8 +1,9 @@
 /* A session without processes, for the terminal tests: a small graph of its own, real plans and verdicts, and made-up
  * measurements that take a known time and give known figures. Opens these paths: "demo" (two variants, as the puzzler
  * split_stack at a small size), "puzzle" (the same with a puzzle), "recorded" (the same beside a framework that plans
- * for itself, recorded elsewhere, and with a calibration in doubt), "sweep" (the demo with an experiment), "endless"
- * (with one whose third case never ends), "big" (20,000 nodes) and "broken" (a script with an error in line 3). */
+ * for itself, recorded elsewhere, and with a calibration in doubt), "unchecked" (the demo, whose checks end when a
+ * column is measured again), "sweep" (the demo with an experiment), "endless" (with one whose third case never ends),
+ * "big" (20,000 nodes) and "broken" (a script with an error in line 3). */
 #include "session/session.h"
 
 #include "base/clock.h"
@@ -270,8 +271,8 @@ bool fb_session_load(fb_session *s, const char *path, fb_error *err)
 {
     bool broken = !strcmp(path, "broken");
     if (!broken && strcmp(path, "demo") != 0 && strcmp(path, "big") != 0 && strcmp(path, "puzzle") != 0 &&
-        strcmp(path, "elsewhere") != 0 && strcmp(path, "recorded") != 0 && strcmp(path, "sweep") != 0 &&
-        strcmp(path, "endless") != 0)
+        strcmp(path, "elsewhere") != 0 && strcmp(path, "recorded") != 0 && strcmp(path, "unchecked") != 0 &&
+        strcmp(path, "sweep") != 0 && strcmp(path, "endless") != 0)
         return fb_fail(err, FB_ERR_INPUT, "%s: no such script", path);
     drop_all(s);
     char *copy = fb_strdup(path);
@@ -680,6 +681,7 @@ static fb_report *make_up(const record *c)
     r->cold_us = (fb_stat){us * 2, us * 1.9, us * 2.1, 20};
     r->gap_us = us * 0.2;
     r->floor_us = c->shown.predicted.floor_us;
+    r->floor_guessed = c->shown.machine && !c->shown.machine->calibrated;
     r->bytes_read = (double)c->shown.predicted.bytes_read;
     r->bytes_written = (double)c->shown.predicted.bytes_written;
     r->measured_read = r->bytes_read * 2;
@@ -873,8 +875,10 @@ void fb_session_pump(fb_session *s)
         }
         if (c->shown.state != FB_COLUMN_MEASURING || now_ms() < c->until) continue;
         c->shown.state = FB_COLUMN_DONE;
+        bool held = !c->report && !strcmp(s->path, "unchecked");
         fb_report_free(c->report);
         c->report = make_up(c);
+        if (held) c->report->error = fb_error_checking;
         follow(s, c);
     }
 }

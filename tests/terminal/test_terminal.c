@@ -50,6 +50,23 @@ static const screen_case cases[] = {
      {"graph · split · 1 eager", "feature ×4", "1 eager ◂", "2 max", FIRST_SHOWN, "10.0 µs", "11.0 ×", "kernels of 1",
       "? help"},
      {NULL}},
+    {"no answer before its check has ended",
+     100,
+     30,
+     {NULL},
+     "unchecked",
+     "",
+     {FIRST_SHOWN, "error              checking      checking │"},
+     {"✓", "✗"}},
+    {"and one after it", 100, 30, {NULL}, "unchecked", "@wait m", {FIRST_SHOWN, "1e-7 ✓", "1e-7 ✓"}, {NULL}},
+    {"an uncalibrated device's floor is a guess, and the figure says so",
+     100,
+     30,
+     {NULL},
+     "demo",
+     "Tab j j j j j j",
+     {FIRST_SHOWN, "× floor            ~158.5 ×       ~14.4 ×", "is uncalibrated: its rates are guesses"},
+     {NULL}},
     {"first screen 100x30",
      100,
      30,
@@ -1246,6 +1263,8 @@ static void results_keep_their_kind(void **state)
     fputs("{\"script\":\"a.lua\",\"plan\":\"one\",\"device\":\"host\",\"source\":\"predicted\",\"wall_us\":{\"median\":"
           "12.5},"
           "\"floor_us\":2.5,\"launches\":3}\n"
+          "{\"script\":\"a.lua\",\"plan\":\"five\",\"device\":\"host\",\"source\":\"measured\",\"wall_us\":{\"median\":"
+          "10.0},\"floor_us\":2.5,\"floor_kind\":\"guessed\"}\n"
           "{\"script\":\"a.lua\",\"plan\":\"two\",\"device\":\"host\",\"source\":\"composed\",\"wall_us\":{\"median\":"
           "22.5}}\n"
           "{\"script\":\"a.lua\",\"plan\":\"three\",\"device\":\"host\",\"wall_us\":{\"median\":32.5}}\n"
@@ -1257,6 +1276,7 @@ static void results_keep_their_kind(void **state)
     term_keys(t, keys);
     assert_true(term_wait(t, "~12.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, "~5.00 ×", PATIENCE_MS));
+    assert_true(term_wait(t, "~4.00 ×", PATIENCE_MS)); /* measured, over a guess */
     assert_true(term_wait(t, "≈22.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, " 32.5 µs", PATIENCE_MS));
     assert_true(term_wait(t, "~42.5 µs", PATIENCE_MS));

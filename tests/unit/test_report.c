@@ -177,6 +177,47 @@ static void a_report_survives_the_round_trip(void **state)
     fb_report_free(back);
 }
 
+/* Before both scopes have passed nothing is right, and there is no error that could be told. */
+static void what_is_being_checked_has_no_answer(void **state)
+{
+    (void)state;
+    fb_report *r = full_report();
+    fb_error err = {0};
+    r->error = fb_error_checking;
+    json_t *o = fb_report_to_json(r), *error = json_object_get(o, "error");
+    assert_string_equal(json_string_value(json_object_get(error, "state")), "checking");
+    assert_int_equal(json_object_size(error), 1);
+    json_object_set_new(error, "ok", json_true()); /* as older makes wrote it */
+    json_object_set_new(error, "max_rel", json_integer(0));
+    json_object_set_new(error, "bound", json_integer(0));
+    fb_report *back = fb_report_from_json(o, &err);
+    assert_non_null(back);
+    assert_int_equal(back->error.state, FB_CHECK_CHECKING);
+    assert_true(isnan(back->error.bound) && isnan(back->error.max_rel) && !fb_report_is_wrong(back));
+    json_decref(o);
+    fb_report_free(r);
+    fb_report_free(back);
+}
+
+static void a_guessed_floor_says_so(void **state)
+{
+    (void)state;
+    fb_report *r = full_report();
+    fb_error err = {0};
+    json_t *o = fb_report_to_json(r);
+    assert_null(json_object_get(o, "floor_kind"));
+    json_decref(o);
+    r->floor_guessed = true;
+    o = fb_report_to_json(r);
+    assert_string_equal(json_string_value(json_object_get(o, "floor_kind")), "guessed");
+    fb_report *back = fb_report_from_json(o, &err);
+    assert_non_null(back);
+    assert_true(back->floor_guessed);
+    json_decref(o);
+    fb_report_free(r);
+    fb_report_free(back);
+}
+
 static void a_wrong_answer_that_is_no_number_stays_wrong(void **state)
 {
     (void)state;
@@ -286,6 +327,8 @@ int main(void)
         cmocka_unit_test(more_than_modelled_has_a_likely_cause),
         cmocka_unit_test(an_unknown_report_says_nothing),
         cmocka_unit_test(a_report_survives_the_round_trip),
+        cmocka_unit_test(what_is_being_checked_has_no_answer),
+        cmocka_unit_test(a_guessed_floor_says_so),
         cmocka_unit_test(a_wrong_answer_that_is_no_number_stays_wrong),
         cmocka_unit_test(a_failed_case_keeps_its_reason_alone),
         cmocka_unit_test(what_is_malformed_is_refused),

@@ -18,7 +18,10 @@ static void show(fb_session *s, int column)
         const fb_error_report *e = &c->report->error;
         bool verified = !isnan(e->bound), nothing = fb_error_says_nothing(e);
         fb_str_addf(&line, "%s %s", verified && !nothing ? "✓" : "–", c->text);
-        if (!verified) fb_str_addf(&line, ": not verified, %s", fb_figure_source_name(c->report->source));
+        if (e->state == FB_CHECK_CHECKING)
+            fb_str_add(&line, ": not verified, its check was not finished");
+        else if (!verified)
+            fb_str_addf(&line, ": not verified, %s", fb_figure_source_name(c->report->source));
         if (nothing)
             fb_str_add(&line, ": not decided: rounding alone may change every element altogether");
         else if (isfinite(e->max_rel))

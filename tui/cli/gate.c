@@ -439,6 +439,8 @@ static bool hold_answer(gate *g, int column)
                 r->failed_kind == FB_ERR_UNAVAILABLE ? GATE_UNKNOWN : GATE_BROKEN);
     } else if (r->error.state == FB_CHECK_UNDECIDED || fb_error_says_nothing(&r->error)) {
         add_row(g, "a right answer", column, "undecided: rounding alone may change every element", GATE_UNKNOWN);
+    } else if (r->error.state == FB_CHECK_CHECKING) {
+        add_row(g, "a right answer", column, "its check was not finished", GATE_UNKNOWN);
     } else if (!isnan(r->error.bound)) {
         snprintf(to, sizeof to, "error %.0e, %.2g of the bound", r->error.max_rel, r->error.bound);
         add_row(g, "a right answer", column, to, fb_report_is_wrong(r) ? GATE_BROKEN : GATE_HOLDS);

@@ -107,6 +107,12 @@ fb_figure_source fb_figure_kind(const json_t *row)
     return FB_SOURCE_MEASURED;
 }
 
+fb_figure_source fb_figure_floor_kind(const json_t *row)
+{
+    bool guessed = strcmp(fb_json_string_or(row, "floor_kind", ""), fb_floor_guessed) == 0;
+    return guessed ? FB_SOURCE_PREDICTED : fb_figure_kind(row);
+}
+
 const json_t *fb_figure_value(const json_t *row, fb_figure_id id)
 {
     const char *const *path = fb_figures[id].path;

@@ -78,6 +78,7 @@ static const struct {
                    {"device", {"device"}}, {"nodes", {"nodes"}},     {"launch_mode", {"launch_mode"}}},
   more_after[] = {
       {"stale", {"stale"}},
+      {"floor_kind", {"floor_kind"}},
       {"wall_p10_us", {"wall_us", "p10"}},
       {"wall_p90_us", {"wall_us", "p90"}},
       {"wall_low_us", {"wall_us", "low"}},
@@ -89,6 +90,7 @@ static const struct {
       {"max_abs_error", {"error", "max_abs"}},
       {"error_over_bound", {"error", "bound"}},
       {"ok", {"error", "ok"}},
+      {"check", {"error", "state"}},
       {"failed", {"failed"}},
 };
 enum { BEFORE = sizeof more_before / sizeof *more_before, AFTER = sizeof more_after / sizeof *more_after, FIRST = 4 };
@@ -231,11 +233,19 @@ static bool is_undecided(const json_t *row)
     return undecided > 0 && undecided == number(row, "error", "compared", NULL);
 }
 
+static bool is_checking(const json_t *row)
+{
+    return strcmp(fb_json_string_or(json_object_get(row, "error"), "state", ""),
+                  fb_check_state_name(FB_CHECK_CHECKING)) == 0;
+}
+
 static void error_cell(fb_table *t, const json_t *row)
 {
     double rel = number(row, "error", "max_rel", NULL);
     const json_t *ok = figure_of(row, (const char *const[3]){"error", "ok", NULL});
-    if (!ok)
+    if (is_checking(row))
+        fb_table_cell(t, fb_check_state_name(FB_CHECK_CHECKING));
+    else if (!ok)
         fb_table_cell(t, "");
     else if (is_undecided(row))
         fb_table_cell(t, "undecided");
@@ -357,7 +367,7 @@ static void report_row(fb_table *t, const json_t *rows, int i, const json_t *var
     if (has->measured) counted_cell(t, row);
     if (has->copies) copies_cells(t, row);
     if (isfinite(wall) && floor_us > 0)
-        fb_table_cellf(t, wall < 9.95 * floor_us ? "%s%.1f" : "%s%.0f", fb_figure_sign(fb_figure_kind(row)),
+        fb_table_cellf(t, wall < 9.95 * floor_us ? "%s%.1f" : "%s%.0f", fb_figure_sign(fb_figure_floor_kind(row)),
                        wall / floor_us);
     else
         fb_table_cell(t, "");
@@ -471,7 +481,7 @@ static bool any_of_kind(const json_t *rows)
     json_t *row;
     json_array_foreach((json_t *)rows, i, row)
     {
-        if (*fb_figure_sign(fb_figure_kind(row))) return true;
+        if (*fb_figure_sign(fb_figure_floor_kind(row))) return true;
     }
     return false;
 }

@@ -235,6 +235,13 @@ static double floor_of(const fb_column *c)
     return doubted ? NAN : r && isfinite(r->floor_us) ? r->floor_us : has_plan(c) ? c->predicted.floor_us : NAN;
 }
 
+/* Nothing behind it was ever measured on an uncalibrated device. */
+static bool floor_guessed(const fb_column *c)
+{
+    const fb_report *r = report_of(c);
+    return r && isfinite(r->floor_us) ? r->floor_guessed : c->machine && !c->machine->calibrated;
+}
+
 static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     bool measured;
@@ -244,15 +251,20 @@ static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out
         unknown(c, out);
         return;
     }
-    bool impossible = measured && us < floor;
-    snprintf(out->text, sizeof out->text, "%s%.1f ×%s", measured ? "" : "~", us / floor, impossible ? "?" : "");
-    out->role = impossible ? FB_ROLE_WARN : measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
+    bool impossible = measured && us < floor, known = measured && !floor_guessed(c);
+    snprintf(out->text, sizeof out->text, "%s%.1f ×%s", known ? "" : "~", us / floor, impossible ? "?" : "");
+    out->role = impossible ? FB_ROLE_WARN : known ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
 }
 
 static void error(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     const fb_report *r = report_of(c);
     (void)first;
+    if (r && r->error.state == FB_CHECK_CHECKING) {
+        snprintf(out->text, sizeof out->text, "%s", fb_check_state_name(FB_CHECK_CHECKING));
+        out->role = FB_ROLE_DIM;
+        return;
+    }
     if (!r || !isfinite(r->error.max_rel) || !isfinite(r->error.bound)) {
         unknown(c, out);
         return;
@@ -349,10 +361,9 @@ static void peak(const fb_column *first, const fb_column *c, fb_cell *out)
 static void floor_time(const fb_column *first, const fb_column *c, fb_cell *out)
 {
     double us = floor_of(c);
-    char text[32];
     (void)first;
     if (us > 0)
-        snprintf(out->text, sizeof out->text, "%s", fb_format_us(text, us));
+        figure(out, us, FB_UNIT_US, floor_guessed(c) ? FB_SOURCE_PREDICTED : FB_SOURCE_MEASURED);
     else
         unknown(c, out);
 }
@@ -771,6 +782,12 @@ static void explain(fb_app *app, fb_hint *hint)
         fb_str_addf(&hint->line[1],
                     "The calibration of %s is doubted: it was made while the machine was busy, or something ran faster "
                     "than it allows. C calibrates again.",
+                    c->device);
+        hint->role[1] = FB_ROLE_WARN;
+        return;
+    }
+    if (of_floor && c->plan && floor_guessed(c)) {
+        fb_str_addf(&hint->line[1], "%s is uncalibrated: its rates are guesses, and so is this. C calibrates it.",
                     c->device);
         hint->role[1] = FB_ROLE_WARN;
         return;

@@ -297,7 +297,8 @@ static void draw_item(const fb_rect *r, int y, const places *p, const item *it, 
     fb_draw_right(r, y, p->bytes, FB_ROLE_DIM,
                   fb_figure_write(text, it->key[BY_BYTES], FB_UNIT_BYTES, FB_SOURCE_MEASURED));
     if (isfinite(it->key[BY_RATE])) draw_rate(r, y, p, it->key[BY_RATE], most, it->kind);
-    fb_draw_right(r, y, p->floor, FB_ROLE_DIM, fb_figure_write(text, it->key[BY_FLOOR], FB_UNIT_TIMES, it->kind));
+    fb_draw_right(r, y, p->floor, FB_ROLE_DIM,
+                  fb_figure_write(text, it->key[BY_FLOOR], FB_UNIT_TIMES, fb_figure_floor_kind(it->row)));
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
