@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "tui/show/figure.h"
 #include "tui/show/output.h"
 
 #include <math.h>
@@ -80,11 +81,14 @@ static void add_bar(fb_str *out, fb_why_span span, const char *sign)
 static void print_whole(const diff *d, int which)
 {
     fb_str line = {0}, name = {0};
-    char us[32];
+    char us[48];
     name_column(fb_session_column(d->session, which), &name);
     fb_str_addf(&line, "%-10s ", which ? "second" : "first");
     add_bar(&line, fb_why_wall_bar(&d->why, which, WIDTH), fb_cli_utf8() ? "█" : "#");
-    fb_str_addf(&line, " %10s  %s\n", fb_format_us(us, which ? d->why.b_us : d->why.a_us), fb_str_get(&name));
+    const char *sign = fb_figure_sign(d->why.from[which]);
+    int width = 10 + (*sign ? (int)strlen(sign) - 1 : 0); /* in bytes: a sign takes one place */
+    fb_figure_write(us, which ? d->why.b_us : d->why.a_us, FB_UNIT_US, d->why.from[which]);
+    fb_str_addf(&line, " %*s  %s\n", width, us, fb_str_get(&name));
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
     fb_str_free(&name);

@@ -1,5 +1,6 @@
 /* The page of a puzzle as lines: the task, the choices, then what was found. */
 #include "session/library.h"
+#include "tui/show/figure.h"
 #include "tui/view/puzzle.h"
 
 #include <math.h>
@@ -186,11 +187,12 @@ static void add_times(fb_app *app, fb_puzzle_page *p)
 {
     const fb_why *why = &app->puzzle.why;
     double times = why->a_us / why->b_us, guess = app->puzzle.guess, off = fmax(times / guess, guess / times);
-    char text[400], a[32], b[32], ratio[32], verdicts[160];
+    char text[400], a[48], b[48], ratio[32], verdicts[160];
     add(app, p, 2, FB_ROLE_TEXT, FB_NONE, "", fb_why_verdicts(why, verdicts));
     snprintf(text, sizeof text, "%s: %s → %s: %s; you guessed %g, which is %s",
-             why->of == FB_TIME_WALL ? "wall time" : "the kernels alone", fb_format_us(a, why->a_us),
-             fb_format_us(b, why->b_us), say_times(times, ratio), guess,
+             why->of == FB_TIME_WALL ? "wall time" : "the kernels alone",
+             fb_figure_write(a, why->a_us, FB_UNIT_US, why->from[0]),
+             fb_figure_write(b, why->b_us, FB_UNIT_US, why->from[1]), say_times(times, ratio), guess,
              off < 1.25 ? "as good as right"
              : off < 2  ? "close"
                         : "off by more than a factor of two");

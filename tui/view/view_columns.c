@@ -47,15 +47,6 @@ static void figure(fb_cell *out, double value, fb_unit unit, fb_figure_source ki
     if (*fb_figure_sign(kind)) out->role = FB_ROLE_PREDICTED;
 }
 
-/* The measured time, else what is expected, else none. */
-static double time_of(const fb_column *c, bool *measured)
-{
-    fb_figure_source kind;
-    double us = fb_column_wall(c, &kind);
-    *measured = kind != FB_SOURCE_PREDICTED;
-    return us;
-}
-
 static void stat_cell(const fb_column *c, const fb_report *r, const fb_stat *s, fb_cell *out)
 {
     if (!s || s->n == 0)
@@ -82,8 +73,8 @@ static void wall(const fb_column *first, const fb_column *c, fb_cell *out)
         out->role = FB_ROLE_STRONG;
         stat_cell(c, r, &r->wall_us, out);
     } else {
-        bool measured;
-        double us = time_of(c, &measured);
+        fb_figure_source kind;
+        double us = fb_column_wall(c, &kind);
         if (isfinite(us))
             figure(out, us, FB_UNIT_US, FB_SOURCE_PREDICTED);
         else
@@ -100,15 +91,16 @@ static void ratio_cell(fb_cell *out, const char *before, double times, const cha
 
 static void against_first(const fb_column *first, const fb_column *c, fb_cell *out)
 {
-    bool measured_first, measured;
-    double before = time_of(first, &measured_first), after = time_of(c, &measured), times = before / after;
+    fb_figure_source kinds[2];
+    double before = fb_column_wall(first, &kinds[0]), after = fb_column_wall(c, &kinds[1]), times = before / after;
+    fb_figure_source kind = kinds[0] > kinds[1] ? kinds[0] : kinds[1]; /* the less certain of the two */
     const char *incomparable =
         first == c ? NULL : fb_not_comparable(first->device, first->computes, c->device, c->computes);
     if (!isfinite(times) || incomparable || has_failed(c) || has_failed(first)) {
         unknown(c, out);
         return;
     }
-    bool both = measured && measured_first;
+    bool both = kind != FB_SOURCE_PREDICTED;
     if (first != c && both) {
         fb_comparison told = fb_compare_reports(first->report, c->report, FB_TIME_WALL);
         if (told.what == FB_SAME) {
@@ -116,7 +108,7 @@ static void against_first(const fb_column *first, const fb_column *c, fb_cell *o
             return;
         }
         if (told.what == FB_CANNOT_TELL) {
-            ratio_cell(out, "", times, "?");
+            ratio_cell(out, fb_figure_sign(kind), times, "?");
             out->role = FB_ROLE_DIM;
             return;
         }
@@ -124,7 +116,7 @@ static void against_first(const fb_column *first, const fb_column *c, fb_cell *o
     if (first == c)
         snprintf(out->text, sizeof out->text, "1 ×");
     else
-        ratio_cell(out, both ? "" : "~", times, "");
+        ratio_cell(out, fb_figure_sign(kind), times, "");
     out->role = first == c ? FB_ROLE_DIM : !both ? FB_ROLE_PREDICTED : times > 1 ? FB_ROLE_GOOD : FB_ROLE_BAD;
 }
 
@@ -244,16 +236,17 @@ static bool floor_guessed(const fb_column *c)
 
 static void above_floor(const fb_column *first, const fb_column *c, fb_cell *out)
 {
-    bool measured;
-    double us = has_failed(c) ? NAN : time_of(c, &measured), floor = floor_of(c);
+    fb_figure_source kind;
+    double us = has_failed(c) ? NAN : fb_column_wall(c, &kind), floor = floor_of(c);
     (void)first;
     if (!isfinite(us) || !(floor > 0)) {
         unknown(c, out);
         return;
     }
-    bool impossible = measured && us < floor, known = measured && !floor_guessed(c);
-    snprintf(out->text, sizeof out->text, "%s%.1f ×%s", known ? "" : "~", us / floor, impossible ? "?" : "");
-    out->role = impossible ? FB_ROLE_WARN : known ? FB_ROLE_TEXT : FB_ROLE_PREDICTED;
+    bool impossible = kind != FB_SOURCE_PREDICTED && us < floor;
+    if (floor_guessed(c)) kind = FB_SOURCE_PREDICTED;
+    snprintf(out->text, sizeof out->text, "%s%.1f ×%s", fb_figure_sign(kind), us / floor, impossible ? "?" : "");
+    out->role = impossible ? FB_ROLE_WARN : *fb_figure_sign(kind) ? FB_ROLE_PREDICTED : FB_ROLE_TEXT;
 }
 
 static void error(const fb_column *first, const fb_column *c, fb_cell *out)
@@ -312,10 +305,11 @@ static void spread(const fb_column *first, const fb_column *c, fb_cell *out)
     fb_format_us(high, r->wall_us.p90);
     const char *unit_low = strchr(low, ' '), *unit_high = strchr(high, ' ');
     bool same = unit_low && unit_high && !strcmp(unit_low, unit_high);
+    const char *sign = fb_figure_sign(r->source);
     if (same)
-        snprintf(out->text, sizeof out->text, "%.*s–%s", (int)(unit_low - low), low, high);
+        snprintf(out->text, sizeof out->text, "%s%.*s–%s", sign, (int)(unit_low - low), low, high);
     else
-        snprintf(out->text, sizeof out->text, "%s–%s", low, high);
+        snprintf(out->text, sizeof out->text, "%s%s–%s", sign, low, high);
     double median = r->wall_us.median;
     double below = 100 * (1 - r->wall_us.p10 / median), above = 100 * (r->wall_us.p90 / median - 1);
     if (below < 99.5 && above < 99.5)
@@ -740,10 +734,11 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
 
 static void title(fb_app *app, fb_str *out)
 {
-    bool guess = false, measured;
+    bool guess = false;
+    fb_figure_source kind;
     for (int i = 0; i < fb_session_columns(app->session); i++) {
-        time_of(fb_session_column(app->session, i), &measured);
-        guess |= !measured;
+        fb_column_wall(fb_session_column(app->session, i), &kind);
+        guess |= kind == FB_SOURCE_PREDICTED;
     }
     fb_str_add(out, "columns");
     if (guess) fb_str_add(out, " · ~ predicted");
@@ -757,7 +752,7 @@ static void text(fb_app *app, int row, fb_str *out)
 static void explain(fb_app *app, fb_hint *hint)
 {
     const fb_column *c = app->model.column;
-    char was[32], is[32];
+    char was[48], is[48];
     int row = app->scroll[FB_VIEW_COLUMNS].cursor;
     if (row >= count(app)) return;
     row = shown_row(app, row);
@@ -800,9 +795,9 @@ static void explain(fb_app *app, fb_hint *hint)
     if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
         char said[64];
         fb_comparison told = fb_compare_reports(c->before, c->report, FB_TIME_WALL);
-        fb_str_addf(&hint->line[1], " · the last edit: %s%s → %s%s, %s",
-                    c->before->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(was, c->before->wall_us.median),
-                    c->report->source == FB_SOURCE_PREDICTED ? "~" : "", fb_format_us(is, c->report->wall_us.median),
+        fb_str_addf(&hint->line[1], " · the last edit: %s → %s, %s",
+                    fb_figure_write(was, c->before->wall_us.median, FB_UNIT_US, c->before->source),
+                    fb_figure_write(is, c->report->wall_us.median, FB_UNIT_US, c->report->source),
                     fb_comparison_say(&told, said));
     }
     if (report_of(c) && !c->report->error.ok && *c->report->error.worst)

@@ -1,4 +1,5 @@
 /* The kernels of the column that has the focus: one line a letter, with bars for time and bytes. */
+#include "tui/show/figure.h"
 #include "tui/view/ui.h"
 
 #include <math.h>
@@ -54,11 +55,17 @@ static bool moved_more(const fb_app *app, const fb_kernel_line *line, char to[20
     return k && fb_kernel_moved_more(k, to);
 }
 
+/* With the sign of its kind. */
+static const char *time_text(const fb_kernel_line *k, char to[48])
+{
+    return fb_figure_write(to, k->us, FB_UNIT_US, k->measured ? k->source : FB_SOURCE_PREDICTED);
+}
+
 static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line *k)
 {
     const fb_model *m = &app->model;
     places p = place(r);
-    char letter[16] = "", text[32], times[32] = "", brief[96];
+    char letter[16] = "", text[48], times[32] = "", brief[96];
     fb_role role = FB_ROLE_TEXT;
     if (k->letter != FB_NONE) {
         fb_letter_name(k->letter, letter);
@@ -70,11 +77,8 @@ static void draw_line(fb_app *app, const fb_rect *r, int y, const fb_kernel_line
     int at = fb_draw_cut(r, y, GUTTER, room > 0 ? room : 0, FB_ROLE_TEXT,
                          fb_kernel_short_name(brief, sizeof brief, k->name));
     fb_draw(r, y, at, FB_ROLE_KEY, times);
-    if (p.figures && isfinite(k->us)) {
-        char us[40];
-        snprintf(us, sizeof us, "%s%s", k->measured ? "" : "~", fb_format_us(text, k->us));
-        fb_draw_right(r, y, x + FIGURE - 1, k->measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED, us);
-    }
+    if (p.figures && isfinite(k->us))
+        fb_draw_right(r, y, x + FIGURE - 1, k->measured ? FB_ROLE_TEXT : FB_ROLE_PREDICTED, time_text(k, text));
     if (p.figures) x += FIGURE;
     fb_draw_bar(r, y, x, p.bar, k->measured ? FB_ROLE_TIME : FB_ROLE_PREDICTED, k->us / m->most_us);
     x = p.bytes;
@@ -165,13 +169,13 @@ static void explain(fb_app *app, fb_hint *hint)
 static void yank(fb_app *app, fb_str *out)
 {
     int at = app->scroll[FB_VIEW_KERNELS].cursor;
-    char letter[8] = "", text[40];
+    char letter[8] = "", text[48];
     if (at >= app->model.kernels.n) return;
     const fb_kernel_line *k = &app->model.kernels.at[at];
     if (k->letter != FB_NONE) fb_letter_name(k->letter, letter);
     fb_str_addf(out, "%s%s%s", letter, *letter ? " " : "", k->name);
     if (k->count > 1) fb_str_addf(out, " ×%lld", (long long)k->count);
-    if (isfinite(k->us)) fb_str_addf(out, ", %s%s", k->measured ? "" : "~", fb_format_us(text, k->us));
+    if (isfinite(k->us)) fb_str_addf(out, ", %s", time_text(k, text));
     if (isfinite(k->bytes)) fb_str_addf(out, ", %s", fb_format_bytes(text, k->bytes));
 }
 

@@ -1,5 +1,6 @@
 /* Why one column is faster than another: the difference as a waterfall, and a sentence for the part under the cursor.
  */
+#include "tui/show/figure.h"
 #include "tui/view/ui.h"
 
 #include <math.h>
@@ -79,11 +80,12 @@ static void draw_span(const fb_rect *r, int y, fb_why_span span, fb_role role)
 
 static void draw_wall(const fb_rect *r, int y, int width, const state *s, const fb_app *app, int which)
 {
-    char us[32];
+    char us[48];
     double wall = which ? s->why.b_us : s->why.a_us;
     fb_drawf(r, y, NAME, FB_ROLE_TITLE, "%d %s", (which ? s->b : s->a) + 1, fb_time_name(s->why.of));
     draw_span(r, y, fb_why_wall_bar(&s->why, which, width), FB_ROLE_TIME);
-    fb_draw_right(r, y, BAR + width + FIGURES / 2, FB_ROLE_TITLE, fb_format_us(us, wall));
+    fb_draw_right(r, y, BAR + width + FIGURES / 2, FB_ROLE_TITLE,
+                  fb_figure_write(us, wall, FB_UNIT_US, s->why.from[which]));
     (void)app;
 }
 
