@@ -48,7 +48,8 @@ typedef struct {
     double us;                         /* predicted time of the group's kernel, without launch cost */
     double memory_us, compute_us;      /* the two terms of us = max(…) + overlap */
     int64_t bytes_read, bytes_written; /* distinct bytes touched, from access maps */
-    double apart_bytes, apart_us;      /* GPUs: sectors of which one element is wanted, beyond that; in `us` */
+    double apart_bytes, apart_us;      /* GPUs: sectors of which one element is wanted, beyond that; in `us` … */
+    double apart_written;              /* … of these bytes, those around elements that are written */
     int64_t flops, specials;
     int launches; /* 1; 2 where a family needs two */
 } fb_group_cost;

@@ -175,6 +175,7 @@ static const field kernel_fields[] = {
     KERNEL_BYTES("modelled", "read", bytes_read),
     KERNEL_BYTES("modelled", "written", bytes_written),
     KERNEL_BYTES("modelled", "apart", apart_bytes),
+    KERNEL_BYTES("modelled", "apart_written", apart_written),
     KERNEL("apart_us", NUMBER, apart_us),
     KERNEL_BYTES("measured", "read", measured_read),
     KERNEL_BYTES("measured", "written", measured_written),

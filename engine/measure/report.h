@@ -28,8 +28,9 @@ typedef struct {
     fb_stat device_us, cold_us;
     double predicted_us;
     double bytes_read, bytes_written; /* modelled */
-    double apart_bytes,
-        apart_us; /* modelled: of sectors that are fetched for one element, beyond those; in predicted_us */
+    /* Modelled: of sectors that are moved for one element, beyond those, and the time of it, in predicted_us. Of these
+     * bytes, apart_written lie around elements that are written. */
+    double apart_bytes, apart_us, apart_written;
     double measured_read, measured_written, l2_bytes; /* counters */
     double flops, local_bytes;                        /* local_bytes: fb_resources, of all launches */
     int registers, shared_bytes, spill_bytes;

@@ -242,7 +242,7 @@ static void say_amounts(const fb_why_part *p, const column_split c[2], fb_why_id
     if (id == FB_WHY_BYTES)
         fb_str_addf(out, "%s → %s moved: ", fb_format_bytes(from, c[0].moved), fb_format_bytes(to, c[1].moved));
     if (id == FB_WHY_BYTES && c[0].apart + c[1].apart > 0)
-        fb_str_addf(out, "and %s → %s fetched with them that nobody asked for: ", fb_format_bytes(from, c[0].apart),
+        fb_str_addf(out, "and %s → %s moved with them that nobody asked for: ", fb_format_bytes(from, c[0].apart),
                     fb_format_bytes(to, c[1].apart));
     fb_str_addf(out, "%s → %s %s", signed_us(from, p->of[0]), signed_us(to, p->of[1]), parts[id].what);
     if (id == FB_WHY_REST) return;

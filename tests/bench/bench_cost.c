@@ -26,10 +26,11 @@ enum { LIMIT_MS = 60000, WORST = 12, FILE_MAX = 64 << 20, SHORT_US = 5 };
 
 /* Constants of plan/cost.c, tile_cost.c, loop_cost.c and family.c were chosen with recorded or measured kernels of
  * these before them; whatever shares their graphs is no test of them. */
-static const char *const tuned_with[] = {"add_mul_relu", "attention", "basecaller",   "launch_order",
-                                         "layer_norm",   "lora_mlp",  "lora_network", "lstm_scan",
-                                         "lstm_step",    "mlp_loop",  "mlp_train",    "mlp_two_layer",
-                                         "over_fusion",  "softmax",   "split_stack",  "split_stack_compiled"};
+static const char *const tuned_with[] = {"add_mul_relu",     "attention", "basecaller",   "launch_order",
+                                         "layer_norm",       "lora_mlp",  "lora_network", "lstm_scan",
+                                         "lstm_step",        "mlp_loop",  "mlp_train",    "mlp_two_layer",
+                                         "over_fusion",      "softmax",   "split_stack",  "split_stack_compiled",
+                                         "transposed_output"};
 
 typedef struct {
     char code[FB_SIGNATURE], name[96];

@@ -323,6 +323,30 @@ static void vectors_are_predicted(void **state)
     assert_true(sliced_us(4) == sliced_us(0));
 }
 
+/* One kernel, of which one result lies as it is computed and the other across: a sector is touched for each element. */
+static void a_sector_written_in_part_is_predicted(void **state)
+{
+    (void)state;
+    fb_group_cost c[2];
+    for (int across = 0; across < 2; across++) {
+        fb_graph *g = fb_graph_new("two");
+        fb_id y = node1(g, FB_OP_TANH, "tanh", input(g, "x", DIMS(1024, 512)));
+        output(g, y);
+        output(g, node1(g, FB_OP_RELU, "relu", across ? transpose(g, y) : y));
+        g = finish(g);
+        fb_planner *p = planner_of(g, FB_DEVICE_CUDA);
+        fb_plan *plan = preset(p, "max");
+        assert_int_equal(fb_plan_groups(plan), 1);
+        fb_plan_group_cost(plan, 0, &c[across]);
+        fb_plan_free(plan);
+        fb_planner_free(p);
+        fb_graph_free(g);
+    }
+    assert_true(c[0].apart_bytes == 0 && c[0].apart_written == 0);
+    assert_true(c[1].apart_written == 1024.0 * 512 * 28); /* 4 bytes of 32 */
+    assert_true(c[1].bytes_written == c[0].bytes_written && c[1].us > c[0].us + 0.9 * c[1].apart_us);
+}
+
 /* … on the host of the kernel that `node` alone is. */
 static double host_us(fb_graph *g, const char *node)
 {
@@ -444,6 +468,7 @@ int main(void)
         cmocka_unit_test(targets_are_found),
         cmocka_unit_test(latency_counts_on_a_gpu),
         cmocka_unit_test(vectors_are_predicted),
+        cmocka_unit_test(a_sector_written_in_part_is_predicted),
         cmocka_unit_test(threads_wait_one_after_the_other),
         cmocka_unit_test(rows_on_chip_take_time),
         cmocka_unit_test(a_host_is_slow_where_vectors_end),

@@ -77,6 +77,22 @@ static void more_than_modelled_has_a_likely_cause(void **state)
         text, "moved 118 MB, 32.0 MB modelled: likely something is read again that no longer was in the cache");
     k.apart_bytes = 80e6;
     assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "across rows"));
+    k.measured_read = 17e6;
+    assert_false(fb_kernel_moved_more(&k, text));
+    k.l2_bytes = 90e6; /* memory does not show it, the cache does */
+    assert_true(fb_kernel_moved_more(&k, text));
+    assert_string_equal(text,
+                        "moved 90.0 MB through its cache, 32.0 MB modelled: likely it reads across rows, a sector "
+                        "for each element");
+    k.apart_written = 80e6;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "writes across rows, a part of each sector"));
+    k.apart_written = 40e6;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "reads and writes across rows"));
+    k.l2_bytes = 500e6; /* something else moved them */
+    assert_false(fb_kernel_moved_more(&k, text));
+    k.measured_written = 98e6;
+    assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "likely it writes across rows, a part of each sector"));
+    k.measured_read = 100e6, k.measured_written = 18e6;
     k.spill_bytes = 8;
     assert_true(fb_kernel_moved_more(&k, text) && strstr(text, "registers spill"));
     k.local_bytes = 134e6;

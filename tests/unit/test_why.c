@@ -388,7 +388,7 @@ static void sectors_fetched_for_one_element_are_bytes(void **state)
     fb_why why = explained(a, b);
     near(why.part[FB_WHY_BYTES].us, 35);
     near(why.part[FB_WHY_COMPUTE].us, 0);
-    says(&why, FB_WHY_BYTES, "and 140 kB → 0 B fetched with them that nobody asked for");
+    says(&why, FB_WHY_BYTES, "and 140 kB → 0 B moved with them that nobody asked for");
 }
 
 /* The second column is the slower one: the largest part is the one that made it so. */
