@@ -126,8 +126,8 @@ static void launches(const fb_column *first, const fb_column *c, fb_cell *out)
     (void)first;
     if (r && r->launches >= 0)
         snprintf(out->text, sizeof out->text, "%lld", (long long)r->launches);
-    else if (has_plan(c))
-        snprintf(out->text, sizeof out->text, "%d", c->predicted.launches);
+    else if (has_plan(c)) /* without the copies that only its program has: constants laid out, states handed on */
+        figure(out, c->predicted.launches, FB_UNIT_COUNT, FB_SOURCE_PREDICTED);
     else
         unknown(c, out);
 }
