@@ -1,25 +1,13 @@
 /* Experiments inside the workbench, the script in the editor, and the tale of an edit: keys in, screen out. Where
  * figures matter over the session of fake_session.c, else in the real program on the shipped recording. */
-#include "../unit/own_cache.h"
-#include "harness.h"
+#include "expect.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 
 static char folder[] = "/tmp/fb-experiment-XXXXXX";
-static char cache[64], state[96], data[96], editor[96];
+static char cache[96], state[96], data[96], editor[96];
 
 static const char *named(const char *variable, const char *usual)
 {
@@ -49,35 +37,6 @@ static term *real(const char *script)
     const char *env[] = {cache, state, data, editor, NULL};
     const char *argv[] = {named("FUSEBOX", "./fusebox"), script, "--device", "replay:h200", NULL};
     return term_start(30, 100, env, argv);
-}
-
-static void must_show(term *t, const char *text)
-{
-    if (term_wait(t, text, PATIENCE_MS)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("no \"%s\"", text);
-}
-
-static void must_not_show(term *t, const char *text)
-{
-    if (!term_shows(t, text)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("\"%s\"", text);
-}
-
-/* What a key took away: of a frame the upper lines may be there before the lower ones. */
-static void must_vanish(term *t, const char *text)
-{
-    for (int waited = 0; term_shows(t, text) && waited < PATIENCE_MS; waited += 50) term_rest(t, 50, 50);
-    must_not_show(t, text);
-}
-
-static void quit(term *t)
-{
-    term_keys(t, "C-c");
-    assert_int_equal(term_end(t, PATIENCE_MS), 0);
-    assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
-    term_free(t);
 }
 
 /* The file's text, from a buffer that the next call uses again. */
@@ -226,7 +185,7 @@ static void stops_and_goes_on(void **unused)
     must_show(t, "was stopped after 2 rows");
     term_keys(t, ".");
     must_show(t, "2 rows");
-    must_vanish(t, "so far"); /* what was stopped stays so until it is asked for */
+    must_lose(t, "so far"); /* what was stopped stays so until it is asked for */
     term_keys(t, "m");
     must_show(t, "so far");
     term_keys(t, "Esc C-g");
@@ -395,7 +354,7 @@ static void the_script_is_edited(void **unused)
     must_show(t, "tanh");
     term_keys(t, "E");
     must_show(t, "sigmoid");
-    must_vanish(t, "tanh");
+    must_lose(t, "tanh");
     assert_true(term_on_alternate(t));
     assert_non_null(strstr(text_of(in_folder("stty")), " icanon"));
     assert_non_null(strstr(text_of(in_folder("stty")), " echo "));
@@ -437,8 +396,8 @@ static void an_edit_has_a_tale(void **unused)
     must_show(t, "a┗");
     term_keys(t, "k");
     must_show(t, "a╭");
-    must_vanish(t, "┏");
-    must_vanish(t, "→ 70.0 µs");
+    must_lose(t, "┏");
+    must_lose(t, "→ 70.0 µs");
     term_keys(t, "u");
     must_show(t, "undone: an edit · wall 70.0 → ~");
     must_show(t, "→ 110 µs");
@@ -460,15 +419,15 @@ static void a_tale_waits(void **unused)
     must_show(t, "Space: fuse tanh into stack");
     must_show(t, "µs · m measures");
     term_keys(t, "2 @wait");
-    must_vanish(t, "µs · m measures");
-    must_vanish(t, "┏");
+    must_lose(t, "µs · m measures");
+    must_lose(t, "┏");
     term_keys(t, "1");
     must_show(t, "µs · m measures");
     term_keys(t, "m");
     must_show(t, "→ 70.0 µs");
     must_show(t, "launches -8.0"); /* the line may break after it */
     term_keys(t, "k j");
-    must_vanish(t, "→ 70.0 µs");
+    must_lose(t, "→ 70.0 µs");
     quit(t);
 }
 
@@ -480,7 +439,7 @@ static void a_refusal_has_no_tale(void **unused)
     must_show(t, "110 µs");
     term_keys(t, "u");
     must_show(t, "nothing to undo in this column");
-    must_vanish(t, "wall 110");
+    must_lose(t, "wall 110");
     quit(t);
 }
 
@@ -489,9 +448,7 @@ static void a_refusal_has_no_tale(void **unused)
 static int set_up(void **unused)
 {
     (void)unused;
-    if (!mkdtemp(folder)) return -1;
-    own_cache(folder);
-    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s", folder);
+    if (!own_folder_of(folder, cache)) return -1;
     snprintf(state, sizeof state, "XDG_STATE_HOME=%s/state", folder);
     snprintf(data, sizeof data, "XDG_DATA_HOME=%s/data", folder);
     snprintf(editor, sizeof editor, "EDITOR=%s/editor", folder);

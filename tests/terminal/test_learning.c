@@ -1,26 +1,14 @@
 /* What a student does, in the real program: puzzles read, answered and left, columns dropped and found again. On the
  * shipped recording, so that no figure depends on this machine. */
-#include "../unit/own_cache.h"
-#include "harness.h"
+#include "expect.h"
 
 #include <glob.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 
 static char folder[] = "/tmp/fb-learning-XXXXXX";
-static char cache[64], state[96];
+static char cache[96], state[96];
 
 static int fresh(void **unused);
 
@@ -54,33 +42,6 @@ static term *start_as(const char *script, const char *device, int rows, int cols
 static term *start(const char *script)
 {
     return start_as(script, "replay:h200", 30, 100, NULL);
-}
-
-static void must_show(term *t, const char *text)
-{
-    if (term_wait(t, text, PATIENCE_MS)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("no \"%s\"", text);
-}
-
-static void must_not_show(term *t, const char *text)
-{
-    if (!term_shows(t, text)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("\"%s\"", text);
-}
-
-static void end(term *t)
-{
-    assert_int_equal(term_end(t, PATIENCE_MS), 0);
-    assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
-    term_free(t);
-}
-
-static void quit(term *t)
-{
-    term_keys(t, "C-c");
-    end(t);
 }
 
 /* ---- keys inside a puzzle -------------------------------------------------------------------------------------------
@@ -815,12 +776,7 @@ static int drop_folder(void **unused)
 static int make_folder(void **unused)
 {
     (void)unused;
-    if (!mkdtemp(folder)) return -1;
-    char path[128];
-    snprintf(path, sizeof path, "%s/cache", folder);
-    own_cache(path);
-    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s/cache", folder);
-    return 0;
+    return own_folder_of(folder, cache) ? 0 : -1;
 }
 
 /* Each test begins with nothing answered and nothing kept. */

@@ -1,25 +1,12 @@
 /* Lessons in the real program, on the shipped recording: the bundled ones page by page with their keys played, and
  * what a lecturer does: to the workbench and back, answers shown and hidden, the file edited in the middle. */
-#include "../unit/own_cache.h"
-#include "harness.h"
+#include "expect.h"
 
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
 
 static char folder[] = "/tmp/fb-lesson-XXXXXX";
-static char cache[64], state[96];
+static char cache[96], state[96];
 
 static const char *program(void)
 {
@@ -32,40 +19,6 @@ static term *start(const char *lesson, int rows, int cols, const char *more)
     const char *env[] = {cache, state, more, NULL};
     const char *argv[] = {program(), lesson, "--device", "replay:h200", NULL};
     return term_start(rows, cols, env, argv);
-}
-
-static void must_show(term *t, const char *text)
-{
-    if (term_wait(t, text, PATIENCE_MS)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("no \"%s\"", text);
-}
-
-static void must_not_show(term *t, const char *text)
-{
-    if (!term_shows(t, text)) return;
-    fprintf(stderr, "%s", term_screen(t));
-    fail_msg("\"%s\"", text);
-}
-
-/* Until what is being measured has come. */
-static void must_lose(term *t, const char *text)
-{
-    for (int i = 0; i < PATIENCE_MS / 100 && term_shows(t, text); i++) term_rest(t, 100, 1000);
-    must_not_show(t, text);
-}
-
-static void end(term *t)
-{
-    assert_int_equal(term_end(t, PATIENCE_MS), 0);
-    assert_true(term_canonical(t) && term_cursor_visible(t) && !term_on_alternate(t));
-    term_free(t);
-}
-
-static void quit(term *t)
-{
-    term_keys(t, "C-c");
-    end(t);
 }
 
 static const char *write_file(const char *name, const char *text)
@@ -364,30 +317,19 @@ static void trouble_is_told(void **unused)
 
 /* ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
 static int set_up(void **unused)
 {
     (void)unused;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s/cache", folder);
+    if (!own_folder_of(folder, cache)) return -1;
     snprintf(state, sizeof state, "XDG_STATE_HOME=%s/state", folder);
-    char path[64];
-    snprintf(path, sizeof path, "%s/cache", folder);
-    own_cache(path);
     return 0;
 }
 
 static int tear_down(void **unused)
 {
     (void)unused;
-    return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    drop_tree(folder);
+    return 0;
 }
 
 int main(void)

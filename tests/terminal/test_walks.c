@@ -1,21 +1,12 @@
 /* The walks of docs/ still play: the keys of docs/NAME.walk bring the screens of docs/walk_NAME.md. Where the screens
  * have changed, `make walks` writes them anew. */
-#include "../unit/own_cache.h"
-#include "harness.h"
+#include "expect.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+enum { LOOK_MS = 50, FILE_BYTES = 1 << 17, LINE_BYTES = 1024 };
 
-enum { PATIENCE_MS = 60000, LOOK_MS = 50, FILE_BYTES = 1 << 17, LINE_BYTES = 1024 };
-
-static char folder[] = "/tmp/fb-walks-XXXXXX", cache[160], state[96];
+static char folder[] = "/tmp/fb-walks-XXXXXX", cache[96], state[96];
 static int started;
 
 static char *read_doc(const char *name)
@@ -61,14 +52,6 @@ static term *open_script(const char *script, int rows, int cols)
                       (const char *const[]){path ? path : "./fusebox", "--device", "replay:h200", script, NULL});
 }
 
-static void end(term *t)
-{
-    if (!t) return;
-    term_keys(t, "C-c");
-    assert_int_equal(term_end(t, PATIENCE_MS), 0);
-    term_free(t);
-}
-
 static void play(const char *name, int rows, int cols)
 {
     char file[64], *steps, *screens, *at;
@@ -82,7 +65,7 @@ static void play(const char *name, int rows, int cols)
     for (char *line = strtok(steps, "\n"); line; line = strtok(NULL, "\n")) {
         if (strncmp(line, "! ", 2) != 0 && strncmp(line, "> ", 2) != 0) continue;
         if (*line == '!') {
-            end(t);
+            if (t) quit(t);
             t = open_script(line + 2, rows, cols);
         } else {
             term_keys(t, line + 2);
@@ -92,7 +75,7 @@ static void play(const char *name, int rows, int cols)
         must_become(t, screen, file, ++number);
     }
     assert_null(next_screen(&at));
-    end(t);
+    if (t) quit(t);
     free(steps);
     free(screens);
 }
@@ -112,12 +95,7 @@ static void a_lecturer_shows_one_fusion(void **unused)
 static int make_folder(void **unused)
 {
     (void)unused;
-    char path[128];
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/cache", folder);
-    own_cache(path);
-    snprintf(cache, sizeof cache, "XDG_CACHE_HOME=%s", path);
-    return 0;
+    return own_folder_of(folder, cache) ? 0 : -1;
 }
 
 static int drop_folder(void **unused)
