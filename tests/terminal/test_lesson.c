@@ -221,6 +221,17 @@ static void keys_write_nothing(void **unused)
     must_show(t, "played");
     must_show(t, "graph · ");
     must_not_show(t, "2 none");
+    /* Nor is a parameter that was changed: by its list, or by name. */
+    term_keys(t, "0 Tab P");
+    must_show(t, "128");
+    term_keys(t, "l");
+    must_show(t, "256");
+    term_keys(t, "Esc 0 p");
+    must_show(t, "played");
+    must_show(t, "graph · ");
+    term_keys(t, "P");
+    must_show(t, "128");
+    must_not_show(t, "256");
     quit(t);
 }
 

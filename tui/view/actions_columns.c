@@ -198,6 +198,7 @@ void fb_do_set(fb_app *app, const char *arg)
     const bool touched = app->touched; /* the columns are what they were */
     told(app, good, &err);
     app->touched = touched;
+    app->params_set |= good;
     json_decref(value);
     fb_free(name);
 }

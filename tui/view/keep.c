@@ -55,7 +55,7 @@ void fb_keep_free(fb_app *app)
 {
     json_decref(app->dropped);
     app->dropped = NULL;
-    app->dropped_last = app->touched = false;
+    app->dropped_last = app->touched = app->params_set = false;
 }
 
 /* ---- across runs ----------------------------------------------------------------------------------------------------

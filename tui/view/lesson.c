@@ -221,7 +221,7 @@ void fb_lesson_play(fb_app *app)
         fb_app_say(app, FB_ROLE_WARN, "this page has no keys to play");
         return;
     }
-    if (app->touched) { /* keys are of the page as it is written */
+    if (app->touched || app->params_set) { /* keys are of the page as it is written */
         const bool answers = run->answers;
         fb_lesson_go(app, run->page);
         run->answers = answers;

@@ -216,6 +216,7 @@ struct fb_app {
     json_t *dropped;   /* columns, the last one dropped at the end: tui/view/keep.h; NULL: none */
     bool dropped_last; /* since then nothing was edited: undo brings it back */
     bool touched;      /* the columns are no longer those that the script gave */
+    bool params_set;   /* by hand, since the script was opened */
     bool own_columns;  /* those that the script gave, and their devices were not looked at yet */
     bool leaving;      /* told that they cannot be kept */
     fb_model model;

@@ -107,6 +107,8 @@ static void change(fb_app *app, const fb_param *p, int step)
         fb_app_say(app, FB_ROLE_WARN, "%s goes no further", p->name);
     else if (!fb_session_set_param(app->session, p->name, value, &err))
         fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
+    else
+        app->params_set = true;
     json_decref(value);
     fb_model_update(app);
 }
