@@ -80,7 +80,7 @@ tidy() {
 # In the tests, lists of switches are split on purpose, words are read from short outputs, and single quotes keep text.
 # shellcheck disable=SC2046
 shell() {
-    shellcheck -x -P SCRIPTDIR -e SC2086,SC1091,SC2013,SC2016 bootstrap .ci/run $(find kernels tests scripts -name "*.sh")
+    shellcheck -x -P SCRIPTDIR -e SC2086,SC1091,SC2013,SC2016 bootstrap .ci/run $(find kernels packaging tests scripts -name "*.sh")
 }
 
 export LINT_FLAGS
