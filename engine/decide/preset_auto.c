@@ -80,6 +80,7 @@ static int beginnings(fb_planner *p, beginning *out)
 /* Takes the fastest that the user does not refuse. */
 static fb_plan *begin(autopilot *w)
 {
+    if (fb_decider_done(w->d)) return fb_plan_new(w->d->planner); /* of no decision no plan need be made */
     beginning *at = FB_NEW_ARRAY(w->arena, beginning, fb_presets());
     int n = beginnings(w->d->planner, at);
     fb_candidate *all = FB_NEW_ARRAY(w->arena, fb_candidate, n);
