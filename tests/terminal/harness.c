@@ -348,6 +348,17 @@ void term_resize(term *t, int rows, int cols)
     term_rest(t, 100, 2000);
 }
 
+void term_claim(term *t, int rows, int cols)
+{
+    struct winsize size = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
+    ioctl(t->fd, TIOCSWINSZ, &size);
+}
+
+pid_t term_pid(const term *t)
+{
+    return t->pid;
+}
+
 void term_signal(term *t, int number)
 {
     kill(t->pid, number);

@@ -17,7 +17,9 @@ void term_free(term *t); /* kills what still runs */
 void term_keys(term *t, const char *keys);
 void term_click(term *t, const char *text); /* on its first sign, where it stands on the screen */
 void term_resize(term *t, int rows, int cols);
+void term_claim(term *t, int rows, int cols); /* a size that the terminal does not have */
 void term_signal(term *t, int number);
+pid_t term_pid(const term *t);
 void term_hang_up(term *t); /* closes our side of the line */
 
 /* Reads what comes until nothing has come for `quiet_ms`; false when that does not happen within `limit_ms`. */

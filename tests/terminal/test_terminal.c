@@ -1443,6 +1443,34 @@ static void big_graph_is_paged(void **state)
 }
 
 /* Any keys in any order, sizes changing meanwhile: the program stays, and says so when asked. */
+/* Sizes that no screen has, and none at all: at the start, and later. */
+static void a_terminal_may_lie_about_its_size(void **state)
+{
+    (void)state;
+    static const int lies[][2] = {{65535, 65535}, {0, 0}, {1, 1}, {65535, 2}, {2, 65535}, {0, 80}, {24, 0}};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        term *t = start(30, 100, NULL, "demo", FIRST_SHOWN);
+        term_claim(t, lies[i][0], lies[i][1]);
+        term_rest(t, 100, 2000);
+        term_keys(t, "j j Tab");
+        term_resize(t, 31, 101);
+        term_keys(t, "?");
+        if (!term_wait(t, "Fusing and cutting", PATIENCE_MS))
+            FAIL_WITH_SCREEN(t, "no help after %d×%d", lies[i][0], lies[i][1]);
+        term_keys(t, "C-c");
+        assert_int_equal(term_end(t, PATIENCE_MS), 0);
+        term_free(t);
+    }
+    static const char *const wrong[] = {"LINES=65535", "COLUMNS=0", "LINES=nothing"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        term *t = start(30, 100, wrong[i], "demo", NULL);
+        term_rest(t, 300, 5000);
+        term_keys(t, "C-c");
+        assert_int_equal(term_end(t, PATIENCE_MS), 0);
+        term_free(t);
+    }
+}
+
 static void survives_a_monkey(void **state)
 {
     (void)state;
@@ -1511,6 +1539,7 @@ int main(void)
         cmocka_unit_test(help_lists_every_command),
         cmocka_unit_test(plays_keys),
         cmocka_unit_test(big_graph_is_paged),
+        cmocka_unit_test(a_terminal_may_lie_about_its_size),
         cmocka_unit_test(survives_a_monkey),
         cmocka_unit_test(keys_are_unique),
     };

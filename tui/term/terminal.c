@@ -105,6 +105,47 @@ static bool can_draw(fb_error *err)
     return true;
 }
 
+/* More than any screen has: beyond that a terminal does not tell the truth, and curses would take gigabytes. */
+enum { MOST_ROWS = 600, MOST_COLS = 2000 };
+
+/* What the terminal says that it has, within reason; false: it does not say. */
+static bool claimed_size(struct winsize *size, bool *lies)
+{
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, size) || !size->ws_row || !size->ws_col) return false;
+    *lies = size->ws_row > MOST_ROWS || size->ws_col > MOST_COLS;
+    if (size->ws_row > MOST_ROWS) size->ws_row = MOST_ROWS;
+    if (size->ws_col > MOST_COLS) size->ws_col = MOST_COLS;
+    return true;
+}
+
+/* curses believes the environment before the terminal. */
+static void drop_lie(const char *name, int most)
+{
+    const char *value = getenv(name);
+    if (value && strtol(value, NULL, 10) > most) unsetenv(name);
+}
+
+static SCREEN *open_screen(void)
+{
+    drop_lie("LINES", MOST_ROWS);
+    drop_lie("COLUMNS", MOST_COLS);
+    struct winsize size;
+    bool lies = false, capped = claimed_size(&size, &lies) && lies;
+    char rows[16], cols[16];
+    if (capped) {
+        snprintf(rows, sizeof rows, "%d", size.ws_row);
+        snprintf(cols, sizeof cols, "%d", size.ws_col);
+        setenv("LINES", rows, 1);
+        setenv("COLUMNS", cols, 1);
+    }
+    SCREEN *screen = newterm(NULL, stdout, stdin);
+    if (capped) {
+        unsetenv("LINES");
+        unsetenv("COLUMNS");
+    }
+    return screen;
+}
+
 bool fb_terminal_open(bool mouse, fb_error *err)
 {
     setlocale(LC_ALL, "");
@@ -112,7 +153,7 @@ bool fb_terminal_open(bool mouse, fb_error *err)
     if (!can_draw(err)) return false;
     if (pipe2(term.pipe, O_CLOEXEC | O_NONBLOCK)) return fb_fail(err, FB_ERR_SYSTEM, "pipe: %s", strerror(errno));
     tcgetattr(STDIN_FILENO, &term.before);
-    term.screen = newterm(NULL, stdout, stdin);
+    term.screen = open_screen();
     if (!term.screen) {
         close(term.pipe[0]);
         close(term.pipe[1]);
@@ -197,7 +238,8 @@ void fb_terminal_take_back(void)
 void fb_terminal_resize(void)
 {
     struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_row || !size.ws_col) return;
+    bool lies;
+    if (!claimed_size(&size, &lies)) return;
     if (is_term_resized(size.ws_row, size.ws_col)) resizeterm(size.ws_row, size.ws_col);
 }
 
