@@ -96,8 +96,14 @@ bool fb_child_start(fb_child *c, char *const argv[], int (*main_fn)(void *ctx, i
                .stderr_fd = stderr_fd,
                .report_fd = lifted(report[1]),
                .parent = getpid()};
+    /* Until it has none of the front's handlers left: one that ran in the child would tell the front, through a pipe
+     * that both hold, to end. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) run_child(&s);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (s.report_fd != report[1]) close(s.report_fd);
     if (pid < 0) {
         fb_fail(err, FB_ERR_SYSTEM, "cannot start a process: %s", strerror(errno));

@@ -279,6 +279,7 @@ static void send_bytes(term *t, const char *bytes, size_t n)
     while (n > 0) {
         ssize_t done = write(t->fd, bytes, n);
         if (done < 0 && errno != EAGAIN) return;
+        if (done < 0 && waitpid(t->pid, &t->status, WNOHANG) == t->pid) return; /* nobody reads any more */
         if (done > 0)
             bytes += done, n -= (size_t)done;
         else

@@ -6,6 +6,7 @@
 #include "worker/protocol.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -228,6 +229,48 @@ static void how_a_child_ended_is_said(void **state)
     }
 }
 
+static int told[2]; /* the pipe of our handler, which a child holds too */
+static bool raises;
+
+static void on_told(int number)
+{
+    (void)number;
+    if (write(told[1], "x", 1) < 0) return;
+}
+
+/* The first thing that happens in the child. */
+static void raise_in_child(void)
+{
+    if (raises) raise(SIGTERM);
+}
+
+/* A signal to a child that has just begun is the child's: our handler, which it has for a moment, does not run there.
+ */
+static void a_young_child_has_none_of_our_handlers(void **state)
+{
+    (void)state;
+    fb_child child;
+    char how[80] = "", byte;
+    int value = 0;
+    assert_int_equal(pipe2(told, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(pthread_atfork(NULL, NULL, raise_in_child), 0);
+    struct sigaction ours = {.sa_handler = on_told}, before;
+    sigemptyset(&ours.sa_mask);
+    sigaction(SIGTERM, &ours, &before);
+    raises = true;
+    assert_true(fb_child_start(&child, NULL, echo_main, &value, -1, NULL));
+    raises = false;
+    wait_end(&child, how, sizeof how);
+    assert_string_equal(how, "was killed by SIGTERM");
+    assert_true(read(told[0], &byte, 1) < 0);
+    raise(SIGTERM); /* and here it runs as before */
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    sigaction(SIGTERM, &before, NULL);
+    close(told[0]);
+    close(told[1]);
+    fb_child_kill(&child);
+}
+
 static void a_program_is_started(void **state)
 {
     (void)state;
@@ -284,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_large_message_goes_both_ways),
         cmocka_unit_test(an_endless_line_is_an_error),
         cmocka_unit_test(how_a_child_ended_is_said),
+        cmocka_unit_test(a_young_child_has_none_of_our_handlers),
         cmocka_unit_test(a_program_is_started),
         cmocka_unit_test(a_missing_program_is_an_error),
         cmocka_unit_test(killing_takes_the_whole_group),

@@ -25,6 +25,9 @@ static _Noreturn void be_child(const char *const *argv, int out)
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
     for (int n = 1; n < 32; n++) signal(n, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     execv(argv[0], (char *const *)argv);
     _exit(127);
 }
@@ -36,8 +39,12 @@ fb_helper *fb_helper_start(const char *const *argv, fb_error *err)
         fb_fail(err, FB_ERR_SYSTEM, "pipe: %s", strerror(errno));
         return NULL;
     }
+    sigset_t all, before; /* as fb_child_start does it: none of our handlers runs in the child */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) be_child(argv, ends[1]);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     if (pid < 0) {
         fb_fail(err, FB_ERR_SYSTEM, "fork: %s", strerror(errno));
