@@ -138,12 +138,26 @@ static fb_device_record *of_machine(const fb_session *s, const char *name)
     return NULL;
 }
 
+/* A machine's name alone: its first GPU, else the first device that runs what it is given. */
+static fb_device_record *first_of_machine(const fb_session *s, const char *name)
+{
+    fb_device_record *first = NULL;
+    for (int i = 0; i < s->devices.n; i++) {
+        fb_device_record *d = s->devices.at[i];
+        const char *host = s->workers[d->worker].host;
+        if (!host || strcmp(host, name) != 0 || is_recording(d->entry)) continue;
+        if (!first || (d->target->accelerates && !first->target->accelerates)) first = d;
+    }
+    return first;
+}
+
 /* A recorded peer stands in only where no worker has the peer itself, which may take its time to answer; one that the
  * user gave and that cannot run is to be heard of. */
 static fb_device_record *find(const fb_session *s, const char *name)
 {
     fb_device_record *d = listed(s, name);
     if (!d) d = of_machine(s, name);
+    if (!d) d = first_of_machine(s, name);
     if (d) return d;
     if (strcmp(name, "replay") != 0 && (!fb_session_devices_known(s) || missing_for(s, name))) return NULL;
     return any_recorded(s, name);
@@ -277,6 +291,7 @@ void fb_devices_list_event(fb_session *s, int worker, const fb_worker_event *e)
     }
     if (w->answered || !json_is_array(json_object_get(e->message, "devices"))) return;
     w->answered = true;
+    w->workshop |= fb_json_bool_or(e->message, "workshop", false);
     w->devices = told(s, worker, e->message, "devices");
     w->libraries = told(s, worker, e->message, "libraries");
     list_in_order(s);
@@ -418,10 +433,16 @@ bool fb_devices_error(fb_session *s, int worker, const fb_worker_event *e)
     return own;
 }
 
+/* A workshop's, which whoever runs it calibrates. */
+static bool is_shared(const fb_device_record *d)
+{
+    return fb_json_bool_or(d->entry, "shared", false);
+}
+
 /* A recording was calibrated where it was made, and a framework calibrates nothing. */
 static bool calibrates(const fb_device_record *d)
 {
-    return d->target->generates && !d->recalls;
+    return d->target->generates && !d->recalls && !is_shared(d);
 }
 
 int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
@@ -434,8 +455,9 @@ int64_t fb_session_calibrate(fb_session *s, const char *device, fb_error *err)
     }
     if (!calibrates(d)) {
         fb_fail(err, FB_ERR_UNAVAILABLE,
-                d->recalls ? "%s is a recording: it was calibrated where it was made"
-                           : "%s calibrates nothing: it plans for itself",
+                d->recalls     ? "%s is a recording: it was calibrated where it was made"
+                : is_shared(d) ? "%s is shared by a workshop: whoever runs that calibrates it"
+                               : "%s calibrates nothing: it plans for itself",
                 d->name);
         return 0;
     }
@@ -493,6 +515,16 @@ void fb_devices_interrupt(fb_session *s, int worker)
 }
 
 /* ---- the header's functions ---- */
+
+void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, double guess)
+{
+    for (int i = 0; i < s->n_workers && s->options.predictions; i++) {
+        if (!s->workers[i].workshop) continue;
+        json_t *message = json_pack("{s:s, s:s, s:s}", "type", "predict", "puzzle", puzzle, "chosen", chosen);
+        fb_json_set_number(message, "guess", guess);
+        fb_worker_tell(s->workers[i].worker, message);
+    }
+}
 
 const json_t *fb_session_devices(const fb_session *s)
 {

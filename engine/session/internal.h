@@ -127,6 +127,7 @@ typedef struct {
     fb_worker *worker;
     char *host;                  /* the name of its machine; NULL until hello came */
     bool answered;               /* hello came, or never will */
+    bool workshop;               /* it is shared with others */
     json_t *devices, *libraries; /* what it answered, or NULL */
     int64_t listing;             /* devices request under way */
     FB_VEC(char *) files;        /* keys that its process has */

@@ -328,7 +328,8 @@ static void look(fb_session *s, fb_job *j)
 static void sampled(fb_job *j, const json_t *message)
 {
     j->rounds++;
-    j->spent_us += fb_now_us() - j->asked_us - fb_json_number_or(message, "waited_us", 0);
+    double elapsed_us = fb_now_us() - j->asked_us - fb_json_number_or(message, "waited_us", 0);
+    j->spent_us += fmax(0, fb_json_number_or(message, "took_us", elapsed_us));
     if (j->stage == FB_JOB_HOT)
         j->hot += j->asked;
     else

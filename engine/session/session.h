@@ -39,6 +39,7 @@ typedef struct {
     int calm_ms;                /* … after this long without anything to do; 0: 1.5 s */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
     bool search_again;          /* `best` is searched for anew, whatever was found earlier */
+    bool predictions;           /* what is chosen in puzzles is told to the workshop, if one is used */
     bool trust;                 /* every kernel in a file that a plan names may run */
     const fb_machine *plan_as;  /* plans of columns on a host are made for this machine instead; NULL: for the host */
     bool plan_as_gpus;          /* … and those of columns on GPUs */
@@ -247,6 +248,10 @@ typedef struct {
  * told or the premise does not hold, it is not. */
 bool fb_session_ask(fb_session *s, const fb_why *why, fb_error *err);
 const fb_answer *fb_session_answer(const fb_session *s); /* of the last question */
+
+/* The user predicts: told to the workshop that is used, where the options allow that; else nothing happens. `guess`:
+ * how many times faster, NAN not said. */
+void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, double guess);
 
 /* ---- devices and experiments ---- */
 

@@ -27,7 +27,8 @@ struct fb_channel {
     queue in, out;
     size_t scanned;  /* bytes after in.head known to hold no newline */
     size_t expected; /* raw bytes the reader waits for: no limit of a line applies to them */
-    bool in_ended, out_broken, too_long;
+    size_t longest;  /* a line, and what is held of lines that nobody has taken */
+    bool in_ended, out_broken, too_long, paused;
 };
 
 static void queue_reserve(queue *q, size_t more)
@@ -66,7 +67,23 @@ fb_channel *fb_channel_new(int in_fd, int out_fd)
     c->out_fd = out_fd;
     c->in_flags = set_nonblocking(in_fd);
     c->out_flags = set_nonblocking(out_fd);
+    c->longest = FB_MAX_LINE;
     return c;
+}
+
+void fb_channel_limit(fb_channel *c, size_t longest)
+{
+    c->longest = longest;
+}
+
+void fb_channel_pause(fb_channel *c, bool paused)
+{
+    c->paused = paused;
+}
+
+size_t fb_channel_unsent(const fb_channel *c)
+{
+    return c->out.tail - c->out.head;
 }
 
 static void give_back(int fd, int flags)
@@ -107,8 +124,8 @@ void fb_channel_send(fb_channel *c, json_t *message)
 static bool wants_input(const fb_channel *c)
 {
     size_t held = c->in.tail - c->in.head;
-    size_t limit = c->expected > FB_MAX_LINE ? c->expected : FB_MAX_LINE;
-    return !c->in_ended && !c->too_long && held <= limit;
+    size_t limit = c->expected > c->longest ? c->expected : c->longest;
+    return !c->paused && !c->in_ended && !c->too_long && held <= limit;
 }
 
 int fb_channel_poll(const fb_channel *c, struct pollfd out[2])
@@ -143,7 +160,7 @@ static void pump_out(fb_channel *c)
 
 static void pump_in(fb_channel *c)
 {
-    for (size_t got = 0; got < READ_A_PUMP && wants_input(c);) {
+    for (size_t got = 0; got < READ_A_PUMP && got <= c->longest && wants_input(c);) {
         queue_reserve(&c->in, READ_CHUNK);
         ssize_t k = read(c->in_fd, c->in.at + c->in.tail, c->in.room - c->in.tail);
         if (k > 0) {
@@ -176,8 +193,8 @@ bool fb_channel_pump(fb_channel *c, fb_error *err)
     pump_out(c); /* first: when the peer is gone, what it said last is still read below */
     pump_in(c);
     bool whole = line_length(c) > 0;
-    if (!whole && !c->expected && c->in.tail - c->in.head > FB_MAX_LINE) c->too_long = true;
-    if (c->too_long) return fb_fail(err, FB_ERR_INPUT, "a message is longer than %d MiB", FB_MAX_LINE >> 20);
+    if (!whole && !c->expected && c->in.tail - c->in.head > c->longest) c->too_long = true;
+    if (c->too_long) return fb_fail(err, FB_ERR_INPUT, "a message is longer than %zu MiB", c->longest >> 20);
     if (c->in_ended && !whole && c->in.tail > c->in.head)
         return fb_fail(err, FB_ERR_CRASH, "the other end closed the connection in the middle of a message");
     if (c->in_ended || c->out_broken) return fb_fail(err, FB_ERR_CRASH, "the other end closed the connection");

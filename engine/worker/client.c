@@ -408,6 +408,12 @@ int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *pla
     return prepare(w, g, json_string(plan), NULL, device, o);
 }
 
+int64_t fb_worker_prepare_json(fb_worker *w, const fb_graph *g, json_t *plan, const char *device,
+                               const fb_measure_options *o)
+{
+    return prepare(w, g, json_incref(plan), NULL, device, o);
+}
+
 int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, const fb_measure_options *o, bool again,
                          const fb_machine *plan_as)
 {
@@ -502,6 +508,16 @@ void fb_worker_send_file(fb_worker *w, const char *key, const double *values, in
     fb_channel_send(w->child.channel,
                     json_pack("{s:s, s:s, s:I}", "type", "file", "key", key, "bytes", (json_int_t)bytes));
     fb_channel_send_bytes(w->child.channel, values, (size_t)bytes);
+}
+
+void fb_worker_tell(fb_worker *w, json_t *message)
+{
+    if (!w->child.pid) {
+        json_decref(message);
+        return;
+    }
+    fb_channel_send(w->child.channel, message);
+    fb_channel_flush(w->child.channel, 0, NULL);
 }
 
 /* ---- what comes back ---- */

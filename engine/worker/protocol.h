@@ -21,12 +21,14 @@
  *   {"type":"calibrate","id":N,"device":"host"}
  *   {"type":"devices","id":N}
  *   {"type":"file","key":K,"bytes":n} followed by n raw bytes              values of FB_DIST_FILE inputs, as doubles
+ *   {"type":"predict","puzzle":P,"chosen":KEY,"guess":X}                  to a workshop alone (workshop/workshop.h)
  *   {"type":"quit"}
  * worker → front
  *   {"type":"hello","fusebox":1,"version":…,"host":…,"devices":[…],"libraries":[…]}
  *   {"type":"progress","id":N,"what":"compiling 3 of 7","fraction":0.4}   also "waiting, 2 ahead" for the device's lock
  *   {"type":"prepared","id":N,"report":{…}}
  *   {"type":"sampled","id":N,"waited_us":0,"brief":false,"report":{…}}     all samples so far; waited_us: for the lock
+ *       … "took_us":T: of a workshop, whose requests wait for others' and share what they gave: what sampling took
  *   {"type":"checked","id":N,"report":{…}}
  *   {"type":"traced","id":N,"timeline":{…}}                                measure/timeline.h
  *   {"type":"values","id":N,"values":{…}}                                  measure/values.h
@@ -63,6 +65,11 @@ typedef struct fb_channel fb_channel;
 
 fb_channel *fb_channel_new(int in_fd, int out_fd); /* takes both descriptors */
 void fb_channel_free(fb_channel *c);
+/* Of a peer that is not trusted: a line, and what is held of lines not yet taken, has at most so many bytes (else
+ * FB_MAX_LINE); nothing is read while it is paused; what it has not read yet. */
+void fb_channel_limit(fb_channel *c, size_t longest);
+void fb_channel_pause(fb_channel *c, bool paused);
+size_t fb_channel_unsent(const fb_channel *c);
 void fb_channel_send(fb_channel *c, json_t *message); /* queues one line; steals the reference */
 void fb_channel_send_bytes(fb_channel *c, const void *bytes, size_t n);
 /* Descriptors and events to poll for; 0 … 2 entries. */

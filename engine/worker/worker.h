@@ -54,6 +54,9 @@ int64_t fb_worker_prepare(fb_worker *w, const fb_graph *g, const fb_plan *plan, 
 /* For devices that plan for themselves (torch): the plan is a name. */
 int64_t fb_worker_prepare_named(fb_worker *w, const fb_graph *g, const char *plan, const char *device,
                                 const fb_measure_options *o);
+/* A plan in JSON (borrowed) that somebody else wrote: it is read where it runs. */
+int64_t fb_worker_prepare_json(fb_worker *w, const fb_graph *g, json_t *plan, const char *device,
+                               const fb_measure_options *o);
 /* `brief`: the nodes of its kernels are known and left out of the answer, whose message says so. */
 void fb_worker_sample(fb_worker *w, int64_t id, int n, fb_cache_state cache, bool brief);
 /* Asks for the check of what was prepared from that graph with those seeds; its report says "checking" until then. */
@@ -69,6 +72,9 @@ int64_t fb_worker_search(fb_worker *w, const fb_graph *g, const char *device, co
 int64_t fb_worker_calibrate(fb_worker *w, const char *device);
 int64_t fb_worker_devices(fb_worker *w);
 void fb_worker_send_file(fb_worker *w, const char *key, const double *values, int64_t n);
+
+/* Something that it is told and does not answer; dropped where it does not run. Steals the message. */
+void fb_worker_tell(fb_worker *w, json_t *message);
 
 int fb_worker_poll(const fb_worker *w, struct pollfd out[3]); /* 0 … 3 entries */
 void fb_worker_pump(fb_worker *w);

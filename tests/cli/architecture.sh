@@ -10,7 +10,7 @@ srcdir=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)
 sources() { (cd "$srcdir" && grep "$@"); }
 
 # Folders from the ground up; a file includes what stands below it or beside it in its own folder.
-house="base graph interp target nest schedule judge plan decide code device measure worker script session tui"
+house="base graph interp target nest schedule judge plan decide code device measure worker workshop script session tui"
 below=" config.h "
 for folder in $house; do
     below="$below$folder "

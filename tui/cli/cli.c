@@ -138,6 +138,43 @@ static void set_option(json_t *set, const char *arg)
     json_object_set_new(set, name, values);
 }
 
+char *fb_cli_seat_command(const char *where, fb_error *err)
+{
+    fb_str command = {0};
+    bool socket = !where || strchr(where, '/');
+    if (where && (!*where || *where == '-' || (!socket && strpbrk(where, " \t'\"\\")))) {
+        fb_fail(err, FB_ERR_USAGE, "\"%s\" is neither the path of a socket nor a machine", where);
+        return NULL;
+    }
+    if (socket)
+        fb_str_add_word(&command, fb_cli_self());
+    else
+        fb_str_addf(&command, "ssh %s fusebox", where);
+    fb_str_add(&command, " seat --stdio");
+    if (socket && where) {
+        fb_str_add(&command, " --at ");
+        fb_str_add_word(&command, where);
+    }
+    return fb_str_take(&command);
+}
+
+/* --device workshop[:WHERE]: a seat is a worker like any other. What follows may also name a device of the workshop, as
+ * everywhere. */
+static void take_seat(fb_cli_options *o)
+{
+    static const char workshop[] = "workshop";
+    size_t n = sizeof workshop - 1;
+    fb_error err = {0};
+    if (!o->device || strncmp(o->device, workshop, n) != 0 || (o->device[n] && o->device[n] != ':')) return;
+    const char *where = o->device[n] ? o->device + n + 1 : NULL;
+    bool device = where && fb_device_find(where, NULL);
+    if ((device || !where) && o->n_workers) return; /* a worker that was given is the workshop */
+    o->seat = fb_cli_seat_command(device ? NULL : where, &err);
+    if (!o->seat) fb_cli_usage("--device %s: %s", o->device, err.text);
+    if (!device) o->device = workshop;
+    o->workers[o->n_workers++] = o->seat;
+}
+
 enum { KEY_TRUST = 1000 };
 
 static int common_key(int key, char *arg, struct argp_state *state)
@@ -160,7 +197,10 @@ static int common_key(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option common_options[] = {
-    {"device", 'd', "DEVICE", 0, "Device of columns that name none (default: the first GPU, else host)", -2},
+    {"device", 'd', "DEVICE", 0,
+     "Device of columns that name none (default: the first GPU, else host); workshop, workshop:SOCKET or "
+     "workshop:MACHINE is one that is shared (fusebox seat)",
+     -2},
     {"worker", 'w', "COMMAND", 0, "Also use the devices of a worker, e.g. 'ssh gpubox fusebox worker'; may be repeated",
      -2},
     {"set", 's', "NAME=VALUE[,VALUE…]", 0, "Set a parameter of the script; several values sweep; may be repeated", -2},
@@ -199,11 +239,13 @@ void fb_cli_parse(fb_cli *cli, const fb_command *me, const struct argp_option *o
                               .help_filter = cli->help};
     cli->args = fb_calloc((size_t)argc + 1, sizeof *cli->args);
     argp_parse(&argp, argc, argv, 0, NULL, cli);
+    take_seat(&cli->common);
 }
 
 void fb_cli_free(fb_cli *cli)
 {
     json_decref(cli->common.set);
+    fb_free(cli->common.seat);
     fb_free(cli->args);
 }
 

@@ -24,7 +24,14 @@ extern const fb_command *const fb_commands[]; /* ends with NULL */
 
 extern const fb_command fb_command_run, fb_command_explain, fb_command_diff, fb_command_values, fb_command_emit,
     fb_command_eject, fb_command_graph, fb_command_check, fb_command_new, fb_command_devices, fb_command_worker,
-    fb_command_record, fb_command_fuzz, fb_command_gate, fb_command_export, fb_command_lesson, fb_command_ops;
+    fb_command_record, fb_command_fuzz, fb_command_gate, fb_command_export, fb_command_lesson, fb_command_ops,
+    fb_command_seat, fb_command_workshop;
+
+/* `fusebox WORDS…`, as main runs it; argv[0] is any word. */
+int fb_cli_main(int argc, char **argv);
+/* The command that makes a seat of the workshop at `where`: a socket's path (with a slash), a machine that ssh reaches,
+ * or NULL for this machine's. The caller frees; NULL and an error where it is neither. */
+char *fb_cli_seat_command(const char *where, fb_error *err);
 
 /* ---- options that every command takes ---- */
 
@@ -33,6 +40,7 @@ typedef struct {
     int n_workers;
     const char *workers[16];
     bool trust;
+    char *seat;  /* the command of a seat, which is one of `workers`; owned */
     json_t *set; /* {"batch_size":[64,128]}: as given, in order */
 } fb_cli_options;
 

@@ -22,12 +22,10 @@
 #include <unistd.h>
 
 const fb_command *const fb_commands[] = {
-    &fb_command_run,     &fb_command_diff,   &fb_command_values,
-    &fb_command_explain, &fb_command_emit,   &fb_command_eject,
-    &fb_command_graph,   &fb_command_check,  &fb_command_gate,
-    &fb_command_export,  &fb_command_new,    &fb_command_devices,
-    &fb_command_record,  &fb_command_fuzz,   &fb_command_lesson,
-    &fb_command_ops,     &fb_command_worker, NULL,
+    &fb_command_run,   &fb_command_diff,    &fb_command_values,   &fb_command_explain, &fb_command_emit,
+    &fb_command_eject, &fb_command_graph,   &fb_command_check,    &fb_command_gate,    &fb_command_export,
+    &fb_command_new,   &fb_command_devices, &fb_command_record,   &fb_command_fuzz,    &fb_command_lesson,
+    &fb_command_ops,   &fb_command_seat,    &fb_command_workshop, &fb_command_worker,  NULL,
 };
 
 const char *argp_program_version = PACKAGE_STRING;
@@ -130,10 +128,10 @@ static char *help_filter(int key, const char *text, void *input)
 typedef struct {
     fb_cli cli;
     const char *keys;
-    bool list;
+    bool list, predictions;
 } workbench;
 
-enum { KEY_KEYS = 256, KEY_LIST };
+enum { KEY_KEYS = 256, KEY_LIST, KEY_PREDICTIONS };
 
 static int workbench_key(void *ctx, int key, char *arg, struct argp_state *state)
 {
@@ -142,6 +140,7 @@ static int workbench_key(void *ctx, int key, char *arg, struct argp_state *state
     switch (key) {
     case KEY_KEYS: w->keys = arg; return 0;
     case KEY_LIST: w->list = true; return 0;
+    case KEY_PREDICTIONS: w->predictions = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -155,6 +154,7 @@ static int open_workbench(const workbench *w, const char *path, const char *resu
         .workers = w->cli.common.workers,
         .set = w->cli.common.set,
         .trust = w->cli.common.trust,
+        .predictions = w->predictions,
         .calibrate = true,
     };
     fb_error err = {0};
@@ -253,12 +253,13 @@ static int without_command(const workbench *w, int argc, char **argv)
 static const struct argp_option options[] = {
     {"list", KEY_LIST, NULL, 0, "Begin with the list of puzzlers, models, lessons and recent files", 0},
     {"keys", KEY_KEYS, "FILE", 0, "Play the keys in a file, then go on from the keyboard", 0},
+    {"predictions", KEY_PREDICTIONS, NULL, 0, "At a workshop's seat: tell it what is chosen in puzzles, without a name",
+     0},
     {0},
 };
 
-int main(int argc, char **argv)
+int fb_cli_main(int argc, char **argv)
 {
-    start();
     const fb_command *c = argc > 1 ? command_named(argv[1]) : NULL;
     if (c) return run_command(c, argc - 1, argv + 1);
     workbench w = {.cli = {.most = -1, .own = workbench_key, .ctx = &w, .help = help_filter}};
@@ -270,4 +271,10 @@ int main(int argc, char **argv)
     int status = without_command(&w, argc, argv);
     fb_cli_free(&w.cli);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    start();
+    return fb_cli_main(argc, argv);
 }

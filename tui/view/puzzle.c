@@ -243,9 +243,20 @@ static void cannot(fb_app *app, const fb_error *why)
     app->scroll[FB_VIEW_PUZZLE] = (fb_scroll){.cursor = 1}; /* the first thing to do about it */
 }
 
+/* Told before anything is measured: what the class expects. */
+static void tell_prediction(fb_app *app)
+{
+    const fb_puzzle *p = fb_puzzle_of(app);
+    char name[128];
+    if (!p || app->puzzle.choice == FB_NONE) return;
+    fb_puzzle_name(fb_session_path(app->session), name);
+    fb_session_predict(app->session, name, p->choice_keys[app->puzzle.choice], app->puzzle.guess);
+}
+
 void fb_puzzle_start(fb_app *app)
 {
     fb_error err = {0};
+    tell_prediction(app);
     fb_puzzle_hold(app, false);
     app->puzzle.stage = FB_PUZZLE_RUNS;
     app->puzzle.asked = false;

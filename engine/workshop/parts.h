@@ -1,0 +1,203 @@
+/* A workshop, inside.
+ *
+ *     serve.c   its life: socket, devices, loop, what a screen shows
+ *     seats.c   connections: what they may send and how fast, what they are told
+ *     share.c   cases and requests: joined where they are equal, queued in turns, handed to a device's worker
+ *     admit.c   what a message may say · place.c the socket · tally.c predictions
+ *
+ * A seat asks (fb_ask) → a task, joined by all that ask the same → a lane (a device with its worker), one task at a
+ * time → answers to all who wait for it. What is prepared is a case, shared by its users; what it gave stays when they
+ * have gone, for who comes later.
+ */
+#ifndef FB_WORKSHOP_PARTS_H
+#define FB_WORKSHOP_PARTS_H
+
+#include "base/vec.h"
+#include "graph/graph_json.h"
+#include "worker/worker.h"
+#include "workshop/admit.h"
+#include "workshop/workshop.h"
+
+#include <limits.h>
+
+enum { FB_WORKSHOP_LANES = 8, FB_WORKSHOP_DOING = 160 };
+
+/* A graph that some seats have sent. */
+typedef struct {
+    fb_graph *graph;
+    char hex[33];
+    double text_bytes;  /* as it came */
+    double value_bytes; /* of all nodes, were they stored */
+    int users;          /* seats that sent it, cases, tasks */
+} fb_known_graph;
+
+/* Values of inputs, by key; who sends a key first says what it holds. */
+typedef struct {
+    char *key, sha[65];
+    double *values; /* NULL: they were dropped, and may be sent again */
+    int64_t n;
+} fb_known_file;
+
+typedef struct {
+    int number; /* from 1 on, never given again */
+    fb_channel *channel;
+    pid_t pid;
+    bool greeted, gone;
+    bool more; /* lines wait that were not looked at */
+    int64_t since_ns;
+    FB_VEC(fb_known_graph *) graphs; /* the one used last at the end; counted */
+    double graph_bytes, file_bytes;
+    fb_graph_reader *reader; /* while a graph's lines arrive; the text so far, and its hash */
+    char reading[33];
+    double read_bytes;
+    bool skip_graph;
+    char *file_key; /* while a file's bytes arrive */
+    double *file_values;
+    int64_t file_n_bytes;
+    double may_say, may_send; /* messages and bytes, before it is read later */
+    int64_t counted_ns;
+    int faults, refused;
+    int64_t pause_until_ns; /* after too many faults */
+    int64_t served[FB_WORKSHOP_LANES];
+} fb_seat;
+
+/* ---- cases and tasks (share.c) ---- */
+
+typedef struct {
+    fb_seat *seat;
+    int64_t id;
+    int64_t seen[2]; /* samples it has been told of, hot and cold */
+} fb_case_user;
+
+typedef struct {
+    int64_t number;
+    char *key;
+    fb_known_graph *graph;
+    int lane;
+    json_t *plan;
+    fb_measure_options options;
+    int64_t id;     /* at the lane's worker; 0: not prepared, or not any more */
+    json_t *report; /* the last; NULL: none yet */
+    int64_t samples[2];
+    double spent_us[2];
+    bool checked, was_checked; /* was: before it was lost */
+    bool old;                  /* nobody new joins it */
+    FB_VEC(fb_case_user) users;
+    FB_VEC(int) served; /* numbers of seats that were users before */
+    int64_t used;
+} fb_case;
+
+typedef struct {
+    fb_seat *seat;
+    int64_t id, asked_ns, told_ns;
+    int n;    /* samples */
+    int told; /* how many are ahead */
+} fb_waiter;
+
+typedef enum { FB_TASK_WAITS, FB_TASK_PREPARES, FB_TASK_CHECKS, FB_TASK_RUNS } fb_task_step;
+
+typedef struct {
+    char *key;
+    fb_ask_kind kind; /* PREPARE, SAMPLE, CHECK, TRACE, VALUES, SEARCH */
+    int lane;
+    fb_case *of; /* NULL: SEARCH */
+    fb_known_graph *graph;
+    fb_measure_options options; /* SEARCH */
+    bool cold, metrics, again;
+    int n;
+    char node[FB_ASK_NODE + 1];
+    FB_VEC(fb_waiter) waiters; /* the first is whose turn it takes */
+    fb_task_step step;
+    int64_t id, started_ns;
+    double waited_us;
+    bool retried, stopped;
+    char doing[FB_WORKSHOP_DOING];
+} fb_task;
+
+/* A device and the worker that serves it alone. */
+typedef struct {
+    fb_worker *worker;
+    char *device;
+    json_t *entry, *machine; /* as it is listed; as calibrated, or NULL */
+    fb_task *running;
+    FB_VEC(char *) files; /* keys that its process has */
+} fb_workshop_lane;
+
+typedef struct {
+    char *key;
+    json_t *plan, *summary;
+    int64_t used;
+} fb_found;
+
+typedef struct {
+    char *chosen;
+    int seats;
+} fb_tally_choice;
+
+typedef struct {
+    char *puzzle;
+    FB_VEC(fb_tally_choice) choices;
+} fb_tally;
+
+typedef struct {
+    int seat;
+    char *puzzle, *chosen;
+} fb_vote;
+
+struct fb_workshop {
+    fb_workshop_options options;
+    char *self, *device;
+    char socket[PATH_MAX];
+    int listener;
+    fb_error error;
+    uint64_t serial;
+    FB_VEC(fb_seat *) seats;
+    int last_seat;
+    fb_worker *lister; /* the first lane's worker, which tells what there is */
+    int64_t listing;
+    fb_workshop_lane lanes[FB_WORKSHOP_LANES];
+    int n_lanes; /* 0 until devices are known */
+    FB_VEC(fb_known_graph *) graphs;
+    FB_VEC(fb_known_file) files;
+    FB_VEC(fb_case *) cases;
+    FB_VEC(fb_task *) tasks; /* all, in order of asking */
+    FB_VEC(fb_found) found;
+    int64_t clock; /* counts uses and turns */
+    FB_VEC(fb_tally) tallies;
+    FB_VEC(fb_vote) votes;
+    int64_t measured, shared, refused, lost, announced_ns;
+    bool to_announce;
+    char note[256];
+};
+
+/* serve.c */
+void fb_workshop_changed(fb_workshop *w);
+void fb_workshop_say(fb_workshop *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* seats.c */
+fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid);
+/* Frees it, with all that it waits for and uses; safe for one that is half made. */
+void fb_seat_free(fb_workshop *w, fb_seat *s);
+void fb_seat_pump(fb_workshop *w, fb_seat *s); /* sets `gone` when it is over */
+void fb_seat_greet(fb_workshop *w, fb_seat *s);
+void fb_seat_send(fb_seat *s, json_t *message); /* steals; a seat that reads nothing is given up */
+void fb_seat_error(fb_workshop *w, fb_seat *s, int64_t id, const fb_error *why);
+void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+int fb_seat_timeout(const fb_seat *s);                      /* ms until it may be read again or is given up; -1: none */
+fb_known_graph *fb_seat_graph(fb_seat *s, const char *hex); /* one that it has sent; NULL */
+void fb_graph_unuse(fb_workshop *w, fb_known_graph *g);
+
+/* share.c */
+void fb_share_ask(fb_workshop *w, fb_seat *s, const fb_ask *ask); /* PREPARE … CANCEL */
+void fb_share_drop_seat(fb_workshop *w, fb_seat *s);
+void fb_share_event(fb_workshop *w, int lane, fb_worker_event *e);
+void fb_share_run(fb_workshop *w); /* hands out what can run, and tells who waits */
+int fb_share_timeout(const fb_workshop *w);
+void fb_share_free(fb_workshop *w);
+
+/* tally.c */
+void fb_tally_add(fb_workshop *w, const fb_seat *s, const fb_ask *ask);
+void fb_tally_free(fb_workshop *w);
+
+#endif

@@ -1,0 +1,55 @@
+/* The other end of a seat: bytes between a pair of descriptors and the workshop's socket, unread. */
+#include "workshop/place.h"
+#include "workshop/workshop.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum { CHUNK = 64 << 10 };
+
+/* One way. It reads when it holds nothing and else waits to write, so that neither way waits for the other. */
+typedef struct {
+    int from, to;
+    size_t head, tail;
+    char at[CHUNK];
+} way;
+
+static struct pollfd wish_of(const way *w)
+{
+    bool full = w->tail > w->head;
+    return (struct pollfd){.fd = full ? w->to : w->from, .events = full ? POLLOUT : POLLIN};
+}
+
+/* False at the end of either side. What a pipe takes at once is no more than PIPE_BUF. */
+static bool carry(way *w)
+{
+    size_t held = w->tail - w->head;
+    ssize_t n = held ? write(w->to, w->at + w->head, held < PIPE_BUF ? held : PIPE_BUF) : read(w->from, w->at, CHUNK);
+    if (n < 0) return errno == EINTR || errno == EAGAIN;
+    if (held) {
+        w->head += (size_t)n;
+        return true;
+    }
+    w->head = 0;
+    w->tail = (size_t)n;
+    return n > 0;
+}
+
+bool fb_workshop_relay(const char *socket, int in_fd, int out_fd, fb_error *err)
+{
+    int fd = fb_workshop_connect(socket, err);
+    if (fd < 0) return false;
+    signal(SIGPIPE, SIG_IGN);
+    way ways[] = {{.from = in_fd, .to = fd}, {.from = fd, .to = out_fd}};
+    for (bool open = true; open;) {
+        struct pollfd fds[] = {wish_of(&ways[0]), wish_of(&ways[1])};
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) break;
+        for (int i = 0; i < 2 && open; i++)
+            if (fds[i].revents) open = carry(&ways[i]);
+    }
+    close(fd);
+    return true;
+}

@@ -1,0 +1,887 @@
+/* Sharing devices: cases and requests. Equal requests are one task, and what was prepared and measured for one seat
+ * answers the next that asks for the same. Tasks wait in line by seats: who was served last goes to the end. A process
+ * that dies on a device is the trouble of whoever asked for what it did; others' cases are prepared again when they are
+ * next asked for, and their request is tried once more. */
+#include "workshop/parts.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    CASES_KEPT = 256, /* that nobody uses, for what they gave */
+    FOUND_KEPT = 64,
+    ANNOUNCE_MS = 200,
+};
+static const int64_t repeat_ns = 20000000000; /* who waits hears so at least this often */
+
+/* ---- answers ---- */
+
+static fb_case_user *user_of(fb_case *c, const fb_seat *s, int64_t id)
+{
+    for (int i = 0; i < c->users.n; i++)
+        if (c->users.at[i].seat == s && c->users.at[i].id == id) return &c->users.at[i];
+    return NULL;
+}
+
+/* The case that a seat prepared under this id. */
+static fb_case *case_of(fb_workshop *w, const fb_seat *s, int64_t id)
+{
+    for (int i = 0; i < w->cases.n; i++)
+        if (user_of(w->cases.at[i], s, id)) return w->cases.at[i];
+    return NULL;
+}
+
+static void tell_report(fb_seat *s, const char *type, int64_t id, const fb_case *c)
+{
+    fb_seat_send(s, json_pack("{s:s, s:I, s:i, s:b, s:O}", "type", type, "id", (json_int_t)id, "waited_us", 0, "brief",
+                              false, "report", c->report));
+}
+
+/* `n` samples of those that there are, at what one of them took on average. */
+static void tell_samples(fb_seat *s, int64_t id, fb_case *c, bool cold, int n)
+{
+    fb_case_user *u = user_of(c, s, id);
+    double each = c->samples[cold] > 0 ? c->spent_us[cold] / (double)c->samples[cold] : 0;
+    if (u) u->seen[cold] += n;
+    fb_seat_send(s, json_pack("{s:s, s:I, s:i, s:f, s:b, s:O}", "type", "sampled", "id", (json_int_t)id, "waited_us", 0,
+                              "took_us", n * each, "brief", false, "report", c->report));
+}
+
+static void tell_found(fb_seat *s, int64_t id, const fb_found *f)
+{
+    fb_seat_send(s, json_pack("{s:s, s:I, s:O, s:O}", "type", "found", "id", (json_int_t)id, "plan", f->plan, "summary",
+                              f->summary));
+}
+
+static void tell_released(fb_seat *s, int64_t id)
+{
+    fb_seat_send(s, json_pack("{s:s, s:I}", "type", "released", "id", (json_int_t)id));
+}
+
+static void tell_progress(fb_seat *s, int64_t id, const char *what, double fraction)
+{
+    fb_seat_send(s, json_pack("{s:s, s:I, s:s, s:f}", "type", "progress", "id", (json_int_t)id, "what", what,
+                              "fraction", isfinite(fraction) ? fraction : 0));
+}
+
+/* ---- cases ---- */
+
+static char *line_of(const json_t *value)
+{
+    char *line = fb_json_line(value);
+    return line;
+}
+
+/* What must be the same for two requests to be one. */
+static char *key_of(const fb_ask *ask)
+{
+    fb_str key = {0};
+    char *plan = ask->plan ? line_of(ask->plan) : NULL;
+    fb_str_addf(&key, "%s %s %s", fb_ask_name(ask->kind), ask->graph, ask->device);
+    for (int i = 0; i < ask->n_seeds; i++) fb_str_addf(&key, " %llu", (unsigned long long)ask->seeds[i]);
+    fb_str_addf(&key, " %d %s", ask->again, plan ? plan : "");
+    fb_free(plan);
+    return fb_str_take(&key);
+}
+
+static void case_free(fb_workshop *w, fb_case *c)
+{
+    for (int i = 0; i < w->cases.n; i++)
+        if (w->cases.at[i] == c) w->cases.at[i] = w->cases.at[--w->cases.n];
+    if (c->id) fb_worker_release(w->lanes[c->lane].worker, c->id);
+    fb_graph_unuse(w, c->graph);
+    json_decref(c->plan);
+    json_decref(c->report);
+    FB_VEC_FREE(&c->users);
+    FB_VEC_FREE(&c->served);
+    fb_free(c->key);
+    fb_free(c);
+}
+
+static bool in_task(const fb_workshop *w, const fb_case *c)
+{
+    for (int i = 0; i < w->tasks.n; i++)
+        if (w->tasks.at[i]->of == c) return true;
+    return false;
+}
+
+/* Not prepared any more; what it gave stays until it is prepared again. */
+static void lose(fb_case *c)
+{
+    c->was_checked |= c->checked;
+    c->checked = false;
+    c->id = 0;
+}
+
+static void unprepare(fb_workshop *w, fb_case *c)
+{
+    if (c->id) fb_worker_release(w->lanes[c->lane].worker, c->id);
+    c->id = 0;
+}
+
+/* Of those that nobody uses only the figures stay, and of these no more than some. */
+static void settle(fb_workshop *w, fb_case *c)
+{
+    if (c->users.n || in_task(w, c)) return;
+    unprepare(w, c);
+    c->was_checked |= c->checked;
+    if (!c->report || c->old) {
+        case_free(w, c);
+        return;
+    }
+    int idle = 0;
+    fb_case *oldest = NULL;
+    for (int i = 0; i < w->cases.n; i++) {
+        fb_case *k = w->cases.at[i];
+        if (k->users.n || in_task(w, k)) continue;
+        idle++;
+        if (!oldest || k->used < oldest->used) oldest = k;
+    }
+    if (idle > CASES_KEPT) case_free(w, oldest);
+}
+
+static void remove_user(fb_workshop *w, fb_case *c, const fb_seat *s, int64_t id)
+{
+    for (int i = 0; i < c->users.n; i++) {
+        if (c->users.at[i].seat != s || c->users.at[i].id != id) continue;
+        c->users.at[i] = c->users.at[--c->users.n];
+        FB_VEC_PUSH(&c->served, s->number);
+        break;
+    }
+    settle(w, c);
+}
+
+static bool had_it(const fb_case *c, const fb_seat *s)
+{
+    for (int i = 0; i < c->served.n; i++)
+        if (c->served.at[i] == s->number) return true;
+    return false;
+}
+
+/* One that answers a seat's request to prepare. Who asks for the same again wants it measured again. */
+static fb_case *to_join(fb_workshop *w, const fb_seat *s, const char *key)
+{
+    for (int i = 0; i < w->cases.n; i++) {
+        fb_case *c = w->cases.at[i];
+        if (c->old || strcmp(c->key, key) != 0) continue;
+        if (!had_it(c, s)) return c;
+        c->old = true;
+        settle(w, c);
+        return NULL;
+    }
+    return NULL;
+}
+
+/* How much the lane's prepared cases may hold. */
+static double room_of(const fb_workshop *w, const fb_workshop_lane *l)
+{
+    double all = fb_json_number_or(l->machine, "memory_bytes", 4e9);
+    return w->options.limits.device_mb > 0 ? w->options.limits.device_mb * 1e6 : all / 2;
+}
+
+/* Cases that were not used for longest make room for another: they come back when they are asked for. */
+static void make_room(fb_workshop *w, int lane, double bytes)
+{
+    double held = bytes, most = room_of(w, &w->lanes[lane]);
+    for (int i = 0; i < w->cases.n; i++)
+        if (w->cases.at[i]->lane == lane && w->cases.at[i]->id) held += w->cases.at[i]->graph->value_bytes;
+    while (held > most) {
+        fb_case *oldest = NULL;
+        for (int i = 0; i < w->cases.n; i++) {
+            fb_case *c = w->cases.at[i];
+            if (c->lane == lane && c->id && (!oldest || c->used < oldest->used)) oldest = c;
+        }
+        if (!oldest) return;
+        held -= oldest->graph->value_bytes;
+        fb_worker_release(w->lanes[lane].worker, oldest->id);
+        lose(oldest);
+    }
+}
+
+/* ---- tasks ---- */
+
+static void task_free(fb_workshop *w, fb_task *t)
+{
+    for (int i = 0; i < w->tasks.n; i++)
+        if (w->tasks.at[i] == t) {
+            memmove(w->tasks.at + i, w->tasks.at + i + 1, (size_t)(--w->tasks.n - i) * sizeof t);
+            break;
+        }
+    if (w->lanes[t->lane].running == t) w->lanes[t->lane].running = NULL;
+    fb_graph_unuse(w, t->graph);
+    FB_VEC_FREE(&t->waiters);
+    fb_free(t->key);
+    fb_free(t);
+    w->to_announce = true;
+    fb_workshop_changed(w);
+}
+
+static int queued_of(const fb_workshop *w, const fb_seat *s)
+{
+    int n = 0;
+    for (int i = 0; i < w->tasks.n; i++)
+        for (int k = 0; k < w->tasks.at[i]->waiters.n; k++) n += w->tasks.at[i]->waiters.at[k].seat == s;
+    return n;
+}
+
+static fb_task *task_named(fb_workshop *w, const char *key)
+{
+    for (int i = 0; i < w->tasks.n; i++)
+        if (strcmp(w->tasks.at[i]->key, key) == 0) return w->tasks.at[i];
+    return NULL;
+}
+
+/* Joins the task of that key, or begins one. Takes the key; NULL: there is no room. */
+static fb_task *join(fb_workshop *w, fb_seat *s, const fb_ask *ask, int lane, fb_known_graph *g, char *key)
+{
+    if (queued_of(w, s) >= (int)w->options.limits.queued) {
+        fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT, "more than %.0f requests of a seat wait", w->options.limits.queued);
+        fb_free(key);
+        return NULL;
+    }
+    fb_task *t = task_named(w, key);
+    if (t) {
+        fb_free(key);
+        w->shared++;
+    } else {
+        t = fb_calloc(1, sizeof *t);
+        *t = (fb_task){.key = key, .kind = ask->kind, .lane = lane, .graph = g};
+        g->users++;
+        FB_VEC_PUSH(&w->tasks, t);
+    }
+    FB_VEC_PUSH(&t->waiters, (fb_waiter){.seat = s, .id = ask->id, .asked_ns = fb_now_ns(), .n = ask->n, .told = -1});
+    if (ask->n > t->n && t->step == FB_TASK_WAITS) t->n = ask->n;
+    w->to_announce = true;
+    fb_workshop_changed(w);
+    return t;
+}
+
+/* ---- what is asked ---- */
+
+static int lane_named(const fb_workshop *w, const char *device)
+{
+    for (int i = 0; i < w->n_lanes; i++)
+        if (strcmp(w->lanes[i].device, device) == 0) return i;
+    return FB_NONE;
+}
+
+static int cases_of(const fb_workshop *w, const fb_seat *s)
+{
+    int n = 0;
+    for (int i = 0; i < w->cases.n; i++)
+        for (int k = 0; k < w->cases.at[i]->users.n; k++) n += w->cases.at[i]->users.at[k].seat == s;
+    return n;
+}
+
+/* Graph and device of a request; NULL, and said, where they are not to be had. */
+static fb_known_graph *subject(fb_workshop *w, fb_seat *s, const fb_ask *ask, int *lane)
+{
+    const fb_workshop_limits *l = &w->options.limits;
+    fb_known_graph *g = fb_seat_graph(s, ask->graph);
+    *lane = lane_named(w, ask->device);
+    double left_s = (double)(s->pause_until_ns - fb_now_ns()) * 1e-9;
+    if (*lane == FB_NONE)
+        fb_seat_refuse(w, s, ask->id, FB_ERR_UNAVAILABLE, "this workshop shares no device \"%s\"", ask->device);
+    else if (!g)
+        fb_seat_refuse(w, s, ask->id, FB_ERR_INPUT, "graph %s was not sent, or long ago", ask->graph);
+    else if (g->value_bytes > l->memory_mb * 1e6)
+        fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT,
+                       "the graph's values have %.0f MB, and a workshop takes %.0f: make its parameters smaller",
+                       g->value_bytes * 1e-6, l->memory_mb);
+    else if (left_s > 0)
+        fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT,
+                       "%d requests of this seat ended a process on the device: it may ask again in %.0f s", s->faults,
+                       ceil(left_s));
+    else
+        return g;
+    return NULL;
+}
+
+static fb_measure_options options_of(const fb_ask *ask)
+{
+    fb_measure_options o = {.n_seeds = ask->n_seeds};
+    memcpy(o.seeds, ask->seeds, sizeof o.seeds);
+    return o;
+}
+
+static char *task_key(const fb_case *c, const char *what, const char *how)
+{
+    fb_str key = {0};
+    fb_str_addf(&key, "%s #%lld %s", what, (long long)c->number, how);
+    return fb_str_take(&key);
+}
+
+static void prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    int lane;
+    fb_known_graph *g = subject(w, s, ask, &lane);
+    if (!g) return;
+    if (case_of(w, s, ask->id)) {
+        fb_seat_refuse(w, s, ask->id, FB_ERR_INPUT, "case %lld is prepared already", (long long)ask->id);
+        return;
+    }
+    if (cases_of(w, s) >= (int)w->options.limits.cases) {
+        fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT, "a seat has at most %.0f cases at a time", w->options.limits.cases);
+        return;
+    }
+    if (ask->counters) { /* no fault: the front asks again without */
+        fb_error why = {0};
+        fb_fail(&why, FB_ERR_UNAVAILABLE, "a workshop counts no traffic: counters would stop the device for others");
+        fb_seat_error(w, s, ask->id, &why);
+        return;
+    }
+    char *key = key_of(ask);
+    fb_case *c = to_join(w, s, key);
+    if (c) {
+        fb_free(key);
+    } else {
+        c = fb_calloc(1, sizeof *c);
+        *c = (fb_case){.number = ++w->clock,
+                       .key = key,
+                       .graph = g,
+                       .lane = lane,
+                       .plan = json_incref(ask->plan),
+                       .options = options_of(ask)};
+        g->users++;
+        FB_VEC_PUSH(&w->cases, c);
+    }
+    c->used = ++w->clock;
+    if (c->report) {
+        FB_VEC_PUSH(&c->users, (fb_case_user){.seat = s, .id = ask->id});
+        w->shared++;
+        tell_report(s, "prepared", ask->id, c);
+        return;
+    }
+    fb_task *t = join(w, s, ask, lane, g, task_key(c, "prepare", ""));
+    if (t) {
+        t->of = c;
+        FB_VEC_PUSH(&c->users, (fb_case_user){.seat = s, .id = ask->id});
+    }
+    settle(w, c);
+}
+
+/* A request for what is prepared: the task, or NULL where it is answered already. */
+static void ask_case(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    fb_case *c = case_of(w, s, ask->id);
+    if (!c || !c->report) {
+        fb_error why = {0};
+        fb_fail(&why, FB_ERR_CRASH, "case %lld is not prepared", (long long)ask->id);
+        fb_seat_error(w, s, ask->id, &why);
+        return;
+    }
+    c->used = ++w->clock;
+    if (ask->kind == FB_ASK_SAMPLE && user_of(c, s, ask->id)->seen[ask->cold] < c->samples[ask->cold]) {
+        w->shared++;
+        tell_samples(s, ask->id, c, ask->cold, ask->n);
+        return;
+    }
+    if (ask->kind == FB_ASK_CHECK && (c->checked || (!c->id && c->was_checked))) {
+        w->shared++;
+        tell_report(s, "checked", ask->id, c);
+        return;
+    }
+    const char *how = ask->kind == FB_ASK_SAMPLE  ? (ask->cold ? "cold" : "hot")
+                      : ask->kind == FB_ASK_TRACE ? (ask->metrics ? "metrics" : "")
+                                                  : ask->node;
+    fb_task *t = join(w, s, ask, c->lane, c->graph, task_key(c, fb_ask_name(ask->kind), how));
+    if (!t) return;
+    t->of = c;
+    t->cold = ask->cold;
+    t->metrics = ask->metrics;
+    memcpy(t->node, ask->node, sizeof t->node);
+}
+
+static void search(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    int lane;
+    fb_known_graph *g = subject(w, s, ask, &lane);
+    if (!g) return;
+    char *key = key_of(ask);
+    for (int i = 0; i < w->found.n && !ask->again; i++) {
+        if (strcmp(w->found.at[i].key, key) != 0) continue;
+        w->found.at[i].used = ++w->clock;
+        w->shared++;
+        tell_found(s, ask->id, &w->found.at[i]);
+        fb_free(key);
+        return;
+    }
+    fb_task *t = join(w, s, ask, lane, g, key);
+    if (!t) return;
+    t->again = ask->again;
+    t->options = options_of(ask);
+}
+
+/* ---- an end to waiting ---- */
+
+/* Nobody waits for it any more. What runs is asked to stop, and its answer ends it. */
+static void abandon(fb_workshop *w, fb_task *t)
+{
+    if (t->waiters.n) return;
+    if (w->lanes[t->lane].running == t) {
+        if (!t->stopped) fb_worker_cancel(w->lanes[t->lane].worker, t->id);
+        t->stopped = true;
+        return;
+    }
+    fb_case *c = t->of;
+    task_free(w, t);
+    if (c) settle(w, c);
+}
+
+/* Takes the waiters of a seat (id 0: all of its) off a task. */
+static void stop_waiting(fb_workshop *w, fb_task *t, const fb_seat *s, int64_t id)
+{
+    bool any = false;
+    for (int i = 0; i < t->waiters.n; i++) {
+        fb_waiter *at = &t->waiters.at[i];
+        if (at->seat != s || (id && at->id != id)) continue;
+        any = true;
+        memmove(at, at + 1, (size_t)(--t->waiters.n - i) * sizeof *at);
+        i--;
+    }
+    if (any) w->to_announce = true;
+    if (any) abandon(w, t);
+}
+
+static void cancel(fb_workshop *w, fb_seat *s, int64_t id)
+{
+    fb_error why = {0};
+    fb_fail(&why, FB_ERR_CANCELLED, "cancelled");
+    for (int i = w->tasks.n - 1; i >= 0; i--) {
+        fb_task *t = w->tasks.at[i];
+        bool waits = false;
+        for (int k = 0; k < t->waiters.n; k++) waits |= t->waiters.at[k].seat == s && t->waiters.at[k].id == id;
+        if (!waits) continue;
+        fb_case *preparing = t->kind == FB_ASK_PREPARE ? t->of : NULL;
+        if (preparing) { /* its user goes first, so that the case may go with the task */
+            for (int k = 0; k < preparing->users.n; k++)
+                if (preparing->users.at[k].seat == s && preparing->users.at[k].id == id)
+                    preparing->users.at[k--] = preparing->users.at[--preparing->users.n];
+        }
+        fb_seat_error(w, s, id, &why);
+        stop_waiting(w, t, s, id);
+        if (i > w->tasks.n) i = w->tasks.n;
+    }
+}
+
+static void release(fb_workshop *w, fb_seat *s, int64_t id)
+{
+    fb_case *c = case_of(w, s, id);
+    for (int i = w->tasks.n - 1; i >= 0; i--)
+        if (i < w->tasks.n) stop_waiting(w, w->tasks.at[i], s, id);
+    c = c ? case_of(w, s, id) : NULL;
+    if (c) remove_user(w, c, s, id);
+    tell_released(s, id);
+}
+
+void fb_share_drop_seat(fb_workshop *w, fb_seat *s)
+{
+    for (int i = 0; i < w->cases.n; i++) {
+        fb_case *c = w->cases.at[i];
+        for (int k = 0; k < c->users.n; k++)
+            if (c->users.at[k].seat == s) c->users.at[k--] = c->users.at[--c->users.n];
+    }
+    for (int i = w->tasks.n - 1; i >= 0; i--)
+        if (i < w->tasks.n) stop_waiting(w, w->tasks.at[i], s, 0);
+    for (int i = w->cases.n - 1; i >= 0; i--)
+        if (i < w->cases.n) settle(w, w->cases.at[i]);
+}
+
+void fb_share_ask(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    switch (ask->kind) {
+    case FB_ASK_PREPARE: prepare(w, s, ask); break;
+    case FB_ASK_SEARCH: search(w, s, ask); break;
+    case FB_ASK_CANCEL: cancel(w, s, ask->id); break;
+    case FB_ASK_RELEASE: release(w, s, ask->id); break;
+    default: ask_case(w, s, ask); break;
+    }
+}
+
+/* ---- running ---- */
+
+static void send_files(fb_workshop *w, fb_workshop_lane *l, const fb_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const char *key = g->nodes[i].attrs->file;
+        if (!key || g->nodes[i].attrs->dist != FB_DIST_FILE) continue;
+        bool there = false;
+        for (int k = 0; k < l->files.n; k++) there |= strcmp(l->files.at[k], key) == 0;
+        for (int k = 0; k < w->files.n && !there; k++) {
+            const fb_known_file *f = &w->files.at[k];
+            if (strcmp(f->key, key) != 0 || !f->values) continue;
+            fb_worker_send_file(l->worker, key, f->values, f->n);
+            FB_VEC_PUSH(&l->files, fb_strdup(key));
+            there = true;
+        }
+    }
+}
+
+static void send_check(fb_workshop *w, fb_task *t)
+{
+    t->step = FB_TASK_CHECKS;
+    fb_worker_check(w->lanes[t->lane].worker, t->id, t->graph->graph, w->lanes[t->lane].device, &t->of->options);
+}
+
+/* The request itself, of a case that is prepared. */
+static void send_request(fb_workshop *w, fb_task *t)
+{
+    fb_worker *k = w->lanes[t->lane].worker;
+    t->id = t->of->id;
+    t->step = FB_TASK_RUNS;
+    t->started_ns = fb_now_ns();
+    if (t->kind == FB_ASK_SAMPLE)
+        fb_worker_sample(k, t->id, t->n > 0 ? t->n : 1, t->cold ? FB_CACHE_COLD : FB_CACHE_HOT, false);
+    else if (t->kind == FB_ASK_CHECK)
+        send_check(w, t);
+    else if (t->kind == FB_ASK_TRACE)
+        fb_worker_trace(k, t->id, t->metrics);
+    else
+        fb_worker_values(k, t->id, t->node);
+}
+
+static void start_task(fb_workshop *w, fb_task *t)
+{
+    fb_workshop_lane *l = &w->lanes[t->lane];
+    l->running = t;
+    t->started_ns = fb_now_ns();
+    t->waited_us = 0;
+    t->doing[0] = '\0';
+    if (t->waiters.n) t->waiters.at[0].seat->served[t->lane] = ++w->clock;
+    w->to_announce = true;
+    fb_workshop_changed(w);
+    if (t->of) t->of->used = ++w->clock;
+    if (t->of && t->of->id) {
+        send_request(w, t);
+        return;
+    }
+    send_files(w, l, t->graph->graph);
+    t->step = t->of ? FB_TASK_PREPARES : FB_TASK_RUNS;
+    if (t->of) make_room(w, t->lane, t->graph->value_bytes);
+    t->id = t->of ? fb_worker_prepare_json(l->worker, t->graph->graph, t->of->plan, l->device, &t->of->options)
+                  : fb_worker_search(l->worker, t->graph->graph, l->device, &t->options, t->again, NULL);
+}
+
+/* The seat that was served longest ago has its first task next. */
+static fb_task *next_of(const fb_workshop *w, int lane)
+{
+    fb_task *best = NULL;
+    for (int i = 0; i < w->tasks.n; i++) {
+        fb_task *t = w->tasks.at[i];
+        if (t->lane != lane || !t->waiters.n) continue;
+        if (!best || t->waiters.at[0].seat->served[lane] < best->waiters.at[0].seat->served[lane]) best = t;
+    }
+    return best;
+}
+
+/* ---- what came of it ---- */
+
+static void count_fault(fb_workshop *w, fb_seat *s)
+{
+    w->lost++;
+    if (++s->faults % (int)w->options.limits.faults == 0)
+        s->pause_until_ns = fb_now_ns() + (int64_t)(w->options.limits.pause_s * 1e9);
+}
+
+static void task_failed(fb_workshop *w, fb_task *t, const fb_error *why)
+{
+    fb_case *c = t->of;
+    if (why->kind == FB_ERR_CRASH || why->kind == FB_ERR_LIMIT || why->kind == FB_ERR_COMPILE)
+        fb_workshop_say(w, "seat %d: %s", t->waiters.n ? t->waiters.at[0].seat->number : 0, why->text);
+    if (why->kind == FB_ERR_CRASH && t->waiters.n) count_fault(w, t->waiters.at[0].seat);
+    bool preparing = t->kind == FB_ASK_PREPARE || t->step == FB_TASK_PREPARES;
+    bool gone = preparing || why->kind == FB_ERR_CRASH || why->kind == FB_ERR_LIMIT;
+    for (int i = 0; i < t->waiters.n; i++) {
+        fb_waiter *at = &t->waiters.at[i];
+        fb_seat_error(w, at->seat, at->id, why);
+        for (int k = 0; c && gone && k < c->users.n; k++)
+            if (c->users.at[k].seat == at->seat && c->users.at[k].id == at->id)
+                c->users.at[k--] = c->users.at[--c->users.n];
+    }
+    task_free(w, t);
+    if (!c) return;
+    if (gone) c->old = true;
+    settle(w, c);
+}
+
+/* Nothing is prepared on that lane any more. */
+static void lane_lost(fb_workshop *w, int lane)
+{
+    fb_workshop_lane *l = &w->lanes[lane];
+    while (l->files.n) fb_free(l->files.at[--l->files.n]);
+    for (int i = 0; i < w->cases.n; i++) {
+        fb_case *c = w->cases.at[i];
+        if (c->lane != lane || !c->id) continue;
+        fb_worker_release(l->worker, c->id); /* should it be there still */
+        lose(c);
+    }
+}
+
+static void failed(fb_workshop *w, int lane, fb_task *t, const fb_error *err)
+{
+    fb_error why = *err;
+    if (t->stopped && why.kind == FB_ERR_CANCELLED && t->waiters.n) {
+        double most =
+            t->step == FB_TASK_RUNS && t->kind != FB_ASK_SEARCH ? w->options.limits.run_s : w->options.limits.prepare_s;
+        fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s, a limit of the workshop%s%s", most, t->doing[0] ? ": " : "",
+                t->doing);
+    }
+    bool lost = why.kind == FB_ERR_CRASH || why.kind == FB_ERR_LIMIT || why.kind == FB_ERR_CANCELLED;
+    if (lost) lane_lost(w, lane);
+    /* what it had was perhaps lost to another's fault: that costs one try */
+    if (why.kind == FB_ERR_CRASH && t->of && t->step != FB_TASK_PREPARES && !t->retried && t->waiters.n) {
+        t->retried = true;
+        t->step = FB_TASK_WAITS;
+        w->lanes[lane].running = NULL;
+        return;
+    }
+    task_failed(w, t, &why);
+}
+
+static void take_case_report(fb_case *c, const fb_worker_event *e)
+{
+    json_t *report = json_object_get(e->message, "report");
+    if (!report) return;
+    json_decref(c->report);
+    c->report = json_incref(report);
+}
+
+static void prepared(fb_workshop *w, fb_task *t, fb_worker_event *e)
+{
+    fb_case *c = t->of;
+    c->id = e->id;
+    memset(c->samples, 0, sizeof c->samples);
+    memset(c->spent_us, 0, sizeof c->spent_us);
+    for (int i = 0; i < c->users.n; i++) memset(c->users.at[i].seen, 0, sizeof c->users.at[i].seen);
+    take_case_report(c, e);
+    c->checked = false;
+    if (t->kind != FB_ASK_PREPARE) { /* it was lost, and is there again */
+        if (c->was_checked && t->kind != FB_ASK_CHECK)
+            send_check(w, t);
+        else
+            send_request(w, t);
+        return;
+    }
+    w->measured++;
+    for (int i = 0; i < t->waiters.n; i++) tell_report(t->waiters.at[i].seat, "prepared", t->waiters.at[i].id, c);
+    task_free(w, t);
+    settle(w, c);
+}
+
+static void sampled(fb_workshop *w, fb_task *t, fb_worker_event *e)
+{
+    fb_case *c = t->of;
+    double took = (double)(fb_now_ns() - t->started_ns) * 1e-3 - fb_json_number_or(e->message, "waited_us", 0);
+    take_case_report(c, e);
+    c->samples[t->cold] += t->n;
+    c->spent_us[t->cold] += took > 0 ? took : 0;
+    for (int i = 0; i < t->waiters.n; i++)
+        tell_samples(t->waiters.at[i].seat, t->waiters.at[i].id, c, t->cold, t->waiters.at[i].n);
+    task_free(w, t);
+    settle(w, c);
+}
+
+static void checked(fb_workshop *w, fb_task *t, fb_worker_event *e)
+{
+    fb_case *c = t->of;
+    take_case_report(c, e);
+    c->checked = true;
+    if (t->kind != FB_ASK_CHECK) {
+        send_request(w, t);
+        return;
+    }
+    for (int i = 0; i < t->waiters.n; i++) tell_report(t->waiters.at[i].seat, "checked", t->waiters.at[i].id, c);
+    task_free(w, t);
+    settle(w, c);
+}
+
+/* A timeline or values, as the worker told them. */
+static void told(fb_workshop *w, fb_task *t, fb_worker_event *e, const char *type, const char *what)
+{
+    fb_case *c = t->of;
+    for (int i = 0; i < t->waiters.n; i++)
+        fb_seat_send(t->waiters.at[i].seat,
+                     json_pack("{s:s, s:I, s:O}", "type", type, "id", (json_int_t)t->waiters.at[i].id, what,
+                               json_object_get(e->message, what)));
+    task_free(w, t);
+    settle(w, c);
+}
+
+static void found(fb_workshop *w, fb_task *t, fb_worker_event *e)
+{
+    fb_found f = {.key = fb_strdup(t->key),
+                  .plan = json_incref(json_object_get(e->message, "plan")),
+                  .summary = json_incref(json_object_get(e->message, "summary")),
+                  .used = ++w->clock};
+    if (f.plan && f.summary)
+        for (int i = 0; i < t->waiters.n; i++) tell_found(t->waiters.at[i].seat, t->waiters.at[i].id, &f);
+    int at = 0;
+    for (int i = 0; i < w->found.n; i++)
+        if (w->found.at[i].used < w->found.at[at].used) at = i;
+    if (w->found.n < FOUND_KEPT) {
+        FB_VEC_PUSH(&w->found, f);
+    } else {
+        fb_free(w->found.at[at].key);
+        json_decref(w->found.at[at].plan);
+        json_decref(w->found.at[at].summary);
+        w->found.at[at] = f;
+    }
+    task_free(w, t);
+}
+
+static void progress(fb_workshop *w, fb_task *t, const fb_worker_event *e)
+{
+    snprintf(t->doing, sizeof t->doing, "%.*s", (int)sizeof t->doing - 1, e->text);
+    for (int i = 0; i < t->waiters.n; i++)
+        tell_progress(t->waiters.at[i].seat, t->waiters.at[i].id, e->text, e->fraction);
+    fb_workshop_changed(w);
+}
+
+void fb_share_event(fb_workshop *w, int lane, fb_worker_event *e)
+{
+    fb_task *t = w->lanes[lane].running;
+    if (!t || !e->id || e->id != t->id) return; /* an answer to what was given up */
+    switch (e->kind) {
+    case FB_WORKER_PROGRESS: progress(w, t, e); break;
+    case FB_WORKER_PREPARED: prepared(w, t, e); break;
+    case FB_WORKER_SAMPLED: sampled(w, t, e); break;
+    case FB_WORKER_CHECKED: checked(w, t, e); break;
+    case FB_WORKER_TRACED: told(w, t, e, "traced", "timeline"); break;
+    case FB_WORKER_VALUES: told(w, t, e, "values", "values"); break;
+    case FB_WORKER_FOUND: found(w, t, e); break;
+    case FB_WORKER_ERROR: failed(w, lane, t, &e->error); break;
+    default: break;
+    }
+}
+
+/* ---- who waits ---- */
+
+typedef struct {
+    const fb_seat *seat;
+    int n; /* tasks of it that wait on the lane */
+} line_place;
+
+/* Tasks that run before the kth (from 0 on) of a seat: its own, and those of the others whose turn comes before. */
+static int ahead_of(const line_place *line, int n_line, const fb_seat *s, int k, int lane)
+{
+    int ahead = k;
+    for (int i = 0; i < n_line; i++) {
+        if (line[i].seat == s) continue;
+        bool before = line[i].seat->served[lane] < s->served[lane] ||
+                      (line[i].seat->served[lane] == s->served[lane] && line[i].seat->number < s->number);
+        int turns = k + before;
+        ahead += turns < line[i].n ? turns : line[i].n;
+    }
+    return ahead;
+}
+
+static void announce_task(fb_task *t, int ahead, int64_t now)
+{
+    char what[64];
+    snprintf(what, sizeof what, "waiting, %d ahead", ahead);
+    for (int i = 0; i < t->waiters.n; i++) {
+        fb_waiter *at = &t->waiters.at[i];
+        if ((at->told == ahead && now - at->told_ns < repeat_ns) || ahead == 0) continue;
+        at->told = ahead;
+        at->told_ns = now;
+        tell_progress(at->seat, at->id, what, 0);
+    }
+}
+
+static void announce_lane(fb_workshop *w, int lane, int64_t now)
+{
+    FB_VEC(line_place) line = {0};
+    FB_VEC(int) place = {0}; /* of each waiting task, among its seat's */
+    for (int i = 0; i < w->tasks.n; i++) {
+        const fb_task *t = w->tasks.at[i];
+        int at = 0;
+        FB_VEC_PUSH(&place, 0);
+        if (t->lane != lane || !t->waiters.n || w->lanes[lane].running == t) continue;
+        while (at < line.n && line.at[at].seat != t->waiters.at[0].seat) at++;
+        if (at == line.n) FB_VEC_PUSH(&line, (line_place){t->waiters.at[0].seat, 0});
+        place.at[i] = line.at[at].n++;
+    }
+    for (int i = 0; i < w->tasks.n; i++) {
+        fb_task *t = w->tasks.at[i];
+        if (t->lane != lane || !t->waiters.n || w->lanes[lane].running == t) continue;
+        int ahead = ahead_of(line.at, line.n, t->waiters.at[0].seat, place.at[i], lane);
+        announce_task(t, ahead + (w->lanes[lane].running != NULL), now);
+    }
+    FB_VEC_FREE(&line);
+    FB_VEC_FREE(&place);
+}
+
+static void announce(fb_workshop *w)
+{
+    int64_t now = fb_now_ns();
+    bool due = w->to_announce || (w->tasks.n && now - w->announced_ns > repeat_ns);
+    if (!due || now - w->announced_ns < ANNOUNCE_MS * 1000000ll) return;
+    for (int i = 0; i < w->n_lanes; i++) announce_lane(w, i, now);
+    w->announced_ns = now;
+    w->to_announce = false;
+}
+
+/* ---- limits ---- */
+
+static int64_t deadline_of(const fb_workshop *w, const fb_task *t)
+{
+    const fb_workshop_limits *l = &w->options.limits;
+    bool runs = t->step == FB_TASK_RUNS && t->kind != FB_ASK_SEARCH;
+    return t->started_ns + (int64_t)((runs ? l->run_s : l->prepare_s) * 1e9);
+}
+
+static void check_limit(fb_workshop *w, fb_workshop_lane *l)
+{
+    fb_task *t = l->running;
+    if (!t || t->stopped || fb_now_ns() < deadline_of(w, t)) return;
+    t->stopped = true;
+    fb_worker_cancel(l->worker, t->id);
+}
+
+void fb_share_run(fb_workshop *w)
+{
+    for (int i = 0; i < w->n_lanes; i++) {
+        check_limit(w, &w->lanes[i]);
+        if (w->lanes[i].running) continue;
+        fb_task *t = next_of(w, i);
+        if (t) start_task(w, t);
+    }
+    announce(w);
+}
+
+int fb_share_timeout(const fb_workshop *w)
+{
+    int64_t now = fb_now_ns(), until = INT64_MAX;
+    for (int i = 0; i < w->n_lanes; i++) {
+        const fb_task *t = w->lanes[i].running;
+        if (t && !t->stopped && deadline_of(w, t) < until) until = deadline_of(w, t);
+    }
+    if (w->tasks.n && w->announced_ns + repeat_ns < until) until = w->announced_ns + repeat_ns;
+    if (w->to_announce && w->announced_ns + ANNOUNCE_MS * 1000000ll < until)
+        until = w->announced_ns + ANNOUNCE_MS * 1000000ll;
+    return until == INT64_MAX ? -1 : until <= now ? 0 : (int)((until - now) / 1000000 + 1);
+}
+
+void fb_share_free(fb_workshop *w)
+{
+    while (w->tasks.n) task_free(w, w->tasks.at[0]);
+    while (w->cases.n) {
+        w->cases.at[0]->id = 0;
+        case_free(w, w->cases.at[0]);
+    }
+    for (int i = 0; i < w->found.n; i++) {
+        fb_free(w->found.at[i].key);
+        json_decref(w->found.at[i].plan);
+        json_decref(w->found.at[i].summary);
+    }
+    FB_VEC_FREE(&w->tasks);
+    FB_VEC_FREE(&w->cases);
+    FB_VEC_FREE(&w->found);
+}
