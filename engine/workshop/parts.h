@@ -178,8 +178,7 @@ void fb_workshop_say(fb_workshop *w, const char *format, ...) __attribute__((for
 fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid);
 /* Frees it, with all that it waits for and uses; safe for one that is half made. */
 void fb_seat_free(fb_workshop *w, fb_seat *s);
-void fb_seat_pump(fb_workshop *w, fb_seat *s); /* sets `gone` when it is over */
-void fb_seat_greet(fb_workshop *w, fb_seat *s);
+void fb_seat_pump(fb_workshop *w, fb_seat *s);  /* sets `gone` when it is over */
 void fb_seat_send(fb_seat *s, json_t *message); /* steals; a seat that reads nothing is given up */
 void fb_seat_error(fb_workshop *w, fb_seat *s, int64_t id, const fb_error *why);
 void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, const char *format, ...)

@@ -280,9 +280,8 @@ static void send_machine(const fb_workshop_lane *l, fb_seat *s)
                                   l->machine));
 }
 
-void fb_seat_greet(fb_workshop *w, fb_seat *s)
+static void send_hello(fb_workshop *w, fb_seat *s)
 {
-    if (!s->greeted || !w->n_lanes) return;
     fb_seat_send(s, json_pack("{s:s, s:i, s:s, s:s, s:b, s:o, s:[]}", "type", "hello", "fusebox", FB_PROTOCOL_VERSION,
                               "version", PACKAGE_VERSION, "host", "workshop", "workshop", true, "devices",
                               devices_for(w, s), "libraries"));
@@ -301,7 +300,7 @@ static void hello(fb_workshop *w, fb_seat *s, const fb_ask *ask)
     }
     if (s->greeted) return;
     s->greeted = true;
-    fb_seat_greet(w, s);
+    send_hello(w, s);
 }
 
 static void list_devices(fb_workshop *w, fb_seat *s, const fb_ask *ask)
@@ -385,6 +384,7 @@ fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid)
     s->may_say = 2 * w->options.limits.messages;
     s->may_send = BURST_BYTES;
     fb_channel_limit(s->channel, LINE_MOST);
+    fb_channel_pause(s->channel, true); /* until it is known what there is to ask for */
     return s;
 }
 
@@ -410,6 +410,10 @@ void fb_seat_pump(fb_workshop *w, fb_seat *s)
     size_t n;
     fb_error why = {0};
     refill(w, s);
+    if (!w->n_lanes) {
+        s->since_ns = s->counted_ns;
+        return;
+    }
     bool open = fb_channel_pump(s->channel, &why);
     int lines = 0;
     while (may_go_on(s) && lines++ < LINES_A_TURN && take_file(w, s)) {

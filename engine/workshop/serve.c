@@ -123,7 +123,7 @@ static void list_event(fb_workshop *w, const fb_worker_event *e)
             add_lane(w, entry);
     if (!w->n_lanes)
         fb_fail(&w->error, FB_ERR_UNAVAILABLE, "there is no device \"%s\" to share", w->device ? w->device : "host");
-    for (int k = 0; k < w->seats.n; k++) fb_seat_greet(w, w->seats.at[k]);
+    for (int k = 0; k < w->seats.n; k++) fb_channel_pause(w->seats.at[k]->channel, false);
     fb_workshop_changed(w);
 }
 

@@ -1,0 +1,805 @@
+/* A workshop and its seats: what is shared, who waits, and what becomes of a seat that means ill. The workshop is the
+ * command itself ($FUSEBOX), in a process of its own; seats are workers as the front knows them (fusebox seat --stdio),
+ * or bare connections that say what they like. */
+#include "plan_help.h"
+
+#include "base/json.h"
+#include "fault_cc.h"
+#include "graph/graph_json.h"
+#include "own_cache.h"
+#include "scratch.h"
+#include "worker/worker.h"
+#include "workshop/admit.h"
+#include "workshop/place.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
+
+static const char *fusebox;
+static char socket_path[256];
+
+/* ---- the workshop ---- */
+
+static pid_t server;
+
+static void start_server(const char *const *more)
+{
+    const char *argv[16] = {fusebox, "workshop", "--device", "host", "--socket", socket_path};
+    int n = 6;
+    if (server > 0) { /* of a test that failed */
+        kill(server, SIGKILL);
+        waitpid(server, NULL, 0);
+    }
+    while (more && *more) argv[n++] = *more++;
+    server = fork();
+    if (server == 0) {
+        int out = open(in_scratch("server.out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(out, STDOUT_FILENO);
+        execv(fusebox, (char *const *)argv);
+        _exit(127);
+    }
+    fb_error err = {0};
+    for (int i = 0; i < PATIENCE_MS / 10; i++) {
+        int fd = fb_workshop_connect(socket_path, &err);
+        if (fd >= 0) {
+            close(fd);
+            return;
+        }
+        usleep(10000);
+    }
+    fail_msg("the workshop did not begin: %s", err.text);
+}
+
+/* Ends it; its last words, which count what it did. The caller frees. */
+static char *stop_server(void)
+{
+    int status = 0;
+    kill(server, SIGTERM);
+    waitpid(server, &status, 0);
+    server = 0;
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    struct stat st;
+    assert_int_not_equal(stat(socket_path, &st), 0);
+    return fb_read_file(in_scratch("server.out"), 1 << 20, NULL, NULL);
+}
+
+static void stop(void)
+{
+    fb_free(stop_server());
+}
+
+/* Resident memory, kB. */
+static long memory_of(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    char *text = fb_read_file(path, 1 << 20, NULL, NULL);
+    const char *at = text ? strstr(text, "VmRSS:") : NULL;
+    long kb = at ? atol(at + 6) : 0;
+    fb_free(text);
+    return kb;
+}
+
+/* ---- seats as the front knows them ---- */
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_plan *plan;
+} subject;
+
+/* `rows` makes graphs differ; `name` marks the kernel for fault_compiler. */
+static subject subject_of(const char *name, int64_t rows)
+{
+    fb_graph *g = fb_graph_new(name);
+    fb_id x = input(g, name, DIMS(rows, 40)), y = input(g, "y", DIMS(rows, 40));
+    output(g, node1(g, FB_OP_RELU, "relu", node2(g, FB_OP_ADD, "op", x, y)));
+    subject s = {.g = finish(g)};
+    s.planner = planner_of(s.g, FB_DEVICE_HOST);
+    s.plan = preset(s.planner, "max");
+    return s;
+}
+
+static void subject_free(subject *s)
+{
+    fb_plan_free(s->plan);
+    fb_planner_free(s->planner);
+    fb_graph_free(s->g);
+}
+
+static fb_worker *seat(void)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s seat --stdio --at %s", fusebox, socket_path);
+    return fb_worker_new(NULL, command);
+}
+
+static const fb_measure_options options = {.seeds = {1}, .n_seeds = 1};
+
+static int64_t ask_prepare(fb_worker *w, const subject *s)
+{
+    return fb_worker_prepare(w, s->g, s->plan, "host", &options);
+}
+
+/* The next event of a request that is no progress; `progress`, if not NULL, gets what was said meanwhile. */
+static fb_worker_event answer(fb_worker *w, int64_t id, fb_str *progress)
+{
+    fb_worker_event e;
+    int64_t deadline = fb_now_ns() + PATIENCE_MS * 1000000ll;
+    while (fb_now_ns() < deadline) {
+        while (fb_worker_next(w, &e)) {
+            if (e.id == id && e.kind != FB_WORKER_PROGRESS) return e;
+            if (progress && e.kind == FB_WORKER_PROGRESS) fb_str_addf(progress, "%s\n", e.text);
+            fb_worker_event_clear(&e);
+        }
+        struct pollfd fds[3];
+        poll(fds, (nfds_t)fb_worker_poll(w, fds), 50);
+        fb_worker_pump(w);
+    }
+    fail_msg("request %lld was never answered", (long long)id);
+    return e;
+}
+
+static void expect(fb_worker *w, int64_t id, fb_worker_event_kind kind)
+{
+    fb_worker_event e = answer(w, id, NULL);
+    if (e.kind != kind) fail_msg("an event of kind %d instead of %d: %s", (int)e.kind, (int)kind, e.error.text);
+    fb_worker_event_clear(&e);
+}
+
+static void expect_error(fb_worker *w, int64_t id, fb_error_kind kind, const char *says)
+{
+    fb_worker_event e = answer(w, id, NULL);
+    if (e.kind != FB_WORKER_ERROR || e.error.kind != kind || !strstr(e.error.text, says))
+        fail_msg("kind %d, %s (%s), expected %s with \"%s\"", (int)e.kind, e.error.text,
+                 fb_error_kind_name(e.error.kind), fb_error_kind_name(kind), says);
+    fb_worker_event_clear(&e);
+}
+
+/* A seat that means well is served: prepared, sampled, checked, right. */
+static void is_served(void)
+{
+    subject s = subject_of("x", 8);
+    fb_worker *w = seat();
+    int64_t id = ask_prepare(w, &s);
+    expect(w, id, FB_WORKER_PREPARED);
+    fb_worker_sample(w, id, 5, FB_CACHE_HOT, false);
+    expect(w, id, FB_WORKER_SAMPLED);
+    fb_worker_check(w, id, s.g, "host", &options);
+    fb_worker_event e = answer(w, id, NULL);
+    assert_int_equal(e.kind, FB_WORKER_CHECKED);
+    assert_int_equal(e.report->error.state, FB_CHECK_RIGHT);
+    assert_true(e.report->wall_us.n >= 5 && e.report->wall_us.median > 0);
+    fb_worker_event_clear(&e);
+    fb_worker_free(w);
+    subject_free(&s);
+}
+
+/* ---- seats that say what they like ---- */
+
+static fb_channel *bare(void)
+{
+    fb_error err = {0};
+    int fd = fb_workshop_connect(socket_path, &err);
+    if (fd < 0) fail_msg("%s", err.text);
+    return fb_channel_new(fd, fd);
+}
+
+static void say(fb_channel *c, const char *line)
+{
+    fb_channel_send_bytes(c, line, strlen(line));
+    fb_channel_send_bytes(c, "\n", 1);
+    fb_channel_flush(c, PATIENCE_MS, NULL);
+}
+
+static void greet(fb_channel *c)
+{
+    say(c, "{\"type\":\"hello\",\"fusebox\":1,\"version\":\"x\"}");
+}
+
+/* The next line of that type, parsed; NULL: the connection ended first. */
+static json_t *hear(fb_channel *c, const char *type)
+{
+    size_t n;
+    for (const char *line; (line = fb_channel_wait_line(c, &n, PATIENCE_MS, NULL));) {
+        json_t *m = fb_json_parse(line, n, NULL);
+        if (strcmp(fb_json_string_or(m, "type", ""), type) == 0) return m;
+        json_decref(m);
+    }
+    return NULL;
+}
+
+static void hears_error(fb_channel *c, const char *says)
+{
+    json_t *m = hear(c, "error");
+    const char *text = fb_json_string_or(m, "text", "the connection ended");
+    if (!strstr(text, says)) fail_msg("\"%s\", expected \"%s\"", text, says);
+    json_decref(m);
+}
+
+static bool send_line(void *ctx, const char *text, size_t n)
+{
+    fb_channel_send_bytes(ctx, text, n);
+    fb_channel_send_bytes(ctx, "\n", 1);
+    return true;
+}
+
+static void send_graph(fb_channel *c, const fb_graph *g, const char *as)
+{
+    char hex[33];
+    fb_channel_send(c, json_pack("{s:s, s:s}", "type", "graph", "hash", as ? as : fb_hash_hex(g->hash, hex)));
+    fb_graph_write_lines(g, send_line, c);
+    fb_channel_flush(c, PATIENCE_MS, NULL);
+}
+
+/* A message to prepare, to be spoilt. */
+static json_t *prepare_message(const subject *s, int64_t id)
+{
+    char hex[33];
+    return json_pack("{s:s, s:I, s:s, s:o, s:s, s:[i], s:b}", "type", "prepare", "id", (json_int_t)id, "graph",
+                     fb_hash_hex(s->g->hash, hex), "plan", fb_plan_to_json(s->plan), "device", "host", "seeds", 1,
+                     "counters", false);
+}
+
+/* ---- what a message may say ---- */
+
+static void only_what_is_listed_is_taken(void **state)
+{
+    (void)state;
+    static const char h[] = "0123456789abcdef0123456789abcdef";
+    static const struct {
+        const char *line, *says;
+    } refused[] = {
+        {"{\"type\":\"calibrate\",\"id\":1,\"device\":\"host\"}", "calibrated by whoever runs it"},
+        {"{\"type\":\"quit\"}", "ended by whoever runs it"},
+        {"{\"type\":\"forget\",\"hash\":\"x\"}", "takes no such message"},
+        {"{\"type\":\"environment\",\"id\":1}", "takes no such message"},
+        {"{\"type\":\"hello\",\"fusebox\":1,\"worker\":\"sh\"}", "takes no field \"worker\""},
+        {"{\"type\":\"devices\",\"id\":1,\"trust\":true}", "takes no field \"trust\""},
+        {"{\"type\":\"sample\",\"id\":1,\"n\":1000000}", "n"},
+        {"{\"type\":\"sample\",\"id\":0,\"n\":1}", "id"},
+        {"{\"type\":\"sample\",\"id\":1,\"n\":1,\"cache\":\"warm\"}", "hot or cold"},
+        {"{\"type\":\"graph\",\"hash\":\"../../../etc/passwd\"}", "not a name"},
+        {"{\"type\":\"graph\",\"hash\":\"abc\"}", "not a hash"},
+        {"{\"type\":\"file\",\"key\":\"/etc/passwd\",\"bytes\":8}", "not a name"},
+        {"{\"type\":\"file\",\"key\":\"x\",\"bytes\":-1}", "bytes"},
+        {"{\"type\":\"values\",\"id\":1,\"node\":\"$(id)\"}", "not a name"},
+        {"{\"type\":\"predict\",\"puzzle\":\"a b\",\"chosen\":\"x\"}", "not a name"},
+        {"{\"type\":\"predict\",\"puzzle\":\"p\",\"chosen\":\"x\",\"name\":\"Ada\"}", "takes no field"},
+        {"[]", "type"},
+        {"7", "type"},
+        {"{", ""},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        fb_ask ask;
+        fb_error err = {0};
+        bool taken = fb_ask_read(refused[i].line, strlen(refused[i].line), &ask, &err);
+        if (taken || !strstr(err.text, refused[i].says))
+            fail_msg("%s: \"%s\", expected \"%s\"", refused[i].line, err.text, refused[i].says);
+    }
+    /* of a request to prepare, each thing that is no graph, plan or input */
+    static const struct {
+        const char *more, *plan, *says;
+    } cases[] = {
+        {"", "{\"groups\":[]}", NULL},
+        {"", "{\"fusebox_plan\":1,\"launch\":\"stream\",\"groups\":[{\"nodes\":[\"f[*].x\"],\"knobs\":{\"warps\":4}}]}",
+         NULL},
+        {"\"sources\":{\"/k.c\":\"int x;\"},", "{\"groups\":[]}", "no kernels from files"},
+        {"\"ahead\":true,", "{\"groups\":[]}", "no frameworks"},
+        {"\"limit_s\":1e9,", "{\"groups\":[]}", "limits are its own"},
+        {"\"cwd\":\"/\",", "{\"groups\":[]}", "takes no field \"cwd\""},
+        {"", "{\"groups\":[{\"nodes\":[\"x\"],\"source\":\"/home/k.c\"}]}", "no kernels from files"},
+        {"", "{\"groups\":[],\"source\":\"/home/k.c\"}", "no kernels from files"},
+        {"", "{\"groups\":[{\"nodes\":[\"x\"],\"compiler\":\"sh\"}]}", "compiler"},
+        {"", "{\"groups\":[{\"nodes\":[\"x; rm\"]}]}", "no name"},
+        {"", "{\"groups\":[{\"nodes\":[\"x\"],\"knobs\":{\"warps\":\"4\"}}]}", "knob"},
+        {"", "{\"groups\":[7]}", "no object"},
+        {"", "\"max\"", "not by a name"},
+        {"", "{}", "groups"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_ask ask;
+        fb_error err = {0};
+        fb_str line = {0};
+        fb_str_addf(&line,
+                    "{\"type\":\"prepare\",\"id\":1,\"graph\":\"%s\",\"device\":\"host\",\"seeds\":[1],%s\"plan\":%s}",
+                    h, cases[i].more, cases[i].plan);
+        bool taken = fb_ask_read(line.text, line.n, &ask, &err);
+        if (cases[i].says ? taken || !strstr(err.text, cases[i].says) : !taken)
+            fail_msg("%s: \"%s\", expected \"%s\"", line.text, err.text, cases[i].says ? cases[i].says : "taken");
+        if (taken) fb_ask_clear(&ask);
+        fb_str_free(&line);
+    }
+}
+
+/* ---- sharing ---- */
+
+static void equal_requests_are_measured_once(void **state)
+{
+    (void)state;
+    enum { SEATS = 6, SAMPLES = 8 };
+    subject s = subject_of("x", 8);
+    fb_worker *w[SEATS];
+    int64_t id[SEATS];
+    start_server(NULL);
+    for (int i = 0; i < SEATS; i++) {
+        w[i] = seat();
+        id[i] = ask_prepare(w[i], &s);
+    }
+    for (int i = 0; i < SEATS; i++) expect(w[i], id[i], FB_WORKER_PREPARED);
+    for (int i = 0; i < SEATS; i++) fb_worker_sample(w[i], id[i], SAMPLES, FB_CACHE_HOT, false);
+    for (int i = 0; i < SEATS; i++) {
+        fb_worker_event e = answer(w[i], id[i], NULL);
+        assert_int_equal(e.kind, FB_WORKER_SAMPLED);
+        assert_int_equal(e.report->wall_us.n, SAMPLES); /* one request of the six was measured */
+        assert_true(fb_json_number_or(e.message, "took_us", NAN) > 0);
+        fb_worker_event_clear(&e);
+    }
+    for (int i = 0; i < SEATS; i++) fb_worker_check(w[i], id[i], s.g, "host", &options);
+    for (int i = 0; i < SEATS; i++) expect(w[i], id[i], FB_WORKER_CHECKED);
+    fb_worker_sample(w[0], id[0], 2, FB_CACHE_HOT, false); /* more than there are: two of its own */
+    fb_worker_event e = answer(w[0], id[0], NULL);
+    assert_int_equal(e.report->wall_us.n, SAMPLES + 2);
+    fb_worker_event_clear(&e);
+    /* all others have gone, and one that comes later is answered with what they had */
+    for (int i = 0; i < SEATS; i++) fb_worker_free(w[i]);
+    w[0] = seat();
+    int64_t later = ask_prepare(w[0], &s);
+    e = answer(w[0], later, NULL);
+    assert_int_equal(e.kind, FB_WORKER_PREPARED);
+    assert_int_equal(e.report->wall_us.n, SAMPLES + 2);
+    assert_int_equal(e.report->error.state, FB_CHECK_RIGHT);
+    fb_worker_event_clear(&e);
+    /* who asks for it again wants it measured again */
+    fb_worker_release(w[0], later);
+    expect(w[0], later, FB_WORKER_RELEASED);
+    later = ask_prepare(w[0], &s);
+    e = answer(w[0], later, NULL);
+    assert_int_equal(e.report->wall_us.n, 0);
+    fb_worker_event_clear(&e);
+    fb_worker_free(w[0]);
+    subject_free(&s);
+    char *said = stop_server();
+    if (!strstr(said, " 2 measured,")) fail_msg("%s", said);
+    fb_free(said);
+}
+
+/* Who waits is told how many are ahead; a seat that dies takes what it waited for along. */
+static void who_waits_is_told(void **state)
+{
+    (void)state;
+    enum { SEATS = 3 };
+    subject s[SEATS] = {subject_of("slow_compile", 8), subject_of("x", 16), subject_of("x", 24)};
+    fb_worker *w[SEATS];
+    int64_t id[SEATS];
+    fault_compiler(scratch, "slow_cc", "slow_compile", NULL, NULL, "sleep 100");
+    start_server(NULL);
+    unsetenv("CC");
+    fb_str progress = {0};
+    for (int i = 0; i < SEATS; i++) {
+        w[i] = seat();
+        id[i] = ask_prepare(w[i], &s[i]);
+        int64_t deadline = fb_now_ns() + PATIENCE_MS * 1000000ll;
+        const char *says[] = {"compiling", "waiting, 1 ahead", "waiting, 2 ahead"};
+        for (bool seen = false; !seen;) { /* each is in line before the next comes */
+            fb_worker_event e;
+            struct pollfd fds[3];
+            if (fb_now_ns() > deadline) fail_msg("seat %d was not told \"%s\"", i, says[i]);
+            poll(fds, (nfds_t)fb_worker_poll(w[i], fds), 50);
+            fb_worker_pump(w[i]);
+            while (fb_worker_next(w[i], &e)) {
+                seen |= e.kind == FB_WORKER_PROGRESS && strstr(e.text, says[i]);
+                fb_worker_event_clear(&e);
+            }
+        }
+    }
+    fb_worker_free(w[0]); /* and with it, what it had running */
+    fb_worker_event e = answer(w[2], id[2], &progress);
+    assert_int_equal(e.kind, FB_WORKER_PREPARED);
+    assert_non_null(strstr(fb_str_get(&progress), "waiting, 1 ahead"));
+    fb_worker_event_clear(&e);
+    expect(w[1], id[1], FB_WORKER_PREPARED);
+    fb_str_free(&progress);
+    for (int i = 0; i < SEATS; i++) {
+        if (i) fb_worker_free(w[i]);
+        subject_free(&s[i]);
+    }
+    stop();
+}
+
+/* A kernel that kills its process is its seat's trouble: the others' cases are prepared again by themselves. */
+static void a_fault_costs_the_others_one_try(void **state)
+{
+    (void)state;
+    const char *const more[] = {"--limit", "faults=2", "--limit", "pause_s=100", NULL};
+    subject good = subject_of("x", 8), bad = subject_of("faulty", 16), worse = subject_of("faulty", 24);
+    fault_compiler(scratch, "crash_cc", "faulty", "    *(volatile int *)8 = 1;", NULL, NULL);
+    start_server(more);
+    unsetenv("CC");
+    fb_worker *a = seat(), *b = seat();
+    int64_t id = ask_prepare(a, &good);
+    expect(a, id, FB_WORKER_PREPARED);
+    fb_worker_check(a, id, good.g, "host", &options);
+    expect(a, id, FB_WORKER_CHECKED);
+    expect_error(b, ask_prepare(b, &bad), FB_ERR_CRASH, "SIGSEGV");
+    fb_worker_sample(a, id, 5, FB_CACHE_HOT, false);
+    fb_worker_event e = answer(a, id, NULL);
+    if (e.kind != FB_WORKER_SAMPLED) fail_msg("%s", e.error.text);
+    assert_int_equal(e.report->wall_us.n, 5);
+    assert_int_equal(e.report->error.state, FB_CHECK_RIGHT); /* checked again before it was told */
+    fb_worker_event_clear(&e);
+    expect_error(b, ask_prepare(b, &worse), FB_ERR_CRASH, "SIGSEGV");
+    expect_error(b, ask_prepare(b, &good), FB_ERR_LIMIT, "it may ask again in");
+    fb_worker_sample(a, id, 5, FB_CACHE_COLD, false);
+    expect(a, id, FB_WORKER_SAMPLED);
+    fb_worker_free(a);
+    fb_worker_free(b);
+    subject_free(&good);
+    subject_free(&bad);
+    subject_free(&worse);
+    stop();
+}
+
+/* Somebody who holds the device's lock holds up one request, for as long as a request may take; who dies with it,
+ * nobody. */
+static void a_lock_is_outlived(void **state)
+{
+    (void)state;
+    const char *const more[] = {"--limit", "run_s=1", NULL};
+    subject s = subject_of("x", 8);
+    fb_device_lock lock;
+    fb_error err = {0};
+    start_server(more);
+    fb_worker *w = seat();
+    int64_t id = ask_prepare(w, &s);
+    expect(w, id, FB_WORKER_PREPARED);
+    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    fb_worker_sample(w, id, 3, FB_CACHE_HOT, false);
+    expect_error(w, id, FB_ERR_LIMIT, "stopped after 1 s, a limit of the workshop: waiting, 1 ahead");
+    fb_device_lock_leave(&lock);
+    is_served();
+    pid_t holder = fork();
+    if (holder == 0) {
+        if (fb_device_lock_enter(&lock, "host", NULL)) raise(SIGKILL);
+        _exit(0);
+    }
+    waitpid(holder, NULL, 0);
+    is_served();
+    fb_worker_free(w);
+    subject_free(&s);
+    stop();
+}
+
+/* ---- seats that mean ill ---- */
+
+static void nobody_is_another(void **state)
+{
+    (void)state;
+    subject s = subject_of("x", 8), t = subject_of("x", 16);
+    start_server(NULL);
+    fb_worker *a = seat();
+    int64_t id = ask_prepare(a, &s);
+    expect(a, id, FB_WORKER_PREPARED);
+    fb_channel *b = bare();
+    greet(b);
+    char line[200];
+    const char *of_a_case[] = {"sample\",\"n\":5,", "trace\",\"metrics\":false,", "values\",\"node\":\"relu\","};
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line, "{\"type\":\"%s\"id\":%lld}", of_a_case[i], (long long)id);
+        say(b, line);
+        hears_error(b, "is not prepared");
+    }
+    snprintf(line, sizeof line, "{\"type\":\"cancel\",\"id\":%lld}", (long long)id);
+    say(b, line);
+    snprintf(line, sizeof line, "{\"type\":\"release\",\"id\":%lld}", (long long)id);
+    say(b, line);
+    json_decref(hear(b, "released"));
+    fb_channel_send(b, prepare_message(&s, 1)); /* a graph that only the other has sent */
+    hears_error(b, "was not sent");
+    send_graph(b, t.g, "00000000000000000000000000000000"); /* … or under another's name */
+    hears_error(b, "a graph was announced as");
+    /* values under a key that another has given values to */
+    say(b, "{\"type\":\"file\",\"key\":\"rows\",\"bytes\":8}");
+    fb_channel_send_bytes(b, "12345678", 8);
+    say(b, "{\"type\":\"file\",\"key\":\"rows\",\"bytes\":8}");
+    fb_channel_send_bytes(b, "87654321", 8);
+    hears_error(b, "other values were sent as rows before");
+    fb_worker_sample(a, id, 5, FB_CACHE_HOT, false);
+    expect(a, id, FB_WORKER_SAMPLED);
+    fb_channel_free(b);
+    fb_worker_free(a);
+    subject_free(&s);
+    subject_free(&t);
+    stop();
+}
+
+static void files_environment_and_kernels_are_refused(void **state)
+{
+    (void)state;
+    subject s = subject_of("x", 8);
+    start_server(NULL);
+    fb_channel *c = bare();
+    say(c, "{\"type\":\"devices\",\"id\":1}");
+    hears_error(c, "devices came before hello");
+    greet(c);
+    json_t *hello = hear(c, "hello");
+    assert_non_null(hello);
+    assert_int_equal(json_array_size(json_object_get(hello, "libraries")), 0); /* no paths of this machine */
+    assert_string_equal(fb_json_string_or(hello, "host", ""), "workshop");
+    json_decref(hello);
+    say(c, "{\"type\":\"file\",\"key\":\"../../../../etc/passwd\",\"bytes\":0}");
+    hears_error(c, "not a name");
+    say(c, "{\"type\":\"environment\",\"id\":3}");
+    hears_error(c, "environment is refused");
+    say(c, "{\"type\":\"calibrate\",\"id\":3,\"device\":\"host\"}");
+    hears_error(c, "calibrate is refused");
+    say(c, "{\"type\":\"quit\"}");
+    hears_error(c, "quit is refused");
+    send_graph(c, s.g, NULL);
+    json_t *m = prepare_message(&s, 7);
+    json_object_set_new(m, "sources", json_pack("{s:s}", "/tmp/kernel.c", "void f(void) { system(\"id\"); }"));
+    fb_channel_send(c, m);
+    hears_error(c, "no kernels from files");
+    m = prepare_message(&s, 7);
+    json_array_append_new(json_object_get(json_object_get(m, "plan"), "groups"),
+                          json_pack("{s:[s], s:s}", "nodes", "relu", "source", "/tmp/kernel.c"));
+    fb_channel_send(c, m);
+    hears_error(c, "no kernels from files");
+    m = prepare_message(&s, 7);
+    json_object_set_new(m, "device", json_string("replay:../../x"));
+    fb_channel_send(c, m);
+    hears_error(c, "not a name");
+    m = prepare_message(&s, 7);
+    json_object_set_new(m, "device", json_string("replay:h200"));
+    fb_channel_send(c, m);
+    hears_error(c, "shares no device");
+    fb_channel_send(c, prepare_message(&s, 7)); /* and after all this it may still measure */
+    m = hear(c, "prepared");
+    assert_non_null(m);
+    json_decref(m);
+    fb_channel_free(c);
+    subject_free(&s);
+    stop();
+}
+
+static void garbage_is_outlived(void **state)
+{
+    (void)state;
+    start_server(NULL);
+    uint64_t key = fb_rng_key((uint64_t)fb_now_ns(), "garbage");
+    char bytes[4096];
+    for (int round = 0; round < 20; round++) {
+        fb_channel *c = bare();
+        if (round % 2) greet(c);
+        for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)fb_rng_bits(key, (uint64_t)round * sizeof bytes + i);
+        fb_channel_send_bytes(c, bytes, sizeof bytes);
+        fb_channel_flush(c, 1000, NULL);
+        fb_channel_free(c);
+    }
+    fb_channel *half = bare(), *longest = bare(), *graph = bare();
+    greet(half);
+    fb_channel_send_bytes(half, "{\"type\":\"sam", 12); /* and nothing after it, ever */
+    fb_channel_flush(half, 1000, NULL);
+    greet(graph);
+    say(graph, "{\"type\":\"graph\",\"hash\":\"0123456789abcdef0123456789abcdef\"}");
+    say(graph, "{\"fusebox_graph\":1,\"n_nodes\":100000000}");
+    hears_error(graph, "at most 20000 nodes");
+    say(graph, "{\"id\":0}"); /* the rest of it, passed over */
+    say(graph, "{\"type\":\"devices\",\"id\":9}");
+    json_t *devices = hear(graph, "devices");
+    assert_non_null(devices);
+    json_decref(devices);
+    greet(longest);
+    char *line = fb_calloc(1, (size_t)3 << 20);
+    memset(line, 'x', ((size_t)3 << 20) - 1);
+    fb_channel_send_bytes(longest, line, (size_t)3 << 20);
+    fb_channel_flush(longest, 5000, NULL);
+    fb_free(line);
+    json_t *why = hear(longest, "error");
+    assert_true(!why || strstr(fb_json_string_or(why, "text", ""), "longer than"));
+    json_decref(why);
+    assert_null(hear(longest, "error")); /* it was closed */
+    is_served();
+    fb_channel_free(half);
+    fb_channel_free(longest);
+    fb_channel_free(graph);
+    stop();
+}
+
+/* Requests without end, from one that reads no answers: the others are served meanwhile, in no more memory. */
+static void a_flood_is_outlived(void **state)
+{
+    (void)state;
+    const long requests = getenv("FB_FULL") ? 1000000 : 50000;
+    start_server(NULL);
+    is_served();
+    long before = memory_of(server);
+    pid_t flooder = fork();
+    if (flooder == 0) {
+        fb_channel *c = bare();
+        greet(c);
+        for (long i = 1; i <= requests; i++) {
+            char line[80];
+            int n = snprintf(line, sizeof line, "{\"type\":\"sample\",\"id\":%ld,\"n\":4096}\n", i);
+            fb_channel_send_bytes(c, line, (size_t)n);
+            if (i % 100 == 0 && !fb_channel_flush(c, PATIENCE_MS, NULL)) _exit(0); /* closed */
+        }
+        pause();
+    }
+    is_served();
+    long after = memory_of(server);
+    if (after > before + 64 * 1024) fail_msg("from %ld to %ld kB", before, after);
+    kill(flooder, SIGKILL);
+    waitpid(flooder, NULL, 0);
+    is_served();
+    stop();
+}
+
+static void seats_come_and_go_in_the_same_memory(void **state)
+{
+    (void)state;
+    enum { WARM = 10, ROUNDS = 40 };
+    subject s = subject_of("x", 8);
+    start_server(NULL);
+    long before = 0;
+    for (int i = 0; i < WARM + ROUNDS; i++) {
+        fb_channel *c = bare();
+        greet(c);
+        send_graph(c, s.g, NULL);
+        fb_channel_send(c, prepare_message(&s, 1));
+        if (i % 3) { /* else it is gone before there is an answer */
+            json_t *m = hear(c, "prepared");
+            assert_non_null(m);
+            json_decref(m);
+        }
+        fb_channel_free(c);
+        if (i == WARM) before = memory_of(server);
+    }
+    is_served();
+    long after = memory_of(server);
+    if (after > before + 8 * 1024) fail_msg("from %ld to %ld kB", before, after);
+    subject_free(&s);
+    stop();
+}
+
+/* A seat that was greeted: a place may take a moment to be free. */
+static fb_channel *seated(void)
+{
+    for (int i = 0; i < PATIENCE_MS / 20; i++) {
+        fb_channel *c = bare();
+        greet(c);
+        json_t *hello = hear(c, "hello");
+        if (hello) {
+            json_decref(hello);
+            return c;
+        }
+        fb_channel_free(c);
+        usleep(20000);
+    }
+    fail_msg("every seat stays taken");
+    return NULL;
+}
+
+static void only_so_many_seats(void **state)
+{
+    (void)state;
+    const char *const more[] = {"--limit", "seats=2", NULL};
+    start_server(more);
+    fb_channel *a = seated(), *b = seated(), *c = bare();
+    hears_error(c, "every seat of the workshop is taken");
+    fb_channel_free(c);
+    fb_channel_free(a);
+    c = seated();
+    fb_channel_free(b);
+    fb_channel_free(c);
+    stop();
+}
+
+/* Mode 0600; and where the mode was changed, another user is still another user. */
+static void the_socket_is_this_users(void **state)
+{
+    (void)state;
+    struct stat st;
+    start_server(NULL);
+    assert_int_equal(stat(socket_path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    fb_error err = {0};
+    char path[256];
+    assert_int_equal(fb_workshop_listen(socket_path, path, sizeof path, &err), -1);
+    assert_non_null(strstr(err.text, "open at"));
+    if (geteuid() == 0) {
+        chmod(socket_path, 0666);
+        chmod(scratch, 0755);
+        pid_t other = fork();
+        if (other == 0) {
+            if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+            int fd = fb_workshop_connect(socket_path, NULL);
+            char byte;
+            _exit(fd >= 0 && read(fd, &byte, 1) == 0 ? 0 : 1); /* closed, without a word */
+        }
+        int status = 1;
+        waitpid(other, &status, 0);
+        assert_int_equal(status, 0);
+    }
+    is_served();
+    stop();
+}
+
+/* What a class expects, counted by seats and kept as results; the last choice of a seat counts. */
+static void predictions_are_counted(void **state)
+{
+    (void)state;
+    char file[256];
+    snprintf(file, sizeof file, "%s", in_scratch("predictions.jsonl"));
+    const char *const more[] = {"--out", file, NULL};
+    start_server(more);
+    fb_channel *c[3];
+    const char *chosen[] = {"bytes", "launches", "bytes"};
+    for (int i = 0; i < 3; i++) {
+        char line[120];
+        c[i] = bare();
+        greet(c[i]);
+        snprintf(line, sizeof line, "{\"type\":\"predict\",\"puzzle\":\"split_stack\",\"chosen\":\"%s\",\"guess\":3}",
+                 chosen[i]);
+        say(c[i], line);
+    }
+    say(c[0], "{\"type\":\"predict\",\"puzzle\":\"split_stack\",\"chosen\":\"launches\"}");
+    for (int i = 0; i < 3; i++) { /* it has heard all before it answers */
+        say(c[i], "{\"type\":\"devices\",\"id\":1}");
+        json_decref(hear(c[i], "devices"));
+        fb_channel_free(c[i]);
+    }
+    char *said = stop_server();
+    if (!strstr(said, "split_stack: 3 predictions") || !strstr(said, "bytes            1") ||
+        !strstr(said, "launches         2"))
+        fail_msg("%s", said);
+    fb_free(said);
+    char *rows = fb_read_file(file, 1 << 20, NULL, NULL);
+    assert_non_null(rows);
+    assert_non_null(strstr(rows, "\"chosen\":\"bytes\""));
+    assert_non_null(strstr(rows, "\"puzzle\":\"split_stack\""));
+    fb_free(rows);
+}
+
+static int set_up(void **state)
+{
+    fusebox = getenv("FUSEBOX");
+    if (!fusebox || !*fusebox) fusebox = "./fusebox";
+    if (make_scratch(state) != 0) return -1;
+    own_cache(in_scratch("cache"));
+    snprintf(socket_path, sizeof socket_path, "%s/socket", scratch);
+    fb_json_init();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_is_listed_is_taken),
+        cmocka_unit_test(equal_requests_are_measured_once),
+        cmocka_unit_test(who_waits_is_told),
+        cmocka_unit_test(a_fault_costs_the_others_one_try),
+        cmocka_unit_test(a_lock_is_outlived),
+        cmocka_unit_test(nobody_is_another),
+        cmocka_unit_test(files_environment_and_kernels_are_refused),
+        cmocka_unit_test(garbage_is_outlived),
+        cmocka_unit_test(a_flood_is_outlived),
+        cmocka_unit_test(seats_come_and_go_in_the_same_memory),
+        cmocka_unit_test(only_so_many_seats),
+        cmocka_unit_test(the_socket_is_this_users),
+        cmocka_unit_test(predictions_are_counted),
+    };
+    return cmocka_run_group_tests(tests, set_up, remove_scratch);
+}
