@@ -120,7 +120,9 @@ typedef struct {
     char *device;
     json_t *entry, *machine; /* as it is listed; as calibrated, or NULL */
     fb_task *running;
-    FB_VEC(char *) files; /* keys that its process has */
+    fb_seat *turn;            /* whose turn it is; NULL: nobody's */
+    int64_t turn_ns, idle_ns; /* since when; when it last asked or was answered */
+    FB_VEC(char *) files;     /* keys that its process has */
 } fb_workshop_lane;
 
 typedef struct {
