@@ -186,18 +186,21 @@ bool fb_same_machine(const fb_worker_record *a, const fb_worker_record *b)
 }
 
 /* What the session calls a worker's device: as the worker does, or "gpubox:cuda:0" where an earlier worker of another
- * machine has a cuda:0. False where it is an earlier worker's very own: of the same machine, or the same recording. */
+ * machine has a cuda:0, and always "workshop:cuda:0" of one that is shared. False where it is an earlier worker's very
+ * own: of the same machine, or the same recording. */
 static bool name_device(const fb_session *s, int worker, const json_t *entry, char *to, size_t room)
 {
     const fb_worker_record *w = &s->workers[worker];
     const char *name = fb_json_string_or(entry, "device", NULL);
-    bool clashes = false;
+    bool clashes = w->workshop;
     for (int i = 0; i < worker && name; i++) {
+        if (s->workers[i].workshop) continue;
         const json_t *other = fb_json_find(s->workers[i].devices, "device", name);
         if (!other || (missing(other) && !missing(entry))) continue;
         if (is_recording(entry) || !w->host || fb_same_machine(w, &s->workers[i])) return false;
         clashes = true;
     }
+    clashes = clashes && w->host;
     snprintf(to, room, "%s%s%s", clashes ? w->host : "", clashes ? ":" : "", name ? name : "");
     for (char *p = to; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._-:", *p)) *p = '-'; /* a column's text can name it */
