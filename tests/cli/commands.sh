@@ -6,7 +6,7 @@ fb --version
 is "--version names the program and its version" 0 out '^fusebox [0-9]+\.[0-9]+'
 fb --help
 is "--help lists the commands and the exit statuses" 0 out 'explain SCRIPT' out 'Exit status' out 'worker'
-for command in run diff values explain emit graph check gate export new devices worker; do
+for command in run diff values explain emit graph check gate export new devices seat workshop worker; do
     fb $command --help
     is "$command --help speaks of the command and the common options" 0 out "fusebox $command" out '--device' out '--set'
 done

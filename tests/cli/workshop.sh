@@ -88,6 +88,10 @@ fb workshop --limit seats=0
 is "and ends" 2 err1 'seats: a number from 1'
 fb workshop --help
 is "--help lists them" 0 out 'queued +64' out 'turn_s'
+# each stands in the manual, with what it is
+sed -nE 's/^  ([a-z_]+) +([0-9]+)  .*/| `\1` | \2 |/p' out >limits
+while read -r limit; do grep -qF "$limit" "$FB_SRCDIR/docs/WORKSHOP.md" || echo "$limit"; done <limits >err
+holds "and so does docs/WORKSHOP.md" test -s limits -a ! -s err
 fb workshop --worker 'ssh elsewhere fusebox worker'
 is "a workshop takes no workers of others" 2 err1 'takes no --worker, --trust or --set'
 fb seat --at -oProxyCommand=x run f.lua max
