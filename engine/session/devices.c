@@ -51,6 +51,8 @@ void fb_devices_free(fb_session *s)
     FB_VEC_FREE(&s->devices);
     json_decref(s->device_list);
     json_decref(s->library_list);
+    while (s->predictions.n) json_decref(s->predictions.at[--s->predictions.n]);
+    FB_VEC_FREE(&s->predictions);
 }
 
 bool fb_session_devices_known(const fb_session *s)
@@ -242,6 +244,18 @@ static void list_libraries(fb_session *s, int worker)
     }
 }
 
+/* To each workshop, once it is known which workers are one. */
+static void tell_predictions(fb_session *s)
+{
+    if (!fb_session_devices_known(s)) return;
+    for (int k = 0; k < s->predictions.n; k++) {
+        for (int i = 0; i < s->n_workers; i++)
+            if (s->workers[i].workshop) fb_worker_tell(s->workers[i].worker, json_incref(s->predictions.at[k]));
+        json_decref(s->predictions.at[k]);
+    }
+    s->predictions.n = 0;
+}
+
 /* Two workers may have a device of the same name, and the first in order keeps it, whichever answers first: so the
  * later wait for those before them. */
 static void list_in_order(fb_session *s)
@@ -263,6 +277,7 @@ static void list_in_order(fb_session *s)
         list_libraries(s, s->n_listed);
         s->n_listed++;
     }
+    tell_predictions(s);
     fb_session_changed(s);
 }
 
@@ -521,12 +536,11 @@ void fb_devices_interrupt(fb_session *s, int worker)
 
 void fb_session_predict(fb_session *s, const char *puzzle, const char *chosen, double guess)
 {
-    for (int i = 0; i < s->n_workers && s->options.predictions; i++) {
-        if (!s->workers[i].workshop) continue;
-        json_t *message = json_pack("{s:s, s:s, s:s}", "type", "predict", "puzzle", puzzle, "chosen", chosen);
-        fb_json_set_number(message, "guess", guess);
-        fb_worker_tell(s->workers[i].worker, message);
-    }
+    if (!s->options.predictions) return;
+    json_t *message = json_pack("{s:s, s:s, s:s}", "type", "predict", "puzzle", puzzle, "chosen", chosen);
+    fb_json_set_number(message, "guess", guess);
+    FB_VEC_PUSH(&s->predictions, message);
+    tell_predictions(s);
 }
 
 const json_t *fb_session_devices(const fb_session *s)

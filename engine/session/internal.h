@@ -165,6 +165,7 @@ struct fb_session {
     int n_listed; /* of the workers, in order: those whose devices are in `devices` */
     FB_VEC(fb_device_record *) devices;
     json_t *device_list, *library_list;
+    FB_VEC(json_t *) predictions; /* that no workshop was told yet */
 
     FB_VEC(fb_job *) jobs;
     bool automatic;
