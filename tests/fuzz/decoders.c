@@ -13,6 +13,7 @@
 #include "session/results.h"
 #include "tui/view/command.h"
 #include "tui/view/keys.h"
+#include "workshop/admit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,44 @@ static void run_plan(const uint8_t *bytes, size_t n)
     }
     if (value) json_decref(value);
     fb_graph_free(g);
+}
+
+/* ---- what a workshop's seat says ---- */
+
+/* No text of its own but names: nothing in it is a path, a command or a line of code. */
+static void check_names(const json_t *value)
+{
+    const char *key, *text = json_string_value(value);
+    json_t *one;
+    size_t i;
+    if (text) MUST(!strpbrk(text, "/\\\"'`$;&|<>(){}\n ") && strlen(text) <= FB_ASK_NODE);
+    json_array_foreach((json_t *)value, i, one) check_names(one);
+    json_object_foreach((json_t *)value, key, one)
+    {
+        MUST(strcmp(key, "source") != 0 && strcmp(key, "sources") != 0);
+        check_names(one);
+    }
+}
+
+/* A line each. */
+static void run_seat(const uint8_t *bytes, size_t n)
+{
+    const char *at = (const char *)bytes, *end = at + n;
+    while (at < end) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        if (!line_end) line_end = end;
+        fb_ask ask;
+        fb_error err = {0};
+        if (!fb_ask_read(at, (size_t)(line_end - at), &ask, &err)) {
+            check_error(&err);
+        } else {
+            MUST(ask.id >= 0 && ask.n_seeds <= FB_SEEDS && ask.n <= FB_ASK_SAMPLES && ask.bytes >= 0);
+            MUST(!ask.plan == (ask.kind != FB_ASK_PREPARE));
+            check_names(ask.plan);
+        }
+        fb_ask_clear(&ask);
+        at = line_end + 1;
+    }
 }
 
 /* ---- files ---- */
@@ -289,6 +328,7 @@ const decoder decoders[] = {
     {"table", run_table}, {"results", run_results},
     {"gzip", run_gzip},   {"keys", run_keys},
     {"json", run_json},   {"text", run_text},
+    {"seat", run_seat},
 };
 const int n_decoders = sizeof decoders / sizeof *decoders;
 
