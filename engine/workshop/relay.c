@@ -44,12 +44,13 @@ bool fb_workshop_relay(const char *socket, int in_fd, int out_fd, fb_error *err)
     if (fd < 0) return false;
     signal(SIGPIPE, SIG_IGN);
     way ways[] = {{.from = in_fd, .to = fd}, {.from = fd, .to = out_fd}};
-    for (bool open = true; open;) {
+    bool open = true, closed = false;
+    while (open) {
         struct pollfd fds[] = {wish_of(&ways[0]), wish_of(&ways[1])};
         if (poll(fds, 2, -1) < 0 && errno != EINTR) break;
         for (int i = 0; i < 2 && open; i++)
-            if (fds[i].revents) open = carry(&ways[i]);
+            if (fds[i].revents && !(open = carry(&ways[i]))) closed = i ? !ways[1].tail : ways[0].tail > ways[0].head;
     }
     close(fd);
-    return true;
+    return !closed || fb_fail(err, FB_ERR_UNAVAILABLE, "the workshop has ended, or closed this seat");
 }

@@ -166,12 +166,20 @@ static bool had_it(const fb_case *c, const fb_seat *s)
     return false;
 }
 
-/* One that answers a seat's request to prepare. Who asks for the same again wants it measured again. */
+static bool uses(const fb_case *c, const fb_seat *s)
+{
+    for (int i = 0; i < c->users.n; i++)
+        if (c->users.at[i].seat == s) return true;
+    return false;
+}
+
+/* One that answers a seat's request to prepare. Who asks for the same again wants it measured again, and who asks for
+ * it twice wants to see two. */
 static fb_case *to_join(fb_workshop *w, const fb_seat *s, const char *key)
 {
     for (int i = 0; i < w->cases.n; i++) {
         fb_case *c = w->cases.at[i];
-        if (c->old || strcmp(c->key, key) != 0) continue;
+        if (c->old || strcmp(c->key, key) != 0 || uses(c, s)) continue;
         if (!had_it(c, s)) return c;
         c->old = true;
         settle(w, c);
@@ -672,8 +680,8 @@ static void failed(fb_workshop *w, int lane, fb_task *t, const fb_error *err)
         fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s, a limit of the workshop%s%s", most, t->doing[0] ? ": " : "",
                 t->doing);
     }
-    bool lost = why.kind == FB_ERR_CRASH || why.kind == FB_ERR_LIMIT || why.kind == FB_ERR_CANCELLED;
-    if (lost) lane_lost(w, lane);
+    /* what was cancelled by force is found lost when it is next asked for */
+    if (err->kind == FB_ERR_CRASH || err->kind == FB_ERR_LIMIT) lane_lost(w, lane);
     /* what it had was perhaps lost to another's fault: that costs one try */
     if (why.kind == FB_ERR_CRASH && t->of && t->step != FB_TASK_PREPARES && !t->retried && t->waiters.n) {
         t->retried = true;
