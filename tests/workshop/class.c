@@ -2,8 +2,8 @@
  * one workshop. What has to hold: who measures gets a right result or is told why not, nobody waits for ever, and the
  * workshop stays there in the same memory.
  *
- * A few seconds with a few seats; FB_FULL=1: ten minutes with thirty. FB_CLASS_SEATS and FB_CLASS_SECONDS say
- * otherwise. Speaks TAP; $FUSEBOX is the command. */
+ * A few seconds with a few seats; FB_FULL=1: ten minutes with thirty. FB_CLASS_SEATS, FB_CLASS_SECONDS and
+ * FB_CLASS_DEVICE (what they share) say otherwise. Speaks TAP; $FUSEBOX is the command. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
@@ -40,7 +40,7 @@ typedef struct {
     char out[256];
 } seat;
 
-static const char *fusebox;
+static const char *fusebox, *device;
 static char folder[64], socket_path[100], script[128], keys_file[128];
 static seat seats[SEATS_MOST];
 static pid_t server;
@@ -91,7 +91,7 @@ static bool start_server(void)
         int out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(out, 1);
         dup2(out, 2);
-        become((const char *const[]){fusebox, "workshop", "--device", "host", "--socket", socket_path, NULL});
+        become((const char *const[]){fusebox, "workshop", "--device", device, "--socket", socket_path, NULL});
     }
     struct stat st;
     for (int i = 0; i < 6000; i++) {
@@ -340,6 +340,8 @@ int main(void)
     int n = number_of("FB_CLASS_SEATS", 4, 30), seconds = number_of("FB_CLASS_SECONDS", 4, 600);
     const char *seed = getenv("FB_SEED");
     fusebox = getenv("FUSEBOX");
+    device = getenv("FB_CLASS_DEVICE");
+    if (!device || !*device) device = "host";
     if (!fusebox || fusebox[0] != '/') {
         puts("1..0 # SKIP FUSEBOX does not name the command");
         return 0;
