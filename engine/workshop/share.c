@@ -10,7 +10,6 @@
 #include "base/str.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,17 +73,11 @@ static void tell_progress(fb_seat *s, int64_t id, const char *what, double fract
 
 /* ---- cases ---- */
 
-static char *line_of(const json_t *value)
-{
-    char *line = fb_json_line(value);
-    return line;
-}
-
 /* What must be the same for two requests to be one. */
 static char *key_of(const fb_ask *ask)
 {
     fb_str key = {0};
-    char *plan = ask->plan ? line_of(ask->plan) : NULL;
+    char *plan = ask->plan ? fb_json_line(ask->plan) : NULL;
     fb_str_addf(&key, "%s %s %s", fb_ask_name(ask->kind), ask->graph, ask->device);
     for (int i = 0; i < ask->n_seeds; i++) fb_str_addf(&key, " %llu", (unsigned long long)ask->seeds[i]);
     fb_str_addf(&key, " %d %s", ask->again, plan ? plan : "");
@@ -330,40 +323,51 @@ static char *task_key(const fb_case *c, const char *what, const char *how)
     return fb_str_take(&key);
 }
 
-static void prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+/* False, and said, where this seat may prepare nothing more, or not so. */
+static bool may_prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
-    int lane;
-    fb_known_graph *g = subject(w, s, ask, &lane);
-    if (!g) return;
     if (case_of(w, s, ask->id)) {
         fb_seat_refuse(w, s, ask->id, FB_ERR_INPUT, "case %lld is prepared already", (long long)ask->id);
-        return;
+        return false;
     }
     if (cases_of(w, s) >= (int)w->options.limits.cases) {
         fb_seat_refuse(w, s, ask->id, FB_ERR_LIMIT, "a seat has at most %.0f cases at a time", w->options.limits.cases);
-        return;
+        return false;
     }
-    if (ask->counters) { /* no fault: the front asks again without */
-        fb_error why = {0};
-        fb_fail(&why, FB_ERR_UNAVAILABLE, "a workshop counts no traffic: counters would stop the device for others");
-        fb_seat_error(w, s, ask->id, &why);
-        return;
-    }
+    if (!ask->counters) return true;
+    fb_error why = {0}; /* no fault: the front asks again without */
+    fb_fail(&why, FB_ERR_UNAVAILABLE, "a workshop counts no traffic: counters would stop the device for others");
+    fb_seat_error(w, s, ask->id, &why);
+    return false;
+}
+
+/* The case of a request: one that is there, or a new one. */
+static fb_case *case_for(fb_workshop *w, fb_seat *s, const fb_ask *ask, int lane, fb_known_graph *g)
+{
     char *key = key_of(ask);
     fb_case *c = to_join(w, s, key);
     if (c) {
         fb_free(key);
-    } else {
-        c = fb_calloc(1, sizeof *c);
-        *c = (fb_case){.number = ++w->clock,
-                       .key = key,
-                       .graph = g,
-                       .lane = lane,
-                       .plan = json_incref(ask->plan),
-                       .options = options_of(ask)};
-        g->users++;
-        FB_VEC_PUSH(&w->cases, c);
+        return c;
     }
+    c = fb_calloc(1, sizeof *c);
+    *c = (fb_case){.number = ++w->clock,
+                   .key = key,
+                   .graph = g,
+                   .lane = lane,
+                   .plan = json_incref(ask->plan),
+                   .options = options_of(ask)};
+    g->users++;
+    FB_VEC_PUSH(&w->cases, c);
+    return c;
+}
+
+static void prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
+{
+    int lane;
+    fb_known_graph *g = subject(w, s, ask, &lane);
+    if (!g || !may_prepare(w, s, ask)) return;
+    fb_case *c = case_for(w, s, ask, lane, g);
     c->used = ++w->clock;
     if (c->report) {
         FB_VEC_PUSH(&c->users, (fb_case_user){.seat = s, .id = ask->id});
@@ -379,7 +383,7 @@ static void prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
     settle(w, c);
 }
 
-/* A request for what is prepared: the task, or NULL where it is answered already. */
+/* A request for what is prepared: answered with what there is, or one more that waits. */
 static void ask_case(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
     fb_case *c = case_of(w, s, ask->id);
