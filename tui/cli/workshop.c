@@ -148,16 +148,17 @@ static void draw(const fb_workshop *w)
     add_state(&page, w);
     if (*fb_workshop_note(w)) fb_str_addf(&page, "%s\n", fb_workshop_note(w));
     add_predictions(&page, w);
-    fb_str_add(&out, "\033[H\033[?7l");
+    fputs("\033[H\033[?7l", stdout); /* by itself: fb_put lets no text command the terminal */
     const char *at = fb_str_get(&page);
     for (int line = 1; *at && line < size.ws_row; line++) {
         size_t n = strcspn(at, "\n");
+        fb_str_clear(&out);
         fb_str_add_n(&out, at, n);
-        fb_str_add(&out, "\033[K\n");
+        fb_put(stdout, fb_str_get(&out));
+        fputs("\033[K\r\n", stdout);
         at += n + (at[n] == '\n');
     }
-    fb_str_add(&out, "\033[J\033[?7h");
-    fb_put(stdout, fb_str_get(&out));
+    fputs("\033[J\033[?7h", stdout);
     fflush(stdout);
     fb_str_free(&page);
     fb_str_free(&out);
@@ -184,7 +185,7 @@ static void serve(workshop *me, fb_workshop *w)
     bool terminal = isatty(STDOUT_FILENO), said = false;
     uint64_t drawn = UINT64_MAX;
     int64_t drawn_ns = 0;
-    if (terminal) fb_put(stdout, "\033[2J");
+    if (terminal) fputs("\033[2J", stdout);
     while (!ended && !fb_workshop_error(w)->kind && !me->failed.kind) {
         struct pollfd fds[FB_WORKSHOP_FDS];
         int ms, n = fb_workshop_poll(w, fds, &ms);
@@ -193,14 +194,14 @@ static void serve(workshop *me, fb_workshop *w)
         if (stale && ms > FRAME_MS) ms = FRAME_MS;
         if (poll(fds, (nfds_t)n, ms) < 0 && ended) break;
         fb_workshop_pump(w);
-        print_once(w, &said);
+        if (!terminal) print_once(w, &said);
         if (terminal && drawn != fb_workshop_serial(w) && fb_now_ns() - drawn_ns > FRAME_MS * 1000000ll) {
             drawn = fb_workshop_serial(w);
             drawn_ns = fb_now_ns();
             draw(w);
         }
     }
-    if (!said && fb_workshop_error(w)->kind) return;
+    if (!fb_workshop_devices(w)) return;
     fb_str out = {0};
     add_state(&out, w);
     add_predictions(&out, w);
