@@ -376,6 +376,13 @@ static double around(const usual *u, double r)
     return fmin(u->absolute, u->relative * fabs(r));
 }
 
+/* Did a lane end at the 0 that the value, or the lane, is cut off at, as by a relu? Then the spread is what the cut
+ * left of it, and says nothing. */
+static bool is_cut(double r, double spread)
+{
+    return spread > 0 && (r == 0 || fabs(spread - fabs(r)) <= 0x1p-20 * fabs(r));
+}
+
 /* A value that no lane moves from 0 is nothing that was rounded: a masked one, or what a relu left out. One that is
  * rounded at all may be a step off (own_spread). What is usual around an element says something of it where its own
  * spread may be small by chance, which is never by much: in a tensor of very unlike rows it is another row's. */
@@ -383,7 +390,7 @@ static double allowed(const usual *u, double r, double spread)
 {
     if (r == 0 && spread == 0) return 0;
     double most = FB_JUDGE_OWN_MOST / FB_JUDGE_USUAL * own_spread(&u->steps, r, spread), near = around(u, r);
-    near = near < most ? near : most;
+    near = near < most || is_cut(r, spread) ? near : most;
     if (spread > 0) near = fmax(near, step_at(&u->steps, r));
     return fmax(fmax(FB_JUDGE_ELEMENT * spread, FB_JUDGE_USUAL * near), u->unit * fabs(r));
 }

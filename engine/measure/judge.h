@@ -6,7 +6,7 @@
  *   - each element lies within FB_JUDGE_ELEMENT spreads of the exact value, where an element whose own spread is small
  * by chance is given what is usual around it (the ninth decile of its block's spreads, or of its spreads relative to
  * its values, whichever is less; but a step of its dtype at least, and FB_JUDGE_OWN_MOST of its own spreads at most:
- * chance makes a spread small, and not a hundredth, and rows may be most unlike);
+ * chance makes a spread small, and not a hundredth, and rows may be most unlike; what a relu cuts off has any);
  * Of very many elements some are further off: where a sum goes through 16-bit values, five lanes or so draw what a
  * device may do, and that all of them are small by chance becomes rarer only with a low power. So a share of
  * FB_JUDGE_BEYOND may lie beyond, by FB_JUDGE_BEYOND_AT times at most; and in each tensor of FB_JUDGE_ONE_LEAST or more

@@ -224,6 +224,23 @@ static void a_small_tensor_is_found(void **state)
     tensor_free(&t);
 }
 
+/* A relu cuts off what lanes find below 0: what is left of a spread is as small as chance makes it, and a right kernel
+ * may lie where the lanes that were cut off did. */
+static void what_a_relu_cuts_off_is_no_spread(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        tensor t = tensor_new(FB_BF16, 40, 300, 0);
+        double exact = cut ? 0 : 1e-4; /* by a lane's value of nearly 0, or one whose lanes lie where it does */
+        t.exact[77] = exact;
+        for (int l = 0; l < FB_TRIALS; l++) t.lane[l][77] = exact;
+        t.lane[3][77] = exact + 1e-6;
+        store(&t, 77, exact + 5e-4);
+        assert_int_equal(judged(&t).ok, cut);
+        tensor_free(&t);
+    }
+}
+
 /* Of very many elements a few may be a little further off than lanes say; not far; of some thousand one, hardly, and of
  * few none. */
 static void of_very_many_a_few_are_undecided(void **state)
@@ -433,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_small_row_is_found),
         cmocka_unit_test(a_small_tensor_is_found),
         cmocka_unit_test(of_very_many_a_few_are_undecided),
+        cmocka_unit_test(what_a_relu_cuts_off_is_no_spread),
         cmocka_unit_test(a_chain_is_right),
         cmocka_unit_test(what_is_not_a_number_is_wrong_where_one_is_expected),
         cmocka_unit_test(what_lanes_disagree_about_is_undecided),
