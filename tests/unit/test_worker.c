@@ -253,7 +253,11 @@ static void files_reach_the_inputs(void **state)
     fb_worker_send_file(w, "some-key", values, 6);
     int64_t id = ask_prepare(w, &s, 0);
     fb_worker_event e = wait_event(w, FB_WORKER_PREPARED, id, NULL);
-    assert_true(e.report->error.ok && e.report->error.max_abs == 0);
+    fb_worker_event_clear(&e);
+    fb_worker_check(w, id, s.g, "host", &(fb_measure_options){.seeds = {1}, .n_seeds = 1});
+    e = wait_event(w, FB_WORKER_CHECKED, id, NULL);
+    assert_int_equal(e.report->error.state, FB_CHECK_RIGHT);
+    assert_true(e.report->error.max_abs == 0);
     fb_worker_event_clear(&e);
     subject_free(&s);
     fb_worker_free(w);
