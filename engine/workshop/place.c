@@ -40,7 +40,7 @@ static bool address_of(const char *path, struct sockaddr_un *out, fb_error *err)
     if (strlen(path) >= sizeof out->sun_path)
         return fb_fail(err, FB_ERR_USAGE, "the path of a socket has at most %zu bytes: %s", sizeof out->sun_path - 1,
                        path);
-    strcpy(out->sun_path, path);
+    memcpy(out->sun_path, path, strlen(path) + 1);
     return true;
 }
 
