@@ -497,3 +497,16 @@ static inline int64_t fb_random_integer(uint64_t key, int64_t i, int64_t low, in
     uint64_t bits = fb_splitmix64(key + (uint64_t)i * 0x9e3779b97f4a7c15u);
     return high > low ? low + (int64_t)((bits >> 11) % (uint64_t)(high - low)) : low;
 }
+
+/* ---- index_add: points of the index, sorted by row ---- */
+
+static inline int fb_by_key(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static inline void fb_sort_keys(uint64_t *keys, int64_t n)
+{
+    if (n > 1) qsort(keys, (size_t)n, sizeof *keys, fb_by_key);
+}

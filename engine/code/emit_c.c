@@ -634,6 +634,127 @@ static void emit_scatter(loops *l)
     fb_emit_close(e);
 }
 
+/* ---- index_add with what is made of it ---- */
+
+/* Where a point of the index is. */
+static void declare_point(loops *l, const fb_space *space, const char *point)
+{
+    int64_t below = 1;
+    for (int d = space->n - 1; d >= 0; d--) {
+        const char *at = below > 1 ? fb_arena_printf(l->e->arena, "%s / %" PRId64, point, below) : point;
+        if (d > 0) at = fb_arena_printf(l->e->arena, "%s %% %" PRId64, at, space->extent[d]);
+        fb_emit(l->e, "const int64_t %s = %s;", var(l, space->var[d]), at);
+        below *= space->extent[d];
+    }
+}
+
+/* Loops over the elements of a row; the first row variable numbers rows. */
+static void open_within(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    for (int d = 1; d < rows->n; d++) {
+        if (d == rows->n - 1) pragma_simd(l, "");
+        open_for(l, rows->var[d], rows->extent[d]);
+    }
+}
+
+static const char *sum_within(loops *l)
+{
+    const fb_space *rows = &l->s->rows;
+    fb_ix at = fb_ix_ravel(l->e->nest->pool, rows->n - 1, rows->extent + 1, rows->var + 1);
+    return fb_arena_printf(l->e->arena, "sums[%s]", fb_emit_index(l->e, at, false));
+}
+
+/* Points of rows low … next - 1, as many as there is room for, sorted by row and place; fewer rows when they are more.
+ */
+static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_space *space, int room)
+{
+    fb_emitter *e = l->e;
+    bool *mark = fb_emit_mark(e);
+    fb_emit(e, "int64_t fb_n;");
+    fb_emit_open(e, "for (fb_next = last;; fb_next = fb_low + (fb_next - fb_low) / 2)");
+    fb_emit(e, "fb_n = 0;");
+    fb_emit_open(e, "for (int64_t fb_point = 0; fb_point < %" PRId64 "; fb_point++)", a->points);
+    declare_point(l, space, "fb_point");
+    fb_emit_needed(e, index, l->s->values[index].space);
+    const char *row = fb_emit_ref(e, index);
+    fb_emit(e,
+            FB_MUTATE(45, "if (%s < fb_low || %s >= fb_next) continue;", "if (%s < fb_low || %s > fb_next) continue;"),
+            row, row);
+    fb_emit(e, "if (fb_n < %d) fb_keys[fb_n] = (uint64_t)(%s - fb_low) << 32 | (uint64_t)fb_point;", room, row);
+    fb_emit(e, "fb_n++;");
+    fb_emit_close(e);
+    fb_emit(e, "if (fb_n <= %d || fb_next - fb_low == 1) break;", room);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+    fb_emit(e, "const bool fb_listed = fb_n <= %d; // else they are all of one row", room);
+    fb_emit(e, "if (fb_listed) fb_sort_keys(fb_keys, fb_n);");
+}
+
+/* The sum of one row, in the order of the index. */
+static void sum_points(loops *l, const fb_added *a, const fb_space *space)
+{
+    fb_emitter *e = l->e;
+    const fb_value *sum = &l->s->values[a->sum];
+    bool *mark = fb_emit_mark(e);
+    fb_emit(e, "%s sums[%" PRId64 "] = {0};", e->spell->type[sum->dtype].value, a->width);
+    fb_emit_open(e, "for (; at < (fb_listed ? fb_n : %" PRId64 "); at++)", a->points);
+    fb_emit(e, "if (fb_listed && fb_low + (int64_t)(fb_keys[at] >> 32) != fb_row) break;");
+    fb_emit(e, "const int64_t fb_point = fb_listed ? (int64_t)(fb_keys[at] & UINT32_MAX) : at;");
+    declare_point(l, space, "fb_point");
+    fb_emit_needed(e, sum->args[1], l->s->values[sum->args[1]].space);
+    fb_emit(e, "if (%s != fb_row) continue;", fb_emit_ref(e, sum->args[1]));
+    int outside = l->opened;
+    open_within(l);
+    fb_emit_needed(e, sum->args[0], l->s->values[sum->args[0]].space);
+    const char *to = sum_within(l), *value = fb_emit_ref(e, sum->args[0]);
+    if (fb_dtype_is_float(sum->dtype))
+        fb_emit(e, "%s += %s;", to, value);
+    else
+        fb_emit(e, "%s = fb_wrap_add(%s, %s);", to, to, value);
+    close_to(l, outside);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+
+/* Threads own ranges of rows, as above. Each sorts the points of its own rows, so that a row is summed before anything
+ * is made of it; rows that nobody names are passed over where they stay as they are. */
+static void emit_added(loops *l, const fb_added *a)
+{
+    enum { OWNERS = 16, ROOM = 4096 };
+    fb_emitter *e = l->e;
+    const fb_section *s = l->s;
+    const fb_value *sum = &s->values[a->sum];
+    const fb_space *space = &s->spaces[sum->over];
+    int64_t owners = a->rows < OWNERS ? a->rows : OWNERS;
+    bool *mark = fb_emit_mark(e);
+    l->work = (a->spares ? a->points : a->rows) * a->width + OWNERS * a->points;
+    pragma_parallel(l, "");
+    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
+    fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
+    fb_emit(e,
+            "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
+            a->rows, owners, a->rows, owners);
+    fb_emit_open(e, "for (int64_t fb_low = first, fb_next; fb_low < last; fb_low = fb_next)");
+    collect_points(l, a, sum->args[1], space, ROOM);
+    fb_emit_open(e, "for (int64_t fb_row = fb_low, at = 0; fb_row < fb_next%s; fb_row++)",
+                 a->spares ? " && at < fb_n" : "");
+    if (a->spares)
+        fb_emit(e, "if (fb_listed) fb_row = fb_low + (int64_t)(fb_keys[at] >> 32); // the next that is named");
+    sum_points(l, a, space);
+    fb_emit(e, "const int64_t %s = fb_row;", var(l, s->rows.var[0]));
+    open_within(l);
+    fb_emit(e, "const %s %s = %s;", e->spell->type[sum->dtype].value, e->names[a->sum], sum_within(l));
+    e->known[a->sum] = true;
+    fb_emit_as_index(e, a->sum);
+    for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);
+    close_to(l, 0);
+    fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit_close(e);
+    fb_emit_forget(e, mark);
+}
+
 /* ---- the section ---- */
 
 static void emit_section_c(fb_emitter *e)
@@ -645,6 +766,11 @@ static void emit_section_c(fb_emitter *e)
     fb_section plain;
     if (s->scatter) {
         emit_scatter(&l);
+        return;
+    }
+    fb_added added;
+    if (fb_section_adds(e->nest, s, &added)) {
+        emit_added(&l, &added);
         return;
     }
     switch (l.shape) {

@@ -654,6 +654,93 @@ static void emit_scatter(frame *f)
     fb_emit(e, "%s%s[fb_owned] = %s;", elements % f->x.threads ? guard : "", out, store);
 }
 
+/* ---- index_add, sorted (kernels/sorted.cuh) ---- */
+
+static void declare_space(frame *f, const fb_space *space, const char *point)
+{
+    walk w = {.space = space, .vector = 1, .first = space->n ? space->var[space->n - 1] : 0};
+    if (space->n) declare_variables(f, &w, point);
+}
+
+/* The rows' variables but the one that numbers rows. */
+static fb_space within_row(const fb_section *s, const fb_added *a)
+{
+    fb_space in = s->rows;
+    for (int d = 1; a->sum != FB_NONE && d < s->rows.n; d++) {
+        in.var[d - 1] = s->rows.var[d];
+        in.extent[d - 1] = s->rows.extent[d];
+    }
+    in.n -= a->sum != FB_NONE;
+    return in;
+}
+
+/* A function of the kernel that gives value `v` at a point of the index. */
+static void value_at(frame *f, const char *head, const fb_space *in, fb_val v)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    bool *mark = fb_emit_mark(e);
+    fb_emit_open(e, "const auto %s", head);
+    if (s->n_spaces) declare_space(f, &s->spaces[0], "fb_point");
+    if (in) declare_space(f, in, "fb_within");
+    fb_emit_needed(e, v, s->values[v].space);
+    fb_emit(e, "return %s;", fb_emit_ref(e, v));
+    e->indent--;
+    fb_emit(e, "};");
+    fb_emit_forget(e, mark);
+}
+
+/* What is made of a row's sum, and where it is stored. */
+static void finish_row(frame *f, const fb_added *a, const fb_space *in, const char *type)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const char *sum = a->sum == FB_NONE ? "fb_sum" : e->names[a->sum];
+    bool *mark = fb_emit_mark(e);
+    fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_within, %s %s)", type, sum);
+    const char *row = a->sum == FB_NONE ? fb_section_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[0]);
+    fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
+    declare_space(f, in, "fb_within");
+    if (a->sum == FB_NONE) {
+        const fb_root *r = &s->roots[0];
+        const char *value = fb_emit_spell(e, e->spell->type[e->nest->graph->nodes[r->node].dtype].to, &sum, 1);
+        fb_emit(e, "%s = %s;", fb_emit_element(e, r->storage, FB_NONE, r->at), value);
+    } else {
+        e->known[a->sum] = true;
+        fb_emit_as_index(e, a->sum);
+        for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);
+    }
+    e->indent--;
+    fb_emit(e, "};");
+    fb_emit_forget(e, mark);
+}
+
+static void emit_sorted(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    fb_added a;
+    fb_section_adds(e->nest, s, &a);
+    const fb_space in = within_row(s, &a);
+    bool alone = a.sum == FB_NONE;
+    fb_val index = alone ? fb_section_added_row(e->nest->pool, s)->value : s->values[a.sum].args[1];
+    fb_val source = alone ? s->roots[0].value : s->values[a.sum].args[0];
+    const char *type =
+        e->spell->type[e->nest->graph->nodes[alone ? s->roots[0].node : s->values[a.sum].node].dtype].value;
+    value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", NULL, index);
+    value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), &in, source);
+    finish_row(f, &a, &in, type);
+    fb_emit(e,
+            "const int64_t fb_first = (int64_t)%s * %" PRId64 " / %" PRId64 ", fb_last = ((int64_t)%s + 1) * %" PRId64
+            " / %" PRId64 ";",
+            f->block, a.rows, f->x.blocks, f->block, a.rows, f->x.blocks);
+    fb_emit(e, "// %s", a.spares ? "rows that the index does not name stay as they are" : "all rows are stored");
+    fb_emit(e,
+            "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "
+            "fb_finish);",
+            f->x.threads, a.width, a.spares ? "false" : "true", type, a.points);
+}
+
 /* ---- the section ---- */
 
 static void emit_section_cuda(fb_emitter *e)
@@ -684,6 +771,7 @@ static void emit_section_cuda(fb_emitter *e)
     switch (f.x.deal) {
     case FB_DEAL_ELEMENTS: emit_elements(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
+    case FB_DEAL_SORTED: emit_sorted(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
     default: emit_rows(&f);
     }
@@ -802,7 +890,7 @@ const fb_printer fb_printer_cuda = {
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
-    .extra = {"fb_chain_wide", "kernels/wgmma.cuh"},
+    .extra = {{"fb_chain_wide", "kernels/wgmma.cuh"}, {"fb_sorted<", "kernels/sorted.cuh"}},
     .open = open_kernel,
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,

@@ -20,7 +20,7 @@
 
 typedef struct fb_emitter fb_emitter;
 
-enum { FB_MAX_PIECES = 3 };
+enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 2 };
 
 /* How kernels of a language are laid out around their statements (code/printer.c has the table). */
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
     struct {
         const char *word, *text;
-    } extra; /* key of what those stand on, too, in whose source the word is */
+    } extra[FB_MAX_EXTRAS]; /* keys of what those stand on, too, in whose source the word is */
     /* Function head and buffer declarations up to the first section, and the end. */
     void (*open)(fb_emitter *e);
     void (*close)(fb_emitter *e);

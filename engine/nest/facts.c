@@ -174,9 +174,48 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     }
 }
 
+/* Of `all` rows as many elements as of the rows that are gone through. */
+static touch of_rows_named(touch t, const fb_nest *nest, const fb_section *s, double part)
+{
+    if (fb_ix_uses(nest->pool, t.at, s->rows.var[0])) t.elements = (int64_t)llround((double)t.elements * part);
+    return t;
+}
+
+/* An index_add with what is made of it: the source once, and of what is read and stored row by row all rows, or those
+ * that the index names. */
+static void count_added(fb_nest *nest, const fb_section *s, const fb_added *a, touches *reads, touches *writes)
+{
+    double named = a->spares ? fb_added_rows(a) : (double)a->rows, part = named / (double)a->rows;
+    int64_t visited = (int64_t)llround(named) * a->width;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        const fb_space *space = v->space == FB_NONE ? NULL : &s->spaces[v->space];
+        if (i == a->sum)
+            nest->facts.flops += a->points * a->width;
+        else
+            count_value(nest, s, v, space ? a->points * (v->rows ? a->width : 1) : visited);
+        if (v->kind != FB_VALUE_LOAD) continue;
+        note(reads, of_rows_named(touch_of(nest, &s->rows, space, v->node, v->at, v->when), nest, s, part));
+    }
+    for (int i = 0; i < s->n_roots; i++) {
+        const fb_root *r = &s->roots[i];
+        fb_id base = r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage;
+        note(writes, of_rows_named(touch_of(nest, &s->rows, NULL, base, r->at, FB_NONE), nest, s, part));
+    }
+    if (visited > nest->facts.rows * nest->facts.inner) {
+        nest->facts.rows = visited;
+        nest->facts.inner = 1;
+    }
+}
+
 static void count_section(fb_nest *nest, const fb_section *s, touches *reads, touches *writes)
 {
     fb_nest_facts *f = &nest->facts;
+    fb_added added;
+    if (fb_section_adds(nest, s, &added) && added.sum != FB_NONE) {
+        count_added(nest, s, &added, reads, writes);
+        return;
+    }
     int64_t rows = fb_space_points(&s->rows), inner = 1;
     bool across = s->n_passes && fb_section_lies_across(nest->pool, s);
     for (int i = 0; i < s->n_values; i++) {

@@ -47,7 +47,8 @@ typedef enum {
     FB_VALUE_RANDOM, /* element `at` of the random source `node` */
     FB_VALUE_OP,     /* the pointwise `node` of args */
     FB_VALUE_SELECT, /* args[0] where the innermost test of `when` holds, else args[1] */
-    FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over` */
+    FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over`; an
+                      * index_add: of args[0] where the index args[1] is the row, which rows.var[0] numbers */
     FB_VALUE_SCAN,   /* the running `node` of args[0] along the one variable of space `over` */
     FB_VALUE_CHIP,   /* element `at` of the product `node` of a chain: of its own row, on chip */
 } fb_value_kind;
@@ -107,7 +108,7 @@ typedef struct {
     fb_data_var *data;
     int blocked;  /* so many leading row variables number rows of a contraction's result, done in blocks
                    * first … last - 1: one for a library call, in a chain one for the member and one for the row */
-    bool scatter; /* an index_add: its one root, zeroed first, is added to at every point of spaces[0] × rows */
+    bool scatter; /* an index_add alone: its one root, zeroed first, is added to at every point of spaces[0] × rows */
     int members;  /* how many equal sections this one serves; the outermost row variable numbers them when it is > 1 */
     fb_ix member; /* that variable */
 } fb_section;
@@ -255,6 +256,19 @@ enum { FB_WORK_FOR_THREADS = 1 << 16 };
 
 /* Which product of the chain `node` is; FB_NONE. */
 int fb_chain_product(const fb_chain *c, fb_id node);
+/* ---- index_add (nest/added.c) ---- */
+
+typedef struct {
+    fb_val sum;                  /* of an index_add with more in its kernel: FB_VALUE_REDUCE; FB_NONE: it is alone */
+    int64_t rows, width, points; /* of the result, elements of each, and of the index */
+    bool spares;                 /* rows that the index does not name stay as they are in memory, untouched */
+} fb_added;
+
+/* Is the section an index_add, alone or with what is made of it? */
+bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out);
+/* Rows that the index names, if it is as likely to name one as any other. */
+double fb_added_rows(const fb_added *a);
+
 /* Does the section read this product? */
 bool fb_section_reads_product(const fb_section *s, fb_id node);
 

@@ -20,6 +20,8 @@ enum { MAX_LEVEL = 1000, MAX_PIECES = 4096, MAX_SELECTS = 64 };
 /* A reduction that is computed again for every element of a larger row is refused beyond this many times, unless it is
  * small. */
 enum { MAX_REPEATS = 16, SMALL_REPEAT = 1 << 16 };
+/* Elements of a row of an index_add that is summed up on chip. */
+enum { MAX_SUMMED = 1 << 16 };
 /* A contraction that is no dot with a vector is only fused into a generated kernel while it is small. */
 #define MAX_GENERATED_FLOPS ((int64_t)1 << 22)
 
@@ -45,8 +47,10 @@ typedef struct {
     FB_VEC(fb_space) spaces;
     uint32_t reduced_at; /* row variables that reductions are kept apart by */
     bool reduces;
-    uint32_t demote; /* row variables that a scan runs along */
-    fb_id reduction; /* the innermost one being walked, for sentences */
+    uint32_t demote;   /* row variables that a scan runs along */
+    fb_id reduction;   /* the innermost one being walked, for sentences */
+    fb_id added;       /* the index_add that the section sums up row by row, FB_NONE … */
+    bool inside_added; /* … of which source or index is being walked */
     int level;
 } walk;
 
@@ -237,7 +241,8 @@ bool fb_covers(fb_index_pool *pool, fb_ix offset, const fb_space *rows, const fb
 
 static void note_root(walk *w, fb_id node, const fb_ix *coords)
 {
-    int stored = w->draft->scatter || w->b->operand ? FB_NONE : fb_builder_stored(w->b, node);
+    bool apart = w->draft->scatter || w->inside_added || w->b->operand;
+    int stored = apart ? FB_NONE : fb_builder_stored(w->b, node);
     if (stored == FB_NONE || w->b->done[stored]) return;
     const fb_node *n = &w->g->nodes[node];
     fb_ix offset = fb_ix_ravel(w->pool, n->shape.rank, n->shape.dim, coords);
@@ -390,6 +395,15 @@ static int space_for(walk *w, int n, const int64_t *extents, fb_ix *coords)
     return w->spaces.n - 1;
 }
 
+static fb_val refuse_scattered(walk *w, fb_id node)
+{
+    char bytes[32];
+    fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
+    return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
+                  "`%s` adds rows in the order of an index: all %s of it must be there before it is read",
+                  name_of(w, node), bytes);
+}
+
 /* "a block has 232 kB there" */
 static const char *room_of(const walk *w, char to[64])
 {
@@ -450,12 +464,16 @@ static bool row_level(walk *w, fb_id node, const fb_ix *coords, int *when)
         p.rows |= c.rows;
         if (c.space != FB_NONE) p.space = c.space;
     }
-    if (w->draft->scatter) {
+    if (w->draft->scatter || w->inside_added) {
         char bytes[32];
         fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_REDUCED_FIRST,
                "`%s` adds rows in the order of an index: it needs all %s of `%s` before the first",
-               name_of(w, w->draft->roots[0].node), bytes, name_of(w, node));
+               name_of(w, w->inside_added ? w->added : w->draft->roots[0].node), bytes, name_of(w, node));
+        return false;
+    }
+    if (w->added != FB_NONE) {
+        refuse_scattered(w, w->added);
         return false;
     }
     int of_rows = when_of_rows(w, *when);
@@ -639,18 +657,48 @@ static fb_val walk_embedding(walk *w, fb_id node, const fb_ix *coords, int when)
     return select_between(w, node, when_add(w, FB_NONE, at[0], 0, rows), v, constant(w, node, n->dtype, 0));
 }
 
-static fb_val refuse_scattered(walk *w, fb_id node)
+/* Is the index_add read at the section's own element: row by row, by rows.var[0], and nothing else reduced? */
+static bool is_read_in_place(const walk *w, fb_id node, const fb_ix *coords, int when)
 {
-    char bytes[32];
-    fb_format_bytes(bytes, (double)fb_node_bytes(w->g, node));
-    return refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_GATHER,
-                  "`%s` adds rows in the order of an index: all %s of it must be there before it is read",
-                  name_of(w, node), bytes);
+    const fb_nest *nest = w->b->nest;
+    const fb_draft *d = w->draft;
+    const fb_node *n = &w->g->nodes[node];
+    bool loops = !w->b->operand && !nest->tiled && !nest->chain && nest->accumulator == FB_NONE;
+    bool first = w->added == FB_NONE && !w->reduces && !w->demote && !d->n_spaces && !d->scatter && when == FB_NONE;
+    if (!loops || !first || !n->shape.rank || !d->rows.n || coords[0] != d->rows.var[0]) return false;
+    if (n->shape.dim[0] != d->rows.extent[0]) return false;
+    int64_t constant;
+    for (int i = 1; i < n->shape.rank; i++) {
+        bool own = coords[i] != coords[0] && place_of(w, coords[i]).space == FB_NONE;
+        if (!own || (!fb_ix_is_var(w->pool, coords[i]) && !fb_ix_is_const(w->pool, coords[i], &constant))) return false;
+    }
+    return fb_shape_elements(&w->g->nodes[n->args[1]].shape) > 1 &&
+           fb_space_points(&d->rows) / d->rows.extent[0] <= MAX_SUMMED;
 }
 
-static fb_val walk_scatter(walk *w, fb_id node)
+/* With what is made of it: a row's sum is what is added at all points of the index that name the row. */
+static fb_val walk_added(walk *w, fb_id node, const fb_ix *coords, int when)
 {
-    if (!w->draft->scatter || node != w->draft->roots[0].node) return refuse_scattered(w, node);
+    const fb_node *n = &w->g->nodes[node], *src = &w->g->nodes[n->args[0]], *index = &w->g->nodes[n->args[1]];
+    if (!is_read_in_place(w, node, coords, when)) return refuse_scattered(w, node);
+    fb_ix at[FB_MAX_RANK];
+    int rank = index->shape.rank, space = space_for(w, rank, index->shape.dim, at);
+    w->added = node;
+    w->inside_added = true;
+    fb_val args[2];
+    args[1] = walk_node(w, n->args[1], at, FB_NONE);
+    for (int d = rank; d < src->shape.rank; d++) at[d] = coords[d - rank + 1];
+    args[0] = walk_node(w, n->args[0], at, FB_NONE);
+    w->inside_added = false;
+    if (stopped(w)) return FB_NONE;
+    fb_val sum = reduce(w, node, space, args, 2);
+    w->values.at[sum].rows = (1u << w->draft->rows.n) - 1;
+    return sum;
+}
+
+static fb_val walk_scatter(walk *w, fb_id node, const fb_ix *coords, int when)
+{
+    if (!w->draft->scatter || node != w->draft->roots[0].node) return walk_added(w, node, coords, when);
     const fb_node *n = &w->g->nodes[node], *src = &w->g->nodes[n->args[0]], *index = &w->g->nodes[n->args[1]];
     fb_ix at[FB_MAX_RANK];
     int rank = index->shape.rank;
@@ -716,7 +764,7 @@ static fb_val walk_inside(walk *w, fb_id node, const fb_ix *coords, int when)
     case FB_CLASS_SCAN: return walk_scan(w, node, coords, when);
     case FB_CLASS_JOIN: return walk_join(w, node, coords, when);
     case FB_CLASS_GATHER:
-        return n->op == FB_OP_EMBEDDING ? walk_embedding(w, node, coords, when) : walk_scatter(w, node);
+        return n->op == FB_OP_EMBEDDING ? walk_embedding(w, node, coords, when) : walk_scatter(w, node, coords, when);
     case FB_CLASS_EFFECT:
         if (n->op == FB_OP_FEED) return load(w, node, coords, when);
         return walk_node(w, n->args[n->op == FB_OP_ASSIGN], coords, when);
@@ -852,12 +900,13 @@ static void finish_values(walk *w, fb_section *s, fb_val *root_values)
 
 fb_walk_result fb_walk_draft(fb_builder *b, fb_draft *draft, fb_section *section)
 {
-    walk w = {.b = b, .g = b->nest->graph, .pool = b->nest->pool, .draft = draft, .reduction = FB_NONE};
+    walk w = {
+        .b = b, .g = b->nest->graph, .pool = b->nest->pool, .draft = draft, .reduction = FB_NONE, .added = FB_NONE};
     for (int s = 0; s < draft->n_spaces; s++) FB_VEC_PUSH(&w.spaces, draft->spaces[s]);
     FB_VEC(fb_val) values = {0};
     for (int i = 0; i < draft->n_roots && !stopped(&w); i++) {
         if (draft->scatter) {
-            FB_VEC_PUSH(&values, walk_scatter(&w, draft->roots[i].node));
+            FB_VEC_PUSH(&values, walk_scatter(&w, draft->roots[i].node, NULL, FB_NONE));
             continue;
         }
         fb_draft_root root = draft->roots[i];

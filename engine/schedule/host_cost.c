@@ -27,8 +27,10 @@ static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
 static bool is_serial(const fb_nest *nest)
 {
     bool serial = true;
+    fb_added added;
     for (int i = 0; i < nest->n_sections; i++)
-        serial &= !nest->sections[i].scatter && fb_section_operations(&nest->sections[i]) < FB_WORK_FOR_THREADS;
+        serial &= !fb_section_adds(nest, &nest->sections[i], &added) &&
+                  fb_section_operations(&nest->sections[i]) < FB_WORK_FOR_THREADS;
     return serial;
 }
 
@@ -37,9 +39,9 @@ static double scatter_us(const fb_machine *m, const fb_nest *nest)
 {
     enum { OWNERS = 16 };
     double points = 0;
+    fb_added added;
     for (int i = 0; i < nest->n_sections; i++)
-        if (nest->sections[i].scatter)
-            points += nest->sections[i].n_spaces ? (double)fb_space_points(&nest->sections[i].spaces[0]) : 1;
+        if (fb_section_adds(nest, &nest->sections[i], &added)) points += (double)added.points;
     return fb_time_us(OWNERS * points, m->ggather);
 }
 

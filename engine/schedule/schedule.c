@@ -218,7 +218,7 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
 {
     int64_t most = knob_of(knobs, FB_KNOB_GRID);
-    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SPLIT;
+    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT;
     return may && most < x->blocks ? most : x->blocks;
 }
 
@@ -245,6 +245,26 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     fb_schedule_held(nest, knobs, x, arena);
 }
 
+/* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each
+ * are simplest; where all rows are stored, there are blocks enough to keep memory busy. */
+static void deal_added(const fb_added *a, fb_section_schedule *x)
+{
+    enum { LITTLE = 1 << 20, LIST = 32, LONG_LIST = 1024, MOST = 256, STORED = 1 << 13, NAMED_ROWS = 1 << 16 };
+    x->deal = FB_DEAL_OWNERS;
+    x->rows = a->rows;
+    x->blocks = fb_ceil_div(a->rows * a->width, x->threads);
+    if (a->sum == FB_NONE && (a->rows > UINT32_MAX || a->points > UINT32_MAX)) return;
+    if (a->sum == FB_NONE && (double)x->blocks * (double)a->points <= LITTLE) return;
+    int64_t blocks = fb_ceil_div(a->points, LIST), stored = fb_ceil_div(a->rows * a->width, STORED);
+    if (!a->spares && stored > blocks) blocks = stored;
+    if (blocks > MOST) blocks = MOST;
+    if (blocks < fb_ceil_div(a->points, LONG_LIST)) blocks = fb_ceil_div(a->points, LONG_LIST);
+    if (!a->spares && blocks < fb_ceil_div(a->rows, NAMED_ROWS)) blocks = fb_ceil_div(a->rows, NAMED_ROWS);
+    x->deal = FB_DEAL_SORTED;
+    x->blocks = blocks < a->rows ? blocks : a->rows > 0 ? a->rows : 1;
+    x->rows_a_block = fb_ceil_div(a->rows, x->blocks);
+}
+
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
                                         fb_arena *arena)
 {
@@ -254,9 +274,9 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                              .team = 1,
                              .rows = fb_space_points(&s->rows),
                              .rows_a_block = 1};
-    if (s->scatter) {
-        x.deal = FB_DEAL_OWNERS;
-        x.blocks = fb_ceil_div(nest->graph->nodes[s->roots[0].node].shape.dim[0] * x.rows, x.threads);
+    fb_added added;
+    if (fb_section_adds(nest, s, &added)) {
+        deal_added(&added, &x);
     } else if (!s->n_passes) {
         x.blocks = fb_ceil_div(x.rows / fb_schedule_vector(nest, knobs, s, FB_NONE), x.threads);
     } else {

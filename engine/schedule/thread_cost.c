@@ -8,6 +8,7 @@
  * in what nvcc 13.0 makes for compute capability 9.0. */
 #include "schedule/thread_cost.h"
 
+#include "base/integer.h"
 #include "base/mem.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
@@ -162,6 +163,29 @@ static work of_scatter(const fb_nest *nest, const fb_section *s)
     return w;
 }
 
+/* A block reads the index, a few loads of each thread at a time, sorts what is its own, and sums it row by row, which
+ * waits for the source and then for what is stored there. Rows that nobody names are stored side by side. */
+static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, const fb_added *a)
+{
+    enum {
+        AT_ONCE = 4,
+        STEP = 60,
+        COMPARED = 12,
+        SUMMED = 20
+    }; /* STEP: cycles of one of the sort's, with its barrier */
+    double lanes = fmin((double)fb_power_of_two(a->width, nest->target->warp), nest->target->warp);
+    double each = ceil((double)a->points / x->threads), own = fmax((double)a->points / (double)x->blocks, 1);
+    double bits = ceil(log2(fmax(own, 2))), steps = bits * (bits + 1) / 2, turns = ceil(own / (x->threads / lanes));
+    double loads = fb_section_loads(s), columns = ceil((double)a->width / lanes);
+    double stored = a->spares ? 0 : ceil((double)x->rows_a_block * (double)a->width / x->threads);
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
+    w.chain = ceil(each / AT_ONCE) * WAIT + steps * STEP + 5 * FB_ROUND_CYCLES + turns * columns * 2 * WAIT +
+              stored / AT_ONCE * WAIT;
+    w.instructions = each * (LOAD + NOTED) + steps * COMPARED * fmax(own / x->threads, 1) +
+                     turns * columns * (SUMMED + loads * LOAD) + stored * (SUMMED + LOAD);
+    return w;
+}
+
 /* Threads that rows are spread over, as the time of a wave was measured with: one for each 4 elements of a row up to a
  * warp, for each 8 of longer ones. */
 static double spread_of(const fb_nest *nest, const fb_section *s, const work *w)
@@ -187,10 +211,13 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
 {
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(nest, knobs, s, arena);
-    work w = s->scatter    ? of_scatter(nest, s)
+    fb_added added;
+    bool sorted = x.deal == FB_DEAL_SORTED && fb_section_adds(nest, s, &added);
+    work w = sorted        ? of_sorted(nest, s, &x, &added)
+             : s->scatter  ? of_scatter(nest, s)
              : s->n_passes ? of_rows(nest, knobs, s, &x)
                            : of_elements(nest, knobs, s, &x);
-    if (!s->scatter) share_blocks(&x, &w);
+    if (!s->scatter && !sorted) share_blocks(&x, &w);
     fb_arena_free(arena);
     return w;
 }
