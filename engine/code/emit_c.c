@@ -648,20 +648,21 @@ static void declare_point(loops *l, const fb_space *space, const char *point)
     }
 }
 
-/* Loops over the elements of a row; the first row variable numbers rows. */
-static void open_within(loops *l)
+/* Loops over the elements of a row. */
+static void open_within(loops *l, const fb_added *a)
 {
     const fb_space *rows = &l->s->rows;
-    for (int d = 1; d < rows->n; d++) {
+    for (int d = a->row + 1; d < rows->n; d++) {
         if (d == rows->n - 1) pragma_simd(l, "");
         open_for(l, rows->var[d], rows->extent[d]);
     }
 }
 
-static const char *sum_within(loops *l)
+static const char *sum_within(loops *l, const fb_added *a)
 {
     const fb_space *rows = &l->s->rows;
-    fb_ix at = fb_ix_ravel(l->e->nest->pool, rows->n - 1, rows->extent + 1, rows->var + 1);
+    int first = a->row + 1;
+    fb_ix at = fb_ix_ravel(l->e->nest->pool, rows->n - first, rows->extent + first, rows->var + first);
     return fb_arena_printf(l->e->arena, "sums[%s]", fb_emit_index(l->e, at, false));
 }
 
@@ -705,9 +706,9 @@ static void sum_points(loops *l, const fb_added *a, const fb_space *space)
     fb_emit_needed(e, sum->args[1], l->s->values[sum->args[1]].space);
     fb_emit(e, "if (%s != fb_row) continue;", fb_emit_ref(e, sum->args[1]));
     int outside = l->opened;
-    open_within(l);
+    open_within(l, a);
     fb_emit_needed(e, sum->args[0], l->s->values[sum->args[0]].space);
-    const char *to = sum_within(l), *value = fb_emit_ref(e, sum->args[0]);
+    const char *to = sum_within(l, a), *value = fb_emit_ref(e, sum->args[0]);
     if (fb_dtype_is_float(sum->dtype))
         fb_emit(e, "%s += %s;", to, value);
     else
@@ -728,13 +729,15 @@ static void emit_added(loops *l, const fb_added *a)
     const fb_space *space = &s->spaces[sum->over];
     int64_t owners = a->rows < OWNERS ? a->rows : OWNERS;
     bool *mark = fb_emit_mark(e);
-    l->work = (a->spares ? a->points : a->rows) * a->width + OWNERS * a->points;
+    l->work = s->members * ((a->spares ? a->points : a->rows) * a->width + OWNERS * a->points);
     pragma_parallel(l, "");
-    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
+    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners * s->members);
     fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
-    fb_emit(e,
-            "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
-            a->rows, owners, a->rows, owners);
+    if (s->members > 1) fb_emit(e, "const int64_t %s = owner / %" PRId64 ";", var(l, s->rows.var[0]), owners);
+    fb_emit(e, "const int64_t fb_part = owner%s;",
+            s->members > 1 ? fb_arena_printf(e->arena, " %% %" PRId64, owners) : "");
+    fb_emit(e, "const int64_t first = fb_part * %" PRId64 " / %" PRId64 ";", a->rows, owners);
+    fb_emit(e, "const int64_t last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a->rows, owners);
     fb_emit_open(e, "for (int64_t fb_low = first, fb_next; fb_low < last; fb_low = fb_next)");
     collect_points(l, a, sum->args[1], space, ROOM);
     fb_emit_open(e, "for (int64_t fb_row = fb_low, at = 0; fb_row < fb_next%s; fb_row++)",
@@ -742,9 +745,9 @@ static void emit_added(loops *l, const fb_added *a)
     if (a->spares)
         fb_emit(e, "if (fb_listed) fb_row = fb_low + (int64_t)(fb_keys[at] >> 32); // the next that is named");
     sum_points(l, a, space);
-    fb_emit(e, "const int64_t %s = fb_row;", var(l, s->rows.var[0]));
-    open_within(l);
-    fb_emit(e, "const %s %s = %s;", e->spell->type[sum->dtype].value, e->names[a->sum], sum_within(l));
+    fb_emit(e, "const int64_t %s = fb_row;", var(l, s->rows.var[a->row]));
+    open_within(l, a);
+    fb_emit(e, "const %s %s = %s;", e->spell->type[sum->dtype].value, e->names[a->sum], sum_within(l, a));
     e->known[a->sum] = true;
     fb_emit_as_index(e, a->sum);
     for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);

@@ -662,15 +662,13 @@ static void declare_space(frame *f, const fb_space *space, const char *point)
     if (space->n) declare_variables(f, &w, point);
 }
 
-/* The rows' variables but the one that numbers rows. */
+/* The rows' variables but those that number members and rows. */
 static fb_space within_row(const fb_section *s, const fb_added *a)
 {
-    fb_space in = s->rows;
-    for (int d = 1; a->sum != FB_NONE && d < s->rows.n; d++) {
-        in.var[d - 1] = s->rows.var[d];
-        in.extent[d - 1] = s->rows.extent[d];
-    }
-    in.n -= a->sum != FB_NONE;
+    if (a->sum == FB_NONE) return s->rows;
+    fb_space in = {.n = s->rows.n - a->row - 1};
+    memcpy(in.var, s->rows.var + a->row + 1, (size_t)in.n * sizeof *in.var);
+    memcpy(in.extent, s->rows.extent + a->row + 1, (size_t)in.n * sizeof *in.extent);
     return in;
 }
 
@@ -698,7 +696,8 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     const char *sum = a->sum == FB_NONE ? "fb_sum" : e->names[a->sum];
     bool *mark = fb_emit_mark(e);
     fb_emit_open(e, "const auto fb_finish = [&](int64_t fb_row, int fb_within, %s %s)", type, sum);
-    const char *row = a->sum == FB_NONE ? fb_section_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[0]);
+    const char *row =
+        a->sum == FB_NONE ? fb_section_added_row(e->nest->pool, s)->name : var_name(e, s->rows.var[a->row]);
     fb_emit(e, "const fb_at %s = (fb_at)fb_row;", row);
     declare_space(f, in, "fb_within");
     if (a->sum == FB_NONE) {
@@ -725,15 +724,18 @@ static void emit_sorted(frame *f)
     bool alone = a.sum == FB_NONE;
     fb_val index = alone ? fb_section_added_row(e->nest->pool, s)->value : s->values[a.sum].args[1];
     fb_val source = alone ? s->roots[0].value : s->values[a.sum].args[0];
-    const char *type =
-        e->spell->type[e->nest->graph->nodes[alone ? s->roots[0].node : s->values[a.sum].node].dtype].value;
+    fb_id node = alone ? s->roots[0].node : s->values[a.sum].node;
+    const char *type = e->spell->type[e->nest->graph->nodes[node].dtype].value, *block = f->block;
+    int64_t blocks = f->x.blocks / s->members;
+    if (s->members > 1) {
+        fb_emit(e, "const fb_at %s = %s / %" PRId64 ";", var_name(e, s->rows.var[0]), block, blocks);
+        block = fb_arena_printf(e->arena, "(%s %% %" PRId64 ")", block, blocks);
+    }
     value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", NULL, index);
     value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), &in, source);
     finish_row(f, &a, &in, type);
-    fb_emit(e,
-            "const int64_t fb_first = (int64_t)%s * %" PRId64 " / %" PRId64 ", fb_last = ((int64_t)%s + 1) * %" PRId64
-            " / %" PRId64 ";",
-            f->block, a.rows, f->x.blocks, f->block, a.rows, f->x.blocks);
+    fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
+    fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
     fb_emit(e, "// %s", a.spares ? "rows that the index does not name stay as they are" : "all rows are stored");
     fb_emit(e,
             "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "

@@ -53,18 +53,28 @@ static at_rest of_operation(const fb_nest *nest, const fb_section *s, const fb_v
     }
 }
 
+/* Does the load read the element that the root overwrites, of each member? */
+static bool is_own(const fb_section *s, const fb_value *load, const fb_root *r)
+{
+    if (load->kind != FB_VALUE_LOAD || load->when != FB_NONE || load->at != r->at) return false;
+    if (load->table == FB_NONE || r->table == FB_NONE) return load->table == r->table && load->node == r->storage;
+    const fb_table *from = &s->tables[load->table], *to = &s->tables[r->table];
+    for (int m = 0; m < s->members; m++)
+        if (from->base[m] != to->base[m] || from->shift[m] != to->shift[m]) return false;
+    return true;
+}
+
 /* Does a row to which nothing is added keep what is stored there? */
 static bool spares(const fb_nest *nest, const fb_section *s, fb_val sum, const fb_root *r)
 {
-    if (r->storage < 0 || r->table != FB_NONE) return false;
+    if (r->storage < 0) return false;
     fb_dtype stored = nest->graph->nodes[r->storage].dtype;
     at_rest *rest = fb_calloc((size_t)s->n_values + 1, sizeof *rest);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (i == sum || (v->kind == FB_VALUE_CONST && v->number == 0))
             rest[i] = NOTHING;
-        else if (v->kind == FB_VALUE_LOAD && v->node == r->storage && v->at == r->at && v->when == FB_NONE &&
-                 v->table == FB_NONE)
+        else if (is_own(s, v, r))
             rest[i] = UNCHANGED;
         else if (v->kind == FB_VALUE_OP)
             rest[i] = of_operation(nest, s, v, rest, stored);
@@ -89,8 +99,9 @@ bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out)
         if (s->n_spaces) out->points = fb_space_points(&s->spaces[0]);
         return true;
     }
-    out->rows = s->rows.extent[0];
-    out->width /= out->rows;
+    out->row = s->members > 1;
+    out->rows = s->rows.extent[out->row];
+    out->width /= out->rows * s->members;
     out->points = fb_space_points(&s->spaces[s->values[out->sum].over]);
     out->spares = s->n_roots > 0;
     for (int i = 0; i < s->n_roots; i++) out->spares &= spares(nest, s, out->sum, &s->roots[i]);

@@ -48,7 +48,7 @@ typedef enum {
     FB_VALUE_OP,     /* the pointwise `node` of args */
     FB_VALUE_SELECT, /* args[0] where the innermost test of `when` holds, else args[1] */
     FB_VALUE_REDUCE, /* the reduction `node` of args[0] (a contraction: of args[0] * args[1]) over space `over`; an
-                      * index_add: of args[0] where the index args[1] is the row, which rows.var[0] numbers */
+                      * index_add: of args[0] where the index args[1] is the row (fb_section_adds) */
     FB_VALUE_SCAN,   /* the running `node` of args[0] along the one variable of space `over` */
     FB_VALUE_CHIP,   /* element `at` of the product `node` of a chain: of its own row, on chip */
 } fb_value_kind;
@@ -260,7 +260,8 @@ int fb_chain_product(const fb_chain *c, fb_id node);
 
 typedef struct {
     fb_val sum;                  /* of an index_add with more in its kernel: FB_VALUE_REDUCE; FB_NONE: it is alone */
-    int64_t rows, width, points; /* of the result, elements of each, and of the index */
+    int row;                     /* … and this row variable, the first but for a member's, numbers the rows */
+    int64_t rows, width, points; /* of the result (a member's), elements of each, and of the index */
     bool spares;                 /* rows that the index does not name stay as they are in memory, untouched */
 } fb_added;
 

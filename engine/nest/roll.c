@@ -65,8 +65,6 @@ static bool same_value(const fb_nest *nest, const fb_value *a, const fb_value *b
 
 static bool equal_sections(const fb_nest *nest, const fb_section *a, const fb_section *b)
 {
-    fb_added added;
-    if (fb_section_adds(nest, a, &added)) return false;
     if (!same_space(&a->rows, &b->rows) || a->n_spaces != b->n_spaces || a->n_values != b->n_values ||
         a->n_roots != b->n_roots || a->n_data || b->n_data || a->scatter || b->scatter || a->blocked || b->blocked)
         return false;
@@ -264,9 +262,9 @@ static void renumber(fb_builder *b, fb_section *s, fb_space *space, char kind)
 
 static void collapse_space(fb_builder *b, fb_section *s, fb_space *space, char kind)
 {
-    fb_added added; /* whose first variable numbers rows */
-    bool adds = fb_section_adds(b->nest, s, &added) && added.sum != FB_NONE;
-    int first = kind != 'r' ? 0 : s->blocked ? s->blocked : s->n_tables > 0 || adds;
+    int first = kind != 'r' ? 0 : s->blocked ? s->blocked : s->n_tables > 0;
+    fb_added added; /* which keeps the variable that numbers rows */
+    if (kind == 'r' && fb_section_adds(b->nest, s, &added) && added.sum != FB_NONE) first = added.row + 1;
     for (int d = space->n - 2; d >= first; d--) {
         rewrite r = {.b = b, .outer = space->var[d], .inner = space->var[d + 1], .extent = space->extent[d + 1]};
         if (any_tells_apart(&r, s)) continue;

@@ -277,6 +277,7 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
     fb_added added;
     if (fb_section_adds(nest, s, &added)) {
         deal_added(&added, &x);
+        x.blocks *= s->members;
     } else if (!s->n_passes) {
         x.blocks = fb_ceil_div(x.rows / fb_schedule_vector(nest, knobs, s, FB_NONE), x.threads);
     } else {
