@@ -5,6 +5,9 @@
 // Ranges with more points than there is room for are cut in half until they fit; what is left of that, one row with very
 // many points, is summed by all of the block without a list.
 
+#ifndef FB_SORTED
+#define FB_SORTED
+
 enum {
     FB_SORTED_ROOM = 2048,  // points that a block sorts at once
     FB_SORTED_ROWS = 65536, // a block's, at most (schedule/schedule.c)
@@ -170,3 +173,5 @@ FB_DEVICE void fb_sorted(int64_t first, int64_t last, AT points, const ROW &row_
         if (ALL) fb_sorted_rest<THREADS, WIDTH, SUM, AT>(room, n, low, high, finish);
     }
 }
+
+#endif

@@ -199,6 +199,41 @@ static fb_graph *scattered(void)
     return with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 37}), x, at));
 }
 
+/* What is made of an index_add of 2600 points: a list a block, of rows of very many points; or of one row of them all,
+ * for which there is no room in a list. */
+static fb_graph *made_of_added(int64_t rows, double high)
+{
+    fb_graph *g = fb_graph_new("index_add");
+    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(2600), .dist = FB_DIST_INTEGER, .high = high};
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(2600, 12), FB_F32), at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    fb_id sum = NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = rows}), x, at);
+    return with_output(g, NODE(g, FB_OP_TANH, NULL, NULL, sum));
+}
+
+static fb_graph *sorted(void)
+{
+    return made_of_added(37, 37);
+}
+static fb_graph *crowded(void)
+{
+    return made_of_added(600, 1);
+}
+
+/* Rows are named twice, or not at all, or lie outside. */
+static fb_graph *updated(void)
+{
+    fb_graph *g = fb_graph_new("update");
+    fb_attrs places = {.dtype = FB_I64, .shape = SHAPE(20, 20), .dist = FB_DIST_INTEGER, .value = -50, .high = 650};
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(20, 20, 3, 7), FB_F32),
+          at = node(g, FB_OP_INPUT, "at", &places, 0, NULL);
+    fb_id p = source(g, FB_OP_PARAM, "p", SHAPE(600, 3, 7), FB_F32);
+    fb_id sum = NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 600}), x, at);
+    fb_id rate = node(g, FB_OP_CONST, NULL, &(fb_attrs){.dtype = FB_F32, .value = 0.1}, 0, NULL);
+    fb_id step = NODE(g, FB_OP_MUL, NULL, NULL, rate, sum);
+    NODE(g, FB_OP_ASSIGN, NULL, NULL, p, NODE(g, FB_OP_SUB, NULL, NULL, p, step));
+    return finished(g);
+}
+
 static fb_graph *product(void)
 {
     fb_graph *g = fb_graph_new("product");
@@ -234,6 +269,9 @@ static const struct {
     {"tiled chain", tiled_chain, "fb_chain<", 0},
     {"tiled chain, one stage", tiled_chain, "fb_chain<", 1},
     {"softmax", softmax_of_rows, "fb_block<", 0},
+    {"index_add, sorted", sorted, "fb_sorted<256, 12, true, ", 0},
+    {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0},
+    {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -309,6 +347,10 @@ static const struct {
     {7, "if (group == GROUPS - 1) {", "fb_meet<THREADS>();"},
     {7, "FB_DEVICE sum *spread(", "fb_meet<THREADS>();"},
     {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
+    {12, "if (threadIdx.x == 0) room.count = 0;", "fb_meet<THREADS>();"},
+    {12, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
+    {12, "parts[threadIdx.x] = sum;", "fb_meet<THREADS>();"},
+    {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
 };
 
 static void barriers_that_are_missing_are_found(void **state)
