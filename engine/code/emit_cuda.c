@@ -736,7 +736,10 @@ static void emit_sorted(frame *f)
     finish_row(f, &a, &in, type);
     fb_emit(e, "const int64_t fb_part = %s, fb_first = fb_part * %" PRId64 " / %" PRId64 ";", block, a.rows, blocks);
     fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
-    fb_emit(e, "// %s", a.spares ? "rows that the index does not name stay as they are" : "all rows are stored");
+    fb_str says = {0};
+    fb_added_says(e->nest, &a, &says);
+    fb_emit(e, "// %s", fb_str_get(&says));
+    fb_str_free(&says);
     fb_emit(e,
             "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "
             "fb_finish);",

@@ -182,10 +182,32 @@ static bool is_whole(const fb_emitter *e, const fb_value *v)
            is_float(e->section->values[x->args[0]].dtype);
 }
 
+/* pow by a small constant, as products, a quotient or a root: a few instructions, where pow is a hundred. sqrt says
+ * otherwise than pow of -0, and of the one number below it that has a root. NULL: it is another op, or power. */
+static const char *power(const fb_emitter *e, const fb_value *v)
+{
+    bool constant = v->n_args == 2 && e->section->values[v->args[1]].kind == FB_VALUE_CONST;
+    double by = constant ? fb_node_power(e->nest->graph, v->node) : 0;
+    return by == 2     ? "($0 * $0)"
+           : by == 3   ? "($0 * $0 * $0)"
+           : by == 4   ? "($0 * $0 * ($0 * $0))"
+           : by == -1  ? "(1 / $0)"
+           : by == 0.5 ? "($0 == -INFINITY ? INFINITY : sqrt$f($0 + 0))"
+                       : NULL;
+}
+
+/* What stands for the op of a value whose operands are of this dtype. */
+static const char *spelling_of(const fb_emitter *e, const fb_value *v, fb_dtype of)
+{
+    const fb_op_info *op = fb_op_get(e->nest->graph->nodes[v->node].op);
+    const char *products = power(e, v);
+    if (products) return products;
+    return is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
+}
+
 static const char *operation(fb_emitter *e, const fb_value *v)
 {
     const fb_node *n = &e->nest->graph->nodes[v->node];
-    const fb_op_info *op = fb_op_get(n->op);
     const char *operands[3];
     for (int i = 0; i < v->n_args; i++) operands[i] = fb_emit_ref(e, v->args[i]);
     fb_dtype of = e->section->values[v->args[n->op == FB_OP_WHERE]].dtype;
@@ -193,8 +215,7 @@ static const char *operation(fb_emitter *e, const fb_value *v)
         return fb_arena_printf(e->arena, "%s%s(%s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
                                convert(e, operands[0], of, n->dtype));
     if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
-    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
-    spelling = resolve_spelling(e, spelling, n, of);
+    const char *spelling = resolve_spelling(e, spelling_of(e, v, of), n, of);
     return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
 }
 
@@ -246,7 +267,7 @@ static int mentions(const fb_emitter *e, const fb_value *user, int arg)
     if (user->kind != FB_VALUE_OP) return 1;
     const fb_op_info *op = fb_op_get(e->nest->graph->nodes[user->node].op);
     fb_dtype of = e->section->values[user->args[op->max_args == 3]].dtype;
-    const char *spelling = is_float(of) || !op->integer || !*op->integer ? e->spell->op(op) : op->integer;
+    const char *spelling = spelling_of(e, user, of);
     int n = 0;
     for (const char *p = strchr(spelling, '$'); p; p = strchr(p + 1, '$')) n += p[1] == '0' + arg;
     return n;

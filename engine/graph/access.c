@@ -258,3 +258,22 @@ bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base)
     }
     return FB_MUTATE(13, expect == fb_shape_elements(shape_of(g, *base)), true);
 }
+
+double fb_node_power(const fb_graph *g, fb_id node)
+{
+    static const double powers[] = {2, 3, 4, -1, 0.5};
+    const fb_node *n = &g->nodes[node];
+    fb_id base;
+    int64_t offset, strides[FB_MAX_RANK];
+    if (n->op != FB_OP_POW || !fb_dtype_is_float(n->dtype)) return 0;
+    if (!fb_access_strided(g, n->args[1], &base, &offset, strides) || g->nodes[base].op != FB_OP_CONST) return 0;
+    for (size_t i = 0; i < sizeof powers / sizeof *powers; i++)
+        if (g->nodes[base].attrs->value == powers[i]) return powers[i];
+    return 0;
+}
+
+fb_op fb_node_computed_as(const fb_graph *g, fb_id node)
+{
+    double power = fb_node_power(g, node);
+    return power == 0 ? (fb_op)g->nodes[node].op : power == -1 ? FB_OP_RECIP : power == 0.5 ? FB_OP_SQRT : FB_OP_MUL;
+}

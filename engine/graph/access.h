@@ -52,6 +52,11 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
 /* Is `node` its base laid out anew: all of it, in order? */
 bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base);
 
+/* x to the power of a constant that is a few products, a quotient or a root: 2, 3, 4, -1 or 0.5; 0: `node` is not. */
+double fb_node_power(const fb_graph *g, fb_id node);
+/* The op that a node is as slow as: its own, or what is written for such a power. */
+fb_op fb_node_computed_as(const fb_graph *g, fb_id node);
+
 /* The first non-view node under `node` (itself when it is no view). */
 fb_id fb_access_base(const fb_graph *g, fb_id node);
 

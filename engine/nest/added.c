@@ -64,8 +64,8 @@ static bool is_own(const fb_section *s, const fb_value *load, const fb_root *r)
     return true;
 }
 
-/* Does a row to which nothing is added keep what is stored there? */
-static bool spares(const fb_nest *nest, const fb_section *s, fb_val sum, const fb_root *r)
+/* Does a row to which nothing is added keep what is stored there? If not, *moves is what changes it. */
+static bool spares(const fb_nest *nest, const fb_section *s, fb_val sum, const fb_root *r, fb_id *moves)
 {
     if (r->storage < 0) return false;
     fb_dtype stored = nest->graph->nodes[r->storage].dtype;
@@ -78,6 +78,8 @@ static bool spares(const fb_nest *nest, const fb_section *s, fb_val sum, const f
             rest[i] = UNCHANGED;
         else if (v->kind == FB_VALUE_OP)
             rest[i] = of_operation(nest, s, v, rest, stored);
+        for (int k = 0; k < v->n_args && v->kind == FB_VALUE_OP && rest[i] == CHANGED; k++)
+            if (rest[v->args[k]] == UNCHANGED && *moves == FB_NONE) *moves = v->node;
     }
     bool fine = rest[r->value] == UNCHANGED;
     fb_free(rest);
@@ -88,7 +90,7 @@ static bool spares(const fb_nest *nest, const fb_section *s, fb_val sum, const f
 
 bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out)
 {
-    *out = (fb_added){.sum = FB_NONE, .points = 1};
+    *out = (fb_added){.sum = FB_NONE, .points = 1, .moves = FB_NONE};
     for (int i = 0; i < s->n_values && !s->scatter; i++)
         if (s->values[i].kind == FB_VALUE_REDUCE && nest->graph->nodes[s->values[i].node].op == FB_OP_SCATTER_ADD)
             out->sum = i;
@@ -104,7 +106,8 @@ bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out)
     out->width /= out->rows * s->members;
     out->points = fb_space_points(&s->spaces[s->values[out->sum].over]);
     out->spares = s->n_roots > 0;
-    for (int i = 0; i < s->n_roots; i++) out->spares &= spares(nest, s, out->sum, &s->roots[i]);
+    for (int i = 0; i < s->n_roots; i++) out->spares &= spares(nest, s, out->sum, &s->roots[i], &out->moves);
+    if (out->spares) out->moves = FB_NONE;
     return true;
 }
 
@@ -112,4 +115,15 @@ double fb_added_rows(const fb_added *a)
 {
     double rows = (double)a->rows;
     return rows > 0 ? -rows * expm1((double)a->points * log1p(-1 / fmax(rows, 1 + 1e-9))) : 0;
+}
+
+void fb_added_says(const fb_nest *nest, const fb_added *a, fb_str *out)
+{
+    if (a->spares)
+        fb_str_add(out, "rows that the index does not name stay as they are");
+    else if (a->moves != FB_NONE)
+        fb_str_addf(out, "all rows are stored: `%s` changes those, too, that the index does not name",
+                    nest->graph->nodes[a->moves].name);
+    else
+        fb_str_add(out, "all rows are stored");
 }

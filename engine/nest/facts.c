@@ -165,7 +165,7 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     fb_nest_facts *f = &nest->facts;
     if (v->kind == FB_VALUE_OP) {
         f->flops += op->flops * times;
-        f->specials += (int64_t)llround(fb_special_cost(n->op, v->dtype, nest->target) * (double)times);
+        f->specials += (int64_t)llround(fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target) * (double)times);
     } else if (v->kind == FB_VALUE_SCAN) {
         f->flops += times;
     } else if (v->kind == FB_VALUE_REDUCE) {

@@ -268,7 +268,7 @@ static void find_kept(fb_builder *b, fb_section *s)
         fb_value *v = &s->values[i];
         if (passes[i] < 2 || v->kind != FB_VALUE_OP) continue;
         int64_t bytes = fb_space_points(&s->spaces[v->space]) * (v->dtype == FB_F64 ? 8 : 4);
-        v->kept = fb_op_get(b->nest->graph->nodes[v->node].op)->special && bytes <= MAX_KEPT_BYTES;
+        v->kept = fb_op_get(fb_node_computed_as(b->nest->graph, v->node))->special && bytes <= MAX_KEPT_BYTES;
         v->kept_pass = s->n_passes;
     }
     for (int p = 0; p < s->n_passes; p++) {

@@ -262,11 +262,14 @@ typedef struct {
     fb_val sum;                  /* of an index_add with more in its kernel: FB_VALUE_REDUCE; FB_NONE: it is alone */
     int row;                     /* … and this row variable, the first but for a member's, numbers the rows */
     int64_t rows, width, points; /* of the result (a member's), elements of each, and of the index */
-    bool spares;                 /* rows that the index does not name stay as they are in memory, untouched */
+    bool spares;                 /* rows that the index does not name stay as they are in memory, untouched … */
+    fb_id moves;                 /* … if not for this node, which changes them; FB_NONE: their zeros are new */
 } fb_added;
 
 /* Is the section an index_add, alone or with what is made of it? */
 bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out);
+/* "rows that the index does not name stay as they are", or why they do not. */
+void fb_added_says(const fb_nest *nest, const fb_added *a, fb_str *out);
 /* Rows that the index names, if it is as likely to name one as any other. */
 double fb_added_rows(const fb_added *a);
 

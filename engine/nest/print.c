@@ -168,6 +168,11 @@ static void add_section(printer *p, const fb_section *s, const char *title)
                     fb_ix_var_name(p->nest->pool, s->member));
     if (s->blocked) fb_str_addf(p->out, "; the first %d in blocks of a product's rows", s->blocked);
     if (s->scatter) fb_str_add(p->out, "; zeroed, then added to at every point");
+    fb_added added;
+    if (fb_section_adds(p->nest, s, &added) && added.sum != FB_NONE) {
+        fb_str_add(p->out, "; ");
+        fb_added_says(p->nest, &added, p->out);
+    }
     fb_str_add(p->out, "\n");
     for (int i = 0; i < s->n_spaces; i++) {
         fb_str_addf(p->out, "    space %d: ", i);

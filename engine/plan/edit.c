@@ -1,10 +1,12 @@
 /* Edits: judge first, then make. Joining groups is judged on the plan as it is; edits that take groups apart are made
  * on a copy, which is then checked. Either way the verdict compares the cost of the groups concerned before and after.
  */
+#include "nest/parts.h"
 #include "plan/loops.h"
 #include "plan/parts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +121,19 @@ void fb_commit_join(fb_plan *plan, const fb_id *slots, int n, fb_analysis *to)
     plan->slot[fb_plan_join(plan, slots, n)].analysis = to;
 }
 
+/* Of an index_add with what is made of it: whether all rows are gone through, and why. */
+static void say_of_added(const fb_analysis *a, fb_verdict *v)
+{
+    fb_added added;
+    fb_str says = {0};
+    for (int i = 0; a->nest && i < a->nest->n_sections && !says.n; i++)
+        if (fb_section_adds(a->nest, &a->nest->sections[i], &added) && added.sum != FB_NONE)
+            fb_added_says(a->nest, &added, &says);
+    size_t used = strlen(v->text);
+    if (says.n) snprintf(v->text + used, sizeof v->text - used, "; %s", fb_str_get(&says));
+    fb_str_free(&says);
+}
+
 static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slots, fb_plan **result)
 {
     fb_verdict v;
@@ -131,6 +146,7 @@ static fb_verdict join(const fb_plan *plan, const char *what, const fb_ids *slot
     toll after = {0};
     pay(&after, plan, to, fb_analysis_cost(plan->planner, to));
     v = verdict_of(plan, what, toll_of_nodes(plan, slots), after);
+    say_of_added(to, &v);
     if (result) {
         *result = fb_plan_copy(plan);
         fb_commit_join(*result, slots->at, slots->n, to);

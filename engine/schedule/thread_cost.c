@@ -75,7 +75,7 @@ static void add_value(const fb_nest *nest, const fb_value *v, double times, int 
         w->chain += all * DIVISION;
         w->instructions += all * EXP;
     } else if (v->kind == FB_VALUE_OP) {
-        fb_op op = nest->graph->nodes[v->node].op;
+        fb_op op = fb_node_computed_as(nest->graph, v->node);
         double slow = EXP * fb_special_cost(op, v->dtype, nest->target);
         w->chain += RESULT * (steps + (fb_special_branches(op) ? all * slow : all * slow / SIDE_BY_SIDE));
         w->instructions += all * (1 + slow);
