@@ -2,6 +2,7 @@
 #include "nest/parts.h"
 #include "unit/nest_help.h"
 
+#include <math.h>
 #include <string.h>
 
 /* All computed nodes of a graph as one kernel that stores the outputs. */
@@ -105,6 +106,91 @@ static void test_added_rows_are_all_written(void **state)
     fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 8), FB_F32), at = source(g, FB_OP_INPUT, "at", SHAPE(32), FB_I64);
     trial t = build(with_output(g, NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 1000}), x, at)), false);
     expect(&t, 32 * 8 * 4 + 32 * 8, 1000 * 8 * 4, 1);
+    drop(&t);
+}
+
+/* What is done to a parameter of 1000 rows, with rows added to nothing by an index of 32. */
+typedef enum { PLAIN, DECAY, TWICE, COUNTED, MADE_OF_ZERO, OTHER_ROW, TURNED } update;
+
+static trial updated(update how, fb_dtype dtype)
+{
+    fb_graph *g = fb_graph_new("updated");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(32, 8), dtype), at = source(g, FB_OP_INPUT, "at", SHAPE(32), FB_I64);
+    fb_id p = source(g, FB_OP_PARAM, "p", SHAPE(1000, 8), dtype), from = p;
+    fb_id sum = NODE(g, FB_OP_SCATTER_ADD, "sum", &((fb_attrs){.start = 1000}), x, at);
+    fb_id rate =
+        node(g, FB_OP_CONST, NULL, &(fb_attrs){.dtype = dtype, .value = how == COUNTED ? INFINITY : 0.125}, 0, NULL);
+    fb_attrs turn = {.n_axes = 1, .axes = {0}};
+    if (how == TURNED) sum = NODE(g, FB_OP_FLIP, NULL, &turn, sum);
+    fb_id step = NODE(g, FB_OP_MUL, "step", NULL, rate, sum);
+    if (how == DECAY) step = NODE(g, FB_OP_ADD, "decayed", NULL, step, NODE(g, FB_OP_MUL, "decay", NULL, rate, p));
+    if (how == TWICE) step = NODE(g, FB_OP_MUL, "twice", NULL, step, NODE(g, FB_OP_NEG, NULL, NULL, step));
+    if (how == MADE_OF_ZERO) step = NODE(g, FB_OP_COS, "cosine", NULL, step);
+    if (how == OTHER_ROW) from = source(g, FB_OP_PARAM, "q", SHAPE(1000, 8), dtype);
+    NODE(g, FB_OP_ASSIGN, NULL, NULL, p, NODE(g, FB_OP_SUB, NULL, NULL, from, step));
+    return build(finished(g), false);
+}
+
+/* Of 1000 rows 32 points name 31.5, as likely as each other: 252 elements. */
+static void test_rows_that_nobody_names_are_not_touched(void **state)
+{
+    (void)state;
+    static const struct {
+        update how;
+        fb_dtype dtype;
+        bool spares;
+        const char *says;
+    } cases[] = {
+        {PLAIN, FB_F32, true, "rows that the index does not name stay as they are"},
+        {PLAIN, FB_F16, true, "rows that the index does not name stay as they are"},
+        {TWICE, FB_F32, true, "rows that the index does not name stay as they are"},
+        {DECAY, FB_F32, false, "all rows are stored: `decay` changes those, too, that the index does not name"},
+        {COUNTED, FB_F32, false, "all rows are stored: `sub` changes those, too, that the index does not name"},
+        {MADE_OF_ZERO, FB_F32, false, "all rows are stored: `sub` changes those, too, that the index does not name"},
+        {OTHER_ROW, FB_F32, false, "all rows are stored"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        trial t = updated(cases[i].how, cases[i].dtype);
+        int64_t size = fb_dtype_size(cases[i].dtype), rows = cases[i].spares ? 252 * size : 1000 * 8 * size;
+        expect(&t, 32 * 8 * size + 32 * 8 + rows, rows, 1);
+        fb_added a;
+        fb_str says = {0};
+        assert_true(fb_section_adds(t.nest, &t.nest->sections[0], &a));
+        assert_int_equal(a.spares, cases[i].spares);
+        fb_added_says(t.nest, &a, &says);
+        assert_string_equal(fb_str_get(&says), cases[i].says);
+        fb_str_free(&says);
+        drop(&t);
+    }
+    trial t = updated(TURNED, FB_F32);
+    assert_null(t.nest);
+    assert_non_null(strstr(t.why.text, "all 32.0 kB of it must be there before it is read"));
+    drop(&t);
+}
+
+/* Three tables are one section, whose members are looked up in tables of pointers. */
+static void test_equal_updates_share_a_section(void **state)
+{
+    (void)state;
+    enum { TABLES = 3 };
+    fb_graph *g = fb_graph_new("tables");
+    fb_id rate = node(g, FB_OP_CONST, NULL, &(fb_attrs){.dtype = FB_F32, .value = 0.125}, 0, NULL);
+    for (int i = 0; i < TABLES; i++) {
+        fb_id x = source(g, FB_OP_INPUT, NULL, SHAPE(32, 8), FB_F32),
+              at = source(g, FB_OP_INPUT, NULL, SHAPE(32), FB_I64);
+        fb_id p = source(g, FB_OP_PARAM, NULL, SHAPE(1000, 8), FB_F32);
+        fb_id sum = NODE(g, FB_OP_SCATTER_ADD, NULL, &((fb_attrs){.start = 1000}), x, at);
+        fb_id step = NODE(g, FB_OP_MUL, NULL, NULL, rate, sum);
+        NODE(g, FB_OP_ASSIGN, NULL, NULL, p, NODE(g, FB_OP_SUB, NULL, NULL, p, step));
+    }
+    trial t = build(finished(g), false);
+    expect(&t, TABLES * (32 * 8 * 4 + 32 * 8 + 252 * 4), TABLES * 252 * 4, 1);
+    fb_added a;
+    assert_true(fb_section_adds(t.nest, &t.nest->sections[0], &a));
+    assert_true(a.spares);
+    assert_int_equal(t.nest->sections[0].members, TABLES);
+    assert_int_equal(a.rows, 1000);
+    assert_int_equal(a.width, 8);
     drop(&t);
 }
 
@@ -232,6 +318,8 @@ int main(void)
         cmocka_unit_test(test_members_without_a_join),
         cmocka_unit_test(test_views_cost_what_they_touch),
         cmocka_unit_test(test_added_rows_are_all_written),
+        cmocka_unit_test(test_rows_that_nobody_names_are_not_touched),
+        cmocka_unit_test(test_equal_updates_share_a_section),
         cmocka_unit_test(test_unlike_reductions_of_one_input_share_a_pass),
         cmocka_unit_test(test_softmax_keeps_its_exponentials),
         cmocka_unit_test(test_loops_that_are_no_vectors),
