@@ -39,7 +39,19 @@ static int64_t values_tested(const fb_nest *nest, int when, fb_ix var, int64_t e
     return high > low ? high - low : 0;
 }
 
-static touch touch_of(const fb_nest *nest, const fb_space *rows, const fb_space *space, fb_id base, fb_ix at, int when)
+/* How many different values an index from memory has: as many as it is read, or fewer where some are the same. */
+static double values_read(const fb_section *s, const fb_data_var *d, int64_t extent)
+{
+    const fb_value *v = &s->values[d->value];
+    int64_t points = v->space == FB_NONE ? 1 : fb_space_points(&s->spaces[v->space]);
+    for (int i = 0; i < s->rows.n; i++)
+        if (v->rows >> i & 1) points *= s->rows.extent[i];
+    return fb_added_rows(&(fb_added){.rows = extent, .points = points});
+}
+
+/* `s`: whose data variables `at` may use; NULL: it uses none. */
+static touch touch_of(const fb_nest *nest, const fb_section *s, const fb_space *rows, const fb_space *space, fb_id base,
+                      fb_ix at, int when)
 {
     touch t = {.base = base, .at = at, .when = when, .elements = 1};
     int64_t size = fb_shape_elements(&nest->graph->nodes[base].shape);
@@ -47,15 +59,17 @@ static touch touch_of(const fb_nest *nest, const fb_space *rows, const fb_space 
     if (t.low < 0) t.low = 0;
     if (t.high >= size) t.high = size - 1;
     const fb_space *both[] = {rows, space};
-    bool data = !fb_ix_is_const(nest->pool, at, &(int64_t){0});
-    for (int s = 0; s < 2; s++) {
-        for (int d = 0; both[s] && d < both[s]->n; d++) {
-            if (!fb_ix_uses(nest->pool, at, both[s]->var[d])) continue;
-            data = false;
-            t.elements = at_most(t.elements * values_tested(nest, when, both[s]->var[d], both[s]->extent[d]), size);
+    for (int k = 0; k < 2; k++) {
+        for (int d = 0; both[k] && d < both[k]->n; d++) {
+            if (!fb_ix_uses(nest->pool, at, both[k]->var[d])) continue;
+            t.elements = at_most(t.elements * values_tested(nest, when, both[k]->var[d], both[k]->extent[d]), size);
         }
     }
-    if (data) t.elements = size; /* indices from memory alone: nothing is known */
+    for (int d = 0; s && d < s->n_data; d++) {
+        if (!fb_ix_uses(nest->pool, at, s->data[d].var)) continue;
+        double read = values_read(s, &s->data[d], fb_ix_extent(nest->pool, s->data[d].var));
+        t.elements = at_most((int64_t)llround((double)t.elements * read), size);
+    }
     t.elements = at_most(t.elements, t.high - t.low + 1);
     if (t.elements < 0) t.elements = 0;
     return t;
@@ -165,7 +179,8 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     fb_nest_facts *f = &nest->facts;
     if (v->kind == FB_VALUE_OP) {
         f->flops += op->flops * times;
-        f->specials += (int64_t)llround(fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target) * (double)times);
+        f->specials += (int64_t)llround(
+            fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target) * (double)times);
     } else if (v->kind == FB_VALUE_SCAN) {
         f->flops += times;
     } else if (v->kind == FB_VALUE_REDUCE) {
@@ -195,12 +210,12 @@ static void count_added(fb_nest *nest, const fb_section *s, const fb_added *a, t
         else
             count_value(nest, s, v, space ? a->points * (v->rows ? a->width : 1) : visited);
         if (v->kind != FB_VALUE_LOAD) continue;
-        note(reads, of_rows_named(touch_of(nest, &s->rows, space, v->node, v->at, v->when), nest, s, part));
+        note(reads, of_rows_named(touch_of(nest, s, &s->rows, space, v->node, v->at, v->when), nest, s, part));
     }
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         fb_id base = r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage;
-        note(writes, of_rows_named(touch_of(nest, &s->rows, NULL, base, r->at, FB_NONE), nest, s, part));
+        note(writes, of_rows_named(touch_of(nest, s, &s->rows, NULL, base, r->at, FB_NONE), nest, s, part));
     }
     if (visited > nest->facts.rows * nest->facts.inner) {
         nest->facts.rows = visited;
@@ -225,7 +240,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
         if (v->space == FB_NONE) count_row_access(nest, s, v, across, rows);
         if (v->kind != FB_VALUE_LOAD || fb_nest_is_product(nest, v->node)) continue;
         note(reads,
-             touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
+             touch_of(nest, s, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
     }
     bool *needed = fb_calloc((size_t)s->n_values + 1, 1), *computed = fb_calloc((size_t)s->n_values + 1, 1);
     for (int p = 0; p < s->n_passes; p++) {
@@ -249,7 +264,7 @@ static void count_section(fb_nest *nest, const fb_section *s, touches *reads, to
         if (r->storage == FB_ON_CHIP) continue;
         fb_id base = r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage;
         const fb_space *space = r->space == FB_NONE ? NULL : &s->spaces[r->space];
-        touch t = touch_of(nest, &s->rows, space, base, r->at, FB_NONE);
+        touch t = touch_of(nest, s, &s->rows, space, base, r->at, FB_NONE);
         note(writes, s->scatter ? whole_of(nest, t) : t);
     }
     if (rows * inner > f->rows * f->inner) {
@@ -283,7 +298,7 @@ static void count_product(fb_nest *nest, fb_id product, bool left, touches *read
             }
             rows.n--;
         }
-        note(reads, touch_of(nest, &rows, NULL, access.base, at, FB_NONE));
+        note(reads, touch_of(nest, NULL, &rows, NULL, access.base, at, FB_NONE));
     }
 }
 
@@ -309,7 +324,7 @@ static void count_operand(fb_nest *nest, const fb_operand *o, touches *reads)
         count_value(nest, s, v, v->space == FB_NONE ? 1 : points);
         if (v->kind != FB_VALUE_LOAD) continue;
         note(reads,
-             touch_of(nest, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
+             touch_of(nest, s, &s->rows, v->space == FB_NONE ? NULL : &s->spaces[v->space], v->node, v->at, v->when));
     }
 }
 

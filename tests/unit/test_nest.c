@@ -109,6 +109,18 @@ static void test_added_rows_are_all_written(void **state)
     drop(&t);
 }
 
+/* Of a table those rows that 32 points name, some of them twice: 31.5. */
+static void test_rows_looked_up_are_what_is_read(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("looked up");
+    fb_id table = source(g, FB_OP_PARAM, "table", SHAPE(1000, 8), FB_F32),
+          at = source(g, FB_OP_INPUT, "at", SHAPE(32), FB_I64);
+    trial t = build(with_output(g, NODE(g, FB_OP_EMBEDDING, NULL, NULL, table, at)), false);
+    expect(&t, 252 * 4 + 32 * 8, 32 * 8 * 4, 1);
+    drop(&t);
+}
+
 /* What is done to a parameter of 1000 rows, with rows added to nothing by an index of 32. */
 typedef enum { PLAIN, DECAY, TWICE, COUNTED, MADE_OF_ZERO, OTHER_ROW, TURNED } update;
 
@@ -318,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_members_without_a_join),
         cmocka_unit_test(test_views_cost_what_they_touch),
         cmocka_unit_test(test_added_rows_are_all_written),
+        cmocka_unit_test(test_rows_looked_up_are_what_is_read),
         cmocka_unit_test(test_rows_that_nobody_names_are_not_touched),
         cmocka_unit_test(test_equal_updates_share_a_section),
         cmocka_unit_test(test_unlike_reductions_of_one_input_share_a_pass),
