@@ -304,7 +304,8 @@ static double instructions_of(const fb_nest *nest, const fb_section *s)
         if (v->space == FB_NONE || is_long(nest, v)) continue;
         for (int c = v->kind == FB_VALUE_LOAD ? v->when : FB_NONE; c != FB_NONE; c = nest->whens[c].outer) n++;
         n += v->kind == FB_VALUE_LOAD ? LOAD : v->kind == FB_VALUE_SELECT ? SELECT : 1;
-        if (v->kind == FB_VALUE_OP) n += EXP * fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target);
+        if (v->kind == FB_VALUE_OP)
+            n += EXP * fb_special_cost(fb_node_computed_as(nest->graph, v->node), v->dtype, nest->target);
     }
     return n;
 }

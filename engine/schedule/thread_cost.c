@@ -174,7 +174,8 @@ static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section
         SUMMED = 20
     }; /* STEP: cycles of one of the sort's, with its barrier */
     double lanes = fmin((double)fb_power_of_two(a->width, nest->target->warp), nest->target->warp);
-    double each = ceil((double)a->points / x->threads), own = fmax((double)a->points * s->members / (double)x->blocks, 1);
+    double each = ceil((double)a->points / x->threads),
+           own = fmax((double)a->points * s->members / (double)x->blocks, 1);
     double bits = ceil(log2(fmax(own, 2))), steps = bits * (bits + 1) / 2, turns = ceil(own / (x->threads / lanes));
     double loads = fb_section_loads(s), columns = ceil((double)a->width / lanes);
     double stored = a->spares ? 0 : ceil((double)x->rows_a_block * (double)a->width / x->threads);
