@@ -39,14 +39,27 @@ static int64_t values_tested(const fb_nest *nest, int when, fb_ix var, int64_t e
     return high > low ? high - low : 0;
 }
 
-/* How many different values an index from memory has: as many as it is read, or fewer where some are the same. */
-static double values_read(const fb_section *s, const fb_data_var *d, int64_t extent)
+/* Elements that come along when `points` of `rows` are named, some of them twice: rows of `each` elements, or sectors
+ * of memory where these hold several rows. */
+static int64_t elements_named(int64_t rows, int64_t each, int size, int64_t points)
+{
+    enum { SECTOR = 32 };
+    int64_t least = SECTOR / size > 1 ? SECTOR / size : 1, all = rows * each;
+    if (each < least) {
+        rows = (all + least - 1) / least;
+        each = least;
+    }
+    return at_most(llround(fb_added_rows(&(fb_added){.rows = rows, .points = points}) * (double)each), all);
+}
+
+/* How often an index from memory is read. */
+static int64_t times_read(const fb_section *s, const fb_data_var *d)
 {
     const fb_value *v = &s->values[d->value];
     int64_t points = v->space == FB_NONE ? 1 : fb_space_points(&s->spaces[v->space]);
     for (int i = 0; i < s->rows.n; i++)
         if (v->rows >> i & 1) points *= s->rows.extent[i];
-    return fb_added_rows(&(fb_added){.rows = extent, .points = points});
+    return points;
 }
 
 /* `s`: whose data variables `at` may use; NULL: it uses none. */
@@ -59,16 +72,21 @@ static touch touch_of(const fb_nest *nest, const fb_section *s, const fb_space *
     if (t.low < 0) t.low = 0;
     if (t.high >= size) t.high = size - 1;
     const fb_space *both[] = {rows, space};
+    bool alone = !fb_ix_is_const(nest->pool, at, &(int64_t){0});
     for (int k = 0; k < 2; k++) {
         for (int d = 0; both[k] && d < both[k]->n; d++) {
             if (!fb_ix_uses(nest->pool, at, both[k]->var[d])) continue;
+            alone = false;
             t.elements = at_most(t.elements * values_tested(nest, when, both[k]->var[d], both[k]->extent[d]), size);
         }
     }
-    for (int d = 0; s && d < s->n_data; d++) {
+    /* single elements at places from memory: nothing is known, but that each comes with a sector */
+    if (alone) t.elements = size;
+    for (int d = 0; s && !alone && d < s->n_data; d++) {
         if (!fb_ix_uses(nest->pool, at, s->data[d].var)) continue;
-        double read = values_read(s, &s->data[d], fb_ix_extent(nest->pool, s->data[d].var));
-        t.elements = at_most((int64_t)llround((double)t.elements * read), size);
+        int64_t table = fb_ix_extent(nest->pool, s->data[d].var);
+        t.elements = elements_named(table, t.elements, fb_dtype_size(nest->graph->nodes[base].dtype),
+                                    times_read(s, &s->data[d]));
     }
     t.elements = at_most(t.elements, t.high - t.low + 1);
     if (t.elements < 0) t.elements = 0;
@@ -189,10 +207,12 @@ static void count_value(fb_nest *nest, const fb_section *s, const fb_value *v, i
     }
 }
 
-/* Of `all` rows as many elements as of the rows that are gone through. */
-static touch of_rows_named(touch t, const fb_nest *nest, const fb_section *s, double part)
+/* What is gone through row by row is touched where the index names rows, or in all of them. */
+static touch of_rows_named(touch t, const fb_nest *nest, const fb_section *s, const fb_added *a)
 {
-    if (fb_ix_uses(nest->pool, t.at, s->rows.var[0])) t.elements = (int64_t)llround((double)t.elements * part);
+    if (a->spares && fb_ix_uses(nest->pool, t.at, s->rows.var[0]))
+        t.elements =
+            elements_named(a->rows, t.elements / a->rows, fb_dtype_size(nest->graph->nodes[t.base].dtype), a->points);
     return t;
 }
 
@@ -200,8 +220,7 @@ static touch of_rows_named(touch t, const fb_nest *nest, const fb_section *s, do
  * that the index names. */
 static void count_added(fb_nest *nest, const fb_section *s, const fb_added *a, touches *reads, touches *writes)
 {
-    double named = a->spares ? fb_added_rows(a) : (double)a->rows, part = named / (double)a->rows;
-    int64_t visited = (int64_t)llround(named) * a->width;
+    int64_t visited = llround(a->spares ? fb_added_rows(a) : (double)a->rows) * a->width;
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         const fb_space *space = v->space == FB_NONE ? NULL : &s->spaces[v->space];
@@ -210,12 +229,12 @@ static void count_added(fb_nest *nest, const fb_section *s, const fb_added *a, t
         else
             count_value(nest, s, v, space ? a->points * (v->rows ? a->width : 1) : visited);
         if (v->kind != FB_VALUE_LOAD) continue;
-        note(reads, of_rows_named(touch_of(nest, s, &s->rows, space, v->node, v->at, v->when), nest, s, part));
+        note(reads, of_rows_named(touch_of(nest, s, &s->rows, space, v->node, v->at, v->when), nest, s, a));
     }
     for (int i = 0; i < s->n_roots; i++) {
         const fb_root *r = &s->roots[i];
         fb_id base = r->storage == FB_COPY_OF_SOURCE ? r->node : r->storage;
-        note(writes, of_rows_named(touch_of(nest, s, &s->rows, NULL, base, r->at, FB_NONE), nest, s, part));
+        note(writes, of_rows_named(touch_of(nest, s, &s->rows, NULL, base, r->at, FB_NONE), nest, s, a));
     }
     if (visited > nest->facts.rows * nest->facts.inner) {
         nest->facts.rows = visited;
