@@ -12,6 +12,7 @@ enum {
     FB_SORTED_ROOM = 2048,  // points that a block sorts at once
     FB_SORTED_ROWS = 65536, // a block's, at most (schedule/schedule.c)
     FB_SORTED_LONG = 32,    // a row of so many points and more may be summed by all of the block
+    FB_SORTED_EACH = 4,     // elements of a row that a thread sums at once: it waits for their loads together
 };
 
 template <int THREADS, bool ALL> struct fb_sorted_room {
@@ -103,11 +104,17 @@ FB_DEVICE void fb_sorted_sum(ROOM &room, unsigned n, int64_t first, const VALUE 
         const unsigned mark = (k + FB_SORTED_LONG - 1) / FB_SORTED_LONG * FB_SORTED_LONG + FB_SORTED_LONG;
         if (k && fb_row_of(keys[k - 1]) == row) continue;
         if (mark < n && fb_row_of(keys[mark]) == row) continue; // long
-        for (int within = lane; within < WIDTH; within += LANES) {
-            SUM sum = 0;
-            for (unsigned i = k; i < n && fb_row_of(keys[i]) == row; i++)
-                sum = fb_sorted_plus(sum, (SUM)value_at((AT)(unsigned)keys[i], within));
-            finish(first + row, within, sum);
+        for (int from = lane; from < WIDTH; from += LANES * FB_SORTED_EACH) {
+            SUM sum[FB_SORTED_EACH] = {};
+            for (unsigned i = k; i < n && fb_row_of(keys[i]) == row; i++) {
+                const AT point = (AT)(unsigned)keys[i];
+#pragma unroll
+                for (int v = 0; v < FB_SORTED_EACH; v++)
+                    if (from + v * LANES < WIDTH) sum[v] = fb_sorted_plus(sum[v], (SUM)value_at(point, from + v * LANES));
+            }
+#pragma unroll
+            for (int v = 0; v < FB_SORTED_EACH; v++)
+                if (from + v * LANES < WIDTH) finish(first + row, from + v * LANES, sum[v]);
         }
     }
     for (unsigned k = 0; k + FB_SORTED_LONG < n; k += FB_SORTED_LONG) {
@@ -151,7 +158,8 @@ template <int THREADS, int WIDTH, bool ALL, class SUM, class AT, class ROW, clas
 FB_DEVICE void fb_sorted(int64_t first, int64_t last, AT points, const ROW &row_at, const VALUE &value_at,
                          const FINISH &finish)
 {
-    constexpr int LANES = WIDTH > 16 ? 32 : WIDTH > 8 ? 16 : WIDTH > 4 ? 8 : WIDTH > 2 ? 4 : WIDTH;
+    constexpr int WIDE = (WIDTH + FB_SORTED_EACH - 1) / FB_SORTED_EACH;
+    constexpr int LANES = WIDE > 16 ? 32 : WIDE > 8 ? 16 : WIDE > 4 ? 8 : WIDE > 2 ? 4 : WIDE;
     fb_sorted_room<THREADS, ALL> &room = fb_sorted_shared<THREADS, ALL>();
     for (int64_t low = first, high; low < last; low = high) {
         unsigned n;

@@ -341,6 +341,7 @@ void fb_emit_section(fb_emitter *e, int number)
     e->known = FB_NEW_ARRAY(e->arena, bool, s->n_values);
     e->uses = FB_NEW_ARRAY(e->arena, int, s->n_values);
     e->tables = FB_NEW_ARRAY(e->arena, const char *, s->n_tables);
+    e->picked = NULL;
     fb_emit_count_uses(e, NULL, FB_NONE, 0);
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];

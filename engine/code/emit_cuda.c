@@ -714,6 +714,21 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
     fb_emit_forget(e, mark);
 }
 
+/* A block works for one member: it picks its pointers once. */
+static void pick_member(frame *f, const char *block, int64_t blocks)
+{
+    fb_emitter *e = f->e;
+    const fb_section *s = f->s;
+    const char *member = var_name(e, s->rows.var[0]);
+    const char **picked = FB_NEW_ARRAY(e->arena, const char *, s->n_tables);
+    fb_emit(e, "const fb_at %s = %s / %" PRId64 ";", member, block, blocks);
+    for (int t = 0; t < s->n_tables; t++) {
+        picked[t] = fb_emit_name(e, fb_arena_printf(e->arena, "%s_member", e->tables[t]));
+        fb_emit(e, "auto *const %s = %s(%s);", picked[t], e->tables[t], member);
+    }
+    e->picked = picked;
+}
+
 static void emit_sorted(frame *f)
 {
     fb_emitter *e = f->e;
@@ -728,7 +743,7 @@ static void emit_sorted(frame *f)
     const char *type = e->spell->type[e->nest->graph->nodes[node].dtype].value, *block = f->block;
     int64_t blocks = f->x.blocks / s->members;
     if (s->members > 1) {
-        fb_emit(e, "const fb_at %s = %s / %" PRId64 ";", var_name(e, s->rows.var[0]), block, blocks);
+        pick_member(f, block, blocks);
         block = fb_arena_printf(e->arena, "(%s %% %" PRId64 ")", block, blocks);
     }
     value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", NULL, index);

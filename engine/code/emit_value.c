@@ -82,6 +82,7 @@ const char *fb_emit_storage(fb_emitter *e, fb_id storage)
 const char *fb_emit_element(fb_emitter *e, fb_id storage, int table, fb_ix at)
 {
     if (table != FB_NONE) {
+        if (e->picked) return fb_arena_printf(e->arena, "%s[%s]", e->picked[table], fb_emit_index(e, at, false));
         const char *member = fb_emit_index(e, e->section->member, false);
         const char *form = e->spell->picks ? "%s(%s)[%s]" : "%s[%s][%s]";
         return fb_arena_printf(e->arena, form, e->tables[table], member, fb_emit_index(e, at, false));

@@ -246,10 +246,11 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 }
 
 /* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each
- * are simplest; where all rows are stored, there are blocks enough to keep memory busy. */
-static void deal_added(const fb_added *a, fb_section_schedule *x)
+ * are simplest; else there are as many blocks as are on the device at once, of all members together, unless that leaves
+ * little or very much for each. */
+static void deal_added(const fb_added *a, int members, fb_section_schedule *x)
 {
-    enum { LITTLE = 1 << 20, LIST = 32, LONG_LIST = 1024, MOST = 256, STORED = 1 << 13, NAMED_ROWS = 1 << 16 };
+    enum { LITTLE = 1 << 20, LIST = 32, LONG_LIST = 1024, FILL = 512, STORED = 1 << 13, NAMED_ROWS = 1 << 16 };
     x->deal = FB_DEAL_OWNERS;
     x->rows = a->rows;
     x->blocks = fb_ceil_div(a->rows * a->width, x->threads);
@@ -257,12 +258,12 @@ static void deal_added(const fb_added *a, fb_section_schedule *x)
     if (a->sum == FB_NONE && (double)x->blocks * (double)a->points <= LITTLE) return;
     int64_t blocks = fb_ceil_div(a->points, LIST), stored = fb_ceil_div(a->rows * a->width, STORED);
     if (!a->spares && stored > blocks) blocks = stored;
-    if (blocks > MOST) blocks = MOST;
+    if (blocks > fb_ceil_div(FILL, members)) blocks = fb_ceil_div(FILL, members);
     if (blocks < fb_ceil_div(a->points, LONG_LIST)) blocks = fb_ceil_div(a->points, LONG_LIST);
     if (!a->spares && blocks < fb_ceil_div(a->rows, NAMED_ROWS)) blocks = fb_ceil_div(a->rows, NAMED_ROWS);
     x->deal = FB_DEAL_SORTED;
-    x->blocks = blocks < a->rows ? blocks : a->rows > 0 ? a->rows : 1;
-    x->rows_a_block = fb_ceil_div(a->rows, x->blocks);
+    x->blocks = members * (blocks < a->rows ? blocks : a->rows > 0 ? a->rows : 1);
+    x->rows_a_block = fb_ceil_div(a->rows * members, x->blocks);
 }
 
 fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s,
@@ -276,8 +277,7 @@ fb_section_schedule fb_schedule_section(const fb_nest *nest, const fb_knobs *kno
                              .rows_a_block = 1};
     fb_added added;
     if (fb_section_adds(nest, s, &added)) {
-        deal_added(&added, &x);
-        x.blocks *= s->members;
+        deal_added(&added, s->members, &x);
     } else if (!s->n_passes) {
         x.blocks = fb_ceil_div(x.rows / fb_schedule_vector(nest, knobs, s, FB_NONE), x.threads);
     } else {

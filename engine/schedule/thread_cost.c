@@ -168,16 +168,17 @@ static work of_scatter(const fb_nest *nest, const fb_section *s)
 static work of_sorted(const fb_nest *nest, const fb_section *s, const fb_section_schedule *x, const fb_added *a)
 {
     enum {
-        AT_ONCE = 4,
-        STEP = 60,
+        AT_ONCE = 4, /* loads that a thread waits for together */
+        STEP = 60,   /* cycles of one of the sort's steps, with its barrier */
         COMPARED = 12,
-        SUMMED = 20
-    }; /* STEP: cycles of one of the sort's, with its barrier */
-    double lanes = fmin((double)fb_power_of_two(a->width, nest->target->warp), nest->target->warp);
+        SUMMED = 20,
+    };
+    int64_t wide = fb_ceil_div(a->width, AT_ONCE);
+    double lanes = fb_power_of_two(wide, nest->target->warp);
     double each = ceil((double)a->points / x->threads),
            own = fmax((double)a->points * s->members / (double)x->blocks, 1);
     double bits = ceil(log2(fmax(own, 2))), steps = bits * (bits + 1) / 2, turns = ceil(own / (x->threads / lanes));
-    double loads = fb_section_loads(s), columns = ceil((double)a->width / lanes);
+    double loads = fb_section_loads(s), columns = ceil((double)wide / lanes);
     double stored = a->spares ? 0 : ceil((double)x->rows_a_block * (double)a->width / x->threads);
     work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
     w.chain = ceil(each / AT_ONCE) * WAIT + steps * STEP + 5 * FB_ROUND_CYCLES + turns * columns * 2 * WAIT +

@@ -212,7 +212,7 @@ static fb_graph *made_of_added(int64_t rows, double high)
 
 static fb_graph *sorted(void)
 {
-    return made_of_added(37, 37);
+    return made_of_added(370, 37);
 }
 static fb_graph *crowded(void)
 {
