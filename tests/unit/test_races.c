@@ -348,7 +348,7 @@ static const struct {
     {7, "FB_DEVICE sum *spread(", "fb_meet<THREADS>();"},
     {10, "for (int t = 0; t < TILES; t++) {", "if (t) __syncthreads();"},
     {12, "if (threadIdx.x == 0) room.count = 0;", "fb_meet<THREADS>();"},
-    {12, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
+    {14, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
     {12, "parts[threadIdx.x] = sum;", "fb_meet<THREADS>();"},
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
 };
