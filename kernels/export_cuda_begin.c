@@ -15,6 +15,7 @@ typedef struct {
     const unsigned char *cubin, *ptx;
     int grid[3], block[3], shared;
     bool together; /* all of its blocks are there at once */
+    bool wide;     /* its clusters are of more blocks than every GPU has room for */
 } kernel;
 
 #if HAS_PRODUCTS

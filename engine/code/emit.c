@@ -464,6 +464,8 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     memcpy(result.block, e.block, sizeof result.block);
     result.dynamic_shared = e.dynamic_shared;
     result.kept_shared = e.kept_shared;
+    result.cluster = e.cluster;
+    result.weights = e.weights ? fb_arena_strdup(arena, e.weights) : NULL;
     result.n_args = e.n_args;
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)

@@ -20,6 +20,8 @@ typedef struct {
     int grid[3], block[3]; /* CUDA geometry; 0 on the host */
     int dynamic_shared;    /* bytes */
     int kept_shared;       /* more of them, which stay as they are between the steps of a loop */
+    int cluster;           /* blocks of a cluster; 0: there are none */
+    const char *weights;   /* in a cluster: the type of what its threads keep from one step of its loop to the next */
 } fb_kernel_text;
 
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */

@@ -5,6 +5,7 @@
  */
 #include "code/emit_cuda_parts.h"
 #include "code/names.h"
+#include "schedule/cluster.h"
 #include "schedule/gemm.h"
 #include "schedule/schedule.h"
 
@@ -34,9 +35,16 @@ static fb_gemm_tile tile_of(const fb_emitter *e)
     return tile;
 }
 
+static fb_cluster_tile cluster_of(const fb_emitter *e)
+{
+    fb_cluster_tile tile;
+    FB_ASSERT(fb_cluster_tile_of(e->nest, e->knobs, &tile, NULL));
+    return tile;
+}
+
 int fb_cuda_gemm_threads(const fb_emitter *e)
 {
-    return tile_of(e).threads;
+    return e->nest->tiled->round ? cluster_of(e).threads : tile_of(e).threads;
 }
 
 /* ---- operands ---- */
@@ -418,6 +426,154 @@ static void write_rows(writer *w)
     fb_emit_close(e);
 }
 
+/* ---- in a cluster (kernels/cluster.cuh) ---- */
+
+/* Have its blocks more columns than there are? */
+static bool has_gaps(const writer *w, const fb_cluster_tile *x)
+{
+    return (int64_t)x->blocks * x->columns > w->t->columns;
+}
+
+static void write_state(const writer *w, const fb_cluster_tile *x)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[0];
+    fb_emit_open(e, "[&](fb_at fb_m, fb_at fb_k) -> %s", w->element);
+    if (w->t->rows % x->rows) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") return {};", w->t->rows);
+    declare(w, p->left.outer, "m0 + fb_m");
+    declare(w, p->left.k, "fb_k");
+    return_element(w, e->nest->n_sections, &p->left, false, NULL);
+    e->indent--;
+    fb_emit(e, "},");
+}
+
+static void write_weights(const writer *w, const fb_cluster_tile *x)
+{
+    fb_emitter *e = w->e;
+    const fb_phase *p = &w->t->phases[0];
+    const char *all = columns_of(w, p, "fb_column");
+    fb_emit_open(e, "[&](fb_at fb_k, fb_at fb_strip, fb_at fb_n) -> %s", w->element);
+    fb_emit(e, "const fb_at fb_column = n0 + fb_n;");
+    fb_emit(e, "if (fb_k >= %" PRId64 "%s) return {};", p->k,
+            has_gaps(w, x) ? fb_arena_printf(e->arena, " || fb_column >= %" PRId64, w->t->columns) : "");
+    for (int s = 0; s < w->t->n_strips && !all; s++) {
+        if (p->product[s] == FB_NONE) continue;
+        fb_emit_open(e, "if (fb_strip == %d)", s);
+        write_columns(w, p->product[s],
+                      p->column[s] ? fb_arena_printf(e->arena, "fb_column + %" PRId64, p->column[s]) : "fb_column",
+                      false, NULL);
+        fb_emit_close(e);
+    }
+    if (all)
+        write_columns(w, p->product[0], all, false, NULL);
+    else
+        fb_emit(e, "return {};");
+    e->indent--;
+    fb_emit(e, "});");
+}
+
+static bool is_early(const writer *w, fb_val v)
+{
+    const fb_value *x = &w->s->values[v];
+    return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && !is_sum(w, v);
+}
+
+/* Where element fb_e of a thread's is; nothing is done to one that is outside. */
+static void open_element(const writer *w, const fb_cluster_tile *x)
+{
+    fb_emit(w->e, "const int fb_m = fb_cell::row(fb_e), fb_n = fb_cell::column(fb_e);");
+    if (w->t->rows % x->rows) fb_emit(w->e, "if (m0 + fb_m >= %" PRId64 ") continue;", w->t->rows);
+    if (has_gaps(w, x)) fb_emit(w->e, "if (n0 + fb_n >= %" PRId64 ") continue;", w->t->columns);
+}
+
+/* What is loaded while the product is at work, for all of a thread's elements. */
+static void load_early(writer *w, const fb_cluster_tile *x, const char *point)
+{
+    fb_emitter *e = w->e;
+    fb_str fields = {0};
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_early(w, v)) fb_str_addf(&fields, " %s %s;", e->spell->type[w->s->values[v].dtype].memory, e->names[v]);
+    if (fields.n) {
+        fb_emit(e, "struct {%s } fb_early[fb_cell::MINE];", fb_str_get(&fields));
+        fb_emit_raw(e, "#pragma unroll");
+        fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
+        open_element(w, x);
+        write_point(w, point);
+        fb_cuda_load_group(e, 1, point);
+    }
+    for (int v = 0; v < w->s->n_values; v++) {
+        if (!is_early(w, v)) continue;
+        const fb_value *load = &w->s->values[v];
+        const char *field = fb_arena_printf(e->arena, "fb_early[fb_e].%s", e->names[v]);
+        fb_emit(e, "%s = %s;", field, fb_emit_element(e, load->node, load->table, load->at));
+        e->whole[v] = fb_emit_spell(e, e->spell->type[load->dtype].from, &field, 1);
+    }
+    if (fields.n) fb_emit_close(e);
+    fb_str_free(&fields);
+}
+
+static void name_round_sums(void *ctx)
+{
+    const writer *w = ctx;
+    for (int v = 0; v < w->s->n_values; v++)
+        if (is_sum(w, v)) fb_emit(w->e, "const %s %s = fb_sums[fb_e][%d];", w->sum, w->e->names[v], w->t->strip_of[v]);
+}
+
+static void make_state(writer *w, const fb_cluster_tile *x, const char *point)
+{
+    fb_emitter *e = w->e;
+    const fb_section *s = w->s;
+    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
+    fb_emit(e, "fb_made[fb_e] = {};");
+    open_element(w, x);
+    write_point(w, point);
+    fb_cuda_load_group(e, 1, point);
+    fb_cuda_store_group(e, 1, name_round_sums, w);
+    for (int r = 0; r < s->n_roots; r++) {
+        if (s->roots[r].node != w->t->made) continue;
+        const char *value = fb_emit_ref(e, s->roots[r].value);
+        fb_emit(e, "fb_made[fb_e] = %s;", fb_emit_spell(e, e->spell->type[w->t->dtype].to, &value, 1));
+        break;
+    }
+    fb_emit_close(e);
+}
+
+/* A step of a loop: its number is fb_step, and fb_more says whether another one comes (code/merge.c). */
+static void write_round(writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_cluster_tile x = cluster_of(e);
+    e->weights = fb_arena_printf(e->arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element,
+                                 x.blocks, w->t->n_strips, w->t->columns, x.rows, x.columns, x.across, x.deep, x.held);
+    fb_emit(e, "using fb_cell = %s;", e->weights);
+    fb_emit(e, "static_assert(fb_cell::THREADS == %d && fb_cell::SHARED == %" PRId64 ", \"as launched\");", x.threads,
+            x.shared_bytes);
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = blockIdx.x * %d;", x.rows, x.columns);
+    fb_emit(e, "if (fb_step == 0)");
+    e->indent++;
+    fb_emit(e, "fb_cell::begin(fb_weights, fb_shared,");
+    e->indent++;
+    write_state(w, &x);
+    write_weights(w, &x);
+    e->indent -= 2;
+    fb_emit_section(e, 0);
+    find_sums(w);
+    const char *point = fb_emit_name(e, "point");
+    load_early(w, &x, point);
+    fb_emit(e, "%s fb_sums[fb_cell::MINE][%d];", w->sum, w->t->n_strips);
+    fb_emit(e, "fb_cell::multiply(fb_sums, fb_weights, fb_shared, fb_step);");
+    fb_emit(e, "%s fb_made[fb_cell::MINE];", w->element);
+    make_state(w, &x, point);
+    fb_emit(e, "if (fb_more) fb_cell::send(fb_made, fb_shared, fb_step, n0);");
+    e->grid[0] = x.blocks;
+    e->grid[1] = (int)x.clusters;
+    e->grid[2] = 1;
+    e->dynamic_shared = (int)x.shared_bytes;
+    e->cluster = x.blocks;
+}
+
 /* ---- the kernel ---- */
 
 static void write_places(const writer *w)
@@ -442,10 +598,15 @@ static void write_places(const writer *w)
 void fb_cuda_gemm(fb_emitter *e)
 {
     const fb_tiled *t = e->nest->tiled;
-    writer w = {.e = e, .t = t, .tile = tile_of(e), .s = &e->nest->sections[0], .vector = 1, .columns = 1};
+    writer w = {.e = e, .t = t, .s = &e->nest->sections[0], .vector = 1, .columns = 1};
+    if (!t->round) w.tile = tile_of(e);
     w.element = e->spell->type[t->dtype].memory;
     w.sum = e->spell->type[t->dtype].value;
     for (int d = w.s->blocked; d < w.s->rows.n; d++) w.columns *= w.s->rows.extent[d];
+    if (t->round) {
+        write_round(&w);
+        return;
+    }
     fb_emit(e, "using fb_tile = fb_gemm<%s, %s, %d, %d, %d, %d, %d, %d>;", w.element, w.tile.tensor ? "true" : "false",
             w.tile.m, w.tile.n, w.tile.k, w.tile.warp_m, w.tile.warp_n, w.tile.stages);
     fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);

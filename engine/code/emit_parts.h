@@ -65,8 +65,10 @@ struct fb_emitter {
     int n_args;
     int grid[3], block[3]; /* of a grid, set by the printer; 0 where there is none */
     int dynamic_shared;    /* bytes */
-    int kept_shared;       /* see fb_kernel_text */
-    fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
+    int kept_shared;       /* see fb_kernel_text … */
+    int cluster;
+    const char *weights;
+    fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
     int number;          /* of the section */

@@ -44,6 +44,7 @@ static bool all_portable(const fb_exporting *x)
 
 static void add_kernels(fb_exporting *x)
 {
+    enum { PORTABLE = 8 }; /* blocks of a cluster */
     const fb_program *p = x->job->program;
     fb_str_add(x->out, "static const kernel kernels[] = {\n");
     for (int k = 0; k < p->n_kernels; k++) {
@@ -58,8 +59,9 @@ static void add_kernels(fb_exporting *x)
             fb_str_addf(x->out, "ptx_%d", k);
         else
             fb_str_add(x->out, "NULL");
-        fb_str_addf(x->out, ", {%d, %d, %d}, {%d, %d, %d}, %d, %s},\n", n->grid[0], n->grid[1], n->grid[2], n->block[0],
-                    n->block[1], n->block[2], n->dynamic_shared, n->merged ? "true" : "false");
+        fb_str_addf(x->out, ", {%d, %d, %d}, {%d, %d, %d}, %d, %s, %s},\n", n->grid[0], n->grid[1], n->grid[2],
+                    n->block[0], n->block[1], n->block[2], n->dynamic_shared,
+                    n->merged && !n->cluster ? "true" : "false", n->cluster > PORTABLE ? "true" : "false");
     }
     if (!p->n_kernels) fb_str_add(x->out, "    {0},\n");
     fb_str_addf(x->out, "};\nenum { KERNELS = %d };\n\n", p->n_kernels);

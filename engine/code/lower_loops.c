@@ -94,8 +94,15 @@ void fb_lower_loops(fb_lowering *l)
     int groups = fb_plan_groups(l->plan);
     bool *kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
     l->kept = FB_NEW_ARRAY(l->p->arena, bool, groups + 1);
+    l->round = FB_NEW_ARRAY(l->p->arena, fb_id, groups + 1);
+    for (int i = 0; i < groups; i++) l->round[i] = FB_NONE;
     for (fb_id r = 1; r < l->g->n_regions && l->target->keeps && !l->apart; r++) {
+        fb_recurrence round;
         if (fb_plan_whole_loop(l->plan, r) != r) continue;
+        if (fb_plan_recurrence(l->plan, r, &round, NULL)) {
+            l->round[round.group] = round.made;
+            continue;
+        }
         fb_plan_kept(l->plan, r, kept, NULL);
         for (int i = 0; i < groups; i++) l->kept[i] |= kept[i];
     }
@@ -174,6 +181,7 @@ const fb_nest *fb_lower_nest(fb_lowering *l, const fb_group *group, int number)
             nest = fb_nest_store_at(nest, stored, l->stored_at[stored], l->p->arena);
     }
     if (l->kept[number]) nest = fb_nest_keep_right(nest, l->p->arena);
+    if (l->round[number] != FB_NONE) nest = fb_nest_send_round(nest, l->round[number], l->p->arena);
     return nest;
 }
 

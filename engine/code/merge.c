@@ -42,6 +42,8 @@ typedef struct {
     int *partner; /* a buffer: the one it changes places with, FB_NONE */
     int threads, shared;
     int64_t blocks;
+    int cluster; /* blocks of a cluster, where the one stage is a step of a recurrence; else 0 */
+    const char *weights;
     bool from_end; /* the next stage's blocks are dealt from the last one down */
     FB_VEC(fb_inner_loop) loops;
 } merging;
@@ -379,6 +381,7 @@ static void add_block_stage(merging *m, const fb_kernel *k)
                 m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
     add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
     if (k->kept_shared) fb_str_add(&m->out, ", unsigned char *fb_kept, bool fb_fresh");
+    if (k->cluster) fb_str_addf(&m->out, ", %s::weights &fb_weights, int fb_step, bool fb_more", k->weights);
     add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block_index");
     add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid_size");
     fb_str_add(&m->out, "\n");
@@ -450,6 +453,16 @@ static void add_block_call(merging *m, const fb_launch *l, int depth)
     fb_str_add(&m->out, ");\n");
     line(m, depth + 1, "fb_block_done<%d>();", k->block[0]);
     line(m, depth, "}");
+}
+
+/* The step of a recurrence in clusters: each block has its own, and what it waits for comes from its cluster. */
+static void add_round_call(merging *m, const fb_launch *l, int depth)
+{
+    const fb_kernel *k = &m->p->kernels[l->kernel];
+    fb_str_addf(&m->out, "%*s%s(fb_block_at(blockIdx.x, %d, %d), {%d, %d, 1}", INDENT * depth, "", k->entry, k->grid[0],
+                k->grid[1], k->grid[0], k->grid[1]);
+    add_pointers(m, l, ", ");
+    fb_str_add(&m->out, ", fb_weights, (int)step0, step0 + 1 < steps);\n");
 }
 
 static void add_plain_call(merging *m, const fb_launch *l, int depth)
@@ -562,11 +575,11 @@ static void add_body(merging *m)
                 add_plain_call(m, l, depth);
                 break;
             }
-            if (m->meet[i]) line(m, depth, "fb_meet_all();");
-            if (!m->meet[i] && after) line(m, depth, "__syncthreads();");
+            if (m->meet[i] && !m->cluster) line(m, depth, "fb_meet_all();");
+            if (!m->meet[i] && after && !m->cluster) line(m, depth, "__syncthreads();");
             after = true;
             if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1, depth);
-            add_block_call(m, l, depth);
+            (m->cluster ? add_round_call : add_block_call)(m, l, depth);
             break;
         }
     }
@@ -591,13 +604,16 @@ static void add_kernel(merging *m, const char *entry)
         if (m->loops.n) line(m, 1, "const int64_t steps = args->steps;");
         fb_str_add(&m->out, "\n");
     } else {
-        fb_str_addf(&m->out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(", m->threads, entry);
+        fb_str_add(&m->out, "extern \"C\" __global__ void ");
+        if (m->cluster) fb_str_addf(&m->out, "__cluster_dims__(%d, 1, 1) ", m->cluster);
+        fb_str_addf(&m->out, "__launch_bounds__(%d%s)\n%s(", m->threads, m->cluster ? ", 1" : "", entry);
         for (int i = 0; i < m->args.n; i++)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
                         m->target->spelling.type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
         if (m->loops.n) fb_str_addf(&m->out, "%sconst int64_t steps", m->args.n ? ", " : "");
         fb_str_add(&m->out, ")\n{\n");
         declare_kept(m);
+        if (m->cluster) line(m, 1, "%s::weights fb_weights;", m->weights);
     }
     add_body(m);
     fb_str_add(&m->out, "}\n");
@@ -614,6 +630,7 @@ static void find_stages(merging *m)
         m->uses[at(m, i)->kernel]++;
         if (k->block[0] > m->threads) m->threads = k->block[0];
         if (k->dynamic_shared > m->shared) m->shared = k->dynamic_shared;
+        if (k->cluster) m->cluster = k->cluster, m->weights = k->weights;
         if (blocks > m->blocks) m->blocks = blocks;
     }
 }
@@ -835,7 +852,9 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
     const char *entry = fb_arena_printf(p->arena, "%s_kernel", name);
     add_stages(&m);
     fb_str_addf(&m.out, "/* %s\n * %s, one kernel behind the other%s */\n", name, what,
-                target->grid ? ": blocks are dealt out, and the grid meets where data flows" : "");
+                m.cluster      ? ": each cluster of blocks takes some rows through all steps"
+                : target->grid ? ": blocks are dealt out, and the grid meets where data flows"
+                               : "");
     add_kernel(&m, entry);
     fb_kernel k = {.name = name,
                    .entry = entry,
@@ -843,6 +862,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
                    .family = FB_FAMILY_SCAN,
                    .group = FB_NONE,
                    .n_args = m.args.n,
+                   .cluster = m.cluster,
                    .merged = true};
     if (target->grid) {
         k.grid[0] = (int)(m.blocks < 1 ? 1 : m.blocks > 65535 ? 65535 : m.blocks);

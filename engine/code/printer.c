@@ -28,12 +28,12 @@ const char *fb_printer_piece(const fb_target *t, fb_family family, int i)
 const char *fb_kernel_piece(const fb_target *t, const fb_kernel *k, int i)
 {
     const fb_printer *p = fb_printer_of(t);
-    int skipped = 0; /* extras that stand before it */
-    const char *piece = fb_printer_piece(t, k->family, i);
-    if (piece || !k->source) return piece;
-    while (i > 0 && !fb_printer_piece(t, k->family, i - 1)) i--, skipped++;
-    for (int x = 0; x < FB_MAX_EXTRAS && p->extra[x].word; x++)
-        if (strstr(k->source, p->extra[x].word) && !skipped--) return fb_embedded(p->extra[x].text);
+    int pieces = 0;
+    while (fb_printer_piece(t, k->family, pieces)) pieces++;
+    if (i < pieces) return fb_printer_piece(t, k->family, i);
+    for (int x = 0; x < FB_MAX_EXTRAS; x++)
+        if (p->extra[x].word && k->source && strstr(k->source, p->extra[x].word) && i-- == pieces)
+            return fb_embedded(p->extra[x].text);
     return NULL;
 }
 

@@ -43,10 +43,13 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
-    int kept_shared;    /* a stage's: bytes beside them that it keeps from one step of its loop to the next */
-    bool merged;        /* of several launches (code/merge.h). On CUDA a cooperative launch of at most grid[0] blocks */
-    int shares;         /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
-    fb_group_cost cost; /* modelled */
+    int kept_shared;     /* a stage's: bytes beside them that it keeps from one step of its loop to the next */
+    int cluster;         /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
+    const char *weights; /* a stage's in a cluster: the type of what its threads keep from step to step */
+    bool merged;         /* of several launches (code/merge.h). On CUDA a cooperative launch of at most grid[0] blocks,
+                          * but for clusters, which need each other's blocks alone */
+    int shares;          /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
+    fb_group_cost cost;  /* modelled */
 } fb_kernel;
 
 /* How far a pointer moves at each step of a loop: the REPEAT at `level` of those around the launch, 0 the outermost. */

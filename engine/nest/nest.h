@@ -78,6 +78,9 @@ bool fb_nest_stores_alike(const fb_nest *nest, fb_id stored);
 /* The same kernel (family gemm) as a stage that keeps its right operands on chip from one step of a loop to the next.
  */
 const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena);
+/* … and whose left operand is what it has made at the step before, `made`, sent round a cluster of blocks
+ * (schedule/cluster.h). */
+const fb_nest *fb_nest_send_round(const fb_nest *nest, fb_id made, fb_arena *arena);
 void fb_nest_facts_of(const fb_nest *nest, fb_nest_facts *out);
 
 #endif

@@ -147,6 +147,8 @@ typedef struct {
     fb_product *products;
     fb_phase *phases;
     bool kept;            /* right operands stay in shared memory from one step of a loop to the next */
+    bool round;           /* they stay, and the left one goes round a cluster of blocks (schedule/cluster.h): … */
+    fb_id made;           /* … what the step makes of it, a root */
     int *strip_of;        /* a value of the section: the strip that it is read from, FB_NONE */
     int units;            /* multiprocessors, */
     int64_t shared_bytes; /* and what each has for a block: what tiles are chosen by */

@@ -194,7 +194,10 @@ static void add_tiled(printer *p)
     char title[64];
     fb_str_addf(p->out, "  tile: %" PRId64 " × %" PRId64 " rows × %" PRId64 " columns, %d strip%s, operands %s%s%s\n",
                 t->batch, t->rows, t->columns, t->n_strips, t->n_strips == 1 ? "" : "s", fb_dtype_name(t->dtype),
-                t->whole ? ", whole rows" : "", t->kept ? ", right operands stay on chip" : "");
+                t->whole ? ", whole rows" : "",
+                t->round  ? ", right operands stay on chip and the left one goes round a cluster"
+                : t->kept ? ", right operands stay on chip"
+                          : "");
     for (int i = 0; i < t->n_phases; i++) {
         snprintf(title, sizeof title, "left %d (k < %" PRId64 ")", i, t->phases[i].k);
         add_section(p, &t->phases[i].left.section, title);

@@ -640,13 +640,15 @@ static void tell_fed(const fb_plan *plan, bool beside, fb_verdict *why)
     }
 }
 
-/* What a loop that has become one kernel keeps on chip, and what it does not. */
+/* Whether a loop that has become one kernel runs in clusters; what it keeps on chip, and what it does not. */
 static void tell_kept(const fb_plan *plan, fb_id loop, fb_verdict *why)
 {
     const fb_graph *g = plan->planner->g;
     bool *kept = fb_calloc((size_t)fb_plan_groups(plan) + 1, sizeof *kept);
     fb_str says = {0};
-    fb_plan_kept(plan, fb_plan_whole_loop(plan, g->nodes[loop].attrs->region), kept, &says);
+    fb_id region = fb_plan_whole_loop(plan, g->nodes[loop].attrs->region);
+    fb_recurrence recurrence;
+    if (!fb_plan_recurrence(plan, region, &recurrence, &says)) fb_plan_kept(plan, region, kept, &says);
     if (says.n) append(why, fb_str_get(&says));
     fb_str_free(&says);
     fb_free(kept);

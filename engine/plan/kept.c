@@ -54,6 +54,12 @@ static fb_id what_moves_right(const keeper *k, const fb_tiled *t)
     return moves;
 }
 
+fb_id fb_plan_moves_right(const fb_plan *plan, fb_id region, const fb_nest *nest)
+{
+    keeper k = {.plan = plan, .g = plan->planner->g, .region = region};
+    return what_moves_right(&k, nest->tiled);
+}
+
 static const char *right_name(const keeper *k, const fb_tiled *t)
 {
     const fb_section *s = &t->products[0].right.section;

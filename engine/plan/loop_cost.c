@@ -3,8 +3,9 @@
  * Blocks meet before a stage that needs what another one stored since they met last, and once between two steps
  * (code/merge.c places the meetings by buffers; here values stand for these). A meeting takes the calibrated
  * barrier: about 1 µs on an H200, whatever the number of blocks. Stages without a meeting between them follow each
- * other in each block. Products whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them
- * nor for each other's warps at each tile. */
+ * other in each block. A loop that runs in clusters (plan/recurrence.c) has no meeting of the grid at all. Products
+ * whose right operands stay in shared memory (plan/kept.c) wait neither for tiles of them nor for each other's warps at
+ * each tile. */
 #include "plan/parts.h"
 
 #include <math.h>
@@ -79,8 +80,24 @@ static double keeping_saves_us(const fb_plan *plan, int group, fb_arena *arena)
     return fmax(fb_analysis_cost(plan->planner, a)->us - cost.us, 0);
 }
 
+/* A step in clusters: what the schedule counts, or its bytes from memory, whichever takes longer. What such steps save
+ * is all that their kernel would take as a stage that meets grid-wide, but this. */
+static double clusters_save_us(const fb_plan *plan, fb_id whole, const fb_recurrence *r)
+{
+    const fb_machine *m = &plan->planner->machine;
+    const fb_analysis *a = analysis_of(plan, r->group);
+    fb_group_cost c;
+    fb_slot_cost(plan, plan->view->slot_of[r->group], &c);
+    double clock = fb_cycles_a_us(m), us = clock > 0 ? r->tile.cycles / clock : c.us;
+    int64_t bytes = c.bytes_read + c.bytes_written - r->tile.weight_bytes * r->tile.blocks;
+    us = fmax(us, bytes > 0 ? fb_memory_filled_us(m, (double)bytes) : 0);
+    return (fb_kernel_us(plan, whole, a, &c) - us) * fb_region_trips(plan->planner->g, whole);
+}
+
 static double loop_saves_us(const fb_plan *plan, fb_id whole)
 {
+    fb_recurrence recurrence;
+    if (fb_plan_recurrence(plan, whole, &recurrence, NULL)) return clusters_save_us(plan, whole, &recurrence);
     const fb_graph *g = plan->planner->g;
     double barrier_us = plan->planner->machine.barrier_us;
     int n = fb_plan_groups(plan); /* numbers them */

@@ -8,6 +8,7 @@
 #define FB_PLAN_LOOPS_H
 
 #include "plan/plan.h"
+#include "schedule/cluster.h"
 
 typedef enum {
     FB_CARRY_SAME,     /* it does not change, or nobody reads it */
@@ -58,6 +59,18 @@ fb_id fb_plan_whole_loop(const fb_plan *plan, fb_id r);
 /* kept[i]: group i, of a loop that is one kernel, keeps the right operands of its products in shared memory from step
  * to step. `says` (may be NULL) gets what stays, and why something does not. */
 void fb_plan_kept(const fb_plan *plan, fb_id region, bool *kept, fb_str *says);
+/* The first value that moves with the steps of the loop, or is not in memory at a place that is known, among those that
+ * the right operands of a product's nest are made of; FB_NONE: they stand still. */
+fb_id fb_plan_moves_right(const fb_plan *plan, fb_id region, const fb_nest *nest);
+
+/* A loop that runs in clusters: its one group, and the value that goes round. */
+typedef struct {
+    int group;
+    fb_id made;
+    fb_cluster_tile tile;
+} fb_recurrence;
+/* Does it? `says` (may be NULL) gets how, or why not. */
+bool fb_plan_recurrence(const fb_plan *plan, fb_id region, fb_recurrence *out, fb_str *says);
 /* Predicted: one launch of the kernel that this loop is (0: of the plan as one kernel), without what launching takes.
  */
 double fb_plan_one_kernel_us(const fb_plan *plan, fb_id region);

@@ -58,8 +58,9 @@ typedef struct {
     int most_threads; /* of a block; 0: there are no blocks */
     int vector_bytes; /* that one thread moves at once at most; 0: as the compiler likes */
     /* memory */
-    bool tiles; /* contractions are generated: tiles of operands in shared memory, sums in registers */
-    bool keeps; /* shared memory keeps what it has from one step to the next of a loop that is one kernel */
+    bool tiles;    /* contractions are generated: tiles of operands in shared memory, sums in registers */
+    bool keeps;    /* shared memory keeps what it has from one step to the next of a loop that is one kernel */
+    bool clusters; /* blocks of a kernel may come in clusters, which reach each other's shared memory */
     /* the library */
     bool library_epilogues; /* takes scale, addend, bias and relu into its own call; else a kernel of ours goes over
                              * blocks of its result */

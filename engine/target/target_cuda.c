@@ -22,6 +22,7 @@ const fb_target fb_target_cuda = {
     .vector_bytes = 16,
     .tiles = true,
     .keeps = true,
+    .clusters = true,
     .library_epilogues = true,
     .grid_barrier = true,
     .graphs = true,

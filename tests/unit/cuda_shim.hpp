@@ -21,6 +21,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #define __noinline__
@@ -64,6 +65,7 @@ struct races_ops { // as there
     void (*wait)(int by, unsigned left);
     void (*arrive)(const void *count, int by, bool last);
     void (*await)(const void *count);
+    void (*reach)(unsigned block);
 };
 
 #ifdef SHIM_RACES
@@ -302,8 +304,8 @@ static bool all_done()
     return true;
 }
 
-// Those that are there at once: one, or the whole grid, which is of one dimension then.
-static void run_blocks(unsigned n)
+// Those that are there at once, from `first` on: one, or a cluster or the whole grid, which is of one dimension then.
+static void run_blocks(unsigned n, unsigned first = 0)
 {
     enum { STACK = 256 << 10 };
     const unsigned threads = blockDim.x;
@@ -335,7 +337,7 @@ static void run_blocks(unsigned n)
                 run_threads(0);
                 continue;
             }
-            blockIdx.x = b;
+            blockIdx.x = first + b;
             memcpy(shared, blocks[b].dynamic.data(), dynamic_size);
             if (statics) memcpy(statics, blocks[b].statics.data(), shim_statics_size());
             for (unsigned long moved = moves - 1; moved != moves;) {
@@ -349,17 +351,19 @@ static void run_blocks(unsigned n)
     }
 }
 
-static void run(const int grid[3], bool at_once, int threads, void (*f)(void *), void *ctx)
+static void run(const int grid[3], int at_once, int threads, void (*f)(void *), void *ctx)
 {
     body = f;
     body_ctx = ctx;
     gridDim = {(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
     blockDim = {(unsigned)threads, 1, 1};
     blockIdx = {0, 0, 0};
-    if (at_once) {
-        run_blocks(gridDim.x);
-        return;
+    unsigned first = 0;
+    for (; at_once > 1 && blockIdx.x < gridDim.x; blockIdx.x = first) {
+        run_blocks((unsigned)at_once, first);
+        first += (unsigned)at_once;
     }
+    if (at_once > 1) return;
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_blocks(1);
@@ -371,7 +375,7 @@ template <class... A, size_t... I> static void call(void (*f)(A...), void *const
 }
 
 template <class... A>
-static void launch(const char *kernel, void (*f)(A...), const int grid[3], bool at_once, int threads, int dynamic, void *const *args)
+static void launch(const char *kernel, void (*f)(A...), const int grid[3], int at_once, int threads, int dynamic, void *const *args)
 {
     struct both {
         void (*f)(A...);
@@ -380,7 +384,7 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], bool 
     memset(shared, 0xff, sizeof shared);
     signal(SIGILL, [](int) { die("reads or writes a value at no multiple of its size"); }); // -fsanitize=alignment traps
     dynamic_size = (size_t)dynamic;
-    SHIM_SAY(launch(kernel, (unsigned)threads, at_once ? (unsigned)grid[0] : 1, shared, sizeof shared, shim_statics(),
+    SHIM_SAY(launch(kernel, (unsigned)threads, (unsigned)at_once, shared, sizeof shared, shim_statics(),
                     shim_statics_size(), __start_shim_device, (size_t)(__stop_shim_device - __start_shim_device)));
     run(grid, at_once, threads,
         [](void *ctx) {
@@ -840,6 +844,86 @@ SHIM_CALLED static void fb_count_wait(unsigned long long *count, int parity)
         shim::yield();
     }
     SHIM_SAY(await(count));
+}
+
+// ---- what cluster.cuh says in PTX ----
+
+// A count of bytes: those still to come in this phase (below zero: they came before they were expected), arrivals still
+// missing, phases that have ended.
+struct shim_inbox {
+    int to_come;
+    short missing;
+    unsigned short ended;
+};
+
+static void fb_cluster_meet() { shim::barrier_of_all(); }
+
+template <int THREADS> static void fb_warps_meet(int barrier) { shim::barrier_of(barrier, THREADS); }
+
+SHIM_CALLED static void fb_inbox_start(unsigned long long *inbox)
+{
+    SHIM_SAY(access(inbox, sizeof *inbox, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    shim::quietly q;
+    *(shim_inbox *)inbox = {0, 1, 0};
+}
+
+namespace shim {
+// `at` of another block of those that are there at once, where its shared memory is while it does not run.
+static unsigned char *place_in(unsigned block, void *at)
+{
+    if (block >= blocks.size()) die("sends to a block that the cluster has not");
+    const size_t offset = (size_t)((unsigned char *)at - shared);
+    if (offset >= dynamic_size) die("sends to what is no dynamic shared memory");
+    return block == current / blockDim.x ? shared + offset : blocks[block].dynamic.data() + offset;
+}
+
+static void inbox_moves(unsigned block, unsigned long long *inbox, int bytes, bool arrives, const void *site)
+{
+    bool last;
+    SHIM_SAY(access(inbox, sizeof *inbox, RACES_ATOMIC, RACES_ITSELF, site));
+    {
+        quietly q;
+        shim_inbox *c = (shim_inbox *)place_in(block, inbox);
+        moves++;
+        c->to_come += bytes;
+        c->missing -= arrives;
+        last = c->missing <= 0 && !c->to_come;
+        if (last) c->missing = 1, c->ended++;
+    }
+    SHIM_SAY(arrive(inbox, RACES_ITSELF, last));
+}
+} // namespace shim
+
+SHIM_CALLED static void fb_inbox_expect(unsigned long long *inbox, int bytes)
+{
+    shim::inbox_moves(shim::current / blockDim.x, inbox, bytes, true, __builtin_return_address(0));
+}
+
+SHIM_CALLED static void fb_inbox_wait(unsigned long long *inbox, int parity)
+{
+    SHIM_SAY(access(inbox, sizeof *inbox, RACES_ATOMIC, RACES_ITSELF, __builtin_return_address(0)));
+    const volatile shim_inbox *c = (shim_inbox *)inbox;
+    for (;;) {
+        {
+            shim::quietly q;
+            if ((c->ended & 1) != parity) break;
+        }
+        shim::yield();
+    }
+    SHIM_SAY(await(inbox));
+}
+
+SHIM_CALLED static void fb_send_16(void *to, unsigned long long *inbox, unsigned rank, const unsigned (&piece)[4])
+{
+    if ((uintptr_t)to % 16) shim::die("sends to a place that is no multiple of 16 bytes");
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(to, 16, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    {
+        shim::quietly q;
+        memcpy(shim::place_in(rank, to), piece, 16);
+    }
+    shim::inbox_moves(rank, inbox, -16, false, __builtin_return_address(0));
+    SHIM_SAY(reach(~0u));
 }
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }

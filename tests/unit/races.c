@@ -76,7 +76,7 @@ static struct {
     uint32_t *clock, *open; /* clock[thread * 3 all + part]; open: the epoch of the batch that is not marked yet */
     const known **others, **fenced, **acquired;
     bool any_fence;
-    unsigned now;
+    unsigned now, reached;
     region *dynamic, statics, memory, device; /* dynamic, of each block that is there, then the statics */
     unsigned n_dynamic;
     place *places;
@@ -87,7 +87,13 @@ static struct {
     unsigned n_races;
     named named[MAX_NAMED];
     unsigned n_named;
-} r = {.now = RACES_NOBODY};
+} r = {.now = RACES_NOBODY, .reached = RACES_NOBODY};
+
+/* Whose shared memory is meant. */
+static unsigned block_of(void)
+{
+    return r.reached == RACES_NOBODY ? r.now / r.threads : r.reached;
+}
 
 static uint32_t *clock_of(unsigned thread)
 {
@@ -242,8 +248,8 @@ static void access_memory(const void *first, size_t bytes, int what, int by, con
     if (r.now == RACES_NOBODY) return;
     const char *at = first;
     region *m = inside(&r.memory, at) ? &r.memory : inside(&r.device, at) ? &r.device : NULL;
-    if (!m && inside(&r.dynamic[0], at)) m = &r.dynamic[r.now / r.threads];
-    if (!m && inside(&r.statics, at)) m = &r.dynamic[r.blocks + r.now / r.threads];
+    if (!m && inside(&r.dynamic[0], at)) m = &r.dynamic[block_of()];
+    if (!m && inside(&r.statics, at)) m = &r.dynamic[r.blocks + block_of()];
     if (!m) return;
     bool shared = m != &r.memory && m != &r.device;
     unsigned who = (unsigned)by * r.all + r.now;
@@ -399,7 +405,7 @@ static void wait_batches(int by, unsigned left)
 
 static count *count_at(const void *at)
 {
-    unsigned i = 0, block = r.now / r.threads;
+    unsigned i = 0, block = block_of();
     while (i < r.n_counts && (r.counts[i].at != at || r.counts[i].block != block)) i++;
     if (i == r.n_counts) {
         if (i == r.room_counts) {
@@ -430,6 +436,11 @@ static void await_count(const void *at)
     join(clock_of(r.now), count_at(at)->ended);
 }
 
+static void reach(unsigned block)
+{
+    r.reached = block;
+}
+
 const races_ops races_emulated = {
     .launch = launch,
     .begin = begin_blocks,
@@ -443,6 +454,7 @@ const races_ops races_emulated = {
     .wait = wait_batches,
     .arrive = arrive,
     .await = await_count,
+    .reach = reach,
 };
 
 /* ---- what is watched, and what was found ---- */

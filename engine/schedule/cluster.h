@@ -1,0 +1,32 @@
+/* A recurrence in clusters: a step of a loop whose one product multiplies what the step before has made
+ * (kernels/cluster.cuh).
+ *
+ * A cluster of blocks takes some rows through all steps, each of its blocks some columns; the weights of these stay in
+ * its registers and shared memory, and the state goes round by shared memory that the whole cluster reaches. Rows of
+ * different clusters have nothing to do with each other, so that the grid never meets.
+ */
+#ifndef FB_SCHEDULE_CLUSTER_H
+#define FB_SCHEDULE_CLUSTER_H
+
+#include "base/str.h"
+#include "nest/nest.h"
+#include "schedule/knobs.h"
+
+typedef struct {
+    int blocks;  /* of a cluster */
+    int rows;    /* of one, */
+    int columns; /* of each strip, of a block of it */
+    int across, deep,
+        held; /* warps that share the columns, and those that share k; fragments a warp has in registers */
+    int threads;
+    int64_t clusters;
+    int64_t shared_bytes, weight_bytes; /* a block's: all that it needs, and the weights it keeps, in registers too */
+    double cycles;                      /* of a step, about */
+} fb_cluster_tile;
+
+/* Of a nest of family gemm, as it stands in the body of a loop; knobs (NULL: automatic): tile_m, rows of a cluster, and
+ * tile_n, columns of a block, all strips. False with the sentence (says: NULL, or added to) where it cannot be; which
+ * of its values goes round is for the loop to say (plan/loops.h). */
+bool fb_cluster_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_cluster_tile *out, fb_str *says);
+
+#endif

@@ -1,0 +1,250 @@
+/* Loops in clusters of blocks, on an emulated GPU: cells of several kinds and sizes against the interpreter, watched
+ * for races; what is refused, and says why. */
+#include "unit/emulate_cuda.h"
+#include "unit/scratch.h"
+#include "unit/script_harness.h"
+
+#include "decide/preset.h"
+#include "plan/loops.h"
+
+enum { LIMIT_MS = 60000 };
+
+#define LSTM(N, H, TYPE, WHAT)                                                                                         \
+    "local N, H = " #N ", " #H "\n"                                                                                    \
+    "local x, w = g:input('x', {3, N, 4 * H}, '" TYPE "'), g:param('w', {4 * H, H}, '" TYPE                            \
+    "', {low = -0.2, high = 0.2})\n"                                                                                   \
+    "local a, b = g:input('a', {N, H}, '" TYPE "'), g:input('b', {N, H})\n"                                            \
+    "local s, ys = g:scan({x}, {a, b}, function(r, h, c)\n"                                                            \
+    "local i, f, z, o = table.unpack((r + h:matmul(w:t())):to('f32'):chunk(4, 1))\n" WHAT                              \
+    "local d = f:sigmoid() * c + i:sigmoid() * z:tanh()\n"                                                             \
+    "local k = (o:sigmoid() * d:tanh()):to('" TYPE "') return {k, d}, {k} end)\n"                                      \
+    "return s[1], s[2], ys[1]"
+
+/* `says`: a part of the sentence; a body that runs in clusters has its shape in the kernel, too. */
+static const struct {
+    const char *what, *body, *cell, *says;
+    int tile_n; /* columns of a block, all strips: small ones want no cluster by themselves */
+} cases[] = {
+    {"lstm", LSTM(9, 128, "f16", ""), "fb_recurrence<fb_f16, 8, 4, 128, 8, 16,",
+     "each cluster of 8 blocks takes 8 of 9 rows", 64},
+    {"rows and columns that do not come out even", LSTM(13, 44, "bf16", ""), "fb_recurrence<fb_bf16, 4, 4, 44, 8, 16,",
+     "of 13 rows", 64},
+    {"peepholes", LSTM(8, 40, "f16", "i = i + c * 0.5 f = f + c * 0.25\n"), "fb_recurrence<fb_f16, 4, 4, 40,",
+     "each cluster of 4 blocks", 64},
+    {"a minimal form of one gate, no output a step",
+     "local x, w = g:input('x', {5, 9, 24}, 'f16'), g:param('w', {24, 24}, 'f16', {low = -0.2, high = 0.2})\n"
+     "return (g:scan({x}, {g:zeros({9, 24}, 'f16')}, function(r, h) return {(r + h:matmul(w)):tanh()} end))[1]",
+     "fb_recurrence<fb_f16, 2, 1, 24,", "each cluster of 2 blocks", 16},
+    {"gru",
+     "local N, H = 10, 112\n"
+     "local x, w = g:input('x', {3, N, 3 * H}, 'f16'), g:param('w', {3 * H, H}, 'f16', {low = -0.2, high = 0.2})\n"
+     "local b = g:param('b', {3 * H}, 'f16')\n"
+     "local s, ys = g:scan({x}, {g:input('h', {N, H}, 'f16')}, function(r, h)\n"
+     "local xr, xz, xn = table.unpack(r:chunk(3, 1))\n"
+     "local hr, hz, hn = table.unpack((h:matmul(w:t()) + b):chunk(3, 1))\n"
+     "local z = (xz + hz):sigmoid()\n"
+     "local n = (xn + (xr + hr):sigmoid() * hn):tanh()\n"
+     "local k = n + z * (h - n) return {k}, {k} end)\n"
+     "return s[1], ys[1]",
+     "fb_recurrence<fb_f16, 8, 3, 112,", "each cluster of 8 blocks", 0},
+    {"no cluster is as good", LSTM(20, 32, "f16", ""), "fb_recurrence<fb_f16, 1, 4, 32,", "each cluster of 1 block", 0},
+    /* refused */
+    {"single precision", LSTM(16, 64, "f32", ""), NULL, "clusters keep 16-bit weights alone", 0},
+    {"the inputs' product in the same sum",
+     "local x, w, u = g:input('x', {3, 20, 40}, 'f16'), g:param('w', {40, 40}, 'f16'), g:param('u', {40, 40}, 'f16')\n"
+     "return (g:scan({x}, {g:zeros({20, 40}, 'f16')}, function(r, h)\n"
+     "return {(r:matmul(u) + h:matmul(w)):tanh()} end))[1]",
+     NULL, "multiply the inputs of all steps before the loop", 0},
+    {"what is multiplied is made of the state",
+     "local x, w = g:input('x', {3, 16, 40}, 'f16'), g:param('w', {40, 40}, 'f16')\n"
+     "return (g:scan({x}, {g:zeros({16, 40}, 'f16')}, function(r, h)\n"
+     "return {(r + (h * 0.5):matmul(w)):tanh()} end))[1]",
+     NULL, "is not a state as it was stored", 0},
+    {"a row of the state is read elsewhere",
+     "local x, w = g:input('x', {3, 16, 40}, 'f16'), g:param('w', {40, 40}, 'f16')\n"
+     "return (g:scan({x}, {g:zeros({16, 40}, 'f16')}, function(r, h)\n"
+     "return {(r + h:matmul(w) + h:flip(1)):tanh()} end))[1]",
+     NULL, "is read where other blocks store it", 0},
+    {"weights that do not fit", LSTM(8, 1536, "f16", ""), NULL, "do not hold", 0},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static fb_script *start(void)
+{
+    const char *path = in_scratch("script.lua");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("local fb = require 'fusebox'\nreturn fb.script { variants = {\n", f);
+    for (int i = 0; i < CASES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, cases[i].body);
+    fputs("} }\n", f);
+    assert_int_equal(fclose(f), 0);
+    return script_of(path, LIMIT_MS);
+}
+
+static fb_graph *build(fb_script *s, int number)
+{
+    char variant[16];
+    fb_script_event e;
+    snprintf(variant, sizeof variant, "v%d", number);
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s: %s", cases[number].what, e.error.text);
+    return e.graph;
+}
+
+/* Takes the plan; the same one when the edit is refused. */
+static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
+{
+    fb_plan *next = NULL;
+    fb_plan_try(plan, edit, &next);
+    if (!next) return plan;
+    fb_plan_free(plan);
+    return next;
+}
+
+/* The loop as one kernel, all that may be fused fused into its product. */
+static fb_plan *whole_loop(fb_planner *planner, int tile_n)
+{
+    fb_error err;
+    const fb_graph *g = fb_planner_graph(planner);
+    const fb_deps *d = fb_planner_deps(planner);
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    for (int turn = 0; turn < 2; turn++)
+        for (fb_id i = 0; i < g->n_nodes; i++)
+            if (g->nodes[i].op == (turn ? FB_OP_LOOP : FB_OP_MATMUL))
+                plan = edited(plan, &(fb_edit){.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE});
+    for (int i = 0; i < d->n_edges; i++)
+        plan = edited(plan, &(fb_edit){.kind = FB_EDIT_FUSE, .a = d->edges[i].producer, .b = d->edges[i].consumer});
+    for (fb_id i = 0; i < g->n_nodes && tile_n; i++)
+        if (g->nodes[i].op == FB_OP_MATMUL)
+            plan = edited(plan, &(fb_edit){.kind = FB_EDIT_KNOB, .a = i, .knob = FB_KNOB_TILE_N, .value = tile_n});
+    return plan;
+}
+
+static const fb_kernel *loop_kernel(const fb_program *p)
+{
+    for (int k = 0; k < p->n_kernels; k++)
+        if (p->kernels[k].merged) return &p->kernels[k];
+    fail_msg("no loop is one kernel");
+    return NULL;
+}
+
+static void check_run(const fb_program *p, const fb_graph *g, const char *what)
+{
+    unit u = {0};
+    char text[512], *storage;
+    fb_error err;
+    fb_interp *reference = fb_interp_run(g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!reference) fail_msg("%s", err.text);
+    unit_add_cuda(&u, p);
+    unit_emulate(&u);
+    void **buffers = run_program(&u, 0, p, g, 3, &storage);
+    if (!check_program(p, buffers, g, reference, text))
+        fail_msg("%s: %s\n%s", what, text, getenv("FB_KEEP") ? loop_kernel(p)->source : "");
+    fb_free(storage);
+    fb_free(buffers);
+    unit_free(&u);
+    fb_interp_free(reference);
+}
+
+static void run_case(fb_script *s, int i)
+{
+    fb_machine m;
+    fb_error err;
+    fb_recurrence found;
+    fb_str says = {0};
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    fb_graph *g = build(s, i);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = whole_loop(planner, cases[i].tile_n);
+    bool is = fb_plan_recurrence(plan, 1, &found, &says);
+    if (is != (cases[i].cell != NULL) || !strstr(fb_str_get(&says), cases[i].says))
+        fail_msg("%s: \"%s\"", cases[i].what, fb_str_get(&says));
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+    if (!p) fail_msg("%s: %s", cases[i].what, err.text);
+    const fb_kernel *k = loop_kernel(p);
+    assert_true((k->cluster > 0) == is && (strstr(k->source, "fb_meet_all();") == NULL) == is);
+    if (is && !strstr(k->source, cases[i].cell)) fail_msg("%s:\n%s", cases[i].what, k->source);
+    if (is) check_run(p, g, cases[i].what);
+    fb_program_free(p);
+    fb_str_free(&says);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+}
+
+static void loops_run_in_clusters_or_say_why_not(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) skip();
+    fb_script *s = start();
+    for (int i = 0; i < CASES; i++) run_case(s, i);
+    fb_script_free(s);
+}
+
+static fb_program *program_of(const fb_graph *g, fb_planner **planner, fb_plan **plan)
+{
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    *planner = fb_planner_new(g, &m);
+    *plan = whole_loop(*planner, cases[2].tile_n);
+    fb_program *p = fb_lower(*plan, &fb_target_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    return p;
+}
+
+/* What orders the state's way round: each of these taken away is a race, or stops the kernel. */
+static void what_orders_the_state_is_needed(void **state)
+{
+    (void)state;
+    static const char *const cuts[] = {"fb_inbox_wait(", "__syncwarp()", "fb_warps_meet<"};
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_script *s = start();
+    fb_planner *planner;
+    fb_plan *plan;
+    fb_graph *g = build(s, 2);
+    fb_program *p = program_of(g, &planner, &plan);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        char *found = races_without(p, g, "struct fb_recurrence", cuts[i]);
+        if (!found) fail_msg("no race without %s", cuts[i]);
+        fb_free(found);
+    }
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
+/* A GPU from before clusters meets grid-wide, as before. */
+static void older_gpus_meet_grid_wide(void **state)
+{
+    (void)state;
+    fb_script *s = start();
+    fb_machine m;
+    fb_error err;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.compute_major = 8;
+    fb_graph *g = build(s, 0);
+    fb_planner *planner = fb_planner_new(g, &m);
+    fb_plan *plan = whole_loop(planner, 0);
+    fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+    if (!p) fail_msg("%s", err.text);
+    assert_true(!loop_kernel(p)->cluster && strstr(loop_kernel(p)->source, "fb_meet_all();"));
+    fb_program_free(p);
+    fb_plan_free(plan);
+    fb_planner_free(planner);
+    fb_graph_free(g);
+    fb_script_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loops_run_in_clusters_or_say_why_not),
+        cmocka_unit_test(what_orders_the_state_is_needed),
+        cmocka_unit_test(older_gpus_meet_grid_wide),
+    };
+    return cmocka_run_group_tests_name("cluster", tests, make_scratch, remove_scratch);
+}
