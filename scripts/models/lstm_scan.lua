@@ -74,14 +74,20 @@ return fb.script {
 
   plans = { -- on a GPU only
     graph = function(pl) pl:preset("max"):launch("graph") end,
-    -- One persistent kernel for the whole loop: its products have to be generated for that. What is made of them then
-    -- goes into the same stage, so that a step's blocks meet once.
+    -- One persistent kernel for the whole loop: its products have to be generated for that, and go back to the library
+    -- where they are outside. What is made of them then goes into the same stage, so that a step's blocks meet once, or,
+    -- where the inputs are multiplied before, clusters of blocks take some sequences each and never meet.
     one_kernel = function(pl)
       pl:preset("max")
+      local products = {}
       for _, name in ipairs(pl:nodes()) do
-        if name:find("matmul") then pl:generate(name) end
+        if name:find("matmul") then
+          pl:generate(name)
+          products[#products + 1] = name
+        end
       end
       if not pcall(pl.generate, pl, "loop") then return end -- the unrolled variant has none
+      for _, name in ipairs(products) do pcall(pl.library, pl, name) end
       for e in pl:edges() do
         local v = pl:verdict("fuse", e)
         if v.kind == "fine" or v.kind == "slower" then pl:fuse(e) end
