@@ -207,6 +207,18 @@ fb_id fb_build_region(fb_graph *g, const fb_region *region, fb_error *err)
     return g->n_regions++;
 }
 
+int fb_build_stack(fb_graph *g, fb_id region, fb_id value)
+{
+    fb_region *r = &g->regions[region];
+    for (int j = 0; j < r->n_stacked; j++)
+        if (r->stacked[j] == value) return r->n_carried + j;
+    fb_id *stacked = FB_NEW_ARRAY(g->arena, fb_id, r->n_stacked + 1);
+    for (int j = 0; j < r->n_stacked; j++) stacked[j] = r->stacked[j];
+    stacked[r->n_stacked++] = value;
+    r->stacked = stacked;
+    return r->n_carried + r->n_stacked - 1;
+}
+
 bool fb_build_output(fb_graph *g, fb_id node, const char *name, fb_error *err)
 {
     struct fb_graph_builder *b = g->builder;
@@ -243,6 +255,36 @@ static void free_name(const fb_graph *g, const char *name, int index, char eleme
         snprintf(element, 65, "%.*s%s", 64 - n, name, suffix);
         taken = find_name(g->builder->names, fb_scope_spell(g, g->builder->scope, element, index, path));
     }
+}
+
+/* ---- taking back ---- */
+
+fb_build_mark fb_build_here(const fb_graph *g)
+{
+    const struct fb_graph_builder *b = g->builder;
+    return (fb_build_mark){g->n_nodes, g->n_scopes, g->n_regions, b->open.n, b->detached.n, b->scope, b->region};
+}
+
+static void free_path(fb_graph *g, const char *path)
+{
+    taken_name *entry = find_name(g->builder->names, path);
+    if (entry) HASH_DEL(g->builder->names, entry);
+}
+
+void fb_build_back(fb_graph *g, fb_build_mark to)
+{
+    struct fb_graph_builder *b = g->builder;
+    taken_name *entry, *next;
+    for (int i = to.nodes; i < g->n_nodes; i++) free_path(g, g->nodes[i].name);
+    for (int i = to.scopes; i < g->n_scopes; i++) free_path(g, g->scopes[i].path);
+    HASH_ITER(hh, b->names, entry, next) entry->next = 2;
+    g->n_nodes = to.nodes;
+    g->n_scopes = to.scopes;
+    g->n_regions = to.regions;
+    b->open.n = to.open;
+    b->detached.n = to.detached;
+    b->scope = to.scope;
+    b->region = to.region;
 }
 
 /* ---- the public builder ---- */
@@ -409,6 +451,12 @@ fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n
     g->regions[id].carried = copy_ids(g, carried, n_inits);
     g->regions[id].items = copy_ids(g, items, n_scanned);
     return id;
+}
+
+void fb_graph_region_turn(fb_graph *g)
+{
+    FB_ASSERT(g->builder && g->builder->open.n);
+    g->regions[g->builder->open.at[g->builder->open.n - 1].region].backwards = true;
 }
 
 fb_id fb_graph_region_close(fb_graph *g, const fb_id *yields, const fb_id *stacked, int n_stacked, fb_error *err)

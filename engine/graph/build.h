@@ -18,6 +18,18 @@ void fb_build_index(fb_graph *g);
 fb_hash fb_build_hash(const fb_graph *g);
 void fb_build_discard(fb_graph *g);
 
+/* What a closed loop collects grows by `value` of its body, unless it is collected already: the number that a RESULT
+ * node calls it by. */
+int fb_build_stack(fb_graph *g, fb_id region, fb_id value);
+/* All that is added after a mark can be taken back, as long as the loops and scopes open then are still open: nodes,
+ * regions, scopes and their names. Nothing that was there then may have been changed. */
+typedef struct {
+    int nodes, scopes, regions, open, detached;
+    fb_id scope, region;
+} fb_build_mark;
+fb_build_mark fb_build_here(const fb_graph *g);
+void fb_build_back(fb_graph *g, fb_build_mark to);
+
 /* Infers n->dtype and n->shape and normalises `at` for a node whose operands are in the graph. */
 bool fb_infer(const fb_graph *g, fb_node *n, fb_attrs *at, fb_error *err);
 

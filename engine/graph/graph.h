@@ -92,11 +92,13 @@ typedef struct {
 
 /* Region 0 is the graph. Others belong to a loop node: carried[i] is the CARRIED node in the body (FB_NONE when the
  * body does not read it), yields[i] what it becomes; items[k] the ITEM nodes; stacked[j] body values collected over the
- * steps, which RESULT nodes number after the carried ones. */
+ * steps, which RESULT nodes number after the carried ones. `backwards`: the first step takes the last item of each
+ * scanned tensor and puts what it stacks last, and so on; the counter counts up all the same. */
 typedef struct {
     fb_id parent; /* region */
     fb_id loop;   /* LOOP node; FB_NONE for region 0 */
     int64_t trips;
+    bool backwards;
     int n_carried;
     const fb_id *carried, *yields;
     int n_items;
@@ -150,6 +152,7 @@ bool fb_graph_scope_close(fb_graph *g, const fb_id *results, int n_results, fb_e
  * the stacked values and returns the LOOP node; RESULT nodes are then added with fb_graph_add. */
 fb_id fb_graph_region_open(fb_graph *g, int64_t trips, const fb_id *inits, int n_inits, const fb_id *scanned,
                            int n_scanned, fb_id *carried, fb_id *items, int line, fb_error *err);
+void fb_graph_region_turn(fb_graph *g); /* the loop opened last runs backwards */
 fb_id fb_graph_region_close(fb_graph *g, const fb_id *yields, const fb_id *stacked, int n_stacked, fb_error *err);
 
 /* `name` NULL: "out", "out_2" …. A node may be output once. */
@@ -171,6 +174,10 @@ static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 }
 /* What each run copies: a feed to the device, what is received from it. Inside loops, feeds alone: what they bring is
  * the same in every step. */
+static inline int64_t fb_region_place(const fb_region *r, int64_t step) /* of the step's items and stacked values */
+{
+    return r->backwards ? r->trips - 1 - step : step;
+}
 bool fb_node_is_copied(const fb_graph *g, fb_id node);
 bool fb_graph_copies(const fb_graph *g); /* is there such a node? */
 /* True for nodes that a group must hold: the computed classes without `feed` and `receive`, which only move what is

@@ -205,7 +205,8 @@ static void print_line(listing *l, fb_id id)
     if (n->scope != FB_NONE) open_scopes(l, n->scope, n->region);
     if (n->region > l->region) {
         indent(l, depth_of(l, n->scope, n->region) - 1);
-        fb_str_addf(l->out, "body of %%%d:\n", l->g->regions[n->region].loop);
+        const fb_region *r = &l->g->regions[n->region];
+        fb_str_addf(l->out, "body of %%%d%s:\n", r->loop, r->backwards ? ", backwards" : "");
     }
     indent(l, depth_of(l, n->scope, n->region));
     fb_node_print(l->g, id, l->out);

@@ -317,6 +317,7 @@ static bool slice_of(fb_interp *in, fb_id item, fb_id from, int64_t step)
 {
     const fb_value *x = &in->values[from];
     int64_t n = fb_shape_elements(&in->g->nodes[item].shape);
+    step = fb_region_place(&in->g->regions[in->g->nodes[item].region], step);
     fb_value value = {.data = fb_buffer_new(in, item, n)};
     if (value.data && x->bound) value.bound = fb_buffer_new(in, item, n);
     if (!value.data || (x->bound && !value.bound)) {
@@ -359,6 +360,7 @@ static bool stack_step(loop_run *l, int which, int64_t step)
     const fb_value *x = &in->values[l->r->stacked[which]];
     fb_value *to = &l->values.results[l->r->n_carried + which];
     int64_t n = fb_shape_elements(&in->g->nodes[l->r->stacked[which]].shape), all = n * l->r->trips;
+    step = fb_region_place(l->r, step);
     if (!to->bound && x->bound && !(to->bound = fb_buffer_zeroed(in, l->loop, all))) return false;
     memcpy(to->data->at->raw + step * n, x->data->at, (size_t)n * 8);
     if (x->bound) memcpy(to->bound->at->raw + step * n, x->bound->at, (size_t)n * 8);

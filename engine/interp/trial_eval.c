@@ -367,7 +367,8 @@ static bool look_ahead(loop_run *l, int64_t step)
         fb_id scanned = loop->args[l->r->n_carried + i];
         if (!present(l, l->r->items[i]) || !s->streams[s->slot[scanned]] || s->leaf[s->slot[scanned]]) continue;
         fb_trial_value *v = fb_trial_at(l->ahead, scanned);
-        v->box = box_of_steps(&fb_trial_at(l->e, l->r->items[i])->box, step, l->ahead_to);
+        int64_t a = fb_region_place(l->r, step), b = fb_region_place(l->r, l->ahead_to - 1);
+        v->box = box_of_steps(&fb_trial_at(l->e, l->r->items[i])->box, a < b ? a : b, (a < b ? b : a) + 1);
         v->wanted = true;
     }
     fb_trial_demand(s, l->ahead->values, s->slot[l->loop]);
@@ -380,7 +381,8 @@ static bool slice_of(loop_run *l, fb_id item, fb_id from, int64_t step)
     int slot = e->s->slot[from];
     const fb_trial_value *x = &e->values[slot];
     fb_trial_value *v = fb_trial_at(e, item);
-    fb_box box = box_of_steps(&v->box, step, step + 1);
+    int64_t place = fb_region_place(l->r, step);
+    fb_box box = box_of_steps(&v->box, place, place + 1);
     bool streams = l->by_rows && e->s->streams[slot];
     fb_trial_drop(e, v);
     if (streams && e->s->leaf[slot]) return fb_trial_open(e, item, 1) && fb_trial_leaf(e, from, &box, v->cells->at.raw);
@@ -426,18 +428,19 @@ static bool stack_step(loop_run *l, int which, int64_t step)
     fb_trial_eval *e = l->e;
     const fb_trial_value *x = fb_trial_at(e, l->r->stacked[which]);
     fb_trial_value *to = &l->values[l->r->n_carried + which];
+    int64_t place = fb_region_place(l->r, step);
     if (!x->lanes || !to->cells) return true; /* no elements, or nobody reads them */
     if (x->lanes > to->lanes) {
         fb_cells *wide = fb_trial_cells(e, l->loop, to->n * x->lanes);
         if (!wide) return false;
         for (int k = 0; k < x->lanes; k++)
-            memcpy(wide->at.raw + k * to->n, to->cells->at.raw, (size_t)(step * x->n) * 8);
+            memcpy(wide->at.raw + k * to->n, to->cells->at.raw, (size_t)to->n * 8);
         fb_trial_cells_drop(e, to->cells);
         to->cells = wide;
         to->lanes = x->lanes;
     }
     for (int k = 0; k < to->lanes; k++)
-        memcpy(to->cells->at.raw + k * to->n + step * x->n, fb_trial_raw(x, k), (size_t)x->n * 8);
+        memcpy(to->cells->at.raw + k * to->n + place * x->n, fb_trial_raw(x, k), (size_t)x->n * 8);
     return true;
 }
 

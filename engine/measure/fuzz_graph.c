@@ -865,6 +865,7 @@ static void add_loop(maker *m)
     int64_t trips = scans ? s.dim[0] : below(m, 5);
     fb_id region = fb_graph_region_open(m->g, trips, &init, 1, &over, scans, carried, items, 0, &err);
     if (region == FB_NONE) return;
+    if (one_in(m, 4)) fb_graph_region_turn(m->g);
     know(m);
     int outside = m->values.n, kept = m->from;
     FB_VEC_PUSH(&m->values, carried[0]);

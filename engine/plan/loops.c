@@ -163,8 +163,8 @@ static void find_scanned(finder *f, int i)
     if (op == FB_OP_PARAM && base != s->scanned && is_assigned(f->g, base)) stands = false;
     if (!stands || !is_aligned(item, offset) || !is_aligned(item, strides[0])) return;
     s->base = base;
-    s->offset = offset;
-    s->stride = strides[0];
+    s->offset = offset + fb_region_place(r, 0) * strides[0];
+    s->stride = r->backwards ? -strides[0] : strides[0];
 }
 
 /* What has a place already, as the next state or in another stack: can its kernel store it a second time? */
@@ -187,6 +187,8 @@ static void find_collected(finder *f, int i)
     if (f->g->nodes[base].region != f->loop->region || f->g->nodes[base].op == FB_OP_ASSIGN) return;
     bool taken = is_taken(f, r->n_carried, base);
     for (int k = 0; k < i; k++) taken |= f->loop->collected[k].base == base;
+    const fb_group *group = fb_plan_group(f->plan, fb_plan_group_of(f->plan, base));
+    if (r->backwards && group->family == FB_FAMILY_LIBRARY) return; /* a call stores at the start and moves on */
     if (!taken)
         s->base = base;
     else if (is_stored_twice(f, base))
@@ -201,6 +203,7 @@ void fb_plan_loop(const fb_plan *plan, fb_id region, fb_arena *arena, fb_loop *o
     *out = (fb_loop){.region = region,
                      .node = r->loop,
                      .trips = r->trips,
+                     .backwards = r->backwards,
                      .whole = plan->slot[r->loop].choice == FB_CHOICE_GENERATE,
                      .n_carried = r->n_carried,
                      .n_scanned = r->n_items,

@@ -26,7 +26,7 @@ typedef struct {
 } fb_carry;
 
 /* A scanned tensor: element e of its item at step t is element offset + t · stride + e of `base`. (stride < 0: from the
- * last step to the first, as over a flipped tensor.) */
+ * last step to the first, as over a flipped tensor, or of a loop that runs backwards.) */
 typedef struct {
     fb_id item, scanned; /* item: FB_NONE when the body does not read it */
     fb_id base;          /* FB_NONE: the tensor lies otherwise, and is copied before the loop */
@@ -47,6 +47,7 @@ typedef struct {
     fb_carry *carried;
     fb_scanned *scanned;
     fb_collected *collected;
+    bool backwards;  /* scanned and collected from the last entry to the first */
     bool whole;      /* one kernel runs all steps: family scan */
     int first, last; /* groups of the body; last < first: it has none */
 } fb_loop;

@@ -476,9 +476,11 @@ class Source:
         for k, c in enumerate(carried):
             if c >= 0:
                 put(f"{inner}v{c} = c{i}[{k}]")
+        turned = body.get("backwards", False)
+        place = f"{body['trips']} - 1 - t{i}" if turned else f"t{i}"
         for k, c in enumerate(body.get("items", [])):
             if c >= 0:
-                put(f"{inner}v{c} = v{args[len(carried) + k]}[t{i}]")
+                put(f"{inner}v{c} = v{args[len(carried) + k]}[{place}]")
         self.region(node["body"], inner)
         for k, s in enumerate(stacked):
             put(f"{inner}s{i}[{k}].append(v{s})")
@@ -487,7 +489,7 @@ class Source:
             put(f"{inner}v{p} = v{a}")
         for p in {p for p, _ in assigned}:
             put(f"{indent}v{p} = p{i}_{p}")
-        put(f"{indent}v{i} = c{i} + [torch.stack(s) for s in s{i}]")
+        put(f"{indent}v{i} = c{i} + [torch.stack({'s[::-1]' if turned else 's'}) for s in s{i}]")
 
     # -- the function
 
