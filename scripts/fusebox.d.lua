@@ -16,6 +16,12 @@
 ---@field value? number constant
 ---@field seed? integer g:rand only
 
+---@class GradOptions
+---@field through? "stored"|"recomputed" what a loop's steps computed is kept, or computed again from its states
+---@field every? integer recomputed: only each so-manieth state is kept, and the steps between run again
+---@field truncate? integer no gradient passes from a step to the one before where this divides the step's number
+---@field weights? "after"|"inside" a weight's gradient is one product after the loop, or is added to in each step
+
 ---@class FileOptions
 ---@field columns? string|integer|(string|integer)[] of a .csv file, by name or number; one gives one dimension
 ---@field dtype? Dtype
@@ -662,8 +668,9 @@ function Graph:assign(param, value) end
 ---only parameters; what the loss does not depend on gets zeros.
 ---@param loss Tensor
 ---@param params Tensor[]|Tensor
+---@param options? GradOptions how they go back through loops
 ---@return Tensor[]
-function Graph:grad(loss, params) end
+function Graph:grad(loss, params, options) end
 
 ---Hands a value to the host in every run: a copy, which is part of the run's time.
 ---@param x Tensor
@@ -705,9 +712,10 @@ function Graph:loop(trips, inits, fn) end
 ---@param tensors Tensor[]
 ---@param inits Tensor[]
 ---@param fn fun(...: Tensor): Tensor[], Tensor[]?
+---@param options? { backwards?: boolean } from the last position to the first; what is collected lies as the tensors do
 ---@return Tensor[] carried
 ---@return Tensor[] stacked
-function Graph:scan(tensors, inits, fn) end
+function Graph:scan(tensors, inits, fn, options) end
 
 --------------------------------------------------------------------------------------------------------------------
 -- Plans

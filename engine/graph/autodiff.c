@@ -1,7 +1,7 @@
 /* Backwards through the nodes in order of their ids, users before operands: by the time a node is reached, all that
  * reads it has added its share to the node's gradient. One rule an op, in a table; a rule adds to the gradients of its
  * operands. ops.def names the rule of each op: a row without one does not compile. */
-#include "graph/autodiff.h"
+#include "graph/autodiff_parts.h"
 
 #include "base/mem.h"
 #include "graph/build.h"
@@ -9,27 +9,26 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct {
-    fb_graph *g;
-    fb_id *gradient; /* of each node that was there at the start; FB_NONE while nobody has added to it */
-    bool *wanted;    /* float values that depend on what is differentiated by, and loops that do */
-    bool *detached;  /* constants, whatever they depend on */
-    bool *touched;   /* regions that hold a wanted value */
-    int n, line;
-    bool failed;
-    fb_error *err;
-} tape;
+typedef fb_tape tape;
 
 /* ---- building; after a failure everything is FB_NONE and nothing more is added ---- */
 
+fb_id fb_tape_put(tape *t, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs)
+{
+    fb_id few[8] = {0}, *now = n_args <= 8 ? few : fb_alloc((size_t)n_args * sizeof *now);
+    for (int i = 0; i < n_args; i++) {
+        now[i] = args[i] == FB_NONE ? FB_NONE : fb_tape_value(t, args[i]);
+        if (now[i] == FB_NONE) t->failed = true;
+    }
+    fb_id id = t->failed ? FB_NONE : fb_graph_add(t->g, op, now, n_args, attrs, NULL, t->line, t->err);
+    if (now != few) fb_free(now);
+    t->failed = t->failed || id == FB_NONE;
+    return id;
+}
+
 static fb_id put(tape *t, fb_op op, const fb_id *args, int n_args, const fb_attrs *attrs)
 {
-    for (int i = 0; i < n_args; i++)
-        if (args[i] == FB_NONE) t->failed = true;
-    if (t->failed) return FB_NONE;
-    fb_id id = fb_graph_add(t->g, op, args, n_args, attrs, NULL, t->line, t->err);
-    t->failed = id == FB_NONE;
-    return id;
+    return fb_tape_put(t, op, args, n_args, attrs);
 }
 
 static fb_id one(tape *t, fb_op op, fb_id a)
@@ -68,10 +67,15 @@ static fb_shape shape_of(const tape *t, fb_id id)
     return t->g->nodes[id].shape;
 }
 
-static fb_id view(tape *t, fb_id a, fb_shape shape)
+fb_id fb_tape_view(tape *t, fb_id a, fb_shape shape)
 {
     if (a == FB_NONE || fb_shape_equal(&t->g->nodes[a].shape, &shape)) return a;
     return put(t, FB_OP_VIEW, (fb_id[]){a}, 1, &(fb_attrs){.shape = shape});
+}
+
+static fb_id view(tape *t, fb_id a, fb_shape shape)
+{
+    return fb_tape_view(t, a, shape);
 }
 
 static fb_id expand(tape *t, fb_id a, fb_shape shape)
@@ -80,9 +84,15 @@ static fb_id expand(tape *t, fb_id a, fb_shape shape)
     return put(t, FB_OP_EXPAND, (fb_id[]){a}, 1, &(fb_attrs){.shape = shape});
 }
 
+fb_id fb_tape_slice(tape *t, fb_id a, int dim, int64_t start, int64_t stop, int64_t step)
+{
+    fb_attrs at = {.dim = dim, .start = start, .stop = stop, .step = step};
+    return put(t, FB_OP_SLICE, (fb_id[]){a}, 1, &at);
+}
+
 static fb_id slice(tape *t, fb_id a, int dim, int64_t start, int64_t stop)
 {
-    return put(t, FB_OP_SLICE, (fb_id[]){a}, 1, &(fb_attrs){.dim = dim, .start = start, .stop = stop, .step = 1});
+    return fb_tape_slice(t, a, dim, start, stop, 1);
 }
 
 /* A permutation of what was permuted the other way is what there was before. */
@@ -117,7 +127,7 @@ static bool is_transposed(const tape *t, fb_id a)
     return n->op == FB_OP_PERMUTE && memcmp(n->attrs->axes, at.axes, sizeof at.axes) == 0;
 }
 
-static fb_id padded(tape *t, fb_id a, int dim, int64_t before, int64_t after)
+fb_id fb_tape_padded(tape *t, fb_id a, int dim, int64_t before, int64_t after)
 {
     fb_attrs at = {0};
     at.before[dim] = before;
@@ -141,17 +151,30 @@ static fb_id unbroadcast(tape *t, fb_id a, fb_shape shape)
     return view(t, a, shape);
 }
 
-static bool wants(const tape *t, fb_id id)
+bool fb_tape_wants(const tape *t, fb_id id)
 {
-    return id < t->n && t->wanted[id];
+    return id >= 0 && id < t->n && t->wanted[id];
 }
 
-/* Adds `share` (of any shape that the operand was broadcast to) to the gradient of `id`. */
-static void give(tape *t, fb_id id, fb_id share)
+static bool wants(const tape *t, fb_id id)
+{
+    return fb_tape_wants(t, id);
+}
+
+void fb_tape_give(tape *t, fb_id id, fb_id share)
 {
     if (!wants(t, id) || t->failed) return;
+    if (fb_tape_adds_up(t, id)) {
+        fb_tape_collect(t, id, share);
+        return;
+    }
     share = unbroadcast(t, share, shape_of(t, id));
     t->gradient[id] = t->gradient[id] == FB_NONE ? share : two(t, FB_OP_ADD, t->gradient[id], share);
+}
+
+static void give(tape *t, fb_id id, fb_id share)
+{
+    fb_tape_give(t, id, share);
 }
 
 /* ---- the rules: y = op(a, b, c), dy its gradient ---- */
@@ -438,15 +461,16 @@ static void d_slice(tape *t, const step *s)
     fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
     fb_id dy = s->dy;
     int64_t stride = s->at->step, covered = out.dim[d], room = in.dim[d] - s->at->start;
+    if (stride == 1 && fb_tape_collect_piece(t, s->a, d, s->at->start, dy)) return;
     if (stride > 1) {
         fb_shape apart = {.rank = 4, .dim = {1, covered, 1, 1}}, joined = out;
         for (int k = 0; k < d; k++) apart.dim[0] *= out.dim[k];
         for (int k = d + 1; k < out.rank; k++) apart.dim[3] *= out.dim[k];
         joined.dim[d] = covered *= stride;
-        dy = view(t, padded(t, view(t, dy, apart), 2, 0, stride - 1), joined);
+        dy = view(t, fb_tape_padded(t, view(t, dy, apart), 2, 0, stride - 1), joined);
         if (covered > room) dy = slice(t, dy, d, 0, covered = room);
     }
-    give(t, s->a, padded(t, dy, d, s->at->start, room - covered));
+    give(t, s->a, fb_tape_padded(t, dy, d, s->at->start, room - covered));
 }
 
 static void d_pad(tape *t, const step *s)
@@ -500,14 +524,21 @@ static fb_id product_like(tape *t, fb_id operand, fb_id a, fb_id b, const fb_att
     return transposed(t, product(t, transposed(t, b), transposed(t, a), at));
 }
 
+fb_id fb_tape_product_gradient(tape *t, fb_id b, fb_id a, fb_id dy, const fb_attrs *at)
+{
+    return product_like(t, b, transposed(t, matrix(t, a)), matrix(t, dy), at);
+}
+
 /* A matrix b that a batch shares gets its gradient from one product over all the rows. */
 static void d_matmul(tape *t, const step *s)
 {
     bool shared = shape_of(t, s->b).rank == 2;
     if (wants(t, s->a)) give(t, s->a, product_like(t, s->a, s->dy, transposed(t, s->b), s->at));
     if (!wants(t, s->b)) return;
-    fb_id a = shared ? matrix(t, s->a) : s->a, dy = shared ? matrix(t, s->dy) : s->dy;
-    give(t, s->b, product_like(t, s->b, transposed(t, a), dy, s->at));
+    if (!shared)
+        give(t, s->b, product_like(t, s->b, transposed(t, s->a), s->dy, s->at));
+    else if (!fb_tape_collect_product(t, s->b, s->a, s->dy, s->at))
+        give(t, s->b, fb_tape_product_gradient(t, s->b, s->a, s->dy, s->at));
 }
 
 static void d_embedding(tape *t, const step *s)
@@ -521,7 +552,7 @@ static void d_index_add(tape *t, const step *s)
     give(t, s->a, two(t, FB_OP_EMBEDDING, s->dy, s->b));
 }
 
-#define d_none                NULL /* never a float, or never asked: sources, effects, loops */
+#define d_none                NULL /* never a float, or never asked: sources, effects, loops (autodiff_loop.c) */
 #define FB_RULE_DERIVES(RULE) d_##RULE
 static const rule rules[FB_OPS] = {
 #define POINTWISE(ID, NAME, ARITY, ACCEPTS, RESULT, PARAMS, VALUE, SPELLED, COST, XLA, ROUNDS, TURNS, DERIVES, ...)    \
@@ -536,43 +567,57 @@ static const rule rules[FB_OPS] = {
 
 /* ---- the walk ---- */
 
-/* Where a value that enters a loop's body comes from: its operand of a loop that is still open, else FB_NONE. */
+/* Where a value that enters a loop's body comes from: its operand of the loop. */
 static fb_id enters_from(const tape *t, const fb_node *node)
 {
     if (node->op != FB_OP_CARRIED && node->op != FB_OP_ITEM) return FB_NONE;
-    const fb_id *operands = fb_build_loop_operands(t->g, node->region);
-    int first = node->op == FB_OP_ITEM ? t->g->regions[node->region].n_carried : 0;
-    return operands ? operands[first + node->attrs->index] : FB_NONE;
+    const fb_region *r = &t->g->regions[node->region];
+    const fb_id *operands = r->loop == FB_NONE ? fb_build_loop_operands(t->g, node->region) : t->g->nodes[r->loop].args;
+    return operands ? operands[(node->op == FB_OP_ITEM ? r->n_carried : 0) + node->attrs->index] : FB_NONE;
 }
 
 static bool depends(const tape *t, const fb_node *node)
 {
-    if (node->op == FB_OP_LOOP && t->touched[node->attrs->region]) return true;
-    if (node->op != FB_OP_LOOP && !fb_dtype_is_float(node->dtype)) return false;
+    if (!fb_dtype_is_float(node->dtype)) return false;
+    if (node->op == FB_OP_RESULT) {
+        const fb_node *loop = &t->g->nodes[node->args[0]];
+        const fb_region *r = &t->g->regions[loop->attrs->region];
+        int i = node->attrs->index;
+        if (i >= r->n_carried) return t->wanted[r->stacked[i - r->n_carried]];
+        return t->wanted[loop->args[i]] || t->wanted[r->yields[i]];
+    }
     fb_id from = enters_from(t, node);
     if (from != FB_NONE && t->wanted[from]) return true;
+    const fb_region *r = &t->g->regions[node->region];
+    if (node->op == FB_OP_CARRIED && r->loop != FB_NONE) return t->wanted[r->yields[node->attrs->index]];
     for (int k = 0; k < node->n_args; k++)
         if (t->wanted[node->args[k]]) return true;
     return false;
 }
 
+/* What a step hands on comes to be wanted after what it begins with: again until nothing changes. */
 static void mark_wanted(tape *t, const fb_id *wrt, int n)
 {
     for (int i = 0; i < n; i++) t->wanted[wrt[i]] = true;
-    for (fb_id id = 0; id < t->n; id++) {
-        const fb_node *node = &t->g->nodes[id];
-        t->wanted[id] = t->wanted[id] || (!t->detached[id] && depends(t, node));
-        for (fb_id r = node->region; t->wanted[id] && r > 0; r = t->g->regions[r].parent) t->touched[r] = true;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (fb_id id = 0; id < t->n; id++) {
+            if (t->wanted[id] || t->detached[id] || !depends(t, &t->g->nodes[id])) continue;
+            t->wanted[id] = true;
+            changed |= t->g->nodes[id].region > 0;
+        }
     }
 }
 
-static bool differentiate(tape *t, fb_id id)
+bool fb_tape_differentiate(tape *t, fb_id id)
 {
     const fb_node node = t->g->nodes[id]; /* adding nodes moves the array */
-    if (t->gradient[id] == FB_NONE || t->detached[id]) return true;
+    if (node.op == FB_OP_LOOP) return fb_tape_loop(t, id);
+    if (t->gradient[id] == FB_NONE || t->detached[id] || node.op == FB_OP_RESULT) return true;
     fb_id from = enters_from(t, &node);
-    if (node.op == FB_OP_RESULT || (from != FB_NONE && t->wanted[from]))
-        return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative through a loop (%s)", node.name);
+    if (from != FB_NONE && t->wanted[from] && t->g->regions[node.region].loop == FB_NONE)
+        return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative through a loop that is open (%s)",
+                       node.name);
     if (node.n_args == 0) return true;
     if (!rules[node.op])
         return fb_fail(t->err, FB_ERR_INPUT, "grad: there is no derivative of %s (%s)", fb_op_get(node.op)->name,
@@ -580,8 +625,8 @@ static bool differentiate(tape *t, fb_id id)
     step s = {
         .y = id, .dy = t->gradient[id], .op = node.op, .n_args = node.n_args, .args = node.args, .at = node.attrs};
     s.a = node.args[0];
-    s.b = node.n_args > 1 ? node.args[1] : t->n; /* past the end: wanted by nobody */
-    s.c = node.n_args > 2 ? node.args[2] : t->n;
+    s.b = node.n_args > 1 ? node.args[1] : FB_NONE; /* wanted by nobody */
+    s.c = node.n_args > 2 ? node.args[2] : FB_NONE;
     rules[node.op](t, &s);
     return !t->failed;
 }
@@ -611,35 +656,63 @@ static bool check_all(const fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb
     return true;
 }
 
-static fb_id filled_like(tape *t, fb_id id, double value)
+fb_id fb_tape_filled_like(tape *t, fb_id id, double value)
 {
     return expand(t, number(t, id, value), shape_of(t, id));
 }
 
-bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err)
+void fb_tape_grow(tape *t)
 {
-    if (!check_all(g, loss, wrt, n, err)) return false;
-    tape t = {.g = g, .n = g->n_nodes, .line = line, .err = err};
-    t.gradient = fb_alloc((size_t)t.n * sizeof *t.gradient);
-    t.wanted = fb_calloc((size_t)t.n, sizeof *t.wanted);
-    t.detached = fb_calloc((size_t)t.n, sizeof *t.detached);
-    t.touched = fb_calloc((size_t)g->n_regions, sizeof *t.touched);
+    int n = t->g->n_nodes;
+    t->gradient = fb_realloc(t->gradient, (size_t)n * sizeof *t->gradient);
+    t->wanted = fb_realloc(t->wanted, (size_t)n * sizeof *t->wanted);
+    t->detached = fb_realloc(t->detached, (size_t)n * sizeof *t->detached);
+    for (int i = t->n; i < n; i++) {
+        t->gradient[i] = FB_NONE;
+        t->wanted[i] = t->detached[i] = false;
+    }
+    t->n = n;
+}
+
+static bool check_through(const fb_through *through, fb_error *err)
+{
+    if (through->every < 0 || through->truncate < 0)
+        return fb_fail(err, FB_ERR_INPUT, "grad: a number of steps is not negative");
+    if (through->every > 1 && !through->recomputed)
+        return fb_fail(err, FB_ERR_INPUT, "grad: every = %lld needs through = \"recomputed\": what is stored is stored",
+                       (long long)through->every);
+    return true;
+}
+
+bool fb_autodiff_through(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, const fb_through *through,
+                         int line, fb_error *err)
+{
+    static const fb_through stored;
+    if (!through) through = &stored;
+    if (!check_all(g, loss, wrt, n, err) || !check_through(through, err)) return false;
+    tape t = {.g = g, .line = line, .err = err, .through = *through};
+    fb_build_mark start = fb_build_here(g);
+    fb_tape_grow(&t);
     const fb_id *detached;
     for (int i = fb_build_detached(g, &detached); i-- > 0;) t.detached[detached[i]] = true;
-    for (int i = 0; i < t.n; i++) t.gradient[i] = FB_NONE;
     mark_wanted(&t, wrt, n);
-    if (t.wanted[loss]) t.gradient[loss] = filled_like(&t, loss, 1);
+    if (t.wanted[loss]) t.gradient[loss] = fb_tape_filled_like(&t, loss, 1);
     bool good = !t.failed;
-    for (fb_id id = loss; id >= 0 && good; id--) good = differentiate(&t, id);
+    for (fb_id id = loss; id >= 0 && good; id--) good = fb_tape_differentiate(&t, id);
     for (int i = 0; i < n && good; i++) {
-        gradients[i] = t.gradient[wrt[i]] != FB_NONE ? t.gradient[wrt[i]] : filled_like(&t, wrt[i], 0);
+        gradients[i] = t.gradient[wrt[i]] != FB_NONE ? t.gradient[wrt[i]] : fb_tape_filled_like(&t, wrt[i], 0);
         good = !t.failed;
     }
+    if (!good) fb_build_back(g, start);
     fb_free(t.gradient);
     fb_free(t.wanted);
     fb_free(t.detached);
-    fb_free(t.touched);
     return good;
+}
+
+bool fb_autodiff(fb_graph *g, fb_id loss, const fb_id *wrt, int n, fb_id *gradients, int line, fb_error *err)
+{
+    return fb_autodiff_through(g, loss, wrt, n, gradients, NULL, line, err);
 }
 
 fb_id fb_autodiff_detach(fb_graph *g, fb_id x, int line, fb_error *err)

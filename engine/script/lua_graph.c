@@ -248,12 +248,45 @@ static int assign(lua_State *L)
     return fb_tensor_add(L, FB_OP_ASSIGN, args, 2, NULL, NULL);
 }
 
-/* g:grad(loss, params): the gradients in the order of params, which may be one tensor. */
+static int64_t option_steps(lua_State *L, int i, const char *key)
+{
+    double v = option_number(L, i, key, 0);
+    if (v != floor(v) || v < 0 || v > 0x1p53 || (v == 0 && lua_istable(L, i) && lua_getfield(L, i, key) != LUA_TNIL))
+        fb_lua_raise(L, "grad: %s is a number of steps, 1 at least", key);
+    lua_settop(L, i);
+    return (int64_t)v;
+}
+
+static bool option_word(lua_State *L, int i, const char *key, const char *otherwise, const char *other)
+{
+    const char *said = otherwise;
+    if (lua_istable(L, i) && lua_getfield(L, i, key) != LUA_TNIL) said = lua_tostring(L, -1);
+    bool is_other = said && strcmp(said, other) == 0;
+    if (!is_other && (!said || strcmp(said, otherwise) != 0))
+        fb_lua_raise(L, "grad: %s is \"%s\" or \"%s\", not \"%.40s\"", key, otherwise, other,
+                     said ? said : luaL_typename(L, -1));
+    lua_settop(L, i);
+    return is_other;
+}
+
+/* { through = "stored" | "recomputed", every = k, truncate = n, weights = "after" | "inside" } */
+static fb_through read_through(lua_State *L, int i)
+{
+    static const char *const known[] = {"through", "every", "truncate", "weights", NULL};
+    check_options(L, i, "grad", known);
+    fb_through through = {.every = option_steps(L, i, "every"), .truncate = option_steps(L, i, "truncate")};
+    through.recomputed = option_word(L, i, "through", "stored", "recomputed");
+    through.step_by_step = option_word(L, i, "weights", "after", "inside");
+    return through;
+}
+
+/* g:grad(loss, params, options): the gradients in the order of params, which may be one tensor. */
 static int grad(lua_State *L)
 {
     fb_error err;
     fb_graph *g = check_graph(L);
-    lua_settop(L, 3);
+    lua_settop(L, 4);
+    const fb_through through = read_through(L, 4);
     fb_id loss = fb_tensor_at(L, 2);
     if (fb_tensor_is(L, 3)) {
         push_list(L, 3, 1);
@@ -261,7 +294,7 @@ static int grad(lua_State *L)
     }
     int n;
     fb_id *wrt = fb_tensor_list(L, 3, &n, "grad"), *gradients = scratch(L, n);
-    if (!fb_autodiff(g, loss, wrt, n, gradients, fb_lua_line(L), &err)) return fb_lua_raise(L, "%s", err.text);
+    if (!fb_autodiff_through(g, loss, wrt, n, gradients, &through, fb_lua_line(L), &err)) return fb_lua_raise(L, "%s", err.text);
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
         fb_tensor_push(L, gradients[i]);
@@ -431,13 +464,18 @@ static int loop(lua_State *L)
     return n;
 }
 
-/* g:scan(tensors, inits, fn): one step an entry of dimension 0 of the tensors. fn(items…, carried…) gives { next
- * carried }, { collected }; the scan gives { last carried }, { collected, stacked along a new dimension 0 }. */
+/* g:scan(tensors, inits, fn, { backwards = true }): one step an entry of dimension 0 of the tensors, backwards from the
+ * last to the first. fn(items…, carried…) gives { next carried }, { collected }; the scan gives { last carried },
+ * { collected, stacked along a new dimension 0 }. */
 static int scan(lua_State *L)
 {
+    static const char *const known[] = {"backwards", NULL};
     check_graph(L);
-    lua_settop(L, 4);
+    lua_settop(L, 5);
     luaL_checktype(L, 4, LUA_TFUNCTION);
+    check_options(L, 5, "scan", known);
+    bool backwards = lua_istable(L, 5) && lua_getfield(L, 5, "backwards") != LUA_TNIL && lua_toboolean(L, -1);
+    lua_settop(L, 4);
     int n_items, n;
     fb_id *scanned = fb_tensor_list(L, 2, &n_items, "scan");
     fb_id *inits = fb_tensor_list(L, 3, &n, "scan");
@@ -447,6 +485,7 @@ static int scan(lua_State *L)
     int64_t trips = first->shape.rank ? first->shape.dim[0] : -1;
     if (trips < 0) return fb_lua_raise(L, "scan: a scalar has no dimension 0 to step over");
     open_region(L, trips, inits, n, scanned, n_items, carried, items);
+    if (backwards) fb_graph_region_turn(fb_graph_now(L));
     lua_pushvalue(L, 4);
     for (int i = 0; i < n_items; i++) fb_tensor_push(L, items[i]);
     for (int i = 0; i < n; i++) fb_tensor_push(L, carried[i]);
