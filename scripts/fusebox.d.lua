@@ -1106,7 +1106,7 @@ local optim = {}
 ---@param g Graph
 ---@param loss Tensor
 ---@param params Tensor[]|Tensor
----@param opts { lr: number, momentum: number?, weight_decay: number?, name: string? }
+---@param opts { lr: number, momentum: number?, weight_decay: number?, name: string?, through: GradOptions? }
 ---@return Tensor[] next the new values
 function optim.sgd(g, loss, params, opts) end
 
@@ -1114,7 +1114,7 @@ function optim.sgd(g, loss, params, opts) end
 ---@param g Graph
 ---@param loss Tensor
 ---@param params Tensor[]|Tensor
----@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string? }
+---@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string?, through: GradOptions? }
 ---@return Tensor[] next the new values
 function optim.adam(g, loss, params, opts) end
 
@@ -1128,12 +1128,12 @@ local Optimiser = {}
 function Optimiser:step(loss, values) end
 
 ---@param of Module|Tensor[]
----@param opts { lr: number, momentum: number?, weight_decay: number?, name: string? }
+---@param opts { lr: number, momentum: number?, weight_decay: number?, name: string?, through: GradOptions? }
 ---@return Optimiser
 function optim.SGD(of, opts) end
 
 ---@param of Module|Tensor[]
----@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string? }
+---@param opts? { lr: number?, betas: number[]?, eps: number?, weight_decay: number?, name: string?, through: GradOptions? }
 ---@return Optimiser
 function optim.Adam(of, opts) end
 

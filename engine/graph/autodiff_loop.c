@@ -385,7 +385,8 @@ static bool follows(const fb_reversal *v, const fb_graph *g, fb_id id)
     return v->there[id - v->first] = all;
 }
 
-/* Keeps `id`, or what it is computed from by one operand: gates before their activation, all in one. */
+/* Keeps `id`, or what it is a view or cast of. Gates are kept as the rules read them, activated: all of them before their
+ * activation are fewer bytes where they are half precision, but a step could not end in the kernel of its product. */
 static void keep(const fb_tape *t, fb_reversal *v, fb_id id)
 {
     const fb_graph *g = t->g;
@@ -402,7 +403,8 @@ static void keep(const fb_tape *t, fb_reversal *v, fb_id id)
         if (follows(v, g, n->args[k]) || n->args[k] == from) continue;
         from = from == FB_NONE ? n->args[k] : id;
     }
-    if (is_cheap(n->op) && from != FB_NONE && from != id)
+    bool same = n->op == FB_OP_CAST || fb_op_get(n->op)->cls == FB_CLASS_VIEW;
+    if (same && from != FB_NONE && from != id)
         keep(t, v, from);
     else
         v->kept[id - v->first] = true;
@@ -1088,7 +1090,7 @@ bool fb_tape_loop(fb_tape *t, fb_id loop)
     }
     bool in_segments = t->through.recomputed && t->through.every > 1 && r.trips > 1;
     if (!check_body(t, loop, in_segments, t->err)) return false;
-    fb_id scope = fb_graph_scope_open(t->g, "backward", FB_NONE, NULL, NULL, 0, NULL, t->line, t->err);
+    fb_id scope = fb_graph_scope_open(t->g, "through_time", FB_NONE, NULL, NULL, 0, NULL, t->line, t->err);
     if (scope == FB_NONE) return false;
     bool good = in_segments ? reverse_in_segments(t, loop) : reverse(t, loop, FB_NONE);
     return good && fb_graph_scope_close(t->g, NULL, 0, t->err);

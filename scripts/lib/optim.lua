@@ -29,11 +29,11 @@ local function state(g, p, what)
   return g:param(own .. "_" .. what, p.shape, wide(p.dtype), { dist = "constant", value = 0 })
 end
 
--- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward`, what
--- follows under the optimiser's name. `carried`: the params are values of a loop, to which nothing is assigned.
-local function step(g, name, loss, params, decay, prepare, update, carried)
+-- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward` (opts.through
+-- says how they go back through loops, as in g:grad), what follows under the optimiser's name. `carried`: the params are values of a loop, to which nothing is assigned.
+local function step(g, name, loss, params, opts, decay, prepare, update, carried)
   if type(params) ~= "table" then params = { params } end
-  local gradients = g:scope("backward", function() return g:grad(loss, params) end)
+  local gradients = g:scope("backward", function() return g:grad(loss, params, opts.through) end)
   return g:scope(name, function()
     prepare()
     local after = {}
@@ -49,7 +49,7 @@ end
 
 -- p - lr v, where v = gradient + weight_decay p, or momentum times the last v and that.
 function optim.sgd(g, loss, params, opts, carried)
-  opts = options("sgd", opts, { lr = true, momentum = true, weight_decay = true, name = true })
+  opts = options("sgd", opts, { lr = true, momentum = true, weight_decay = true, name = true, through = true })
   local lr, momentum = number("sgd", opts, "lr"), number("sgd", opts, "momentum", 0)
   local decay = number("sgd", opts, "weight_decay", 0)
   if carried and momentum ~= 0 then
@@ -62,13 +62,13 @@ function optim.sgd(g, loss, params, opts, carried)
     g:assign(v, next_v)
     return lr * next_v
   end
-  return step(g, opts.name or "sgd", loss, params, decay, function() end, update, carried)
+  return step(g, opts.name or "sgd", loss, params, opts, decay, function() end, update, carried)
 end
 
 -- p - lr m' / (sqrt v' + eps): m and v are running means of the gradient and its square, m' and v' freed of the zeros
 -- that they started with.
 function optim.adam(g, loss, params, opts, carried)
-  opts = options("adam", opts, { lr = true, betas = true, eps = true, weight_decay = true, name = true })
+  opts = options("adam", opts, { lr = true, betas = true, eps = true, weight_decay = true, name = true, through = true })
   if carried then error("adam: its means are kept beside parameters, and these are a loop's values", 0) end
   local betas = opts.betas or {}
   local beta_m, beta_v = number("adam", betas, 1, 0.9), number("adam", betas, 2, 0.999)
@@ -89,7 +89,8 @@ function optim.adam(g, loss, params, opts, carried)
     local mean, square = next_m / (1 - to(left_m, m.dtype)), next_v / (1 - to(left_v, v.dtype))
     return lr * mean / (square:sqrt() + eps)
   end
-  return step(g, opts.name or "adam", loss, params, number("adam", opts, "weight_decay", 0), prepare, update, carried)
+  local decay = number("adam", opts, "weight_decay", 0)
+  return step(g, opts.name or "adam", loss, params, opts, decay, prepare, update, carried)
 end
 
 -- ---- in PyTorch's names ----

@@ -298,14 +298,14 @@ static fb_graph *gradients_of_lstm(fb_through through)
 }
 
 /* Forward two products a step. Backwards one, of the gates' gradient with W_hh: what x and the weights get is three
- * products after the loop. Stored: h, c and the gates before their activation. */
+ * products after the loop. Stored: h, c and the four gates. */
 static void one_product_after_the_loop(void **state)
 {
     (void)state;
     fb_graph *g = gradients_of_lstm((fb_through){0});
     assert_int_equal(count_nodes(g, FB_OP_MATMUL, true), 3);
     assert_int_equal(count_nodes(g, FB_OP_MATMUL, false), 3);
-    assert_int_equal(g->regions[1].n_stacked, 3);
+    assert_int_equal(g->regions[1].n_stacked, 6);
     assert_false(g->regions[1].backwards);
     assert_true(g->regions[2].backwards);
     assert_int_equal(g->regions[2].n_carried, 2);
