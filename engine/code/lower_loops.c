@@ -218,6 +218,7 @@ void fb_lower_open(fb_lowering *l, fb_id region)
                                           .gemm = FB_NONE,
                                           .group = FB_NONE,
                                           .count = loop->trips,
+                                          .backwards = loop->backwards,
                                           .region = region});
     l->level++;
 }

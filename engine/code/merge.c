@@ -523,12 +523,15 @@ static void add_fetches(merging *m, int repeat, int loop, int depth)
             fb_advance advance = advance_of(l, a);
             const fb_buffer *b = &m->p->buffers[l->args[a]];
             int64_t bytes = advance.bytes, offset = l->offsets ? l->offsets[a] : 0, count = at(m, repeat)->count;
-            if (bytes < LEAST || bytes > MOST || advance.level != m->level + loop || writes(l, a)) continue;
-            if (offset + bytes * count > b->bytes || is_written(m, repeat, end, l->args[a])) continue;
+            bool back = bytes < 0 && at(m, repeat)->backwards;
+            int64_t step = back ? -bytes : bytes;
+            if (step < LEAST || step > MOST || advance.level != m->level + loop || writes(l, a)) continue;
+            if (offset + (back ? step : step * count) > b->bytes) continue;
+            if (is_written(m, repeat, end, l->args[a])) continue;
             if (was_fetched(m, repeat + 1, i, a)) continue;
             const char *trips = !loop && is_one_loop(m) ? "steps" : fb_arena_printf(m->p->arena, "%" PRId64, count);
             line(m, depth, "if (step%d + 1 < %s) fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, trips,
-                 pointer(m, l->args[a], offset, advance), bytes / fb_dtype_size(b->dtype), bytes);
+                 pointer(m, l->args[a], offset, advance), bytes / fb_dtype_size(b->dtype), step);
         }
     }
 }
