@@ -268,7 +268,10 @@ void fb_export_place(fb_str *out, int buffer, int64_t offset, fb_advance advance
 {
     fb_str_addf(out, "h->b[%d]", buffer);
     if (offset) fb_str_addf(out, " + %" PRId64, offset);
-    if (advance.bytes) fb_str_addf(out, " + t%d * %" PRId64, advance.level, advance.bytes);
+    if (advance.bytes && advance.every > 1)
+        fb_str_addf(out, " + t%d / %" PRId64 " * %" PRId64, advance.level, advance.every, advance.bytes);
+    else if (advance.bytes)
+        fb_str_addf(out, " + t%d * %" PRId64, advance.level, advance.bytes);
 }
 
 typedef struct {

@@ -633,6 +633,7 @@ static void hash_advance(fb_hasher *h, fb_advance a)
 {
     fb_hasher_add_i64(h, a.bytes);
     fb_hasher_add_i64(h, a.level);
+    if (a.every > 1) fb_hasher_add_i64(h, a.every);
 }
 
 static fb_hash hash_of(const fb_program *p)

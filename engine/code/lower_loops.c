@@ -50,7 +50,7 @@ static void add_counters(fb_lowering *l)
         if (l->g->nodes[i].op != FB_OP_STEP) continue;
         fb_id region = l->g->nodes[i].region;
         int64_t trips = l->g->regions[region].trips;
-        l->window[i].advance = (fb_advance){sizeof(int64_t), level_of(l->g, region)};
+        l->window[i].advance = (fb_advance){sizeof(int64_t), level_of(l->g, region), 1};
         if (trips > most) most = trips;
         counter = i;
     }
@@ -125,11 +125,12 @@ static int home_of(fb_lowering *l, fb_id node, fb_id result)
     return l->buffer_of[node];
 }
 
-/* Where the entries of a tensor of one a step are, of `bytes` each and laid out as they are counted. */
-static fb_window walked(const fb_loop *loop, int64_t bytes, int level)
+/* Where the entries of a tensor of one for each `every` steps are, of `bytes` each and laid out as they are counted. */
+static fb_window walked(const fb_loop *loop, int64_t bytes, int64_t every, int level)
 {
-    if (!loop->backwards) return (fb_window){0, {bytes, level}};
-    return (fb_window){loop->trips > 0 ? (loop->trips - 1) * bytes : 0, {-bytes, level}};
+    if (!loop->backwards) return (fb_window){0, {bytes, level, every}};
+    int64_t entries = loop->trips / every;
+    return (fb_window){entries > 0 ? (entries - 1) * bytes : 0, {-bytes, level, every}};
 }
 
 static void place_states(fb_lowering *l, const fb_loop *loop, int level)
@@ -146,10 +147,10 @@ static void place_states(fb_lowering *l, const fb_loop *loop, int level)
         const fb_collected *c = &loop->collected[i];
         if (c->result == FB_NONE) continue;
         int home = home_of(l, c->result, c->result);
-        if (c->also != FB_NONE) l->place[c->result] = walked(loop, fb_node_bytes(l->g, c->also), level);
+        if (c->also != FB_NONE) l->place[c->result] = walked(loop, fb_node_bytes(l->g, c->also), c->every, level);
         if (c->base == FB_NONE) continue;
         l->buffer_of[c->base] = home;
-        l->window[c->base] = walked(loop, fb_node_bytes(l->g, c->base), level);
+        l->window[c->base] = walked(loop, fb_node_bytes(l->g, c->base), c->every, level);
     }
 }
 
@@ -161,8 +162,8 @@ static void place_items(fb_lowering *l, const fb_loop *loop, int level)
         int64_t size = fb_dtype_size(l->g->nodes[s->item].dtype);
         bool there = s->base != FB_NONE;
         l->buffer_of[s->item] = there ? fb_lower_buffer_for(l, s->base) : fb_lower_temporary(l, s->scanned);
-        l->window[s->item] = there ? (fb_window){s->offset * size, {s->stride * size, level}}
-                                   : walked(loop, fb_node_bytes(l->g, s->item), level);
+        l->window[s->item] = there ? (fb_window){s->offset * size, {s->stride * size, level, 1}}
+                                   : walked(loop, fb_node_bytes(l->g, s->item), 1, level);
     }
 }
 
@@ -237,7 +238,7 @@ void fb_lower_close(fb_lowering *l, fb_id region)
     for (int i = 0; i < loop->n_collected; i++) {
         const fb_collected *c = &loop->collected[i];
         if (c->result == FB_NONE || c->base != FB_NONE || c->also != FB_NONE) continue;
-        fb_window at = walked(loop, fb_node_bytes(l->g, c->value), l->level - 1);
+        fb_window at = walked(loop, fb_node_bytes(l->g, c->value), c->every, l->level - 1);
         fb_lower_copy(l, c->value, l->buffer_of[c->result], at);
     }
     int *beside = FB_NEW_ARRAY(l->p->arena, int, loop->n_carried + 1);

@@ -297,7 +297,9 @@ static int argument_of(merging *m, int buffer, fb_advance advance, bool written)
     fb_advance outer = advance.bytes && advance.level < m->level ? advance : (fb_advance){0};
     for (int i = 0; i < m->args.n; i++) {
         argument *a = &m->args.at[i];
-        if (a->buffer != buffer || a->outer.bytes != outer.bytes || a->outer.level != outer.level) continue;
+        if (a->buffer != buffer || a->outer.bytes != outer.bytes || a->outer.level != outer.level ||
+            a->outer.every != outer.every)
+            continue;
         a->written |= written;
         return i;
     }
@@ -314,8 +316,11 @@ static const char *pointer(merging *m, int buffer, int64_t offset, fb_advance ad
     const char *text = a->name;
     if (offset) text = fb_arena_printf(m->p->arena, "%s + %" PRId64, text, offset / size);
     if (!moves) return text;
-    return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * step%d", text, advance.bytes / size,
-                           advance.level - m->level);
+    int level = advance.level - m->level;
+    if (advance.every > 1)
+        return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * (step%d / %" PRId64 ")", text, advance.bytes / size,
+                               level, advance.every);
+    return fb_arena_printf(m->p->arena, "%s + %" PRId64 " * step%d", text, advance.bytes / size, level);
 }
 
 static fb_advance advance_of(const fb_launch *l, int arg)
@@ -525,7 +530,8 @@ static void add_fetches(merging *m, int repeat, int loop, int depth)
             int64_t bytes = advance.bytes, offset = l->offsets ? l->offsets[a] : 0, count = at(m, repeat)->count;
             bool back = bytes < 0 && at(m, repeat)->backwards;
             int64_t step = back ? -bytes : bytes;
-            if (step < LEAST || step > MOST || advance.level != m->level + loop || writes(l, a)) continue;
+            if (step < LEAST || step > MOST || advance.every > 1 || advance.level != m->level + loop || writes(l, a))
+                continue;
             if (offset + (back ? step : step * count) > b->bytes) continue;
             if (is_written(m, repeat, end, l->args[a])) continue;
             if (was_fetched(m, repeat + 1, i, a)) continue;

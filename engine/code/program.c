@@ -221,6 +221,7 @@ static void print_args(const fb_program *p, const fb_launch *l, fb_str *out)
         if (l->offsets && l->offsets[i]) fb_str_addf(out, " + %" PRId64 " bytes", l->offsets[i]);
         if (l->advances && l->advances[i].bytes) {
             fb_str_addf(out, " + %" PRId64 " bytes a step", l->advances[i].bytes);
+            if (l->advances[i].every > 1) fb_str_addf(out, " in %" PRId64, l->advances[i].every);
             if (l->advances[i].level) fb_str_addf(out, " of loop %d", l->advances[i].level);
         }
     }

@@ -56,7 +56,13 @@ typedef struct {
 typedef struct {
     int64_t bytes;
     int level;
+    int64_t every; /* 0, 1: at each step; else only when so many have been made */
 } fb_advance;
+
+static inline int64_t fb_advance_at(fb_advance a, const int64_t *step) /* bytes */
+{
+    return a.bytes ? a.bytes * (a.every > 1 ? step[a.level] / a.every : step[a.level]) : 0;
+}
 
 /* A library contraction: C[b] = scale · A[b]·B[b], row-major with element strides; batch strides may be 0. */
 typedef struct {

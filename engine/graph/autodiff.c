@@ -681,6 +681,8 @@ static bool check_through(const fb_through *through, fb_error *err)
     if (through->every > 1 && !through->recomputed)
         return fb_fail(err, FB_ERR_INPUT, "grad: every = %lld needs through = \"recomputed\": what is stored is stored",
                        (long long)through->every);
+    if (through->every > FB_MAX_NODES)
+        return fb_fail(err, FB_ERR_LIMIT, "grad: a segment has at most %d steps", FB_MAX_NODES);
     return true;
 }
 

@@ -20,10 +20,10 @@ typedef struct {
  * values carry no gradient. Conventions are PyTorch's: relu and abs have derivative 0 at 0, clamp 1 at its ends, the
  * steps of sign, floor and remainder count for nothing, and the gradient of a maximum is shared evenly among equals.
  *
- * A loop on the way is taken back by a loop that runs backwards over the same steps, within a scope `through_time`; what it
- * needs of the first loop's steps is added to what that collects. In a loop's body the step's own gradient may be
- * taken: with respect to what the body carries, or to values from outside that it reads; there is none through the loop
- * that is still open, through a loop inside a loop, or through a body with effects.
+ * A loop on the way is taken back by a loop that runs backwards over the same steps, within a scope `through_time`;
+ * what it needs of the first loop's steps is added to what that collects. In a loop's body the step's own gradient may
+ * be taken: with respect to what the body carries, or to values from outside that it reads; there is none through the
+ * loop that is still open, through a loop inside a loop, or through a body with effects.
  *
  * False with an error that names the node: the loss is no float scalar, a value is no float, or a loop is in the way;
  * the graph is as it was. `through` NULL: all stored, nothing truncated. */

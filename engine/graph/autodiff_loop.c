@@ -385,8 +385,9 @@ static bool follows(const fb_reversal *v, const fb_graph *g, fb_id id)
     return v->there[id - v->first] = all;
 }
 
-/* Keeps `id`, or what it is a view or cast of. Gates are kept as the rules read them, activated: all of them before their
- * activation are fewer bytes where they are half precision, but a step could not end in the kernel of its product. */
+/* Keeps `id`, or what it is a view or cast of. Gates are kept as the rules read them, activated: all of them before
+ * their activation are fewer bytes where they are half precision, but a step could not end in the kernel of its
+ * product. */
 static void keep(const fb_tape *t, fb_reversal *v, fb_id id)
 {
     const fb_graph *g = t->g;
@@ -445,14 +446,15 @@ typedef struct {
     fb_precision *precision;
 } build;
 
-/* [count, …]: the states that steps (or segments) begin with, of what they end with. */
+/* [count, …]: the states that steps (or segments) begin with, of what they end with; `after` FB_NONE: of one. */
 static fb_id states_before(fb_tape *t, fb_id init, fb_id after, bool backwards)
 {
     if (t->failed) return FB_NONE;
-    fb_shape shape = t->g->nodes[after].shape, first = shape;
-    first.dim[0] = 1;
+    fb_shape of = t->g->nodes[init].shape, first = {.rank = of.rank + 1, .dim = {1}};
+    for (int d = 0; d < of.rank; d++) first.dim[d + 1] = of.dim[d];
     fb_id begin = fb_tape_view(t, init, first);
-    if (shape.dim[0] == 1) return begin;
+    if (after == FB_NONE || begin == FB_NONE || t->g->nodes[after].shape.dim[0] == 1) return begin;
+    fb_shape shape = t->g->nodes[after].shape;
     fb_id rest = fb_tape_slice(t, after, 0, backwards, shape.dim[0] - !backwards, 1);
     fb_id both[] = {backwards ? rest : begin, backwards ? begin : rest};
     return fb_tape_put(t, FB_OP_CAT, both, 2, &(fb_attrs){.dim = 0});
@@ -461,7 +463,7 @@ static fb_id states_before(fb_tape *t, fb_id init, fb_id after, bool backwards)
 static fb_id kept_of(fb_tape *t, fb_reversal *v, fb_id value, const char *name)
 {
     if (t->failed) return FB_NONE;
-    int index = fb_build_stack(t->g, v->region, value);
+    int index = fb_build_stack(t->g, v->region, value, 1);
     v->r.n_stacked = t->g->regions[v->region].n_stacked;
     v->r.stacked = t->g->regions[v->region].stacked;
     fb_id there = result_of(t->g, v->loop, index);
@@ -843,9 +845,8 @@ static void add_segment_sources(fb_tape *t, segments *s)
     fb_id region = loop.attrs->region;
     int stacked = s->r.n_stacked;
     for (int i = 0; i < s->r.n_carried && !t->failed; i++) {
-        int index = fb_build_stack(t->g, region, s->r.yields[i]);
-        fb_id all = result(t, s->loop, index, "states");
-        fb_id ends = fb_tape_slice(t, all, 0, s->r.backwards ? 0 : s->length - 1, s->r.trips, s->length);
+        int index = s->count > 1 ? fb_build_stack(t->g, region, s->r.yields[i], (int32_t)s->length) : 0;
+        fb_id ends = s->count > 1 ? result(t, s->loop, index, "states") : FB_NONE;
         s->before[i] = s->scanned.n;
         FB_VEC_PUSH(&s->scanned, states_before(t, loop.args[i], ends, s->r.backwards));
         fb_id given = gradient_of_results(t, s->loop, i);

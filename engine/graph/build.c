@@ -202,20 +202,27 @@ fb_id fb_build_region(fb_graph *g, const fb_region *region, fb_error *err)
     r.yields = copy_ids(g, r.yields, r.n_carried);
     r.items = copy_ids(g, r.items, r.n_items);
     r.stacked = copy_ids(g, r.stacked, r.n_stacked);
+    if (r.every) r.every = copy_ids(g, r.every, r.n_stacked);
     RESERVE(g->regions, g->n_regions, g->builder->region_room);
     g->regions[g->n_regions] = r;
     return g->n_regions++;
 }
 
-int fb_build_stack(fb_graph *g, fb_id region, fb_id value)
+int fb_build_stack(fb_graph *g, fb_id region, fb_id value, int32_t every)
 {
     fb_region *r = &g->regions[region];
     for (int j = 0; j < r->n_stacked; j++)
-        if (r->stacked[j] == value) return r->n_carried + j;
+        if (r->stacked[j] == value && fb_region_every(r, j) == every) return r->n_carried + j;
     fb_id *stacked = FB_NEW_ARRAY(g->arena, fb_id, r->n_stacked + 1);
-    for (int j = 0; j < r->n_stacked; j++) stacked[j] = r->stacked[j];
-    stacked[r->n_stacked++] = value;
+    int32_t *intervals = FB_NEW_ARRAY(g->arena, int32_t, r->n_stacked + 1);
+    for (int j = 0; j < r->n_stacked; j++) {
+        stacked[j] = r->stacked[j];
+        intervals[j] = (int32_t)fb_region_every(r, j);
+    }
+    stacked[r->n_stacked] = value;
+    intervals[r->n_stacked++] = every;
     r->stacked = stacked;
+    if (r->every || every > 1) r->every = intervals;
     return r->n_carried + r->n_stacked - 1;
 }
 

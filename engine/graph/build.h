@@ -18,9 +18,9 @@ void fb_build_index(fb_graph *g);
 fb_hash fb_build_hash(const fb_graph *g);
 void fb_build_discard(fb_graph *g);
 
-/* What a closed loop collects grows by `value` of its body, unless it is collected already: the number that a RESULT
- * node calls it by. */
-int fb_build_stack(fb_graph *g, fb_id region, fb_id value);
+/* What a closed loop collects grows by `value` of its body, of each `every` steps the last, which divides the trips;
+ * unless it is collected already. Gives the number that a RESULT node calls it by. */
+int fb_build_stack(fb_graph *g, fb_id region, fb_id value, int32_t every);
 /* All that is added after a mark can be taken back, as long as the loops and scopes open then are still open: nodes,
  * regions, scopes and their names. Nothing that was there then may have been changed. */
 typedef struct {

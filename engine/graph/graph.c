@@ -180,6 +180,7 @@ fb_hash fb_build_hash(const fb_graph *g)
         hash_ids(h, r->items, r->n_items);
         hash_ids(h, r->stacked, r->n_stacked);
         if (r->backwards) fb_hasher_add_text(h, "backwards");
+        if (r->every) hash_ids(h, r->every, r->n_stacked);
     }
     hash_ids(h, g->outputs, g->n_outputs);
     for (int i = 0; i < g->n_outputs; i++) fb_hasher_add_text(h, g->output_names[i]);

@@ -105,6 +105,7 @@ typedef struct {
     const fb_id *items;
     int n_stacked;
     const fb_id *stacked;
+    const int32_t *every; /* of stacked[j]: of each so many steps only the last is kept; NULL: of all */
 } fb_region;
 
 typedef struct fb_graph {
@@ -177,6 +178,10 @@ static inline fb_op_class fb_node_class(const fb_graph *g, fb_id id)
 static inline int64_t fb_region_place(const fb_region *r, int64_t step) /* of the step's items and stacked values */
 {
     return r->backwards ? r->trips - 1 - step : step;
+}
+static inline int64_t fb_region_every(const fb_region *r, int stacked)
+{
+    return r->every ? r->every[stacked] : 1;
 }
 bool fb_node_is_copied(const fb_graph *g, fb_id node);
 bool fb_graph_copies(const fb_graph *g); /* is there such a node? */

@@ -150,6 +150,7 @@ static void write_region(const fb_graph *g, fb_id id, fb_str *out)
         write_ids(out, "yields", r->yields, r->n_carried);
         write_ids(out, "items", r->items, r->n_items);
         write_ids(out, "stacked", r->stacked, r->n_stacked);
+        if (r->every) write_ids(out, "every", r->every, r->n_stacked);
         if (r->backwards) fb_str_add(out, ",\"backwards\":true");
     }
     fb_str_add(out, "}");
@@ -463,14 +464,17 @@ static bool read_scope(fields *f, fb_graph *g)
 static bool read_region(fields *f, fb_graph *g, int64_t id)
 {
     fb_region r = {.parent = FB_NONE, .loop = FB_NONE};
-    int n_yields;
+    int n_yields, n_every = 0;
     if (id == 0) return nothing_left(f); /* the whole graph is there from the start */
     if (!get_int(f, "parent", 0, FB_MAX_NODES, &r.parent) || !get_int(f, "loop", 0, FB_MAX_NODES, &r.loop) ||
         !get_integer(f, "trips", 0, FB_MAX_ELEMENTS, &r.trips) || !get_ids(f, "carried", &r.carried, &r.n_carried) ||
         !get_ids(f, "yields", &r.yields, &n_yields) || !get_ids(f, "items", &r.items, &r.n_items) ||
         !get_ids(f, "stacked", &r.stacked, &r.n_stacked) ||
+        (ask(f, "every") && !get_ids(f, "every", &r.every, &n_every)) ||
         (ask(f, "backwards") && !get_bool(f, "backwards", &r.backwards)))
         return false;
+    if (r.every && n_every != r.n_stacked)
+        return fb_fail(f->err, FB_ERR_INPUT, "%d intervals for %d stacked values", n_every, r.n_stacked);
     if (n_yields != r.n_carried)
         return fb_fail(f->err, FB_ERR_INPUT, "%d yields for %d carried values", n_yields, r.n_carried);
     return nothing_left(f) && fb_build_region(g, &r, f->err) != FB_NONE;

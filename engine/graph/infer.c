@@ -497,7 +497,7 @@ static bool infer_result(const context *c)
     const fb_node *x = &c->g->nodes[from];
     if (i < r->n_carried) return set(c, x->dtype, &x->shape);
     if (x->shape.rank == FB_MAX_RANK) return refuse(c, "a stacked value has at most %d dimensions", FB_MAX_RANK - 1);
-    fb_shape shape = {.rank = 1, .dim = {r->trips}};
+    fb_shape shape = {.rank = 1, .dim = {r->trips / fb_region_every(r, i - r->n_carried)}};
     for (int d = 0; d < x->shape.rank; d++) shape.dim[shape.rank++] = x->shape.dim[d];
     return set(c, x->dtype, &shape);
 }

@@ -136,6 +136,9 @@ static bool verify_region(const fb_graph *g, fb_id id, fb_error *err)
     for (int j = 0; j < r->n_stacked; j++)
         if (!value_of_region(g, r, id, r->stacked[j]))
             return bad_region(id, err, "a stacked value is no value of the body");
+    for (int j = 0; r->every && j < r->n_stacked; j++)
+        if (r->every[j] < 1 || r->trips % r->every[j])
+            return bad_region(id, err, "what is kept of a stacked value does not divide its trips");
     return true;
 }
 

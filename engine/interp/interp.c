@@ -359,8 +359,10 @@ static bool stack_step(loop_run *l, int which, int64_t step)
     fb_interp *in = l->in;
     const fb_value *x = &in->values[l->r->stacked[which]];
     fb_value *to = &l->values.results[l->r->n_carried + which];
-    int64_t n = fb_shape_elements(&in->g->nodes[l->r->stacked[which]].shape), all = n * l->r->trips;
-    step = fb_region_place(l->r, step);
+    int64_t every = fb_region_every(l->r, which);
+    int64_t n = fb_shape_elements(&in->g->nodes[l->r->stacked[which]].shape), all = n * (l->r->trips / every);
+    if ((step + 1) % every) return true;
+    step = fb_region_place(l->r, step) / every;
     if (!to->bound && x->bound && !(to->bound = fb_buffer_zeroed(in, l->loop, all))) return false;
     memcpy(to->data->at->raw + step * n, x->data->at, (size_t)n * 8);
     if (x->bound) memcpy(to->bound->at->raw + step * n, x->bound->at, (size_t)n * 8);
@@ -421,7 +423,7 @@ static bool open_loop(loop_run *l)
     for (int j = 0; j < l->r->n_stacked; j++) {
         int64_t n = fb_shape_elements(&in->g->nodes[l->r->stacked[j]].shape);
         fb_value *to = &l->values.results[l->r->n_carried + j];
-        if (!(to->data = fb_buffer_new(in, l->loop, n * l->r->trips))) return false;
+        if (!(to->data = fb_buffer_new(in, l->loop, n * (l->r->trips / fb_region_every(l->r, j))))) return false;
     }
     return true;
 }

@@ -428,13 +428,13 @@ static bool stack_step(loop_run *l, int which, int64_t step)
     fb_trial_eval *e = l->e;
     const fb_trial_value *x = fb_trial_at(e, l->r->stacked[which]);
     fb_trial_value *to = &l->values[l->r->n_carried + which];
-    int64_t place = fb_region_place(l->r, step);
+    int64_t every = fb_region_every(l->r, which), place = fb_region_place(l->r, step) / every;
+    if ((step + 1) % every) return true;
     if (!x->lanes || !to->cells) return true; /* no elements, or nobody reads them */
     if (x->lanes > to->lanes) {
         fb_cells *wide = fb_trial_cells(e, l->loop, to->n * x->lanes);
         if (!wide) return false;
-        for (int k = 0; k < x->lanes; k++)
-            memcpy(wide->at.raw + k * to->n, to->cells->at.raw, (size_t)to->n * 8);
+        for (int k = 0; k < x->lanes; k++) memcpy(wide->at.raw + k * to->n, to->cells->at.raw, (size_t)to->n * 8);
         fb_trial_cells_drop(e, to->cells);
         to->cells = wide;
         to->lanes = x->lanes;
@@ -535,7 +535,8 @@ static bool open_loop(loop_run *l)
         fb_shape shape = fb_trial_node(e, l->r->stacked[j])->shape;
         fb_box whole = fb_box_whole(&shape);
         if (l->by_rows && !is_read(l, j)) continue;
-        to->box = box_of_steps(l->by_rows ? &fb_trial_at(e, l->r->stacked[j])->box : &whole, 0, l->r->trips);
+        to->box = box_of_steps(l->by_rows ? &fb_trial_at(e, l->r->stacked[j])->box : &whole, 0,
+                               l->r->trips / fb_region_every(l->r, j));
         to->n = fb_box_cells(&to->box, shape.rank + 1);
         if (!(to->cells = fb_trial_cells(e, l->loop, to->n))) return false;
         to->lanes = 1;

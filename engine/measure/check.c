@@ -278,7 +278,8 @@ static bool know_items(walk *w, fb_id region, int level)
             int64_t bytes = fb_node_bytes(g, r->items[i]);
             if (buffer->node != base || !w->job->images[b]) continue;
             w->of[r->items[i]] =
-                (known){true, fb_digest((const char *)w->job->images[b] + fb_region_place(r, w->step[level]) * bytes, (size_t)bytes)};
+                (known){true, fb_digest((const char *)w->job->images[b] + fb_region_place(r, w->step[level]) * bytes,
+                                        (size_t)bytes)};
         }
     }
     return true;

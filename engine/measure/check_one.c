@@ -18,7 +18,7 @@
 
 int64_t fb_place_at(const fb_place *p, const int64_t *step)
 {
-    return p->offset + (p->advance.bytes ? p->advance.bytes * step[p->advance.level] : 0);
+    return p->offset + fb_advance_at(p->advance, step);
 }
 
 const char *fb_launch_name(const fb_program *p, const fb_launch *l)

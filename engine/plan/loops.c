@@ -179,8 +179,11 @@ static void find_collected(finder *f, int i)
 {
     const fb_region *r = &f->g->regions[f->loop->region];
     fb_collected *s = &f->loop->collected[i];
-    *s = (fb_collected){
-        .value = r->stacked[i], .result = result_of(f->g, r->loop, r->n_carried + i), .base = FB_NONE, .also = FB_NONE};
+    *s = (fb_collected){.value = r->stacked[i],
+                        .result = result_of(f->g, r->loop, r->n_carried + i),
+                        .base = FB_NONE,
+                        .every = fb_region_every(r, i),
+                        .also = FB_NONE};
     if (!is_read(f->g, s->result)) s->result = FB_NONE;
     fb_id base;
     if (s->result == FB_NONE || !fb_access_whole(f->g, s->value, &base) || !fb_node_is_computed(f->g, base)) return;

@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     fb_id value, result; /* result: FB_NONE when nobody reads it */
     fb_id base;          /* computed node that is stored at its place in `result` itself, … */
+    int64_t every;       /* of each so many steps the last stays */
     fb_id also; /* … or by the same kernel there too, as it has a place of its own; both FB_NONE: copied there */
 } fb_collected;
 

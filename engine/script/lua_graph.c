@@ -294,7 +294,8 @@ static int grad(lua_State *L)
     }
     int n;
     fb_id *wrt = fb_tensor_list(L, 3, &n, "grad"), *gradients = scratch(L, n);
-    if (!fb_autodiff_through(g, loss, wrt, n, gradients, &through, fb_lua_line(L), &err)) return fb_lua_raise(L, "%s", err.text);
+    if (!fb_autodiff_through(g, loss, wrt, n, gradients, &through, fb_lua_line(L), &err))
+        return fb_lua_raise(L, "%s", err.text);
     lua_createtable(L, n, 0);
     for (int i = 0; i < n; i++) {
         fb_tensor_push(L, gradients[i]);

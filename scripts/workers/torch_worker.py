@@ -482,8 +482,10 @@ class Source:
             if c >= 0:
                 put(f"{inner}v{c} = v{args[len(carried) + k]}[{place}]")
         self.region(node["body"], inner)
+        every = body.get("every", [1] * len(stacked))
         for k, s in enumerate(stacked):
-            put(f"{inner}s{i}[{k}].append(v{s})")
+            last = f"if t{i} % {every[k]} == {every[k] - 1}: " if every[k] > 1 else ""
+            put(f"{inner}{last}s{i}[{k}].append(v{s})")
         put(f"{inner}c{i} = [{', '.join(f'v{y}' for y in body.get('yields', []))}]")
         for p, a in assigned:
             put(f"{inner}v{p} = v{a}")

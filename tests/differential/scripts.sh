@@ -23,6 +23,7 @@ reduced() {
     add_relu) echo "--set rows=61 --set columns=83" ;;
     lstm_step) echo "--set N=5 --set I=12 --set H=20" ;;
     lstm_scan) echo "--set T=4 --set N=5 --set H=20" ;;
+    lstm_train) echo "--set T=4 --set N=5 --set H=20" ;;
     mlp_loop) echo "--set steps=3 --set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
     mlp_train) echo "--set batch=3 --set inputs=37 --set hidden=21 --set outputs=19" ;;
     flops) echo "--set rows=13 --set size=24 --set hidden=40 --set n=1001 --set depth=5" ;;

@@ -135,7 +135,7 @@ static inline bool emulated_poison(fb_loaded *l, fb_error *err)
 
 static inline char *emulated_moved(const fb_loaded *l, int buffer, fb_advance advance)
 {
-    return l->now[buffer] + (advance.bytes ? advance.bytes * l->step[advance.level] : 0);
+    return l->now[buffer] + fb_advance_at(advance, l->step);
 }
 
 static inline void emulated_gemm(fb_loaded *l, const fb_gemm_call *c)

@@ -319,6 +319,14 @@ static void one_product_after_the_loop(void **state)
     assert_int_equal(count_nodes(g, FB_OP_MATMUL, true), 5);
     assert_int_equal(g->regions[1].n_stacked, 2);
     fb_graph_free(g);
+    g = gradients_of_lstm((fb_through){.recomputed = true, .every = 2});
+    assert_int_equal(g->regions[1].n_stacked, 3); /* h as the script asks for it, and as segments begin with it */
+    int64_t rows = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == FB_OP_RESULT && g->nodes[i].args[0] == g->regions[1].loop)
+            rows += fb_region_every(&g->regions[1], g->nodes[i].attrs->index - 2) == 2 ? g->nodes[i].shape.dim[0] : 0;
+    assert_int_equal(rows, 2 * STEPS / 2);
+    fb_graph_free(g);
 }
 
 /* ---- refusals ---- */

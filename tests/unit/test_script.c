@@ -855,6 +855,7 @@ static void test_bundled(void **state)
         {"scripts/models/lora_mlp.lua", "{\"batch\":8,\"inputs\":16,\"outputs\":12,\"rank\":2}", 2, ""},
         {"scripts/models/add_mul_relu.lua", "{\"rows\":4,\"columns\":8}", 1, ""},
         {"scripts/models/mlp_train.lua", "{\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 2, ""},
+        {"scripts/models/lstm_train.lua", "{\"T\":4,\"N\":3,\"H\":4,\"truncate\":3}", 6, ""},
         {"scripts/models/lstm_scan.lua", "{\"T\":3,\"N\":4,\"H\":6}", 3, ""},
         {"scripts/models/mlp_loop.lua", "{\"steps\":1,\"batch\":3,\"inputs\":5,\"hidden\":4,\"outputs\":2}", 4,
          "assigned fed document"},

@@ -337,8 +337,7 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
 /* Where a buffer's value is at this step. */
 static CUdeviceptr moved(const fb_loaded *l, int buffer, fb_advance advance)
 {
-    int64_t steps = advance.bytes ? l->step[advance.level] : 0;
-    return l->buffers[l->slots[buffer]] + (CUdeviceptr)(advance.bytes * steps);
+    return l->buffers[l->slots[buffer]] + (CUdeviceptr)fb_advance_at(advance, l->step);
 }
 
 static fb_cuda_gemm_args gemm_args(const fb_loaded *l, const fb_gemm_call *g)

@@ -317,7 +317,7 @@ static bool load_gemms(fb_loaded *l, fb_error *err)
 
 static char *moved(const fb_loaded *l, int buffer, fb_advance advance)
 {
-    return l->now[buffer] + (advance.bytes ? advance.bytes * l->step[advance.level] : 0);
+    return l->now[buffer] + fb_advance_at(advance, l->step);
 }
 
 static void fill_args(fb_loaded *l, int i)
