@@ -111,6 +111,23 @@ static const struct {
                   "local a = g:loop(T, {x}, function(_, a) return (a * 0.5):sin() end)\n"
                   "local s, ys = g:scan({r}, {x}, function(r, s) return {s + r}, {a} end)\n"
                   "return s[1], ys[1]"},
+    /* from the last entry to the first: read, made by a product or not, and stacked twice */
+    {"turned", "local x, w = g:input('x', {T, 6, 8}), g:param('w', {8, 8})\n"
+               "local s, ys = g:scan({x}, {g:zeros({6, 8})}, function(r, s)\n"
+               "local p = s:matmul(w) local h = (p + r):tanh() return {h}, {h, p, h:sum(1)} end, {backwards = true})\n"
+               "return s[1], ys[1], ys[2], ys[3]"},
+    /* back through time: all stored, or each third state, where that divides the steps */
+    {"taken_back", "local x, w = g:input('x', {T, 4, 8}), g:param('w', {8, 8})\n"
+                   "local s, ys = g:scan({x}, {g:zeros({4, 8}), g:zeros({4, 8})}, function(r, h, c)\n"
+                   "c = h:matmul(w):sigmoid() * c + r:tanh() h = (c * r):tanh() return {h, c}, {h} end)\n"
+                   "local d = g:grad((ys[1] * ys[1]):sum(), {w, x})\n"
+                   "return s[2], d[1], d[2]"},
+    {"segments_back", "local x, w = g:input('x', {T, 4, 8}), g:param('w', {8, 8})\n"
+                      "local s, ys = g:scan({x}, {g:zeros({4, 8}), g:zeros({4, 8})}, function(r, h, c)\n"
+                      "c = h:matmul(w):sigmoid() * c + r:tanh() h = (c * r):tanh() return {h, c}, {h} end)\n"
+                      "local d = g:grad((ys[1] * ys[1]):sum(), {w, x}, {through = 'recomputed',\n"
+                      "every = T % 3 == 0 and 3 or 1})\n"
+                      "return s[2], d[1], d[2]"},
     {"handed_through", "local x = g:input('x', {5})\n"
                        "return (g:loop(T, {x}, function(_, a)\n"
                        "local b = a * 0.5\n"
@@ -357,6 +374,47 @@ static void flipped_steps_are_read_where_they_lie(void **state)
     assert_int_equal(backwards, 1); /* what another loop stacked is copied, whichever way it is read */
     fb_program_free(p);
     bench_free(&b);
+}
+
+/* An LSTM's weights' gradients: what the steps leave for the way back is the states and gates of all, the states of
+ * all, or the states of some. */
+static void what_the_way_back_needs(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"{}", "{ through = 'recomputed' }", "{ through = 'recomputed', every = 8 }"};
+    int64_t pool[3];
+    fb_str text = {0};
+    fb_str_add(&text, "local fb = require 'fusebox'\nreturn fb.script { variants = {\n");
+    for (int i = 0; i < 3; i++)
+        fb_str_addf(&text,
+                    "v%d = function(g)\n"
+                    "local x, w = g:input('x', {64, 8, 64}), g:param('w', {16, 64})\n"
+                    "local s = g:scan({x}, {g:zeros({8, 16}), g:zeros({8, 16})}, function(r, h, c)\n"
+                    "local i, f, z, o = table.unpack((r + h:matmul(w)):chunk(4, 1))\n"
+                    "local d = f:sigmoid() * c + i:sigmoid() * z:tanh()\n"
+                    "return {o:sigmoid() * d:tanh(), d} end)\n"
+                    "return g:grad(s[1]:sum(), w, %s)[1]\nend,\n",
+                    i, options[i]);
+    fb_str_add(&text, "} }\n");
+    bench b = {.script = start(fb_str_get(&text))};
+    fb_str_free(&text);
+    fb_machine machine;
+    fb_machine_default(&machine, FB_DEVICE_HOST);
+    for (int i = 0; i < 3; i++) {
+        char variant[8];
+        snprintf(variant, sizeof variant, "v%d", i);
+        b.g = build(b.script, variant);
+        b.planner = fb_planner_new(b.g, &machine);
+        fb_program *p = lowered(&b, "max");
+        pool[i] = p->pool_bytes;
+        fb_program_free(p);
+        fb_planner_free(b.planner);
+        fb_graph_free(b.g);
+    }
+    const int64_t step = 8 * 16 * 4, steps = 64; /* bytes of a state, and of a gate */
+    if (pool[0] < 6 * steps * step || pool[0] - pool[1] < 3 * steps * step || pool[1] - pool[2] < 2 * steps * step)
+        fail_msg("%lld, %lld and %lld bytes", (long long)pool[0], (long long)pool[1], (long long)pool[2]);
+    fb_script_free(b.script);
 }
 
 /* What a loop is fed is one copy, and the verdict on copies says so. */
@@ -662,6 +720,7 @@ int main(void)
         cmocka_unit_test(states_stay_in_place_where_they_can),
         cmocka_unit_test(what_is_carried_and_stacked_is_stored_twice),
         cmocka_unit_test(flipped_steps_are_read_where_they_lie),
+        cmocka_unit_test(what_the_way_back_needs),
         cmocka_unit_test(a_loop_is_fed_whole),
         cmocka_unit_test(an_operand_of_tiles_is_not_overwritten),
         cmocka_unit_test(a_loop_is_one_kernel_when_asked_for),
