@@ -67,6 +67,16 @@ local function trained(through)
   end
 end
 
+-- One kernel of a loop, where there is one of that name: what is refused for a product in it is tried again without the
+-- library.
+local function whole(pl, loop)
+  for _ = 1, 4 do
+    local done, why = pcall(pl.generate, pl, loop)
+    local product = not done and tostring(why):match("`([%w_.]*matmul[%w_]*)`")
+    if not product or not pcall(pl.generate, pl, product) then return end
+  end
+end
+
 return fb.script {
   title = "An LSTM's training step: back through time",
 
@@ -103,18 +113,17 @@ return fb.script {
 
   plans = { -- on a GPU only
     graph = function(pl) pl:preset("max"):launch("graph") end,
-    -- One persistent kernel forward and one backward: the products of the loops are generated for that.
+    -- One persistent kernel forward and one backward (in segments, two for each): the products in loops are generated for
+    -- that, those after them stay the library's.
     one_kernel = function(pl)
       pl:preset("max")
-      for _, name in ipairs(pl:nodes()) do
-        if name:find("matmul") then pcall(pl.generate, pl, name) end
-      end
-      for _, name in ipairs { "loop", "backward.through_time.loop" } do
-        pcall(pl.generate, pl, name) -- where there is one
+      for _, loop in ipairs { "loop", "backward.through_time.loop", "backward.through_time.loop_2" } do
+        whole(pl, loop)
       end
       for e in pl:edges() do
         local v = pl:verdict("fuse", e)
-        if v.kind == "fine" or v.kind == "slower" then pl:fuse(e) end
+        local update = v.text:find("`sgd", 1, true) -- leaves the products after the loops to the library
+        if not update and (v.kind == "fine" or v.kind == "slower") then pl:fuse(e) end
       end
     end,
   },
