@@ -526,7 +526,8 @@ static fb_id product_like(tape *t, fb_id operand, fb_id a, fb_id b, const fb_att
 
 fb_id fb_tape_product_gradient(tape *t, fb_id b, fb_id a, fb_id dy, const fb_attrs *at)
 {
-    return product_like(t, b, transposed(t, matrix(t, a)), matrix(t, dy), at);
+    fb_id rows = matrix(t, a), of = matrix(t, dy); /* in this order: nodes are numbered as they come */
+    return product_like(t, b, transposed(t, rows), of, at);
 }
 
 /* A matrix b that a batch shares gets its gradient from one product over all the rows. */

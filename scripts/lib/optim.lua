@@ -30,7 +30,8 @@ local function state(g, p, what)
 end
 
 -- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward` (opts.through
--- says how they go back through loops, as in g:grad), what follows under the optimiser's name. `carried`: the params are values of a loop, to which nothing is assigned.
+-- says how they go back through loops, as in g:grad), what follows under the optimiser's name. `carried`: the params are
+-- values of a loop, to which nothing is assigned.
 local function step(g, name, loss, params, opts, decay, prepare, update, carried)
   if type(params) ~= "table" then params = { params } end
   local gradients = g:scope("backward", function() return g:grad(loss, params, opts.through) end)
