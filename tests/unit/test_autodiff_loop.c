@@ -269,6 +269,37 @@ static void layers_share_their_weights(void **state)
     compare(&networks[1], (fb_through){.recomputed = true, .every = 3}, true, 2);
 }
 
+/* The gradient of the squares of the gradients: back through the loop that went back. */
+static void again(problem *p, fb_id loss, fb_through through, fb_id *to)
+{
+    fb_id sum = constant(&p->r, FB_F64, 0);
+    if (!fb_autodiff_through(p->r.g, loss, p->x, p->n_x, to, &through, 0, &p->r.err)) fail_msg("%s", p->r.err.text);
+    for (int i = 0; i < p->n_x; i++) sum = plus(&p->r, sum, squares(&p->r, to[i]));
+    if (!fb_autodiff_through(p->r.g, sum, p->x, p->n_x, to, &through, 0, &p->r.err)) fail_msg("%s", p->r.err.text);
+}
+
+static void second_order(void **state)
+{
+    (void)state;
+    enum { MOST = STATES + ITEMS + WEIGHTS };
+    for (int recomputed = 0; recomputed < 2; recomputed++) {
+        problem *p = fb_calloc(1, sizeof *p);
+        fb_id is[MOST], wanted[MOST], out[2 * MOST];
+        p->layers = 1;
+        begin(p, &networks[recomputed]);
+        again(p, loss_of(p, as_loop), (fb_through){.recomputed = recomputed}, is);
+        again(p, loss_of(p, written_out), (fb_through){0}, wanted);
+        for (int i = 0; i < p->n_x; i++) {
+            out[2 * i] = is[i];
+            out[2 * i + 1] = wanted[i];
+        }
+        run_keeping_all(&p->r, out, 2 * p->n_x, false);
+        for (int i = 0; i < p->n_x; i++) expect_equal(p, is[i], wanted[i], "of second order");
+        rig_free(&p->r);
+        fb_free(p);
+    }
+}
+
 /* ---- what is kept ---- */
 
 static int count_nodes(const fb_graph *g, fb_op op, bool in_loops)
@@ -406,6 +437,7 @@ int main(void)
         cmocka_unit_test(recomputed),
         cmocka_unit_test(in_segments),
         cmocka_unit_test(layers_share_their_weights),
+        cmocka_unit_test(second_order),
         cmocka_unit_test(one_product_after_the_loop),
         cmocka_unit_test(refusals),
         cmocka_unit_test(no_steps),

@@ -412,6 +412,8 @@ static void what_the_way_back_needs(void **state)
         fb_graph_free(b.g);
     }
     const int64_t step = 8 * 16 * 4, steps = 64; /* bytes of a state, and of a gate */
+    print_message("# temporaries: stored %lld, recomputed %lld, in segments %lld bytes\n", (long long)pool[0],
+                  (long long)pool[1], (long long)pool[2]);
     if (pool[0] < 6 * steps * step || pool[0] - pool[1] < 3 * steps * step || pool[1] - pool[2] < 2 * steps * step)
         fail_msg("%lld, %lld and %lld bytes", (long long)pool[0], (long long)pool[1], (long long)pool[2]);
     fb_script_free(b.script);
