@@ -18,7 +18,7 @@
 
 ---@class GradOptions
 ---@field through? "stored"|"recomputed" what a loop's steps computed is kept, or computed again from its states
----@field every? integer recomputed: only each so-manieth state is kept, and the steps between run again
+---@field every? integer recomputed: only the state after each so many steps is kept, and the steps between run again
 ---@field truncate? integer no gradient passes from a step to the one before where this divides the step's number
 ---@field weights? "after"|"inside" a weight's gradient is one product after the loop, or is added to in each step
 
