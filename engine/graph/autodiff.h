@@ -10,8 +10,8 @@ typedef struct {
     bool recomputed; /* what the steps computed is computed again, from the states; else it is stored, except what
                         pointwise ops give from what is there */
     int64_t every;   /* recomputed: only each every-th state is stored, and the steps between run again; 0 and 1: all */
-    int64_t
-        truncate; /* no gradient goes from step n k to the step before, as if the state were detached; 0: none ends */
+    /* No gradient goes from step n k to the step before, as if the state were detached there; 0: none ends. */
+    int64_t truncate;
     bool step_by_step; /* a matrix gets its gradient in each step, and not from one product after the loop */
 } fb_through;
 

@@ -29,9 +29,9 @@ local function state(g, p, what)
   return g:param(own .. "_" .. what, p.shape, wide(p.dtype), { dist = "constant", value = 0 })
 end
 
--- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward` (opts.through
--- says how they go back through loops, as in g:grad), what follows under the optimiser's name. `carried`: the params are
--- values of a loop, to which nothing is assigned.
+-- update(p, gradient) is what is taken away from p, in p's wide dtype. The gradients fold under `backward`
+-- (opts.through says how they go back through loops, as in g:grad), what follows under the optimiser's name.
+-- `carried`: the params are values of a loop, to which nothing is assigned.
 local function step(g, name, loss, params, opts, decay, prepare, update, carried)
   if type(params) ~= "table" then params = { params } end
   local gradients = g:scope("backward", function() return g:grad(loss, params, opts.through) end)
@@ -69,7 +69,8 @@ end
 -- p - lr m' / (sqrt v' + eps): m and v are running means of the gradient and its square, m' and v' freed of the zeros
 -- that they started with.
 function optim.adam(g, loss, params, opts, carried)
-  opts = options("adam", opts, { lr = true, betas = true, eps = true, weight_decay = true, name = true, through = true })
+  local known = { lr = true, betas = true, eps = true, weight_decay = true, name = true, through = true }
+  opts = options("adam", opts, known)
   if carried then error("adam: its means are kept beside parameters, and these are a loop's values", 0) end
   local betas = opts.betas or {}
   local beta_m, beta_v = number("adam", betas, 1, 0.9), number("adam", betas, 2, 0.999)

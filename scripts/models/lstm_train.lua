@@ -1,8 +1,9 @@
 -- An LSTM layer's training step: T steps forward, T steps back, and stochastic gradient descent.
 --
--- The way back needs what the steps computed. Stored, it is read again: the gates of all steps, beside the states. Recomputed, the states alone are stored, and each step back multiplies once more to find its gates.
--- In segments, only every so-manieth state is stored, and the steps between run twice: the memory of long sequences is
--- that of a segment. What does each cost in time, and what does it save? Truncated, no gradient passes from one stretch of
+-- The way back needs what the steps computed. Stored, it is read again: the gates of all steps, beside the states.
+-- Recomputed, the states alone are stored, and each step back multiplies once more to find its gates. In segments, only
+-- the state after each `every` steps is stored, and the steps between run twice: a long sequence then takes the memory
+-- of a segment. What does each cost in time, and what does it save? Truncated, no gradient passes from one stretch of
 -- `truncate` steps to the one before.
 --
 --     stored      the gates and the states of all steps            recomputed  the states of all steps
@@ -113,8 +114,8 @@ return fb.script {
 
   plans = { -- on a GPU only
     graph = function(pl) pl:preset("max"):launch("graph") end,
-    -- One persistent kernel forward and one backward (in segments, two for each): the products in loops are generated for
-    -- that, those after them stay the library's.
+    -- One persistent kernel forward and one backward (in segments, two for each): the products in loops are generated
+    -- for that, those after them stay the library's.
     one_kernel = function(pl)
       pl:preset("max")
       for _, loop in ipairs { "loop", "backward.through_time.loop", "backward.through_time.loop_2" } do
