@@ -463,6 +463,7 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     memcpy(result.grid, e.grid, sizeof result.grid);
     memcpy(result.block, e.block, sizeof result.block);
     result.dynamic_shared = e.dynamic_shared;
+    result.together = e.together;
     result.kept_shared = e.kept_shared;
     result.cluster = e.cluster;
     result.weights = e.weights ? fb_arena_strdup(arena, e.weights) : NULL;

@@ -19,6 +19,7 @@ typedef struct {
     fb_kernel_arg *args;   /* in the kernel's order */
     int grid[3], block[3]; /* CUDA geometry; 0 on the host */
     int dynamic_shared;    /* bytes */
+    int together;          /* so many blocks side by side wait for each other; 0: none does */
     int kept_shared;       /* more of them, which stay as they are between the steps of a loop */
     int cluster;           /* blocks of a cluster; 0: there are none */
     const char *weights;   /* in a cluster: the type of what its threads keep from one step of its loop to the next */

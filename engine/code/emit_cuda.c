@@ -9,6 +9,7 @@
 
 #include "base/integer.h"
 #include "base/mutate.h"
+#include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
 
@@ -24,6 +25,9 @@ typedef struct {
     const char *block;   /* the block's number within the section */
     const char *lane, *inside;
     bool *declared;
+    /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, and where a group begins in a slot */
+    const char *first, *last, *within;
+    int pass;
 } frame;
 
 /* How one space (or the rows of an elementwise section) is walked. */
@@ -53,8 +57,9 @@ static fb_dtype dtype_of_storage(const fb_emitter *e, fb_id storage)
 static walk walk_of(frame *f, int space)
 {
     walk w = {.space = space == FB_NONE ? &f->s->rows : &f->s->spaces[space]};
-    w.vector = fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
-    w.points = fb_space_points(w.space) / w.vector;
+    const fb_cut *cut = space == FB_NONE ? NULL : f->x.cut;
+    w.vector = cut ? cut->vector : fb_schedule_vector(f->e->nest, f->e->knobs, f->s, space);
+    w.points = cut ? cut->groups : fb_space_points(w.space) / w.vector;
     int n = w.space->n;
     if (!n) return w;
     w.first = w.space->var[n - 1];
@@ -66,11 +71,67 @@ static walk walk_of(frame *f, int space)
     return w;
 }
 
+/* ---- groups of a long row ---- */
+
+static bool is_ragged(const frame *f)
+{
+    return f->x.cut && f->x.cut->ragged;
+}
+
+/* ", c0, 50257" where a group may reach beyond its row. */
+static const char *edges(frame *f, const walk *w)
+{
+    if (!is_ragged(f)) return "";
+    return fb_arena_printf(f->e->arena, ", %s, (fb_at)%" PRId64, var_name(f->e, w->first), w->space->extent[0]);
+}
+
+static bool is_in_slot(const frame *f, fb_val v)
+{
+    return f->x.cut && f->x.cut->slot[v] != FB_NONE;
+}
+
+/* Is it in its slot before this pass? */
+static bool is_there(const frame *f, fb_val v)
+{
+    const fb_value *x = &f->s->values[v];
+    return is_in_slot(f, v) && (x->kind == FB_VALUE_LOAD || x->kept_pass < f->pass);
+}
+
+static bool is_made_here(const frame *f, fb_val v)
+{
+    return is_in_slot(f, v) && f->s->values[v].kind != FB_VALUE_LOAD && f->s->values[v].kept_pass == f->pass;
+}
+
+static const char *slot_name(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_row_%s", f->e->names[v]);
+}
+
+static const char *kept_name(frame *f, fb_val v)
+{
+    return fb_arena_printf(f->e->arena, "fb_kept_%s", f->e->names[v]);
+}
+
+static void declare_group(frame *f, const walk *w, const char *point)
+{
+    const char *start = "";
+    int64_t known = 0;
+    if (!fb_ix_is_const(f->e->nest->pool, f->x.cut->start, &known))
+        start = " - fb_start";
+    else if (known)
+        start = fb_arena_printf(f->e->arena, " - %" PRId64, known);
+    fb_emit(f->e, "const fb_at %s = %s * %d%s;", var_name(f->e, w->first), point, w->vector, start);
+}
+
 /* The variables of a space from the number of a group of elements: the last one (its first element) runs fastest. */
 static void declare_variables(frame *f, const walk *w, const char *point)
 {
     fb_emitter *e = f->e;
     int64_t below = 1;
+    if (f->x.cut && w->vector > 1) {
+        declare_group(f, w, point);
+        return;
+    }
     for (int d = w->space->n - 1; d >= 0; d--) {
         bool last = d == w->space->n - 1;
         int64_t extent = last ? w->space->extent[d] / w->vector : w->space->extent[d];
@@ -89,6 +150,32 @@ static const char *at_first(frame *f, const walk *w, fb_id storage, int table, f
     return fb_emit_element(f->e, storage, table, moved);
 }
 
+static bool packs_load(const frame *f, const walk *w, int space, const fb_value *v)
+{
+    if (!f->x.cut || space == FB_NONE)
+        return fb_packs_load(f->e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector);
+    bool plain = v->kind == FB_VALUE_LOAD && v->when == FB_NONE && v->table == FB_NONE;
+    return plain && fb_cut_packs(f->e->nest, f->x.cut, f->s, v->node, v->at);
+}
+
+static bool packs_root(const frame *f, const walk *w, int space, const fb_root *r)
+{
+    if (!f->x.cut || space == FB_NONE)
+        return fb_packs_root(f->e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
+    return r->table == FB_NONE && fb_cut_packs(f->e->nest, f->x.cut, f->s, r->storage, r->at);
+}
+
+/* A group of what is held, from its slot. */
+static void load_slot(frame *f, const walk *w, fb_val i)
+{
+    fb_emitter *e = f->e;
+    const fb_value *v = &f->s->values[i];
+    const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
+    fb_emit(e, "const auto %s = fb_load<%d>(%s + %s);", pack, w->vector, slot_name(f, i), f->within);
+    const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
+    e->whole[i] = v->kind == FB_VALUE_LOAD ? fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1) : element;
+}
+
 /* Loads of this space that move whole vectors, before the loop over the group's elements. */
 static void load_packs(frame *f, const walk *w, int space, const bool *needed)
 {
@@ -96,9 +183,14 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
-        if (!fb_packs_load(e->nest, f->s, v, w->space->var[w->space->n - 1], w->vector)) continue;
+        if (is_there(f, i)) {
+            load_slot(f, w, i);
+            continue;
+        }
+        if (!packs_load(f, w, space, v)) continue;
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
-        fb_emit(e, "const auto %s = fb_load<%d>(&%s);", pack, w->vector, at_first(f, w, v->node, v->table, v->at));
+        fb_emit(e, "const auto %s = %s<%d>(&%s%s);", pack, is_ragged(f) ? "fb_long_load" : "fb_load", w->vector,
+                at_first(f, w, v->node, v->table, v->at), edges(f, w));
         const char *element = fb_arena_printf(e->arena, "%s.at[%s]", pack, w->v);
         e->whole[i] = fb_emit_spell(e, e->spell->type[v->dtype].from, &element, 1);
     }
@@ -108,8 +200,8 @@ static void forget_packs(frame *f, const walk *w, int space)
 {
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
-        if (v->kind == FB_VALUE_LOAD && v->space == space && f->e->whole[i] && strstr(f->e->whole[i], ".at["))
-            f->e->whole[i] = NULL;
+        bool loaded = v->kind == FB_VALUE_LOAD || is_in_slot(f, i);
+        if (loaded && v->space == space && f->e->whole[i] && strstr(f->e->whole[i], ".at[")) f->e->whole[i] = NULL;
     }
 }
 
@@ -130,13 +222,18 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     fb_ix last = w->space->var[w->space->n - 1];
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
+        if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
             fb_emit(e, "fb_pack<%s, %d> %s;", e->spell->type[dtype_of_storage(e, r->storage)].memory, w->vector,
                     pack_name(f, i));
     }
+    for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
+        if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
     fb_emit_raw(e, "#pragma unroll");
     fb_emit_open(e, "for (int %s = 0; %s < %d; %s++)", w->v, w->v, w->vector, w->v);
     fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
+    if (space != FB_NONE && is_ragged(f))
+        fb_emit_open(e, "if (fb_whole.is || (%s >= 0 && %s < %" PRId64 "))", var_name(e, last), var_name(e, last),
+                     w->space->extent[0]);
 }
 
 static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
@@ -144,13 +241,17 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
     fb_emitter *e = f->e;
     if (w->vector == 1) return;
     fb_emit_close(e);
-    fb_ix last = w->space->var[w->space->n - 1];
+    const bool ragged = space != FB_NONE && is_ragged(f);
+    if (ragged) fb_emit_close(e);
     for (int i = 0; i < f->s->n_roots; i++) {
         const fb_root *r = &f->s->roots[i];
-        if (root_is_here(r, space, depth) && fb_packs_root(e->nest, f->s, r, last, w->vector))
-            fb_emit(e, "%sfb_store(&%s, %s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
-                    at_first(f, w, r->storage, r->table, r->at), pack_name(f, i));
+        if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
+            fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
+                    f->x.cut && space != FB_NONE ? "fb_long_store" : "fb_store",
+                    at_first(f, w, r->storage, r->table, r->at), pack_name(f, i), ragged ? edges(f, w) : "");
     }
+    for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
+        if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", slot_name(f, i), f->within, kept_name(f, i));
 }
 
 /* Stores of a space's roots at one element; into packs where whole vectors are stored. */
@@ -161,7 +262,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
         const fb_root *r = &f->s->roots[i];
         if (!root_is_here(r, space, depth)) continue;
         fb_emit_needed(e, r->value, space);
-        bool packed = w->space->n && fb_packs_root(e->nest, f->s, r, w->space->var[w->space->n - 1], w->vector);
+        bool packed = w->space->n && packs_root(f, w, space, r);
         if (packed) {
             const char *value = fb_emit_ref(e, r->value);
             value = fb_emit_spell(e, e->spell->type[dtype_of_storage(e, r->storage)].to, &value, 1);
@@ -237,6 +338,12 @@ static const char *operation_of(const fb_reduction *r)
     }
 }
 
+/* In a long row, on hardware that has an instruction for it. */
+static const char *long_operation(const frame *f, const fb_reduction *r)
+{
+    return f->e->nest->clusters && r->op == FB_OP_AMAX ? "fb_long_larger" : operation_of(r);
+}
+
 /* One element into the accumulator. */
 static void step(frame *f, fb_val v)
 {
@@ -259,7 +366,8 @@ static void step(frame *f, fb_val v)
     } else if (r.op == FB_OP_SUM || r.op == FB_OP_MEAN || r.op == FB_OP_MATMUL) {
         fb_emit(e, "%s += %s;", acc, a);
     } else {
-        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, operation_of(&r), acc, fb_emit_type(f->e, v), a);
+        fb_emit(e, "%s = %s::of(%s, (%s)%s);", acc, f->x.cut ? long_operation(f, &r) : operation_of(&r), acc,
+                fb_emit_type(f->e, v), a);
     }
 }
 
@@ -273,9 +381,30 @@ static const char *across(frame *f, const char *suffix, const char *what)
     return fb_arena_printf(f->e->arena, "fb_team%s<%s, %d>", suffix, what, f->x.team);
 }
 
+/* The sums of a long row's blocks: among a cluster, and a word or two of memory for each of several clusters. */
+static void combine_row(frame *f, fb_val v)
+{
+    fb_emitter *e = f->e;
+    fb_reduction r = fb_emit_reduction(e, v);
+    const fb_cut *c = f->x.cut;
+    if (c->cluster == c->parts) {
+        fb_emit(e, "%s = fb_long_exchange<%s, %d, %d, %d>(%s, fb_part);", e->names[v], long_operation(f, &r),
+                f->x.threads, c->parts, v, e->names[v]);
+        return;
+    }
+    const int words = c->parts / c->cluster;
+    fb_emit(e, "static __device__ fb_long_words<%s> fb_words_%s[%" PRId64 "];", fb_emit_type(e, v), e->names[v],
+            f->x.rows * words);
+    fb_emit(e, "%s = fb_long_combine<%s, %d, %d, %d, %d>(%s, %s, &fb_words_%s[fb_row * %d], fb_part);", e->names[v],
+            long_operation(f, &r), f->x.threads, c->parts, c->cluster, v, e->names[v], r.start, e->names[v], words);
+}
+
 static void combine(frame *f, fb_pass p)
 {
     fb_emitter *e = f->e;
+    for (int i = 0; f->x.cut && f->x.parts > 1 && i < f->s->n_values; i++)
+        if (fb_section_reduces(&f->s->values[i], p)) combine_row(f, i);
+    if (f->x.cut && f->x.parts > 1) return;
     for (int i = 0; f->x.team > 1 && i < f->s->n_values; i++) {
         if (!fb_section_reduces(&f->s->values[i], p)) continue;
         fb_reduction r = fb_emit_reduction(e, i);
@@ -353,6 +482,17 @@ static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
     }
 }
 
+/* The same, of what is held in shared memory. */
+static void fill_slots(frame *f, const walk *w, fb_pass p)
+{
+    fb_emitter *e = f->e;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (!is_made_here(f, i)) continue;
+        fb_emit_needed(e, i, p.space);
+        fb_emit(e, "%s.at[%s] = %s;", kept_name(f, i), w->v, fb_emit_ref(e, i));
+    }
+}
+
 static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     for (int i = 0; f->x.held && i < f->s->n_values; i++) {
@@ -362,6 +502,41 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 }
 
 /* ---- passes ---- */
+
+enum { CHUNKS = 4 }; /* in which a part comes: the first pass begins with the first of them */
+
+/* This thread's groups, of a chunk of the part where these are gone through one by one. */
+static void open_groups(frame *f, const walk *w, bool chunked)
+{
+    fb_emitter *e = f->e;
+    if (chunked) {
+        int64_t each = fb_ceil_div(f->x.cut->each, (int64_t)CHUNKS * f->x.threads) * f->x.threads;
+        fb_emit_open(e,
+                     "for (fb_at fb_p = %s + fb_chunk * %" PRId64 "; fb_p < %s && fb_p < %s + (fb_chunk + 1) * %" PRId64
+                     "; fb_p += %d)",
+                     f->first, each, f->last, f->x.parts > 1 ? "fb_first" : "0", each, f->x.threads);
+    } else {
+        fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %s; fb_p += %d)", f->first, f->last, f->x.threads);
+    }
+    declare_variables(f, w, "fb_p");
+}
+
+static void open_chunks(frame *f)
+{
+    fb_emit_open(f->e, "for (int fb_chunk = 0; fb_chunk < %d; fb_chunk++)", CHUNKS);
+}
+
+/* A group that may reach beyond its row is done by a function of its own, so that all others need no tests. */
+static void close_pass(frame *f, const walk *w, int opened)
+{
+    fb_emitter *e = f->e;
+    if (is_ragged(f)) {
+        e->indent--;
+        fb_emit(e, "};");
+        fb_emit(e, "fb_long_group<%d>(fb_group%s);", w->vector, edges(f, w));
+    }
+    while (opened--) fb_emit_close(e);
+}
 
 /* Opens the loop that takes this thread along its row; returns how many blocks of text were opened. */
 static int open_pass(frame *f, const walk *w)
@@ -373,6 +548,16 @@ static int open_pass(frame *f, const walk *w)
     if (!w->space->n) { /* a row of one element */
         fb_emit_open(e, "if (%s == 0)", start);
         return 1;
+    }
+    if (f->x.cut) {
+        const bool chunked = f->pass == 0 && f->x.cut->shared_bytes;
+        if (chunked) {
+            open_chunks(f);
+            fb_emit(e, "fb_long_wait(%d - fb_chunk);", CHUNKS - 1);
+        }
+        open_groups(f, w, chunked);
+        if (is_ragged(f)) fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
+        return 1 + chunked;
     }
     if (f->x.held) {
         int64_t steps = steps_of(f, w);
@@ -390,6 +575,23 @@ static int open_pass(frame *f, const walk *w)
     return 1;
 }
 
+/* What a whole row is divided by: once for the row, and a product for each element. */
+static void declare_divisors(frame *f, const bool *needed)
+{
+    fb_emitter *e = f->e;
+    if (!f->x.cut) return;
+    if (!e->divisors) e->divisors = FB_NEW_ARRAY(e->arena, const char *, f->s->n_values);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (!needed[i] || v->kind != FB_VALUE_OP || v->space == FB_NONE || v->dtype == FB_F64) continue;
+        if (e->nest->graph->nodes[v->node].op != FB_OP_DIV || !fb_dtype_is_float(v->dtype)) continue;
+        const fb_value *by = &f->s->values[v->args[1]];
+        if (by->space != FB_NONE || by->kind == FB_VALUE_CONST || e->divisors[v->args[1]]) continue;
+        e->divisors[v->args[1]] = fb_arena_printf(e->arena, "fb_by_%s", e->names[v->args[1]]);
+        fb_emit(e, "const fb_long_divisor %s(%s);", e->divisors[v->args[1]], fb_emit_ref(e, v->args[1]));
+    }
+}
+
 static void emit_pass(frame *f, int number)
 {
     fb_emitter *e = f->e;
@@ -397,7 +599,9 @@ static void emit_pass(frame *f, int number)
     walk w = walk_of(f, p.space);
     bool *needed = FB_NEW_ARRAY(e->arena, bool, f->s->n_values);
     fb_section_needed(f->s, number, needed);
+    f->pass = number;
     fb_emit_row_values(e, needed);
+    declare_divisors(f, needed);
     declare_held(f, &w, p, needed);
     declare_accumulators(f, p);
     declare_scans(f, p, needed);
@@ -407,13 +611,14 @@ static void emit_pass(frame *f, int number)
     load_packs(f, &w, p.space, needed);
     open_vector(f, &w, p.space, p.depth);
     fill_held(f, &w, p, needed);
+    fill_slots(f, &w, p);
     for (int i = 0; i < f->s->n_values; i++)
         if (needed[i] && f->s->values[i].space == p.space) fb_emit_needed(e, i, p.space);
     for (int i = 0; i < f->s->n_values; i++)
         if (fb_section_reduces(&f->s->values[i], p)) step(f, i);
     store_elements(f, &w, p.space, p.depth, guarded);
     close_vector(f, &w, p.space, p.depth, guarded);
-    while (opened--) fb_emit_close(e);
+    close_pass(f, &w, opened);
     fb_emit_forget(e, mark);
     forget_packs(f, &w, p.space);
     refer_held(f, &w, p, needed);
@@ -433,6 +638,7 @@ static void store_row_values(frame *f, int depth)
     }
     if (!any) return;
     const char *one = f->x.team > 1 ? fb_arena_printf(e->arena, "%s == 0", f->lane) : NULL;
+    if (f->x.cut && f->x.parts > 1) one = "fb_part == 0 && threadIdx.x == 0";
     const char *condition = one && f->inside ? fb_arena_printf(e->arena, "%s && %s", one, f->inside)
                             : one            ? one
                                              : f->inside;
@@ -492,6 +698,89 @@ static void emit_rows(frame *f)
 {
     declare_rows(f);
     passes_of_row(f);
+}
+
+/* ---- long rows that are held ---- */
+
+static void declare_part(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_cut *c = f->x.cut;
+    const bool cut = f->x.parts > 1;
+    f->lane = "threadIdx.x";
+    if (cut)
+        fb_emit(e, "const fb_at fb_row = %s / %d, fb_part = %s %% %d;", f->block, f->x.parts, f->block, f->x.parts);
+    else
+        fb_emit(e, "const fb_at fb_row = %s;", f->block);
+    walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
+    if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
+    if (!fb_ix_is_const(e->nest->pool, c->start, &(int64_t){0}))
+        fb_emit(e, "const fb_at fb_start = %s; // of the row in its first group of %d",
+                fb_emit_index(e, c->start, false), c->vector);
+    f->first = "threadIdx.x";
+    f->last = fb_arena_printf(e->arena, "%" PRId64, c->groups);
+    f->within = fb_arena_printf(e->arena, "fb_p * %d", c->vector);
+    if (!cut) return;
+    fb_emit(e, "const fb_at fb_first = fb_part * %" PRId64 ";", c->each);
+    fb_emit(e, "const fb_at fb_last = fb_first + %" PRId64 " < %" PRId64 " ? fb_first + %" PRId64 " : %" PRId64 ";",
+            c->each, c->groups, c->each, c->groups);
+    f->first = "fb_first + threadIdx.x";
+    f->last = "fb_last";
+    f->within = fb_arena_printf(e->arena, "(fb_p - fb_first) * %d", c->vector);
+}
+
+/* The part of the row that several passes read, on its way into shared memory before the first of them begins. */
+static void fetch_part(frame *f)
+{
+    fb_emitter *e = f->e;
+    const fb_cut *c = f->x.cut;
+    walk w = walk_of(f, 0);
+    if (!c->shared_bytes) return;
+    fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        const char *type = v->kind == FB_VALUE_LOAD ? e->spell->type[dtype_of_storage(e, v->node)].memory
+                                                    : e->spell->type[v->dtype].value;
+        if (c->slot[i] != FB_NONE)
+            fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, slot_name(f, i), type,
+                    c->slot[i]);
+    }
+    open_chunks(f);
+    open_groups(f, &w, true);
+    for (int i = 0; i < f->s->n_values; i++) {
+        const fb_value *v = &f->s->values[i];
+        if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
+            fb_emit(e, "fb_long_fetch<%d>(%s + %s, &%s%s);", c->vector, slot_name(f, i), f->within,
+                    at_first(f, &w, v->node, v->table, v->at), edges(f, &w));
+    }
+    fb_emit_close(e);
+    fb_emit(e, "fb_long_mark();");
+    fb_emit_close(e);
+    e->dynamic_shared = (int)c->shared_bytes;
+}
+
+static void leave_row(frame *f)
+{
+    fb_emitter *e = f->e;
+    const int words = f->x.parts / f->x.cut->cluster;
+    fb_emit(e, "static __device__ unsigned fb_left[%" PRId64 "];", f->x.rows);
+    fb_emit_open(e, "if (fb_long_is_last<%d>(&fb_left[fb_row]))", f->x.parts);
+    for (int i = 0; i < f->s->n_values; i++)
+        if (f->s->values[i].kind == FB_VALUE_REDUCE)
+            fb_emit(e, "fb_long_clear<%d>(&fb_words_%s[fb_row * %d]);", words, e->names[i], words);
+    fb_emit_close(e);
+}
+
+static void emit_long(frame *f)
+{
+    const bool clusters = f->x.cut->cluster > 1; /* whose blocks have begun before one sends anything to another */
+    declare_part(f);
+    if (clusters) fb_emit(f->e, "fb_long_begin();");
+    fetch_part(f);
+    if (clusters) fb_emit(f->e, "fb_long_begun();");
+    passes_of_row(f);
+    if (f->x.parts > 1) f->e->together = f->x.parts;
+    if (f->x.parts > f->x.cut->cluster) leave_row(f);
 }
 
 /* ---- few long rows ---- */
@@ -792,6 +1081,7 @@ static void emit_section_cuda(fb_emitter *e)
     case FB_DEAL_ELEMENTS: emit_elements(&f); break;
     case FB_DEAL_OWNERS: emit_scatter(&f); break;
     case FB_DEAL_SORTED: emit_sorted(&f); break;
+    case FB_DEAL_LONG: emit_long(&f); break;
     case FB_DEAL_SPLIT: emit_split(&f); break;
     default: emit_rows(&f);
     }
@@ -882,6 +1172,17 @@ static bool is_small(const fb_emitter *e)
     return true;
 }
 
+/* Blocks of long rows that a multiprocessor is to have registers for; else 0. */
+static int blocks_sharing(const fb_emitter *e, const char **cluster)
+{
+    enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
+    if (e->nest->n_sections != 1) return 0;
+    fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
+    if (!x.cut) return 0;
+    if (x.cut->cluster > 1) *cluster = fb_arena_printf(e->arena, "__cluster_dims__(%d, 1, 1) ", x.cut->cluster);
+    return x.cut->sharing * x.threads > MOST_THREADS ? MOST_THREADS / x.threads : x.cut->sharing;
+}
+
 static void open_kernel(fb_emitter *e)
 {
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
@@ -894,7 +1195,12 @@ static void open_kernel(fb_emitter *e)
         fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
                     e->spell->type[a->dtype].memory, a->name);
     }
-    fb_emit_raw(e, "extern \"C\" __global__ void __launch_bounds__(%d)", e->block[0]);
+    const char *cluster = "";
+    const int sharing = blocks_sharing(e, &cluster);
+    if (sharing > 1)
+        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d, %d)", cluster, e->block[0], sharing);
+    else
+        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d)", cluster, e->block[0]);
     fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
     fb_str_free(&list);
     fb_emit(e, "using fb_at = %s;", is_small(e) ? "int" : "int64_t");
@@ -912,7 +1218,8 @@ const fb_printer fb_printer_cuda = {
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .extra = {{"fb_chain_wide", "kernels/wgmma.cuh"},
               {"fb_sorted<", "kernels/sorted.cuh"},
-              {"fb_recurrence", "kernels/cluster.cuh"}},
+              {"fb_recurrence", "kernels/cluster.cuh"},
+              {"fb_long_", "kernels/long.cuh"}},
     .open = open_kernel,
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,

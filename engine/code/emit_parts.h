@@ -20,7 +20,7 @@
 
 typedef struct fb_emitter fb_emitter;
 
-enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 3 };
+enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 4 };
 
 /* How kernels of a language are laid out around their statements (code/printer.c has the table). */
 typedef struct {
@@ -65,10 +65,11 @@ struct fb_emitter {
     int n_args;
     int grid[3], block[3]; /* of a grid, set by the printer; 0 where there is none */
     int dynamic_shared;    /* bytes */
-    int kept_shared;       /* see fb_kernel_text … */
+    int together;          /* see fb_kernel_text … */
+    int kept_shared;       /* see fb_kernel_text */
     int cluster;
     const char *weights;
-    fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
+    fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
     int number;          /* of the section */
@@ -81,6 +82,7 @@ struct fb_emitter {
     /* chains: what stands for element `at` of a product (or of the left operand of the last one, storage FB_ON_CHIP) */
     const char *(*on_chip)(fb_emitter *e, fb_id node, fb_ix at);
     const char *chip[3];      /* what its products, and the left operand of the last one, are called */
+    const char **divisors;    /* a value of a row that elements are divided by: what says how; NULL: there is none */
     bool serial;              /* sections stand inside a loop that threads share already */
     struct fb_name_set *used; /* names taken in this kernel */
 };

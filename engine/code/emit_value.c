@@ -216,6 +216,9 @@ static const char *operation(fb_emitter *e, const fb_value *v)
         return fb_arena_printf(e->arena, "%s%s(%s)", e->spell->whole, n->dtype == FB_F64 ? "" : "f",
                                convert(e, operands[0], of, n->dtype));
     if (n->op == FB_OP_CAST) return convert(e, operands[0], of, n->dtype);
+    if (n->op == FB_OP_DIV && e->divisors && e->divisors[v->args[1]])
+        return fb_arena_printf(e->arena, "fb_long_over%s(%s, %s)", of == FB_F32 ? "" : "h", operands[0],
+                               e->divisors[v->args[1]]);
     const char *spelling = resolve_spelling(e, spelling_of(e, v, of), n, of);
     return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
 }

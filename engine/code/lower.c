@@ -195,6 +195,7 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
                    .n_nodes = group->n_nodes,
                    .n_args = text->n_args,
                    .dynamic_shared = text->dynamic_shared,
+                   .together = text->together,
                    .kept_shared = text->kept_shared,
                    .cluster = text->cluster,
                    .weights = text->weights};

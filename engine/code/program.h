@@ -43,6 +43,7 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
+    int together;        /* so many blocks side by side wait for each other, and all are there at once; 0: none does */
     int kept_shared;     /* a stage's: bytes beside them that it keeps from one step of its loop to the next */
     int cluster;         /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
     const char *weights; /* a stage's in a cluster: the type of what its threads keep from step to step */

@@ -4,6 +4,7 @@
 #include "graph/access.h"
 #include "judge/parts.h"
 #include "nest/parts.h"
+#include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/thread_cost.h"
 
@@ -132,9 +133,29 @@ static double starved_us(const fb_machine *m, const fb_analysis *a)
     return clock > 0 ? cycles / clock : 0;
 }
 
+/* Rows that are cut into parts: blocks of other rows move their bytes while one computes or waits, so that bytes or
+ * instructions are what takes the time, whichever are more, and the row that comes first and the one that is last. What
+ * is not held is read again in each pass. */
+static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    const double full = 0.93; /* of what a copy moves */
+    if (a->family != FB_FAMILY_REDUCE || a->nest->n_sections != 1) return false;
+    fb_arena *arena = fb_arena_new();
+    fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, &a->nest->sections[0], arena);
+    bool cut = x.cut != NULL, held = cut && x.cut->shared_bytes;
+    int times = x.section->n_passes;
+    fb_arena_free(arena);
+    if (!cut) return false;
+    double again = held ? 0 : (double)out->bytes_read * (times - 1);
+    double memory_us = fb_memory_us(m, (double)(out->bytes_read + out->bytes_written) + again) / full;
+    out->us =
+        fmax(memory_us, fb_thread_times_of(a->nest, a->knobs, m).issued_us) + times * round_us + FB_KERNEL_START_US;
+    return true;
+}
+
 static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
-    if (a->family == FB_FAMILY_LIBRARY) return;
+    if (a->family == FB_FAMILY_LIBRARY || add_long(m, a, out)) return;
     bool tiled = a->nest->tiled || a->nest->chain;
     fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, a->knobs, m);
     double latency_us = fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us);

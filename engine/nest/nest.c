@@ -727,6 +727,13 @@ const fb_nest *fb_nest_store_also(const fb_nest *nest, fb_id stored, fb_id stora
     return to;
 }
 
+const fb_nest *fb_nest_as_stage(const fb_nest *nest, fb_arena *arena)
+{
+    fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
+    to->shared_bytes = 0;
+    return to;
+}
+
 const fb_nest *fb_nest_keep_right(const fb_nest *nest, fb_arena *arena)
 {
     fb_nest *to = fb_arena_copy(arena, nest, sizeof *nest);
@@ -932,6 +939,9 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
     *nest = (fb_nest){.arena = arena,
                       .graph = k->graph,
                       .target = m->target,
+                      .units = m->units,
+                      .shared_bytes = m->shared_bytes,
+                      .clusters = m->compute_major >= 9,
                       .pool = fb_index_pool_new(),
                       .kernel = *k,
                       .accumulator = FB_NONE};

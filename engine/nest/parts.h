@@ -185,6 +185,9 @@ struct fb_nest {
     fb_arena *arena;
     const fb_graph *graph;
     const fb_target *target; /* what it is for */
+    int units;               /* multiprocessors or cores, */
+    int64_t shared_bytes;    /* and what a block of one may have: what long rows are cut by. 0: they are not */
+    bool clusters;           /* blocks may be clusters (compute capability 9.0) */
     fb_index_pool *pool;
     fb_kernel_nodes kernel;
     fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */

@@ -4,6 +4,7 @@
 
 #include "schedule/chain.h"
 #include "schedule/gemm.h"
+#include "schedule/long.h"
 #include "schedule/schedule.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 static const char *const deals[] = {
     [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_ROWS] = "rows",     [FB_DEAL_COLUMNS] = "columns",
     [FB_DEAL_SPLIT] = "split rows",  [FB_DEAL_OWNERS] = "owners",  [FB_DEAL_SORTED] = "sorted rows",
+    [FB_DEAL_LONG] = "long rows",
 };
 
 static const char *const loops[] = {
@@ -39,6 +41,28 @@ static void add_held(const fb_nest *nest, const fb_section_schedule *x, fb_str *
     fb_str_add(out, "\n");
 }
 
+/* A row in parts, and what of it stays on chip meanwhile. */
+static void add_cut(const fb_nest *nest, const fb_section_schedule *x, fb_str *out)
+{
+    const fb_cut *c = x->cut;
+    fb_str_addf(out, "    a row: %" PRId64 " groups of %d elements%s, ", c->groups, c->vector,
+                c->ragged ? ", of which the first and last may reach beyond it" : "");
+    fb_str_addf(out, "%" PRId64 " a block", c->each);
+    if (c->parts > 1)
+        fb_str_addf(out, "; its blocks add up through %s",
+                    c->cluster == c->parts ? "each other's shared memory (a cluster)" : "memory");
+    fb_str_add(out, "\n");
+    if (!c->shared_bytes) {
+        fb_str_add(out, "    read again in each pass: longer than all shared memory\n");
+        return;
+    }
+    fb_str_addf(out, "    held in shared memory, %" PRId64 " bytes a block:", c->shared_bytes);
+    for (int i = 0, n = 0; i < x->section->n_values; i++)
+        if (c->slot[i] != FB_NONE)
+            fb_str_addf(out, "%s %s", n++ ? "," : "", nest->graph->nodes[x->section->values[i].node].name);
+    fb_str_add(out, "\n");
+}
+
 static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, fb_str *out)
 {
     fb_arena *arena = fb_arena_new();
@@ -49,9 +73,14 @@ static void add_section(const fb_nest *nest, const fb_knobs *knobs, int number, 
     if (x.deal == FB_DEAL_ROWS || x.deal == FB_DEAL_COLUMNS)
         fb_str_addf(out, "; %" PRId64 " rows, %" PRId64 " a block, %d thread%s each", x.rows, x.rows_a_block, x.team,
                     x.team == 1 ? "" : "s");
+    if (x.deal == FB_DEAL_LONG)
+        fb_str_addf(out, "; %" PRId64 " rows, %d block%s each", x.rows, x.parts, x.parts == 1 ? "" : "s");
     if (x.deal == FB_DEAL_SPLIT) fb_str_addf(out, "; %" PRId64 " rows in %d parts each", x.rows, x.parts);
     fb_str_add(out, "\n");
-    add_vectors(nest, knobs, s, out);
+    if (x.cut)
+        add_cut(nest, &x, out);
+    else
+        add_vectors(nest, knobs, s, out);
     add_held(nest, &x, out);
     fb_arena_free(arena);
 }

@@ -6,6 +6,7 @@
 
 #include "base/integer.h"
 #include "base/mutate.h"
+#include "schedule/long.h"
 #include "schedule/team.h"
 
 enum {
@@ -218,7 +219,8 @@ void fb_schedule_held(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 static int64_t launched_of(const fb_knobs *knobs, const fb_section_schedule *x)
 {
     int64_t most = knob_of(knobs, FB_KNOB_GRID);
-    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT;
+    bool may = most > 0 && x->deal != FB_DEAL_OWNERS && x->deal != FB_DEAL_SORTED && x->deal != FB_DEAL_SPLIT &&
+               x->deal != FB_DEAL_LONG;
     return may && most < x->blocks ? most : x->blocks;
 }
 
@@ -226,6 +228,8 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
 {
     const fb_section *s = x->section;
     int64_t longest = longest_pass(nest, knobs, s);
+    fb_section_schedule cut = *x;
+    const bool may = fb_cut_rows(nest, knobs, &cut, arena);
     if (fb_section_is_sequential(s)) {
         x->deal = FB_DEAL_COLUMNS;
         x->threads = SEQUENTIAL_THREADS;
@@ -243,6 +247,7 @@ static void deal_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_sch
     apply_knobs(nest->target, knobs, x);
     x->blocks = fb_ceil_div(x->rows, x->rows_a_block);
     fb_schedule_held(nest, knobs, x, arena);
+    if (may && (!x->held || cut.cut->ragged || knob_of(knobs, FB_KNOB_PARTS))) *x = cut;
 }
 
 /* Each block goes through all of the index, once at least. As long as that is little, threads that own an element each

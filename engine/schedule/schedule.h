@@ -17,6 +17,7 @@ typedef enum {
     FB_DEAL_ROWS,     /* a team of threads a row: lanes of a warp, or a block, by the row's length */
     FB_DEAL_COLUMNS,  /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
+    FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
     FB_DEAL_SPLIT,    /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
     FB_DEAL_OWNERS,   /* a small index_add: a thread owns an element of the result */
     FB_DEAL_SORTED,   /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
@@ -28,10 +29,11 @@ typedef struct {
     int threads;               /* a block */
     int team;                  /* threads a row */
     int64_t rows, rows_a_block;
-    int64_t blocks;   /* of work … */
-    int64_t launched; /* … of which so many blocks are launched, each for several (knob grid) */
-    int parts;        /* FB_DEAL_SPLIT: blocks a row */
-    bool held;        /* passes are unrolled and keep in registers what is read again */
+    int64_t blocks;           /* of work … */
+    int64_t launched;         /* … of which so many blocks are launched, each for several (knob grid) */
+    int parts;                /* FB_DEAL_SPLIT and _LONG: blocks a row */
+    const struct fb_cut *cut; /* FB_DEAL_LONG; else NULL */
+    bool held;                /* passes are unrolled and keep in registers what is read again */
 } fb_section_schedule;
 
 /* Of a section of the nest; what it points to is in `arena`. */

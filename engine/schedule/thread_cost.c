@@ -10,6 +10,7 @@
 
 #include "base/integer.h"
 #include "base/mem.h"
+#include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/team.h"
 #include "target/special.h"
@@ -130,6 +131,38 @@ static work of_rows(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     return w;
 }
 
+/* A long row's part, in steps that nothing waits for: loads come from shared memory, a group at a time, and what a row
+ * is divided by is made once. */
+static work of_long(const fb_nest *nest, const fb_section_schedule *x)
+{
+    enum { QUOTIENT = 5 }; /* instructions, where the reciprocal is there */
+    const fb_section *s = x->section;
+    work w = {.threads = x->threads, .blocks = (double)x->blocks, .meets = true};
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    double groups = (double)x->cut->each / x->threads;
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) {
+            const fb_value *v = &s->values[i];
+            if (!needed[i] || v->space == FB_NONE) continue;
+            bool slot = x->cut->slot[i] != FB_NONE && (v->kind == FB_VALUE_LOAD || v->kept_pass < p);
+            if (slot)
+                w.instructions += groups * LOAD;
+            else if (is_division(nest, v) && s->values[v->args[1]].space == FB_NONE)
+                w.instructions += groups * x->cut->vector * QUOTIENT;
+            else
+                add_value(nest, v, groups, v->kind == FB_VALUE_LOAD ? 1 : x->cut->vector, true, &w);
+        }
+        w.instructions += groups * LOAD; /* the step itself */
+        for (int i = 0; i < s->n_values; i++)
+            if (s->values[i].kind == FB_VALUE_REDUCE && s->values[i].depth == s->passes[p].depth + 1)
+                w.instructions +=
+                    groups * x->cut->vector * (1 + (nest->graph->nodes[s->values[i].node].op == FB_OP_AMAX));
+    }
+    fb_free(needed);
+    return w;
+}
+
 /* All loads of an element are sent for before any is used: that wait is part of what the bytes take. Those whose place
  * was read from memory come after it. */
 static work of_elements(const fb_nest *nest, const fb_knobs *knobs, const fb_section *s, const fb_section_schedule *x)
@@ -217,6 +250,7 @@ static work work_of(const fb_nest *nest, const fb_knobs *knobs, const fb_section
     bool sorted = x.deal == FB_DEAL_SORTED && fb_section_adds(nest, s, &added);
     work w = sorted        ? of_sorted(nest, s, &x, &added)
              : s->scatter  ? of_scatter(nest, s)
+             : x.cut       ? of_long(nest, &x)
              : s->n_passes ? of_rows(nest, knobs, s, &x)
                            : of_elements(nest, knobs, s, &x);
     if (!s->scatter && !sorted) share_blocks(&x, &w);

@@ -66,6 +66,7 @@ struct races_ops { // as there
     void (*arrive)(const void *count, int by, bool last);
     void (*await)(const void *count);
     void (*reach)(unsigned block);
+    void (*remote)(unsigned block, const void *at, size_t bytes, const void *site);
 };
 
 #ifdef SHIM_RACES
@@ -125,7 +126,7 @@ static size_t shim_statics_size() { return 0; }
 
 namespace shim {
 
-enum { MAX_THREADS = 2048 };
+enum { MAX_THREADS = 8192, MAX_WATCHED = 2048 }; // races: beyond, clocks would fill the memory
 
 // A place to go on from. A context keeps the signals' mask too, at two system calls a change: where the compiler jumps by
 // itself a thread goes that way, but for its first step.
@@ -150,7 +151,7 @@ struct warp {
 // Those that have come to a barrier.
 struct meeting {
     unsigned n = 0, round = 0, count = 0;
-    unsigned thread[MAX_THREADS];
+    std::vector<unsigned> thread;
 };
 
 // Block of those that are there at once: its barriers, and its shared memory while another one's threads run.
@@ -163,6 +164,8 @@ SHIM_STATE std::vector<fiber> fibers;
 SHIM_STATE std::vector<warp> warps;
 SHIM_STATE std::vector<block> blocks;
 SHIM_STATE meeting grid_meeting;
+SHIM_STATE std::vector<meeting> cluster_meetings;
+SHIM_STATE unsigned a_cluster = 1; // blocks
 SHIM_STATE place scheduler;
 SHIM_STATE unsigned current;   // of all fibers: those of one block behind those of another
 SHIM_STATE unsigned long moves; // arrivals at barriers and ends of threads: while nothing moves, nothing ever will
@@ -222,9 +225,10 @@ static void meet(meeting &m, unsigned threads)
 {
     const unsigned round = m.round;
     moves++;
+    if (m.thread.size() <= m.n) m.thread.resize(m.n + 1);
     m.thread[m.n++] = current;
     if (m.n == threads) {
-        SHIM_SAY(meet(m.thread, m.n));
+        SHIM_SAY(meet(m.thread.data(), m.n));
         m.n = 0;
         m.round++;
         return;
@@ -241,6 +245,11 @@ static void barrier_of(int barrier, unsigned threads)
     if (m.n && m.count != threads) die("threads meet at one barrier in different numbers");
     m.count = threads;
     meet(m, threads);
+}
+
+static void barrier_of_cluster()
+{
+    meet(cluster_meetings[current / blockDim.x / a_cluster], a_cluster * blockDim.x);
 }
 
 static void barrier_of_all() { meet(grid_meeting, (unsigned)fibers.size()); }
@@ -314,6 +323,7 @@ static void run_blocks(unsigned n, unsigned first = 0)
     warps.assign(n * ((threads + 31) / 32), warp());
     blocks.assign(n, block());
     grid_meeting = meeting();
+    cluster_meetings.assign(n / a_cluster + 1, meeting());
     SHIM_SAY(begin());
     for (unsigned i = 0; i < n * threads; i++) {
         fiber &f = fibers[i];
@@ -375,7 +385,8 @@ template <class... A, size_t... I> static void call(void (*f)(A...), void *const
 }
 
 template <class... A>
-static void launch(const char *kernel, void (*f)(A...), const int grid[3], int at_once, int threads, int dynamic, void *const *args)
+static void launch(const char *kernel, void (*f)(A...), const int grid[3], int at_once, int cluster, int threads, int dynamic,
+                   void *const *args)
 {
     struct both {
         void (*f)(A...);
@@ -384,7 +395,14 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], int a
     memset(shared, 0xff, sizeof shared);
     signal(SIGILL, [](int) { die("reads or writes a value at no multiple of its size"); }); // -fsanitize=alignment traps
     dynamic_size = (size_t)dynamic;
-    SHIM_SAY(launch(kernel, (unsigned)threads, (unsigned)at_once, shared, sizeof shared, shim_statics(),
+    a_cluster = (unsigned)cluster;
+#ifdef SHIM_RACES
+    const races_ops *const watching = shim_races;
+    if (at_once > 1 && at_once * threads > MAX_WATCHED) shim_races = nullptr;
+#else
+    if (at_once > 1) die("blocks that wait for each other have shared variables of their own only where races are looked for");
+#endif
+    SHIM_SAY(launch(kernel, (unsigned)threads, at_once > 1 ? (unsigned)at_once : 1, shared, sizeof shared, shim_statics(),
                     shim_statics_size(), __start_shim_device, (size_t)(__stop_shim_device - __start_shim_device)));
     run(grid, at_once, threads,
         [](void *ctx) {
@@ -394,6 +412,9 @@ static void launch(const char *kernel, void (*f)(A...), const int grid[3], int a
         &what);
     for (size_t i = (size_t)dynamic; i < sizeof shared; i++)
         if (shared[i] != 0xff) die("writes behind its shared memory");
+#ifdef SHIM_RACES
+    shim_races = watching;
+#endif
 }
 
 } // namespace shim
@@ -633,6 +654,68 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
     shim::operands mine = {c, a, b};
     shim::collective("mma tf32", &mine,
                      [](void **lane) { shim::multiply<8>(lane, [](unsigned r, int) { return __uint_as_float(r); }); });
+}
+
+// ---- what long.cuh says in PTX ----
+
+SHIM_CALLED static void fb_long_copy(void *to, const void *from) { fb_copy_16(to, from); }
+
+static void fb_long_mark() { fb_copies_mark(); }
+
+static void fb_long_wait(int left)
+{
+    SHIM_SAY(wait(RACES_COPIES, (unsigned)left));
+    shim::quietly q;
+    shim::copies_come((unsigned)left);
+}
+
+SHIM_INSIDE void fb_long_copy_out(void *to, const unsigned (&word)[4])
+{
+    if ((uintptr_t)to % 16) shim::die("a vector at a place that is no multiple of its size");
+    typedef unsigned four __attribute__((vector_size(16)));
+    *(four *)to = four{word[0], word[1], word[2], word[3]};
+}
+
+static float fb_long_max(float a, float b) { return b > a || b != b ? b : a; }
+
+// Shared variables of another block: where they are while its threads do not run.
+template <class T> SHIM_CALLED static void fb_long_send(T *at, T value, unsigned rank)
+{
+    const unsigned own = shim::current / blockDim.x;
+    rank += own / shim::a_cluster * shim::a_cluster;
+    SHIM_SAY(remote(rank, at, sizeof *at, __builtin_return_address(0)));
+    shim::quietly q;
+    const size_t offset = (size_t)((char *)at - (char *)shim_statics());
+    if (rank == own)
+        memcpy(at, &value, sizeof value);
+    else
+        memcpy(shim::blocks[rank].statics.data() + offset, &value, sizeof value);
+}
+
+static void fb_long_begin() {}
+static void fb_long_begun() { shim::barrier_of_cluster(); }
+static void fb_long_meet() { shim::barrier_of_cluster(); }
+
+SHIM_CALLED static void fb_long_set(unsigned long long *word, unsigned long long value)
+{
+    SHIM_SAY(atomic(word, sizeof *word, __builtin_return_address(0)));
+    shim::quietly q;
+    shim::moves++;
+    *word = value;
+}
+
+SHIM_CALLED static unsigned fb_long_await(const unsigned long long *word)
+{
+    for (;;) {
+        {
+            shim::quietly q;
+            if (*(const volatile unsigned long long *)word >> 32) break;
+        }
+        shim::yield();
+    }
+    SHIM_SAY(atomic(word, sizeof *word, __builtin_return_address(0)));
+    shim::quietly q;
+    return (unsigned)*(const volatile unsigned long long *)word;
 }
 
 // ---- what wgmma.cuh says in PTX ----

@@ -94,12 +94,14 @@ static inline void add_pieces(fb_str *out, const fb_kernel *k)
 /* The body of the function that launches it under that name. */
 static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
 {
-    int together = k->cluster ? k->cluster : k->merged ? emulated_blocks() : 0; /* blocks that are there at once */
+    const char *clusters = strstr(k->source, "__cluster_dims__(");
+    int cluster = k->cluster ? k->cluster : clusters ? atoi(strchr(clusters, '(') + 1) : 1;
+    int together = k->cluster ? k->cluster : k->merged ? emulated_blocks() : k->together; /* blocks that are there at once */
     fb_str_addf(out,
                 "{\n    const int grid[] = {%d, %d, %d};\n"
-                "    shim::launch(\"%s\", %s, grid, %d, %d, %d, *args);\n}\n",
-                together && !k->cluster ? together : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
-                together ? together : 1, k->block[0], k->dynamic_shared);
+                "    shim::launch(\"%s\", %s, grid, %d, %d, %d, %d, *args);\n}\n",
+                k->merged && !k->cluster ? emulated_blocks() : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
+                together ? together : 1, cluster, k->block[0], k->dynamic_shared);
 }
 
 /* Adds a program; the texts that kernels stand on come in front of the first that needs them. */

@@ -39,6 +39,8 @@ typedef struct races_ops {
     void (*await)(const void *count);
     void (*reach)(
         unsigned block); /* whose shared memory is meant from here on: RACES_NOBODY: the thread's own block's */
+    /* it writes to what another block of those that are there has in the place of `at` */
+    void (*remote)(unsigned block, const void *at, size_t bytes, const void *site);
 } races_ops;
 
 extern const races_ops races_emulated;

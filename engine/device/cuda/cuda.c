@@ -325,6 +325,9 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
     if (kernel->merged && out->blocks < 1)
         return fb_fail(err, FB_ERR_LIMIT,
                        "kernel %s asks for more registers or shared memory than a multiprocessor has", kernel->name);
+    if ((int64_t)kernel->together > (int64_t)blocks * d->machine.units)
+        return fb_fail(err, FB_ERR_LIMIT, "kernel %s has rows of %d blocks that wait for each other, and %d are there",
+                       kernel->name, kernel->together, blocks * d->machine.units);
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
     out->resources.local_bytes =

@@ -1,0 +1,259 @@
+/* Which rows are cut into parts, into how many, and what of them is held where. Needs a nest that knows its chip;
+ * leaves a fb_cut, or nothing where rows are short, are read once, or do not run along memory. */
+#include "schedule/long.h"
+
+#include "base/integer.h"
+#include "base/mem.h"
+
+enum {
+    LEAST = 48 << 10,     /* bytes of a row that is worth cutting … */
+    LEAST_ALL = 2 << 20,  /* … and of all rows: what takes long enough that waiting for it does not show */
+    SHARING = 2,          /* blocks of a multiprocessor: while one waits, the other moves bytes … */
+    MOST_SHARING = 4,     /* … and where many wait for each other */
+    RESERVE = 1024,       /* bytes of shared memory that the hardware takes of each block … */
+    DECLARED = 640,       /* … and that a kernel declares for its sums */
+    THREADS = 1024,       /* of a multiprocessor */
+    MOST_OF_ALL = 75,     /* % of all multiprocessors that a row may take, so that the next one comes meanwhile */
+    LEAST_PART = 8 << 10, /* bytes that are worth a block */
+    PIECE = 16,           /* bytes that are copied at once */
+    MOST_VECTOR = 8,
+    LEAST_SIZE = PIECE / MOST_VECTOR, /* of an element that is held */
+    MOST_CLUSTER = 8,                 /* blocks of any kernel's cluster; more are for kernels that ask for it */
+};
+
+/* A value while slots are dealt out. */
+typedef struct {
+    int first, last, times; /* passes that need it, and how many */
+} life;
+
+static fb_ix along(const fb_section *s)
+{
+    return s->spaces[0].var[0];
+}
+
+static int size_of(const fb_nest *nest, const fb_value *v)
+{
+    return fb_dtype_size(v->kind == FB_VALUE_LOAD ? nest->graph->nodes[v->node].dtype : v->dtype);
+}
+
+/* ---- is it such a section? ---- */
+
+static bool reduces_plainly(const fb_nest *nest, const fb_section *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->n_values; i++) {
+        const fb_value *v = &s->values[i];
+        fb_op op = nest->graph->nodes[v->node].op;
+        if (v->kind == FB_VALUE_SCAN || v->kind == FB_VALUE_CHIP) return false;
+        if (v->kind == FB_VALUE_REDUCE && (op == FB_OP_ARGMAX || op == FB_OP_ARGMIN)) return false;
+        any |= v->kind == FB_VALUE_REDUCE;
+    }
+    return any;
+}
+
+/* What is overwritten is read at the very place that is stored to, by the thread that stores. */
+static bool overwrites_in_place(const fb_section *s)
+{
+    for (int r = 0; r < s->n_roots; r++)
+        for (int i = 0; i < s->n_values; i++)
+            if (s->values[i].kind == FB_VALUE_LOAD && s->values[i].node == s->roots[r].storage &&
+                s->values[i].at != s->roots[r].at)
+                return false;
+    return true;
+}
+
+static bool is_such(const fb_nest *nest, const fb_section *s)
+{
+    bool alone = nest->n_sections == 1 && !nest->tiled && !nest->chain && nest->accumulator == FB_NONE;
+    return alone && nest->target->grid && nest->shared_bytes > 0 && nest->units > 0 && s->members <= 1 &&
+           s->n_passes > 1 && s->n_spaces == 1 && s->spaces[0].n == 1 && !fb_section_lies_across(nest->pool, s) &&
+           reduces_plainly(nest, s) && overwrites_in_place(s);
+}
+
+/* ---- what is held ---- */
+
+static void live(const fb_section *s, life *of)
+{
+    bool *needed = fb_calloc((size_t)s->n_values + 1, 1);
+    for (int i = 0; i < s->n_values; i++) of[i] = (life){.first = s->n_passes, .last = -1};
+    for (int p = 0; p < s->n_passes; p++) {
+        fb_section_needed(s, p, needed);
+        for (int i = 0; i < s->n_values; i++) {
+            if (!needed[i]) continue;
+            if (!of[i].times++) of[i].first = p;
+            of[i].last = p;
+        }
+    }
+    fb_free(needed);
+}
+
+/* A load that differs from row to row and runs along it; `start`: where the row begins. */
+static bool is_of_row(const fb_nest *nest, const fb_section *s, const fb_value *v, fb_ix *start)
+{
+    int64_t stride;
+    if (v->kind != FB_VALUE_LOAD || v->space != 0 || v->when != FB_NONE || v->table != FB_NONE) return false;
+    if (!fb_ix_stride(nest->pool, v->at, along(s), &stride, start) || stride != 1) return false;
+    if (size_of(nest, v) < LEAST_SIZE) return false;
+    for (int d = 0; d < s->n_data; d++)
+        if (fb_ix_uses(nest->pool, *start, s->data[d].var)) return false;
+    return v->rows || !s->rows.n;
+}
+
+bool fb_cut_packs(const fb_nest *nest, const fb_cut *c, const fb_section *s, fb_id storage, fb_ix at)
+{
+    int64_t stride, rest = 0;
+    fb_ix start;
+    if (!fb_packs_in_steps(nest, storage, c->vector)) return false;
+    if (!fb_ix_stride(nest->pool, at, along(s), &stride, &start) || stride != 1) return false;
+    fb_ix apart = fb_ix_mod(nest->pool, fb_ix_sub(nest->pool, start, c->start), c->vector);
+    return fb_ix_is_const(nest->pool, apart, &rest) && rest == 0;
+}
+
+/* Groups are of what is read again: of the narrowest, and from where the first of it begins. */
+static bool choose_groups(const fb_nest *nest, const fb_section *s, const life *of, fb_cut *c)
+{
+    fb_ix start, first = FB_NONE;
+    int narrowest = PIECE;
+    for (int i = 0; i < s->n_values; i++) {
+        if (of[i].times < 2 || !is_of_row(nest, s, &s->values[i], &start)) continue;
+        if (first == FB_NONE) first = start;
+        int size = size_of(nest, &s->values[i]);
+        narrowest = size < narrowest ? size : narrowest;
+    }
+    c->vector = PIECE / narrowest < MOST_VECTOR ? PIECE / narrowest : MOST_VECTOR;
+    if (first == FB_NONE || c->vector < 2) return false;
+    c->start = fb_ix_mod(nest->pool, first, c->vector);
+    int64_t shift = c->vector - 1, columns = s->spaces[0].extent[0];
+    bool known = fb_ix_is_const(nest->pool, c->start, &shift);
+    c->ragged = !known || shift || columns % c->vector;
+    c->groups = fb_ceil_div(columns + shift, c->vector);
+    return true;
+}
+
+/* Slots by the lives of what they hold; loads are there from the start. Returns the bytes of an element of a row. */
+static int64_t deal_slots(const fb_nest *nest, const fb_section *s, const life *of, fb_cut *c)
+{
+    int64_t bytes = 0;
+    int *last = fb_calloc((size_t)s->n_values + 1, sizeof *last); /* by slot */
+    fb_dtype *dtype = fb_calloc((size_t)s->n_values + 1, sizeof *dtype);
+    int64_t *from = fb_calloc((size_t)s->n_values + 1, sizeof *from);
+    int n = 0;
+    for (int turn = 0; turn < 2; turn++) /* loads first */
+        for (int i = 0; i < s->n_values; i++) {
+            const fb_value *v = &s->values[i];
+            fb_ix start;
+            bool load = v->kind == FB_VALUE_LOAD;
+            if (turn == 0) c->slot[i] = FB_NONE;
+            if (load == (bool)turn) continue;
+            if (load ? of[i].times < 2 || !is_of_row(nest, s, v, &start) || !fb_cut_packs(nest, c, s, v->node, v->at)
+                     : !v->kept)
+                continue;
+            int at = 0;
+            while (at < n && (load || dtype[at] != v->dtype || last[at] > of[i].first)) at++;
+            if (at == n) {
+                const int size = size_of(nest, v);
+                dtype[n] = v->dtype;
+                from[n] = fb_ceil_div(bytes, size) * size;
+                bytes = from[n++] + size;
+            }
+            last[at] = of[i].last;
+            c->slot[i] = from[at];
+        }
+    c->n_slots = n;
+    fb_free(last);
+    fb_free(dtype);
+    fb_free(from);
+    return bytes;
+}
+
+/* Slow functions are kept too where that takes no more room than what they are made of. */
+static int64_t choose_held(const fb_nest *nest, fb_section *s, life *of, fb_cut *c)
+{
+    int64_t plain = deal_slots(nest, s, of, c), bytes;
+    bool any = false;
+    for (int i = 0; i < s->n_values; i++) {
+        fb_value *v = &s->values[i];
+        if (v->kind != FB_VALUE_OP || v->space != 0 || v->dtype != FB_F32 || of[i].times < 2) continue;
+        v->kept = fb_op_get(nest->graph->nodes[v->node].op)->special;
+        v->kept_pass = of[i].first;
+        any |= v->kept;
+    }
+    if (!any) return plain;
+    live(s, of);
+    bytes = deal_slots(nest, s, of, c);
+    if (bytes <= plain) return bytes;
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    live(s, of);
+    return deal_slots(nest, s, of, c);
+}
+
+/* ---- parts ---- */
+
+/* Bytes that a block may hold where so many share a multiprocessor. */
+static int64_t room_of(const fb_nest *nest, int sharing)
+{
+    return (nest->shared_bytes + RESERVE) / sharing - RESERVE - DECLARED;
+}
+
+/* A cluster of as few as leave room for a second block; where that is not enough, more and smaller ones, of which some
+ * move bytes while others wait; and more of few rows, so that all multiprocessors have one. */
+static int64_t enough_parts(const fb_nest *nest, int64_t rows, int64_t bytes)
+{
+    int64_t least = fb_ceil_div(bytes, room_of(nest, SHARING)),
+            all = fb_ceil_div(2 * (int64_t)nest->units, rows > 0 ? rows : 1);
+    if (least > MOST_CLUSTER || !nest->clusters) least = fb_ceil_div(bytes, room_of(nest, MOST_SHARING));
+    int64_t most = bytes / LEAST_PART < all ? bytes / LEAST_PART : all;
+    if (least <= MOST_CLUSTER && most > MOST_CLUSTER && rows * MOST_CLUSTER >= nest->units) most = MOST_CLUSTER;
+    return least > most ? least : most;
+}
+
+/* Rows that all multiprocessors together cannot hold are not held. */
+static bool choose_parts(const fb_nest *nest, const fb_knobs *knobs, const fb_section_schedule *x, int64_t element,
+                         fb_cut *c)
+{
+    const int64_t unit = nest->shared_bytes + RESERVE, room = room_of(nest, MOST_SHARING);
+    int64_t group = element * c->vector, bytes = c->groups * group, asked = knobs ? knobs->value[FB_KNOB_PARTS] : 0;
+    if (!asked && (bytes < LEAST || bytes * x->rows < LEAST_ALL || room < group)) return false;
+    int64_t parts = asked ? asked : enough_parts(nest, x->rows, bytes);
+    bool held = asked || parts <= (int64_t)nest->units * MOST_SHARING * MOST_OF_ALL / 100;
+    c->parts = (int)(held ? parts : nest->units * 2);
+    c->cluster = !nest->clusters ? 1 : c->parts < MOST_CLUSTER ? c->parts : MOST_CLUSTER;
+    c->parts = (int)fb_ceil_div(c->parts, c->cluster) * c->cluster;
+    c->each = fb_ceil_div(c->groups, c->parts);
+    held = held && c->each * group <= nest->shared_bytes - DECLARED;
+    c->shared_bytes = held ? c->each * group : 0;
+    c->sharing = (int)(unit / (c->shared_bytes + RESERVE + DECLARED));
+    c->sharing = c->sharing > MOST_SHARING ? MOST_SHARING : c->sharing < 1 ? 1 : c->sharing;
+    return c->parts <= nest->units * c->sharing; /* they wait for each other */
+}
+
+bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena)
+{
+    if (!is_such(nest, x->section)) return false;
+    fb_section *s = fb_arena_copy(arena, x->section, sizeof *s);
+    fb_cut *c = FB_NEW(arena, fb_cut);
+    life *of = FB_NEW_ARRAY(arena, life, s->n_values);
+    s->values = fb_arena_copy(arena, s->values, (size_t)s->n_values * sizeof *s->values);
+    for (int i = 0; i < s->n_values; i++) s->values[i].kept = false;
+    c->slot = FB_NEW_ARRAY(arena, int64_t, s->n_values);
+    live(s, of);
+    if (!choose_groups(nest, s, of, c)) return false;
+    int64_t element = choose_held(nest, s, of, c);
+    if (!element || !choose_parts(nest, knobs, x, element, c)) return false;
+    for (int i = 0; i < s->n_values; i++) {
+        if (c->slot[i] != FB_NONE) c->slot[i] *= c->each * c->vector;
+        if (c->shared_bytes) continue;
+        c->slot[i] = FB_NONE;
+        s->values[i].kept = false;
+    }
+    int64_t asked = knobs ? knobs->value[FB_KNOB_THREADS] : 0;
+    x->deal = FB_DEAL_LONG;
+    x->section = s;
+    x->cut = c;
+    x->threads = x->team = asked > 0 ? (int)fb_ceil_div(asked, nest->target->warp) * nest->target->warp
+                                     : THREADS / (c->sharing == 3 ? 4 : c->sharing);
+    x->rows_a_block = 1;
+    x->parts = c->parts;
+    x->blocks = x->rows * x->parts;
+    return true;
+}

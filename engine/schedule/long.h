@@ -1,0 +1,36 @@
+/* Long rows on a GPU that are gone over several times: cut into parts, a block each, which hold their part in shared
+ * memory meanwhile. So a row is read once and written once, whatever its length, and blocks of other rows move their
+ * bytes while one computes or waits. Part of the schedule (schedule/schedule.h).
+ *
+ *     groups    a row's elements as vectors of 16 bytes of what is held, from the last multiple of 16 bytes at or
+ *               before its first element; so the first and the last group may reach beyond the row (`ragged`)
+ *     parts     blocks a row, side by side in the grid: each has `each` of the groups
+ *     slots     bytes of a block's shared memory for its part of one value; a slot whose value is not needed any more
+ *               is taken by one that is computed from then on
+ */
+#ifndef FB_SCHEDULE_LONG_H
+#define FB_SCHEDULE_LONG_H
+
+#include "schedule/schedule.h"
+
+typedef struct fb_cut {
+    int vector; /* elements of a group */
+    fb_ix
+        start; /* of a row's first element within its first group; for other rows another one where it is no constant */
+    bool ragged;    /* the first or last group of a row may reach beyond it */
+    int64_t groups; /* of a row … */
+    int64_t each;   /* … and of a part */
+    int parts;
+    int cluster; /* so many of them are one, and need no memory to add up what they have; 1: there are none */
+    int n_slots;
+    int64_t shared_bytes; /* of a block; 0: rows are longer than all shared memory, and are read again in each pass */
+    int64_t *slot;        /* a value: the byte its slot begins at; FB_NONE: it has none */
+    int sharing;          /* blocks that a multiprocessor has room for */
+} fb_cut;
+
+/* Cuts the rows of a section into parts, if that is worth it: sets deal, cut, team and blocks. */
+bool fb_cut_rows(const fb_nest *nest, const fb_knobs *knobs, fb_section_schedule *x, fb_arena *arena);
+/* Do groups of elements at `at` of a storage lie in memory as vectors do? */
+bool fb_cut_packs(const fb_nest *nest, const fb_cut *c, const fb_section *s, fb_id storage, fb_ix at);
+
+#endif

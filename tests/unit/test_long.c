@@ -1,0 +1,306 @@
+/* Long rows in parts, by execution on an emulated GPU whose blocks of a row are there at once: rows that begin
+ * anywhere, 16 bits, several inputs, forward and backward; twice, for a launch must find what the one before left. */
+#include "unit/emulate_cuda.h"
+#include "unit/nest_help.h"
+#include "unit/scratch.h"
+#include "unit/script_harness.h"
+
+#include "decide/preset.h"
+#include "schedule/long.h"
+#include "schedule/print.h"
+
+enum { LIMIT_MS = 60000 };
+
+static const struct {
+    const char *body;
+    int parts, threads; /* knobs; parts 0: no rows that run along memory */
+} cases[] = {
+    /* one block: rows that begin anywhere, and no part is full */
+    {"return nn.softmax(g:input('x', {5, 83}), 1)", 1, 32},
+    /* three, the last one's part shorter */
+    {"return nn.softmax(g:input('x', {4, 331}), 1)", 3, 32},
+    {"return nn.softmax(g:input('x', {4, 331}, 'bf16'), 1)", 2, 64},
+    {"return nn.softmax(g:input('x', {3, 250}, 'f16'), 1)", 4, 32},
+    /* two clusters a row */
+    {"return nn.softmax(g:input('x', {3, 1401}), 1)", 16, 32},
+    /* weights that every row reads, from where no vector begins */
+    {"return nn.layer_norm(g:input('x', {3, 203}), {weight = g:param('w', {203}), bias = g:param('b', {203})})", 2, 32},
+    {"return nn.layer_norm(g:input('x', {3, 256}), {weight = g:param('w', {256}), bias = g:param('b', {256})})", 2, 32},
+    {"local x = g:input('x', {3, 264}, 'bf16')\n"
+     "return (x:to('f32') * ((x:to('f32') * x:to('f32')):mean(1, true) + 1e-5):rsqrt() * g:param('w', "
+     "{264})):to('bf16')",
+     3, 32},
+    /* one row: it begins at a vector, and ends within one */
+    {"return nn.softmax(g:input('x', {1, 509}), 1)", 4, 32},
+    /* the gradient: two inputs are held */
+    {"local y, d = g:input('y', {3, 203}), g:input('d', {3, 203})\n"
+     "return y * (d - (y * d):sum(1, true))",
+     3, 32},
+    /* elements of two sizes */
+    {"local y, d = g:input('y', {3, 203}, 'bf16'):to('f32'), g:input('d', {3, 203})\n"
+     "return y * (d - (y * d):sum(1, true))",
+     2, 32},
+    /* only a number a row is stored */
+    {"local x = g:input('x', {6, 299})\n"
+     "local m = x:amax(1, true)\n"
+     "return (x - m):exp():sum(1, true):log() + m",
+     2, 32},
+    /* a slow function that is kept instead of what it is made of; a whole number a row */
+    {"return nn.layer_norm(g:input('x', {2, 171}):gelu())", 2, 32},
+    /* rows of a larger tensor: windows */
+    {"return nn.softmax(g:input('x', {4, 300}):slice(1, 7, 290), 1)", 2, 32},
+    {"return nn.softmax(g:input('x', {4, 64, 2}):transpose(1, 2), 2)", 0, 32},
+    /* f64: two elements a vector */
+    {"return nn.softmax(g:input('x', {3, 77}, 'f64'), 1)", 2, 32},
+    /* what is overwritten */
+    {"local w = g:param('w', {3, 203})\n"
+     "g:assign(w, nn.softmax(w, 1))",
+     3, 32},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static fb_script *start(void)
+{
+    const char *path = in_scratch("script.lua");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("local fb, nn = require 'fusebox', require 'nn'\nreturn fb.script { variants = {\n", f);
+    for (int i = 0; i < CASES; i++) fprintf(f, "v%d = function(g)\n%s\nend,\n", i, cases[i].body);
+    fputs("} }\n", f);
+    assert_int_equal(fclose(f), 0);
+    return script_of(path, LIMIT_MS);
+}
+
+static fb_graph *build(fb_script *s, int number)
+{
+    char variant[16];
+    fb_script_event e;
+    snprintf(variant, sizeof variant, "v%d", number);
+    fb_script_build(s, variant, NULL);
+    assert_true(next_event(s, &e, LIMIT_MS));
+    if (e.kind != FB_SCRIPT_GRAPH) fail_msg("%s: %s", variant, e.error.text);
+    return e.graph;
+}
+
+static fb_plan *edited(fb_plan *plan, const fb_edit *edit)
+{
+    fb_plan *next = NULL;
+    fb_verdict v = fb_plan_try(plan, edit, &next);
+    if (!next) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    return next;
+}
+
+static fb_plan *cut(fb_planner *planner, int parts, int threads)
+{
+    fb_error err;
+    fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+    assert_non_null(plan);
+    int n = fb_plan_groups(plan);
+    fb_id node = fb_plan_group(plan, n - 1)->nodes[0];
+    plan =
+        edited(plan, &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = FB_KNOB_PARTS, .value = parts});
+    return edited(plan,
+                  &(fb_edit){.kind = FB_EDIT_KNOB, .a = node, .b = FB_NONE, .knob = FB_KNOB_THREADS, .value = threads});
+}
+
+typedef struct {
+    fb_graph *g;
+    fb_planner *planner;
+    fb_plan *plan;
+    fb_program *p;
+    int number; /* in the unit */
+} subject;
+
+static subject subject_of(fb_script *s, int number, const fb_machine *m)
+{
+    fb_error err;
+    subject x = {.g = build(s, number)};
+    x.planner = fb_planner_new(x.g, m);
+    x.plan = cut(x.planner, cases[number].parts, cases[number].threads);
+    x.p = fb_lower(x.plan, &fb_target_cuda, &err);
+    if (!x.p) fail_msg("%s", err.text);
+    const char *source = x.p->kernels[x.p->n_kernels - 1].source;
+    if (getenv("FB_KEEP")) print_message("%s\n", source);
+    if (!strstr(source, "fb_long_") != !cases[number].parts) fail_msg("case %d:\n%s", number, source);
+    return x;
+}
+
+static void subject_free(subject *x)
+{
+    fb_program_free(x->p);
+    fb_plan_free(x->plan);
+    fb_planner_free(x->planner);
+    fb_graph_free(x->g);
+}
+
+static void check(const unit *u, const subject *x, int number)
+{
+    fb_error err;
+    fb_interp *reference = fb_interp_run(x->g, &(fb_interp_options){.seed = 3, .bounds = true}, NULL, 0, &err);
+    if (!reference) fail_msg("%s", err.text);
+    for (int run = 0; run < 2; run++) {
+        char text[512], *storage;
+        void **buffers = run_program(u, x->number, x->p, x->g, 3, &storage);
+        if (!check_program(x->p, buffers, x->g, reference, text)) fail_msg("case %d, run %d: %s", number, run, text);
+        fb_free(storage);
+        fb_free(buffers);
+    }
+    fb_interp_free(reference);
+}
+
+static void run_cases(const fb_machine *m)
+{
+    subject all[CASES];
+    unit u = {0};
+    fb_script *s = start();
+    for (int i = 0; i < CASES; i++) {
+        all[i] = subject_of(s, i, m);
+        all[i].number = unit_add_cuda(&u, all[i].p);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check(&u, &all[i], i);
+        subject_free(&all[i]);
+    }
+    unit_free(&u);
+    fb_script_free(s);
+}
+
+/* Blocks of a row as a cluster, which is what the machine has … */
+static void rows_in_parts_are_right(void **state)
+{
+    (void)state;
+    fb_machine m;
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.compute_major = 9;
+    run_cases(&m);
+}
+
+/* … adding up through memory, where it has none; */
+static void blocks_add_up_through_memory(void **state)
+{
+    (void)state;
+    fb_machine m;
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.compute_major = 8;
+    run_cases(&m);
+}
+
+/* … and with no room for what several passes read. */
+static void rows_that_are_not_held_are_read_again(void **state)
+{
+    (void)state;
+    fb_machine m;
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.shared_bytes = 700;
+    run_cases(&m);
+}
+
+/* Blocks of a cluster that look at what the others send without waiting for it. */
+static void a_meeting_that_is_missing_is_found(void **state)
+{
+    (void)state;
+    fb_machine m;
+    if (!emulation_exists() || !races_wanted()) skip();
+    fb_script *s = start();
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    subject x = subject_of(s, 1, &m);
+    char *found = races_without(x.p, x.g, "FB_DEVICE T fb_long_exchange", "fb_long_meet();");
+    if (!found || !strstr(found, "fb_sent[i]")) fail_msg("%s", found ? found : "no race");
+    fb_free(found);
+    subject_free(&x);
+    fb_script_free(s);
+}
+
+/* ---- what is decided at real sizes ---- */
+
+static fb_graph *rows_of(int64_t rows, int64_t columns, fb_dtype dtype, bool norm)
+{
+    fb_error err;
+    fb_graph *g = fb_graph_new("rows");
+    fb_id x = source(g, FB_OP_INPUT, "x", SHAPE(rows, columns), dtype);
+    fb_graph_output(g, norm ? layer_norm(g, x) : softmax(g, x), "out", &err);
+    if (!fb_graph_finish(g, &err)) fail_msg("%s", err.text);
+    fb_graph *canonical = fb_graph_canonical(g, &err);
+    assert_non_null(canonical);
+    fb_graph_free(g);
+    return canonical;
+}
+
+static void rows_are_cut_by_what_they_hold(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, columns;
+        fb_dtype dtype;
+        bool norm;
+        const char *says[3];
+    } sizes[] = {
+        {2048, 50257, FB_F32, false, {"2048 rows, 2 blocks each", "(a cluster)", "100528 bytes a block: x, exp"}},
+        {2048, 50257, FB_BF16, false, {"2048 rows, 1 block each", "may reach beyond it", "100528 bytes a block: x\n"}},
+        {16, 64 * 256 * 256, FB_F32, true, {"16 rows, 296 blocks each", "through memory", "bytes a block: x\n"}},
+        {2, 1 << 28, FB_F32, true, {"2 rows, 264 blocks each", "through memory", "read again in each pass"}},
+        {4096, 1024, FB_F32, false, {"rows: 512 blocks", "held in registers", ""}},
+        {2, 131072, FB_F32, false, {"rows: 2 blocks", "", ""}}, /* too few to be worth waiting for */
+    };
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.units = 132;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        fb_error err;
+        fb_graph *g = rows_of(sizes[i].rows, sizes[i].columns, sizes[i].dtype, sizes[i].norm);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+        const fb_group *group = fb_plan_group(plan, 0);
+        fb_str text = {0};
+        fb_schedule_print(group->nest, group->family, NULL, &text);
+        for (int k = 0; k < 3; k++)
+            if (!strstr(fb_str_get(&text), sizes[i].says[k]))
+                fail_msg("case %zu: no \"%s\" in\n%s", i, sizes[i].says[k], fb_str_get(&text));
+        fb_str_free(&text);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
+/* Rows that are held are predicted by the bytes that they are, once each. */
+static void held_rows_are_predicted_by_their_bytes(void **state)
+{
+    (void)state;
+    fb_machine m;
+    fb_error err;
+    fb_group_cost c;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    m.units = 132;
+    m.gflops[FB_F32] = 60000; /* a clock */
+    for (int norm = 0; norm < 2; norm++) {
+        fb_graph *g = rows_of(1024, 100000, FB_F32, norm);
+        fb_planner *planner = fb_planner_new(g, &m);
+        fb_plan *plan = fb_preset_find("max")->make(planner, &err);
+        fb_plan_group_cost(plan, 0, &c);
+        assert_int_equal(c.bytes_read, 1024 * 100000 * 4);
+        assert_int_equal(c.bytes_written, c.bytes_read);
+        double copy_us = fb_memory_us(&m, (double)(c.bytes_read + c.bytes_written));
+        if (c.us < copy_us || c.us > 1.25 * copy_us) fail_msg("%g µs, and %g to copy", c.us, copy_us);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
+}
+
+int main(void)
+{
+    fb_json_init();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_in_parts_are_right),
+                                       cmocka_unit_test(blocks_add_up_through_memory),
+                                       cmocka_unit_test(rows_that_are_not_held_are_read_again),
+                                       cmocka_unit_test(a_meeting_that_is_missing_is_found),
+                                       cmocka_unit_test(rows_are_cut_by_what_they_hold),
+                                       cmocka_unit_test(held_rows_are_predicted_by_their_bytes)};
+    return cmocka_run_group_tests_name("long rows", tests, make_scratch, remove_scratch);
+}
