@@ -217,8 +217,9 @@ static bool choose_parts(const fb_nest *nest, const fb_knobs *knobs, const fb_se
     int64_t parts = asked ? asked : enough_parts(nest, x->rows, bytes);
     bool held = asked || parts <= (int64_t)nest->units * MOST_SHARING * MOST_OF_ALL / 100;
     c->parts = (int)(held ? parts : nest->units * 2);
-    c->cluster = !nest->clusters ? 1 : c->parts < MOST_CLUSTER ? c->parts : MOST_CLUSTER;
-    c->parts = (int)fb_ceil_div(c->parts, c->cluster) * c->cluster;
+    /* Several clusters that wait for each other are none: how many a GPU holds at once is not known here, and 25 of
+     * them were too many for an H200. */
+    c->cluster = nest->clusters && c->parts <= MOST_CLUSTER ? c->parts : 1;
     c->each = fb_ceil_div(c->groups, c->parts);
     held = held && c->each * group <= nest->shared_bytes - DECLARED;
     c->shared_bytes = held ? c->each * group : 0;
