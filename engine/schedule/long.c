@@ -9,7 +9,7 @@ enum {
     LEAST = 48 << 10,     /* bytes of a row that is worth cutting … */
     LEAST_ALL = 2 << 20,  /* … and of all rows: what takes long enough that waiting for it does not show */
     SHARING = 2,          /* blocks of a multiprocessor: while one waits, the other moves bytes … */
-    MOST_SHARING = 4,     /* … and where many wait for each other */
+    MOST_SHARING = 3,     /* … and where many wait for each other */
     RESERVE = 1024,       /* bytes of shared memory that the hardware takes of each block … */
     DECLARED = 640,       /* … and that a kernel declares for its sums */
     THREADS = 1024,       /* of a multiprocessor */

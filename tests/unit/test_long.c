@@ -21,7 +21,7 @@ static const struct {
     {"return nn.softmax(g:input('x', {4, 331}), 1)", 3, 32},
     {"return nn.softmax(g:input('x', {4, 331}, 'bf16'), 1)", 2, 64},
     {"return nn.softmax(g:input('x', {3, 250}, 'f16'), 1)", 4, 32},
-    /* two clusters a row */
+    /* more than a cluster */
     {"return nn.softmax(g:input('x', {3, 1401}), 1)", 16, 32},
     /* weights that every row reads, from where no vector begins */
     {"return nn.layer_norm(g:input('x', {3, 203}), {weight = g:param('w', {203}), bias = g:param('b', {203})})", 2, 32},
@@ -242,7 +242,7 @@ static void rows_are_cut_by_what_they_hold(void **state)
     } sizes[] = {
         {2048, 50257, FB_F32, false, {"2048 rows, 2 blocks each", "(a cluster)", "100528 bytes a block: x, exp"}},
         {2048, 50257, FB_BF16, false, {"2048 rows, 1 block each", "may reach beyond it", "100528 bytes a block: x\n"}},
-        {16, 64 * 256 * 256, FB_F32, true, {"16 rows, 296 blocks each", "through memory", "bytes a block: x\n"}},
+        {16, 64 * 256 * 256, FB_F32, true, {"16 rows, 221 blocks each", "through memory", "bytes a block: x\n"}},
         {2, 1 << 28, FB_F32, true, {"2 rows, 264 blocks each", "through memory", "read again in each pass"}},
         {4096, 1024, FB_F32, false, {"rows: 512 blocks", "held in registers", ""}},
         {2, 131072, FB_F32, false, {"rows: 2 blocks", "", ""}}, /* too few to be worth waiting for */
