@@ -16,32 +16,12 @@
 // ---- PTX ----
 FB_DEVICE void fb_long_copy(void *to, const void *from)
 {
-    unsigned long long once; // what is read once need not stay in the cache
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
-                 "l"(from), "l"(once));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));
 }
 
-FB_DEVICE void fb_long_copy_out(void *to, const unsigned (&word)[4])
+FB_DEVICE void fb_long_wait()
 {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-                 : "memory");
-}
-
-// Copies since the last mark are one batch; waiting is for all batches but the `left` newest.
-FB_DEVICE void fb_long_mark()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-FB_DEVICE void fb_long_wait(int left)
-{
-    switch (left) {
-    case 3: asm volatile("cp.async.wait_group 3;" ::: "memory"); break;
-    case 2: asm volatile("cp.async.wait_group 2;" ::: "memory"); break;
-    case 1: asm volatile("cp.async.wait_group 1;" ::: "memory"); break;
-    default: asm volatile("cp.async.wait_group 0;" ::: "memory");
-    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 FB_DEVICE void fb_long_set(unsigned long long *word, unsigned long long value)
@@ -127,24 +107,10 @@ template <int N, class T, class A> FB_DEVICE fb_pack<T, N> fb_long_load(const T 
     return values;
 }
 
-template <int N, class T> FB_DEVICE void fb_long_store(T *to, const fb_pack<T, N> &values)
-{
-    if constexpr (sizeof(values) % 16 != 0) {
-        fb_store(to, values);
-    } else {
-        union {
-            fb_pack<T, N> values;
-            unsigned word[sizeof(values) / 16][4];
-        } x = {values};
-#pragma unroll
-        for (int i = 0; i < (int)sizeof(values) / 16; i++) fb_long_copy_out(to + i * 16 / (int)sizeof(T), x.word[i]);
-    }
-}
-
 template <int N, class T, class A> FB_DEVICE void fb_long_store(T *to, const fb_pack<T, N> &values, A first, A columns)
 {
     if (first >= 0 && first + N <= columns) {
-        fb_long_store(to, values);
+        fb_store(to, values);
         return;
     }
 #pragma unroll

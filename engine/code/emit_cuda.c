@@ -247,8 +247,8 @@ static void close_vector(frame *f, const walk *w, int space, int depth, bool gua
         const fb_root *r = &f->s->roots[i];
         if (root_is_here(r, space, depth) && packs_root(f, w, space, r))
             fb_emit(e, "%s%s(&%s, %s%s);", guarded ? fb_arena_printf(e->arena, "if (%s) ", f->inside) : "",
-                    f->x.cut && space != FB_NONE ? "fb_long_store" : "fb_store",
-                    at_first(f, w, r->storage, r->table, r->at), pack_name(f, i), ragged ? edges(f, w) : "");
+                    ragged ? "fb_long_store" : "fb_store", at_first(f, w, r->storage, r->table, r->at), pack_name(f, i),
+                    ragged ? edges(f, w) : "");
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_store(%s + %s, %s);", slot_name(f, i), f->within, kept_name(f, i));
@@ -503,27 +503,10 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 /* ---- passes ---- */
 
-enum { CHUNKS = 4 }; /* in which a part comes: the first pass begins with the first of them */
-
-/* This thread's groups, of a chunk of the part where these are gone through one by one. */
-static void open_groups(frame *f, const walk *w, bool chunked)
+static void open_groups(frame *f, const walk *w)
 {
-    fb_emitter *e = f->e;
-    if (chunked) {
-        int64_t each = fb_ceil_div(f->x.cut->each, (int64_t)CHUNKS * f->x.threads) * f->x.threads;
-        fb_emit_open(e,
-                     "for (fb_at fb_p = %s + fb_chunk * %" PRId64 "; fb_p < %s && fb_p < %s + (fb_chunk + 1) * %" PRId64
-                     "; fb_p += %d)",
-                     f->first, each, f->last, f->x.parts > 1 ? "fb_first" : "0", each, f->x.threads);
-    } else {
-        fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %s; fb_p += %d)", f->first, f->last, f->x.threads);
-    }
+    fb_emit_open(f->e, "for (fb_at fb_p = %s; fb_p < %s; fb_p += %d)", f->first, f->last, f->x.threads);
     declare_variables(f, w, "fb_p");
-}
-
-static void open_chunks(frame *f)
-{
-    fb_emit_open(f->e, "for (int fb_chunk = 0; fb_chunk < %d; fb_chunk++)", CHUNKS);
 }
 
 /* A group that may reach beyond its row is done by a function of its own, so that all others need no tests. */
@@ -550,14 +533,9 @@ static int open_pass(frame *f, const walk *w)
         return 1;
     }
     if (f->x.cut) {
-        const bool chunked = f->pass == 0 && f->x.cut->shared_bytes;
-        if (chunked) {
-            open_chunks(f);
-            fb_emit(e, "fb_long_wait(%d - fb_chunk);", CHUNKS - 1);
-        }
-        open_groups(f, w, chunked);
+        open_groups(f, w);
         if (is_ragged(f)) fb_emit_open(e, "const auto fb_group = [&](auto fb_whole)");
-        return 1 + chunked;
+        return 1;
     }
     if (f->x.held) {
         int64_t steps = steps_of(f, w);
@@ -745,8 +723,7 @@ static void fetch_part(frame *f)
             fb_emit(e, "%s *const %s = reinterpret_cast<%s *>(fb_shared + %" PRId64 ");", type, slot_name(f, i), type,
                     c->slot[i]);
     }
-    open_chunks(f);
-    open_groups(f, &w, true);
+    open_groups(f, &w);
     for (int i = 0; i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if (c->slot[i] != FB_NONE && v->kind == FB_VALUE_LOAD)
@@ -754,8 +731,7 @@ static void fetch_part(frame *f)
                     at_first(f, &w, v->node, v->table, v->at), edges(f, &w));
     }
     fb_emit_close(e);
-    fb_emit(e, "fb_long_mark();");
-    fb_emit_close(e);
+    fb_emit(e, "fb_long_wait();");
     e->dynamic_shared = (int)c->shared_bytes;
 }
 

@@ -660,20 +660,10 @@ static void fb_multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&
 
 SHIM_CALLED static void fb_long_copy(void *to, const void *from) { fb_copy_16(to, from); }
 
-static void fb_long_mark() { fb_copies_mark(); }
-
-static void fb_long_wait(int left)
+static void fb_long_wait()
 {
-    SHIM_SAY(wait(RACES_COPIES, (unsigned)left));
-    shim::quietly q;
-    shim::copies_come((unsigned)left);
-}
-
-SHIM_INSIDE void fb_long_copy_out(void *to, const unsigned (&word)[4])
-{
-    if ((uintptr_t)to % 16) shim::die("a vector at a place that is no multiple of its size");
-    typedef unsigned four __attribute__((vector_size(16)));
-    *(four *)to = four{word[0], word[1], word[2], word[3]};
+    fb_copies_mark();
+    fb_copies_wait<0>();
 }
 
 static float fb_long_max(float a, float b) { return b > a || b != b ? b : a; }
