@@ -3,6 +3,7 @@
  *
  * requires  a chain of two sections: the middle, which stays on chip, and what is stored
  */
+#include "base/integer.h"
 #include "code/emit_cuda_parts.h"
 #include "code/names.h"
 #include "schedule/chain.h"
@@ -122,7 +123,8 @@ static void write_left(const writer *w, const fb_chain_link *l)
     bool piece = comes_in_pieces(w, &o);
     const char *inside = NULL;
     /* rows beyond the last are not stored: where no condition costs least, they are the last once more */
-    bool again = w->tile.wide && lies_along_k(w, &o), ragged = fb_cuda_is_guarded(w->c->rows, w->tile.rows);
+    bool again = (w->tile.wide || w->tile.attends) && lies_along_k(w, &o),
+         ragged = fb_cuda_is_guarded(w->c->rows, w->tile.rows);
     fb_emit_open(w->e, "[&](fb_at fb_m, fb_at fb_k) -> %s",
                  fb_cuda_operand_type(w->e, w->element, piece,
                                       (ragged && !again) || fb_cuda_is_guarded(l->depth, w->tile.depth)));
@@ -218,7 +220,8 @@ static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
     return "fb_sum";
 }
 
-static void write_middle(const writer *w)
+/* What a score of which `value` of the middle is made becomes of the first product's element. */
+static void write_made(const writer *w, fb_val value, const char *end)
 {
     fb_emitter *e = w->e;
     const fb_section *s = &e->nest->sections[0];
@@ -232,11 +235,49 @@ static void write_middle(const writer *w)
         declare(w, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
         declare(w, s->rows.var[s->blocked], "fb_n");
-    fb_emit_needed(e, w->c->made, v->space);
-    fb_emit(e, "return %s;", fb_emit_ref(e, w->c->made));
+    fb_emit_needed(e, value, v->space);
+    fb_emit(e, "return %s;", fb_emit_ref(e, value));
     e->indent--;
-    fb_emit(e, w->tile.wide ? "}," : "});");
+    fb_emit(e, "%s", end);
     fb_names_forget(e->used, used);
+}
+
+static void write_middle(const writer *w)
+{
+    if (w->tile.attends) write_made(w, w->c->shown, "},");
+    write_made(w, w->c->made, w->tile.wide || w->tile.attends ? "}," : "});");
+}
+
+/* ---- what a row of scores sees ---- */
+
+static const char *extreme_of(const writer *w, const fb_half_plane *p, bool most)
+{
+    fb_str s = {0};
+    if (p->row) fb_str_addf(&s, "%" PRId64 " * (m0 + fb_m%s)", p->row, (p->row > 0) == most ? " + fb_ms - 1" : "");
+    if (p->column)
+        fb_str_addf(&s, "%s%" PRId64 " * (fb_n%s)", s.n ? " + " : "", p->column,
+                    (p->column > 0) == most ? " + fb_ns - 1" : "");
+    if (p->constant || !s.n) fb_str_addf(&s, "%s%" PRId64, s.n ? " + " : "", p->constant);
+    const char *text = fb_arena_strdup(w->e->arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+/* Of a tile of scores: are none visible (0), some (1), all (2)? */
+static void write_seen(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_chain *c = w->c;
+    if (!c->n_seen) {
+        fb_emit(e, "[&](int, int, int, int) -> int { return 2; },");
+        return;
+    }
+    fb_emit_open(e, "[&](int fb_m, int fb_ms, int fb_n, int fb_ns) -> int");
+    for (int i = 0; i < c->n_seen; i++) fb_emit(e, "if (%s < 0) return 0;", extreme_of(w, &c->seen[i], true));
+    for (int i = 0; i < c->n_seen; i++) fb_emit(e, "if (%s < 0) return 1;", extreme_of(w, &c->seen[i], false));
+    fb_emit(e, "return 2;");
+    e->indent--;
+    fb_emit(e, "},");
 }
 
 /* ---- the kernel ---- */
@@ -258,14 +299,16 @@ static void write_run(const writer *w)
     bool two = c->n_links == 2;
     operand a = left_of(w, first), b0 = right_of(w, first), b1 = right_of(w, last);
     bool along[] = {!two || lies_along_k(w, &a), !two || lies_along_k(w, &b0), lies_along_k(w, &b1)};
+    bool groups = w->tile.wide || w->tile.attends;
     const char *first_of =
-        w->tile.wide ? fb_arena_printf(e->arena, "%d, %s, ", vector_of(w), w->c->rows % w->tile.rows ? "true" : "false")
-                     : "";
+        groups ? fb_arena_printf(e->arena, "%d, %s, ", vector_of(w), w->c->rows % w->tile.rows ? "true" : "false") : "";
     fb_emit(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
             along[2] ? "true" : "false");
     e->indent++;
     if (w->tile.wide)
         fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
+    else if (w->tile.attends)
+        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0), %s,", w->c->rows, fb_emit_literal(e, FB_F32, w->c->hidden));
     else
         fb_emit(e, "fb_sums, fb_shared,");
     if (two) {
@@ -284,8 +327,9 @@ static void write_run(const writer *w)
         own->op = wide_spelling;
         e->spell = own;
     }
+    if (w->tile.attends) write_seen(w);
     write_middle(w);
-    if (w->tile.wide) write_results(w);
+    if (groups) write_results(w);
     e->spell = spell;
     e->indent--;
 }
@@ -300,7 +344,7 @@ static void write_results(const writer *w)
 {
     fb_emitter *e = w->e;
     int64_t columns = last_of(w->c)->columns;
-    bool each = w->tile.whole || w->tile.wide;
+    bool groups = w->tile.wide || w->tile.attends, each = w->tile.whole || groups;
     if (!each) fb_emit(e, "%s *const fb_c = fb_tile::second::spread(fb_sums, fb_shared);", w->sum);
     e->on_chip = last_sum;
     fb_emit_section(e, 1);
@@ -311,7 +355,7 @@ static void write_results(const writer *w)
                       : fb_arena_printf(e->arena, "fb_c[fb_m * fb_tile::second::LINE + %s]", own);
     if (each) {
         const char *over =
-            w->tile.wide ? "" : fb_arena_printf(e->arena, "fb_tile::second::each<%d>(fb_sums, fb_shared, ", vector);
+            groups ? "" : fb_arena_printf(e->arena, "fb_tile::second::each<%d>(fb_sums, fb_shared, ", vector);
         fb_emit_open(e, "%s[&](const %s *fb_c, const int fb_m, const int fb_n)", over, w->sum);
         if (w->tile.columns > columns) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
     } else {
@@ -320,7 +364,7 @@ static void write_results(const writer *w)
         fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
                 vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
     }
-    if (w->c->rows % w->tile.rows && !w->tile.wide)
+    if (w->c->rows % w->tile.rows && !groups)
         fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") %s;", w->c->rows, each ? "return" : "break");
     const char *point = fb_emit_name(e, "point"), *row = "(m0 + fb_m)";
     if (is_variable(w, w->c->member))
@@ -338,6 +382,57 @@ static void write_results(const writer *w)
     }
 }
 
+/* Which member, and which of its rows from m0 on, a block has. Where rows see but some of the columns, what takes
+ * longest goes first: the last rows, of as many members as the cache has right operands of. */
+static void write_place(const writer *w)
+{
+    fb_emitter *e = w->e;
+    const fb_chain *c = w->c;
+    int64_t each = fb_ceil_div(c->rows, w->tile.rows);
+    if (w->tile.attends && c->n_seen && each > 1) {
+        int64_t some = fb_chain_together(e->nest);
+        const char *block = "blockIdx.x", *first = "";
+        if (some < c->batch) {
+            block = fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, some * each);
+            first = fb_arena_printf(e->arena, "blockIdx.x / %" PRId64 " * %" PRId64 " + ", some * each, some);
+        }
+        declare(w, c->member, fb_arena_printf(e->arena, "%s%s %% %" PRId64, first, block, some));
+        fb_emit(e, "const fb_at m0 = (%" PRId64 " - (int)(%s) / %" PRId64 ") * %d;", each - 1, block, some,
+                w->tile.rows);
+        return;
+    }
+    declare(w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
+    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
+    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w->tile.rows));
+}
+
+static void declare_tile(const writer *w)
+{
+    const fb_chain_link *last = last_of(w->c);
+    const fb_chain_tile *t = &w->tile;
+    const char *tensor = t->tensor ? "true" : "false";
+    fb_emitter *e = w->e;
+    if (t->wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
+    if (t->attends) fb_emit(e, "// by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
+    if (t->attends)
+        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, 0, %s, %s>;", w->element, t->rows,
+                t->tile, last->depth, t->depth, t->columns, t->stages, w->c->n_seen ? "true" : "false",
+                t->rows > 64 ? "true" : "false");
+    else if (t->wide)
+        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w->element, t->rows, t->tile,
+                last->depth, t->depth, t->columns, t->stages);
+    else if (t->whole)
+        fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w->element,
+                tensor, t->rows, t->tile, last->depth, t->depth, t->columns, t->step, FB_CHAIN_WARPS_M,
+                FB_CHAIN_WARPS_N, t->stages);
+    else
+        fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w->element, tensor,
+                t->rows, t->warp_rows, t->tile, last->depth, t->depth, t->columns, t->stages,
+                w->c->online ? "true" : "false");
+    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", t->threads);
+    fb_emit(e, "extern __shared__ __align__(%d) unsigned char fb_shared[];", t->wide || t->attends ? 1024 : 16);
+}
+
 void fb_emit_chain_cuda(fb_emitter *e)
 {
     const fb_chain *c = e->nest->chain;
@@ -345,28 +440,12 @@ void fb_emit_chain_cuda(fb_emitter *e)
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
     w.element = e->spell->type[dtype].memory;
     w.sum = e->spell->type[dtype].value;
-    const char *tensor = w.tile.tensor ? "true" : "false";
-    if (w.tile.wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
-    if (w.tile.wide)
-        fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w.element, w.tile.rows,
-                w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.stages);
-    else if (w.tile.whole)
-        fb_emit(e, "using fb_tile = fb_chain_whole<%s, %s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d, %d>;", w.element,
-                tensor, w.tile.rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns, w.tile.step,
-                FB_CHAIN_WARPS_M, FB_CHAIN_WARPS_N, w.tile.stages);
-    else
-        fb_emit(e, "using fb_tile = fb_chain<%s, %s, %d, %d, %d, %" PRId64 ", %d, %d, %d, %s>;", w.element, tensor,
-                w.tile.rows, w.tile.warp_rows, w.tile.tile, last_of(c)->depth, w.tile.depth, w.tile.columns,
-                w.tile.stages, c->online ? "true" : "false");
-    fb_emit(e, "static_assert(fb_tile::THREADS == %d, \"as launched\");", w.tile.threads);
-    fb_emit(e, "extern __shared__ __align__(%d) unsigned char fb_shared[];", w.tile.wide ? 1024 : 16);
-    int64_t each = (c->rows + w.tile.rows - 1) / w.tile.rows;
-    declare(&w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
-    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
-    fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w.tile.rows));
+    declare_tile(&w);
+    write_place(&w);
     declare_near(&w);
-    if (!w.tile.wide) fb_emit(e, "fb_tile::registers fb_sums = {};");
+    bool groups = w.tile.wide || w.tile.attends;
+    if (!groups) fb_emit(e, "fb_tile::registers fb_sums = {};");
     write_run(&w);
-    if (!w.tile.wide) write_results(&w);
+    if (!groups) write_results(&w);
     e->grid[0] = (int)w.tile.blocks;
 }

@@ -1193,6 +1193,7 @@ const fb_printer fb_printer_cuda = {
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
     .extra = {{"fb_chain_wide", "kernels/wgmma.cuh"},
+              {"fb_attention", "kernels/attention.cuh"},
               {"fb_sorted<", "kernels/sorted.cuh"},
               {"fb_recurrence", "kernels/cluster.cuh"},
               {"fb_long_", "kernels/long.cuh"}},

@@ -20,7 +20,7 @@
 
 typedef struct fb_emitter fb_emitter;
 
-enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 4 };
+enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 5 };
 
 /* How kernels of a language are laid out around their statements (code/printer.c has the table). */
 typedef struct {

@@ -98,6 +98,8 @@ bool fb_chain_begin(fb_builder *b);
 bool fb_chain_draft(fb_builder *b, fb_id node, fb_draft *d); /* of a stored node */
 bool fb_chain_middle(fb_builder *b, fb_draft *d);            /* false: there is none */
 bool fb_chain_end(fb_builder *b);
+/* hidden.c: which of the scores that section `s` makes are hidden: n_seen of the chain and what follows it. */
+void fb_chain_find_hidden(fb_nest *nest, const fb_section *s);
 
 /* nest_facts.c */
 void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n);

@@ -406,6 +406,7 @@ static bool fits_middle(fb_builder *b, fb_chain *c)
         c->made = scores_of(b, s, last->depth);
         c->online = true;
         if (c->made == FB_NONE) return refuse_kernel(b, s, "needs whole rows for something else than a softmax");
+        fb_chain_find_hidden(b->nest, s);
     }
     if (c->n_links == 2 && !reads_own(s, c->link[0].node, s->roots[0].at))
         return refuse_kernel(b, s, "reads other elements than its own of the first product");

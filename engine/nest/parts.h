@@ -165,6 +165,13 @@ typedef struct {
     fb_ix k, n;
 } fb_chain_link;
 
+/* Where row · i + column · j + constant >= 0. */
+typedef struct {
+    int64_t row, column, constant;
+} fb_half_plane;
+
+enum { FB_MAX_HALF_PLANES = 4 };
+
 typedef struct {
     int64_t batch, rows; /* members, and rows of each */
     fb_ix member, row;   /* the variables of these; constants where there is only one */
@@ -174,8 +181,12 @@ typedef struct {
     bool in_place;         /* … of the first product's elements, each in its own place */
     int64_t block;         /* on the host: rows that are worked on together */
     /* on a GPU: */
-    fb_val made;          /* of section 0: what becomes the last product's left operand, element by element … */
-    bool online;          /* … after a softmax over its row, of which only the scores are computed there */
+    fb_val made; /* of section 0: what becomes the last product's left operand, element by element … */
+    bool online; /* … after a softmax over its row, of which only the scores are computed there: */
+    int n_seen;  /* where all of these hold (0: everywhere) the score is `shown`, */
+    fb_half_plane seen[FB_MAX_HALF_PLANES];
+    fb_val shown; /* … elsewhere the constant `hidden` */
+    double hidden;
     int units;            /* multiprocessors, */
     int64_t shared_bytes; /* and what each has for a block; */
     bool wide;            /* they multiply by whole warpgroups (compute capability 9.0) */
@@ -261,6 +272,11 @@ enum { FB_WORK_FOR_THREADS = 1 << 16 };
 
 /* Which product of the chain `node` is; FB_NONE. */
 int fb_chain_product(const fb_chain *c, fb_id node);
+/* Of a tile of scores: 0 none is visible, 2 all are, 1 some may be. */
+int fb_chain_seen(const fb_chain *c, int64_t row, int64_t rows, int64_t column, int64_t columns);
+/* Does the section read this product? */
+bool fb_section_reads_product(const fb_section *s, fb_id node);
+
 /* ---- index_add (nest/added.c) ---- */
 
 typedef struct {
@@ -277,8 +293,5 @@ bool fb_section_adds(const fb_nest *nest, const fb_section *s, fb_added *out);
 void fb_added_says(const fb_nest *nest, const fb_added *a, fb_str *out);
 /* Rows that the index names, if it is as likely to name one as any other. */
 double fb_added_rows(const fb_added *a);
-
-/* Does the section read this product? */
-bool fb_section_reads_product(const fb_section *s, fb_id node);
 
 #endif

@@ -23,6 +23,12 @@ enum {
     /* where whole warpgroups multiply */
     WIDE_WIDTH = 256,
     WIDE_STAGES = 4,
+    /* … and rows of scores go by in tiles */
+    ATTEND_DEPTH = 256,
+    ATTEND_LEAST = 512, /* rows and columns of scores from which on that is faster */
+    ATTEND_STAGES = 3,
+    ATTEND_MOST_STAGES = 4,
+    ATTEND_MOST_ROWS = 192,
     MOST_BLOCKS = 1 << 30,
 };
 
@@ -178,6 +184,48 @@ static bool choose_wide(const fb_nest *nest, fb_chain_tile *out, int size, const
     return false;
 }
 
+/* Scores a tile at a time in whole warpgroups' registers, beside the sums of all columns. */
+static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
+{
+    enum { SIZE = 2, COUNT = 8, WORD = 4, WARP = 32 };
+    int64_t across = round_up(t->depth, FB_CHAIN_STRIP);
+    int groups = t->rows / 64;
+    t->stages = stages;
+    t->threads = groups * 128;
+    t->shared_bytes = (t->rows * across + stages * t->tile * (across + t->columns)) * SIZE +
+                      (1 + 4 * stages + groups) * COUNT + round_up(t->threads / WARP, 2) * WORD;
+    /* scores, P and sums: of 168 registers a thread where there are three warpgroups, else of 255 */
+    int registers = t->tile / 2 + t->tile / 4 + t->columns / 2;
+    return t->shared_bytes <= c->shared_bytes && registers <= (groups == 3 ? 128 : 176);
+}
+
+static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, const int64_t *knob)
+{
+    const fb_chain *c = nest->chain;
+    if (!c->wide || size != 2 || !has_first(c) || !c->online) return false;
+    if (c->link[0].depth > ATTEND_DEPTH || last_of(c)->columns > ATTEND_DEPTH) return false;
+    if (knob[FB_KNOB_TILE_K] ? knob[FB_KNOB_TILE_K] != FB_CHAIN_STRIP
+                             : c->rows < ATTEND_LEAST || last_of(c)->depth < ATTEND_LEAST)
+        return false;
+    for (int rows = knob[FB_KNOB_TILE_M] == ATTEND_MOST_ROWS ? ATTEND_MOST_ROWS : MOST_ROWS; rows >= 64; rows /= 2) {
+        fb_chain_tile t = {.tensor = true, .attends = true, .rows = rows, .warp_rows = 16, .step = FB_CHAIN_STRIP};
+        t.depth = round_up(c->link[0].depth, 16);
+        t.columns = round_up(last_of(c)->columns, FB_CHAIN_STRIP);
+        t.blocks = c->batch * fb_ceil_div(c->rows, rows);
+        bool few = rows > 64 && (t.blocks * 4 < (int64_t)c->units * 3 || rows / 2 >= c->rows);
+        if ((knob[FB_KNOB_TILE_M] ? rows != knob[FB_KNOB_TILE_M] : few) || t.blocks >= MOST_BLOCKS) continue;
+        for (t.tile = 128; t.tile >= 64; t.tile /= 2) {
+            if (knob[FB_KNOB_TILE_N] && knob[FB_KNOB_TILE_N] != t.tile) continue;
+            int64_t stages = knob[FB_KNOB_STAGES] ? knob[FB_KNOB_STAGES] : ATTEND_STAGES;
+            if (stages < 2 || stages > ATTEND_MOST_STAGES) continue;
+            if (!attention_fits(c, &t, (int)stages) && (knob[FB_KNOB_STAGES] || !attention_fits(c, &t, 2))) continue;
+            *out = t;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool refuse_size(const fb_nest *nest, fb_chain_tile *t, int size, fb_verdict *why)
 {
     const fb_chain *c = nest->chain;
@@ -212,6 +260,7 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
     const int64_t *knob = knobs ? knobs->value : automatic.value;
     fb_dtype dtype = dtype_of(nest);
     int size = fb_dtype_size(dtype);
+    if (choose_attention(nest, t, size, knob)) return true;
     *t = (fb_chain_tile){.tensor = on_tensor_cores(nest)};
     t->warp_rows = t->tensor ? 16 : 8;
     t->columns = round_up(last_of(c)->columns, is_half(dtype) ? 16 : 8);
@@ -231,10 +280,44 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
         return FB_REFUSE(
             why, UNSUPPORTED, FB_RULE_KNOB,
             "no tile of these knobs fits: tile_m is %d to %d; either tile_n is %d to %d and stages 1 or 2, or tile_n "
-            "is all columns, tile_k 16, 32 or 64 and stages 2 to %d; and a block has %lld KiB on chip",
+            "is all columns (of a softmax's scores 64 or 128, with tile_k 64), tile_k 16, 32 or 64 and stages 2 to %d; "
+            "and a block has %lld KiB on chip",
             least, most, LEAST_TILE, MOST_TILE, WHOLE_STAGES, (long long)c->shared_bytes / 1024);
     t->rows = least;
     return refuse_size(nest, t, size, why);
+}
+
+int64_t fb_chain_together(const fb_nest *nest)
+{
+    enum { CACHED = 24 << 20 }; /* bytes of right operands: half of an L2 cache */
+    const fb_chain *c = nest->chain;
+    int64_t each = last_of(c)->depth * (c->link[0].depth + last_of(c)->columns) * fb_dtype_size(dtype_of(nest));
+    int64_t some = each > 0 ? CACHED / each : c->batch;
+    if (some >= c->batch) return c->batch;
+    while (some > 1 && c->batch % some) some--;
+    return some < 1 ? 1 : some;
+}
+
+void fb_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most)
+{
+    const fb_chain *c = nest->chain;
+    int64_t tiles = fb_ceil_div(last_of(c)->depth, tile->tile);
+    *all = *most = 0;
+    for (int64_t row = 0; row < c->rows; row += tile->rows) {
+        int64_t some = c->n_seen ? 0 : tiles;
+        for (int64_t t = 0; t < tiles && c->n_seen; t++)
+            some += fb_chain_seen(c, row, tile->rows, t * tile->tile, tile->tile) > 0;
+        *all += some * c->batch;
+        *most = larger(*most, some);
+    }
+}
+
+static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_chain_tile *x)
+{
+    fb_attention_work w = {
+        .blocks = x->blocks, .rows = x->rows, .tile = x->tile, .depth = x->depth, .columns = x->columns};
+    fb_chain_tiles(nest, x, &w.all, &w.most);
+    return fb_attention_us(m, &w);
 }
 
 double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
@@ -253,6 +336,7 @@ double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine 
                       .n_products = 2,
                       .in_turn = !x.whole && x.stages == 1};
     double size = fb_dtype_size(dtype);
+    if (x.attends) return attention_us(nest, m, &x);
     if (x.wide)
         return fb_wide_us(
             m, &(fb_wide_work){

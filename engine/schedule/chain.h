@@ -2,7 +2,7 @@
 #ifndef FB_SCHEDULE_CHAIN_H
 #define FB_SCHEDULE_CHAIN_H
 
-#include "nest/nest.h"
+#include "nest/parts.h"
 #include "schedule/knobs.h"
 
 /* Warps of a block where it keeps the first product's rows whole: along rows, along columns. */
@@ -11,9 +11,10 @@ enum { FB_CHAIN_WARPS_M = 2, FB_CHAIN_WARPS_N = 4 };
 enum { FB_CHAIN_STRIP = 64, FB_CHAIN_NEAR = 8192 };
 
 typedef struct {
-    bool tensor; /* tensor cores: 16-bit operands, or f32 as tf32 */
-    bool whole;  /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
-    bool wide;   /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
+    bool tensor;  /* tensor cores: 16-bit operands, or f32 as tf32 */
+    bool whole;   /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
+    bool wide;    /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
+    bool attends; /* … a tile of scores at a time: kernels/attention.cuh */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */
     int depth, columns;  /* k of the first product (0: there is none) and columns of the last, in whole fragments */
@@ -26,6 +27,10 @@ typedef struct {
 bool fb_nest_chain_on_gpu(const fb_nest *nest);
 /* Of a nest of family chain for CUDA. False with the sentence where no tile of these knobs (NULL: automatic) fits. */
 bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile *out, fb_verdict *why);
+/* So many members' rows are dealt out side by side, the longest first: a divisor of all. */
+int64_t fb_chain_together(const fb_nest *nest);
+/* Tiles of scores that are visible: of all members' blocks together, and of the block that has most. */
+void fb_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most);
 /* Time of its products on a GPU, in the tile of these knobs (NULL: automatic). */
 double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 

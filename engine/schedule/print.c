@@ -117,12 +117,21 @@ static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
     }
     if (!fb_chain_tile_of(nest, knobs, &t, &why)) return;
     fb_str_addf(out, "  chain: %d rows by %d columns on chip, %s: %" PRId64 " blocks of %d threads\n", t.rows, t.tile,
-                t.wide    ? "by whole warpgroups"
+                t.attends ? "by whole warpgroups, scores a tile at a time"
+                : t.wide  ? "by whole warpgroups"
                 : t.whole ? "whole rows"
                           : "tile by tile",
                 t.blocks, t.threads);
     fb_str_addf(out, "    a warp %d rows on %s; %d stage%s, %" PRId64 " bytes of shared memory\n", t.warp_rows,
                 t.tensor ? "tensor cores" : "scalar units", t.stages, t.stages == 1 ? "" : "s", t.shared_bytes);
+    if (t.attends && nest->chain->n_seen) {
+        int64_t all, most;
+        fb_chain_tiles(nest, &t, &all, &most);
+        fb_str_addf(out,
+                    "    of a member's tiles of scores, %" PRId64 " have something visible, at most %" PRId64
+                    " of a block: the last rows go first\n",
+                    all / nest->chain->batch, most);
+    }
 }
 
 void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *knobs, fb_str *out)

@@ -75,6 +75,19 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
     return fmax(ceil((double)w->blocks / units) * cycles / cycles_a_us, again_us) + fill_us;
 }
 
+/* A tile takes as long as its products on the tensor cores, or as what becomes of its scores; a block begins and ends
+ * beside that. */
+double fb_attention_us(const fb_machine *m, const fb_attention_work *w)
+{
+    const double begins = 3500, products = 2048 * 0.65, soft = 0.085;
+    double cycles_a_us = fb_cycles_a_us(m), units = fmax(m->units, 1);
+    if (cycles_a_us <= 0) return 0;
+    double scores = (double)w->rows * w->tile, multiplied = scores * (w->depth + w->columns) / products;
+    double each = fmax(multiplied, scores * soft);
+    double shared_out = ((double)w->blocks * begins + (double)w->all * each) / units;
+    return fmax(shared_out, begins + (double)w->most * each) / cycles_a_us + fill_us;
+}
+
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
 {
     double units = fmax(m->units, 1), cache = fb_rate_peak(&m->copy_hot);

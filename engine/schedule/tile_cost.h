@@ -36,4 +36,11 @@ typedef struct {
 } fb_wide_work;
 double fb_wide_us(const fb_machine *m, const fb_wide_work *w);
 
+/* The same of blocks that take rows through scores a tile at a time: `all` tiles together, `most` of one block. */
+typedef struct {
+    int64_t blocks, all, most;
+    int rows, tile, depth, columns;
+} fb_attention_work;
+double fb_attention_us(const fb_machine *m, const fb_attention_work *w);
+
 #endif

@@ -37,7 +37,9 @@ static inline fb_graph *mlp_turned(int64_t rows, int64_t in, int64_t hidden, int
     return with_output(g, NODE(g, FB_OP_TANH, "y", NULL, y));
 }
 
-typedef enum { NO_MASK, ADDED, CAUSAL } mask_kind;
+/* WINDOW: the row's own column and 50 before it. LATE: a row sees what is 40 or more before it, the first ones nothing.
+ */
+typedef enum { NO_MASK, ADDED, CAUSAL, WINDOW, LATE } mask_kind;
 
 /* softmax(q kᵀ / 4 + mask) v with q, k, v [heads, …]. */
 static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int64_t dim, mask_kind mask,
@@ -52,15 +54,31 @@ static inline fb_graph *attention(int64_t heads, int64_t rows, int64_t keys, int
     fb_id s = NODE(g, FB_OP_MUL, "scaled", NULL, NODE(g, FB_OP_MATMUL, "scores", NULL, q, turned), quarter);
     if (mask == ADDED)
         s = NODE(g, FB_OP_ADD, "masked", NULL, s, source(g, FB_OP_INPUT, "mask", SHAPE(rows, keys), dtype));
-    if (mask == CAUSAL) {
+    if (mask >= CAUSAL) {
         fb_attrs down = {.shape = SHAPE(rows, keys), .dtype = FB_I32, .dim = 0}, right = down;
         right.dim = 1;
-        fb_id sees = NODE(g, FB_OP_GE, "sees", NULL, node(g, FB_OP_IOTA, "row", &down, 0, NULL),
-                          node(g, FB_OP_IOTA, "column", &right, 0, NULL));
+        fb_id row = node(g, FB_OP_IOTA, "row", &down, 0, NULL), column = node(g, FB_OP_IOTA, "column", &right, 0, NULL);
+        fb_id far = node(g, FB_OP_CONST, "far", &(fb_attrs){.value = mask == LATE ? 40 : 50, .dtype = FB_I32}, 0, NULL);
+        fb_id sees =
+            NODE(g, FB_OP_GE, "sees", NULL, mask == LATE ? NODE(g, FB_OP_SUB, "late", NULL, row, far) : row, column);
+        if (mask == WINDOW)
+            sees = NODE(g, FB_OP_LOGICAL_AND, "window", NULL, sees,
+                        NODE(g, FB_OP_LE, "near", NULL, NODE(g, FB_OP_SUB, "apart", NULL, row, column), far));
         fb_id never = node(g, FB_OP_CONST, "never", &(fb_attrs){.value = -1e30, .dtype = dtype}, 0, NULL);
         s = NODE(g, FB_OP_WHERE, "masked", NULL, sees, s, never);
     }
     return with_output(g, NODE(g, FB_OP_MATMUL, "mixed", NULL, softmax(g, s), v));
+}
+
+/* The plan with knob tile_k of the kernel that holds `node`: 64 asks for whole warpgroups. */
+static inline fb_plan *with_tile_k(fb_plan *plan, const fb_graph *g, const char *node, int64_t value)
+{
+    fb_plan *to = NULL;
+    fb_edit e = {.kind = FB_EDIT_KNOB, .a = fb_graph_find(g, node), .knob = FB_KNOB_TILE_K, .value = value};
+    fb_verdict v = fb_plan_try(plan, &e, &to);
+    if (!to) fail_msg("%s", v.text);
+    fb_plan_free(plan);
+    return to;
 }
 
 #endif

@@ -850,15 +850,26 @@ SHIM_WIDE(64)
 SHIM_WIDE(128)
 SHIM_WIDE(256)
 
-template <bool B_TURNED, class ELEM>
-SHIM_CALLED static void fb_wide_64(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)
+namespace shim {
+template <int N, bool B_TURNED, class ELEM>
+static void wide_registers(float *c, const unsigned *a, fb_wide_tile b, bool add, const void *site)
 {
-    const auto left = [](shim::wide_operands *lane, int row, int k) {
-        const shim::wide_operands &o = lane[row / 16 * 32 + row % 8 * 4 + k % 8 / 2];
-        return shim::value_of<ELEM>((unsigned short)(o.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2)));
+    const auto left = [](wide_operands *lane, int row, int k) {
+        const wide_operands &o = lane[row / 16 * 32 + row % 8 * 4 + k % 8 / 2];
+        return value_of<ELEM>((unsigned short)(o.a[k / 8 * 2 + row % 16 / 8] >> 16 * (k % 2)));
     };
-    shim::wide<64, B_TURNED, ELEM>(c, a, b, add, left, __builtin_return_address(0));
+    wide<N, B_TURNED, ELEM>(c, a, b, add, left, site);
 }
+} // namespace shim
+
+#define SHIM_WIDE_REGISTERS(N)                                                                                             \
+    template <bool B_TURNED, class ELEM>                                                                                   \
+    SHIM_CALLED static void fb_wide_##N(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)                       \
+    {                                                                                                                      \
+        shim::wide_registers<N, B_TURNED, ELEM>(c, a, b, add, __builtin_return_address(0));                                \
+    }
+SHIM_WIDE_REGISTERS(64)
+SHIM_WIDE_REGISTERS(128)
 
 // A count: arrivals that a phase takes, those still missing, phases that have ended.
 struct shim_count {
@@ -1001,6 +1012,15 @@ SHIM_CALLED static void fb_send_16(void *to, unsigned long long *inbox, unsigned
 
 static float fb_relu_wide(float x) { return x < 0 ? 0 : x; }
 static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
+
+// ---- what attention.cuh says in PTX ----
+
+static void fb_first(float) {}
+static int fb_warpgroup() { return threadIdx.x / 128; }
+static float fb_exp2_wide(float x) { return exp2f(x); }
+static float fb_larger_wide(float a, float b) { return b > a || b != b ? b : a; }
+static unsigned fb_both_wide(float low, float high, fb_f16) { return fb_to_f16(low).bits | (unsigned)fb_to_f16(high).bits << 16; }
+static unsigned fb_both_wide(float low, float high, fb_bf16) { return fb_to_bf16(low).bits | (unsigned)fb_to_bf16(high).bits << 16; }
 
 /* ---- several neighbours in one access: a GPU takes them at multiples of their size only ---- */
 

@@ -130,6 +130,53 @@ static void test_wide(void **state)
     unit_free(&u);
 }
 
+/* Scores a tile at a time in whole warpgroups: lengths and widths that are no multiples, hidden tiles, rows that see
+ * nothing. */
+static void test_attention(void **state)
+{
+    (void)state;
+    if (!emulation_exists()) {
+        print_message("# skipped: there is no C++ compiler\n");
+        skip();
+    }
+    struct {
+        fb_graph *g;
+        int units;
+    } cases[] = {
+        {attention(2, 64, 128, 64, NO_MASK, FB_BF16), 1}, /* one warpgroup multiplies */
+        {attention(1, 256, 256, 64, CAUSAL, FB_BF16), 1}, /* two of them, and tiles that are left out */
+        {attention(2, 200, 300, 40, CAUSAL, FB_F16), 2},  /* more columns than rows */
+        {attention(1, 129, 77, 33, ADDED, FB_F16), 1},    /* no pieces of 16 bytes, one tile */
+        {attention(1, 130, 500, 128, ADDED, FB_BF16), 1}, /* more tiles than stages */
+        {attention(1, 70, 200, 200, CAUSAL, FB_BF16), 1}, /* narrow tiles */
+        {attention(2, 100, 190, 32, WINDOW, FB_F16), 1},  /* a window */
+        {attention(1, 140, 600, 64, LATE, FB_BF16), 1},   /* rows that see nothing */
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    unit u = {0};
+    fb_program *programs[CASES];
+    int number[CASES];
+    for (int i = 0; i < CASES; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_plan *plan = with_tile_k(plan_for(cases[i].g, &planner, "max", cases[i].units, 9), cases[i].g, "mixed", 64);
+        programs[i] = fb_lower(plan, &fb_target_cuda, &err);
+        if (!programs[i]) fail_msg("%s", err.text);
+        assert_int_equal(programs[i]->n_kernels, 1);
+        if (!strstr(programs[i]->kernels[0].source, "fb_attention<")) fail_msg("case %d", i);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        number[i] = unit_add_cuda(&u, programs[i]);
+    }
+    unit_emulate(&u);
+    for (int i = 0; i < CASES; i++) {
+        check_run(i, &u, number[i], programs[i], cases[i].g);
+        fb_program_free(programs[i]);
+        fb_graph_free(cases[i].g);
+    }
+    unit_free(&u);
+}
+
 /* Knob tile_k says which way, where there are two. */
 static void a_knob_chooses(void **state)
 {
@@ -142,20 +189,46 @@ static void a_knob_chooses(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fb_error err;
         fb_planner *planner;
-        fb_plan *plan = plan_for(g, &planner, "max", 2, 9), *to = NULL;
-        fb_edit e = {
-            .kind = FB_EDIT_KNOB, .a = fb_graph_find(g, "h"), .knob = FB_KNOB_TILE_K, .value = cases[i].tile_k};
-        fb_verdict v = fb_plan_try(plan, &e, &to);
-        if (!to) fail_msg("%s", v.text);
-        fb_program *p = fb_lower(to, &fb_target_cuda, &err);
+        fb_plan *plan = plan_for(g, &planner, "max", 2, 9);
+        plan = with_tile_k(plan, g, "h", cases[i].tile_k);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(strstr(p->kernels[0].source, "fb_chain_wide") != NULL, cases[i].wide);
         fb_program_free(p);
-        fb_plan_free(to);
         fb_plan_free(plan);
         fb_planner_free(planner);
     }
     fb_graph_free(g);
+}
+
+/* Tiles that are left out, and the choice by size: short rows of scores go the other way. */
+static void a_mask_leaves_tiles_out(void **state)
+{
+    (void)state;
+    static const struct {
+        mask_kind mask;
+        int64_t rows, keys;
+        bool attends, asks;
+    } cases[] = {
+        {CAUSAL, 1024, 1024, true, true},  {WINDOW, 1024, 1024, true, true},   {LATE, 600, 600, true, true},
+        {ADDED, 600, 600, true, false},    {NO_MASK, 1024, 1024, true, false}, {CAUSAL, 256, 256, false, false},
+        {CAUSAL, 1024, 128, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_error err;
+        fb_planner *planner;
+        fb_graph *g = attention(8, cases[i].rows, cases[i].keys, 64, cases[i].mask, FB_BF16);
+        fb_plan *plan = plan_for(g, &planner, "max", 132, 9);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        const char *text = p->kernels[0].source;
+        assert_int_equal(strstr(text, "fb_attention<") != NULL, cases[i].attends);
+        assert_int_equal(strstr(text, "< 0) return 0;") != NULL, cases[i].asks);
+        fb_program_free(p);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(g);
+    }
 }
 
 static fb_verdict fuse(fb_graph *g, const char *a, const char *b)
@@ -190,10 +263,9 @@ static void what_does_not_fit_is_said_in_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_emulated),
-        cmocka_unit_test(test_wide),
-        cmocka_unit_test(a_knob_chooses),
-        cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
+        cmocka_unit_test(test_emulated),           cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_attention),          cmocka_unit_test(a_knob_chooses),
+        cmocka_unit_test(a_mask_leaves_tiles_out), cmocka_unit_test(what_does_not_fit_is_said_in_numbers),
     };
     return cmocka_run_group_tests_name("chain_cuda", tests, NULL, NULL);
 }

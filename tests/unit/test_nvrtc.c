@@ -288,6 +288,40 @@ static void test_wide(void **state)
     }
 }
 
+/* Warpgroups that take scores a tile at a time: nothing spilled, and no multiplication that the compiler makes wait. */
+static void test_attention(void **state)
+{
+    (void)state;
+    find_archs();
+    fb_graph *graphs[] = {
+        attention(64, 1024, 1024, 64, CAUSAL, FB_BF16), attention(32, 4096, 4096, 128, CAUSAL, FB_F16),
+        attention(32, 1000, 3000, 128, ADDED, FB_BF16), attention(16, 2048, 2048, 256, NO_MASK, FB_BF16),
+        attention(2, 600, 700, 33, WINDOW, FB_F16),
+    };
+    fb_machine m;
+    fb_machine_default(&m, FB_DEVICE_CUDA);
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        fb_error err = {0};
+        fb_planner *planner = fb_planner_new(graphs[i], &m);
+        fb_plan *plan = with_tile_k(fb_preset_find("max")->make(planner, &err), graphs[i], "mixed", 64);
+        fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
+        if (!p) fail_msg("%s", err.text);
+        assert_int_equal(p->n_kernels, 1);
+        assert_non_null(strstr(p->kernels[0].source, "fb_attention<"));
+        fb_str text = {0};
+        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
+        fb_cuda_code code;
+        if (!fb_cuda_compile(fb_str_get(&text), "attention", "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+        if (code.spill_bytes || strstr(code.log, "serialized")) fail_msg("case %d: %s", (int)i, code.log);
+        fb_cuda_code_clear(&code);
+        fb_str_free(&text);
+        fb_program_free(p);
+        fb_plan_free(plan);
+        fb_planner_free(planner);
+        fb_graph_free(graphs[i]);
+    }
+}
+
 static void test_scripts(void **state)
 {
     (void)state;
@@ -381,9 +415,12 @@ static void damaged_cubins_are_compiled_again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scripts), cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_wide),    cmocka_unit_test(test_picked_pointers),
-        cmocka_unit_test(test_fuzzed),  cmocka_unit_test(damaged_cubins_are_compiled_again)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scripts),
+                                       cmocka_unit_test(test_gemm),
+                                       cmocka_unit_test(test_wide),
+                                       cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_picked_pointers),
+                                       cmocka_unit_test(test_fuzzed),
+                                       cmocka_unit_test(damaged_cubins_are_compiled_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -251,6 +251,11 @@ static fb_graph *tiled_chain(void)
     return attention(1, 65, 129, 33, CAUSAL, FB_F16);
 }
 
+static fb_graph *attended(void)
+{
+    return attention(1, 100, 600, 32, NO_MASK, FB_BF16);
+}
+
 static const struct {
     const char *name;
     fb_graph *(*make)(void);
@@ -272,6 +277,7 @@ static const struct {
     {"index_add, sorted", sorted, "fb_sorted<256, 12, true, ", 0},
     {"index_add, crowded", crowded, "fb_sorted<256, 12, true, ", 0},
     {"rows updated in place", updated, "fb_sorted<256, 21, false, ", 0},
+    {"attention by warpgroups", attended, "fb_attention<", 0},
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
@@ -293,6 +299,7 @@ static fb_program *lowered(int c, fb_graph *g)
         fb_plan_free(plan);
         plan = next;
     }
+    if (cases[c].make == attended) plan = with_tile_k(plan, g, "mixed", 64);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[c].name, err.text);
     bool has = false;
@@ -351,6 +358,9 @@ static const struct {
     {14, "keys[low] = y, keys[high] = x;", "fb_meet<THREADS>();"},
     {12, "parts[threadIdx.x] = sum;", "fb_meet<THREADS>();"},
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
+    {15, "FB_DEVICE void await(", "fb_count_wait(count"},
+    {15, "void send()", "fb_count_wait(&c->k_empty"},
+    {15, "if (behind < TILES) {", "fb_count_wait(&c->v_empty"},
 };
 
 static void barriers_that_are_missing_are_found(void **state)

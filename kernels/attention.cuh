@@ -1,0 +1,452 @@
+// softmax(f(Q · K)) · V for a block's rows of Q on the warpgroup's tensor core instructions of compute capability 9.0 (target
+// sm_90a), 16-bit operands: what kernels/chain.cuh does with ONLINE, as fast as the tensor cores allow (after Shah et al.,
+// "FlashAttention-3", 2024). Stands on kernels/chain.cuh and kernels/wgmma.cuh.
+//
+// Warpgroups have 64 rows each, and STAGES tiles of K and V are on chip at once. At each tile a warpgroup will
+//
+//     send for      tiles to come, if not threads of their own do (COPIERS)
+//     send off      scores of the next tile = Q · K, then sums += P · V of this one
+//     meanwhile     when the scores have come: their maximum, exp, and the row's sum, while P · V goes on
+//     afterwards    sums of rows whose maximum has grown are scaled, exp of the scores rounded: they are the next P
+//
+// Scores of m64 lie as wgmma wants its left operand, so P never leaves its thread's registers.
+//
+// A row's maximum is only followed when it has grown by more than 5.5: until then exp of what scores are more than it is below
+// 2^8, which floats and 16-bit types hold as exactly as 1.
+//
+// *Hidden* scores: where f is `visible ? score : hidden`, a tile of which no element is visible (a causal mask) is left out,
+// and f goes without the question where all are. A hidden score counts only in a row that has nothing larger by far: if one
+// of the block's rows is such, the tiles that were left out are taken at the end.
+
+#ifndef FB_ATTENTION
+#define FB_ATTENTION
+
+// ---- PTX -----------------------------------------------------------------------------------------------------------
+
+#define FB_WIDE_128_FROM_REGISTERS(TYPE, ELEM)                                                                             \
+    template <bool B_TURNED> FB_DEVICE void fb_wide_128(float *c, const unsigned *a, fb_wide_tile b, bool add, ELEM)       \
+    {                                                                                                                      \
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                                          \
+                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " {" FB_SUMS_128                         \
+                     "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"                                                      \
+                     : FB_TO_128(c)                                                                                        \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), "r"((int)add), "n"((int)B_TURNED)          \
+                     : "memory");                                                                                          \
+    }
+FB_WIDE_128_FROM_REGISTERS("f16", fb_f16)
+FB_WIDE_128_FROM_REGISTERS("bf16", fb_bf16)
+
+// The warpgroup that a thread belongs to, known to be the same for all of a warp.
+FB_DEVICE int fb_warpgroup()
+{
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+}
+
+FB_DEVICE float fb_exp2_wide(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+FB_DEVICE float fb_larger_wide(float a, float b)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
+// What comes next waits for a sum of exp, which is never negative: the assembler of CUDA 13.0 would move the wait for wgmmas in
+// front of the arithmetic that is meant to hide it. (A branch here would make the compiler wait at each wgmma.)
+FB_DEVICE void fb_first(float sum)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p nanosleep.u32 0;\n}" ::"f"(sum) : "memory");
+}
+
+// Two neighbours in one register, the first in the low half.
+FB_DEVICE unsigned fb_both_wide(float low, float high, fb_f16)
+{
+    unsigned both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+FB_DEVICE unsigned fb_both_wide(float low, float high, fb_bf16)
+{
+    unsigned both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+// ---- end of PTX ----------------------------------------------------------------------------------------------------
+
+// ROWS: of a block, 64 for each warpgroup that multiplies. TILE: columns of scores at a time, WIDTH of them altogether. DEPTH:
+// k of the scores, in whole 16s; COLUMNS of V, in whole 64s. COPIERS: threads that copy and do nothing else; 0: all
+// threads copy. HIDES: some scores may be hidden. TURNS: a
+// warpgroup sends off its multiplications while another makes something of its scores.
+template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int STAGES, int COPIERS, bool HIDES, bool TURNS> struct fb_attention {
+    static constexpr int STRIP = 64, LINE_BYTES = 128, WIDE = 128;
+    static constexpr int GROUPS = ROWS / 64, THREADS = WIDE * GROUPS + COPIERS;
+    static constexpr int COPYING = COPIERS ? COPIERS : THREADS;
+    static constexpr int TILES = (WIDTH + TILE - 1) / TILE;
+    static_assert(ROWS % 64 == 0 && DEPTH % 16 == 0 && COLUMNS % 64 == 0 && (TILE == 64 || TILE == 128), "whole instructions");
+    using wide = fb_chain_wide<ELEM, 64, STRIP, STRIP, STRIP, STRIP, 2>; // its ways to lay and hand out tiles
+
+    template <bool ALONG_K, int OUTER, int K> struct operand {
+        static constexpr bool TURNED = !ALONG_K;
+        static constexpr int LINES = ALONG_K ? OUTER : K, USED = ALONG_K ? K : OUTER;
+        static constexpr int SIZE = LINES * ((USED + STRIP - 1) / STRIP * STRIP), PIECES = USED / 8;
+
+        FB_DEVICE fb_wide_tile at(ELEM *tile, int outer, int k)
+        {
+            const int line = ALONG_K ? outer : k, across = ALONG_K ? k : outer;
+            return fb_describe(tile + across / STRIP * (LINES * STRIP) + line * STRIP + across % STRIP, LINES * LINE_BYTES,
+                               8 * LINE_BYTES);
+        }
+
+        // The tile, dealt round the copying threads in pieces. of(outer, k): as kernels/gemm.cuh takes operands.
+        template <class F> FB_DEVICE void load(ELEM *tile, F of)
+        {
+#pragma unroll 8
+            for (int turn = 0; turn < (LINES * PIECES + COPYING - 1) / COPYING; turn++) {
+                const int i = turn * COPYING + threadIdx.x % COPYING, line = i / PIECES, at = i % PIECES * 8;
+                if (LINES * PIECES % COPYING != 0 && line >= LINES) continue;
+                const int outer = ALONG_K ? line : at, k = ALONG_K ? at : line;
+                ELEM *const to = tile + at / STRIP * (LINES * STRIP) + line * STRIP + ((at % STRIP / 8) ^ (line & 7)) * 8;
+                if constexpr (fb_is_piece<decltype(of(0, 0))>::value) {
+                    fb_copy_piece(to, of(outer, k));
+                } else {
+                    __align__(16) ELEM piece[8];
+#pragma unroll
+                    for (int e = 0; e < 8; e++) piece[e] = of(outer + (ALONG_K ? 0 : e), k + (ALONG_K ? e : 0));
+                    fb_store(to, *reinterpret_cast<const fb_pack<ELEM, 8> *>(piece));
+                }
+            }
+        }
+    };
+
+    // Counts in shared memory: tiles have come (each copying thread arrives once for what it wrote and once for its copies),
+    // all warps are done with them; a warpgroup may send off its multiplications. And who has rows with nothing visible.
+    struct counts {
+        unsigned long long q, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES], turn[GROUPS];
+        unsigned unseen[THREADS / 32];
+    };
+
+    FB_DEVICE void start(counts *c)
+    {
+        fb_count_start(&c->q, 2 * COPYING);
+        for (int i = 0; i < STAGES; i++) {
+            fb_count_start(&c->k_full[i], 2 * COPYING);
+            fb_count_start(&c->v_full[i], 2 * COPYING);
+            fb_count_start(&c->k_empty[i], 4 * GROUPS);
+            fb_count_start(&c->v_empty[i], 4 * GROUPS);
+        }
+        for (int i = 0; i < GROUPS; i++) fb_count_start(&c->turn[i], 4);
+    }
+
+    FB_DEVICE void brought(unsigned long long *count)
+    {
+        fb_written_for_wide();
+        fb_count_arrive(count);
+        fb_count_copies(count);
+    }
+
+    FB_DEVICE void await(unsigned long long *count, int step)
+    {
+        fb_count_wait(count, step / STAGES & 1);
+        fb_written_for_wide(); // what was copied, too
+    }
+
+    FB_DEVICE void done(unsigned long long *count)
+    {
+        if (threadIdx.x % 32 == 0) fb_count_arrive(count);
+    }
+
+    // The tiles that have something visible for the block, from t on; afterwards those that have nothing.
+    template <class SEEN> FB_DEVICE int following(int t, bool unseen, SEEN seen)
+    {
+        if constexpr (HIDES)
+            while (t < TILES && (seen(0, ROWS, t * TILE, TILE) == 0) != unseen) t++;
+        return t;
+    }
+
+    // Has one of the block's rows nothing visible? All threads ask.
+    FB_DEVICE bool any(counts *c, bool mine)
+    {
+        fb_vote<1, THREADS>(c->unseen, &mine);
+        __syncthreads();
+        unsigned all = 0;
+        for (int i = 0; i < THREADS / 32; i++) all |= c->unseen[i];
+        return all != 0;
+    }
+
+    // Tiles on their way: the next one of K, that of V which is one behind it, and how many have been sent for.
+    template <class B0, class B1, class F0, class F1, class SEEN> struct courier {
+        ELEM *k, *v;
+        counts *c;
+        F0 b0_of;
+        F1 b1_of;
+        SEEN seen;
+        int next, behind, k_sent, v_sent;
+        bool unseen;
+
+        __device__ __forceinline__ void begin(bool those)
+        {
+            unseen = those;
+            next = following(0, unseen, seen);
+            behind = TILES;
+        }
+
+        __device__ __forceinline__ bool is_over() { return next >= TILES && behind >= TILES; }
+
+        __device__ __forceinline__ void send()
+        {
+            if (next < TILES) {
+                const int stage = k_sent % STAGES;
+                if (k_sent >= STAGES) fb_count_wait(&c->k_empty[stage], (k_sent / STAGES - 1) & 1);
+                B0::load(k + stage * B0::SIZE, [&](int n, int at) { return b0_of(at, next * TILE + n); });
+                brought(&c->k_full[stage]);
+                k_sent++;
+            }
+            if (behind < TILES) {
+                const int stage = v_sent % STAGES;
+                if (v_sent >= STAGES) fb_count_wait(&c->v_empty[stage], (v_sent / STAGES - 1) & 1);
+                B1::load(v + stage * B1::SIZE, [&](int n, int at) { return b1_of(behind * TILE + at, n); });
+                brought(&c->v_full[stage]);
+                v_sent++;
+            }
+            behind = next;
+            if (next < TILES) next = following(next + 1, unseen, seen);
+        }
+    };
+
+    template <class COURIER> FB_DEVICE void copy(COURIER &to, counts *c)
+    {
+        for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
+            if (unseen && !any(c, false)) break;
+            to.begin(unseen);
+#pragma unroll 1
+            while (!to.is_over()) to.send();
+        }
+    }
+
+    template <class A, class B0> FB_DEVICE void send_scores(float (&x)[TILE / 2], ELEM *q, ELEM *k, int row)
+    {
+#pragma unroll
+        for (int at = 0; at < DEPTH; at += 16) {
+            const fb_wide_tile left = A::at(q, row, at), right = B0::at(k, 0, at);
+            if constexpr (TILE == 128)
+                fb_wide_128<A::TURNED, B0::TURNED>(x, left, right, at > 0, ELEM());
+            else
+                fb_wide_64<A::TURNED, B0::TURNED>(x, left, right, at > 0, ELEM());
+        }
+        fb_wide_mark();
+    }
+
+    template <class B1, int FROM = 0> FB_DEVICE void send_columns(float *o, const unsigned *p, ELEM *v, int k)
+    {
+        constexpr int N = COLUMNS - FROM >= 128 ? 128 : 64;
+        const fb_wide_tile right = B1::at(v, FROM, k);
+        if constexpr (N == 128)
+            fb_wide_128<B1::TURNED>(o, p, right, true, ELEM());
+        else
+            fb_wide_64<B1::TURNED>(o, p, right, true, ELEM());
+        if constexpr (COLUMNS > FROM + N) send_columns<B1, FROM + N>(o + N / 2, p, v, k);
+    }
+
+    template <class B1> FB_DEVICE void send_sums(float (&o)[COLUMNS / 2], const unsigned (&p)[TILE / 16][4], ELEM *v)
+    {
+#pragma unroll
+        for (int k = 0; k < TILE; k += 16) send_columns<B1>(o, p[k / 16], v, k);
+        fb_wide_mark();
+    }
+
+    // Of a thread's two rows: what is subtracted of their scores; the same times 1 / ln 2, as scores are multiplied before; the
+    // thread's part of their sums of exp; and by what earlier sums have to be multiplied. Scores of 2^24 and more, which have no
+    // fractions, are multiplied by 1: what rounding the product adds to all of a row would be no small number any more.
+    struct running {
+        float largest[2], by[2], shift[2], total[2], factor[2];
+        bool grown;
+    };
+
+    // Products become scores.
+    template <bool ALL, class F> FB_DEVICE void score(float (&x)[TILE / 2], int m, int n, F f)
+    {
+#pragma unroll
+        for (int i = 0; i < TILE / 2; i++) {
+            const int row = m + (i >> 1 & 1) * 8, at = n + i / 4 * 8 + (i & 1);
+            const bool inside = ALL || WIDTH % TILE == 0 || at < WIDTH;
+            const float y = f(row, inside ? at : WIDTH - 1, x[i]);
+            x[i] = inside ? y : -INFINITY;
+        }
+    }
+
+    // Scores become exp of what they are less than the largest.
+    FB_DEVICE void soften(float (&x)[TILE / 2], running &r)
+    {
+        constexpr float PER = 1.44269504088896341f, GROWTH = 5.5f; // e^5.5 < 2^8
+        r.grown = false;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float now = x[2 * h], other = x[2 * h + 1];
+#pragma unroll
+            for (int i = 4; i < TILE / 2; i += 4) {
+                now = fb_larger_wide(now, x[i + 2 * h]);
+                other = fb_larger_wide(other, x[i + 2 * h + 1]);
+            }
+            now = fb_larger_wide(now, other);
+            now = fb_larger_wide(now, fb_shuffle(now, 1));
+            now = fb_larger_wide(now, fb_shuffle(now, 2));
+            const bool grown = !(now <= r.largest[h] + GROWTH); // or NaN
+            const float by = fabsf(now) < 16777216.0f ? PER : 1, shift = now * by;
+            const float factor = r.largest[h] == -INFINITY ? 0 : fb_exp2_wide(r.shift[h] - shift);
+            r.factor[h] = grown ? factor : 1;
+            r.largest[h] = grown ? now : r.largest[h];
+            r.by[h] = grown ? by : r.by[h];
+            r.shift[h] = grown ? shift : r.shift[h];
+            r.total[h] *= r.factor[h];
+            r.grown |= grown;
+        }
+        float total[2][2] = {};
+#pragma unroll
+        for (int i = 0; i < TILE / 2; i++) {
+            const int h = i >> 1 & 1;
+            x[i] = fb_exp2_wide(fmaf(x[i], r.by[h], -r.shift[h]));
+            total[h][i & 1] += x[i];
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) r.total[h] += total[h][0] + total[h][1];
+    }
+
+    FB_DEVICE void follow(float (&o)[COLUMNS / 2], const running &r)
+    {
+        if (!r.grown) return;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) o[i] *= r.factor[i >> 1 & 1];
+    }
+
+    FB_DEVICE void round(unsigned (&p)[TILE / 16][4], const float (&x)[TILE / 2])
+    {
+#pragma unroll
+        for (int i = 0; i < TILE / 2; i += 2) p[i / 8][i / 2 % 4] = fb_both_wide(x[i], x[i + 1], ELEM());
+    }
+
+    // f_all: of an element where all of its tile are visible. g: what becomes of the result, as in kernels/wgmma.cuh.
+    template <int VECTOR, bool RAGGED, class A, class B0, class B1, class COURIER, class SEEN, class FALL, class F, class G>
+    FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, int group, int rows, float hidden, SEEN seen, FALL f_all, F f, G g)
+    {
+        const int row = threadIdx.x / 32 * 16, m = row + (threadIdx.x % 32 >> 2);
+        float o[COLUMNS / 2];
+        running r;
+#pragma unroll
+        for (int h = 0; h < 2; h++) r.largest[h] = -INFINITY, r.by[h] = 1, r.shift[h] = r.total[h] = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) o[i] = 0;
+        int s = 0, turns = 0;
+        auto make = [&](float (&x)[TILE / 2], int t) {
+            const int n = t * TILE;
+            if ((WIDTH % TILE == 0 || n + TILE <= WIDTH) && (!HIDES || seen(64 * group, 64, n, TILE) == 2))
+                score<true>(x, m, n + threadIdx.x % 4 * 2, f_all);
+            else
+                score<false>(x, m, n + threadIdx.x % 4 * 2, f);
+            soften(x, r);
+        };
+        if (COPIERS) fb_count_wait(&c->q, 0);
+        for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
+            if (unseen) {
+                bool mine = false;
+#pragma unroll
+                for (int h = 0; h < 2; h++) mine |= m + 8 * h < rows && !(r.largest[h] > hidden + 110.0f); // e^-110 is 0
+                if (!any(c, mine)) break;
+            }
+            int t = following(0, unseen, seen);
+            if (t >= TILES) continue;
+            if (!COPIERS) {
+                to.begin(unseen);
+                to.send();
+                to.send();
+                if (!unseen) fb_count_wait(&c->q, 0);
+            }
+            float x[TILE / 2];
+            unsigned p[TILE / 16][4];
+            await(&c->k_full[s % STAGES], s);
+            fb_wide_begin();
+            send_scores<A, B0>(x, q, k + s % STAGES * B0::SIZE, 64 * group);
+            fb_wide_wait<0>();
+            done(&c->k_empty[s % STAGES]);
+            make(x, t);
+            follow(o, r);
+            round(p, x);
+#pragma unroll 1
+            for (t = following(t + 1, unseen, seen); t < TILES; t = following(t + 1, unseen, seen)) {
+                const int next = s + 1;
+                if (!COPIERS) to.send(); // between multiplications and waiting for them, branches would make the compiler wait
+                await(&c->k_full[next % STAGES], next);
+                if (TURNS && (group || turns)) fb_count_wait(&c->turn[group], (group ? turns : turns - 1) & 1);
+                fb_wide_begin();
+                send_scores<A, B0>(x, q, k + next % STAGES * B0::SIZE, 64 * group);
+                await(&c->v_full[s % STAGES], s);
+                send_sums<B1>(o, p, v + s % STAGES * B1::SIZE);
+                if (TURNS) done(&c->turn[(group + 1) % GROUPS]), turns++;
+                fb_wide_wait<1>();
+                done(&c->k_empty[next % STAGES]);
+                make(x, t);
+                fb_first(r.total[0] + r.total[1]);
+                fb_wide_wait<0>();
+                done(&c->v_empty[s % STAGES]);
+                follow(o, r);
+                round(p, x);
+                s = next;
+            }
+            await(&c->v_full[s % STAGES], s);
+            fb_wide_begin();
+            send_sums<B1>(o, p, v + s % STAGES * B1::SIZE);
+            fb_wide_wait<0>();
+            done(&c->v_empty[s % STAGES]);
+            s++;
+        }
+        float part[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float all = r.total[h];
+            all += fb_shuffle(all, 1);
+            all += fb_shuffle(all, 2);
+            part[h] = 1 / all;
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n += STRIP) {
+            float sums[32];
+#pragma unroll
+            for (int i = 0; i < 32; i++) sums[i] = o[n / 2 + i] * part[i >> 1 & 1];
+            if (!RAGGED || row + 16 <= rows)
+                wide::template each<VECTOR, false>(sums, row, n, rows, g);
+            else
+                wide::template each<VECTOR, true>(sums, row, n, rows, g);
+        }
+    }
+
+    template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class SEEN, class FALL, class F, class G>
+    FB_DEVICE void run(unsigned char *shared, int rows, float hidden, FA a_of, F0 b0_of, F1 b1_of, SEEN seen, FALL f_all, F f, G g)
+    {
+        using A = operand<A_ALONG_K, ROWS, DEPTH>;
+        using B0 = operand<B0_ALONG_K, TILE, DEPTH>;
+        using B1 = operand<B1_ALONG_K, COLUMNS, TILE>;
+        ELEM *const q = reinterpret_cast<ELEM *>(shared), *const k = q + A::SIZE, *const v = k + STAGES * B0::SIZE;
+        counts *const c = reinterpret_cast<counts *>(v + STAGES * B1::SIZE);
+        if (threadIdx.x == 0) start(c);
+        __syncthreads();
+        const int group = fb_warpgroup();
+        courier<B0, B1, F0, F1, SEEN> to = {k, v, c, b0_of, b1_of, seen};
+        if (group == GROUPS || !COPIERS) {
+            A::load(q, a_of);
+            brought(&c->q);
+        }
+        if (COPIERS && group == GROUPS)
+            copy(to, c);
+        else
+            multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, group, rows, hidden, seen, f_all, f, g);
+        fb_copies_wait<0>();
+    }
+};
+
+#endif
