@@ -36,6 +36,17 @@
 FB_WIDE_128_FROM_REGISTERS("f16", fb_f16)
 FB_WIDE_128_FROM_REGISTERS("bf16", fb_bf16)
 
+// Of the registers that threads of a block began with, those that only copy give some to those that multiply.
+template <int N> FB_DEVICE void fb_registers_fewer()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> FB_DEVICE void fb_registers_more()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 // The warpgroup that a thread belongs to, known to be the same for all of a warp.
 FB_DEVICE int fb_warpgroup()
 {
@@ -80,6 +91,13 @@ FB_DEVICE unsigned fb_both_wide(float low, float high, fb_bf16)
 
 // ---- end of PTX ----------------------------------------------------------------------------------------------------
 
+template <class T> struct fb_is_inside {
+    static constexpr bool value = false;
+};
+template <class T> struct fb_is_inside<fb_inside<T>> {
+    static constexpr bool value = true;
+};
+
 // ROWS: of a block, 64 for each warpgroup that multiplies. TILE: columns of scores at a time, WIDTH of them altogether. DEPTH:
 // k of the scores, in whole 16s; COLUMNS of V, in whole 64s. COPIERS: threads that copy and do nothing else; 0: all
 // threads copy. HIDES: some scores may be hidden. TURNS: a
@@ -107,7 +125,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         // The tile, dealt round the copying threads in pieces. of(outer, k): as kernels/gemm.cuh takes operands.
         template <class F> FB_DEVICE void load(ELEM *tile, F of)
         {
-#pragma unroll 8
+#pragma unroll 4
             for (int turn = 0; turn < (LINES * PIECES + COPYING - 1) / COPYING; turn++) {
                 const int i = turn * COPYING + threadIdx.x % COPYING, line = i / PIECES, at = i % PIECES * 8;
                 if (LINES * PIECES % COPYING != 0 && line >= LINES) continue;
@@ -144,9 +162,10 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         for (int i = 0; i < GROUPS; i++) fb_count_start(&c->turn[i], 4);
     }
 
-    FB_DEVICE void brought(unsigned long long *count)
+    // What `of` gave has been sent for, or stored. (Where all is copied, those who wait for the copies see to the rest.)
+    template <class PART> FB_DEVICE void brought(unsigned long long *count)
     {
-        fb_written_for_wide();
+        if (!fb_is_inside<PART>::value) fb_written_for_wide();
         fb_count_arrive(count);
         fb_count_copies(count);
     }
@@ -205,14 +224,14 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
                 const int stage = k_sent % STAGES;
                 if (k_sent >= STAGES) fb_count_wait(&c->k_empty[stage], (k_sent / STAGES - 1) & 1);
                 B0::load(k + stage * B0::SIZE, [&](int n, int at) { return b0_of(at, next * TILE + n); });
-                brought(&c->k_full[stage]);
+                brought<decltype(b0_of(0, 0))>(&c->k_full[stage]);
                 k_sent++;
             }
             if (behind < TILES) {
                 const int stage = v_sent % STAGES;
                 if (v_sent >= STAGES) fb_count_wait(&c->v_empty[stage], (v_sent / STAGES - 1) & 1);
                 B1::load(v + stage * B1::SIZE, [&](int n, int at) { return b1_of(behind * TILE + at, n); });
-                brought(&c->v_full[stage]);
+                brought<decltype(b1_of(0, 0))>(&c->v_full[stage]);
                 v_sent++;
             }
             behind = next;
@@ -261,7 +280,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         fb_wide_mark();
     }
 
-    // Of a thread's two rows: what is subtracted of their scores; the same times 1 / ln 2, as scores are multiplied before; the
+    // Of a thread's two rows: what is subtracted of what f gave, which is multiplied by scale / ln 2 before, and so is this; the
     // thread's part of their sums of exp; and by what earlier sums have to be multiplied. Scores of 2^24 and more, which have no
     // fractions, are multiplied by 1: what rounding the product adds to all of a row would be no small number any more.
     struct running {
@@ -282,9 +301,9 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     }
 
     // Scores become exp of what they are less than the largest.
-    FB_DEVICE void soften(float (&x)[TILE / 2], running &r)
+    FB_DEVICE void soften(float (&x)[TILE / 2], running &r, float scale)
     {
-        constexpr float PER = 1.44269504088896341f, GROWTH = 5.5f; // e^5.5 < 2^8
+        const float per = scale * 1.44269504088896341f, growth = 5.5f / scale; // e^5.5 < 2^8
         r.grown = false;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -297,8 +316,8 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
             now = fb_larger_wide(now, other);
             now = fb_larger_wide(now, fb_shuffle(now, 1));
             now = fb_larger_wide(now, fb_shuffle(now, 2));
-            const bool grown = !(now <= r.largest[h] + GROWTH); // or NaN
-            const float by = fabsf(now) < 16777216.0f ? PER : 1, shift = now * by;
+            const bool grown = !(now <= r.largest[h] + growth); // or NaN
+            const float by = fabsf(now) * scale < 16777216.0f ? per : 1, shift = now * by;
             const float factor = r.largest[h] == -INFINITY ? 0 : fb_exp2_wide(r.shift[h] - shift);
             r.factor[h] = grown ? factor : 1;
             r.largest[h] = grown ? now : r.largest[h];
@@ -331,9 +350,10 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         for (int i = 0; i < TILE / 2; i += 2) p[i / 8][i / 2 % 4] = fb_both_wide(x[i], x[i + 1], ELEM());
     }
 
-    // f_all: of an element where all of its tile are visible. g: what becomes of the result, as in kernels/wgmma.cuh.
+    // f_all: of an element where all of its tile are visible. What f gives is multiplied by `scale` (> 0) to be scores; `hidden`
+    // is what f gives for hidden ones. g: what becomes of the result, as in kernels/wgmma.cuh.
     template <int VECTOR, bool RAGGED, class A, class B0, class B1, class COURIER, class SEEN, class FALL, class F, class G>
-    FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, int group, int rows, float hidden, SEEN seen, FALL f_all, F f, G g)
+    FB_DEVICE void multiply(COURIER &to, ELEM *q, ELEM *k, ELEM *v, counts *c, int group, int rows, float scale, float hidden, SEEN seen, FALL f_all, F f, G g)
     {
         const int row = threadIdx.x / 32 * 16, m = row + (threadIdx.x % 32 >> 2);
         float o[COLUMNS / 2];
@@ -349,14 +369,14 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
                 score<true>(x, m, n + threadIdx.x % 4 * 2, f_all);
             else
                 score<false>(x, m, n + threadIdx.x % 4 * 2, f);
-            soften(x, r);
+            soften(x, r, scale);
         };
         if (COPIERS) fb_count_wait(&c->q, 0);
         for (int unseen = 0; unseen <= (HIDES ? 1 : 0); unseen++) {
             if (unseen) {
                 bool mine = false;
 #pragma unroll
-                for (int h = 0; h < 2; h++) mine |= m + 8 * h < rows && !(r.largest[h] > hidden + 110.0f); // e^-110 is 0
+                for (int h = 0; h < 2; h++) mine |= m + 8 * h < rows && !(r.largest[h] > hidden + 110 / scale); // e^-110 is 0
                 if (!any(c, mine)) break;
             }
             int t = following(0, unseen, seen);
@@ -426,7 +446,7 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
     }
 
     template <int VECTOR, bool RAGGED, bool A_ALONG_K, bool B0_ALONG_K, bool B1_ALONG_K, class FA, class F0, class F1, class SEEN, class FALL, class F, class G>
-    FB_DEVICE void run(unsigned char *shared, int rows, float hidden, FA a_of, F0 b0_of, F1 b1_of, SEEN seen, FALL f_all, F f, G g)
+    FB_DEVICE void run(unsigned char *shared, int rows, float scale, float hidden, FA a_of, F0 b0_of, F1 b1_of, SEEN seen, FALL f_all, F f, G g)
     {
         using A = operand<A_ALONG_K, ROWS, DEPTH>;
         using B0 = operand<B0_ALONG_K, TILE, DEPTH>;
@@ -437,15 +457,21 @@ template <class ELEM, int ROWS, int TILE, int WIDTH, int DEPTH, int COLUMNS, int
         __syncthreads();
         const int group = fb_warpgroup();
         courier<B0, B1, F0, F1, SEEN> to = {k, v, c, b0_of, b1_of, seen};
-        if (group == GROUPS || !COPIERS) {
+        if (COPIERS && group == GROUPS) {
+            if constexpr (GROUPS > 1) fb_registers_fewer<GROUPS == 2 ? 40 : 32>();
             A::load(q, a_of);
-            brought(&c->q);
-        }
-        if (COPIERS && group == GROUPS)
+            brought<decltype(a_of(0, 0))>(&c->q);
             copy(to, c);
-        else
-            multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, group, rows, hidden, seen, f_all, f, g);
-        fb_copies_wait<0>();
+            fb_copies_wait<0>();
+        } else {
+            if constexpr (COPIERS != 0 && GROUPS > 1) fb_registers_more<GROUPS == 2 ? 232 : 160>();
+            if (!COPIERS) {
+                A::load(q, a_of);
+                brought<decltype(a_of(0, 0))>(&c->q);
+            }
+            multiply<VECTOR, RAGGED, A, B0, B1>(to, q, k, v, c, group, rows, scale, hidden, seen, f_all, f, g);
+            if (!COPIERS) fb_copies_wait<0>();
+        }
     }
 };
 

@@ -10,6 +10,7 @@
 #include "schedule/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
     fb_chain_tile tile;
     const char *element, *sum; /* types of an operand's elements and of sums */
     bool *near;                /* of the emitter's args: it is brought to lie beside the tiles */
+    double scale;              /* what is made of products is multiplied by it afterwards; 1: by nothing */
 } writer;
 
 /* Knobs may have come from a group that is no longer what it was: then the tile is chosen as if there were none. */
@@ -32,6 +34,11 @@ static fb_chain_tile tile_of(const fb_emitter *e)
 int fb_cuda_chain_threads(const fb_emitter *e)
 {
     return tile_of(e).threads;
+}
+
+bool fb_cuda_chain_moves_registers(const fb_emitter *e)
+{
+    return tile_of(e).copiers > 0;
 }
 
 static const fb_chain_link *last_of(const fb_chain *c)
@@ -220,7 +227,48 @@ static const char *first_sum(fb_emitter *e, fb_id node, fb_ix at)
     return "fb_sum";
 }
 
-/* What a score of which `value` of the middle is made becomes of the first product's element. */
+/* A score is the product times a positive number (which the softmax applies along with its own): that; else 1. */
+static double scale_of(const writer *w)
+{
+    const fb_section *s = &w->e->nest->sections[0];
+    const fb_chain *c = w->c;
+    const fb_value *v = &s->values[c->shown];
+    if (v->kind != FB_VALUE_OP || w->e->nest->graph->nodes[v->node].op != FB_OP_MUL) return 1;
+    for (int i = 0; i < 2; i++) {
+        const fb_value *product = &s->values[v->args[i]], *by = &s->values[v->args[1 - i]];
+        if (product->kind != FB_VALUE_CHIP || by->kind != FB_VALUE_CONST) continue;
+        double scale = (float)by->number;
+        bool fits = c->hidden == -INFINITY || fabs(c->hidden) / scale < 1e38;
+        if (scale > 1e-6 && scale < 1e6 && (!c->n_seen || fits)) return scale;
+    }
+    return 1;
+}
+
+static const char *hidden_of(const writer *w)
+{
+    return fb_emit_literal(w->e, FB_F32, w->c->hidden / w->scale);
+}
+
+static void write_score(const writer *w, fb_val value, int space)
+{
+    fb_emitter *e = w->e;
+    bool whole = w->scale == 1, asks = value != w->c->shown;
+    if (whole || asks) {
+        const fb_value *v = &e->nest->sections[0].values[value];
+        fb_val made = whole ? value : v->args[0];
+        fb_emit_needed(e, made, space);
+        const char *text = fb_emit_ref(e, made);
+        if (whole)
+            fb_emit(e, "return %s;", text);
+        else
+            fb_emit(e, "return %s ? %s : %s;", text, v->args[1] == w->c->shown ? "fb_sum" : hidden_of(w),
+                    v->args[1] == w->c->shown ? hidden_of(w) : "fb_sum");
+    } else {
+        fb_emit(e, "return fb_sum;");
+    }
+}
+
+/* What `value` of the middle becomes, of the first product's element. */
 static void write_made(const writer *w, fb_val value, const char *end)
 {
     fb_emitter *e = w->e;
@@ -235,8 +283,7 @@ static void write_made(const writer *w, fb_val value, const char *end)
         declare(w, s->spaces[v->space].var[0], "fb_n");
     else if (s->rows.n > s->blocked)
         declare(w, s->rows.var[s->blocked], "fb_n");
-    fb_emit_needed(e, value, v->space);
-    fb_emit(e, "return %s;", fb_emit_ref(e, value));
+    write_score(w, value, v->space);
     e->indent--;
     fb_emit(e, "%s", end);
     fb_names_forget(e->used, used);
@@ -308,7 +355,8 @@ static void write_run(const writer *w)
     if (w->tile.wide)
         fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
     else if (w->tile.attends)
-        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0), %s,", w->c->rows, fb_emit_literal(e, FB_F32, w->c->hidden));
+        fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0), %s, %s,", w->c->rows, fb_emit_literal(e, FB_F32, w->scale),
+                hidden_of(w));
     else
         fb_emit(e, "fb_sums, fb_shared,");
     if (two) {
@@ -415,8 +463,8 @@ static void declare_tile(const writer *w)
     if (t->wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
     if (t->attends) fb_emit(e, "// by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)
-        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, 0, %s, %s>;", w->element, t->rows,
-                t->tile, last->depth, t->depth, t->columns, t->stages, w->c->n_seen ? "true" : "false",
+        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s>;", w->element, t->rows,
+                t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers, w->c->n_seen ? "true" : "false",
                 t->rows > 64 ? "true" : "false");
     else if (t->wide)
         fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w->element, t->rows, t->tile,
@@ -440,6 +488,7 @@ void fb_emit_chain_cuda(fb_emitter *e)
     fb_dtype dtype = e->nest->graph->nodes[last_of(c)->node].dtype;
     w.element = e->spell->type[dtype].memory;
     w.sum = e->spell->type[dtype].value;
+    w.scale = w.tile.attends ? scale_of(&w) : 1;
     declare_tile(&w);
     write_place(&w);
     declare_near(&w);

@@ -1172,9 +1172,11 @@ static void open_kernel(fb_emitter *e)
                     e->spell->type[a->dtype].memory, a->name);
     }
     const char *cluster = "";
-    const int sharing = blocks_sharing(e, &cluster);
-    if (sharing > 1)
-        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d, %d)", cluster, e->block[0], sharing);
+    int sharing = blocks_sharing(e, &cluster);
+    bool alone = e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
+    if (sharing > 1 || alone)
+        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d, %d)", cluster, e->block[0],
+                    alone ? 1 : sharing);
     else
         fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d)", cluster, e->block[0]);
     fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));

@@ -33,5 +33,7 @@ int fb_cuda_gemm_threads(const fb_emitter *e);
 
 /* emit_chain_cuda.c */
 int fb_cuda_chain_threads(const fb_emitter *e);
+/* Do some of its threads hand registers to others? */
+bool fb_cuda_chain_moves_registers(const fb_emitter *e);
 
 #endif

@@ -191,7 +191,8 @@ static bool attention_fits(const fb_chain *c, fb_chain_tile *t, int stages)
     int64_t across = round_up(t->depth, FB_CHAIN_STRIP);
     int groups = t->rows / 64;
     t->stages = stages;
-    t->threads = groups * 128;
+    t->copiers = groups == 2 ? 128 : 0; /* and with them registers move to those that multiply */
+    t->threads = groups * 128 + t->copiers;
     t->shared_bytes = (t->rows * across + stages * t->tile * (across + t->columns)) * SIZE +
                       (1 + 4 * stages + groups) * COUNT + round_up(t->threads / WARP, 2) * WORD;
     /* scores, P and sums: of 168 registers a thread where there are three warpgroups, else of 255 */

@@ -1015,6 +1015,8 @@ static float fb_sigmoid_wide(float x) { return 1 / (1 + expf(-x)); }
 
 // ---- what attention.cuh says in PTX ----
 
+template <int N> static void fb_registers_fewer() {}
+template <int N> static void fb_registers_more() {}
 static void fb_first(float) {}
 static int fb_warpgroup() { return threadIdx.x / 128; }
 static float fb_exp2_wide(float x) { return exp2f(x); }
