@@ -25,7 +25,7 @@ enum {
     WIDE_STAGES = 4,
     /* … and rows of scores go by in tiles */
     ATTEND_DEPTH = 256,
-    ATTEND_LEAST = 512, /* rows and columns of scores from which on that is faster */
+    ATTEND_LEAST = 256, /* rows and columns of scores from which on that was seen to be faster */
     ATTEND_STAGES = 3,
     ATTEND_MOST_STAGES = 4,
     ATTEND_MOST_ROWS = 192,
