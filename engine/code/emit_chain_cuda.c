@@ -463,9 +463,9 @@ static void declare_tile(const writer *w)
     if (t->wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
     if (t->attends) fb_emit(e, "// by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)
-        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s>;", w->element, t->rows,
-                t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers, w->c->n_seen ? "true" : "false",
-                t->rows > 64 ? "true" : "false");
+        fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s>;", w->element,
+                t->rows, t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers,
+                w->c->n_seen ? "true" : "false", t->rows > 64 ? "true" : "false");
     else if (t->wide)
         fb_emit(e, "using fb_tile = fb_chain_wide<%s, %d, %d, %" PRId64 ", %d, %d, %d>;", w->element, t->rows, t->tile,
                 last->depth, t->depth, t->columns, t->stages);

@@ -14,7 +14,7 @@ typedef struct {
     bool tensor;  /* tensor cores: 16-bit operands, or f32 as tf32 */
     bool whole;   /* a block's rows of the first product are on chip whole: fb_chain_whole of kernels/chain.cuh */
     bool wide;    /* whole warpgroups multiply: fb_chain_wide of kernels/wgmma.cuh */
-    int copiers; /* if attends: threads that only copy; 0: all do */
+    int copiers;  /* if attends: threads that only copy; 0: all do */
     bool attends; /* … a tile of scores at a time: kernels/attention.cuh */
     int rows, warp_rows; /* of a block, of a warp */
     int tile;            /* columns of the first product that are on chip at once; if whole, all, in whole warps */

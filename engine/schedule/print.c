@@ -122,8 +122,10 @@ static void add_chain(const fb_nest *nest, const fb_knobs *knobs, fb_str *out)
                 : t.whole ? "whole rows"
                           : "tile by tile",
                 t.blocks, t.threads);
-    fb_str_addf(out, "    a warp %d rows on %s; %d stage%s, %" PRId64 " bytes of shared memory\n", t.warp_rows,
+    fb_str_addf(out, "    a warp %d rows on %s; %d stage%s, %" PRId64 " bytes of shared memory", t.warp_rows,
                 t.tensor ? "tensor cores" : "scalar units", t.stages, t.stages == 1 ? "" : "s", t.shared_bytes);
+    if (t.copiers) fb_str_addf(out, "; %d threads only copy", t.copiers);
+    fb_str_add(out, "\n");
     if (t.attends && nest->chain->n_seen) {
         int64_t all, most;
         fb_chain_tiles(nest, &t, &all, &most);

@@ -63,7 +63,7 @@ is "to a grid: blocks, rows, vectors, what is held" 0 out 'section 0: rows: 2048
 fb explain models/attention max@replay:h200 --schedule
 is "tiles and chains too" 0 out 'chain: 16 rows by 64 columns on chip'
 fb explain models/attention max@replay:h200 --schedule --set seq=1024 --set heads=64 --set dtype=bf16
-is "and what a mask leaves of attention" 0 out 'by whole warpgroups, scores a tile at a time: 512 blocks of 256 threads' \
+is "and what a mask leaves of attention" 0 out 'by whole warpgroups, scores a tile at a time: 512 blocks of 384 threads' \
     out 'scores, 36 have something visible, at most 8 of a block: the last rows go first'
 fb explain split_stack combined:max --schedule --nest
 is "not both at once" 2 err1 'ask for different things'
