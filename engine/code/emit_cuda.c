@@ -1152,7 +1152,7 @@ static bool is_small(const fb_emitter *e)
 static int blocks_sharing(const fb_emitter *e, const char **cluster)
 {
     enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
-    if (e->nest->n_sections != 1) return 0;
+    if (e->nest->n_sections != 1 || e->nest->tiled || e->nest->chain) return 0;
     fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
     if (!x.cut) return 0;
     if (x.cut->cluster > 1) *cluster = fb_arena_printf(e->arena, "__cluster_dims__(%d, 1, 1) ", x.cut->cluster);

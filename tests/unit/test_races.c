@@ -359,7 +359,6 @@ static const struct {
     {12, "parts[threadIdx.x] = sum;", "fb_meet<THREADS>();"},
     {12, "room.named[i] = 0;", "fb_meet<THREADS>();"},
     {15, "FB_DEVICE void await(", "fb_count_wait(count"},
-    {15, "void send()", "fb_count_wait(&c->k_empty"},
     {15, "if (behind < TILES) {", "fb_count_wait(&c->v_empty"},
 };
 
