@@ -25,7 +25,8 @@ enum {
     WIDE_STAGES = 4,
     /* … and rows of scores go by in tiles */
     ATTEND_DEPTH = 256,
-    ATTEND_LEAST = 256, /* rows and columns of scores from which on that was seen to be faster */
+    ATTEND_LEAST = 256,         /* rows and columns of scores, */
+    ATTEND_LEAST_ALL = 1 << 26, /* … and scores of all, where whole warpgroups make them unasked */
     ATTEND_STAGES = 3,
     ATTEND_MOST_STAGES = 4,
     ATTEND_MOST_ROWS = 192,
@@ -206,7 +207,8 @@ static bool choose_attention(const fb_nest *nest, fb_chain_tile *out, int size, 
     if (!c->wide || size != 2 || !has_first(c) || !c->online) return false;
     if (c->link[0].depth > ATTEND_DEPTH || last_of(c)->columns > ATTEND_DEPTH) return false;
     if (knob[FB_KNOB_TILE_K] ? knob[FB_KNOB_TILE_K] != FB_CHAIN_STRIP
-                             : c->rows < ATTEND_LEAST || last_of(c)->depth < ATTEND_LEAST)
+                             : c->rows < ATTEND_LEAST || last_of(c)->depth < ATTEND_LEAST ||
+                                   c->batch * c->rows * last_of(c)->depth < ATTEND_LEAST_ALL)
         return false;
     for (int rows = knob[FB_KNOB_TILE_M] == ATTEND_MOST_ROWS ? ATTEND_MOST_ROWS : MOST_ROWS; rows >= 64; rows /= 2) {
         fb_chain_tile t = {.tensor = true, .attends = true, .rows = rows, .warp_rows = 16, .step = FB_CHAIN_STRIP};
