@@ -76,16 +76,17 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
 }
 
 /* A tile takes as long as its products on the tensor cores, or as what becomes of its scores; a block begins and ends
- * beside that. */
+ * beside that, and half a tile more has nothing beside it. Fitted to ten attentions of widths 64 to 256, 512 to 4096
+ * positions, causal and not, on an H200, blocks of two warpgroups: within 6 %. */
 double fb_attention_us(const fb_machine *m, const fb_attention_work *w)
 {
-    const double begins = 3500, products = 2048 * 0.65, soft = 0.085;
+    const double begins = 4800, products = 2048 * 0.51, soft = 0.15, alone = 0.53;
     double cycles_a_us = fb_cycles_a_us(m), units = fmax(m->units, 1);
     if (cycles_a_us <= 0) return 0;
     double scores = (double)w->rows * w->tile, multiplied = scores * (w->depth + w->columns) / products;
     double each = fmax(multiplied, scores * soft);
-    double shared_out = ((double)w->blocks * begins + (double)w->all * each) / units;
-    return fmax(shared_out, begins + (double)w->most * each) / cycles_a_us + fill_us;
+    double shared_out = ((double)w->blocks * (begins + alone * each) + (double)w->all * each) / units;
+    return fmax(shared_out, begins + ((double)w->most + alone) * each) / cycles_a_us + fill_us;
 }
 
 double fb_tile_us(const fb_machine *m, const fb_tile_work *w)
