@@ -131,6 +131,7 @@ static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis
 {
     bool generated = !m->target->calls_library && a->nest;
     double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, a->knobs, m) : 0;
+    if (generated && fb_chain_attends(a->nest, a->knobs)) return us; /* what becomes of scores is in its tiles */
     for (int i = 0; i < a->kernel.n_nodes; i++) {
         fb_id id = a->kernel.nodes[i];
         if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;

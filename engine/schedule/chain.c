@@ -323,6 +323,14 @@ static double attention_us(const fb_nest *nest, const fb_machine *m, const fb_ch
     return fb_attention_us(m, &w);
 }
 
+bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs)
+{
+    fb_chain_tile x;
+    fb_verdict ignored;
+    if (!fb_nest_chain_on_gpu(nest)) return false;
+    return (fb_chain_tile_of(nest, knobs, &x, &ignored) || fb_chain_tile_of(nest, NULL, &x, &ignored)) && x.attends;
+}
+
 double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m)
 {
     const fb_chain *c = nest->chain;

@@ -32,6 +32,8 @@ bool fb_chain_tile_of(const fb_nest *nest, const fb_knobs *knobs, fb_chain_tile 
 int64_t fb_chain_together(const fb_nest *nest);
 /* Tiles of scores that are visible: of all members' blocks together, and of the block that has most. */
 void fb_chain_tiles(const fb_nest *nest, const fb_chain_tile *tile, int64_t *all, int64_t *most);
+/* Do whole warpgroups take scores a tile at a time? Then fb_chain_us counts what becomes of them, too. */
+bool fb_chain_attends(const fb_nest *nest, const fb_knobs *knobs);
 /* Time of its products on a GPU, in the tile of these knobs (NULL: automatic). */
 double fb_chain_us(const fb_nest *nest, const fb_knobs *knobs, const fb_machine *m);
 
