@@ -80,7 +80,7 @@ double fb_wide_us(const fb_machine *m, const fb_wide_work *w)
  * positions, causal and not, on an H200, blocks of two warpgroups: within 6 %. */
 double fb_attention_us(const fb_machine *m, const fb_attention_work *w)
 {
-    const double begins = 4800, products = 2048 * 0.51, soft = 0.15, alone = 0.53;
+    const double begins = 4400, products = 2048 * 0.555, soft = 0.139, alone = 0.53;
     double cycles_a_us = fb_cycles_a_us(m), units = fmax(m->units, 1);
     if (cycles_a_us <= 0) return 0;
     double scores = (double)w->rows * w->tile, multiplied = scores * (w->depth + w->columns) / products;
