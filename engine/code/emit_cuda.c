@@ -1173,7 +1173,8 @@ static void open_kernel(fb_emitter *e)
     }
     const char *cluster = "";
     int sharing = blocks_sharing(e, &cluster);
-    bool alone = e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
+    bool alone =
+        e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
     if (sharing > 1 || alone)
         fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d, %d)", cluster, e->block[0],
                     alone ? 1 : sharing);

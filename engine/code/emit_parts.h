@@ -69,7 +69,7 @@ struct fb_emitter {
     int kept_shared;       /* see fb_kernel_text */
     int cluster;
     const char *weights;
-    fb_emit_arg *args;     /* reads, the accumulator of a library call, then writes; each storage once */
+    fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;
     int number;          /* of the section */

@@ -11,7 +11,7 @@
 
 static const char *const deals[] = {
     [FB_DEAL_ELEMENTS] = "elements", [FB_DEAL_ROWS] = "rows",     [FB_DEAL_COLUMNS] = "columns",
-    [FB_DEAL_SPLIT] = "split rows",  [FB_DEAL_OWNERS] = "owners",  [FB_DEAL_SORTED] = "sorted rows",
+    [FB_DEAL_SPLIT] = "split rows",  [FB_DEAL_OWNERS] = "owners", [FB_DEAL_SORTED] = "sorted rows",
     [FB_DEAL_LONG] = "long rows",
 };
 

@@ -18,9 +18,9 @@ typedef enum {
     FB_DEAL_COLUMNS,  /* neighbouring rows lie side by side in memory: neighbouring threads take neighbouring rows, and
                        * the warps of a block share the long way */
     FB_DEAL_LONG, /* long rows, gone over several times: a block or several a row hold it meanwhile (schedule/long.h) */
-    FB_DEAL_SPLIT,    /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
-    FB_DEAL_OWNERS,   /* a small index_add: a thread owns an element of the result */
-    FB_DEAL_SORTED,   /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
+    FB_DEAL_SPLIT,  /* few very long rows, only reduced: many blocks a row, the last one to finish adds up */
+    FB_DEAL_OWNERS, /* a small index_add: a thread owns an element of the result */
+    FB_DEAL_SORTED, /* an index_add: a block has a range of rows, and sorts the points of the index that are its own */
 } fb_deal;
 
 typedef struct {

@@ -96,7 +96,9 @@ static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
 {
     const char *clusters = strstr(k->source, "__cluster_dims__(");
     int cluster = k->cluster ? k->cluster : clusters ? atoi(strchr(clusters, '(') + 1) : 1;
-    int together = k->cluster ? k->cluster : k->merged ? emulated_blocks() : k->together; /* blocks that are there at once */
+    int together = k->cluster  ? k->cluster
+                   : k->merged ? emulated_blocks()
+                               : k->together; /* blocks that are there at once */
     fb_str_addf(out,
                 "{\n    const int grid[] = {%d, %d, %d};\n"
                 "    shim::launch(\"%s\", %s, grid, %d, %d, %d, %d, *args);\n}\n",

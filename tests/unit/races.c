@@ -274,7 +274,7 @@ static void access_in(unsigned block, const void *first, size_t bytes, int what,
 
 static void access_memory(const void *first, size_t bytes, int what, int by, const void *site)
 {
-    if (r.now != RACES_NOBODY) access_in(r.now / r.threads, first, bytes, what, by, site);
+    if (r.now != RACES_NOBODY) access_in(block_of(), first, bytes, what, by, site);
 }
 
 static void access_remote(unsigned block, const void *at, size_t bytes, const void *site)

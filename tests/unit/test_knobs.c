@@ -269,7 +269,7 @@ static void each_moves_the_prediction(void **state)
         {long_elements, {FB_KNOB_VECTOR, 1}}, {long_elements, {FB_KNOB_GRID, 4}}, {long_rows, {FB_KNOB_VECTOR, 1}},
         {long_rows, {FB_KNOB_GRID, 4}},       {few_rows, {FB_KNOB_THREADS, 64}},  {product, {FB_KNOB_TILE_M, 128}},
         {product, {FB_KNOB_TILE_N, 128}},     {product, {FB_KNOB_TILE_K, 8}},     {product, {FB_KNOB_SPLIT_K, 4}},
-        {product, {FB_KNOB_STAGES, 1}},       {long_rows, {FB_KNOB_ROWS, 1}},
+        {long_rows, {FB_KNOB_ROWS, 1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double automatic = us_of(cases[i].make, (setting){cases[i].set.knob, 0}),

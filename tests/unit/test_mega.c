@@ -83,7 +83,7 @@ static const struct {
      "local k = (o:sigmoid() * d:tanh()):to('f16') return {k, d}, {k} end)\n"
      "local d = g:grad((ys[1]:to('f32') * ys[1]:to('f32')):sum(), {w, x})\n"
      "return ys[1], d[1], d[2]",
-     1, 7},
+     0, 7}, /* forward in clusters, whose weights stay another way */
     /* weights that a step changes: carried, or assigned */
     {"local x, w = g:input('x', {6, 40}), g:param('w', {40, 40})\n"
      "local v = g:loop(3, {w}, function(_, w) return w - 0.1 * g:grad(x:matmul(w):tanh():sum(), {w})[1] end)\n"
