@@ -94,7 +94,7 @@ static inline void add_pieces(fb_str *out, const fb_kernel *k)
 /* The body of the function that launches it under that name. */
 static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
 {
-    const char *clusters = strstr(k->source, "__cluster_dims__(");
+    const char *clusters = k->source ? strstr(k->source, "__cluster_dims__(") : NULL;
     int cluster = k->cluster ? k->cluster : clusters ? atoi(strchr(clusters, '(') + 1) : 1;
     int together = k->cluster  ? k->cluster
                    : k->merged ? emulated_blocks()
