@@ -401,7 +401,7 @@ static void what_the_way_back_needs(void **state)
     fb_machine machine;
     fb_machine_default(&machine, FB_DEVICE_HOST);
     for (int i = 0; i < 3; i++) {
-        char variant[8];
+        char variant[16];
         snprintf(variant, sizeof variant, "v%d", i);
         b.g = build(b.script, variant);
         b.planner = fb_planner_new(b.g, &machine);
