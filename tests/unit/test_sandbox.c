@@ -111,7 +111,7 @@ int main(void)
 {
 #ifdef FB_ASAN
     print_message("1..0 # skip the sanitizer needs calls of its own\n");
-    return 77;
+    return 0;
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_other_call_kills),
