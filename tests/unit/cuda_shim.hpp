@@ -66,7 +66,6 @@ struct races_ops { // as there
     void (*arrive)(const void *count, int by, bool last);
     void (*await)(const void *count);
     void (*reach)(unsigned block);
-    void (*remote)(unsigned block, const void *at, size_t bytes, const void *site);
 };
 
 #ifdef SHIM_RACES
@@ -673,7 +672,9 @@ template <class T> SHIM_CALLED static void fb_long_send(T *at, T value, unsigned
 {
     const unsigned own = shim::current / blockDim.x;
     rank += own / shim::a_cluster * shim::a_cluster;
-    SHIM_SAY(remote(rank, at, sizeof *at, __builtin_return_address(0)));
+    SHIM_SAY(reach(rank));
+    SHIM_SAY(access(at, sizeof *at, RACES_WRITE, RACES_ITSELF, __builtin_return_address(0)));
+    SHIM_SAY(reach(~0u));
     shim::quietly q;
     const size_t offset = (size_t)((char *)at - (char *)shim_statics());
     if (rank == own)
@@ -940,7 +941,7 @@ struct shim_inbox {
     unsigned short ended;
 };
 
-static void fb_cluster_meet() { shim::barrier_of_all(); }
+static void fb_cluster_meet() { shim::barrier_of_cluster(); }
 
 template <int THREADS> static void fb_warps_meet(int barrier) { shim::barrier_of(barrier, THREADS); }
 

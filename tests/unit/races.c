@@ -243,13 +243,13 @@ static void touch(cell *c, const char *at, bool shared, int what, unsigned who, 
     c->n = (uint16_t)n;
 }
 
-/* Shared memory is that of `block`. */
-static void access_in(unsigned block, const void *first, size_t bytes, int what, int by, const void *site)
+static void access_memory(const void *first, size_t bytes, int what, int by, const void *site)
 {
+    if (r.now == RACES_NOBODY) return;
     const char *at = first;
     region *m = inside(&r.memory, at) ? &r.memory : inside(&r.device, at) ? &r.device : NULL;
-    if (!m && inside(&r.dynamic[0], at)) m = &r.dynamic[block];
-    if (!m && inside(&r.statics, at)) m = &r.dynamic[r.blocks + block];
+    if (!m && inside(&r.dynamic[0], at)) m = &r.dynamic[block_of()];
+    if (!m && inside(&r.statics, at)) m = &r.dynamic[r.blocks + block_of()];
     if (!m) return;
     bool shared = m != &r.memory && m != &r.device;
     unsigned who = (unsigned)by * r.all + r.now;
@@ -270,16 +270,6 @@ static void access_in(unsigned block, const void *first, size_t bytes, int what,
         touch(c->apart ? &c->bytes[i % 4] : c, m->at + i, shared, what, who, epoch, site);
         i += c->apart ? 1 : 4;
     }
-}
-
-static void access_memory(const void *first, size_t bytes, int what, int by, const void *site)
-{
-    if (r.now != RACES_NOBODY) access_in(block_of(), first, bytes, what, by, site);
-}
-
-static void access_remote(unsigned block, const void *at, size_t bytes, const void *site)
-{
-    access_in(block, at, bytes, RACES_WRITE, RACES_ITSELF, site);
 }
 
 /* ---- order ---- */
@@ -465,7 +455,6 @@ const races_ops races_emulated = {
     .arrive = arrive,
     .await = await_count,
     .reach = reach,
-    .remote = access_remote,
 };
 
 /* ---- what is watched, and what was found ---- */

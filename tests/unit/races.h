@@ -37,10 +37,8 @@ typedef struct races_ops {
     void (*wait)(int by, unsigned left);
     void (*arrive)(const void *count, int by, bool last); /* last: of its phase */
     void (*await)(const void *count);
-    void (*reach)(
-        unsigned block); /* whose shared memory is meant from here on: RACES_NOBODY: the thread's own block's */
-    /* it writes to what another block of those that are there has in the place of `at` */
-    void (*remote)(unsigned block, const void *at, size_t bytes, const void *site);
+    /* whose shared memory is meant from here on; RACES_NOBODY: the thread's own block's */
+    void (*reach)(unsigned block);
 } races_ops;
 
 extern const races_ops races_emulated;
