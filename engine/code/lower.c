@@ -106,19 +106,22 @@ static void add_buffers(fb_lowering *l)
     }
 }
 
-static int add_scratch(fb_lowering *l, fb_id node)
+static int add_scratch(fb_lowering *l, int which, fb_id node)
 {
     int buffer = fb_lower_buffer(l, FB_BUFFER_TEMP, node, 0);
-    FB_VEC_PUSH(&l->scratch, buffer);
-    if (l->buffers.at[buffer].bytes > l->scratch_bytes) l->scratch_bytes = l->buffers.at[buffer].bytes;
+    fb_scratch *s = &l->scratch[which];
+    FB_VEC_PUSH(&s->taken, buffer);
+    if (l->buffers.at[buffer].bytes > s->bytes) s->bytes = l->buffers.at[buffer].bytes;
     return buffer;
 }
 
 static void place_scratch(fb_lowering *l)
 {
-    int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
-    for (int i = 0; i < l->scratch.n; i++) l->buffers.at[l->scratch.at[i]].offset = offset;
-    if (l->scratch.n) l->p->pool_bytes = offset + l->scratch_bytes;
+    for (fb_scratch *s = l->scratch; s < l->scratch + FB_SCRATCHES; s++) {
+        int64_t offset = fb_buffer_aligned(l->p->pool_bytes);
+        for (int i = 0; i < s->taken.n; i++) l->buffers.at[s->taken.at[i]].offset = offset;
+        if (s->taken.n) l->p->pool_bytes = offset + s->bytes;
+    }
 }
 
 /* ---- kernels ---- */
@@ -282,6 +285,7 @@ static bool is_made_up(fb_op op)
 static void add_reads(const fb_lowering *l, places *to, fb_id node, const fb_id *nodes, int n, bool library)
 {
     for (;; node = l->g->nodes[node].args[0]) {
+        if (library && (node == l->laid[0] || node == l->laid[1])) break;
         if (n && nodes[0] <= node && node <= nodes[n - 1] && is_computed_here(nodes, n, node)) return;
         if (fb_node_class(l->g, node) != FB_CLASS_VIEW) break;
     }
@@ -391,11 +395,17 @@ static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, con
     return 0;
 }
 
-static void set_operand(const fb_graph *g, const fb_node *c, int arg, fb_gemm_call *call, fb_id *base)
+static void set_operand(const fb_lowering *l, fb_id product, int arg, fb_gemm_call *call, fb_id *base)
 {
-    int64_t offset, strides[FB_MAX_RANK];
+    const fb_graph *g = l->g;
+    const fb_node *c = &g->nodes[product];
+    int64_t offset = 0, strides[FB_MAX_RANK];
     const fb_shape *s = &g->nodes[c->args[arg]].shape;
-    FB_ASSERT(fb_access_strided(g, c->args[arg], base, &offset, strides));
+    *base = l->laid[arg];
+    if (*base == FB_NONE)
+        FB_ASSERT(fb_access_strided(g, c->args[arg], base, &offset, strides));
+    else
+        fb_library_operand(g, product, arg, strides);
     int64_t row = strides[s->rank - 2], col = strides[s->rank - 1], batch = batch_stride(&c->shape, s, strides);
     if (arg == 0)
         call->a_offset = offset, call->a_row = row, call->a_col = col, call->a_batch = batch;
@@ -465,45 +475,6 @@ static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call
     add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &(fb_kernel_text){0}, FB_NONE, NULL);
 }
 
-static void lower_library(fb_lowering *l, const fb_group *group, int number)
-{
-    fb_id product = FB_NONE, bases[2];
-    for (int i = 0; i < group->n_nodes; i++)
-        if (fb_node_class(l->g, group->nodes[i]) == FB_CLASS_CONTRACTION) product = group->nodes[i];
-    const fb_node *c = &l->g->nodes[product], *x = &l->g->nodes[c->args[0]];
-    const fb_shape *s = &c->shape;
-    fb_gemm_call call = {.dtype = c->dtype,
-                         .precision = c->attrs->precision,
-                         .m = s->dim[s->rank - 2],
-                         .n = s->dim[s->rank - 1],
-                         .k = x->shape.dim[x->shape.rank - 1],
-                         .batch = 1};
-    for (int d = 0; d < s->rank - 2; d++) call.batch *= s->dim[d];
-    set_operand(l->g, c, 0, &call, &bases[0]);
-    set_operand(l->g, c, 1, &call, &bases[1]);
-    call.c_row = call.n;
-    call.c_batch = call.m * call.n;
-    call.epilogue = call.bias = call.addend = FB_NONE;
-    call.scale = 1;
-    if (l->target->library_epilogues) {
-        lower_whole_call(l, group, &call, bases);
-        return;
-    }
-    fold_batch(&call);
-    fb_id storage = fb_nest_product(group->nest);
-    if (l->buffer_of[storage] == FB_NONE) {
-        l->buffer_of[storage] = add_scratch(l, storage);
-    }
-    place_call(l, &call, bases, storage);
-    fb_kernel_text text = {0};
-    call.epilogue = add_kernel(l, group->nest, group, number, &text);
-    if (group->source && call.epilogue == FB_NONE && !l->failed.kind)
-        fb_fail(&l->failed, FB_ERR_INPUT, "%s: `%s` is a library call and nothing else: there is no kernel to replace",
-                fb_file_name(group->source->path), l->g->nodes[product].name);
-    FB_VEC_PUSH(&l->gemms, call);
-    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE, NULL);
-}
-
 /* A copy of `node`, a view or source: its kernel reads the node's base and writes what has no node. */
 static int add_copy_kernel(fb_lowering *l, fb_id node, fb_kernel_text *text)
 {
@@ -533,6 +504,68 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
     l->buffer_of[node] = kept;
     l->window[node] = was;
     set_copy_places(l, node, to, &window);
+}
+
+/* What a library call cannot read as it lies: a copy of the view, which stands for the view until the call is made. */
+static void lay_out_operands(fb_lowering *l, fb_id product)
+{
+    for (int arg = 0; arg < 2; arg++) {
+        fb_id view = l->g->nodes[product].args[arg];
+        l->laid[arg] = fb_library_lays_out(l->g, product, arg) ? view : FB_NONE;
+        if (l->laid[arg] == FB_NONE || (arg && view == l->laid[0])) continue;
+        int to = add_scratch(l, arg ? FB_SCRATCH_RIGHT : FB_SCRATCH_LEFT, view);
+        fb_lower_copy(l, view, to, (fb_window){0});
+        l->elsewhere[arg] = l->buffer_of[view];
+        l->buffer_of[view] = to;
+    }
+}
+
+static void forget_laid_out(fb_lowering *l)
+{
+    for (int arg = 1; arg >= 0; arg--) {
+        if (l->laid[arg] != FB_NONE && !(arg && l->laid[arg] == l->laid[0]))
+            l->buffer_of[l->laid[arg]] = l->elsewhere[arg];
+        if (arg == 0) l->laid[0] = l->laid[1] = FB_NONE;
+    }
+}
+
+static void lower_library(fb_lowering *l, const fb_group *group, int number)
+{
+    fb_id product = FB_NONE, bases[2];
+    for (int i = 0; i < group->n_nodes; i++)
+        if (fb_node_class(l->g, group->nodes[i]) == FB_CLASS_CONTRACTION) product = group->nodes[i];
+    lay_out_operands(l, product);
+    const fb_node *c = &l->g->nodes[product], *x = &l->g->nodes[c->args[0]];
+    const fb_shape *s = &c->shape;
+    fb_gemm_call call = {.dtype = c->dtype,
+                         .precision = c->attrs->precision,
+                         .m = s->dim[s->rank - 2],
+                         .n = s->dim[s->rank - 1],
+                         .k = x->shape.dim[x->shape.rank - 1],
+                         .batch = 1};
+    for (int d = 0; d < s->rank - 2; d++) call.batch *= s->dim[d];
+    for (int arg = 0; arg < 2; arg++) set_operand(l, product, arg, &call, &bases[arg]);
+    call.c_row = call.n;
+    call.c_batch = call.m * call.n;
+    call.epilogue = call.bias = call.addend = FB_NONE;
+    call.scale = 1;
+    if (l->target->library_epilogues) {
+        lower_whole_call(l, group, &call, bases);
+        return;
+    }
+    fold_batch(&call);
+    fb_id storage = fb_nest_product(group->nest);
+    if (l->buffer_of[storage] == FB_NONE) {
+        l->buffer_of[storage] = add_scratch(l, FB_SCRATCH_RESULT, storage);
+    }
+    place_call(l, &call, bases, storage);
+    fb_kernel_text text = {0};
+    call.epilogue = add_kernel(l, group->nest, group, number, &text);
+    if (group->source && call.epilogue == FB_NONE && !l->failed.kind)
+        fb_fail(&l->failed, FB_ERR_INPUT, "%s: `%s` is a library call and nothing else: there is no kernel to replace",
+                fb_file_name(group->source->path), l->g->nodes[product].name);
+    FB_VEC_PUSH(&l->gemms, call);
+    add_launch(l, FB_LAUNCH_GEMM, l->gemms.n - 1, &text, FB_NONE, NULL);
 }
 
 /* A source that kernels compute as they go (iota, random, a constant), laid out in memory for a library call. */
@@ -584,12 +617,13 @@ static void lower_group(fb_lowering *l, int number)
     if (group->family == FB_FAMILY_LIBRARY) {
         lower_library(l, group, number);
         set_group_places(l, &l->launches.at[l->launches.n - 1], group, FB_NONE);
+        forget_laid_out(l);
     } else {
         fb_kernel_text text;
         int kernel = add_kernel(l, fb_lower_nest(l, group, number), group, number, &text);
         bool staged = fb_nest_staged(group->nest), late = staged && fb_assign_is_late(l->g, group->stored[0]);
         int temporary = late     ? fb_lower_temporary(l, group->stored[0])
-                        : staged ? add_scratch(l, group->stored[0])
+                        : staged ? add_scratch(l, FB_SCRATCH_RESULT, group->stored[0])
                                  : FB_NONE;
         if (kernel != FB_NONE) add_launch(l, FB_LAUNCH_KERNEL, kernel, &text, temporary, NULL);
         if (kernel != FB_NONE) set_group_places(l, &l->launches.at[l->launches.n - 1], group, temporary);
@@ -823,6 +857,7 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
                      .g = g,
                      .target = target,
                      .apart = apart,
+                     .laid = {FB_NONE, FB_NONE},
                      .names = fb_names_new(),
                      .eject = eject ? *eject : (fb_ejection){.group = FB_NONE}};
     fb_arena *arena = fb_arena_new(), *scratch = fb_arena_new();
@@ -859,7 +894,7 @@ static fb_program *lower(const fb_plan *plan, const fb_target *target, const fb_
     FB_VEC_FREE(&l.kernels);
     FB_VEC_FREE(&l.gemms);
     FB_VEC_FREE(&l.launches);
-    FB_VEC_FREE(&l.scratch);
+    for (int s = 0; s < FB_SCRATCHES; s++) FB_VEC_FREE(&l.scratch[s].taken);
     FB_VEC_FREE(&l.late);
     fb_arena_free(scratch);
     if (fine && fits_mode(l.p, err)) return l.p;

@@ -32,6 +32,13 @@ typedef struct {
     int temporary, group;
 } fb_late_assign;
 
+/* What lives no longer than its group shares its place at the end of the pool with that of the other groups. */
+enum { FB_SCRATCH_RESULT, FB_SCRATCH_LEFT, FB_SCRATCH_RIGHT, FB_SCRATCHES };
+typedef struct {
+    int64_t bytes;     /* of the largest */
+    FB_VEC(int) taken; /* buffers */
+} fb_scratch;
+
 /* A kernel that is to be taken over; out NULL: none. */
 typedef struct {
     int group;
@@ -70,8 +77,9 @@ typedef struct {
     FB_VEC(fb_launch) launches;
     fb_known_kernel *known;
     fb_name_set *names;    /* of kernels */
-    int64_t scratch_bytes; /* for library results that nobody stores, at the end of the pool */
-    FB_VEC(int) scratch;   /* buffers in it */
+    fb_scratch scratch[FB_SCRATCHES];
+    fb_id laid[2];    /* operands that the library call at hand has laid out; FB_NONE */
+    int elsewhere[2]; /* … their buffers without that */
     int n_leaving;
     fb_id *leaving; /* values that are in buffers of their own at the end */
     FB_VEC(fb_late_assign) late;

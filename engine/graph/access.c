@@ -104,6 +104,9 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
     case FB_OP_FLIP:
         for (int i = 0; i < at->n_axes; i++) to[at->axes[i]] = reversed(p, to[at->axes[i]], in->dim[at->axes[i]]);
         break;
+    case FB_OP_UNFOLD:
+        to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step), a->coords[in->rank]);
+        break;
     default: fb_bug(__FILE__, __LINE__, "a view without an access map");
     }
     for (int d = 0; d < in->rank; d++)
@@ -224,6 +227,10 @@ static bool apply(const fb_graph *g, const fb_node *n, window *w)
             if (in->dim[d] > 0) w->offset += (in->dim[d] - 1) * was.strides[d];
             w->strides[d] = FB_MUTATE(10, -was.strides[d], was.strides[d]);
         }
+        return true;
+    case FB_OP_UNFOLD: /* windows may overlap */
+        w->strides[in->rank] = was.strides[at->dim];
+        w->strides[at->dim] *= at->step;
         return true;
     default: return fb_shape_equal(in, &n->shape); /* a pad by nothing is no pad */
     }

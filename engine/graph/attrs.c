@@ -24,6 +24,7 @@ static const unsigned by_op[FB_OPS] = {
     [FB_OP_EXPAND] = FB_AT_SHAPE,
     [FB_OP_PAD] = FB_AT_PADDING | FB_AT_VALUE,
     [FB_OP_FLIP] = FB_AT_AXES,
+    [FB_OP_UNFOLD] = FB_AT_DIM | FB_AT_STOP,
     [FB_OP_CAT] = FB_AT_DIM,
     [FB_OP_STACK] = FB_AT_DIM,
     [FB_OP_CUMSUM] = FB_AT_DIM,

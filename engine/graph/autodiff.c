@@ -454,7 +454,17 @@ static void d_permute(tape *t, const step *s)
     give(t, s->a, permuted(t, s->dy, &back));
 }
 
-/* What the slice left out gets zeros. Between the elements of a stepped slice they come as a dim of their own. */
+/* Each element of dim d with stride - 1 zeros after it, which come as a dim of their own. */
+static fb_id set_apart(tape *t, fb_id x, int d, int64_t stride)
+{
+    fb_shape out = shape_of(t, x), apart = {.rank = 4, .dim = {1, out.dim[d], 1, 1}}, joined = out;
+    for (int k = 0; k < d; k++) apart.dim[0] *= out.dim[k];
+    for (int k = d + 1; k < out.rank; k++) apart.dim[3] *= out.dim[k];
+    joined.dim[d] *= stride;
+    return view(t, fb_tape_padded(t, view(t, x, apart), 2, 0, stride - 1), joined);
+}
+
+/* What the slice left out gets zeros. */
 static void d_slice(tape *t, const step *s)
 {
     int d = s->at->dim;
@@ -463,11 +473,8 @@ static void d_slice(tape *t, const step *s)
     int64_t stride = s->at->step, covered = out.dim[d], room = in.dim[d] - s->at->start;
     if (stride == 1 && fb_tape_collect_piece(t, s->a, d, s->at->start, dy)) return;
     if (stride > 1) {
-        fb_shape apart = {.rank = 4, .dim = {1, covered, 1, 1}}, joined = out;
-        for (int k = 0; k < d; k++) apart.dim[0] *= out.dim[k];
-        for (int k = d + 1; k < out.rank; k++) apart.dim[3] *= out.dim[k];
-        joined.dim[d] = covered *= stride;
-        dy = view(t, fb_tape_padded(t, view(t, dy, apart), 2, 0, stride - 1), joined);
+        dy = set_apart(t, dy, d, stride);
+        covered *= stride;
         if (covered > room) dy = slice(t, dy, d, 0, covered = room);
     }
     give(t, s->a, fb_tape_padded(t, dy, d, s->at->start, room - covered));
@@ -485,6 +492,34 @@ static void d_pad(tape *t, const step *s)
 static void d_flip(tape *t, const step *s)
 {
     give(t, s->a, put(t, FB_OP_FLIP, (fb_id[]){s->dy}, 1, s->at));
+}
+
+/* An element gets the sum over all windows that hold it: place k of the window that begins k before it. With the places
+ * as rows that are one element longer than the result, reading on as if they were as long shifts row k by k, and what
+ * comes in from the row before is of the zeros at its end. */
+static void d_unfold(tape *t, const step *s)
+{
+    int d = s->at->dim;
+    fb_shape in = shape_of(t, s->a), out = shape_of(t, s->y);
+    int64_t size = s->at->stop, windows = out.dim[d];
+    fb_id dy = s->dy;
+    if (s->at->step > 1) {
+        windows = (windows - 1) * s->at->step + 1;
+        dy = slice(t, set_apart(t, dy, d, s->at->step), d, 0, windows);
+    }
+    int64_t length = windows + size - 1;
+    fb_attrs places = {.n_axes = out.rank};
+    for (int k = 0; k < out.rank; k++) places.axes[k] = k < d ? k : k == d ? out.rank - 1 : k - 1;
+    fb_shape rows = {.rank = 3, .dim = {1, size * (length + 1), 1}}, shifted = {.rank = out.rank};
+    for (int k = 0; k < in.rank; k++) {
+        if (k != d) rows.dim[k < d ? 0 : 2] *= in.dim[k];
+        shifted.dim[k < d ? k : k + 1] = k == d ? length : in.dim[k];
+    }
+    shifted.dim[d] = size;
+    dy = view(t, fb_tape_padded(t, permuted(t, dy, &places), d + 1, 0, size), rows);
+    dy = view(t, slice(t, dy, 1, 0, size * length), shifted);
+    dy = put(t, FB_OP_SUM, (fb_id[]){dy}, 1, &(fb_attrs){.n_axes = 1, .axes = {d}});
+    give(t, s->a, fb_tape_padded(t, dy, d, 0, in.dim[d] - length));
 }
 
 static void d_cat(tape *t, const step *s)

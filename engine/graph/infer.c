@@ -382,6 +382,24 @@ static bool infer_flip(const context *c)
     return set(c, x->dtype, &x->shape);
 }
 
+static bool infer_unfold(const context *c)
+{
+    const fb_node *x = arg(c, 0);
+    fb_attrs *at = c->at;
+    fb_shape shape = x->shape;
+    if (!norm_dim(c, &at->dim, shape.rank)) return false;
+    if (shape.rank == FB_MAX_RANK) return refuse(c, "its windows would be one dimension more than %d", FB_MAX_RANK);
+    int64_t size = shape.dim[at->dim];
+    if (at->step < 1) return refuse(c, "step %lld is not positive", (long long)at->step);
+    if (at->stop < 1 || at->stop > size)
+        return refuse(c, "a window of %lld does not fit into dimension %d of size %lld", (long long)at->stop, at->dim,
+                      (long long)size);
+    shape.dim[at->dim] = (size - at->stop) / at->step + 1;
+    if (shape.dim[at->dim] == 1) at->step = 1;
+    shape.dim[shape.rank++] = at->stop;
+    return set(c, x->dtype, &shape);
+}
+
 /* ---- joins, contraction, gathers ---- */
 
 static bool infer_cat(const context *c)
@@ -518,6 +536,7 @@ static bool (*const by_op[FB_OPS])(const context *c) = {
     [FB_OP_EXPAND] = infer_expand,
     [FB_OP_PAD] = infer_pad,
     [FB_OP_FLIP] = infer_flip,
+    [FB_OP_UNFOLD] = infer_unfold,
     [FB_OP_CAT] = infer_cat,
     [FB_OP_STACK] = infer_stack,
     [FB_OP_CUMSUM] = infer_cumsum,

@@ -102,6 +102,11 @@ static bool needs_moved(const fb_node *node, const fb_shape *of, const fb_box *b
             to->hi[d] = of->dim[d] - box->lo[d];
         }
         return true;
+    case FB_OP_UNFOLD:
+        to->lo[at->dim] = box->lo[at->dim] * at->step + box->lo[of->rank];
+        to->hi[at->dim] = (box->hi[at->dim] - 1) * at->step + box->hi[of->rank];
+        to->lo[of->rank] = to->hi[of->rank] = 0;
+        return true;
     default: FB_ASSERT(!"a view op without a demand"); return false;
     }
 }

@@ -264,6 +264,22 @@ static bool reshape(fb_trial_eval *e, fb_id id)
     return true;
 }
 
+/* map_view of windows: their places lie as the elements of their dim do. */
+static int64_t map_windows(const fb_node *node, const fb_shape *from, const fb_box *box, const fb_box *of,
+                           int64_t *steps)
+{
+    const fb_attrs *at = node->attrs;
+    int64_t offset = 0;
+    fb_box_steps(of, from->rank, steps);
+    for (int d = 0; d < from->rank; d++) {
+        int64_t first = d == at->dim ? box->lo[d] * at->step + box->lo[from->rank] : box->lo[d];
+        offset += (first - of->lo[d]) * steps[d];
+    }
+    steps[from->rank] = steps[at->dim];
+    steps[at->dim] *= at->step;
+    return offset;
+}
+
 /* Where the first cell of the result lies in the operand's box, and how far apart neighbours lie. */
 static int64_t map_view(const fb_node *node, const fb_shape *from, const fb_box *box, const fb_box *of, int64_t *steps)
 {
@@ -271,6 +287,7 @@ static int64_t map_view(const fb_node *node, const fb_shape *from, const fb_box 
     int64_t inner[FB_MAX_RANK] = {0}, offset = 0;
     fb_box_steps(of, from->rank, inner);
     memset(steps, 0, FB_MAX_RANK * sizeof *steps);
+    if (node->op == FB_OP_UNFOLD) return map_windows(node, from, box, of, steps);
     for (int d = node->shape.rank - 1, s = from->rank - 1; d >= 0; d--, s--) {
         int k = node->op == FB_OP_PERMUTE ? at->axes[d] : s;
         if (k < 0 || (node->op == FB_OP_EXPAND && from->dim[k] == 1)) continue;

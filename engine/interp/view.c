@@ -108,6 +108,10 @@ static view_map map_view(const fb_node *node, const fb_shape *from)
             m.steps[d] = from->dim[s] == 1 ? 0 : natural[s];
         }
         break;
+    case FB_OP_UNFOLD:
+        m.steps[at->dim] = at->step * natural[at->dim];
+        m.steps[from->rank] = natural[at->dim];
+        break;
     default: FB_ASSERT(!"a view op without a map");
     }
     return m;

@@ -2,6 +2,7 @@
  * (XLA's priority fusion takes the same form). Memory is the kernel's distinct bytes at the calibrated copy rate, the
  * hot one where they fit the last-level cache. On a GPU latency counts beside them. plan/cost.c adds kernels up. */
 #include "graph/access.h"
+#include "judge/library.h"
 #include "judge/parts.h"
 #include "nest/parts.h"
 #include "schedule/long.h"
@@ -194,6 +195,21 @@ double fb_graph_working_set(const fb_graph *g)
     return stays + most;
 }
 
+/* Operands that a library call has laid out: each a launch that writes what the call then reads. */
+static void add_laid_out(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
+{
+    for (int i = 0; i < a->kernel.n_nodes && a->family == FB_FAMILY_LIBRARY; i++) {
+        fb_id id = a->kernel.nodes[i];
+        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
+        for (int arg = 0; arg < 2; arg++) {
+            if (!fb_library_lays_out(g, id, arg)) continue;
+            out->launches++;
+            out->bytes_written += fb_node_bytes(g, g->nodes[id].args[arg]);
+            out->bytes_read += fb_node_bytes(g, g->nodes[id].args[arg]);
+        }
+    }
+}
+
 void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out)
 {
     const fb_graph *g = p->g;
@@ -202,6 +218,7 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     for (int i = 0; i < a->facts.n_reads; i++) out->bytes_read += a->facts.reads[i].bytes;
     for (int i = 0; i < a->facts.n_writes; i++) out->bytes_written += a->facts.writes[i].bytes;
     if (!a->nest) facts_of_nodes(g, a, out);
+    add_laid_out(g, a, out);
     out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);

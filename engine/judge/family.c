@@ -110,6 +110,23 @@ static double more_bytes_us(const fb_graph *g, const fb_machine *m, const fb_nod
     return bytes > cube ? fb_memory_us(m, bytes) - fb_memory_us(m, cube) : 0;
 }
 
+/* Copying what the call cannot read as it lies. */
+static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
+{
+    double us = 0;
+    for (int arg = 0; arg < 2; arg++) {
+        if (!fb_library_lays_out(g, contraction, arg)) continue;
+        fb_arena *arena = fb_arena_new();
+        fb_verdict why;
+        fb_analysis copy = {.kernel = {.graph = g, .n_stored = 1, .stored = &g->nodes[contraction].args[arg]}};
+        copy.nest = fb_nest_build(arena, &copy.kernel, m, &why);
+        if (copy.nest) fb_nest_facts_of(copy.nest, &copy.facts);
+        if (copy.nest) us += scalar_us(g, m, &copy);
+        fb_arena_free(arena);
+    }
+    return us;
+}
+
 /* A product that leaves multiprocessors idle takes as long as a cube of its depth, unless the library splits its sums:
  * which it did at a depth of 512, and not at 384 and less (recorded on an H200: lora_mlp, lstm_step). */
 static double library_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -118,10 +135,11 @@ static double library_us(const fb_graph *g, const fb_machine *m, const fb_analys
     enum { SPLIT = 512 };
     const fb_node *n = &g->nodes[c.contraction];
     double flops = (double)fb_node_flops(g, c.contraction), rest = (double)a->facts.flops - flops;
+    double laid_us = laying_out_us(g, m, c.contraction);
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
-    if (!m->target->grid) return fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
-    double us = product_us(m, rates, flops) + more_bytes_us(g, m, n, flops), depth = depth_of(g, n);
+    if (!m->target->grid) return laid_us + fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
+    double us = laid_us + product_us(m, rates, flops) + more_bytes_us(g, m, n, flops), depth = depth_of(g, n);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
     return us + loops_us(g, m, a, fmax(rest, 0));
 }
@@ -143,32 +161,6 @@ static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis
 
 /* ---- library calls ---- */
 
-/* A matrix of the last two dims that BLAS takes: one of the strides is 1 and the other steps over whole lines. */
-static bool blas_matrix(const fb_shape *s, const int64_t *stride)
-{
-    int64_t rows = s->dim[s->rank - 2], cols = s->dim[s->rank - 1], r = stride[s->rank - 2], c = stride[s->rank - 1];
-    if (rows == 1) r = cols > 1 && c != 1 ? 1 : cols;
-    if (cols == 1) c = rows > 1 && r != 1 ? 1 : rows;
-    return (c == 1 && r >= cols) || (r == 1 && c >= rows);
-}
-
-/* Batch dims step evenly, so that one stride serves them all. Broadcast dims step by 0, dims that run backwards by
- * less. */
-static bool even_batches(const fb_shape *result, const fb_shape *operand, const int64_t *stride)
-{
-    int64_t expect = 0;
-    bool any = false;
-    for (int d = result->rank - 3; d >= 0; d--) {
-        int at = d - (result->rank - operand->rank);
-        int64_t extent = result->dim[d], step = at < 0 || operand->dim[at] == 1 ? 0 : stride[at];
-        if (extent == 1) continue;
-        if (any && step != expect) return false;
-        expect = step * extent;
-        any = true;
-    }
-    return true;
-}
-
 static bool inside(const fb_kernel_nodes *k, fb_id id)
 {
     for (int i = 0; i < k->n_nodes; i++)
@@ -176,22 +168,20 @@ static bool inside(const fb_kernel_nodes *k, fb_id id)
     return false;
 }
 
-static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, fb_id arg, fb_verdict *why)
+/* `laid`: where it lies otherwise than the library takes it, it is laid out first. */
+static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int number, bool laid, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
+    fb_id arg = g->nodes[contraction].args[number];
     const char *matmul = g->nodes[contraction].name, *name = g->nodes[arg].name;
-    fb_id base;
-    int64_t offset, strides[FB_MAX_RANK];
     if (inside(k, fb_access_base(g, arg))) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
                                "library call `%s` reads its operands from memory: `%s` must be stored first", matmul,
                                g->nodes[fb_access_base(g, arg)].name);
         return false;
     }
-    const fb_shape *s = &g->nodes[arg].shape;
-    if (fb_access_strided(g, arg, &base, &offset, strides) && blas_matrix(s, strides) &&
-        even_batches(&g->nodes[contraction].shape, s, strides))
-        return true;
+    fb_operand_way way = fb_library_operand(g, contraction, number, (int64_t[FB_MAX_RANK]){0});
+    if (way == FB_OPERAND_LIES || (way == FB_OPERAND_LAID_OUT && laid)) return true;
     *why = fb_verdict_make(
         FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
         "`%s` reads `%s` through views that are no matrix of rows or columns at one stride, which is all "
@@ -206,7 +196,7 @@ static bool library_kind(const fb_kernel_nodes *k, const census *c)
     return c->n[FB_CLASS_CONTRACTION] > 0;
 }
 
-static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, bool laid, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
     const fb_node *n = &g->nodes[c->contraction];
@@ -225,10 +215,20 @@ static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const
             g->nodes[k->nodes[i]].name);
         return false;
     }
-    if (!library_operand(k, c->contraction, n->args[0], why) || !library_operand(k, c->contraction, n->args[1], why))
-        return false;
+    for (int arg = 0; arg < 2; arg++)
+        if (!library_operand(k, c->contraction, arg, laid, why)) return false;
     fb_library_epilogue epilogue;
     return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);
+}
+
+static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+{
+    return call_accepts(m, k, c, false, why);
+}
+
+static bool laid_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+{
+    return call_accepts(m, k, c, true, why);
 }
 
 /* A tile of few rows, columns or steps is mostly empty, and a small product has few tiles: then loops with a team of
@@ -250,6 +250,14 @@ static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k, con
     const fb_shape *a = &k->graph->nodes[n->args[0]].shape;
     if (m->target->tiles && !fills_tiles(k->graph, c->contraction)) return false;
     return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
+}
+
+/* Where nothing else makes tiles of operands that lie otherwise, laying out those of a large product costs less than
+ * loops that read each element again for every sum. */
+static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k, const census *c)
+{
+    enum { LARGE = 1 << 23 };
+    return !m->target->tiles && library_preferred(m, k, c) && fb_node_flops(k->graph, c->contraction) >= LARGE;
 }
 
 /* ---- generated contractions ---- */
@@ -342,6 +350,12 @@ static const family_row table[] = {
      .fits = chain_fits,
      .compute_us = chain_us},
     {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = tile_kind, .fits = gemm_fits, .compute_us = gemm_us},
+    {.family = FB_FAMILY_LIBRARY,
+     .library = true,
+     .its_kind = library_kind,
+     .accepts = laid_accepts,
+     .preferred = laid_preferred,
+     .compute_us = library_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
     {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
     {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .fits = chain_fits, .compute_us = chain_us},

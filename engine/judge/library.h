@@ -16,6 +16,12 @@ typedef struct {
     fb_id result; /* the node whose value the call stores */
 } fb_library_epilogue;
 
+/* How a call comes by operand `arg`: rows or columns at one stride are read where they lie, other views are laid out
+ * first, row by row, and batches that broadcast in part are never at one stride. */
+typedef enum { FB_OPERAND_LIES, FB_OPERAND_LAID_OUT, FB_OPERAND_UNEVEN } fb_operand_way;
+fb_operand_way fb_library_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK]);
+bool fb_library_lays_out(const fb_graph *g, fb_id product, int arg);
+
 /* Reads the group as such a call. False with a verdict that names the node the library cannot do, or the value that
  * would have to be stored half-way. */
 bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why);

@@ -457,6 +457,17 @@ static void add_flip(maker *m, fb_id x)
     if (a.n_axes) add(m, FB_OP_FLIP, &a, 1, &x);
 }
 
+static void add_unfold(maker *m, fb_id x)
+{
+    const fb_shape *s = &at(m, x)->shape;
+    if (!s->rank || s->rank > 4) return;
+    fb_attrs a = {.dim = (int)below(m, s->rank), .step = 1 + (below(m, 2) ? 0 : below(m, 3))};
+    int64_t n = s->dim[a.dim];
+    if (!n) return;
+    a.stop = 1 + below(m, n < 5 ? n : 5);
+    add(m, FB_OP_UNFOLD, &a, 1, &x);
+}
+
 /* The elements up to the first one of a row, in another order than they lie in memory: where indices fall apart into
  * quotients and remainders, and are just too large to be left as they are. */
 static void add_across(maker *m, fb_id x)
@@ -474,10 +485,11 @@ static void add_across(maker *m, fb_id x)
 /* Some views on top of each other. */
 static fb_id viewed(maker *m, fb_id x, int n)
 {
-    static void (*const views[])(maker *, fb_id) = {add_shape, add_permute, add_slice, add_expand, add_pad, add_flip};
+    static void (*const views[])(maker *, fb_id) = {add_shape, add_permute, add_slice, add_expand,
+                                                    add_pad,   add_flip,    add_unfold};
     for (; n > 0; n--) {
         int before = m->values.n;
-        views[below(m, 6)](m, x);
+        views[below(m, (int64_t)(sizeof views / sizeof *views))](m, x);
         if (m->values.n > before) x = m->values.at[m->values.n - 1];
     }
     return x;
@@ -1031,6 +1043,11 @@ static fb_id view_otherwise(maker *m, const fb_node *n)
         a.axes[0] = a.axes[a.n_axes - 1];
         a.n_axes = 1;
         break;
+    case FB_OP_UNFOLD: /* some of all windows */
+        a.step = 1;
+        x = put(m, n->op, &a, 1, &x);
+        b = (fb_attrs){.dim = a.dim, .stop = at(m, x)->shape.dim[a.dim], .step = b.step};
+        return put(m, FB_OP_SLICE, &b, 1, &x);
     default: return FB_NONE;
     }
     x = put(m, n->op, &a, 1, &x);

@@ -569,6 +569,16 @@ static int flip(lua_State *L)
     return fb_tensor_add(L, FB_OP_FLIP, &x, 1, &at, NULL);
 }
 
+/* x:unfold(dim, size, step) as PyTorch's: the windows along dim, their places as a last dimension. */
+static int unfold(lua_State *L)
+{
+    fb_id x = fb_tensor_at(L, 1);
+    fb_attrs at = {.dim = dimension(L, 2, fb_tensor_node(L, 1), 0, "unfold"),
+                   .stop = luaL_checkinteger(L, 3),
+                   .step = luaL_optinteger(L, 4, 1)};
+    return fb_tensor_add(L, FB_OP_UNFOLD, &x, 1, &at, NULL);
+}
+
 /* ---- contraction and gather ---- */
 
 /* a:matmul(b, { precision = "tf32" }). A vector is a row on the left and a column on the right, as in PyTorch. */
@@ -706,6 +716,7 @@ static const luaL_Reg methods[] = {
     {"expand_as", expand_as},
     {"pad", pad},
     {"flip", flip},
+    {"unfold", unfold},
     {"matmul", matmul},
     {"embedding", embedding},
     {"index_add", index_add},

@@ -3,14 +3,8 @@
 -- Each layer is one *op* scope: it folds to one line, the preset `eager` makes it one kernel, and a framework that
 -- measures the graph calls its own. Weights are made beside the scope and named after it (`linear_weight`), because they
 -- are the op's operands. `name` in the options renames a layer: nn.linear(x, 512, { name = "fc1" }).
+local options = require "options"
 local nn = {}
-
-local function options(what, given, known)
-  for key in pairs(given or {}) do
-    if not known[key] then error(what .. ": unknown option \"" .. tostring(key) .. "\"", 0) end
-  end
-  return given or {}
-end
 
 -- Uniform in ±1/sqrt(fan_in), as nn.Linear and the recurrent cells start.
 local function weight(g, name, shape, dtype, fan_in)
@@ -75,6 +69,27 @@ function nn.softmax(x, dim, opts)
   return x.graph:op("softmax", { x }, { dim = dim }, function()
     local e = (x - x:amax(dim, true):detach()):exp()
     return e / e:sum(dim, true)
+  end, opts.name)
+end
+
+-- x / sqrt(mean(x²) + eps) over the last dimension, times a weight unless `affine` is false.
+function nn.rms_norm(x, opts)
+  opts = options("rms_norm", opts, { eps = true, affine = true, name = true })
+  local g, name, eps, n = x.graph, opts.name or "rms_norm", opts.eps or 1e-6, last(x)
+  local w = opts.affine ~= false and g:param(name .. "_weight", { n }, x.dtype, { dist = "constant", value = 1 }) or nil
+  return g:op("rms_norm", { x, w }, { normalized_shape = { n }, eps = eps }, function()
+    local y = x * ((x * x):mean(-1, true) + eps):rsqrt()
+    return w and y * w or y
+  end, name)
+end
+
+-- The logarithm of softmax(x, dim), without the exponentials' own logarithm.
+function nn.log_softmax(x, dim, opts)
+  opts = options("log_softmax", opts, { name = true })
+  dim = dim or -1
+  return x.graph:op("log_softmax", { x }, { dim = dim }, function()
+    local shifted = x - x:amax(dim, true):detach()
+    return shifted - shifted:exp():sum(dim, true):log()
   end, opts.name)
 end
 
@@ -363,5 +378,8 @@ function nn.gru_cell(x, h, opts)
     return n + z * (h - n)
   end, name)
 end
+
+-- conv1d … 3d, conv_transpose1d …, max_pool1d …, avg_pool1d …, batch_norm, group_norm
+for name, layer in pairs(require "pictures") do nn[name] = layer end
 
 return nn

@@ -3,14 +3,8 @@
 -- Nothing is updated in place here: the new value becomes the parameter's when the run (or a loop's step) ends, and
 -- everything else of the run reads the old one. What an optimiser remembers is a parameter too, named after the one it
 -- belongs to, that starts with zeros. State and arithmetic of f16 and bf16 parameters are f32.
+local options = require "options"
 local optim = {}
-
-local function options(what, given, known)
-  for key in pairs(given or {}) do
-    if not known[key] then error(what .. ": unknown option \"" .. tostring(key) .. "\"", 0) end
-  end
-  return given or {}
-end
 
 local function number(what, opts, key, otherwise)
   local value = opts[key]

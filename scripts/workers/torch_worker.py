@@ -264,6 +264,8 @@ def rearrangement(node, x, shapes):
         return f"{x}.expand({listed(node['shape'])})"
     if op == "flip":
         return f"torch.flip({x}, {listed(node['axes'])})"
+    if op == "unfold":
+        return f"{x}.unfold({node['dim']}, {node['stop']}, {node.get('step', 1)})"
     if op == "pad":
         pairs = [p for d in reversed(range(len(shapes[0]))) for p in (node["before"][d], node["after"][d])]
         return f"F.pad({x}, {listed(pairs)}, value={written(node, 'value')})"
@@ -292,6 +294,21 @@ def expression(node, args, shapes):
     return text
 
 
+def over_pictures(op, a, args):
+    """Convolutions and pools; padding that differs before and behind has no call of PyTorch's."""
+    if op.startswith("conv_transpose"):
+        return (f"F.{op}({', '.join(args)}, stride={listed(a['stride'])}, padding={listed(a['padding'])}, "
+                f"output_padding={listed(a['output_padding'])}, groups={a['groups']}, dilation={listed(a['dilation'])})")
+    if op.startswith("conv") and a["before"] == a["after"]:
+        return (f"F.{op}({', '.join(args)}, stride={listed(a['stride'])}, padding={listed(a['before'])}, "
+                f"dilation={listed(a['dilation'])}, groups={a['groups']})")
+    if op.startswith("avg_pool"):
+        return f"F.{op}({args[0]}, {listed(a['kernel'])}, {listed(a['stride'])}, {listed(a['padding'])})"
+    if op.startswith("max_pool"):
+        return f"F.{op}({args[0]}, {listed(a['kernel'])}, {listed(a['stride'])}, {listed(a['padding'])}, {listed(a['dilation'])})"
+    return None
+
+
 def scope_call(scope, args):
     """PyTorch's own call for an op scope, or None where the decomposition runs instead."""
     a, op = scope.get("attrs") or {}, scope["op"]
@@ -306,6 +323,13 @@ def scope_call(scope, args):
         return f"F.softmax({args[0]}, {a.get('dim', -1)})"
     if op == "silu":
         return f"F.silu({args[0]})"
+    if op == "log_softmax":
+        return f"F.log_softmax({args[0]}, {a.get('dim', -1)})"
+    if op == "rms_norm" and "normalized_shape" in a:
+        weight = f", weight={args[1]}" if len(args) > 1 else ""
+        return f"F.rms_norm({args[0]}, {listed(a['normalized_shape'])}{weight}, eps={a.get('eps', 1e-6)!r})"
+    if op.startswith(("conv", "max_pool", "avg_pool")):
+        return over_pictures(op, a, args)
     if op == "scaled_dot_product_attention":
         mask = f", attn_mask={args[3]}" if len(args) > 3 else ""
         return f"F.scaled_dot_product_attention({', '.join(args[:3])}{mask}, scale={a.get('scale')!r})"
