@@ -536,6 +536,14 @@ function Tensor:pad(amounts, value) end
 ---@return Tensor
 function Tensor:flip(...) end
 
+---The windows of `size` elements along dim, `step` (1) apart: dim counts them, and their elements are a last dimension.
+---Nothing is copied.
+---@param dim integer
+---@param size integer
+---@param step? integer
+---@return Tensor
+function Tensor:unfold(dim, size, step) end
+
 ---The same values, through which g:grad passes nothing.
 ---@return Tensor
 function Tensor:detach() end
@@ -930,6 +938,132 @@ function nn.layer_norm(x, opts) end
 ---@param opts? { name: string? }
 ---@return Tensor
 function nn.softmax(x, dim, opts) end
+
+---The logarithm of softmax(x, dim).
+---@param x Tensor
+---@param dim? integer
+---@param opts? { name: string? }
+---@return Tensor
+function nn.log_softmax(x, dim, opts) end
+
+---x / sqrt(mean(x²) + eps) over the last dimension, times a weight; eps 1e-6 unless it is said.
+---@param x Tensor
+---@param opts? { eps: number?, affine: boolean?, name: string? }
+---@return Tensor
+function nn.rms_norm(x, opts) end
+
+---@class ConvOptions
+---@field stride? integer|integer[]
+---@field padding? integer|integer[]|"same"
+---@field output_padding? integer|integer[] of transposed ones
+---@field dilation? integer|integer[]
+---@field groups? integer
+---@field bias? boolean|Tensor
+---@field weight? Tensor
+---@field name? string
+
+---W ∗ x + b over the last 1 dimension of x [batch, channels, …], W [out, channels / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv1d(x, out, kernel, opts) end
+
+---The gradient of nn.conv1d as a layer, W [channels, out / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv_transpose1d(x, out, kernel, opts) end
+
+---The largest of each window.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, dilation: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.max_pool1d(x, kernel, opts) end
+
+---The mean of each window, zeros of the padding included.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.avg_pool1d(x, kernel, opts) end
+
+---W ∗ x + b over the last 2 dimensions of x [batch, channels, …], W [out, channels / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv2d(x, out, kernel, opts) end
+
+---The gradient of nn.conv2d as a layer, W [channels, out / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv_transpose2d(x, out, kernel, opts) end
+
+---The largest of each window.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, dilation: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.max_pool2d(x, kernel, opts) end
+
+---The mean of each window, zeros of the padding included.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.avg_pool2d(x, kernel, opts) end
+
+---W ∗ x + b over the last 3 dimensions of x [batch, channels, …], W [out, channels / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv3d(x, out, kernel, opts) end
+
+---The gradient of nn.conv3d as a layer, W [channels, out / groups, kernel…].
+---@param x Tensor
+---@param out integer channels
+---@param kernel integer|integer[]
+---@param opts? ConvOptions
+---@return Tensor
+function nn.conv_transpose3d(x, out, kernel, opts) end
+
+---The largest of each window.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, dilation: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.max_pool3d(x, kernel, opts) end
+
+---The mean of each window, zeros of the padding included.
+---@param x Tensor
+---@param kernel integer|integer[]
+---@param opts? { stride: (integer|integer[])?, padding: (integer|integer[])?, name: string? }
+---@return Tensor
+function nn.avg_pool3d(x, kernel, opts) end
+
+---Each channel (dimension 1) by its running mean and variance, as in evaluation.
+---@param x Tensor
+---@param opts? { eps: number?, affine: boolean?, name: string? }
+---@return Tensor
+function nn.batch_norm(x, opts) end
+
+---Groups of channels of each picture by their own mean and variance.
+---@param x Tensor
+---@param groups integer
+---@param opts? { eps: number?, affine: boolean?, name: string? }
+---@return Tensor
+function nn.group_norm(x, groups, opts) end
 
 ---Gaussian error linear unit.
 ---@param x Tensor

@@ -76,7 +76,7 @@ typedef struct {
     FB_VEC(fb_gemm_call) gemms;
     FB_VEC(fb_launch) launches;
     fb_known_kernel *known;
-    fb_name_set *names;    /* of kernels */
+    fb_name_set *names; /* of kernels */
     fb_scratch scratch[FB_SCRATCHES];
     fb_id laid[2];    /* operands that the library call at hand has laid out; FB_NONE */
     int elsewhere[2]; /* … their buffers without that */

@@ -104,9 +104,7 @@ static bool step(const fb_graph *g, fb_index_pool *p, fb_access *a)
     case FB_OP_FLIP:
         for (int i = 0; i < at->n_axes; i++) to[at->axes[i]] = reversed(p, to[at->axes[i]], in->dim[at->axes[i]]);
         break;
-    case FB_OP_UNFOLD:
-        to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step), a->coords[in->rank]);
-        break;
+    case FB_OP_UNFOLD: to[at->dim] = fb_ix_add(p, fb_ix_scale(p, to[at->dim], at->step), a->coords[in->rank]); break;
     default: fb_bug(__FILE__, __LINE__, "a view without an access map");
     }
     for (int d = 0; d < in->rank; d++)

@@ -395,7 +395,6 @@ static bool infer_unfold(const context *c)
         return refuse(c, "a window of %lld does not fit into dimension %d of size %lld", (long long)at->stop, at->dim,
                       (long long)size);
     shape.dim[at->dim] = (size - at->stop) / at->step + 1;
-    if (shape.dim[at->dim] == 1) at->step = 1;
     shape.dim[shape.rank++] = at->stop;
     return set(c, x->dtype, &shape);
 }

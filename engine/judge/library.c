@@ -159,9 +159,8 @@ fb_operand_way fb_library_operand(const fb_graph *g, fb_id product, int arg, int
     fb_id operand = g->nodes[product].args[arg], base;
     int64_t offset, stride = 1;
     const fb_shape *s = &g->nodes[operand].shape, *result = &g->nodes[product].shape;
-    if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides) &&
-        even_batches(result, s, strides))
-        return FB_OPERAND_LIES;
+    if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides))
+        return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
     for (int d = s->rank - 1; d >= 0; stride *= s->dim[d--]) strides[d] = stride;
     return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
 }

@@ -465,8 +465,7 @@ def _roll(g, x, shifts, dims=()):
 
 @call("unfold")
 def _unfold(g, x, dim, size, step):
-    dim, n = dim % len(x.shape), (x.shape[dim] - size) // step + 1
-    return g.join("stack", [g.slice(x, dim, i, i + (n - 1) * step + 1, step) for i in range(size)], len(x.shape))
+    return g.unfold(x, dim, size, step)
 
 
 @call("diagonal")

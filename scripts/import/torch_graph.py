@@ -316,6 +316,12 @@ class Graph:
             return x
         return self.add("slice", [x], shape, x.dtype, dim=dim, start=start, stop=stop, step=step)
 
+    def unfold(self, x, dim, size, step):
+        """The windows of `size` along dim, their elements as a last dimension."""
+        dim = dim % len(x.shape)
+        shape = x.shape[:dim] + [(x.shape[dim] - size) // step + 1] + x.shape[dim + 1:] + [size]
+        return self.add("unfold", [x], shape, x.dtype, dim=dim, stop=size, step=step)
+
     def select(self, x, dim, index):
         dim = dim % len(x.shape)
         index = index + x.shape[dim] if index < 0 else index

@@ -51,9 +51,11 @@ def _batch_norm(g, x, w, b, mean, var, training, momentum, eps, cudnn_enabled=Fa
         raise Unsupported("batch_norm by the statistics of the batch: call eval() first, or keep running statistics")
     def along(v):
         return g.view(v, [v.shape[0]] + [1] * (len(x.shape) - 2))
-    scale = g.unary("rsqrt", g.binary("add", var, eps))
-    y = g.binary("mul", g.binary("sub", x, along(mean)), along(g.binary("mul", scale, w) if w is not None else scale))
-    return g.cast(g.binary("add", y, along(b)) if b is not None else y, x.dtype)
+    def make():
+        scale = g.unary("rsqrt", g.binary("add", var, eps))
+        y = g.binary("mul", g.binary("sub", x, along(mean)), along(g.binary("mul", scale, w) if w is not None else scale))
+        return g.cast(g.binary("add", y, along(b)) if b is not None else y, x.dtype)
+    return g.op("batch_norm", [x, mean, var, w, b], {"eps": eps}, make)
 
 
 CALLS["_native_batch_norm_legit_no_training"] = lambda g, x, w, b, mean, var, momentum, eps: [
@@ -63,13 +65,15 @@ CALLS["_native_batch_norm_legit_no_training"] = lambda g, x, w, b, mean, var, mo
 @call("group_norm")
 def _group_norm(g, x, groups, w=None, b=None, eps=1e-5, cudnn_enabled=True):
     n, channels, rest = x.shape[0], x.shape[1], x.shape[2:]
-    parts = g.view(x, [n, groups, channels // groups * math.prod(rest)])
-    centred = g.binary("sub", parts, g.reduce("mean", parts, -1, True))
-    variance = g.reduce("mean", g.binary("mul", centred, centred), -1, True)
-    y = g.view(g.binary("mul", centred, g.unary("rsqrt", g.binary("add", variance, eps))), x.shape)
-    for op, v in (("mul", w), ("add", b)):
-        y = g.binary(op, y, g.view(v, [channels] + [1] * len(rest))) if v is not None else y
-    return y
+    def make():
+        parts = g.view(x, [n, groups, channels // groups * math.prod(rest)])
+        centred = g.binary("sub", parts, g.reduce("mean", parts, -1, True))
+        variance = g.reduce("mean", g.binary("mul", centred, centred), -1, True)
+        y = g.view(g.binary("mul", centred, g.unary("rsqrt", g.binary("add", variance, eps))), x.shape)
+        for op, v in (("mul", w), ("add", b)):
+            y = g.binary(op, y, g.view(v, [channels] + [1] * len(rest))) if v is not None else y
+        return y
+    return g.op("group_norm", [x, w, b], {"groups": groups, "eps": eps}, make)
 
 
 @call("instance_norm")
@@ -98,8 +102,11 @@ def _softmax(g, x, dim, *, dtype=None):
 
 @call("log_softmax")
 def _log_softmax(g, x, dim, *, dtype=None):
-    shifted, _, total = exponentials(g, g.cast(x, dtype_of(dtype)) if dtype is not None else x, dim)
-    return g.binary("sub", shifted, g.unary("log", total))
+    x = g.cast(x, dtype_of(dtype)) if dtype is not None else x
+    def make():
+        shifted, _, total = exponentials(g, x, dim)
+        return g.binary("sub", shifted, g.unary("log", total))
+    return g.op("log_softmax", [x], {"dim": dim}, make)
 
 
 CALLS["_softmax"] = lambda g, x, dim, half_to_float: _softmax(g, x, dim)
@@ -162,9 +169,12 @@ def _gelu(g, x, *, approximate="none"):
 
 @call("rms_norm")
 def _rms_norm(g, x, size, w=None, eps=None):
-    square = g.reduce("mean", g.binary("mul", x, x), list(range(len(x.shape) - len(size), len(x.shape))), True)
-    y = g.binary("mul", x, g.unary("rsqrt", g.binary("add", square, (2.0**-52 if x.dtype == "f64" else 2.0**-23) if eps is None else eps)))
-    return g.binary("mul", y, w) if w is not None else y
+    eps = (2.0**-52 if x.dtype == "f64" else 2.0**-23) if eps is None else eps
+    def make():
+        square = g.reduce("mean", g.binary("mul", x, x), list(range(len(x.shape) - len(size), len(x.shape))), True)
+        y = g.binary("mul", x, g.unary("rsqrt", g.binary("add", square, eps)))
+        return g.binary("mul", y, w) if w is not None else y
+    return g.op("rms_norm", [x, w], {"normalized_shape": list(size), "eps": eps}, make)
 
 
 @call("scaled_dot_product_attention")
@@ -199,28 +209,26 @@ def each(v, n):
 
 
 def windows_of(g, x, kernel, stride, padding, dilation, fill=0, after=None):
-    """The windows over the last dimensions of x, in a list over the kernel's places. `padding` is before, and behind too
-    unless `after` says otherwise."""
-    k = len(kernel)
-    after = after or padding
-    x = g.pad(x, [n for d in reversed(range(k)) for n in (padding[d], after[d])], fill)
-    parts, first = [x], len(x.shape) - k
+    """The windows over the last dimensions of x, which count them; their elements are as many dimensions more. `padding` is
+    before, and behind too unless `after` says otherwise."""
+    k, first = len(kernel), len(x.shape) - len(kernel)
+    x = g.pad(x, [n for d in reversed(range(k)) for n in (padding[d], (after or padding)[d])], fill)
     for d in range(k):
-        span = dilation[d] * (kernel[d] - 1)
-        n = (x.shape[first + d] - span - 1) // stride[d] + 1
-        if n < 1:
-            raise Unsupported(f"a kernel of {kernel} over {x.shape[first:]}")
-        parts = [g.slice(p, first + d, i * dilation[d], i * dilation[d] + (n - 1) * stride[d] + 1, stride[d])
-                 for p in parts for i in range(kernel[d])]
-    return parts
+        span = dilation[d] * (kernel[d] - 1) + 1
+        if span > x.shape[first + d]:
+            raise Unsupported(f"a kernel of {kernel} over {x.shape[first:first + k]}")
+        x = g.unfold(x, first + d, span, stride[d])
+        x = g.slice(x, -1, 0, span, dilation[d]) if dilation[d] > 1 else x
+    return x
 
 
 def convolved(g, x, w, b, stride, before, after, dilation, groups):
     """x [N, C, …] with w [out, C / groups, …]: all windows as columns, and one product for each group."""
     out, inner, kernel = w.shape[0], w.shape[1], w.shape[2:]
+    k, n = len(kernel), x.shape[0]
     windows = windows_of(g, x, kernel, stride, before, dilation, 0, after)
-    n, space = x.shape[0], windows[0].shape[2:]
-    columns, long = g.join("stack", windows, 2), inner * math.prod(kernel)
+    space, long = windows.shape[2:2 + k], inner * math.prod(kernel)
+    columns = g.permute(windows, [0, 1] + list(range(2 + k, 2 + 2 * k)) + list(range(2, 2 + k)))
     if groups == 1:
         y = g.matmul(g.view(w, [out, long]), g.view(columns, [n, long, math.prod(space)]))
     else:
@@ -247,7 +255,10 @@ def _conv(g, x, w, b=None, stride=1, padding=0, dilation=1, groups=1):
         before, after = [n // 2 for n in total], [n - n // 2 for n in total]
     else:
         before = after = [0] * k if padding == "valid" else each(padding, k)
-    return batched(g, x, k + 2, lambda x: convolved(g, x, w, b, stride, before, after, dilation, groups))
+    attrs = {"stride": stride, "before": before, "after": after, "dilation": dilation, "groups": groups}
+    def whole(x):
+        return g.op(f"conv{k}d", [x, w, b], attrs, lambda: convolved(g, x, w, b, stride, before, after, dilation, groups))
+    return batched(g, x, k + 2, whole)
 
 
 @call("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -256,15 +267,16 @@ def _conv_transpose(g, x, w, b=None, stride=1, padding=0, output_padding=0, grou
     k, kernel = len(w.shape) - 2, w.shape[2:]
     stride, padding, more, dilation = (each(v, k) for v in (stride, padding, output_padding, dilation))
     channels, out = w.shape[0], w.shape[1]
-    w = g.swap(g.view(w, [groups, channels // groups, out] + kernel), 1, 2)
-    w = g.unary("flip", g.view(w, [groups * out, channels // groups] + kernel), axes=list(range(2, 2 + k)))
     before = [dilation[d] * (kernel[d] - 1) - padding[d] for d in range(k)]
     after = [n + m for n, m in zip(before, more)]
-    def whole(x):
+    attrs = {"stride": stride, "padding": padding, "output_padding": more, "dilation": dilation, "groups": groups}
+    def make(x):
+        turned = g.swap(g.view(w, [groups, channels // groups, out] + kernel), 1, 2)
+        turned = g.unary("flip", g.view(turned, [groups * out, channels // groups] + kernel), axes=list(range(2, 2 + k)))
         for d in range(k):
             x = stuffed(g, x, 2 + d, stride[d])
-        return convolved(g, x, w, b, [1] * k, before, after, dilation, groups)
-    return batched(g, x, k + 2, whole)
+        return convolved(g, x, turned, b, [1] * k, before, after, dilation, groups)
+    return batched(g, x, k + 2, lambda x: g.op(f"conv_transpose{k}d", [x, w, b], attrs, lambda: make(x)))
 
 
 @call("convolution")
@@ -296,16 +308,17 @@ def _max_pool(g, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False, *
     stride = each(stride, k) if stride else kernel
     _, beyond = pool_sizes(x, kernel, stride, padding, dilation, ceil_mode)
     windows = windows_of(g, x, kernel, stride, padding, dilation, lowest(x.dtype), beyond)
-    return g.reduce("amax", g.join("stack", windows, 0), 0, False) if len(windows) > 1 else windows[0]
+    return g.reduce("amax", windows, list(range(len(x.shape), len(x.shape) + k)), False)
 
 
 def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *, k):
     kernel, padding = each(kernel, k), each(padding, k)
     stride = each(stride, k) if stride else kernel
     sizes, beyond = pool_sizes(x, kernel, stride, padding, [1] * k, ceil_mode)
-    windows = g.join("stack", windows_of(g, x, kernel, stride, padding, [1] * k, 0, beyond), 0)
+    windows = windows_of(g, x, kernel, stride, padding, [1] * k, 0, beyond)
+    places = list(range(len(x.shape), len(x.shape) + k))
     if divisor_override:
-        return g.binary("mul", g.reduce("sum", windows, 0, False), 1 / divisor_override)
+        return g.binary("mul", g.reduce("sum", windows, places, False), 1 / divisor_override)
     counts = None
     for d, n in enumerate(x.shape[len(x.shape) - k:]):
         p = padding[d] if count_include_pad else 0
@@ -317,7 +330,7 @@ def _avg_pool(g, x, kernel, stride=(), padding=0, ceil_mode=False, count_include
         share = g.binary("div", kernel[d], g.cast(along, x.dtype))
         share = g.view(share, [sizes[d]] + [1] * (k - 1 - d))
         counts = share if counts is None else g.binary("mul", counts, share)
-    y = g.reduce("mean", windows, 0, False)
+    y = g.reduce("mean", windows, places, False)
     return g.binary("mul", y, counts) if counts is not None else y
 
 

@@ -3,7 +3,7 @@
 -- Each layer is one *op* scope: it folds to one line, the preset `eager` makes it one kernel, and a framework that
 -- measures the graph calls its own. Weights are made beside the scope and named after it (`linear_weight`), because they
 -- are the op's operands. `name` in the options renames a layer: nn.linear(x, 512, { name = "fc1" }).
-local options = require "options"
+local options, pictures = require "options", require "pictures"
 local nn = {}
 
 -- Uniform in ±1/sqrt(fan_in), as nn.Linear and the recurrent cells start.
@@ -379,7 +379,20 @@ function nn.gru_cell(x, h, opts)
   end, name)
 end
 
--- conv1d … 3d, conv_transpose1d …, max_pool1d …, avg_pool1d …, batch_norm, group_norm
-for name, layer in pairs(require "pictures") do nn[name] = layer end
+-- Over pictures and the like: scripts/lib/pictures.lua.
+function nn.conv1d(x, out, kernel, opts) return pictures.conv1d(x, out, kernel, opts) end
+function nn.conv2d(x, out, kernel, opts) return pictures.conv2d(x, out, kernel, opts) end
+function nn.conv3d(x, out, kernel, opts) return pictures.conv3d(x, out, kernel, opts) end
+function nn.conv_transpose1d(x, out, kernel, opts) return pictures.conv_transpose1d(x, out, kernel, opts) end
+function nn.conv_transpose2d(x, out, kernel, opts) return pictures.conv_transpose2d(x, out, kernel, opts) end
+function nn.conv_transpose3d(x, out, kernel, opts) return pictures.conv_transpose3d(x, out, kernel, opts) end
+function nn.max_pool1d(x, kernel, opts) return pictures.max_pool1d(x, kernel, opts) end
+function nn.max_pool2d(x, kernel, opts) return pictures.max_pool2d(x, kernel, opts) end
+function nn.max_pool3d(x, kernel, opts) return pictures.max_pool3d(x, kernel, opts) end
+function nn.avg_pool1d(x, kernel, opts) return pictures.avg_pool1d(x, kernel, opts) end
+function nn.avg_pool2d(x, kernel, opts) return pictures.avg_pool2d(x, kernel, opts) end
+function nn.avg_pool3d(x, kernel, opts) return pictures.avg_pool3d(x, kernel, opts) end
+function nn.batch_norm(x, opts) return pictures.batch_norm(x, opts) end
+function nn.group_norm(x, groups, opts) return pictures.group_norm(x, groups, opts) end
 
 return nn

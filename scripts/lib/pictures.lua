@@ -1,5 +1,5 @@
 -- Layers over pictures and the like, as PyTorch has them: convolutions, pools, and norms by channel. Tensors are
--- [batch, channels, …] with one, two or three dimensions behind. nn holds them: nn.conv2d, nn.max_pool2d, nn.batch_norm.
+-- [batch, channels, …] with one, two or three dimensions behind. Scripts call them in nn: nn.conv2d, nn.max_pool2d.
 --
 -- A convolution is one product of the weights with the windows of x, which unfold() only names: whether they are laid out
 -- in memory first or read where they are is the plan's to decide.

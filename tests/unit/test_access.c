@@ -55,6 +55,7 @@ static double view_element(const fb_node *n, const tensor *x, const int64_t *ind
             if (to[d] < 0 || to[d] >= x->shape.dim[d]) return at->value;
         }
         break;
+    case FB_OP_UNFOLD: to[at->dim] = at->step * index[at->dim] + index[x->shape.rank]; break;
     default:
         for (int i = 0; i < at->n_axes; i++) to[at->axes[i]] = x->shape.dim[at->axes[i]] - 1 - index[at->axes[i]];
     }
@@ -93,7 +94,7 @@ static fb_id random_view(fb_graph *g, fb_id x)
     const fb_shape *s = &fb_node_at(g, x)->shape;
     fb_attrs at = {0};
     int d = s->rank ? (int)draw(0, s->rank - 1) : 0;
-    int64_t op = s->rank ? draw(0, 5) : 0;
+    int64_t op = s->rank ? draw(0, 6) : 0;
     if (op == 0) {
         at.shape = random_reshape(s);
         return add_op(g, FB_OP_VIEW, &x, 1, &at);
@@ -120,6 +121,12 @@ static fb_id random_view(fb_graph *g, fb_id x)
         at.after[d] = draw(0, 2);
         at.value = -1;
         return add_op(g, FB_OP_PAD, &x, 1, &at);
+    }
+    if (op == 6 && s->rank < 5 && fb_shape_elements(s) < 300) {
+        at.dim = d;
+        at.stop = draw(1, s->dim[d] < 4 ? s->dim[d] : 4);
+        at.step = draw(1, 3);
+        return add_op(g, FB_OP_UNFOLD, &x, 1, &at);
     }
     at.n_axes = 1;
     at.axes[0] = d;

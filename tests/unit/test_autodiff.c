@@ -293,6 +293,14 @@ static fb_id rotated(rig *r, const fb_id *x, fb_op op)
     return add_at(r, FB_OP_FLIP, squared(r, y), (fb_attrs){.n_axes = 2, .axes = {0, -1}});
 }
 
+/* Windows that overlap, and that leave elements between them and at the end. */
+static fb_id windowed(rig *r, const fb_id *x, fb_op op)
+{
+    (void)op;
+    fb_id y = add_at(r, FB_OP_UNFOLD, x[0], (fb_attrs){.dim = 1, .stop = 2, .step = 1});
+    return squared(r, add_at(r, FB_OP_UNFOLD, squared(r, y), (fb_attrs){.dim = 3, .stop = 1, .step = 3}));
+}
+
 static fb_id spread(rig *r, const fb_id *x, fb_op op)
 {
     (void)op;
@@ -322,6 +330,8 @@ static void views(void **state)
     CHECK(reshaped, -1, 1, SHAPE(8));
     CHECK(rotated, -1, 1, SHAPE(2, 3, 1, 4));
     CHECK(rotated, -1, 1, SHAPE(2, 2, 3, 2));
+    CHECK(windowed, -1, 1, SHAPE(2, 5, 1, 2));
+    CHECK(windowed, -1, 1, SHAPE(1, 2, 3, 4));
     CHECK(spread, -1, 1, SHAPE(2, 1));
     CHECK(spread, -1, 1, SHAPE(1, 5, 4));
     CHECK(spread, -1, 1, SHAPE(3, 1, 1));
@@ -493,7 +503,12 @@ static fb_id random_view(rig *r, dice *d, fb_id x)
 {
     fb_shape shape = fb_node_at(r->g, x)->shape;
     int dim = roll_below(d, shape.rank);
-    switch (roll_below(d, 6)) {
+    switch (roll_below(d, 7)) {
+    case 6: {
+        fb_attrs at = {.dim = dim, .stop = 1 + roll_below(d, (int)shape.dim[dim]), .step = 1 + roll_below(d, 3)};
+        fb_id windows = add_at(r, FB_OP_UNFOLD, x, at);
+        return add_at(r, FB_OP_VIEW, windows, (fb_attrs){.shape = SHAPE(1, -1)});
+    }
     case 0: return add_at(r, FB_OP_VIEW, x, (fb_attrs){.shape = SHAPE(1, -1)});
     case 1: return add_at(r, FB_OP_PERMUTE, x, (fb_attrs){.n_axes = 2, .axes = {1, 0}});
     case 2: return add_at(r, FB_OP_FLIP, x, (fb_attrs){.n_axes = 1, .axes = {dim}});

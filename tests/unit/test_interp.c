@@ -143,8 +143,9 @@ static void views_move_elements(void **state)
         add_at(&r, FB_OP_SLICE, a, (fb_attrs){.dim = 2, .start = 1, .stop = 4, .step = 2}),
         add_at(&r, FB_OP_FLIP, a, (fb_attrs){.n_axes = 2, .axes = {0, 2}}),
         add_at(&r, FB_OP_SLICE, a, (fb_attrs){.dim = 1, .start = 3, .stop = 3, .step = 1}),
+        add_at(&r, FB_OP_UNFOLD, a, (fb_attrs){.dim = 1, .stop = 2, .step = 1}),
     };
-    run_keeping_all(&r, y, 5, true);
+    run_keeping_all(&r, y, 6, true);
     expect_values(&r, y[0], 24, x);
     double wanted[24];
     for (int k = 0; k < 24; k++) wanted[k] = k / 6 + 12 * (k / 3 % 2) + 4 * (k % 3);

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Convolutions, pools and norms: of nn, and of the importer as far as it needs no PyTorch.
+. "${FB_SRCDIR:-.}/tests/cli/lib.sh"
+
+cat >same.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+local function apart(a, b) return (a - b):abs():amax() end
+-- The same place by place; the gradient of a convolution by its rule, and as a layer of its own.
+return fb.script { title = "same", model = function(g)
+  local normal = { dist = "normal" }
+  local x, W = g:input("x", { 2, 6, 9, 8 }, "f32", normal), g:input("W", { 8, 3, 3, 2 }, "f32", normal)
+  local opts = { stride = { 2, 1 }, padding = { 1, 0 }, groups = 2, dilation = { 1, 2 }, weight = W, bias = false }
+  local y, sum = nn.conv2d(x, 8, { 3, 2 }, opts), nil
+  local p, h, w = x:pad({ 0, 0, 1, 1 }), y.shape[3], y.shape[4]
+  for q = 0, 1 do
+    local part
+    for i = 0, 2 do for j = 0, 1 do
+      local at = p:slice(1, 3 * q, 3 * q + 3):slice(2, i, i + 2 * h - 1, 2):slice(3, 2 * j, 2 * j + w):view({ 2, 3, h * w })
+      local here = W:slice(0, 4 * q, 4 * q + 4):slice(2, i, i + 1):slice(3, j, j + 1):view({ 4, 3 }):matmul(at)
+      part = part and part + here or here
+    end end
+    sum = sum and g:cat({ sum, part }, 1) or part
+  end
+  local z = g:input("z", y.shape, "f32", normal)
+  local back = nn.conv_transpose2d(z, 6, { 3, 2 }, opts)
+  local m, largest, padded = nn.max_pool2d(x, 3, { stride = 2, padding = 1 }), nil, x:pad({ 1, 1, 1, 1 }, -math.huge)
+  for i = 0, 2 do for j = 0, 2 do
+    local at = padded:slice(2, i, i + 2 * m.shape[3] - 1, 2):slice(3, j, j + 2 * m.shape[4] - 1, 2)
+    largest = largest and largest:maximum(at) or at
+  end end
+  local n = nn.group_norm(x, 3)
+  return g:stack({ apart(y:view({ 2, 8, h * w }), sum), apart(g:grad((y * z):sum(), { x })[1], back), apart(m, largest),
+    apart(nn.log_softmax(z, 1):exp():sum(1), z:sum(1) * 0 + 1), n:mean():abs(), apart((n * n):mean(), (x:sum() * 0) + 1) }, 0)
+end }
+LUA
+differ() { # FILE NAME: the largest of the differences is a rounding
+    fb values "$1" max stack --device host --format json
+    awk '/"max":/ { found = $2 + 0 < 1e-4 } END { exit !found }' out || status="$status, far apart"
+    is "$2" 0 out '"elements"'
+}
+differ same.lua "convolutions, pools and norms of nn against the same place by place"
+if command -v python3 >/dev/null 2>&1; then
+    python3 "$FB_SRCDIR/tests/cli/import_layers.py" "$FB_SRCDIR" layers.json
+    differ layers.json "the importer's convolutions and pools against their definitions"
+    fb graph layers.json eager --device host
+    is "a convolution is one kernel of eager" 0 out 'conv2d\.matmul' out 'conv_transpose3d\.matmul'
+else
+    report ok "the importer's convolutions # SKIP there is no python3"
+    report ok "a convolution of eager # SKIP there is no python3"
+fi
+
+# A product of which no library reads an operand as it lies.
+cat >conv.lua <<'LUA'
+local fb, nn = require "fusebox", require "nn"
+return fb.script { title = "conv", model = function(g)
+  return nn.relu(nn.conv2d(g:input("x", { 1, 32, 24, 24 }, "f32"), 32, 3, { padding = "same" }))
+end }
+LUA
+fb check conv.lua eager max --device host
+is "windows are laid out for the library" 0 out '✓ eager' out '✓ max'
+fb run conv.lua max --device host --format json
+is "as a launch of its own" 0 out '"launches": 2,'
+fb check conv.lua none eager max --set=dtype=f32 --device host
+is "a parameter that there is not" 2 err1 'no parameter'
+
+while IFS='|' read -r call says; do
+    cat >wrong.lua <<LUA
+local fb, nn = require "fusebox", require "nn"
+return function(g) return $call end
+LUA
+    fb check wrong.lua none --device host
+    is "refused: $call" 1 out "^✗ none: wrong.lua:2: $says"
+done <<'END'
+nn.conv2d(g:input("x", { 4, 5 }, "f32"), 3, 3)|conv2d: takes \[batch, channels, size, size\], not
+nn.conv2d(g:input("x", { 1, 4, 5, 5 }, "f32"), 3, 3, { groups = 2 })|conv2d: 4 channels in and 3 out do not fall into 2 groups
+nn.conv1d(g:input("x", { 1, 4, 5 }, "f32"), 3, 7)|conv1d: a window of 7 does not fit into 5 elements, padding included
+nn.conv1d(g:input("x", { 1, 4, 5 }, "f32"), 3, 1.5)|conv1d: the kernel is a whole number, or a list of 1
+nn.max_pool2d(g:input("x", { 1, 4, 5, 5 }, "f32"), 2, { strde = 2 })|max_pool2d: unknown option "strde"
+nn.group_norm(g:input("x", { 1, 4, 5, 5 }, "f32"), 3)|group_norm: 4 channels do not fall into 3 groups
+END
+done_testing
