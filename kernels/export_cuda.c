@@ -37,10 +37,11 @@ static NAME(status) load(handle *h, int k, int units)
         return CODE(NO_CODE); /* a GPU with less of it */
     if (c->wide && cuFuncSetAttribute(h->functions[k], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1) != CUDA_SUCCESS)
         return CODE(NO_CODE);
-    if (!c->together) return CODE(OK);
+    if (!c->together && !c->row) return CODE(OK);
     if (cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, h->functions[k], c->block[0], (size_t)c->shared) !=
         CUDA_SUCCESS)
         return CODE(NO_DEVICE);
+    if (c->row > blocks * units) return CODE(NO_CODE); /* some would wait for others that cannot begin */
     h->blocks[k] = blocks * units < c->grid[0] ? blocks * units : c->grid[0];
     return h->blocks[k] > 0 ? CODE(OK) : CODE(NO_CODE);
 }

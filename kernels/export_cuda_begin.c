@@ -15,6 +15,7 @@ typedef struct {
     const unsigned char *cubin, *ptx;
     int grid[3], block[3], shared;
     bool together; /* all of its blocks are there at once */
+    int row;       /* so many of them, side by side, wait for each other; 0: none does */
     bool wide;     /* its clusters are of more blocks than every GPU has room for */
 } kernel;
 

@@ -367,6 +367,7 @@ bool fb_eject_read(const fb_eject_kernel *k, const fb_kernel_source *file, fb_ar
     }
     own.entry = fb_arena_strdup(arena, entry.text);
     own.text = unit_of(&r, arena);
+    fb_printer_own_needs(k->target, file->text, &own.needs);
     *text = own;
     return true;
 }

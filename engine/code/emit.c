@@ -463,10 +463,9 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     memcpy(result.grid, e.grid, sizeof result.grid);
     memcpy(result.block, e.block, sizeof result.block);
     result.dynamic_shared = e.dynamic_shared;
-    result.together = e.together;
-    result.kept_shared = e.kept_shared;
-    result.cluster = e.cluster;
-    result.weights = e.weights ? fb_arena_strdup(arena, e.weights) : NULL;
+    result.needs = e.needs;
+    result.stage = e.stage;
+    result.stage.weights = fb_arena_strdup(arena, e.stage.weights);
     result.n_args = e.n_args;
     result.args = FB_NEW_ARRAY(arena, fb_kernel_arg, e.n_args);
     for (int i = 0; i < e.n_args; i++)

@@ -2,6 +2,7 @@
 #ifndef FB_CODE_EMIT_H
 #define FB_CODE_EMIT_H
 
+#include "code/needs.h"
 #include "code/printer.h"
 #include "plan/plan.h"
 
@@ -19,10 +20,8 @@ typedef struct {
     fb_kernel_arg *args;   /* in the kernel's order */
     int grid[3], block[3]; /* CUDA geometry; 0 on the host */
     int dynamic_shared;    /* bytes */
-    int together;          /* so many blocks side by side wait for each other; 0: none does */
-    int kept_shared;       /* more of them, which stay as they are between the steps of a loop */
-    int cluster;           /* blocks of a cluster; 0: there are none */
-    const char *weights;   /* in a cluster: the type of what its threads keep from one step of its loop to the next */
+    fb_needs needs;
+    fb_stage stage;
 } fb_kernel_text;
 
 /* A name for the kernel, from the ops of its nodes: "layer_norm_tanh_stack". */

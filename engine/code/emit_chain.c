@@ -34,25 +34,24 @@ static const char *on_chip(fb_emitter *e, fb_id node, fb_ix at)
     return in_block(e, product_name(e, i), c->link[i].columns, at);
 }
 
-static const char *chip_type(const fb_emitter *e, int product)
+/* Memory for a block's rows of a product, or of what it multiplies. */
+static void declare(fb_emitter *e, int which, fb_id node, int product, int64_t columns)
 {
-    return e->spell->type[e->nest->graph->nodes[e->nest->chain->link[product].node].dtype].value;
-}
-
-static void declare(fb_emitter *e, int which, fb_id node, const char *type, int64_t columns)
-{
+    fb_dtype dtype = e->nest->graph->nodes[e->nest->chain->link[product].node].dtype;
+    const char *type = e->spell->type[dtype].value;
     e->chip[which] = fb_emit_name(e, fb_emit_plain(e, node));
-    fb_emit(e, "%s *const %s = fb_block_new(%" PRId64 " * sizeof(%s));", type, e->chip[which],
-            e->nest->chain->block * columns, type);
+    int64_t n = e->nest->chain->block * columns;
+    fb_emit(e, "%s *const %s = fb_block_new(%" PRId64 " * sizeof(%s));", type, e->chip[which], n, type);
+    e->needs.block_bytes += fb_needs_block(n, dtype == FB_F64 ? sizeof(double) : sizeof(float));
 }
 
 static void declare_blocks(fb_emitter *e)
 {
     const fb_chain *c = e->nest->chain;
     const fb_chain_link *last = &c->link[c->n_links - 1];
-    for (int i = 0; i < c->n_links; i++) declare(e, i, c->link[i].node, chip_type(e, i), c->link[i].columns);
+    for (int i = 0; i < c->n_links; i++) declare(e, i, c->link[i].node, i, c->link[i].columns);
     if (last->a == FB_NONE && !c->in_place)
-        declare(e, 2, e->nest->graph->nodes[last->node].args[0], chip_type(e, c->n_links - 1), last->depth);
+        declare(e, 2, e->nest->graph->nodes[last->node].args[0], c->n_links - 1, last->depth);
 }
 
 static void free_blocks(fb_emitter *e)

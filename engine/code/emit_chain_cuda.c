@@ -460,6 +460,11 @@ static void declare_tile(const writer *w)
     const fb_chain_tile *t = &w->tile;
     const char *tensor = t->tensor ? "true" : "false";
     fb_emitter *e = w->e;
+    if (t->wide || t->attends) {
+        e->needs.warpgroups = true;
+        fb_needs_text(&e->needs, FB_TEXT_WGMMA);
+    }
+    if (t->attends) fb_needs_text(&e->needs, FB_TEXT_ATTENTION);
     if (t->wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
     if (t->attends) fb_emit(e, "// by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)

@@ -749,13 +749,14 @@ static void leave_row(frame *f)
 
 static void emit_long(frame *f)
 {
-    const bool clusters = f->x.cut->cluster > 1; /* whose blocks have begun before one sends anything to another */
+    const bool clusters = f->e->needs.cluster > 1; /* whose blocks have begun before one sends anything to another */
+    fb_needs_text(&f->e->needs, FB_TEXT_LONG);
     declare_part(f);
     if (clusters) fb_emit(f->e, "fb_long_begin();");
     fetch_part(f);
     if (clusters) fb_emit(f->e, "fb_long_begun();");
     passes_of_row(f);
-    if (f->x.parts > 1) f->e->together = f->x.parts;
+    if (f->x.parts > 1) f->e->needs.meets = FB_MEETS_ROW, f->e->needs.row = (int)f->x.parts;
     if (f->x.parts > f->x.cut->cluster) leave_row(f);
 }
 
@@ -1011,6 +1012,7 @@ static void emit_sorted(frame *f)
         pick_member(f, block, blocks);
         block = fb_arena_printf(e->arena, "(%s %% %" PRId64 ")", block, blocks);
     }
+    fb_needs_text(&e->needs, FB_TEXT_SORTED);
     value_at(f, "fb_row_at = [&](fb_at fb_point) -> int64_t", NULL, index);
     value_at(f, fb_arena_printf(e->arena, "fb_value_at = [&](fb_at fb_point, int fb_within) -> %s", type), &in, source);
     finish_row(f, &a, &in, type);
@@ -1148,14 +1150,14 @@ static bool is_small(const fb_emitter *e)
     return true;
 }
 
-/* Blocks of long rows that a multiprocessor is to have registers for; else 0. */
-static int blocks_sharing(const fb_emitter *e, const char **cluster)
+/* Blocks of long rows that a multiprocessor is to have registers for; else 0. Those of a row may be a cluster. */
+static int blocks_sharing(fb_emitter *e)
 {
     enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
     if (e->nest->n_sections != 1 || e->nest->tiled || e->nest->chain) return 0;
     fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
     if (!x.cut) return 0;
-    if (x.cut->cluster > 1) *cluster = fb_arena_printf(e->arena, "__cluster_dims__(%d, 1, 1) ", x.cut->cluster);
+    if (x.cut->cluster > 1) e->needs.cluster = x.cut->cluster;
     return x.cut->sharing * x.threads > MOST_THREADS ? MOST_THREADS / x.threads : x.cut->sharing;
 }
 
@@ -1171,8 +1173,9 @@ static void open_kernel(fb_emitter *e)
         fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
                     e->spell->type[a->dtype].memory, a->name);
     }
-    const char *cluster = "";
-    int sharing = blocks_sharing(e, &cluster);
+    int sharing = blocks_sharing(e);
+    const char *cluster =
+        e->needs.cluster ? fb_arena_printf(e->arena, "__cluster_dims__(%d, 1, 1) ", e->needs.cluster) : "";
     bool alone =
         e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
     if (sharing > 1 || alone)
@@ -1195,11 +1198,11 @@ const fb_printer fb_printer_cuda = {
     .pieces = {[FB_FAMILY_GEMM] = {"kernels/tile.cuh", "kernels/gemm.cuh"},
                [FB_FAMILY_CHAIN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/chain.cuh"},
                [FB_FAMILY_SCAN] = {"kernels/tile.cuh", "kernels/gemm.cuh", "kernels/grid.cuh"}},
-    .extra = {{"fb_chain_wide", "kernels/wgmma.cuh"},
-              {"fb_attention", "kernels/attention.cuh"},
-              {"fb_sorted<", "kernels/sorted.cuh"},
-              {"fb_recurrence", "kernels/cluster.cuh"},
-              {"fb_long_", "kernels/long.cuh"}},
+    .texts = {[FB_TEXT_WGMMA] = {"kernels/wgmma.cuh", "fb_chain_wide"},
+              [FB_TEXT_ATTENTION] = {"kernels/attention.cuh", "fb_attention"},
+              [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted<"},
+              [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},
+              [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"}},
     .open = open_kernel,
     .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,

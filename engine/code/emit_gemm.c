@@ -544,9 +544,10 @@ static void write_round(writer *w)
 {
     fb_emitter *e = w->e;
     const fb_cluster_tile x = cluster_of(e);
-    e->weights = fb_arena_printf(e->arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element,
-                                 x.blocks, w->t->n_strips, w->t->columns, x.rows, x.columns, x.across, x.deep, x.held);
-    fb_emit(e, "using fb_cell = %s;", e->weights);
+    e->stage.weights =
+        fb_arena_printf(e->arena, "fb_recurrence<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %d>", w->element, x.blocks,
+                        w->t->n_strips, w->t->columns, x.rows, x.columns, x.across, x.deep, x.held);
+    fb_emit(e, "using fb_cell = %s;", e->stage.weights);
     fb_emit(e, "static_assert(fb_cell::THREADS == %d && fb_cell::SHARED == %" PRId64 ", \"as launched\");", x.threads,
             x.shared_bytes);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
@@ -571,7 +572,9 @@ static void write_round(writer *w)
     e->grid[1] = (int)x.clusters;
     e->grid[2] = 1;
     e->dynamic_shared = (int)x.shared_bytes;
-    e->cluster = x.blocks;
+    fb_needs_text(&e->needs, FB_TEXT_CLUSTER);
+    e->needs.cluster = x.blocks;
+    e->needs.meets = FB_MEETS_CLUSTER;
 }
 
 /* ---- the kernel ---- */
@@ -630,5 +633,5 @@ void fb_cuda_gemm(fb_emitter *e)
     }
     memcpy(e->grid, w.tile.grid, sizeof e->grid);
     e->dynamic_shared = (int)w.tile.shared_bytes;
-    e->kept_shared = (int)w.tile.kept_bytes;
+    e->stage.kept_shared = (int)w.tile.kept_bytes;
 }

@@ -13,6 +13,7 @@
 #define FB_CODE_EMIT_PARTS_H
 
 #include "base/str.h"
+#include "code/needs.h"
 #include "code/printer.h"
 #include "nest/parts.h"
 #include "schedule/family.h"
@@ -20,15 +21,16 @@
 
 typedef struct fb_emitter fb_emitter;
 
-enum { FB_MAX_PIECES = 3, FB_MAX_EXTRAS = 5 };
+enum { FB_MAX_PIECES = 3 };
 
 /* How kernels of a language are laid out around their statements (code/printer.c has the table). */
 typedef struct {
     const char *prelude;                            /* key of the embedded text */
     const char *pieces[FB_FAMILIES][FB_MAX_PIECES]; /* keys of what kernels of a family stand on, in order */
     struct {
-        const char *word, *text;
-    } extra[FB_MAX_EXTRAS]; /* keys of what those stand on, too, in whose source the word is */
+        const char *key;
+        const char *word; /* in a kernel of the user's own, of which nothing else says that it stands on the text */
+    } texts[FB_TEXTS];
     /* Function head and buffer declarations up to the first section, and the end. */
     void (*open)(fb_emitter *e);
     void (*close)(fb_emitter *e);
@@ -65,10 +67,8 @@ struct fb_emitter {
     int n_args;
     int grid[3], block[3]; /* of a grid, set by the printer; 0 where there is none */
     int dynamic_shared;    /* bytes */
-    int together;          /* see fb_kernel_text … */
-    int kept_shared;       /* see fb_kernel_text */
-    int cluster;
-    const char *weights;
+    fb_needs needs;
+    fb_stage stage;
     fb_emit_arg *args; /* reads, the accumulator of a library call, then writes; each storage once */
     /* the section being written */
     const fb_section *section;

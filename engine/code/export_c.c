@@ -35,20 +35,6 @@ static bool in_chain(const fb_program *p, int kernel)
     return false;
 }
 
-/* Bytes that a thread takes in blocks of rows: what the text asks for, each rounded up. */
-static int64_t block_bytes(const char *text)
-{
-    static const char ask[] = "fb_block_new(";
-    int64_t all = 0;
-    for (const char *at = text; (at = strstr(at, ask));) {
-        char *end;
-        at += sizeof ask - 1;
-        int64_t n = strtoll(at, &end, 10), size = strstr(end, "double") == end + strlen(" * sizeof(") ? 8 : 4;
-        all += (n * size + 63) / 64 * 64;
-    }
-    return all;
-}
-
 static void add_kernel(fb_exporting *x, int k)
 {
     const fb_program *p = x->job->program;
@@ -141,7 +127,7 @@ static bool add_links(fb_exporting *x)
     fb_str_add(x->out, "};\nstatic const int64_t block_bytes[] = {");
     for (int i = 0; i < p->n_launches; i++)
         if (p->launches[i].n_products)
-            fb_str_addf(x->out, "%" PRId64 ", ", block_bytes(p->kernels[p->launches[i].kernel].source));
+            fb_str_addf(x->out, "%" PRId64 ", ", p->kernels[p->launches[i].kernel].needs.block_bytes);
     fb_str_add(x->out, "};\n\n");
     return true;
 }

@@ -59,9 +59,10 @@ static void add_kernels(fb_exporting *x)
             fb_str_addf(x->out, "ptx_%d", k);
         else
             fb_str_add(x->out, "NULL");
-        fb_str_addf(x->out, ", {%d, %d, %d}, {%d, %d, %d}, %d, %s, %s},\n", n->grid[0], n->grid[1], n->grid[2],
+        fb_str_addf(x->out, ", {%d, %d, %d}, {%d, %d, %d}, %d, %s, %d, %s},\n", n->grid[0], n->grid[1], n->grid[2],
                     n->block[0], n->block[1], n->block[2], n->dynamic_shared,
-                    n->merged && !n->cluster ? "true" : "false", n->cluster > PORTABLE ? "true" : "false");
+                    n->needs.meets == FB_MEETS_GRID ? "true" : "false", n->needs.row,
+                    n->needs.cluster > PORTABLE ? "true" : "false");
     }
     if (!p->n_kernels) fb_str_add(x->out, "    {0},\n");
     fb_str_addf(x->out, "};\nenum { KERNELS = %d };\n\n", p->n_kernels);

@@ -26,6 +26,8 @@ typedef struct {
 typedef struct {
     fb_str text;
     FB_VEC(int) kernels;
+    unsigned texts;  /* that one of them stands on … */
+    bool warpgroups; /* … and asks for (fb_needs) */
 } unit;
 
 typedef struct {
@@ -47,9 +49,12 @@ static void close_unit(joining *j, unit *u)
     for (int i = 0; i < u->kernels.n; i++) {
         fb_kernel *k = &j->p->kernels[u->kernels.at[i]];
         k->source = text;
+        k->needs.texts = u->texts;
+        k->needs.warpgroups = u->warpgroups;
         k->shares = i ? u->kernels.at[0] + 1 : 0;
     }
     u->kernels.n = 0;
+    u->texts = u->warpgroups = 0;
     fb_str_clear(&u->text);
 }
 
@@ -75,6 +80,8 @@ static void add_to_unit(joining *j, int number, const fb_kernel *from)
     fb_str_addf(&u->text, "\n#define %s %s\n%s#undef %s\n", from->entry, j->p->kernels[number].entry, from->source,
                 from->entry);
     FB_VEC_PUSH(&u->kernels, number);
+    u->texts |= from->needs.texts;
+    u->warpgroups |= from->needs.warpgroups;
     if (u->kernels.n >= j->most) close_unit(j, u);
 }
 

@@ -198,10 +198,8 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
                    .n_nodes = group->n_nodes,
                    .n_args = text->n_args,
                    .dynamic_shared = text->dynamic_shared,
-                   .together = text->together,
-                   .kept_shared = text->kept_shared,
-                   .cluster = text->cluster,
-                   .weights = text->weights};
+                   .needs = text->needs,
+                   .stage = text->stage};
     memcpy(k.grid, text->grid, sizeof k.grid);
     memcpy(k.block, text->block, sizeof k.block);
     k.nodes = fb_arena_copy(arena, group->nodes, (size_t)group->n_nodes * sizeof *group->nodes);

@@ -42,9 +42,9 @@ typedef struct {
     int *partner; /* a buffer: the one it changes places with, FB_NONE */
     int threads, shared;
     int64_t blocks;
-    int cluster; /* blocks of a cluster, where the one stage is a step of a recurrence; else 0 */
-    const char *weights;
-    bool from_end; /* the next stage's blocks are dealt from the last one down */
+    fb_needs needs;
+    const char *weights; /* where the one stage is a step of a recurrence in clusters (fb_stage); else NULL */
+    bool from_end;       /* the next stage's blocks are dealt from the last one down */
     FB_VEC(fb_inner_loop) loops;
 } merging;
 
@@ -56,7 +56,7 @@ static const fb_launch *at(const merging *m, int i)
 /* Does the launch keep something in shared memory from one step to the next? */
 static bool keeps(const merging *m, int i)
 {
-    return at(m, i)->kind == FB_LAUNCH_KERNEL && m->p->kernels[at(m, i)->kernel].kept_shared > 0;
+    return at(m, i)->kind == FB_LAUNCH_KERNEL && m->p->kernels[at(m, i)->kernel].stage.kept_shared > 0;
 }
 
 static int end_of(const merging *m, int repeat)
@@ -385,8 +385,9 @@ static void add_block_stage(merging *m, const fb_kernel *k)
     fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block_index, const fb_dims fb_grid_size%s",
                 m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
     add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
-    if (k->kept_shared) fb_str_add(&m->out, ", unsigned char *fb_kept, bool fb_fresh");
-    if (k->cluster) fb_str_addf(&m->out, ", %s::weights &fb_weights, int fb_step, bool fb_more", k->weights);
+    if (k->stage.kept_shared) fb_str_add(&m->out, ", unsigned char *fb_kept, bool fb_fresh");
+    if (k->stage.weights)
+        fb_str_addf(&m->out, ", %s::weights &fb_weights, int fb_step, bool fb_more", k->stage.weights);
     add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block_index");
     add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid_size");
     fb_str_add(&m->out, "\n");
@@ -432,7 +433,7 @@ static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k)
     int from = rounded(m->shared), number = 0;
     for (int i = m->first; at(m, i) != l; i++) {
         if (!keeps(m, i)) continue;
-        from += rounded(m->p->kernels[at(m, i)->kernel].kept_shared);
+        from += rounded(m->p->kernels[at(m, i)->kernel].stage.kept_shared);
         number++;
     }
     const char *columns = fb_arena_printf(m->p->arena, "at %% %d", k->grid[0]);
@@ -454,7 +455,7 @@ static void add_block_call(merging *m, const fb_launch *l, int depth)
     fb_str_addf(&m->out, "%*s%s(fb_block_at(at, %d, %d), {%d, %d, %d}", INDENT * depth + INDENT, "", k->entry,
                 k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
     add_pointers(m, l, ", ");
-    if (k->kept_shared) add_kept(m, l, k);
+    if (k->stage.kept_shared) add_kept(m, l, k);
     fb_str_add(&m->out, ");\n");
     line(m, depth + 1, "fb_block_done<%d>();", k->block[0]);
     line(m, depth, "}");
@@ -584,11 +585,11 @@ static void add_body(merging *m)
                 add_plain_call(m, l, depth);
                 break;
             }
-            if (m->meet[i] && !m->cluster) line(m, depth, "fb_meet_all();");
-            if (!m->meet[i] && after && !m->cluster) line(m, depth, "__syncthreads();");
+            if (m->meet[i] && !m->weights) line(m, depth, "fb_meet_all();");
+            if (!m->meet[i] && after && !m->weights) line(m, depth, "__syncthreads();");
             after = true;
             if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1, depth);
-            (m->cluster ? add_round_call : add_block_call)(m, l, depth);
+            (m->weights ? add_round_call : add_block_call)(m, l, depth);
             break;
         }
     }
@@ -614,15 +615,15 @@ static void add_kernel(merging *m, const char *entry)
         fb_str_add(&m->out, "\n");
     } else {
         fb_str_add(&m->out, "extern \"C\" __global__ void ");
-        if (m->cluster) fb_str_addf(&m->out, "__cluster_dims__(%d, 1, 1) ", m->cluster);
-        fb_str_addf(&m->out, "__launch_bounds__(%d%s)\n%s(", m->threads, m->cluster ? ", 1" : "", entry);
+        if (m->weights) fb_str_addf(&m->out, "__cluster_dims__(%d, 1, 1) ", m->needs.cluster);
+        fb_str_addf(&m->out, "__launch_bounds__(%d%s)\n%s(", m->threads, m->weights ? ", 1" : "", entry);
         for (int i = 0; i < m->args.n; i++)
             fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
                         m->target->spelling.type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
         if (m->loops.n) fb_str_addf(&m->out, "%sconst int64_t steps", m->args.n ? ", " : "");
         fb_str_add(&m->out, ")\n{\n");
         declare_kept(m);
-        if (m->cluster) line(m, 1, "%s::weights fb_weights;", m->weights);
+        if (m->weights) line(m, 1, "%s::weights fb_weights;", m->weights);
     }
     add_body(m);
     fb_str_add(&m->out, "}\n");
@@ -639,7 +640,9 @@ static void find_stages(merging *m)
         m->uses[at(m, i)->kernel]++;
         if (k->block[0] > m->threads) m->threads = k->block[0];
         if (k->dynamic_shared > m->shared) m->shared = k->dynamic_shared;
-        if (k->cluster) m->cluster = k->cluster, m->weights = k->weights;
+        if (k->stage.weights) m->weights = k->stage.weights, m->needs.cluster = k->needs.cluster;
+        m->needs.texts |= k->needs.texts;
+        m->needs.warpgroups |= k->needs.warpgroups;
         if (blocks > m->blocks) m->blocks = blocks;
     }
 }
@@ -684,7 +687,7 @@ static int shared_of(const merging *m)
 {
     int kept = 0;
     for (int i = m->first; i < m->last; i++)
-        if (keeps(m, i)) kept += rounded(m->p->kernels[at(m, i)->kernel].kept_shared);
+        if (keeps(m, i)) kept += rounded(m->p->kernels[at(m, i)->kernel].stage.kept_shared);
     return kept ? rounded(m->shared) + kept : m->shared;
 }
 
@@ -861,7 +864,7 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
     const char *entry = fb_arena_printf(p->arena, "%s_kernel", name);
     add_stages(&m);
     fb_str_addf(&m.out, "/* %s\n * %s, one kernel behind the other%s */\n", name, what,
-                m.cluster      ? ": each cluster of blocks takes some rows through all steps"
+                m.weights      ? ": each cluster of blocks takes some rows through all steps"
                 : target->grid ? ": blocks are dealt out, and the grid meets where data flows"
                                : "");
     add_kernel(&m, entry);
@@ -871,13 +874,14 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
                    .family = FB_FAMILY_SCAN,
                    .group = FB_NONE,
                    .n_args = m.args.n,
-                   .cluster = m.cluster,
+                   .needs = m.needs,
                    .merged = true};
     if (target->grid) {
         k.grid[0] = (int)(m.blocks < 1 ? 1 : m.blocks > 65535 ? 65535 : m.blocks);
         k.block[0] = m.threads;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
         k.dynamic_shared = shared_of(&m);
+        k.needs.meets = m.weights ? FB_MEETS_CLUSTER : FB_MEETS_GRID;
     }
     fb_show_merged(&k);
     sum_up(&m, &k);

@@ -6,6 +6,7 @@
 #include "code/emit_parts.h"
 #include "code/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const fb_printer *const printers[FB_LANGUAGES] = {
@@ -31,10 +32,32 @@ const char *fb_kernel_piece(const fb_target *t, const fb_kernel *k, int i)
     int pieces = 0;
     while (fb_printer_piece(t, k->family, pieces)) pieces++;
     if (i < pieces) return fb_printer_piece(t, k->family, i);
-    for (int x = 0; x < FB_MAX_EXTRAS; x++)
-        if (p->extra[x].word && k->source && strstr(k->source, p->extra[x].word) && i-- == pieces)
-            return fb_embedded(p->extra[x].text);
+    for (int x = 0; x < FB_TEXTS; x++)
+        if (k->needs.texts >> x & 1 && i-- == pieces) return fb_embedded(p->texts[x].key);
     return NULL;
+}
+
+static int64_t own_block_bytes(const char *own)
+{
+    static const char ask[] = "fb_block_new(";
+    int64_t all = 0;
+    for (const char *at = own; (at = strstr(at, ask));) {
+        char *end;
+        at += sizeof ask - 1;
+        int64_t n = strtoll(at, &end, 10);
+        all += fb_needs_block(n, strstr(end, "double") == end + strlen(" * sizeof(") ? sizeof(double) : sizeof(float));
+    }
+    return all;
+}
+
+void fb_printer_own_needs(const fb_target *t, const char *own, fb_needs *needs)
+{
+    const fb_printer *p = fb_printer_of(t);
+    needs->texts = 0;
+    for (int x = 0; x < FB_TEXTS; x++)
+        if (p->texts[x].word && strstr(own, p->texts[x].word)) fb_needs_text(needs, x);
+    needs->warpgroups = needs->texts >> FB_TEXT_WGMMA & 1 || strstr(own, "wgmma.mma_async");
+    needs->block_bytes = own_block_bytes(own);
 }
 
 const char *fb_printer_prelude(const fb_target *t)

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "code/needs.h"
 #include "code/printer.h"
 #include "plan/plan.h"
 
@@ -43,14 +44,11 @@ typedef struct {
     /* CUDA geometry; 0 on the host */
     int grid[3], block[3];
     int dynamic_shared;
-    int together;        /* so many blocks side by side wait for each other, and all are there at once; 0: none does */
-    int kept_shared;     /* a stage's: bytes beside them that it keeps from one step of its loop to the next */
-    int cluster;         /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
-    const char *weights; /* a stage's in a cluster: the type of what its threads keep from step to step */
-    bool merged;         /* of several launches (code/merge.h). On CUDA a cooperative launch of at most grid[0] blocks,
-                          * but for clusters, which need each other's blocks alone */
-    int shares;          /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
-    fb_group_cost cost;  /* modelled */
+    fb_needs needs;
+    fb_stage stage;
+    bool merged;        /* of several launches (code/merge.h) */
+    int shares;         /* 0: a unit of its own; n: that of kernel n - 1, whose source it is too (fb_program_join) */
+    fb_group_cost cost; /* modelled */
 } fb_kernel;
 
 /* How far a pointer moves at each step of a loop: the REPEAT at `level` of those around the launch, 0 the outermost. */

@@ -141,6 +141,20 @@ if [ "$status" = 0 ] && [ -n "$stub" ]; then
     case $status in 0 | 77) status=0 ;; esac
     is "and runs, or says that there is no GPU" 0 out '^(ok|skipped): '
     holds "with code of the architecture and PTX for later ones" grep -q 'ptx_0\[\]' gpu/src/code.h
+    # Blocks of a long row wait for each other, so all of them must be there at once.
+    cat >rows.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 2, 262144 })
+  local e = (x - x:amax(-1, true)):exp()
+  return e / e:sum(-1, true)
+end
+LUA
+    fb export rows.lua max rows --as c --arch sm_90 --no-test
+    is "long rows for a GPU" 0
+    holds "say how many blocks wait for each other" grep -qE 'cubin_0, .*{256, 1, 1}, [0-9]+, false, 128, false},$' rows/rows.c
+    make -s -C rows WARNINGS="$strict" CUDA_HOME="$cuda" >out 2>err
+    status=$?
+    is "and are built without a warning" 0
 else
     report ok "a column for a GPU # SKIP no CUDA toolkit"
 fi

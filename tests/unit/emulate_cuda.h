@@ -94,16 +94,17 @@ static inline void add_pieces(fb_str *out, const fb_kernel *k)
 /* The body of the function that launches it under that name. */
 static inline void add_launch(fb_str *out, const fb_kernel *k, const char *name)
 {
-    const char *clusters = k->source ? strstr(k->source, "__cluster_dims__(") : NULL;
-    int cluster = k->cluster ? k->cluster : clusters ? atoi(strchr(clusters, '(') + 1) : 1;
-    int together = k->cluster  ? k->cluster
-                   : k->merged ? emulated_blocks()
-                               : k->together; /* blocks that are there at once */
+    const fb_needs *n = &k->needs;
+    bool grid = n->meets == FB_MEETS_GRID;
+    int cluster = n->cluster ? n->cluster : 1;
+    int together = n->meets == FB_MEETS_CLUSTER ? cluster
+                   : grid                       ? emulated_blocks()
+                                                : n->row; /* blocks that are there at once */
     fb_str_addf(out,
                 "{\n    const int grid[] = {%d, %d, %d};\n"
                 "    shim::launch(\"%s\", %s, grid, %d, %d, %d, %d, *args);\n}\n",
-                k->merged && !k->cluster ? emulated_blocks() : k->grid[0], k->grid[1], k->grid[2], k->entry, name,
-                together ? together : 1, cluster, k->block[0], k->dynamic_shared);
+                grid ? emulated_blocks() : k->grid[0], k->grid[1], k->grid[2], k->entry, name, together ? together : 1,
+                cluster, k->block[0], k->dynamic_shared);
 }
 
 /* Adds a program; the texts that kernels stand on come in front of the first that needs them. */

@@ -163,7 +163,7 @@ static void run_case(fb_script *s, int i)
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s: %s", cases[i].what, err.text);
     const fb_kernel *k = loop_kernel(p);
-    assert_true((k->cluster > 0) == is && (strstr(k->source, "fb_meet_all();") == NULL) == is);
+    assert_true((k->needs.cluster > 0) == is && (strstr(k->source, "fb_meet_all();") == NULL) == is);
     if (is && !strstr(k->source, cases[i].cell)) fail_msg("%s:\n%s", cases[i].what, k->source);
     if (is) check_run(p, g, cases[i].what);
     fb_program_free(p);
@@ -231,7 +231,7 @@ static void older_gpus_meet_grid_wide(void **state)
     fb_plan *plan = whole_loop(planner, 0);
     fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
     if (!p) fail_msg("%s", err.text);
-    assert_true(!loop_kernel(p)->cluster && strstr(loop_kernel(p)->source, "fb_meet_all();"));
+    assert_true(!loop_kernel(p)->needs.cluster && strstr(loop_kernel(p)->source, "fb_meet_all();"));
     fb_program_free(p);
     fb_plan_free(plan);
     fb_planner_free(planner);

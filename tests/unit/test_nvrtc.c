@@ -63,13 +63,11 @@ static void compile_kernel(const char *what, const fb_kernel *k)
 {
     static int turn;
     int skipped = turn++ % 2 ? 0 : 2;
-    fb_str text = {0};
-    fb_kernel_unit(&fb_target_cuda, k, &text);
     for (int a = 0; a < n_archs; a++) {
         if (a == skipped) continue;
         fb_cuda_code code;
         fb_error err = {0};
-        if (!fb_cuda_compile(fb_str_get(&text), k->name, archs[a], FB_CUBIN, &code, &err))
+        if (!fb_cuda_compile_kernel(k, archs[a], FB_CUBIN, &code, &err))
             fail_msg("%s: %s\n%s", what, err.text, k->source);
         if (code.spill_bytes) {
             printf("# %s: kernel %s spills %d bytes on %s\n", what, k->name, code.spill_bytes, archs[a]);
@@ -79,7 +77,6 @@ static void compile_kernel(const char *what, const fb_kernel *k)
         assert_true(code.registers > 0);
         fb_cuda_code_clear(&code);
     }
-    fb_str_free(&text);
 }
 
 /* Of a plan that no other script had; the many kernels of unrolled steps are alike. */
@@ -230,15 +227,12 @@ static void test_picked_pointers(void **state)
         fb_program *p = fb_lower(plan, &fb_target_cuda, &err);
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, 1);
-        fb_str text = {0};
-        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
         for (int a = 0; a < n_archs; a++) {
             fb_cuda_code code;
-            if (!fb_cuda_compile(fb_str_get(&text), "stack", archs[a], FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+            if (!fb_cuda_compile_kernel(&p->kernels[0], archs[a], FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
             if (code.stack_bytes) fail_msg("%d bytes of a thread's own memory on %s", code.stack_bytes, archs[a]);
             fb_cuda_code_clear(&code);
         }
-        fb_str_free(&text);
         fb_program_free(p);
         fb_plan_free(plan);
         fb_planner_free(planner);
@@ -268,19 +262,16 @@ static void test_wide(void **state)
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, 1);
         assert_non_null(strstr(p->kernels[0].source, "fb_chain_wide"));
-        fb_str text = {0};
-        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
         fb_cuda_code code;
-        if (!fb_cuda_compile(fb_str_get(&text), "wide", "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+        if (!fb_cuda_compile_kernel(&p->kernels[0], "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
         if (code.spill_bytes || strstr(code.log, "C7510")) fail_msg("case %d: %s", (int)i, code.log);
         assert_in_range(code.registers, 1, p->kernels[0].block[0] > 256 ? MOST_REGISTERS : 255);
         fb_cuda_code_clear(&code);
         if (i == 0) {
-            assert_true(fb_cuda_compile(fb_str_get(&text), "wide", "sm_90", FB_PTX, &code, &err));
+            assert_true(fb_cuda_compile_kernel(&p->kernels[0], "sm_90", FB_PTX, &code, &err));
             assert_non_null(strstr(code.bytes, ".target sm_90a"));
             fb_cuda_code_clear(&code);
         }
-        fb_str_free(&text);
         fb_program_free(p);
         fb_plan_free(plan);
         fb_planner_free(planner);
@@ -308,13 +299,10 @@ static void test_attention(void **state)
         if (!p) fail_msg("%s", err.text);
         assert_int_equal(p->n_kernels, 1);
         assert_non_null(strstr(p->kernels[0].source, "fb_attention<"));
-        fb_str text = {0};
-        fb_kernel_unit(&fb_target_cuda, &p->kernels[0], &text);
         fb_cuda_code code;
-        if (!fb_cuda_compile(fb_str_get(&text), "attention", "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
+        if (!fb_cuda_compile_kernel(&p->kernels[0], "sm_90", FB_CUBIN, &code, &err)) fail_msg("%s", err.text);
         if (code.spill_bytes || strstr(code.log, "serialized")) fail_msg("case %d: %s", (int)i, code.log);
         fb_cuda_code_clear(&code);
-        fb_str_free(&text);
         fb_program_free(p);
         fb_plan_free(plan);
         fb_planner_free(planner);

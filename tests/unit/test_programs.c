@@ -37,7 +37,7 @@ static fb_hash digest_of(const fb_program *p)
     fb_hasher_add(h, &p->hash, sizeof p->hash);
     for (int k = 0; k < p->n_kernels; k++) {
         fb_hasher_add_text(h, p->kernels[k].entry);
-        fb_hasher_add_i64(h, p->kernels[k].kept_shared);
+        fb_hasher_add_i64(h, p->kernels[k].stage.kept_shared);
     }
     return fb_hasher_end(h);
 }

@@ -118,11 +118,7 @@ bool fb_cli_emit_machine(const char *arch, fb_machine *m, fb_error *err)
 
 static bool compile(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *code, fb_error *err)
 {
-    fb_str text = {0};
-    fb_kernel_unit(target_of(FB_EMIT_CUDA), k, &text);
-    bool good = fb_cuda_compile(fb_str_get(&text), k->file ? k->file : k->name, arch, kind, code, err);
-    fb_str_free(&text);
-    return good;
+    return fb_cuda_compile_kernel(k, arch, kind, code, err);
 }
 
 static bool print_ptx(const fb_kernel *k, const char *arch, FILE *out, fb_error *err)

@@ -86,12 +86,9 @@ static bool compile(export_command *e, fb_error *err)
     for (int k = 0; k < p->n_kernels; k++) {
         const fb_kernel *kernel = &p->kernels[k];
         fb_cuda_code cubin = {0}, ptx = {0};
-        fb_str unit = {0};
         if (!kernel->source) continue;
-        fb_kernel_unit(e->job.target, kernel, &unit);
-        const char *name = kernel->file ? kernel->file : kernel->name;
-        bool fine = fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_CUBIN, &cubin, err) &&
-                    fb_cuda_compile(fb_str_get(&unit), name, e->job.arch, FB_PTX, &ptx, err);
+        bool fine = fb_cuda_compile_kernel(kernel, e->job.arch, FB_CUBIN, &cubin, err) &&
+                    fb_cuda_compile_kernel(kernel, e->job.arch, FB_PTX, &ptx, err);
         if (fine) {
             char *bytes = FB_NEW_ARRAY(e->arena, char, cubin.n + 1);
             memcpy(bytes, cubin.bytes, cubin.n);
@@ -100,7 +97,6 @@ static bool compile(export_command *e, fb_error *err)
         }
         fb_cuda_code_clear(&cubin);
         fb_cuda_code_clear(&ptx);
-        fb_str_free(&unit);
         if (!fine) return false;
     }
     e->job.codes = codes;

@@ -46,13 +46,6 @@ static void read_resources(fb_cuda_code *code)
     code->stack_bytes = atoi(digits);
 }
 
-/* Multiplications of whole warpgroups are of compute capability 9.0 alone, which is what sm_90a names (PTX ISA, target
- * directives). Kernels without them keep the plain name, and what is cached by it. */
-static const char *target_of(const char *source, const char *arch)
-{
-    return strcmp(arch, "sm_90") == 0 && strstr(source, "wgmma.mma_async") ? "sm_90a" : arch;
-}
-
 static bool cache_paths(const char *source, const char *arch, fb_cuda_code_kind kind, char code_path[4096],
                         char log_path[4096])
 {
@@ -151,7 +144,6 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
     *out = (fb_cuda_code){0};
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_NVRTC, err);
     if (!f) return false;
-    arch = target_of(source, arch);
     char code_path[4096], log_path[4096];
     bool cache = cache_paths(source, arch, kind, code_path, log_path);
     if (cache && from_cache(code_path, log_path, out)) return true;
@@ -173,6 +165,24 @@ bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_
     if (cache && fb_checked_write(log_path, fb_file_name(log_path), out->log, strlen(out->log), NULL))
         fb_checked_write(code_path, fb_file_name(code_path), out->bytes, out->n, NULL);
     return true;
+}
+
+/* Multiplications of whole warpgroups are of compute capability 9.0 alone, which is what sm_90a names (PTX ISA, target
+ * directives). Kernels without them keep the plain name, and what is cached by it. */
+static const char *arch_of(const fb_needs *needs, const char *arch)
+{
+    return strcmp(arch, "sm_90") == 0 && needs->warpgroups ? "sm_90a" : arch;
+}
+
+bool fb_cuda_compile_kernel(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
+                            fb_error *err)
+{
+    fb_str text = {0};
+    fb_kernel_unit(&fb_target_cuda, k, &text);
+    bool good =
+        fb_cuda_compile(fb_str_get(&text), k->file ? k->file : k->name, arch_of(&k->needs, arch), kind, out, err);
+    fb_str_free(&text);
+    return good;
 }
 
 void fb_cuda_code_clear(fb_cuda_code *code)
@@ -213,13 +223,9 @@ static void *pool_main(void *ctx)
     for (int k; (k = take_next(p)) >= 0;) {
         pthread_mutex_unlock(&p->lock);
         const fb_kernel *kernel = &p->program->kernels[k];
-        fb_str text = {0};
-        fb_kernel_unit(&fb_target_cuda, kernel, &text);
         fb_error error;
         bool good = (!kernel->file || fb_consent_source(kernel->file, kernel->source, &error)) &&
-                    fb_cuda_compile(fb_str_get(&text), kernel->file ? kernel->file : kernel->name, p->arch, FB_CUBIN,
-                                    &p->codes[k], &error);
-        fb_str_free(&text);
+                    fb_cuda_compile_kernel(kernel, p->arch, FB_CUBIN, &p->codes[k], &error);
         pthread_mutex_lock(&p->lock);
         p->done++;
         if (!good && !p->failed) {

@@ -23,6 +23,9 @@ typedef struct {
  * file that holds it. On a compile error the sentence holds the first error line, with its place in such a file. */
 bool fb_cuda_compile(const char *source, const char *name, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
                      fb_error *err);
+/* A kernel with all that it stands on, for the variant of `arch` that has the instructions it needs. */
+bool fb_cuda_compile_kernel(const fb_kernel *k, const char *arch, fb_cuda_code_kind kind, fb_cuda_code *out,
+                            fb_error *err);
 void fb_cuda_code_clear(fb_cuda_code *code);
 
 /* Compiles the kernels of a program that have source, on as many threads as there are cores; codes[k] stays zero for

@@ -273,7 +273,7 @@ static bool clusters_fit(fb_cuda_device *d, const fb_kernel *k, CUfunction entry
     enum { PORTABLE = 8 };
     int clusters = 0;
     CUlaunchAttribute size = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                              .value.clusterDim = {.x = (unsigned)k->cluster, .y = 1, .z = 1}};
+                              .value.clusterDim = {.x = (unsigned)k->needs.cluster, .y = 1, .z = 1}};
     CUlaunchConfig config = {.gridDimX = (unsigned)k->grid[0],
                              .gridDimY = 1,
                              .gridDimZ = 1,
@@ -283,14 +283,14 @@ static bool clusters_fit(fb_cuda_device *d, const fb_kernel *k, CUfunction entry
                              .sharedMemBytes = (unsigned)k->dynamic_shared,
                              .attrs = &size,
                              .numAttrs = 1};
-    if (k->cluster > PORTABLE)
+    if (k->needs.cluster > PORTABLE)
         FB_CUDA(d, cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                 "asking for a large cluster");
     FB_CUDA(d, cuOccupancyMaxActiveClusters(&clusters, entry, &config), "reading how many clusters there is room for");
     return clusters > 0 || fb_fail(err, FB_ERR_LIMIT,
                                    "kernel %s runs in clusters of %d blocks, and %s has no room for one: its "
                                    "multiprocessors are in smaller groups, or have fewer registers or shared memory",
-                                   k->name, k->cluster, d->machine.name);
+                                   k->name, k->needs.cluster, d->machine.name);
 }
 
 static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error *err)
@@ -320,14 +320,14 @@ static bool load_kernel(fb_loaded *l, int k, const fb_cuda_code *code, fb_error 
             cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, out->entry, threads, (size_t)kernel->dynamic_shared),
             "reading a kernel's occupancy");
     /* all blocks of a cooperative launch are there at once */
-    if (kernel->cluster && !clusters_fit(d, kernel, out->entry, err)) return false;
+    if (kernel->needs.meets == FB_MEETS_CLUSTER && !clusters_fit(d, kernel, out->entry, err)) return false;
     out->blocks = blocks * d->machine.units < kernel->grid[0] ? blocks * d->machine.units : kernel->grid[0];
     if (kernel->merged && out->blocks < 1)
         return fb_fail(err, FB_ERR_LIMIT,
                        "kernel %s asks for more registers or shared memory than a multiprocessor has", kernel->name);
-    if ((int64_t)kernel->together > (int64_t)blocks * d->machine.units)
+    if ((int64_t)kernel->needs.row > (int64_t)blocks * d->machine.units)
         return fb_fail(err, FB_ERR_LIMIT, "kernel %s has rows of %d blocks that wait for each other, and %d are there",
-                       kernel->name, kernel->together, blocks * d->machine.units);
+                       kernel->name, kernel->needs.row, blocks * d->machine.units);
     out->resources.shared_bytes += kernel->dynamic_shared;
     out->resources.spill_bytes = code->spill_bytes;
     out->resources.local_bytes =
@@ -526,7 +526,7 @@ static bool launch_kernel(fb_loaded *l, const fb_launch *launch, fb_error *err)
         args[i] = &pointers[i];
     }
     if (launch->steps) args[launch->n_args] = &steps;
-    if (k->merged && !k->cluster) {
+    if (k->needs.meets == FB_MEETS_GRID) {
         FB_CUDA(d,
                 cuLaunchCooperativeKernel(l->kernels[launch->kernel].entry, (unsigned)l->kernels[launch->kernel].blocks,
                                           1, 1, (unsigned)k->block[0], 1, 1, (unsigned)k->dynamic_shared, d->stream,

@@ -1,0 +1,49 @@
+/* What a kernel asks of those who compile, load and launch it, beside its text. Decided where the kernel is written;
+ * devices, exports and the emulator read it, and nobody looks for it in the text. */
+#ifndef FB_CODE_NEEDS_H
+#define FB_CODE_NEEDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Texts that some kernels stand on, beside those of their family (code/printer.h), in the order in which they follow
+ * each other. */
+typedef enum { FB_TEXT_WGMMA, FB_TEXT_ATTENTION, FB_TEXT_SORTED, FB_TEXT_CLUSTER, FB_TEXT_LONG, FB_TEXTS } fb_text;
+
+/* Which blocks wait for each other while they run; these are all there at once. */
+typedef enum {
+    FB_MEETS_NOBODY,
+    FB_MEETS_CLUSTER, /* those of its cluster, which the hardware starts together or not at all */
+    FB_MEETS_ROW,     /* so many side by side, `row` */
+    FB_MEETS_GRID,    /* all: a cooperative launch of as many blocks as there is room for, grid[0] at most */
+} fb_meeting;
+
+typedef struct {
+    unsigned texts;  /* bits 1 << fb_text */
+    bool warpgroups; /* of the compiler: instructions of whole warpgroups, which one architecture alone has */
+    int cluster;     /* blocks of a cluster, whose shared memory all of them reach; 0: there are none */
+    fb_meeting meets;
+    int row;             /* FB_MEETS_ROW: blocks that wait for each other */
+    int64_t block_bytes; /* on the host: what each thread takes for blocks of a chain's rows */
+} fb_needs;
+
+static inline void fb_needs_text(fb_needs *n, fb_text text)
+{
+    n->texts |= 1u << text;
+}
+
+/* What a block of so many elements counts for in block_bytes. */
+static inline int64_t fb_needs_block(int64_t n, size_t size)
+{
+    return (n * (int64_t)size + 63) / 64 * 64;
+}
+
+/* As a part of a larger kernel (code/merge.h). */
+typedef struct {
+    int kept_shared;     /* bytes of shared memory, beside the kernel's, that stay as they are from step to step */
+    const char *weights; /* a step of a recurrence in clusters: the type of what its threads keep from step to step;
+                          * NULL: it is none */
+} fb_stage;
+
+#endif
