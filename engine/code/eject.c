@@ -152,7 +152,7 @@ static void add_accesses(const fb_eject_kernel *k, int arg, fb_str *out)
     fb_id storage = k->text->args[arg].storage, base;
     int64_t offset, strides[FB_MAX_RANK];
     int told = 0;
-    fb_str one = {0};
+    fb_str one = {0}, before = {0}; /* MOST_ACCESSES is two */
     for (int i = 0; i < k->group->n_nodes && told < MOST_ACCESSES; i++) {
         const fb_node *n = &g->nodes[k->group->nodes[i]];
         for (int a = 0; a < n->n_args && told < MOST_ACCESSES; a++) {
@@ -163,12 +163,14 @@ static void add_accesses(const fb_eject_kernel *k, int arg, fb_str *out)
             add_ints(&one, " by strides ", strides, g->nodes[read].shape.rank);
             offset = from_start(k, base, offset);
             if (offset) fb_str_addf(&one, " from %" PRId64 " on", offset);
-            if (out->text && strstr(out->text, fb_str_get(&one))) continue;
+            if (told && strcmp(fb_str_get(&before), fb_str_get(&one)) == 0) continue;
             fb_str_add(out, fb_str_get(&one));
+            fb_str_add(&before, fb_str_get(&one));
             told++;
         }
     }
     fb_str_free(&one);
+    fb_str_free(&before);
 }
 
 static void add_argument(const fb_eject_kernel *k, int i, fb_str *out)
@@ -366,6 +368,7 @@ bool fb_eject_read(const fb_eject_kernel *k, const fb_kernel_source *file, fb_ar
             return fb_fail(err, FB_ERR_INPUT, "%s: @block is of more than %d threads", r.name, k->target->most_threads);
     }
     own.entry = fb_arena_strdup(arena, entry.text);
+    own.function = NULL;
     own.text = unit_of(&r, arena);
     fb_printer_own_needs(k->target, file->text, &own.needs);
     *text = own;

@@ -11,18 +11,11 @@
 
 /* ---- text ---- */
 
-static void line(fb_emitter *e, int indent, const char *end, const char *format, va_list ap)
-{
-    for (int i = 0; i < indent; i++) fb_str_add(e->out, "    ");
-    fb_str_vaddf(e->out, format, ap);
-    fb_str_add(e->out, end);
-}
-
 void fb_emit(fb_emitter *e, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    line(e, e->indent, "\n", format, ap);
+    fb_say_v(e->to, FB_STATEMENT_LINE, "", format, ap);
     va_end(ap);
 }
 
@@ -30,22 +23,41 @@ void fb_emit_open(fb_emitter *e, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    line(e, e->indent, *format == '%' ? "{\n" : " {\n", format, ap);
+    fb_say_v(e->to, FB_STATEMENT_BLOCK, *format == '%' ? "{" : " {", format, ap);
     va_end(ap);
-    e->indent++;
+}
+
+void fb_emit_list(fb_emitter *e, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    fb_say_v(e->to, FB_STATEMENT_BLOCK, "", format, ap);
+    va_end(ap);
 }
 
 void fb_emit_close(fb_emitter *e)
 {
-    e->indent--;
-    fb_emit(e, "}");
+    fb_say_close(e->to, "}");
 }
 
-void fb_emit_raw(fb_emitter *e, const char *format, ...)
+void fb_emit_close_by(fb_emitter *e, const char *end)
+{
+    fb_say_close(e->to, end);
+}
+
+void fb_emit_directive(fb_emitter *e, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    line(e, 0, "\n", format, ap);
+    fb_say_v(e->to, FB_STATEMENT_DIRECTIVE, "", format, ap);
+    va_end(ap);
+}
+
+void fb_emit_remark(fb_emitter *e, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    fb_say_v(e->to, FB_STATEMENT_REMARK, "", format, ap);
     va_end(ap);
 }
 
@@ -390,7 +402,7 @@ static int first_of(const char *const *order, int n, const char *name)
 }
 
 /* Nodes by the names that members of a repetition share, each with how often it is there. */
-static void write_nodes(fb_emitter *e)
+static void add_nodes(fb_emitter *e, fb_str *out)
 {
     const fb_kernel_nodes *k = &e->nest->kernel;
     const char **names = FB_NEW_ARRAY(e->arena, const char *, k->n_nodes);
@@ -415,15 +427,58 @@ static void write_nodes(fb_emitter *e)
         }
         fb_str_add(&s, item);
     }
-    if (s.n) fb_emit_raw(e, " * holds: %s", fb_str_get(&s));
+    if (s.n) fb_str_addf(out, " * holds: %s\n", fb_str_get(&s));
     fb_str_free(&s);
 }
 
-static void write_header(fb_emitter *e)
+static const char *about(fb_emitter *e, fb_arena *arena)
 {
-    fb_emit_raw(e, "/* %.*s", (int)(strlen(e->entry) - strlen("_kernel")), e->entry);
-    write_nodes(e);
-    fb_emit_raw(e, " * %s: %s */", fb_family_name(e->family), why_family(e->family));
+    fb_str s = {0};
+    add_nodes(e, &s);
+    fb_str_addf(&s, " * %s: %s */\n", fb_family_name(e->family), why_family(e->family));
+    const char *text = fb_arena_strdup(arena, fb_str_get(&s));
+    fb_str_free(&s);
+    return text;
+}
+
+static const fb_parameter *parameters(const fb_emitter *e, fb_arena *arena)
+{
+    fb_parameter *p = FB_NEW_ARRAY(arena, fb_parameter, e->n_args);
+    for (int i = 0; i < e->n_args; i++)
+        p[i] = (fb_parameter){.type = e->spell->type[e->args[i].dtype].memory,
+                              .name = fb_arena_strdup(arena, e->args[i].name),
+                              .constant = !e->args[i].written,
+                              .restricted = true};
+    return p;
+}
+
+/* ---- the kernel ---- */
+
+static void write_sections(fb_emitter *e, const fb_printer *printer)
+{
+    if (printer->whole[e->family]) {
+        printer->whole[e->family](e);
+        return;
+    }
+    for (int i = 0; i < e->nest->n_sections; i++) {
+        if (i) fb_emit(e, "%s", "");
+        int kept = fb_names_count(e->used); /* names of the last section are free again */
+        if (e->nest->n_sections > 1) fb_emit_open(e, "%s", "");
+        if (!e->nest->tiled) fb_emit_section(e, i); /* else with its operands, one after the other */
+        printer->section[e->family](e);
+        if (e->nest->n_sections > 1) fb_emit_close(e);
+        fb_names_forget(e->used, kept);
+    }
+}
+
+void fb_emit_rename(fb_kernel_text *text, const char *name, fb_arena *arena)
+{
+    fb_function *f = FB_NEW(arena, fb_function);
+    *f = *text->function;
+    f->name = name;
+    f->entry = text->entry = fb_arena_printf(arena, "%s_kernel", name);
+    text->function = f;
+    text->text = fb_function_text(f, arena);
 }
 
 fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_target *target,
@@ -435,31 +490,30 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
     fb_kernel_text result = {.entry = entry};
     const fb_printer *printer = fb_printer_of(target);
     if (!nest->n_sections || (!printer->section[family] && !printer->whole[family])) return result;
-    fb_str out = {0};
+    fb_function *f = FB_NEW(arena, fb_function);
+    fb_statements to = fb_say_to(arena, &f->body);
     fb_emitter e = {.target = target,
                     .spell = &target->spelling,
                     .nest = nest,
                     .family = family,
                     .knobs = knobs ? knobs : &automatic,
-                    .out = &out,
+                    .to = &to,
+                    .function = f,
                     .arena = fb_arena_new(),
                     .entry = entry,
                     .used = fb_names_new()};
     find_args(&e);
-    write_header(&e);
+    *f = (fb_function){.target = target,
+                       .name = fb_arena_strdup(arena, name),
+                       .entry = entry,
+                       .about = about(&e, arena),
+                       .n_parameters = e.n_args,
+                       .parameters = parameters(&e, arena)};
     printer->open(&e);
-    if (printer->whole[family]) printer->whole[family](&e);
-    for (int i = 0; i < nest->n_sections && !printer->whole[family]; i++) {
-        if (i) fb_str_add(&out, "\n");
-        int kept = fb_names_count(e.used); /* names of the last section are free again */
-        if (nest->n_sections > 1) fb_emit_open(&e, "%s", "");
-        if (!nest->tiled) fb_emit_section(&e, i); /* else with its operands, one after the other */
-        printer->section[family](&e);
-        if (nest->n_sections > 1) fb_emit_close(&e);
-        fb_names_forget(e.used, kept);
-    }
-    printer->close(&e);
-    result.text = fb_arena_strdup(arena, fb_str_get(&out));
+    write_sections(&e, printer);
+    fb_say_end(&to);
+    result.function = f;
+    result.text = fb_function_text(f, arena);
     memcpy(result.grid, e.grid, sizeof result.grid);
     memcpy(result.block, e.block, sizeof result.block);
     result.dynamic_shared = e.dynamic_shared;
@@ -472,7 +526,6 @@ fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_kn
         result.args[i] =
             (fb_kernel_arg){e.args[i].storage, e.args[i].written, e.args[i].shift * fb_dtype_size(e.args[i].dtype),
                             fb_arena_strdup(arena, e.args[i].name)};
-    fb_str_free(&out);
     fb_names_free(e.used);
     fb_arena_free(e.arena);
     return result;

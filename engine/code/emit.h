@@ -2,8 +2,8 @@
 #ifndef FB_CODE_EMIT_H
 #define FB_CODE_EMIT_H
 
-#include "code/needs.h"
 #include "code/printer.h"
+#include "code/statement.h"
 #include "plan/plan.h"
 
 typedef struct {
@@ -14,7 +14,8 @@ typedef struct {
 } fb_kernel_arg;
 
 typedef struct {
-    const char *text; /* the whole function; equal for kernels that do the same to other buffers */
+    const fb_function *function; /* NULL: it is a file of the user's own (code/eject.h) */
+    const char *text;            /* all of it; equal for kernels that do the same to other buffers */
     const char *entry;
     int n_args;
     fb_kernel_arg *args;   /* in the kernel's order */
@@ -31,5 +32,7 @@ const char *fb_kernel_name(const fb_graph *g, int n_nodes, const fb_id *nodes, f
  * library call without an epilogue, only empty tensors). */
 fb_kernel_text fb_emit_kernel(const fb_nest *nest, fb_family family, const fb_knobs *knobs, const fb_target *target,
                               const char *name, fb_arena *arena);
+/* The same kernel by another name. */
+void fb_emit_rename(fb_kernel_text *text, const char *name, fb_arena *arena);
 
 #endif

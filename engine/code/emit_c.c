@@ -36,19 +36,19 @@ typedef struct {
 
 static void open_kernel(fb_emitter *e)
 {
-    fb_emit(e, "void %s(const fb_kernel_args *args)", e->entry);
-    fb_emit_open(e, "%s", "");
-    for (int i = 0; i < e->n_args; i++) {
-        const fb_emit_arg *a = &e->args[i];
-        fb_emit(e, "%s%s *restrict %s = args->buffers[%d];", a->written ? "" : "const ",
-                e->spell->type[a->dtype].memory, a->name, i);
-    }
-    fb_str_add(e->out, "\n");
+    fb_emit(e, "%s", "");
 }
 
-static void close_kernel(fb_emitter *e)
+static void print_head(const fb_part *p, const char *entry, fb_str *out)
 {
-    fb_emit_close(e);
+    const fb_function *f = p->function;
+    fb_str_addf(out, "%svoid %s(const fb_kernel_args *args)\n{\n", p->stage ? "static " : "", entry);
+    for (int i = 0; i < f->n_parameters; i++) {
+        const fb_parameter *a = &f->parameters[i];
+        fb_str_addf(out, "    %s%s *%s%s = args->buffers[%d];\n", a->constant ? "const " : "", a->type,
+                    a->restricted ? "restrict " : "", a->name, i);
+    }
+    if (f->steps) fb_str_add(out, "    const int64_t steps = args->steps;\n");
 }
 
 static const char *var(const loops *l, fb_ix v)
@@ -93,7 +93,7 @@ static const char *schedule_words(const loops *l)
 
 static void pragma_simd(loops *l, const char *words)
 {
-    fb_emit_raw(l->e, "#pragma omp simd%s%s", words, knob_words(l, FB_KNOB_VECTOR, "simdlen"));
+    fb_emit_directive(l->e, "#pragma omp simd%s%s", words, knob_words(l, FB_KNOB_VECTOR, "simdlen"));
 }
 
 /* "#pragma omp parallel for …", unless the section is too small, or the knob says which is to be. */
@@ -107,7 +107,7 @@ static bool pragma_parallel(loops *l, const char *words)
         snprintf(condition, sizeof condition, " if (args->last - args->first > %" PRId64 ")",
                  FB_WORK_FOR_THREADS / each);
     }
-    fb_emit_raw(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
+    fb_emit_directive(l->e, "#pragma omp parallel for%s %s%s", words, schedule_words(l), condition);
     return true;
 }
 
@@ -391,8 +391,8 @@ static void emit_pass(loops *l, int number)
     for (int d = 0; d < space->n; d++) {
         bool first = d == 0, last = d == space->n - 1;
         if (threads && first)
-            fb_emit_raw(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
-                        knob_words(l, FB_KNOB_THREADS, "num_threads"));
+            fb_emit_directive(e, "#pragma omp parallel for%s%s schedule(static)%s", last ? " simd" : "", reductions,
+                              knob_words(l, FB_KNOB_THREADS, "num_threads"));
         else if (last && !ordered)
             pragma_simd(l, reductions);
         open_for(l, space->var[d], space->extent[d]);
@@ -492,18 +492,20 @@ static void lane_pass(loops *l, int number)
     fb_section_needed(l->s, number, needed);
     fb_emit_count_uses(e, needed, p.space, p.depth);
     lane_accumulators(l, p, needed);
-    const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane);
+    const char *entry = fb_arena_printf(e->arena, "[%s]", l->lane), **plain;
+    plain = FB_NEW_ARRAY(e->arena, const char *, l->s->n_values); /* what lanes' values are called outside of a lane */
     /* few chunks of long columns: threads share the passes, each with accumulators of its own */
     bool threads = l->few_chunks && space->n && fb_space_points(space) >= 4096 && !in_order(l, p, needed) &&
                    l->work >= FB_WORK_FOR_THREADS && !e->serial;
     if (threads)
-        fb_emit_raw(e, "#pragma omp parallel for%s schedule(static)%s",
-                    clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
-                    knob_words(l, FB_KNOB_THREADS, "num_threads"));
+        fb_emit_directive(e, "#pragma omp parallel for%s schedule(static)%s",
+                          clauses(l, p, fb_arena_printf(e->arena, "[:%" PRId64 "]", l->lanes)),
+                          knob_words(l, FB_KNOB_THREADS, "num_threads"));
     int outside = l->opened;
     for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
+        plain[i] = e->names[i];
         if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i])
             e->names[i] = fb_arena_printf(e->arena, "%s%s", e->names[i], entry);
     }
@@ -513,10 +515,7 @@ static void lane_pass(loops *l, int number)
     fb_emit_close(e);
     fb_emit_forget(e, mark);
     close_to(l, outside);
-    for (int i = 0; i < l->s->n_values; i++) {
-        const fb_value *v = &l->s->values[i];
-        if (v->kind == FB_VALUE_SCAN && v->over == p.space && needed[i]) *strchr((char *)e->names[i], '[') = 0;
-    }
+    for (int i = 0; i < l->s->n_values; i++) e->names[i] = plain[i];
     for (int i = 0; i < l->s->n_values; i++) {
         if (!fb_section_reduces(&l->s->values[i], p)) continue;
         const char *points = fb_emit_mean_points(l->e, i);
@@ -688,7 +687,8 @@ static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_s
     fb_emit(e, "if (fb_n <= %d || fb_next - fb_low == 1) break;", room);
     fb_emit_close(e);
     fb_emit_forget(e, mark);
-    fb_emit(e, "const bool fb_listed = fb_n <= %d; // else they are all of one row", room);
+    fb_emit(e, "const bool fb_listed = fb_n <= %d;", room);
+    fb_say_beside(e->to, "else they are all of one row");
     fb_emit(e, "if (fb_listed) fb_sort_keys(fb_keys, fb_n);");
 }
 
@@ -742,8 +742,10 @@ static void emit_added(loops *l, const fb_added *a)
     collect_points(l, a, sum->args[1], space, ROOM);
     fb_emit_open(e, "for (int64_t fb_row = fb_low, at = 0; fb_row < fb_next%s; fb_row++)",
                  a->spares ? " && at < fb_n" : "");
-    if (a->spares)
-        fb_emit(e, "if (fb_listed) fb_row = fb_low + (int64_t)(fb_keys[at] >> 32); // the next that is named");
+    if (a->spares) {
+        fb_emit(e, "if (fb_listed) fb_row = fb_low + (int64_t)(fb_keys[at] >> 32);");
+        fb_say_beside(e->to, "the next that is named");
+    }
     sum_points(l, a, space);
     fb_emit(e, "const int64_t %s = fb_row;", var(l, s->rows.var[a->row]));
     open_within(l, a);
@@ -791,7 +793,7 @@ static void emit_section_c(fb_emitter *e)
 const fb_printer fb_printer_c = {
     .prelude = "kernels/prelude.h",
     .open = open_kernel,
-    .close = close_kernel,
+    .head = print_head,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_c,
                 [FB_FAMILY_REDUCE] = emit_section_c,
                 [FB_FAMILY_LIBRARY] = emit_section_c,

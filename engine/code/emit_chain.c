@@ -97,11 +97,11 @@ void fb_emit_chain_c(fb_emitter *e)
     int64_t blocks = (c->rows + c->block - 1) / c->block, all = c->batch * blocks;
     e->on_chip = on_chip;
     e->serial = true;
-    if (all > 1) fb_emit_raw(e, "#pragma omp parallel");
+    if (all > 1) fb_emit_directive(e, "#pragma omp parallel");
     fb_emit_open(e, "%s", "");
     declare_blocks(e);
     const char *block = fb_emit_name(e, "block");
-    if (all > 1) fb_emit_raw(e, "#pragma omp for schedule(dynamic)");
+    if (all > 1) fb_emit_directive(e, "#pragma omp for schedule(dynamic)");
     fb_emit_open(e, "for (int64_t %s = 0; %s < %" PRId64 "; %s++)", block, block, all, block);
     if (c->batch > 1)
         fb_emit(e, "const int64_t %s = %s;", fb_ix_var_name(e->nest->pool, c->member),

@@ -114,8 +114,7 @@ static bool comes_in_pieces(const writer *w, const operand *o)
 static void write_operand(const writer *w, const operand *o, bool piece, const char *inside)
 {
     fb_cuda_return(w->e, fb_emit_element(w->e, o->base, FB_NONE, o->at), piece, inside);
-    w->e->indent--;
-    fb_emit(w->e, "},");
+    fb_emit_close_by(w->e, "},");
 }
 
 /* The row, or the last one. */
@@ -209,8 +208,7 @@ static void write_near(const writer *w)
                 fb_node_bytes(e->nest->graph, a->storage));
         a->name = fb_arena_printf(e->arena, "fb_near_%s", a->name); /* what the sections call it */
     }
-    e->indent--;
-    fb_emit(e, "},");
+    fb_emit_close_by(e, "},");
 }
 
 /* kernels/wgmma.cuh has some functions of its own: between its products arithmetic is what takes the time. */
@@ -284,8 +282,7 @@ static void write_made(const writer *w, fb_val value, const char *end)
     else if (s->rows.n > s->blocked)
         declare(w, s->rows.var[s->blocked], "fb_n");
     write_score(w, value, v->space);
-    e->indent--;
-    fb_emit(e, "%s", end);
+    fb_emit_close_by(e, end);
     fb_names_forget(e->used, used);
 }
 
@@ -323,8 +320,7 @@ static void write_seen(const writer *w)
     for (int i = 0; i < c->n_seen; i++) fb_emit(e, "if (%s < 0) return 0;", extreme_of(w, &c->seen[i], true));
     for (int i = 0; i < c->n_seen; i++) fb_emit(e, "if (%s < 0) return 1;", extreme_of(w, &c->seen[i], false));
     fb_emit(e, "return 2;");
-    e->indent--;
-    fb_emit(e, "},");
+    fb_emit_close_by(e, "},");
 }
 
 /* ---- the kernel ---- */
@@ -349,9 +345,8 @@ static void write_run(const writer *w)
     bool groups = w->tile.wide || w->tile.attends;
     const char *first_of =
         groups ? fb_arena_printf(e->arena, "%d, %s, ", vector_of(w), w->c->rows % w->tile.rows ? "true" : "false") : "";
-    fb_emit(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
-            along[2] ? "true" : "false");
-    e->indent++;
+    fb_emit_list(e, "fb_tile::run<%s%s, %s, %s>(", first_of, along[0] ? "true" : "false", along[1] ? "true" : "false",
+                 along[2] ? "true" : "false");
     if (w->tile.wide)
         fb_emit(e, "fb_shared, (int)(%" PRId64 " - m0),", w->c->rows);
     else if (w->tile.attends)
@@ -379,7 +374,7 @@ static void write_run(const writer *w)
     write_middle(w);
     if (groups) write_results(w);
     e->spell = spell;
-    e->indent--;
+    fb_emit_close_by(e, NULL);
 }
 
 static const char *last_sum(fb_emitter *e, fb_id node, fb_ix at)
@@ -423,8 +418,7 @@ static void write_results(const writer *w)
     fb_cuda_load_group(e, vector, point);
     fb_cuda_store_group(e, vector, NULL, NULL);
     if (each) {
-        e->indent--;
-        fb_emit(e, "});");
+        fb_emit_close_by(e, "});");
     } else {
         fb_emit_close(e);
     }
@@ -439,18 +433,18 @@ static void write_place(const writer *w)
     int64_t each = fb_ceil_div(c->rows, w->tile.rows);
     if (w->tile.attends && c->n_seen && each > 1) {
         int64_t some = fb_chain_together(e->nest);
-        const char *block = "blockIdx.x", *first = "";
+        const char *block = FB_BLOCK ".x", *first = "";
         if (some < c->batch) {
-            block = fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, some * each);
-            first = fb_arena_printf(e->arena, "blockIdx.x / %" PRId64 " * %" PRId64 " + ", some * each, some);
+            block = fb_arena_printf(e->arena, FB_BLOCK ".x %% %" PRId64, some * each);
+            first = fb_arena_printf(e->arena, FB_BLOCK ".x / %" PRId64 " * %" PRId64 " + ", some * each, some);
         }
         declare(w, c->member, fb_arena_printf(e->arena, "%s%s %% %" PRId64, first, block, some));
         fb_emit(e, "const fb_at m0 = (%" PRId64 " - (int)(%s) / %" PRId64 ") * %d;", each - 1, block, some,
                 w->tile.rows);
         return;
     }
-    declare(w, c->member, each > 1 ? fb_arena_printf(e->arena, "blockIdx.x / %" PRId64, each) : "blockIdx.x");
-    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, "blockIdx.x %% %" PRId64, each) : "blockIdx.x";
+    declare(w, c->member, each > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".x / %" PRId64, each) : FB_BLOCK ".x");
+    const char *block = c->batch > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".x %% %" PRId64, each) : FB_BLOCK ".x";
     fb_emit(e, "const fb_at m0 = %s;", each == 1 ? "0" : fb_arena_printf(e->arena, "%s * %d", block, w->tile.rows));
 }
 
@@ -465,8 +459,8 @@ static void declare_tile(const writer *w)
         fb_needs_text(&e->needs, FB_TEXT_WGMMA);
     }
     if (t->attends) fb_needs_text(&e->needs, FB_TEXT_ATTENTION);
-    if (t->wide) fb_emit(e, "// by whole warpgroups: 64 rows each multiply, the last copies");
-    if (t->attends) fb_emit(e, "// by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
+    if (t->wide) fb_emit_remark(e, "by whole warpgroups: 64 rows each multiply, the last copies");
+    if (t->attends) fb_emit_remark(e, "by whole warpgroups of 64 rows each, with what fb_chain_wide stands on");
     if (t->attends)
         fb_emit(e, "using fb_tile = fb_attention<%s, %d, %d, %" PRId64 ", %d, %d, %d, %d, %s, %s>;", w->element,
                 t->rows, t->tile, last->depth, t->depth, t->columns, t->stages, t->copiers,

@@ -25,6 +25,8 @@ typedef struct {
     const char *block;   /* the block's number within the section */
     const char *lane, *inside;
     bool *declared;
+    bool *packed; /* a value: it is an element of a vector, loaded in this pass … */
+    bool *in_row; /* … or of those that an earlier pass has kept in registers */
     /* of a long row's part (FB_DEAL_LONG): its first group, one behind its last, and where a group begins in a slot */
     const char *first, *last, *within;
     int pass;
@@ -183,11 +185,13 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
     for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
         if ((needed && !needed[i]) || v->space != space || e->whole[i]) continue;
-        if (is_there(f, i)) {
+        const bool there = is_there(f, i);
+        if (!there && !packs_load(f, w, space, v)) continue;
+        if (f->packed) f->packed[i] = true;
+        if (there) {
             load_slot(f, w, i);
             continue;
         }
-        if (!packs_load(f, w, space, v)) continue;
         const char *pack = fb_arena_printf(e->arena, "fb_%s", e->names[i]);
         fb_emit(e, "const auto %s = %s<%d>(&%s%s);", pack, is_ragged(f) ? "fb_long_load" : "fb_load", w->vector,
                 at_first(f, w, v->node, v->table, v->at), edges(f, w));
@@ -196,12 +200,11 @@ static void load_packs(frame *f, const walk *w, int space, const bool *needed)
     }
 }
 
-static void forget_packs(frame *f, const walk *w, int space)
+static void forget_packs(frame *f)
 {
-    for (int i = 0; w->vector > 1 && i < f->s->n_values; i++) {
-        const fb_value *v = &f->s->values[i];
-        bool loaded = v->kind == FB_VALUE_LOAD || is_in_slot(f, i);
-        if (loaded && v->space == space && f->e->whole[i] && strstr(f->e->whole[i], ".at[")) f->e->whole[i] = NULL;
+    for (int i = 0; i < f->s->n_values; i++) {
+        if (f->packed[i]) f->e->whole[i] = NULL;
+        f->packed[i] = false;
     }
 }
 
@@ -228,7 +231,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
-    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_directive(e, "#pragma unroll");
     fb_emit_open(e, "for (int %s = 0; %s < %d; %s++)", w->v, w->v, w->vector, w->v);
     fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
     if (space != FB_NONE && is_ragged(f))
@@ -465,18 +468,13 @@ static const char *held_element(frame *f, const walk *w, fb_val v)
                          : fb_arena_printf(f->e->arena, "%s[fb_s]", held_name(f, v));
 }
 
-static bool is_held(const frame *f, fb_val v)
-{
-    return f->e->whole[v] && strncmp(f->e->whole[v], "fb_row_", 7) == 0;
-}
-
 /* First pass over a kept value: compute it, and keep it. */
 static void fill_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     fb_emitter *e = f->e;
     for (int i = 0; f->x.held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
-        if (!v->kept || !needed[i] || v->space != p.space || is_held(f, i)) continue;
+        if (!v->kept || !needed[i] || v->space != p.space || f->in_row[i]) continue;
         fb_emit_needed(e, i, p.space);
         fb_emit(e, "%s = %s;", held_element(f, w, i), fb_emit_ref(e, i));
     }
@@ -497,7 +495,9 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 {
     for (int i = 0; f->x.held && i < f->s->n_values; i++) {
         const fb_value *v = &f->s->values[i];
-        if (v->kept && needed[i] && v->space == p.space && !is_held(f, i)) f->e->whole[i] = held_element(f, w, i);
+        if (!v->kept || !needed[i] || v->space != p.space || f->in_row[i]) continue;
+        f->e->whole[i] = held_element(f, w, i);
+        f->in_row[i] = true;
     }
 }
 
@@ -514,8 +514,7 @@ static void close_pass(frame *f, const walk *w, int opened)
 {
     fb_emitter *e = f->e;
     if (is_ragged(f)) {
-        e->indent--;
-        fb_emit(e, "};");
+        fb_emit_close_by(e, "};");
         fb_emit(e, "fb_long_group<%d>(fb_group%s);", w->vector, edges(f, w));
     }
     while (opened--) fb_emit_close(e);
@@ -540,14 +539,14 @@ static int open_pass(frame *f, const walk *w)
     if (f->x.held) {
         int64_t steps = steps_of(f, w);
         bool ragged = w->points % stride != 0;
-        fb_emit_raw(e, "#pragma unroll");
+        fb_emit_directive(e, "#pragma unroll");
         fb_emit_open(e, "for (int fb_s = 0; fb_s < %" PRId64 "; fb_s++)", steps);
         fb_emit(e, "const fb_at fb_p = fb_s * %" PRId64 " + %s;", stride, start);
         if (ragged) fb_emit_open(e, "if (fb_p < %" PRId64 ")", w->points);
         declare_variables(f, w, "fb_p");
         return 1 + ragged;
     }
-    if (f->unrolled) fb_emit_raw(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
+    if (f->unrolled) fb_emit_directive(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
     fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %" PRId64 "; fb_p += %" PRId64 ")", start, w->points, stride);
     declare_variables(f, w, "fb_p");
     return 1;
@@ -598,7 +597,7 @@ static void emit_pass(frame *f, int number)
     close_vector(f, &w, p.space, p.depth, guarded);
     close_pass(f, &w, opened);
     fb_emit_forget(e, mark);
-    forget_packs(f, &w, p.space);
+    forget_packs(f);
     refer_held(f, &w, p, needed);
     combine(f, p);
     finish_pass(f, p);
@@ -692,9 +691,10 @@ static void declare_part(frame *f)
         fb_emit(e, "const fb_at fb_row = %s;", f->block);
     walk rows = {.space = &f->s->rows, .vector = 1, .first = f->s->rows.n ? f->s->rows.var[f->s->rows.n - 1] : 0};
     if (f->s->rows.n) declare_variables(f, &rows, "fb_row");
-    if (!fb_ix_is_const(e->nest->pool, c->start, &(int64_t){0}))
-        fb_emit(e, "const fb_at fb_start = %s; // of the row in its first group of %d",
-                fb_emit_index(e, c->start, false), c->vector);
+    if (!fb_ix_is_const(e->nest->pool, c->start, &(int64_t){0})) {
+        fb_emit(e, "const fb_at fb_start = %s;", fb_emit_index(e, c->start, false));
+        fb_say_beside(e->to, "of the row in its first group of %d", c->vector);
+    }
     f->first = "threadIdx.x";
     f->last = fb_arena_printf(e->arena, "%" PRId64, c->groups);
     f->within = fb_arena_printf(e->arena, "fb_p * %d", c->vector);
@@ -822,7 +822,7 @@ static void emit_split(frame *f)
     close_vector(f, &w, p.space, p.depth, false);
     while (opened--) fb_emit_close(e);
     fb_emit_forget(e, mark);
-    forget_packs(f, &w, p.space);
+    forget_packs(f);
     combine_parts(f, p);
     finish_pass(f, p);
     store_row_values(f, fb_section_deepest(f->s));
@@ -849,7 +849,7 @@ static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t poi
     fb_emitter *e = f->e;
     bool *mark = fb_emit_mark(e);
     fb_emit(e, "bool fb_here[%d];", each);
-    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_directive(e, "#pragma unroll");
     fb_emit_open(e, "for (int fb_i = 0; fb_i < %d; fb_i++)", each);
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->x.threads);
     fb_emit(e, "fb_here[fb_i] = false;");
@@ -909,7 +909,8 @@ static void emit_scatter(frame *f)
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
     fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->x.threads);
-    fb_emit(e, "fb_meet<%d>(); // the words of the chunk before have been read", f->x.threads);
+    fb_emit(e, "fb_meet<%d>();", f->x.threads);
+    fb_say_beside(e->to, "the words of the chunk before have been read");
     note_chunk(f, index, each, points);
     fb_emit(e, "fb_meet<%d>();", f->x.threads);
     add_chunk(f, index, each);
@@ -949,8 +950,7 @@ static void value_at(frame *f, const char *head, const fb_space *in, fb_val v)
     if (in) declare_space(f, in, "fb_within");
     fb_emit_needed(e, v, s->values[v].space);
     fb_emit(e, "return %s;", fb_emit_ref(e, v));
-    e->indent--;
-    fb_emit(e, "};");
+    fb_emit_close_by(e, "};");
     fb_emit_forget(e, mark);
 }
 
@@ -975,8 +975,7 @@ static void finish_row(frame *f, const fb_added *a, const fb_space *in, const ch
         fb_emit_as_index(e, a->sum);
         for (int i = 0; i < s->n_roots; i++) fb_emit_store(e, &s->roots[i]);
     }
-    e->indent--;
-    fb_emit(e, "};");
+    fb_emit_close_by(e, "};");
     fb_emit_forget(e, mark);
 }
 
@@ -1020,7 +1019,7 @@ static void emit_sorted(frame *f)
     fb_emit(e, "const int64_t fb_last = (fb_part + 1) * %" PRId64 " / %" PRId64 ";", a.rows, blocks);
     fb_str says = {0};
     fb_added_says(e->nest, &a, &says);
-    fb_emit(e, "// %s", fb_str_get(&says));
+    fb_emit_remark(e, "%s", fb_str_get(&says));
     fb_str_free(&says);
     fb_emit(e,
             "fb_sorted<%d, %" PRId64 ", %s, %s, fb_at>(fb_first, fb_last, %" PRId64 ", fb_row_at, fb_value_at, "
@@ -1034,25 +1033,27 @@ static void emit_section_cuda(fb_emitter *e)
 {
     frame f = {.e = e,
                .x = fb_schedule_section(e->nest, e->knobs, e->section, e->arena),
-               .block = "blockIdx.x",
-               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+               .block = FB_BLOCK ".x",
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values),
+               .packed = FB_NEW_ARRAY(e->arena, bool, e->section->n_values),
+               .in_row = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
     int64_t launched = f.x.launched;
     f.s = f.x.section;
     bool shared = e->nest->n_sections > 1;
     if (shared) { /* by block range */
-        const char *condition = fb_arena_printf(e->arena, "blockIdx.x < %" PRId64, (int64_t)e->grid[0] + launched);
+        const char *condition = fb_arena_printf(e->arena, FB_BLOCK ".x < %" PRId64, (int64_t)e->grid[0] + launched);
         if (e->grid[0])
-            condition = fb_arena_printf(e->arena, "blockIdx.x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
+            condition = fb_arena_printf(e->arena, FB_BLOCK ".x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
         fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.x.threads);
     }
     if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
     const char *first =
-        e->grid[0] ? fb_arena_printf(e->arena, "blockIdx.x - %" PRId64, (int64_t)e->grid[0]) : "blockIdx.x";
+        e->grid[0] ? fb_arena_printf(e->arena, FB_BLOCK ".x - %" PRId64, (int64_t)e->grid[0]) : FB_BLOCK ".x";
     if (launched < f.x.blocks)
         fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.x.blocks,
                      f.block, launched);
     else if (shared)
-        fb_emit(e, "const fb_at %s = blockIdx.x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
+        fb_emit(e, "const fb_at %s = " FB_BLOCK ".x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;
     e->section = f.s;
     switch (f.x.deal) {
@@ -1115,7 +1116,9 @@ void fb_cuda_row(fb_emitter *e, int threads, const char *lane)
                      .team = team},
                .unrolled = team == 1 ? FEW_STEPS : 0,
                .lane = team == 1 ? "0" : lane,
-               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
+               .declared = FB_NEW_ARRAY(e->arena, bool, e->section->n_values),
+               .packed = FB_NEW_ARRAY(e->arena, bool, e->section->n_values),
+               .in_row = FB_NEW_ARRAY(e->arena, bool, e->section->n_values)};
     fb_schedule_held(e->nest, e->knobs, &f.x, e->arena);
     f.s = f.x.section;
     const fb_section *kept = e->section;
@@ -1167,30 +1170,39 @@ static void open_kernel(fb_emitter *e)
     e->block[0] = e->nest->tiled   ? fb_cuda_gemm_threads(e)
                   : e->nest->chain ? fb_cuda_chain_threads(e)
                                    : fb_schedule_threads(e->nest, e->knobs);
-    fb_str list = {0};
-    for (int i = 0; i < e->n_args; i++) {
-        const fb_emit_arg *a = &e->args[i];
-        fb_str_addf(&list, "%s%s%s *__restrict__ %s", i ? ", " : "", a->written ? "" : "const ",
-                    e->spell->type[a->dtype].memory, a->name);
-    }
     int sharing = blocks_sharing(e);
-    const char *cluster =
-        e->needs.cluster ? fb_arena_printf(e->arena, "__cluster_dims__(%d, 1, 1) ", e->needs.cluster) : "";
     bool alone =
         e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
-    if (sharing > 1 || alone)
-        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d, %d)", cluster, e->block[0],
-                    alone ? 1 : sharing);
-    else
-        fb_emit_raw(e, "extern \"C\" __global__ void %s__launch_bounds__(%d)", cluster, e->block[0]);
-    fb_emit_open(e, "%s(%s)", e->entry, fb_str_get(&list));
-    fb_str_free(&list);
+    e->function->threads = e->block[0];
+    e->function->sharing = alone ? 1 : sharing > 1 ? sharing : 0;
+    e->function->cluster = e->needs.cluster;
     fb_emit(e, "using fb_at = %s;", is_small(e) ? "int" : "int64_t");
 }
 
-static void close_kernel(fb_emitter *e)
+/* A stage's block and grid are arguments; what it reads may have been written by another stage of the same launch. */
+static void print_head(const fb_part *p, const char *entry, fb_str *out)
 {
-    fb_emit_close(e);
+    const fb_function *f = p->function;
+    const char *before = p->stage ? ", " : "";
+    if (p->stage) {
+        fb_str_addf(out, "static __device__ %s void\n", p->often ? "__noinline__" : "__forceinline__");
+        fb_str_addf(out, "%s(const fb_dims fb_block_index, const fb_dims fb_grid_size", entry);
+    } else {
+        fb_str_add(out, "extern \"C\" __global__ void ");
+        if (f->cluster) fb_str_addf(out, "__cluster_dims__(%d, 1, 1) ", f->cluster);
+        fb_str_addf(out, "__launch_bounds__(%d", f->threads);
+        if (f->sharing) fb_str_addf(out, ", %d", f->sharing);
+        fb_str_addf(out, ")\n%s(", entry);
+    }
+    for (int i = 0; i < f->n_parameters; i++, before = ", ") {
+        const fb_parameter *a = &f->parameters[i];
+        fb_str_addf(out, "%s%s%s *%s%s", before, a->constant ? "const " : "", a->type,
+                    a->restricted && !p->stage ? "__restrict__ " : "", a->name);
+    }
+    if (f->steps) fb_str_addf(out, "%sconst int64_t steps", before);
+    if (p->keeps.kept_shared) fb_str_add(out, ", unsigned char *fb_kept, bool fb_fresh");
+    if (p->keeps.weights) fb_str_addf(out, ", %s::weights &fb_weights, int fb_step, bool fb_more", p->keeps.weights);
+    fb_str_add(out, f->apart ? ")\n{\n" : "){\n");
 }
 
 const fb_printer fb_printer_cuda = {
@@ -1203,8 +1215,10 @@ const fb_printer fb_printer_cuda = {
               [FB_TEXT_SORTED] = {"kernels/sorted.cuh", "fb_sorted<"},
               [FB_TEXT_CLUSTER] = {"kernels/cluster.cuh", "fb_recurrence"},
               [FB_TEXT_LONG] = {"kernels/long.cuh", "fb_long_"}},
+    .block = {"blockIdx", "fb_block_index"},
+    .grid = {"gridDim", "fb_grid_size"},
+    .head = print_head,
     .open = open_kernel,
-    .close = close_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
                 [FB_FAMILY_REDUCE] = emit_section_cuda,
                 [FB_FAMILY_GEMM] = fb_cuda_gemm,

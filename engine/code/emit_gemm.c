@@ -158,8 +158,7 @@ static void write_left(const writer *w, int phase, bool piece)
     declare(w, p->left.outer, "m0 + fb_m");
     declare(w, p->left.k, "fb_k");
     return_element(w, e->nest->n_sections + phase, &p->left, piece, inside);
-    e->indent--;
-    fb_emit(e, "},");
+    fb_emit_close_by(e, "},");
 }
 
 /* The columns of all strips as one expression, where they are steps along one product; NULL where they are not. */
@@ -210,8 +209,7 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
         }
         fb_emit(e, "return {};");
     }
-    e->indent--;
-    fb_emit(e, "});");
+    fb_emit_close_by(e, "});");
 }
 
 /* Right operands of a phase are loaded by one function, which returns elements or pieces of all. */
@@ -260,16 +258,15 @@ static void write_phase(const writer *w, int phase)
         last = fb_arena_printf(e->arena, "min(fb_part * %" PRId64 " + %" PRId64 ", %" PRId64 ")", part, part, p->k);
     }
     if (p->ratio != 1) fb_emit(e, "fb_tile::scale(fb_sums, %s);", fb_emit_literal(e, w->t->dtype, p->ratio));
-    fb_emit(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate", left_along ? "true" : "false",
-            right_along ? "true" : "false");
-    e->indent++;
+    fb_emit_list(e, "fb_tile::%s<%s, %s>(", w->t->kept ? "accumulate_kept" : "accumulate",
+                 left_along ? "true" : "false", right_along ? "true" : "false");
     if (w->t->kept)
         fb_emit(e, "fb_sums, fb_shared, %s, fb_fresh, %s,", kept_at(w, phase), last);
     else
         fb_emit(e, "fb_sums, fb_shared, %s, %s,", first, last);
     write_left(w, phase, comes_in_pieces(w, &p->left, left_along, p->k, w->t->rows));
     write_right(w, p, right_comes_in_pieces(w, p, right_along));
-    e->indent--;
+    fb_emit_close_by(e, NULL);
 }
 
 /* ---- the epilogue ---- */
@@ -443,8 +440,7 @@ static void write_state(const writer *w, const fb_cluster_tile *x)
     declare(w, p->left.outer, "m0 + fb_m");
     declare(w, p->left.k, "fb_k");
     return_element(w, e->nest->n_sections, &p->left, false, NULL);
-    e->indent--;
-    fb_emit(e, "},");
+    fb_emit_close_by(e, "},");
 }
 
 static void write_weights(const writer *w, const fb_cluster_tile *x)
@@ -468,8 +464,7 @@ static void write_weights(const writer *w, const fb_cluster_tile *x)
         write_columns(w, p->product[0], all, false, NULL);
     else
         fb_emit(e, "return {};");
-    e->indent--;
-    fb_emit(e, "});");
+    fb_emit_close_by(e, "});");
 }
 
 static bool is_early(const writer *w, fb_val v)
@@ -495,7 +490,7 @@ static void load_early(writer *w, const fb_cluster_tile *x, const char *point)
         if (is_early(w, v)) fb_str_addf(&fields, " %s %s;", e->spell->type[w->s->values[v].dtype].memory, e->names[v]);
     if (fields.n) {
         fb_emit(e, "struct {%s } fb_early[fb_cell::MINE];", fb_str_get(&fields));
-        fb_emit_raw(e, "#pragma unroll");
+        fb_emit_directive(e, "#pragma unroll");
         fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
         open_element(w, x);
         write_point(w, point);
@@ -523,7 +518,7 @@ static void make_state(writer *w, const fb_cluster_tile *x, const char *point)
 {
     fb_emitter *e = w->e;
     const fb_section *s = w->s;
-    fb_emit_raw(e, "#pragma unroll");
+    fb_emit_directive(e, "#pragma unroll");
     fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
     fb_emit(e, "fb_made[fb_e] = {};");
     open_element(w, x);
@@ -551,14 +546,13 @@ static void write_round(writer *w)
     fb_emit(e, "static_assert(fb_cell::THREADS == %d && fb_cell::SHARED == %" PRId64 ", \"as launched\");", x.threads,
             x.shared_bytes);
     fb_emit(e, "extern __shared__ __align__(16) unsigned char fb_shared[];");
-    fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = blockIdx.x * %d;", x.rows, x.columns);
-    fb_emit(e, "if (fb_step == 0)");
-    e->indent++;
-    fb_emit(e, "fb_cell::begin(fb_weights, fb_shared,");
-    e->indent++;
+    fb_emit(e, "const fb_at m0 = " FB_BLOCK ".y * %d, n0 = " FB_BLOCK ".x * %d;", x.rows, x.columns);
+    fb_emit_list(e, "if (fb_step == 0)");
+    fb_emit_list(e, "fb_cell::begin(fb_weights, fb_shared,");
     write_state(w, &x);
     write_weights(w, &x);
-    e->indent -= 2;
+    fb_emit_close_by(e, NULL);
+    fb_emit_close_by(e, NULL);
     fb_emit_section(e, 0);
     find_sums(w);
     const char *point = fb_emit_name(e, "point");
@@ -583,11 +577,13 @@ static void write_places(const writer *w)
 {
     fb_emitter *e = w->e;
     const fb_tiled *t = w->t;
-    fb_emit(e, "const fb_at m0 = blockIdx.y * %d, n0 = %s;", w->tile.m,
-            t->whole ? "0" : fb_arena_printf(e->arena, "blockIdx.x * %d", w->tile.strip));
+    fb_emit(e, "const fb_at m0 = " FB_BLOCK ".y * %d, n0 = %s;", w->tile.m,
+            t->whole ? "0" : fb_arena_printf(e->arena, FB_BLOCK ".x * %d", w->tile.strip));
     if (w->tile.split > 1) {
-        fb_emit(e, "const int fb_part = blockIdx.z %% %d;", w->tile.split);
-        fb_emit(e, "const int fb_place = (blockIdx.z / %d * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;",
+        fb_emit(e, "const int fb_part = " FB_BLOCK ".z %% %d;", w->tile.split);
+        fb_emit(e,
+                "const int fb_place = (" FB_BLOCK ".z / %d * " FB_GRID ".y + " FB_BLOCK ".y) * " FB_GRID
+                ".x + " FB_BLOCK ".x;",
                 w->tile.split);
         fb_emit(e, "static __device__ %s fb_parts[%" PRId64 "];", w->sum,
                 w->tile.blocks * w->tile.split * w->tile.m * w->tile.n);
@@ -595,7 +591,7 @@ static void write_places(const writer *w)
     }
     if (t->batch > 1)
         fb_emit(e, "const fb_at fb_batch = %s;",
-                w->tile.split > 1 ? fb_arena_printf(e->arena, "blockIdx.z / %d", w->tile.split) : "blockIdx.z");
+                w->tile.split > 1 ? fb_arena_printf(e->arena, FB_BLOCK ".z / %d", w->tile.split) : FB_BLOCK ".z");
 }
 
 void fb_cuda_gemm(fb_emitter *e)

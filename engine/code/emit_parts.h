@@ -13,8 +13,8 @@
 #define FB_CODE_EMIT_PARTS_H
 
 #include "base/str.h"
-#include "code/needs.h"
 #include "code/printer.h"
+#include "code/statement.h"
 #include "nest/parts.h"
 #include "schedule/family.h"
 #include "schedule/knobs.h"
@@ -31,9 +31,11 @@ typedef struct {
         const char *key;
         const char *word; /* in a kernel of the user's own, of which nothing else says that it stands on the text */
     } texts[FB_TEXTS];
-    /* Function head and buffer declarations up to the first section, and the end. */
+    const char *block[2], *grid[2]; /* what a kernel and a stage call the block's number and the grid's size */
+    /* A function up to its body, under this name. */
+    void (*head)(const fb_part *p, const char *entry, fb_str *out);
+    /* What stands in front of a kernel's first section, and facts of its head. */
     void (*open)(fb_emitter *e);
-    void (*close)(fb_emitter *e);
     /* One section's loops, a row a family; NULL where no such kernel is generated. */
     void (*section[FB_FAMILIES])(fb_emitter *e);
     /* … or a whole kernel's, for families whose sections belong together. */
@@ -60,9 +62,9 @@ struct fb_emitter {
     const fb_nest *nest;
     fb_family family;
     const fb_knobs *knobs;
-    fb_str *out;
+    fb_statements *to;
+    fb_function *function;
     fb_arena *arena;
-    int indent;
     const char *entry;
     int n_args;
     int grid[3], block[3]; /* of a grid, set by the printer; 0 where there is none */
@@ -89,11 +91,13 @@ struct fb_emitter {
 
 /* ---- text ---- */
 
-void fb_emit(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));      /* one indented line */
+void fb_emit(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));      /* a line */
 void fb_emit_open(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "… {" */
-void fb_emit_close(fb_emitter *e);
-void fb_emit_raw(fb_emitter *e, const char *format, ...)
-    __attribute__((format(printf, 2, 3))); /* at column 0: pragmas */
+void fb_emit_list(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "f(": no brace */
+void fb_emit_close(fb_emitter *e);                                                               /* "}" */
+void fb_emit_close_by(fb_emitter *e, const char *end);                                           /* "}, " … */
+void fb_emit_directive(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void fb_emit_remark(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* a comment … */
 
 /* A free name like `wish`: no keyword, no function, nothing taken; kept for the whole kernel. */
 const char *fb_emit_name(fb_emitter *e, const char *wish);

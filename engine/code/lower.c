@@ -187,10 +187,11 @@ static int add_kernel(fb_lowering *l, const fb_nest *nest, const fb_group *group
     if (own)
         rename_entry(l, text, name);
     else if (name != wish)
-        *text = fb_emit_kernel(nest, group->family, &group->knobs, l->target, name, arena);
+        fb_emit_rename(text, name, arena);
     fb_show_kernel(name, nest, group->family, &group->knobs, text);
     fb_kernel k = {.name = name,
                    .entry = text->entry,
+                   .function = text->function,
                    .source = text->text,
                    .file = own ? fb_arena_strdup(arena, fb_file_name(own->path)) : NULL,
                    .family = group->family,

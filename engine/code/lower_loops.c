@@ -24,22 +24,30 @@ static int level_of(const fb_graph *g, fb_id region)
 
 /* ---- counters ---- */
 
-static const char *counter_source(const fb_lowering *l, int64_t n)
+enum { COUNTERS = 256 }; /* that a block makes */
+
+/* The kernel that makes them. */
+static const fb_function *counters_function(const fb_lowering *l, int64_t n)
 {
-    if (l->target->grid)
-        return fb_arena_printf(l->p->arena,
-                               "/* steps\n * what the counters of loops read */\n"
-                               "extern \"C\" __global__ void __launch_bounds__(256)\n"
-                               "steps_kernel(int64_t *__restrict__ steps)\n{\n"
-                               "    const int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x;\n"
-                               "    if (at < %" PRId64 ") steps[at] = at;\n}\n",
-                               n);
-    return fb_arena_printf(l->p->arena,
-                           "/* steps\n * what the counters of loops read */\n"
-                           "void steps_kernel(const fb_kernel_args *args)\n{\n"
-                           "    int64_t *restrict steps = args->buffers[0];\n"
-                           "    for (int64_t at = 0; at < %" PRId64 "; at++) steps[at] = at;\n}\n",
-                           n);
+    static const fb_parameter steps = {.type = "int64_t", .name = "steps", .restricted = true};
+    fb_function *f = FB_NEW(l->p->arena, fb_function);
+    *f = (fb_function){.target = l->target,
+                       .name = "steps",
+                       .entry = "steps_kernel",
+                       .about = " * what the counters of loops read */\n",
+                       .n_parameters = 1,
+                       .parameters = &steps,
+                       .threads = COUNTERS,
+                       .apart = true};
+    fb_statements to = fb_say_to(l->p->arena, &f->body);
+    if (l->target->grid) {
+        fb_say(&to, FB_STATEMENT_LINE, "const int64_t at = (int64_t)" FB_BLOCK ".x * %d + threadIdx.x;", COUNTERS);
+        fb_say(&to, FB_STATEMENT_LINE, "if (at < %" PRId64 ") steps[at] = at;", n);
+    } else {
+        fb_say(&to, FB_STATEMENT_LINE, "for (int64_t at = 0; at < %" PRId64 "; at++) steps[at] = at;", n);
+    }
+    fb_say_end(&to);
+    return f;
 }
 
 static void add_counters(fb_lowering *l)
@@ -64,13 +72,14 @@ static void add_counters(fb_lowering *l)
         if (l->g->nodes[i].op == FB_OP_STEP) l->buffer_of[i] = buffer;
     fb_kernel k = {.name = "steps",
                    .entry = "steps_kernel",
-                   .source = counter_source(l, most),
+                   .function = counters_function(l, most),
                    .family = FB_FAMILY_COPY,
                    .group = FB_NONE,
                    .n_args = 1};
+    k.source = fb_function_text(k.function, l->p->arena);
     if (l->target->grid) {
-        k.grid[0] = (int)((most + 255) / 256);
-        k.block[0] = 256;
+        k.grid[0] = (int)((most + COUNTERS - 1) / COUNTERS);
+        k.block[0] = COUNTERS;
         k.grid[1] = k.grid[2] = k.block[1] = k.block[2] = 1;
     }
     FB_VEC_PUSH(&l->kernels, k);

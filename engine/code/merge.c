@@ -20,7 +20,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST_ARGS = 400, INDENT = 4 };
+enum { MOST_ARGS = 400 };
 
 /* A buffer as the merged kernel gets it: where the launch's own pointer starts. */
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
     const fb_target *target;
     int first, last;
     int level; /* loops around the first launch */
-    fb_str out;
+    fb_statements to;
     FB_VEC(argument) args;
     bool *meet;   /* a launch: the grid meets before it */
     int *uses;    /* a kernel: how many launches use it */
@@ -349,75 +349,55 @@ static void find_args(merging *m)
 
 /* ---- text ---- */
 
-static void line(merging *m, int depth, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void line(merging *m, int depth, const char *format, ...)
+static void line(merging *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void line(merging *m, const char *format, ...)
 {
     va_list ap;
-    fb_str_addf(&m->out, "%*s", INDENT * depth, "");
     va_start(ap, format);
-    fb_str_vaddf(&m->out, format, ap);
+    fb_say_v(&m->to, FB_STATEMENT_LINE, "", format, ap);
     va_end(ap);
-    fb_str_add(&m->out, "\n");
 }
 
-static void add_replaced(fb_str *out, const char *text, size_t n, const char *word, const char *by)
+static void open_block(merging *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void open_block(merging *m, const char *format, ...)
 {
-    size_t length = strlen(word);
-    for (size_t i = 0; i < n;) {
-        if (n - i >= length && memcmp(text + i, word, length) == 0) {
-            fb_str_add(out, by);
-            i += length;
-        } else {
-            fb_str_add_n(out, text + i++, 1);
-        }
-    }
+    va_list ap;
+    va_start(ap, format);
+    fb_say_v(&m->to, FB_STATEMENT_BLOCK, " {", format, ap);
+    va_end(ap);
 }
 
-/* A kernel of its own as a function over one block. What it read through const __restrict__ may be written by another
- * stage of the same launch. */
-static void add_block_stage(merging *m, const fb_kernel *k)
+static void close_block(merging *m)
 {
-    static const char head[] = "extern \"C\" __global__ void";
-    const char *start = strstr(k->source, head), *entry = strstr(start, k->entry);
-    const char *open = entry + strlen(k->entry) + 1, *close = strchr(open, ')');
-    fb_str rest = {0};
-    fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
-    fb_str_addf(&m->out, "static __device__ %s void\n%s(const fb_dims fb_block_index, const fb_dims fb_grid_size%s",
-                m->uses[k - m->p->kernels] > 1 ? "__noinline__" : "__forceinline__", k->entry, k->n_args ? ", " : "");
-    add_replaced(&m->out, open, (size_t)(close - open), " *__restrict__ ", " *");
-    if (k->stage.kept_shared) fb_str_add(&m->out, ", unsigned char *fb_kept, bool fb_fresh");
-    if (k->stage.weights)
-        fb_str_addf(&m->out, ", %s::weights &fb_weights, int fb_step, bool fb_more", k->stage.weights);
-    add_replaced(&rest, close, strlen(close), "blockIdx", "fb_block_index");
-    add_replaced(&m->out, fb_str_get(&rest), rest.n, "gridDim", "fb_grid_size");
-    fb_str_add(&m->out, "\n");
-    fb_str_free(&rest);
+    fb_say_close(&m->to, "}");
 }
 
-static void add_plain_stage(merging *m, const fb_kernel *k)
+/* Kernels of their own as functions that this one calls. */
+static const fb_part *stages_of(merging *m, int *n)
 {
-    const char *start = strstr(k->source, "void ");
-    fb_str_add_n(&m->out, k->source, (size_t)(start - k->source));
-    fb_str_addf(&m->out, "static %s\n", start);
-}
-
-static void add_stages(merging *m)
-{
+    fb_part *stages = FB_NEW_ARRAY(m->p->arena, fb_part, m->p->n_kernels);
+    *n = 0;
     for (int k = 0; k < m->p->n_kernels; k++) {
-        if (!m->uses[k]) continue;
-        if (m->target->grid)
-            add_block_stage(m, &m->p->kernels[k]);
-        else
-            add_plain_stage(m, &m->p->kernels[k]);
+        const fb_kernel *x = &m->p->kernels[k];
+        if (m->uses[k])
+            stages[(*n)++] =
+                (fb_part){.function = x->function, .stage = true, .often = m->uses[k] > 1, .keeps = x->stage};
     }
+    return stages;
 }
 
-static void add_pointers(merging *m, const fb_launch *l, const char *separator)
+static void add_pointers(merging *m, const fb_launch *l, const char *separator, fb_str *call)
 {
     for (int a = 0; a < l->n_args; a++) {
         const char *text = pointer(m, l->args[a], l->offsets ? l->offsets[a] : 0, advance_of(l, a));
-        fb_str_addf(&m->out, "%s%s", a ? ", " : separator, text);
+        fb_str_addf(call, "%s%s", a ? ", " : separator, text);
     }
+}
+
+static void add_call(merging *m, fb_str *call)
+{
+    line(m, "%s", fb_str_get(call));
+    fb_str_free(call);
 }
 
 static int rounded(int bytes)
@@ -428,7 +408,7 @@ static int rounded(int bytes)
 
 /* Where the stage's operands stay, behind what all stages share and what those before keep, and whether the block's
  * columns are new. */
-static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k)
+static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k, fb_str *call)
 {
     int from = rounded(m->shared), number = 0;
     for (int i = m->first; at(m, i) != l; i++) {
@@ -439,63 +419,69 @@ static void add_kept(merging *m, const fb_launch *l, const fb_kernel *k)
     const char *columns = fb_arena_printf(m->p->arena, "at %% %d", k->grid[0]);
     if (k->grid[2] > 1)
         columns = fb_arena_printf(m->p->arena, "%s + at / %d * %d", columns, k->grid[0] * k->grid[1], k->grid[0]);
-    fb_str_addf(&m->out, ", fb_shared + %d, fb_keep(held%d, %s)", from, number, columns);
+    fb_str_addf(call, ", fb_shared + %d, fb_keep(held%d, %s)", from, number, columns);
 }
 
 /* Stages that do not meet are at work side by side: every second one is dealt from the last block down, so that a small
  * one falls to blocks that the other leaves idle. */
-static void add_block_call(merging *m, const fb_launch *l, int depth)
+static void add_block_call(merging *m, const fb_launch *l)
 {
     const fb_kernel *k = &m->p->kernels[l->kernel];
     int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
     if (!blocks) return;
-    line(m, depth, "for (unsigned at = %s; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x) {",
-         m->from_end ? "gridDim.x - 1 - blockIdx.x" : "blockIdx.x", blocks, k->block[0]);
+    open_block(m, "for (unsigned at = %s; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x)",
+               m->from_end ? "gridDim.x - 1 - blockIdx.x" : "blockIdx.x", blocks, k->block[0]);
     m->from_end = !m->from_end;
-    fb_str_addf(&m->out, "%*s%s(fb_block_at(at, %d, %d), {%d, %d, %d}", INDENT * depth + INDENT, "", k->entry,
-                k->grid[0], k->grid[1], k->grid[0], k->grid[1], k->grid[2]);
-    add_pointers(m, l, ", ");
-    if (k->stage.kept_shared) add_kept(m, l, k);
-    fb_str_add(&m->out, ");\n");
-    line(m, depth + 1, "fb_block_done<%d>();", k->block[0]);
-    line(m, depth, "}");
+    fb_str call = {0};
+    fb_str_addf(&call, "%s(fb_block_at(at, %d, %d), {%d, %d, %d}", k->entry, k->grid[0], k->grid[1], k->grid[0],
+                k->grid[1], k->grid[2]);
+    add_pointers(m, l, ", ", &call);
+    if (k->stage.kept_shared) add_kept(m, l, k, &call);
+    fb_str_add(&call, ");");
+    add_call(m, &call);
+    line(m, "fb_block_done<%d>();", k->block[0]);
+    close_block(m);
 }
 
 /* The step of a recurrence in clusters: each block has its own, and what it waits for comes from its cluster. */
-static void add_round_call(merging *m, const fb_launch *l, int depth)
+static void add_round_call(merging *m, const fb_launch *l)
 {
     const fb_kernel *k = &m->p->kernels[l->kernel];
-    fb_str_addf(&m->out, "%*s%s(fb_block_at(blockIdx.x, %d, %d), {%d, %d, 1}", INDENT * depth, "", k->entry, k->grid[0],
-                k->grid[1], k->grid[0], k->grid[1]);
-    add_pointers(m, l, ", ");
-    fb_str_add(&m->out, ", fb_weights, (int)step0, step0 + 1 < steps);\n");
+    fb_str call = {0};
+    fb_str_addf(&call, "%s(fb_block_at(blockIdx.x, %d, %d), {%d, %d, 1}", k->entry, k->grid[0], k->grid[1], k->grid[0],
+                k->grid[1]);
+    add_pointers(m, l, ", ", &call);
+    fb_str_add(&call, ", fb_weights, (int)step0, step0 + 1 < steps);");
+    add_call(m, &call);
 }
 
-static void add_plain_call(merging *m, const fb_launch *l, int depth)
+static void add_plain_call(merging *m, const fb_launch *l)
 {
-    fb_str_addf(&m->out, "%*s", INDENT * depth, "");
+    fb_str call = {0};
     if (l->kind == FB_LAUNCH_GEMM) {
         const fb_gemm_call *g = &m->p->gemms[l->gemm];
-        fb_str_addf(&m->out, "args->gemm(args->device, args->first + %d, (void *[]){%s, ", l->gemm,
+        fb_str_addf(&call, "args->gemm(args->device, args->first + %d, (void *[]){%s, ", l->gemm,
                     pointer(m, g->a, 0, g->a_advance));
-        fb_str_addf(&m->out, "%s, ", pointer(m, g->b, 0, g->b_advance));
-        fb_str_add(&m->out, pointer(m, g->c, 0, g->c_advance));
-        add_pointers(m, l, ", ");
-        fb_str_add(&m->out, "});\n");
+        fb_str_addf(&call, "%s, ", pointer(m, g->b, 0, g->b_advance));
+        fb_str_add(&call, pointer(m, g->c, 0, g->c_advance));
+        add_pointers(m, l, ", ", &call);
+        fb_str_add(&call, "});");
+        add_call(m, &call);
         return;
     }
-    fb_str_addf(&m->out, "%s(&(fb_kernel_args){.buffers = (void *[]){", m->p->kernels[l->kernel].entry);
-    add_pointers(m, l, "");
-    fb_str_add(&m->out, "}, .last = INT64_MAX});\n");
+    fb_str_addf(&call, "%s(&(fb_kernel_args){.buffers = (void *[]){", m->p->kernels[l->kernel].entry);
+    add_pointers(m, l, "", &call);
+    fb_str_add(&call, "}, .last = INT64_MAX});");
+    add_call(m, &call);
 }
 
-static void add_swap(merging *m, const fb_launch *l, int depth)
+static void add_swap(merging *m, const fb_launch *l)
 {
     const char *a = pointer(m, l->swap_a, 0, (fb_advance){0}), *b = pointer(m, l->swap_b, 0, (fb_advance){0});
     if (m->target->grid)
-        line(m, depth, "fb_exchange(%s, %s);", a, b);
+        line(m, "fb_exchange(%s, %s);", a, b);
     else
-        line(m, depth, "{ char *held = %s; %s = %s; %s = held; }", a, a, b, b);
+        line(m, "{ char *held = %s; %s = %s; %s = held; }", a, a, b, b);
 }
 
 /* Does a launch of first … last - 1 write where this buffer lies? */
@@ -519,7 +505,7 @@ static bool was_fetched(const merging *m, int first, int launch, int arg)
 }
 
 /* What the steps of a loop read one after the other, and nothing in it makes, is asked for a step ahead. */
-static void add_fetches(merging *m, int repeat, int loop, int depth)
+static void add_fetches(merging *m, int repeat, int loop)
 {
     enum { LEAST = 128, MOST = 4 << 20 }; /* bytes a step */
     int end = end_of(m, repeat);
@@ -537,14 +523,14 @@ static void add_fetches(merging *m, int repeat, int loop, int depth)
             if (is_written(m, repeat, end, l->args[a])) continue;
             if (was_fetched(m, repeat + 1, i, a)) continue;
             const char *trips = !loop && is_one_loop(m) ? "steps" : fb_arena_printf(m->p->arena, "%" PRId64, count);
-            line(m, depth, "if (step%d + 1 < %s) fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, trips,
+            line(m, "if (step%d + 1 < %s) fb_fetch_ahead(%s + %" PRId64 ", %" PRId64 ");", loop, trips,
                  pointer(m, l->args[a], offset, advance), bytes / fb_dtype_size(b->dtype), step);
         }
     }
 }
 
 /* "for (int64_t step0 = 0; step0 < steps; step0++) {" */
-static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int loops, int depth)
+static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int loops)
 {
     const char *last = fb_arena_printf(m->p->arena, "%" PRId64, count);
     if (outer && is_one_loop(m))
@@ -553,43 +539,41 @@ static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int
         last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps - %" PRId64, count, loops, outer->first);
     else if (outer)
         last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps", count, loops);
-    line(m, depth, "for (int64_t step%d = 0; step%d < %s; step%d++) {", loops, loops, last, loops);
+    open_block(m, "for (int64_t step%d = 0; step%d < %s; step%d++)", loops, loops, last, loops);
 }
 
 static void add_body(merging *m)
 {
-    int depth = 1, loops = 0, outer = 0;
+    int loops = 0, outer = 0;
     bool after = false; /* a stage of this block may still be at work */
     for (int i = m->first; i < m->last; i++) {
         const fb_launch *l = at(m, i);
         switch (l->kind) {
         case FB_LAUNCH_REPEAT:
-            if (m->meet[i]) line(m, depth, "fb_meet_all();");
-            open_loop(m, loops ? NULL : &m->loops.at[outer], l->count, loops, depth);
-            depth++;
+            if (m->meet[i]) line(m, "fb_meet_all();");
+            open_loop(m, loops ? NULL : &m->loops.at[outer], l->count, loops);
             loops++;
             after = true;
             break;
         case FB_LAUNCH_END:
-            line(m, --depth, "}");
+            close_block(m);
             if (--loops) break;
             if (i < m->last - 1)
-                line(m, depth, "if (steps <= %" PRId64 ") return;",
-                     m->loops.at[outer].first + m->loops.at[outer].count);
+                line(m, "if (steps <= %" PRId64 ") return;", m->loops.at[outer].first + m->loops.at[outer].count);
             outer++;
             break;
-        case FB_LAUNCH_SWAP: add_swap(m, l, depth); break;
-        case FB_LAUNCH_GEMM: add_plain_call(m, l, depth); break;
+        case FB_LAUNCH_SWAP: add_swap(m, l); break;
+        case FB_LAUNCH_GEMM: add_plain_call(m, l); break;
         case FB_LAUNCH_KERNEL:
             if (!m->target->grid) {
-                add_plain_call(m, l, depth);
+                add_plain_call(m, l);
                 break;
             }
-            if (m->meet[i] && !m->weights) line(m, depth, "fb_meet_all();");
-            if (!m->meet[i] && after && !m->weights) line(m, depth, "__syncthreads();");
+            if (m->meet[i] && !m->weights) line(m, "fb_meet_all();");
+            if (!m->meet[i] && after && !m->weights) line(m, "__syncthreads();");
             after = true;
-            if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1, depth);
-            (m->weights ? add_round_call : add_block_call)(m, l, depth);
+            if (i > m->first && at(m, i - 1)->kind == FB_LAUNCH_REPEAT) add_fetches(m, i - 1, loops - 1);
+            (m->weights ? add_round_call : add_block_call)(m, l);
             break;
         }
     }
@@ -601,32 +585,45 @@ static void declare_kept(merging *m)
     int number = 0;
     for (int i = m->first; i < m->last; i++) {
         if (!keeps(m, i)) continue;
-        if (!number) line(m, 1, "extern __shared__ __align__(16) unsigned char fb_shared[];");
-        line(m, 1, "unsigned held%d = ~0u;", number++);
+        if (!number) line(m, "extern __shared__ __align__(16) unsigned char fb_shared[];");
+        line(m, "unsigned held%d = ~0u;", number++);
     }
 }
 
-static void add_kernel(merging *m, const char *entry)
+static const fb_function *function_of(merging *m, const char *name, const char *what)
 {
-    if (!m->target->grid) {
-        fb_str_addf(&m->out, "void %s(const fb_kernel_args *args)\n{\n", entry);
-        for (int i = 0; i < m->args.n; i++) line(m, 1, "char *%s = args->buffers[%d];", m->args.at[i].name, i);
-        if (m->loops.n) line(m, 1, "const int64_t steps = args->steps;");
-        fb_str_add(&m->out, "\n");
-    } else {
-        fb_str_add(&m->out, "extern \"C\" __global__ void ");
-        if (m->weights) fb_str_addf(&m->out, "__cluster_dims__(%d, 1, 1) ", m->needs.cluster);
-        fb_str_addf(&m->out, "__launch_bounds__(%d%s)\n%s(", m->threads, m->weights ? ", 1" : "", entry);
-        for (int i = 0; i < m->args.n; i++)
-            fb_str_addf(&m->out, "%s%s *%s", i ? ", " : "",
-                        m->target->spelling.type[m->p->buffers[m->args.at[i].buffer].dtype].memory, m->args.at[i].name);
-        if (m->loops.n) fb_str_addf(&m->out, "%sconst int64_t steps", m->args.n ? ", " : "");
-        fb_str_add(&m->out, ")\n{\n");
-        declare_kept(m);
-        if (m->weights) line(m, 1, "%s::weights fb_weights;", m->weights);
+    fb_arena *arena = m->p->arena;
+    bool grid = m->target->grid;
+    fb_function *f = FB_NEW(arena, fb_function);
+    fb_parameter *parameters = FB_NEW_ARRAY(arena, fb_parameter, m->args.n);
+    for (int i = 0; i < m->args.n; i++) {
+        fb_dtype dtype = m->p->buffers[m->args.at[i].buffer].dtype;
+        parameters[i] =
+            (fb_parameter){.type = grid ? m->target->spelling.type[dtype].memory : "char", .name = m->args.at[i].name};
     }
+    *f =
+        (fb_function){.target = m->target,
+                      .name = name,
+                      .entry = fb_arena_printf(arena, "%s_kernel", name),
+                      .about = fb_arena_printf(arena, " * %s, one kernel behind the other%s */\n", what,
+                                               m->weights ? ": each cluster of blocks takes some rows through all steps"
+                                               : grid ? ": blocks are dealt out, and the grid meets where data flows"
+                                                      : ""),
+                      .n_parameters = m->args.n,
+                      .parameters = parameters,
+                      .steps = m->loops.n > 0,
+                      .threads = m->threads,
+                      .sharing = m->weights ? 1 : 0,
+                      .cluster = m->weights ? m->needs.cluster : 0,
+                      .apart = true};
+    f->stages = stages_of(m, &f->n_stages);
+    m->to = fb_say_to(arena, &f->body);
+    if (!grid) line(m, "%s", "");
+    if (grid) declare_kept(m);
+    if (m->weights) line(m, "%s::weights fb_weights;", m->weights);
     add_body(m);
-    fb_str_add(&m->out, "}\n");
+    fb_say_end(&m->to);
+    return f;
 }
 
 /* ---- the program with it ---- */
@@ -821,7 +818,6 @@ static bool can_merge(merging *m, const char *what, fb_error *err)
 
 static void free_all(merging *m)
 {
-    fb_str_free(&m->out);
     FB_VEC_FREE(&m->args);
     FB_VEC_FREE(&m->loops);
     fb_free(m->meet);
@@ -861,16 +857,11 @@ bool fb_program_merge(fb_program *p, const fb_target *target, int first, int las
     touched_free(&t);
     const char *name = wish;
     for (int i = 2; name_taken(p, name); i++) name = fb_arena_printf(p->arena, "%s_%d", wish, i);
-    const char *entry = fb_arena_printf(p->arena, "%s_kernel", name);
-    add_stages(&m);
-    fb_str_addf(&m.out, "/* %s\n * %s, one kernel behind the other%s */\n", name, what,
-                m.weights      ? ": each cluster of blocks takes some rows through all steps"
-                : target->grid ? ": blocks are dealt out, and the grid meets where data flows"
-                               : "");
-    add_kernel(&m, entry);
+    const fb_function *f = function_of(&m, name, what);
     fb_kernel k = {.name = name,
-                   .entry = entry,
-                   .source = fb_arena_strdup(p->arena, fb_str_get(&m.out)),
+                   .entry = f->entry,
+                   .function = f,
+                   .source = fb_function_text(f, p->arena),
                    .family = FB_FAMILY_SCAN,
                    .group = FB_NONE,
                    .n_args = m.args.n,

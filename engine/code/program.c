@@ -108,26 +108,45 @@ static const char *after_comment(const char *at)
     return !end ? at + strlen(at) : at[1] == '*' ? end + 2 : end;
 }
 
-/* The text word by word without comments and layout. The entry's name tells kernels of one program apart and depends on
- * which others there are, so it does not count. */
-static void add_source(fb_hasher *h, const fb_kernel *k)
+/* A file of the user's own, in the form that the function of a generated kernel is printed in for this. */
+static void add_own_code(const fb_kernel *k, fb_str *out)
 {
-    size_t entry = strlen(k->entry);
-    for (const char *at = k->source ? k->source : ""; *at;) {
+    size_t entry = strlen(k->entry), n;
+    for (const char *at = k->source; *at; at += n) {
+        n = 1;
         if (at[0] == '/' && (at[1] == '*' || at[1] == '/')) {
-            at = after_comment(at);
+            n = (size_t)(after_comment(at) - at);
+            fb_str_add(out, " ");
             continue;
         }
+        while (in_name(at[0]) && in_name(at[n])) n++;
+        if (n == entry && memcmp(at, k->entry, n) == 0)
+            fb_str_add(out, "@");
+        else
+            fb_str_add_n(out, at, n);
+    }
+}
+
+/* Word by word without layout. The entry's name, @ here, tells kernels of one program apart and depends on which others
+ * there are, so it does not count. */
+static void add_source(fb_hasher *h, const fb_kernel *k)
+{
+    fb_str code = {0};
+    if (k->function)
+        fb_part_print(&(fb_part){.function = k->function, .code = true}, &code);
+    else if (k->source)
+        add_own_code(k, &code);
+    for (const char *at = fb_str_get(&code); *at;) {
         size_t n = 1;
         while (in_name(at[0]) && in_name(at[n])) n++;
-        bool own = n == entry && memcmp(at, k->entry, n) == 0;
-        if (own)
+        if (*at == '@')
             fb_hasher_add_text(h, "@");
         else if (!isspace((unsigned char)*at))
             fb_hasher_add(h, at, n);
-        if (in_name(at[0])) fb_hasher_add(h, "", 1);
+        if (in_name(at[0]) || *at == '@') fb_hasher_add(h, "", 1);
         at += n;
     }
+    fb_str_free(&code);
 }
 
 static void add_kernel(fb_hasher *h, const fb_kernel *k)

@@ -6,8 +6,8 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/str.h"
-#include "code/needs.h"
 #include "code/printer.h"
+#include "code/statement.h"
 #include "plan/plan.h"
 
 typedef enum {
@@ -34,6 +34,7 @@ typedef struct {
 typedef struct {
     const char *name; /* "layer_norm_tanh_stack": of its nodes, for people; unique in the program */
     const char *entry;
+    const fb_function *function; /* what it says; NULL: a file of the user's own, or a library call */
     const char *source; /* complete translation unit but for the target's prelude; NULL for pure library calls */
     const char *file;   /* the name of the user's file that it is; NULL: generated */
     fb_family family;

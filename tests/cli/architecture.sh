@@ -44,6 +44,19 @@ else
     report not-ok "files that compare a device's name: $compared; expected: $wanted"
 fi
 
+# What was written is known where it was written: nobody searches a kernel's text for it (code/needs.h, code/statement.h).
+search='(strstr|strchr|strrchr|strpbrk|strncmp|memmem|memcmp|strcasestr|regexec|sscanf)\('
+found=$(sources -rnE --include='*.[ch]' "$search[^;]*\b(source|whole)\b" engine/code engine/device)
+if [ -z "$found" ]; then report ok "no source is searched"; else report not-ok "source is searched: $found"; fi
+# Files of the user's own are: for their comment's lines, for what they use, for their comments.
+found=$(sources -rlE --include='*.[ch]' '\b(strstr|memmem|strcasestr|regexec)\(' engine/code | LC_ALL=C sort | tr '\n' ' ')
+wanted="engine/code/eject.c engine/code/printer.c engine/code/program.c "
+if [ "$found" = "$wanted" ]; then
+    report ok "but a user's own"
+else
+    report not-ok "files that search text: $found; expected: $wanted"
+fi
+
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
