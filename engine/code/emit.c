@@ -5,6 +5,7 @@
 #include "code/names.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,26 @@ void fb_emit_open(fb_emitter *e, const char *format, ...)
     va_start(ap, format);
     fb_say_v(e->to, FB_STATEMENT_BLOCK, *format == '%' ? "{" : " {", format, ap);
     va_end(ap);
+}
+
+void fb_emit_if(fb_emitter *e, const char *condition, ...)
+{
+    va_list ap;
+    va_start(ap, condition);
+    fb_say_v(e->to, FB_STATEMENT_IF, "", condition, ap);
+    va_end(ap);
+}
+
+void fb_emit_for(fb_emitter *e, fb_for loop)
+{
+    if (!loop.type) loop.type = e->spell->index_type;
+    if (!loop.first) loop.first = "0";
+    fb_say_loop(e->to, &loop);
+}
+
+const char *fb_emit_number(fb_emitter *e, int64_t number)
+{
+    return fb_arena_printf(e->arena, "%" PRId64, number);
 }
 
 void fb_emit_list(fb_emitter *e, const char *format, ...)

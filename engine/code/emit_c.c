@@ -63,12 +63,25 @@ static void open_for(loops *l, fb_ix v, int64_t extent)
     bool blocked = l->s->blocked && v == l->s->rows.var[l->s->blocked - 1];
     if (chain && v == chain->member) return; /* the block's */
     if (chain && v == chain->row)
-        fb_emit_open(l->e, "for (int64_t %s = first; %s < last; %s++)", name, name, name);
+        fb_emit_for(l->e, (fb_for){.variable = name, .first = "first", .last = "last"});
     else if (blocked)
-        fb_emit_open(l->e, "for (int64_t %s = args->first; %s < args->last; %s++)", name, name, name);
+        fb_emit_for(l->e, (fb_for){.variable = name, .first = "args->first", .last = "args->last"});
     else
-        fb_emit_open(l->e, "for (int64_t %s = 0; %s < %" PRId64 "; %s++)", name, name, extent, name);
+        fb_emit_for(l->e, (fb_for){.variable = name, .last = fb_emit_number(l->e, extent)});
     l->opened++;
+}
+
+/* A loop's chunks begin at "j0". */
+static const char *chunk_start(const loops *l, const char *name)
+{
+    return fb_arena_printf(l->e->arena, "%s0", name);
+}
+
+static void open_chunks(loops *l, const char *name, int64_t extent, int64_t by)
+{
+    fb_emit_for(l->e, (fb_for){.variable = chunk_start(l, name),
+                               .last = fb_emit_number(l->e, extent),
+                               .step = fb_emit_number(l->e, by)});
 }
 
 static void close_to(loops *l, int opened)
@@ -181,13 +194,13 @@ static void emit_elements(loops *l)
     }
     const char *name = var(l, rows->var[n - 1]);
     if (cut) {
-        fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %d)", name, name, last, name, CHUNK);
+        open_chunks(l, name, last, CHUNK);
         l->opened++;
         hoist(l, n - 1);
         fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
                 CHUNK, last);
         pragma_simd(l, "");
-        fb_emit_open(l->e, "for (int64_t %s = %s0; %s < end; %s++)", name, name, name, name);
+        fb_emit_for(l->e, (fb_for){.variable = name, .first = chunk_start(l, name), .last = "end"});
         l->opened++;
     } else {
         pragma_simd_over(l, rows->var[n - 1]);
@@ -223,9 +236,9 @@ static void step(loops *l, fb_val v, const char *entry)
         const char *at = fb_emit_index(e, l->s->spaces[x->over].n ? l->s->spaces[x->over].var[0] : FB_NONE, false);
         const char *better = r.op == FB_OP_ARGMAX ? FB_MUTATE(41, ">", ">=") : "<";
         if (f)
-            fb_emit_open(e, "if (%s %s %s || (%s != %s && %s == %s))", a, better, best, a, a, best, best);
+            fb_emit_if(e, "%s %s %s || (%s != %s && %s == %s)", a, better, best, a, a, best, best);
         else
-            fb_emit_open(e, "if (%s %s %s)", a, better, best);
+            fb_emit_if(e, "%s %s %s", a, better, best);
         fb_emit(e, "%s = %s;", best, a);
         fb_emit(e, "%s = %s;", acc, at);
         fb_emit_close(e);
@@ -440,7 +453,9 @@ static void open_lanes(loops *l)
 {
     const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
     pragma_simd(l, "");
-    fb_emit_open(l->e, "for (int64_t %s = %s0; %s < %s0 + lanes; %s++)", name, name, name, name, name);
+    fb_emit_for(l->e, (fb_for){.variable = name,
+                               .first = chunk_start(l, name),
+                               .last = fb_arena_printf(l->e->arena, "%s0 + lanes", name)});
 }
 
 static void lane_roots(loops *l, int depth)
@@ -471,7 +486,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
         l->declared[i] = true;
     }
     if (!any) return;
-    fb_emit_open(e, "for (int64_t lane = 0; lane < %" PRId64 "; lane++)", l->lanes);
+    fb_emit_for(e, (fb_for){.variable = "lane", .last = fb_emit_number(e, l->lanes)});
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
@@ -542,8 +557,7 @@ static void emit_lanes(loops *l)
                                              : together                                      ? together
                                                                                              : 1));
     for (int d = 0; d < n - 1; d++) open_for(l, rows->var[d], rows->extent[d]);
-    fb_emit_open(l->e, "for (int64_t %s0 = 0; %s0 < %" PRId64 "; %s0 += %" PRId64 ")", name, name, last, name,
-                 l->lanes);
+    open_chunks(l, name, last, l->lanes);
     l->opened++;
     if (cut && FB_MUTATE(44, last % l->lanes, false))
         fb_emit(l->e, "const int64_t lanes = %" PRId64 " - %s0 < %" PRId64 " ? %" PRId64 " - %s0 : %" PRId64 ";", last,
@@ -609,7 +623,7 @@ static void emit_scatter(loops *l)
     const char *out = fb_emit_storage(e, s->roots[0].storage);
     l->work = rows * size + size * fb_space_points(space);
     pragma_parallel(l, "");
-    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners);
+    fb_emit_for(e, (fb_for){.variable = "owner", .last = fb_emit_number(e, owners)});
     fb_emit(e,
             "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
             rows, owners, rows, owners);
@@ -620,8 +634,7 @@ static void emit_scatter(loops *l)
                 out);
     for (int d = 0; d < space->n; d++) open_for(l, space->var[d], space->extent[d]);
     fb_emit_needed(e, row->value, s->values[row->value].space);
-    fb_emit_open(e, FB_MUTATE(45, "if (%s >= first && %s < last)", "if (%s >= first && %s <= last)"), row->name,
-                 row->name);
+    fb_emit_if(e, FB_MUTATE(45, "%s >= first && %s < last", "%s >= first && %s <= last"), row->name, row->name);
     add_row(l, half);
     fb_emit_close(e);
     close_to(l, 0);
@@ -674,7 +687,7 @@ static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_s
     fb_emit(e, "int64_t fb_n;");
     fb_emit_open(e, "for (fb_next = last;; fb_next = fb_low + (fb_next - fb_low) / 2)");
     fb_emit(e, "fb_n = 0;");
-    fb_emit_open(e, "for (int64_t fb_point = 0; fb_point < %" PRId64 "; fb_point++)", a->points);
+    fb_emit_for(e, (fb_for){.variable = "fb_point", .last = fb_emit_number(e, a->points)});
     declare_point(l, space, "fb_point");
     fb_emit_needed(e, index, l->s->values[index].space);
     const char *row = fb_emit_ref(e, index);
@@ -731,7 +744,7 @@ static void emit_added(loops *l, const fb_added *a)
     bool *mark = fb_emit_mark(e);
     l->work = s->members * ((a->spares ? a->points : a->rows) * a->width + OWNERS * a->points);
     pragma_parallel(l, "");
-    fb_emit_open(e, "for (int64_t owner = 0; owner < %" PRId64 "; owner++)", owners * s->members);
+    fb_emit_for(e, (fb_for){.variable = "owner", .last = fb_emit_number(e, owners * s->members)});
     fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
     if (s->members > 1) fb_emit(e, "const int64_t %s = owner / %" PRId64 ";", var(l, s->rows.var[0]), owners);
     fb_emit(e, "const int64_t fb_part = owner%s;",

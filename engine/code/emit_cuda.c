@@ -231,12 +231,11 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
-    fb_emit_directive(e, "#pragma unroll");
-    fb_emit_open(e, "for (int %s = 0; %s < %d; %s++)", w->v, w->v, w->vector, w->v);
+    fb_emit_for(e, (fb_for){.type = "int", .variable = w->v, .last = fb_emit_number(e, w->vector), .unrolled = true});
     fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
     if (space != FB_NONE && is_ragged(f))
-        fb_emit_open(e, "if (fb_whole.is || (%s >= 0 && %s < %" PRId64 "))", var_name(e, last), var_name(e, last),
-                     w->space->extent[0]);
+        fb_emit_if(e, "fb_whole.is || (%s >= 0 && %s < %" PRId64 ")", var_name(e, last), var_name(e, last),
+                   w->space->extent[0]);
 }
 
 static void close_vector(frame *f, const walk *w, int space, int depth, bool guarded)
@@ -272,7 +271,7 @@ static void store_elements(frame *f, const walk *w, int space, int depth, bool g
             fb_emit(e, "%s.at[%s] = %s;", pack_name(f, i), w->v, value);
             continue;
         }
-        if (guarded) fb_emit_open(e, FB_MUTATE(55, "if (%s)", "if (%s || true)"), f->inside);
+        if (guarded) fb_emit_if(e, FB_MUTATE(55, "%s", "%s || true"), f->inside);
         fb_emit_store(e, r);
         if (guarded) fb_emit_close(e);
     }
@@ -307,7 +306,7 @@ static void emit_elements(frame *f)
     const char *point = fb_emit_name(e, "point");
     bool ragged = w.points % f->x.threads != 0;
     fb_emit(e, "const fb_at %s = (fb_at)%s * %d + threadIdx.x;", point, f->block, f->x.threads);
-    if (ragged) fb_emit_open(e, "if (%s < %" PRId64 ")", point, w.points);
+    if (ragged) fb_emit_if(e, "%s < %" PRId64, point, w.points);
     load_group(f, &w, point);
     store_group(f, &w, NULL, NULL);
     if (ragged) fb_emit_close(e);
@@ -505,7 +504,9 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 static void open_groups(frame *f, const walk *w)
 {
-    fb_emit_open(f->e, "for (fb_at fb_p = %s; fb_p < %s; fb_p += %d)", f->first, f->last, f->x.threads);
+    fb_emit_for(
+        f->e,
+        (fb_for){.variable = "fb_p", .first = f->first, .last = f->last, .step = fb_emit_number(f->e, f->x.threads)});
     declare_variables(f, w, "fb_p");
 }
 
@@ -528,7 +529,7 @@ static int open_pass(frame *f, const walk *w)
     const char *start =
         f->x.deal == FB_DEAL_SPLIT ? fb_arena_printf(e->arena, "fb_part * %d + threadIdx.x", f->x.threads) : f->lane;
     if (!w->space->n) { /* a row of one element */
-        fb_emit_open(e, "if (%s == 0)", start);
+        fb_emit_if(e, "%s == 0", start);
         return 1;
     }
     if (f->x.cut) {
@@ -539,15 +540,17 @@ static int open_pass(frame *f, const walk *w)
     if (f->x.held) {
         int64_t steps = steps_of(f, w);
         bool ragged = w->points % stride != 0;
-        fb_emit_directive(e, "#pragma unroll");
-        fb_emit_open(e, "for (int fb_s = 0; fb_s < %" PRId64 "; fb_s++)", steps);
+        fb_emit_for(e, (fb_for){.type = "int", .variable = "fb_s", .last = fb_emit_number(e, steps), .unrolled = true});
         fb_emit(e, "const fb_at fb_p = fb_s * %" PRId64 " + %s;", stride, start);
-        if (ragged) fb_emit_open(e, "if (fb_p < %" PRId64 ")", w->points);
+        if (ragged) fb_emit_if(e, "fb_p < %" PRId64, w->points);
         declare_variables(f, w, "fb_p");
         return 1 + ragged;
     }
     if (f->unrolled) fb_emit_directive(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
-    fb_emit_open(e, "for (fb_at fb_p = %s; fb_p < %" PRId64 "; fb_p += %" PRId64 ")", start, w->points, stride);
+    fb_emit_for(e, (fb_for){.variable = "fb_p",
+                            .first = start,
+                            .last = fb_emit_number(e, w->points),
+                            .step = fb_emit_number(e, stride)});
     declare_variables(f, w, "fb_p");
     return 1;
 }
@@ -619,7 +622,7 @@ static void store_row_values(frame *f, int depth)
     const char *condition = one && f->inside ? fb_arena_printf(e->arena, "%s && %s", one, f->inside)
                             : one            ? one
                                              : f->inside;
-    if (condition) fb_emit_open(e, "if (%s)", condition);
+    if (condition) fb_emit_if(e, "%s", condition);
     for (int i = 0; i < f->s->n_roots; i++)
         if (root_is_here(&f->s->roots[i], FB_NONE, depth)) fb_emit_store(e, &f->s->roots[i]);
     if (condition) fb_emit_close(e);
@@ -740,7 +743,7 @@ static void leave_row(frame *f)
     fb_emitter *e = f->e;
     const int words = f->x.parts / f->x.cut->cluster;
     fb_emit(e, "static __device__ unsigned fb_left[%" PRId64 "];", f->x.rows);
-    fb_emit_open(e, "if (fb_long_is_last<%d>(&fb_left[fb_row]))", f->x.parts);
+    fb_emit_if(e, "fb_long_is_last<%d>(&fb_left[fb_row])", f->x.parts);
     for (int i = 0; i < f->s->n_values; i++)
         if (f->s->values[i].kind == FB_VALUE_REDUCE)
             fb_emit(e, "fb_long_clear<%d>(&fb_words_%s[fb_row * %d]);", words, e->names[i], words);
@@ -774,7 +777,7 @@ static void combine_parts(frame *f, fb_pass p)
                     f->x.rows * f->x.parts);
     fb_emit(e, "static __device__ unsigned fb_arrived_%d[%" PRId64 "];", e->number, f->x.rows);
     fb_emit(e, "__shared__ bool fb_is_last_%d;", e->number);
-    fb_emit_open(e, "if (threadIdx.x == 0)");
+    fb_emit_if(e, "threadIdx.x == 0");
     for (int i = 0; i < f->s->n_values; i++)
         if (fb_section_reduces(&f->s->values[i], p))
             fb_emit(e, "fb_parts_%s[%s] = %s;", e->names[i], f->block, e->names[i]);
@@ -849,11 +852,10 @@ static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t poi
     fb_emitter *e = f->e;
     bool *mark = fb_emit_mark(e);
     fb_emit(e, "bool fb_here[%d];", each);
-    fb_emit_directive(e, "#pragma unroll");
-    fb_emit_open(e, "for (int fb_i = 0; fb_i < %d; fb_i++)", each);
+    fb_emit_for(e, (fb_for){.type = "int", .variable = "fb_i", .last = fb_emit_number(e, each), .unrolled = true});
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->x.threads);
     fb_emit(e, "fb_here[fb_i] = false;");
-    if (points % ((int64_t)each * f->x.threads)) fb_emit_open(e, "if (fb_point < %" PRId64 ")", points);
+    if (points % ((int64_t)each * f->x.threads)) fb_emit_if(e, "fb_point < %" PRId64, points);
     declare_added(f, index, "fb_point");
     fb_emit(e,
             FB_MUTATE(57, "fb_here[fb_i] = %s >= fb_first && %s <= fb_last;",
@@ -871,11 +873,13 @@ static void add_chunk(frame *f, const fb_data_var *index, int each)
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[0];
     bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
-    fb_emit_open(e, "for (int fb_word = 0; fb_word < %d; fb_word++)", each * f->x.threads / e->target->warp);
+    fb_emit_for(e, (fb_for){.type = "int",
+                            .variable = "fb_word",
+                            .last = fb_emit_number(e, each * f->x.threads / e->target->warp)});
     fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", e->target->warp);
     declare_added(f, index, "fb_point");
-    fb_emit_open(e, "if (%s == fb_owner)", index->name);
+    fb_emit_if(e, "%s == fb_owner", index->name);
     fb_emit_needed(e, r->value, f->s->values[r->value].space);
     fb_emit(e, real ? "fb_sum += %s;" : "fb_sum = fb_wrap_add(fb_sum, %s);", fb_emit_ref(e, r->value));
     fb_emit_close(e);
@@ -908,7 +912,9 @@ static void emit_scatter(frame *f)
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
-    fb_emit_open(e, "for (fb_at fb_chunk = 0; fb_chunk < %" PRId64 "; fb_chunk += %d)", points, each * f->x.threads);
+    fb_emit_for(e, (fb_for){.variable = "fb_chunk",
+                            .last = fb_emit_number(e, points),
+                            .step = fb_emit_number(e, each * f->x.threads)});
     fb_emit(e, "fb_meet<%d>();", f->x.threads);
     fb_say_beside(e->to, "the words of the chunk before have been read");
     note_chunk(f, index, each, points);
@@ -1044,14 +1050,16 @@ static void emit_section_cuda(fb_emitter *e)
         const char *condition = fb_arena_printf(e->arena, FB_BLOCK ".x < %" PRId64, (int64_t)e->grid[0] + launched);
         if (e->grid[0])
             condition = fb_arena_printf(e->arena, FB_BLOCK ".x >= %" PRId64 " && %s", (int64_t)e->grid[0], condition);
-        fb_emit_open(e, "if (%s && threadIdx.x < %d)", condition, f.x.threads);
+        fb_emit_if(e, "%s && threadIdx.x < %d", condition, f.x.threads);
     }
     if (shared || launched < f.x.blocks) f.block = fb_emit_name(e, "block");
     const char *first =
         e->grid[0] ? fb_arena_printf(e->arena, FB_BLOCK ".x - %" PRId64, (int64_t)e->grid[0]) : FB_BLOCK ".x";
     if (launched < f.x.blocks)
-        fb_emit_open(e, "for (fb_at %s = %s; %s < %" PRId64 "; %s += %" PRId64 ")", f.block, first, f.block, f.x.blocks,
-                     f.block, launched);
+        fb_emit_for(e, (fb_for){.variable = f.block,
+                                .first = first,
+                                .last = fb_emit_number(e, f.x.blocks),
+                                .step = fb_emit_number(e, launched)});
     else if (shared)
         fb_emit(e, "const fb_at %s = " FB_BLOCK ".x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;

@@ -202,7 +202,7 @@ static void write_right(const writer *w, const fb_phase *p, bool piece)
     } else {
         for (int s = 0; s < t->n_strips; s++) {
             if (p->product[s] == FB_NONE) continue;
-            fb_emit_open(e, "if (fb_strip == %d)", s);
+            fb_emit_if(e, "fb_strip == %d", s);
             const char *column = p->column[s] ? fb_arena_printf(e->arena, "%s + %" PRId64, own, p->column[s]) : own;
             write_columns(w, p->product[s], column, piece, inside);
             fb_emit_close(e);
@@ -375,7 +375,7 @@ static void write_early(writer *w)
 
 static void write_late(writer *w)
 {
-    if (w->own) fb_emit_open(w->e, "if (fb_own)");
+    if (w->own) fb_emit_if(w->e, "fb_own");
     fb_cuda_store_group(w->e, w->vector, name_sums, w);
     if (w->own) fb_emit_close(w->e);
 }
@@ -385,7 +385,11 @@ static void write_elements(writer *w)
     fb_emitter *e = w->e;
     int64_t across = groups_of(w);
     find_sums(w);
-    fb_emit_open(e, "for (int fb_i = threadIdx.x; fb_i < %" PRId64 "; fb_i += fb_tile::THREADS)", w->tile.m * across);
+    fb_emit_for(e, (fb_for){.type = "int",
+                            .variable = "fb_i",
+                            .first = "threadIdx.x",
+                            .last = fb_emit_number(e, w->tile.m * across),
+                            .step = "fb_tile::THREADS"});
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
             w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
     bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
@@ -413,8 +417,11 @@ static void write_rows(writer *w)
     bool shared = fb_cuda_row_team(e) > 1;
     const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
     if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
-    fb_emit_open(e, "for (int fb_r = threadIdx.x%s; fb_r < %" PRId64 "; fb_r += fb_tile::THREADS%s)", by,
-                 w->tile.m * a_row, by);
+    fb_emit_for(e, (fb_for){.type = "int",
+                            .variable = "fb_r",
+                            .first = fb_arena_printf(e->arena, "threadIdx.x%s", by),
+                            .last = fb_emit_number(e, w->tile.m * a_row),
+                            .step = fb_arena_printf(e->arena, "fb_tile::THREADS%s", by)});
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
     if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
@@ -454,7 +461,7 @@ static void write_weights(const writer *w, const fb_cluster_tile *x)
             has_gaps(w, x) ? fb_arena_printf(e->arena, " || fb_column >= %" PRId64, w->t->columns) : "");
     for (int s = 0; s < w->t->n_strips && !all; s++) {
         if (p->product[s] == FB_NONE) continue;
-        fb_emit_open(e, "if (fb_strip == %d)", s);
+        fb_emit_if(e, "fb_strip == %d", s);
         write_columns(w, p->product[s],
                       p->column[s] ? fb_arena_printf(e->arena, "fb_column + %" PRId64, p->column[s]) : "fb_column",
                       false, NULL);
@@ -473,8 +480,13 @@ static bool is_early(const writer *w, fb_val v)
     return x->kind == FB_VALUE_LOAD && x->when == FB_NONE && x->table == FB_NONE && !is_sum(w, v);
 }
 
+static void open_elements(const writer *w)
+{
+    fb_emit_for(w->e, (fb_for){.type = "int", .variable = "fb_e", .last = "fb_cell::MINE", .unrolled = true});
+}
+
 /* Where element fb_e of a thread's is; nothing is done to one that is outside. */
-static void open_element(const writer *w, const fb_cluster_tile *x)
+static void place_element(const writer *w, const fb_cluster_tile *x)
 {
     fb_emit(w->e, "const int fb_m = fb_cell::row(fb_e), fb_n = fb_cell::column(fb_e);");
     if (w->t->rows % x->rows) fb_emit(w->e, "if (m0 + fb_m >= %" PRId64 ") continue;", w->t->rows);
@@ -490,9 +502,8 @@ static void load_early(writer *w, const fb_cluster_tile *x, const char *point)
         if (is_early(w, v)) fb_str_addf(&fields, " %s %s;", e->spell->type[w->s->values[v].dtype].memory, e->names[v]);
     if (fields.n) {
         fb_emit(e, "struct {%s } fb_early[fb_cell::MINE];", fb_str_get(&fields));
-        fb_emit_directive(e, "#pragma unroll");
-        fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
-        open_element(w, x);
+        open_elements(w);
+        place_element(w, x);
         write_point(w, point);
         fb_cuda_load_group(e, 1, point);
     }
@@ -518,10 +529,9 @@ static void make_state(writer *w, const fb_cluster_tile *x, const char *point)
 {
     fb_emitter *e = w->e;
     const fb_section *s = w->s;
-    fb_emit_directive(e, "#pragma unroll");
-    fb_emit_open(e, "for (int fb_e = 0; fb_e < fb_cell::MINE; fb_e++)");
+    open_elements(w);
     fb_emit(e, "fb_made[fb_e] = {};");
-    open_element(w, x);
+    place_element(w, x);
     write_point(w, point);
     fb_cuda_load_group(e, 1, point);
     fb_cuda_store_group(e, 1, name_round_sums, w);

@@ -93,6 +93,9 @@ struct fb_emitter {
 
 void fb_emit(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));      /* a line */
 void fb_emit_open(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "… {" */
+void fb_emit_if(fb_emitter *e, const char *condition, ...) __attribute__((format(printf, 2, 3)));
+void fb_emit_for(fb_emitter *e, fb_for loop); /* where nothing is said of its start, it is 0; its type the index's */
+const char *fb_emit_number(fb_emitter *e, int64_t number);
 void fb_emit_list(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "f(": no brace */
 void fb_emit_close(fb_emitter *e);                                                               /* "}" */
 void fb_emit_close_by(fb_emitter *e, const char *end);                                           /* "}, " … */

@@ -358,15 +358,6 @@ static void line(merging *m, const char *format, ...)
     va_end(ap);
 }
 
-static void open_block(merging *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void open_block(merging *m, const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    fb_say_v(&m->to, FB_STATEMENT_BLOCK, " {", format, ap);
-    va_end(ap);
-}
-
 static void close_block(merging *m)
 {
     fb_say_close(&m->to, "}");
@@ -429,8 +420,12 @@ static void add_block_call(merging *m, const fb_launch *l)
     const fb_kernel *k = &m->p->kernels[l->kernel];
     int64_t blocks = (int64_t)k->grid[0] * k->grid[1] * k->grid[2];
     if (!blocks) return;
-    open_block(m, "for (unsigned at = %s; at < %" PRId64 " && threadIdx.x < %d; at += gridDim.x)",
-               m->from_end ? "gridDim.x - 1 - blockIdx.x" : "blockIdx.x", blocks, k->block[0]);
+    fb_say_loop(&m->to, &(fb_for){.type = "unsigned",
+                                  .variable = "at",
+                                  .first = m->from_end ? FB_GRID ".x - 1 - " FB_BLOCK ".x" : FB_BLOCK ".x",
+                                  .last = fb_arena_printf(m->p->arena, "%" PRId64, blocks),
+                                  .step = "gridDim.x",
+                                  .also = fb_arena_printf(m->p->arena, "threadIdx.x < %d", k->block[0])});
     m->from_end = !m->from_end;
     fb_str call = {0};
     fb_str_addf(&call, "%s(fb_block_at(at, %d, %d), {%d, %d, %d}", k->entry, k->grid[0], k->grid[1], k->grid[0],
@@ -529,17 +524,18 @@ static void add_fetches(merging *m, int repeat, int loop)
     }
 }
 
-/* "for (int64_t step0 = 0; step0 < steps; step0++) {" */
+/* Of `count` steps, or as many as the argument says: outer. */
 static void open_loop(merging *m, const fb_inner_loop *outer, int64_t count, int loops)
 {
-    const char *last = fb_arena_printf(m->p->arena, "%" PRId64, count);
-    if (outer && is_one_loop(m))
-        last = "steps";
-    else if (outer && outer->first)
-        last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps - %" PRId64, count, loops, outer->first);
-    else if (outer)
-        last = fb_arena_printf(m->p->arena, "%" PRId64 " && step%d < steps", count, loops);
-    open_block(m, "for (int64_t step%d = 0; step%d < %s; step%d++)", loops, loops, last, loops);
+    fb_arena *arena = m->p->arena;
+    fb_for loop = {.type = "int64_t",
+                   .variable = fb_arena_printf(arena, "step%d", loops),
+                   .first = "0",
+                   .last = outer && is_one_loop(m) ? "steps" : fb_arena_printf(arena, "%" PRId64, count)};
+    if (outer && !is_one_loop(m))
+        loop.also = outer->first ? fb_arena_printf(arena, "step%d < steps - %" PRId64, loops, outer->first)
+                                 : fb_arena_printf(arena, "step%d < steps", loops);
+    fb_say_loop(&m->to, &loop);
 }
 
 static void add_body(merging *m)

@@ -24,10 +24,22 @@ void fb_say_v(fb_statements *to, fb_statement_kind kind, const char *behind, con
     *s = (fb_statement){.kind = kind, .text = fb_arena_copy(to->arena, fb_str_get(&to->line), to->line.n + 1)};
     *to->next = to->last = s;
     to->next = &s->next;
-    if (kind != FB_STATEMENT_BLOCK) return;
+    if (kind != FB_STATEMENT_BLOCK && kind != FB_STATEMENT_IF && kind != FB_STATEMENT_LOOP) return;
     s->outer = to->open;
     to->open = s;
     to->next = &s->body;
+}
+
+void fb_say_loop(fb_statements *to, const fb_for *loop)
+{
+    fb_for *l = fb_arena_copy(to->arena, loop, sizeof *loop);
+    l->variable = fb_arena_strdup(to->arena, l->variable);
+    l->first = fb_arena_strdup(to->arena, l->first);
+    l->last = fb_arena_strdup(to->arena, l->last);
+    l->step = fb_arena_strdup(to->arena, l->step);
+    l->also = fb_arena_strdup(to->arena, l->also);
+    fb_say(to, FB_STATEMENT_LOOP, "%s", "");
+    to->last->loop = l;
 }
 
 void fb_say(fb_statements *to, fb_statement_kind kind, const char *format, ...)
@@ -78,13 +90,28 @@ static void print_text(const fb_part *p, const char *text, fb_str *out)
     }
 }
 
+static void print_loop(const fb_part *p, const fb_for *l, fb_str *out)
+{
+    fb_str_addf(out, "for (%s %s = ", l->type, l->variable);
+    print_text(p, l->first, out);
+    fb_str_addf(out, "; %s < ", l->variable);
+    print_text(p, l->last, out);
+    if (l->also) fb_str_addf(out, " && %s", l->also);
+    fb_str_addf(out, l->step ? "; %s += %s) {" : "; %s++) {", l->variable, l->step);
+}
+
 static void print_body(const fb_part *p, const fb_statement *s, int depth, fb_str *out)
 {
     for (; s; s = s->next) {
         if (s->kind == FB_STATEMENT_REMARK && p->code) continue;
-        if (s->kind != FB_STATEMENT_DIRECTIVE && *s->text) fb_str_addf(out, "%*s", INDENT * depth, "");
+        const bool condition = s->kind == FB_STATEMENT_IF;
+        if (s->loop && s->loop->unrolled) fb_str_add(out, "#pragma unroll\n");
+        if (s->kind != FB_STATEMENT_DIRECTIVE && (*s->text || s->loop)) fb_str_addf(out, "%*s", INDENT * depth, "");
         if (s->kind == FB_STATEMENT_REMARK) fb_str_add(out, "// ");
+        if (condition) fb_str_add(out, "if (");
+        if (s->loop) print_loop(p, s->loop, out);
         print_text(p, s->text, out);
+        if (condition) fb_str_add(out, ") {");
         if (s->remark && !p->code) fb_str_addf(out, " // %s", s->remark);
         fb_str_add(out, "\n");
         print_body(p, s->body, depth + 1, out);

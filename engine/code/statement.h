@@ -18,15 +18,26 @@
 typedef enum {
     FB_STATEMENT_LINE,      /* a leaf: text of the language as it stands; "": an empty line */
     FB_STATEMENT_BLOCK,     /* what opens it, a body one step further in, and what closes it */
+    FB_STATEMENT_IF,        /* a block: its text is the condition */
+    FB_STATEMENT_LOOP,      /* a block: its loop says what it goes over */
     FB_STATEMENT_DIRECTIVE, /* at column 0: "#pragma unroll" */
     FB_STATEMENT_REMARK,    /* a comment */
 } fb_statement_kind;
+
+/* variable = first, first + step … up to last, which it does not reach. */
+typedef struct {
+    const char *type, *variable, *first, *last;
+    const char *step; /* NULL: 1 */
+    const char *also; /* it ends, too, where this does not hold; NULL: never */
+    bool unrolled;
+} fb_for;
 
 typedef struct fb_statement {
     fb_statement_kind kind;
     const char *text;
     const char *remark; /* behind it, or NULL */
     const char *end;    /* of a block: "}"; NULL: nothing closes it */
+    const fb_for *loop;
     struct fb_statement *body, *outer, *next;
 } fb_statement;
 
@@ -78,6 +89,8 @@ fb_statements fb_say_to(fb_arena *arena, const fb_statement **body);
 void fb_say(fb_statements *to, fb_statement_kind kind, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void fb_say_v(fb_statements *to, fb_statement_kind kind, const char *behind, const char *format, va_list ap)
     __attribute__((format(printf, 4, 0)));
+/* A block, too. */
+void fb_say_loop(fb_statements *to, const fb_for *loop);
 /* What follows stands inside the block that was said last, until it is closed by `end` (NULL: by nothing). */
 void fb_say_close(fb_statements *to, const char *end);
 /* A comment behind what was said last. */
