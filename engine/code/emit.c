@@ -36,11 +36,15 @@ void fb_emit_if(fb_emitter *e, const char *condition, ...)
     va_end(ap);
 }
 
-void fb_emit_for(fb_emitter *e, fb_for loop)
+void fb_emit_for(fb_emitter *e, const char *type, const char *variable, const char *first, const char *last,
+                 const char *step)
 {
-    if (!loop.type) loop.type = e->spell->index_type;
-    if (!loop.first) loop.first = "0";
-    fb_say_loop(e->to, &loop);
+    fb_say_loop(e->to, &(fb_for){type ? type : e->spell->index_type, variable, first, last, .step = step});
+}
+
+void fb_emit_unrolled(fb_emitter *e, const char *variable, const char *last)
+{
+    fb_say_loop(e->to, &(fb_for){"int", variable, "0", last, .unrolled = true});
 }
 
 const char *fb_emit_number(fb_emitter *e, int64_t number)

@@ -63,11 +63,11 @@ static void open_for(loops *l, fb_ix v, int64_t extent)
     bool blocked = l->s->blocked && v == l->s->rows.var[l->s->blocked - 1];
     if (chain && v == chain->member) return; /* the block's */
     if (chain && v == chain->row)
-        fb_emit_for(l->e, (fb_for){.variable = name, .first = "first", .last = "last"});
+        fb_emit_for(l->e, NULL, name, "first", "last", NULL);
     else if (blocked)
-        fb_emit_for(l->e, (fb_for){.variable = name, .first = "args->first", .last = "args->last"});
+        fb_emit_for(l->e, NULL, name, "args->first", "args->last", NULL);
     else
-        fb_emit_for(l->e, (fb_for){.variable = name, .last = fb_emit_number(l->e, extent)});
+        fb_emit_for(l->e, NULL, name, "0", fb_emit_number(l->e, extent), NULL);
     l->opened++;
 }
 
@@ -79,9 +79,7 @@ static const char *chunk_start(const loops *l, const char *name)
 
 static void open_chunks(loops *l, const char *name, int64_t extent, int64_t by)
 {
-    fb_emit_for(l->e, (fb_for){.variable = chunk_start(l, name),
-                               .last = fb_emit_number(l->e, extent),
-                               .step = fb_emit_number(l->e, by)});
+    fb_emit_for(l->e, NULL, chunk_start(l, name), "0", fb_emit_number(l->e, extent), fb_emit_number(l->e, by));
 }
 
 static void close_to(loops *l, int opened)
@@ -200,7 +198,7 @@ static void emit_elements(loops *l)
         fb_emit(l->e, "const int64_t end = %s0 + %d < %" PRId64 " ? %s0 + %d : %" PRId64 ";", name, CHUNK, last, name,
                 CHUNK, last);
         pragma_simd(l, "");
-        fb_emit_for(l->e, (fb_for){.variable = name, .first = chunk_start(l, name), .last = "end"});
+        fb_emit_for(l->e, NULL, name, chunk_start(l, name), "end", NULL);
         l->opened++;
     } else {
         pragma_simd_over(l, rows->var[n - 1]);
@@ -453,9 +451,7 @@ static void open_lanes(loops *l)
 {
     const char *name = var(l, l->s->rows.var[l->s->rows.n - 1]);
     pragma_simd(l, "");
-    fb_emit_for(l->e, (fb_for){.variable = name,
-                               .first = chunk_start(l, name),
-                               .last = fb_arena_printf(l->e->arena, "%s0 + lanes", name)});
+    fb_emit_for(l->e, NULL, name, chunk_start(l, name), fb_arena_printf(l->e->arena, "%s0 + lanes", name), NULL);
 }
 
 static void lane_roots(loops *l, int depth)
@@ -486,7 +482,7 @@ static void lane_accumulators(loops *l, fb_pass p, const bool *needed)
         l->declared[i] = true;
     }
     if (!any) return;
-    fb_emit_for(e, (fb_for){.variable = "lane", .last = fb_emit_number(e, l->lanes)});
+    fb_emit_for(e, NULL, "lane", "0", fb_emit_number(e, l->lanes), NULL);
     for (int i = 0; i < l->s->n_values; i++) {
         const fb_value *v = &l->s->values[i];
         bool scan = needed[i] && v->kind == FB_VALUE_SCAN && v->over == p.space;
@@ -623,7 +619,7 @@ static void emit_scatter(loops *l)
     const char *out = fb_emit_storage(e, s->roots[0].storage);
     l->work = rows * size + size * fb_space_points(space);
     pragma_parallel(l, "");
-    fb_emit_for(e, (fb_for){.variable = "owner", .last = fb_emit_number(e, owners)});
+    fb_emit_for(e, NULL, "owner", "0", fb_emit_number(e, owners), NULL);
     fb_emit(e,
             "const int64_t first = owner * %" PRId64 " / %" PRId64 ", last = (owner + 1) * %" PRId64 " / %" PRId64 ";",
             rows, owners, rows, owners);
@@ -687,7 +683,7 @@ static void collect_points(loops *l, const fb_added *a, fb_val index, const fb_s
     fb_emit(e, "int64_t fb_n;");
     fb_emit_open(e, "for (fb_next = last;; fb_next = fb_low + (fb_next - fb_low) / 2)");
     fb_emit(e, "fb_n = 0;");
-    fb_emit_for(e, (fb_for){.variable = "fb_point", .last = fb_emit_number(e, a->points)});
+    fb_emit_for(e, NULL, "fb_point", "0", fb_emit_number(e, a->points), NULL);
     declare_point(l, space, "fb_point");
     fb_emit_needed(e, index, l->s->values[index].space);
     const char *row = fb_emit_ref(e, index);
@@ -744,7 +740,7 @@ static void emit_added(loops *l, const fb_added *a)
     bool *mark = fb_emit_mark(e);
     l->work = s->members * ((a->spares ? a->points : a->rows) * a->width + OWNERS * a->points);
     pragma_parallel(l, "");
-    fb_emit_for(e, (fb_for){.variable = "owner", .last = fb_emit_number(e, owners * s->members)});
+    fb_emit_for(e, NULL, "owner", "0", fb_emit_number(e, owners * s->members), NULL);
     fb_emit(e, "uint64_t fb_keys[%d];", ROOM);
     if (s->members > 1) fb_emit(e, "const int64_t %s = owner / %" PRId64 ";", var(l, s->rows.var[0]), owners);
     fb_emit(e, "const int64_t fb_part = owner%s;",

@@ -102,7 +102,7 @@ void fb_emit_chain_c(fb_emitter *e)
     declare_blocks(e);
     const char *block = fb_emit_name(e, "block");
     if (all > 1) fb_emit_directive(e, "#pragma omp for schedule(dynamic)");
-    fb_emit_for(e, (fb_for){.variable = block, .last = fb_emit_number(e, all)});
+    fb_emit_for(e, NULL, block, "0", fb_emit_number(e, all), NULL);
     if (c->batch > 1)
         fb_emit(e, "const int64_t %s = %s;", fb_ix_var_name(e->nest->pool, c->member),
                 blocks == 1 ? block : fb_arena_printf(e->arena, "%s / %" PRId64, block, blocks));

@@ -402,11 +402,7 @@ static void write_results(const writer *w)
         fb_emit_open(e, "%s[&](const %s *fb_c, const int fb_m, const int fb_n)", over, w->sum);
         if (w->tile.columns > columns) fb_emit(e, "if (fb_n >= %" PRId64 ") return;", columns);
     } else {
-        fb_emit_for(e, (fb_for){.type = "int",
-                                .variable = "fb_i",
-                                .first = "threadIdx.x",
-                                .last = fb_emit_number(e, w->tile.rows * across),
-                                .step = "fb_tile::THREADS"});
+        fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, w->tile.rows * across), "fb_tile::THREADS");
         fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
                 vector > 1 ? fb_arena_printf(e->arena, " * %d", vector) : "");
     }

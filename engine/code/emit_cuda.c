@@ -231,7 +231,7 @@ static void open_vector(frame *f, const walk *w, int space, int depth)
     }
     for (int i = 0; space != FB_NONE && i < f->s->n_values; i++)
         if (is_made_here(f, i)) fb_emit(e, "fb_pack<%s, %d> %s;", fb_emit_type(e, i), w->vector, kept_name(f, i));
-    fb_emit_for(e, (fb_for){.type = "int", .variable = w->v, .last = fb_emit_number(e, w->vector), .unrolled = true});
+    fb_emit_unrolled(e, w->v, fb_emit_number(e, w->vector));
     fb_emit(e, "const fb_at %s = %s + %s;", var_name(e, last), var_name(e, w->first), w->v);
     if (space != FB_NONE && is_ragged(f))
         fb_emit_if(e, "fb_whole.is || (%s >= 0 && %s < %" PRId64 ")", var_name(e, last), var_name(e, last),
@@ -504,9 +504,7 @@ static void refer_held(frame *f, const walk *w, fb_pass p, const bool *needed)
 
 static void open_groups(frame *f, const walk *w)
 {
-    fb_emit_for(
-        f->e,
-        (fb_for){.variable = "fb_p", .first = f->first, .last = f->last, .step = fb_emit_number(f->e, f->x.threads)});
+    fb_emit_for(f->e, NULL, "fb_p", f->first, f->last, fb_emit_number(f->e, f->x.threads));
     declare_variables(f, w, "fb_p");
 }
 
@@ -540,17 +538,14 @@ static int open_pass(frame *f, const walk *w)
     if (f->x.held) {
         int64_t steps = steps_of(f, w);
         bool ragged = w->points % stride != 0;
-        fb_emit_for(e, (fb_for){.type = "int", .variable = "fb_s", .last = fb_emit_number(e, steps), .unrolled = true});
+        fb_emit_unrolled(e, "fb_s", fb_emit_number(e, steps));
         fb_emit(e, "const fb_at fb_p = fb_s * %" PRId64 " + %s;", stride, start);
         if (ragged) fb_emit_if(e, "fb_p < %" PRId64, w->points);
         declare_variables(f, w, "fb_p");
         return 1 + ragged;
     }
     if (f->unrolled) fb_emit_directive(e, fb_arena_printf(e->arena, "#pragma unroll %d", f->unrolled));
-    fb_emit_for(e, (fb_for){.variable = "fb_p",
-                            .first = start,
-                            .last = fb_emit_number(e, w->points),
-                            .step = fb_emit_number(e, stride)});
+    fb_emit_for(e, NULL, "fb_p", start, fb_emit_number(e, w->points), fb_emit_number(e, stride));
     declare_variables(f, w, "fb_p");
     return 1;
 }
@@ -852,7 +847,7 @@ static void note_chunk(frame *f, const fb_data_var *index, int each, int64_t poi
     fb_emitter *e = f->e;
     bool *mark = fb_emit_mark(e);
     fb_emit(e, "bool fb_here[%d];", each);
-    fb_emit_for(e, (fb_for){.type = "int", .variable = "fb_i", .last = fb_emit_number(e, each), .unrolled = true});
+    fb_emit_unrolled(e, "fb_i", fb_emit_number(e, each));
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_i * %d + (fb_at)threadIdx.x;", f->x.threads);
     fb_emit(e, "fb_here[fb_i] = false;");
     if (points % ((int64_t)each * f->x.threads)) fb_emit_if(e, "fb_point < %" PRId64, points);
@@ -873,9 +868,7 @@ static void add_chunk(frame *f, const fb_data_var *index, int each)
     fb_emitter *e = f->e;
     const fb_root *r = &f->s->roots[0];
     bool real = fb_dtype_is_float(e->nest->graph->nodes[r->node].dtype);
-    fb_emit_for(e, (fb_for){.type = "int",
-                            .variable = "fb_word",
-                            .last = fb_emit_number(e, each * f->x.threads / e->target->warp)});
+    fb_emit_for(e, "int", "fb_word", "0", fb_emit_number(e, each * f->x.threads / e->target->warp), NULL);
     fb_emit_open(e, "for (unsigned fb_left = fb_words[fb_word]; fb_left; fb_left &= fb_left - 1)");
     fb_emit(e, "const fb_at fb_point = fb_chunk + fb_word * %d + __ffs(fb_left) - 1;", e->target->warp);
     declare_added(f, index, "fb_point");
@@ -912,9 +905,7 @@ static void emit_scatter(frame *f)
     walk rows = {.space = &s->rows, .vector = 1, .first = s->rows.n ? s->rows.var[s->rows.n - 1] : 0};
     if (s->rows.n) declare_variables(f, &rows, "fb_within");
     fb_emit(e, "%s fb_sum = 0;", e->spell->type[n->dtype].value);
-    fb_emit_for(e, (fb_for){.variable = "fb_chunk",
-                            .last = fb_emit_number(e, points),
-                            .step = fb_emit_number(e, each * f->x.threads)});
+    fb_emit_for(e, NULL, "fb_chunk", "0", fb_emit_number(e, points), fb_emit_number(e, each * f->x.threads));
     fb_emit(e, "fb_meet<%d>();", f->x.threads);
     fb_say_beside(e->to, "the words of the chunk before have been read");
     note_chunk(f, index, each, points);
@@ -1056,10 +1047,7 @@ static void emit_section_cuda(fb_emitter *e)
     const char *first =
         e->grid[0] ? fb_arena_printf(e->arena, FB_BLOCK ".x - %" PRId64, (int64_t)e->grid[0]) : FB_BLOCK ".x";
     if (launched < f.x.blocks)
-        fb_emit_for(e, (fb_for){.variable = f.block,
-                                .first = first,
-                                .last = fb_emit_number(e, f.x.blocks),
-                                .step = fb_emit_number(e, launched)});
+        fb_emit_for(e, NULL, f.block, first, fb_emit_number(e, f.x.blocks), fb_emit_number(e, launched));
     else if (shared)
         fb_emit(e, "const fb_at %s = " FB_BLOCK ".x - %" PRId64 ";", f.block, (int64_t)e->grid[0]);
     const fb_section *kept = e->section;

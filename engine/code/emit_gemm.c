@@ -385,11 +385,7 @@ static void write_elements(writer *w)
     fb_emitter *e = w->e;
     int64_t across = groups_of(w);
     find_sums(w);
-    fb_emit_for(e, (fb_for){.type = "int",
-                            .variable = "fb_i",
-                            .first = "threadIdx.x",
-                            .last = fb_emit_number(e, w->tile.m * across),
-                            .step = "fb_tile::THREADS"});
+    fb_emit_for(e, "int", "fb_i", "threadIdx.x", fb_emit_number(e, w->tile.m * across), "fb_tile::THREADS");
     fb_emit(e, "const int fb_m = fb_i / %" PRId64 ", fb_n = fb_i %% %" PRId64 "%s;", across, across,
             w->vector > 1 ? fb_arena_printf(e->arena, " * %d", w->vector) : "");
     bool rows = w->t->rows % w->tile.m != 0, ragged = !w->t->whole && w->t->columns % w->tile.strip != 0;
@@ -417,11 +413,8 @@ static void write_rows(writer *w)
     bool shared = fb_cuda_row_team(e) > 1;
     const char *by = shared ? fb_arena_printf(e->arena, " / %d", e->target->warp) : "";
     if (shared) fb_emit(e, "const int fb_lane = threadIdx.x %% %d;", e->target->warp);
-    fb_emit_for(e, (fb_for){.type = "int",
-                            .variable = "fb_r",
-                            .first = fb_arena_printf(e->arena, "threadIdx.x%s", by),
-                            .last = fb_emit_number(e, w->tile.m * a_row),
-                            .step = fb_arena_printf(e->arena, "fb_tile::THREADS%s", by)});
+    fb_emit_for(e, "int", "fb_r", fb_arena_printf(e->arena, "threadIdx.x%s", by), fb_emit_number(e, w->tile.m * a_row),
+                fb_arena_printf(e->arena, "fb_tile::THREADS%s", by));
     fb_emit(e, "const int fb_m = %s;", a_row > 1 ? fb_arena_printf(e->arena, "fb_r / %" PRId64, a_row) : "fb_r");
     if (w->t->rows % w->tile.m) fb_emit(e, "if (m0 + fb_m >= %" PRId64 ") break;", w->t->rows);
     if (w->s->blocked) declare(w, w->s->rows.var[0], row_of(w));
@@ -482,7 +475,7 @@ static bool is_early(const writer *w, fb_val v)
 
 static void open_elements(const writer *w)
 {
-    fb_emit_for(w->e, (fb_for){.type = "int", .variable = "fb_e", .last = "fb_cell::MINE", .unrolled = true});
+    fb_emit_unrolled(w->e, "fb_e", "fb_cell::MINE");
 }
 
 /* Where element fb_e of a thread's is; nothing is done to one that is outside. */

@@ -94,7 +94,10 @@ struct fb_emitter {
 void fb_emit(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));      /* a line */
 void fb_emit_open(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "… {" */
 void fb_emit_if(fb_emitter *e, const char *condition, ...) __attribute__((format(printf, 2, 3)));
-void fb_emit_for(fb_emitter *e, fb_for loop); /* where nothing is said of its start, it is 0; its type the index's */
+/* "for (type v = first; v < last; v += step) {"; type NULL: an index's; step NULL: 1. */
+void fb_emit_for(fb_emitter *e, const char *type, const char *variable, const char *first, const char *last,
+                 const char *step);
+void fb_emit_unrolled(fb_emitter *e, const char *variable, const char *last); /* an int, from 0 */
 const char *fb_emit_number(fb_emitter *e, int64_t number);
 void fb_emit_list(fb_emitter *e, const char *format, ...) __attribute__((format(printf, 2, 3))); /* "f(": no brace */
 void fb_emit_close(fb_emitter *e);                                                               /* "}" */

@@ -4,10 +4,6 @@
 
 #include "code/emit_parts.h"
 
-#include <string.h>
-
-enum { INDENT = 4 };
-
 /* ---- building ---- */
 
 fb_statements fb_say_to(fb_arena *arena, const fb_statement **body)
@@ -82,7 +78,7 @@ static void print_text(const fb_part *p, const char *text, fb_str *out)
 {
     const fb_printer *printer = fb_printer_of(p->function->target);
     for (size_t n; *text; text += n) {
-        n = strcspn(text, FB_BLOCK FB_GRID);
+        for (n = 0; (unsigned char)text[n] > *FB_GRID;) n++;
         fb_str_add_n(out, text, n);
         if (!text[n]) continue;
         fb_str_add(out, (text[n] == *FB_BLOCK ? printer->block : printer->grid)[p->stage]);
@@ -100,22 +96,31 @@ static void print_loop(const fb_part *p, const fb_for *l, fb_str *out)
     fb_str_addf(out, l->step ? "; %s += %s) {" : "; %s++) {", l->variable, l->step);
 }
 
+/* What a kernel is known by has no layout. */
+static void indent(const fb_part *p, int depth, fb_str *out)
+{
+    for (int i = 0; i < depth && !p->code; i++) fb_str_add(out, "    ");
+}
+
 static void print_body(const fb_part *p, const fb_statement *s, int depth, fb_str *out)
 {
     for (; s; s = s->next) {
         if (s->kind == FB_STATEMENT_REMARK && p->code) continue;
         const bool condition = s->kind == FB_STATEMENT_IF;
         if (s->loop && s->loop->unrolled) fb_str_add(out, "#pragma unroll\n");
-        if (s->kind != FB_STATEMENT_DIRECTIVE && (*s->text || s->loop)) fb_str_addf(out, "%*s", INDENT * depth, "");
+        if (s->kind != FB_STATEMENT_DIRECTIVE && (*s->text || s->loop)) indent(p, depth, out);
         if (s->kind == FB_STATEMENT_REMARK) fb_str_add(out, "// ");
         if (condition) fb_str_add(out, "if (");
         if (s->loop) print_loop(p, s->loop, out);
         print_text(p, s->text, out);
         if (condition) fb_str_add(out, ") {");
         if (s->remark && !p->code) fb_str_addf(out, " // %s", s->remark);
-        fb_str_add(out, "\n");
+        fb_str_add_n(out, "\n", 1);
         print_body(p, s->body, depth + 1, out);
-        if (s->end) fb_str_addf(out, "%*s%s\n", INDENT * depth, "", s->end);
+        if (!s->end) continue;
+        indent(p, depth, out);
+        fb_str_add(out, s->end);
+        fb_str_add_n(out, "\n", 1);
     }
 }
 
