@@ -72,7 +72,7 @@ local fusebox = {}
 ---@field plans? table<string, fun(pl: Plan)>
 ---@field experiment? fun(e: Experiment)
 ---@field puzzle? Puzzle
----@field columns? string[] what is shown first: "variant:plan@device"
+---@field columns? string[] what is shown first: "variant:plan@device"; without them eager and auto of every variant
 
 ---What a script returns. Give either `model` or `variants`.
 ---@param script Script
@@ -875,7 +875,8 @@ function Plan:cost() end
 ---@class Experiment
 local Experiment = {}
 
----All combinations of { variant, plan, device, parameters }, each one value, a list, or "*" for all.
+---All combinations of { variant, plan, device, parameters }, each one value, a list, or "*" for all (not of plans or
+---devices); without plans eager and auto.
 ---@param over table
 ---@return fun(): Case
 function Experiment:sweep(over) end

@@ -235,6 +235,9 @@ static const struct {
     void (*score)(double score, fb_str *out);
 } inside[] = {PRESETS(PRIVATE)};
 
+const char *const fb_presets_usual[FB_PRESETS_USUAL] = {"eager", "auto"};
+const char *const fb_preset_recommended = "auto";
+
 int fb_presets(void)
 {
     return sizeof table / sizeof *table;

@@ -23,6 +23,12 @@ int fb_presets(void);
 const fb_preset *fb_preset_at(int i);
 const fb_preset *fb_preset_find(const char *name); /* by name alone; NULL when there is none */
 
+/* What stands side by side where nobody says which plans: what a framework launches, and what is recommended … */
+enum { FB_PRESETS_USUAL = 2 };
+extern const char *const fb_presets_usual[FB_PRESETS_USUAL];
+/* … and the latter alone where one plan is wanted. */
+extern const char *const fb_preset_recommended;
+
 enum { FB_PRESET_REFUSALS = 16 };
 
 typedef struct {

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "decide/preset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,7 +178,7 @@ static int sweep(lua_State *L)
     push_values(L, 2, "variant", p->variants, NULL);
     add_key(L, 3, "variant");
     json_decref(p->held);
-    p->held = json_pack("[s, s]", "eager", "max");
+    p->held = json_pack("[s, s]", fb_presets_usual[0], fb_presets_usual[1]);
     push_values(L, 2, "plan", p->held, NULL);
     add_key(L, 3, "plan");
     lua_getfield(L, 2, "device");

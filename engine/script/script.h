@@ -30,6 +30,7 @@
 #ifndef FB_SCRIPT_SCRIPT_H
 #define FB_SCRIPT_SCRIPT_H
 
+#include "decide/preset.h"
 #include "graph/graph.h"
 #include "target/machine.h"
 #include "worker/protocol.h"
@@ -166,6 +167,12 @@ fb_script *fb_script_start(const char *path, const json_t *set, fb_error *err);
 void fb_script_set_patience(fb_script *s, double seconds);
 void fb_script_free(fb_script *s);
 void fb_script_info_free(fb_script_info *info);
+/* The columns that work on the script begins with: its own, else the usual presets of every variant. */
+static inline const char *const *fb_script_columns(const fb_script_info *info, int *n)
+{
+    *n = info->n_columns ? info->n_columns : FB_PRESETS_USUAL;
+    return info->n_columns ? (const char *const *)info->columns : fb_presets_usual;
+}
 
 int64_t fb_script_build(fb_script *s, const char *variant, const json_t *params);
 /* g: from a GRAPH event of this script. The machine is what the plan's verdicts and costs are of (NULL: the built-in

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "decide/preset.h"
 
 #include <string.h>
 
@@ -162,7 +163,8 @@ static fb_column_record *column_of_case(fb_session *s, const json_t *message, js
 {
     const char *standard = s->info->n_variants == 1 ? s->info->variants[0] : NULL;
     const char *variant = fb_json_string_or(message, "variant", standard);
-    const char *plan = fb_json_string_or(message, "plan", "max"), *device = fb_json_string_or(message, "device", NULL);
+    const char *plan = fb_json_string_or(message, "plan", fb_preset_recommended),
+               *device = fb_json_string_or(message, "device", NULL);
     if (!variant || (!variant[0] && s->info->n_variants > 1)) {
         fb_fail(err, FB_ERR_INPUT, "measure: name a variant: the script has %d", s->info->n_variants);
         return NULL;

@@ -21,7 +21,6 @@ return fb.script {
     return (x + g:param("bias", { p.columns }, p.dtype, dist)):relu()
   end,
 
-  columns = { "eager", "max" },
 
   experiment = function(e)
     e:plot { x = "rows", y = "us", by = "plan", log = "xy" }

@@ -30,4 +30,6 @@ return fb.script {
     end
     return nn.attention(q, k, v, { mask = mask })
   end,
+
+  columns = { "eager", "max", "auto" },
 }

@@ -38,7 +38,7 @@ return fb.script {
     end,
   },
 
-  columns = { "scan:eager", "scan:max", "hoisted:eager", "hoisted:max", "cell:eager", "cell:max" },
+  columns = { "scan:eager", "scan:auto", "hoisted:eager", "hoisted:max", "cell:eager", "cell:auto" },
 
   plans = { -- on a GPU only
     graph = function(pl) pl:preset("max"):launch("graph") end,

@@ -12,7 +12,7 @@
 --     train     a step of training with pairwise: gradients of the tables, too, are scatter-adds into whole tables
 --
 -- hash = index_match compares each id with the vocabulary of its table, `rows` comparisons an id, as the lecture's first
--- model did; modulus, (id + 1) % rows, is what it was replaced by. Compare both in `none` and in `max`.
+-- model did; modulus, (id + 1) % rows, is what it was replaced by. Compare both in `none` and in `auto`.
 --
 -- data = csv and npy take two rows of the Criteo data set from files beside this script; the batch is then 2.
 local fb, nn, optim = require "fusebox", require "nn", require "optim"
@@ -169,7 +169,7 @@ return fb.script {
     end,
   },
 
-  columns = { "pairwise:eager", "pairwise:max", "outer:eager", "outer:max", "train:eager", "train:max" },
+  columns = { "pairwise:eager", "pairwise:auto", "outer:eager", "outer:auto", "train:eager", "train:auto" },
 
   plans = { -- on a GPU only
     max_graph = function(pl) pl:preset("max"):launch("graph") end,

@@ -20,7 +20,7 @@ return fb.script {
     return nn.layer_norm(x, { affine = p.affine })
   end,
 
-  columns = { "none", "eager", "max" },
+  columns = { "none", "eager", "auto" },
 
   -- How the time of a byte depends on the length of a row.
   experiment = function(e)

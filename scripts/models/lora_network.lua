@@ -78,7 +78,7 @@ return fb.script {
     end,
   },
 
-  columns = { "lora:eager", "lora:max", "joined:max", "merged:max", "train:max" },
+  columns = { "lora:eager", "lora:auto", "joined:auto", "merged:auto", "train:auto" },
 
   -- From which batch on does merging, which costs a pass over W, pay?
   experiment = function(e)

@@ -151,7 +151,7 @@ return fb.script {
     end,
   },
 
-  columns = { "gates:eager", "gates:max", "cat:max", "hoisted:eager", "hoisted:max" },
+  columns = { "gates:eager", "gates:auto", "cat:auto", "hoisted:eager", "hoisted:auto" },
 
   plans = { -- on a GPU only
     -- What the presets launch, launched at once.

@@ -95,5 +95,5 @@ return fb.script {
     end,
   },
 
-  columns = { "scan:eager", "inputs_first:max", "unrolled:max" },
+  columns = { "scan:eager", "inputs_first:auto", "unrolled:auto" },
 }

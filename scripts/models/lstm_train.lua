@@ -129,5 +129,5 @@ return fb.script {
     end,
   },
 
-  columns = { "stored:max", "recomputed:max", "segments:max", "unrolled:max", "forward:max" },
+  columns = { "stored:auto", "recomputed:auto", "segments:auto", "unrolled:auto", "forward:auto" },
 }

@@ -103,5 +103,5 @@ return fb.script {
     end,
   },
 
-  columns = { "carried:eager", "carried:max", "assigned:max", "fed:max", "fed:overlapped" },
+  columns = { "carried:eager", "carried:auto", "assigned:auto", "fed:max", "fed:overlapped" },
 }

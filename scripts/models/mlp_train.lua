@@ -2,7 +2,7 @@
 --
 -- Forward, backward and update are one graph, so that the update of a weight can share a kernel with its gradient: a
 -- weight is then read once and written once, and the gradient is never stored. With a batch of 2 there is hardly any
--- arithmetic, the step is all launches and weights. How many launches does `eager` need, how many `max`?
+-- arithmetic, the step is all launches and weights. How many launches does `eager` need, how many `auto`?
 --
 -- by_hand uses what differentiation does not look for: the gradient of a sum is 1 everywhere, so the products with it
 -- are sums. How much of that does the batch size hide?
@@ -56,5 +56,5 @@ return fb.script {
     end,
   },
 
-  columns = { "grad:eager", "grad:max", "by_hand:max" },
+  columns = { "grad:eager", "grad:auto", "by_hand:auto" },
 }

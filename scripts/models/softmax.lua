@@ -19,7 +19,7 @@ return fb.script {
     return nn.softmax(g:input("x", { p.rows, p.columns }, p.dtype, { dist = "normal" }), -1)
   end,
 
-  columns = { "none", "eager", "max" },
+  columns = { "none", "eager", "auto" },
 
   -- How the time of a byte depends on the length of a row.
   experiment = function(e)

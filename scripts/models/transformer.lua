@@ -41,7 +41,7 @@ return fb.script {
     end,
   },
 
-  columns = { "forward:eager", "forward:max", "train:eager@torch", "train:eager", "train:max" },
+  columns = { "forward:eager", "forward:auto", "train:eager@torch", "train:eager", "train:auto" },
 
   plans = { -- on a GPU only
     eager_graph = function(pl) pl:preset("eager"):launch("graph") end,

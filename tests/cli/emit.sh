@@ -80,6 +80,10 @@ printf '#!/bin/sh\nexit 1\n' >bin/nvdisasm
 PATH=$PWD/bin:$PATH fb emit split_stack combined:max $small --target sass
 is "one that fails" 1 err1 'nvdisasm cannot read'
 rm -r bin
+fb emit split_stack combined $small --target c
+cp out alone
+fb emit split_stack combined:auto $small --target c
+is "a variant without a plan is that with auto" "$(cmp -s out alone; echo $?)"
 if [ ! -x /usr/local/cuda/bin/nvdisasm ] && [ ! -x /usr/local/cuda/bin/cuobjdump ]; then
     CUDA_HOME=$PWD CUDA_PATH=$PWD PATH=/usr/bin:/bin fb emit split_stack combined:max $small --target sass
     is "none there" 3 err1 'needs nvdisasm or cuobjdump'

@@ -20,7 +20,7 @@ is "one byte too many" 1 out '^✗  at most 2\.0 kB moved'
 fb gate row.lua one:max --max-bytes 2KiB --device host
 is "units of 1024" 0
 fb gate row.lua --max-launches 1 --device host
-is "without columns, max of every variant" 0 out 'one:max@host' out 'two:max@host' out 'all limits hold'
+is "without columns, auto of every variant" 0 out 'one:auto@host' out 'two:auto@host' out 'all limits hold'
 fb gate row.lua two one:none --max-launches 1 --device host --format markdown
 is "a few lines of Markdown for a pull request" 1 out '^### fusebox gate ✗ row\.lua: 3 of 4 limits hold, 1 broken$' \
     out '^\| --- \| --- \| --- \| --- \|$' out '^\| ✗ \| at most 1 launch \| one:none@host \| 4 \|$'

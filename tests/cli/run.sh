@@ -27,6 +27,23 @@ fb run split_stack max $small --format markdown
 is "Markdown" 0 out '^\| column +\|' out '^\| ---' out 'combined:max@host'
 
 printf 'return function(g)\n  print("hello from the script")\n  return g:input("x", {4, 6}):relu()\nend\n' >single.lua
+fb run single.lua --format json
+is "without columns of its own a script begins with eager and auto" 0
+json "side by side" out columns#2 columns.0.plan=eager columns.1.plan=auto columns.1.source=measured
+cat >unsaid.lua <<'LUA'
+local fb = require "fusebox"
+return fb.script {
+  model = function(g) return g:input("x", { 4, 6 }):relu() end,
+  experiment = function(e)
+    for c in e:sweep {} do e:row(c, { is = 1 }) end
+    e:measure {}
+  end,
+}
+LUA
+fb run unsaid.lua --experiment --device host --out unsaid.jsonl
+cp unsaid.jsonl out
+is "an experiment that names no plan has the same two" 0 out '"plan": ?"eager".*"is"|"is".*"plan": ?"eager"' out '"plan": ?"auto".*"is"|"is".*"plan": ?"auto"'
+is "and measures the latter" 0 out '"plan": ?"auto".*"wall_us"|"wall_us".*"plan": ?"auto"'
 fb run single.lua none --format json
 is "what a script prints goes to stderr" 0 err1 '^hello from the script$'
 json "a single model has the variant \"\"" out columns#1 columns.0.variant= columns.0.plan=none

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 60000, LARGER = 4 };
+enum { LIMIT_MS = 60000 };
 
 static int graphs, faster;
 
@@ -60,18 +60,6 @@ static void compare_variant(fb_script *s, const char *path, const char *variant,
         compare(what, e.graph, FB_DEVICE_CUDA);
         fb_graph_free(e.graph);
     }
-}
-
-/* {"batch":256}: the first whole-number parameter, larger. */
-static json_t *larger(const fb_script_info *info)
-{
-    json_t *set = json_object();
-    for (int i = 0; i < info->n_params && !json_object_size(set); i++) {
-        const fb_param *p = &info->params[i];
-        if (p->kind == FB_PARAM_INT)
-            json_object_set_new(set, p->name, json_integer(LARGER * json_integer_value(p->standard)));
-    }
-    return set;
 }
 
 static void compare_script(const char *path)

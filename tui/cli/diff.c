@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "decide/preset.h"
 #include "tui/show/figure.h"
 #include "tui/show/output.h"
 
@@ -57,7 +58,7 @@ static bool measure(diff *d)
 {
     fb_error err = {0};
     for (int i = 0; i < 2; i++)
-        if (!fb_cli_columns(d->session, d->cli.args[1 + i], "max", true, &d->status)) return false;
+        if (!fb_cli_columns(d->session, d->cli.args[1 + i], fb_preset_recommended, true, &d->status)) return false;
     for (int i = 0; i < 2; i++)
         if (!fb_cli_plan(d->session, i, &d->status)) return false;
     fb_session_compare(d->session, 0, 1);

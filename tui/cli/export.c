@@ -7,6 +7,7 @@
 #include "code/export.h"
 #include "code/lower.h"
 #include "config.h"
+#include "decide/preset.h"
 #include "device/cuda/compile.h"
 #include "measure/example.h"
 #include "session/names.h"
@@ -267,7 +268,7 @@ static int export_main(const fb_command *me, int argc, char **argv)
     e.session = fb_cli_open(&e.cli, e.cli.args[0], &e.status);
     if (e.session && !fb_cli_case(&e.cli, e.session, 0, &err))
         e.status = fb_cli_fail(&err);
-    else if (e.session && fb_cli_columns(e.session, e.cli.args[1], "max", true, &e.status) &&
+    else if (e.session && fb_cli_columns(e.session, e.cli.args[1], fb_preset_recommended, true, &e.status) &&
              fb_cli_plan(e.session, 0, &e.status)) {
         if (export_column(&e, &err))
             say_done(&e);

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "decide/preset.h"
 #include "session/results.h"
 #include "tui/show/figure.h"
 #include "tui/show/output.h"
@@ -137,13 +138,14 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
 static bool add_columns(gate *g)
 {
     fb_session *s = g->session;
-    bool fine = g->cli.n_args > 1 || fb_cli_each_variant(s, "max", &g->status);
-    for (int i = 1; fine && i < g->cli.n_args; i++) fine = fb_cli_columns(s, g->cli.args[i], "max", false, &g->status);
+    bool fine = g->cli.n_args > 1 || fb_cli_each_variant(s, fb_preset_recommended, &g->status);
+    for (int i = 1; fine && i < g->cli.n_args; i++)
+        fine = fb_cli_columns(s, g->cli.args[i], fb_preset_recommended, false, &g->status);
     g->n = fb_session_columns(s);
     for (int i = 0; fine && i < g->limits.n; i++) {
         limit *l = &g->limits.at[i];
         l->first = fb_session_columns(s);
-        if (l->kind != LIMIT_FUSED) fine = fb_cli_columns(s, l->a, "max", false, &g->status);
+        if (l->kind != LIMIT_FUSED) fine = fb_cli_columns(s, l->a, fb_preset_recommended, false, &g->status);
         l->n = fb_session_columns(s) - l->first;
     }
     return fine;

@@ -98,15 +98,10 @@ static bool open_script(lesson *l, page *p)
 /* As the workbench chooses them; those that only a script suggests may be of a device that is not here. */
 static void add_columns(lesson *l, page *p)
 {
-    static const char *const usual[] = {"eager", "max"};
     const fb_script_info *info = p->script;
     bool own = p->is->n_columns, asks = p->is->puzzle;
-    const char *const *specs = own             ? p->is->columns
-                               : asks          ? info->puzzle->compare
-                               : info->columns ? info->columns
-                                               : usual;
-    int n = own ? p->is->n_columns : asks || !info->n_columns ? 2 : info->n_columns;
-    if (!own && !asks && !info->n_columns) specs = usual;
+    int n = own ? p->is->n_columns : 2;
+    const char *const *specs = own ? p->is->columns : asks ? info->puzzle->compare : fb_script_columns(info, &n);
     for (int i = 0; i < n; i++) {
         fb_error err = {0};
         if (fb_session_add(l->session, specs[i], &err) >= 0) continue;

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "decide/preset.h"
 #include "graph/graph_json.h"
 #include "graph/print.h"
 #include "nest/print.h"
@@ -306,7 +307,7 @@ static int emit_main(const fb_command *me, int argc, char **argv)
         {0},
     };
     look l = {.single = true, .cli = {.least = 2, .most = 2, .own = emit_key}};
-    return look_main(&l, me, options, argc, argv, "max", emit_show);
+    return look_main(&l, me, options, argc, argv, fb_preset_recommended, emit_show);
 }
 
 const fb_command fb_command_emit = {.name = "emit",
@@ -419,7 +420,7 @@ static int eject_main(const fb_command *me, int argc, char **argv)
         {0},
     };
     look l = {.single = true, .cli = {.least = 2, .most = 3, .own = eject_key}};
-    return look_main(&l, me, options, argc, argv, "max", eject_show);
+    return look_main(&l, me, options, argc, argv, fb_preset_recommended, eject_show);
 }
 
 const fb_command fb_command_eject = {.name = "eject",

@@ -143,13 +143,9 @@ static void trace_column(run *r, int column, bool known)
 static bool add_columns(run *r)
 {
     const fb_script_info *info = fb_session_script(r->session);
-    static const char *const standard[] = {"eager", "max"};
     const char *const *specs = (const char *const *)r->cli.args + 1;
     int n = r->cli.n_args - 1;
-    if (!n) {
-        specs = info->n_columns ? info->columns : standard;
-        n = info->n_columns ? info->n_columns : 2;
-    }
+    if (!n) specs = fb_script_columns(info, &n);
     for (int i = 0; i < n; i++) {
         fb_error err = {0};
         if (fb_session_add(r->session, specs[i], &err) >= 0) continue;

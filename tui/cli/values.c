@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "decide/preset.h"
 
 #include <string.h>
 
@@ -156,7 +157,7 @@ static const fb_values *look(show *s)
         s->status = fb_cli_fail(&err);
         return NULL;
     }
-    if (!fb_cli_columns(s->session, s->cli.args[1], "max", true, &s->status) ||
+    if (!fb_cli_columns(s->session, s->cli.args[1], fb_preset_recommended, true, &s->status) ||
         !fb_cli_plan(s->session, 0, &s->status) ||
         fb_cli_node(fb_session_column(s->session, 0)->graph, node, &s->status) == FB_NONE)
         return NULL;

@@ -13,12 +13,12 @@ static void add_columns(fb_app *app, const char *const *specs, int n)
             fb_app_say(app, FB_ROLE_BAD, "%s", err.text);
 }
 
-/* What the script says should stand side by side; else eager and max of every variant. */
 static void add_own_columns(fb_app *app, const fb_script_info *info)
 {
-    static const char *const usual[] = {"eager", "max"};
+    int n;
+    const char *const *specs = fb_script_columns(info, &n);
     app->own_columns = true;
-    add_columns(app, info->n_columns ? info->columns : usual, info->n_columns ? info->n_columns : 2);
+    add_columns(app, specs, n);
 }
 
 /* Those of a lesson's page; of a puzzle the two that it compares. */
