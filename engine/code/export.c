@@ -301,14 +301,35 @@ void fb_export_launches(fb_exporting *x, void (*launch)(fb_exporting *x, int i, 
     fb_program_each(x->job->program, add_statement, &(statements){x, launch});
 }
 
-bool fb_export_swaps(const fb_program *p)
+void fb_export_arguments(fb_exporting *x, const fb_launch *l)
+{
+    for (int a = 0; a < l->n_args; a++) {
+        if (a) fb_str_add(x->out, ", ");
+        fb_export_place(x->out, l->args[a], l->offsets ? l->offsets[a] : 0,
+                        l->advances ? l->advances[a] : (fb_advance){0});
+    }
+}
+
+bool fb_export_products(fb_exporting *x, const char *type, bool (*product)(fb_exporting *x, int i))
+{
+    const fb_program *p = x->job->program;
+    bool fine = true;
+    if (!p->n_gemms) return true;
+    fb_str_addf(x->out, "static const %s products[] = {\n", type);
+    for (int g = 0; g < p->n_gemms && fine; g++) fine = product(x, g);
+    fb_str_addf(x->out, "};\nenum { PRODUCTS = %d };\n\n", p->n_gemms);
+    return fine;
+}
+
+static bool has_swaps(const fb_program *p)
 {
     for (int i = 0; i < p->n_launches; i++)
         if (p->launches[i].kind == FB_LAUNCH_SWAP) return true;
     return false;
 }
 
-int64_t fb_export_aside(const fb_program *p, fb_arena *arena, bool **swapped)
+/* Bytes of the caller's tensors that swaps leave elsewhere: they are put back after a run. */
+static int64_t find_swapped(const fb_program *p, fb_arena *arena, bool **swapped)
 {
     int64_t bytes = 0;
     *swapped = FB_NEW_ARRAY(arena, bool, p->n_buffers + 1);
@@ -321,6 +342,52 @@ int64_t fb_export_aside(const fb_program *p, fb_arena *arena, bool **swapped)
         if ((*swapped)[b]) bytes += (p->buffers[b].bytes + 255) / 256 * 256;
     }
     return bytes;
+}
+
+void fb_export_swap(fb_exporting *x, const fb_export_memory *m)
+{
+    if (has_swaps(x->job->program))
+        fb_str_addf(x->out,
+                    "static void swap(handle *h, int a, int b)\n{\n    %sheld = h->b[a];\n    h->b[a] = h->b[b];\n"
+                    "    h->b[b] = held;\n}\n\n",
+                    m->place);
+}
+
+void fb_export_settle(fb_exporting *x, const fb_export_memory *m)
+{
+    bool *swapped;
+    const fb_program *p = x->job->program;
+    int64_t bytes = find_swapped(p, x->arena, &swapped);
+    fb_str_addf(x->out,
+                "enum { ASIDE_BYTES = %" PRId64
+                " };\n\n/* What a loop left where it computes goes to where the caller has it. */\n"
+                "static void settle(handle *h, %shome%s)\n{\n    (void)h, (void)home%s;\n",
+                bytes, m->home, m->stream, m->unused);
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t at = 0;
+        for (int b = 0; b < p->n_buffers; b++) {
+            if (!swapped[b]) continue;
+            fb_str_addf(x->out, "    if (h->b[%d] != home[%d]) %s", b, b, m->copy);
+            if (pass)
+                fb_str_addf(x->out, "home[%d], h->aside + %" PRId64, b, at);
+            else
+                fb_str_addf(x->out, "h->aside + %" PRId64 ", h->b[%d]", at, b);
+            fb_str_addf(x->out, ", %" PRId64 "%s);\n", p->buffers[b].bytes, m->end);
+            at += (p->buffers[b].bytes + 255) / 256 * 256;
+        }
+    }
+    fb_str_add(x->out, "}\n\n");
+}
+
+void fb_export_temporaries(fb_exporting *x)
+{
+    const fb_program *p = x->job->program;
+    fb_str_add(x->out, "/* Temporaries, in the workspace. */\nstatic void place(handle *h)\n{\n    (void)h;\n");
+    for (int b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].kind == FB_BUFFER_TEMP)
+            fb_str_addf(x->out, "    h->b[%d] = h->pool + %" PRId64 "; /* %s */\n", b, p->buffers[b].offset,
+                        fb_export_name(p->buffers[b].name, x->arena));
+    fb_str_add(x->out, "}\n\n");
 }
 
 void fb_export_checks(fb_exporting *x, fb_str *out)

@@ -76,17 +76,6 @@ static bool add_product(fb_exporting *x, int g)
     return true;
 }
 
-static bool add_products(fb_exporting *x)
-{
-    const fb_program *p = x->job->program;
-    bool fine = true;
-    if (!p->n_gemms) return true;
-    fb_str_add(x->out, "static const fbx_product products[] = {\n");
-    for (int g = 0; g < p->n_gemms && fine; g++) fine = add_product(x, g);
-    fb_str_addf(x->out, "};\nenum { PRODUCTS = %d };\n\n", p->n_gemms);
-    return fine;
-}
-
 /* The chains, numbered in order of their launches. */
 static int chains(const fb_program *p, int until)
 {
@@ -136,16 +125,8 @@ static bool add_links(fb_exporting *x)
 
 static void add_pointers(fb_exporting *x, const fb_launch *l)
 {
-    if (!l->n_args) {
-        fb_str_add(x->out, "(void *[]){NULL}");
-        return;
-    }
-    fb_str_add(x->out, "(void *[]){");
-    for (int a = 0; a < l->n_args; a++) {
-        if (a) fb_str_add(x->out, ", ");
-        fb_export_place(x->out, l->args[a], l->offsets ? l->offsets[a] : 0,
-                        l->advances ? l->advances[a] : (fb_advance){0});
-    }
+    fb_str_add(x->out, l->n_args ? "(void *[]){" : "(void *[]){NULL");
+    fb_export_arguments(x, l);
     fb_str_add(x->out, "}");
 }
 
@@ -186,12 +167,13 @@ static bool any_merged(const fb_program *p)
     return false;
 }
 
+static const fb_export_memory memory = {
+    .place = "char *", .home = "char *const *", .stream = "", .unused = "", .copy = "memcpy(", .end = ""};
+
 static void add_run(fb_exporting *x)
 {
     const fb_program *p = x->job->program;
-    if (fb_export_swaps(p))
-        fb_str_add(x->out, "static void swap(handle *h, int a, int b)\n{\n    char *held = h->b[a];\n    h->b[a] = "
-                           "h->b[b];\n    h->b[b] = held;\n}\n\n");
+    fb_export_swap(x, &memory);
     if (any_merged(p) && p->n_gemms)
         fb_str_add(
             x->out,
@@ -200,45 +182,6 @@ static void add_run(fb_exporting *x)
             "buffers[1], buffers[2], buffers + 3);\n}\n\n");
     fb_str_add(x->out, "static void launch(handle *h)\n{\n    (void)h;\n");
     fb_export_launches(x, add_launch);
-    fb_str_add(x->out, "}\n\n");
-}
-
-/* What swaps have left elsewhere goes to where the caller wants it: all of it aside first, for two of the caller's own
- * may have changed places. */
-static void add_settle(fb_exporting *x)
-{
-    bool *swapped;
-    const fb_program *p = x->job->program;
-    int64_t bytes = fb_export_aside(p, x->arena, &swapped);
-    fb_str_addf(x->out, "enum { ASIDE_BYTES = %" PRId64 " };\n\n", bytes);
-    fb_str_add(x->out, "/* What a loop left where it computes goes to where the caller has it. */\n"
-                       "static void settle(handle *h, char *const *home)\n{\n    (void)h, (void)home;\n");
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t at = 0;
-        for (int b = 0; b < p->n_buffers; b++) {
-            if (!swapped[b]) continue;
-            if (pass)
-                fb_str_addf(x->out,
-                            "    if (h->b[%d] != home[%d]) memcpy(home[%d], h->aside + %" PRId64 ", %" PRId64 ");\n", b,
-                            b, b, at, p->buffers[b].bytes);
-            else
-                fb_str_addf(x->out,
-                            "    if (h->b[%d] != home[%d]) memcpy(h->aside + %" PRId64 ", h->b[%d], %" PRId64 ");\n", b,
-                            b, at, b, p->buffers[b].bytes);
-            at += (p->buffers[b].bytes + 255) / 256 * 256;
-        }
-    }
-    fb_str_add(x->out, "}\n\n");
-}
-
-static void add_places(fb_exporting *x)
-{
-    const fb_program *p = x->job->program;
-    fb_str_add(x->out, "/* Temporaries, in the workspace. */\nstatic void place(handle *h)\n{\n    (void)h;\n");
-    for (int b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].kind == FB_BUFFER_TEMP)
-            fb_str_addf(x->out, "    h->b[%d] = h->pool + %" PRId64 "; /* %s */\n", b, p->buffers[b].offset,
-                        fb_export_name(p->buffers[b].name, x->arena));
     fb_str_add(x->out, "}\n\n");
 }
 
@@ -274,7 +217,7 @@ bool fb_export_program_c(fb_exporting *x)
         "<stdio.h>\n#include <string.h>\n\n",
         n, has_gemms(p) ? "#include \"src/library.h\"\n" : "");
     add_prototypes(x);
-    bool fine = add_products(x) && add_links(x);
+    bool fine = fb_export_products(x, "fbx_product", add_product) && add_links(x);
     fb_str_addf(
         &out,
         "typedef struct %s handle;\nstruct %s {\n    atomic_flag busy;\n    char *workspace; /* one allocation: "
@@ -289,8 +232,8 @@ bool fb_export_program_c(fb_exporting *x)
                 p->pool_bytes);
     fb_export_checks(x, &out);
     add_run(x);
-    add_settle(x);
-    add_places(x);
+    fb_export_settle(x, &memory);
+    fb_export_temporaries(x);
     fb_str_addf(
         &out,
         "#define NAME(x) %s_##x\n#define CODE(x) %s_##x\n#define HAS_LIBRARY %d\n#define HAS_PRODUCTS %d\n#define "

@@ -81,8 +81,9 @@ static int aligned_to(int64_t offset, fb_advance advance)
     return bytes;
 }
 
-static bool add_product(fb_exporting *x, const fb_gemm_call *c)
+static bool add_product(fb_exporting *x, int g)
 {
+    const fb_gemm_call *c = &x->job->program->gemms[g];
     if (!type_name[c->dtype] || c->epilogue != FB_NONE)
         return fb_fail(x->err, FB_ERR_LIMIT, "a library call of this plan is none that cuBLASLt makes");
     int64_t size = fb_dtype_size(c->dtype);
@@ -105,17 +106,6 @@ static bool add_product(fb_exporting *x, const fb_gemm_call *c)
         c->addend_scale, aligned_to(c->a_offset * size, c->a_advance), aligned_to(c->b_offset * size, c->b_advance),
         aligned_to(0, c->c_advance));
     return true;
-}
-
-static bool add_products(fb_exporting *x)
-{
-    const fb_program *p = x->job->program;
-    bool fine = true;
-    if (!p->n_gemms) return true;
-    fb_str_add(x->out, "static const product products[] = {\n");
-    for (int g = 0; g < p->n_gemms && fine; g++) fine = add_product(x, &p->gemms[g]);
-    fb_str_addf(x->out, "};\nenum { PRODUCTS = %d };\n\n", p->n_gemms);
-    return fine;
 }
 
 /* ---- launches ---- */
@@ -149,51 +139,25 @@ static void add_launch(fb_exporting *x, int i, int depth)
         return;
     }
     fb_str_addf(x->out, "%*sstart(h, %d, stream, %d, (CUdeviceptr[]){", indent, "", l->kernel, l->n_args);
-    for (int a = 0; a < l->n_args; a++) {
-        if (a) fb_str_add(x->out, ", ");
-        fb_export_place(x->out, l->args[a], l->offsets ? l->offsets[a] : 0,
-                        l->advances ? l->advances[a] : (fb_advance){0});
-    }
+    fb_export_arguments(x, l);
     fb_str_addf(x->out, "%s}, %" PRId64 "); /* %s */\n", l->n_args ? "" : "0", l->steps, p->kernels[l->kernel].name);
 }
 
+static const fb_export_memory memory = {.place = "CUdeviceptr ",
+                                        .home = "const CUdeviceptr *",
+                                        .stream = ", CUstream stream",
+                                        .unused = ", (void)stream",
+                                        .copy = "copy(h, ",
+                                        .end = ", stream"};
+
 static void add_run(fb_exporting *x)
 {
-    const fb_program *p = x->job->program;
-    bool *swapped;
-    int64_t bytes = fb_export_aside(p, x->arena, &swapped);
-    if (fb_export_swaps(p))
-        fb_str_add(x->out,
-                   "static void swap(handle *h, int a, int b)\n{\n    CUdeviceptr held = h->b[a];\n    h->b[a] = "
-                   "h->b[b];\n    h->b[b] = held;\n}\n\n");
+    fb_export_swap(x, &memory);
     fb_str_add(x->out, "static void launch(handle *h, CUstream stream)\n{\n    (void)h, (void)stream;\n");
     fb_export_launches(x, add_launch);
-    fb_str_addf(x->out,
-                "}\n\nenum { ASIDE_BYTES = %" PRId64
-                " };\n\n/* What a loop left where it computes goes to where the caller has it. */\n"
-                "static void settle(handle *h, const CUdeviceptr *home, CUstream stream)\n{\n    (void)h, (void)home, "
-                "(void)stream;\n",
-                bytes);
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t at = 0;
-        for (int b = 0; b < p->n_buffers; b++) {
-            if (!swapped[b]) continue;
-            fb_str_addf(x->out, "    if (h->b[%d] != home[%d]) ", b, b);
-            if (pass)
-                fb_str_addf(x->out, "copy(h, home[%d], h->aside + %" PRId64 ", %" PRId64 ", stream);\n", b, at,
-                            p->buffers[b].bytes);
-            else
-                fb_str_addf(x->out, "copy(h, h->aside + %" PRId64 ", h->b[%d], %" PRId64 ", stream);\n", at, b,
-                            p->buffers[b].bytes);
-            at += (p->buffers[b].bytes + 255) / 256 * 256;
-        }
-    }
-    fb_str_add(x->out, "}\n\n/* Temporaries, in the workspace. */\nstatic void place(handle *h)\n{\n    (void)h;\n");
-    for (int b = 0; b < p->n_buffers; b++)
-        if (p->buffers[b].kind == FB_BUFFER_TEMP)
-            fb_str_addf(x->out, "    h->b[%d] = h->pool + %" PRId64 "; /* %s */\n", b, p->buffers[b].offset,
-                        fb_export_name(p->buffers[b].name, x->arena));
     fb_str_add(x->out, "}\n\n");
+    fb_export_settle(x, &memory);
+    fb_export_temporaries(x);
 }
 
 bool fb_export_program_cuda(fb_exporting *x)
@@ -213,7 +177,7 @@ bool fb_export_program_cuda(fb_exporting *x)
         n, fb_export_upper(x), p->n_gemms > 0, x->job->arch, all_portable(x), n, p->n_buffers, p->pool_bytes);
     fb_str_add(&out, fb_embedded("kernels/export_cuda_begin.c"));
     add_kernels(x);
-    bool fine = add_products(x);
+    bool fine = fb_export_products(x, "product", add_product);
     fb_export_checks(x, &out);
     fb_str_add(&out, fb_embedded("kernels/export_cuda_calls.c"));
     add_run(x);
