@@ -394,19 +394,6 @@ void fb_emit_section(fb_emitter *e, int number)
 
 /* ---- what the kernel says of itself ---- */
 
-static const char *why_family(fb_family f)
-{
-    static const char *const why[FB_FAMILIES] = {
-        [FB_FAMILY_POINTWISE] = "every element by itself",
-        [FB_FAMILY_REDUCE] = "rows are reduced, and all of a row's work is done while it is at hand",
-        [FB_FAMILY_GEMM] = "sums of products stay on chip until all that is made of them is stored",
-        [FB_FAMILY_LIBRARY] = "what follows a library call, on rows of its result that are still in the cache",
-        [FB_FAMILY_CHAIN] = "what a contraction makes goes on to the next while its rows are at hand",
-        [FB_FAMILY_COPY] = "what no index arithmetic can stand for",
-    };
-    return why[f] ? why[f] : "";
-}
-
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
@@ -460,7 +447,7 @@ static const char *about(fb_emitter *e, fb_arena *arena)
 {
     fb_str s = {0};
     add_nodes(e, &s);
-    fb_str_addf(&s, " * %s: %s */\n", fb_family_name(e->family), why_family(e->family));
+    fb_str_addf(&s, " * %s: %s */\n", fb_family_name(e->family), fb_family_row_of(e->family)->holds);
     const char *text = fb_arena_strdup(arena, fb_str_get(&s));
     fb_str_free(&s);
     return text;

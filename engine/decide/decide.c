@@ -148,7 +148,7 @@ static bool keeps_library(const applier *w, fb_id slot)
 {
     const fb_graph *g = w->plan->planner->g;
     return fb_node_class(g, slot) == FB_CLASS_CONTRACTION &&
-           fb_slot_analysis(w->plan, slot)->family == FB_FAMILY_LIBRARY;
+           fb_family_row_of(fb_slot_analysis(w->plan, slot)->family)->calls;
 }
 
 typedef struct {

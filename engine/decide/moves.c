@@ -200,7 +200,7 @@ bool fb_move_edit(const fb_plan *plan, const fb_move *m, fb_edit *e)
     case FB_MOVE_RECOMPUTE: e->kind = plan->recompute[m->a] ? FB_EDIT_STORE : FB_EDIT_RECOMPUTE; return true;
     case FB_MOVE_CHOICE:
         if (slot == FB_NONE) return false;
-        e->kind = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
+        e->kind = fb_family_row_of(fb_slot_analysis(plan, slot)->family)->calls ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY;
         return true;
     }
     return false;

@@ -188,8 +188,7 @@ static void begin_with(search *s, fb_plan *plan)
 /* Is the slot a library call, or a chain: what no larger kernel holds? */
 static bool stands_alone(const fb_plan *plan, fb_id slot)
 {
-    fb_family f = fb_slot_analysis(plan, slot)->family;
-    return f == FB_FAMILY_CHAIN || (f == FB_FAMILY_LIBRARY && !plan->planner->machine.target->calls_library);
+    return fb_family_stands_alone(&plan->planner->machine, fb_slot_analysis(plan, slot)->family);
 }
 
 /* Generates the contractions of `region` and the loops in it; false where they are too many to try, or one stays a

@@ -129,7 +129,7 @@ static void add_apart(const fb_machine *m, const fb_analysis *a, fb_group_cost *
 {
     static const double partial = 3.36;
     double read = 0, written = 0, rate = fb_rate_peak(&m->copy_hot);
-    for (int i = 0; i < a->nest->n_sections && !a->nest->tiled && !a->nest->chain; i++) {
+    for (int i = 0; i < a->nest->n_sections; i++) {
         const fb_section *s = &a->nest->sections[i];
         if (!s->rows.n || s->n_passes) continue;
         read += read_apart(a, s);
@@ -156,7 +156,7 @@ static double starved_us(const fb_machine *m, const fb_analysis *a)
 static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
 {
     const double full = 0.93; /* of what a copy moves */
-    if (a->family != FB_FAMILY_REDUCE || a->nest->n_sections != 1) return false;
+    if (a->nest->n_sections != 1) return false;
     fb_arena *arena = fb_arena_new();
     fb_section_schedule x = fb_schedule_section(a->nest, a->knobs, &a->nest->sections[0], arena);
     bool cut = x.cut != NULL, held = cut && x.cut->shared_bytes;
@@ -170,20 +170,33 @@ static bool add_long(const fb_machine *m, const fb_analysis *a, fb_group_cost *o
     return true;
 }
 
-static void add_gpu_terms(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+static void add_latency(const fb_machine *m, const fb_analysis *a, const fb_thread_times *t, double latency_us,
+                        fb_group_cost *out)
 {
-    if (a->family == FB_FAMILY_LIBRARY || add_long(m, a, out)) return;
-    bool tiled = a->nest->tiled || a->nest->chain;
-    fb_thread_times t = tiled ? (fb_thread_times){0} : fb_thread_times_of(a->nest, a->knobs, m);
-    double latency_us = fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us);
-    if (a->family == FB_FAMILY_REDUCE) {
-        double once_us = t.meets ? reduce_once_us : round_us;
-        latency_us =
-            fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us)) + reduce_wave_us * t.waves;
-    }
     add_apart(m, a, out);
-    out->us = fmax(out->us, together(out->memory_us, t.issued_us));
+    out->us = fmax(out->us, together(out->memory_us, t->issued_us));
     out->us = fmax(out->us, latency_us) + FB_KERNEL_START_US + out->apart_us;
+}
+
+void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
+    add_latency(m, a, &t, fmax(fmax(out->memory_us, t.wait_us) + t.alone_us, t.turns_us), out);
+}
+
+void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    if (add_long(m, a, out)) return;
+    fb_thread_times t = fb_thread_times_of(a->nest, a->knobs, m);
+    double once_us = t.meets ? reduce_once_us : round_us;
+    double row_us = fmax(once_us + starved_us(m, a), fmax(round_us + t.alone_us, t.turns_us));
+    add_latency(m, a, &t, row_us + reduce_wave_us * t.waves, out);
+}
+
+void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    (void)m, (void)a;
+    out->us += FB_KERNEL_START_US;
 }
 
 double fb_graph_working_set(const fb_graph *g)
@@ -238,7 +251,7 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
     out->memory_us = fb_memory_among_us(m, (double)(out->bytes_read + out->bytes_written), p->working_set);
     out->compute_us = fb_family_compute_us(g, m, a);
     out->us = together(out->memory_us, out->compute_us);
-    if (m->target->grid && a->nest) add_gpu_terms(m, a, out);
+    if (m->target->grid && a->nest) fb_family_grid_us(m, a, out);
 }
 
 double fb_region_trips(const fb_graph *g, fb_id r)

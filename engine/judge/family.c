@@ -29,9 +29,11 @@ typedef struct {
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
     bool (*preferred)(const fb_machine *m, const fb_kernel_nodes *k,
                       const census *c); /* when nobody asked for it; NULL: yes */
-    /* of the nest that was built; NULL: all */
-    bool (*fits)(const fb_analysis *a, fb_verdict *why);
+    /* of the nest that was built, with these knobs (NULL: all automatic); NULL: all */
+    bool (*fits)(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why);
     double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
+    /* on a GPU, beside bytes and arithmetic; NULL: nothing */
+    void (*grid_us)(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 } family_row;
 
 static census count(const fb_kernel_nodes *k)
@@ -281,10 +283,10 @@ static bool tile_kind(const fb_kernel_nodes *k, const census *c)
     return false;
 }
 
-static bool gemm_fits(const fb_analysis *a, fb_verdict *why)
+static bool gemm_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
 {
     fb_gemm_tile tile;
-    return fb_gemm_tile_of(a->nest, NULL, &tile, why);
+    return fb_gemm_tile_of(a->nest, knobs, &tile, why);
 }
 
 static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -328,15 +330,18 @@ static bool pair_kind(const fb_kernel_nodes *k, const census *c)
     return c->n[FB_CLASS_CONTRACTION] == 2;
 }
 
-static bool chain_fits(const fb_analysis *a, fb_verdict *why)
+static bool chain_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
 {
     fb_chain_tile tile;
-    return !fb_nest_chain_on_gpu(a->nest) || fb_chain_tile_of(a->nest, NULL, &tile, why);
+    return !fb_nest_chain_on_gpu(a->nest) || fb_chain_tile_of(a->nest, knobs, &tile, why);
 }
 
 static const family_row table[] = {
-    {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us},
-    {.family = FB_FAMILY_POINTWISE, .its_kind = pointwise_kind, .compute_us = scalar_us},
+    {.family = FB_FAMILY_COPY, .its_kind = copy_kind, .compute_us = scalar_us, .grid_us = fb_grid_elements_us},
+    {.family = FB_FAMILY_POINTWISE,
+     .its_kind = pointwise_kind,
+     .compute_us = scalar_us,
+     .grid_us = fb_grid_elements_us},
     {.family = FB_FAMILY_LIBRARY,
      .library = true,
      .its_kind = library_kind,
@@ -348,17 +353,33 @@ static const family_row table[] = {
      .before = true,
      .its_kind = pair_kind,
      .fits = chain_fits,
-     .compute_us = chain_us},
-    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = tile_kind, .fits = gemm_fits, .compute_us = gemm_us},
+     .compute_us = chain_us,
+     .grid_us = fb_grid_tiles_us},
+    {.family = FB_FAMILY_GEMM,
+     .tiled = true,
+     .its_kind = tile_kind,
+     .fits = gemm_fits,
+     .compute_us = gemm_us,
+     .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_LIBRARY,
      .library = true,
      .its_kind = library_kind,
      .accepts = laid_accepts,
      .preferred = laid_preferred,
      .compute_us = library_us},
-    {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us},
-    {.family = FB_FAMILY_GEMM, .tiled = true, .its_kind = gemm_kind, .fits = gemm_fits, .compute_us = gemm_us},
-    {.family = FB_FAMILY_CHAIN, .chain = true, .its_kind = chain_kind, .fits = chain_fits, .compute_us = chain_us},
+    {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us, .grid_us = fb_grid_rows_us},
+    {.family = FB_FAMILY_GEMM,
+     .tiled = true,
+     .its_kind = gemm_kind,
+     .fits = gemm_fits,
+     .compute_us = gemm_us,
+     .grid_us = fb_grid_tiles_us},
+    {.family = FB_FAMILY_CHAIN,
+     .chain = true,
+     .its_kind = chain_kind,
+     .fits = chain_fits,
+     .compute_us = chain_us,
+     .grid_us = fb_grid_tiles_us},
 };
 enum { ROWS = sizeof table / sizeof *table };
 
@@ -380,7 +401,7 @@ static bool try_row(const fb_planner *p, const family_row *row, const census *c,
     a->kernel.chain = row->chain;
     a->kernel.tiled = row->tiled;
     a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, why);
-    if (!a->nest || (row->fits && !row->fits(a, why))) {
+    if (!a->nest || (row->fits && !row->fits(a, NULL, why))) {
         a->nest = NULL;
         return false;
     }
@@ -416,9 +437,34 @@ bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *st
     return library_accepts(&p->machine, &k, &c, why);
 }
 
-double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+/* Rows of one family differ in what they accept alone. NULL: of what no row makes. */
+static const family_row *row_of(fb_family f)
 {
     for (int i = 0; i < ROWS; i++)
-        if (table[i].family == a->family) return table[i].compute_us(g, m, a);
-    return 0;
+        if (table[i].family == f) return &table[i];
+    return NULL;
+}
+
+double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    const family_row *row = row_of(a->family);
+    return row ? row->compute_us(g, m, a) : 0;
+}
+
+void fb_family_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out)
+{
+    const family_row *row = row_of(a->family);
+    if (row && row->grid_us) row->grid_us(m, a, out);
+}
+
+bool fb_family_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
+{
+    const family_row *row = row_of(a->family);
+    return !row || !row->fits || row->fits(a, knobs, why);
+}
+
+bool fb_family_stands_alone(const fb_machine *m, fb_family f)
+{
+    const fb_family_row *row = fb_family_row_of(f);
+    return row->lone || (row->calls && !m->target->calls_library);
 }

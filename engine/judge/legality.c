@@ -187,17 +187,13 @@ bool fb_may_set_knob(const fb_machine *m, const fb_analysis *a, const fb_knobs *
                          (long long)row.step, (long long)value);
     if (knob == FB_KNOB_VECTOR && !vector_fits(a, m->target->vector_bytes, value, why)) return false;
     fb_knobs knobs = have ? *have : (fb_knobs){0};
-    fb_gemm_tile tile;
     knobs.value[knob] = value;
-    fb_chain_tile rows;
-    if (a->family == FB_FAMILY_CHAIN && fb_nest_chain_on_gpu(a->nest))
-        return fb_chain_tile_of(a->nest, &knobs, &rows, why);
-    return a->family != FB_FAMILY_GEMM || fb_gemm_tile_of(a->nest, &knobs, &tile, why);
+    return fb_family_fits(a, &knobs, why);
 }
 
 bool fb_may_set_source(const fb_machine *m, const fb_analysis *a, const char *path, fb_verdict *why)
 {
-    if (!path || (a->accepted && (!m->target->library_epilogues || a->family != FB_FAMILY_LIBRARY))) return true;
+    if (!path || (a->accepted && (!m->target->library_epilogues || !fb_family_row_of(a->family)->calls))) return true;
     const char *node = a->kernel.graph->nodes[a->kernel.nodes[0]].name;
     if (!a->accepted)
         return FB_REFUSE(why, UNSUPPORTED, FB_RULE_KNOB, "`%s` alone is no kernel, and a file holds a kernel", node);
@@ -231,8 +227,8 @@ bool fb_may_overlap(const fb_planner *p, fb_verdict *why)
 bool fb_may_be_stage_of(const fb_planner *p, const fb_analysis *a, fb_id region, fb_verdict *why)
 {
     const fb_graph *g = p->g;
-    bool library = !p->machine.target->calls_library && a->family == FB_FAMILY_LIBRARY;
-    if (!library && a->family != FB_FAMILY_CHAIN) return true;
+    bool library = fb_family_row_of(a->family)->calls;
+    if (!fb_family_stands_alone(&p->machine, a->family)) return true;
     fb_id product = a->kernel.nodes[0];
     for (int k = 0; k < a->kernel.n_nodes; k++)
         if (fb_node_class(g, a->kernel.nodes[k]) == FB_CLASS_CONTRACTION) product = a->kernel.nodes[k];

@@ -93,6 +93,12 @@ const fb_group_cost *fb_analysis_cost(fb_planner *p, fb_analysis *a);
 void fb_family_choose(const fb_planner *p, fb_analysis *a);
 /* Time of the arithmetic alone, by the family's own rate. */
 double fb_family_compute_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
+/* On a GPU: what the kernel takes beside bytes and arithmetic, added to its cost. */
+void fb_family_grid_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+/* Can the tile, or the rows of a chain, be had with these knobs? NULL: all automatic. Of other families always. */
+bool fb_family_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why);
+/* Is it no stage of a larger kernel on this machine? */
+bool fb_family_stands_alone(const fb_machine *m, fb_family f);
 /* Would these nodes, as one kernel, be one library call as far as can be told without a nest? One alone is one. */
 bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_verdict *why);
 
@@ -100,6 +106,11 @@ bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *st
 /* Of a kernel on a GPU, what it begins and ends with, beyond what the copy curve holds. */
 #define FB_KERNEL_START_US 0.5
 void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out);
+/* … on a GPU beside that: of kernels that go by elements, by rows, and by tiles, whose own waits are in their arithmetic.
+ */
+void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
+void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 /* What the launches of the kernel take in this mode: on a host one that is left to one core wakes no team. */
 double fb_launches_us(const fb_machine *m, fb_launch_mode mode, const fb_analysis *a, const fb_group_cost *c);
 /* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made

@@ -76,19 +76,10 @@ static int by_count(const void *a, const void *b)
 /* Which ops a family may hold at all (judge/family.c); a merged loop is made of kernels of other families. */
 static bool is_possible(fb_family f, const fb_op_info *op, bool gpu)
 {
-    fb_op_class c = op->cls;
     bool whole = op->accepts == FB_ACCEPTS_LOGIC || op->accepts == FB_ACCEPTS_INT || op->accepts == FB_ACCEPTS_BITS;
-    bool simple = c == FB_CLASS_POINTWISE, other = c == FB_CLASS_JOIN || c == FB_CLASS_GATHER;
-    switch (f) {
-    case FB_FAMILY_POINTWISE: return simple || other;
-    case FB_FAMILY_COPY: return other;
-    case FB_FAMILY_REDUCE:
-        return simple || other || c == FB_CLASS_REDUCTION || c == FB_CLASS_SCAN || c == FB_CLASS_CONTRACTION;
-    case FB_FAMILY_LIBRARY: return (simple && !whole) || c == FB_CLASS_CONTRACTION;
-    case FB_FAMILY_CHAIN: return (simple && !whole) || c == FB_CLASS_CONTRACTION;
-    case FB_FAMILY_GEMM: return gpu && ((simple && !whole) || c == FB_CLASS_CONTRACTION);
-    default: return false;
-    }
+    const fb_family_row *family = fb_family_row_of(f);
+    if ((family->grids && !gpu) || (family->floats && whole && op->cls == FB_CLASS_POINTWISE)) return false;
+    return family->classes >> op->cls & 1;
 }
 
 /* Edits of plans are judged in plan/ and judge/; products in tiles, and what a GPU's library takes, on GPUs alone. No

@@ -479,7 +479,7 @@ static bool change_choice(fb_plan *plan, const fb_edit *e, fb_ids *touched, fb_v
         return FB_REFUSE(why, ILLEGAL, FB_RULE_CONTRACTION,
                          "the kernel of `%s` holds no product: there is nothing that %s", name_of(plan, e->a),
                          library ? "a library could do" : "could be generated instead of a library call");
-    bool is_library = fb_slot_analysis(plan, slot)->family == FB_FAMILY_LIBRARY;
+    bool is_library = fb_family_row_of(fb_slot_analysis(plan, slot)->family)->calls;
     plan->slot[slot].choice = library ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
     fb_slot_forget(plan, slot);
     fb_plan_touch(plan);

@@ -113,7 +113,7 @@ static double us_joined(const fb_plan *plan, const fb_id *slots, int n)
     fb_family family = fb_slot_analysis(plan, slots[0])->family;
     if (n == 1) return us_of(plan, fb_slot_analysis(plan, slots[0]));
     if (!fb_judge_join(plan, slots, n, &joined, &why)) return INFINITY;
-    double us = family != FB_FAMILY_LIBRARY || joined->family == family ? us_of(plan, joined) : INFINITY;
+    double us = !fb_family_row_of(family)->calls || joined->family == family ? us_of(plan, joined) : INFINITY;
     fb_analysis_drop(plan->planner, joined);
     return us;
 }
@@ -128,8 +128,7 @@ static double us_of_slots(const fb_plan *plan, const fb_id *slots, int n)
 
 static bool is_multiplied(const fb_plan *plan, fb_id slot)
 {
-    fb_family family = fb_slot_analysis(plan, slot)->family;
-    return family == FB_FAMILY_LIBRARY || family == FB_FAMILY_GEMM;
+    return fb_family_row_of(fb_slot_analysis(plan, slot)->family)->multiplies;
 }
 
 /* Contractions element by element, each a sum of its own, are no kernel that `max` would make. */
@@ -138,7 +137,7 @@ static bool is_summed(const fb_plan *plan, const fb_analysis *a)
     bool contraction = false;
     for (int i = 0; i < a->kernel.n_nodes && !contraction; i++)
         contraction = fb_node_class(plan->planner->g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION;
-    return contraction && a->family == FB_FAMILY_REDUCE;
+    return contraction && fb_family_row_of(a->family)->sums;
 }
 
 /* What follows a contraction joined to it where that goes, else the contraction as it is and what follows in as few
@@ -178,9 +177,9 @@ enum { MOST_TILED = 256 }; /* nodes with a contraction that are weighed as a til
 static bool may_turn(const grower *w, const fb_ids *slots, fb_analysis *to, fb_id call, fb_verdict *why)
 {
     const char *name = w->plan->planner->g->nodes[call].name;
-    bool chain = to->family == FB_FAMILY_CHAIN;
-    if (to->family == FB_FAMILY_LIBRARY || (chain && !w->growth->weigh)) return true;
-    if ((to->family != FB_FAMILY_GEMM && !chain) || !w->growth->weigh) {
+    const fb_family_row *family = fb_family_row_of(to->family);
+    if (family->calls || (family->lone && !w->growth->weigh)) return true;
+    if (family->sums || !w->growth->weigh) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "`%s` would no longer be a library call", name);
         return false;
     }
@@ -217,7 +216,7 @@ static bool try_component(grower *w, const fb_ids *slots, fb_verdict *why)
         !fb_chain_takes(w->plan, slots->at, slots->n))
         return false;
     if (!fb_judge_join(w->plan, slots->at, slots->n, &to, why)) return false;
-    if ((library && !may_turn(w, slots, to, call, why)) || (tiled && to->family == FB_FAMILY_REDUCE)) {
+    if ((library && !may_turn(w, slots, to, call, why)) || (tiled && fb_family_row_of(to->family)->sums)) {
         if (tiled)
             *why =
                 fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,

@@ -70,7 +70,7 @@ static const char *right_name(const keeper *k, const fb_tiled *t)
 
 static bool is_tiled(const fb_group *group)
 {
-    return group->nest && group->family == FB_FAMILY_GEMM && group->nest->tiled;
+    return group->nest && group->nest->tiled;
 }
 
 static bool tile_of(keeper *k, int group, bool kept)

@@ -90,7 +90,7 @@ static bool overwrites(const finder *f, fb_id base, fb_id carried)
         if (!reads(f, group, carried)) continue;
         if (i > writer) return false;
         if (i < writer) continue;
-        if (!group->nest || group->family == FB_FAMILY_LIBRARY || !fb_nest_overwrites(group->nest, carried, base))
+        if (!group->nest || fb_family_row_of(group->family)->calls || !fb_nest_overwrites(group->nest, carried, base))
             return false;
     }
     return true;
@@ -171,8 +171,8 @@ static void find_scanned(finder *f, int i)
 static bool is_stored_twice(const finder *f, fb_id base)
 {
     const fb_group *group = fb_plan_group(f->plan, fb_plan_group_of(f->plan, base));
-    return group->nest && group->family != FB_FAMILY_LIBRARY && group->family != FB_FAMILY_CHAIN &&
-           fb_nest_stores_alike(group->nest, base);
+    const fb_family_row *family = fb_family_row_of(group->family);
+    return group->nest && !family->calls && !family->lone && fb_nest_stores_alike(group->nest, base);
 }
 
 static void find_collected(finder *f, int i)
@@ -191,7 +191,7 @@ static void find_collected(finder *f, int i)
     bool taken = is_taken(f, r->n_carried, base);
     for (int k = 0; k < i; k++) taken |= f->loop->collected[k].base == base;
     const fb_group *group = fb_plan_group(f->plan, fb_plan_group_of(f->plan, base));
-    if (r->backwards && group->family == FB_FAMILY_LIBRARY) return; /* a call stores at the start and moves on */
+    if (r->backwards && fb_family_row_of(group->family)->calls) return; /* a call stores at the start and moves on */
     if (!taken)
         s->base = base;
     else if (is_stored_twice(f, base))

@@ -244,7 +244,7 @@ static void choose_family(reader *r, const wish *w)
     for (int i = 0; i < w->nodes.n && w->named; i++) {
         if (fb_node_class(r->g, w->nodes.at[i]) != FB_CLASS_CONTRACTION) continue;
         fb_id slot = r->plan->owner[w->nodes.at[i]];
-        r->plan->slot[slot].choice = w->family == FB_FAMILY_LIBRARY ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
+        r->plan->slot[slot].choice = fb_family_row_of(w->family)->calls ? FB_CHOICE_LIBRARY : FB_CHOICE_GENERATE;
         fb_slot_forget(r->plan, slot);
     }
 }

@@ -127,8 +127,7 @@ static bool find(finder *f, int *group, fb_id *made, fb_cluster_tile *tile)
     const fb_group *of = fb_plan_group(f->plan, f->loop->first);
     f->nest = of->nest;
     const char *loop = f->g->nodes[f->loop->node].name;
-    if (!of->nest || of->family != FB_FAMILY_GEMM || !of->nest->tiled || of->source)
-        return refuse(f, "the body of `%s` is no generated product", loop);
+    if (!of->nest || !of->nest->tiled || of->source) return refuse(f, "the body of `%s` is no generated product", loop);
     fb_id moves = fb_plan_moves_right(f->plan, f->loop->region, of->nest);
     if (moves != FB_NONE) return refuse(f, "`%s`, by which it multiplies, changes", f->g->nodes[moves].name);
     if (!fb_cluster_tile_of(of->nest, &of->knobs, tile, f->says)) return false;

@@ -170,7 +170,7 @@ static void library(fb_app *app, const char *arg)
     (void)arg;
     const fb_plan *plan = app->model.column->plan;
     int group = fb_plan_group_of(plan, fb_model_node(app));
-    bool is = group != FB_NONE && fb_plan_group(plan, group)->family == FB_FAMILY_LIBRARY;
+    bool is = group != FB_NONE && fb_family_row_of(fb_plan_group(plan, group)->family)->calls;
     edit_node(app, is ? FB_EDIT_GENERATE : FB_EDIT_LIBRARY, is ? "generated" : "a library call");
 }
 
