@@ -106,8 +106,7 @@ bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *st
 /* Of a kernel on a GPU, what it begins and ends with, beyond what the copy curve holds. */
 #define FB_KERNEL_START_US 0.5
 void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cost *out);
-/* … on a GPU beside that: of kernels that go by elements, by rows, and by tiles, whose own waits are in their arithmetic.
- */
+/* … on a GPU, beside that: by elements, by rows, and by tiles, whose own waits are in their arithmetic. */
 void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
