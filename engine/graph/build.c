@@ -89,6 +89,11 @@ static taken_name *find_name(taken_name *table, const char *path)
     return found;
 }
 
+bool fb_build_taken(const fb_graph *g, const char *path)
+{
+    return find_name(g->builder->names, path) != NULL;
+}
+
 /* Takes `path`, which must be free; the copy in the graph's arena is returned. */
 static const char *take_name(fb_graph *g, taken_name **table, const char *path)
 {

@@ -13,6 +13,7 @@ fb_id fb_build_node(fb_graph *g, const fb_node *node, fb_error *err);
 fb_id fb_build_scope(fb_graph *g, const fb_scope *scope, fb_error *err);
 fb_id fb_build_region(fb_graph *g, const fb_region *region, fb_error *err);
 bool fb_build_output(fb_graph *g, fb_id node, const char *name, fb_error *err);
+bool fb_build_taken(const fb_graph *g, const char *path); /* by a node or a scope */
 /* The last steps of fb_graph_finish: users and names, the content hash, and dropping the builder's own memory. */
 void fb_build_index(fb_graph *g);
 fb_hash fb_build_hash(const fb_graph *g);
