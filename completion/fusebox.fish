@@ -14,7 +14,7 @@ end
 
 complete -c fusebox -n "not __fish_seen_subcommand_from $commands" -a "$commands"
 complete -c fusebox -a '(__fusebox_scripts)'
-complete -c fusebox -n "__fish_seen_subcommand_from $commands" -a 'none eager max inductor xla tinygrad auto best'
+complete -c fusebox -n "__fish_seen_subcommand_from $commands" -a 'none eager max inductor xla tinygrad auto rolled best'
 complete -c fusebox -n 'string match -q -- "-*" (commandline -ct)' -f -a '(__fusebox_options)'
 complete -c fusebox -l format -x -a 'table json csv markdown html svg text dot'
 complete -c fusebox -l only -x -a 'plans toggles peers experiments'

@@ -820,6 +820,12 @@ function Plan:launch(mode) end
 ---@return Plan
 function Plan:overlap(on) end
 
+---Makes steps that are written out a loop (true, or nothing), or writes them out again (false). From then on nodes are
+---called as in the one or the other: "step[*].matmul", or "step.matmul" and "loop".
+---@param on? boolean
+---@return Plan
+function Plan:roll(on) end
+
 ---Begins again with what a preset makes.
 ---@param name string
 ---@return Plan

@@ -192,6 +192,35 @@ static fb_plan *run_auto(fb_decider *d)
     return fb_auto_plan(d);
 }
 
+/* ---- rolled: max, of the graph with its steps as loops ---- */
+
+/* A loop that was found is one kernel where that is predicted to be faster. */
+static fb_plan *merge_found(fb_plan *plan)
+{
+    fb_planner *p = plan->planner;
+    for (fb_id i = 0; i < p->g->n_nodes; i++) {
+        fb_plan *next = NULL;
+        fb_edit e = {.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE};
+        if (p->g->nodes[i].op != FB_OP_LOOP || fb_planner_roll(p)->was[i] != FB_NONE) continue;
+        if (fb_plan_try(plan, &e, &next).kind == FB_VERDICT_FINE && next) {
+            fb_plan_free(plan);
+            plan = next;
+        } else {
+            fb_plan_free(next);
+        }
+    }
+    return plan;
+}
+
+/* Where no step is a loop it is max. */
+static fb_plan *run_rolled(fb_decider *d)
+{
+    fb_planner *rolled = fb_planner_rolled(d->planner);
+    if (!rolled) return run_max(d);
+    d->planner = rolled;
+    return merge_found(run_max(d));
+}
+
 /* ---- the table ---- */
 
 #define PRESETS(ROW)                                                                                                   \
@@ -207,6 +236,12 @@ static fb_plan *run_auto(fb_decider *d)
         "buffers it is computed from", score_buffers)                                                                  \
     ROW(auto, "the one of these that is predicted to be the fastest, with every change that is predicted to pay",      \
         "predicted to save", score_us)
+
+/* Not of the list: these decide what the graph is before what its kernels are, and no other preset weighs them. */
+#define BESIDE(ROW)                                                                                                    \
+    ROW(rolled,                                                                                                        \
+        "max, where steps that are written out are a loop; loops as one kernel where that is predicted to pay",        \
+        "bytes not stored", score_bytes)
 
 static fb_plan *decided(fb_plan *(*run)(fb_decider *d), fb_planner *p, const fb_preset_use *use, fb_steps *log)
 {
@@ -224,33 +259,42 @@ static fb_plan *decided(fb_plan *(*run)(fb_decider *d), fb_planner *p, const fb_
         return decided(run_##name, p, NULL, NULL);                                                                     \
     }
 PRESETS(MAKE)
+BESIDE(MAKE)
 
 #define PUBLIC(name, summary, score, write) {#name, summary, make_##name},
-static const fb_preset table[] = {PRESETS(PUBLIC)};
+static const fb_preset table[] = {PRESETS(PUBLIC) BESIDE(PUBLIC)};
 
 #define PRIVATE(name, summary, score, write) {run_##name, score, write},
 static const struct {
     fb_plan *(*run)(fb_decider *d);
     const char *score_name;
     void (*score)(double score, fb_str *out);
-} inside[] = {PRESETS(PRIVATE)};
+} inside[] = {PRESETS(PRIVATE) BESIDE(PRIVATE)};
+
+#define COUNTED(name, summary, score, write) +1
+enum { LISTED = 0 PRESETS(COUNTED), ALL = LISTED BESIDE(COUNTED) };
 
 const char *const fb_presets_usual[FB_PRESETS_USUAL] = {"eager", "auto"};
 const char *const fb_preset_recommended = "auto";
 
 int fb_presets(void)
 {
-    return sizeof table / sizeof *table;
+    return LISTED;
+}
+
+int fb_presets_all(void)
+{
+    return ALL;
 }
 
 const fb_preset *fb_preset_at(int i)
 {
-    return i >= 0 && i < fb_presets() ? &table[i] : NULL;
+    return i >= 0 && i < ALL ? &table[i] : NULL;
 }
 
 const fb_preset *fb_preset_find(const char *name)
 {
-    for (int i = 0; i < fb_presets(); i++)
+    for (int i = 0; i < ALL; i++)
         if (strcmp(table[i].name, name) == 0) return &table[i];
     return NULL;
 }
@@ -290,7 +334,7 @@ bool fb_preset_parse(const char *text, fb_preset_use *out, fb_error *err)
     const char *part = strchr(text, '[');
     size_t n = part ? (size_t)(part - text) : strlen(text);
     *out = (fb_preset_use){.limit = -1};
-    for (int i = 0; i < fb_presets(); i++)
+    for (int i = 0; i < ALL; i++)
         if (strlen(table[i].name) == n && memcmp(table[i].name, text, n) == 0) out->preset = &table[i];
     if (!out->preset) return false;
     if (!part || parse_part(part, out)) return true;

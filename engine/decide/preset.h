@@ -19,7 +19,10 @@ typedef struct {
     fb_plan *(*make)(fb_planner *p, fb_error *err);
 } fb_preset;
 
+/* The presets of the list, which plan the graph as it is written: what is recorded, weighed and compared. Behind them
+ * come those that may take another form of it (rolled): they are asked for by name alone. */
 int fb_presets(void);
+int fb_presets_all(void);
 const fb_preset *fb_preset_at(int i);
 const fb_preset *fb_preset_find(const char *name); /* by name alone; NULL when there is none */
 

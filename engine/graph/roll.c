@@ -152,6 +152,7 @@ typedef struct {
     fb_link *links;      /* of the first pair */
     fb_link_init *inits; /* a node of a member */
     fb_str *why;
+    bool *alike; /* some members were, and it was refused for another reason */
 } looker;
 
 static bool says_no(const looker *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -401,6 +402,7 @@ static void look_at(looker *l, fb_roll_run *best)
             for (b = a + 1; b + 1 < r->members && same_relation(l, b, false);) b++;
         if (b + 1 < r->members && !first_no.n) fb_str_add(&first_no, fb_str_get(l->why));
         bool runs = b > a && b - a + 1 >= LEAST_TRIPS;
+        *l->alike |= runs;
         if (runs && may_scan(l, a, b - a + 1) && is_worth_it(l)) {
             if (goes_round(l))
                 take(l, a, b - a + 1, best);
@@ -451,16 +453,17 @@ static int phases_of(const fb_roll_search *s, const fb_roll_run *r, int to[MOST_
 }
 
 /* The best of the run's phases: most members, then fewest carried values, then the first. */
-static bool look_closely(const fb_roll_search *s, const fb_roll_run *run, fb_roll_run *best, fb_str *why)
+static bool look_closely(const fb_roll_search *s, const fb_roll_run *run, fb_roll_run *best, bool *alike, fb_str *why)
 {
     int phase[MOST_PHASES], n = phases_of(s, run, phase);
     fb_str first_no = {0};
     int length = run->members * run->period; /* whole members; what is left over lets them begin later */
     for (int i = run->start + length; i < s->n && s->kind[i] == s->kind[i - run->period]; i++) length++;
     *best = (fb_roll_run){0};
+    *alike = false;
     for (int i = 0; i < n; i++) {
         fb_roll_run at = *run, found = {0};
-        looker l = {.s = s, .g = s->g, .r = &at, .why = why};
+        looker l = {.s = s, .g = s->g, .r = &at, .why = why, .alike = alike};
         at.start += phase[i];
         at.members = (length - phase[i]) / at.period;
         if (at.members < LEAST_TRIPS) continue;
@@ -510,7 +513,8 @@ static const char *reason_of(const fb_roll_search *s, const fb_roll_run *r, int 
     return text;
 }
 
-static void tell(const fb_roll_search *s, const fb_roll_run *r, const char *why, fb_arena *arena, finds *out)
+static void tell(const fb_roll_search *s, const fb_roll_run *r, const char *why, bool differs, fb_arena *arena,
+                 finds *out)
 {
     fb_id node = fb_roll_node(s, r, r->first, 0);
     fb_roll_find f = {.name = without_index(arena, s->g->nodes[node].name),
@@ -520,7 +524,8 @@ static void tell(const fb_roll_search *s, const fb_roll_run *r, const char *why,
                       .trips = why ? 0 : r->trips,
                       .nodes = r->period,
                       .carried = r->carried,
-                      .why = why ? fb_arena_strdup(arena, why) : NULL};
+                      .why = why ? fb_arena_strdup(arena, why) : NULL,
+                      .differs = differs};
     if (!why && r->first) f.left = reason_of(s, r, r->first - 1, arena);
     if (!why && r->first + r->trips < r->members) f.rest = reason_of(s, r, r->first + r->trips - 1, arena);
     FB_VEC_PUSH(out, f);
@@ -537,14 +542,14 @@ static bool is_meant(const fb_roll_search *s, const fb_roll_run *r)
 }
 
 /* What is nearly a loop, a place of the graph once. */
-static void tell_near(const fb_roll_search *s, const fb_roll_run *r, const char *why, fb_arena *arena, bool *told,
-                      finds *out)
+static void tell_near(const fb_roll_search *s, const fb_roll_run *r, const char *why, bool differs, fb_arena *arena,
+                      bool *told, finds *out)
 {
     if (out->n >= MOST_LOOPS + MOST_NEAR || !is_meant(s, r)) return;
     for (int i = r->start; i < r->start + r->members * r->period; i++)
         if (told[i]) return;
     for (int i = r->start; i < r->start + r->members * r->period; i++) told[i] = true;
-    tell(s, r, why, arena, out);
+    tell(s, r, why, differs, arena, out);
 }
 
 /* The run whose loop takes most nodes away. */
@@ -558,9 +563,10 @@ static bool find_best(const fb_roll_search *s, fb_roll_run *best, fb_arena *aren
     near->n = 0;
     for (int i = 0; i < n; i++) {
         fb_roll_run found;
+        bool alike;
         if (promise(&runs[i]) <= most) break; /* in descending order */
-        if (!look_closely(s, &runs[i], &found, &why)) {
-            tell_near(s, &runs[i], fb_str_get(&why), arena, told, near);
+        if (!look_closely(s, &runs[i], &found, &alike, &why)) {
+            tell_near(s, &runs[i], fb_str_get(&why), !alike, arena, told, near);
         } else if ((int64_t)(found.trips - 1) * found.period > most) {
             most = (int64_t)(found.trips - 1) * found.period;
             *best = found;
@@ -611,7 +617,7 @@ static bool roll_once(chain *c, const fb_graph *given, finds *loops, finds *near
     bool ok = true;
     *found = find_best(&s, &best, c->arena, near);
     if (*found) {
-        tell(&s, &best, NULL, c->arena, loops);
+        tell(&s, &best, NULL, false, c->arena, loops);
         ok = fb_roll_make(&s, &best, &made, err) && (to = fb_graph_canonical(made.graph, err));
     }
     if (ok && to) {

@@ -28,6 +28,7 @@ typedef struct {
     const char *left; /* why the first are left as they are; NULL: none is */
     const char *rest; /* why the last are */
     const char *why;  /* why it is no loop; NULL: it is one */
+    bool differs;     /* … its members compute different things, or from what stands in different relations */
 } fb_roll_find;
 
 typedef struct {

@@ -50,6 +50,8 @@ void fb_planner_free(fb_planner *p)
 {
     if (!p) return;
     fb_analysis *a, *next;
+    fb_planner_free(p->rolled);
+    if (!p->written) fb_roll_free(p->roll);
     HASH_ITER(hh, p->cache, a, next) analysis_free(p, a);
     for (int i = 0; i < FB_MARKS; i++) fb_free(p->mark[i]);
     while (p->sources.n) {
@@ -85,6 +87,58 @@ void fb_planner_set_machine(fb_planner *p, const fb_machine *m)
 {
     p->machine = *m;
     p->epoch++;
+    if (p->rolled) fb_planner_set_machine(p->rolled, m);
+}
+
+/* ---- sources ---- */
+
+/* Plans keep the record, so it stays where it is. */
+fb_kernel_source *fb_planner_source(fb_planner *p, const char *path)
+{
+    for (int i = 0; i < p->sources.n; i++)
+        if (strcmp(p->sources.at[i]->path, path) == 0) return p->sources.at[i];
+    fb_kernel_source *s = fb_calloc(1, sizeof *s);
+    s->path = fb_strdup(path);
+    FB_VEC_PUSH(&p->sources, s);
+    return s;
+}
+
+void fb_planner_set_source(fb_planner *p, const char *path, const char *text)
+{
+    fb_kernel_source *s = fb_planner_source(p, path);
+    char *copy = text ? fb_strdup(text) : NULL;
+    fb_free((char *)s->text);
+    s->text = copy;
+    if (p->rolled) fb_planner_set_source(p->rolled, path, text);
+}
+
+/* ---- steps as loops ---- */
+
+fb_planner *fb_planner_written(fb_planner *p)
+{
+    return p->written ? p->written : p;
+}
+
+const fb_roll *fb_planner_roll(fb_planner *p)
+{
+    fb_planner *of = fb_planner_written(p);
+    fb_error err = {0};
+    if (!of->looked) of->roll = fb_graph_roll(of->g, &err);
+    of->looked = true;
+    return of->roll;
+}
+
+fb_planner *fb_planner_rolled(fb_planner *p)
+{
+    fb_planner *of = fb_planner_written(p);
+    const fb_roll *r = fb_planner_roll(of);
+    if (!of->rolled && r && r->graph) {
+        of->rolled = fb_planner_new(r->graph, &of->machine);
+        of->rolled->written = of;
+        for (int i = 0; i < of->sources.n; i++)
+            fb_planner_set_source(of->rolled, of->sources.at[i]->path, of->sources.at[i]->text);
+    }
+    return of->rolled;
 }
 
 /* ---- the cache ---- */

@@ -8,6 +8,7 @@
 #define FB_JUDGE_JUDGE_H
 
 #include "graph/deps.h"
+#include "graph/roll.h"
 #include "nest/nest.h"
 #include "nest/verdict.h"
 #include "schedule/family.h"
@@ -31,6 +32,13 @@ const fb_deps *fb_planner_deps(const fb_planner *p);
 const fb_machine *fb_planner_machine(const fb_planner *p);
 /* A new calibration: drops cached costs, keeps analyses. */
 void fb_planner_set_machine(fb_planner *p, const fb_machine *m);
+
+/* The same graph with its written out steps as loops (graph/roll.h): what was found in it, and the planner of it, NULL
+ * where there is no loop. (No finds at all, NULL, would be a bug.) Asked of either planner; made when asked for, and
+ * freed with the planner of the graph as written, which `fb_planner_written` gives. */
+const fb_roll *fb_planner_roll(fb_planner *p);
+fb_planner *fb_planner_rolled(fb_planner *p);
+fb_planner *fb_planner_written(fb_planner *p);
 
 /* A kernel that the user writes: a file whose text stands in for what would be generated. A plan names the file, and
  * its planner, which plans share, knows the text: it is told anew whenever the file was saved. */

@@ -41,6 +41,11 @@ static const fb_rule_info table[] = {
     {FB_RULE_RECOMPUTE, "recompute",
      "Only pointwise values, joins and gathers that are no output are cheap enough to compute again.", "recompute"},
     {FB_RULE_KNOB, "knob", "The device, family or knob has no such setting.", "knob"},
+    {FB_RULE_STEPS, "steps",
+     "Steps that are written out are a loop where three or more in a row are equal and read each other, the same "
+     "values "
+     "from outside, or parts of one tensor that lie equally far apart.",
+     "steps"},
 };
 
 _Static_assert(sizeof table / sizeof *table == FB_RULES - 1, "each rule that a verdict can name has a row here");

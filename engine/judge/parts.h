@@ -53,12 +53,18 @@ struct fb_planner {
     double working_set; /* bytes, see fb_graph_working_set */
     fb_arena *arena;    /* knob records */
     FB_VEC(fb_kernel_source *) sources;
+    bool looked; /* for loops: `roll` has what was found, in the planner of the graph as written */
+    fb_roll *roll;
+    fb_planner *rolled, *written; /* of the graph with loops; of the one without, NULL: this one */
     fb_analysis *cache;
     int n_idle;        /* analyses that no plan holds … */
     size_t idle_bytes; /* … and about what they occupy */
     /* scratch, one entry a node; a mark counts when it equals its round */
     int *mark[FB_MARKS], round[FB_MARKS];
 };
+
+/* The record of a user's kernel, made when there is none. */
+fb_kernel_source *fb_planner_source(fb_planner *p, const char *path);
 
 /* ---- scratch sets ---- */
 static inline int fb_mark_begin(fb_planner *p, int which)

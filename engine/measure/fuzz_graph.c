@@ -908,6 +908,50 @@ static void add_loop(maker *m)
     for (int i = 0; i < 1 + n_stacked; i++) add(m, FB_OP_RESULT, &(fb_attrs){.index = i}, 1, &loop);
 }
 
+/* What a step is made of: one of a few cells, the same in all steps. */
+static fb_id cell(maker *m, int64_t how, fb_id h, fb_id part, fb_id w)
+{
+    fb_id y = add2(m, FB_OP_ADD, add2(m, FB_OP_MATMUL, h, w), part);
+    if (how == 0) return add1(m, FB_OP_TANH, y);
+    fb_id z = add1(m, FB_OP_SIGMOID, y);
+    if (how == 1) return add1(m, FB_OP_TANH, add2(m, FB_OP_ADD, add2(m, FB_OP_MUL, z, h), part));
+    return add1(m, FB_OP_SIN, add2(m, FB_OP_SUB, add2(m, FB_OP_MUL, z, part), reduce(m, FB_OP_MEAN, h, 1, true)));
+}
+
+/* Steps that are written out, each of what the one before gave: a plan may make a loop of them. One may be unlike, and
+ * what leaves them is all, joined, or one, or their gradient. */
+static void add_steps(maker *m)
+{
+    enum { MOST = 6 };
+    int64_t steps = 3 + below(m, MOST - 2), rows = 1 + below(m, 4), n = 2 + below(m, 4), how = below(m, 3);
+    int64_t unlike = one_in(m, 4) ? below(m, steps) : FB_NONE;
+    int dim = (int)below(m, 2);
+    bool scopes = below(m, 2), back = one_in(m, 4);
+    fb_attrs a = {.shape = {.rank = 2, .dim = {rows, n}}, .dtype = FB_F32, .dist = FB_DIST_NORMAL, .high = 1};
+    fb_id h = add(m, FB_OP_INPUT, &a, 0, NULL), w = weight(m, n, n, FB_F32), each[MOST], to;
+    fb_error err;
+    a.shape.dim[dim] *= steps;
+    fb_id x = add(m, FB_OP_INPUT, &a, 0, NULL);
+    for (int64_t i = 0; i < steps && x != FB_NONE; i++) {
+        int64_t at_x = (back ? steps - 1 - i : i) * (dim ? n : rows);
+        bool open = scopes && fb_graph_scope_open(m->g, "step", (int)i, NULL, NULL, 0, NULL, 0, &err) != FB_NONE;
+        fb_id part = slice(m, x, dim, at_x, at_x + (dim ? n : rows));
+        h = each[i] = cell(m, how, i == unlike ? scaled(m, h, 0.5) : h, part, w);
+        if (open) fb_graph_scope_close(m->g, NULL, 0, &err);
+        if (h == FB_NONE) return;
+    }
+    if (x == FB_NONE) return;
+    fb_id all = below(m, 3) ? add(m, below(m, 2) ? FB_OP_STACK : FB_OP_CAT, &(fb_attrs){.dim = dim}, (int)steps, each)
+                            : each[below(m, steps)];
+    if (all == FB_NONE || w == FB_NONE || !one_in(m, 3)) return;
+    fb_attrs axes = {0};
+    for (int d = 0; d < at(m, all)->shape.rank; d++) axes.axes[axes.n_axes++] = d;
+    fb_id loss = add(m, FB_OP_SUM, &axes, 1, &all);
+    if (loss == FB_NONE || !fb_autodiff(m->g, loss, &w, 1, &to, 0, &err)) return;
+    know(m);
+    FB_VEC_PUSH(&m->values, to);
+}
+
 /* ---- another way to write the same ---- */
 
 static fb_id put(maker *m, fb_op op, const fb_attrs *attrs, int n, const fb_id *args)
@@ -1228,6 +1272,7 @@ fb_graph *fb_fuzz_graph_raw(uint64_t seed, bool twin, fb_error *err)
     bool vast = !m.large && one_in(&m, VAST);
     for (int64_t i = m.large ? 8 : vast ? 3 : 8 + below(&m, 20); i > 0; i--) add_some(&m);
     if (vast) add_vast(&m);
+    if (!m.large && seed % 8 == 6) add_steps(&m); /* never of one that is paired */
     add_outputs(&m);
     FB_VEC_FREE(&m.values);
     FB_VEC_FREE(&m.size);

@@ -130,6 +130,7 @@ static void ask_nonsense(chooser *c, const fb_plan *plan)
         {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH},
         {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA},
         {.kind = FB_EDIT_SOURCE, .a = any, .b = FB_NONE, .source = "own.c"},
+        {.kind = FB_EDIT_ROLL, .a = FB_NONE, .b = FB_NONE, .value = !fb_plan_rolled(plan)},
     };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) fb_plan_try(plan, &asked[i], NULL);
     /* a kernel of somebody's own, in what would be one kernel */
@@ -196,13 +197,34 @@ static fb_plan *merged(chooser *c, fb_plan *plan)
     return whole ? edited(plan, &(fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, false) : plan;
 }
 
+/* What there is to choose from. */
+static void look(chooser *c, const fb_plan *plan)
+{
+    fb_planner *p = fb_plan_planner(plan);
+    c->deps = fb_planner_deps(p);
+    c->g = fb_planner_graph(p);
+    c->n_computed = 0;
+    for (fb_id i = 0; i < c->g->n_nodes && c->n_computed < 1024; i++)
+        if (fb_node_is_computed(c->g, i)) c->computed[c->n_computed++] = i;
+}
+
+/* Steps that are written out, as a loop in two plans of three; in some written out again. */
+static fb_plan *rolled(chooser *c, fb_plan *plan)
+{
+    if (!fb_planner_rolled(fb_plan_planner(plan))) return plan;
+    for (int on = 1; on >= 0; on--)
+        if (below(c, 3) < 1 + on) plan = edited(plan, &(fb_edit){.kind = FB_EDIT_ROLL, .value = on}, false);
+    look(c, plan);
+    return plan;
+}
+
 fb_plan *fb_fuzz_plan(fb_planner *p, uint64_t seed, int number)
 {
-    chooser c = {.r = {seed * 31 + (uint64_t)number}, .deps = fb_planner_deps(p), .g = fb_planner_graph(p)};
+    chooser c = {.r = {seed * 31 + (uint64_t)number}};
     if (number == 0) return fb_plan_new(p);
-    for (fb_id i = 0; i < c.g->n_nodes && c.n_computed < 1024; i++)
-        if (fb_node_is_computed(c.g, i)) c.computed[c.n_computed++] = i;
     fb_plan *plan = start(p, number == 1 ? (int)(seed % 5040) : (int)below(&c, fb_presets()));
+    look(&c, plan);
+    plan = rolled(&c, plan);
     int64_t edits = number == 1 ? 0 : 1 + below(&c, EDITS);
     fb_id nodes[CROWD + 1];
     for (int64_t i = 0; i < edits && c.deps->n_edges && c.n_computed; i++) {

@@ -7,6 +7,7 @@
 #include "code/lower.h"
 #include "measure/check.h"
 #include "measure/measure.h"
+#include "plan/loops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -136,7 +137,7 @@ static void compare_value(joined *j, int i, fb_id node, fb_error *err)
         return;
     }
     fb_error_report report = {.ok = true};
-    fb_id same = c->same ? c->same[node] : node;
+    fb_id of = fb_plan_written_node(c->plan, node), same = c->same && of != FB_NONE ? c->same[of] : of;
     int at = j->first[i] + b;
     int64_t end = fb_shape_elements(&g->nodes[p->buffers[b].node].shape) * (int64_t)fb_dtype_size(p->buffers[b].dtype);
     unsigned char *bytes = fb_alloc((size_t)j->all->buffers[at].bytes + 1);

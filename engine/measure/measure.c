@@ -36,6 +36,7 @@ typedef FB_VEC(double) samples;
 struct fb_measurement {
     fb_device *device;
     const fb_graph *g;
+    const fb_graph *written; /* what the reference is of: `g`, or the graph that it is with loops for steps */
     fb_measure_options o;
     fb_program *program;
     fb_program *apart; /* where kernels are merged: the same with each launched by itself; NULL */
@@ -43,7 +44,8 @@ struct fb_measurement {
     fb_kernel_rows *rows; /* the report's kernels, as far as the plan tells */
     fb_recall recall;     /* where the device recalls instead of running */
     fb_arena *arena;
-    fb_id *checked; /* nodes whose values are verified */
+    fb_id *checked; /* nodes whose values are verified … */
+    fb_id *judged;  /* … against those of the graph as written */
     int n_checked;
     int seed; /* whose inputs are on the device */
     bool verified[FB_SEEDS];
@@ -223,10 +225,10 @@ static bool judge_whole(fb_measurement *m, const fb_reference *reference, fb_err
 {
     for (int i = 0; i < m->n_checked; i++) {
         fb_error_report one;
-        const fb_node *n = &m->g->nodes[m->checked[i]];
+        const fb_node *n = &m->written->nodes[m->judged[i]];
         void *bytes = read_left(m, m->loaded, m->program, m->checked[i], err);
         if (!bytes) return false;
-        bool there = fb_reference_judge(reference, m->checked[i], n, bytes, &one);
+        bool there = fb_reference_judge(reference, m->judged[i], n, bytes, &one);
         fb_free(bytes);
         if (!there) return fb_fail(err, FB_ERR_SYSTEM, "the reference holds no %s", n->name);
         fb_error_add(&m->whole, &one);
@@ -240,11 +242,11 @@ static bool open_new(const fb_measurement *m, int seed, int place, struct stat *
 {
     char path[2200];
     struct stat now;
-    if (!fb_reference_path(m->g, m->o.seeds[seed], place, path, sizeof path, NULL) || stat(path, &now) != 0)
+    if (!fb_reference_path(m->written, m->o.seeds[seed], place, path, sizeof path, NULL) || stat(path, &now) != 0)
         return false;
     if (now.st_ino == tried->st_ino && now.st_mtime == tried->st_mtime) return false;
     fb_error err = {0};
-    if (fb_reference_open(out, path, m->g, &err)) return true;
+    if (fb_reference_open(out, path, m->written, &err)) return true;
     if (err.kind == FB_ERR_SYSTEM)
         *tried = now;
     else
@@ -534,6 +536,22 @@ static bool prepare_recall(fb_measurement *m, const fb_plan *plan, fb_error *err
     return true;
 }
 
+/* The values that leave the graph as written, and what they are called where its steps are loops: the answer is held
+ * against what was written, so that a loop that is not what its steps were is found. */
+static void find_checked(fb_measurement *m, fb_planner *p)
+{
+    const fb_graph *g = m->written = fb_planner_graph(fb_planner_written(p));
+    m->n_checked = fb_reference_nodes(g, m->arena, &m->judged);
+    m->checked = m->judged;
+    if (g == m->g) return;
+    m->checked = FB_NEW_ARRAY(m->arena, fb_id, m->n_checked + 1);
+    for (int i = 0; i < m->n_checked; i++) {
+        m->checked[i] = fb_planner_roll(p)->is[m->judged[i]];
+        for (int k = 0; k < g->n_outputs; k++)
+            if (g->outputs[k] == m->judged[i]) m->checked[i] = m->g->outputs[k];
+    }
+}
+
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err)
 {
@@ -545,7 +563,7 @@ fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_m
     m->capped = m->dropped = -1;
     m->arena = fb_arena_new();
     m->error = (fb_error_report){.ok = true};
-    m->n_checked = fb_reference_nodes(m->g, m->arena, &m->checked);
+    find_checked(m, fb_plan_planner(plan));
     FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
     bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->target, err)) != NULL;
     if (ok && !d->ops->recall && is_merged(m->program))
@@ -576,7 +594,7 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
     if (next == m->seed) return true;
     /* until the first is checked, and the next one's reference is there, it goes on alone */
     if (!m->verified[next] && next && m->seed >= 0 &&
-        (m->error.state == FB_CHECK_CHECKING || !fb_reference_there(m->g, m->o.seeds[next])))
+        (m->error.state == FB_CHECK_CHECKING || !fb_reference_there(m->written, m->o.seeds[next])))
         return true;
     if (!write_inputs(m, next, progress, err)) return false;
     if (m->verified[next] || !next) return true;
@@ -600,7 +618,7 @@ static bool look_again(fb_measurement *m, fb_error *err)
     }
     fb_free(now);
     if (!ok || same || !m->order_varies || !m->verified[m->seed]) return ok;
-    if (!fb_reference_find(&reference, m->g, m->o.seeds[m->seed], err)) return false;
+    if (!fb_reference_find(&reference, m->written, m->o.seeds[m->seed], err)) return false;
     ok = judge_whole(m, &reference, err);
     fb_reference_close(&reference);
     conclude(m);

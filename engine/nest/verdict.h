@@ -29,6 +29,7 @@ typedef enum {
     FB_RULE_SIZE,             /* too many nodes, operands or outputs for one kernel */
     FB_RULE_RECOMPUTE,        /* cannot be recomputed (effect, output, reduction …) */
     FB_RULE_KNOB,             /* no such knob or value */
+    FB_RULE_STEPS,            /* steps that are written out are no loop */
     FB_RULES
 } fb_rule;
 

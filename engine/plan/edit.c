@@ -548,6 +548,7 @@ static const struct {
     [FB_EDIT_SOURCE] = {"kernel", change_source},
     [FB_EDIT_LAUNCH] = {"launch mode", change_launch},
     [FB_EDIT_OVERLAP] = {"copies", change_overlap},
+    [FB_EDIT_ROLL] = {"steps", NULL},
 };
 
 static void describe(const fb_plan *plan, const fb_edit *e, int times, fb_str *out)
@@ -697,6 +698,38 @@ static fb_verdict try_isolate_all(const fb_plan *plan, const fb_edit *e, fb_plan
     return v;
 }
 
+static toll toll_of_run(const fb_plan *plan)
+{
+    fb_plan_cost c;
+    fb_plan_cost_of(plan, &c);
+    return (toll){.us = c.us, .bytes = c.bytes_read + c.bytes_written, .launches = c.launches};
+}
+
+/* The graph itself becomes another one: the verdict is of the whole plan. */
+static fb_verdict try_roll(const fb_plan *plan, const fb_edit *e, fb_plan **result)
+{
+    fb_verdict why = {0};
+    fb_plan *to = fb_plan_carry_rolled(plan, e->value != 0, &why);
+    if (!to) return why.rule == FB_RULE_SAME_GROUP ? nothing_to_do(plan, result, why) : why;
+    fb_str what = {0};
+    const fb_roll *r = fb_planner_roll(plan->planner);
+    if (e->value)
+        fb_roll_says(&r->finds[0], &what);
+    else
+        fb_str_add(&what, "steps as they are written");
+    for (int i = 1, more = 0; e->value && i < r->n && !r->finds[i].why; i++) {
+        more++;
+        if (i + 1 == r->n || r->finds[i + 1].why) fb_str_addf(&what, ", and %d more", more);
+    }
+    why = verdict_of(to, fb_str_get(&what), toll_of_run(plan), toll_of_run(to));
+    fb_str_free(&what);
+    if (result)
+        *result = to;
+    else
+        fb_plan_free(to);
+    return why;
+}
+
 fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *e, fb_plan **result)
 {
     if (result) *result = NULL;
@@ -704,6 +737,7 @@ fb_verdict fb_plan_try(const fb_plan *plan, const fb_edit *e, fb_plan **result)
     switch (e->kind) {
     case FB_EDIT_FUSE: return try_fuse(plan, e, result);
     case FB_EDIT_FUSE_ALL: return try_fuse_all(plan, e, result);
+    case FB_EDIT_ROLL: return try_roll(plan, e, result);
     default: return try_changes(plan, e, 1, result);
     }
 }
@@ -855,7 +889,8 @@ fb_verdict fb_plan_try_repeated(const fb_plan *plan, const fb_edit *e, fb_plan *
     fb_verdict v;
     bool two = e->kind == FB_EDIT_FUSE || e->kind == FB_EDIT_CUT;
     if (e->n_nodes > 0) return try_sets(plan, e, result);
-    if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH || e->kind == FB_EDIT_OVERLAP)
+    if (e->kind == FB_EDIT_FUSE_ALL || e->kind == FB_EDIT_LAUNCH || e->kind == FB_EDIT_OVERLAP ||
+        e->kind == FB_EDIT_ROLL)
         return fb_plan_try(plan, e, result);
     if (result) *result = NULL;
     if (!two && is_loop(plan, e->a)) return fb_plan_try(plan, e, result);

@@ -86,4 +86,7 @@ typedef struct {
 /* Borrowed until the plan is edited or freed. */
 int fb_plan_order(const fb_plan *plan, const fb_order_entry **out);
 
+/* What an output or effect of the plan's graph is in the graph as written, where steps may be loops. */
+fb_id fb_plan_written_node(const fb_plan *plan, fb_id node);
+
 #endif

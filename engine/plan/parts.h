@@ -118,6 +118,11 @@ int *fb_downstream(const fb_plan *plan, const fb_ids *owned, fb_id from);
 /* Splits a slot that no family takes any longer: into connected parts, and those that are refused too into nodes. */
 void fb_split_refused(fb_plan *plan, fb_id slot);
 
+/* ---- roll.c ---- */
+/* The plan with written out steps as loops, or without: groups, choices, knobs and launch mode of `from` as far as they
+ * are legal there; of the steps that become a body, those of one of them. NULL with the verdict where there is none. */
+fb_plan *fb_plan_carry_rolled(const fb_plan *from, bool rolled, fb_verdict *why);
+
 /* ---- grow.c: many joins at once ---- */
 typedef struct {
     fb_id a, b;

@@ -83,6 +83,11 @@ fb_planner *fb_plan_planner(const fb_plan *plan)
     return plan->planner;
 }
 
+bool fb_plan_rolled(const fb_plan *plan)
+{
+    return plan->planner->written != NULL;
+}
+
 /* ---- slots ---- */
 
 void fb_slot_forget(fb_plan *plan, fb_id slot)
@@ -182,28 +187,9 @@ void fb_plan_set_knob(fb_plan *plan, fb_id slot, fb_knob knob, int64_t value)
 
 /* ---- the user's kernels ---- */
 
-/* Plans keep the record, so it stays where it is. */
-static fb_kernel_source *source_named(fb_planner *p, const char *path)
-{
-    for (int i = 0; i < p->sources.n; i++)
-        if (strcmp(p->sources.at[i]->path, path) == 0) return p->sources.at[i];
-    fb_kernel_source *s = fb_calloc(1, sizeof *s);
-    s->path = fb_strdup(path);
-    FB_VEC_PUSH(&p->sources, s);
-    return s;
-}
-
-void fb_planner_set_source(fb_planner *p, const char *path, const char *text)
-{
-    fb_kernel_source *s = source_named(p, path);
-    char *copy = text ? fb_strdup(text) : NULL;
-    fb_free((char *)s->text);
-    s->text = copy;
-}
-
 void fb_plan_set_source(fb_plan *plan, fb_id slot, const char *path)
 {
-    plan->slot[slot].source = path ? source_named(plan->planner, path) : NULL;
+    plan->slot[slot].source = path ? fb_planner_source(plan->planner, path) : NULL;
     fb_plan_touch(plan);
 }
 

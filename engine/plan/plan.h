@@ -53,6 +53,12 @@ int fb_plan_sources(const fb_plan *plan, fb_arena *arena, const fb_kernel_source
 /* Do feeds and receives run beside the kernels of the run before and after, in buffers of which there are two? Else
  * they stand in the stream with them: feeds first, receives last. */
 bool fb_plan_overlap(const fb_plan *plan);
+/* Are steps that are written out loops in it? Then it is a plan of another graph than the one as written: its
+ * planner's. Nodes and groups are of that graph. */
+bool fb_plan_rolled(const fb_plan *plan);
+
+/* What was found, in words: "16 steps of `step[*].matmul`, 17 operations each: a loop of 15; …". */
+void fb_roll_says(const fb_roll_find *find, fb_str *out);
 
 /* ---- edits ---- */
 
@@ -69,6 +75,7 @@ typedef enum {
     FB_EDIT_SOURCE,    /* a (any node of the group), source: its kernel is that file's; NULL: generated again */
     FB_EDIT_LAUNCH,    /* launch */
     FB_EDIT_OVERLAP,   /* value: feeds and receives beside the kernels (1) or in order with them (0) */
+    FB_EDIT_ROLL,      /* value: steps that are written out as loops (1), or as they are written (0) */
 } fb_edit_kind;
 
 typedef struct {
@@ -125,9 +132,10 @@ const char *fb_history_redo(fb_history *h);
 
 /* ---- files ---- */
 
-/* {"fusebox_plan":1,"graph":HASH,"launch":"stream","groups":[{"nodes":["feature[*].tanh",…],"family":"reduce","knobs":{…},"source":PATH},…],
+/* {"fusebox_plan":1,"graph":HASH,"rolled":false,"launch":"stream","groups":[{"nodes":["feature[*].tanh",…],"family":"reduce","knobs":{…},"source":PATH},…],
  * "recompute":[…]}. Repetitions are written with [*] where a group (or one group a member: "each":true) holds the same
- * node of every member. Groups of one node with an automatic family are left out. */
+ * node of every member. Groups of one node with an automatic family are left out. Where it is
+ * rolled the hash is of the graph as written, and the names are of the graph with loops. */
 json_t *fb_plan_to_json(const fb_plan *plan);
 /* strict: any missing name is an error that names it. Otherwise groups are kept as far as their nodes exist and are
  * legal, and one line for each thing dropped is added to `dropped` (may be NULL). */

@@ -60,7 +60,7 @@ static const char *clean(const char *name, char to[96])
 static bool missing(reader *r, const char *name)
 {
     char hash[33], text[96];
-    bool other = strcmp(r->made_for, fb_hash_hex(r->g->hash, hash)) != 0;
+    bool other = strcmp(r->made_for, fb_hash_hex(fb_planner_written(r->p)->g->hash, hash)) != 0;
     return give_up(r, "plan: no node `%s` in this graph%s", clean(name, text),
                    other ? ", and the plan was made for another one" : "");
 }
@@ -190,7 +190,6 @@ static bool read_wishes(reader *r, const json_t *value)
     if (!json_is_object(value)) return fb_fail(r->err, FB_ERR_INPUT, "plan: not a JSON object");
     if (!fb_json_get_int(value, "fusebox_plan", 1, 1, &version, r->err)) return fb_fail_prefix(r->err, "plan");
     if (!fb_json_get_array(value, "groups", &groups, r->err)) return fb_fail_prefix(r->err, "plan");
-    r->made_for = fb_json_string_or(value, "graph", "");
     if (!read_launch(r, value)) return false;
     r->overlap = fb_json_bool_or(value, "overlap", false);
     for (size_t i = 0; i < json_array_size(groups); i++)
@@ -351,11 +350,29 @@ static bool grant(reader *r)
     return good;
 }
 
+/* Which graph the names are of: the one as written, or the one with its steps as loops. */
+static bool choose_graph(reader *r, const json_t *value)
+{
+    const json_t *rolled = json_object_get(value, "rolled");
+    r->p = fb_planner_written(r->p);
+    if (rolled && !json_is_boolean(rolled))
+        return fb_fail(r->err, FB_ERR_INPUT, "plan: field \"rolled\" is neither true nor false");
+    if (json_is_true(rolled)) {
+        if (fb_planner_rolled(r->p))
+            r->p = fb_planner_rolled(r->p);
+        else if (!give_up(r, "plan: no steps of this graph are a loop, and the plan is of one whose are"))
+            return false;
+    }
+    r->g = r->p->g;
+    r->claimed = fb_calloc((size_t)r->g->n_nodes + 1, sizeof *r->claimed);
+    return true;
+}
+
 fb_plan *fb_plan_from_json(fb_planner *p, const json_t *value, bool strict, fb_str *dropped, fb_error *err)
 {
-    reader r = {.p = p, .g = p->g, .strict = strict, .dropped = dropped, .err = err, .made_for = ""};
-    r.claimed = fb_calloc((size_t)p->g->n_nodes + 1, sizeof *r.claimed);
-    bool good = read_wishes(&r, value) && grant(&r);
+    reader r = {.p = p, .g = p->g, .strict = strict, .dropped = dropped, .err = err};
+    r.made_for = fb_json_string_or(value, "graph", "");
+    bool good = choose_graph(&r, value) && read_wishes(&r, value) && grant(&r);
     if (!good) {
         fb_plan_free(r.plan);
         r.plan = NULL;

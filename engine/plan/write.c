@@ -258,9 +258,10 @@ json_t *fb_plan_to_json(const fb_plan *plan)
     json_t *groups = json_array();
     for (int i = 0; i < w.entries.n; i++) json_array_append_new(groups, entry_to_json(&w.entries.at[i]));
     recomputed_names(&w, &again);
-    json_t *o =
-        json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", 1, "graph", fb_hash_hex(w.g->hash, hash), "launch",
-                  fb_launch_mode_name(plan->launch), "groups", groups, "recompute", names_to_json(&again));
+    json_t *o = json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", 1, "graph",
+                          fb_hash_hex(fb_planner_written(plan->planner)->g->hash, hash), "launch",
+                          fb_launch_mode_name(plan->launch), "groups", groups, "recompute", names_to_json(&again));
+    if (fb_plan_rolled(plan)) json_object_set_new(o, "rolled", json_true());
     if (plan->overlap) json_object_set_new(o, "overlap", json_true());
     json_t *loops = json_array();
     for (fb_id i = 0; i < w.g->n_nodes; i++)
@@ -360,6 +361,7 @@ void fb_plan_to_lua(const fb_plan *plan, const char *folder, fb_str *out)
     writer w;
     entry again;
     list_entries(&w, plan, 1);
+    if (fb_plan_rolled(plan)) fb_str_add(out, "pl:roll()\n");
     recomputed_names(&w, &again);
     for (int i = 0; i < again.names.n; i++) fb_str_addf(out, "pl:recompute(\"%s\")\n", again.names.at[i]);
     for (int i = 0; i < w.entries.n; i++) entry_to_lua(&w, &w.entries.at[i], folder, out);

@@ -14,7 +14,7 @@
 static const char plan_type[] = "plan", edge_type[] = "edge";
 
 typedef struct {
-    fb_planner *planner;
+    fb_planner *planner; /* of the graph as written; the plan's may be another one */
     fb_plan *plan;
     fb_arena *arena; /* names looked up */
 } lua_plan;
@@ -22,6 +22,11 @@ typedef struct {
 typedef struct {
     fb_id a, b;
 } edge;
+
+static const fb_graph *graph_of(const lua_plan *p)
+{
+    return fb_planner_graph(fb_plan_planner(p->plan));
+}
 
 static lua_plan *check_plan(lua_State *L)
 {
@@ -52,7 +57,7 @@ static nodes nodes_named(lua_State *L, lua_plan *p, int i, const char *what)
     nodes out = {0};
     if (lua_type(L, i) != LUA_TSTRING)
         fb_lua_raise(L, "%s: a node's name is expected, not %s", what, luaL_typename(L, i));
-    out.n = fb_match_nodes(fb_planner_graph(p->planner), lua_tostring(L, i), p->arena, &out.at);
+    out.n = fb_match_nodes(graph_of(p), lua_tostring(L, i), p->arena, &out.at);
     if (!out.n) fb_lua_raise(L, "%s: there is no node \"%.200s\"", what, lua_tostring(L, i));
     return out;
 }
@@ -97,7 +102,7 @@ static int done(lua_State *L)
 
 static bool connected(const lua_plan *p, fb_id a, fb_id b)
 {
-    return fb_deps_find(fb_planner_deps(p->planner), a, b) != FB_NONE;
+    return fb_deps_find(fb_planner_deps(fb_plan_planner(p->plan)), a, b) != FB_NONE;
 }
 
 /* The edits that `kind` between the nodes at 2 and 3 (or the edge at 2) comes to: one for each pair with an edge; for a
@@ -229,8 +234,18 @@ static int overlap(lua_State *L)
     lua_plan *p = check_plan(L);
     bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
     fb_edit e = {.kind = FB_EDIT_OVERLAP, .value = on};
-    if (fb_plan_overlap(p->plan) != on && (!on || fb_graph_copies(fb_planner_graph(p->planner))))
-        apply_all(L, p, &e, 1, "overlap");
+    if (fb_plan_overlap(p->plan) != on && (!on || fb_graph_copies(graph_of(p)))) apply_all(L, p, &e, 1, "overlap");
+    return done(L);
+}
+
+/* pl:roll(): steps that are written out are a loop from here on; pl:roll(false): as they are written. Nodes are named
+ * as they are called in the one or the other. */
+static int roll(lua_State *L)
+{
+    lua_plan *p = check_plan(L);
+    bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
+    fb_edit e = {.kind = FB_EDIT_ROLL, .value = on};
+    if (fb_plan_rolled(p->plan) != on) apply_all(L, p, &e, 1, "roll");
     return done(L);
 }
 
@@ -248,7 +263,7 @@ static int preset(lua_State *L)
                                    "as a column's plan");
         return fb_lua_raise(L, "preset: there is no preset \"%.40s\"", name);
     }
-    fb_plan *made = fb_preset_make(&use, p->planner, NULL, &err);
+    fb_plan *made = fb_preset_make(&use, fb_plan_planner(p->plan), NULL, &err);
     if (!made) return fb_lua_raise(L, "preset: %s", err.text);
     fb_plan_free(p->plan);
     p->plan = made;
@@ -318,7 +333,7 @@ static int next_edge(lua_State *L)
     lua_replace(L, 1);
     lua_settop(L, 1);
     lua_plan *p = check_plan(L);
-    const fb_deps *d = fb_planner_deps(p->planner);
+    const fb_deps *d = fb_planner_deps(fb_plan_planner(p->plan));
     for (lua_Integer i = lua_tointeger(L, lua_upvalueindex(2)); i < d->n_edges; i++) {
         if (d->edges[i].order_only) continue;
         lua_pushinteger(L, i + 1);
@@ -326,8 +341,8 @@ static int next_edge(lua_State *L)
         edge *e = lua_newuserdatauv(L, sizeof *e, 0);
         *e = (edge){d->edges[i].producer, d->edges[i].consumer};
         luaL_setmetatable(L, edge_type);
-        lua_pushstring(L, fb_node_at(fb_planner_graph(p->planner), e->a)->name);
-        lua_pushstring(L, fb_node_at(fb_planner_graph(p->planner), e->b)->name);
+        lua_pushstring(L, fb_node_at(graph_of(p), e->a)->name);
+        lua_pushstring(L, fb_node_at(graph_of(p), e->b)->name);
         return 3;
     }
     return 0;
@@ -347,7 +362,7 @@ static int edges(lua_State *L)
 static int node_names(lua_State *L)
 {
     lua_plan *p = check_plan(L);
-    const fb_graph *g = fb_planner_graph(p->planner);
+    const fb_graph *g = graph_of(p);
     lua_newtable(L);
     int n = 0;
     for (fb_id i = 0; i < g->n_nodes; i++) {
@@ -415,9 +430,9 @@ static int edge_field(lua_State *L)
 void fb_plan_open(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        {"fuse_all", fuse_all}, {"knob", knob},     {"kernel", kernel},   {"launch", launch},
-        {"overlap", overlap},   {"preset", preset}, {"verdict", verdict}, {"edges", edges},
-        {"nodes", node_names},  {"cost", cost},     {NULL, NULL},
+        {"fuse_all", fuse_all}, {"knob", knob},        {"kernel", kernel}, {"launch", launch},
+        {"overlap", overlap},   {"roll", roll},        {"preset", preset}, {"verdict", verdict},
+        {"edges", edges},       {"nodes", node_names}, {"cost", cost},     {NULL, NULL},
     };
     luaL_newmetatable(L, edge_type);
     lua_pushcfunction(L, edge_field);

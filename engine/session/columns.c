@@ -111,8 +111,8 @@ static bool known_plan(const fb_script_info *info, const char *name, fb_error *e
                            name);
     fb_arena *arena = fb_arena_new();
     int n = 0;
-    const char **names = FB_NEW_ARRAY(arena, const char *, fb_presets() + 1 + info->n_plans);
-    for (int i = 0; i < fb_presets(); i++) names[n++] = fb_preset_at(i)->name;
+    const char **names = FB_NEW_ARRAY(arena, const char *, fb_presets_all() + 1 + info->n_plans);
+    for (int i = 0; i < fb_presets_all(); i++) names[n++] = fb_preset_at(i)->name;
     names[n++] = FB_SEARCH_NAME;
     for (int i = 0; i < info->n_plans; i++) names[n++] = info->plans[i];
     fb_fail_unknown(err, FB_ERR_USAGE, "preset or plan", name, names, n);
@@ -268,7 +268,7 @@ static bool take_graph(fb_column_record *c)
     fb_slot_release(s, c->slot);
     c->slot = c->next; /* also one that failed: the graph of other parameters must not stand for it */
     c->next = NULL;
-    c->shown.graph = c->slot->graph;
+    c->shown.graph = c->shown.written = c->slot->graph;
     c->shown.params = c->slot->params;
     c->shown.computes = c->slot->computes;
     if (c->slot->error.kind) fb_column_fail(c, &c->slot->error);
@@ -440,7 +440,7 @@ fb_report *fb_column_report(const fb_column_record *c)
     r->device = fb_arena_strdup(r->arena, c->shown.device);
     r->params = json_deep_copy(params_of(c));
     if (c->shown.search) r->search = fb_best_summary_to_json(c->shown.search);
-    if (c->shown.graph) r->graph_hash = fb_arena_strdup(r->arena, fb_hash_hex(c->shown.graph->hash, hex));
+    if (c->slot && c->slot->graph) r->graph_hash = fb_arena_strdup(r->arena, fb_hash_hex(c->slot->graph->hash, hex));
     if (c->shown.plan) r->plan_hash = fb_arena_strdup(r->arena, fb_hash_hex(fb_plan_hash(c->shown.plan), hex));
     if (failed) row_of_failure(c, r);
     return r;
@@ -535,7 +535,7 @@ int fb_session_duplicate(fb_session *s, int i)
     }
     c->slot = from->slot;
     fb_slot_take(c->slot);
-    c->shown.graph = from->shown.graph;
+    c->shown.graph = c->shown.written = from->slot->graph;
     c->shown.params = from->shown.params;
     c->shown.computes = from->shown.computes;
     c->shown.device = from->shown.device;

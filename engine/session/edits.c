@@ -22,9 +22,16 @@ bool fb_column_edited(const fb_column_record *c)
     return c->history && strcmp(c->names.at[c->at], edited_name(c)) == 0;
 }
 
+/* Where the plan has loops for steps, its graph is what there is to see and to edit. */
+static void show_now(fb_column_record *c)
+{
+    const fb_plan *plan = c->shown.plan = c->history ? fb_history_now(c->history) : NULL;
+    if (plan) c->shown.graph = fb_planner_graph(fb_plan_planner(plan));
+}
+
 void fb_column_show_plan(fb_column_record *c)
 {
-    c->shown.plan = c->history ? fb_history_now(c->history) : NULL;
+    show_now(c);
     fb_column_replanned(c);
     fb_error why = {0};
     if (c->shown.plan && !fb_kernels_read(c->shown.plan, &why)) fb_column_fail(c, &why);
@@ -43,7 +50,7 @@ void fb_column_push(fb_column_record *c, fb_plan *plan, const char *name, const 
         c->at = 0;
     }
     FB_VEC_PUSH(&c->names, copy);
-    c->shown.plan = fb_history_now(c->history);
+    show_now(c);
 }
 
 void fb_column_forget_plan(fb_column_record *c, bool carry)
@@ -51,6 +58,7 @@ void fb_column_forget_plan(fb_column_record *c, bool carry)
     if (!c->history) return;
     if (carry && fb_column_edited(c) && !c->carried) c->carried = fb_plan_to_json(fb_history_now(c->history));
     c->shown.plan = NULL;
+    c->shown.graph = c->slot ? c->slot->graph : NULL;
     fb_history_free(c->history);
     c->history = NULL;
     while (c->names.n) fb_free(c->names.at[--c->names.n]);
@@ -104,6 +112,7 @@ static void label_of(const fb_column_record *c, const fb_edit *e, char to[160])
         break;
     case FB_EDIT_LAUNCH: snprintf(to, 160, "launch mode %s", fb_launch_mode_name(e->launch)); break;
     case FB_EDIT_OVERLAP: snprintf(to, 160, "copies %s", e->value ? "overlapped" : "in order"); break;
+    case FB_EDIT_ROLL: snprintf(to, 160, "steps %s", e->value ? "as a loop" : "as they are written"); break;
     }
 }
 

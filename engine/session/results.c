@@ -191,7 +191,7 @@ const json_t *fb_results_find(const fb_results *r, const char *script, const fb_
     char *key = key_of(script, c->variant, c->plan_name, c->device, c->params);
     const json_t *row = find(r, key);
     fb_free(key);
-    if (row && c->graph && !same_hash(row, "graph_hash", c->graph->hash)) return NULL;
+    if (row && c->written && !same_hash(row, "graph_hash", c->written->hash)) return NULL;
     if (row && c->plan && !same_hash(row, "plan_hash", fb_plan_hash(c->plan))) return NULL;
     return row;
 }

@@ -265,7 +265,7 @@ static void prepare(fb_session *s, fb_job *j)
     bool counters = c->shown.machine && c->shown.machine->target->counters;
     o.counters = j->counting = s->options.counters && counters && !j->verify_only && !j->uncounted.kind;
     fb_error why = {0};
-    if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) {
+    if (!fb_schedule_send_files(s, j->worker, c->shown.written, &why)) {
         job_failed(s, j, &why);
         return;
     }
@@ -274,8 +274,8 @@ static void prepare(fb_session *s, fb_job *j)
     j->hot = j->cold = j->rounds = 0;
     j->spent_us = 0;
     const char *device = fb_device_called(s, c->shown.device);
-    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.graph, c->shown.plan, device, &o)
-                          : fb_worker_prepare_named(w, c->shown.graph, c->plan_name, device, &o);
+    j->id = c->shown.plan ? fb_worker_prepare(w, c->shown.written, c->shown.plan, device, &o)
+                          : fb_worker_prepare_named(w, c->shown.written, c->plan_name, device, &o);
     fb_column_set_state(c, FB_COLUMN_MEASURING);
 }
 
@@ -310,7 +310,7 @@ static void check(fb_session *s, fb_job *j)
 {
     fb_measure_options o = seeds_of(s, j);
     j->outstanding = j->checking = true;
-    fb_worker_check(worker_of(s, j), j->id, j->column->shown.graph, fb_device_called(s, j->column->shown.device), &o);
+    fb_worker_check(worker_of(s, j), j->id, j->column->shown.written, fb_device_called(s, j->column->shown.device), &o);
 }
 
 static void trace(fb_session *s, fb_job *j)

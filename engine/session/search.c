@@ -31,9 +31,9 @@ void fb_search_send(fb_session *s, fb_job *j)
     fb_measure_options o = {.seeds = {s->options.seed}, .n_seeds = 1};
     const fb_machine *as = c->shown.machine->target->stands_in ? s->options.plan_as : NULL;
     fb_error why = {0};
-    if (!fb_schedule_send_files(s, j->worker, c->shown.graph, &why)) fb_session_say(s, "%s", why.text);
+    if (!fb_schedule_send_files(s, j->worker, c->shown.written, &why)) fb_session_say(s, "%s", why.text);
     j->outstanding = true;
-    j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.graph, fb_device_called(s, c->shown.device), &o,
+    j->id = fb_worker_search(s->workers[j->worker].worker, c->shown.written, fb_device_called(s, c->shown.device), &o,
                              c->search_again || s->options.search_again, as);
 }
 

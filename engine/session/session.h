@@ -122,7 +122,8 @@ typedef struct {
     fb_error error;
     char progress[96];             /* "compiling 3 of 7" */
     double fraction;               /* 0 … 1, NAN unknown */
-    const fb_graph *graph;         /* NULL until built; shared by columns of one variant */
+    const fb_graph *graph;         /* NULL until built; shared by columns of one variant. With a plan the plan's: */
+    const fb_graph *written;       /* another one than as written where steps are loops */
     const fb_plan *plan;           /* NULL for devices that plan for themselves */
     fb_plan_cost predicted;        /* valid when plan is */
     const fb_machine *machine;     /* of its device; calibrated or not */

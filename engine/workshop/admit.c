@@ -199,7 +199,8 @@ static json_t *copy_field(const char *key, const json_t *value, fb_error *err)
         return copy_names(value, err);
     else if (strcmp(key, "knobs") == 0 && json_is_object(value))
         return copy_knobs(value, err);
-    else if ((strcmp(key, "each") == 0 || strcmp(key, "overlap") == 0) && json_is_boolean(value))
+    else if ((strcmp(key, "each") == 0 || strcmp(key, "overlap") == 0 || strcmp(key, "rolled") == 0) &&
+             json_is_boolean(value))
         return json_boolean(json_is_true(value));
     else if (strcmp(key, "fusebox_plan") == 0 && json_is_integer(value))
         return json_integer(json_integer_value(value));
@@ -241,8 +242,8 @@ static json_t *copy_fields(const json_t *from, const char *const *allowed, fb_er
 
 static json_t *copy_plan(const json_t *plan, fb_error *err)
 {
-    static const char *const of_plan[] = {"fusebox_plan", "graph", "launch",  "groups",
-                                          "recompute",    "loops", "overlap", NULL};
+    static const char *const of_plan[] = {"fusebox_plan", "graph",   "launch", "groups", "recompute",
+                                          "loops",        "overlap", "rolled", NULL};
     static const char *const of_group[] = {"nodes", "each", "family", "knobs", NULL};
     json_t *groups, *group;
     size_t i;

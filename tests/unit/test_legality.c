@@ -368,13 +368,35 @@ static void knob(void **state)
     bench_free(&b);
 }
 
+/* Three steps of weights of their own; and nothing that is repeated. */
+static void steps(void **state)
+{
+    (void)state;
+    fb_edit roll = {.kind = FB_EDIT_ROLL, .a = FB_NONE, .b = FB_NONE, .value = 1};
+    fb_graph *g = fb_graph_new("steps");
+    fb_id h = input(g, "h", DIMS(4, 4));
+    for (int t = 0; t < 3; t++) {
+        open_scope(g, "step", t, NULL, FB_NONE);
+        h = node1(g, FB_OP_TANH, "tanh",
+                  node2(g, FB_OP_MATMUL, "y", h, source(g, FB_OP_PARAM, "w", DIMS(4, 4), FB_F32)));
+        close_scope(g, FB_NONE);
+    }
+    output(g, h);
+    bench b = bench_of(finish(g)), none = bench_of(three());
+    refused_saying(&b, roll, FB_VERDICT_ILLEGAL, FB_RULE_STEPS, "`step[1].y` reads `step[1].w` where");
+    refused_saying(&none, roll, FB_VERDICT_UNSUPPORTED, FB_RULE_STEPS, "nothing is written out");
+    bench_free(&b);
+    bench_free(&none);
+}
+
 #define TESTS(T)                                                                                                       \
     T(same_group)                                                                                                      \
     T(not_computed)                                                                                                    \
     T(no_edge)                                                                                                         \
     T(cycle)                                                                                                           \
     T(region)                                                                                                          \
-    T(write_after_read) T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size) T(recompute) T(knob)
+    T(write_after_read)                                                                                                \
+    T(reduced_first) T(access_map) T(gather) T(contraction) T(library) T(size) T(recompute) T(knob) T(steps)
 
 /* Runs last: the test that the table names is there, and the rule has spoken in one of them. */
 static void every_rule_has_a_test(void **state)

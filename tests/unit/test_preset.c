@@ -498,7 +498,7 @@ static void presets_have_names(void **state)
         assert_true(strlen(fb_preset_at(i)->summary) > 10);
     }
     assert_null(fb_preset_find("fastest"));
-    assert_null(fb_preset_at(fb_presets()));
+    assert_null(fb_preset_at(fb_presets_all()));
     assert_null(fb_preset_at(-1));
 }
 

@@ -95,11 +95,25 @@ static void print_schedules(const fb_plan *plan, fb_str *out)
     }
 }
 
+/* Steps that are written out: what is a loop, and what keeps the others from being one. */
+static void print_loops(const fb_plan *plan, fb_str *out)
+{
+    const fb_roll *r = fb_planner_roll(fb_plan_planner(plan));
+    for (int i = 0; r && i < r->n; i++) {
+        fb_roll_says(&r->finds[i], out);
+        fb_str_add(out, "\n");
+    }
+    if (!r || !r->n) fb_str_add(out, "no three equal stretches of operations follow each other\n");
+    if (r && r->graph)
+        fb_str_add(out, fb_plan_rolled(plan) ? "the plan has them as loops\n"
+                                             : "the plan has them as they are written (preset rolled, pl:roll())\n");
+}
+
 /* What shows a column's whole plan. */
 static const struct {
     int key;
     void (*print)(const fb_plan *plan, fb_str *out);
-} prints[] = {{'p', fb_plan_print_procedure}, {'n', print_nests}, {'S', print_schedules}};
+} prints[] = {{'p', fb_plan_print_procedure}, {'n', print_nests}, {'S', print_schedules}, {'l', print_loops}};
 
 static bool is_print(look *l, int key)
 {
@@ -124,7 +138,8 @@ static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
     }
     if (key == ARGP_KEY_SUCCESS && l->format && !l->steps) fb_cli_usage("%s: --format goes with --steps", state->name);
     if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->prints > 1)
-        fb_cli_usage("%s: --edge, --steps, --procedure, --nest and --schedule ask for different things", state->name);
+        fb_cli_usage("%s: --edge, --steps, --procedure, --nest, --schedule and --loops ask for different things",
+                     state->name);
     if (key == 's' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
     if (key != 'e') return ARGP_ERR_UNKNOWN;
     if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
@@ -235,6 +250,7 @@ static int explain_main(const fb_command *me, int argc, char **argv)
         {"procedure", 'p', NULL, 0, "The column's kernels in order, a statement a node, with what it reads where", 0},
         {"nest", 'n', NULL, 0, "The column's kernels as loops: values, passes, what is stored where", 0},
         {"schedule", 'S', NULL, 0, "How these are dealt to threads: shape, threads, rows a block, vectors, tiles", 0},
+        {"loops", 'l', NULL, 0, "Steps that are written out: which are a loop, and what keeps the others apart", 0},
         {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
         {0},
     };

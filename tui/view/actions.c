@@ -210,6 +210,18 @@ static void overlap(fb_app *app, const char *arg)
     report_verdict(app, on ? "overlapped" : "in order", &v, changed);
 }
 
+static void roll(fb_app *app, const char *arg)
+{
+    bool on = *arg ? strcmp(arg, "on") == 0 : !fb_plan_rolled(app->model.column->plan), changed;
+    if (*arg && !on && strcmp(arg, "off") != 0) {
+        fb_app_say(app, FB_ROLE_BAD, "roll is on or off, not \"%s\"", arg);
+        return;
+    }
+    fb_edit edit = {.kind = FB_EDIT_ROLL, .a = FB_NONE, .b = FB_NONE, .value = on};
+    fb_verdict v = do_edit(app, &edit, false, &changed);
+    report_verdict(app, on ? "steps as a loop" : "steps as written", &v, changed);
+}
+
 /* A step through the column's edits has a tale as an edit has. */
 static void tell_step(fb_app *app, const char *step, const char *what)
 {
@@ -616,6 +628,7 @@ static fb_action_fn *const actions[FB_COMMANDS] = {
     [FB_CMD_LIBRARY] = library,
     [FB_CMD_LAUNCH] = launch,
     [FB_CMD_OVERLAP] = overlap,
+    [FB_CMD_ROLL] = roll,
     [FB_CMD_EJECT] = fb_eject,
     [FB_CMD_UNDO] = undo,
     [FB_CMD_REDO] = redo,

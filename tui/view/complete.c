@@ -28,7 +28,7 @@ static void offer(words *w, const char *word)
 static void presets_and_plans(fb_app *app, words *w)
 {
     const fb_script_info *info = fb_session_script(app->session);
-    for (int i = 0; i < fb_presets(); i++) offer(w, fb_preset_at(i)->name);
+    for (int i = 0; i < fb_presets_all(); i++) offer(w, fb_preset_at(i)->name);
     if (!fb_puzzle_hides(app, FB_SEARCH_NAME)) offer(w, FB_SEARCH_NAME);
     for (int i = 0; info && i < info->n_plans; i++) offer(w, info->plans[i]);
 }
@@ -116,6 +116,7 @@ static void words_after(fb_app *app, fb_cmd c, words *w)
         for (int m = FB_LAUNCH_STREAM; m <= FB_LAUNCH_MEGA; m++) offer(w, fb_launch_mode_name((fb_launch_mode)m));
         break;
     case FB_CMD_OVERLAP:
+    case FB_CMD_ROLL:
         offer(w, "on");
         offer(w, "off");
         break;

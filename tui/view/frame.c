@@ -131,17 +131,18 @@ static int draw_progress(const fb_app *app, const fb_rect *r, int right)
 /* Where and how the column runs, as much as there is room for: what is least worth saying goes first. */
 static void where(fb_app *app, int room, fb_str *out)
 {
-    enum { MANUAL, DEVICE, OVERLAP, MODE, PARTS };
+    enum { MANUAL, DEVICE, ROLLED, OVERLAP, MODE, PARTS };
     const fb_column *c = app->model.column;
     const char *part[PARTS] = {0};
     if (!c) return;
     part[DEVICE] = c->machine && *c->machine->name ? c->machine->name : c->device;
     if (c->plan) part[MODE] = fb_launch_mode_name(fb_plan_launch_mode(c->plan));
     if (c->plan && fb_plan_overlap(c->plan)) part[OVERLAP] = "overlap";
+    if (c->plan && fb_plan_rolled(c->plan)) part[ROLLED] = "rolled";
     if (!fb_session_auto(app->session))
         part[MANUAL] = fb_puzzle_waits(app) ? "runs once you have predicted" : "auto off: m measures";
     for (int keep = PARTS; keep > 0; keep--) {
-        static const int order[PARTS] = {DEVICE, MODE, OVERLAP, MANUAL};
+        static const int order[PARTS] = {DEVICE, MODE, OVERLAP, ROLLED, MANUAL};
         fb_str_clear(out);
         for (int i = 0; i < PARTS; i++)
             if (order[i] < keep && part[order[i]]) fb_str_addf(out, "%s%s", out->n ? " · " : "", part[order[i]]);
