@@ -696,6 +696,14 @@ static bool step_rewind(fb_loaded *l, fb_error *err)
     return true;
 }
 
+/* Also where the program swaps nothing: a loop that is one kernel and has an even number of steps, of which a check runs
+ * another number. */
+static void step_swap(fb_loaded *l, int a, int b)
+{
+    l->swaps = true;
+    swap_buffers(l, a, b);
+}
+
 static bool step_launch(fb_loaded *l, int i, const int64_t *step, fb_error *err)
 {
     (void)err;
@@ -765,7 +773,7 @@ static bool step_finish(fb_loaded *l, fb_error *err)
 static const fb_stepping stepping = {.rewind = step_rewind,
                                      .launch = step_launch,
                                      .launch_steps = step_launch_steps,
-                                     .swap = swap_buffers,
+                                     .swap = step_swap,
                                      .peek = step_peek,
                                      .poke = step_poke,
                                      .storage = step_storage,
