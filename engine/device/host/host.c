@@ -43,6 +43,7 @@ struct fb_loaded {
     gap *gaps; /* between buffers: nobody's memory */
     int n_gaps;
     char **initial;               /* of each buffer: its storage */
+    int *lies;                    /* … the buffer whose storage it has now; temporaries share addresses */
     char **now;                   /* the same after the swaps of the last run */
     char **saved;                 /* assigned parameters: what they are restored to */
     void ***args;                 /* of each launch */
@@ -256,6 +257,7 @@ static bool allocate(fb_loaded *l, fb_error *err)
     }
     for (int i = 0; ok && i < p->n_buffers; i++) {
         l->initial[i] = l->now[i] = l->region + at[i];
+        l->lies[i] = i;
         if (p->buffers[i].assigned) l->saved[i] = fb_calloc(1, (size_t)p->buffers[i].bytes + 1);
         if (second[i]) l->second[i] = l->region + second[i];
         if (own_storage(&p->buffers[i])) fence(l, at[i]);
@@ -369,8 +371,8 @@ static void host_unload(fb_loaded *l)
     }
     fb_host_copies_free(l->copies);
     if (l->region) munmap(l->region, l->region_bytes);
-    void *const blocks[] = {l->gaps,  l->handles, l->entries, l->gemms,    l->initial, l->now,
-                            l->saved, l->args,    l->end_of,  l->products, l->second};
+    void *const blocks[] = {l->lies, l->gaps,  l->handles, l->entries, l->gemms,    l->initial,
+                            l->now,  l->saved, l->args,    l->end_of,  l->products, l->second};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fb_free(blocks[i]);
     fb_free(l);
 }
@@ -391,6 +393,7 @@ static fb_loaded *host_load(fb_device *d, const fb_program *p, const fb_progress
     l->entries = fb_calloc((size_t)p->n_kernels + 1, sizeof *l->entries);
     l->gemms = fb_calloc((size_t)p->n_gemms + 1, sizeof *l->gemms);
     l->initial = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->initial);
+    l->lies = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->lies);
     l->now = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->now);
     l->saved = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->saved);
     l->second = fb_calloc((size_t)p->n_buffers + 1, sizeof *l->second);
@@ -492,6 +495,9 @@ static void swap_buffers(fb_loaded *l, int a, int b)
     char *held = l->now[a];
     l->now[a] = l->now[b];
     l->now[b] = held;
+    int lay = l->lies[a];
+    l->lies[a] = l->lies[b];
+    l->lies[b] = lay;
 }
 
 /* For kernels that call the library on the way. */
@@ -568,7 +574,10 @@ static void run_range(fb_loaded *l, int from, int to, int depth, trace *t)
 static void restore(fb_loaded *l)
 {
     const fb_program *p = l->program;
-    if (l->swaps) memcpy(l->now, l->initial, (size_t)p->n_buffers * sizeof *l->now);
+    for (int b = 0; l->swaps && b < p->n_buffers; b++) {
+        l->now[b] = l->initial[b];
+        l->lies[b] = b;
+    }
     for (int b = 0; b < p->n_buffers; b++) {
         if (l->saved[b]) memcpy(l->initial[b], l->saved[b], (size_t)p->buffers[b].bytes);
     }
@@ -696,8 +705,8 @@ static bool step_rewind(fb_loaded *l, fb_error *err)
     return true;
 }
 
-/* Also where the program swaps nothing: a loop that is one kernel and has an even number of steps, of which a check runs
- * another number. */
+/* Also where the program swaps nothing: a loop that is one kernel and has an even number of steps, of which a check
+ * runs another number. */
 static void step_swap(fb_loaded *l, int a, int b)
 {
     l->swaps = true;
@@ -738,10 +747,7 @@ static bool step_poke(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, c
 
 static int step_storage(const fb_loaded *l, int buffer)
 {
-    if (l->now[buffer] == l->initial[buffer]) return buffer;
-    for (int b = 0; b < l->program->n_buffers; b++)
-        if (l->now[buffer] == l->initial[b] && l->now[b] != l->initial[b]) return b;
-    return buffer;
+    return l->lies[buffer];
 }
 
 static bool step_digest(fb_loaded *l, int storage, int64_t offset, int64_t bytes, uint64_t *out, fb_error *err)
