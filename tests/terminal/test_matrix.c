@@ -90,6 +90,8 @@ static const script scripts[] = {
     {"/ \"linear\" Enter l j b", "matmul", ""},
     {"L", "test machine", ""},
     {": \"launch nowhere\" Enter", "no launch mode", ""},
+    {"U", "nothing to gain", ""},
+    {": \"roll maybe\" Enter", "roll is on or off", ""},
     {"v", "graph · combined", ""},
     {": \"variant combined\" Enter", "graph · combined", ""},
     {": \"variant nothing\" Enter", "no variant", ""},

@@ -112,6 +112,32 @@ static void decisions_are_replayed(void **unused)
     quit(t);
 }
 
+/* Steps become a loop: the graph that is shown is the one with it, and comes back when that is undone. */
+static void steps_are_rolled(void **unused)
+{
+    (void)unused;
+    term *t = start(write_script("steps.lua", "return function(g)\n"
+                                              "  local x, h = g:input('x', { 5, 4, 8 }), g:zeros({ 4, 8 })\n"
+                                              "  local w, each = g:param('w', { 8, 8 }), {}\n"
+                                              "  for t, part in ipairs(x:unbind(0)) do\n"
+                                              "    g:scope('step', t, function() h = (part + h:matmul(w)):tanh() end)\n"
+                                              "    each[t] = h\n"
+                                              "  end\n"
+                                              "  return g:stack(each)\n"
+                                              "end\n"),
+                    NULL);
+    must_show(t, "step ×5", SOON_MS);
+    term_keys(t, "U");
+    must_show(t, "as a loop of 5", SOON_MS);
+    must_show(t, "1 mine", SOON_MS);
+    must_show(t, "rolled", SOON_MS);
+    must_show(t, "loop", SOON_MS);
+    must_show(t, "✓", PATIENCE_MS); /* against the graph as written */
+    term_keys(t, "u");
+    must_show(t, "step ×5", SOON_MS);
+    quit(t);
+}
+
 /* Keys are answered, and edits made, while a worker compiles and measures. */
 static void keys_work_while_measuring(void **unused)
 {
@@ -508,6 +534,7 @@ int main(void)
         cmocka_unit_test(puzzler_is_measured),
         cmocka_unit_test(decisions_are_replayed),
         cmocka_unit_test(keys_work_while_measuring),
+        cmocka_unit_test(steps_are_rolled),
         cmocka_unit_test(values_are_shown),
         cmocka_unit_test(parameters_rebuild_the_graph),
         cmocka_unit_test(views_in_rounds_fold),
