@@ -127,8 +127,9 @@ static void steps_are_rolled(void **unused)
                                               "end\n"),
                     NULL);
     must_show(t, "step ×5", SOON_MS);
+    must_show(t, "✓", PATIENCE_MS); /* there is a plan */
     term_keys(t, "U");
-    must_show(t, "as a loop of 5", SOON_MS);
+    must_show(t, "steps as a loop", SOON_MS);
     must_show(t, "1 mine", SOON_MS);
     must_show(t, "rolled", SOON_MS);
     must_show(t, "loop", SOON_MS);
