@@ -36,7 +36,7 @@ enum {
     VISITORS = 2, /* beside them: one that runs a command, one that makes noise */
     SCRIPTS = 3,
     TICK_MS = 50,
-    PATIENCE_S = 300, /* a seat that waits longer, on however busy a machine, waits for ever */
+    PATIENCE_S = 300, /* a seat that waits longer, on however busy a machine, waits for ever: 30 turns of 3 s, thrice */
     STANDS_S = 3,     /* a wrong figure that stays so long is no half drawn frame */
     GROWTH_KB = 32 * 1024,
 };
@@ -128,8 +128,8 @@ static bool start_server(void)
     char path[128];
     struct stat st;
     snprintf(path, sizeof path, "%s/server.out", folder);
-    server =
-        start(path, (const char *const[]){fusebox, "workshop", "--device", device, "--socket", workshop_path, NULL});
+    server = start(path, (const char *const[]){fusebox, "workshop", "--device", device, "--socket", workshop_path,
+                                               "--limit", "turn_s=3", NULL});
     for (int i = 0; i < 6000; i++) {
         if (stat(workshop_path, &st) == 0) return true;
         usleep(10000);
@@ -507,7 +507,7 @@ static bool enough(int n)
         killed++;
         stand_up(s);
     }
-    return killed && c.back && shown && runs > 1;
+    return killed && c.back && shown;
 }
 
 typedef struct {
