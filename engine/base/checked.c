@@ -242,5 +242,6 @@ bool fb_checked_seal(const char *path, const char *keys, fb_error *err)
     int why = errno;
     if (close(fd) < 0 && good) good = false, why = errno;
     fb_free(chunk);
+    if (good) fb_written_add((int64_t)(n + strlen(keys) + sizeof t));
     return good || fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(why));
 }

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -142,6 +143,33 @@ bool fb_write_all(int fd, const void *bytes, size_t n)
     return true;
 }
 
+struct fb_written {
+    _Atomic int64_t bytes;
+};
+
+static fb_written *written_here;
+
+fb_written *fb_written_new(void)
+{
+    void *page = mmap(NULL, sizeof(fb_written), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+void fb_written_count(fb_written *page)
+{
+    written_here = page;
+}
+
+void fb_written_add(int64_t bytes)
+{
+    if (written_here) atomic_fetch_add(&written_here->bytes, bytes);
+}
+
+int64_t fb_written_take(fb_written *page)
+{
+    return page ? atomic_exchange(&page->bytes, 0) : 0;
+}
+
 /* A number besides the process: two threads may write the same file. */
 bool fb_new_file_begin(fb_new_file *f, const char *path, unsigned use, fb_error *err)
 {
@@ -159,11 +187,14 @@ bool fb_new_file_begin(fb_new_file *f, const char *path, unsigned use, fb_error 
 
 bool fb_new_file_commit(fb_new_file *f, bool durable, fb_error *err)
 {
+    struct stat st;
+    int64_t bytes = fstat(f->fd, &st) == 0 ? (int64_t)st.st_size : 0;
     int why = 0;
     if (durable && fsync(f->fd) < 0) why = errno;
     if (close(f->fd) < 0 && !why) why = errno;
     f->fd = -1;
     if (!why && rename(f->temporary, f->path) < 0) why = errno;
+    if (!why) fb_written_add(bytes);
     if (!why) return true;
     unlink(f->temporary);
     return fb_fail(err, FB_ERR_SYSTEM, "%s: %s", f->path, strerror(why));

@@ -56,6 +56,14 @@ bool fb_new_file_begin(fb_new_file *f, const char *path, unsigned use, fb_error 
 bool fb_new_file_commit(fb_new_file *f, bool durable, fb_error *err);
 void fb_new_file_abandon(fb_new_file *f); /* also safe after a commit */
 
+/* How much was written: bytes of the files that a process, and those that it forks, put in place. A page is shared by
+ * the process that made it and all that it forks, and is never given back; NULL (no memory for it) counts nothing. */
+typedef struct fb_written fb_written;
+fb_written *fb_written_new(void);
+void fb_written_count(fb_written *page);   /* from now on into that page */
+void fb_written_add(int64_t bytes);        /* of a file that is written otherwise */
+int64_t fb_written_take(fb_written *page); /* what was added since it was last taken */
+
 /* Makes a folder and those above it that are missing, each 0700 under any umask, and sees that it is ours: this user's,
  * with nobody else able to write to it or to rename what is above it. An own folder that others may only read is closed
  * to them, unless a link at the path's end led there. FB_ERR_SYSTEM where it cannot be made, FB_ERR_UNAVAILABLE where

@@ -24,6 +24,8 @@ enum { FB_REFERENCE_PLACES = 2 };
 bool fb_reference_path(const fb_graph *g, uint64_t seed, int place, char *to, size_t room, fb_error *err);
 /* There is one in some place, damaged or not. */
 bool fb_reference_there(const fb_graph *g, uint64_t seed);
+/* About how large its file will be. */
+double fb_reference_bytes(const fb_graph *g);
 /* Computes it if no place has it whole; atomic; drops the least recently used files beyond 4 GiB, 1 GiB of the
  * temporary ones. Run in the reference process. */
 bool fb_reference_make(const fb_graph *g, uint64_t seed, fb_file_values files, void *files_ctx,

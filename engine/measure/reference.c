@@ -187,6 +187,19 @@ static double elements_of(const fb_graph *g)
     return all;
 }
 
+double fb_reference_bytes(const fb_graph *g)
+{
+    const double an_element = sizeof(double) + sizeof(float);
+    if (elements_of(g) > (double)most_elements) return 0; /* samples */
+    fb_arena *arena = fb_arena_new();
+    fb_id *nodes;
+    double all = 0;
+    for (int n = fb_reference_nodes(g, arena, &nodes), i = 0; i < n; i++)
+        all += (double)fb_shape_elements(&g->nodes[nodes[i]].shape);
+    fb_arena_free(arena);
+    return all * an_element;
+}
+
 static bool reference_step(void *ctx, int64_t done, int64_t total)
 {
     const making *m = ctx;

@@ -518,7 +518,7 @@ static char *next_line(child *c)
 
 int fb_device_child_main(void *ctx, int in, int out)
 {
-    (void)ctx;
+    fb_written_count(ctx);
     child c = {.channel = fb_private_channel(in, out), .memo = fb_check_memo_new(), .lock = {.fd = -1}};
     c.during = (fb_progress){.step = child_step, .ctx = &c};
     bool open = true;

@@ -92,6 +92,7 @@ int fb_reference_main(void *ctx, int in, int out)
     fb_progress progress = {.step = reference_step, .ctx = &sender};
     fb_error why = {0};
     fb_give_way();
+    fb_written_count(job->wrote);
     bool ok = true;
     for (int i = 0; ok && i < job->n_seeds; i++)
         ok = fb_reference_make(job->graph, job->seeds[i], fb_worker_files_get, job->files, &progress, &why);

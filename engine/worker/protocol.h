@@ -38,6 +38,8 @@
  * opens
  *   {"type":"devices","id":N,"devices":[…],"libraries":[…]}
  *   {"type":"error","id":N,"kind":"crash","text":"…"}                      the request with that id is over
+ *   … answers of a request: "wrote_bytes":B, "references":{H:B}            put on disk since the last answer: by what
+ * it did; as references of graphs
  *
  * `fusebox worker` is a supervisor: it reads stdin, keeps graphs, forks a child that opens the device and a reference
  * process, enforces limits (30 s to compile a kernel, 60 s a run unless told otherwise), kills a child that overruns or

@@ -35,6 +35,11 @@ static const int64_t grace_ns = 200000000;  /* between asking to cancel and kill
 static const int64_t max_file_bytes = (int64_t)4 << 30;
 
 typedef struct {
+    char hex[33]; /* of its graph */
+    int64_t bytes;
+} made_reference;
+
+typedef struct {
     fb_graph *graph;
     char hex[33];
     bool in_child; /* the child has it */
@@ -79,12 +84,60 @@ typedef struct {
     bool reference_made;    /* of that job, and found whole */
     bool reference_stopped; /* it waits, so that it disturbs no measurement */
 
+    fb_written *child_wrote, *reference_wrote;
+    FB_VEC(made_reference) made; /* that the front was not told of */
+
     fb_child lister;
     bool greeted;            /* hello was sent */
     FB_VEC(int64_t) listing; /* ids that wait for the list */
     bool quit;
     int status;
 } supervisor;
+
+/* ---- answers ---- */
+
+/* What the reference process put in place belongs to the graph that it is for. */
+static void note_reference(supervisor *s)
+{
+    made_reference r = {.bytes = fb_written_take(s->reference_wrote)};
+    if (!r.bytes) return;
+    memcpy(r.hex, s->job_hex, sizeof r.hex);
+    FB_VEC_PUSH(&s->made, r);
+}
+
+/* Of an answer: what was written to disk since the last one. */
+static void add_written(supervisor *s, fb_str *out)
+{
+    int64_t bytes = fb_written_take(s->child_wrote);
+    note_reference(s);
+    if (bytes) fb_str_addf(out, "\"wrote_bytes\":%lld,", (long long)bytes);
+    for (int i = 0; i < s->made.n; i++)
+        fb_str_addf(out, "%s\"%s\":%lld%s", i ? "," : "\"references\":{", s->made.at[i].hex,
+                    (long long)s->made.at[i].bytes, i + 1 < s->made.n ? "" : "},");
+    s->made.n = 0;
+}
+
+/* `line` is an object in JSON. */
+static void send_answer(supervisor *s, const char *line, size_t n)
+{
+    fb_str all = {0};
+    fb_str_add(&all, "{");
+    add_written(s, &all);
+    fb_str_add_n(&all, line + 1, n - 1);
+    fb_str_add(&all, "\n");
+    fb_channel_send_bytes(s->front, all.text, all.n);
+    fb_str_free(&all);
+}
+
+static void send_failure(supervisor *s, int64_t id, const fb_error *why)
+{
+    json_t *m = json_pack("{s:s, s:I, s:s, s:s}", "type", "error", "id", (json_int_t)id, "kind",
+                          fb_error_kind_name(why->kind), "text", why->text);
+    char *line = fb_json_line(m);
+    send_answer(s, line, strlen(line));
+    fb_free(line);
+    json_decref(m);
+}
 
 static void say_error(supervisor *s, int64_t id, fb_error_kind kind, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -230,7 +283,7 @@ static void end_child(supervisor *s, const fb_error *why)
 {
     child_is_gone(s);
     if (!s->running) return;
-    fb_send_error(s->front, s->queue.at[0].id, s->instead.kind ? &s->instead : why);
+    send_failure(s, s->queue.at[0].id, s->instead.kind ? &s->instead : why);
     if (needs_reference(&s->queue.at[0])) stop_reference(s);
     finish_request(s);
 }
@@ -281,7 +334,9 @@ static void child_line(supervisor *s, const char *line, size_t n)
     if (strcmp(type, "released") == 0) note_released(s, id);
     if (ends && strcmp(type, "error") == 0 && needs_reference(&s->queue.at[0])) stop_reference(s);
     if (ends && s->instead.kind) {
-        fb_send_error(s->front, id, &s->instead);
+        send_failure(s, id, &s->instead);
+    } else if (ends && n && line[0] == '{') {
+        send_answer(s, line, n);
     } else {
         fb_channel_send_bytes(s->front, line, n);
         fb_channel_send_bytes(s->front, "\n", 1);
@@ -347,7 +402,7 @@ static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_e
 {
     json_t *seed;
     size_t i;
-    fb_reference_job job = {.graph = k->graph, .files = &s->files};
+    fb_reference_job job = {.graph = k->graph, .files = &s->files, .wrote = s->reference_wrote};
     json_array_foreach(json_object_get(r->message, "seeds"), i, seed)
     {
         if (job.n_seeds < FB_SEEDS) job.seeds[job.n_seeds++] = (uint64_t)json_integer_value(seed);
@@ -356,6 +411,7 @@ static bool start_reference(supervisor *s, const request *r, kept_graph *k, fb_e
                 memcmp(s->job.seeds, job.seeds, sizeof job.seeds) == 0;
     if (same && (s->reference.pid || (s->reference_made && references_there(k->graph, &job)))) return true;
     stop_reference(s);
+    note_reference(s);
     s->reference_made = false;
     s->job = job;
     snprintf(s->job_hex, sizeof s->job_hex, "%s", k->hex);
@@ -412,7 +468,7 @@ static void pause_reference(supervisor *s, bool pause)
 static bool start_child(supervisor *s, fb_error *err)
 {
     if (s->child.pid) return true;
-    return fb_child_start(&s->child, NULL, fb_device_child_main, NULL, -1, err);
+    return fb_child_start(&s->child, NULL, fb_device_child_main, s->child_wrote, -1, err);
 }
 
 static void send_files(supervisor *s)
@@ -717,12 +773,14 @@ static void supervisor_free(supervisor *s)
     FB_VEC_FREE(&s->prepared);
     FB_VEC_FREE(&s->limits);
     FB_VEC_FREE(&s->listing);
+    FB_VEC_FREE(&s->made);
     fb_channel_free(s->front);
 }
 
 int fb_worker_serve(int in_fd, int out_fd)
 {
-    supervisor s = {.front = fb_channel_new(in_fd, out_fd)};
+    supervisor s = {
+        .front = fb_channel_new(in_fd, out_fd), .child_wrote = fb_written_new(), .reference_wrote = fb_written_new()};
     while (!s.quit) {
         start_lister(&s);
         next_request(&s);

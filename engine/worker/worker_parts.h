@@ -7,6 +7,7 @@
 #ifndef FB_WORKER_WORKER_PARTS_H
 #define FB_WORKER_WORKER_PARTS_H
 
+#include "base/file.h"
 #include "base/vec.h"
 #include "measure/measure.h"
 #include "worker/protocol.h"
@@ -45,13 +46,14 @@ fb_channel *fb_private_channel(int in, int out);
 /* ---- the processes; as fb_child_start wants them ---- */
 
 /* Further messages of its own: {"type":"forget","hash":H}. */
-int fb_device_child_main(void *ctx, int in, int out); /* ctx: none */
+int fb_device_child_main(void *ctx, int in, int out); /* ctx: fb_written */
 
 typedef struct {
     const fb_graph *graph;
     uint64_t seeds[FB_SEEDS];
     int n_seeds;
     fb_worker_files *files;
+    fb_written *wrote;
 } fb_reference_job;
 int fb_reference_main(void *ctx, int in, int out); /* ctx: fb_reference_job. Exit status 0, or an error message and 1 */
 

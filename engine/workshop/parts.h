@@ -29,6 +29,7 @@ typedef struct {
     double text_bytes;  /* as it came */
     double value_bytes; /* of all nodes, were they stored */
     int users;          /* seats that sent it, cases, tasks */
+    int asked_by;       /* the number of the seat for which something of it was last run */
 } fb_known_graph;
 
 /* Values of inputs, by key; who sends a key first says what it holds. */
@@ -47,6 +48,7 @@ typedef struct {
     int64_t since_ns;
     FB_VEC(fb_known_graph *) graphs; /* the one used last at the end; counted */
     double graph_bytes, file_bytes;
+    double disk_bytes;       /* written to disk for what it asked */
     fb_graph_reader *reader; /* while a graph's lines arrive; the text so far, and its hash */
     char reading[33];
     double read_bytes;
@@ -167,7 +169,7 @@ struct fb_workshop {
     int64_t clock; /* counts uses and turns */
     FB_VEC(fb_tally) tallies;
     FB_VEC(fb_vote) votes;
-    int64_t measured, shared, refused, lost, announced_ns;
+    int64_t measured, shared, refused, lost, written, announced_ns;
     bool to_announce;
     char note[256];
 };
@@ -188,6 +190,9 @@ void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, 
 int fb_seat_timeout(const fb_seat *s);                      /* ms until it may be read again or is given up; -1: none */
 fb_known_graph *fb_seat_graph(fb_seat *s, const char *hex); /* one that it has sent; NULL */
 void fb_graph_unuse(fb_workshop *w, fb_known_graph *g);
+/* Was its part of the disk used up, or would be by `more` bytes? Then it was told. */
+bool fb_seat_may_write(fb_workshop *w, fb_seat *s, int64_t id, double more);
+void fb_seat_charge(fb_workshop *w, int number, double bytes); /* one that has gone is nobody */
 
 /* share.c */
 void fb_share_ask(fb_workshop *w, fb_seat *s, const fb_ask *ask); /* PREPARE … CANCEL */
@@ -198,7 +203,7 @@ int fb_share_timeout(const fb_workshop *w);
 void fb_share_free(fb_workshop *w);
 
 /* tally.c */
-void fb_tally_add(fb_workshop *w, const fb_seat *s, const fb_ask *ask);
+void fb_tally_add(fb_workshop *w, fb_seat *s, const fb_ask *ask);
 void fb_tally_free(fb_workshop *w);
 
 #endif

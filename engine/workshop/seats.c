@@ -85,6 +85,35 @@ void fb_seat_refuse(fb_workshop *w, fb_seat *s, int64_t id, fb_error_kind kind, 
     if (s->refused > REFUSED_MOST) close_seat(w, s, "too much of what it said was refused");
 }
 
+/* ---- the disk ---- */
+
+void fb_seat_charge(fb_workshop *w, int number, double bytes)
+{
+    w->written += (int64_t)bytes;
+    for (int i = 0; i < w->seats.n; i++)
+        if (w->seats.at[i]->number == number) w->seats.at[i]->disk_bytes += bytes;
+}
+
+bool fb_seat_may_write(fb_workshop *w, fb_seat *s, int64_t id, double more)
+{
+    double most = w->options.limits.disk_mb * 1e6, left = most - s->disk_bytes;
+    char text[3][32];
+    if (more < left) return true;
+    fb_format_bytes(text[0], s->disk_bytes);
+    fb_format_bytes(text[1], most);
+    fb_format_bytes(text[2], more);
+    if (left <= 0)
+        fb_seat_refuse(w, s, id, FB_ERR_LIMIT,
+                       "%s of disk were written for this seat, which may have %s: what others have measured it is "
+                       "still told",
+                       text[0], text[1]);
+    else
+        fb_seat_refuse(w, s, id, FB_ERR_LIMIT,
+                       "its reference takes %s of disk: this seat may have %s, and %s were written for it", text[2],
+                       text[1], text[0]);
+    return false;
+}
+
 /* ---- graphs ---- */
 
 void fb_graph_unuse(fb_workshop *w, fb_known_graph *g)

@@ -329,7 +329,8 @@ void fb_workshop_state_of(const fb_workshop *w, fb_workshop_state *out)
                                .measured = w->measured,
                                .shared = w->shared,
                                .refused = w->refused,
-                               .lost = w->lost};
+                               .lost = w->lost,
+                               .written = w->written};
     for (int i = 0; i < w->n_lanes; i++) out->waiting -= w->lanes[i].running != NULL;
 }
 

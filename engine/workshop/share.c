@@ -268,6 +268,35 @@ static fb_task *join(fb_workshop *w, fb_seat *s, const fb_ask *ask, int lane, fb
     return t;
 }
 
+/* ---- the disk ---- */
+
+/* What a worker put there while it did this belongs to who asked first; a reference to who asked for its graph, for it
+ * may have become ready later. */
+static void charge(fb_workshop *w, const fb_task *t, const json_t *message)
+{
+    const char *hex;
+    json_t *bytes;
+    double wrote = fb_json_number_or(message, "wrote_bytes", 0);
+    if (wrote > 0) fb_seat_charge(w, t->graph->asked_by, wrote);
+    json_object_foreach(json_object_get(message, "references"), hex, bytes)
+    {
+        int by = 0;
+        for (int i = 0; i < w->graphs.n; i++)
+            if (strcmp(w->graphs.at[i]->hex, hex) == 0) by = w->graphs.at[i]->asked_by;
+        fb_seat_charge(w, by, json_number_value(bytes));
+    }
+}
+
+/* What has to be written for a request that nobody else has made: its kernels, whose size is known afterwards, and the
+ * references that are not there. */
+static bool may_write(fb_workshop *w, fb_seat *s, const fb_ask *ask, const fb_known_graph *g)
+{
+    double bytes = 0;
+    for (int i = 0; i < ask->n_seeds; i++)
+        if (!fb_reference_there(g->graph, ask->seeds[i])) bytes += fb_reference_bytes(g->graph);
+    return fb_seat_may_write(w, s, ask->id, bytes);
+}
+
 /* ---- what is asked ---- */
 
 static int lane_named(const fb_workshop *w, const char *device)
@@ -375,7 +404,8 @@ static void prepare(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         tell_report(s, "prepared", ask->id, c);
         return;
     }
-    fb_task *t = join(w, s, ask, lane, g, task_key(c, "prepare", ""));
+    bool may = c->users.n || may_write(w, s, ask, g);
+    fb_task *t = may ? join(w, s, ask, lane, g, task_key(c, "prepare", "")) : NULL;
     if (t) {
         t->of = c;
         FB_VEC_PUSH(&c->users, (fb_case_user){.seat = s, .id = ask->id});
@@ -429,7 +459,11 @@ static void search(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         fb_free(key);
         return;
     }
-    fb_task *t = join(w, s, ask, lane, g, key);
+    fb_task *t = NULL;
+    if (task_named(w, key) || may_write(w, s, ask, g))
+        t = join(w, s, ask, lane, g, key);
+    else
+        fb_free(key);
     if (!t) return;
     t->again = ask->again;
     t->options = options_of(ask);
@@ -577,6 +611,7 @@ static void start_task(fb_workshop *w, fb_task *t)
     w->to_announce = true;
     fb_workshop_changed(w);
     if (t->of) t->of->used = ++w->clock;
+    if (t->waiters.n) t->graph->asked_by = t->waiters.at[0].seat->number;
     if (t->of && t->of->id) {
         send_request(w, t);
         return;
@@ -799,6 +834,7 @@ void fb_share_event(fb_workshop *w, int lane, fb_worker_event *e)
 {
     fb_task *t = w->lanes[lane].running;
     if (!t || !e->id || e->id != t->id) return; /* an answer to what was given up */
+    charge(w, t, e->message);
     switch (e->kind) {
     case FB_WORKER_PROGRESS: progress(w, t, e); break;
     case FB_WORKER_PREPARED: prepared(w, t, e); break;

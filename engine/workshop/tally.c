@@ -30,13 +30,13 @@ static fb_tally_choice *choice_of(fb_tally *t, const char *chosen)
     return &t->choices.at[at];
 }
 
-void fb_tally_add(fb_workshop *w, const fb_seat *s, const fb_ask *ask)
+void fb_tally_add(fb_workshop *w, fb_seat *s, const fb_ask *ask)
 {
     fb_vote *mine = NULL;
     for (int i = 0; i < w->votes.n && !mine; i++)
         if (w->votes.at[i].seat == s->number && strcmp(w->votes.at[i].puzzle, ask->puzzle) == 0) mine = &w->votes.at[i];
     if (mine && strcmp(mine->chosen, ask->chosen) == 0) return;
-    if (w->votes.n >= VOTES_MOST) return;
+    if (w->votes.n >= VOTES_MOST || !fb_seat_may_write(w, s, 0, 0)) return;
     fb_tally *t = tally_of(w, ask->puzzle);
     if (w->tallies.n > PUZZLES_MOST || t->choices.n > PUZZLES_MOST) return;
     if (mine) {
@@ -49,7 +49,7 @@ void fb_tally_add(fb_workshop *w, const fb_seat *s, const fb_ask *ask)
     choice_of(t, ask->chosen)->seats++;
     fb_workshop_changed(w);
     const fb_prediction p = {s->number, ask->puzzle, ask->chosen, ask->guess};
-    if (w->options.predicted) w->options.predicted(w->options.ctx, &p);
+    if (w->options.predicted) fb_seat_charge(w, s->number, (double)w->options.predicted(w->options.ctx, &p));
 }
 
 void fb_tally_free(fb_workshop *w)

@@ -45,7 +45,8 @@ typedef struct {
     const char *device; /* the one that is shared; NULL: all GPUs, or the host where there is none */
     const char *socket; /* a path; NULL: the usual place (place.h) */
     fb_workshop_limits limits;
-    void (*predicted)(void *ctx, const fb_prediction *p); /* each new or changed one; NULL: nobody listens */
+    /* Each new or changed one; returns how many bytes it wrote to disk. NULL: nobody listens. */
+    size_t (*predicted)(void *ctx, const fb_prediction *p);
     void *ctx;
 } fb_workshop_options;
 
@@ -69,6 +70,7 @@ typedef struct {
     int seats, waiting;                                  /* connected; requests that wait */
     int64_t seats_ever, measured, shared, refused, lost; /* shared: answered with what another had measured; lost:
                                                           * requests that ended a process on the device */
+    int64_t written;                                     /* bytes put on disk for seats */
 } fb_workshop_state;
 void fb_workshop_state_of(const fb_workshop *w, fb_workshop_state *out);
 

@@ -647,6 +647,66 @@ static void a_flood_is_outlived(void **state)
     stop();
 }
 
+/* What the workshop writes to disk for a seat is counted and bounded, by what it wrote and by what it would write;
+ * nobody else pays for it, and what somebody else had measured is still told. */
+static void disk_is_bounded(void **state)
+{
+    (void)state;
+    enum { MOST = 40 };
+    const char *const more[] = {"--limit", "disk_mb=0.3", NULL};
+    start_server(more);
+    fb_worker *a = seat(), *b = seat();
+    subject large = subject_of("x", 4096); /* a reference of 12 bytes an element of 4096 × 40 */
+    expect_error(a, ask_prepare(a, &large), FB_ERR_LIMIT,
+                 "its reference takes 1.97 MB of disk: this seat may have 300 kB");
+    int i = 0, prepared = 0;
+    for (bool refused = false; i < MOST && !refused; i++) {
+        subject s = subject_of("x", 96 + i);
+        int64_t id = ask_prepare(a, &s);
+        fb_worker_event e = answer(a, id, NULL);
+        refused = e.kind == FB_WORKER_ERROR;
+        prepared += !refused;
+        if (refused && !strstr(e.error.text, "of disk")) fail_msg("%s", e.error.text);
+        fb_worker_event_clear(&e);
+        fb_worker_release(a, id);
+        subject_free(&s);
+    }
+    assert_in_range(prepared, 1, MOST - 1);
+    subject other = subject_of("x", 80);
+    expect(b, ask_prepare(b, &other), FB_WORKER_PREPARED); /* another seat has its own */
+    fb_worker_free(a);
+    a = seat(); /* … and so has another connection; it is told what was measured in any case */
+    expect(a, ask_prepare(a, &other), FB_WORKER_PREPARED);
+    fb_worker_free(a);
+    fb_worker_free(b);
+    subject_free(&large);
+    subject_free(&other);
+    char *said = stop_server();
+    if (!strstr(said, " lost, ") || strstr(said, " lost, 0 B kept")) fail_msg("%s", said);
+    fb_free(said);
+}
+
+/* Predictions are rows of a file, so a seat that changes its mind for ever is stopped. */
+static void predictions_are_bounded(void **state)
+{
+    (void)state;
+    char file[256];
+    snprintf(file, sizeof file, "%s", in_scratch("many.jsonl"));
+    const char *const more[] = {"--out", file, "--limit", "disk_mb=0.001", NULL};
+    start_server(more);
+    fb_channel *c = bare();
+    greet(c);
+    for (int i = 0; i < 40; i++)
+        say(c, i % 2 ? "{\"type\":\"predict\",\"puzzle\":\"p\",\"chosen\":\"a\"}"
+                     : "{\"type\":\"predict\",\"puzzle\":\"p\",\"chosen\":\"b\"}");
+    hears_error(c, "of disk were written for this seat, which may have 1.0 kB");
+    fb_channel_free(c);
+    stop();
+    struct stat st;
+    assert_int_equal(stat(file, &st), 0);
+    assert_true(st.st_size > 500 && st.st_size < 4000);
+}
+
 static void seats_come_and_go_in_the_same_memory(void **state)
 {
     (void)state;
@@ -796,6 +856,8 @@ int main(void)
         cmocka_unit_test(files_environment_and_kernels_are_refused),
         cmocka_unit_test(garbage_is_outlived),
         cmocka_unit_test(a_flood_is_outlived),
+        cmocka_unit_test(disk_is_bounded),
+        cmocka_unit_test(predictions_are_bounded),
         cmocka_unit_test(seats_come_and_go_in_the_same_memory),
         cmocka_unit_test(only_so_many_seats),
         cmocka_unit_test(the_socket_is_this_users),

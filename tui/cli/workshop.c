@@ -65,15 +65,19 @@ static char *workshop_help(int key, const char *text, void *input)
 }
 
 /* A prediction as a row of a results file: the last row of a seat counts. */
-static void keep_prediction(void *ctx, const fb_prediction *p)
+static size_t keep_prediction(void *ctx, const fb_prediction *p)
 {
     workshop *w = ctx;
-    if (!w->results) return;
+    if (!w->results) return 0;
     json_t *row = json_pack("{s:{s:s, s:i, s:s}, s:{s:s}}", "case", "class", w->class_name, "seat", p->seat, "puzzle",
                             p->puzzle, "row", "chosen", p->chosen);
     fb_json_set_number(json_object_get(row, "row"), "guess", p->guess);
     fb_results_add(w->results, row, &w->failed);
+    char *line = fb_json_line(row);
+    size_t bytes = strlen(line) + 1;
+    fb_free(line);
     json_decref(row);
+    return bytes;
 }
 
 static volatile sig_atomic_t ended;
@@ -115,10 +119,12 @@ static void add_predictions(fb_str *out, const fb_workshop *w)
 static void add_state(fb_str *out, const fb_workshop *w)
 {
     fb_workshop_state s;
+    char written[32];
     fb_workshop_state_of(w, &s);
-    fb_str_addf(out, "%d seat%s, %d request%s waiting · %lld measured, %lld shared, %lld refused, %lld lost\n", s.seats,
-                s.seats == 1 ? "" : "s", s.waiting, s.waiting == 1 ? "" : "s", (long long)s.measured,
-                (long long)s.shared, (long long)s.refused, (long long)s.lost);
+    fb_str_addf(out, "%d seat%s, %d request%s waiting · %lld measured, %lld shared, %lld refused, %lld lost, %s kept\n",
+                s.seats, s.seats == 1 ? "" : "s", s.waiting, s.waiting == 1 ? "" : "s", (long long)s.measured,
+                (long long)s.shared, (long long)s.refused, (long long)s.lost,
+                fb_format_bytes(written, (double)s.written));
 }
 
 static void add_devices(fb_str *out, const fb_workshop *w)
