@@ -236,10 +236,11 @@ static int queued_of(const fb_workshop *w, const fb_seat *s)
     return n;
 }
 
+/* One that was given up, and runs until it has heard so, answers nobody. */
 static fb_task *task_named(fb_workshop *w, const char *key)
 {
     for (int i = 0; i < w->tasks.n; i++)
-        if (strcmp(w->tasks.at[i]->key, key) == 0) return w->tasks.at[i];
+        if (!w->tasks.at[i]->stopped && strcmp(w->tasks.at[i]->key, key) == 0) return w->tasks.at[i];
     return NULL;
 }
 

@@ -482,6 +482,34 @@ static void a_lock_is_outlived(void **state)
     stop();
 }
 
+/* What one has given up, and is being stopped, is begun anew for who asks next, be it the same seat. */
+static void who_asks_after_a_cancel_is_answered(void **state)
+{
+    (void)state;
+    subject s = subject_of("x", 8);
+    fb_device_lock lock;
+    fb_error err = {0};
+    start_server(NULL);
+    fb_channel *c = bare();
+    greet(c);
+    send_graph(c, s.g, NULL);
+    fb_channel_send(c, prepare_message(&s, 1));
+    json_decref(hear(c, "prepared"));
+    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    say(c, "{\"type\":\"sample\",\"id\":1,\"n\":3}");
+    json_decref(hear(c, "progress")); /* it runs, and waits for the lock */
+    say(c, "{\"type\":\"cancel\",\"id\":1}\n{\"type\":\"sample\",\"id\":1,\"n\":4}");
+    hears_error(c, "cancelled");
+    fb_device_lock_leave(&lock);
+    json_t *m = hear(c, "sampled");
+    assert_non_null(m);
+    json_decref(m);
+    fb_channel_free(c);
+    subject_free(&s);
+    stop();
+}
+
 /* ---- seats that mean ill ---- */
 
 static void nobody_is_another(void **state)
@@ -658,7 +686,7 @@ static void disk_is_bounded(void **state)
     fb_worker *a = seat(), *b = seat();
     subject large = subject_of("x", 4096); /* a reference of 12 bytes an element of 4096 × 40 */
     expect_error(a, ask_prepare(a, &large), FB_ERR_LIMIT,
-                 "its reference takes 1.97 MB of disk: this seat may have 300 kB");
+                 "its reference takes 2.0 MB of disk: this seat may have 300 kB");
     int i = 0, prepared = 0;
     for (bool refused = false; i < MOST && !refused; i++) {
         subject s = subject_of("x", 96 + i);
@@ -852,6 +880,7 @@ int main(void)
         cmocka_unit_test(who_waits_is_told),
         cmocka_unit_test(a_fault_costs_the_others_one_try),
         cmocka_unit_test(a_lock_is_outlived),
+        cmocka_unit_test(who_asks_after_a_cancel_is_answered),
         cmocka_unit_test(nobody_is_another),
         cmocka_unit_test(files_environment_and_kernels_are_refused),
         cmocka_unit_test(garbage_is_outlived),

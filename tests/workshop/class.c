@@ -47,6 +47,7 @@ typedef struct {
     double since_s;
     char suspect[400], seen[400]; /* what stands there and was never told; what was found right last */
     double suspect_s;
+    char keys[256]; /* the last */
 } seat;
 
 typedef struct {
@@ -183,6 +184,18 @@ static void stand_up(seat *s)
 }
 
 /* All that moves, opens, edits and measures, and at times back to where the figures are; nothing that leaves. */
+static void press(seat *s, const char *keys)
+{
+    size_t n = strlen(keys) + 1, held = strlen(s->keys);
+    if (held + n >= sizeof s->keys) {
+        memmove(s->keys, s->keys + n, held - n + 1);
+        held -= n;
+    }
+    snprintf(s->keys + held, sizeof s->keys - held, "%s ", keys);
+    term_keys(s->t, keys);
+    pressed++;
+}
+
 static void press_key(seat *s)
 {
     static const char *const keys[] = {"j",     "k",     "h", "l", "g",   "G", "PgDn", "PgUp", "Tab",  "S-Tab", "Space",
@@ -193,10 +206,20 @@ static void press_key(seat *s)
     static const char *const words[] = {"A \"none\" Enter", "A \"b:max\" Enter",   "p \"eager\" Enter",
                                         "/ \"relu\" Enter", ": \"no such\" Enter", "\"\033\" \"\033\" K m"};
     unsigned which = any_of(12);
-    if (which < 9) term_keys(s->t, keys[any_of(sizeof keys / sizeof *keys)]);
-    if (which == 9) term_keys(s->t, words[any_of(sizeof words / sizeof *words)]);
-    if (which > 9) term_keys(s->t, "\"\033\"");
-    pressed++;
+    if (which < 9) press(s, keys[any_of(sizeof keys / sizeof *keys)]);
+    if (which == 9) press(s, words[any_of(sizeof words / sizeof *words)]);
+    if (which > 9) press(s, "\"\033\"");
+}
+
+/* For whoever looks into it. */
+static void tell(seat *s, const char *what)
+{
+    note("%s; its last keys: %s", what, s->keys);
+    for (const char *p = term_screen(s->t); *p;) {
+        size_t n = strcspn(p, "\n");
+        note("%.*s", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
 }
 
 /* ---- what a screen shows ---- */
@@ -247,7 +270,7 @@ static void look(seat *s)
         wrong++;
         s->suspect_s = 0; /* said once */
         note("a screen shows what was never told of script %d: %s", s->script, suspect);
-        printf("%s", term_screen(s->t));
+        tell(s, "it shows");
     }
 }
 
@@ -258,8 +281,8 @@ static void look_at_end(seat *s)
     left++;
     if (status != 0) {
         wrong++;
-        note("a workbench ended with status %x:", (unsigned)status);
-        printf("%s", term_screen(s->t));
+        note("a workbench ended with status %x", (unsigned)status);
+        tell(s, "it ended");
     }
     stand_up(s);
 }
@@ -486,8 +509,7 @@ static void all_leave(int n)
     for (int i = 0; i < n; i++) {
         if (!seats[i].t) continue;
         stuck++;
-        note("a workbench does not leave:");
-        printf("%s", term_screen(seats[i].t));
+        tell(&seats[i], "a workbench does not leave");
         stand_up(&seats[i]);
     }
     for (int i = 0; i < VISITORS; i++) go(&visitors[i]);
@@ -531,6 +553,9 @@ static void hold(int n, int seconds, memory *m)
         for (int i = 0; i < VISITORS; i++) tick_visitor(&visitors[i]);
         do line_carry(5);
         while (now_s() < until);
+        pid_t late = line_late();
+        for (int i = 0; i < n; i++)
+            if (late && seats[i].t && term_pid(seats[i].t) == late) tell(&seats[i], "a seat waits for ever");
         if (!half && now_s() - begun > seconds / 2.0) {
             half = true;
             remember(m, 1);

@@ -71,6 +71,7 @@ static FB_VEC(told_figures) told;
 static FB_VEC(double) waits;
 static FB_VEC(pid_t) lost_lines; /* seats whose line was cut, and that were told nothing since */
 static line_counts counts;
+static pid_t last_late;
 
 static double now_s(void)
 {
@@ -189,17 +190,24 @@ static void hear_report(connection *c, int64_t id, const json_t *report)
     fb_free(kernels);
 }
 
-/* The oldest open request that this answers; `kind` NULL: any. */
+static int open_request(const connection *c, int64_t id, const char *kind)
+{
+    for (int i = 0; i < c->open.n; i++)
+        if (c->open.at[i].id == id && (!kind || strcmp(c->open.at[i].kind, kind) == 0)) return i;
+    return -1;
+}
+
+/* The oldest open request that this answers; `kind` NULL: an error, which names no kind. It was perhaps of another than
+ * the oldest, which is then closed by that one's answer. */
 static void close_request(connection *c, int64_t id, const char *kind)
 {
-    for (int i = 0; i < c->open.n; i++) {
-        request *r = &c->open.at[i];
-        if (r->id != id || (kind && strcmp(r->kind, kind) != 0)) continue;
-        FB_VEC_PUSH(&waits, now_s() - r->since_s);
-        memmove(r, r + 1, (size_t)(--c->open.n - i) * sizeof *r);
-        counts.answers++;
-        return;
-    }
+    int i = open_request(c, id, kind);
+    if (i < 0) i = open_request(c, id, NULL);
+    if (i < 0) return;
+    request *r = &c->open.at[i];
+    FB_VEC_PUSH(&waits, now_s() - r->since_s);
+    memmove(r, r + 1, (size_t)(--c->open.n - i) * sizeof *r);
+    counts.answers++;
 }
 
 /* What nobody asks for any more is not answered. */
@@ -355,7 +363,9 @@ static void look_for_late(connection *c)
         if (r->late || now_s() - r->since_s < patience_s) continue;
         r->late = true;
         counts.late++;
-        printf("# seat %d waits for ever: %s %lld\n", (int)c->seat, r->kind, (long long)r->id);
+        last_late = c->seat;
+        printf("# seat %d waits for ever: %s %lld; %zu and %zu bytes are on the line\n", (int)c->seat, r->kind,
+               (long long)r->id, c->there.tail - c->there.head, c->back.tail - c->back.head);
     }
 }
 
@@ -431,6 +441,13 @@ long line_reports_to(pid_t seat)
     long n = 0;
     for (int i = 0; i < told.n; i++) n += told.at[i].seat == seat;
     return n;
+}
+
+pid_t line_late(void)
+{
+    pid_t late = last_late;
+    last_late = 0;
+    return late;
 }
 
 static int by_size(const void *a, const void *b)

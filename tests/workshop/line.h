@@ -35,6 +35,7 @@ void line_forget(pid_t seat);
 /* Was this seat ever told these figures, of one plan, together? */
 bool line_told(pid_t seat, const shown_figures *f);
 long line_reports_to(pid_t seat);
+pid_t line_late(void); /* a seat whose request turned out to be late since this was last asked; 0: none */
 void line_count(line_counts *out);
 
 #endif
