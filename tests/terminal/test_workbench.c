@@ -321,6 +321,27 @@ static void another_script_is_fresh(void **unused)
     quit(t);
 }
 
+/* A source stays on the screen while its column gets another variant: what its lines compute is not looked up in the
+ * other's graph, which may even have fewer nodes. */
+static void a_source_outlives_its_graph(void **unused)
+{
+    (void)unused;
+    static const char text[] =
+        "local fb = require \"fusebox\"\nreturn fb.script { columns = { \"a:max\" }, variants = {\n"
+        "a = function(g) return g:input(\"x\", { 16, 4 }):tanh():exp():relu() end,\n"
+        "b = function(g) return g:input(\"x\", { 16, 4 }) + 1 end } }\n";
+    const char *argv[] = {program(), write_script("two.lua", text), "--device", "host", NULL};
+    const char *env[] = {cache, state, NULL};
+    term *t = term_start(30, 100, env, argv);
+    must_show(t, "relu out", SOON_MS);
+    term_keys(t, "G s");
+    must_show(t, "relu = relu(", SOON_MS);
+    term_keys(t, "v");
+    for (int i = 0; i < 100 && term_shows(t, "relu = relu("); i++) term_rest(t, 50, SOON_MS);
+    assert_false(term_shows(t, "relu = relu("));
+    quit(t);
+}
+
 /* Columns named on the command line stand instead of the script's own, and only there. */
 static void columns_are_named(void **unused)
 {
@@ -548,6 +569,7 @@ int main(void)
         cmocka_unit_test(puzzle_is_answered),
         cmocka_unit_test(saving_reloads),
         cmocka_unit_test(another_script_is_fresh),
+        cmocka_unit_test(a_source_outlives_its_graph),
         cmocka_unit_test(columns_are_named),
         cmocka_unit_test(mended_puzzle_is_asked),
         cmocka_unit_test(kernel_is_ejected),

@@ -17,6 +17,7 @@ typedef struct {
     const char **lines;
     const char *signs; /* of a diff, one a line; NULL: it is none */
     fb_id *node;       /* what a line computes; NULL: not known */
+    fb_hash graph;     /* … of that graph */
     const char *title;
     fb_helper *helper; /* makes the text; NULL: it is here */
 } source;
@@ -117,6 +118,7 @@ static fb_id node_called(const fb_graph *g, const fb_group *group, const char *w
 static void find_nodes(source *s, fb_arena *arena, const fb_graph *g, const fb_group *group)
 {
     s->node = FB_NEW_ARRAY(arena, fb_id, s->n + 1);
+    s->graph = g->hash;
     for (int i = 0; i < s->n; i++) {
         size_t n;
         const char *word = assigned(s->lines[i], &n);
@@ -256,12 +258,18 @@ static void opened(fb_app *app)
     }
 }
 
-fb_id fb_source_node(fb_app *app)
+/* The node that a line computes. The column may have got another graph meanwhile, of which the text is not. */
+static fb_id node_at(fb_app *app, int line)
 {
     const source *s = state(app);
-    int at = app->scroll[FB_VIEW_SOURCE].cursor;
-    bool shown = s && s->node && fb_app_view(app) == FB_VIEW_SOURCE && at < s->n;
-    return shown ? s->node[at] : FB_NONE;
+    const fb_column *c = app->model.column;
+    bool known = s && s->node && line < s->n && c && c->graph && fb_hash_equal(c->graph->hash, s->graph);
+    return known ? s->node[line] : FB_NONE;
+}
+
+fb_id fb_source_node(fb_app *app)
+{
+    return fb_app_view(app) == FB_VIEW_SOURCE ? node_at(app, app->scroll[FB_VIEW_SOURCE].cursor) : FB_NONE;
 }
 
 int fb_source_fd(fb_app *app)
@@ -407,13 +415,12 @@ static void yank(fb_app *app, fb_str *out)
 
 static void explain(fb_app *app, fb_hint *hint)
 {
-    const source *s = state(app);
     const fb_column *c = app->model.column;
-    int at = app->scroll[FB_VIEW_SOURCE].cursor;
+    fb_id node = node_at(app, app->scroll[FB_VIEW_SOURCE].cursor);
     fb_str_addf(&hint->title, "%s", kinds[app->source_kind].name);
-    if (s->node && at < s->n && s->node[at] != FB_NONE && c && c->graph) {
-        fb_str_addf(&hint->title, " · %s", c->graph->nodes[s->node[at]].name);
-        fb_node_text(c->graph, s->node[at], &hint->line[0]);
+    if (node != FB_NONE) {
+        fb_str_addf(&hint->title, " · %s", c->graph->nodes[node].name);
+        fb_node_text(c->graph, node, &hint->line[0]);
     } else if (c && c->plan && app->source_kind == FB_SOURCE_GENERATED && fb_source_group(app) != FB_NONE) {
         fb_group_why(c->plan, fb_source_group(app), &hint->line[0]);
     } else if (c) {
