@@ -490,20 +490,24 @@ static bool is_drawn(void)
     return drawn;
 }
 
-/* Every workbench that is there takes its keys and leaves. */
+/* Every workbench that is there takes its keys and leaves. One that only begins takes none before it has its screen. */
 static void all_leave(int n)
 {
     bool any = true;
-    for (int i = 0; i < n; i++)
-        if (seats[i].t) term_keys(seats[i].t, "\"\033\" C-l C-c");
-    for (double since = now_s(); any && now_s() - since < PATIENCE_S;) {
+    double since = now_s(), asked = 0;
+    while (any && now_s() - since < PATIENCE_S) {
+        bool again = now_s() - asked > 2;
+        if (again) asked = now_s();
         any = false;
         line_carry(20);
         for (int i = 0; i < n; i++) {
             if (!seats[i].t) continue;
             any = true;
             term_rest(seats[i].t, 0, 0);
-            if (has_ended(seats[i].t)) look_at_end(&seats[i]);
+            if (has_ended(seats[i].t))
+                look_at_end(&seats[i]);
+            else if (again && term_on_alternate(seats[i].t))
+                term_keys(seats[i].t, "\"\033\" C-l C-c");
         }
     }
     for (int i = 0; i < n; i++) {
