@@ -20,7 +20,7 @@
 
 #include <limits.h>
 
-enum { FB_WORKSHOP_LANES = 8, FB_WORKSHOP_DOING = 160 };
+enum { FB_WORKSHOP_LANES = FB_WORKSHOP_DEVICES, FB_WORKSHOP_DOING = 160 };
 
 /* A graph that some seats have sent. */
 typedef struct {
@@ -44,6 +44,7 @@ typedef struct {
     fb_channel *channel;
     pid_t pid;
     bool greeted, gone;
+    int lane;  /* the device that it was given; of one that was greeted */
     bool more; /* lines wait that were not looked at */
     int64_t since_ns;
     FB_VEC(fb_known_graph *) graphs; /* the one used last at the end; counted */
@@ -150,7 +151,7 @@ typedef struct {
 
 struct fb_workshop {
     fb_workshop_options options;
-    char *self, *device;
+    char *self, *devices[FB_WORKSHOP_DEVICES];
     char socket[PATH_MAX];
     int listener;
     fb_error error;
@@ -200,6 +201,8 @@ void fb_share_drop_seat(fb_workshop *w, fb_seat *s);
 void fb_share_event(fb_workshop *w, int lane, fb_worker_event *e);
 void fb_share_run(fb_workshop *w); /* hands out what can run, and tells who waits */
 int fb_share_timeout(const fb_workshop *w);
+int fb_lane_named(const fb_workshop *w, const char *device); /* FB_NONE: it is not shared */
+int fb_lane_free(const fb_workshop *w);                      /* the one with the fewest seats, and the shortest queue */
 void fb_share_free(fb_workshop *w);
 
 /* tally.c */

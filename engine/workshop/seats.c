@@ -294,11 +294,13 @@ static bool take_file(fb_workshop *w, fb_seat *s)
 
 /* ---- hello, and the list of devices ---- */
 
-/* Each seat's list begins with another device, so that a class spreads over several. */
+/* A seat is given one device for as long as it stays, the one that is least in use when it comes: its list begins with
+ * it, and what it measures without naming another is measured there. Single requests are not spread over devices that
+ * are free, for the figures of two are not compared. */
 static json_t *devices_for(const fb_workshop *w, const fb_seat *s)
 {
     json_t *list = json_array();
-    for (int i = 0; i < w->n_lanes; i++) json_array_append(list, w->lanes[(i + s->number - 1) % w->n_lanes].entry);
+    for (int i = 0; i < w->n_lanes; i++) json_array_append(list, w->lanes[(i + s->lane) % w->n_lanes].entry);
     return list;
 }
 
@@ -328,6 +330,7 @@ static void hello(fb_workshop *w, fb_seat *s, const fb_ask *ask)
         return;
     }
     if (s->greeted) return;
+    s->lane = fb_lane_free(w);
     s->greeted = true;
     send_hello(w, s);
 }

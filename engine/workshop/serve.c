@@ -99,7 +99,9 @@ static bool is_offered(const fb_workshop *w, const json_t *entry, bool accelerat
     const char *name = fb_json_string_or(entry, "device", "");
     const fb_device_ops *ops = fb_device_find(name, NULL);
     if (fb_json_string_or(entry, "missing", NULL) || !ops || !ops->load) return false;
-    return w->device ? strcmp(name, w->device) == 0 : ops->target->accelerates == accelerators;
+    bool named = false;
+    for (int i = 0; i < w->options.n_devices; i++) named |= strcmp(name, w->devices[i]) == 0;
+    return w->options.n_devices ? named : ops->target->accelerates == accelerators;
 }
 
 static void add_lane(fb_workshop *w, const json_t *entry)
@@ -121,8 +123,10 @@ static void list_event(fb_workshop *w, const fb_worker_event *e)
     for (int gpus = 1; gpus >= 0 && !w->n_lanes; gpus--)
         json_array_foreach(list, i, entry) if (w->n_lanes < FB_WORKSHOP_LANES && is_offered(w, entry, gpus))
             add_lane(w, entry);
-    if (!w->n_lanes)
-        fb_fail(&w->error, FB_ERR_UNAVAILABLE, "there is no device \"%s\" to share", w->device ? w->device : "host");
+    const char *missing = w->n_lanes ? NULL : "host";
+    for (int k = 0; k < w->options.n_devices; k++)
+        if (fb_lane_named(w, w->devices[k]) == FB_NONE) missing = w->devices[k];
+    if (missing) fb_fail(&w->error, FB_ERR_UNAVAILABLE, "there is no device \"%s\" to share", missing);
     for (int k = 0; k < w->seats.n; k++) fb_channel_pause(w->seats.at[k]->channel, false);
     fb_workshop_changed(w);
 }
@@ -226,7 +230,7 @@ fb_workshop *fb_workshop_new(const fb_workshop_options *o, fb_error *err)
     fb_workshop *w = fb_calloc(1, sizeof *w);
     w->options = *o;
     w->self = o->self ? fb_strdup(o->self) : NULL;
-    w->device = o->device ? fb_strdup(o->device) : NULL;
+    for (int i = 0; i < o->n_devices; i++) w->devices[i] = fb_strdup(o->devices[i]);
     w->listener = fb_workshop_listen(o->socket, w->socket, sizeof w->socket, err);
     if (w->listener < 0) {
         w->socket[0] = '\0';
@@ -268,7 +272,7 @@ void fb_workshop_free(fb_workshop *w)
     if (w->listener >= 0) close(w->listener);
     if (w->socket[0]) unlink(w->socket);
     fb_free(w->self);
-    fb_free(w->device);
+    for (int i = 0; i < w->options.n_devices; i++) fb_free(w->devices[i]);
     fb_free(w);
 }
 

@@ -300,11 +300,30 @@ static bool may_write(fb_workshop *w, fb_seat *s, const fb_ask *ask, const fb_kn
 
 /* ---- what is asked ---- */
 
-static int lane_named(const fb_workshop *w, const char *device)
+int fb_lane_named(const fb_workshop *w, const char *device)
 {
     for (int i = 0; i < w->n_lanes; i++)
         if (strcmp(w->lanes[i].device, device) == 0) return i;
     return FB_NONE;
+}
+
+/* A seat outweighs whatever waits. */
+static int load_of(const fb_workshop *w, int lane)
+{
+    enum { SEAT = 1 << 16 };
+    int load = 0;
+    for (int i = 0; i < w->seats.n; i++)
+        if (w->seats.at[i]->greeted && w->seats.at[i]->lane == lane) load += SEAT;
+    for (int i = 0; i < w->tasks.n; i++) load += w->tasks.at[i]->lane == lane;
+    return load;
+}
+
+int fb_lane_free(const fb_workshop *w)
+{
+    int best = 0;
+    for (int i = 1; i < w->n_lanes; i++)
+        if (load_of(w, i) < load_of(w, best)) best = i;
+    return best;
 }
 
 static int cases_of(const fb_workshop *w, const fb_seat *s)
@@ -320,7 +339,7 @@ static fb_known_graph *subject(fb_workshop *w, fb_seat *s, const fb_ask *ask, in
 {
     const fb_workshop_limits *l = &w->options.limits;
     fb_known_graph *g = fb_seat_graph(s, ask->graph);
-    *lane = lane_named(w, ask->device);
+    *lane = fb_lane_named(w, ask->device);
     double left_s = (double)(s->pause_until_ns - fb_now_ns()) * 1e-9;
     if (*lane == FB_NONE)
         fb_seat_refuse(w, s, ask->id, FB_ERR_UNAVAILABLE, "this workshop shares no device \"%s\"", ask->device);

@@ -40,9 +40,12 @@ typedef struct {
     double guess; /* how many times faster; NAN: not said */
 } fb_prediction;
 
+enum { FB_WORKSHOP_DEVICES = 8 }; /* at most */
+
 typedef struct {
-    const char *self;   /* the binary whose `worker` command runs */
-    const char *device; /* the one that is shared; NULL: all GPUs, or the host where there is none */
+    const char *self;           /* the binary whose `worker` command runs */
+    const char *const *devices; /* those that are shared; none: all GPUs, or the host where there is none */
+    int n_devices;
     const char *socket; /* a path; NULL: the usual place (place.h) */
     fb_workshop_limits limits;
     /* Each new or changed one; returns how many bytes it wrote to disk. NULL: nobody listens. */

@@ -11,6 +11,7 @@
 #include "worker/worker.h"
 #include "workshop/admit.h"
 #include "workshop/place.h"
+#include "workshop/workshop.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -510,6 +511,161 @@ static void who_asks_after_a_cancel_is_answered(void **state)
     stop();
 }
 
+/* ---- two devices ---- */
+
+/* Stands in for the worker of a machine with two GPUs: fusebox's own, whose host goes by both their names. */
+typedef struct {
+    fb_channel *front;
+    fb_child worker;
+    char device[16]; /* that was last asked for */
+} two_gpus;
+
+/* "cuda:0" becomes "host", and is remembered; lines of graphs have no device. */
+static void ask_host(two_gpus *t, const char *line, size_t n)
+{
+    json_t *m = fb_json_parse(line, n, NULL);
+    const char *device = fb_json_string_or(m, "device", NULL);
+    if (device) snprintf(t->device, sizeof t->device, "%s", device);
+    if (device) json_object_set_new(m, "device", json_string("host"));
+    fb_channel_send(t->worker.channel, m);
+}
+
+static json_t *both_of(const json_t *list)
+{
+    json_t *both = json_array(), *entry;
+    size_t i;
+    json_array_foreach(list, i, entry)
+    {
+        if (strcmp(fb_json_string_or(entry, "device", ""), "host") != 0) continue;
+        for (int k = 0; k < 2; k++) {
+            json_t *gpu = json_copy(entry);
+            json_object_set_new(gpu, "device", json_string(k ? "cuda:1" : "cuda:0"));
+            json_array_append_new(both, gpu);
+        }
+    }
+    return both;
+}
+
+static void answer_as_gpu(two_gpus *t, const char *line, size_t n)
+{
+    json_t *m = fb_json_parse(line, n, NULL), *list = json_object_get(m, "devices");
+    json_t *report = json_object_get(m, "report");
+    if (list) json_object_set_new(m, "devices", both_of(list));
+    if (report) json_object_set_new(report, "device", json_string(t->device));
+    fb_channel_send(t->front, m);
+}
+
+static int stand_in_main(void)
+{
+    two_gpus t = {.front = fb_channel_new(0, 1)};
+    char *argv[] = {getenv("FUSEBOX"), (char[]){"worker"}, NULL};
+    bool open = fb_child_start(&t.worker, argv, NULL, NULL, -1, NULL);
+    while (open) {
+        struct pollfd fds[4];
+        size_t n;
+        int k = fb_channel_poll(t.front, fds);
+        poll(fds, (nfds_t)(k + fb_channel_poll(t.worker.channel, fds + k)), -1);
+        open = fb_channel_pump(t.front, NULL) && fb_channel_pump(t.worker.channel, NULL);
+        for (const char *line; (line = fb_channel_line(t.front, &n));) ask_host(&t, line, n);
+        for (const char *line; (line = fb_channel_line(t.worker.channel, &n));) answer_as_gpu(&t, line, n);
+        fb_channel_flush(t.front, 0, NULL);
+        fb_channel_flush(t.worker.channel, 0, NULL);
+    }
+    fb_child_kill(&t.worker);
+    return 0;
+}
+
+/* A workshop that shares both, in a process of its own. */
+static void start_two_gpus(void)
+{
+    static const char *const devices[] = {"cuda:0", "cuda:1"};
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    server = fork();
+    if (server == 0) {
+        fb_workshop_options o = {.self = self,
+                                 .devices = devices,
+                                 .n_devices = 2,
+                                 .socket = socket_path,
+                                 .limits = fb_workshop_limits_default()};
+        fb_workshop *w = fb_workshop_new(&o, NULL);
+        while (w && !fb_workshop_error(w)->kind) {
+            struct pollfd fds[FB_WORKSHOP_FDS];
+            int ms, k = fb_workshop_poll(w, fds, &ms);
+            poll(fds, (nfds_t)k, ms < 0 || ms > 1000 ? 1000 : ms);
+            fb_workshop_pump(w);
+        }
+        _exit(1);
+    }
+    for (int i = 0; i < PATIENCE_MS / 10 && access(socket_path, F_OK) != 0; i++) usleep(10000);
+}
+
+/* A greeted connection, and the device that it was given. */
+static fb_channel *given(const char *device)
+{
+    fb_channel *c = bare();
+    greet(c);
+    json_t *hello = hear(c, "hello"), *list = json_object_get(hello, "devices");
+    assert_int_equal(json_array_size(list), 2); /* both are there to be named */
+    assert_string_equal(fb_json_string_or(json_array_get(list, 0), "device", ""), device);
+    json_decref(hello);
+    return c;
+}
+
+/* A seat stays on the device that was least in use when it came; both work at once; what is equal is measured once on
+ * each, and a figure says which it is of. */
+static void two_devices_are_shared(void **state)
+{
+    (void)state;
+    subject s = subject_of("x", 8), slow = subject_of("slow_compile", 8);
+    fault_compiler(scratch, "slow_cc2", "slow_compile", NULL, NULL, "sleep 100");
+    start_two_gpus();
+    unsetenv("CC");
+    fb_channel *first = given("cuda:0"), *second = given("cuda:1"), *third = given("cuda:0");
+    fb_channel_free(second);
+    say(first, "{\"type\":\"devices\",\"id\":1}");
+    json_decref(hear(first, "devices")); /* so it has heard of the other's end */
+    second = given("cuda:1");
+    fb_channel_free(second);
+    fb_channel_free(third);
+
+    fb_worker *a = seat(), *b = seat(), *c = seat();
+    int64_t id[] = {fb_worker_prepare(a, s.g, s.plan, "cuda:0", &options),
+                    fb_worker_prepare(b, s.g, s.plan, "cuda:1", &options), 0};
+    expect(a, id[0], FB_WORKER_PREPARED);
+    fb_worker_sample(a, id[0], 5, FB_CACHE_HOT, false);
+    expect(a, id[0], FB_WORKER_SAMPLED);
+    fb_worker_event e = answer(b, id[1], NULL);
+    assert_int_equal(e.kind, FB_WORKER_PREPARED);
+    assert_string_equal(e.report->device, "cuda:1");
+    assert_int_equal(e.report->wall_us.n, 0); /* the other's samples are not of this one */
+    fb_worker_event_clear(&e);
+    id[2] = fb_worker_prepare(c, s.g, s.plan, "cuda:0", &options);
+    e = answer(c, id[2], NULL);
+    assert_string_equal(e.report->device, "cuda:0");
+    assert_int_equal(e.report->wall_us.n, 5); /* … but these are */
+    fb_worker_event_clear(&e);
+
+    send_graph(first, slow.g, NULL); /* one device is busy, the other is not */
+    json_t *m = prepare_message(&slow, 9);
+    json_object_set_new(m, "device", json_string("cuda:0"));
+    fb_channel_send(first, m);
+    json_decref(hear(first, "progress"));
+    fb_worker_sample(b, id[1], 3, FB_CACHE_HOT, false);
+    expect(b, id[1], FB_WORKER_SAMPLED);
+    fb_channel_free(first);
+    fb_worker_free(a);
+    fb_worker_free(b);
+    fb_worker_free(c);
+    subject_free(&s);
+    subject_free(&slow);
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+    server = 0;
+    unlink(socket_path);
+}
+
 /* ---- seats that mean ill ---- */
 
 static void nobody_is_another(void **state)
@@ -872,8 +1028,9 @@ static int set_up(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "worker") == 0) return stand_in_main();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_listed_is_taken),
         cmocka_unit_test(equal_requests_are_measured_once),
@@ -881,6 +1038,7 @@ int main(void)
         cmocka_unit_test(a_fault_costs_the_others_one_try),
         cmocka_unit_test(a_lock_is_outlived),
         cmocka_unit_test(who_asks_after_a_cancel_is_answered),
+        cmocka_unit_test(two_devices_are_shared),
         cmocka_unit_test(nobody_is_another),
         cmocka_unit_test(files_environment_and_kernels_are_refused),
         cmocka_unit_test(garbage_is_outlived),

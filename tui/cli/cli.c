@@ -181,7 +181,11 @@ static int common_key(int key, char *arg, struct argp_state *state)
 {
     fb_cli_options *o = state->input;
     switch (key) {
-    case 'd': o->device = arg; return 0;
+    case 'd':
+        o->device = arg;
+        if (o->n_devices == (int)(sizeof o->devices / sizeof *o->devices)) fb_cli_usage("--device: too many of them");
+        o->devices[o->n_devices++] = arg;
+        return 0;
     case 'w':
         if (o->n_workers == (int)(sizeof o->workers / sizeof *o->workers) - 1)
             fb_cli_usage("--worker: too many of them");

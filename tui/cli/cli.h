@@ -36,8 +36,9 @@ char *fb_cli_seat_command(const char *where, fb_error *err);
 /* ---- options that every command takes ---- */
 
 typedef struct {
-    const char *device;
-    int n_workers;
+    const char *device;     /* the last one that was given */
+    const char *devices[8]; /* all of them, for who takes several */
+    int n_devices, n_workers;
     const char *workers[16];
     bool trust;
     char *seat;  /* the command of a seat, which is one of `workers`; owned */

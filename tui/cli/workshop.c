@@ -231,7 +231,8 @@ static int workshop_main(const fb_command *me, int argc, char **argv)
         fb_cli_usage("%s: a workshop shares this machine's own devices and takes no --worker, --trust or --set",
                      argv[0]);
     w.options.self = fb_cli_self();
-    w.options.device = cli.common.device;
+    w.options.devices = cli.common.devices;
+    w.options.n_devices = cli.common.n_devices;
     time_t now = time(NULL);
     struct tm utc;
     strftime(w.class_name, sizeof w.class_name, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
