@@ -60,8 +60,8 @@ typedef struct {
     double may_say, may_send; /* messages and bytes, before it is read later */
     int64_t counted_ns;
     int faults, refused;
-    int64_t pause_until_ns; /* after too many faults */
-    int64_t served[FB_WORKSHOP_LANES];
+    int64_t pause_until_ns;            /* after too many faults */
+    int64_t served[FB_WORKSHOP_LANES]; /* when it last had a turn there, or came: who waits longest is next */
 } fb_seat;
 
 /* ---- cases and tasks (share.c) ---- */

@@ -410,6 +410,8 @@ fb_seat *fb_seat_new(fb_workshop *w, int fd, pid_t pid)
 {
     fb_seat *s = fb_calloc(1, sizeof *s);
     s->number = ++w->last_seat;
+    w->clock++; /* it is behind all who wait: were it before them, those who come and go would keep them waiting */
+    for (int i = 0; i < FB_WORKSHOP_LANES; i++) s->served[i] = w->clock;
     s->channel = fb_channel_new(fd, fd);
     s->pid = pid;
     s->since_ns = s->counted_ns = fb_now_ns();

@@ -82,12 +82,14 @@ static void stop(void)
 /* Resident memory, kB. */
 static long memory_of(pid_t pid)
 {
-    char path[64];
+    char path[64], line[256];
+    long kb = 0;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    char *text = fb_read_file(path, 1 << 20, NULL, NULL);
-    const char *at = text ? strstr(text, "VmRSS:") : NULL;
-    long kb = at ? atol(at + 6) : 0;
-    fb_free(text);
+    FILE *f = fopen(path, "r"); /* of a size that is not told */
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "VmRSS:", 6) == 0) kb = atol(line + 6);
+    if (f) fclose(f);
+    assert_true(kb > 0);
     return kb;
 }
 
@@ -414,6 +416,54 @@ static void who_waits_is_told(void **state)
     fb_str_free(&progress);
     for (int i = 0; i < SEATS; i++) {
         if (i) fb_worker_free(w[i]);
+        subject_free(&s[i]);
+    }
+    stop();
+}
+
+static void hears_that_it_waits(fb_channel *c, const char *says)
+{
+    json_t *m = hear(c, "progress");
+    assert_string_equal(fb_json_string_or(m, "what", "the connection ended"), says);
+    json_decref(m);
+}
+
+/* Who comes is behind all who wait, so that nobody waits for ever where others come and go. */
+static void who_comes_is_last(void **state)
+{
+    (void)state;
+    enum { SEATS = 3 };
+    fb_device_lock lock;
+    fb_error err = {0};
+    fb_channel *c[SEATS];
+    subject s[SEATS];
+    start_server(NULL);
+    for (int i = 0; i < SEATS; i++) {
+        s[i] = subject_of("x", 8 * (i + 1));
+        if (i == 2) break;
+        c[i] = bare();
+        greet(c[i]);
+        send_graph(c[i], s[i].g, NULL);
+        fb_channel_send(c[i], prepare_message(&s[i], 1));
+        json_decref(hear(c[i], "prepared"));
+    }
+    if (!fb_device_lock_enter(&lock, "host", &err)) fail_msg("%s", err.text);
+    while (fb_device_lock_ahead(&lock) > 0) usleep(1000);
+    say(c[1], "{\"type\":\"sample\",\"id\":1,\"n\":3}");
+    hears_that_it_waits(c[1], "waiting, 1 ahead"); /* for the lock: it is its turn */
+    say(c[0], "{\"type\":\"sample\",\"id\":1,\"n\":3}");
+    hears_that_it_waits(c[0], "waiting, 1 ahead");
+    c[2] = bare();
+    greet(c[2]);
+    send_graph(c[2], s[2].g, NULL);
+    fb_channel_send(c[2], prepare_message(&s[2], 1));
+    hears_that_it_waits(c[2], "waiting, 2 ahead");
+    fb_device_lock_leave(&lock);
+    for (int i = 0; i < SEATS; i++) {
+        json_t *m = hear(c[i], i < 2 ? "sampled" : "prepared");
+        assert_non_null(m);
+        json_decref(m);
+        fb_channel_free(c[i]);
         subject_free(&s[i]);
     }
     stop();
@@ -831,6 +881,60 @@ static void a_flood_is_outlived(void **state)
     stop();
 }
 
+/* Says and hears so many requests, a batch at a time; 0 when each was answered. */
+static int ask_and_hear(long requests)
+{
+    enum { BATCH = 1000 };
+    size_t n;
+    long heard = 0;
+    fb_channel *c = bare();
+    greet(c);
+    for (long said = 0; said < requests;) {
+        for (int i = 0; i < BATCH; i++, said++) {
+            char line[64];
+            fb_channel_send_bytes(c, line,
+                                  (size_t)snprintf(line, sizeof line, "{\"type\":\"release\",\"id\":%ld}\n", said + 1));
+        }
+        if (!fb_channel_flush(c, PATIENCE_MS, NULL)) return 1;
+        while (heard < said) {
+            const char *line = fb_channel_wait_line(c, &n, PATIENCE_MS, NULL);
+            if (!line) return 2;
+            heard += strstr(line, "\"released\"") != NULL;
+        }
+    }
+    return 0;
+}
+
+/* Of one that asks on and on as fast as it is answered, every request is answered, and who asks beside it is served
+ * (each answer within PATIENCE_MS, and how long it took is told). The rate that limits it is raised as far as it goes.
+ */
+static void a_million_requests_are_outlived(void **state)
+{
+    (void)state;
+    const long requests = getenv("FB_FULL") ? 1000000 : 20000;
+    const char *const more[] = {"--limit", "messages=100000", NULL};
+    start_server(more);
+    is_served();
+    long before = memory_of(server);
+    pid_t asker = fork();
+    if (asker == 0) _exit(ask_and_hear(requests));
+    int status = -1, others = 0;
+    double longest = 0, begun = fb_now_us();
+    do {
+        double since = fb_now_us();
+        is_served();
+        longest = fmax(longest, (fb_now_us() - since) * 1e-6);
+        others++;
+    } while (waitpid(asker, &status, WNOHANG) == 0);
+    long after = memory_of(server);
+    print_message("# %ld requests in %.1f s; %d others were served meanwhile, after %.2f s at most; %ld kB, then %ld\n",
+                  requests, (fb_now_us() - begun) * 1e-6, others, longest, before, after);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    if (after > before + 16 * 1024) fail_msg("from %ld to %ld kB", before, after);
+    stop();
+}
+
 /* What the workshop writes to disk for a seat is counted and bounded, by what it wrote and by what it would write;
  * nobody else pays for it, and what somebody else had measured is still told. */
 static void disk_is_bounded(void **state)
@@ -1035,6 +1139,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(only_what_is_listed_is_taken),
         cmocka_unit_test(equal_requests_are_measured_once),
         cmocka_unit_test(who_waits_is_told),
+        cmocka_unit_test(who_comes_is_last),
         cmocka_unit_test(a_fault_costs_the_others_one_try),
         cmocka_unit_test(a_lock_is_outlived),
         cmocka_unit_test(who_asks_after_a_cancel_is_answered),
@@ -1043,6 +1148,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(files_environment_and_kernels_are_refused),
         cmocka_unit_test(garbage_is_outlived),
         cmocka_unit_test(a_flood_is_outlived),
+        cmocka_unit_test(a_million_requests_are_outlived),
         cmocka_unit_test(disk_is_bounded),
         cmocka_unit_test(predictions_are_bounded),
         cmocka_unit_test(seats_come_and_go_in_the_same_memory),
