@@ -375,6 +375,10 @@ static int seat_main(const fb_command *me, int argc, char **argv)
     if (s.scores) return print_scores(s.format);
     if (!s.stdio) return run_rest(&s, argc - own, argv + own);
     if (own < argc) fb_cli_usage("%s: --stdio takes no words: \"%s\"", argv[0], argv[own]);
+    if (isatty(STDIN_FILENO)) /* somebody's ssh, where fusebox was meant */
+        fb_cli_usage("%s: --stdio speaks with fusebox, not with a person: on your own machine, "
+                     "\"fusebox seat --at MACHINE\" opens the workbench on this one's GPU",
+                     argv[0]);
     return fb_workshop_relay(s.at, STDIN_FILENO, STDOUT_FILENO, &err) ? FB_EXIT_FINE : fb_cli_fail(&err);
 }
 

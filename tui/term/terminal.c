@@ -95,7 +95,8 @@ static bool can_draw(fb_error *err)
                        "the workbench needs a terminal; `fusebox run` prints a table without one");
     if (!name || !*name) return fb_fail(err, FB_ERR_UNAVAILABLE, "TERM is not set; `fusebox run` needs no screen");
     if (setupterm(name, STDOUT_FILENO, &status) != OK)
-        return fb_fail(err, FB_ERR_UNAVAILABLE, "terminal \"%s\" is not known here; `fusebox run` needs no screen",
+        return fb_fail(err, FB_ERR_UNAVAILABLE,
+                       "terminal \"%s\" is not known here: try TERM=xterm-256color; `fusebox run` needs no screen",
                        name);
     bool able = cursor_address && clear_screen;
     del_curterm(cur_term); /* newterm makes one of its own */
@@ -146,9 +147,20 @@ static SCREEN *open_screen(void)
     return screen;
 }
 
+/* A language that ssh brought along and this machine lacks ("UTF-8" alone of macOS, "de_DE.UTF-8") still says what the
+ * terminal can show. */
+static void take_language(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *name = NULL;
+    if (setlocale(LC_ALL, "")) return;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !(name && *name); i++) name = getenv(names[i]);
+    if (name && (strcasestr(name, "utf-8") || strcasestr(name, "utf8"))) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 bool fb_terminal_open(bool mouse, fb_error *err)
 {
-    setlocale(LC_ALL, "");
+    take_language();
     setlocale(LC_NUMERIC, "C"); /* figures look the same everywhere */
     if (!can_draw(err)) return false;
     if (pipe2(term.pipe, O_CLOEXEC | O_NONBLOCK)) return fb_fail(err, FB_ERR_SYSTEM, "pipe: %s", strerror(errno));
