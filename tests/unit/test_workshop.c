@@ -7,6 +7,7 @@
 #include "fault_cc.h"
 #include "graph/graph_json.h"
 #include "own_cache.h"
+#include "plain_memory.h"
 #include "scratch.h"
 #include "worker/worker.h"
 #include "workshop/admit.h"
@@ -43,6 +44,7 @@ static void start_server(const char *const *more)
     while (more && *more) argv[n++] = *more++;
     server = fork();
     if (server == 0) {
+        plain_memory();
         int out = open(in_scratch("server.out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
         dup2(out, STDOUT_FILENO);
         execv(fusebox, (char *const *)argv);
@@ -956,6 +958,10 @@ static void disk_is_bounded(void **state)
         prepared += !refused;
         if (refused && !strstr(e.error.text, "of disk")) fail_msg("%s", e.error.text);
         fb_worker_event_clear(&e);
+        if (!refused) { /* so its reference is there, whatever was compiled before */
+            fb_worker_check(a, id, s.g, "host", &options);
+            expect(a, id, FB_WORKER_CHECKED);
+        }
         fb_worker_release(a, id);
         subject_free(&s);
     }
@@ -993,6 +999,55 @@ static void predictions_are_bounded(void **state)
     struct stat st;
     assert_int_equal(stat(file, &st), 0);
     assert_true(st.st_size > 500 && st.st_size < 4000);
+}
+
+static void hears_limit(fb_channel *c, int id, const char *says)
+{
+    json_t *m = hear(c, "error");
+    if (!strstr(fb_json_string_or(m, "text", ""), says) || fb_json_int_or(m, "id", -1) != id)
+        fail_msg("%lld: \"%s\", expected %d: \"%s\"", (long long)fb_json_int_or(m, "id", -1),
+                 fb_json_string_or(m, "text", ""), id, says);
+    assert_string_equal(fb_json_string_or(m, "kind", ""), "limit");
+    json_decref(m);
+}
+
+/* What a seat may have at a time, and how long a request may take: each beyond its limit is told which. */
+static void limits_are_held(void **state)
+{
+    (void)state;
+    const char *const more[] = {"--limit",  "memory_mb=1", "--limit",     "cases=1", "--limit",
+                                "queued=2", "--limit",     "prepare_s=1", NULL};
+    subject slow = subject_of("slow_compile", 8), large = subject_of("x", 8192);
+    fault_compiler(scratch, "slow_cc3", "slow_compile", NULL, NULL, "sleep 100");
+    start_server(more);
+    unsetenv("CC");
+    fb_channel *c = bare(), *sender = bare();
+    char hex[33], line[200];
+    greet(c);
+    send_graph(c, large.g, NULL);
+    fb_channel_send(c, prepare_message(&large, 1));
+    hears_limit(c, 1, "and a workshop takes 1: make its parameters smaller");
+    send_graph(c, slow.g, NULL);
+    fb_channel_send(c, prepare_message(&slow, 2));
+    fb_channel_send(c, prepare_message(&slow, 3));
+    for (int id = 4; id < 6; id++) {
+        snprintf(line, sizeof line,
+                 "{\"type\":\"search\",\"id\":%d,\"graph\":\"%s\",\"device\":\"host\",\"seeds\":[%d]}", id,
+                 fb_hash_hex(slow.g->hash, hex), id);
+        say(c, line);
+    }
+    hears_limit(c, 3, "a seat has at most 1 cases at a time");
+    hears_limit(c, 5, "more than 2 requests of a seat wait");
+    hears_limit(c, 2, "stopped after 1 s, a limit of the workshop");
+    greet(sender);
+    say(sender, "{\"type\":\"file\",\"key\":\"k\",\"bytes\":100000000}");
+    hears_limit(sender, 0, "a seat sends at most 64 MB of values");
+    assert_null(hear(sender, "error")); /* it was closed */
+    fb_channel_free(c);
+    fb_channel_free(sender);
+    subject_free(&slow);
+    subject_free(&large);
+    stop();
 }
 
 static void seats_come_and_go_in_the_same_memory(void **state)
@@ -1149,6 +1204,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(garbage_is_outlived),
         cmocka_unit_test(a_flood_is_outlived),
         cmocka_unit_test(a_million_requests_are_outlived),
+        cmocka_unit_test(limits_are_held),
         cmocka_unit_test(disk_is_bounded),
         cmocka_unit_test(predictions_are_bounded),
         cmocka_unit_test(seats_come_and_go_in_the_same_memory),
