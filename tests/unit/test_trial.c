@@ -779,6 +779,118 @@ static void test_blocks_are_as_small_as_memory(void **state)
     rig_free(&r);
 }
 
+/* A softmax down the columns: cut along its rows, each block would need all of it, 75 MB a node. What is summed over
+ * stays whole, and the columns are cut behind it; the sum of each column comes along, one dimension before. */
+static void test_columns_are_cut_behind_what_is_summed(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs down = {.n_axes = 1, .axes = {0}};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(64, 1 << 14)), most = add_at(&r, FB_OP_AMAX, x, down);
+    fb_id e = add1(&r, FB_OP_EXP, add2(&r, FB_OP_SUB, x, most));
+    fb_id sum = add_at(&r, FB_OP_SUM, e, down), want[] = {add2(&r, FB_OP_DIV, e, sum), sum};
+    finish_rig(&r, want, 2);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 1};
+    trials *whole = trials_of(r.g, &o, want, 2, &r.err);
+    o.max_bytes = 30 << 20;
+    trials *t = trials_of(r.g, &o, want, 2, &r.err);
+    assert_true(t->at[0].blocks > 8 && t->at[1].blocks > 8);
+    for (int i = 0; i < 2; i++)
+        for (int64_t k = 0; k < t->at[i].n; k++) assert_int_equal(t->at[i].seen[k], 1);
+    same_where_seen(whole, t);
+    trials_free(t);
+    /* A sample is cut so too, and takes less. */
+    o.sample = 2000;
+    o.max_bytes = 8 << 20;
+    t = trials_of(r.g, &o, want, 1, &r.err);
+    int64_t seen = 0;
+    for (int64_t k = 0; k < t->at[0].n; k++) seen += t->at[0].seen[k];
+    assert_true(seen >= 2000 && seen < t->at[0].n / 2);
+    assert_true(t->at[0].seen[0] && t->at[0].seen[t->at[0].n - 1]);
+    trials of = *whole;
+    of.n = 1;
+    same_where_seen(&of, t);
+    trials_free(t);
+    trials_free(whole);
+    rig_free(&r);
+}
+
+/* What is summed over lies on both sides of what is cut. */
+static void test_channels_are_cut_between_what_is_summed(void **state)
+{
+    (void)state;
+    rig r = rig_new();
+    fb_attrs ends = {.n_axes = 2, .axes = {0, 2}, .keepdim = true};
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(16, 64, 1024));
+    fb_id y = add2(&r, FB_OP_SUB, x, add_at(&r, FB_OP_AMAX, add1(&r, FB_OP_TANH, x), ends));
+    finish_rig(&r, &y, 1);
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 1};
+    trials *whole = trials_of(r.g, &o, &y, 1, &r.err);
+    o.max_bytes = 30 << 20;
+    trials *t = trials_of(r.g, &o, &y, 1, &r.err);
+    for (int64_t k = 0; k < t->at[0].n; k++) assert_int_equal(t->at[0].seen[k], 1);
+    same_where_seen(whole, t);
+    trials_free(t);
+    trials_free(whole);
+    rig_free(&r);
+}
+
+/* h = tanh(h / 2 + x[t]), and all states; mixed: h of the row at the other end, so that a step needs more rows than the
+ * one behind it. What is scanned is a source, or computed. */
+static void loop_over_rows(rig *r, bool backwards, bool mixed, bool computed, fb_id want[2])
+{
+    enum { STEPS = 6, ROWS = 2000, COLUMNS = 24 };
+    fb_id x = normal(r, FB_OP_INPUT, FB_F32, SHAPE(STEPS, ROWS, COLUMNS)), carried, item;
+    fb_id init = normal(r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, COLUMNS)), half = constant(r, FB_F32, 0.51);
+    if (computed) x = add1(r, FB_OP_SIN, x);
+    if (fb_graph_region_open(r->g, STEPS, &init, 1, &x, 1, &carried, &item, 0, &r->err) == FB_NONE)
+        fail_msg("%s", r->err.text);
+    if (backwards) fb_graph_region_turn(r->g);
+    fb_id h = mixed ? add_at(r, FB_OP_FLIP, carried, (fb_attrs){.n_axes = 1, .axes = {0}}) : carried;
+    fb_id next = add1(r, FB_OP_TANH, add2(r, FB_OP_ADD, add2(r, FB_OP_MUL, h, half), item));
+    fb_id loop = fb_graph_region_close(r->g, &next, &next, 1, &r->err);
+    if (loop == FB_NONE) fail_msg("%s", r->err.text);
+    want[0] = add_at(r, FB_OP_RESULT, loop, (fb_attrs){.index = 0});
+    want[1] = add_at(r, FB_OP_RESULT, loop, (fb_attrs){.index = 1});
+    finish_rig(r, want, 2);
+}
+
+/* All states are 21 MB, and as much is scanned. Some rows are taken through all steps, then others. */
+static void test_loops_go_by_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        rig r = rig_new();
+        fb_id want[2];
+        bool mixed = i >> 1 & 1;
+        loop_over_rows(&r, i & 1, mixed, i >> 2 & 1, want);
+        fb_trial_options o = {.trials = FB_TRIALS, .threads = 1};
+        if (!mixed) o.max_bytes = 16 << 20;
+        trials *t = trials_of(r.g, &o, want, 2, &r.err);
+        r.in = fb_interp_run(r.g, &(fb_interp_options){0}, want, 2, &r.err);
+        for (int w = 0; w < 2; w++) {
+            const fb_tensor *v = get(&r, want[w]);
+            if (!mixed) assert_true(t->at[w].blocks > 1);
+            for (int64_t k = 0; k < v->n; k++) {
+                assert_int_equal(t->at[w].seen[k], 1);
+                if (t->at[w].v[0][k] != v->v[k])
+                    fail_msg("%d: %d[%lld]: %g, not %g", i, w, (long long)k, t->at[w].v[0][k], v->v[k]);
+            }
+            assert_true(most_spread(t, w) > 0);
+        }
+        /* Some rows of the last state alone: of each the same, whatever else is computed. */
+        fb_trial_options some = {.trials = FB_TRIALS, .threads = 2, .sample = 1000};
+        if (!mixed) some.max_bytes = 8 << 20;
+        trials *s = trials_of(r.g, &some, want, 1, &r.err);
+        trials of = *t;
+        of.n = 1;
+        same_where_seen(&of, s);
+        trials_free(s);
+        trials_free(t);
+        rig_free(&r);
+    }
+}
+
 static bool stop_half_way(void *ctx, int64_t done, int64_t total)
 {
     int64_t *most = ctx;
@@ -885,6 +997,9 @@ int main(void)
         cmocka_unit_test(test_tables_are_read_by_rows),
         cmocka_unit_test(test_long_rows_come_in_slabs),
         cmocka_unit_test(test_blocks_are_as_small_as_memory),
+        cmocka_unit_test(test_columns_are_cut_behind_what_is_summed),
+        cmocka_unit_test(test_channels_are_cut_between_what_is_summed),
+        cmocka_unit_test(test_loops_go_by_rows),
         cmocka_unit_test(test_limits_and_cancelling),
         cmocka_unit_test(test_sums_that_rise_and_fall),
         cmocka_unit_test(test_products_of_a_product),
