@@ -58,9 +58,11 @@ static const char *const mutation_names[] = {
 #undef X
 };
 
-/* Number n of a kernel is fb_mutant = n + 1. */
+/* What fb_mutant is for it; no other site of the program has that number, or one mutant would make two kernels wrong.
+ */
 typedef struct {
     mutation kind;
+    int number;
     char line[120]; /* what stood there */
 } mutant_site;
 typedef FB_VEC(mutant_site) mutant_sites;
@@ -76,6 +78,7 @@ typedef struct {
 
 typedef struct {
     mutant_sites *sites;
+    int before;       /* sites of the program's other kernels, whose numbers are taken */
     const char *line; /* as it was */
     int n_pointers;
     mutant_pointer pointer[96];
@@ -87,11 +90,11 @@ typedef struct {
 
 static inline int mutant_add(mutant_state *m, mutation kind)
 {
-    mutant_site s = {.kind = kind};
+    mutant_site s = {.kind = kind, .number = m->before + m->sites->n + 1};
     snprintf(s.line, sizeof s.line, "%.119s", m->line + strspn(m->line, " "));
     s.line[strcspn(s.line, "\n")] = '\0';
     FB_VEC_PUSH(m->sites, s);
-    return m->sites->n;
+    return s.number;
 }
 
 /* Puts formatted text in place of n characters. */
@@ -523,13 +526,15 @@ static inline void mutate_line(mutant_state *m, char line[MUTANT_LINE], const ch
     scale_store(m, line);
 }
 
-/* The kernel's text with all that may be wrong of it; sites are added. elements: of each of its arguments, in order (0:
- * not known). The caller frees the text. */
-static inline char *mutate_kernel(const char *source, const int64_t *elements, int n_elements, mutant_sites *sites)
+/* The kernel's text with all that may be wrong of it; sites are added, numbered behind `before`. elements: of each of
+ * its arguments, in order (0: not known). The caller frees the text. */
+static inline char *mutate_kernel(const char *source, const int64_t *elements, int n_elements, int before,
+                                  mutant_sites *sites)
 {
     fb_str out = {0};
     mutant_state *m = fb_calloc(1, sizeof *m);
     m->sites = sites;
+    m->before = before;
     char *line = fb_alloc(MUTANT_LINE);
     for (const char *at = source; *at;) {
         size_t n = strcspn(at, "\n") + (strchr(at, '\n') != NULL);
@@ -537,13 +542,13 @@ static inline char *mutate_kernel(const char *source, const int64_t *elements, i
         snprintf(line, MUTANT_LINE, "%.*s", (int)n, at);
         char *was = fb_strdup(line);
         m->line = was;
-        int before = m->n_pointers;
+        int known = m->n_pointers;
         find_c_pointer(m, line);
         find_cuda_pointers(m, line);
         find_pack(m, line);
-        for (int i = before; i < m->n_pointers; i++)
+        for (int i = known; i < m->n_pointers; i++)
             if (i < n_elements) m->pointer[i].elements = elements[i];
-        if (m->n_pointers && before == m->n_pointers) mutate_line(m, line, at);
+        if (m->n_pointers && known == m->n_pointers) mutate_line(m, line, at);
         if (strcmp(line, was) != 0 && line[strlen(line) - 1] != '\n')
             fb_str_addf(&out, "%s\n", line);
         else

@@ -68,11 +68,11 @@ static inline void merged_line(merged_text *t, char line[MUTANT_LINE])
     if (t->depth == 1 && is_stage(line)) merged_prefix(t, line, MUTATE_LATE, last);
 }
 
-/* The text of a merged kernel with what may be wrong of its loops. The caller frees it. */
-static inline char *mutate_merged(const char *source, const fb_launch *launch, mutant_sites *sites)
+/* The text of a merged kernel with what may be wrong of its loops, numbered behind `before`. The caller frees it. */
+static inline char *mutate_merged(const char *source, const fb_launch *launch, int before, mutant_sites *sites)
 {
     fb_str out = {0};
-    mutant_state m = {.sites = sites};
+    mutant_state m = {.sites = sites, .before = before};
     merged_text t = {.m = &m, .launch = launch};
     char *line = fb_alloc(MUTANT_LINE);
     bool inside = false;

@@ -110,14 +110,16 @@ static void mutate_program_text(score_case *c)
     c->source = fb_calloc((size_t)p->n_kernels + 1, sizeof *c->source);
     c->was = fb_calloc((size_t)p->n_kernels + 1, sizeof *c->was);
     c->sites = fb_calloc((size_t)p->n_kernels + 1, sizeof *c->sites);
+    int before = 0;
     for (int k = 0; k < p->n_kernels; k++) {
         int64_t elements[96];
         const fb_launch *l = launch_of(p, k);
         int n = l ? l->n_args < 96 ? l->n_args : 96 : 0;
         for (int a = 0; a < n; a++) elements[a] = l->offsets && l->offsets[a] ? 0 : p->buffers[l->args[a]].elements;
         c->was[k] = p->kernels[k].source;
-        c->source[k] = p->kernels[k].merged ? mutate_merged(c->was[k], l, &c->sites[k])
-                                            : mutate_kernel(c->was[k], elements, n, &c->sites[k]);
+        c->source[k] = p->kernels[k].merged ? mutate_merged(c->was[k], l, before, &c->sites[k])
+                                            : mutate_kernel(c->was[k], elements, n, before, &c->sites[k]);
+        before += c->sites[k].n;
     }
 }
 
@@ -153,7 +155,7 @@ typedef struct {
 /* One way to make a launch wrong. */
 typedef struct {
     mutation kind;
-    int site;    /* of the kernel, from 1; 0: of the call */
+    int site;    /* its number; 0: of the call */
     int variant; /* of the call */
     const char *text;
 } mutant;
@@ -303,7 +305,7 @@ static void list_mutants(const walk *w, int launch, mutants *out)
     }
     for (int s = 0; kernel != FB_NONE && s < w->c->sites[kernel].n; s++) {
         const mutant_site *site = &w->c->sites[kernel].at[s];
-        if (is_drawn(w->c->was[kernel], s)) FB_VEC_PUSH(out, ((mutant){site->kind, s + 1, 0, site->line}));
+        if (is_drawn(w->c->was[kernel], s)) FB_VEC_PUSH(out, ((mutant){site->kind, site->number, 0, site->line}));
     }
     for (int v = 0; v < CALLS; v++)
         if (can_spoil(p, launch, v)) FB_VEC_PUSH(out, ((mutant){calls[v].kind, 0, v, calls[v].text}));
@@ -911,7 +913,7 @@ static void score_inner(walk *w, inner *in, int kernel)
         if (!child) {
             silence();
             limit_to(MUTANT_SECONDS * 15);
-            run_inner_mutant(w, in, s + 1, r);
+            run_inner_mutant(w, in, w->c->sites[kernel].at[s].number, r);
             _exit(0);
         }
         waitpid(child, NULL, 0);
@@ -1264,6 +1266,24 @@ static void wrong_kernels_are_found(void **state)
     assert_int_equal(board->accused, 0);
 }
 
+/* Two kernels of a program: one number makes one of them wrong, and leaves the other as it is. */
+static void numbers_are_of_one_kernel(void **state)
+{
+    (void)state;
+    static const char text[] = "void add_kernel(const fb_kernel_args *args)\n{\n"
+                               "    float *restrict y = args->buffers[0];\n    y[0] = x;\n}\n";
+    mutant_sites a = {0}, b = {0};
+    char *first = mutate_kernel(text, NULL, 0, 0, &a), *second = mutate_kernel(text, NULL, 0, a.n, &b);
+    assert_true(a.n > 0 && b.n == a.n);
+    for (int i = 0; i < a.n; i++) assert_int_equal(b.at[i].number, a.n + a.at[i].number);
+    assert_non_null(strstr(first, "FB_IS(1)"));
+    assert_null(strstr(second, "FB_IS(1)"));
+    fb_free(first);
+    fb_free(second);
+    FB_VEC_FREE(&a);
+    FB_VEC_FREE(&b);
+}
+
 /* The commit, where this is a checkout. */
 static uint64_t seed_of_commit(void)
 {
@@ -1284,6 +1304,7 @@ int main(void)
     setenv("OMP_NUM_THREADS", "1", 1);
     setenv("FB_RACES", "0", 1);
     seed = text ? strtoull(text, NULL, 10) : seed_of_commit();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_kernels_are_found)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_are_of_one_kernel),
+                                       cmocka_unit_test(wrong_kernels_are_found)};
     return cmocka_run_group_tests_name("score", tests, NULL, NULL);
 }
