@@ -277,6 +277,24 @@ static void measure_operands(product *p)
 
 /* ---- lanes of a product ---- */
 
+/* Sums of terms that are nearly equal: in a kernel that adds two products up in one accumulator, each of these terms
+ * loses the same where the other sum is large (trial_pointwise.c). */
+static void find_alike(product *p)
+{
+    static const double nearly = 0.95;
+    fb_trial_value *v = fb_trial_at(p->e, p->id);
+    for (int64_t r = 0; r < p->batch * p->m; r++) {
+        int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m, matrix = batch_at(p, p->b_step, i);
+        double of_row = alike(p->a_parts + a_row * FB_SUM_PARTS, 1, p->k, p->a_norm[a_row]);
+        if (!(of_row * p->b->alike[matrix] > nearly)) continue;
+        for (int64_t j = 0; j < p->n; j++) {
+            double norms = p->a_norm[a_row] * p->b->norm[matrix * p->n + j],
+                   size = fabs(fb_trial_f(v, 0)[r * p->n + j]);
+            if (size > nearly * norms && size > 0) fb_trial_alike(v)[r * p->n + j] = (float)p->k;
+        }
+    }
+}
+
 /* One lane of one row: what its sums are put off by. */
 typedef struct {
     const double *c; /* exact sums of the lane's operands */
@@ -474,6 +492,7 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
     } else if (ok) {
         measure_operands(&p);
         ok = run_lanes(&p);
+        if (ok && e->s->lanes > 1) find_alike(&p);
     }
     if (ok && p.k && p.a_lanes == 1 && p.b_lanes == 1 && !atomic_load(&p.spreads) &&
         fb_all_representable(p.node->dtype, v->n, v->cells->at.f))

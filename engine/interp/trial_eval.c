@@ -80,7 +80,9 @@ void fb_trial_cells_drop(fb_trial_eval *e, fb_cells *c)
 {
     if (!c || --c->refs) return;
     fb_columns_free(c->columns);
+    fb_free(c->alike);
     c->columns = NULL;
+    c->alike = NULL;
     if (c->borrowed) {
         fb_free(c);
         return;
@@ -110,6 +112,12 @@ void fb_trial_drop(fb_trial_eval *e, fb_trial_value *v)
     fb_trial_cells_drop(e, v->cells);
     v->cells = NULL;
     v->lanes = 0;
+}
+
+float *fb_trial_alike(fb_trial_value *v)
+{
+    if (!v->cells->alike) v->cells->alike = fb_calloc((size_t)v->n + 1, sizeof *v->cells->alike);
+    return v->cells->alike;
 }
 
 /* Takes the cells of another value, whose box is the same. */

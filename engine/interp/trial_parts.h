@@ -62,6 +62,7 @@ typedef struct fb_cells {
     bool borrowed;       /* of a value that all threads share */
     int64_t room;        /* in cells */
     fb_columns *columns; /* may be NULL */
+    float *alike;        /* of sums, an element each: how many terms are nearly equal; NULL: nowhere all of them */
     struct fb_cells *next;
     union {
         double *f;
@@ -164,6 +165,9 @@ bool fb_trial_fail(fb_trial_eval *e, fb_error_kind kind, const char *format, ...
 /* Calls fn for parts of 0 … n - 1, each at least `grain` long, on as many threads as the evaluation may use. */
 void fb_trial_for(const fb_trial_eval *e, int64_t n, int64_t grain, void (*fn)(void *ctx, int64_t first, int64_t last),
                   void *ctx);
+
+/* Gives the value's cells room for `alike`, all 0. */
+float *fb_trial_alike(fb_trial_value *v);
 
 /* The most lanes that operands of the node have. */
 int fb_trial_lanes_of(const fb_trial_eval *e, const fb_node *node);

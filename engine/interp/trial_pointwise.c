@@ -80,9 +80,10 @@ typedef struct {
     reader args[3];
     bool f64; /* evaluated in doubles; else in int64_t */
     bool result_float;
-    int operand_lanes; /* 1: of exact operands */
-    bool settles;      /* lanes must be rounded */
-    atomic_bool *lost; /* some value does not fit into the integers that it is cast to */
+    int operand_lanes;     /* 1: of exact operands */
+    bool settles;          /* lanes must be rounded */
+    const float *alike[2]; /* … of two products that are added up: of their terms; NULL */
+    atomic_bool *lost;     /* some value does not fit into the integers that it is cast to */
 } job;
 
 /* One chunk in all lanes. */
@@ -411,6 +412,50 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     if (j->node->dtype == FB_F64) put_off_doubles(j, c, lane, n, y);
 }
 
+/* ---- two products in one accumulator ---- */
+
+/* Is it a product, or a sum of one and biases? */
+static bool holds_product(const fb_trial_shared *s, fb_id id, int depth)
+{
+    enum { DEEPEST = 6 };
+    const fb_node *n = &s->g->nodes[id];
+    int slot = s->slot[id];
+    if (slot < 0 || s->leaf[slot] || depth > DEEPEST) return false;
+    if (n->op != FB_OP_ADD) return n->op == FB_OP_MATMUL;
+    return holds_product(s, n->args[0], depth + 1) || holds_product(s, n->args[1], depth + 1);
+}
+
+/* Terms of a product that are nearly equal are rounded alike, all of them, on top of what the other product left in the
+ * accumulator: k of them lose up to k roundings of that, however small their own sum is. Which one comes first is the
+ * kernel's choice. */
+static void open_alike(job *j)
+{
+    const fb_trial_shared *s = j->e->s;
+    fb_trial_value *v = fb_trial_at(j->e, j->id);
+    if (j->node->op != FB_OP_ADD || !j->result_float) return;
+    for (int a = 0; a < 2; a++) {
+        const fb_trial_value *x = fb_trial_at(j->e, j->node->args[a]);
+        const float *alike = x->n == v->n && x->cells ? x->cells->alike : NULL;
+        if (!alike) continue;
+        float *to = fb_trial_alike(v);
+        for (int64_t k = 0; k < v->n; k++) to[k] = fmaxf(to[k], alike[k]);
+        if (j->operand_lanes > 1 && holds_product(s, j->node->args[1 - a], 0)) j->alike[a] = alike;
+    }
+}
+
+/* Lane 1 is a kernel an op. */
+static void add_alike(const job *j, const chunk *c, int lane, int64_t at, int n, double *y)
+{
+    double u = fb_trial_unit(j->node->dtype);
+    uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_SUM);
+    for (int a = 0; a < 2 && lane > 1; a++) {
+        for (int k = 0; j->alike[a] && k < n; k++) {
+            double lost = u * (double)j->alike[a][at + k] * fabs(c->x[1 - a][0][k]);
+            if (lost > 0 && isfinite(lost)) y[k] += fb_trial_swing(fb_trial_bits(c->y[0][k]), key) * lost;
+        }
+    }
+}
+
 /* ---- chunks ---- */
 
 static void store_lane(const job *j, int lane, int64_t at, int n, const double *y)
@@ -439,6 +484,7 @@ static void f64_chunk(const job *j, chunk *c, int lanes, int64_t at, int n)
         else if (!differ)
             memcpy(c->y[l], c->y[0], (size_t)n * sizeof(double));
         add_share(j, c, l, n, c->y[l]);
+        add_alike(j, c, l, at, n, c->y[l]);
     }
     if (differ && lanes > 1) decide(j, c, n);
     if (casts_to_whole(j)) decide_overflows(j, c, lanes, n);
@@ -556,6 +602,7 @@ bool fb_trial_pointwise(fb_trial_eval *e, fb_id id)
     int lanes = exact ? j.operand_lanes : e->s->lanes;
     if (!fb_trial_open(e, id, lanes)) return false;
     int64_t grain = 16 * FB_TRIAL_CHUNK;
+    open_alike(&j);
     if (j.operand_lanes > 1 || lanes == 1) {
         fb_trial_for(e, v->n, grain, run_part, &j);
         return true;

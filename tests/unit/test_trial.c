@@ -947,6 +947,37 @@ static void test_sums_that_rise_and_fall(void **state)
     rig_free(&r);
 }
 
+/* h · w + b + x · v in one accumulator, h first: where a row of x and a column of v are constant (inputs that tell
+ * are), each of x's terms loses the same to the sum that h left. Their own sum is small, and says nothing of that. */
+static void test_products_in_one_accumulator(void **state)
+{
+    (void)state;
+    enum { M = 4, N = 40, K = 384 };
+    rig r = rig_new();
+    fb_attrs same = {.dtype = FB_F32, .shape = SHAPE(M, K), .dist = FB_DIST_CONSTANT, .value = 0.0100234},
+             columns = {.dtype = FB_F32, .shape = SHAPE(1, N), .dist = FB_DIST_UNIFORM, .value = 0.6, .high = 0.7},
+             state_of = {.dtype = FB_F32, .shape = SHAPE(M, K), .dist = FB_DIST_NORMAL, .value = 0, .high = 2};
+    fb_id x = add(&r, FB_OP_INPUT, &same, 0, NULL), h = add(&r, FB_OP_INPUT, &state_of, 0, NULL);
+    fb_id v = add_at(&r, FB_OP_EXPAND, add(&r, FB_OP_PARAM, &columns, 0, NULL), (fb_attrs){.shape = SHAPE(K, N)}),
+          w = normal(&r, FB_OP_PARAM, FB_F32, SHAPE(K, N)), b = normal(&r, FB_OP_PARAM, FB_F32, SHAPE(N));
+    fb_id sum = add2(&r, FB_OP_ADD, add2(&r, FB_OP_ADD, add2(&r, FB_OP_MATMUL, x, v), b), add2(&r, FB_OP_MATMUL, h, w));
+    fb_id want[] = {x, h, v, w, b, sum};
+    trials *t = try_all(&r, want, 6);
+    double off = 0, most = 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < N; j++) {
+            float s = 0;
+            for (int k = 0; k < K; k++) s = fmaf((float)t->at[1].v[0][i * K + k], (float)t->at[3].v[0][k * N + j], s);
+            for (int k = 0; k < K; k++) s = fmaf((float)t->at[0].v[0][i * K + k], (float)t->at[2].v[0][k * N + j], s);
+            s += (float)t->at[4].v[0][j];
+            off = fmax(off, fabs((double)s - t->at[5].v[0][i * N + j]) / spread_at(t, 5, i * N + j));
+            most = fmax(most, spread_at(t, 5, i * N + j));
+        }
+    if (!(off < 4 && most < 5e-3)) fail_msg("off by %g spreads, of which the largest is %g", off, most);
+    trials_free(t);
+    rig_free(&r);
+}
+
 static void test_products_of_a_product(void **state)
 {
     (void)state;
@@ -1002,6 +1033,7 @@ int main(void)
         cmocka_unit_test(test_loops_go_by_rows),
         cmocka_unit_test(test_limits_and_cancelling),
         cmocka_unit_test(test_sums_that_rise_and_fall),
+        cmocka_unit_test(test_products_in_one_accumulator),
         cmocka_unit_test(test_products_of_a_product),
         cmocka_unit_test(test_casts_that_do_not_fit_are_open),
         cmocka_unit_test(test_choices_are_rounded),
