@@ -22,6 +22,7 @@ complete -c fusebox -l as -x -a 'c'
 complete -c fusebox -s t -l target -x -a 'c cuda ptx sass resources'
 complete -c fusebox -s d -l device -x -a 'host cuda:0 replay workshop'
 complete -c fusebox -s o -l out -r
+complete -c fusebox -l values -x -a 'noise zeros ones'
 complete -c fusebox -l trace -r
 complete -c fusebox -l keys -r
 complete -c fusebox -l before -r

@@ -1,10 +1,56 @@
 /* Sources: what an input, parameter, feed, constant, iota or random tensor holds under a seed. */
+#include "interp/input.h"
 #include "interp/parts.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
 #include "graph/element.h"
 #include "graph/intmath.h"
+
+#include <string.h>
+
+/* ---- values that are all alike ---- */
+
+static const struct {
+    const char *name;
+    uint64_t seed;
+    double value;
+} kinds[FB_INPUT_KINDS] = {[FB_INPUT_NOISE] = {.name = "noise"},
+                           [FB_INPUT_ZEROS] = {"zeros", FB_SEED_ZEROS, 0},
+                           [FB_INPUT_ONES] = {"ones", FB_SEED_ONES, 1}};
+
+const char *fb_input_kind_name(fb_input_kind kind)
+{
+    return kinds[kind].name;
+}
+
+bool fb_input_kind_parse(const char *name, fb_input_kind *out)
+{
+    int k = 0;
+    while (k < FB_INPUT_KINDS && strcmp(kinds[k].name, name) != 0) k++;
+    if (k == FB_INPUT_KINDS) return false;
+    *out = (fb_input_kind)k;
+    return true;
+}
+
+fb_input_kind fb_input_kind_of(uint64_t seed)
+{
+    fb_input_kind kind = FB_INPUT_KINDS - 1;
+    while (kind != FB_INPUT_NOISE && kinds[kind].seed != seed) kind--;
+    return kind;
+}
+
+uint64_t fb_input_seed(fb_input_kind kind, uint64_t noise)
+{
+    return kind == FB_INPUT_NOISE ? noise : kinds[kind].seed;
+}
+
+/* Under this seed, whatever distribution or file it is of? */
+static bool is_alike(const fb_node *node, uint64_t seed)
+{
+    bool given = node->op == FB_OP_INPUT || node->op == FB_OP_PARAM || node->op == FB_OP_FEED;
+    return given && fb_dtype_is_float(node->dtype) && fb_input_kind_of(seed) != FB_INPUT_NOISE;
+}
 
 /* Elements from … from + count of a source that is a distribution; for integers the value is truncated. */
 static void fill_distribution(const fb_node *node, uint64_t seed, int64_t from, int64_t count, double *v, int64_t *i)
@@ -72,7 +118,9 @@ static bool fill_file(const fb_node *node, fb_file_values files, void *ctx, int6
 static bool source_values(const fb_node *node, uint64_t seed, fb_file_values files, void *ctx, int64_t from,
                           int64_t count, double *v, int64_t *i, fb_error *err)
 {
-    if (node->op == FB_OP_IOTA) {
+    if (is_alike(node, seed)) {
+        for (int64_t k = 0; k < count; k++) v[k] = kinds[fb_input_kind_of(seed)].value;
+    } else if (node->op == FB_OP_IOTA) {
         fill_iota(node, from, count, v, i);
     } else if (node->op == FB_OP_CONST) {
         int64_t whole = node->dtype == FB_BOOL ? node->attrs->value != 0 : fb_int_of(node->attrs->value);

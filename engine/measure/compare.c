@@ -186,11 +186,11 @@ static bool same_hardware(const char *a, const char *b)
     return !recorded || (of_a && of_b && strcmp(of_a, of_b) == 0);
 }
 
-const char *fb_not_comparable(const char *device_a, const char *computes_a, const char *device_b,
-                              const char *computes_b)
+const char *fb_not_comparable(fb_compared a, fb_compared b)
 {
-    if (device_a && device_b && !same_hardware(device_a, device_b)) return "another device";
-    if (computes_a && computes_b && strcmp(computes_a, computes_b) != 0) return "another computation";
+    if (a.device && b.device && !same_hardware(a.device, b.device)) return "another device";
+    if (a.computes && b.computes && strcmp(a.computes, b.computes) != 0) return "another computation";
+    if (strcmp(a.values ? a.values : "", b.values ? b.values : "") != 0) return "of other values";
     return NULL;
 }
 
@@ -243,7 +243,7 @@ fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time
 bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us)
 {
     if (sampled_us >= most_sampled_us || a->failed || b->failed) return true;
-    if (fb_not_comparable(a->device, a->computes, b->device, b->computes)) return true;
+    if (fb_not_comparable(FB_COMPARED(a), FB_COMPARED(b))) return true;
     fb_comparison wall = fb_compare_reports(a, b, FB_TIME_WALL), device = fb_compare_reports(a, b, FB_TIME_DEVICE);
     bool device_known = a->device_us.n && b->device_us.n;
     return wall.what != FB_CANNOT_TELL && (!device_known || device.what != FB_CANNOT_TELL);

@@ -48,10 +48,14 @@ bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_u
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways
  * of writing the same computation, in any precision. Arena-owned. */
 const char *fb_results_of(const fb_graph *g, fb_arena *arena);
-/* Why a ratio of their times says nothing: "another device", "another computation"; NULL: it may be told. What is
- * not known of one of them is no reason. */
-const char *fb_not_comparable(const char *device_a, const char *computes_a, const char *device_b,
-                              const char *computes_b);
+/* What must be the same for a ratio: as a report has it, each NULL where it is not known; values: NULL is noise. */
+typedef struct {
+    const char *device, *computes, *values;
+} fb_compared;
+/* Why a ratio of their times says nothing: "another device", "another computation", "of other values"; NULL: it may be
+ * told. What is not known of one of them is no reason. */
+const char *fb_not_comparable(fb_compared a, fb_compared b);
+#define FB_COMPARED(R) ((fb_compared){(R)->device, (R)->computes, (R)->values}) /* of a report, or a column */
 
 /* Half the width of the interval of a median, relative to it; NAN: nothing is known of it. */
 double fb_stat_half(const fb_stat *s, fb_figure_source source);

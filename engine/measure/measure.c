@@ -9,6 +9,7 @@
 #include "base/vec.h"
 #include "code/lower.h"
 #include "graph/access.h"
+#include "interp/input.h"
 #include "measure/audit.h"
 #include "measure/check.h"
 #include "measure/reference.h"
@@ -47,7 +48,8 @@ struct fb_measurement {
     fb_id *checked; /* nodes whose values are verified … */
     fb_id *judged;  /* … against those of the graph as written */
     int n_checked;
-    int seed; /* whose inputs are on the device */
+    int seed;  /* whose inputs are on the device */
+    int timed; /* the one seed of which samples are taken; FB_NONE: they rotate */
     bool verified[FB_SEEDS];
     void **images[FB_SEEDS];  /* of each seed and buffer: what is written; kept where seeds rotate */
     uint64_t *left[FB_SEEDS]; /* digests of what a run leaves in each of `checked` */
@@ -277,7 +279,8 @@ static bool write_second(fb_measurement *m, uint64_t seed, const fb_progress *pr
     for (int b = 0; good && b < p->n_buffers; b++) {
         if (!p->buffers[b].fed) continue;
         char *other = fb_alloc((size_t)p->buffers[b].bytes + 1);
-        good = fill_buffer(m, &p->buffers[b], seed + 1, other, progress, err) &&
+        uint64_t next = fb_input_kind_of(seed) == FB_INPUT_NOISE ? seed + 1 : seed;
+        good = fill_buffer(m, &p->buffers[b], next, other, progress, err) &&
                m->device->ops->write_second(m->loaded, b, other, err);
         fb_free(other);
     }
@@ -461,6 +464,20 @@ static bool check_unseen(fb_measurement *m, const fb_progress *progress, fb_erro
     return ok;
 }
 
+/* What is timed, end to end: zeros hide what noise shows, and are right or wrong beside that. */
+static bool check_timed(fb_measurement *m, const fb_progress *progress, fb_error *err)
+{
+    char was[sizeof m->whole.worst];
+    if (!write_inputs(m, m->timed, progress, err) || !note_left(m, m->timed, progress, err) ||
+        !check_whole(m, m->timed, progress, err))
+        return false;
+    memcpy(was, m->whole.worst, sizeof was);
+    if (!m->whole.ok)
+        snprintf(m->whole.worst, sizeof m->whole.worst, "with %s for inputs, %.*s",
+                 fb_input_kind_name(fb_input_kind_of(m->o.seeds[m->timed])), (int)sizeof was - 32, was);
+    return true;
+}
+
 /* Kernels first: the reference may still be on its way. The timed program's own answer is what the whole is judged by.
  */
 bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *err)
@@ -475,6 +492,7 @@ bool fb_measure_check(fb_measurement *m, const fb_progress *progress, fb_error *
     if (ok && m->error.ok)
         ok = write_inputs(m, 0, progress, err) && run_poisoned(m, m->o.seeds[0], progress, err) &&
              check_whole(m, 0, progress, err);
+    if (ok && m->error.ok && m->whole.ok && m->timed != FB_NONE) ok = check_timed(m, progress, err);
     if (ok && m->error.ok && m->device->ops->stepping && fb_program_has_files(m->program))
         ok = check_unseen(m, progress, err);
     if (!ok) {
@@ -555,16 +573,22 @@ static void find_checked(fb_measurement *m, fb_planner *p)
 fb_measurement *fb_measure_prepare(fb_device *d, const fb_plan *plan, const fb_measure_options *o,
                                    const fb_progress *progress, fb_error *err)
 {
+    FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
+    if (d->ops->recall && fb_input_kind_of(o->seeds[o->n_seeds - 1]) != FB_INPUT_NOISE) {
+        fb_fail(err, FB_ERR_UNAVAILABLE, "%s was recorded with noise for inputs, and knows nothing of %s", d->name,
+                fb_input_kind_name(fb_input_kind_of(o->seeds[o->n_seeds - 1])));
+        return NULL;
+    }
     fb_measurement *m = fb_calloc(1, sizeof *m);
     m->device = d;
     m->g = fb_planner_graph(fb_plan_planner(plan));
     m->o = *o;
     m->seed = -1;
+    m->timed = fb_input_kind_of(o->seeds[o->n_seeds - 1]) == FB_INPUT_NOISE ? FB_NONE : o->n_seeds - 1;
     m->capped = m->dropped = -1;
     m->arena = fb_arena_new();
     m->error = (fb_error_report){.ok = true};
     find_checked(m, fb_plan_planner(plan));
-    FB_ASSERT(o->n_seeds >= 1 && o->n_seeds <= FB_SEEDS);
     bool ok = step(progress, "lowering", 0, err) && (m->program = fb_lower(plan, d->ops->target, err)) != NULL;
     if (ok && !d->ops->recall && is_merged(m->program))
         ok = (m->apart = fb_lower_apart(plan, d->ops->target, err)) != NULL;
@@ -591,6 +615,9 @@ static bool rotate(fb_measurement *m, fb_cache_state cache, const fb_progress *p
 {
     int turn = cache == FB_CACHE_COLD ? 1 : TURN_CALLS;
     int next = m->calls++ / turn % m->o.n_seeds;
+    if (m->timed != FB_NONE)
+        return m->seed == m->timed ||
+               (write_inputs(m, m->timed, progress, err) && note_left(m, m->timed, progress, err));
     if (next == m->seed) return true;
     /* until the first is checked, and the next one's reference is there, it goes on alone */
     if (!m->verified[next] && next && m->seed >= 0 &&

@@ -38,7 +38,9 @@ typedef struct fb_measurement fb_measurement;
 enum { FB_SEEDS = 4 };
 
 typedef struct {
-    /* Inputs rotate through them; the first is checked by fb_measure_check, each other, end to end, when it comes. */
+    /* Inputs rotate through them; the first is checked by fb_measure_check, each other, end to end, when it comes. A
+     * last one of zeros or ones (interp/input.h) is what is timed, and nothing else; it is checked end to end by
+     * fb_measure_check too, beside the first, which tells more. */
     uint64_t seeds[FB_SEEDS];
     int n_seeds;
     bool counters;

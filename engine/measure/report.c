@@ -152,6 +152,7 @@ static const field report_fields[] = {
     REPORT("graph_hash", TEXT, graph_hash),
     REPORT("plan_hash", TEXT, plan_hash),
     REPORT("computes", TEXT, computes),
+    REPORT("values", TEXT, values),
     REPORT("failed", TEXT, failed),
 };
 

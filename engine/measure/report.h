@@ -105,6 +105,7 @@ typedef struct fb_report {
     fb_kernel_report *kernels;
     const char *graph_hash, *plan_hash;
     const char *computes; /* fb_results_of its graph; NULL: not known */
+    const char *values;   /* of inputs and parameters while it was timed: "zeros", "ones"; NULL: noise */
     const char *failed;   /* a sentence when the case failed: then nothing measured stands above */
     fb_error_kind failed_kind;
 } fb_report;

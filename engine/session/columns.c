@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "interp/input.h"
 #include "session/names.h"
 
 #include <math.h>
@@ -29,6 +30,7 @@ static void show(fb_column_record *c)
     if (c->variant && c->variant[0]) fb_str_addf(&text, "%s:", c->variant);
     fb_str_add(&text, c->plan_name);
     if (c->device) fb_str_addf(&text, "@%s", c->device);
+    if (c->inputs) fb_str_addf(&text, "#%s", c->inputs);
     fb_free(c->text);
     c->text = fb_str_take(&text);
     c->shown.text = c->text;
@@ -145,8 +147,17 @@ static fb_column_record *record_new(fb_session *s, const fb_column_spec *spec)
     c->base = fb_strdup(spec->plan);
     c->device = fb_copy_text(spec->device);
     c->shown.device = c->device ? c->device : "";
+    const char *values = spec->values ? spec->values : s->options.values;
+    if (values && strcmp(values, fb_input_kind_name(FB_INPUT_NOISE)) != 0) c->inputs = fb_strdup(values);
+    c->shown.values = c->inputs;
     fb_column_set_state(c, FB_COLUMN_BUILDING);
     return c;
+}
+
+/* Said in full, whatever is usual in the session. */
+static char *inputs_given(const fb_column_record *c)
+{
+    return c->inputs ? c->inputs : (char *)(uintptr_t)fb_input_kind_name(FB_INPUT_NOISE);
 }
 
 fb_column_record *fb_column_new(fb_session *s, const char *text, fb_error *err)
@@ -182,6 +193,7 @@ void fb_column_free(fb_column_record *c)
     fb_free(c->plan_name);
     fb_free(c->base);
     fb_free(c->device);
+    fb_free(c->inputs);
     fb_session_changed(c->session);
     fb_free(c);
 }
@@ -199,7 +211,7 @@ static void expand(fb_session *s, int at)
     fb_column_record *first = s->columns.at[at];
     const fb_script_info *info = s->info;
     for (int i = 0; i < info->n_variants; i++) {
-        fb_column_spec spec = {.variant = (char *)info->variants[i], .plan = first->base, .device = first->device};
+        fb_column_spec spec = {(char *)info->variants[i], first->base, first->device, inputs_given(first)};
         fb_column_record *c = record_new(s, &spec);
         c->measure_wanted = first->measure_wanted;
         c->verify_wanted = first->verify_wanted;
@@ -526,7 +538,7 @@ int fb_session_duplicate(fb_session *s, int i)
 {
     fb_column_record *from = fb_column_at(s, i);
     if (!from) return -1;
-    fb_column_spec spec = {.variant = from->variant, .plan = from->base, .device = from->device};
+    fb_column_spec spec = {from->variant, from->base, from->device, inputs_given(from)};
     fb_column_record *c = record_new(s, &spec);
     insert_at(s, i + 1, c);
     if (!from->history || from->next) {

@@ -78,9 +78,9 @@ typedef struct fb_job {
 typedef struct fb_column_record {
     fb_column shown; /* what the header promises; first, so that the two convert */
     fb_session *session;
-    bool hidden; /* of the experiment, not on screen */
-    char *text, *variant, *plan_name, *device;
-    char *base;         /* the plan asked for last: preset, script plan or file */
+    bool hidden;                                        /* of the experiment, not on screen */
+    char *text, *variant, *plan_name, *device, *inputs; /* inputs: their values while it is timed; NULL: noise */
+    char *base;                                         /* the plan asked for last: preset, script plan or file */
     bool variant_given; /* false: to be expanded to one column a variant once the script has answered */
     json_t *params;     /* its own; NULL: the session's */
     fb_slot *slot;      /* of shown.graph; counted */

@@ -16,6 +16,7 @@ json_t *fb_session_keep(const fb_session *s, int i)
     if (*c->variant) fb_str_addf(&spec, "%s:", c->variant);
     fb_str_add(&spec, c->base);
     if (c->device) fb_str_addf(&spec, "@%s", c->device);
+    if (c->inputs) fb_str_addf(&spec, "#%s", c->inputs);
     json_t *kept = json_pack("{s:s}", "column", fb_str_get(&spec));
     if (c->carried)
         json_object_set(kept, "plan", c->carried);

@@ -4,9 +4,10 @@
 
 #include "base/near.h"
 
-/* [VARIANT:]PLAN[@DEVICE] taken apart; each part is NULL where it is not given, and freed by fb_column_spec_free. */
+/* [VARIANT:]PLAN[@DEVICE][#VALUES] taken apart; each part is NULL where it is not given, and freed by
+ * fb_column_spec_free. */
 typedef struct {
-    char *variant, *plan, *device;
+    char *variant, *plan, *device, *values;
 } fb_column_spec;
 
 bool fb_column_spec_parse(const char *text, fb_column_spec *out, fb_error *err);

@@ -32,10 +32,12 @@ struct fb_results {
 };
 
 /* The script is named by its file alone, so that a results file may be used from another folder. */
-static char *key_of(const char *script, const char *variant, const char *plan, const char *device, const json_t *params)
+static char *key_of(const char *script, const char *variant, const char *plan, const char *device, const char *values,
+                    const json_t *params)
 {
     json_t *none = json_object();
     json_t *key = json_pack("[s,s,s,s,O]", fb_file_name(script), variant, plan, device, params ? params : none);
+    if (values && *values) json_array_append_new(key, json_string(values));
     char *line = fb_json_line(key);
     json_decref(key);
     json_decref(none);
@@ -48,7 +50,7 @@ static char *key_of_row(const json_t *row)
     if (which) return fb_json_line(which);
     return key_of(fb_json_string_or(row, "script", ""), fb_json_string_or(row, "variant", ""),
                   fb_json_string_or(row, "plan", ""), fb_json_string_or(row, "device", ""),
-                  json_object_get(row, "params"));
+                  fb_json_string_or(row, "values", ""), json_object_get(row, "params"));
 }
 
 static const json_t *find(const fb_results *r, const char *key)
@@ -188,7 +190,7 @@ static bool same_hash(const json_t *row, const char *key, fb_hash hash)
 
 const json_t *fb_results_find(const fb_results *r, const char *script, const fb_column *c)
 {
-    char *key = key_of(script, c->variant, c->plan_name, c->device, c->params);
+    char *key = key_of(script, c->variant, c->plan_name, c->device, c->values, c->params);
     const json_t *row = find(r, key);
     fb_free(key);
     if (row && c->written && !same_hash(row, "graph_hash", c->written->hash)) return NULL;

@@ -20,8 +20,8 @@ void fb_results_close(fb_results *r);
 int fb_results_rows(const fb_results *r);
 const json_t *fb_results_row(const fb_results *r, int i); /* borrowed */
 
-/* The last row of this case: same script, variant, plan, device and parameters, and, where both are known, the same
- * graph and plan. NULL when there is none. Borrowed. */
+/* The last row of this case: same script, variant, plan, device, values and parameters, and, where both are known, the
+ * same graph and plan. NULL when there is none. Borrowed. */
 const json_t *fb_results_find(const fb_results *r, const char *script, const fb_column *c);
 /* The row of an experiment's case, or NULL. */
 const json_t *fb_results_find_case(const fb_results *r, const json_t *which);

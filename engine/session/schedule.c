@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "interp/input.h"
 #include "script/files.h"
 
 #include <math.h>
@@ -147,6 +148,7 @@ static void complete(const fb_column_record *c, fb_report *r)
     json_decref(r->params);
     r->params = json_deep_copy(c->shown.params);
     r->nodes = c->shown.graph->n_nodes;
+    r->values = c->inputs ? fb_arena_strdup(r->arena, c->inputs) : NULL;
     r->computes = c->shown.computes ? fb_arena_strdup(r->arena, c->shown.computes) : NULL;
     json_decref(r->search);
     r->search = c->shown.search ? fb_best_summary_to_json(c->shown.search) : NULL;
@@ -251,10 +253,13 @@ static void forget_files(fb_worker_record *w)
     while (w->files.n) fb_free(w->files.at[--w->files.n]);
 }
 
-/* Inputs rotate while a case is timed; to be checked alone, one set is enough. */
+/* Inputs rotate while a case is timed, or are what its column says; to be checked alone, one set is enough. */
 static fb_measure_options seeds_of(const fb_session *s, const fb_job *j)
 {
-    return (fb_measure_options){.seeds = {s->options.seed, s->options.seed + 1}, .n_seeds = j->verify_only ? 1 : 2};
+    fb_input_kind kind = FB_INPUT_NOISE;
+    if (j->column && j->column->inputs) fb_input_kind_parse(j->column->inputs, &kind);
+    return (fb_measure_options){.seeds = {s->options.seed, fb_input_seed(kind, s->options.seed + 1)},
+                                .n_seeds = j->verify_only ? 1 : 2};
 }
 
 static void prepare(fb_session *s, fb_job *j)

@@ -35,6 +35,7 @@ typedef struct {
     const char *const *workers; /* --worker commands */
     const json_t *set;          /* {"batch_size":[64,128]}: one value or several a parameter; may be NULL */
     uint64_t seed;              /* of the inputs; 0 is as good as any */
+    const char *values;         /* what columns are timed with that do not say so; NULL: noise */
     bool calibrate;             /* calibrate in the background when the device was not */
     int calm_ms;                /* … after this long without anything to do; 0: 1.5 s */
     bool counters;              /* measured traffic as well, on GPUs whose counters may be read */
@@ -131,14 +132,15 @@ typedef struct {
     const fb_report *before;       /* of the plan before the last edit, for comparison; NULL: none */
     json_t *params;                /* of its graph */
     const char *computes;          /* measure/compare.h, of its graph; NULL: not known */
+    const char *values;            /* of its inputs while it is timed: "zeros", "ones"; NULL: noise */
     bool searching;                /* while building: its plan is searched for, progress and fraction tell how far */
     const fb_best_summary *search; /* how its plan was found; NULL unless it is `best` */
 } fb_column;
 
 int fb_session_columns(const fb_session *s);
 const fb_column *fb_session_column(const fb_session *s, int i);
-/* `spec`: [VARIANT:]PLAN[@DEVICE]; without a variant one column a variant is added. Returns the first new column's
- * index or -1. */
+/* `spec`: [VARIANT:]PLAN[@DEVICE][#VALUES]; without a variant one column a variant is added. Returns the first new
+ * column's index or -1. */
 int fb_session_add(fb_session *s, const char *spec, fb_error *err);
 void fb_session_drop(fb_session *s, int i);
 /* Columns that failed because their device is not here go, unless all did; the log says which. For what a script

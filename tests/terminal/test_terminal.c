@@ -564,7 +564,7 @@ static const screen_case cases[] = {
      {NULL},
      "demo",
      ": \"add \"",
-     {":add [VARIANT:]PLAN[@DEVICE]"},
+     {":add [VARIANT:]PLAN[@DEVICE][#VALUES]"},
      {NULL}},
     {"Esc leaves the prompt", 100, 30, {NULL}, "demo", ": \"quit\" Esc", {"q quit"}, {":quit"}},
     {"commands typed before", 100, 30, {NULL}, "demo", ": \"undo\" Enter : Up", {":undo"}, {NULL}},

@@ -119,30 +119,37 @@ static void test_nearest(void **state)
     assert_non_null(strstr(err.text, "there are: eager, max, none, inductor"));
 }
 
-static void check_spec(const char *text, const char *variant, const char *plan, const char *device)
+static void check_spec(const char *text, const char *variant, const char *plan, const char *device, const char *values)
 {
     fb_column_spec spec;
     assert_true(fb_column_spec_parse(text, &spec, NULL));
     assert_string_equal(spec.variant ? spec.variant : "-", variant);
     assert_string_equal(spec.plan, plan);
     assert_string_equal(spec.device ? spec.device : "-", device);
+    assert_string_equal(spec.values ? spec.values : "-", values);
     fb_column_spec_free(&spec);
 }
 
 static void test_specs(void **state)
 {
     (void)state;
-    check_spec("max", "-", "max", "-");
-    check_spec("one:max@host", "one", "max", "host");
-    check_spec("max@cuda:1", "-", "max", "cuda:1");
-    check_spec("one:eager@cuda:1", "one", "eager", "cuda:1");
-    check_spec("one:plans/mine.json@host", "one", "plans/mine.json", "host");
-    check_spec("a@b/mine.json", "-", "a@b/mine.json", "-");
+    check_spec("max", "-", "max", "-", "-");
+    check_spec("one:max@host", "one", "max", "host", "-");
+    check_spec("max@cuda:1", "-", "max", "cuda:1", "-");
+    check_spec("one:eager@cuda:1", "one", "eager", "cuda:1", "-");
+    check_spec("one:plans/mine.json@host", "one", "plans/mine.json", "host", "-");
+    check_spec("a@b/mine.json", "-", "a@b/mine.json", "-", "-");
+    check_spec("max#zeros", "-", "max", "-", "zeros");
+    check_spec("one:max@cuda:1#ones", "one", "max", "cuda:1", "ones");
+    check_spec("a@b/mine#2.json", "-", "a@b/mine#2.json", "-", "-");
+    check_spec("a@b/mine.json#noise", "-", "a@b/mine.json", "-", "noise");
     fb_column_spec spec;
     fb_error err = {0};
     assert_false(fb_column_spec_parse("@host", &spec, &err));
     assert_int_equal(err.kind, FB_ERR_USAGE);
     assert_false(fb_column_spec_parse("max@", &spec, &err));
+    assert_false(fb_column_spec_parse("max#half", &spec, &err));
+    assert_false(fb_column_spec_parse("#zeros", &spec, &err));
 }
 
 /* ---- results files ---- */

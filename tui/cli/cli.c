@@ -357,6 +357,7 @@ fb_session *fb_cli_open(const fb_cli *cli, const char *path, int *status)
         .plan_as = cli->plan_as,
         .plan_as_gpus = cli->plan_as_gpus,
         .search_again = cli->search_again,
+        .values = cli->values,
     };
     fb_error err = {0};
     fb_session *s = fb_session_new(&o, &err);

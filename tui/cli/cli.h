@@ -61,6 +61,7 @@ typedef struct {
     bool counters;                                         /* see fb_session_options */
     bool lesson;                                           /* what is opened is a lesson, not a script */
     bool search_again;                                     /* see fb_session_options */
+    const char *values;                                    /* see fb_session_options */
     const fb_machine *plan_as;                             /* see fb_session_options */
     bool plan_as_gpus;                                     /* see fb_session_options */
 } fb_cli;

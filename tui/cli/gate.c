@@ -181,7 +181,8 @@ static bool columns_ready(gate *g)
 
 static void name_column(const fb_column *c, fb_str *to)
 {
-    fb_str_addf(to, "%s%s%s@%s", c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device);
+    fb_str_addf(to, "%s%s%s@%s%s%s", c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device,
+                c->values ? "#" : "", c->values ? c->values : "");
 }
 
 static void add_row(gate *g, const char *what, int column, const char *found, gate_state state)
@@ -309,7 +310,7 @@ static void add_compared(gate *g, const char *what, int column, const fb_report 
 {
     fb_str found = {0};
     char text[64];
-    const char *why = fb_not_comparable(than->device, than->computes, r->device, r->computes);
+    const char *why = fb_not_comparable(FB_COMPARED(than), FB_COMPARED(r));
     fb_comparison c = fb_compare_reports(than, r, g->of);
     if (why)
         fb_str_addf(&found, "it is %s", why);
@@ -353,6 +354,7 @@ static bool is_same_case(const json_t *row, const fb_column *c)
     return !strcmp(fb_json_string_or(row, "variant", ""), c->variant) &&
            !strcmp(fb_json_string_or(row, "plan", ""), c->plan_name) &&
            !strcmp(fb_json_string_or(row, "device", ""), c->device) &&
+           !strcmp(fb_json_string_or(row, "values", ""), c->values ? c->values : "") &&
            json_equal(json_object_get(row, "params"), c->params);
 }
 

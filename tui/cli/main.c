@@ -112,12 +112,13 @@ static char *help_filter(int key, const char *text, void *input)
         fb_str_addf(&out, "  %s%*s", usage, pad > 1 ? pad : 1, "");
         add_wrapped(&out, c->summary, SUMMARY_AT, 76 - SUMMARY_AT);
     }
-    fb_str_add(&out,
-               "\nWithout a command: the workbench in a terminal, a table elsewhere. SCRIPT is a Lua script, a graph "
-               "in JSON, or "
-               "the name of a bundled script; a COLUMN is [VARIANT:]PLAN[@DEVICE], such as max, combined:eager or "
-               "mine.json@host. \"fusebox COMMAND --help\" says more.\n\nExit status: 0 fine, 1 a result is wrong or a "
-               "script failed, 2 usage, 3 device not available.\n");
+    fb_str_add(
+        &out,
+        "\nWithout a command: the workbench in a terminal, a table elsewhere. SCRIPT is a Lua script, a graph "
+        "in JSON, or "
+        "the name of a bundled script; a COLUMN is [VARIANT:]PLAN[@DEVICE][#VALUES], such as max, combined:eager or "
+        "mine.json@host. \"fusebox COMMAND --help\" says more.\n\nExit status: 0 fine, 1 a result is wrong or a "
+        "script failed, 2 usage, 3 device not available.\n");
     char *copy = strdup(out.text); /* argp frees it */
     fb_str_free(&out);
     return copy;

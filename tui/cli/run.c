@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "interp/input.h"
 #include "session/gather.h"
 #include "tui/cli/run.h"
 #include "tui/show/output.h"
@@ -30,7 +31,7 @@ typedef struct {
     int status;
 } run;
 
-enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_SEARCH, KEY_PICTURES };
+enum { KEY_FORMAT = 256, KEY_EXPERIMENT, KEY_RETRY, KEY_TRACE, KEY_METRICS, KEY_SEARCH, KEY_PICTURES, KEY_VALUES };
 
 static const struct argp_option options[] = {
     {"out", 'o', "F.jsonl", 0, "Append every row to this file, and leave out rows that it holds", 0},
@@ -38,6 +39,8 @@ static const struct argp_option options[] = {
     {"experiment", KEY_EXPERIMENT, NULL, 0,
      "Run the script's experiment instead; with --out, it goes on where it stopped", 0},
     {"retry", KEY_RETRY, NULL, 0, "Measure again what failed in --out", 0},
+    {"values", KEY_VALUES, "VALUES", 0,
+     "What inputs and parameters hold while columns are timed: noise (default), zeros or ones", 0},
     {"search", KEY_SEARCH, NULL, 0, "Search for the plan best anew, even if one was found earlier", 0},
     {"trace", KEY_TRACE, "FILE", 0, "Write launches and kernels of every column over time, for Perfetto or Chrome", 0},
     {"pictures", KEY_PICTURES, "FOLDER", 0,
@@ -54,6 +57,11 @@ static int own_key(void *ctx, int key, char *arg, struct argp_state *state)
     case KEY_EXPERIMENT: r->experiment = true; return 0;
     case KEY_RETRY: r->retry = true; return 0;
     case KEY_SEARCH: r->cli.search_again = true; return 0;
+    case KEY_VALUES:
+        if (!fb_input_kind_parse(arg, &(fb_input_kind){0}))
+            fb_cli_usage("%s: no values \"%s\"; there are: noise, zeros, ones", state->name, arg);
+        r->cli.values = arg;
+        return 0;
     case KEY_TRACE: r->trace = arg; return 0;
     case KEY_METRICS: r->metrics = true; return 0;
     case KEY_PICTURES: r->pictures = arg; return 0;
@@ -345,6 +353,7 @@ static int run_main(const fb_command *me, int argc, char **argv)
     if (r.experiment && r.cli.n_args > 1) fb_cli_usage("%s: --experiment chooses its own columns", argv[0]);
     if (r.experiment && r.pictures) fb_cli_usage("%s: --pictures is of columns, not of an experiment", argv[0]);
     if (r.experiment && r.trace) fb_cli_usage("%s: --trace is of columns, not of an experiment", argv[0]);
+    if (r.experiment && r.cli.values) fb_cli_usage("%s: --values is of columns, not of an experiment", argv[0]);
     if (r.metrics && !r.trace) fb_cli_usage("%s: --metrics needs --trace FILE, which they go to", argv[0]);
     r.session = fb_cli_open(&r.cli, r.cli.args[0], &r.status);
     if (r.session) run_script(&r);

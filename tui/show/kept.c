@@ -54,7 +54,8 @@ void fb_kept_column(json_t *kept, const fb_column *c)
 /* "1  split_stack:eager@host" */
 static void name_column(const fb_column *c, int row, fb_str *out)
 {
-    fb_str_addf(out, "%d  %s%s%s@%s", row + 1, c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device);
+    fb_str_addf(out, "%d  %s%s%s@%s%s%s", row + 1, c->variant, c->variant[0] ? ":" : "", c->plan_name, c->device,
+                c->values ? "#" : "", c->values ? c->values : "");
 }
 
 static json_t *parts_of(const fb_why *why)
@@ -115,8 +116,7 @@ static json_t *keep_why(const compared *c, int a, int b)
 static bool comparable(const compared *c, int a, int b)
 {
     const fb_report *ra = c->reports[a], *rb = c->reports[b];
-    return ra && rb && !ra->failed && !rb->failed &&
-           !fb_not_comparable(ra->device, ra->computes, rb->device, rb->computes);
+    return ra && rb && !ra->failed && !rb->failed && !fb_not_comparable(FB_COMPARED(ra), FB_COMPARED(rb));
 }
 
 /* The first column that the i-th can be compared with, one on the same device before others; FB_NONE. */
@@ -142,7 +142,7 @@ static bool fits(const fb_column_spec *spec, const fb_column *c)
 static bool puzzle_pair(const compared *c, int pair[2])
 {
     const fb_script_info *info = fb_session_script(c->session);
-    fb_column_spec spec[2] = {{NULL, NULL, NULL}, {NULL, NULL, NULL}};
+    fb_column_spec spec[2] = {{.plan = NULL}, {.plan = NULL}};
     bool found = false, fine = info && info->puzzle;
     for (int i = 0; i < 2 && fine; i++) fine = fb_column_spec_parse(info->puzzle->compare[i], &spec[i], NULL);
     for (int a = 0; a < c->n && fine && !found; a++)

@@ -78,6 +78,7 @@ static const struct {
                    {"device", {"device"}}, {"nodes", {"nodes"}},     {"launch_mode", {"launch_mode"}}},
   more_after[] = {
       {"stale", {"stale"}},
+      {"values", {"values"}},
       {"floor_kind", {"floor_kind"}},
       {"wall_p10_us", {"wall_us", "p10"}},
       {"wall_p90_us", {"wall_us", "p90"}},
@@ -200,13 +201,16 @@ static fb_comparison compared(const json_t *first, const json_t *row)
     return c;
 }
 
+static fb_compared compared_of(const json_t *row)
+{
+    return (fb_compared){fb_json_string_or(row, "device", NULL), fb_json_string_or(row, "computes", NULL),
+                         fb_json_string_or(row, "values", NULL)};
+}
+
 const char *fb_output_against(const json_t *first, const json_t *row, char to[48], const char **why)
 {
     char times[32];
-    *why = first == row
-               ? NULL
-               : fb_not_comparable(fb_json_string_or(first, "device", NULL), fb_json_string_or(first, "computes", NULL),
-                                   fb_json_string_or(row, "device", NULL), fb_json_string_or(row, "computes", NULL));
+    *why = first == row ? NULL : fb_not_comparable(compared_of(first), compared_of(row));
     fb_comparison c = first == row ? (fb_comparison){FB_SAME, .times = 1} : compared(first, row);
     fb_figure_source a = fb_figure_kind(first), b = fb_figure_kind(row);
     *to = '\0';
@@ -264,9 +268,9 @@ static void counted_cell(fb_table *t, const json_t *row)
 
 static void name_cell(fb_table *t, const json_t *row, bool device)
 {
-    const char *variant = fb_json_string_or(row, "variant", "");
-    fb_table_cellf(t, "%s%s%s%s%s", variant, variant[0] ? ":" : "", fb_json_string_or(row, "plan", ""),
-                   device ? "@" : "", device ? fb_json_string_or(row, "device", "") : "");
+    const char *variant = fb_json_string_or(row, "variant", ""), *values = fb_json_string_or(row, "values", "");
+    fb_table_cellf(t, "%s%s%s%s%s%s%s", variant, variant[0] ? ":" : "", fb_json_string_or(row, "plan", ""),
+                   device ? "@" : "", device ? fb_json_string_or(row, "device", "") : "", values[0] ? "#" : "", values);
 }
 
 static bool any_has(const json_t *rows, const char *a, const char *b, const char *c)

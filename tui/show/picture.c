@@ -167,10 +167,10 @@ static double moved(const json_t *of)
 
 void fb_picture_row_name(const json_t *row, int number, const json_t *params, fb_str *out)
 {
-    const char *variant = fb_json_string_or(row, "variant", ""), *name;
+    const char *variant = fb_json_string_or(row, "variant", ""), *values = fb_json_string_or(row, "values", ""), *name;
     json_t *value;
-    fb_str_addf(out, "%d  %s%s%s@%s", number, variant, *variant ? ":" : "", fb_json_string_or(row, "plan", "?"),
-                fb_json_string_or(row, "device", "?"));
+    fb_str_addf(out, "%d  %s%s%s@%s%s%s", number, variant, *variant ? ":" : "", fb_json_string_or(row, "plan", "?"),
+                fb_json_string_or(row, "device", "?"), *values ? "#" : "", values);
     json_object_foreach((json_t *)params, name, value)
     {
         char *text = fb_figure_plain(json_object_get(json_object_get(row, "params"), name));
@@ -298,8 +298,8 @@ static double longest_on(const json_t *rows, const json_t *of)
     fb_figure_source kind;
     json_array_foreach((json_t *)rows, i, row)
     {
-        if (fb_not_comparable(fb_json_string_or(row, "device", NULL), NULL, fb_json_string_or(of, "device", NULL),
-                              NULL))
+        if (fb_not_comparable((fb_compared){.device = fb_json_string_or(row, "device", NULL)},
+                              (fb_compared){.device = fb_json_string_or(of, "device", NULL)}))
             continue;
         json_array_foreach(json_object_get(row, "kernels"), k, kernel) most = fmax(most, kernel_us(kernel, &kind));
     }

@@ -122,7 +122,7 @@ bool fb_tried_spec(const json_t *row, fb_str *spec, fb_error *err)
     const json_t *which = json_object_get(row, "case"), *of = which ? which : row;
     const json_t *edited = json_object_get(row, "edited");
     const char *variant = fb_json_string_or(of, "variant", ""), *plan = fb_json_string_or(of, "plan", NULL),
-               *device = fb_json_string_or(of, "device", "");
+               *device = fb_json_string_or(of, "device", ""), *values = fb_json_string_or(of, "values", "");
     if (*variant) fb_str_addf(spec, "%s:", variant);
     if (edited) {
         if (!fb_tried_plan_file(edited, spec, err)) return false;
@@ -132,5 +132,6 @@ bool fb_tried_spec(const json_t *row, fb_str *spec, fb_error *err)
         fb_str_add(spec, plan);
     }
     if (*device) fb_str_addf(spec, "@%s", device);
+    if (*values) fb_str_addf(spec, "#%s", values);
     return true;
 }

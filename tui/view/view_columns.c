@@ -94,8 +94,7 @@ static void against_first(const fb_column *first, const fb_column *c, fb_cell *o
     fb_figure_source kinds[2];
     double before = fb_column_wall(first, &kinds[0]), after = fb_column_wall(c, &kinds[1]), times = before / after;
     fb_figure_source kind = kinds[0] > kinds[1] ? kinds[0] : kinds[1]; /* the less certain of the two */
-    const char *incomparable =
-        first == c ? NULL : fb_not_comparable(first->device, first->computes, c->device, c->computes);
+    const char *incomparable = first == c ? NULL : fb_not_comparable(FB_COMPARED(first), FB_COMPARED(c));
     if (!isfinite(times) || incomparable || has_failed(c) || has_failed(first)) {
         unknown(c, out);
         return;
@@ -789,7 +788,7 @@ static void explain(fb_app *app, fb_hint *hint)
     }
     fb_str_addf(&hint->line[1], "%d  %s", app->column + 1, c->text);
     const fb_column *first = fb_session_column(app->session, 0);
-    const char *incomparable = fb_not_comparable(first->device, first->computes, c->device, c->computes);
+    const char *incomparable = fb_not_comparable(FB_COMPARED(first), FB_COMPARED(c));
     if (row == FB_FIGURE_AGAINST && app->column && incomparable)
         fb_str_addf(&hint->line[1], " · no ratio: %s than column 1's", incomparable);
     if (report_of(c) && c->report->wall_us.n && c->before && !c->before->failed && c->before->wall_us.n) {
