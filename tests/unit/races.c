@@ -493,12 +493,16 @@ static void shorten(char *name)
     *to = 0;
 }
 
-/* Line `n` of a file that may be gone. */
-static void add_line(fb_str *out, const char *path, int n)
+/* Line `n` of a file that may be gone. A library that was compiled in another folder has its text beside it now. */
+static void add_line(fb_str *out, const char *library, const char *path, int n)
 {
+    const char *folder = strrchr(library, '/'), *name = strrchr(path, '/');
     char *line = NULL;
     size_t room = 0;
-    FILE *f = fopen(path, "r");
+    fb_str beside = {0};
+    if (folder && name) fb_str_addf(&beside, "%.*s%s", (int)(folder - library), library, name);
+    FILE *f = fopen(fb_str_get(&beside), "r");
+    if (!f) f = fopen(path, "r");
     while (f && n > 0 && getline(&line, &room, f) > 0) n--;
     if (f && n == 0) {
         line[strcspn(line, "\n")] = 0;
@@ -506,6 +510,7 @@ static void add_line(fb_str *out, const char *path, int n)
     }
     if (f) fclose(f);
     free(line);
+    fb_str_free(&beside);
 }
 
 /* "spread (line 12) `text of the line`, in …": the innermost two functions that are not the emulator's. */
@@ -526,7 +531,7 @@ static void add_place(fb_str *out, const void *site)
         *colon = 0;
         shorten(name);
         fb_str_addf(out, "%s%s (line %d)", found++ ? ", in " : "", name, atoi(colon + 1));
-        if (found == 1) add_line(out, at, atoi(colon + 1));
+        if (found == 1) add_line(out, info.dli_fname, at, atoi(colon + 1));
     }
     if (f) pclose(f);
     if (!found) fb_str_addf(out, "%s+0x%zx", info.dli_fname, offset);

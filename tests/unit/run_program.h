@@ -99,19 +99,18 @@ static inline void unit_build(unit *u, const char *compiler, const char *flags, 
     snprintf(u->dir, sizeof u->dir, "%.40s/fusebox-unit.XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(u->dir));
     char path[128], command[640], kept[4200];
+    snprintf(path, sizeof path, "%s/unit.c", u->dir); /* what is wrong is told by its lines */
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(fb_str_get(&u->text), f);
+    assert_int_equal(fclose(f), 0);
     snprintf(path, sizeof path, "%s/unit.so", u->dir);
     snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared", compiler, flags);
     bool keep = unit_kept(u, command, kept);
     if (!keep || !copy_file(kept, path)) {
-        snprintf(path, sizeof path, "%s/unit.c", u->dir);
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(fb_str_get(&u->text), f);
-        assert_int_equal(fclose(f), 0);
         snprintf(command, sizeof command, "%.100s %.250s -fPIC -shared -o %s/unit.so %s/unit.c %.100s", compiler, flags,
                  u->dir, u->dir, u->libraries ? u->libraries : "-lm");
-        if (system(command) != 0) fail_msg("the compiler refuses %s", path);
-        snprintf(path, sizeof path, "%s/unit.so", u->dir);
+        if (system(command) != 0) fail_msg("the compiler refuses %s/unit.c", u->dir);
         if (keep) copy_file(path, kept);
     }
     u->handle = dlopen(path, open_flags);

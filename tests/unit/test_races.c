@@ -2,12 +2,14 @@
  * of all shapes have none; and that they do where a barrier is cut out of their text. */
 #include "unit/chain_cases.h"
 #include "unit/emulate_cuda.h"
+#include "unit/race_patterns.h"
+#include "unit/scratch.h"
 
 #include "base/embedded.h"
 
 /* ---- kernels of a few lines ---- */
 
-/* 64 threads a block; `n` and `m` are 64 numbers in memory, `bytes` as many bytes, `count` is 0. */
+/* The words are those of race_patterns.h. */
 static const struct {
     const char *what, *text;
     int blocks;
@@ -91,6 +93,46 @@ static const struct {
 
 enum { FEW = sizeof few_lines / sizeof *few_lines };
 
+/* Kernel k of `u`: those few lines. */
+static void add_few(unit *u, int k, const char *text, int blocks, bool at_once)
+{
+    char name[32];
+    snprintf(name, sizeof name, "few_%d", k);
+    fb_str_addf(&u->text,
+                "static void %s(const int *n, int *m, char *bytes, unsigned *count)\n{\n    __shared__ int s[64];\n"
+                "    int *const dynamic = (int *)shim::shared;\n    const int i = threadIdx.x;\n    %s\n}\n"
+                "extern \"C\" void p0_k%d(void *const **args)\n",
+                name, text, k);
+    add_launch(&u->text,
+               &(fb_kernel){.entry = name,
+                            .grid = {blocks, 1, 1},
+                            .block = {64, 1, 1},
+                            .merged = at_once,
+                            .together = at_once ? blocks : 0,
+                            .dynamic_shared = 1024},
+               name);
+}
+
+static void begin_few(unit *u)
+{
+    add_beginning(&u->text);
+    add_without(&u->text, fb_embedded("kernels/tile.cuh"), "// ---- PTX ----", "// ---- end of PTX ----");
+}
+
+/* What is found when kernel k runs; the caller frees it. */
+static char *run_few(unit *u, int k)
+{
+    _Alignas(16) int memory[64 + 256 + 64 + 64] = {0};
+    void *args[] = {memory, memory + 64, memory + 64 + 256, memory + 64 + 256 + 64};
+    static const char *const names[] = {"n", "m", "bytes", "count"};
+    static const size_t sizes[] = {256, 1024, 256, 256};
+    for (int i = 0; i < 64; i++) memory[i] = (7 * i + 3) % 64;
+    u->watch->forget();
+    for (int a = 0; a < 4; a++) u->watch->name(names[a], args[a], sizes[a]);
+    unit_entry(u, 0, k)(&(kernel_args){.buffers = args, .last = 1});
+    return u->watch->found();
+}
+
 static void races_are_told_from_order(void **state)
 {
     (void)state;
@@ -99,40 +141,80 @@ static void races_are_told_from_order(void **state)
         skip();
     }
     unit u = {0};
-    add_beginning(&u.text);
-    add_without(&u.text, fb_embedded("kernels/tile.cuh"), "// ---- PTX ----", "// ---- end of PTX ----");
-    for (int k = 0; k < FEW; k++) {
-        char name[32];
-        snprintf(name, sizeof name, "few_%d", k);
-        fb_str_addf(&u.text,
-                    "static void %s(const int *n, int *m, char *bytes, unsigned *count)\n{\n    __shared__ int s[64];\n"
-                    "    int *const dynamic = (int *)shim::shared;\n    const int i = threadIdx.x;\n    %s\n}\n"
-                    "extern \"C\" void p0_k%d(void *const **args)\n",
-                    name, few_lines[k].text, k);
-        add_launch(&u.text,
-                   &(fb_kernel){.entry = name,
-                                .grid = {few_lines[k].blocks, 1, 1},
-                                .block = {64, 1, 1},
-                                .merged = few_lines[k].at_once,
-                                .dynamic_shared = 1024},
-                   name);
-    }
+    begin_few(&u);
+    for (int k = 0; k < FEW; k++) add_few(&u, k, few_lines[k].text, few_lines[k].blocks, few_lines[k].at_once);
     unit_emulate(&u);
     for (int k = 0; k < FEW; k++) {
-        _Alignas(16) int memory[64 + 256 + 64 + 1] = {0};
-        void *args[] = {memory, memory + 64, memory + 64 + 256, memory + 64 + 256 + 64};
-        static const char *const names[] = {"n", "m", "bytes", "count"};
-        static const size_t sizes[] = {256, 1024, 256, 4};
-        u.watch->forget();
-        for (int a = 0; a < 4; a++) u.watch->name(names[a], args[a], sizes[a]);
-        unit_entry(&u, 0, k)(&(kernel_args){.buffers = args, .last = 1});
-        char *found = u.watch->found();
+        char *found = run_few(&u, k);
         if (few_lines[k].races != (found != NULL)) fail_msg("%s: %s", few_lines[k].what, found ? found : "no race");
         if (found && !strstr(found, few_lines[k].at_once || few_lines[k].blocks > 1 ? " block 1 " : " block 0 "))
             fail_msg("%s: %s", few_lines[k].what, found);
         fb_free(found);
     }
     unit_free(&u);
+}
+
+/* ---- the patterns of others ---- */
+
+/* Prints the table of tests/README.md. */
+static void patterns_of_others_are_told(void **state)
+{
+    (void)state;
+    if (!emulation_exists() || !races_wanted()) skip();
+    unit u = {0};
+    begin_few(&u);
+    fb_str_add(&u.text, race_pattern_words);
+    for (int k = 0; k < RACE_PATTERNS; k++)
+        add_few(&u, k, race_patterns[k].text, race_patterns[k].blocks, race_patterns[k].at_once);
+    unit_emulate(&u);
+    fb_str wrong = {0};
+    int n[3] = {0}, found[3] = {0};
+    for (int k = 0, first = 0; k < RACE_PATTERNS; k++) {
+        const race_pattern *p = &race_patterns[k];
+        char *said = run_few(&u, k);
+        n[p->races]++;
+        found[p->races] += said != NULL;
+        if ((p->races == RACES) != (said != NULL))
+            fb_str_addf(&wrong, "%s, %s: %s\n", p->kind, p->what, said ? said : "no race");
+        fb_free(said);
+        if (k + 1 < RACE_PATTERNS && !strcmp(p->kind, race_patterns[k + 1].kind)) continue;
+        int of[3] = {0};
+        for (; first <= k; first++) of[race_patterns[first].races]++;
+        print_message("# %-34s %2d racy, %2d clean\n", p->kind, of[RACES] + of[UNSEEN], of[ALONE]);
+    }
+    const int racy = n[RACES] + n[UNSEEN], told = found[RACES] + found[UNSEEN];
+    print_message("# in all: %d of %d racy ones found, %d of %d clean ones accused\n", told, racy, found[ALONE],
+                  n[ALONE]);
+    assert_true(told * 100 >= racy * 95);
+    if (wrong.n) fail_msg("%s", wrong.text);
+    fb_str_free(&wrong);
+    unit_free(&u);
+}
+
+/* Also where the kernel was compiled by an earlier test: its text lies in another folder then. */
+static void a_race_is_told_with_its_lines(void **state)
+{
+    (void)state;
+    if (!emulation_exists() || !races_wanted()) skip();
+    const char *was = getenv("FB_TEST_COMPILED");
+    char *before = was ? fb_strdup(was) : NULL;
+    setenv("FB_TEST_COMPILED", scratch, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        unit u = {0};
+        begin_few(&u);
+        add_few(&u, 0, "s[i] = n[i] + 4711; m[i] = s[63 - i];", 1, false);
+        unit_emulate(&u);
+        char *said = run_few(&u, 0);
+        if (!said || !strstr(said, "`s[i] = n[i] + 4711; m[i] = s[63 - i];`"))
+            fail_msg("turn %d: %s", turn, said ? said : "no race");
+        fb_free(said);
+        unit_free(&u);
+    }
+    if (before)
+        setenv("FB_TEST_COMPILED", before, 1);
+    else
+        unsetenv("FB_TEST_COMPILED");
+    fb_free(before);
 }
 
 /* ---- generated kernels ---- */
@@ -380,9 +462,9 @@ static void barriers_that_are_missing_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(races_are_told_from_order),
-        cmocka_unit_test(generated_kernels_have_none),
+        cmocka_unit_test(races_are_told_from_order),           cmocka_unit_test(patterns_of_others_are_told),
+        cmocka_unit_test(a_race_is_told_with_its_lines),       cmocka_unit_test(generated_kernels_have_none),
         cmocka_unit_test(barriers_that_are_missing_are_found),
     };
-    return cmocka_run_group_tests_name("races", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("races", tests, make_scratch, remove_scratch);
 }
