@@ -39,6 +39,12 @@ plain() { # nobody's name, one date
         END { for (d in day) n++; exit bad || n != 1 }'
 }
 
+complete() { # all that git knows but what only git reads
+    git -C "$FB_SRCDIR" ls-files | grep -vx '\.gitignore' | LC_ALL=C sort >"$work/tracked" &&
+        tar -tJf "$work/one.tar.xz" | sed 's|^[^/]*/||' | LC_ALL=C sort >"$work/packed" &&
+        missing=$(LC_ALL=C comm -23 "$work/tracked" "$work/packed") && { [ -z "$missing" ] || { echo "$missing"; false; }; }
+}
+
 # ---- what it is made of ----
 
 linked() {
@@ -79,6 +85,7 @@ gone() {
 }
 
 check "two tarballs of one commit are equal bytes" twice
+check "they hold every file of it" complete
 check "they name nobody, and have one date" plain
 check "the list of what it is made of is JSON" "$JSON_CHECK" fusebox.spdx.json spdxVersion=SPDX-2.3 dataLicense=CC0-1.0 \
     SPDXID=SPDXRef-DOCUMENT documentNamespace creationInfo.created creationInfo.creators#1 packages.0.name=fusebox
