@@ -13,6 +13,9 @@
 #include "plan/loops.h"
 #include "plan/plan.h"
 
+/* Of plan files, as "fusebox_plan" says. */
+enum { FB_PLAN_FORMAT = 1 };
+
 typedef struct {
     fb_id tail; /* of the ring */
     int n;      /* nodes owned; 0: no slot of this name */

@@ -188,7 +188,10 @@ static bool read_wishes(reader *r, const json_t *value)
     int64_t version;
     json_t *groups;
     if (!json_is_object(value)) return fb_fail(r->err, FB_ERR_INPUT, "plan: not a JSON object");
-    if (!fb_json_get_int(value, "fusebox_plan", 1, 1, &version, r->err)) return fb_fail_prefix(r->err, "plan");
+    if (!fb_json_get_int(value, "fusebox_plan", 1, INT32_MAX, &version, r->err)) return fb_fail_prefix(r->err, "plan");
+    if (version != FB_PLAN_FORMAT)
+        return fb_fail(r->err, FB_ERR_INPUT, "a plan of format %lld, but this fusebox reads format %d",
+                       (long long)version, FB_PLAN_FORMAT);
     if (!fb_json_get_array(value, "groups", &groups, r->err)) return fb_fail_prefix(r->err, "plan");
     if (!read_launch(r, value)) return false;
     r->overlap = fb_json_bool_or(value, "overlap", false);

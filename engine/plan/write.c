@@ -258,7 +258,7 @@ json_t *fb_plan_to_json(const fb_plan *plan)
     json_t *groups = json_array();
     for (int i = 0; i < w.entries.n; i++) json_array_append_new(groups, entry_to_json(&w.entries.at[i]));
     recomputed_names(&w, &again);
-    json_t *o = json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", 1, "graph",
+    json_t *o = json_pack("{s:i, s:s, s:s, s:o, s:o}", "fusebox_plan", FB_PLAN_FORMAT, "graph",
                           fb_hash_hex(fb_planner_written(plan->planner)->g->hash, hash), "launch",
                           fb_launch_mode_name(plan->launch), "groups", groups, "recompute", names_to_json(&again));
     if (fb_plan_rolled(plan)) json_object_set_new(o, "rolled", json_true());

@@ -218,7 +218,7 @@ static void wrong_files_are_refused(void **state)
     } file[] = {
         {"[]", "not a JSON object"},
         {"{}", "fusebox_plan"},
-        {"{\"fusebox_plan\":2,\"groups\":[]}", "fusebox_plan"},
+        {"{\"fusebox_plan\":2,\"groups\":[]}", "a plan of format 2, but this fusebox reads format 1"},
         {"{\"fusebox_plan\":1}", "groups"},
         {"{\"fusebox_plan\":1,\"groups\":[3]}", "group is not an object"},
         {"{\"fusebox_plan\":1,\"groups\":[{}]}", "nodes"},
