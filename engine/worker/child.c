@@ -1,6 +1,7 @@
 /* Starts a process of a worker with its descriptors where it expects them, ends it with all that it started, and
  * says in words how it ended. */
 #include "base/clock.h"
+#include "base/coverage.h"
 #include "base/mem.h"
 #include "worker/protocol.h"
 
@@ -138,6 +139,7 @@ enum { REAP_MS = 500 };
 void fb_child_kill(fb_child *c)
 {
     if (c->pid > 0) {
+        fb_coverage_await(c->pid);
         kill(-c->pid, SIGKILL);
         kill(c->pid, SIGKILL); /* the group may not exist yet */
         int64_t deadline = fb_now_ns() + REAP_MS * 1000000ll;

@@ -8,6 +8,7 @@
 #            without one, where FUSEBOX is tests' test_emulated of such a build
 # FB_COUNT   graphs a mutant, 600 by default, 80 emulated; FB_PLANS plans of each, 4; FB_SEED the first graph, 1
 # FB_JOBS    mutants side by side (default: one a core)
+# FB_TALLY   a file that takes a line a mutant, its folder and whether it was caught; mutants.sh --tally FILE adds up
 # Prints a table, mutant by mutant: what caught it, the graph that did (none: the compiler refuses the code that every
 # program shares), and the seconds it took. Ends with the share that was caught; the status is 1 below 95 %.
 set -u
@@ -51,6 +52,19 @@ if [ "${1-}" = --try ]; then
     exit 0
 fi
 
+# The share by folder of what runs have left in FB_TALLY.
+if [ "${1-}" = --tally ]; then
+    awk '{ all[$1]++; caught[$1] += $2 == "caught"; n++; k += $2 == "caught" }
+        END { for (folder in all) printf "%-16s %2d of %2d  %3d %%\n", folder, caught[folder], all[folder], 100 * caught[folder] / all[folder]
+              printf "%-16s %2d of %2d  %3d %%\n", "~all", k, n, n ? 100 * k / n : 0 }' "$2" | LC_ALL=C sort | sed 's/^~all/all /'
+    exit 0
+fi
+
+# Where its bug is: engine/nest.
+folder_of() {
+    grep -rlE "FB_MUTATE\\($1," "$here/../../engine" | sed 's|.*/\(engine/[a-z]*\)/.*|\1|' | head -n 1
+}
+
 out=$(mktemp -d) || exit 99
 trap 'rm -rf "$out"' EXIT
 numbers=
@@ -79,6 +93,7 @@ for number in $numbers; do
     total=$((total + 1))
     mark=$(cut -f1 "$out/$number")
     [ "$mark" = caught ] && caught=$((caught + 1))
+    [ -n "${FB_TALLY:-}" ] && echo "$(folder_of "$number") $mark" >>"$FB_TALLY"
     printf '%-8s %2s  %4s s  %s: %s\n' "$mark" "$number" "$(cut -f3 "$out/$number")" "$what" "$(cut -f4 "$out/$number")"
 done
 echo "$caught of $total mutants caught: $((caught * 100 / total)) %"

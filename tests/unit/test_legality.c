@@ -2,6 +2,7 @@
 #include "plan_help.h"
 
 #include "judge/legality.h"
+#include "judge/parts.h"
 
 typedef struct {
     fb_graph *g;
@@ -9,12 +10,17 @@ typedef struct {
     fb_plan *plan;
 } bench;
 
-static bench bench_of(fb_graph *g)
+static bench bench_on(fb_graph *g, fb_device_kind kind)
 {
-    bench b = {.g = g, .p = planner_of(g, FB_DEVICE_HOST)};
+    bench b = {.g = g, .p = planner_of(g, kind)};
     b.plan = fb_plan_new(b.p);
     check_plan(b.plan);
     return b;
+}
+
+static bench bench_of(fb_graph *g)
+{
+    return bench_on(g, FB_DEVICE_HOST);
 }
 
 static void bench_free(bench *b)
@@ -139,6 +145,12 @@ static void region(void **state)
     refused(&b, edit_of(&b, FB_EDIT_FUSE, "inside", "after"), FB_VERDICT_ILLEGAL, FB_RULE_REGION);
     /* The loop itself lies between, though no kernel of the outer region does. */
     refused(&b, edit_of(&b, FB_EDIT_FUSE, "before", "shown"), FB_VERDICT_ILLEGAL, FB_RULE_CYCLE);
+    for (fb_id i = 0; i < b.g->n_nodes; i++) {
+        fb_verdict why = {0};
+        if (fb_node_class(b.g, i) != FB_CLASS_CONTROL) continue;
+        assert_false(fb_may_own(b.p, i, &why));
+        assert_non_null(strstr(why.text, "is a loop: its body's nodes are fused, not the loop"));
+    }
     apply(&b, edit_of(&b, FB_EDIT_FUSE, "inside", "yield"));
     assert_true(fb_plan_group_of(b.plan, named(b.g, "before")) < fb_plan_group_of(b.plan, named(b.g, "inside")));
     assert_true(fb_plan_group_of(b.plan, named(b.g, "inside")) < fb_plan_group_of(b.plan, named(b.g, "shown")));
@@ -296,6 +308,11 @@ static void size(void **state)
     for (fb_id i = 0; i < b.g->n_nodes; i++)
         if (fb_node_is_computed(b.g, i)) all[n++] = i;
     refused(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n, .nodes = all}, FB_VERDICT_UNSUPPORTED, FB_RULE_SIZE);
+    fb_verdict why = {0};
+    fb_kernel_nodes whole = {.nodes = all, .n_nodes = FB_KERNEL_NODES + 1};
+    assert_true(n >= whole.n_nodes);
+    assert_false(fb_may_be_kernel(b.p, &whole, &why));
+    assert_non_null(strstr(why.text, "4097 nodes; 4096 is the most"));
     apply(&b, (fb_edit){.kind = FB_EDIT_FUSE_ALL, .n_nodes = n / 8, .nodes = all});
     bench_free(&b);
 
@@ -365,6 +382,54 @@ static void knob(void **state)
     assert_int_equal(fb_plan_group(b.plan, fb_plan_group_of(b.plan, e.a))->knobs.value[FB_KNOB_VECTOR], 4);
     refused(&b, (fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_GRAPH}, FB_VERDICT_UNSUPPORTED, FB_RULE_KNOB);
     refused(&b, (fb_edit){.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA}, FB_VERDICT_UNSUPPORTED, FB_RULE_KNOB);
+    refused_saying(&b, (fb_edit){.kind = FB_EDIT_OVERLAP, .value = 1}, FB_VERDICT_ILLEGAL, FB_RULE_KNOB,
+                   "there are no copies to overlap");
+    fb_verdict why = {0};
+    assert_false(fb_may_launch(fb_planner_machine(b.p), (fb_launch_mode)99, &why));
+    assert_string_equal(why.text, "there is no such launch mode");
+    bench_free(&b);
+
+    b = bench_on(three(), FB_DEVICE_CUDA);
+    e.knob = FB_KNOB_THREADS, e.value = 48;
+    refused_saying(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB, "`threads` is a multiple of 32, not 48");
+    e.knob = FB_KNOB_VECTOR, e.value = 16;
+    refused_saying(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB, "at most 16 bytes at once: 4 elements of f32, not 16");
+    e.knob = FB_KNOB_GRID, e.value = 1 << 21;
+    refused_saying(&b, e, FB_VERDICT_ILLEGAL, FB_RULE_KNOB, "`grid` is from 1 to 1048576");
+    bench_free(&b);
+}
+
+/* A chain of two products, on a GPU one kernel by itself; and a product in a library's call. */
+static void by_itself(void **state)
+{
+    (void)state;
+    fb_verdict why = {0};
+    fb_graph *g = fb_graph_new("chain");
+    fb_id x = source(g, FB_OP_INPUT, "x", DIMS(64, 32), FB_F16), v = source(g, FB_OP_PARAM, "v", DIMS(32, 64), FB_F16);
+    fb_id w = source(g, FB_OP_PARAM, "w", DIMS(64, 32), FB_F16);
+    fb_id first = node2(g, FB_OP_MATMUL, "first", x, v);
+    output(g, node2(g, FB_OP_MATMUL, "second", node1(g, FB_OP_RELU, "relu", first), w));
+    bench b = bench_on(finish(g), FB_DEVICE_CUDA);
+    fb_edit file = {.kind = FB_EDIT_SOURCE, .a = named(b.g, "first"), .source = "own.cu"};
+    refused_saying(&b, file, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY, "is in a library call, which has no source");
+    const fb_edit mega = {.kind = FB_EDIT_LAUNCH, .launch = FB_LAUNCH_MEGA};
+    refused_saying(&b, mega, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                   "is a library call, and a plan as one kernel calls no library");
+    apply(&b, edit_of(&b, FB_EDIT_GENERATE, "first", NULL));
+    apply(&b, edit_of(&b, FB_EDIT_GENERATE, "second", NULL));
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "first", "relu"));
+    apply(&b, edit_of(&b, FB_EDIT_FUSE, "relu", "second"));
+    assert_int_equal(fb_plan_group(b.plan, 0)->family, FB_FAMILY_CHAIN);
+    refused_saying(&b, mega, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                   "is part of a chain, a kernel that stands by itself");
+    fb_edit knob = {.kind = FB_EDIT_KNOB, .a = named(b.g, "first"), .knob = FB_KNOB_TILE_K, .value = 24};
+    refused(&b, knob, FB_VERDICT_ILLEGAL, FB_RULE_KNOB);
+    knob.value = 0;
+    apply(&b, knob);
+
+    fb_analysis none = {.kernel = {.graph = b.g, .nodes = &file.a, .n_nodes = 1}};
+    assert_false(fb_may_set_source(fb_planner_machine(b.p), &none, "own.cu", &why));
+    assert_non_null(strstr(why.text, "`first` alone is no kernel"));
     bench_free(&b);
 }
 
@@ -418,6 +483,7 @@ static void every_rule_has_a_test(void **state)
 int main(void)
 {
 #define UNIT(t) cmocka_unit_test(t),
-    const struct CMUnitTest tests[] = {TESTS(UNIT) cmocka_unit_test(every_rule_has_a_test)};
+    const struct CMUnitTest tests[] = {TESTS(UNIT) cmocka_unit_test(by_itself),
+                                       cmocka_unit_test(every_rule_has_a_test)};
     return cmocka_run_group_tests_name("legality", tests, NULL, NULL);
 }
