@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+_Static_assert(sizeof(off_t) == 8, "files may be longer than 32 bits can say: configure asks for that");
+
 static bool writes(unsigned use)
 {
     return use & (FB_FILE_WRITE | FB_FILE_APPEND | FB_FILE_UPDATE);

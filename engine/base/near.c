@@ -1,11 +1,11 @@
 /* The nearest of many names. */
 #include "base/near.h"
 
+#include "base/ascii.h"
 #include "base/str.h"
 
 #include <stdbool.h>
 #include <string.h>
-#include <strings.h>
 
 enum { LONGEST = 64 };
 
@@ -39,7 +39,7 @@ const char *fb_nearest(const char *name, const char *const *known, int n)
     int least = 1 + (int)strlen(name) / 3; /* a third of the letters may be wrong */
     for (int i = 0; i < n; i++) {
         if (!known[i]) continue;
-        bool starts = strlen(name) >= 3 && strncasecmp(name, known[i], strlen(name)) == 0;
+        bool starts = strlen(name) >= 3 && fb_ascii_begins(known[i], name, strlen(name));
         int d = starts ? 0 : distance(name, known[i]);
         if (d <= least && (!best || d < least)) {
             best = known[i];

@@ -6,12 +6,12 @@
  * made, where only the assembler's own macros could still do that: those are refused, too. */
 #include "code/consent.h"
 
+#include "base/ascii.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 /* Continued lines joined, as the preprocessor does first. `\1` stands where a line went on, to count lines by. */
 static char *joined(const char *text)
@@ -116,7 +116,7 @@ bool fb_consent_assembly(const char *file, const char *assembly, fb_error *err)
     static const char *const directives[] = {".incbin", ".include", ".macro", ".irp", ".altmacro", ".rept"};
     for (const char *at = assembly; (at = strchr(at, '.')); at++)
         for (size_t i = 0; i < sizeof directives / sizeof *directives; i++)
-            if (strncasecmp(at, directives[i], strlen(directives[i])) == 0)
+            if (fb_ascii_begins(at, directives[i], strlen(directives[i])))
                 return fb_fail(
                     err, FB_ERR_INPUT,
                     "%s: its assembly says %s: that could read another file, and one agrees to run what this "

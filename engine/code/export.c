@@ -1,6 +1,7 @@
 /* What the folders of both languages share: names, tensors, the header, the launch list as statements, the build files.
  * What differs is in export_c.c and export_cuda.c. Needs a program and its graph; leaves texts in an arena.
  */
+#include "base/ascii.h"
 #include "base/embedded.h"
 #include "base/mem.h"
 #include "code/export_parts.h"
@@ -150,7 +151,7 @@ void fb_export_origin(const fb_exporting *x, const char *what, fb_str *out)
 const char *fb_export_upper(const fb_exporting *x)
 {
     char *name = fb_arena_strdup(x->arena, x->job->name);
-    for (char *p = name; *p; p++) *p = (char)toupper((unsigned char)*p);
+    for (char *p = name; *p; p++) *p = fb_ascii_upper(*p);
     return name;
 }
 

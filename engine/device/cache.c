@@ -80,8 +80,10 @@ void fb_cache_trim(const char *dir, int64_t bytes)
         struct stat st;
         if (!fb_cache_is_entry(d->d_name)) continue;
         if (fstatat(dirfd(folder), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode)) continue;
-        if (is_left_over(d->d_name, now - st.st_mtime) && unlinkat(dirfd(folder), d->d_name, 0) == 0) continue;
-        entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = st.st_mtime};
+        /* Dated by a clock that was set back since: nobody knows when, and it would outlive all others. */
+        int64_t used = st.st_mtime > now + YOUNG_SECONDS ? 0 : st.st_mtime;
+        if (is_left_over(d->d_name, now - used) && unlinkat(dirfd(folder), d->d_name, 0) == 0) continue;
+        entry e = {.bytes = (int64_t)st.st_blocks * 512, .used = used};
         snprintf(e.name, sizeof e.name, "%s", d->d_name);
         total += e.bytes;
         FB_VEC_PUSH(&files, e);

@@ -4,6 +4,7 @@
 
 #include "config.h"
 
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -1081,7 +1082,7 @@ static char *short_path(const fb_target *target, const char *machine, const char
         size_t n = strcspn(at, " "), k = 0;
         bool fits = strcspn(at, "0123456789") < n && n < sizeof name;
         for (size_t i = 0; fits && i < n; i++)
-            if (isalnum((unsigned char)at[i])) name[k++] = (char)tolower((unsigned char)at[i]);
+            if (isalnum((unsigned char)at[i])) name[k++] = fb_ascii_lower(at[i]);
         at += n + (at[n] == ' ');
     }
     fb_str path = {0};

@@ -626,6 +626,7 @@ static void own_kernels_read_system_headers_alone(void **state)
         {"#include <../../../../../../../@>", "own.c:1: #include"},
         {"__asm__(\".data\\n.incbin \\\"@\\\"\\n.text\");", ".incbin"},
         {"__asm__(\".include \\\"@\\\"\");", ".include"},
+        {"__asm__(\".data\\n.InCBIN \\\"@\\\"\\n.text\");", ".incbin"},
         {"#define P(a, b) a##b\nP(as, m)(\".inc\" \"bin \\\"@\\\"\");", ".incbin"},
         {"static char incbin[4]; void hide(void) { __asm__(\".data\\n.%c0 \\\"@\\\"\\n.text\" :: \"i\"(incbin)); }",
          ".incbin"},
@@ -1144,6 +1145,14 @@ static void the_cache_forgets_what_was_not_used(void **state)
     }
     fb_cache_trim(dir, 0); /* the young stay, whatever the limit */
     assert_int_equal(access(path, F_OK), 0);
+
+    /* dated by a clock that was set back since, it is not the youngest for ever */
+    const struct timespec to_come[2] = {{.tv_sec = time(NULL) + 86400}, {.tv_sec = time(NULL) + 86400}};
+    snprintf(path, sizeof path, "%s/%032d.so", dir, 0);
+    assert_int_equal(access(path, F_OK), 0);
+    utimensat(AT_FDCWD, path, to_come, 0);
+    fb_cache_trim(dir, 8192);
+    assert_int_not_equal(access(path, F_OK), 0);
 
     /* what is no entry is nothing of ours, however old */
     snprintf(path, sizeof path, "%s/letter", dir);

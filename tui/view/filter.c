@@ -1,6 +1,7 @@
 /* Typing after `/`: which rows of the view hold the text, and moving among them. */
 #include "tui/view/filter.h"
 
+#include "base/ascii.h"
 #include "tui/view/ui.h"
 
 #include <ctype.h>
@@ -24,7 +25,7 @@ static bool begins(const char *name, const char *text)
         if (n) {
             name += n;
             text += 3;
-        } else if (tolower((unsigned char)*name) != tolower((unsigned char)*text)) {
+        } else if (fb_ascii_lower(*name) != fb_ascii_lower(*text)) {
             return false;
         } else {
             name++;

@@ -101,7 +101,7 @@ static bool is_abandoned(const char *path)
     struct stat st;
     if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) return false;
     snprintf(lock, sizeof lock, "%s/lock", path);
-    if (access(lock, F_OK) != 0) return time(NULL) - st.st_mtime > YOUNG_SECONDS;
+    if (access(lock, F_OK) != 0) return llabs((long long)time(NULL) - st.st_mtime) > YOUNG_SECONDS; /* clocks are set */
     int fd = fb_file_open(lock, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
     bool free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
     if (fd >= 0) close(fd);
