@@ -413,7 +413,7 @@ static void write_file(char *path, size_t room, const char *name, const char *te
 static void write_scripts(void)
 {
     for (int i = 0; i < SCRIPTS; i++) {
-        char text[1000], name[16];
+        char text[1000], name[32];
         snprintf(name, sizeof name, "class%d.lua", i);
         snprintf(text, sizeof text,
                  "local fb = require \"fusebox\"\nlocal rows = %d\nreturn fb.script {\n  variants = {\n"
