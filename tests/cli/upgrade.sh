@@ -4,7 +4,7 @@
 . "${FB_SRCDIR:-.}/tests/cli/lib.sh"
 
 fixture=$(cd / && cd "${FB_SRCDIR:-.}" && pwd)/tests/data/state
-make_chain
+make_chain ""
 mkdir -p "$XDG_STATE_HOME/fusebox"
 cp "$fixture"/history.jsonl "$fixture"/progress.jsonl "$fixture"/trusted "$XDG_STATE_HOME/fusebox/"
 cp "$fixture"/rows.jsonl "$fixture"/plan.json .
