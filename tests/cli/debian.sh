@@ -109,6 +109,20 @@ done <"$deb/docs") >out 2>err
 status=$?
 is "documents that are named are there" 0 out '^README.md$' out '^docs/MANUAL.md$' out '^docs/SECURITY.md$'
 
+# ---- what it is made from ----
+
+# Every file that git knows stands in a list of Makefile.am, or a folder it is in does. (A tarball is no clone.)
+printf 'show:\n\t@printf "%%s\\n" $(DISTFILES)\n' | (cd "$builddir" && plain_make -f Makefile -f - show) 2>err |
+    sed "s|^$srcdir/||; s|^\(\.\./\)*||; s|^\./||" >listed
+holds "the tarball has files" grep -qx 'tests/cli/debian.sh' listed
+if tracked=$(git -C "$srcdir" ls-files 2>/dev/null); then
+    echo "$tracked" | awk 'NR == FNR { listed[$0] = 1; next }
+        $0 && $0 != ".gitignore" { at = $0; while (!(at in listed) && sub(/\/[^\/]*$/, "", at)); if (!(at in listed)) print }' \
+        listed - >got
+    : >expected
+    same "and every file of the tree"
+fi
+
 # ---- what it installs ----
 
 root=$work/root
