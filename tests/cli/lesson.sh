@@ -13,7 +13,8 @@ page() { # NAME TEXT…   the last output is a whole page
 for lesson in lecture puzzles; do
     fb lesson lessons/$lesson --device replay:h200 --check
     is "$lesson: played through without a miss" 0 out '^  1  fine' no 'missed'
-    holds "and without a word" test ! -s err
+    # on a busy machine fusebox says that it waits
+    holds "and without a word" sh -c '! grep -v "still waiting for a worker to answer" err'
     fb lesson lessons/$lesson --format csv
     cp out contents
     holds "$lesson: every page was asked" sh -c 'test "$(wc -l <contents)" -ge 10'
