@@ -48,8 +48,8 @@ static inline fb_id fb_roll_node(const fb_roll_search *s, const fb_roll_run *r, 
 /* The slice of an operand `level` views below it. */
 fb_id fb_roll_below(const fb_graph *g, fb_id arg, int level);
 /* How a slice that moves by `move` is cut from its operand as one tensor of all steps: a part of `part` elements each
- * `step`, the first piece from `low` on, with `skip` elements before the part; `beyond` elements are missing at the end.
- */
+ * `step`, the first piece from `low` on, with `skip` elements before the part; `beyond` elements are missing at the
+ * end. */
 typedef struct {
     int64_t low, step, part, skip, beyond;
 } fb_roll_cut;
