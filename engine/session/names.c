@@ -63,6 +63,12 @@ bool fb_column_spec_parse(const char *text, fb_column_spec *out, fb_error *err)
     return false;
 }
 
+bool fb_column_spec_has(const fb_column_spec *spec, const char *values)
+{
+    const char *noise = fb_input_kind_name(FB_INPUT_NOISE);
+    return strcmp(spec->values ? spec->values : noise, values ? values : noise) == 0;
+}
+
 void fb_column_spec_free(fb_column_spec *spec)
 {
     fb_free(spec->variant);

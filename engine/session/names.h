@@ -12,5 +12,7 @@ typedef struct {
 
 bool fb_column_spec_parse(const char *text, fb_column_spec *out, fb_error *err);
 void fb_column_spec_free(fb_column_spec *spec);
+/* Is a column with these values (NULL: noise) what the spec says? */
+bool fb_column_spec_has(const fb_column_spec *spec, const char *values);
 
 #endif

@@ -127,6 +127,8 @@ static void check_spec(const char *text, const char *variant, const char *plan, 
     assert_string_equal(spec.plan, plan);
     assert_string_equal(spec.device ? spec.device : "-", device);
     assert_string_equal(spec.values ? spec.values : "-", values);
+    assert_int_equal(fb_column_spec_has(&spec, NULL), !spec.values || strcmp(values, "noise") == 0);
+    assert_true(fb_column_spec_has(&spec, spec.values) && !fb_column_spec_has(&spec, "halves"));
     fb_column_spec_free(&spec);
 }
 

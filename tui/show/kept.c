@@ -135,6 +135,7 @@ static bool fits(const fb_column_spec *spec, const fb_column *c)
 {
     size_t n = spec->device ? strlen(spec->device) : 0;
     return (!spec->variant || !strcmp(spec->variant, c->variant)) && !strcmp(spec->plan, c->plan_name) &&
+           fb_column_spec_has(spec, c->values) &&
            (!n || (!strncmp(c->device, spec->device, n) && (!c->device[n] || c->device[n] == ':')));
 }
 

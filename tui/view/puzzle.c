@@ -24,7 +24,7 @@ static bool is_of(const fb_column *c, const char *text)
     if (!fb_column_spec_parse(text, &spec, NULL)) return false;
     size_t n = spec.device ? strlen(spec.device) : 0;
     bool same = (n || !strchr(c->text, '@')) && (!spec.variant || !strcmp(spec.variant, c->variant)) &&
-                !strcmp(spec.plan, c->plan_name) &&
+                !strcmp(spec.plan, c->plan_name) && fb_column_spec_has(&spec, c->values) &&
                 (!n || (!strncmp(c->device, spec.device, n) && (!c->device[n] || c->device[n] == ':')));
     fb_column_spec_free(&spec);
     return same;
