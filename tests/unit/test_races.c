@@ -107,8 +107,7 @@ static void add_few(unit *u, int k, const char *text, int blocks, bool at_once)
                &(fb_kernel){.entry = name,
                             .grid = {blocks, 1, 1},
                             .block = {64, 1, 1},
-                            .merged = at_once,
-                            .together = at_once ? blocks : 0,
+                            .needs = {.meets = at_once ? FB_MEETS_GRID : FB_MEETS_NOBODY},
                             .dynamic_shared = 1024},
                name);
 }
