@@ -22,16 +22,20 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     MAX_GRAPHS = 64,
     MAX_QUEUE = 4096,
     MOST_REOPENED = 2, /* the host's runtime, and the kernels */
+    ENDING_MS = 2000,  /* between a process's last word and its end; a busy machine takes some of it */
 };
 static const double default_limit_s = 60;   /* without a sign of life */
 static const int64_t quiet_ns = 5000000000; /* the front hears at least so often of what runs */
-static const int64_t grace_ns = 200000000;  /* between asking to cancel and killing */
+/* Between asking to cancel and killing: so much computing without an answer, for a child that a busy machine does not
+ * let run has done nothing wrong; or so long, for one that waits for something that does not come. */
+static const int64_t grace_cpu_ns = 200000000, grace_ns = 10000000000, look_ns = 20000000;
 static const int64_t max_file_bytes = (int64_t)4 << 30;
 
 typedef struct {
@@ -72,7 +76,8 @@ typedef struct {
     FB_VEC(int64_t) prepared; /* ids that the child holds */
     FB_VEC(double) limits;    /* of each */
     int64_t alive_ns;         /* when the child last said something */
-    int64_t cancel_ns;        /* when it was asked to cancel; 0: it was not */
+    int64_t cancel_ns;        /* when it was asked to cancel; 0: it was not … */
+    int64_t cancel_cpu_ns;    /* … and what it had computed by then */
     fb_error instead;         /* what the running request ends with, whatever the child says */
     char doing[160];          /* what the child last said it does */
     int reopened;             /* times that the running request was handed to another child */
@@ -293,7 +298,7 @@ static void child_died(supervisor *s)
 {
     char how[80] = "closed its connection";
     fb_error why = {0};
-    for (int i = 0; i < 200 && !fb_child_ended(&s->child, how, sizeof how); i++)
+    for (int i = 0; i < ENDING_MS && !fb_child_ended(&s->child, how, sizeof how); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (s->running && strcmp(s->doing, FB_OPENING) == 0 && !s->instead.kind && s->reopened < MOST_REOPENED) {
         child_is_gone(s); /* the same request is handed to the next one, which finds nothing to open */
@@ -356,27 +361,48 @@ static void pump_child(supervisor *s)
     if (!open && s->child.pid) child_died(s);
 }
 
+/* What a process has computed, all its threads; 0 where nobody says. */
+static int64_t computed_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec t = {0};
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0) return 0;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* Asks the child to stop what it does; check_limits kills it when it does not listen. */
 static void ask_to_cancel(supervisor *s, const fb_error *why)
 {
     if (!s->running || s->cancel_ns) return;
     s->instead = *why;
     s->cancel_ns = fb_now_ns();
+    s->cancel_cpu_ns = computed_ns(s->child.pid);
     fb_channel_send(s->child.channel, json_pack("{s:s, s:I}", "type", "cancel", "id", (json_int_t)s->queue.at[0].id));
 }
 
+/* When the child is silent for too long, whatever it was asked. */
+static int64_t silence_of(const supervisor *s)
+{
+    return s->running ? s->alive_ns + (int64_t)(s->queue.at[0].limit_s * 1e9) : INT64_MAX;
+}
+
+static bool does_not_listen(const supervisor *s)
+{
+    if (!s->running || !s->cancel_ns) return false;
+    return fb_now_ns() - s->cancel_ns > grace_ns || computed_ns(s->child.pid) - s->cancel_cpu_ns > grace_cpu_ns;
+}
+
+/* When to look again. */
 static int64_t deadline_of(const supervisor *s)
 {
-    if (!s->running) return INT64_MAX;
-    int64_t silence = s->alive_ns + (int64_t)(s->queue.at[0].limit_s * 1e9);
-    int64_t cancel = s->cancel_ns ? s->cancel_ns + grace_ns : INT64_MAX;
-    return silence < cancel ? silence : cancel;
+    int64_t silence = silence_of(s), look = s->running && s->cancel_ns ? fb_now_ns() + look_ns : INT64_MAX;
+    return silence < look ? silence : look;
 }
 
 static void check_limits(supervisor *s)
 {
     fb_error why = {0};
-    if (fb_now_ns() < deadline_of(s)) return;
+    if (fb_now_ns() < silence_of(s) && !does_not_listen(s)) return;
     fb_fail(&why, FB_ERR_LIMIT, "stopped after %g s without a sign of life%s%s", s->queue.at[0].limit_s,
             s->doing[0] ? " while " : "", s->doing);
     end_child(s, &why);
@@ -444,7 +470,7 @@ static void pump_reference(supervisor *s)
     bool open = fb_channel_pump(s->reference.channel, NULL);
     for (const char *line; (line = fb_channel_line(s->reference.channel, &n));) reference_line(s, line, n);
     if (open) return;
-    for (int i = 0; i < 200 && !fb_child_ended(&s->reference, how, sizeof how); i++)
+    for (int i = 0; i < ENDING_MS && !fb_child_ended(&s->reference, how, sizeof how); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     s->reference_made = strcmp(how, "exited with status 0") == 0;
     if (strstr(how, "killed") && s->running && needs_reference(&s->queue.at[0])) {

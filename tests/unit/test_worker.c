@@ -513,6 +513,48 @@ static void a_search_is_cancelled(void **state)
     fb_worker_free(w);
 }
 
+/* The nth process that this one has started and that still runs; 0: there are not so many. */
+static pid_t child_of(pid_t parent, int nth)
+{
+    char path[64];
+    long pid = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (int i = 0; i <= nth; i++)
+        if (fscanf(f, "%ld", &pid) != 1) pid = 0;
+    fclose(f);
+    return (pid_t)pid;
+}
+
+/* A machine with more to do than it can does not let the child answer for a while: it loses nothing by that. */
+static void a_child_that_may_not_run_keeps_what_it_has(void **state)
+{
+    (void)state;
+    fresh_cache("busy");
+    fault_compiler(scratch, "busy_cc", "slow_compile", NULL, NULL, "sleep 100");
+    fb_worker *w = worker();
+    subject good = subject_of(small_graph("fine", FB_OP_ADD)),
+            slow = subject_of(small_graph("slow_compile", FB_OP_MUL));
+    expect(w, FB_WORKER_DEVICES, fb_worker_devices(w)); /* the process that lists has ended */
+    int64_t kept = ask_prepare(w, &good, 0);
+    expect(w, FB_WORKER_PREPARED, kept);
+    int64_t id = ask_prepare(w, &slow, 0);
+    wait_progress(w, id, "compiling");
+    pid_t device = child_of(child_of(getpid(), 0), 0); /* the first one: the reference's came behind it */
+    assert_true(device > 0);
+    kill(device, SIGSTOP);
+    fb_worker_cancel(w, id);
+    usleep(1000000);
+    kill(device, SIGCONT);
+    expect_error(w, id, FB_ERR_CANCELLED, "cancelled");
+    fb_worker_sample(w, kept, 1, FB_CACHE_HOT, false);
+    expect(w, FB_WORKER_SAMPLED, kept);
+    subject_free(&good);
+    subject_free(&slow);
+    fb_worker_free(w);
+}
+
 static void a_kernel_that_runs_is_cancelled_by_force(void **state)
 {
     (void)state;
@@ -872,6 +914,7 @@ int main(void)
         cmocka_unit_test(a_request_is_cancelled_at_every_stage),
         cmocka_unit_test(best_is_searched_for),
         cmocka_unit_test(a_search_is_cancelled),
+        cmocka_unit_test(a_child_that_may_not_run_keeps_what_it_has),
         cmocka_unit_test(a_kernel_that_runs_is_cancelled_by_force),
         cmocka_unit_test(a_worker_that_ends_is_replaced_but_not_for_ever),
         cmocka_unit_test(a_command_that_cannot_run_says_so),
