@@ -159,6 +159,8 @@ typedef struct {
                       fb_error *err); /* measures, and keeps it in the cache */
     /* How many devices of this kind there are; cheap, opens none. */
     int (*available)(void);
+    /* Whether there is a driver that such devices are spoken to through; loads nothing. NULL: they need none. */
+    bool (*driver)(void);
     /* Compiles (through the disk cache), allocates every buffer. FB_ERR_LIMIT before allocating when it cannot fit, and
      * for a launch mode that the device does not have. `p` is borrowed until unload. */
     fb_loaded *(*load)(fb_device *d, const fb_program *p, const fb_progress *progress, fb_error *err);
@@ -217,6 +219,9 @@ extern const fb_device_ops *const fb_device_table[];
 
 /* NULL and FB_ERR_UNAVAILABLE with what is missing; unknown names list the known ones. */
 const fb_device_ops *fb_device_find(const char *name, fb_error *err);
+/* The same in a process that will run generated code on it: before that, the process gives up what it does not need
+ * (base/confine.h), for good and whatever it opens later. */
+fb_device *fb_device_open_confined(const char *name, fb_error *err);
 fb_device *fb_device_open(const char *name, fb_error *err);
 /* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
 const char *fb_device_default(void);

@@ -20,6 +20,8 @@ int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out);
 /* Where it may lie, the better place first: the cache, and the user's own folder among the temporary files, for
  * machines without a cache or with a full disk. */
 enum { FB_REFERENCE_PLACES = 2 };
+/* The folder of references in a place, made where it is missing. */
+bool fb_reference_folder(int place, char *to, size_t room, fb_error *err);
 /* The path of the reference file in a place (it may not exist yet); false where there is no such folder. */
 bool fb_reference_path(const fb_graph *g, uint64_t seed, int place, char *to, size_t room, fb_error *err);
 /* There is one in some place, damaged or not. */

@@ -65,7 +65,7 @@ int fb_reference_nodes(const fb_graph *g, fb_arena *arena, fb_id **out)
 /* ---- places ---- */
 
 /* The folder of temporary files is also that of locks, which are not for trimming: references have one below it. */
-static bool folder(int place, char *to, size_t room, fb_error *err)
+bool fb_reference_folder(int place, char *to, size_t room, fb_error *err)
 {
     char temporary[64];
     if (place == 0) return fb_cache_dir("reference", to, room, err);
@@ -77,7 +77,7 @@ static bool folder(int place, char *to, size_t room, fb_error *err)
 bool fb_reference_path(const fb_graph *g, uint64_t seed, int place, char *to, size_t room, fb_error *err)
 {
     char dir[2048], hex[33];
-    if (!folder(place, dir, sizeof dir, err)) return false;
+    if (!fb_reference_folder(place, dir, sizeof dir, err)) return false;
     int n = snprintf(to, room, "%s/%s-%llu-%.12s.%s", dir, fb_hash_hex(g->hash, hex), (unsigned long long)seed,
                      FB_SOURCE_HASH, magic);
     return n < (int)room || fb_fail(err, FB_ERR_SYSTEM, "the path of the cache folder is too long");
@@ -251,7 +251,7 @@ static bool make_at(const fb_graph *g, uint64_t seed, int place, const fb_trial_
     fb_free(m->shapes);
     fb_free(m->spreads);
     fb_arena_free(arena);
-    if (ok && folder(place, path, sizeof path, NULL)) fb_cache_trim(path, keep_bytes[place]);
+    if (ok && fb_reference_folder(place, path, sizeof path, NULL)) fb_cache_trim(path, keep_bytes[place]);
     return ok;
 }
 

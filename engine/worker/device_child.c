@@ -113,7 +113,7 @@ static fb_device *device_named(child *c, const char *name, fb_error *err)
         fb_fail(err, FB_ERR_LIMIT, "a worker serves at most %d devices", MAX_DEVICES);
         return NULL;
     }
-    fb_device *d = fb_device_open(name, err);
+    fb_device *d = fb_device_open_confined(name, err);
     if (!d) return NULL;
     d->progress = &c->during;
     c->devices[c->n_devices++] = d;

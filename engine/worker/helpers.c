@@ -1,6 +1,7 @@
 /* What the processes of a worker share, and its two small ones: the reference process, which loads no generated
  * code, and the one that lists devices. */
 #include "base/clock.h"
+#include "base/confine.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/polite.h"
@@ -84,6 +85,17 @@ static bool reference_step(void *ctx, const char *what, double fraction)
     return true; /* who does not want it any more kills us */
 }
 
+/* It writes references and nothing else; made before, for it may make no folder beside them. */
+static void confine_reference(void)
+{
+    char paths[FB_REFERENCE_PLACES][2048];
+    const char *list[FB_REFERENCE_PLACES];
+    int n = 0;
+    for (int i = 0; i < FB_REFERENCE_PLACES; i++)
+        if (fb_reference_folder(i, paths[n], sizeof paths[n], NULL)) list[n] = paths[n], n++;
+    fb_confine(FB_ROLE_REFERENCE, &(fb_confine_places){.write = list, .n_write = n});
+}
+
 int fb_reference_main(void *ctx, int in, int out)
 {
     const fb_reference_job *job = ctx;
@@ -93,6 +105,7 @@ int fb_reference_main(void *ctx, int in, int out)
     fb_error why = {0};
     fb_give_way();
     fb_written_count(job->wrote);
+    confine_reference();
     bool ok = true;
     for (int i = 0; ok && i < job->n_seeds; i++)
         ok = fb_reference_make(job->graph, job->seeds[i], fb_worker_files_get, job->files, &progress, &why);
@@ -103,12 +116,23 @@ int fb_reference_main(void *ctx, int in, int out)
 
 /* ---- listing ---- */
 
+/* What keeps the processes of a worker to what they need. */
+static void list_confinement(json_t *libraries)
+{
+    char text[160];
+    bool less;
+    fb_confinement_there(text, &less);
+    json_array_append_new(libraries, json_pack("{s:s, s:b, s:s}", "name", "confinement", "found", !less,
+                                               less ? "missing" : "path", text));
+}
+
 int fb_list_main(void *ctx, int in, int out)
 {
     (void)ctx;
     fb_channel *c = fb_private_channel(in, out);
     json_t *devices = json_array(), *libraries = json_array();
     for (int i = 0; fb_device_table[i]; i++) fb_device_table[i]->list(devices, libraries);
+    list_confinement(libraries);
     fb_channel_send(c, json_pack("{s:o, s:o}", "devices", devices, "libraries", libraries));
     fb_channel_flush(c, 10000, NULL);
     return 0;

@@ -3,12 +3,14 @@
 #include "plan_help.h"
 
 #include "base/checked.h"
+#include "base/confine.h"
 #include "fault_cc.h"
 #include "graph/graph_json.h"
 #include "measure/best.h"
 #include "own_cache.h"
 #include "scratch.h"
 #include "worker/worker.h"
+#include "worker/worker_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -429,6 +432,78 @@ static void a_failing_compiler_leaves_prepared_cases_alone(void **state)
     subject_free(&good);
     subject_free(&bad);
     fb_worker_free(w);
+}
+
+/* ---- what its processes may do (base/confine.h; test_sandbox.c has the roles themselves) ---- */
+
+static bool holds_files(void)
+{
+    char text[160];
+    return fb_confinement_there(text, NULL) & FB_HOLDS_FILES;
+}
+
+/* Each of what it tries would make a file or crash it: it goes on, and its answer is right. */
+static void a_kernel_reaches_nothing_but_its_buffers(void **state)
+{
+    (void)state;
+    char text[2000], left[256];
+    fresh_cache("hostile");
+    snprintf(left, sizeof left, "%s", in_scratch("left"));
+    unlink(left);
+    snprintf(text, sizeof text,
+             "    extern int creat(const char *, unsigned), system(const char *), socket(int, int, int), fork(void), "
+             "kill(int, "
+             "int), getppid(void); if (%s%s%s socket(2, 1, 0) >= 0 || system(\"touch %s\") == 0 || fork() >= 0 || "
+             "kill(getppid(), 0) == 0) *(volatile int *)8 = 1;",
+             holds_files() ? "creat(\"" : "", holds_files() ? left : "", holds_files() ? "\", 0600) >= 0 ||" : "",
+             left);
+    fault_compiler(scratch, "hostile_cc", "faulty", text, NULL, NULL);
+    fb_worker *w = worker();
+    check_round(w, small_graph("faulty", FB_OP_MUL));
+    assert_true(access(left, F_OK) < 0);
+    fb_worker_free(w);
+}
+
+static void a_compiler_writes_only_where_it_works(void **state)
+{
+    (void)state;
+    char command[800], left[256];
+    fresh_cache("greedy");
+    snprintf(left, sizeof left, "%s", in_scratch("left"));
+    unlink(left);
+    snprintf(command, sizeof command, "touch %s; mkdir %s.d; : >\"$f.own\" || exit 9", left, left);
+    fault_compiler(scratch, "greedy_cc", "greedy", NULL, NULL, command);
+    fb_worker *w = worker();
+    check_round(w, small_graph("greedy", FB_OP_MUL));
+    if (holds_files()) assert_true(access(left, F_OK) < 0);
+    fb_worker_free(w);
+}
+
+/* After its work it is what it was during it. */
+static void the_reference_process_writes_references(void **state)
+{
+    (void)state;
+    int status;
+    char left[256];
+    fresh_cache("reference");
+    snprintf(left, sizeof left, "%s", in_scratch("left"));
+    unlink(left);
+    fb_graph *g = small_graph("fine", FB_OP_ADD);
+    fb_worker_files files = {0};
+    fb_reference_job job = {.graph = g, .seeds = {1}, .n_seeds = 1, .files = &files};
+    pid_t pid = fork();
+    if (pid == 0) {
+        int in[2], out[2];
+        if (pipe(in) < 0 || pipe(out) < 0) _exit(1);
+        if (fb_reference_main(&job, in[0], out[1]) != 0 || !fb_reference_there(g, 1)) _exit(2);
+        if (holds_files() && creat(left, 0600) >= 0) _exit(3);
+        if (socket(AF_INET, SOCK_STREAM, 0) >= 0) _exit(4);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(5);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 5 << 8);
+    fb_graph_free(g);
 }
 
 /* ---- cancelling ---- */
@@ -911,6 +986,9 @@ int main(void)
         cmocka_unit_test(what_a_kernel_prints_is_no_message),
         cmocka_unit_test(a_wrong_result_is_prepared_but_not_sampled),
         cmocka_unit_test(a_failing_compiler_leaves_prepared_cases_alone),
+        cmocka_unit_test(a_kernel_reaches_nothing_but_its_buffers),
+        cmocka_unit_test(a_compiler_writes_only_where_it_works),
+        cmocka_unit_test(the_reference_process_writes_references),
         cmocka_unit_test(a_request_is_cancelled_at_every_stage),
         cmocka_unit_test(best_is_searched_for),
         cmocka_unit_test(a_search_is_cancelled),

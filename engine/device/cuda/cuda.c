@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 extern const fb_device_ops fb_device_cuda;
 
@@ -63,6 +64,12 @@ static int cuda_available(void)
 {
     const fb_cuda_functions *f = fb_cuda_get(FB_CUDA_DRIVER, NULL);
     return f ? device_count(f, NULL) : 0;
+}
+
+/* Its device files: a system's own, of a machine in a machine, of a board. */
+static bool cuda_driver(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
 }
 
 /* "580.65.06" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Tue …". */
@@ -736,6 +743,7 @@ const fb_device_ops fb_device_cuda = {
     .target = &fb_target_cuda,
     .list = cuda_list,
     .available = cuda_available,
+    .driver = cuda_driver,
     .open = cuda_open,
     .close = cuda_close,
     .machine = cuda_machine,

@@ -79,17 +79,38 @@ struct fb_cc {
 
 static const char work_name[] = "fusebox-work-";
 
-/* Made by mkdtemp and no link: all in it is ours. */
-static void empty_work(const char *path)
+/* A process that may write where it was told alone has one of these among the temporary files, in which it makes
+ * others; the process apart that starts its compilers holds its lock and removes it. */
+static char own_place[2048];
+static int own_lock = -1;
+
+static bool is_work_name(const char *name)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return strncmp(name, work_name, sizeof work_name - 1) == 0;
+}
+
+/* Made by mkdtemp and no link: all in it is ours. */
+static void empty_folder(int fd)
+{
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     if (!folder) {
         if (fd >= 0) close(fd);
         return;
     }
-    for (struct dirent *d; (d = readdir(folder));) unlinkat(fd, d->d_name, 0);
+    for (struct dirent *d; (d = readdir(folder));) {
+        if (is_work_name(d->d_name)) {
+            empty_folder(openat(fd, d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+            unlinkat(fd, d->d_name, AT_REMOVEDIR);
+        } else {
+            unlinkat(fd, d->d_name, 0);
+        }
+    }
     closedir(folder);
+}
+
+static void empty_work(const char *path)
+{
+    empty_folder(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     rmdir(path);
 }
 
@@ -114,7 +135,7 @@ static void sweep(const char *parent)
     char path[2300];
     DIR *folder = opendir(parent);
     for (struct dirent *d; folder && (d = readdir(folder));) {
-        if (strncmp(d->d_name, work_name, sizeof work_name - 1) != 0) continue;
+        if (!is_work_name(d->d_name)) continue;
         snprintf(path, sizeof path, "%s/%.200s", parent, d->d_name);
         if (is_abandoned(path)) empty_work(path);
     }
@@ -123,7 +144,7 @@ static void sweep(const char *parent)
 
 static const char *temporary_folder(void)
 {
-    const char *named = getenv("TMPDIR");
+    const char *named = own_place[0] ? own_place : getenv("TMPDIR");
     return named && named[0] == '/' && strlen(named) < 1900 ? named : "/tmp";
 }
 
@@ -134,12 +155,28 @@ static void sweep_all(void)
     sweep(temporary_folder());
 }
 
+/* Makes one; `to` is "" with errno where that cannot be. Its lock is a file in it, held as long as it is used. */
+static int make_locked(const char *parent, char *to, size_t room)
+{
+    char path[2400];
+    if (snprintf(to, room, "%s/%sXXXXXX", parent, work_name) >= (int)room || !mkdtemp(to)) {
+        to[0] = '\0';
+        return -1;
+    }
+    snprintf(path, sizeof path, "%s/lock", to);
+    int lock = fb_file_open(path, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
+    if (lock >= 0) flock(lock, LOCK_EX | LOCK_NB);
+    return lock;
+}
+
 static void short_sleep(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
 /* ---- finding a compiler ---- */
+
+static const char *const candidates[] = {"cc", "gcc", "clang"};
 
 /* The first line of `--version`, or NULL when the command cannot be run. */
 static char *version_of(fb_cc *cc)
@@ -198,10 +235,14 @@ static bool try_command(fb_cc *cc, const char *command)
     return cc->version != NULL;
 }
 
+static fb_cc *found_before; /* by fb_cc_apart, for who asks next */
+
 fb_cc *fb_cc_find(fb_error *err)
 {
-    static const char *const candidates[] = {"cc", "gcc", "clang"};
-    fb_cc *cc = fb_calloc(1, sizeof *cc);
+    fb_cc *cc = found_before;
+    found_before = NULL;
+    if (cc) return cc;
+    cc = fb_calloc(1, sizeof *cc);
     const char *asked = getenv("CC");
     bool found = false;
     if (asked && *asked)
@@ -256,6 +297,83 @@ const char *fb_cc_version(const fb_cc *cc)
 void fb_cc_without_openmp(fb_cc *cc)
 {
     cc->openmp = false;
+}
+
+/* ---- compilers apart ---- */
+
+/* Whether argv begins with what CC says, or one of the usual compilers; *n: with how many words. */
+static bool begins_with_compiler(char *const *argv, const char *command, int *n)
+{
+    char *text = fb_strdup(command), *rest = text;
+    bool same = true;
+    *n = 0;
+    for (char *word; same && (word = strsep(&rest, " \t"));)
+        if (*word) same = argv[*n] && strcmp(argv[(*n)++], word) == 0;
+    fb_free(text);
+    return same && *n;
+}
+
+static bool is_our_flag(const char *word)
+{
+    static const char *const others[] = {gcc_flag, "-fopenmp", "-fopenmp-simd", "-S", "-o", "-lm"};
+    for (int i = 0; i < FLAGS; i++)
+        if (strcmp(word, flags[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(word, others[i]) == 0) return true;
+    return false;
+}
+
+/* A folder of this user's that was made to work in. */
+static bool is_work(const char *path)
+{
+    struct stat st;
+    const char *name = path ? strrchr(path, '/') : NULL;
+    return name && path[0] == '/' && !strstr(path, "/../") && is_work_name(name + 1) && lstat(path, &st) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* What the process apart starts, whoever asks: the compiler for its version, or with our flags on files of its work. */
+static bool may_start(char *const *argv, const fb_guarded_limits *limits)
+{
+    const char *asked = getenv("CC");
+    bool is = false;
+    int n = 0;
+    if (asked && *asked)
+        is = begins_with_compiler(argv, asked, &n);
+    else
+        for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !is; i++)
+            is = begins_with_compiler(argv, candidates[i], &n);
+    if (is && argv[n] && strcmp(argv[n], "--version") == 0) return !argv[n + 1] && !limits->work;
+    if (!is || !is_work(limits->work)) return false;
+    size_t in = strlen(limits->work);
+    for (; argv[n]; n++) {
+        bool file = strncmp(argv[n], limits->work, in) == 0 && argv[n][in] == '/' && !strchr(argv[n] + in + 1, '/');
+        if (!file && !is_our_flag(argv[n])) return false;
+    }
+    return true;
+}
+
+/* LLVM's OpenMP library keeps a mark of each process in shared memory, and ends one that may make none. */
+static pid_t asker;
+
+static void leave_place(void)
+{
+    char mark[64];
+    snprintf(mark, sizeof mark, "/dev/shm/__KMP_REGISTERED_LIB_%d_%u", (int)asker, (unsigned)getuid());
+    unlink(mark);
+    if (own_place[0]) empty_work(own_place);
+}
+
+bool fb_cc_apart(fb_cc_place *to, fb_error *err)
+{
+    asker = getpid();
+    sweep_all();
+    if (!own_place[0]) own_lock = make_locked(temporary_folder(), own_place, sizeof own_place);
+    if (!fb_guarded_apart(may_start, leave_place, err)) return false;
+    if (!found_before) found_before = fb_cc_find(NULL);
+    snprintf(to->path, sizeof to->path, "%s", own_place);
+    to->shared_memory = found_before && !is_gcc(found_before);
+    return true;
 }
 
 /* ---- one load: what is missing, and where it is compiled ---- */
@@ -387,19 +505,11 @@ static void load_cached(load *l)
 
 /* ---- the folder of a compilation ---- */
 
-/* Its lock is a file in it, held as long as it is used. */
 static bool make_work(load *l, const char *parent, fb_error *err)
 {
-    char path[2200];
-    snprintf(l->work, sizeof l->work, "%s/%sXXXXXX", parent, work_name);
-    if (mkdtemp(l->work)) {
-        snprintf(path, sizeof path, "%s/lock", l->work);
-        l->work_lock = fb_file_open(path, FB_FILE_UPDATE | FB_FILE_PRIVATE, NULL);
-        if (l->work_lock >= 0) flock(l->work_lock, LOCK_EX | LOCK_NB);
-        return true;
-    }
-    l->work[0] = '\0';
-    return fb_fail(err, FB_ERR_SYSTEM, "there is no place to compile in: %s: %s", parent, strerror(errno));
+    l->work_lock = make_locked(parent, l->work, sizeof l->work);
+    return l->work[0] ||
+           fb_fail(err, FB_ERR_SYSTEM, "there is no place to compile in: %s: %s", parent, strerror(errno));
 }
 
 static void remove_work(load *l)

@@ -26,6 +26,13 @@ const char *fb_cc_version(const fb_cc *cc); /* first line of --version */
 /* For compilers without an OpenMP library: loops then run on one core. */
 void fb_cc_without_openmp(fb_cc *cc);
 
+/* For a process that will be confined: compilers are started by one apart, which starts nothing else. */
+typedef struct {
+    char path[2048];    /* a folder of its own to compile in where the cache has no room; "": none */
+    bool shared_memory; /* what is compiled needs that */
+} fb_cc_place;
+bool fb_cc_apart(fb_cc_place *to, fb_error *err);
+
 /* Loads every unit, compiling `prelude` + source where the cache has none: handles[i] (from dlopen; the caller closes
  * each) holds unit i. *ms is the time compiling took, 0 when all came from the cache. */
 bool fb_cc_load(fb_cc *cc, const char *prelude, const fb_cc_unit *units, int n, const fb_progress *progress,
