@@ -172,16 +172,29 @@ int64_t fb_written_take(fb_written *page)
     return page ? atomic_exchange(&page->bytes, 0) : 0;
 }
 
-/* A number besides the process: two threads may write the same file. */
+/* A file without a name, which goes with the process whatever ends that; -1 where the folder's system has none. */
+static int open_nameless(const char *path, unsigned use)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    if (access("/proc/self/fd", X_OK) < 0) return -1; /* it would never get one */
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    int fd = open(folder[0] ? folder : "/", O_TMPFILE | O_RDWR | O_CLOEXEC, use & FB_FILE_PRIVATE ? 0600 : 0666);
+    if (fd >= 0 && (use & FB_FILE_PRIVATE)) fchmod(fd, 0600); /* under any umask */
+    return fd;
+}
+
 bool fb_new_file_begin(fb_new_file *f, const char *path, unsigned use, fb_error *err)
 {
-    static atomic_uint number;
+    static atomic_uint number; /* besides the process: two threads may write the same file */
     *f = (fb_new_file){.fd = -1};
     bool fits = snprintf(f->path, sizeof f->path, "%s", path) < (int)sizeof f->path - 32;
     if (!fits) return fb_fail(err, FB_ERR_SYSTEM, "%s: the path is too long", path);
     snprintf(f->temporary, sizeof f->temporary, "%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&number, 1));
     unlink(f->temporary); /* of a process of that number which is long dead */
-    f->fd = fb_file_open(f->temporary, FB_FILE_UPDATE | FB_FILE_NEW | use, err);
+    f->fd = open_nameless(path, use);
+    f->nameless = f->fd >= 0;
+    if (!f->nameless) f->fd = fb_file_open(f->temporary, FB_FILE_UPDATE | FB_FILE_NEW | use, err);
     if (f->fd >= 0) return true;
     if (err) fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     return false;
@@ -191,8 +204,11 @@ bool fb_new_file_commit(fb_new_file *f, bool durable, fb_error *err)
 {
     struct stat st;
     int64_t bytes = fstat(f->fd, &st) == 0 ? (int64_t)st.st_size : 0;
+    char own[64];
     int why = 0;
     if (durable && fsync(f->fd) < 0) why = errno;
+    snprintf(own, sizeof own, "/proc/self/fd/%d", f->fd);
+    if (f->nameless && !why && linkat(AT_FDCWD, own, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW) < 0) why = errno;
     if (close(f->fd) < 0 && !why) why = errno;
     f->fd = -1;
     if (!why && rename(f->temporary, f->path) < 0) why = errno;
@@ -225,8 +241,9 @@ bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err)
     struct stat st;
     /* a device is not replaced by a file, and a pipe or folder in the way is refused in its own words */
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return write_in_place(path, bytes, n, err);
+    bool replaces = access(path, F_OK) == 0; /* what stood there must not go when the power does */
     if (!fb_new_file_begin(&f, path, 0, err)) return false;
-    if (fb_write_all(f.fd, bytes, n)) return fb_new_file_commit(&f, false, err);
+    if (fb_write_all(f.fd, bytes, n)) return fb_new_file_commit(&f, replaces, err);
     fb_fail(err, FB_ERR_SYSTEM, "%s: %s", path, strerror(errno));
     fb_new_file_abandon(&f);
     return false;

@@ -36,8 +36,8 @@ bool fb_file_check(int fd, const char *path, unsigned use, fb_error *err);
 char *fb_read_file(const char *path, size_t limit, size_t *n, fb_error *err);
 /* As fb_read_file, of a file of ours that decides what may run: FB_FILE_PRIVATE. */
 char *fb_read_private_file(const char *path, size_t limit, size_t *n, fb_error *err);
-/* Writes a temporary file beside `path` and renames it, so that a reader never sees half a file. Into a character
- * device at once. */
+/* Writes a temporary file beside `path` and renames it, so that a reader never sees half a file; on the disk before it
+ * takes another's place. Into a character device at once. */
 bool fb_write_file(const char *path, const void *bytes, size_t n, fb_error *err);
 /* All of it, or false with errno; a descriptor that takes part of it at a time is asked again. */
 bool fb_write_all(int fd, const void *bytes, size_t n);
@@ -46,9 +46,10 @@ bool fb_write_all(int fd, const void *bytes, size_t n);
  * full disk or a power cut left of a line before it stays a line of its own. */
 bool fb_append_to_file(const char *path, unsigned use, const char *line, fb_error *err);
 
-/* A file that is written in parts: gone unless it is committed. */
+/* A file that is written in parts: gone unless it is committed. It has no name until then, where there can be such. */
 typedef struct {
     int fd; /* -1: none */
+    bool nameless;
     char path[4096], temporary[4128];
 } fb_new_file;
 bool fb_new_file_begin(fb_new_file *f, const char *path, unsigned use, fb_error *err); /* use: 0 or FB_FILE_PRIVATE */
