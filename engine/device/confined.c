@@ -53,3 +53,8 @@ fb_device *fb_device_open_confined(const char *name, fb_error *err)
     entered = entered || !driver || d;
     return d;
 }
+
+void fb_device_put_away(void)
+{
+    fb_cc_sweep();
+}

@@ -222,6 +222,8 @@ const fb_device_ops *fb_device_find(const char *name, fb_error *err);
 /* The same in a process that will run generated code on it: before that, the process gives up what it does not need
  * (base/confine.h), for good and whatever it opens later. */
 fb_device *fb_device_open_confined(const char *name, fb_error *err);
+/* What such a process has left that was killed, and the one that started its compilers with it. */
+void fb_device_put_away(void);
 fb_device *fb_device_open(const char *name, fb_error *err);
 /* What a device is called when the user names none: "cuda:0" if there is one, else "host". */
 const char *fb_device_default(void);

@@ -282,7 +282,7 @@ static bool send_packet(int fd, const message *m, const void *words, size_t n, i
     return sent == (ssize_t)(sizeof *m + n);
 }
 
-/* 1, 0: nothing waits, -1: the other end is gone. */
+/* 1, 0: nothing waits, or what waited was no message; -1: the other end is gone. */
 static int take_packet(int fd, message *m, char *words, size_t room, size_t *n, int *log, int flags)
 {
     union {
@@ -298,7 +298,8 @@ static int take_packet(int fd, message *m, char *words, size_t room, size_t *n, 
     do got = recvmsg(fd, &h, flags | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
-    if (got < (ssize_t)sizeof *m) return -1;
+    if (got <= 0) return -1;
+    if (got < (ssize_t)sizeof *m) return 0; /* a kernel that writes into whatever is open */
     *n = (size_t)got - sizeof *m;
     struct cmsghdr *c = CMSG_FIRSTHDR(&h);
     if (log) *log = -1;
@@ -310,7 +311,7 @@ static int take_packet(int fd, message *m, char *words, size_t room, size_t *n, 
 static bool await(kind what, pid_t pid, message *answer)
 {
     size_t n;
-    while (take_packet(apart.fd, answer, NULL, 0, &n, NULL, 0) > 0) {
+    while (take_packet(apart.fd, answer, NULL, 0, &n, NULL, 0) > 0) { /* it sends nothing but messages */
         if (answer->kind == what && (pid <= 0 || answer->pid == pid)) return true;
         if (answer->kind == ENDED) FB_VEC_PUSH(&apart.ended, ((ended){answer->pid, answer->number}));
     }
@@ -464,20 +465,24 @@ bool fb_guarded_apart(bool (*may)(char *const *argv, const fb_guarded_limits *li
         return fb_fail(err, FB_ERR_SYSTEM, "no process can be had to start compilers: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0) {
+        /* a child of nobody's here: when it ends, nobody waits for it */
+        if ((pid = fork()) != 0) _exit(pid < 0);
         starter s = {.fd = ends[1] < 3 ? fcntl(ends[1], F_DUPFD_CLOEXEC, 3) : ends[1], .may = may};
         if (s.fd < 0) _exit(1);
         if (s.fd > 3) close_range(3, (unsigned)s.fd - 1, 0); /* pipes that others wait to see closed */
         close_range((unsigned)s.fd + 1, ~0u, 0);
         serve_apart(&s, leave);
     }
-    int why = errno;
+    int why = errno, status = 1;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
     close(ends[1]);
-    if (pid > 0) {
+    if (status == 0) {
         apart.fd = ends[0];
         return true;
     }
     close(ends[0]);
-    return fb_fail(err, FB_ERR_SYSTEM, "no process can be had to start compilers: %s", strerror(why));
+    return fb_fail(err, FB_ERR_SYSTEM, "no process can be had to start compilers: %s",
+                   strerror(pid > 0 ? EAGAIN : why));
 }
 
 /* ---- our side ---- */
@@ -493,6 +498,8 @@ bool fb_guarded_start(fb_guarded *g, char *const *argv, const fb_guarded_limits 
     if (g->pid > 0) return true;
     close(g->log);
     *g = (fb_guarded){.log = -1};
+    if (why == ECHILD || why == EPIPE) /* this process starts nothing any more; the next one can */
+        return fb_fail(err, FB_ERR_CRASH, "the process that starts compilers has ended");
     return fb_fail(err, FB_ERR_SYSTEM, "the compiler cannot be started: %s", strerror(why));
 }
 

@@ -134,7 +134,20 @@ failed:
 
 /* A process in an uninterruptible call outlives SIGKILL for a while; the front does not wait for it longer than this.
  */
-enum { REAP_MS = 500 };
+enum { REAP_MS = 500, LATE = 64 };
+
+/* Those that were not waited for to the end: fb_child_reap does it later. */
+static pid_t late[LATE];
+static int n_late;
+
+bool fb_child_reap(void)
+{
+    for (int i = 0; i < n_late; i++) {
+        pid_t got = waitpid(late[i], NULL, WNOHANG);
+        if (got == late[i] || (got < 0 && errno == ECHILD)) late[i--] = late[--n_late];
+    }
+    return n_late > 0;
+}
 
 void fb_child_kill(fb_child *c)
 {
@@ -148,6 +161,7 @@ void fb_child_kill(fb_child *c)
             if (fb_now_ns() > deadline) break;
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         }
+        if (got == 0 && n_late < LATE) late[n_late++] = c->pid;
     }
     fb_channel_free(c->channel);
     *c = (fb_child){0};

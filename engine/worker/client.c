@@ -656,6 +656,7 @@ void fb_worker_pump(fb_worker *w)
 {
     size_t n;
     fb_error why = {0};
+    fb_child_reap();
     if (!w->child.pid) return;
     read_errors(w);
     bool open = fb_channel_pump(w->child.channel, &why);

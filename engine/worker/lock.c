@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 enum { FIRST = 1024 };
+static const int64_t most_tickets = (int64_t)1 << 48; /* a thousand a second for ages */
 
 static bool lock_path(const char *device, char *to, size_t room, fb_error *err)
 {
@@ -38,7 +39,8 @@ static bool draw(int fd, int64_t *ticket)
         if (errno != EINTR) return false;
     }
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-    bool ok = pread(fd, &count, sizeof count, 0) >= 0 && count >= 0;
+    bool ok = pread(fd, &count, sizeof count, 0) >= 0;
+    if (count < 0 || count > most_tickets) count = 0; /* a kernel wrote into it: counting begins anew */
     *ticket = count++;
     l.l_start = FIRST + *ticket;
     ok = ok && fcntl(fd, F_OFD_SETLK, &l) == 0 && pwrite(fd, &count, sizeof count, 0) == (ssize_t)sizeof count;

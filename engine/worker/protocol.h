@@ -100,6 +100,8 @@ typedef struct {
 bool fb_child_start(fb_child *c, char *const argv[], int (*main_fn)(void *ctx, int in, int out), void *ctx,
                     int stderr_fd, fb_error *err);
 void fb_child_kill(fb_child *c); /* the whole group, and reaps; safe to call twice */
+/* Reaps what was killed and took its time to end, as on a machine with much to do; true: some have not ended yet. */
+bool fb_child_reap(void);
 /* Reaps without blocking: true when it has ended, with one sentence: "was killed by SIGSEGV", "exited with status 3".
  */
 bool fb_child_ended(fb_child *c, char *how, size_t room);

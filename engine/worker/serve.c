@@ -29,6 +29,7 @@ enum {
     MAX_GRAPHS = 64,
     MAX_QUEUE = 4096,
     MOST_REOPENED = 2, /* the host's runtime, and the kernels */
+    LATE_MS = 50,      /* between looks at who was killed and has not ended */
     ENDING_MS = 2000,  /* between a process's last word and its end; a busy machine takes some of it */
 };
 static const double default_limit_s = 60;   /* without a sign of life */
@@ -272,6 +273,7 @@ static void note_released(supervisor *s, int64_t id)
 static void child_is_gone(supervisor *s)
 {
     fb_child_kill(&s->child);
+    fb_device_put_away();
     s->prepared.n = s->limits.n = 0;
     s->files_in_child = 0;
     for (int i = 0; i < s->graphs.n; i++) s->graphs.at[i].in_child = false;
@@ -780,12 +782,13 @@ static void wait_for_news(supervisor *s)
     }
     int64_t deadline = deadline_of(s), left = deadline - fb_now_ns();
     int wait = deadline == INT64_MAX ? -1 : left <= 0 ? 0 : (int)(left / 1000000 + 1);
+    if (fb_child_reap() && (wait < 0 || wait > LATE_MS)) wait = LATE_MS;
     poll(fds, (nfds_t)n, wait);
 }
 
 static void supervisor_free(supervisor *s)
 {
-    fb_child_kill(&s->child);
+    child_is_gone(s);
     fb_child_kill(&s->reference);
     fb_child_kill(&s->lister);
     while (s->queue.n) json_decref(s->queue.at[--s->queue.n].message);

@@ -148,7 +148,7 @@ static const char *temporary_folder(void)
     return named && named[0] == '/' && strlen(named) < 1900 ? named : "/tmp";
 }
 
-static void sweep_all(void)
+void fb_cc_sweep(void)
 {
     char cache[2048];
     if (fb_cache_dir("host", cache, sizeof cache, NULL)) sweep(cache);
@@ -178,8 +178,8 @@ static void short_sleep(void)
 
 static const char *const candidates[] = {"cc", "gcc", "clang"};
 
-/* The first line of `--version`, or NULL when the command cannot be run. */
-static char *version_of(fb_cc *cc)
+/* The first line of `--version`, or NULL when the command cannot be run; *err only where nothing can be, any more. */
+static char *version_of(fb_cc *cc, fb_error *err)
 {
     enum { VERSION_LIMIT_S = 5 };
     char *argv[MAX_WORDS + 2];
@@ -188,9 +188,9 @@ static char *version_of(fb_cc *cc)
     memcpy(argv, cc->words, (size_t)cc->n_words * sizeof *argv);
     argv[cc->n_words] = "--version";
     argv[cc->n_words + 1] = NULL;
-    if (!fb_guarded_start(&p, argv, &(fb_guarded_limits){.seconds = VERSION_LIMIT_S}, NULL)) return NULL;
+    if (!fb_guarded_start(&p, argv, &(fb_guarded_limits){.seconds = VERSION_LIMIT_S}, err)) return NULL;
     while (!fb_guarded_ended(&p, &status)) {
-        if (fb_now_ns() - p.started_ns > VERSION_LIMIT_S * 1000000000ll) {
+        if (fb_now_ns() - p.started_ns > PATIENCE * VERSION_LIMIT_S * 1000000000ll) {
             fb_guarded_stop(&p);
             return NULL;
         }
@@ -219,7 +219,7 @@ static void name_cpu(char to[33])
     fb_hash_hex(fb_hasher_end(h), to);
 }
 
-static bool try_command(fb_cc *cc, const char *command)
+static bool try_command(fb_cc *cc, const char *command, fb_error *err)
 {
     fb_free(cc->text);
     fb_free(cc->command);
@@ -231,7 +231,7 @@ static bool try_command(fb_cc *cc, const char *command)
         if (*word) cc->words[cc->n_words++] = word;
     }
     fb_free(cc->version);
-    cc->version = cc->n_words ? version_of(cc) : NULL;
+    cc->version = cc->n_words ? version_of(cc, err) : NULL;
     return cc->version != NULL;
 }
 
@@ -245,14 +245,17 @@ fb_cc *fb_cc_find(fb_error *err)
     cc = fb_calloc(1, sizeof *cc);
     const char *asked = getenv("CC");
     bool found = false;
+    fb_error lost = {0};
     if (asked && *asked)
-        found = try_command(cc, asked);
+        found = try_command(cc, asked, &lost);
     else
         for (size_t i = 0; i < sizeof candidates / sizeof *candidates && !found; i++)
-            found = try_command(cc, candidates[i]);
+            found = try_command(cc, candidates[i], &lost);
     if (!found) {
         fb_cc_free(cc);
-        if (asked && *asked)
+        if (lost.kind == FB_ERR_CRASH)
+            fb_fail(err, lost.kind, "%s", lost.text);
+        else if (asked && *asked)
             fb_fail(err, FB_ERR_UNAVAILABLE, "the C compiler that CC names cannot be run: %s", asked);
         else
             fb_fail(err, FB_ERR_UNAVAILABLE, "no C compiler was found (tried cc, gcc, clang): install one, or set CC");
@@ -265,7 +268,7 @@ fb_cc *fb_cc_find(fb_error *err)
     if (cc->memory > most_memory) cc->memory = most_memory;
     if (cc->memory < least_memory) cc->memory = least_memory;
     name_cpu(cc->cpu);
-    sweep_all();
+    fb_cc_sweep();
     return cc;
 }
 
@@ -362,12 +365,13 @@ static void leave_place(void)
     snprintf(mark, sizeof mark, "/dev/shm/__KMP_REGISTERED_LIB_%d_%u", (int)asker, (unsigned)getuid());
     unlink(mark);
     if (own_place[0]) empty_work(own_place);
+    fb_cc_sweep(); /* what its compilers had in the cache */
 }
 
 bool fb_cc_apart(fb_cc_place *to, fb_error *err)
 {
     asker = getpid();
-    sweep_all();
+    fb_cc_sweep();
     if (!own_place[0]) own_lock = make_locked(temporary_folder(), own_place, sizeof own_place);
     if (!fb_guarded_apart(may_start, leave_place, err)) return false;
     if (!found_before) found_before = fb_cc_find(NULL);

@@ -31,6 +31,8 @@ typedef struct {
     char path[2048];    /* a folder of its own to compile in where the cache has no room; "": none */
     bool shared_memory; /* what is compiled needs that */
 } fb_cc_place;
+/* Removes folders to compile in that nobody uses any more. */
+void fb_cc_sweep(void);
 bool fb_cc_apart(fb_cc_place *to, fb_error *err);
 
 /* Loads every unit, compiling `prelude` + source where the cache has none: handles[i] (from dlopen; the caller closes
