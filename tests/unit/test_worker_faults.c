@@ -3,7 +3,8 @@
  * others that talk and do not answer. After each a right measurement, and nothing left: no process, zombie, folder of
  * work, half-written file, marker or lock.
  *
- * Here one of each kind but the killing; FB_FULL=1: a thousand. FB_SEED chooses them, FB_FAULTS their number. */
+ * One of each kind but the killing; FB_FULL=1 (make check-full): a thousand. FB_SEED chooses them, FB_FAULTS their
+ * number. */
 #include "plan_help.h"
 
 #include "base/file.h"
