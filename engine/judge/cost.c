@@ -5,7 +5,6 @@
 #include "judge/library.h"
 #include "judge/parts.h"
 #include "nest/parts.h"
-#include "schedule/host_cost.h"
 #include "schedule/long.h"
 #include "schedule/schedule.h"
 #include "schedule/thread_cost.h"
@@ -32,21 +31,6 @@ double fb_launch_us(const fb_machine *m, fb_launch_mode mode)
     case FB_LAUNCH_MEGA: return known(m->barrier_us);
     default: return known(m->launch_us);
     }
-}
-
-/* What calibration measures on a host is a call and the start of a team. */
-static bool is_call(const fb_machine *m, const fb_analysis *a)
-{
-    int64_t threads = a->knobs ? a->knobs->value[FB_KNOB_THREADS] : 0;
-    if (m->target->grid || !a->nest || a->nest->chain) return false;
-    return threads ? threads == 1 : fb_host_serial(a->nest);
-}
-
-double fb_launches_us(const fb_machine *m, fb_launch_mode mode, const fb_analysis *a, const fb_group_cost *c)
-{
-    const double call_us = 0.1;
-    double us = fb_launch_us(m, mode);
-    return c->launches * (is_call(m, a) ? fmin(call_us, us) : us);
 }
 
 /* A node that no family takes has no nest: its own operands and result are what it would touch. */

@@ -116,8 +116,6 @@ void fb_cost_of_analysis(const fb_planner *p, const fb_analysis *a, fb_group_cos
 void fb_grid_elements_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 void fb_grid_rows_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
 void fb_grid_tiles_us(const fb_machine *m, const fb_analysis *a, fb_group_cost *out);
-/* What the launches of the kernel take in this mode: on a host one that is left to one core wakes no team. */
-double fb_launches_us(const fb_machine *m, fb_launch_mode mode, const fb_analysis *a, const fb_group_cost *c);
 /* Bytes that a program of this graph touches in one run, about: what it reads and gives, and the most of what is made
  * on the way that is alive together. */
 double fb_graph_working_set(const fb_graph *g);

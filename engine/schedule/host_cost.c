@@ -24,7 +24,7 @@ static double conversion_us(const fb_machine *m, const fb_nest_facts *f)
     return us;
 }
 
-bool fb_host_serial(const fb_nest *nest)
+static bool is_serial(const fb_nest *nest)
 {
     bool serial = true;
     fb_added added;
@@ -51,7 +51,7 @@ double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_
                 fb_time_us((double)f->summed, m->gsum) + fb_time_us((double)f->sums, m->gsum_rows) +
                 fb_time_us((double)f->gathered, m->ggather) + fb_time_us((double)f->far, m->gfar) + conversion_us(m, f);
     if (!nest) return us;
-    return (us + scatter_us(m, nest)) * (fb_host_serial(nest) ? fmax(m->units, 1) : 1);
+    return (us + scatter_us(m, nest)) * (is_serial(nest) ? fmax(m->units, 1) : 1);
 }
 
 /* A product that the library makes on one core, where it is one of many or too small for the team: as fast as those of

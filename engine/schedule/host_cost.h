@@ -5,8 +5,6 @@
 #include "nest/nest.h"
 #include "target/machine.h"
 
-/* Is all of it left to one core, so that no team is woken for it? */
-bool fb_host_serial(const fb_nest *nest);
 /* All loops of the nest, without the products that a library makes. `flops`: of these loops. */
 double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_facts *f, double flops, fb_dtype dtype);
 /* FLOPs of a product: fewer are left to one core, for waking the team costs more than it saves. */

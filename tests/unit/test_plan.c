@@ -372,32 +372,6 @@ static fb_graph *product_of(int64_t rows, int64_t columns, int64_t k)
     return finish(g);
 }
 
-/* What is left to one core is called; what the team shares wakes it first, which is what calibration measures. */
-static void only_a_team_has_to_be_woken(void **state)
-{
-    (void)state;
-    for (int large = 0; large < 2; large++) {
-        fb_graph *g = fb_graph_new("g");
-        fb_id x = input(g, "x", DIMS(large ? 4096 : 8, 256));
-        output(g, node1(g, FB_OP_RELU, "b", node1(g, FB_OP_NEG, "a", x)));
-        g = finish(g);
-        fb_machine m;
-        fb_machine_default(&m, FB_DEVICE_HOST);
-        fb_planner *p = fb_planner_new(g, &m);
-        fb_plan *plan = fb_plan_new(p);
-        fb_plan_cost c;
-        fb_plan_cost_of(plan, &c);
-        assert_int_equal(c.launches, 2);
-        if (large)
-            assert_true(fabs(c.launch_us - 2 * m.launch_us - m.sync_us) < 1e-9);
-        else
-            assert_true(c.launch_us < m.launch_us / 2 + m.sync_us);
-        fb_plan_free(plan);
-        fb_planner_free(p);
-        fb_graph_free(g);
-    }
-}
-
 static void a_host_is_slow_where_vectors_end(void **state)
 {
     (void)state;
@@ -497,7 +471,6 @@ int main(void)
         cmocka_unit_test(a_sector_written_in_part_is_predicted),
         cmocka_unit_test(threads_wait_one_after_the_other),
         cmocka_unit_test(rows_on_chip_take_time),
-        cmocka_unit_test(only_a_team_has_to_be_woken),
         cmocka_unit_test(a_host_is_slow_where_vectors_end),
         cmocka_unit_test(fusing_saves_what_it_says),
         cmocka_unit_test(cut_and_isolate_undo_a_fusion),
