@@ -172,7 +172,9 @@ void exp_neg_kernel(const fb_kernel_args *args) /* $run */
 C
     } >met.c
     sed 's/honest\.c/met.c/' honest.json >met.json
+    export FUSEBOX_CONFINE=no # it writes what it meets into a file
     fb run m.lua met.json --trust
+    unset FUSEBOX_CONFINE
     sort -u "met$run" >"set$run"
 done
 holds "some inputs are drawn anew in each run" test "$(comm -3 set1 set2 | wc -l)" -ge 2

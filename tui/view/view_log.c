@@ -8,7 +8,8 @@ static int count(fb_app *app)
 
 static void opened(fb_app *app)
 {
-    app->scroll[FB_VIEW_LOG] = (fb_scroll){.cursor = count(app) - 1};
+    int n = count(app);
+    app->scroll[FB_VIEW_LOG] = (fb_scroll){.cursor = n ? n - 1 : 0};
 }
 
 static void title(fb_app *app, fb_str *out)
