@@ -8,7 +8,11 @@ sed 's/  params/  columns = { "short:max@replay" },\n  params/' chain.lua >asks.
 
 fb record chain.lua --device cuda:99
 is "a device that is not there" 3 err1 'cuda:99'
-fb record chain.lua --device host --out "$recording"
+# what a busy machine disturbs is left out, and measured by the next call
+for _ in 1 2 3 4 5; do
+    fb record chain.lua --device host --out "$recording"
+    [ "$status" != 0 ] || break
+done
 is "recording says what it did" 0 out 'here.json: [0-9]+ plans and [0-9]+ toggles measured, [0-9]+ plans known before, [0-9]+ new kernels, 0 failed'
 json "the file says where it comes from" "$recording" fusebox_recording=1 device date version machine.kind=host \
     scripts.chain.short scripts.chain.long '!driver'
