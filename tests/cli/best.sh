@@ -44,7 +44,7 @@ cat >chain.lua <<'LUA'
 local fb = require "fusebox"
 return function(g) return g:input("x", { 64, 8 }):tanh():exp():relu() end
 LUA
-fb record chain.lua --device host --out "$FUSEBOX_RECORDINGS/here.json"
+fb record chain.lua --device host --out "$FUSEBOX_RECORDINGS/here.json" --spread 1000
 fb run chain.lua best@replay:here --format json
 is "a recording is looked up" 0 err1 'looked up in the recording, none measured \(the time of the best is recorded\)'
 json "and told so" out columns.0.source=recorded columns.0.search.source=recorded

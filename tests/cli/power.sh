@@ -33,7 +33,7 @@ fb eject older.lua none older.c --kernel exp --device host
 fb run older.lua older.json --device host --trust
 is "there is an agreement" 0
 fb eject f.lua none own.c --kernel tanh --device host
-fb record --out live/w/rec.json.gz --device host older.lua
+fb record --out live/w/rec.json.gz --device host --spread 1000 older.lua # disturbed or not
 is "there is a recording" 0
 rm -f live/cache/fusebox/host/* live/cache/fusebox/reference/*
 first_row=$(head -1 live/w/r.jsonl)
@@ -124,5 +124,5 @@ cut() {
 
 cut "a run with its results, references, kernels" 3 after_run run f.lua none --device host --format json --out live/w/r.jsonl
 cut "a kernel that is agreed to" 1 after_trust run f.lua own.json --device host --trust
-cut "a recording" 1 after_record record --out live/w/rec.json.gz --device host f.lua
+cut "a recording" 1 after_record record --out live/w/rec.json.gz --device host --spread 1000 f.lua
 done_testing
