@@ -333,15 +333,28 @@ static void note_stores(walk *w, const fb_launch *l, const uint64_t *digest)
     }
 }
 
-static bool step_progress(walk *w)
+static bool say_where(walk *w, const char *what, double part)
 {
-    char what[64];
-    snprintf(what, sizeof what, "checking kernel %lld of %lld", (long long)w->looked + 1, (long long)w->to_look);
-    if (w->watched) snprintf(what, sizeof what, "running launch %lld", (long long)w->looked);
     const fb_progress *p = w->progress;
-    double part = w->to_look ? (double)w->looked / (double)w->to_look : 0;
     if (!p || !p->step || p->step(p->ctx, what, part < 1 ? part : 1)) return true;
     return fb_fail(w->err, FB_ERR_CANCELLED, "cancelled while checking the kernels");
+}
+
+/* Of two sets of inputs each is half of the work. */
+static bool say_first(walk *w)
+{
+    char what[64];
+    double part = w->to_look ? (double)w->looked / (double)w->to_look : 0;
+    snprintf(what, sizeof what, "checking kernel %lld of %lld", (long long)w->looked + 1, (long long)w->to_look);
+    if (w->watched) snprintf(what, sizeof what, "running launch %lld", (long long)w->looked);
+    return say_where(w, what, w->job->second ? part / 2 : part);
+}
+
+static bool say_second(walk *w, int number)
+{
+    char what[64];
+    snprintf(what, sizeof what, "checking kernel %d of %d on other inputs", number + 1, w->seen.n);
+    return say_where(w, what, 0.5 + 0.5 * number / w->seen.n);
 }
 
 static bool look(walk *w, int launch)
@@ -350,7 +363,7 @@ static bool look(walk *w, int launch)
     fb_one_launch one = {.job = w->job, .launch = launch, .step = w->step};
     fb_error_report report = {.ok = true};
     uint64_t *digest = fb_calloc((size_t)l->n_stores + 1, sizeof *digest);
-    bool ok = step_progress(w) && (!w->stale || digest_memory(w)) && fb_one_take(&one, w->err);
+    bool ok = say_first(w) && (!w->stale || digest_memory(w)) && fb_one_take(&one, w->err);
     if (ok) remember_support(w, l, launch, &one);
     bool good = ok && is_custody_kept(w, l, &one);
     ok = ok && (!good || w->stepping->launch(w->job->loaded, launch, w->step, w->err));
@@ -406,7 +419,7 @@ static bool watch(walk *w, int launch)
 {
     const fb_launch *l = &w->job->program->launches[launch];
     w->looked++;
-    if (!step_progress(w) || !w->stepping->launch(w->job->loaded, launch, w->step, w->err)) return false;
+    if (!say_first(w) || !w->stepping->launch(w->job->loaded, launch, w->step, w->err)) return false;
     for (int k = 0; k < l->n_stores; k++)
         if (l->stores[k].node == w->watched->node &&
             !take_watched(w, fb_launch_name(w->job->program, l), l->stores[k].buffer,
@@ -535,7 +548,7 @@ static bool check_second(walk *w, const seen_kernel *k, int number)
     fb_one_launch one = {.job = w->job, .launch = k->launch, .step = w->step, .sampled = true};
     fb_error_report report = {.ok = true};
     if (!l->n_reads || !l->n_stores) return true;
-    bool ok = step_progress(w) && give(w, l, k, fb_splitmix64(0x7e11 + (uint64_t)number)) &&
+    bool ok = say_second(w, number) && give(w, l, k, fb_splitmix64(0x7e11 + (uint64_t)number)) &&
               fb_one_take(&one, w->err) && w->stepping->launch(w->job->loaded, k->launch, w->step, w->err) &&
               fb_one_judge(&one, NULL, &report, w->progress, w->err);
     fb_one_free(&one);

@@ -329,7 +329,7 @@ static const screen_case cases[] = {
      "demo",
      "j j j M M",
      {"╚ 2 marked ═", "*  ┊ ▸ layer_norm", "*╭─┊   tanh",
-      "Space: fuse the 2 marked rows · saves 4 launches, 32.8 kB · wall"},
+      "Space: fuse the 2 marked rows · saves 4 launches, ~32.8 kB · wall"},
      {NULL}},
     {"and they are fused",
      100,

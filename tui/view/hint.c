@@ -37,9 +37,10 @@ static const char *plural(int n)
     return n == 1 || n == -1 ? "" : "es";
 }
 
+/* Bytes are counted by the model as times are; launches are known. */
 void fb_savings_text(const fb_verdict *v, fb_str *out)
 {
-    char size[32];
+    char size[48];
     int more = v->launches_saved < 0 ? -v->launches_saved : v->launches_saved;
     if (more) fb_str_addf(out, " · %s %d launch%s", v->launches_saved > 0 ? "saves" : "adds", more, plural(more));
     if (v->bytes_saved) {
@@ -48,7 +49,7 @@ void fb_savings_text(const fb_verdict *v, fb_str *out)
                     same                 ? ", "
                     : v->bytes_saved > 0 ? " · saves "
                                          : " · adds ",
-                    fb_format_bytes(size, fabs((double)v->bytes_saved)));
+                    fb_figure_write(size, fabs((double)v->bytes_saved), FB_UNIT_BYTES, FB_SOURCE_PREDICTED));
     }
 }
 

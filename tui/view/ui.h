@@ -418,7 +418,7 @@ void fb_hint_free(fb_app *app);
 void fb_bar_draw(fb_app *app);
 bool fb_bar_click(fb_app *app, int x); /* false: no key stands there */
 /* "fuse tanh into stack (×16)", or "fused …" once it is done, and what it brings where a verdict is given. */
-void fb_savings_text(const fb_verdict *v, fb_str *out); /* " · saves 1 launch, 33.6 MB" */
+void fb_savings_text(const fb_verdict *v, fb_str *out); /* " · saves 1 launch, ~33.6 MB" */
 void fb_toggle_text(fb_app *app, const fb_row_edge *e, bool done, const fb_verdict *v, fb_str *out);
 
 /* The figure of a column in the row under the columns pane's cursor; NAN: none. */
