@@ -10,12 +10,15 @@
 static const double alpha = 0.001, same_within = 0.02, summary_floor = 0.005;
 static const double wide = 4; /* of the mixture for large differences, seen in few pairs */
 static const double most_sampled_us = 5e6;
+static const double clock_us = 0.02;
 static const double composed_error = 0.10, predicted_error = 0.25;
 
-/* The logarithm of A over B with half its interval's width. */
+/* The logarithm of A over B with half its interval's width, of which `least` is not a matter of samples. */
 typedef struct {
-    double mean, half;
+    double mean, half, least;
 } estimate;
+
+static const estimate unknown = {NAN, NAN, NAN};
 
 static int ascending(const void *a, const void *b)
 {
@@ -31,7 +34,11 @@ static double median_of(double *values, int n)
 
 static fb_comparison verdict(estimate e, int pairs)
 {
-    fb_comparison c = {.times = exp(e.mean), .low = exp(e.mean - e.half), .high = exp(e.mean + e.half), .pairs = pairs};
+    fb_comparison c = {.times = exp(e.mean),
+                       .low = exp(e.mean - e.half),
+                       .high = exp(e.mean + e.half),
+                       .least = e.least,
+                       .pairs = pairs};
     if (!(e.half >= 0)) return (fb_comparison){.times = NAN, .low = 0, .high = INFINITY};
     if (e.mean - e.half > 0)
         c.what = FB_FASTER;
@@ -88,7 +95,8 @@ static double boundary(int n, double g, double level)
     return k >= spread ? INFINITY : (n - 1) * (k - 1) / (1 - k / spread);
 }
 
-static estimate of_pairs(double *d, int n)
+/* `d` of times that took `shortest` µs at least. */
+static estimate of_pairs(double *d, int n, double shortest)
 {
     cut_off(d, n);
     int blocks = average_blocks(d, n);
@@ -97,15 +105,19 @@ static estimate of_pairs(double *d, int n)
     double variance = variance_of(d, blocks, mean);
     double g = fmin(wide, fmax(0.02, 0.4 * same_within * same_within / fmax(variance, 1e-12)));
     double limit = fmin(boundary(blocks, g, 0.8 * alpha), boundary(blocks, wide, 0.2 * alpha));
-    return (estimate){mean, sqrt(limit * variance / blocks)};
+    double least = clock_us / shortest;
+    return (estimate){mean, hypot(sqrt(limit * variance / blocks), least), least};
 }
 
 fb_comparison fb_compare_pairs(const double *a, const double *b, int n)
 {
-    if (n < FB_PAIRS_LEAST) return verdict((estimate){NAN, NAN}, n);
-    double *d = fb_alloc((size_t)n * sizeof *d);
-    for (int i = 0; i < n; i++) d[i] = log(a[i] / b[i]);
-    fb_comparison c = verdict(of_pairs(d, n), n);
+    if (n < FB_PAIRS_LEAST) return verdict(unknown, n);
+    double *d = fb_alloc((size_t)n * sizeof *d), shortest = INFINITY;
+    for (int i = 0; i < n; i++) {
+        d[i] = log(a[i] / b[i]);
+        shortest = fmin(shortest, fmin(a[i], b[i]));
+    }
+    fb_comparison c = verdict(of_pairs(d, n, shortest), n);
     fb_free(d);
     return c;
 }
@@ -144,11 +156,12 @@ static double deviation(const fb_stat *s)
 
 static estimate of_stats(const fb_stat *a, const fb_stat *b)
 {
-    if (!a->n || !b->n || !(a->median > 0) || !(b->median > 0)) return (estimate){NAN, NAN};
-    int least = a->n < b->n ? a->n : b->n;
+    if (!a->n || !b->n || !(a->median > 0) || !(b->median > 0)) return unknown;
+    int fewer = a->n < b->n ? a->n : b->n;
     double width = hypot(deviation(a), deviation(b));
-    double t = least > 1 ? t_quantile(alpha, least - 1) : 0; /* of one value nothing is known but what the floor says */
-    return (estimate){log(a->median / b->median), t * width + summary_floor};
+    double t = fewer > 1 ? t_quantile(alpha, fewer - 1) : 0; /* of one value nothing is known but what the floor says */
+    double least = clock_us / fmin(a->median, b->median);
+    return (estimate){log(a->median / b->median), hypot(t * width, least) + summary_floor, least + summary_floor};
 }
 
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b)
@@ -199,17 +212,20 @@ static double round_us(const fb_round *r, fb_time of)
     return of == FB_TIME_WALL ? r->wall_us : r->device_us;
 }
 
-/* Rounds that follow each other at once: of A, the next one of B before A's next, and no other of A between. Into d;
- * returns how many. */
-static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS])
+/* Rounds that follow each other at once: of A, the next one of B before A's next, and no other of A between. Into d,
+ * and the shortest time of all; returns how many. */
+static int pair_up(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS], double *shortest)
 {
     int n = 0, k = 0;
+    *shortest = INFINITY;
     for (int i = 0; i < a->n_rounds && k < b->n_rounds; i++) {
         double from = a->rounds[i].at_us, to = i + 1 < a->n_rounds ? a->rounds[i + 1].at_us : INFINITY;
         while (k < b->n_rounds && b->rounds[k].at_us < from) k++;
         if (k == b->n_rounds || b->rounds[k].at_us >= to) continue;
         double x = round_us(&a->rounds[i], of), y = round_us(&b->rounds[k++], of);
-        if (x > 0 && y > 0) d[n++] = log(x / y);
+        if (!(x > 0) || !(y > 0)) continue;
+        d[n++] = log(x / y);
+        *shortest = fmin(*shortest, fmin(x, y));
     }
     return n;
 }
@@ -222,22 +238,29 @@ static bool same_clock(const fb_report *a, const fb_report *b)
 }
 
 /* In turns: most of the rounds of either have a partner. */
-static int paired(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS])
+static int paired(const fb_report *a, const fb_report *b, fb_time of, double d[FB_ROUNDS], double *shortest)
 {
     if (!same_clock(a, b)) return 0;
-    int n = pair_up(a, b, of, d), all = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
+    int n = pair_up(a, b, of, d, shortest), all = a->n_rounds < b->n_rounds ? a->n_rounds : b->n_rounds;
     return n >= FB_PAIRS_LEAST && 2 * n >= all ? n : 0;
 }
 
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of)
 {
-    double d[FB_ROUNDS], error = fmax(model_error(a->source), model_error(b->source));
-    if (a->failed || b->failed) return verdict((estimate){NAN, NAN}, 0);
-    int n = paired(a, b, of, d);
-    if (n) return verdict(of_pairs(d, n), n);
+    double d[FB_ROUNDS], shortest, error = fmax(model_error(a->source), model_error(b->source));
+    if (a->failed || b->failed) return verdict(unknown, 0);
+    int n = paired(a, b, of, d, &shortest);
+    if (n) return verdict(of_pairs(d, n, shortest), n);
     estimate e = of == FB_TIME_WALL ? of_stats(&a->wall_us, &b->wall_us) : of_stats(&a->device_us, &b->device_us);
     e.half += error;
     return verdict(e, 0);
+}
+
+/* More samples may still tell. */
+static bool is_open(const fb_comparison *c)
+{
+    static const double as_good_as = 1.1;
+    return c->what == FB_CANNOT_TELL && !(log1p(fb_comparison_resolves(c)) < as_good_as * c->least);
 }
 
 bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us)
@@ -246,7 +269,7 @@ bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_u
     if (fb_not_comparable(FB_COMPARED(a), FB_COMPARED(b))) return true;
     fb_comparison wall = fb_compare_reports(a, b, FB_TIME_WALL), device = fb_compare_reports(a, b, FB_TIME_DEVICE);
     bool device_known = a->device_us.n && b->device_us.n;
-    return wall.what != FB_CANNOT_TELL && (!device_known || device.what != FB_CANNOT_TELL);
+    return !is_open(&wall) && (!device_known || !is_open(&device));
 }
 
 /* ---- words ---- */

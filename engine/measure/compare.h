@@ -15,6 +15,10 @@
  * half; the quantile is Student's t for n − 1, at the same α; and 0.5 % is added for what a summary does not
  * tell (order, place of buffers).
  *
+ * Clocks step: by 10 ns on virtual machines. A short time is one of two neighbours, so that each of two medians may be
+ * a step off however often it was taken, unless their noise is larger than a step: either interval's half is the root
+ * of its square and that of both steps.
+ *
  * A composed time is believed to 10 %, a predicted one to 25 %: a comparison of models with anything knows no better.
  * Pure: asks no device, owns nothing. */
 #ifndef FB_MEASURE_COMPARE_H
@@ -29,20 +33,21 @@ typedef struct {
     fb_difference what;
     double times;     /* how many times as fast as A, B is; NAN when one has no time */
     double low, high; /* … the interval of that; 0 and INFINITY when nothing is known yet */
+    double least;     /* the part of its half width, relative, that no further sample makes smaller */
     int pairs;        /* 0: compared by summaries */
 } fb_comparison;
 
 enum { FB_PAIRS_LEAST = 8 };
 
-/* Alternating times of A and B, all above 0. "Same" is an interval within 2 % of 1. */
+/* Alternating times of A and B in µs, all above 0. "Same" is an interval within 2 % of 1. */
 fb_comparison fb_compare_pairs(const double *a, const double *b, int n);
 fb_comparison fb_compare_stats(const fb_stat *a, const fb_stat *b);
 /* By pairs where the rounds of both were taken in turns on one device, now or for a recording, else by summaries. */
 fb_comparison fb_compare_reports(const fb_report *a, const fb_report *b, fb_time of);
 
 /* Is there nothing more to learn by sampling on? Both columns' wall times are told apart or the same, and their
- * devices' where these are known; or `sampled_us` of sampling both have been spent, and this machine resolves no more.
- */
+ * devices' where these are known; or the interval is as narrow as the clock lets it be; or `sampled_us` of sampling
+ * both have been spent, and this machine resolves no more. */
 bool fb_compare_settled(const fb_report *a, const fb_report *b, double sampled_us);
 
 /* What leaves a graph, in a few words: how many outputs and updated parameters of how many elements; equal for two ways

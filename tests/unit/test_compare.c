@@ -80,6 +80,23 @@ static void equal_columns_are_not_called_different(void **state)
     if (different > 4) fail_msg("%d of 2000", different);
 }
 
+/* A clock that steps by 10 ns: either time is one of two neighbours, and mostly the same one. */
+static void steps_of_a_clock_are_no_difference(void **state)
+{
+    (void)state;
+    random_state = 4;
+    for (int t = 0; t < 2000; t++) {
+        enum { PAIRS = 64 };
+        double a[PAIRS], b[PAIRS], each = 0.03 + 0.2 * uniform(), noise = 0.004 * uniform(), apart = 0.002 * uniform();
+        for (int i = 0; i < PAIRS; i++) {
+            a[i] = 0.01 * rint(100 * (each + noise * normal()));
+            b[i] = 0.01 * rint(100 * (each + apart + noise * normal()));
+            fb_comparison c = fb_compare_pairs(a, b, i + 1);
+            if (fb_differs(&c)) fail_msg("%g µs called different at pair %d of trial %d", each, i + 1, t);
+        }
+    }
+}
+
 /* Pairs until a difference of 2 % is called, at a deviation `sigma` a pair; so many of `trials` within `most`. */
 static int found_within(int trials, double sigma, int most)
 {
@@ -281,12 +298,18 @@ static void sampling_ends_when_it_is_settled_or_long_enough(void **state)
     assert_true(fb_compare_settled(a, b, 1e5)); /* what cannot be compared waits for nothing */
     fb_report_free(a);
     fb_report_free(b);
+    a = measured(0, 20, 0.03), b = measured(5, 20, 0.04);
+    assert_int_equal(fb_compare_reports(a, b, FB_TIME_WALL).what, FB_CANNOT_TELL);
+    assert_true(fb_compare_settled(a, b, 1e5)); /* the clock's steps stay as they are */
+    fb_report_free(a);
+    fb_report_free(b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_columns_are_not_called_different),
+        cmocka_unit_test(steps_of_a_clock_are_no_difference),
         cmocka_unit_test(two_percent_are_found),
         cmocka_unit_test(ratios_are_told),
         cmocka_unit_test(the_same_is_said_when_it_is_known),
