@@ -394,18 +394,18 @@ static int64_t batch_stride(const fb_shape *result, const fb_shape *operand, con
     return 0;
 }
 
-static void set_operand(const fb_lowering *l, fb_id product, int arg, fb_gemm_call *call, fb_id *base)
+static void set_operand(const fb_lowering *l, const fb_contraction *c, int arg, fb_gemm_call *call, fb_id *base)
 {
     const fb_graph *g = l->g;
-    const fb_node *c = &g->nodes[product];
     int64_t offset = 0, strides[FB_MAX_RANK];
-    const fb_shape *s = &g->nodes[c->args[arg]].shape;
+    const fb_shape *s = &g->nodes[c->operand[arg]].shape;
     *base = l->laid[arg];
     if (*base == FB_NONE)
-        FB_ASSERT(fb_access_strided(g, c->args[arg], base, &offset, strides));
+        FB_ASSERT(fb_access_strided(g, c->operand[arg], base, &offset, strides));
     else
-        fb_library_operand(g, product, arg, strides);
-    int64_t row = strides[s->rank - 2], col = strides[s->rank - 1], batch = batch_stride(&c->shape, s, strides);
+        fb_library_operand(g, c->node, arg, strides);
+    int64_t row = strides[s->rank - 2], col = strides[s->rank - 1];
+    int64_t batch = batch_stride(&g->nodes[c->node].shape, s, strides);
     if (arg == 0)
         call->a_offset = offset, call->a_row = row, call->a_col = col, call->a_batch = batch;
     else
@@ -438,14 +438,9 @@ static void place_call(fb_lowering *l, fb_gemm_call *call, const fb_id *operands
 /* The library does all of it: bias and relu are its own, and it stores the last value. */
 static void lower_whole_call(fb_lowering *l, const fb_group *group, fb_gemm_call *call, const fb_id *operands)
 {
-    fb_kernel_nodes k = {.graph = l->g,
-                         .n_nodes = group->n_nodes,
-                         .nodes = group->nodes,
-                         .n_stored = group->n_stored,
-                         .stored = group->stored};
     fb_library_epilogue epilogue;
     fb_verdict why;
-    FB_ASSERT(fb_library_epilogue_of(&k, &epilogue, &why));
+    FB_ASSERT(fb_library_epilogue_of(&group->nest->kernel, &epilogue, &why));
     place_call(l, call, operands, epilogue.result);
     call->relu = epilogue.relu;
     if (epilogue.bias != FB_NONE) {
@@ -506,11 +501,11 @@ void fb_lower_copy(fb_lowering *l, fb_id node, int to, fb_window window)
 }
 
 /* What a library call cannot read as it lies: a copy of the view, which stands for the view until the call is made. */
-static void lay_out_operands(fb_lowering *l, fb_id product)
+static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
 {
     for (int arg = 0; arg < 2; arg++) {
-        fb_id view = l->g->nodes[product].args[arg];
-        l->laid[arg] = fb_library_lays_out(l->g, product, arg) ? view : FB_NONE;
+        fb_id view = c->operand[arg];
+        l->laid[arg] = fb_library_lays_out(l->g, c->node, arg) ? view : FB_NONE;
         if (l->laid[arg] == FB_NONE || (arg && view == l->laid[0])) continue;
         int to = add_scratch(l, arg ? FB_SCRATCH_RIGHT : FB_SCRATCH_LEFT, view);
         fb_lower_copy(l, view, to, (fb_window){0});
@@ -530,20 +525,16 @@ static void forget_laid_out(fb_lowering *l)
 
 static void lower_library(fb_lowering *l, const fb_group *group, int number)
 {
-    fb_id product = FB_NONE, bases[2];
-    for (int i = 0; i < group->n_nodes; i++)
-        if (fb_node_class(l->g, group->nodes[i]) == FB_CLASS_CONTRACTION) product = group->nodes[i];
-    lay_out_operands(l, product);
-    const fb_node *c = &l->g->nodes[product], *x = &l->g->nodes[c->args[0]];
-    const fb_shape *s = &c->shape;
-    fb_gemm_call call = {.dtype = c->dtype,
-                         .precision = c->attrs->precision,
-                         .m = s->dim[s->rank - 2],
-                         .n = s->dim[s->rank - 1],
-                         .k = x->shape.dim[x->shape.rank - 1],
-                         .batch = 1};
-    for (int d = 0; d < s->rank - 2; d++) call.batch *= s->dim[d];
-    for (int arg = 0; arg < 2; arg++) set_operand(l, product, arg, &call, &bases[arg]);
+    fb_id product = group->nest->accumulator, bases[2];
+    fb_contraction c = fb_contraction_of(l->g, product);
+    lay_out_operands(l, &c);
+    fb_gemm_call call = {.dtype = l->g->nodes[product].dtype,
+                         .precision = l->g->nodes[product].attrs->precision,
+                         .m = c.rows,
+                         .n = c.columns,
+                         .k = c.depth,
+                         .batch = c.batch};
+    for (int arg = 0; arg < 2; arg++) set_operand(l, &c, arg, &call, &bases[arg]);
     call.c_row = call.n;
     call.c_batch = call.m * call.n;
     call.epilogue = call.bias = call.addend = FB_NONE;

@@ -222,9 +222,21 @@ int64_t fb_node_flops(const fb_graph *g, fb_id id)
     if (info->cls == FB_CLASS_REDUCTION) return fb_shape_elements(&g->nodes[n->args[0]].shape) * info->flops;
     if (n->op == FB_OP_CUMSUM) return elements;
     if (n->op == FB_OP_SCATTER_ADD) return fb_shape_elements(&g->nodes[n->args[0]].shape);
-    if (n->op != FB_OP_MATMUL) return 0;
-    const fb_shape *a = &g->nodes[n->args[0]].shape;
-    return 2 * elements * a->dim[a->rank - 1];
+    return n->op == FB_OP_MATMUL ? 2 * elements * fb_contraction_of(g, id).depth : 0;
+}
+
+fb_contraction fb_contraction_of(const fb_graph *g, fb_id node)
+{
+    const fb_node *n = &g->nodes[node];
+    const fb_shape *s = &n->shape, *left = &g->nodes[n->args[0]].shape;
+    fb_contraction c = {.node = node,
+                        .operand = {n->args[0], n->args[1]},
+                        .batch = 1,
+                        .rows = s->dim[s->rank - 2],
+                        .columns = s->dim[s->rank - 1],
+                        .depth = left->dim[left->rank - 1]};
+    for (int d = 0; d < s->rank - 2; d++) c.batch *= s->dim[d];
+    return c;
 }
 
 int64_t fb_node_bytes(const fb_graph *g, fb_id id)

@@ -193,6 +193,14 @@ fb_id fb_graph_find(const fb_graph *g, const char *name); /* by node name; FB_NO
 /* FLOPs of one evaluation of the node (multiply-add counts 2). */
 int64_t fb_node_flops(const fb_graph *g, fb_id id);
 int64_t fb_node_bytes(const fb_graph *g, fb_id id); /* elements × dtype size */
+
+/* A contraction: so many products of matrices, rows × depth by depth × columns. */
+typedef struct {
+    fb_id node, operand[2];
+    int64_t batch, rows, columns, depth;
+} fb_contraction;
+fb_contraction fb_contraction_of(const fb_graph *g, fb_id node);
+
 /* Is scope `inner` the scope `outer` or inside it? */
 bool fb_scope_within(const fb_graph *g, fb_id inner, fb_id outer);
 /* Is region `inner` the region `outer` or inside it? Then its nodes may read values of that. */

@@ -194,11 +194,7 @@ static fb_hash key_of(const fb_ids *nodes, const fb_ids *stored, fb_choice choic
 static void analyse(const fb_planner *p, fb_analysis *a, const fb_ids *nodes, const fb_ids *stored)
 {
     a->arena = fb_arena_new();
-    a->kernel = (fb_kernel_nodes){.graph = p->g,
-                                  .n_nodes = nodes->n,
-                                  .nodes = fb_arena_copy(a->arena, nodes->at, (size_t)nodes->n * sizeof(fb_id)),
-                                  .n_stored = stored->n,
-                                  .stored = fb_arena_copy(a->arena, stored->at, (size_t)stored->n * sizeof(fb_id))};
+    a->kernel = fb_kernel_of(a->arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
     if (fb_may_be_kernel(p, &a->kernel, &a->why)) fb_family_choose(p, a);
     if (a->accepted || nodes->n == 1) return;
     a->kernel = (fb_kernel_nodes){0};

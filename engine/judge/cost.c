@@ -211,15 +211,12 @@ double fb_graph_working_set(const fb_graph *g)
 /* Operands that a library call has laid out: each a launch that writes what the call then reads. */
 static void add_laid_out(const fb_graph *g, const fb_analysis *a, fb_group_cost *out)
 {
-    for (int i = 0; i < a->kernel.n_nodes && a->family == FB_FAMILY_LIBRARY; i++) {
-        fb_id id = a->kernel.nodes[i];
-        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
-        for (int arg = 0; arg < 2; arg++) {
-            if (!fb_library_lays_out(g, id, arg)) continue;
-            out->launches++;
-            out->bytes_written += fb_node_bytes(g, g->nodes[id].args[arg]);
-            out->bytes_read += fb_node_bytes(g, g->nodes[id].args[arg]);
-        }
+    fb_id product = a->nest ? a->nest->accumulator : FB_NONE;
+    for (int arg = 0; arg < 2 && product != FB_NONE; arg++) {
+        if (!fb_library_lays_out(g, product, arg)) continue;
+        out->launches++;
+        out->bytes_written += fb_node_bytes(g, g->nodes[product].args[arg]);
+        out->bytes_read += fb_node_bytes(g, g->nodes[product].args[arg]);
     }
 }
 

@@ -12,10 +12,9 @@
 #include <math.h>
 #include <string.h>
 
-/* How often each class occurs, and one contraction. */
+/* How often each class occurs. */
 typedef struct {
     int n[FB_CLASS_CONTROL + 1];
-    fb_id contraction;
 } census;
 
 typedef struct {
@@ -26,9 +25,8 @@ typedef struct {
     bool before;  /* it goes before tiles, where there are any */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
-    bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why);
-    bool (*preferred)(const fb_machine *m, const fb_kernel_nodes *k,
-                      const census *c); /* when nobody asked for it; NULL: yes */
+    bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why);
+    bool (*preferred)(const fb_machine *m, const fb_kernel_nodes *k); /* when nobody asked for it; NULL: yes */
     /* of the nest that was built, with these knobs (NULL: all automatic); NULL: all */
     bool (*fits)(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why);
     double (*compute_us)(const fb_graph *g, const fb_machine *m, const fb_analysis *a);
@@ -38,12 +36,8 @@ typedef struct {
 
 static census count(const fb_kernel_nodes *k)
 {
-    census c = {.contraction = FB_NONE};
-    for (int i = 0; i < k->n_nodes; i++) {
-        fb_op_class cls = fb_node_class(k->graph, k->nodes[i]);
-        c.n[cls]++;
-        if (cls == FB_CLASS_CONTRACTION && c.contraction == FB_NONE) c.contraction = k->nodes[i];
-    }
+    census c = {0};
+    for (int i = 0; i < k->n_nodes; i++) c.n[fb_node_class(k->graph, k->nodes[i])]++;
     return c;
 }
 
@@ -69,6 +63,14 @@ static double scalar_us(const fb_graph *g, const fb_machine *m, const fb_analysi
     return loops_us(g, m, a, (double)a->facts.flops);
 }
 
+/* … and that without its contractions. */
+static double rest_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
+{
+    double rest = (double)a->facts.flops;
+    for (int i = 0; i < a->kernel.n_contractions; i++) rest -= (double)fb_node_flops(g, a->kernel.contractions[i]);
+    return loops_us(g, m, a, fmax(rest, 0));
+}
+
 /* A generated contraction reads both operands again for each product. Those reads come from the nearest cache, at about
  * 8 times the bandwidth behind it (the ratio that XLA's model takes for a GPU's L1). */
 static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
@@ -76,10 +78,9 @@ static double reduce_us(const fb_graph *g, const fb_machine *m, const fb_analysi
     enum { NEAR_CACHE = 8 };
     double bytes = 0;
     if (!m->target->grid) return scalar_us(g, m, a);
-    for (int i = 0; i < a->kernel.n_nodes; i++) {
-        fb_id id = a->kernel.nodes[i];
-        if (fb_node_class(g, id) == FB_CLASS_CONTRACTION)
-            bytes += (double)fb_node_flops(g, id) * fb_dtype_size(g->nodes[id].dtype);
+    for (int i = 0; i < a->kernel.n_contractions; i++) {
+        fb_id id = a->kernel.contractions[i];
+        bytes += (double)fb_node_flops(g, id) * fb_dtype_size(g->nodes[id].dtype);
     }
     return fmax(scalar_us(g, m, a), fb_memory_us(m, bytes) / NEAR_CACHE);
 }
@@ -93,12 +94,6 @@ static double product_us(const fb_machine *m, const fb_rate_curve *c, double flo
     if (!m->target->grid || c->n == 0 || flops >= c->size[0]) return fb_time_us(flops, fb_rate_at(c, flops));
     double first_us = fb_time_us(c->size[0], c->rate[0]);
     return least_us + fmax(first_us - least_us, 0) * cbrt(flops / c->size[0]);
-}
-
-static double depth_of(const fb_graph *g, const fb_node *contraction)
-{
-    const fb_shape *a = &g->nodes[contraction->args[0]].shape;
-    return (double)a->dim[a->rank - 1];
 }
 
 /* What a product of few steps moves beyond a cube of as much work, which is what was calibrated: first tiles come
@@ -133,32 +128,28 @@ static double laying_out_us(const fb_graph *g, const fb_machine *m, fb_id contra
  * which it did at a depth of 512, and not at 384 and less (recorded on an H200: lora_mlp, lstm_step). */
 static double library_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    census c = count(&a->kernel);
     enum { SPLIT = 512 };
-    const fb_node *n = &g->nodes[c.contraction];
-    double flops = (double)fb_node_flops(g, c.contraction), rest = (double)a->facts.flops - flops;
-    double laid_us = laying_out_us(g, m, c.contraction);
+    fb_id product = a->kernel.contractions[0];
+    const fb_node *n = &g->nodes[product];
+    double flops = (double)fb_node_flops(g, product), depth = (double)fb_contraction_of(g, product).depth;
+    double laid_us = laying_out_us(g, m, product);
     bool tf32 = n->attrs->precision == FB_PRECISION_TF32 && m->gemm_tf32.n;
     const fb_rate_curve *rates = tf32 ? &m->gemm_tf32 : &m->gemm[n->dtype];
-    if (!m->target->grid) return laid_us + fb_host_product_us(g, m, c.contraction) + loops_us(g, m, a, fmax(rest, 0));
-    double us = laid_us + product_us(m, rates, flops) + more_bytes_us(g, m, n, flops), depth = depth_of(g, n);
+    if (!m->target->grid) return laid_us + fb_host_product_us(g, m, product) + rest_us(g, m, a);
+    double us = laid_us + product_us(m, rates, flops) + more_bytes_us(g, m, n, flops);
     if (depth < SPLIT) us = fmax(us, product_us(m, rates, 2 * depth * depth * depth));
-    return us + loops_us(g, m, a, fmax(rest, 0));
+    return us + rest_us(g, m, a);
 }
 
 /* On the host the library makes the products of blocks. */
 static double chain_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
     bool generated = !m->target->calls_library && a->nest;
-    double rest = (double)a->facts.flops, us = generated ? fb_chain_us(a->nest, a->knobs, m) : 0;
+    double us = generated ? fb_chain_us(a->nest, a->knobs, m) : 0;
     if (generated && fb_chain_attends(a->nest, a->knobs)) return us; /* what becomes of scores is in its tiles */
-    for (int i = 0; i < a->kernel.n_nodes; i++) {
-        fb_id id = a->kernel.nodes[i];
-        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
-        if (!generated) us += fb_host_product_us(g, m, id);
-        rest -= (double)fb_node_flops(g, id);
-    }
-    return us + loops_us(g, m, a, fmax(rest, 0));
+    for (int i = 0; i < a->kernel.n_contractions && !generated; i++)
+        us += fb_host_product_us(g, m, a->kernel.contractions[i]);
+    return us + rest_us(g, m, a);
 }
 
 /* ---- library calls ---- */
@@ -194,18 +185,19 @@ static bool library_operand(const fb_kernel_nodes *k, fb_id contraction, int num
 
 static bool library_kind(const fb_kernel_nodes *k, const census *c)
 {
-    (void)k;
-    return c->n[FB_CLASS_CONTRACTION] > 0;
+    (void)c;
+    return k->n_contractions > 0;
 }
 
-static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, bool laid, fb_verdict *why)
+static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, bool laid, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
-    const fb_node *n = &g->nodes[c->contraction];
-    if (c->n[FB_CLASS_CONTRACTION] > 1) {
+    fb_id product = k->contractions[0];
+    const fb_node *n = &g->nodes[product];
+    if (k->n_contractions > 1) {
         *why = fb_verdict_make(FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                "one library call makes one product, and here are %d, `%s` among them",
-                               c->n[FB_CLASS_CONTRACTION], n->name);
+                               k->n_contractions, n->name);
         return false;
     }
     for (int i = 0; i < k->n_nodes; i++) {
@@ -218,19 +210,19 @@ static bool call_accepts(const fb_machine *m, const fb_kernel_nodes *k, const ce
         return false;
     }
     for (int arg = 0; arg < 2; arg++)
-        if (!library_operand(k, c->contraction, arg, laid, why)) return false;
+        if (!library_operand(k, product, arg, laid, why)) return false;
     fb_library_epilogue epilogue;
     return !m->target->library_epilogues || fb_library_epilogue_of(k, &epilogue, why);
 }
 
-static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+static bool library_accepts(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why)
 {
-    return call_accepts(m, k, c, false, why);
+    return call_accepts(m, k, false, why);
 }
 
-static bool laid_accepts(const fb_machine *m, const fb_kernel_nodes *k, const census *c, fb_verdict *why)
+static bool laid_accepts(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why)
 {
-    return call_accepts(m, k, c, true, why);
+    return call_accepts(m, k, true, why);
 }
 
 /* A tile of few rows, columns or steps is mostly empty, and a small product has few tiles: then loops with a team of
@@ -238,28 +230,25 @@ static bool laid_accepts(const fb_machine *m, const fb_kernel_nodes *k, const ce
 static bool fills_tiles(const fb_graph *g, fb_id contraction)
 {
     enum { FEW = 4, SMALL = 1 << 22 };
-    const fb_node *n = &g->nodes[contraction];
-    const fb_shape *s = &n->shape, *a = &g->nodes[n->args[0]].shape;
-    int64_t rows = s->dim[s->rank - 2], columns = s->dim[s->rank - 1], steps = a->dim[a->rank - 1];
-    bool few = rows <= FEW || columns <= FEW || steps <= FEW;
-    return rows > 1 && columns > 1 && !(few && fb_shape_elements(s) * steps <= SMALL);
+    fb_contraction c = fb_contraction_of(g, contraction);
+    bool few = c.rows <= FEW || c.columns <= FEW || c.depth <= FEW;
+    return c.rows > 1 && c.columns > 1 && !(few && c.batch * c.rows * c.columns * c.depth <= SMALL);
 }
 
 /* A product with a vector, or of vectors, is bound by memory: a reduction loop does as well and fuses with more. */
-static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k, const census *c)
+static bool library_preferred(const fb_machine *m, const fb_kernel_nodes *k)
 {
-    const fb_node *n = &k->graph->nodes[c->contraction];
-    const fb_shape *a = &k->graph->nodes[n->args[0]].shape;
-    if (m->target->tiles && !fills_tiles(k->graph, c->contraction)) return false;
-    return n->shape.dim[n->shape.rank - 1] > 1 && a->dim[a->rank - 1] > 1;
+    fb_contraction product = fb_contraction_of(k->graph, k->contractions[0]);
+    if (m->target->tiles && !fills_tiles(k->graph, product.node)) return false;
+    return product.columns > 1 && product.depth > 1;
 }
 
 /* Where nothing else makes tiles of operands that lie otherwise, laying out those of a large product costs less than
  * loops that read each element again for every sum. */
-static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k, const census *c)
+static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k)
 {
     enum { LARGE = 1 << 23 };
-    return !m->target->tiles && library_preferred(m, k, c) && fb_node_flops(k->graph, c->contraction) >= LARGE;
+    return !m->target->tiles && library_preferred(m, k) && fb_node_flops(k->graph, k->contractions[0]) >= LARGE;
 }
 
 /* ---- generated contractions ---- */
@@ -267,19 +256,19 @@ static bool laid_preferred(const fb_machine *m, const fb_kernel_nodes *k, const 
 /* What is no more than dots with vectors is a reduction. */
 static bool gemm_kind(const fb_kernel_nodes *k, const census *c)
 {
-    for (int i = 0; i < k->n_nodes && c->n[FB_CLASS_CONTRACTION]; i++) {
-        if (fb_node_class(k->graph, k->nodes[i]) != FB_CLASS_CONTRACTION) continue;
-        const fb_shape *s = &k->graph->nodes[k->nodes[i]].shape;
-        if (s->dim[s->rank - 2] > 1 && s->dim[s->rank - 1] > 1) return true;
+    (void)c;
+    for (int i = 0; i < k->n_contractions; i++) {
+        fb_contraction product = fb_contraction_of(k->graph, k->contractions[i]);
+        if (product.rows > 1 && product.columns > 1) return true;
     }
     return false;
 }
 
 static bool tile_kind(const fb_kernel_nodes *k, const census *c)
 {
-    for (int i = 0; i < k->n_nodes && c->n[FB_CLASS_CONTRACTION]; i++)
-        if (fb_node_class(k->graph, k->nodes[i]) == FB_CLASS_CONTRACTION && fills_tiles(k->graph, k->nodes[i]))
-            return true;
+    (void)c;
+    for (int i = 0; i < k->n_contractions; i++)
+        if (fills_tiles(k->graph, k->contractions[i])) return true;
     return false;
 }
 
@@ -291,11 +280,7 @@ static bool gemm_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *w
 
 static double gemm_us(const fb_graph *g, const fb_machine *m, const fb_analysis *a)
 {
-    double rest = (double)a->facts.flops;
-    for (int i = 0; i < a->kernel.n_nodes; i++)
-        if (fb_node_class(g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION)
-            rest -= (double)fb_node_flops(g, a->kernel.nodes[i]);
-    return fb_gemm_us(a->nest, a->knobs, m) + loops_us(g, m, a, fmax(rest, 0));
+    return fb_gemm_us(a->nest, a->knobs, m) + rest_us(g, m, a);
 }
 
 /* ---- the others ---- */
@@ -307,8 +292,7 @@ static bool copy_kind(const fb_kernel_nodes *k, const census *c)
 
 static bool pointwise_kind(const fb_kernel_nodes *k, const census *c)
 {
-    (void)k;
-    return !c->n[FB_CLASS_REDUCTION] && !c->n[FB_CLASS_SCAN] && !c->n[FB_CLASS_CONTRACTION];
+    return !c->n[FB_CLASS_REDUCTION] && !c->n[FB_CLASS_SCAN] && !k->n_contractions;
 }
 
 static bool reduce_kind(const fb_kernel_nodes *k, const census *c)
@@ -320,14 +304,15 @@ static bool reduce_kind(const fb_kernel_nodes *k, const census *c)
  */
 static bool chain_kind(const fb_kernel_nodes *k, const census *c)
 {
-    return c->n[FB_CLASS_CONTRACTION] > 1 || (c->n[FB_CLASS_CONTRACTION] == 1 && k->n_nodes > 1);
+    (void)c;
+    return k->n_contractions > 1 || (k->n_contractions == 1 && k->n_nodes > 1);
 }
 
 /* A tile of a contraction could make a small one again for each of its elements: the chain goes first. */
 static bool pair_kind(const fb_kernel_nodes *k, const census *c)
 {
-    (void)k;
-    return c->n[FB_CLASS_CONTRACTION] == 2;
+    (void)c;
+    return k->n_contractions == 2;
 }
 
 static bool chain_fits(const fb_analysis *a, const fb_knobs *knobs, fb_verdict *why)
@@ -391,12 +376,12 @@ static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_n
     if ((row->tiled || row->before) && !m->target->tiles) return false;
     if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
     if (!row->library) return true;
-    return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k, c)));
+    return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k)));
 }
 
-static bool try_row(const fb_planner *p, const family_row *row, const census *c, fb_analysis *a, fb_verdict *why)
+static bool try_row(const fb_planner *p, const family_row *row, fb_analysis *a, fb_verdict *why)
 {
-    if (row->accepts && !row->accepts(&p->machine, &a->kernel, c, why)) return false;
+    if (row->accepts && !row->accepts(&p->machine, &a->kernel, why)) return false;
     a->kernel.library = row->library;
     a->kernel.chain = row->chain;
     a->kernel.tiled = row->tiled;
@@ -418,7 +403,7 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
     for (int i = 0; i < ROWS && !a->accepted; i++) {
         fb_verdict why = {0};
         if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
-        a->accepted = try_row(p, &table[i], &c, a, &why);
+        a->accepted = try_row(p, &table[i], a, &why);
         bool full = table[i].chain && why.rule == FB_RULE_SIZE;
         if (!a->accepted && (full || !said)) a->why = why;
         said |= table[i].tiled || full;
@@ -427,14 +412,11 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
 
 bool fb_library_takes(const fb_planner *p, const fb_ids *nodes, const fb_ids *stored, fb_verdict *why)
 {
-    fb_kernel_nodes k = {.graph = p->g,
-                         .n_nodes = nodes->n,
-                         .nodes = nodes->at,
-                         .n_stored = stored->n,
-                         .stored = stored->at,
-                         .library = true};
-    census c = count(&k);
-    return library_accepts(&p->machine, &k, &c, why);
+    fb_arena *arena = fb_arena_new();
+    fb_kernel_nodes k = fb_kernel_of(arena, p->g, nodes->at, nodes->n, stored->at, stored->n);
+    bool takes = library_accepts(&p->machine, &k, why);
+    fb_arena_free(arena);
+    return takes;
 }
 
 /* Rows of one family differ in what they accept alone. NULL: of what no row makes. */

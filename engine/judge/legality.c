@@ -234,9 +234,7 @@ bool fb_may_be_stage_of(const fb_planner *p, const fb_analysis *a, fb_id region,
     const fb_graph *g = p->g;
     bool library = fb_family_row_of(a->family)->calls;
     if (!fb_family_stands_alone(&p->machine, a->family)) return true;
-    fb_id product = a->kernel.nodes[0];
-    for (int k = 0; k < a->kernel.n_nodes; k++)
-        if (fb_node_class(g, a->kernel.nodes[k]) == FB_CLASS_CONTRACTION) product = a->kernel.nodes[k];
+    fb_id product = a->kernel.contractions[a->kernel.n_contractions - 1];
     return FB_REFUSE(
         why, UNSUPPORTED, FB_RULE_LIBRARY,
         library ? "`%s` is a library call, and %s as one kernel calls no library: it would have to be generated"

@@ -68,7 +68,7 @@ static bool add_sum(const fb_kernel_nodes *k, fb_id id, fb_library_epilogue *out
 {
     const fb_graph *g = k->graph;
     const fb_node *n = &g->nodes[id];
-    int64_t columns = g->nodes[out->product].shape.dim[g->nodes[out->product].shape.rank - 1];
+    int64_t columns = fb_contraction_of(g, out->product).columns;
     int at = n->args[0] == out->result ? 0 : 1;
     fb_id other = n->args[1 - at];
     if (n->args[at] != out->result || other == out->result)
@@ -111,12 +111,10 @@ static bool add_node(const fb_kernel_nodes *k, fb_id id, fb_library_epilogue *ou
 bool fb_library_epilogue_of(const fb_kernel_nodes *k, fb_library_epilogue *out, fb_verdict *why)
 {
     const fb_graph *g = k->graph;
+    fb_id product = k->contractions[0];
     *out = (fb_library_epilogue){
-        .product = FB_NONE, .bias = FB_NONE, .addend = FB_NONE, .result = FB_NONE, .scale = 1, .addend_scale = 1};
-    for (int i = 0; i < k->n_nodes; i++)
-        if (fb_node_class(g, k->nodes[i]) == FB_CLASS_CONTRACTION) out->product = out->result = k->nodes[i];
-    const fb_shape *left = &g->nodes[g->nodes[out->product].args[0]].shape;
-    if (k->n_nodes > 1 && left->dim[left->rank - 1] == 0)
+        .product = product, .bias = FB_NONE, .addend = FB_NONE, .result = product, .scale = 1, .addend_scale = 1};
+    if (k->n_nodes > 1 && fb_contraction_of(g, product).depth == 0)
         return refuse(why, g, out->product, out->product, "is a sum over nothing, which is only cleared");
     for (int i = 0; i < k->n_nodes; i++)
         if (k->nodes[i] != out->product && !add_node(k, k->nodes[i], out, why)) return false;

@@ -26,18 +26,6 @@ static fb_ix lead_of(fb_builder *b, const fb_chain *c)
 
 /* ---- products ---- */
 
-static int64_t rows_of(const fb_shape *s)
-{
-    return s->dim[s->rank - 2];
-}
-
-static int64_t members_of(const fb_shape *s)
-{
-    int64_t members = 1;
-    for (int d = 0; d < s->rank - 2; d++) members *= s->dim[d];
-    return members;
-}
-
 static fb_ix variable(fb_builder *b, const char *name, int64_t extent)
 {
     return extent == 1 ? fb_ix_const(b->nest->pool, 0) : fb_ix_var(b->nest->pool, name, extent);
@@ -117,10 +105,10 @@ static bool contractions_of(fb_builder *b, fb_chain *c)
 {
     const fb_graph *g = b->nest->graph;
     const fb_kernel_nodes *k = &b->nest->kernel;
-    for (int i = 0; i < k->n_nodes; i++) {
-        fb_id id = k->nodes[i];
+    for (int i = 0; i < k->n_contractions; i++) {
+        fb_id id = k->contractions[i];
         const fb_node *n = &g->nodes[id];
-        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
+        fb_contraction product = fb_contraction_of(g, id);
         if (c->n_links == 2)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                      "a chain is two products: `%s` would be one more beside `%s` and `%s`", n->name,
@@ -134,9 +122,8 @@ static bool contractions_of(fb_builder *b, fb_chain *c)
                                      "`%s` is no product of floats with elements to compute, as a chain needs",
                                      n->name);
         fb_chain_link *p = &c->link[c->n_links++];
-        *p = (fb_chain_link){.node = id, .a = FB_NONE, .b = FB_NONE, .columns = n->shape.dim[n->shape.rank - 1]};
-        const fb_shape *s = &g->nodes[n->args[0]].shape;
-        p->depth = s->dim[s->rank - 1];
+        *p =
+            (fb_chain_link){.node = id, .a = FB_NONE, .b = FB_NONE, .columns = product.columns, .depth = product.depth};
         p->k = variable(b, "k", p->depth);
         p->n = variable(b, "n", p->columns);
     }
@@ -164,11 +151,11 @@ static bool same_rows(fb_builder *b, const fb_chain *c)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "`%s` reads rows of `%s` for several members of its batch: it has to be stored",
                                  name_of(b, last->node), name_of(b, left));
-    const fb_shape *first = &g->nodes[c->link[0].node].shape;
-    if (members_of(first) * rows_of(first) != c->batch * c->rows)
+    fb_contraction first = fb_contraction_of(g, c->link[0].node);
+    if (first.batch * first.rows != c->batch * c->rows)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                  "`%s` has %lld rows and `%s` has %lld, and a chain goes row by row through both",
-                                 name_of(b, c->link[0].node), (long long)members_of(first) * rows_of(first),
+                                 name_of(b, c->link[0].node), (long long)(first.batch * first.rows),
                                  name_of(b, last->node), (long long)c->batch * c->rows);
     return true;
 }
@@ -180,16 +167,16 @@ bool fb_chain_begin(fb_builder *b)
     if (!contractions_of(b, c)) return false;
     if (!c->n_links)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "a chain needs two products");
-    const fb_shape *s = &b->nest->graph->nodes[c->link[c->n_links - 1].node].shape;
-    c->batch = members_of(s);
-    c->rows = rows_of(s);
+    fb_contraction last = fb_contraction_of(b->nest->graph, c->link[c->n_links - 1].node);
+    c->batch = last.batch;
+    c->rows = last.rows;
     for (int i = 0; i < c->n_links; i++) {
-        const fb_shape *t = &b->nest->graph->nodes[c->link[i].node].shape;
-        if (members_of(t) != c->batch || rows_of(t) != c->rows)
+        fb_contraction t = fb_contraction_of(b->nest->graph, c->link[i].node);
+        if (t.batch != c->batch || t.rows != c->rows)
             return fb_builder_refuse(
                 b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                 "`%s` makes %lld × %lld rows and `%s` %lld × %lld, and a chain goes row by row through both",
-                name_of(b, c->link[i].node), (long long)members_of(t), (long long)rows_of(t),
+                name_of(b, c->link[i].node), (long long)t.batch, (long long)t.rows,
                 name_of(b, c->link[c->n_links - 1].node), (long long)c->batch, (long long)c->rows);
     }
     if (!find_operands(b, c) || !same_rows(b, c)) return false;

@@ -301,17 +301,16 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
     for (int i = 0; i < s->n_values; i++) {
         const fb_value *v = &s->values[i];
         if (v->kind != FB_VALUE_LOAD || !fb_nest_is_product(nest, v->node)) continue;
-        const fb_node *c = &nest->graph->nodes[v->node];
-        int64_t cols = c->shape.dim[c->shape.rank - 1], rows = fb_shape_elements(&c->shape) / (cols ? cols : 1);
-        if (rows == 1) continue;
+        fb_contraction c = fb_contraction_of(nest->graph, v->node);
+        if (c.batch * c.rows == 1) continue;
         int64_t stride, low = 0, high = 0;
         fb_ix rest;
-        bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == cols;
+        bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == c.columns;
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);
-        if (FB_MUTATE(26, !fine || low < 0 || high >= cols, false))
+        if (FB_MUTATE(26, !fine || low < 0 || high >= c.columns, false))
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
                                      "`%s` reads other rows of `%s` than its own, and %s goes row by row",
-                                     nest->graph->nodes[s->roots[0].node].name, c->name,
+                                     nest->graph->nodes[s->roots[0].node].name, nest->graph->nodes[c.node].name,
                                      nest->tiled ? "a tile of products" : "the library's result");
     }
     return true;
@@ -531,15 +530,15 @@ static void try_together(fb_builder *b)
 static bool blocked_rows(fb_builder *b, fb_draft *d, const fb_node *n)
 {
     fb_nest *nest = b->nest;
-    const fb_node *c = &nest->graph->nodes[worked_on(nest)];
-    int64_t rows = 1, product = 1;
-    for (int i = 0; i < c->shape.rank - 1; i++) rows *= c->shape.dim[i];
+    fb_contraction c = fb_contraction_of(nest->graph, worked_on(nest));
+    int64_t rows = c.batch * c.rows, product = 1;
     int split = 0;
     while (split < n->shape.rank && product < rows) product *= n->shape.dim[split++];
     if (product != rows)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
                                  "`%s` does not keep the %lld rows of `%s`, and %s goes row by row", n->name,
-                                 (long long)rows, c->name, nest->tiled ? "a tile of products" : "the library's result");
+                                 (long long)rows, nest->graph->nodes[c.node].name,
+                                 nest->tiled ? "a tile of products" : "the library's result");
     d->blocked = rows > 1;
     fb_ix row = fb_space_add(b, &d->rows, 'r', rows);
     fb_ix_unravel(nest->pool, row, split, n->shape.dim, d->roots[0].coords);
@@ -573,18 +572,15 @@ static bool take_library(fb_builder *b)
 {
     fb_nest *nest = b->nest;
     const fb_graph *g = nest->graph;
-    for (int i = 0; i < nest->kernel.n_nodes; i++) {
-        fb_id id = nest->kernel.nodes[i];
-        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION) continue;
-        if (nest->accumulator != FB_NONE)
-            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
-                                     "`%s` and `%s` are two products: one library call makes one",
-                                     g->nodes[nest->accumulator].name, g->nodes[id].name);
-        nest->accumulator = id;
-    }
-    if (nest->accumulator == FB_NONE)
+    const fb_kernel_nodes *k = &nest->kernel;
+    if (k->n_contractions > 1)
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
+                                 "`%s` and `%s` are two products: one library call makes one",
+                                 g->nodes[k->contractions[0]].name, g->nodes[k->contractions[1]].name);
+    if (!k->n_contractions)
         return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_LIBRARY,
                                  "there is no product to call a library for");
+    nest->accumulator = k->contractions[0];
     const fb_node *c = &g->nodes[nest->accumulator];
     for (int i = 0; i < 2; i++)
         if (reaches_inside(b, c->args[i]))
@@ -933,6 +929,22 @@ static void verify(const fb_nest *nest)
     fb_str_free(&why);
 }
 
+fb_kernel_nodes fb_kernel_of(fb_arena *arena, const fb_graph *g, const fb_id *nodes, int n_nodes, const fb_id *stored,
+                             int n_stored)
+{
+    fb_kernel_nodes k = {.graph = g,
+                         .n_nodes = n_nodes,
+                         .nodes = fb_arena_copy(arena, nodes, (size_t)n_nodes * sizeof *nodes),
+                         .n_stored = n_stored,
+                         .stored = fb_arena_copy(arena, stored, (size_t)n_stored * sizeof *stored)};
+    for (int i = 0; i < n_nodes; i++) k.n_contractions += fb_node_class(g, nodes[i]) == FB_CLASS_CONTRACTION;
+    fb_id *contractions = FB_NEW_ARRAY(arena, fb_id, k.n_contractions);
+    for (int i = 0, n = 0; n < k.n_contractions; i++)
+        if (fb_node_class(g, nodes[i]) == FB_CLASS_CONTRACTION) contractions[n++] = nodes[i];
+    k.contractions = contractions;
+    return k;
+}
+
 fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machine *m, fb_verdict *why)
 {
     fb_nest *nest = FB_NEW(arena, fb_nest);
@@ -947,6 +959,8 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
                       .accumulator = FB_NONE};
     fb_arena_defer(arena, drop_pool, nest->pool);
     nest->kernel.nodes = fb_arena_copy(arena, k->nodes, (size_t)k->n_nodes * sizeof *k->nodes);
+    nest->kernel.contractions =
+        fb_arena_copy(arena, k->contractions, (size_t)k->n_contractions * sizeof *k->contractions);
     nest->kernel.stored = fb_arena_copy(arena, k->stored, (size_t)k->n_stored * sizeof *k->stored);
     fb_builder b = {.nest = nest, .machine = m, .why = why, .scratch = fb_arena_new()};
     b.done = FB_NEW_ARRAY(b.scratch, bool, k->n_stored);

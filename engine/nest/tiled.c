@@ -73,13 +73,6 @@ static bool same_rows(const fb_shape *a, const fb_shape *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)(a->rank - 1) * sizeof *a->dim) == 0;
 }
 
-static int64_t rows_of(const fb_shape *s)
-{
-    int64_t rows = 1;
-    for (int d = 0; d < s->rank - 1; d++) rows *= s->dim[d];
-    return rows;
-}
-
 bool fb_tiled_begin(fb_builder *b)
 {
     fb_nest *nest = b->nest;
@@ -88,27 +81,26 @@ bool fb_tiled_begin(fb_builder *b)
     fb_tiled *t = FB_NEW(nest->arena, fb_tiled);
     t->products = FB_NEW_ARRAY(nest->arena, fb_product, MAX_PRODUCTS);
     mark_made(b, made, of_product);
-    for (int i = 0; i < nest->kernel.n_nodes; i++) {
-        fb_id id = nest->kernel.nodes[i];
+    for (int i = 0; i < nest->kernel.n_contractions; i++) {
+        fb_id id = nest->kernel.contractions[i];
         const fb_node *n = &g->nodes[id];
-        if (fb_node_class(g, id) != FB_CLASS_CONTRACTION || of_product[id]) continue;
+        if (of_product[id]) continue;
         if (t->n_products == MAX_PRODUCTS)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                                      "`%s` would be one product more than the %d that one kernel can add up", n->name,
                                      MAX_PRODUCTS);
-        const fb_node *x = &g->nodes[n->args[0]], *first = t->n_products ? node_of(b, t->products[0].node) : n;
+        fb_contraction c = fb_contraction_of(g, id),
+                       head = t->n_products ? fb_contraction_of(g, t->products[0].node) : c;
+        const fb_node *first = node_of(b, head.node);
         if (!same_rows(&n->shape, &first->shape))
             return fb_builder_refuse(
                 b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                 "`%s` has %lld rows and `%s` has %lld, or other batches: one tile cannot hold parts of both",
-                node_of(b, t->products[0].node)->name, (long long)rows_of(&first->shape), n->name,
-                (long long)rows_of(&n->shape));
+                first->name, (long long)(head.batch * head.rows), n->name, (long long)(c.batch * c.rows));
         if (n->dtype != first->dtype || n->attrs->precision != first->attrs->precision)
             return refuse_pair(b, t->products[0].node, id, "are multiplied in different dtypes or precisions");
-        int rank = n->shape.rank;
-        t->products[t->n_products++] =
-            (fb_product){.node = id, .k = x->shape.dim[x->shape.rank - 1], .columns = n->shape.dim[rank - 1]};
-        if (!fb_shape_elements(&n->shape) || !x->shape.dim[x->shape.rank - 1])
+        t->products[t->n_products++] = (fb_product){.node = id, .k = c.depth, .columns = c.columns};
+        if (!fb_shape_elements(&n->shape) || !c.depth)
             return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION, "`%s` multiplies nothing",
                                      n->name);
     }
@@ -486,11 +478,9 @@ static bool make_operands(fb_builder *b)
 static void count_rows(fb_builder *b)
 {
     fb_tiled *t = b->nest->tiled;
-    const fb_node *c = node_of(b, t->products[0].node);
-    int rank = c->shape.rank;
-    t->batch = 1;
-    t->rows = c->shape.dim[rank - 2];
-    for (int d = 0; d < rank - 2; d++) t->batch *= c->shape.dim[d];
+    fb_contraction c = fb_contraction_of(b->nest->graph, t->products[0].node);
+    t->batch = c.batch;
+    t->rows = c.rows;
     bool batched = false;
     for (int i = 0; i < t->n_products; i++) {
         const fb_shape *right = &node_of(b, node_of(b, t->products[i].node)->args[1])->shape;

@@ -553,14 +553,15 @@ static bool contraction_allowed(walk *w, fb_id node)
 {
     const fb_builder *b = w->b;
     const fb_node *n = &w->g->nodes[node];
-    int64_t rows = n->shape.dim[n->shape.rank - 2], cols = n->shape.dim[n->shape.rank - 1];
-    if (b->nest->tiled && cols > 1) {
+    fb_contraction c = fb_contraction_of(w->g, node);
+    if (b->nest->tiled && c.columns > 1) {
         refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
                "`%s` multiplies `%s` by a matrix, and a tile holds only a part of that: only a chain does two products",
                name_of(w, node), name_of(w, b->nest->tiled->products[0].node));
         return false;
     }
-    if (rows == 1 || cols == 1 || b->nest->kernel.n_nodes == 1 || fb_node_flops(w->g, node) <= MAX_GENERATED_FLOPS)
+    if (c.rows == 1 || c.columns == 1 || b->nest->kernel.n_nodes == 1 ||
+        fb_node_flops(w->g, node) <= MAX_GENERATED_FLOPS)
         return true;
     char shape[192];
     refuse(w, FB_VERDICT_UNSUPPORTED, FB_RULE_CONTRACTION,
@@ -575,7 +576,7 @@ static fb_val walk_contraction(walk *w, fb_id node, const fb_ix *coords, int whe
     const fb_node *n = &w->g->nodes[node];
     const fb_node *x[2] = {&w->g->nodes[n->args[0]], &w->g->nodes[n->args[1]]};
     if (!contraction_allowed(w, node) || !row_level(w, node, coords, &when)) return FB_NONE;
-    int64_t depth = x[0]->shape.dim[x[0]->shape.rank - 1];
+    int64_t depth = fb_contraction_of(w->g, node).depth;
     if (depth == 0) return empty_reduction(w, node);
     fb_ix k;
     int space = space_for(w, 1, &depth, &k);

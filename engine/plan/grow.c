@@ -132,12 +132,9 @@ static bool is_multiplied(const fb_plan *plan, fb_id slot)
 }
 
 /* Contractions element by element, each a sum of its own, are no kernel that `max` would make. */
-static bool is_summed(const fb_plan *plan, const fb_analysis *a)
+static bool is_summed(const fb_analysis *a)
 {
-    bool contraction = false;
-    for (int i = 0; i < a->kernel.n_nodes && !contraction; i++)
-        contraction = fb_node_class(plan->planner->g, a->kernel.nodes[i]) == FB_CLASS_CONTRACTION;
-    return contraction && fb_family_row_of(a->family)->sums;
+    return a->kernel.n_contractions && fb_family_row_of(a->family)->sums;
 }
 
 /* What follows a contraction joined to it where that goes, else the contraction as it is and what follows in as few
@@ -277,7 +274,7 @@ static bool join_faster(fb_plan *plan, const fb_pair *pairs, int n)
         if (plan->slot[slots[0]].n + plan->slot[slots[1]].n > MOST_TILED) continue;
         if (!fb_may_join(plan, slots, 2, &why) || !fb_judge_join(plan, slots, 2, &to, &why)) continue;
         double before = us_of(plan, fb_slot_analysis(plan, slots[0])) + us_of(plan, fb_slot_analysis(plan, slots[1]));
-        bool faster = us_of(plan, to) < before && !is_summed(plan, to);
+        bool faster = us_of(plan, to) < before && !is_summed(to);
         if (faster)
             fb_commit_join(plan, slots, 2, to);
         else
@@ -298,7 +295,7 @@ static double us_of_parts(const fb_plan *plan, const fb_ids *nodes, fb_ids *slot
         if (seen) continue;
         FB_VEC_PUSH(slots, s);
         fb_analysis *a = fb_slot_analysis(plan, s);
-        us += a->accepted && !is_summed(plan, a) ? us_of(plan, a) : INFINITY;
+        us += a->accepted && !is_summed(a) ? us_of(plan, a) : INFINITY;
     }
     return us;
 }

@@ -60,10 +60,10 @@ double fb_host_loops_us(const fb_machine *m, const fb_nest *nest, const fb_nest_
 double fb_host_product_us(const fb_graph *g, const fb_machine *m, fb_id contraction)
 {
     const fb_node *n = &g->nodes[contraction];
-    const fb_shape *s = &n->shape, *a = &g->nodes[n->args[0]].shape;
+    fb_contraction c = fb_contraction_of(g, contraction);
     double flops = (double)fb_node_flops(g, contraction), size = fb_dtype_size(n->dtype) == 8 ? 8 : 4;
-    double rows = (double)s->dim[s->rank - 2], columns = (double)s->dim[s->rank - 1], k = (double)a->dim[a->rank - 1];
-    double each = 2 * rows * columns * k, batch = each > 0 ? flops / each : 1, units = fmax(m->units, 1);
+    double rows = (double)c.rows, columns = (double)c.columns, k = (double)c.depth;
+    double each = 2 * rows * columns * k, batch = each > 0 ? (double)c.batch : 1, units = fmax(m->units, 1);
     bool alone = batch >= units || each < FB_SMALL_PRODUCT;
     double us = fb_time_us(flops, fb_rate_at(&m->gemm[n->dtype], each));
     if (alone && each < FB_SMALL_PRODUCT) us /= fmin(units, batch);

@@ -57,6 +57,10 @@ else
     report not-ok "files that search text: $found; expected: $wanted"
 fi
 
+# What two modules need is decided once. The contractions of a kernel: when its nodes are put together.
+where='\b(k|kernel|group)(\.|->)nodes\[[^;]*FB_CLASS_CONTRACTION'
+found=$(sources -rnE --include='*.[ch]' "$where" engine tui)
+if [ -z "$found" ]; then report ok "a kernel's contractions are found in one place"; else report not-ok "contractions: $found"; fi
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi

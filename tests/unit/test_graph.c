@@ -606,6 +606,21 @@ static void test_integers(void **state)
     assert_true(fb_int_wrap(FB_I32, (int64_t)1 << 31) == INT32_MIN && fb_int_wrap(FB_BOOL, 4) == 1);
 }
 
+static void test_contractions(void **state)
+{
+    (void)state;
+    fb_graph *g = fb_graph_new("products");
+    fb_id x = add_input(g, "x", FB_F32, SHAPE(3, 2, 5, 7)), w = add_input(g, "w", FB_F32, SHAPE(7, 4));
+    fb_id y = add_op(g, FB_OP_MATMUL, ARGS(x, w), NULL);
+    output(g, y, NULL);
+    finish(g);
+    fb_contraction c = fb_contraction_of(g, y);
+    assert_true(c.node == y && c.operand[0] == x && c.operand[1] == w);
+    assert_true(c.batch == 6 && c.rows == 5 && c.columns == 4 && c.depth == 7);
+    assert_int_equal(fb_node_flops(g, y), 2 * 6 * 5 * 4 * 7);
+    fb_graph_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -623,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_contractions),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }

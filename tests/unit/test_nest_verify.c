@@ -17,15 +17,17 @@ static built build(fb_graph *g, bool library)
 {
     built t = {.arena = fb_arena_new(), .g = g};
     fb_id *nodes = FB_NEW_ARRAY(t.arena, fb_id, g->n_nodes), *stored = FB_NEW_ARRAY(t.arena, fb_id, g->n_nodes);
-    fb_kernel_nodes k = {.graph = g, .nodes = nodes, .stored = stored, .library = library};
+    int n_nodes = 0, n_stored = 0;
     fb_machine m;
     fb_verdict why;
     fb_machine_default(&m, FB_DEVICE_HOST);
     for (fb_id i = 0; i < g->n_nodes; i++) {
         if (!fb_node_is_computed(g, i)) continue;
-        nodes[k.n_nodes++] = i;
-        if (fb_node_is_output(g, i)) stored[k.n_stored++] = i;
+        nodes[n_nodes++] = i;
+        if (fb_node_is_output(g, i)) stored[n_stored++] = i;
     }
+    fb_kernel_nodes k = fb_kernel_of(t.arena, g, nodes, n_nodes, stored, n_stored);
+    k.library = library;
     t.nest = fb_nest_build(t.arena, &k, &m, &why);
     if (!t.nest) fail_msg("%s", why.text);
     return t;
