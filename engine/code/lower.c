@@ -506,20 +506,20 @@ static void lay_out_operands(fb_lowering *l, const fb_contraction *c)
     for (int arg = 0; arg < 2; arg++) {
         fb_id view = c->operand[arg];
         l->laid[arg] = fb_library_lays_out(l->g, c->node, arg) ? view : FB_NONE;
-        if (l->laid[arg] == FB_NONE || (arg && view == l->laid[0])) continue;
+        if (l->laid[arg] == FB_NONE) continue;
+        l->elsewhere[arg] = l->buffer_of[view];
+        if (arg && view == l->laid[0]) continue; /* one copy is both sides */
         int to = add_scratch(l, arg ? FB_SCRATCH_RIGHT : FB_SCRATCH_LEFT, view);
         fb_lower_copy(l, view, to, (fb_window){0});
-        l->elsewhere[arg] = l->buffer_of[view];
         l->buffer_of[view] = to;
     }
 }
 
 static void forget_laid_out(fb_lowering *l)
 {
-    for (int arg = 1; arg >= 0; arg--) {
-        if (l->laid[arg] != FB_NONE && !(arg && l->laid[arg] == l->laid[0]))
-            l->buffer_of[l->laid[arg]] = l->elsewhere[arg];
-        if (arg == 0) l->laid[0] = l->laid[1] = FB_NONE;
+    for (int arg = 1; arg >= 0; arg--) { /* in the opposite order, for both may be one */
+        if (l->laid[arg] != FB_NONE) l->buffer_of[l->laid[arg]] = l->elsewhere[arg];
+        l->laid[arg] = FB_NONE;
     }
 }
 

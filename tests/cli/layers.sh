@@ -60,6 +60,16 @@ fb check conv.lua eager max --device host
 is "windows are laid out for the library" 0 out '✓ eager' out '✓ max'
 fb run conv.lua max --device host --format json
 is "as a launch of its own" 0 out '"launches": 2,'
+cat >twice.lua <<'LUA'
+return function(g)
+  local x = g:input("x", { 511 }, "f32", { dist = "normal" }):unfold(0, 256)
+  return x:matmul(x), x:transpose(0, 1):matmul(x)
+end
+LUA
+fb check twice.lua eager --device host
+is "an operand that is both sides" 0 out '✓ eager'
+fb run twice.lua eager --device host --format json
+is "is laid out once" 0 out '"launches": 5,'
 fb check conv.lua none eager max --set=dtype=f32 --device host
 is "a parameter that there is not" 2 err1 'no parameter'
 
