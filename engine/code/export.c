@@ -159,11 +159,11 @@ const char *fb_export_upper(const fb_exporting *x)
 
 static void add_shape(fb_str *out, const fb_shape *s)
 {
-    int64_t stride[FB_MAX_RANK], step = 1;
+    int64_t stride[FB_MAX_RANK];
+    fb_shape_strides(s, stride);
     fb_str_add(out, "[");
     for (int d = 0; d < s->rank; d++) fb_str_addf(out, "%s%" PRId64, d ? "," : "", s->dim[d]);
     fb_str_add(out, "]");
-    for (int d = s->rank; d-- > 0; step *= s->dim[d]) stride[d] = step;
     for (int d = 0; d < s->rank; d++) fb_str_addf(out, "%s%" PRId64, d ? ", " : ", strides ", stride[d]);
     if (s->rank) fb_str_add(out, " elements");
 }

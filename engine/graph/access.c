@@ -166,21 +166,12 @@ typedef struct {
     int64_t offset, strides[FB_MAX_RANK];
 } window;
 
-static void contiguous(const fb_shape *s, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int d = s->rank - 1; d >= 0; d--) {
-        strides[d] = stride;
-        stride *= s->dim[d] > 0 ? s->dim[d] : 1;
-    }
-}
-
 /* Strides of `out` over what `in` walks with `was`, as PyTorch's computeStride finds them: `in` falls into runs of dims
  * that lie densely behind each other, and each run must be covered by whole dims of `out`. */
 static bool restride(const fb_shape *in, const int64_t *was, const fb_shape *out, int64_t *strides)
 {
     if (fb_shape_elements(in) == 0) {
-        contiguous(out, strides);
+        fb_shape_strides(out, strides);
         return true;
     }
     int o = out->rank - 1;
@@ -242,7 +233,7 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
         node = g->nodes[node].args[0];
     }
     window w = {0};
-    contiguous(shape_of(g, node), w.strides);
+    fb_shape_strides(shape_of(g, node), w.strides);
     bool ok = true;
     for (int i = views.n - 1; i >= 0 && ok; i--) ok = apply(g, fb_node_at(g, views.at[i]), &w);
     FB_VEC_FREE(&views);
@@ -254,14 +245,11 @@ bool fb_access_strided(const fb_graph *g, fb_id node, fb_id *base, int64_t *offs
 
 bool fb_access_whole(const fb_graph *g, fb_id node, fb_id *base)
 {
-    int64_t offset, strides[FB_MAX_RANK], expect = 1;
+    int64_t offset, strides[FB_MAX_RANK];
     if (!fb_access_strided(g, node, base, &offset, strides) || offset != 0) return false;
     const fb_shape *s = shape_of(g, node);
-    for (int d = s->rank - 1; d >= 0; d--) {
-        if (s->dim[d] > 1 && strides[d] != expect) return false;
-        expect *= s->dim[d];
-    }
-    return FB_MUTATE(13, expect == fb_shape_elements(shape_of(g, *base)), true);
+    if (!fb_shape_is_row_major(s, strides)) return false;
+    return FB_MUTATE(13, fb_shape_elements(s) == fb_shape_elements(shape_of(g, *base)), true);
 }
 
 double fb_node_power(const fb_graph *g, fb_id node)

@@ -17,6 +17,24 @@ int64_t fb_shape_elements(const fb_shape *s)
     return n;
 }
 
+void fb_shape_strides(const fb_shape *s, int64_t strides[FB_MAX_RANK])
+{
+    int64_t stride = 1;
+    for (int d = s->rank - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= s->dim[d] > 0 ? s->dim[d] : 1;
+    }
+}
+
+bool fb_shape_is_row_major(const fb_shape *s, const int64_t *strides)
+{
+    int64_t expect[FB_MAX_RANK];
+    fb_shape_strides(s, expect);
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d] > 1 && strides[d] != expect[d]) return false;
+    return true;
+}
+
 bool fb_shape_equal(const fb_shape *a, const fb_shape *b)
 {
     return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;

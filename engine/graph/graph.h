@@ -30,6 +30,10 @@ typedef struct {
 
 int64_t fb_shape_elements(const fb_shape *s); /* product of dims, 1 for a scalar, 0 where a dim is 0 */
 bool fb_shape_equal(const fb_shape *a, const fb_shape *b);
+/* Steps of a tensor that lies row by row, in elements; over an empty dim as over one element. */
+void fb_shape_strides(const fb_shape *s, int64_t strides[FB_MAX_RANK]);
+/* Does a tensor with these steps lie so? Dims of one element may step as they like. */
+bool fb_shape_is_row_major(const fb_shape *s, const int64_t *strides);
 fb_shape fb_shape_of(int rank, const int64_t *dims);
 /* "f32[4,1000]"; dtype FB_DTYPES: "[4,1000]". */
 const char *fb_shape_format(const fb_shape *s, fb_dtype dtype, char to[192]);

@@ -49,11 +49,10 @@ typedef struct {
 
 static void batch_steps(const fb_shape *s, int rank, int64_t *steps)
 {
-    int64_t step = 1;
-    for (int d = rank - 1, i = s->rank - 3; i >= 0; d--, i--) {
-        steps[d] = s->dim[i] == 1 ? 0 : step;
-        step *= s->dim[i];
-    }
+    fb_shape batch = fb_shape_of(s->rank - 2, s->dim);
+    int64_t own[FB_MAX_RANK];
+    fb_shape_strides(&batch, own);
+    for (int d = rank - 1, i = batch.rank - 1; i >= 0; d--, i--) steps[d] = batch.dim[i] == 1 ? 0 : own[i];
 }
 
 static product product_open(const fb_interp *in, const fb_node *node)

@@ -77,11 +77,10 @@ static operand operand_open(const fb_value *value, const fb_node *from, const fb
 {
     operand o = {.data = value->data, .bound = value->bound, .is_float = fb_dtype_is_float(from->dtype)};
     o.whole = fb_shape_equal(&from->shape, to);
-    int64_t steps[FB_MAX_RANK] = {0}, step = 1;
-    for (int d = to->rank - 1, s = from->shape.rank - 1; s >= 0; d--, s--) {
-        steps[d] = from->shape.dim[s] == 1 ? 0 : step;
-        step *= from->shape.dim[s];
-    }
+    int64_t steps[FB_MAX_RANK] = {0}, own[FB_MAX_RANK];
+    fb_shape_strides(&from->shape, own);
+    for (int d = to->rank - 1, s = from->shape.rank - 1; s >= 0; d--, s--)
+        steps[d] = from->shape.dim[s] == 1 ? 0 : own[s];
     /* Neighbouring dimensions that one step serves become one; the innermost is index 0. */
     for (int d = to->rank - 1; d >= 0; d--) {
         if (to->dim[d] == 1) continue;

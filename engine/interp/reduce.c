@@ -205,9 +205,9 @@ static bool already_last(const fb_attrs *at, int rank)
 /* The shape with the kept dimensions first and the reduced ones last, and the steps that read it from the operand. */
 static void axes_last(const fb_attrs *at, const fb_shape *from, fb_shape *shape, int64_t *steps)
 {
-    int64_t natural[FB_MAX_RANK], step = 1;
+    int64_t natural[FB_MAX_RANK];
     bool reduced[FB_MAX_RANK] = {0};
-    for (int d = from->rank - 1; d >= 0; d--) natural[d] = step, step *= from->dim[d];
+    fb_shape_strides(from, natural);
     for (int a = 0; a < at->n_axes; a++) reduced[at->axes[a]] = true;
     shape->rank = 0;
     for (int pass = 0; pass < 2; pass++) {

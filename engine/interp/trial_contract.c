@@ -80,12 +80,9 @@ static bool take_operand(product *p, int which, const fb_box *box)
 
 static void open_steps(const product *p, const fb_box *box, int rank, int64_t *steps)
 {
-    int64_t step = 1;
-    for (int d = p->rank - 1, s = rank - 3; s >= 0; d--, s--) {
-        int64_t extent = box->hi[s] - box->lo[s];
-        steps[d] = extent == 1 ? 0 : step;
-        step *= extent;
-    }
+    int64_t own[FB_MAX_RANK];
+    fb_box_steps(box, rank - 2, own);
+    for (int d = p->rank - 1, s = rank - 3; s >= 0; d--, s--) steps[d] = box->hi[s] - box->lo[s] == 1 ? 0 : own[s];
 }
 
 static bool product_open(product *p)

@@ -18,11 +18,9 @@ int64_t fb_box_cells(const fb_box *b, int rank)
 
 void fb_box_steps(const fb_box *b, int rank, int64_t *steps)
 {
-    int64_t step = 1;
-    for (int d = rank - 1; d >= 0; d--) {
-        steps[d] = step;
-        step *= b->hi[d] - b->lo[d];
-    }
+    fb_shape extents = {.rank = rank};
+    for (int d = 0; d < rank; d++) extents.dim[d] = b->hi[d] - b->lo[d];
+    fb_shape_strides(&extents, steps);
 }
 
 void fb_box_join(fb_box *to, const fb_box *b, int rank)
@@ -62,11 +60,11 @@ static bool needs_broadcast(const fb_shape *of, int rank, const fb_box *box, fb_
 
 static bool needs_view(const fb_node *node, const fb_shape *of, const fb_box *box, fb_box *to)
 {
-    int64_t first = 0, last = 0, step = 1;
-    for (int d = node->shape.rank - 1; d >= 0; d--) {
-        first += box->lo[d] * step;
-        last += (box->hi[d] - 1) * step;
-        step *= node->shape.dim[d];
+    int64_t first = 0, last = 0, steps[FB_MAX_RANK];
+    fb_shape_strides(&node->shape, steps);
+    for (int d = 0; d < node->shape.rank; d++) {
+        first += box->lo[d] * steps[d];
+        last += (box->hi[d] - 1) * steps[d];
     }
     *to = fb_box_of_range(of, first, last);
     return true;

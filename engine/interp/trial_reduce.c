@@ -167,16 +167,14 @@ static void job_open(job *j, const fb_box *of)
     j->rows = fb_shape_elements(&j->kept);
     j->n = fb_shape_elements(&j->reduced);
     /* Rows that follow each other are one matrix. */
-    int64_t step = 1;
-    j->in_place = true;
-    for (int d = j->reduced.rank - 1; d >= 0; d--) {
-        j->in_place &= j->reduced.dim[d] == 1 || j->reduced_steps[d] == step;
-        step *= j->reduced.dim[d];
+    fb_shape lies = j->kept;
+    int64_t steps[FB_MAX_RANK];
+    memcpy(steps, j->kept_steps, sizeof steps);
+    for (int d = 0; d < j->reduced.rank; d++) {
+        lies.dim[lies.rank] = j->reduced.dim[d];
+        steps[lies.rank++] = j->reduced_steps[d];
     }
-    for (int d = j->kept.rank - 1; d >= 0; d--) {
-        j->in_place &= j->kept.dim[d] == 1 || j->kept_steps[d] == step;
-        step *= j->kept.dim[d];
-    }
+    j->in_place = fb_shape_is_row_major(&lies, steps);
 }
 
 /* How many rows from `row` on are brought together at once: neighbours along the last kept dimension. */
@@ -194,17 +192,14 @@ static const uint64_t *take_rows(const job *j, int lane, int64_t row, int64_t co
     if (j->n == 0) return room;
     const uint64_t *plane = fb_trial_raw(j->x, lane) + j->offset;
     if (j->in_place) return plane + row * j->n;
-    int64_t to_steps[FB_MAX_RANK + 1], from_steps[FB_MAX_RANK + 1], step = 1;
+    int64_t to_steps[FB_MAX_RANK + 1], from_steps[FB_MAX_RANK + 1];
     for (int d = j->kept.rank - 1; d >= 0; d--) {
         plane += row % j->kept.dim[d] * j->kept_steps[d];
         row /= j->kept.dim[d];
     }
     fb_shape shape = j->reduced;
-    for (int d = shape.rank - 1; d >= 0; d--) {
-        to_steps[d] = step;
-        from_steps[d] = j->reduced_steps[d];
-        step *= shape.dim[d];
-    }
+    fb_shape_strides(&shape, to_steps);
+    memcpy(from_steps, j->reduced_steps, sizeof j->reduced_steps);
     if (count > 1) { /* only then is there a kept dimension, and so room in the shape */
         to_steps[shape.rank] = j->n;
         from_steps[shape.rank] = j->kept_steps[j->kept.rank - 1];

@@ -189,12 +189,12 @@ void fb_trial_overflowed(fb_trial_eval *e, fb_id id, int64_t at, double value)
 {
     const fb_node *node = fb_trial_node(e, id);
     const fb_box *box = &fb_trial_at(e, id)->box;
-    int64_t element = 0, step = 1;
+    int64_t element = 0, steps[FB_MAX_RANK];
+    fb_shape_strides(&node->shape, steps);
     for (int d = node->shape.rank - 1; d >= 0; d--) {
         int64_t extent = box->hi[d] - box->lo[d];
-        element += (box->lo[d] + at % extent) * step;
+        element += (box->lo[d] + at % extent) * steps[d];
         at /= extent;
-        step *= node->shape.dim[d];
     }
     fb_trial_shared *s = e->s;
     pthread_mutex_lock(&s->lock);

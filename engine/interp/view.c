@@ -1,20 +1,10 @@
-/* Views and joins, materialised. The arithmetic of strides is this file's own on purpose: the reference must not
+/* Views and joins, materialised. What a view does to strides is this file's own on purpose: the reference must not
  * inherit a mistake of graph/access. */
 #include "interp/parts.h"
 
 #include "graph/element.h"
 
 #include <string.h>
-
-/* Steps of a row-major tensor. */
-static void natural_steps(const fb_shape *s, int64_t steps[FB_MAX_RANK])
-{
-    int64_t step = 1;
-    for (int d = s->rank - 1; d >= 0; d--) {
-        steps[d] = step;
-        step *= s->dim[d];
-    }
-}
 
 /* Dimensions of a copy, innermost first, with those merged that one step serves on both sides. */
 typedef struct {
@@ -71,7 +61,7 @@ static void copy_between(uint64_t *to, const uint64_t *from, const fb_shape *sha
 void fb_copy_strided(uint64_t *to, const uint64_t *from, const fb_shape *shape, const int64_t *steps)
 {
     int64_t natural[FB_MAX_RANK];
-    natural_steps(shape, natural);
+    fb_shape_strides(shape, natural);
     copy_between(to, from, shape, natural, steps);
 }
 
@@ -84,7 +74,7 @@ static view_map map_view(const fb_node *node, const fb_shape *from)
 {
     const fb_attrs *at = node->attrs;
     int64_t natural[FB_MAX_RANK] = {0};
-    natural_steps(from, natural);
+    fb_shape_strides(from, natural);
     view_map m = {0};
     memcpy(m.steps, natural, sizeof m.steps);
     switch (node->op) {
@@ -134,8 +124,8 @@ static fb_buffer *pad_buffer(fb_interp *in, fb_id id, const fb_buffer *from, uin
     fb_buffer *to = fb_buffer_new(in, id, n);
     if (!to) return NULL;
     for (int64_t k = 0; k < n; k++) to->at->raw[k] = fill;
-    natural_steps(&node->shape, to_steps);
-    natural_steps(inner, from_steps);
+    fb_shape_strides(&node->shape, to_steps);
+    fb_shape_strides(inner, from_steps);
     for (int d = 0; d < inner->rank; d++) offset += node->attrs->before[d] * to_steps[d];
     if (from && fb_shape_elements(inner))
         copy_between(to->at->raw + offset, from->at->raw, inner, to_steps, from_steps);

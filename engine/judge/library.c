@@ -41,15 +41,12 @@ static bool is_addend(const fb_kernel_nodes *k, fb_id node, fb_id product)
 {
     const fb_shape *s = &k->graph->nodes[product].shape;
     fb_id base;
-    int64_t strides[FB_MAX_RANK], expect = 1;
+    int64_t strides[FB_MAX_RANK];
     if (!fb_shape_equal(&k->graph->nodes[node].shape, s) || !is_stored(k, node, &base, strides)) return false;
     if (k->graph->nodes[node].dtype != k->graph->nodes[product].dtype) return false;
-    for (int d = s->rank - 1; d >= 0; d--) {
-        bool row = s->rank == 2 && d == 0; /* of one matrix, rows may lie apart */
-        if (s->dim[d] > 1 && (row ? strides[d] < expect : strides[d] != expect)) return false;
-        expect *= s->dim[d];
-    }
-    return true;
+    bool apart = s->rank == 2 && s->dim[1] > 0 && strides[0] > s->dim[1];
+    if (apart) strides[0] = s->dim[1]; /* of one matrix, rows may lie apart */
+    return fb_shape_is_row_major(s, strides);
 }
 
 /* The constant that `node` is everywhere; false where it is none that an accumulator may be scaled by. */
@@ -155,11 +152,11 @@ static bool even_batches(const fb_shape *result, const fb_shape *operand, const 
 fb_operand_way fb_library_operand(const fb_graph *g, fb_id product, int arg, int64_t strides[FB_MAX_RANK])
 {
     fb_id operand = g->nodes[product].args[arg], base;
-    int64_t offset, stride = 1;
+    int64_t offset;
     const fb_shape *s = &g->nodes[operand].shape, *result = &g->nodes[product].shape;
     if (fb_access_strided(g, operand, &base, &offset, strides) && blas_matrix(s, strides))
         return even_batches(result, s, strides) ? FB_OPERAND_LIES : FB_OPERAND_UNEVEN;
-    for (int d = s->rank - 1; d >= 0; stride *= s->dim[d--]) strides[d] = stride;
+    fb_shape_strides(s, strides);
     return even_batches(result, s, strides) ? FB_OPERAND_LAID_OUT : FB_OPERAND_UNEVEN;
 }
 

@@ -150,12 +150,9 @@ static void find_scanned(finder *f, int i)
     if (s->item == FB_NONE) return;
     const fb_node *item = &f->g->nodes[s->item];
     fb_id base;
-    int64_t offset, strides[FB_MAX_RANK], expect = 1;
+    int64_t offset, strides[FB_MAX_RANK];
     if (!fb_access_strided(f->g, s->scanned, &base, &offset, strides)) return;
-    for (int d = item->shape.rank - 1; d >= 0; d--) {
-        if (item->shape.dim[d] > 1 && strides[d + 1] != expect) return;
-        expect *= item->shape.dim[d];
-    }
+    if (!fb_shape_is_row_major(&item->shape, strides + 1)) return;
     /* What moves with an outer loop's step, or belongs to its state, is copied. */
     fb_op op = f->g->nodes[base].op;
     bool stands = fb_node_is_computed(f->g, base) ? f->g->nodes[base].region == 0

@@ -57,10 +57,15 @@ else
     report not-ok "files that search text: $found; expected: $wanted"
 fi
 
-# What two modules need is decided once. The contractions of a kernel: when its nodes are put together.
+# What two modules need is decided once. Steps of a tensor that lies row by row: beside its shape
+# (index.c numbers the points of loops, which may be more than a shape has).
+steps=$(sources -rnE --include='*.[ch]' '\b(step|stride|expect)s?(\[[a-z]\])? \*= [^;]*\bdims?\[' engine tui |
+    grep -vE '^engine/graph/(graph|index)\.c:')
+if [ -z "$steps" ]; then report ok "strides are computed in one place"; else report not-ok "strides: $steps"; fi
+# The contractions of a kernel: when its nodes are put together.
 where='\b(k|kernel|group)(\.|->)nodes\[[^;]*FB_CLASS_CONTRACTION'
 found=$(sources -rnE --include='*.[ch]' "$where" engine tui)
-if [ -z "$found" ]; then report ok "a kernel's contractions are found in one place"; else report not-ok "contractions: $found"; fi
+if [ -z "$found" ]; then report ok "and so are a kernel's contractions"; else report not-ok "contractions: $found"; fi
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi

@@ -606,6 +606,31 @@ static void test_integers(void **state)
     assert_true(fb_int_wrap(FB_I32, (int64_t)1 << 31) == INT32_MIN && fb_int_wrap(FB_BOOL, 4) == 1);
 }
 
+static void test_strides(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t dim[4], stride[4], lies[4]; /* and other strides, at which it lies row by row all the same … */
+        bool too;                           /* … or does not */
+    } cases[] = {
+        {0, {0}, {0}, {0}, true},
+        {1, {5}, {1}, {2}, false},
+        {3, {2, 3, 4}, {12, 4, 1}, {12, 4, 2}, false},
+        {3, {2, 1, 4}, {4, 4, 1}, {4, 77, 1}, true},
+        {3, {2, 0, 4}, {4, 4, 1}, {0, 4, 1}, false}, /* an empty dim is stepped over as one of one element */
+        {4, {2, 3, 1, 1}, {3, 1, 1, 1}, {3, 1, 0, 9}, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fb_shape s = fb_shape_of(cases[i].rank, cases[i].dim);
+        int64_t strides[FB_MAX_RANK];
+        fb_shape_strides(&s, strides);
+        assert_memory_equal(strides, cases[i].stride, (size_t)s.rank * sizeof *strides);
+        assert_true(fb_shape_is_row_major(&s, strides));
+        assert_int_equal(fb_shape_is_row_major(&s, cases[i].lies), cases[i].too);
+    }
+}
+
 static void test_contractions(void **state)
 {
     (void)state;
@@ -638,6 +663,7 @@ int main(void)
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_strides),
         cmocka_unit_test(test_contractions),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
