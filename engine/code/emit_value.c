@@ -161,19 +161,6 @@ static const char *resolve_spelling(fb_emitter *e, const char *spelling, const f
     return text;
 }
 
-/* "(a ? b : c)" → "a ? b : c", where one pair of parentheses holds all of it. */
-static const char *bare(fb_emitter *e, const char *text)
-{
-    size_t n = strlen(text);
-    if (n < 2 || text[0] != '(' || text[n - 1] != ')') return text;
-    int depth = 0;
-    for (size_t i = 0; i < n; i++) {
-        depth += (text[i] == '(') - (text[i] == ')');
-        if (depth == 0 && i < n - 1) return text;
-    }
-    return fb_arena_printf(e->arena, "%.*s", (int)(n - 2), text + 1);
-}
-
 /* A float of an integer that was made of a float just before (prelude.h). */
 static bool is_whole(const fb_emitter *e, const fb_value *v)
 {
@@ -189,11 +176,11 @@ static const char *power(const fb_emitter *e, const fb_value *v)
 {
     bool constant = v->n_args == 2 && e->section->values[v->args[1]].kind == FB_VALUE_CONST;
     double by = constant ? fb_node_power(e->nest->graph, v->node) : 0;
-    return by == 2     ? "($0 * $0)"
-           : by == 3   ? "($0 * $0 * $0)"
-           : by == 4   ? "($0 * $0 * ($0 * $0))"
-           : by == -1  ? "(1 / $0)"
-           : by == 0.5 ? "($0 == -INFINITY ? INFINITY : sqrt$f($0 + 0))"
+    return by == 2     ? "$0 * $0"
+           : by == 3   ? "$0 * $0 * $0"
+           : by == 4   ? "$0 * $0 * ($0 * $0)"
+           : by == -1  ? "1 / $0"
+           : by == 0.5 ? "$0 == -INFINITY ? INFINITY : sqrt$f($0 + 0)"
                        : NULL;
 }
 
@@ -220,7 +207,7 @@ static const char *operation(fb_emitter *e, const fb_value *v)
         return fb_arena_printf(e->arena, "fb_long_over%s(%s, %s)", of == FB_F32 ? "" : "h", operands[0],
                                e->divisors[v->args[1]]);
     const char *spelling = resolve_spelling(e, spelling_of(e, v, of), n, of);
-    return bare(e, fb_emit_spell(e, spelling, operands, v->n_args));
+    return fb_emit_spell(e, spelling, operands, v->n_args);
 }
 
 static const char *random_element(fb_emitter *e, const fb_value *v)
@@ -377,7 +364,7 @@ void fb_emit_forget(fb_emitter *e, const bool *mark)
 }
 
 /* A value that is only stored is written down in the store. */
-static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store)
+static const char *stored_value(fb_emitter *e, const fb_root *r)
 {
     const fb_value *x = &e->section->values[r->value];
     bool only = e->uses[r->value] == 1 && !e->known[r->value] && !e->whole[r->value] && !is_index(e, r->value);
@@ -386,8 +373,7 @@ static const char *stored_value(fb_emitter *e, const fb_root *r, bool bare_store
         return fb_emit_ref(e, r->value);
     }
     for (int i = 0; i < x->n_args; i++) fb_emit_needed(e, x->args[i], r->space);
-    const char *value = expression(e, x);
-    return bare_store ? value : fb_arena_printf(e->arena, "(%s)", value);
+    return expression(e, x);
 }
 
 /* What is overwritten is read first: by all roots that are stored at this place. */
@@ -407,7 +393,7 @@ void fb_emit_store(fb_emitter *e, const fb_root *r)
     fb_dtype to = e->nest->graph->nodes[r->node].dtype;
     const char *wrap = e->spell->type[to].to;
     if (r->storage == FB_ON_CHIP) wrap = "$0";
-    const char *value = stored_value(e, r, strncmp(wrap, "(", 1) != 0);
+    const char *value = stored_value(e, r);
     value = fb_emit_spell(e, wrap, &value, 1);
     const char *place =
         r->storage == FB_ON_CHIP ? e->on_chip(e, r->storage, r->at) : fb_emit_element(e, r->storage, r->table, r->at);
