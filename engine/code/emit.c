@@ -241,7 +241,7 @@ typedef struct {
 
 static void see(const fb_emitter *e, window *w, fb_id storage, int table, fb_ix at)
 {
-    if (storage == e->nest->accumulator) storage = e->nest->product;
+    storage = fb_nest_storage(e->nest, storage);
     for (int i = 0; i < e->n_args; i++) {
         if (e->args[i].storage != storage) continue;
         int64_t start = fb_ix_eval(e->nest->pool, at, zero_of, NULL);
@@ -476,7 +476,7 @@ static void write_sections(fb_emitter *e, const fb_printer *printer)
         if (i) fb_emit(e, "%s", "");
         int kept = fb_names_count(e->used); /* names of the last section are free again */
         if (e->nest->n_sections > 1) fb_emit_open(e, "%s", "");
-        if (!e->nest->tiled) fb_emit_section(e, i); /* else with its operands, one after the other */
+        fb_emit_section(e, i);
         printer->section[e->family](e);
         if (e->nest->n_sections > 1) fb_emit_close(e);
         fb_names_forget(e->used, kept);

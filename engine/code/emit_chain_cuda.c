@@ -31,14 +31,11 @@ static fb_chain_tile tile_of(const fb_emitter *e)
     return tile;
 }
 
-int fb_cuda_chain_threads(const fb_emitter *e)
+int fb_cuda_chain_threads(fb_emitter *e)
 {
-    return tile_of(e).threads;
-}
-
-bool fb_cuda_chain_moves_registers(const fb_emitter *e)
-{
-    return tile_of(e).copiers > 0;
+    fb_chain_tile tile = tile_of(e);
+    if (tile.copiers) e->function->sharing = 1; /* a block that moves registers between its warps stands alone */
+    return tile.threads;
 }
 
 static const fb_chain_link *last_of(const fb_chain *c)

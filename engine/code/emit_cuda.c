@@ -1153,24 +1153,27 @@ static bool is_small(const fb_emitter *e)
 static int blocks_sharing(fb_emitter *e)
 {
     enum { MOST_THREADS = 1024 }; /* beyond, registers would be short */
-    if (e->nest->n_sections != 1 || e->nest->tiled || e->nest->chain) return 0;
+    if (e->nest->n_sections != 1) return 0;
     fb_section_schedule x = fb_schedule_section(e->nest, e->knobs, &e->nest->sections[0], e->arena);
     if (!x.cut) return 0;
     if (x.cut->cluster > 1) e->needs.cluster = x.cut->cluster;
     return x.cut->sharing * x.threads > MOST_THREADS ? MOST_THREADS / x.threads : x.cut->sharing;
 }
 
+static int section_threads(fb_emitter *e)
+{
+    int sharing = blocks_sharing(e);
+    e->function->sharing = sharing > 1 ? sharing : 0;
+    return fb_schedule_threads(e->nest, e->knobs);
+}
+
 static void open_kernel(fb_emitter *e)
 {
+    static int (*const threads[FB_FAMILIES])(fb_emitter * e) = {
+        [FB_FAMILY_GEMM] = fb_cuda_gemm_threads, [FB_FAMILY_CHAIN] = fb_cuda_chain_threads};
     e->grid[1] = e->grid[2] = e->block[1] = e->block[2] = 1;
-    e->block[0] = e->nest->tiled   ? fb_cuda_gemm_threads(e)
-                  : e->nest->chain ? fb_cuda_chain_threads(e)
-                                   : fb_schedule_threads(e->nest, e->knobs);
-    int sharing = blocks_sharing(e);
-    bool alone =
-        e->nest->chain && fb_cuda_chain_moves_registers(e); /* as who moves registers between warps has to be */
+    e->block[0] = (threads[e->family] ? threads[e->family] : section_threads)(e);
     e->function->threads = e->block[0];
-    e->function->sharing = alone ? 1 : sharing > 1 ? sharing : 0;
     e->function->cluster = e->needs.cluster;
     fb_emit(e, "using fb_at = %s;", is_small(e) ? "int" : "int64_t");
 }
@@ -1217,8 +1220,7 @@ const fb_printer fb_printer_cuda = {
     .open = open_kernel,
     .section = {[FB_FAMILY_POINTWISE] = emit_section_cuda,
                 [FB_FAMILY_REDUCE] = emit_section_cuda,
-                [FB_FAMILY_GEMM] = fb_cuda_gemm,
                 [FB_FAMILY_LIBRARY] = emit_section_cuda,
                 [FB_FAMILY_COPY] = emit_section_cuda},
-    .whole = {[FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
+    .whole = {[FB_FAMILY_GEMM] = fb_cuda_gemm, [FB_FAMILY_CHAIN] = fb_emit_chain_cuda},
 };

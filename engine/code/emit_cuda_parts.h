@@ -29,11 +29,9 @@ const char *fb_cuda_operand_type(const fb_emitter *e, const char *element, bool 
 void fb_cuda_guard(fb_emitter *e, const char *what, int64_t extent, int64_t by, bool piece, const char **inside);
 void fb_cuda_return(fb_emitter *e, const char *value, bool piece, const char *inside);
 /* Threads of a block, before anything is written. */
-int fb_cuda_gemm_threads(const fb_emitter *e);
+int fb_cuda_gemm_threads(fb_emitter *e);
 
 /* emit_chain_cuda.c */
-int fb_cuda_chain_threads(const fb_emitter *e);
-/* Do some of its threads hand registers to others? */
-bool fb_cuda_chain_moves_registers(const fb_emitter *e);
+int fb_cuda_chain_threads(fb_emitter *e);
 
 #endif

@@ -42,7 +42,7 @@ static fb_cluster_tile cluster_of(const fb_emitter *e)
     return tile;
 }
 
-int fb_cuda_gemm_threads(const fb_emitter *e)
+int fb_cuda_gemm_threads(fb_emitter *e)
 {
     return e->nest->tiled->round ? cluster_of(e).threads : tile_of(e).threads;
 }

@@ -67,7 +67,7 @@ const char *fb_emit_literal(fb_emitter *e, fb_dtype dtype, double value)
 
 static const fb_emit_arg *find_arg(const fb_emitter *e, fb_id storage)
 {
-    if (storage == e->nest->accumulator) storage = e->nest->product;
+    storage = fb_nest_storage(e->nest, storage);
     for (int i = 0; i < e->n_args; i++)
         if (e->args[i].storage == storage) return &e->args[i];
     FB_ASSERT(!"a storage that is no argument of its kernel");
@@ -274,7 +274,7 @@ static bool is_index(const fb_emitter *e, fb_val v)
 /* Is this a load from what the section stores to? */
 static bool is_overwritten(const fb_emitter *e, const fb_value *load)
 {
-    fb_id storage = load->node == e->nest->accumulator ? e->nest->product : load->node;
+    fb_id storage = fb_nest_storage(e->nest, load->node);
     for (int i = 0; i < e->section->n_roots && load->kind == FB_VALUE_LOAD; i++)
         if (e->section->roots[i].storage == storage) return true;
     return false;

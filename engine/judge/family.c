@@ -19,10 +19,8 @@ typedef struct {
 
 typedef struct {
     fb_family family;
-    bool library; /* the nest is an epilogue around a library call */
-    bool tiled;   /* contractions stay on chip, where the target has tiles */
-    bool chain;   /* … and rows between them too */
-    bool before;  /* it goes before tiles, where there are any */
+    fb_nest_kind kind;
+    bool tiles; /* it goes where the target has tiles alone */
     bool (*its_kind)(const fb_kernel_nodes *k, const census *c);
     /* beyond the nest; NULL: all */
     bool (*accepts)(const fb_machine *m, const fb_kernel_nodes *k, fb_verdict *why);
@@ -328,39 +326,41 @@ static const family_row table[] = {
      .compute_us = scalar_us,
      .grid_us = fb_grid_elements_us},
     {.family = FB_FAMILY_LIBRARY,
-     .library = true,
+     .kind = FB_NEST_CALL,
      .its_kind = library_kind,
      .accepts = library_accepts,
      .preferred = library_preferred,
      .compute_us = library_us},
     {.family = FB_FAMILY_CHAIN,
-     .chain = true,
-     .before = true,
+     .kind = FB_NEST_CHAIN,
+     .tiles = true, /* before those */
      .its_kind = pair_kind,
      .fits = chain_fits,
      .compute_us = chain_us,
      .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_GEMM,
-     .tiled = true,
+     .kind = FB_NEST_TILES,
+     .tiles = true,
      .its_kind = tile_kind,
      .fits = gemm_fits,
      .compute_us = gemm_us,
      .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_LIBRARY,
-     .library = true,
+     .kind = FB_NEST_CALL,
      .its_kind = library_kind,
      .accepts = laid_accepts,
      .preferred = laid_preferred,
      .compute_us = library_us},
     {.family = FB_FAMILY_REDUCE, .its_kind = reduce_kind, .compute_us = reduce_us, .grid_us = fb_grid_rows_us},
     {.family = FB_FAMILY_GEMM,
-     .tiled = true,
+     .kind = FB_NEST_TILES,
+     .tiles = true,
      .its_kind = gemm_kind,
      .fits = gemm_fits,
      .compute_us = gemm_us,
      .grid_us = fb_grid_tiles_us},
     {.family = FB_FAMILY_CHAIN,
-     .chain = true,
+     .kind = FB_NEST_CHAIN,
      .its_kind = chain_kind,
      .fits = chain_fits,
      .compute_us = chain_us,
@@ -373,18 +373,17 @@ enum { ROWS = sizeof table / sizeof *table };
 static bool wanted(const fb_machine *m, const family_row *row, const fb_kernel_nodes *k, const census *c,
                    fb_choice choice)
 {
-    if ((row->tiled || row->before) && !m->target->tiles) return false;
-    if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && library_kind(k, c) && !row->library)) return false;
-    if (!row->library) return true;
+    bool call = row->kind == FB_NEST_CALL;
+    if (row->tiles && !m->target->tiles) return false;
+    if (!row->its_kind(k, c) || (choice == FB_CHOICE_LIBRARY && k->n_contractions && !call)) return false;
+    if (!call) return true;
     return choice == FB_CHOICE_LIBRARY || (choice == FB_CHOICE_AUTO && (!row->preferred || row->preferred(m, k)));
 }
 
 static bool try_row(const fb_planner *p, const family_row *row, fb_analysis *a, fb_verdict *why)
 {
     if (row->accepts && !row->accepts(&p->machine, &a->kernel, why)) return false;
-    a->kernel.library = row->library;
-    a->kernel.chain = row->chain;
-    a->kernel.tiled = row->tiled;
+    a->kernel.kind = row->kind;
     a->nest = fb_nest_build(a->arena, &a->kernel, &p->machine, why);
     if (!a->nest || (row->fits && !row->fits(a, NULL, why))) {
         a->nest = NULL;
@@ -404,9 +403,9 @@ void fb_family_choose(const fb_planner *p, fb_analysis *a)
         fb_verdict why = {0};
         if (!wanted(&p->machine, &table[i], &a->kernel, &c, a->choice)) continue;
         a->accepted = try_row(p, &table[i], a, &why);
-        bool full = table[i].chain && why.rule == FB_RULE_SIZE;
+        bool full = table[i].kind == FB_NEST_CHAIN && why.rule == FB_RULE_SIZE;
         if (!a->accepted && (full || !said)) a->why = why;
-        said |= table[i].tiled || full;
+        said |= table[i].kind == FB_NEST_TILES || full;
     }
 }
 

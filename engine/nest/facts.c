@@ -365,7 +365,7 @@ void fb_nest_count(fb_nest *nest, const fb_section *unrolled, int n)
     for (int i = 0; i < n; i++) count_section(nest, &unrolled[i], &reads, &writes);
     if (nest->accumulator != FB_NONE) count_library(nest, &reads, &writes);
     if (nest->tiled) count_tiled(nest, &reads);
-    for (int i = 0; nest->chain && i < nest->chain->n_links; i++)
+    for (int i = 0; i < fb_nest_links(nest); i++)
         count_product(nest, nest->chain->link[i].node, nest->chain->link[i].a != FB_NONE, &reads);
     nest->facts.n_reads = sum_up(nest, &reads, &nest->facts.reads);
     nest->facts.n_writes = sum_up(nest, &writes, &nest->facts.writes);

@@ -288,11 +288,17 @@ static void finish_section(fb_builder *b, fb_section *s)
     find_kept(b, s);
 }
 
-/* The contraction whose rows a library call's or a tile's epilogue goes through; FB_NONE for other nests. */
-static fb_id worked_on(const fb_nest *nest)
-{
-    return nest->tiled ? nest->tiled->products[0].node : nest->accumulator;
-}
+/* What nests of a kind ask for beside sections; one row a kind, at the end of this file. */
+typedef struct {
+    bool (*begin)(fb_builder *b);                         /* finds its products, before any section; NULL: none */
+    bool (*first)(fb_builder *b);                         /* sections before those of what is stored; NULL: none */
+    bool (*rows)(fb_builder *b, fb_id node, fb_draft *d); /* of a stored node; NULL: all its elements are */
+    bool (*end)(fb_builder *b);                           /* when all sections are there; NULL: nothing */
+    fb_rule rule;                                         /* that is broken where rows are not gone through … */
+    const char *goes_by_rows;                             /* … as what is called so does */
+    bool merges, rolls, collapses;                        /* what may become of its sections */
+} kind_row;
+static const kind_row *row_of(const fb_nest *nest);
 
 /* The result is read row by row, so that its epilogue can be done in blocks of rows. */
 static bool check_blocked(fb_builder *b, const fb_section *s)
@@ -308,10 +314,10 @@ static bool check_blocked(fb_builder *b, const fb_section *s)
         bool fine = fb_ix_stride(nest->pool, v->at, s->rows.var[0], &stride, &rest) && stride == c.columns;
         if (fine) fb_ix_range(nest->pool, rest, &low, &high);
         if (FB_MUTATE(26, !fine || low < 0 || high >= c.columns, false))
-            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
+            return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, row_of(nest)->rule,
                                      "`%s` reads other rows of `%s` than its own, and %s goes row by row",
                                      nest->graph->nodes[s->roots[0].node].name, nest->graph->nodes[c.node].name,
-                                     nest->tiled ? "a tile of products" : "the library's result");
+                                     row_of(nest)->goes_by_rows);
     }
     return true;
 }
@@ -509,7 +515,7 @@ static void try_together(fb_builder *b)
 {
     enum { MANY = 16 };
     int n = b->nest->kernel.n_stored;
-    if (n < MANY || b->nest->accumulator != FB_NONE || b->nest->tiled || b->nest->chain) return;
+    if (n < MANY || b->nest->kernel.kind != FB_NEST_LOOPS) return;
     bool *done = fb_arena_copy(b->scratch, b->done, (size_t)n * sizeof *done);
     fb_verdict why = *b->why;
     fb_draft joint = joint_draft(b);
@@ -526,19 +532,19 @@ static void try_together(fb_builder *b)
 
 /* ---- first drafts ---- */
 
-/* The rows of the library's result first, then what the root has for each of them. */
-static bool blocked_rows(fb_builder *b, fb_draft *d, const fb_node *n)
+/* The rows of the (first) contraction's result first, then what the root has for each of them. */
+static bool blocked_rows(fb_builder *b, fb_id node, fb_draft *d)
 {
     fb_nest *nest = b->nest;
-    fb_contraction c = fb_contraction_of(nest->graph, worked_on(nest));
+    const fb_node *n = &nest->graph->nodes[node];
+    fb_contraction c = fb_contraction_of(nest->graph, nest->kernel.contractions[0]);
     int64_t rows = c.batch * c.rows, product = 1;
     int split = 0;
     while (split < n->shape.rank && product < rows) product *= n->shape.dim[split++];
     if (product != rows)
-        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, nest->tiled ? FB_RULE_CONTRACTION : FB_RULE_LIBRARY,
+        return fb_builder_refuse(b, FB_VERDICT_UNSUPPORTED, row_of(nest)->rule,
                                  "`%s` does not keep the %lld rows of `%s`, and %s goes row by row", n->name,
-                                 (long long)rows, nest->graph->nodes[c.node].name,
-                                 nest->tiled ? "a tile of products" : "the library's result");
+                                 (long long)rows, nest->graph->nodes[c.node].name, row_of(nest)->goes_by_rows);
     d->blocked = rows > 1;
     fb_ix row = fb_space_add(b, &d->rows, 'r', rows);
     fb_ix_unravel(nest->pool, row, split, n->shape.dim, d->roots[0].coords);
@@ -552,8 +558,7 @@ static bool first_draft(fb_builder *b, fb_id node, fb_draft *d)
     *d = (fb_draft){.n_roots = 1, .roots = FB_NEW(b->scratch, fb_draft_root)};
     d->roots[0].node = node;
     d->scatter = n->op == FB_OP_SCATTER_ADD && fb_builder_inside(b, node); /* else it is there, to be copied */
-    if (b->nest->chain) return fb_chain_draft(b, node, d);
-    if (worked_on(b->nest) != FB_NONE) return blocked_rows(b, d, n);
+    if (row_of(b->nest)->rows) return row_of(b->nest)->rows(b, node, d);
     for (int i = 0; i < n->shape.rank; i++) {
         bool data = d->scatter && i == 0;
         d->roots[0].coords[i] = data ? fb_ix_const(b->nest->pool, 0) : fb_space_add(b, &d->rows, 'r', n->shape.dim[i]);
@@ -609,7 +614,7 @@ static bool is_operand(const fb_nest *nest, fb_id base)
     const fb_graph *g = nest->graph;
     for (int i = 0; nest->accumulator != FB_NONE && i < 2; i++)
         if (fb_access_base(g, g->nodes[nest->accumulator].args[i]) == base) return true;
-    for (int i = 0; nest->chain && i < nest->chain->n_links; i++)
+    for (int i = 0; i < fb_nest_links(nest); i++)
         if (nest->chain->link[i].a == base || nest->chain->link[i].b == base) return true;
     for (int i = nest->n_sections; i < fb_nest_parts(nest); i++) {
         const fb_section *s = fb_nest_part(nest, i);
@@ -833,18 +838,49 @@ static bool is_stored_elsewhere(const fb_builder *b, int i)
     return fb_shape_elements(&nest->graph->nodes[node].shape) == 0;
 }
 
+static bool chain_first(fb_builder *b)
+{
+    fb_draft middle;
+    if (!fb_chain_middle(b, &middle)) return true;
+    if (!resolve(b, &middle)) return false;
+    b->nest->chain->n_middle = b->sections.n;
+    return true;
+}
+
+static const kind_row *row_of(const fb_nest *nest)
+{
+    static const kind_row rows[] = {
+        [FB_NEST_LOOPS] = {.merges = true, .rolls = true, .collapses = true},
+        [FB_NEST_CALL] = {.begin = take_library,
+                          .rows = blocked_rows,
+                          .rule = FB_RULE_LIBRARY,
+                          .goes_by_rows = "the library's result",
+                          .merges = true,
+                          .rolls = true,
+                          .collapses = true},
+        /* a tile's rows and columns stay what they are */
+        [FB_NEST_TILES] = {.begin = fb_tiled_begin,
+                           .rows = blocked_rows,
+                           .end = fb_tiled_end,
+                           .rule = FB_RULE_CONTRACTION,
+                           .goes_by_rows = "a tile of products",
+                           .merges = true},
+        [FB_NEST_CHAIN] = {.begin = fb_chain_begin,
+                           .first = chain_first,
+                           .rows = fb_chain_draft,
+                           .end = fb_chain_end,
+                           .collapses = true},
+    };
+    return &rows[nest->kernel.kind];
+}
+
 static bool build(fb_builder *b)
 {
     fb_nest *nest = b->nest;
-    if (nest->kernel.library && !take_library(b)) return false;
-    if (nest->kernel.tiled && !fb_tiled_begin(b)) return false;
-    if (nest->kernel.chain && !fb_chain_begin(b)) return false;
+    const kind_row *row = row_of(nest);
+    if (row->begin && !row->begin(b)) return false;
     for (int i = 0; i < nest->kernel.n_stored; i++) b->done[i] = is_stored_elsewhere(b, i);
-    fb_draft middle;
-    if (nest->chain && fb_chain_middle(b, &middle)) {
-        if (!resolve(b, &middle)) return false;
-        nest->chain->n_middle = b->sections.n;
-    }
+    if (row->first && !row->first(b)) return false;
     try_together(b);
     /* consumers first: they store what they meet */
     for (int i = nest->kernel.n_stored - 1; i >= 0; i--) {
@@ -853,9 +889,9 @@ static bool build(fb_builder *b)
         fb_draft draft;
         int before = b->sections.n;
         if (!first_draft(b, nest->kernel.stored[i], &draft) || !resolve(b, &draft)) return false;
-        if (before && b->sections.n == before + 1 && !nest->chain) merge_newest(b);
+        if (before && b->sections.n == before + 1 && row->merges) merge_newest(b);
     }
-    if ((nest->tiled && !fb_tiled_end(b)) || (nest->chain && !fb_chain_end(b))) return false;
+    if (row->end && !row->end(b)) return false;
     if (!check_assigns(b) || !check_late(b)) return false;
     for (int s = 0; s < b->sections.n && nest->staged; s++)
         for (int r = 0; r < b->sections.at[s].n_roots; r++) b->sections.at[s].roots[r].storage = FB_COPY_OF_SOURCE;
@@ -884,7 +920,7 @@ static bool collect_buffers(fb_builder *b)
         for (int i = 0; i < sec->n_roots && s < b->sections.n; i++)
             if (sec->roots[i].storage != FB_ON_CHIP) FB_VEC_PUSH(&writes, sec->roots[i].storage);
     }
-    for (int i = 0; nest->chain && i < nest->chain->n_links; i++) {
+    for (int i = 0; i < fb_nest_links(nest); i++) {
         const fb_chain_link *p = &nest->chain->link[i];
         if (p->a != FB_NONE) FB_VEC_PUSH(&reads, p->a);
         FB_VEC_PUSH(&reads, p->b);
@@ -970,9 +1006,9 @@ fb_nest *fb_nest_build(fb_arena *arena, const fb_kernel_nodes *k, const fb_machi
         nest->whens = fb_arena_copy(arena, b.whens.at, (size_t)b.whens.n * sizeof *b.whens.at);
         nest->n_whens = b.whens.n;
         fb_nest_count(nest, b.sections.at, b.sections.n);
-        /* a tile's rows and columns stay what they are */
-        if (!nest->tiled && !nest->chain) fb_nest_roll(&b);
-        for (int i = 0; i < b.sections.n && !nest->tiled; i++) fb_section_collapse(&b, &b.sections.at[i]);
+        const kind_row *row = row_of(nest);
+        if (row->rolls) fb_nest_roll(&b);
+        for (int i = 0; i < b.sections.n && row->collapses; i++) fb_section_collapse(&b, &b.sections.at[i]);
         nest->sections = fb_arena_copy(arena, b.sections.at, (size_t)b.sections.n * sizeof *b.sections.at);
         nest->n_sections = b.sections.n;
         /* collapsing may have rewritten conditions */

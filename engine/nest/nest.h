@@ -27,6 +27,14 @@
 
 typedef struct fb_nest fb_nest;
 
+/* What a nest is made around, beside its sections. */
+typedef enum {
+    FB_NEST_LOOPS, /* nothing */
+    FB_NEST_CALL,  /* a library call: it makes the (one) contraction, and the rest is its epilogue */
+    FB_NEST_TILES, /* contractions that are accumulated in tiles on chip; the rest is their prologue and epilogue */
+    FB_NEST_CHAIN, /* contractions that stay on chip, in blocks of rows, with all that is between and after them */
+} fb_nest_kind;
+
 /* What is to become one kernel. For copies, `stored` may name one view or source instead, with no nodes at all. */
 typedef struct {
     const fb_graph *graph;
@@ -36,9 +44,7 @@ typedef struct {
     const fb_id *contractions;
     int n_stored; /* those to be stored */
     const fb_id *stored;
-    bool library; /* the (one) contraction is a library call and the rest its epilogue */
-    bool tiled;   /* contractions are accumulated in tiles on chip, and the rest is their prologue and epilogue */
-    bool chain;   /* contractions stay on chip, in blocks of rows, with all that is between and after them */
+    fb_nest_kind kind;
 } fb_kernel_nodes;
 
 /* These nodes as what is to become a kernel; copies in `arena`. */

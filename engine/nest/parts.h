@@ -201,12 +201,12 @@ struct fb_nest {
     bool clusters;           /* blocks may be clusters (compute capability 9.0) */
     fb_index_pool *pool;
     fb_kernel_nodes kernel;
-    fb_id accumulator; /* the library contraction, whose result is read as a buffer; else FB_NONE */
+    fb_id accumulator; /* FB_NEST_CALL: the contraction, whose result is read as a buffer; else FB_NONE */
     fb_id product;     /* where the library writes it: the accumulator's own storage, or that of the one value which the
                         * epilogue puts in place of it, element by element */
-    fb_tiled *tiled;   /* NULL for other families */
+    fb_tiled *tiled;   /* FB_NEST_TILES; else NULL */
     bool staged;       /* see fb_nest_staged: roots go to FB_COPY_OF_SOURCE */
-    fb_chain *chain;   /* NULL for other nests */
+    fb_chain *chain;   /* FB_NEST_CHAIN; else NULL */
     int n_whens;
     fb_when *whens;
     int n_sections;
@@ -228,6 +228,24 @@ static inline const fb_section *fb_nest_part(const fb_nest *nest, int i)
     i -= nest->n_sections;
     const fb_tiled *t = nest->tiled;
     return i < t->n_phases ? &t->phases[i].left.section : &t->products[i - t->n_phases].right.section;
+}
+
+/* Does it go by what it keeps on chip, tiles or blocks of rows, and not by its sections? */
+static inline bool fb_nest_on_chip(const fb_nest *nest)
+{
+    return nest->kernel.kind == FB_NEST_TILES || nest->kernel.kind == FB_NEST_CHAIN;
+}
+
+/* Products of a chain. */
+static inline int fb_nest_links(const fb_nest *nest)
+{
+    return nest->chain ? nest->chain->n_links : 0;
+}
+
+/* Where a value that is read lies: what a library call makes may be put where something else will be. */
+static inline fb_id fb_nest_storage(const fb_nest *nest, fb_id node)
+{
+    return node == nest->accumulator ? nest->product : node;
 }
 
 /* Is this node's value on chip, where the epilogue reads it? */

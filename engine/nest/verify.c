@@ -236,7 +236,7 @@ static bool is_read(const fb_nest *nest, fb_id node)
             if (s->values[k].kind == FB_VALUE_LOAD && touches(s, false, s->values[k].table, s->values[k].node, node))
                 return true;
     }
-    for (int i = 0; nest->chain && i < nest->chain->n_links; i++)
+    for (int i = 0; i < fb_nest_links(nest); i++)
         if (nest->chain->link[i].a == node || nest->chain->link[i].b == node) return true;
     return false;
 }

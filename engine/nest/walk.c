@@ -664,7 +664,7 @@ static bool is_read_in_place(const walk *w, fb_id node, const fb_ix *coords, int
     const fb_nest *nest = w->b->nest;
     const fb_draft *d = w->draft;
     const fb_node *n = &w->g->nodes[node];
-    bool loops = !w->b->operand && !nest->tiled && !nest->chain && nest->accumulator == FB_NONE;
+    bool loops = !w->b->operand && nest->kernel.kind == FB_NEST_LOOPS;
     bool first = w->added == FB_NONE && !w->reduces && !w->demote && !d->n_spaces && !d->scatter && when == FB_NONE;
     if (!loops || !first || !n->shape.rank || !d->rows.n || coords[0] != d->rows.var[0]) return false;
     if (n->shape.dim[0] != d->rows.extent[0]) return false;

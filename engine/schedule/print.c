@@ -148,7 +148,7 @@ void fb_schedule_print(const fb_nest *nest, fb_family family, const fb_knobs *kn
     for (int i = 0; i < nest->n_sections; i++) {
         if (!grid)
             add_loops(nest, i, out);
-        else if (!nest->tiled && !nest->chain)
+        else if (!fb_nest_on_chip(nest))
             add_section(nest, knobs, i, out);
     }
 }

@@ -66,6 +66,11 @@ if [ -z "$steps" ]; then report ok "strides are computed in one place"; else rep
 where='\b(k|kernel|group)(\.|->)nodes\[[^;]*FB_CLASS_CONTRACTION'
 found=$(sources -rnE --include='*.[ch]' "$where" engine tui)
 if [ -z "$found" ]; then report ok "and so are a kernel's contractions"; else report not-ok "contractions: $found"; fi
+# What a nest is: its kind, and not which of its parts are there.
+part='nest->(tiled|chain|accumulator)'
+flags=$(sources -rnE --include='*.[ch]' "$part( [!=]= FB_NONE)? (&&|\|\|) !?([a-z]+->)*$part( |\)|;|\$)" engine)
+if [ -z "$flags" ]; then report ok "a nest is of one kind"; else report not-ok "several flags: $flags"; fi
+
 # A warp's threads are the target's to tell.
 warps=$(sources -rnE --include='*.[ch]' 'threadIdx\.x [/%]+ 32|\bFB_WARP\b' engine)
 if [ -z "$warps" ]; then report ok "no warp size is written down"; else report not-ok "warp sizes: $warps"; fi
