@@ -194,15 +194,35 @@ static fb_plan *run_auto(fb_decider *d)
 
 /* ---- rolled: max, of the graph with its steps as loops ---- */
 
+/* Is it a decision to have loops for steps? What is no loop is on record, with what keeps it from being one. */
+static bool decide_roll(fb_decider *d)
+{
+    const fb_roll *r = fb_planner_roll(d->planner);
+    if (!r || !r->n || fb_decider_done(d)) return false;
+    fb_candidate what = {FB_STEP_ROLL, r->finds[0].node, FB_NONE, NAN};
+    fb_plan *none = fb_plan_new(d->planner);
+    fb_edit e = {.kind = FB_EDIT_ROLL, .a = FB_NONE, .b = FB_NONE, .value = 1};
+    fb_verdict v = {0};
+    if (d->log) v = fb_plan_try(none, &e, NULL);
+    fb_plan_free(none);
+    if (r->graph) return fb_decide(d, what, (fb_beside){0}, "%s", v.text);
+    fb_decline_by_rule(d, what, (fb_beside){0}, "%s", v.text);
+    return false;
+}
+
 /* A loop that was found is one kernel where that is predicted to be faster. */
-static fb_plan *merge_found(fb_plan *plan)
+static fb_plan *merge_found(fb_decider *d, fb_plan *plan)
 {
     fb_planner *p = plan->planner;
-    for (fb_id i = 0; i < p->g->n_nodes; i++) {
+    for (fb_id i = 0; i < p->g->n_nodes && !fb_decider_done(d); i++) {
         fb_plan *next = NULL;
         fb_edit e = {.kind = FB_EDIT_GENERATE, .a = i, .b = FB_NONE};
+        fb_candidate what = {FB_STEP_GENERATE, i, FB_NONE, NAN};
         if (p->g->nodes[i].op != FB_OP_LOOP || fb_planner_roll(p)->was[i] != FB_NONE) continue;
-        if (fb_plan_try(plan, &e, &next).kind == FB_VERDICT_FINE && next) {
+        fb_verdict v = fb_plan_try(plan, &e, &next);
+        bool good = v.kind == FB_VERDICT_FINE && next;
+        if (!good) fb_decline_by_rule(d, what, (fb_beside){0}, "%s", v.text);
+        if (good && fb_decide(d, what, (fb_beside){0}, "%s", v.text)) {
             fb_plan_free(plan);
             plan = next;
         } else {
@@ -215,10 +235,10 @@ static fb_plan *merge_found(fb_plan *plan)
 /* Where no step is a loop it is max. */
 static fb_plan *run_rolled(fb_decider *d)
 {
-    fb_planner *rolled = fb_planner_rolled(d->planner);
-    if (!rolled) return run_max(d);
-    d->planner = rolled;
-    return merge_found(run_max(d));
+    bool already = fb_planner_written(d->planner) != d->planner;
+    if (!already && !decide_roll(d)) return run_max(d);
+    d->planner = fb_planner_rolled(d->planner);
+    return merge_found(d, run_max(d));
 }
 
 /* ---- the table ---- */

@@ -69,6 +69,12 @@ const fb_step *fb_steps_at(const fb_steps *s, int i)
     return i >= 0 && i < s->kept.n ? &s->kept.at[i] : NULL;
 }
 
+const fb_graph *fb_step_graph(const fb_step *s, fb_planner *p)
+{
+    fb_planner *of = s->rolled ? fb_planner_rolled(p) : fb_planner_written(p);
+    return fb_planner_graph(of);
+}
+
 const char *fb_step_outcome_name(fb_step_outcome o)
 {
     static const char *const name[] = {
@@ -94,6 +100,7 @@ static const struct {
     [FB_STEP_LIBRARY] = {"library", "a library call for", ""},
     [FB_STEP_GENERATE] = {"generate", "a generated kernel for", ""},
     [FB_STEP_BEGIN] = {"begin", "begin with the plan of", ""},
+    [FB_STEP_ROLL] = {"roll", "a loop of the steps from", " on"},
 };
 
 const char *fb_step_kind_name(fb_step_kind k)
@@ -147,6 +154,7 @@ static void keep(fb_decider *d, fb_candidate what, fb_step_outcome outcome, fb_b
     s->count++;
     if (s->kept.n >= FB_STEPS_KEPT) return;
     fb_step step = {.what = what, .outcome = outcome, .n_open = beside.n, .why = sentence(s, why, ap)};
+    step.rolled = fb_planner_written(d->planner) != d->planner;
     step.n_others = beside.n < FB_STEP_OTHERS ? beside.n : FB_STEP_OTHERS;
     if (step.n_others) step.others = fb_arena_copy(s->arena, beside.at, (size_t)step.n_others * sizeof *beside.at);
     FB_VEC_PUSH(&s->kept, step);

@@ -6,7 +6,7 @@
 #define FB_DECIDE_STEPS_H
 
 #include "base/str.h"
-#include "graph/graph.h"
+#include "judge/judge.h"
 
 enum { FB_STEPS_KEPT = 1 << 15, FB_STEP_OTHERS = 4 };
 
@@ -21,6 +21,7 @@ typedef enum {
     FB_STEP_LIBRARY,      /* the contraction a becomes a library call … */
     FB_STEP_GENERATE,     /* … or a generated kernel */
     FB_STEP_BEGIN,        /* the plan of another preset: a is its place in the table */
+    FB_STEP_ROLL, /* steps that are written out, from that of a on, become loops: the graph is another one then */
 } fb_step_kind;
 
 typedef enum {
@@ -39,6 +40,7 @@ typedef struct {
 typedef struct {
     fb_candidate what;
     fb_step_outcome outcome;
+    bool rolled;         /* its nodes are those of the graph with loops for steps (fb_planner_rolled) */
     const char *why;     /* one sentence; the preset's reason */
     const char *verdict; /* UNABLE: ours, and what stands instead; else NULL */
     int n_others;        /* the best candidates that were open besides, at most FB_STEP_OTHERS, best first */
@@ -55,8 +57,10 @@ int fb_steps_kept(const fb_steps *s);
 /* Kernels and calls of the compiler itself, whatever became of its decisions here; 0 not known. */
 int fb_steps_kernels(const fb_steps *s);
 const fb_step *fb_steps_at(const fb_steps *s, int i); /* 0 … kept - 1; number i + 1; borrowed */
-const char *fb_step_outcome_name(fb_step_outcome o);  /* "taken" "refused" "unable" "declined" */
-const char *fb_step_kind_name(fb_step_kind k);        /* one word: "fuse", "inline", "call", … */
+/* The graph that a step's nodes are of; of a planner of the graph as written, or of that with loops. */
+const fb_graph *fb_step_graph(const fb_step *s, fb_planner *p);
+const char *fb_step_outcome_name(fb_step_outcome o); /* "taken" "refused" "unable" "declined" */
+const char *fb_step_kind_name(fb_step_kind k);       /* one word: "fuse", "inline", "call", … */
 /* What a, and b where it has one, are called: nodes, or a preset. */
 const char *fb_candidate_name(const fb_graph *g, const fb_candidate *c);
 const char *fb_candidate_other(const fb_graph *g, const fb_candidate *c); /* NULL */

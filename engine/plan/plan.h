@@ -10,6 +10,7 @@
 #define FB_PLAN_PLAN_H
 
 #include "base/str.h"
+#include "graph/loop_compare.h"
 #include "judge/judge.h"
 
 #include <jansson.h>
@@ -59,6 +60,10 @@ bool fb_plan_rolled(const fb_plan *plan);
 
 /* What was found, in words: "16 steps of `step[*].matmul`, 17 operations each: a loop of 15; …". */
 void fb_roll_says(const fb_roll_find *find, fb_str *out);
+
+/* The loops of two plans: those that they have, or with `found` those that their steps can become. */
+void fb_plan_loops(const fb_plan *a, const char *name_a, const fb_plan *b, const char *name_b, bool found,
+                   fb_loops *out);
 
 /* ---- edits ---- */
 

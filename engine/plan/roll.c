@@ -208,3 +208,32 @@ fb_plan *fb_plan_carry_rolled(const fb_plan *from, bool rolled, fb_verdict *why)
     carry_launches(&c);
     return c.to;
 }
+
+/* ---- loops of two plans ---- */
+
+static const fb_graph *graph_with_loops(const fb_plan *plan, bool found)
+{
+    const fb_roll *r = found ? fb_planner_roll(plan->planner) : NULL;
+    return r && r->graph ? r->graph : plan->planner->g;
+}
+
+/* Where there is no loop, what comes nearest to one says why. */
+static void add_nearest(const fb_plan *plan, fb_loops *out)
+{
+    const fb_roll *r = fb_planner_roll(plan->planner);
+    fb_str says = {0};
+    if (!r || !r->n || !r->finds[0].why || out->n == FB_LOOPS_REASONS) return;
+    fb_roll_says(&r->finds[0], &says);
+    fb_text_clean(out->why[out->n++], sizeof out->why[0], fb_str_get(&says), says.n);
+    fb_str_free(&says);
+}
+
+void fb_plan_loops(const fb_plan *a, const char *name_a, const fb_plan *b, const char *name_b, bool found,
+                   fb_loops *out)
+{
+    const fb_graph *of[2] = {graph_with_loops(a, found), graph_with_loops(b, found)};
+    fb_loops_compare(of[0], name_a, of[1], name_b, out);
+    if (!found) return;
+    if (!fb_graph_has_loop(of[0])) add_nearest(a, out);
+    if (!fb_graph_has_loop(of[1])) add_nearest(b, out);
+}

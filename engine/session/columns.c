@@ -602,7 +602,7 @@ fb_steps *fb_session_steps(const fb_session *s, int i, const fb_preset_use *use,
     const fb_column_record *c = fb_column_at(s, i);
     fb_steps *steps = NULL;
     if (c && c->shown.plan)
-        fb_plan_free(fb_preset_make(use, fb_plan_planner(c->shown.plan), &steps, err));
+        fb_plan_free(fb_preset_make(use, fb_planner_written(fb_plan_planner(c->shown.plan)), &steps, err));
     else
         fb_fail(err, FB_ERR_USAGE, "%s has no plan of ours", c ? c->text : "no column");
     return steps;

@@ -39,6 +39,71 @@ is "what keeps steps apart is said" 0 out 'are no loop: `step\[2\]\.matmul` read
 fb explain steps.lua shared:none --set T=2 --loops
 is "two steps are none" 0 out 'no three equal stretches'
 
+# Two columns, or all variants: one loop, or what keeps them apart.
+cat >ways.lua <<'LUA'
+local fb = require "fusebox"
+local function steps(how)
+  return function(g, p)
+    local x, h, each = g:input("x", { p.T, 4, 8 }), g:zeros({ 4, 8 }), {}
+    local w, u = g:param("w", { 8, 16 }), g:param("u", { 16, 16 })
+    h = g:zeros({ 4, 16 })
+    if how == "hoisted" then x = x:matmul(w) end
+    for t, part in ipairs(x:unbind(0)) do
+      g:scope("step", t, function()
+        local from_x = how == "hoisted" and part or part:matmul(w)
+        if how == "turned" then h = (h:matmul(u) + from_x):tanh() else h = (from_x + h:matmul(u)):tanh() end
+        each[t] = h
+      end)
+    end
+    return g:stack(each)
+  end
+end
+return fb.script {
+  params = { T = fb.int { 5, min = 2 } },
+  variants = { plain = steps(), turned = steps("turned"), hoisted = steps("hoisted") },
+}
+LUA
+fb explain ways.lua plain turned --loops
+is "two variants with one loop" 0 out '^plain$' out '^turned$' out '^beside plain: the same loop$'
+fb explain ways.lua plain:max hoisted:rolled --loops
+is "two that differ, whatever their plans are" 0 \
+    out '^beside plain: not the same loop: products a step: 2 of \[4,8\]×\[8,16\] and \[4,16\]×\[16,16\] in plain, 1 of ' \
+    out '`step.matmul` in plain stands before the loop in hoisted, for all steps at once: `matmul`, \[5,4,8\]×\[8,16\]'
+fb explain ways.lua --loops
+is "all variants, each beside the first" 0 out '^beside hoisted: not the same loop'
+fb explain ways.lua plain turned --loops --format json
+is "JSON" 0 no '^fusebox:'
+json "of what was found and what it has in common" out fusebox_loops=1 columns#2 columns.0.variant=plain \
+    columns.0.rolled=false columns.0.found.0.steps=5 columns.0.found.0.text compared#1 compared.0.first=plain \
+    compared.0.second=turned compared.0.is=same compared.0.text compared.0.why#0
+fb explain ways.lua plain hoisted --loops --set T=2
+is "two without one" 0 out '^beside plain: neither has a loop$'
+fb explain steps.lua shared own --loops
+is "and one without" 0 out '^beside shared: own has no loop; 6 steps of `step\[\*\]\.matmul`, 3 operations each, are no loop: '
+fb explain ways.lua plain hoisted
+is "two columns are for loops" 2 err1 'two columns go with --loops'
+fb explain ways.lua plain:none rolled --loops
+is "of which each is one" 2 err1 'name one, such as'
+fb diff ways.lua plain:rolled hoisted:rolled --device host
+is "a difference says what keeps the loops apart" 0 out '^loops: not the same loop: products a step: 2 of '
+fb diff ways.lua plain:rolled turned:rolled --device host --format json
+json "as JSON too" out loops.first=plain loops.second=turned loops.is=same
+
+# Steps of a preset begin with it.
+fb explain steps.lua shared:rolled --steps
+is "the first decision of the preset is the loop, with what that is predicted to give" 0 \
+    out '^    1  taken     a loop of the steps from `step\[1\]\.matmul` on: 6 steps of .* as a loop of 6: .*predicted' \
+    out '^    2  .*fuse `step\.'
+fb explain steps.lua 'shared:rolled[no1]' --steps
+is "refused, the others are decided of the steps as they are written" 0 out '^    1  declined  a loop of' \
+    out '^    2  taken     fuse `step\[1\]\.'
+fb explain steps.lua own:rolled --steps
+is "what is no loop is told there" 0 out '^    1  refused   a loop of the steps from .*: steps that differ: '
+fb explain steps.lua shared:rolled --steps --format json
+json "as JSON too" out columns.0.steps.0.kind=roll columns.0.steps.0.outcome=taken 'columns.0.steps.0.a=step[1].matmul'
+fb run steps.lua 'shared:rolled[:0]' 'shared:rolled[:1]' 'shared:rolled[no1]' --device host
+is "plans of its first decisions run" 0
+
 fb run steps.lua shared:max shared:rolled shared:rolled_max shared:body shared:there_and_back --device host --format json
 is "loops run, and are right" 0 no '"ok": false'
 right=$(grep -o '"state": *"right"' out | wc -l)

@@ -1,5 +1,6 @@
 /* fusebox diff: why the second column is faster than the first. */
 #include "tui/cli/cli.h"
+#include "tui/show/loops.h"
 #include "tui/show/table.h"
 
 #include "base/json.h"
@@ -70,6 +71,12 @@ static bool measure(diff *d)
     return false;
 }
 
+/* What is said of their loops where a plan has one. */
+static bool loops_of(const diff *d, fb_loops *out)
+{
+    return fb_loops_of_columns(fb_session_column(d->session, 0), fb_session_column(d->session, 1), false, out);
+}
+
 /* ---- printing ---- */
 
 static void add_bar(fb_str *out, fb_why_span span, const char *sign)
@@ -130,6 +137,7 @@ static void print_table(const diff *d)
 {
     const fb_why *why = &d->why;
     fb_str line = {0};
+    fb_loops loops;
     char conclusion[240], sources[32], verdicts[160];
     print_whole(d, 0);
     for (int id = 0; id < FB_WHY_PARTS; id++)
@@ -144,6 +152,11 @@ static void print_table(const diff *d)
     fb_str_addf(&line, "%s: %s", fb_time_name(why->of), conclusion);
     if (*fb_why_sources(why, sources)) fb_str_addf(&line, " (times: %s)", sources);
     fb_str_add(&line, "\n");
+    if (loops_of(d, &loops)) {
+        fb_str_add(&line, "loops: ");
+        fb_loops_says(&loops, &line);
+        fb_str_add(&line, "\n");
+    }
     fb_put(stdout, fb_str_get(&line));
     fb_str_free(&line);
 }
@@ -158,6 +171,10 @@ static void print_json(const diff *d)
     }
     json_t *all = json_pack("{s:i, s:s, s:o, s:o}", "fusebox", FB_REPORT_VERSION, "script", fb_session_path(d->session),
                             "columns", columns, "why", fb_why_to_json(&d->why));
+    fb_loops loops;
+    if (loops_of(d, &loops))
+        json_object_set_new(
+            all, "loops", fb_loops_to_json(fb_session_column(d->session, 0), fb_session_column(d->session, 1), &loops));
     char *text = fb_json_shown(all, JSON_INDENT(2));
     printf("%s\n", text);
     fb_free(text);

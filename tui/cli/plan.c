@@ -12,6 +12,7 @@
 #include "schedule/print.h"
 #include "session/names.h"
 #include "tui/cli/emit.h"
+#include "tui/cli/loops.h"
 #include "tui/cli/steps.h"
 #include "tui/show/picture.h"
 #include "tui/show/table.h"
@@ -25,8 +26,8 @@
 typedef struct {
     fb_cli cli;
     const char *edge_from, *edge_to; /* explain */
-    const char *format;              /* graph, explain --steps */
-    bool steps;                      /* explain … */
+    const char *format;              /* graph, explain --steps and --loops */
+    bool steps, loops;               /* explain … */
     int prints;                      /* … how many of these are asked for */
     void (*print)(const fb_plan *plan, fb_str *out);
     fb_cli_emit_target target; /* emit */
@@ -35,6 +36,7 @@ typedef struct {
     fb_machine machine;        /* emit, eject: of that architecture */
     bool force;                /* eject */
     bool single;               /* one column only */
+    bool two;                  /* a second column may be named */
     fb_session *session;
     int status;
 } look;
@@ -48,8 +50,9 @@ static bool columns_ready(look *l, const char *otherwise)
         l->status = fb_cli_fail(&err);
         return false;
     }
-    bool fine = l->cli.n_args > 1 ? fb_cli_columns(s, l->cli.args[1], otherwise, l->single, &l->status)
-                                  : fb_cli_each_variant(s, otherwise, &l->status);
+    bool fine = l->cli.n_args > 1 || fb_cli_each_variant(s, otherwise, &l->status);
+    for (int i = 1; fine && i < l->cli.n_args && i <= 1 + l->two; i++)
+        fine = fb_cli_columns(s, l->cli.args[i], otherwise, l->single || l->cli.n_args > 2, &l->status);
     for (int i = 0; fine && i < fb_session_columns(s); i++) fine = fb_cli_plan(s, i, &l->status);
     return fine;
 }
@@ -95,25 +98,11 @@ static void print_schedules(const fb_plan *plan, fb_str *out)
     }
 }
 
-/* Steps that are written out: what is a loop, and what keeps the others from being one. */
-static void print_loops(const fb_plan *plan, fb_str *out)
-{
-    const fb_roll *r = fb_planner_roll(fb_plan_planner(plan));
-    for (int i = 0; r && i < r->n; i++) {
-        fb_roll_says(&r->finds[i], out);
-        fb_str_add(out, "\n");
-    }
-    if (!r || !r->n) fb_str_add(out, "no three equal stretches of operations follow each other\n");
-    if (r && r->graph)
-        fb_str_add(out, fb_plan_rolled(plan) ? "the plan has them as loops\n"
-                                             : "the plan has them as they are written (preset rolled, pl:roll())\n");
-}
-
 /* What shows a column's whole plan. */
 static const struct {
     int key;
     void (*print)(const fb_plan *plan, fb_str *out);
-} prints[] = {{'p', fb_plan_print_procedure}, {'n', print_nests}, {'S', print_schedules}, {'l', print_loops}};
+} prints[] = {{'p', fb_plan_print_procedure}, {'n', print_nests}, {'S', print_schedules}};
 
 static bool is_print(look *l, int key)
 {
@@ -131,16 +120,20 @@ static int explain_key(void *ctx, int key, char *arg, struct argp_state *state)
     look *l = ctx;
     if (is_print(l, key)) return 0;
     if (key == 's') l->steps = true;
+    if (key == 'l') l->loops = true;
     if (key == 'f') {
         if (strcmp(arg, "text") != 0 && strcmp(arg, "json") != 0)
             fb_cli_usage("%s: no format \"%s\"; there are: text, json", state->name, arg);
         l->format = arg;
     }
-    if (key == ARGP_KEY_SUCCESS && l->format && !l->steps) fb_cli_usage("%s: --format goes with --steps", state->name);
-    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->prints > 1)
+    if (key == ARGP_KEY_SUCCESS && l->format && !l->steps && !l->loops)
+        fb_cli_usage("%s: --format goes with --steps and --loops", state->name);
+    if (key == ARGP_KEY_SUCCESS && l->cli.n_args > 2 && !l->loops)
+        fb_cli_usage("%s: two columns go with --loops, which holds their loops against each other", state->name);
+    if (key == ARGP_KEY_SUCCESS && (l->edge_from != NULL) + l->steps + l->loops + l->prints > 1)
         fb_cli_usage("%s: --edge, --steps, --procedure, --nest, --schedule and --loops ask for different things",
                      state->name);
-    if (key == 's' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
+    if (key == 's' || key == 'l' || key == 'f' || key == ARGP_KEY_SUCCESS) return 0;
     if (key != 'e') return ARGP_ERR_UNKNOWN;
     if (state->next >= state->argc) fb_cli_usage("%s: --edge takes two nodes: --edge tanh stack", state->name);
     l->edge_from = arg;
@@ -230,6 +223,10 @@ static void explain_show(look *l)
         explain_plans(l, l->print);
         return;
     }
+    if (l->loops) {
+        fb_cli_loops(l->session, l->format && strcmp(l->format, "json") == 0, stdout);
+        return;
+    }
     if (l->steps) {
         fb_error err = {0};
         if (!fb_cli_steps(l->session, l->format && strcmp(l->format, "json") == 0, stdout, &err))
@@ -250,16 +247,19 @@ static int explain_main(const fb_command *me, int argc, char **argv)
         {"procedure", 'p', NULL, 0, "The column's kernels in order, a statement a node, with what it reads where", 0},
         {"nest", 'n', NULL, 0, "The column's kernels as loops: values, passes, what is stored where", 0},
         {"schedule", 'S', NULL, 0, "How these are dealt to threads: shape, threads, rows a block, vectors, tiles", 0},
-        {"loops", 'l', NULL, 0, "Steps that are written out: which are a loop, and what keeps the others apart", 0},
-        {"format", 'f', "FORMAT", 0, "With --steps: text (default) or json", 0},
+        {"loops", 'l', NULL, 0,
+         "Steps that are written out: which are a loop, what keeps the others apart, and what keeps the loops of two "
+         "columns, or of all variants, from being one",
+         0},
+        {"format", 'f', "FORMAT", 0, "With --steps and --loops: text (default) or json", 0},
         {0},
     };
-    look l = {.cli = {.least = 1, .most = 2, .own = explain_key}};
+    look l = {.two = true, .cli = {.least = 1, .most = 3, .own = explain_key}};
     return look_main(&l, me, options, argc, argv, "none", explain_show);
 }
 
 const fb_command fb_command_explain = {.name = "explain",
-                                       .args = "SCRIPT [COLUMN]",
+                                       .args = "SCRIPT [COLUMN [COLUMN]]",
                                        .summary = "The verdict on every edge, or a preset's decisions",
                                        .run = explain_main};
 

@@ -17,9 +17,10 @@ static void candidate_with_score(const fb_graph *g, const fb_steps *steps, const
     fb_str_free(&score);
 }
 
-static void step_text(const fb_graph *g, const fb_steps *steps, int i, fb_str *out)
+static void step_text(const fb_column *c, const fb_steps *steps, int i, fb_str *out)
 {
     const fb_step *s = fb_steps_at(steps, i);
+    const fb_graph *g = fb_step_graph(s, fb_plan_planner(c->plan));
     fb_str_addf(out, "%5d  %-8s  ", i + 1, fb_step_outcome_name(s->outcome));
     candidate_with_score(g, steps, &s->what, out);
     fb_str_addf(out, ": %s\n", s->why);
@@ -37,7 +38,7 @@ static void text_of(const fb_column *c, const fb_steps *steps, fb_str *out)
     fb_str_addf(out, "%s: %d decisions", c->text, fb_steps_count(steps));
     if (fb_steps_score_name(steps)[0]) fb_str_addf(out, "; in brackets the score: %s", fb_steps_score_name(steps));
     fb_str_add(out, "\n");
-    for (int i = 0; i < fb_steps_kept(steps); i++) step_text(c->graph, steps, i, out);
+    for (int i = 0; i < fb_steps_kept(steps); i++) step_text(c, steps, i, out);
     if (fb_steps_kept(steps) < fb_steps_count(steps))
         fb_str_addf(out, "       and %d more, which are not kept\n", fb_steps_count(steps) - fb_steps_kept(steps));
     int here = fb_plan_groups(c->plan), there = fb_steps_kernels(steps);
@@ -55,9 +56,10 @@ static json_t *candidate_json(const fb_graph *g, const fb_steps *steps, const fb
     return o;
 }
 
-static json_t *step_json(const fb_graph *g, const fb_steps *steps, int i)
+static json_t *step_json(const fb_column *c, const fb_steps *steps, int i)
 {
     const fb_step *s = fb_steps_at(steps, i);
+    const fb_graph *g = fb_step_graph(s, fb_plan_planner(c->plan));
     json_t *o = candidate_json(g, steps, &s->what), *others = json_array();
     json_object_set_new(o, "number", json_integer(i + 1));
     json_object_set_new(o, "outcome", json_string(fb_step_outcome_name(s->outcome)));
@@ -72,7 +74,7 @@ static json_t *step_json(const fb_graph *g, const fb_steps *steps, int i)
 static json_t *column_json(const fb_column *c, const fb_steps *steps)
 {
     json_t *list = json_array();
-    for (int i = 0; i < fb_steps_kept(steps); i++) json_array_append_new(list, step_json(c->graph, steps, i));
+    for (int i = 0; i < fb_steps_kept(steps); i++) json_array_append_new(list, step_json(c, steps, i));
     return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "variant", c->variant, "plan", c->plan_name, "preset",
                      fb_steps_preset(steps), "score", fb_steps_score_name(steps), "decisions", fb_steps_count(steps),
                      "kernels", fb_plan_groups(c->plan), "kernels_decided", fb_steps_kernels(steps), "steps", list);

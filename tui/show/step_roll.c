@@ -15,7 +15,8 @@ static bool alike(const fb_steps *s, const fb_outline *o, int i, int k)
 {
     const fb_step *a = fb_steps_at(s, i), *b = fb_steps_at(s, k);
     return a->what.kind == b->what.kind && a->what.kind != FB_STEP_BEGIN && a->outcome == b->outcome &&
-           a->what.a != b->what.a && same_place(o, a->what.a, b->what.a) && same_place(o, a->what.b, b->what.b);
+           a->rolled == b->rolled && a->what.a != b->what.a && same_place(o, a->what.a, b->what.a) &&
+           same_place(o, a->what.b, b->what.b);
 }
 
 /* How many decisions from `at` on are of whole rounds of `period`, the first round counted. */

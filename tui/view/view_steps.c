@@ -39,26 +39,48 @@ static int row_of(const state *s, int limit)
     return s->rows.n;
 }
 
-static const fb_graph *graph_of(const fb_app *app)
+static const fb_column *column_of(const fb_app *app)
 {
     const state *s = app->state[FB_VIEW_STEPS];
-    int n = fb_session_columns(app->session);
-    const fb_column *c = s && s->column < n ? fb_session_column(app->session, s->column) : NULL;
-    return c ? c->graph : NULL;
+    return s && s->column < fb_session_columns(app->session) ? fb_session_column(app->session, s->column) : NULL;
+}
+
+/* As written: where steps become a loop on the way, the column's own is another one before and afterwards. */
+static const fb_graph *graph_of(const fb_app *app)
+{
+    const fb_column *c = column_of(app);
+    return !c ? NULL : c->written ? c->written : c->graph;
+}
+
+/* NULL while the column has no plan. */
+static const fb_graph *graph_of_step(const fb_app *app, const fb_step *step)
+{
+    const fb_column *c = column_of(app);
+    return c && c->plan ? fb_step_graph(step, fb_plan_planner(c->plan)) : NULL;
+}
+
+/* Rolled as the graph of the last decision is; one before it that is of another graph stands alone. */
+static void roll_rows(fb_app *app, state *s)
+{
+    const fb_step *last = fb_steps_at(app->steps, fb_steps_kept(app->steps) - 1);
+    const fb_graph *g = last && !s->one_by_one && s->column == app->column ? graph_of_step(app, last) : NULL;
+    bool shown = g && app->model.outline && app->model.outline->graph == g;
+    fb_outline *own = g && !shown ? fb_outline_new(g) : NULL;
+    fb_step_roll(app->steps, shown ? app->model.outline : own, &s->rows);
+    fb_outline_free(own);
 }
 
 static void record(fb_app *app, state *s)
 {
     fb_preset_use all = s->use;
-    const fb_column *c = fb_session_column(app->session, s->column);
+    const fb_graph *g = graph_of(app);
     all.limit = -1;
     fb_steps_free(app->steps);
     app->steps = fb_session_steps(app->session, s->column, &all, &s->err);
     s->fine = app->steps != NULL;
-    if (c && c->graph) s->graph = c->graph->hash;
+    if (g) s->graph = g->hash;
     s->rows.n = 0;
-    bool roll = s->fine && !s->one_by_one && s->column == app->column && app->model.outline;
-    if (s->fine) fb_step_roll(app->steps, roll ? app->model.outline : NULL, &s->rows);
+    if (s->fine) roll_rows(app, s);
 }
 
 static void drop_rows(void *s)
@@ -237,9 +259,8 @@ static const char *brief(const char *path)
     return at;
 }
 
-static void candidate_text(const fb_app *app, const fb_candidate *c, row_form form, fb_str *out)
+static void candidate_text(const fb_graph *g, const fb_candidate *c, row_form form, fb_str *out)
 {
-    const fb_graph *g = graph_of(app);
     if (form == FORM_WHOLE) {
         fb_candidate_text(g, c, out);
         return;
@@ -251,12 +272,13 @@ static void candidate_text(const fb_app *app, const fb_candidate *c, row_form fo
     if (other) fb_str_addf(out, "%s `%s`", words ? " and" : " +", brief(other));
 }
 
-/* `times`: for so many members of a repetition. */
-static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb_role role, const fb_candidate *c,
-                           int times)
+/* `of`: the decision that it is a candidate of; `times`: for so many members of a repetition. */
+static void draw_candidate(const fb_app *app, const fb_rect *r, int y, int x, fb_role role, const fb_step *of,
+                           const fb_candidate *c, int times)
 {
     fb_str what = {0}, score = {0}, many = {0};
-    candidate_text(app, c, form_of(r), &what);
+    const fb_graph *g = graph_of_step(app, of);
+    if (g) candidate_text(g, c, form_of(r), &what);
     fb_steps_score(app->steps, c->score, &score);
     if (times > 1) fb_str_addf(&many, " ×%d", times);
     int room = r->w - x - fb_text_width(fb_str_get(&score)) - 2 - fb_text_width(fb_str_get(&many));
@@ -291,7 +313,7 @@ static void draw_row(fb_app *app, const fb_rect *r, int y, int row)
         return;
     }
     fb_draw(r, y, OUTCOME, ahead ? FB_ROLE_DIM : role_of(s->outcome), fb_step_outcome_name(s->outcome));
-    draw_candidate(app, r, y, WHAT, role, &s->what, some->n);
+    draw_candidate(app, r, y, WHAT, role, s, &s->what, some->n);
 }
 
 /* The decision of the cursor's row, the last of those that it stands for. */
@@ -307,7 +329,8 @@ bool fb_steps_nodes(fb_app *app, fb_id nodes[2])
     const state *s = app->state[FB_VIEW_STEPS];
     if (fb_app_view(app) != FB_VIEW_STEPS || !s || !s->fine || s->column != app->column) return false;
     const fb_step *step = step_here(app);
-    bool of_nodes = step && step->what.kind != FB_STEP_BEGIN;
+    const fb_column *c = fb_session_column(app->session, s->column);
+    bool of_nodes = step && step->what.kind != FB_STEP_BEGIN && graph_of_step(app, step) == c->graph;
     nodes[0] = of_nodes ? step->what.a : FB_NONE;
     nodes[1] = of_nodes ? step->what.b : FB_NONE;
     return step != NULL;
@@ -328,8 +351,9 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
     }
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 3};
     fb_str text = {0};
-    if (form_of(r) == FORM_SHORT) {
-        fb_candidate_text(graph_of(app), &s->what, &text);
+    const fb_graph *g = graph_of_step(app, s);
+    if (g && form_of(r) == FORM_SHORT) {
+        fb_candidate_text(g, &s->what, &text);
         y += fb_draw_wrapped(&inner, y + 1, 0, 2, FB_ROLE_TEXT, fb_str_get(&text));
         fb_str_clear(&text);
     }
@@ -341,7 +365,7 @@ static void draw_details(const fb_app *app, const fb_rect *r, int y)
     }
     fb_str_free(&text);
     if (s->n_others && y < r->h) fb_drawf(r, y++, 2, FB_ROLE_DIM, "beside it, %d open:", s->n_open);
-    for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, &s->others[i], 1);
+    for (int i = 0; i < s->n_others && y < r->h; i++) draw_candidate(app, r, y++, 4, FB_ROLE_DIM, s, &s->others[i], 1);
 }
 
 static void draw(fb_app *app, const fb_rect *r, bool focused)
@@ -370,7 +394,8 @@ static void text(fb_app *app, int row, fb_str *out)
 {
     const state *st = now(app);
     const fb_step *s = st && st->fine && row ? fb_steps_at(app->steps, st->rows.at[row - 1].first) : NULL;
-    if (s && graph_of(app)) fb_candidate_text(graph_of(app), &s->what, out);
+    const fb_graph *g = s ? graph_of_step(app, s) : NULL;
+    if (g) fb_candidate_text(g, &s->what, out);
 }
 
 static void explain(fb_app *app, fb_hint *hint)

@@ -1,6 +1,7 @@
 /* Why one column is faster than another: the difference as a waterfall, and a sentence for the part under the cursor.
  */
 #include "tui/show/figure.h"
+#include "tui/show/loops.h"
 #include "tui/view/ui.h"
 
 #include <math.h>
@@ -17,7 +18,32 @@ typedef struct {
     int n, n_alike;
     fb_why_id shown[FB_WHY_PARTS], alike[FB_WHY_PARTS]; /* alike: of these there is no difference to speak of */
     int line[FB_WHY_PARTS];                             /* in which each shown one was drawn */
+    bool has_loops;
+    fb_hash graph[2]; /* that the loops are of */
+    fb_loops loops;
 } state;
+
+/* What their loops have in common, of the plans as they are; kept while the graphs stay. */
+static void look_at_loops(fb_app *app, state *s, const state *old)
+{
+    const fb_column *a = fb_session_column(app->session, s->a), *b = fb_session_column(app->session, s->b);
+    if (s->a == s->b || !a->graph || !b->graph) return;
+    s->graph[0] = a->graph->hash;
+    s->graph[1] = b->graph->hash;
+    if (old && old->a == s->a && old->b == s->b && memcmp(old->graph, s->graph, sizeof s->graph) == 0) {
+        s->has_loops = old->has_loops;
+        s->loops = old->loops;
+    } else {
+        s->has_loops = fb_loops_of_columns(a, b, false, &s->loops);
+    }
+}
+
+static void add_loops(const state *s, fb_str *out)
+{
+    if (!s->has_loops) return;
+    fb_str_add(out, "loops: ");
+    fb_loops_says(&s->loops, out);
+}
 
 /* The column with the lower number stands first, so that the bars fall from it to the other; a puzzle says itself which
  * stands first. */
@@ -31,8 +57,10 @@ static state *now(fb_app *app)
     bool own_first = !app->against_first && app->column < with;
     int a = own_first ? app->column : with, b = own_first ? with : app->column;
     if (s && s->serial == serial && s->a == a && s->b == b) return s;
+    const state old = s ? *s : (state){.a = FB_NONE};
     s = fb_view_state(app, FB_VIEW_WHY, sizeof *s);
     *s = (state){.serial = serial, .a = a, .b = b, .given = given, .of = of};
+    look_at_loops(app, s, &old);
     s->fine = a == b  ? fb_fail(&s->err, FB_ERR_USAGE, "there is one column alone: A adds another")
               : given ? fb_session_why_time(app->session, a, b, of, &s->why, &s->err)
                       : fb_session_why(app->session, a, b, &s->why, &s->err);
@@ -126,6 +154,8 @@ static void conclude(const state *s, fb_str *out)
     fb_why_conclusion(&s->why, conclusion);
     fb_str_addf(out, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
     if (*fb_why_sources(&s->why, sources)) fb_str_addf(out, " (times: %s)", sources);
+    if (s->has_loops) fb_str_add(out, ". ");
+    add_loops(s, out);
 }
 
 /* "alike in both: launches, spills" */
@@ -162,7 +192,10 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     fb_str said = {0}, same = {0};
     int width = r->w - BAR - FIGURES;
     if (!s->fine) {
-        fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
+        int below = 2 + fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
+        add_loops(s, &said);
+        fb_draw_wrapped(&inner, below, 0, r->h - below, FB_ROLE_STRONG, fb_str_get(&said));
+        fb_str_free(&said);
         return;
     }
     conclude(s, &said);
