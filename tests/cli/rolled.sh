@@ -90,7 +90,7 @@ fb diff ways.lua plain:rolled turned:rolled --device host --format json
 json "as JSON too" out loops.first=plain loops.second=turned loops.is=same
 
 # Steps of a preset begin with it.
-fb explain steps.lua shared:rolled --steps
+fb explain steps.lua shared:rolled --steps --device replay:h200
 is "the first decision of the preset is the loop, with what that is predicted to give" 0 \
     out '^    1  taken     a loop of the steps from `step\[1\]\.matmul` on: 6 steps of .* as a loop of 6: .*predicted' \
     out '^    2  .*fuse `step\.'

@@ -139,6 +139,52 @@ static void steps_are_rolled(void **unused)
     quit(t);
 }
 
+/* The loops of two columns beside each other; and the decision to have them, taken back and refused. */
+static void loops_are_compared(void **unused)
+{
+    (void)unused;
+    term *t =
+        start(write_script("ways.lua", "local function steps(hoisted)\n"
+                                       "  return function(g)\n"
+                                       "    local x, h, each = g:input('x', { 5, 4, 8 }), g:zeros({ 4, 16 }), {}\n"
+                                       "    local w, u = g:param('w', { 8, 16 }), g:param('u', { 16, 16 })\n"
+                                       "    if hoisted then x = x:matmul(w) end\n"
+                                       "    for t, part in ipairs(x:unbind(0)) do\n"
+                                       "      g:scope('step', t, function()\n"
+                                       "        h = ((hoisted and part or part:matmul(w)) + h:matmul(u)):tanh()\n"
+                                       "      end)\n"
+                                       "      each[t] = h\n"
+                                       "    end\n"
+                                       "    return g:stack(each)\n"
+                                       "  end\n"
+                                       "end\n"
+                                       "return require('fusebox').script {\n"
+                                       "  variants = { inside = steps(), hoisted = steps(true) },\n"
+                                       "  columns = { 'inside:rolled', 'hoisted:rolled' },\n"
+                                       "}\n"),
+              NULL);
+    must_show(t, "graph · inside · 1 rolled", SOON_MS);
+    must_show(t, "2 rolled", SOON_MS);
+    must_show(t, "loop", SOON_MS);
+    term_keys(t, "w");
+    must_show(t, "loops: not the same loop: products a step", SOON_MS);
+    term_keys(t, "Esc S");
+    must_show(t, "decisions of 1 rolled · 1 of 5", SOON_MS);
+    must_show(t, "5 steps of `step[*].matmul`", SOON_MS);
+    term_keys(t, "k");
+    must_show(t, "decisions of 1 rolled · 0 of 5", SOON_MS);
+    must_show(t, "step ×5", SOON_MS); /* as it is written */
+    term_keys(t, "j");
+    must_show(t, "decisions of 1 rolled · 1 of 5", SOON_MS);
+    must_show(t, "rolled[:1]", SOON_MS);
+    must_show(t, "tanh_all", SOON_MS);
+    term_keys(t, "Space");
+    must_show(t, "decisions of 1 rolled[no1] · 1 of", SOON_MS);
+    must_show(t, "declined", SOON_MS);
+    must_show(t, "step ×5", SOON_MS);
+    quit(t);
+}
+
 /* Keys are answered, and edits made, while a worker compiles and measures. */
 static void keys_work_while_measuring(void **unused)
 {
@@ -557,6 +603,7 @@ int main(void)
         cmocka_unit_test(decisions_are_replayed),
         cmocka_unit_test(keys_work_while_measuring),
         cmocka_unit_test(steps_are_rolled),
+        cmocka_unit_test(loops_are_compared),
         cmocka_unit_test(values_are_shown),
         cmocka_unit_test(parameters_rebuild_the_graph),
         cmocka_unit_test(views_in_rounds_fold),

@@ -154,8 +154,6 @@ static void conclude(const state *s, fb_str *out)
     fb_why_conclusion(&s->why, conclusion);
     fb_str_addf(out, "%s. %s: %s", fb_why_verdicts(&s->why, verdicts), fb_time_name(s->why.of), conclusion);
     if (*fb_why_sources(&s->why, sources)) fb_str_addf(out, " (times: %s)", sources);
-    if (s->has_loops) fb_str_add(out, ". ");
-    add_loops(s, out);
 }
 
 /* "alike in both: launches, spills" */
@@ -166,9 +164,9 @@ static void alike(const state *s, fb_str *out)
 }
 
 /* Lines that all of it takes with every part's sentence below it. */
-static int whole_height(const state *s, const fb_rect *r, const char *conclusion)
+static int whole_height(const state *s, const fb_rect *r, const char *conclusion, const char *loops)
 {
-    int n = 2 + (s->n_alike > 0) + 1 + lines_of(conclusion, r->w - 4);
+    int n = 2 + (s->n_alike > 0) + 1 + lines_of(conclusion, r->w - 4) + lines_of(loops, r->w - 4);
     for (int i = 0; i < s->n; i++) n += 1 + lines_of(s->why.part[s->shown[i]].text, r->w - 2 * SENTENCE);
     return n;
 }
@@ -189,18 +187,18 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
     state *s = now(app);
     const fb_scroll *at = &app->scroll[FB_VIEW_WHY];
     fb_rect inner = {r->y, r->x + 2, r->h, r->w - 4};
-    fb_str said = {0}, same = {0};
+    fb_str said = {0}, same = {0}, loops = {0};
     int width = r->w - BAR - FIGURES;
+    add_loops(s, &loops);
     if (!s->fine) {
         int below = 2 + fb_draw_wrapped(&inner, 1, 0, r->h - 1, FB_ROLE_DIM, s->err.text);
-        add_loops(s, &said);
-        fb_draw_wrapped(&inner, below, 0, r->h - below, FB_ROLE_STRONG, fb_str_get(&said));
-        fb_str_free(&said);
+        fb_draw_wrapped(&inner, below, 0, r->h - below, FB_ROLE_STRONG, fb_str_get(&loops));
+        fb_str_free(&loops);
         return;
     }
     conclude(s, &said);
     alike(s, &same);
-    int whole = whole_height(s, r, fb_str_get(&said));
+    int whole = whole_height(s, r, fb_str_get(&said), fb_str_get(&loops));
     bool told = whole <= r->h, apart = told && whole + s->n + 1 <= r->h; /* with a line between where there is room */
     draw_wall(r, 0, width, s, app, 0);
     int y = 1 + apart;
@@ -208,7 +206,9 @@ static void draw(fb_app *app, const fb_rect *r, bool focused)
         y += draw_shown(app, r, y, width, s, i, told, focused) + apart;
     if (same.n) fb_draw_cut(r, y++, NAME, r->w - NAME, FB_ROLE_DIM, fb_str_get(&same));
     draw_wall(r, y++, width, s, app, 1);
-    fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&said));
+    y += 1 + fb_draw_wrapped(&inner, y + 1, 0, r->h - y - 1, FB_ROLE_STRONG, fb_str_get(&said));
+    fb_draw_wrapped(&inner, y, 0, r->h - y, FB_ROLE_STRONG, fb_str_get(&loops));
+    fb_str_free(&loops);
     fb_str_free(&said);
     fb_str_free(&same);
 }
