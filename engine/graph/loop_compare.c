@@ -50,6 +50,7 @@ typedef struct {
     uint64_t *colour; /* a node of the body */
     int most_terms;   /* of one sum */
     fb_id sum;        /* that one */
+    bool gave_up;     /* a search was too long */
 } side;
 
 /* ---- what a step reads ---- */
@@ -444,6 +445,7 @@ static bool pairs(side *a, side *b, asking ask, fb_id differs[2])
     }
     bool found = choose(&p, &a->leaves, &b->leaves, 0, FB_NEW_ARRAY(a->arena, bool, b->leaves.n + 1), 0);
     memcpy(differs, p.differs, sizeof p.differs);
+    a->gave_up |= p.tried > MOST_TRIED;
     FB_VEC_FREE(&p.paired);
     FB_VEC_FREE(&p.outside);
     FB_VEC_FREE(&p.agenda);
@@ -481,6 +483,7 @@ static const char *outer_name(const side *s, fb_id id)
 typedef struct {
     fb_id node;
     int64_t rows, inner, columns;
+    bool waits; /* for what goes from step to step */
     bool matched;
 } product;
 
@@ -495,6 +498,20 @@ static product product_of(const fb_graph *g, fb_id id)
                      .rows = columns ? fb_shape_elements(&n->shape) / columns : 0,
                      .inner = a->dim[a->rank - 1],
                      .columns = columns};
+}
+
+static void list_products(const side *s, products *to)
+{
+    bool *waits = FB_NEW_ARRAY(s->arena, bool, s->g->n_nodes + 1);
+    for (fb_id i = 0; i < s->g->n_nodes; i++) {
+        if (!s->inside[i]) continue;
+        waits[i] = s->g->nodes[i].op == FB_OP_CARRIED;
+        for (int k = 0; k < s->reads[i].n; k++) waits[i] |= waits[s->reads[i].at[k].base];
+        if (s->g->nodes[i].op != FB_OP_MATMUL) continue;
+        product p = product_of(s->g, i);
+        p.waits = waits[i];
+        FB_VEC_PUSH(to, p);
+    }
 }
 
 static void add_product(const fb_graph *g, const product *p, fb_str *out)
@@ -518,17 +535,40 @@ static void add_products(const side *s, const products *all, fb_str *out)
 
 static bool alike(const product *p, const product *q)
 {
-    return p->rows == q->rows && p->inner == q->inner && p->columns == q->columns;
+    return p->rows == q->rows && p->inner == q->inner && p->columns == q->columns && p->waits == q->waits;
 }
 
-/* The product outside the loop that is this one's of all steps; FB_NONE. */
-static fb_id of_all_steps(const side *s, int64_t rows, int64_t inner, int64_t columns)
+/* Which nodes around the loop make what it goes through step by step, or are made of what it gives; other loops in
+ * between end it. */
+static bool *beside_loop(const side *s, bool before)
 {
-    for (fb_id i = 0; i < s->g->n_nodes; i++) {
-        if (s->g->nodes[i].op != FB_OP_MATMUL || s->inside[i]) continue;
+    const fb_graph *g = s->g;
+    const fb_node *loop = &g->nodes[s->r->loop];
+    bool *is = FB_NEW_ARRAY(s->arena, bool, g->n_nodes + 1);
+    for (int k = s->r->n_carried; before && k < loop->n_args; k++) is[loop->args[k]] = true;
+    for (fb_id i = s->r->loop; before && i-- > 0;)
+        for (int j = 0; is[i] && fb_node_class(g, i) != FB_CLASS_CONTROL && j < g->nodes[i].n_args; j++)
+            is[g->nodes[i].args[j]] = true;
+    for (fb_id i = before ? g->n_nodes : s->r->loop + 1; i < g->n_nodes; i++) {
+        const fb_node *n = &g->nodes[i];
+        if (n->op == FB_OP_RESULT) is[i] = n->args[0] == s->r->loop;
+        for (int j = 0; fb_node_class(g, i) != FB_CLASS_CONTROL && j < n->n_args; j++) is[i] |= is[n->args[j]];
+    }
+    return is;
+}
+
+/* The product outside the loop that is `p` of all steps; FB_NONE. `p` gives its items, where it waits for no step, or
+ * is made of what steps give: as many rows, or summed over as many. */
+static fb_id of_all_steps(const side *s, const product *p)
+{
+    const bool *before = beside_loop(s, true), *after = beside_loop(s, false);
+    for (fb_id i = 0; i < s->g->n_nodes && p->rows && p->inner; i++) {
+        if (s->g->nodes[i].op != FB_OP_MATMUL || s->g->nodes[i].region != s->r->parent) continue;
+        if (!after[i] && (!before[i] || p->waits)) continue;
         product o = product_of(s->g, i);
-        bool all = rows && o.rows % rows == 0 && o.rows / rows >= s->r->trips;
-        if (all && o.inner == inner && o.columns == columns) return i;
+        bool rows = o.inner == p->inner && o.rows % p->rows == 0 && o.rows / p->rows >= s->r->trips;
+        bool sums = after[i] && o.rows == p->rows && o.inner % p->inner == 0 && o.inner / p->inner >= s->r->trips;
+        if (o.columns == p->columns && (rows || sums)) return i;
     }
     return FB_NONE;
 }
@@ -539,32 +579,38 @@ static void tell_outside(fb_loops *out, const side *s, const product *p, bool pa
     fb_str text = {0};
     product all = product_of(other->g, node);
     add_product(other->g, &all, &text);
-    because(out, "%s`%s` in %s stands %s the loop in %s, for all steps at once: `%s`, %s", part ? "a part of " : "",
-            node_name(s, p->node), s->name, node < other->r->loop ? "before" : "after", other->name,
-            node_name(other, node), fb_str_get(&text));
+    const char *where = node < other->r->loop ? "before" : "after", *own = node_name(s, p->node);
+    if (part)
+        because(out, "a part of `%s` in %s stands %s the loop in %s, for all steps at once: `%s`, %s", own, s->name,
+                where, other->name, node_name(other, node), fb_str_get(&text));
+    else
+        because(out, "`%s` in %s stands %s the loop in %s, for all steps at once: `%s`, %s", own, s->name, where,
+                other->name, node_name(other, node), fb_str_get(&text));
     fb_str_free(&text);
 }
 
 /* What one side alone multiplies in a step: taken out of the other's loop, whole or as a part, or put together. */
 static void tell_one_product(fb_loops *out, const side *s, const product *p, const side *other, const products *theirs)
 {
-    fb_id outside = of_all_steps(other, p->rows, p->inner, p->columns);
+    fb_id outside = of_all_steps(other, p);
+    bool joined = s->g->nodes[s->reads[p->node].at[0].base].op == FB_OP_CAT;
     if (outside != FB_NONE) {
         tell_outside(out, s, p, false, other, outside);
         return;
     }
-    int64_t inner = 0;
+    product rest = *p;
     int parts = 0;
     for (int i = 0; i < theirs->n; i++) {
         const product *q = &theirs->at[i];
         if (q->matched || q->rows != p->rows || q->columns != p->columns) continue;
-        inner += q->inner;
+        rest.inner -= q->inner;
         parts++;
     }
-    if (parts > 1 && inner == p->inner)
+    if (joined && parts > 1 && rest.inner == 0)
         because(out, "`%s` in %s is those %d of %s in one, side by side", node_name(s, p->node), s->name, parts,
                 other->name);
-    outside = parts == 1 && inner < p->inner ? of_all_steps(other, p->rows, p->inner - inner, p->columns) : FB_NONE;
+    rest.waits = false; /* the part that does not */
+    outside = joined && parts == 1 && rest.inner > 0 ? of_all_steps(other, &rest) : FB_NONE;
     if (outside != FB_NONE) tell_outside(out, s, p, true, other, outside);
 }
 
@@ -573,9 +619,7 @@ static bool tell_products(fb_loops *out, side *s[2])
     products all[2] = {{0}};
     fb_str text = {0};
     bool differ = false;
-    for (int k = 0; k < 2; k++)
-        for (fb_id i = 0; i < s[k]->g->n_nodes; i++)
-            if (s[k]->inside[i] && s[k]->g->nodes[i].op == FB_OP_MATMUL) FB_VEC_PUSH(&all[k], product_of(s[k]->g, i));
+    for (int k = 0; k < 2; k++) list_products(s[k], &all[k]);
     for (int i = 0; i < all[0].n; i++)
         for (int j = 0; j < all[1].n && !all[0].at[i].matched; j++)
             if (!all[1].at[j].matched && alike(&all[0].at[i], &all[1].at[j]))
@@ -676,6 +720,10 @@ static fb_loops_is apart(fb_loops *out, side *s[2])
         tell_size(out, s, differs);
         return FB_LOOPS_APART;
     }
+    if (s[0]->gave_up) {
+        because(out, "too many operations are alike to try all of them against each other");
+        return FB_LOOPS_APART;
+    }
     bool told = tell_values(out, s);
     told |= tell_products(out, s);
     told |= tell_operations(out, s);
@@ -700,8 +748,10 @@ static fb_loops_is body_against(fb_loops *out, side *s[2])
         return FB_LOOPS_SUMMED;
     }
     for (int k = 0; k < 2; k++) { /* as they were */
+        bool gave_up = s[k]->gave_up;
         drop_side(s[k]);
         *s[k] = side_of(s[k]->g, s[k]->name, s[k]->id, s[k]->arena);
+        s[k]->gave_up = gave_up;
     }
     return apart(out, s);
 }
@@ -711,12 +761,13 @@ static fb_loops_is loop_against(fb_loops *out, side *s[2])
     const fb_region *a = s[0]->r, *b = s[1]->r;
     int before = out->n;
     fb_loops_is is = body_against(out, s);
-    const char *body = out->n == before ? ": a step is the same" : "";
+    if (a->trips == b->trips && a->backwards == b->backwards) return is;
+    if (out->n == before) because(out, "a step is the same");
     if (a->trips != b->trips)
-        because(out, "%" PRId64 " steps in %s, %" PRId64 " in %s%s", a->trips, s[0]->name, b->trips, s[1]->name, body);
+        because(out, "%lld steps in %s, %lld in %s", (long long)a->trips, s[0]->name, (long long)b->trips, s[1]->name);
     if (a->backwards != b->backwards)
-        because(out, "%s goes from the last step to the first%s", a->backwards ? s[0]->name : s[1]->name, body);
-    return a->trips != b->trips || a->backwards != b->backwards ? FB_LOOPS_APART : is;
+        because(out, "%s goes from the last step to the first", a->backwards ? s[0]->name : s[1]->name);
+    return FB_LOOPS_APART;
 }
 
 /* ---- all of them ---- */
@@ -727,6 +778,17 @@ static fb_id loop_at(const fb_graph *g, int k)
     for (fb_id i = 1; i < g->n_regions; i++)
         if (g->regions[i].parent == 0 && k-- == 0) return i;
     return 0;
+}
+
+/* Which loop the reasons from `first` on speak of. */
+static void number_reasons(fb_loops *out, int first, int loop)
+{
+    char why[sizeof out->why[0]];
+    for (int i = first; i < out->n; i++) {
+        memcpy(why, out->why[i], sizeof why);
+        snprintf(out->why[i], sizeof why, "loop %d: %.*s", loop, (int)sizeof why - 24, why);
+        fb_trim_partial(out->why[i]);
+    }
 }
 
 static int loops_of(const fb_graph *g)
@@ -751,8 +813,10 @@ void fb_loops_compare(const fb_graph *a, const char *name_a, const fb_graph *b, 
     for (int k = 0; k < n[0] && k < n[1]; k++) {
         fb_arena *arena = fb_arena_new();
         side of[2] = {side_of(a, name_a, loop_at(a, k), arena), side_of(b, name_b, loop_at(b, k), arena)};
+        int before = out->n;
         fb_loops_is is = loop_against(out, (side *[2]){&of[0], &of[1]});
         if (is > out->is) out->is = is;
+        if (n[0] > 1 || n[1] > 1) number_reasons(out, before, k + 1);
         for (int i = 0; i < 2; i++) drop_side(&of[i]);
         fb_arena_free(arena);
     }

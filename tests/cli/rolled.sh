@@ -80,6 +80,9 @@ fb explain ways.lua plain hoisted --loops --set T=2
 is "two without one" 0 out '^beside plain: neither has a loop$'
 fb explain steps.lua shared own --loops
 is "and one without" 0 out '^beside shared: own has no loop; 6 steps of `step\[\*\]\.matmul`, 3 operations each, are no loop: '
+fb explain lstm_train inside stored --loops
+is "of two loops it is said which" 0 out '^beside inside: not the same loop: loop 2: ' \
+    out 'loop 2: `backward.through_time.matmul_2` in inside stands after the loop in stored, for all steps at once: '
 fb explain ways.lua plain hoisted
 is "two columns are for loops" 2 err1 'two columns go with --loops'
 fb explain ways.lua plain:none rolled --loops

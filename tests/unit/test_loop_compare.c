@@ -1,11 +1,12 @@
 /* Loops held against each other: one computation however it is written, and what keeps the others apart. */
+#include "graph/access.h"
 #include "graph/canon.h"
 #include "graph/loop_compare.h"
 #include "graph/roll.h"
 
 #include "tests/unit/interp_help.h"
 
-enum { I = 3, H = 4, MOST_STEPS = 8 };
+enum { H = 4, MOST_STEPS = 8 };
 
 /* How steps h' = a z + h, a = sigmoid(s), z = tanh(s), s = x[t] W + b + h U + d are written. */
 typedef struct {
@@ -20,6 +21,7 @@ typedef struct {
     bool joined;      /* [x[t], h] times one matrix */
     bool crossed;     /* h' = a h + z */
     bool counts;      /* a second value goes from step to step */
+    bool square;      /* steps as wide as states */
     bool looped;      /* written as a loop */
 } writing;
 
@@ -28,6 +30,7 @@ static const writing plain = {.steps = 5, .rows = 2, .most = 0.5};
 typedef struct {
     rig r;
     const writing *w;
+    int64_t I;
     fb_id x, W, U, WU, b, d, xw;
 } cell;
 
@@ -56,12 +59,12 @@ static fb_id part(cell *c, fb_id a, int dim, int64_t at, int64_t n)
 
 static cell cell_of(const writing *w)
 {
-    cell c = {.r = rig_new(), .w = w};
-    fb_shape of_x = w->flat          ? SHAPE(w->steps * w->rows, I)
-                    : w->batch_first ? SHAPE(w->rows, w->steps, I)
-                                     : SHAPE(w->steps, w->rows, I);
+    cell c = {.r = rig_new(), .w = w, .I = w->square ? H : 3};
+    fb_shape of_x = w->flat          ? SHAPE(w->steps * w->rows, c.I)
+                    : w->batch_first ? SHAPE(w->rows, w->steps, c.I)
+                                     : SHAPE(w->steps, w->rows, c.I);
     c.x = drawn(&c.r, w->swapped ? "data" : "x", FB_OP_INPUT, of_x);
-    c.W = drawn(&c.r, "W", FB_OP_PARAM, SHAPE(I, H));
+    c.W = drawn(&c.r, "W", FB_OP_PARAM, SHAPE(c.I, H));
     c.U = drawn(&c.r, "U", FB_OP_PARAM, SHAPE(H, H));
     c.b = drawn(&c.r, "b", FB_OP_PARAM, SHAPE(H));
     c.d = drawn(&c.r, "d", FB_OP_PARAM, SHAPE(H));
@@ -95,7 +98,7 @@ static fb_id part_of_x(cell *c, int t)
     const writing *w = c->w;
     if (w->flat) return part(c, c->x, 0, t * w->rows, w->rows);
     if (w->hoisted) return view(c, part(c, c->xw, 0, t, 1), w->rows, H);
-    return view(c, part(c, c->x, w->batch_first, t, 1), w->rows, I);
+    return view(c, part(c, c->x, w->batch_first, t, 1), w->rows, c->I);
 }
 
 static fb_graph *canonical(cell *c, fb_id out)
@@ -219,6 +222,27 @@ static void a_product_that_stands_outside(void **state)
     assert_non_null(strstr(l.why[1], "` in first stands before the loop in second"));
 }
 
+/* Of two products of one size it is the one that waits for no step. */
+static void which_product_stands_outside(void **state)
+{
+    (void)state;
+    fb_graph *a, *b;
+    fb_loops l;
+    writing w = plain, hoisted = plain;
+    w.square = hoisted.square = hoisted.hoisted = true;
+    a = with_loop(w);
+    b = with_loop(hoisted);
+    fb_loops_compare(a, "first", b, "second", &l);
+    assert_int_equal(l.is, FB_LOOPS_APART);
+    char name[64];
+    assert_int_equal(sscanf(l.why[1], "`%63[^`]` in first stands before the loop in second", name), 1);
+    fb_id product = fb_graph_find(a, name);
+    assert_true(product != FB_NONE && a->nodes[product].op == FB_OP_MATMUL);
+    assert_int_equal(a->nodes[fb_access_base(a, a->nodes[product].args[0])].op, FB_OP_ITEM);
+    fb_graph_free(a);
+    fb_graph_free(b);
+}
+
 static void what_keeps_loops_apart(void **state)
 {
     (void)state;
@@ -231,7 +255,7 @@ static void what_keeps_loops_apart(void **state)
     expect(w, FB_LOOPS_APART, "the same operations with other numbers or axes: `clamp");
     w = plain;
     w.steps = 7;
-    expect(w, FB_LOOPS_APART, "5 steps in first, 7 in second: a step is the same");
+    expect(w, FB_LOOPS_APART, "a step is the same; 5 steps in first, 7 in second");
     w = plain;
     w.crossed = true;
     expect(w, FB_LOOPS_APART, "the same operations on other values, from `");
@@ -258,11 +282,9 @@ static void without_a_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_however_it_is_written),
-        cmocka_unit_test(what_makes_no_other_operation),
-        cmocka_unit_test(a_product_that_stands_outside),
-        cmocka_unit_test(what_keeps_loops_apart),
-        cmocka_unit_test(without_a_loop),
+        cmocka_unit_test(the_same_however_it_is_written), cmocka_unit_test(what_makes_no_other_operation),
+        cmocka_unit_test(a_product_that_stands_outside),  cmocka_unit_test(which_product_stands_outside),
+        cmocka_unit_test(what_keeps_loops_apart),         cmocka_unit_test(without_a_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
