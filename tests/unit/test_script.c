@@ -1146,15 +1146,17 @@ static void test_experiment_time(void **state)
     fb_script_free(s);
 }
 
+/* The youngest child: those before it may not be reaped yet. */
 static pid_t script_process(void)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     FILE *f = fopen(path, "r");
-    int pid = 0;
+    int pid = 0, n = 0;
     if (f) {
-        assert_int_equal(fscanf(f, "%d", &pid), 1);
+        while (fscanf(f, "%d", &pid) == 1) n++;
         fclose(f);
+        assert_true(n > 0);
     }
     return pid;
 }
