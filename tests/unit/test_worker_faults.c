@@ -25,8 +25,8 @@
 
 enum {
     FULL = 1000,
-    BOUND_S = 60, /* on a machine as busy as can be; what it took is told */
-    WARM = 6,     /* graphs of different sizes whose kernels are compiled, or not yet */
+    BOUND_S = 300, /* without a sign of life, on a machine as busy as can be: it hangs */
+    WARM = 6,      /* graphs of different sizes whose kernels are compiled, or not yet */
 };
 
 static char worker_path[512], own_tmp[300];
@@ -70,6 +70,7 @@ static bool answer(fb_worker *w, int64_t id, fb_worker_event_kind kind, fb_check
     fb_worker_event e;
     int64_t until = fb_now_ns() + BOUND_S * 1000000000ll;
     while (next_event(w, until, &e)) {
+        until = fb_now_ns() + BOUND_S * 1000000000ll;
         bool ends = e.id == id && (e.kind == kind || e.kind == FB_WORKER_ERROR), right = e.kind == kind;
         if (ends && right && state) *state = e.report->error.state;
         if (ends && !right) snprintf(why, 200, "%.199s", e.error.text);
@@ -125,43 +126,53 @@ static void all_below(pid_t parent, pids *to)
     for (int i = 0; i < to->n; i++) add_below(to->at[i], to);
 }
 
-/* Of the worker's own processes, the one that holds devices; 0: not yet. */
-static pid_t device_child(void)
-{
-    pids own = {0}, below = {0};
-    add_below(getpid(), &own);
-    if (own.n) add_below(own.at[0], &below);
-    return below.n ? below.at[0] : 0;
-}
-
-static char state_of(pid_t pid)
-{
-    char path[64], state = '?';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1) state = '?';
-    if (f) fclose(f);
-    return state;
-}
-
 static void wait_a_little(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
-/* The worker waits for those that end; a moment may pass. */
+/* Of the worker's own processes, the one that holds devices; 0: there is none. It is the one that stays: who lists
+ * devices, which takes long on a busy machine, and who computes references come before it or after it, and end. */
+static pid_t device_child(void)
+{
+    int64_t until = fb_now_ns() + BOUND_S * 1000000000ll;
+    for (;; wait_a_little()) {
+        pids own = {0}, below = {0};
+        add_below(getpid(), &own);
+        if (own.n) add_below(own.at[0], &below);
+        if (below.n < 2) return below.n ? below.at[0] : 0;
+        if (fb_now_ns() > until)
+            fail_msg("process %d, or one of %d others, does not end", (int)below.at[0], below.n - 1);
+    }
+}
+
+static char state_of(pid_t pid, pid_t *parent)
+{
+    char path[64], state = '?';
+    int above = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%*d (%*[^)]) %c %d", &state, &above) != 2) state = '?';
+    if (f) fclose(f);
+    *parent = above;
+    return state;
+}
+
+/* Whoever started those that have ended waits for them; a moment may pass. */
 static void no_zombie_stays(void)
 {
     int64_t until = fb_now_ns() + BOUND_S * 1000000000ll;
     for (;;) {
         pids all;
-        pid_t zombie = 0;
+        pid_t zombie = 0, parent = 0, above;
         all_below(getpid(), &all);
-        for (int i = 0; i < all.n; i++)
-            if (state_of(all.at[i]) == 'Z') zombie = all.at[i];
+        for (int i = 0; i < all.n && !zombie; i++)
+            if (state_of(all.at[i], &parent) == 'Z') zombie = all.at[i];
         if (!zombie) return;
         while (waitpid(-1, NULL, WNOHANG) > 0) continue; /* those that lost their parent are ours */
-        if (fb_now_ns() > until) fail_msg("process %d is nobody's", (int)zombie);
+        if (fb_now_ns() > until)
+            fail_msg("process %d has ended, and its parent %d (%c) does not wait for it", (int)zombie, (int)parent,
+                     state_of(parent, &above));
         wait_a_little();
     }
 }
@@ -426,7 +437,6 @@ static void after_each_fault_there_is_a_right_figure(void **unused)
         int kind = number < KINDS ? (int)number : any_fault(); /* each kind at least once */
         took[number] = after(kind);
         times[kind]++;
-        if (took[number] > BOUND_S) fail_msg("%s: a right figure after %.1f s", faults[kind].name, took[number]);
     }
     qsort(took, (size_t)n, sizeof *took, by_size);
     for (int k = 0; k < KINDS; k++) print_message("# %4d %s\n", times[k], faults[k].name);
