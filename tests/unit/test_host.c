@@ -1079,9 +1079,7 @@ static void calibration_is_measured_and_kept(void **state)
     fb_device *d = device();
     fb_error err = {0};
     assert_false(d->ops->machine(d)->calibrated);
-    int64_t start = fb_now_ns();
     if (!d->ops->calibrate(d, NULL, &err)) fail_msg("%s", err.text);
-    double seconds = (double)(fb_now_ns() - start) * 1e-9;
     fb_machine m = *d->ops->machine(d);
     d->ops->close(d);
     assert_true(m.calibrated && m.units >= 1 && m.launch_us > 0 && m.gspecial > 0);
@@ -1089,8 +1087,9 @@ static void calibration_is_measured_and_kept(void **state)
     for (int i = 0; i < 14; i++)
         assert_true(m.copy_hot.rate[i] > 0 && m.copy_cold.rate[i] > 0 && m.copy_hot.size[i] == ldexp(1, 15 + i));
     for (int t = 0; t < FB_DTYPES; t++) assert_true(m.gflops[t] > 0);
-    assert_true(m.gemm[FB_F32].n >= 4 && m.gemm[FB_BF16].n >= 3);
-    assert_true(seconds < 60); /* about 1.5 on an idle machine; this one may be busy */
+    static const fb_dtype products[] = {FB_F32, FB_F64, FB_F16, FB_BF16};
+    for (size_t t = 0; t < sizeof products / sizeof *products; t++)
+        assert_true(m.gemm[products[t]].n >= 4); /* however busy the machine is */
     d = device();
     assert_true(d->ops->machine(d)->calibrated);
     assert_string_equal(d->ops->machine(d)->date, m.date);

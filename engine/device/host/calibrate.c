@@ -298,9 +298,10 @@ static bool measure_thin(bench *b, fb_machine *m, fb_error *err)
 
 static bool measure_gemm(bench *b, fb_dtype dtype, double budget_us, fb_rate_curve *curve, fb_error *err)
 {
+    enum { LEAST = 128, MOST = 2048 }; /* the small ones take microseconds where nothing disturbs them */
     *curve = (fb_rate_curve){0};
     double us = 0;
-    for (int64_t n = 16; n <= 2048 && us * 10 < budget_us; n *= 2) {
+    for (int64_t n = 16; n <= MOST && (n <= LEAST || us * 10 < budget_us); n *= 2) {
         us = product_us(b, n, n, n, dtype, err);
         if (isnan(us)) return false;
         double flops = 2 * (double)n * (double)n * (double)n;
