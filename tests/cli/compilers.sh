@@ -47,7 +47,7 @@ is "FUSEBOX_CONFINE=no lets it" 0 out 'none.*✓'
 rm -f home/kept home/papers/secret home/bin/nosy
 unset CC
 # What stands above compilers may be putting away its folder just now.
-for wait in 1 2 3 4 5 6 7 8 9 10; do
+for _ in $(seq 120); do
     find "$TMPDIR" "$XDG_CACHE_HOME" -name 'fusebox-work-*' >err
     [ -s err ] || break
     sleep 0.5

@@ -16,16 +16,17 @@ closed() { mount --bind small/fusebox small/fusebox && mount -o remount,ro,bind 
 export XDG_CACHE_HOME=/mnt/small XDG_STATE_HOME=/mnt/small
 unset TMPDIR
 "$@" || exit 9
-timeout 120 ./fusebox run wide.lua none
+timeout 300 ./fusebox run wide.lua none
 status=$?
 # One that was stopped before it wrote anything is left for a later run to remove.
 find small/fusebox/reference -type f -size +0 >left 2>/dev/null
 # What compiled may be ending just now.
-for wait in 1 2 3 4 5 6 7 8 9 10; do
-    [ -n "$(find small/fusebox /tmp -name 'fusebox-work-*')" ] || break
-    [ $wait -lt 10 ] || echo work >>left
+for _ in $(seq 120); do
+    find small/fusebox /tmp -name 'fusebox-work-*' >works
+    [ -s works ] || break
     sleep 0.5
 done
+cat works >>left
 exit $status
 END
 cp "$FUSEBOX" fusebox

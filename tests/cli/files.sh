@@ -5,9 +5,9 @@
 mkfifo pipe pipe.json pipe.npy pipe.lua lib.lua
 printf 'return function(g)\n  return g:input("x", {4, 6}):relu()\nend\n' >plain.lua
 
-# Nothing here may wait for a writer: 60 s are plenty on a busy machine.
+# Nothing here may wait for a writer: 300 s are plenty on a busy machine.
 fb() {
-    timeout 60 "$FUSEBOX" "$@" >out 2>err </dev/null
+    timeout 300 "$FUSEBOX" "$@" >out 2>err </dev/null
     status=$?
 }
 

@@ -9,7 +9,7 @@ unset XDG_RUNTIME_DIR
 
 "$FUSEBOX" workshop --device host --socket "$work/socket" >workshop.out 2>workshop.err </dev/null &
 workshop=$!
-for _ in $(seq 600); do
+for _ in $(seq 3000); do
     grep -q '^host' workshop.out && break
     sleep 0.1
 done
@@ -66,7 +66,11 @@ mkfifo line
 exec 3<>line
 "$FUSEBOX" seat --stdio --at "$work/socket" <line >seat.out 2>seat.err &
 seat=$!
-sleep 0.3
+echo '{"type":"hello","fusebox":1,"version":"1"}' >&3
+for _ in $(seq 3000); do # it is there
+    [ -s seat.out ] && break
+    sleep 0.1
+done
 kill -TERM "$workshop"
 wait "$workshop"
 status=$?
@@ -74,7 +78,7 @@ cp workshop.out out
 cp workshop.err err
 is "it ends with a count" 0 out '^[01] seats?, 0 requests waiting . [0-9]+ measured, [0-9]+ shared, [1-9][0-9]* refused, 0 lost'
 holds "and takes its socket along" test ! -e "$work/socket"
-for _ in $(seq 100); do
+for _ in $(seq 3000); do
     [ -s seat.err ] && break
     sleep 0.1
 done
