@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
+enum { PATIENCE_MS = 180000 }; /* the machine may be busy */
 
 static inline void must_show(term *t, const char *text)
 {

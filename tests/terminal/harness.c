@@ -129,12 +129,37 @@ static bool read_some(term *t, int ms)
     return true;
 }
 
+/* Whether the program has still to read what was sent, or would run if the machine let it. */
+static bool is_busy(const term *t)
+{
+    char path[32], state = 'S';
+    int tty = open(ptsname(t->fd), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC), unread = 0;
+    if (tty >= 0 && ioctl(tty, FIONREAD, &unread) < 0) unread = 0;
+    if (tty >= 0) close(tty);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)t->pid);
+    FILE *f = unread > 0 ? NULL : fopen(path, "r");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1) state = 'S';
+    if (f) fclose(f);
+    return unread > 0 || state == 'R' || state == 'D';
+}
+
+/* It rests when it says nothing for that long while it waits for something. On a busy machine one that says nothing
+ * may only not have been let. */
 bool term_rest(term *t, int quiet_ms, int limit_ms)
 {
-    int64_t until = now_ms() + limit_ms;
-    while (read_some(t, quiet_ms))
-        if (now_ms() > until) return false;
-    return true;
+    enum { STEP_MS = 10, BUSY_MS = 20000 };
+    int64_t begun = now_ms(), busy_ms = limit_ms < 1000 ? limit_ms : BUSY_MS;
+    int step = quiet_ms < STEP_MS ? quiet_ms : STEP_MS;
+    for (int quiet = 0;;) {
+        if (read_some(t, step)) {
+            if (now_ms() > begun + limit_ms) return false;
+            quiet = 0;
+        } else if (t->fd >= 0 && t->status < 0 && now_ms() < begun + busy_ms && is_busy(t)) {
+            quiet = 0;
+        } else if ((quiet += step) >= quiet_ms) {
+            return true;
+        }
+    }
 }
 
 bool term_wait(term *t, const char *text, int limit_ms)

@@ -521,9 +521,9 @@ static void nothing_is_graded_in_a_tie(void **unused)
 
 static void must_be_at(term *t, int row, const char *beginning)
 {
-    for (int i = 0; i < 200; i++) {
+    for (int ms = 0; ms < PATIENCE_MS; ms += 50) {
         if (!strncmp(term_row(t, row), beginning, strlen(beginning))) return;
-        term_rest(t, 50, 1000);
+        term_rest(t, 50, 50);
     }
     fprintf(stderr, "%s", term_screen(t));
     fail_msg("row %d does not begin with \"%s\"", row, beginning);
@@ -531,7 +531,7 @@ static void must_be_at(term *t, int row, const char *beginning)
 
 static bool has_cursor_row(term *t)
 {
-    for (int i = 0; i < 200; i++, term_rest(t, 50, 1000))
+    for (int ms = 0; ms < PATIENCE_MS; ms += 50, term_rest(t, 50, 50))
         for (int row = 2; row < 24; row++)
             if (term_row_stands_out(t, row)) return true;
     return false;
@@ -613,7 +613,7 @@ static void failed_column_has_no_ratios(void **unused)
     static const char *const rows[] = {"║│ vs 1 ", "║│ × floor ", "║│ device busy ", "║│ device idle "};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool found = false;
-        for (int tries = 0; tries < 200 && !found; tries++, term_rest(t, 50, 1000))
+        for (int ms = 0; ms < PATIENCE_MS && !found; ms += 50, term_rest(t, 50, 50))
             for (int row = 0; row < 30 && !found; row++) {
                 const char *at = strstr(term_row(t, row), rows[i]);
                 found = at && strlen(at) > 6 && !strcmp(at + strlen(at) - 6, " - │");

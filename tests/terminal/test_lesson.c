@@ -42,9 +42,11 @@ static void play_through(const char *lesson, int pages)
                                         "no script", "asks no puzzle", "illegal key"};
     term *t = start(lesson, 40, 120, NULL);
     for (int i = 1; i <= pages; i++) {
-        char page[48];
+        char page[48], next[48];
         snprintf(page, sizeof page, "page %d of %d", i, pages);
+        snprintf(next, sizeof next, "l: %d ", i + 1);
         must_show(t, page);
+        must_show(t, i < pages ? next : "this is the last page");
         term_rest(t, 100, 5000); /* the rest of the screen */
         bool text = term_shows(t, "c lists all pages"), last = term_shows(t, "this is the last page");
         bool plays = term_shows(t, "p plays");

@@ -18,7 +18,7 @@
 
 #include "tui/view/command.h"
 
-enum { PATIENCE_MS = 20000 };
+enum { PATIENCE_MS = 180000 }; /* the machine may be busy */
 
 static char folder[] = "/tmp/fb-matrix-XXXXXX", state_home[64], config_home[64];
 

@@ -18,7 +18,7 @@
 
 #include "tui/view/command.h"
 
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
+enum { PATIENCE_MS = 180000 }; /* the machine may be busy */
 
 static char folder[64], state_home[96], config_home[96];
 
