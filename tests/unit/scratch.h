@@ -29,7 +29,7 @@ static int remove_scratch(void **state)
     (void)state;
     char command[256];
     snprintf(command, sizeof command,
-             "for i in 1 2 3 4 5 6 7 8 9; do rm -rf '%s' 2>/dev/null && exit 0; sleep 1; done; exec rm -rf '%s'",
+             "for i in $(seq 60); do rm -rf '%s' 2>/dev/null && exit 0; sleep 1; done; exec rm -rf '%s'",
              scratch, scratch);
     return system(command);
 }

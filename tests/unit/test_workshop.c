@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 60000 }; /* the machine may be busy */
+enum { PATIENCE_MS = 180000 }; /* the machine may be busy */
 
 /* By how much the workshop's memory may differ, kB; a sanitizer's own is not looked at so closely. */
 #ifdef FB_ASAN
@@ -397,7 +397,7 @@ static void who_waits_is_told(void **state)
     subject s[SEATS] = {subject_of("slow_compile", 8), subject_of("x", 16), subject_of("x", 24)};
     fb_worker *w[SEATS];
     int64_t id[SEATS];
-    fault_compiler(scratch, "slow_cc", "slow_compile", NULL, NULL, "sleep 100");
+    fault_compiler(scratch, "slow_cc", "slow_compile", NULL, NULL, "sleep 1000");
     start_server(NULL);
     unsetenv("CC");
     fb_str progress = {0};
@@ -680,7 +680,7 @@ static void two_devices_are_shared(void **state)
 {
     (void)state;
     subject s = subject_of("x", 8), slow = subject_of("slow_compile", 8);
-    fault_compiler(scratch, "slow_cc2", "slow_compile", NULL, NULL, "sleep 100");
+    fault_compiler(scratch, "slow_cc2", "slow_compile", NULL, NULL, "sleep 1000");
     start_two_gpus();
     unsetenv("CC");
     fb_channel *first = given("cuda:0"), *second = given("cuda:1"), *third = given("cuda:0");
@@ -1027,7 +1027,7 @@ static void limits_are_held(void **state)
     const char *const more[] = {"--limit",  "memory_mb=1", "--limit",     "cases=1", "--limit",
                                 "queued=2", "--limit",     "prepare_s=1", NULL};
     subject slow = subject_of("slow_compile", 8), large = subject_of("x", 8192);
-    fault_compiler(scratch, "slow_cc3", "slow_compile", NULL, NULL, "sleep 100");
+    fault_compiler(scratch, "slow_cc3", "slow_compile", NULL, NULL, "sleep 1000");
     start_server(more);
     unsetenv("CC");
     fb_channel *c = bare(), *sender = bare();
