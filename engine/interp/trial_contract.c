@@ -29,7 +29,7 @@ typedef struct {
     fb_cells *held[2];
     bool tf32, cuts;     /* operands rounded to tf32; accumulators may cut off */
     double *a_norm;      /* of rows, a batch matrix after the other */
-    float *a_repeats;    /* the same: Σm² of values that occur m times */
+    double *a_roots;     /* the same: √Σm² of values that occur m times */
     double *a_parts;     /* … and sums of FB_SUM_PARTS parts of each */
     fb_columns *b, *own; /* of the right operand; own: not kept with its cells */
     int lowest;          /* no product has a bit below 2^lowest; INT_MIN: not known to be exact */
@@ -149,18 +149,18 @@ static int lowest_of(const double *x, int64_t n)
     return lowest;
 }
 
-/* Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses
+/* √Σm², about, over the values that occur m times each among k: from pairs of a few that are equal. What a term loses
  * when it is added depends on that term, so that equal ones lose the same again and again. */
-static float repeats_of(const double *x, int64_t k, int64_t step)
+static double root_of_repeats(const double *x, int64_t k, int64_t step)
 {
     enum { LOOKS = 16, PAIRS = LOOKS * (LOOKS - 1) / 2 };
     double look[LOOKS];
     int equal = 0;
-    if (k <= FB_BOUND_SURE) return (float)k;
+    if (k <= FB_BOUND_SURE) return sqrt((double)k);
     for (int i = 0; i < LOOKS; i++) look[i] = x[(k - 1) * i / (LOOKS - 1) * step];
     for (int i = 0; i < LOOKS; i++)
         for (int j = 0; j < i; j++) equal += look[i] == look[j] && look[i] != 0;
-    return (float)((double)k + (double)k * (double)k * equal / PAIRS);
+    return sqrt((double)(float)((double)k + (double)k * (double)k * equal / PAIRS));
 }
 
 static int64_t part_begin(int64_t k, int part)
@@ -191,7 +191,7 @@ FB_TRIAL_WIDE static void row_norms(void *ctx, int64_t first, int64_t last)
         }
         for (; k < p->k; k++) part[0] += row[k] * row[k];
         p->a_norm[r] = sqrt(part[0] + part[1] + part[2] + part[3]);
-        p->a_repeats[r] = repeats_of(row, p->k, 1);
+        p->a_roots[r] = root_of_repeats(row, p->k, 1);
         for (int i = 0; i < FB_SUM_PARTS; i++)
             for (k = part_begin(p->k, i); k < part_begin(p->k, i + 1); k++) p->a_parts[r * FB_SUM_PARTS + i] += row[k];
     }
@@ -211,8 +211,8 @@ FB_TRIAL_WIDE static void column_norms(void *ctx, int64_t first, int64_t last)
         }
         for (int64_t j = 0; j < p->n; j++) {
             norms[j] = sqrt(norms[j]);
-            p->b->repeats[matrix * p->n + j] =
-                p->k ? repeats_of(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
+            p->b->root[matrix * p->n + j] =
+                p->k ? root_of_repeats(p->right[0] + matrix * p->k * p->n + j, p->k, p->n) : 0;
             p->b->alike[matrix] = fmax(p->b->alike[matrix], alike(parts + j, p->n, p->k, norms[j]));
         }
     }
@@ -222,7 +222,7 @@ void fb_columns_free(fb_columns *c)
 {
     if (!c) return;
     fb_free(c->norm);
-    fb_free(c->repeats);
+    fb_free(c->root);
     fb_free(c->parts);
     fb_free(c->alike);
     fb_free(c);
@@ -243,7 +243,7 @@ static void measure_columns(product *p)
                          .k = p->k,
                          .n = p->n,
                          .norm = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->norm),
-                         .repeats = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->repeats),
+                         .root = fb_calloc((size_t)(matrices * p->n) + 1, sizeof *p->b->root),
                          .parts = fb_calloc((size_t)(matrices * p->n) * FB_SUM_PARTS + 1, sizeof *p->b->parts),
                          .alike = fb_calloc((size_t)matrices + 1, sizeof *p->b->alike),
                          .lowest = INT_MIN};
@@ -261,7 +261,7 @@ static void measure_operands(product *p)
 {
     int64_t rows = p->k ? p->a_n / p->k : 0;
     p->a_norm = fb_calloc((size_t)rows + 1, sizeof *p->a_norm);
-    p->a_repeats = fb_calloc((size_t)rows + 1, sizeof *p->a_repeats);
+    p->a_roots = fb_calloc((size_t)rows + 1, sizeof *p->a_roots);
     p->a_parts = fb_calloc((size_t)rows * FB_SUM_PARTS + 1, sizeof *p->a_parts);
     if (p->k) fb_trial_for(p->e, rows, 1 + 16384 / p->k, row_norms, p);
     measure_columns(p);
@@ -295,10 +295,9 @@ static void find_alike(product *p)
 /* One lane of one row: what its sums are put off by. */
 typedef struct {
     const double *c; /* exact sums of the lane's operands */
-    double a_norm;
-    float a_repeats;
-    const double *norm, *peak; /* peak: sums on the way are about so large */
-    const float *repeats;
+    double a_norm, a_root;
+    const double *norm, *root;
+    const double *peak;     /* sums on the way are about so large */
     double k, unit, single; /* single: of the one term, where there is no more */
     double exact;           /* up to so large norms no order rounds */
     double cut;             /* what cutting off loses, a share */
@@ -307,48 +306,71 @@ typedef struct {
     uint64_t sum_key, operand_key;
 } row_lane;
 
-/* Sums at the ends of parts, as far as the parts' means make them; false: they are no larger than what terms of either
- * sign add up to. [x, h] by one weight may go up with x and come down again with h: the sum does not tell. */
-static bool find_peaks(const product *p, int64_t a_row, int64_t matrix, int64_t at, int n, double *restrict peak)
+/* Can sums on the way be larger than what terms of either sign add up to? [x, h] by one weight may go up with x and
+ * come down again with h: the sum does not tell. */
+static bool has_peaks(const product *p, int64_t a_row, int64_t matrix)
+{
+    const double *own = p->a_parts + a_row * FB_SUM_PARTS;
+    return !(alike(own, 1, p->k, p->a_norm[a_row]) * p->b->alike[matrix] * sqrt((double)p->k) <= 1);
+}
+
+/* Sums at the ends of parts, as far as the parts' means make them. */
+static void find_peaks(const product *p, int64_t a_row, int64_t matrix, int64_t at, int n, double *restrict peak)
 {
     const double *own = p->a_parts + a_row * FB_SUM_PARTS;
     double sum[FB_TRIAL_CHUNK] = {0};
-    if (alike(own, 1, p->k, p->a_norm[a_row]) * p->b->alike[matrix] * sqrt((double)p->k) <= 1) return false;
     memset(peak, 0, (size_t)n * sizeof *peak);
     for (int i = 0; i < FB_SUM_PARTS; i++) {
         const double *other = p->b->parts + (matrix * FB_SUM_PARTS + i) * p->n + at;
         double each = (double)(part_begin(p->k, i + 1) - part_begin(p->k, i)), of = each > 0 ? own[i] / each : 0;
         for (int k = 0; k < n; k++) {
             sum[k] += of * other[k];
-            peak[k] = fmax(peak[k], fabs(sum[k]));
+            peak[k] = fabs(sum[k]) > peak[k] ? fabs(sum[k]) : peak[k];
         }
     }
-    return true;
 }
 
 /* γ·max(|sum|, ‖terms‖₂), with ‖a‖·‖b‖/√k for the norm of the terms; m equal terms are one m times as large on the way.
  * Where the sum is nearly as large as Cauchy and Schwarz allow, all terms are nearly equal, and what each loses adds
- * up. False: no element is off. */
+ * up. False: no element is off. One choice at a time, or the loop is not vectorised. */
 FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restrict room)
 {
-    const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm, single = j->single;
-    const double all = k * k, of_rows = j->a_repeats;
+    const double k = j->k, unit = j->unit, cut = j->cut, exact = j->exact, a_norm = j->a_norm;
+    const double *restrict c = j->c, *restrict norm = j->norm, *restrict roots = j->root, *restrict peaks = j->peak;
+    const double of_row = j->a_root;
     const uint64_t key = j->sum_key;
-    const bool always = j->always;
-    int64_t off = 0;
+    const double moves = j->always ? DBL_MAX : -1; /* up to this size, exact or not */
+    uint64_t off = 0;
     for (int i = 0; i < n; i++) {
-        double sum = j->c[i], size = fabs(sum), norms = a_norm * j->norm[i], repeats = j->repeats[i];
-        repeats = repeats < of_rows ? repeats : of_rows;
-        repeats = size > 0.99 * norms ? all : repeats;
-        double root = sqrt(repeats), terms = norms / k * root, most = root < k ? root : k,
-               peak = j->peak ? j->peak[i] : 0;
-        terms = peak > terms && peak <= norms ? peak : terms;
+        double sum = c[i], size = fabs(sum), norms = a_norm * norm[i], root = roots[i], peak = peaks[i];
+        root = root < of_row ? root : of_row;
+        root = size > 0.99 * norms ? k : root;
+        double terms = norms / k * root, most = root < k ? root : k;
+        peak = peak <= norms ? peak : 0;
+        terms = peak > terms ? peak : terms;
         double error = most * unit * (size > terms ? size : terms);
-        error = k < 2 ? single * size : error;
-        error = norms <= exact || !(size <= DBL_MAX) ? 0 : error;
+        error = norms <= exact ? 0 : error;
+        error = size <= DBL_MAX ? error : 0;
         double swing = fb_trial_swing(fb_trial_bits(sum), key);
         double moved = sum + swing * error - cut * sum;
-        room[i] = error != 0 || (always && size <= DBL_MAX) ? moved : sum;
+        uint64_t bits;
+        memcpy(&bits, &error, sizeof bits);
+        sum = size <= moves ? moved : sum;
+        room[i] = bits != 0 ? moved : sum;
+        off |= bits;
+    }
+    return off;
+}
+
+/* The same of products of one term. */
+FB_TRIAL_WIDE static bool put_off_terms(const row_lane *j, int n, double *restrict room)
+{
+    bool off = false;
+    for (int i = 0; i < n; i++) {
+        double sum = j->c[i], size = fabs(sum), error = size <= DBL_MAX ? j->single * size : 0;
+        double swing = fb_trial_swing(fb_trial_bits(sum), j->sum_key);
+        double moved = sum + swing * error - j->cut * sum;
+        room[i] = error != 0 || (j->always && size <= DBL_MAX) ? moved : sum;
         off |= error != 0;
     }
     return off;
@@ -357,10 +379,13 @@ FB_TRIAL_WIDE static bool put_off_sums(const row_lane *j, int n, double *restric
 /* A random rounding of the operands, beside the coherent one that the product has. */
 FB_TRIAL_WIDE static void put_off_operands(const row_lane *j, int n, double *restrict room)
 {
+    const double *restrict c = j->c, *restrict norm = j->norm;
+    const double a_norm = j->a_norm, operand = j->operand;
+    const uint64_t key = j->operand_key;
     for (int i = 0; i < n; i++) {
-        double sum = j->c[i], norms = j->a_norm * j->norm[i];
-        double swing = fb_trial_swing(fb_trial_bits(sum), j->operand_key);
-        room[i] += fabs(sum) <= DBL_MAX ? swing * 0x1p-10 * norms / j->operand : 0;
+        double norms = a_norm * norm[i], swing = fb_trial_swing(fb_trial_bits(c[i]), key);
+        double off = swing * 0x1p-10 * norms / operand;
+        room[i] += fabs(c[i]) <= DBL_MAX ? off : 0;
     }
 }
 
@@ -377,6 +402,7 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
     const lane_job *j = ctx;
     product *p = j->p;
     bool wide = p->node->dtype == FB_F64, spreads = false, random = p->tf32 && j->lane % 2 == 0;
+    static const double level[FB_TRIAL_CHUNK];
     double room[FB_TRIAL_CHUNK], peak[FB_TRIAL_CHUNK], u = fb_trial_unit(p->node->dtype);
     row_lane one = {.k = (double)p->k, .unit = u, .single = wide ? 0x1p-53 : 0, .exact = -1};
     if (p->lowest != INT_MIN) one.exact = ldexp(1, p->lowest + (wide ? 53 : 24));
@@ -390,14 +416,17 @@ static void settle_rows(void *ctx, int64_t first, int64_t last)
         int64_t i = r / p->m, a_row = batch_at(p, p->a_step, i) * p->m + r % p->m;
         int64_t columns = batch_at(p, p->b_step, i) * p->n;
         one.a_norm = p->a_norm[a_row];
-        one.a_repeats = p->a_repeats[a_row];
+        one.a_root = p->a_roots[a_row];
+        int64_t matrix = p->n ? columns / p->n : 0;
+        bool peaks = has_peaks(p, a_row, matrix);
         for (int64_t at = 0; at < p->n; at += FB_TRIAL_CHUNK) {
             int n = p->n - at < FB_TRIAL_CHUNK ? (int)(p->n - at) : FB_TRIAL_CHUNK;
             one.c = j->c + r * p->n + at;
             one.norm = p->b->norm + columns + at;
-            one.repeats = p->b->repeats + columns + at;
-            one.peak = find_peaks(p, a_row, columns / (p->n ? p->n : 1), at, n, peak) ? peak : NULL;
-            spreads |= put_off_sums(&one, n, room);
+            one.root = p->b->root + columns + at;
+            if (peaks) find_peaks(p, a_row, matrix, at, n, peak);
+            one.peak = peaks ? peak : level;
+            spreads |= p->k < 2 ? put_off_terms(&one, n, room) : put_off_sums(&one, n, room);
             if (random) put_off_operands(&one, n, room);
             fb_trial_settle(p->e, p->id, j->lane, r * p->n + at, n, room);
         }
@@ -496,7 +525,7 @@ bool fb_trial_matmul(fb_trial_eval *e, fb_id id)
         v->lanes = 1;
     for (int k = 0; k < 2; k++) fb_trial_cells_drop(e, p.held[k]);
     fb_free(p.a_norm);
-    fb_free(p.a_repeats);
+    fb_free(p.a_roots);
     fb_free(p.a_parts);
     fb_columns_free(p.own);
     return ok;

@@ -49,11 +49,11 @@ typedef struct {
 /* What sizes of errors need of a product's right operand: found once while its cells live. */
 typedef struct {
     int64_t matrices, k, n;
-    double *norm;   /* of columns, a matrix after the other */
-    float *repeats; /* the same: Σm² of values that occur m times */
-    double *parts;  /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
-    double *alike;  /* of each matrix: the largest share of a column's norm that its parts' means make up */
-    int lowest;     /* no element has a bit below 2^lowest; -64 or less: not looked for */
+    double *norm;  /* of columns, a matrix after the other */
+    double *root;  /* the same: √Σm² of values that occur m times */
+    double *parts; /* sums of FB_SUM_PARTS parts of k each: part after part, of a matrix all columns */
+    double *alike; /* of each matrix: the largest share of a column's norm that its parts' means make up */
+    int lowest;    /* no element has a bit below 2^lowest; -64 or less: not looked for */
 } fb_columns;
 void fb_columns_free(fb_columns *c);
 

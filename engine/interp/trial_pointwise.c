@@ -381,6 +381,23 @@ static void put_off_doubles(const job *j, const chunk *c, int lane, int n, doubl
     }
 }
 
+/* What is infinite stays so. */
+FB_TRIAL_WIDE static void add_one_share(int n, double share, double *y)
+{
+    for (int k = 0; k < n; k++) {
+        double off = share * y[k];
+        y[k] += fabs(y[k]) > DBL_MAX ? 0 : off;
+    }
+}
+
+FB_TRIAL_WIDE static void add_own_shares(int n, double most, uint64_t key, double *y)
+{
+    for (int k = 0; k < n; k++) {
+        double off = most * fb_trial_swing(fb_trial_bits(y[k]), key) * y[k];
+        y[k] += fabs(y[k]) > DBL_MAX ? 0 : off;
+    }
+}
+
 static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
 {
     int units = fb_bound_units(j->node->op);
@@ -392,12 +409,8 @@ static void add_share(const job *j, const chunk *c, int lane, int n, double *y)
     bool alike = fb_trial_takes(lane, (uint32_t)fb_trial_key(0, j->id, FB_DRAW_FUNCTION));
     double most = units * fb_trial_unit(j->node->dtype);
     uint64_t key = fb_trial_key(lane, j->id, FB_DRAW_FUNCTION);
-    if (share != 0) {
-        for (int k = 0; k < n; k++) {
-            double own = alike ? share : most * fb_trial_swing(fb_trial_bits(y[k]), key);
-            y[k] += isinf(y[k]) ? 0 : own * y[k];
-        }
-    }
+    if (share != 0 && alike) add_one_share(n, share, y);
+    if (share != 0 && !alike) add_own_shares(n, most, key, y);
     double beside[FB_TRIAL_CHUNK];
     if (fb_bound_beside(j->node->op,
                         &(fb_bound_block){.at = j->node->attrs,

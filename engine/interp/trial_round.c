@@ -125,17 +125,18 @@ static double round_one(const fb_rounding *r, double x)
     return fabs(y) < ldexp(1, f->highest - 1022) ? y : copysign(INFINITY, x);
 }
 
-FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r, int n, const double *from, double *to)
+FB_TRIAL_WIDE static uint64_t round_normal(const format *f, const fb_rounding *r, int n, const double *restrict from,
+                                           double *restrict to)
 {
     const uint64_t key = r->key, drawn = drawn_bits(r, f);
     const uint64_t mask = (1ull << f->cut) - 1, lowest = (uint64_t)f->lowest << 52;
     const uint64_t range = ((uint64_t)(f->highest - f->lowest + 1) << 52) - mask - 1;
-    const int left = f->cut < 32 ? 32 - f->cut : 0, right = f->cut < 32 ? 0 : f->cut - 32;
+    const int cut = f->cut, left = cut < 32 ? 32 - cut : 0, right = cut < 32 ? 0 : cut - 32;
     const uint64_t nearest = r->nearest ? ~(uint64_t)0 : 0;
     uint64_t odd = 0;
     for (int k = 0; k < n; k++) {
         uint64_t bits = bits_of(from[k]), low = bits & ~mask, part = (bits & mask) << left >> right;
-        uint64_t half = 0x80000000u - (bits >> f->cut & 1), draw = fb_trial_draw_wide(bits & drawn, key);
+        uint64_t half = 0x80000000u - (bits >> cut & 1), draw = fb_trial_draw_wide(bits & drawn, key);
         uint64_t up = part > ((half & nearest) | (draw & ~nearest)) ? mask + 1 : 0;
         uint64_t magnitude = bits & 0x7fffffffffffffffu;
         odd |= (magnitude - lowest >= range) & (magnitude != 0);
