@@ -24,11 +24,12 @@ enum {
     HELD = 6, /* values as large as the result that a block may hold */
     GROUPING_MOST = 1 << 22,
     LOOKS_MOST = 1 << 20, /* slots looked at for cuts that leave dimensions whole */
-    RUN_LEAST = 512,      /* elements of such a block that lie together */
+    RUN_LEAST = 256,      /* elements of such a block that lie together */
     LONG_MOST = 1 << 22,  /* elements of an operand that may be held as a whole */
     LONG_ROW = 1 << 18,   /* terms of a result from which on slabs are thought of */
     LONG_RESULTS = 1 << 14,
     SLAB = 1 << 19,
+    SPLIT_LEAST = 1 << 18, /* cost of what is worth several threads */
 };
 
 /* ---- what is needed ---- */
@@ -142,6 +143,16 @@ static void find_last_uses(fb_trial_shared *s)
     }
 }
 
+/* How often a node is evaluated in a block. */
+static double steps_of(const fb_trial_shared *s, int slot)
+{
+    double steps = 1;
+    fb_id region = s->in_body[slot] && !s->fixed[slot] ? s->g->nodes[s->order[slot]].region : 0;
+    for (fb_id r = region; r > 0; r = s->g->regions[r].parent)
+        if (s->runs[r]) steps *= fmax((double)s->g->regions[r].trips, 1);
+    return steps;
+}
+
 /* About how long an element takes in all lanes, next to a pointwise op. */
 static double cost_of(const fb_trial_shared *s, int slot)
 {
@@ -158,10 +169,7 @@ static double cost_of(const fb_trial_shared *s, int slot)
     case FB_CLASS_VIEW: cost = 0.5; break;
     default: break;
     }
-    for (fb_id r = s->in_body[slot] && !s->fixed[slot] ? node->region : 0; r > 0; r = s->g->regions[r].parent) {
-        if (s->runs[r]) cost *= (double)s->g->regions[r].trips;
-    }
-    return cost;
+    return cost * steps_of(s, slot);
 }
 
 static void open_slots(fb_trial_shared *s, marks *m)
@@ -329,6 +337,7 @@ typedef struct {
     int64_t rows, outer, per; /* outer · per blocks; per: of one index before d */
     int64_t n_blocks;
     double cost, bytes; /* of one */
+    double once;        /* the most that one evaluation of a node in it costs: of a loop's body, in one step */
 } group;
 
 typedef struct {
@@ -473,11 +482,24 @@ static double block_bytes(const run *r, int end)
     return 8 * most;
 }
 
+static double costliest_of(const run *r, int end)
+{
+    const fb_trial_shared *s = r->s;
+    double most = 0;
+    for (int k = 0; k < end; k++) {
+        if (!r->trial[k].wanted) continue;
+        double cells = (double)fb_box_cells(&r->trial[k].box, s->g->nodes[s->order[k]].shape.rank);
+        most = fmax(most, cells * s->cost[k] / steps_of(s, k));
+    }
+    return most;
+}
+
 static double block_cost(const run *r, group *gr, int64_t block)
 {
     for (int k = 0; k < r->s->n_slots; k++) r->trial[k].wanted = false;
     int end = demand_block(r, gr, block, r->trial);
     gr->bytes = block_bytes(r, end);
+    gr->once = costliest_of(r, end);
     return fb_trial_cost(r->s, r->trial, end);
 }
 
@@ -763,9 +785,18 @@ static bool compute_shared(run *r, fb_trial_eval *e)
     return ok;
 }
 
-static void open_tasks(run *r)
+/* Are blocks evaluated beside each other, or one after the other with each node split over the threads? Few blocks
+ * whose nodes are small, as those of a loop of many steps, would leave all threads but one idle. */
+static bool beside_each_other(const run *r, const group *gr, int64_t blocks)
 {
     int threads = fb_trial_threads(r->s->o);
+    double at_once = (double)(blocks < threads ? blocks : threads);
+    bool small = blocks > 1 && gr->once < SPLIT_LEAST && gr->cost >= SPLIT_LEAST;
+    return (blocks >= 2 * threads || small) && gr->bytes * at_once <= room_of(r);
+}
+
+static void open_tasks(run *r)
+{
     for (int k = 0; k < r->n_groups; k++) r->n_tasks += blocks_of(r, &r->groups[k]);
     r->tasks = fb_alloc((size_t)(r->n_tasks + 1) * sizeof *r->tasks);
     int64_t n = 0;
@@ -773,8 +804,7 @@ static void open_tasks(run *r)
         for (int k = 0; k < r->n_groups; k++) {
             const group *gr = &r->groups[k];
             int64_t blocks = blocks_of(r, gr);
-            bool parallel = blocks >= 2 * threads && gr->bytes * threads <= room_of(r);
-            if (parallel != (pass == 1)) continue;
+            if (beside_each_other(r, gr, blocks) != (pass == 1)) continue;
             for (int64_t b = 0; b < blocks; b++) {
                 int64_t block = blocks < gr->n_blocks ? b * (gr->n_blocks - 1) / (blocks - 1) : b;
                 r->tasks[n++] = (int64_t)k << 40 | block;

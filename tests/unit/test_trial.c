@@ -5,6 +5,8 @@
 #include "graph/element.h"
 
 #include <float.h>
+#include <pthread.h>
+#include <time.h>
 
 static void finish_rig(rig *r, const fb_id *outputs, int n)
 {
@@ -891,6 +893,52 @@ static void test_loops_go_by_rows(void **state)
     }
 }
 
+/* Blocks that two threads hold at the same time. */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t both;
+    int first; /* the thread that came first; -1: none yet */
+    bool met, late;
+} meeting;
+
+/* The first thread waits for another one: in vain, and long, where blocks come one after the other. */
+static void meet(void *ctx, int thread, const fb_trial_block *b)
+{
+    enum { PATIENCE_S = 60 };
+    meeting *m = ctx;
+    struct timespec until;
+    (void)b;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    pthread_mutex_lock(&m->lock);
+    if (m->first < 0) m->first = thread;
+    m->met |= thread != m->first;
+    pthread_cond_broadcast(&m->both);
+    while (!m->met && !m->late) m->late = pthread_cond_timedwait(&m->both, &m->lock, &until) != 0;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* A sample of a loop of many small steps is a few rows, each of which takes long: they go beside each other. */
+static void test_few_long_blocks_go_beside_each_other(void **state)
+{
+    enum { STEPS = 400, ROWS = 64, COLUMNS = 384 };
+    (void)state;
+    rig r = rig_new();
+    fb_id x = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(STEPS, ROWS, COLUMNS)), carried, item;
+    fb_id init = normal(&r, FB_OP_INPUT, FB_F32, SHAPE(ROWS, COLUMNS));
+    if (fb_graph_region_open(r.g, STEPS, &init, 1, &x, 1, &carried, &item, 0, &r.err) == FB_NONE)
+        fail_msg("%s", r.err.text);
+    fb_id next = add1(&r, FB_OP_TANH, add2(&r, FB_OP_ADD, carried, item));
+    fb_id loop = fb_graph_region_close(r.g, &next, &next, 1, &r.err);
+    fb_id all = add_at(&r, FB_OP_RESULT, loop, (fb_attrs){.index = 1});
+    finish_rig(&r, &all, 1);
+    meeting m = {.lock = PTHREAD_MUTEX_INITIALIZER, .both = PTHREAD_COND_INITIALIZER, .first = -1};
+    fb_trial_options o = {.trials = FB_TRIALS, .threads = 8, .sample = 1000};
+    if (!fb_trial_run(r.g, &o, &all, 1, meet, &m, NULL, &r.err)) fail_msg("%s", r.err.text);
+    assert_true(m.met);
+    rig_free(&r);
+}
+
 static bool stop_half_way(void *ctx, int64_t done, int64_t total)
 {
     int64_t *most = ctx;
@@ -1031,6 +1079,7 @@ int main(void)
         cmocka_unit_test(test_columns_are_cut_behind_what_is_summed),
         cmocka_unit_test(test_channels_are_cut_between_what_is_summed),
         cmocka_unit_test(test_loops_go_by_rows),
+        cmocka_unit_test(test_few_long_blocks_go_beside_each_other),
         cmocka_unit_test(test_limits_and_cancelling),
         cmocka_unit_test(test_sums_that_rise_and_fall),
         cmocka_unit_test(test_products_in_one_accumulator),
