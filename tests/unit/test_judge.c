@@ -438,9 +438,64 @@ static void integers_are_equal_or_wrong(void **state)
     }
 }
 
+/* ---- sources ---- */
+
+/* A device that holds one buffer and is asked for it. */
+typedef struct {
+    const char *holds;
+    int64_t asked; /* the most at once */
+} holder;
+
+static bool holder_does(fb_loaded *l, fb_error *err)
+{
+    (void)l, (void)err;
+    return true;
+}
+
+static bool holder_peek(fb_loaded *l, int buffer, int64_t offset, int64_t bytes, void *to, fb_error *err)
+{
+    holder *h = (void *)l;
+    (void)buffer, (void)err;
+    h->asked = bytes > h->asked ? bytes : h->asked;
+    memcpy(to, h->holds + offset, (size_t)bytes);
+    return true;
+}
+
+/* A byte that a source does not hold is found wherever it lies, and no copy of the source is made for it. */
+static void sources_hold_what_was_written(void **state)
+{
+    enum { BYTES = 72 << 20 };
+    static const int64_t wrong[] = {-1, 0, (64 << 20) - 1, 64 << 20, BYTES - 1};
+    const fb_stepping stepping = {.rewind = holder_does, .finish = holder_does, .peek = holder_peek};
+    const fb_device_ops ops = {.poison = holder_does, .stepping = &stepping};
+    fb_device device = {.ops = &ops};
+    fb_buffer buffer = {.kind = FB_BUFFER_INPUT, .name = "x", .dtype = FB_F32, .elements = BYTES / 4, .bytes = BYTES};
+    fb_program program = {.n_buffers = 1, .buffers = &buffer};
+    fb_graph graph = {.n_nodes = 1};
+    char *written = fb_calloc(BYTES, 1), *there = fb_calloc(BYTES, 1);
+    void *images[] = {written};
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        holder h = {.holds = there};
+        fb_check_job job = {
+            .device = &device, .loaded = (void *)&h, .program = &program, .g = &graph, .images = images};
+        fb_check_result out;
+        fb_error err = {0};
+        if (wrong[i] >= 0) there[wrong[i]] = 1;
+        assert_true(fb_check_kernels(&job, &out, NULL, &err));
+        assert_int_equal(out.error.ok, wrong[i] < 0);
+        if (wrong[i] >= 0) assert_string_equal(out.error.worst, "x does not hold what was written to it");
+        assert_true(h.asked > 0 && h.asked < BYTES);
+        if (wrong[i] >= 0) there[wrong[i]] = 0;
+    }
+    fb_free(written);
+    fb_free(there);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sources_hold_what_was_written),
         cmocka_unit_test(what_rounds_to_nearest_is_right),
         cmocka_unit_test(another_honest_kernel_is_right),
         cmocka_unit_test(a_factor_is_found),
