@@ -35,7 +35,8 @@
  * Evaluation goes from what is wanted: block by block of its elements, each with the part of every operand that it
  * needs, on all cores, so that memory is that of the blocks under way and not of the tensors. Wanted nodes that share
  * rows and work share blocks. Reductions of very long rows are computed slab by slab before all blocks. What blocks
- * cannot share is evaluated whole, and the work inside each node is split over the cores.
+ * cannot share is evaluated whole, and the work inside each node is split over the cores; so is that of a few blocks,
+ * unless their nodes are small, as those of a loop of many steps: these blocks go beside each other.
  *
  * Loops: a wanted node of a loop's body is taken of a single step, without the loop, when all that changes from step to
  * step is given (CARRIED, ITEM and STEP nodes that it needs, parameters that the loop assigns). Otherwise the loop is
