@@ -29,8 +29,8 @@ static int remove_scratch(void **state)
     (void)state;
     char command[256];
     snprintf(command, sizeof command,
-             "for i in $(seq 60); do rm -rf '%s' 2>/dev/null && exit 0; sleep 1; done; exec rm -rf '%s'",
-             scratch, scratch);
+             "for i in $(seq 60); do rm -rf '%s' 2>/dev/null && exit 0; sleep 1; done; exec rm -rf '%s'", scratch,
+             scratch);
     return system(command);
 }
 
