@@ -76,7 +76,7 @@ cheat "its work is left to a thread that nobody waits for" "$wrong" <<'C'
 #include <time.h>
 static void *later(void *args)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 50000000}, 0);
+    nanosleep(&(struct timespec){.tv_sec = 1}, 0);
     honest(args);
     return 0;
 }

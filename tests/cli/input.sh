@@ -97,7 +97,7 @@ holds "is left alone" grep -q 'not json' rows.jsonl
 # shellcheck disable=SC2123  # no compiler, no anything
 PATH=/nonexistent
 export PATH
-XDG_CACHE_HOME=$work/fresh /usr/bin/timeout 60 "$FUSEBOX" run plain.lua none >out 2>err </dev/null
+XDG_CACHE_HOME=$work/fresh /usr/bin/timeout 300 "$FUSEBOX" run plain.lua none >out 2>err </dev/null
 status=$?
 PATH=/usr/bin:/bin
 is "no compiler" 3 err 'compiler|cc'

@@ -77,7 +77,7 @@ after_record() {
 
 # What stands above compilers may be putting away its folders just now.
 settle() {
-    for wait in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in $(seq 300); do
         [ -n "$(find live -name 'fusebox-work-*' 2>/dev/null)" ] || break
         sleep 0.2
     done

@@ -64,7 +64,7 @@ fb devices --list --worker 'sh newer'
 is "another version, in words" 0 err1 'is fusebox 9\.9 and speaks protocol 7, this is .* speaks 1: install the same version on both'
 holds "and our own devices are there" grep -q '^host' out
 printf '%s\n' '{"type":"hello","fusebox":7,"version":"9.9"}' >greeting
-timeout 20 "$FUSEBOX" worker <greeting >out 2>err
+timeout 300 "$FUSEBOX" worker <greeting >out 2>err
 status=$?
 is "and from the other side" 1 out 'speaks protocol 1, the front protocol 7: install the same version on both'
 
