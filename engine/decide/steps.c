@@ -72,7 +72,7 @@ const fb_step *fb_steps_at(const fb_steps *s, int i)
 const fb_graph *fb_step_graph(const fb_step *s, fb_planner *p)
 {
     fb_planner *of = s->rolled ? fb_planner_rolled(p) : fb_planner_written(p);
-    return fb_planner_graph(of);
+    return of ? fb_planner_graph(of) : NULL;
 }
 
 const char *fb_step_outcome_name(fb_step_outcome o)

@@ -57,7 +57,8 @@ int fb_steps_kept(const fb_steps *s);
 /* Kernels and calls of the compiler itself, whatever became of its decisions here; 0 not known. */
 int fb_steps_kernels(const fb_steps *s);
 const fb_step *fb_steps_at(const fb_steps *s, int i); /* 0 … kept - 1; number i + 1; borrowed */
-/* The graph that a step's nodes are of; of a planner of the graph as written, or of that with loops. */
+/* The graph that a step's nodes are of; of a planner of the graph as written, or of that with loops. NULL where the
+ * planner's has no loops, as a script's that was changed since. */
 const fb_graph *fb_step_graph(const fb_step *s, fb_planner *p);
 const char *fb_step_outcome_name(fb_step_outcome o); /* "taken" "refused" "unable" "declined" */
 const char *fb_step_kind_name(fb_step_kind k);       /* one word: "fuse", "inline", "call", … */

@@ -104,6 +104,11 @@ is "nor for a decision" 0 no 'predicted'
 cp good "$kept"
 fb explain two.lua none --edge relu tanh --device host
 is "one that is good does" 0 out 'predicted [0-9.]+ [nµm]?s → [0-9.]+ [nµm]?s'
+for asked in "" --edge\ relu\ tanh --steps --procedure --nest --schedule --loops; do
+    # shellcheck disable=SC2086  # the option's words
+    fb explain two.lua eager@torch $asked
+    is "a framework's column has nothing to explain: $asked" 2 err1 'eager@torch has no plan of ours'
+done
 edit_checked "$kept" 's/"copy_hot":\[\(\[[^]]*\],\{0,1\}\)*\]/"copy_hot":[[1024.0,0.00001]]/'
 fb run models/add_relu eager@host
 is "what runs faster than its floor makes the calibration doubtful" 0 out 'doubted: .*fusebox devices --recalibrate'

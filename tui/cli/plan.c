@@ -213,8 +213,21 @@ static void explain_plans(const look *l, void (*print)(const fb_plan *plan, fb_s
     }
 }
 
+/* A framework's column is planned by the framework. */
+static bool all_planned(look *l)
+{
+    fb_error err = {0};
+    for (int i = 0; i < fb_session_columns(l->session) && !err.kind; i++) {
+        const fb_column *c = fb_session_column(l->session, i);
+        if (!c->plan) fb_fail(&err, FB_ERR_USAGE, "%s has no plan of ours", c->text);
+    }
+    if (err.kind) l->status = fb_cli_fail(&err);
+    return !err.kind;
+}
+
 static void explain_show(look *l)
 {
+    if (!all_planned(l)) return;
     if (l->edge_from) {
         explain_some(l);
         return;

@@ -329,8 +329,8 @@ bool fb_steps_nodes(fb_app *app, fb_id nodes[2])
     const state *s = app->state[FB_VIEW_STEPS];
     if (fb_app_view(app) != FB_VIEW_STEPS || !s || !s->fine || s->column != app->column) return false;
     const fb_step *step = step_here(app);
-    const fb_column *c = fb_session_column(app->session, s->column);
-    bool of_nodes = step && step->what.kind != FB_STEP_BEGIN && graph_of_step(app, step) == c->graph;
+    const fb_column *c = column_of(app);
+    bool of_nodes = step && c && step->what.kind != FB_STEP_BEGIN && graph_of_step(app, step) == c->graph;
     nodes[0] = of_nodes ? step->what.a : FB_NONE;
     nodes[1] = of_nodes ? step->what.b : FB_NONE;
     return step != NULL;
